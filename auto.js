@@ -5,8 +5,9 @@
  * runtime provides already is left alone.
  */
 
-const { ml, ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor } = require('./index.js');
+const { ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor } = require('./index.js');
 const { illegalConstructor } = require('./lib/errors.js');
+const { createML } = require('./lib/ml.js');
 const { defineInterface } = require('./lib/webidl.js');
 
 /**
@@ -74,6 +75,9 @@ function accessorHolder(navigator) {
   const prototype = Object.getPrototypeOf(navigator);
   return prototype === null || prototype === Object.prototype ? navigator : prototype;
 }
+
+/** Libraries for browsers know earlier drafts, and ask the limits of a context whether constants can have 4 bits. */
+const ml = createML(['int4']);
 
 /** Defines `navigator.ml`. */
 function installNavigatorML() {

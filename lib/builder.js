@@ -34,7 +34,6 @@ const toContext = interfaceType('MLContext', contextSlots);
 const toTensor = interfaceType('MLTensor', tensorSlots);
 const toNamedOperands = record(interfaceType('MLOperand', operandSlots));
 const toOperandDescriptor = dictionaryConverter('MLOperandDescriptor');
-const toDataType = converterFor('MLOperandDataType');
 const toNumber = converterFor('MLNumber');
 
 /**
@@ -122,6 +121,11 @@ class Builder {
     const operand = new Operand(this, id, dataType, shape, 'input');
     this.#inputs.set(name, operand);
     return createMLOperand(operand);
+  }
+
+  /** Converters of what describes a constant. */
+  get constants() {
+    return this.#context.constants;
   }
 
   /**
@@ -333,10 +337,10 @@ class MLGraphBuilder {
       return builder.constantTensor(toTensor(first, 'constant: tensor'));
     }
     if (isObject(first) || first === undefined || first === null) {
-      const descriptor = toOperandDescriptor(first, 'constant: descriptor');
+      const descriptor = builder.constants.toDescriptor(first, 'constant: descriptor');
       return builder.constant(descriptor, second, bufferSource(second, 'constant: buffer'));
     }
-    const dataType = toDataType(first, 'constant: dataType');
+    const dataType = builder.constants.toDataType(first, 'constant: dataType');
     return builder.scalar(dataType, toNumber(second, 'constant: value'));
   }
 

@@ -1,8 +1,10 @@
 'use strict';
 
 const { dataTypeIndex, matchingBytes } = require('./descriptor.js');
+const { donationsOf, toDispatchOptions } = require('./donation.js');
 const { illegalConstructor, illegalInvocation, invalidStateError, quote, unknownError } = require('./errors.js');
 const { matchTensors, slots: graphSlots } = require('./graph.js');
+const { draftConstants, int4Constants } = require('./int4.js');
 const native = require('./native.js');
 const { defineSlots } = require('./slots.js');
 const { Tensor, createMLTensor, slots: tensorSlots } = require('./tensor.js');
@@ -19,7 +21,6 @@ const slots = defineSlots();
 const toGraph = interfaceType('MLGraph', graphSlots);
 const toTensor = interfaceType('MLTensor', tensorSlots);
 const toNamedTensors = record(toTensor);
-const toOperandDescriptor = dictionaryConverter('MLOperandDescriptor');
 const toTensorDescriptor = dictionaryConverter('MLTensorDescriptor');
 
 /** @typedef {{destroy(): void}} Resource what is destroyed with its context */
@@ -82,7 +83,9 @@ class Context {
   constructor(handle, lostId, accelerated, extensions) {
     this.#handle = handle;
     this.accelerated = accelerated;
+    this.hasDonation = extensions.includes('donation');
     this.hasDynamicShapes = extensions.includes('dynamic-shapes');
+    this.hasInt4 = extensions.includes('int4');
     /** @type {Promise<{message: string}>} */
     this.lost = new Promise((resolve) => {
       this.#resolveLost = resolve;
@@ -111,6 +114,11 @@ class Context {
   /** @returns {import('./internal.js').Handle<'builder'>} a new native builder */
   createBuilder() {
     return native.createBuilder(this.#handle, this.hasDynamicShapes);
+  }
+
+  /** Converters of what describes a constant. */
+  get constants() {
+    return this.hasInt4 ? int4Constants : draftConstants;
   }
 
   /** @returns {'cpu' | 'gpu'} what an open context computes on */
@@ -180,7 +188,7 @@ class Context {
 
   /** @returns {import('../index.js').MLOpSupportLimits} a new one */
   opSupportLimits() {
-    return JSON.parse(native.supportLimits(this.#handle), inMemberOrder);
+    return JSON.parse(native.supportLimits(this.#handle, this.hasInt4), inMemberOrder);
   }
 
   /**
@@ -359,10 +367,11 @@ class Context {
    * @param {import('./internal.js').GraphState} graph
    * @param {Map<string, import('./internal.js').TensorState>} inputs
    * @param {Map<string, import('./internal.js').TensorState>} outputs
+   * @param {Map<string, string>} [donate] names of inputs by those of the outputs that take their memory
    */
-  dispatch(graph, inputs, outputs) {
+  dispatch(graph, inputs, outputs, donate = new Map()) {
     const { inputHandles, outputHandles } = this.#bind('dispatch', graph, inputs, outputs);
-    graph.dispatch(this.#handle, inputHandles, outputHandles);
+    graph.dispatch(this.#handle, inputHandles, outputHandles, donationsOf(graph, donate));
   }
 
   /**
@@ -518,14 +527,16 @@ class MLContext {
    * @param {unknown} graph
    * @param {unknown} inputs
    * @param {unknown} outputs
+   * @param {unknown} [options] of the extension "donation"
    */
-  dispatch(graph, inputs, outputs) {
+  dispatch(graph, inputs, outputs, options = undefined) {
     const context = stateOf(this, 'dispatch');
     requireArguments('dispatch', arguments.length, 3);
     context.dispatch(
       toGraph(graph, 'dispatch: graph'),
       toNamedTensors(inputs, 'dispatch: inputs'),
       toNamedTensors(outputs, 'dispatch: outputs'),
+      context.hasDonation ? toDispatchOptions(options, 'dispatch: options').donate : undefined,
     );
   }
 
@@ -549,7 +560,7 @@ class MLContext {
       const context = stateOf(this, 'createConstantTensor');
       requireArguments('createConstantTensor', arguments.length, 2);
       return context.createConstantTensor(
-        toOperandDescriptor(descriptor, 'createConstantTensor: descriptor'),
+        context.constants.toDescriptor(descriptor, 'createConstantTensor: descriptor'),
         inputData,
         bufferSource(inputData, 'createConstantTensor: inputData'),
       );

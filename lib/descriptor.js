@@ -8,14 +8,29 @@ const { byteLengthOf, bytesOf } = require('./webidl.js');
 /** Names of the data types; the native side knows them by their index. */
 const DATA_TYPES = /** @type {import('../index.js').MLOperandDataType[]} */ (enumerations.MLOperandDataType);
 
-const DATA_TYPE_INDEX = new Map(DATA_TYPES.map((name, index) => [name, index]));
+/** The same with those that only constants can have, in contexts with the extension "int4". */
+const CONSTANT_DATA_TYPES = /** @type {const} */ ([...DATA_TYPES, 'int4', 'uint4']);
 
-const ELEMENT_SIZES = { float32: 4, float16: 2, int32: 4, uint32: 4, int64: 8, uint64: 8, int8: 1, uint8: 1 };
+const DATA_TYPE_INDEX = new Map(CONSTANT_DATA_TYPES.map((name, index) => [name, index]));
+
+const ELEMENT_SIZES = {
+  float32: 4,
+  float16: 2,
+  int32: 4,
+  uint32: 4,
+  int64: 8,
+  uint64: 8,
+  int8: 1,
+  uint8: 1,
+  // Two are in a byte, the first in its low bits.
+  int4: 0.5,
+  uint4: 0.5,
+};
 
 /**
  * The kinds of views that hold a data type; a Uint8Array or bare buffer can hold any.
  *
- * @type {Record<import('../index.js').MLOperandDataType, string[]>}
+ * @type {Record<import('../index.js').MLConstantDataType, string[]>}
  */
 const VIEWS = {
   float32: ['Float32Array'],
@@ -27,13 +42,15 @@ const VIEWS = {
   uint64: ['BigUint64Array'],
   int8: ['Int8Array'],
   uint8: ['Uint8Array'],
+  int4: ['Uint8Array', 'Int8Array'],
+  uint4: ['Uint8Array', 'Int8Array'],
 };
 
 const UNTYPED = ['Uint8Array', 'ArrayBuffer', 'SharedArrayBuffer'];
 
 /**
  * @param {import('../index.js').MLOperandDataType} dataType
- * @returns {number} its index in the enumeration
+ * @returns {number} its index among those of constants
  */
 function dataTypeIndex(dataType) {
   return /** @type {number} */ (DATA_TYPE_INDEX.get(dataType));
@@ -44,7 +61,7 @@ function dataTypeIndex(dataType) {
  * @returns {number} bytes; inexact above 2^53, where no buffer can match anyway
  */
 function byteLength({ dataType, shape }) {
-  return shape.reduce((product, dimension) => product * dimension, ELEMENT_SIZES[dataType]);
+  return Math.ceil(shape.reduce((product, dimension) => product * dimension, ELEMENT_SIZES[dataType]));
 }
 
 /**
@@ -111,4 +128,15 @@ function matchingBytes(buffer, kind, descriptor, what, expected = byteLength(des
   return bytesOf(buffer, kind);
 }
 
-module.exports = { DATA_TYPES, ELEMENT_SIZES, VIEWS, byteLength, dataTypeIndex, describe, matchingBytes, requireKind, sameDescriptor };
+module.exports = {
+  CONSTANT_DATA_TYPES,
+  DATA_TYPES,
+  ELEMENT_SIZES,
+  VIEWS,
+  byteLength,
+  dataTypeIndex,
+  describe,
+  matchingBytes,
+  requireKind,
+  sameDescriptor,
+};

@@ -101,9 +101,10 @@ class DynamicGraph extends Graph {
    * @param {import('./internal.js').Handle<'context'>} context native
    * @param {import('./internal.js').Handle<'tensor'>[]} inputs in native order
    * @param {import('./internal.js').Handle<'tensor'>[]} outputs in native order
+   * @param {number[][]} donations pairs of an output and the input whose memory it takes
    */
-  dispatch(context, inputs, outputs) {
-    native.dynamicDispatch(context, this.#handle, inputs, outputs);
+  dispatch(context, inputs, outputs, donations) {
+    native.dynamicDispatch(context, this.#handle, inputs, outputs, donations);
   }
 
   /**

@@ -86,8 +86,16 @@ class Graph {
    * @param {import('./internal.js').Handle<'context'>} context native
    * @param {import('./internal.js').Handle<'tensor'>[]} inputs in native order
    * @param {import('./internal.js').Handle<'tensor'>[]} outputs in native order
+   * @param {number[][]} donations pairs of an output and the input whose memory it takes
+   * @throws {TypeError} if there are any: without named dimensions, nothing grows
    */
-  dispatch(context, inputs, outputs) {
+  dispatch(context, inputs, outputs, donations) {
+    for (const [output, input] of donations) {
+      const [to, from] = [quote(this.outputs[output].name), quote(this.inputs[input].name)];
+      throw new TypeError(
+        `dispatch: output ${to} cannot take the memory of input ${from}: the graph has no named dimensions along which it could grow`,
+      );
+    }
     native.dispatch(context, this.handle, inputs, outputs);
   }
 

@@ -163,7 +163,8 @@ export interface Binding {
   destroyContext(context: Context): void;
   loseDevice(context: Context): void;
   contextDevice(context: Context): 'cpu' | 'gpu';
-  supportLimits(context: Context): string;
+  /** JSON of an MLOpSupportLimits. */
+  supportLimits(context: Context, int4: boolean): string;
   createTensor(context: Context, id: number, dataType: number, shape: readonly number[]): Tensor;
   createConstantTensor(context: Context, id: number, dataType: number, shape: readonly number[], bytes: Uint8Array): Tensor;
   readTensor(context: Context, id: number, tensor: Tensor): Snapshot;
@@ -202,7 +203,8 @@ export interface Binding {
   dynamicInput(builder: Builder, name: string, dataType: number, shape: readonly MLDimension[]): number;
   dynamicBuild(context: Context, builder: Builder, names: string[], operands: number[]): { graph: DynamicGraph; inputs: string[] };
   dynamicShapes(graph: DynamicGraph, inputs: number[][]): number[][];
-  dynamicDispatch(context: Context, graph: DynamicGraph, inputs: Tensor[], outputs: Tensor[]): void;
+  /** With pairs of an output and the input whose memory it takes. */
+  dynamicDispatch(context: Context, graph: DynamicGraph, inputs: Tensor[], outputs: Tensor[], donations: number[][]): void;
   /** JSON of a GraphDescription; null before a dispatch has begun. */
   describeDynamicGraph(graph: DynamicGraph): string | null;
   destroyDynamicGraph(graph: DynamicGraph): void;

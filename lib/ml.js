@@ -13,8 +13,10 @@ const { getOwnPropertyDescriptor, getPrototypeOf } = Object;
 const { isPrototypeOf } = Object.prototype;
 const { stringify } = JSON;
 
-/** @type {import('./internal.js').Slots<object, import('../index.js').ML>} */
+/** @type {import('./internal.js').Slots<Defaults, import('../index.js').ML>} */
 const slots = defineSlots();
+
+/** @typedef {{readonly extensions: readonly import('../index.js').MLContextExtension[]}} Defaults of the contexts that an ML creates */
 
 const toContextOptions = dictionaryConverter('MLContextOptions');
 
@@ -78,23 +80,25 @@ function requireThreadCount(numThreads) {
 /**
  * The draft's "create a context" for a GPUDevice.
  *
+ * @param {Defaults} defaults
  * @param {{adapterInfo?: unknown}} device
  */
-function contextOfDevice(device) {
+function contextOfDevice({ extensions }, device) {
   const gpuDevice = adapterOf(device);
-  return Context.create({ threads: DEFAULT_THREADS, powerPreference: 'default', accelerated: true, gpuDevice }, []);
+  return Context.create({ threads: DEFAULT_THREADS, powerPreference: 'default', accelerated: true, gpuDevice }, extensions);
 }
 
 /**
  * The draft's "create a context" for MLContextOptions.
  *
+ * @param {Defaults} defaults
  * @param {import('./internal.js').Dictionaries['MLContextOptions']} options
  */
-function contextOf({ accelerated, extensions = [], numThreads, powerPreference }) {
+function contextOf(defaults, { accelerated, extensions = [], numThreads, powerPreference }) {
   if (numThreads !== undefined) {
     requireThreadCount(numThreads);
   }
-  return Context.create({ threads: numThreads ?? DEFAULT_THREADS, powerPreference, accelerated }, extensions);
+  return Context.create({ threads: numThreads ?? DEFAULT_THREADS, powerPreference, accelerated }, [...defaults.extensions, ...extensions]);
 }
 
 /** https://www.w3.org/TR/webnn/#api-ml */
@@ -106,12 +110,13 @@ class ML {
   /** @param {unknown} [options] */
   createContext(options = undefined) {
     try {
-      if (slots.get(this) === undefined) {
+      const defaults = slots.get(this);
+      if (defaults === undefined) {
         throw illegalInvocation('ML.createContext', 'ML');
       }
       return isGPUDevice(options)
-        ? contextOfDevice(options)
-        : contextOf(toContextOptions(options, 'createContext: options'));
+        ? contextOfDevice(defaults, options)
+        : contextOf(defaults, toContextOptions(options, 'createContext: options'));
     } catch (error) {
       return reject(error);
     }
@@ -120,7 +125,16 @@ class ML {
 
 defineInterface(ML);
 
-/** The only object of the interface. */
-const ml = slots.create(ML, Object.freeze({}));
+/**
+ * An object of the interface.
+ *
+ * @param {readonly import('../index.js').MLContextExtension[]} extensions that its contexts have without being asked
+ */
+function createML(extensions) {
+  return slots.create(ML, Object.freeze({ extensions }));
+}
 
-module.exports = { ML, ml };
+/** The one that does what the draft says, and no more unless it is asked. */
+const ml = createML([]);
+
+module.exports = { ML, createML, ml };

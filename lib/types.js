@@ -22,7 +22,7 @@ const BY_TYPE = [
   ['DOMString', webidl.domString],
   ['USVString', webidl.usvString],
   ['MLNumber', webidl.bigintOrDouble],
-  ['MLContextExtension', webidl.enumeration(['dynamic-shapes'])],
+  ['MLContextExtension', webidl.enumeration(['donation', 'dynamic-shapes', 'int4'])],
   ['MLOperand', webidl.interfaceType('MLOperand', operandSlots)],
   ...Object.entries(enumerations).map(([name, values]) => /** @type {[string, import('./internal.js').Converter<string>]} */ ([name, webidl.enumeration(values)])),
 ];

@@ -326,6 +326,6 @@ export function declarations(header, model, operators, limits) {
     lines.push(...interfaceDeclaration(name, definition, context));
   }
   lines.push(documentation.extensionDeclarations);
-  lines.push(...comment('The only ML object; `navigator.ml` after importing "webnn-node/auto".'), 'export const ml: ML;', '');
+  lines.push(...comment('The entry to the API. `navigator.ml` of "webnn-node/auto" is another one, whose contexts have the extension "int4".'), 'export const ml: ML;', '');
   return lines.join('\n');
 }

@@ -78,7 +78,7 @@ export const members = {
 
 /** Interfaces. */
 export const interfaces = {
-  ML: 'Entry to the API; the only instance is `ml`.',
+  ML: 'Entry to the API: `ml`, and `navigator.ml` of `webnn-node/auto`.',
   MLContext: 'A device with its queue of work; owner of tensors and graphs.',
   MLGraph: 'A compiled graph.',
   MLOperand: 'A value in a graph that is being built.',
@@ -127,7 +127,7 @@ export const extensions = {
       name: 'extensions',
       type: 'sequence<MLContextExtension>',
       documentation:
-        'Extension of webnn-node: what the context and its builders can do beyond the draft. "dynamic-shapes" gives dimensions of graph inputs names.',
+        'Extension of webnn-node: what the context and its builders can do beyond the draft. "dynamic-shapes" gives dimensions of graph inputs names, "int4" constants of 4-bit integers, "donation" outputs the memory of inputs. Contexts of `webnn-node/auto` have "int4".',
     },
     {
       name: 'numThreads',
@@ -138,9 +138,9 @@ export const extensions = {
   ],
 };
 
-/** What extensions declare that a program asks for by name; see docs/dynamic-shapes.md. */
+/** What extensions declare that a program asks for by name; see docs/dynamic-shapes.md, docs/int4.md and docs/donation.md. */
 export const extensionDeclarations = `/** Names of extensions, for \`MLContextOptions.extensions\`. */
-export type MLContextExtension = 'dynamic-shapes';
+export type MLContextExtension = 'donation' | 'dynamic-shapes' | 'int4';
 
 /** Extension "dynamic-shapes": a size, or a name that stands for one. Equal names stand for equal sizes. */
 export type MLDimension = number | string;
@@ -174,5 +174,48 @@ export interface MLDynamicGraph extends MLGraph {
    * @throws {TypeError} if the shapes do not fit the inputs or each other, or break the rules of an operator
    */
   computeShapes(inputShapes: Record<string, Iterable<number>>): Record<string, number[]>;
+}
+
+/** Extension "int4": the data types of constants. Two elements of 4 bits are in a byte, the first in its low bits. */
+export type MLConstantDataType = MLOperandDataType | 'int4' | 'uint4';
+
+/** Extension "int4": data type and shape of a constant. */
+export interface MLConstantDescriptor {
+  /** Element type. */
+  dataType: MLConstantDataType;
+  /** Sizes, each at least 1; empty for a scalar. */
+  shape: Iterable<number>;
+}
+
+/** Extension "int4": a context with it. */
+export interface MLInt4Context extends MLContext {
+  /** As without the extension, also for elements of 4 bits. */
+  createConstantTensor(descriptor: MLConstantDescriptor, inputData: AllowSharedBufferSource): Promise<MLTensor>;
+}
+
+/** Extension "int4": the builder that \`new MLGraphBuilder(context)\` gives for a context with it. */
+export interface MLInt4GraphBuilder extends MLGraphBuilder {
+  /** As without the extension, also for elements of 4 bits, which dequantizeLinear() takes. */
+  constant(descriptor: MLConstantDescriptor, buffer: AllowSharedBufferSource): MLOperand;
+  constant(dataType: MLConstantDataType, value: MLNumber): MLOperand;
+  constant(tensor: MLTensor): MLOperand;
+}
+
+/** Extension "donation": options of dispatch(). */
+export interface MLDispatchOptions {
+  /**
+   * For names of outputs the name of the input whose memory the output takes: only what it appends is written. Such an output is
+   * concat() of that input and something behind it, along a dimension with a name. The input keeps what it holds.
+   */
+  donate?: Record<string, string> | undefined;
+}
+
+/** Extension "donation": a context with it. */
+export interface MLDonationContext extends MLContext {
+  /**
+   * As without the extension, also with outputs that take the memory of inputs.
+   * @throws {TypeError} for names that the graph has not, or an output that cannot take the memory of its input
+   */
+  dispatch(graph: MLGraph, inputs: MLNamedTensors, outputs: MLNamedTensors, options?: MLDispatchOptions): void;
 }
 `;

@@ -1,5 +1,6 @@
 //! Data types of operands (`MLOperandDataType`) and the casting rules of section 9.2 of the draft.
 
+use crate::nibbles::packed;
 use half::f16;
 use std::fmt;
 
@@ -35,6 +36,9 @@ impl DataType {
     /// Every data type of the draft, in the order of the IDL enumeration.
     pub const ALL: [DataType; 8] = [Float32, Float16, Int32, Uint32, Int64, Uint64, Int8, Uint8];
 
+    /// Every data type that constants can have: with those of the extension `int4` last.
+    pub const OF_CONSTANTS: [DataType; 10] = [Float32, Float16, Int32, Uint32, Int64, Uint64, Int8, Uint8, Int4, Uint4];
+
     /// The name in the IDL enumeration.
     pub fn name(self) -> &'static str {
         match self {
@@ -53,7 +57,7 @@ impl DataType {
 
     /// The data type of that name, if there is one.
     pub fn from_name(name: &str) -> Option<DataType> {
-        Self::ALL.into_iter().chain([Int4, Uint4]).find(|t| t.name() == name)
+        Self::OF_CONSTANTS.into_iter().find(|t| t.name() == name)
     }
 
     /// Bits per element.
@@ -190,11 +194,12 @@ impl Number {
         }
     }
 
-    /// The little-endian bytes of this number cast to `to`.
+    /// The little-endian bytes of this number cast to `to`; one byte for a type of 4 bits.
     pub fn to_bytes(self, to: DataType) -> Vec<u8> {
         match (self.cast(to), to) {
             (Number::Float(x), Float16) => nearest_f16(x).to_le_bytes().to_vec(),
             (Number::Float(x), _) => (x as f32).to_le_bytes().to_vec(),
+            (Number::Int(x), Int4 | Uint4) => packed(&[x as u8]),
             (Number::Int(x), _) => x.to_le_bytes()[..to.size()].to_vec(),
         }
     }
@@ -382,5 +387,7 @@ mod tests {
         assert_eq!(Number::Int(-2).to_bytes(Int64), (-2i64).to_le_bytes());
         assert_eq!(Number::Float(1.0).to_bytes(Float16), [0x00, 0x3c]);
         assert_eq!(Number::Float(300.0).to_bytes(Uint8), [255]);
+        assert_eq!(Number::Int(-2).to_bytes(Int4), [0x0e]);
+        assert_eq!(Number::Float(99.0).to_bytes(Uint4), [0x0f]);
     }
 }

@@ -23,6 +23,7 @@ import {
   int64,
   int64s,
   int8,
+  nibbles,
   scalar,
   uint8,
 } from './tensors.mjs';
@@ -231,6 +232,26 @@ model('matrix product with weights in blocks', {
   ],
   outputs: { y: FLOAT },
 });
+for (const [name, { depth = 64, more = {} }] of Object.entries({
+  'of 4 bits': {},
+  'of 4 bits with zero points': { more: { zeros: uint8([6], 0, 256) } },
+  'of 4 bits, the last block not full': { depth: 50 },
+  'of 4 bits with zero points and a bias': { more: { zeros: uint8([6], 0, 256), bias: float32([6]) } },
+})) {
+  model(`matrix product with weights in blocks ${name}`, {
+    feeds: { a: float32([2, 3, depth]) },
+    weights: { b: uint8([6, 2, 16], 0, 256), scales: float32([12], 0.01, 0.1), ...more },
+    nodes: [
+      node(
+        'com.microsoft.MatMulNBits',
+        ['a', 'b', 'scales', 'zeros' in more ? 'zeros' : '', '', 'bias' in more ? 'bias' : ''],
+        ['y'],
+        { K: i(depth), N: i(6), bits: i(4), block_size: i(32) },
+      ),
+    ],
+    outputs: { y: FLOAT },
+  });
+}
 each('einsum', { a: float32([2, 3, 4]), b: float32([2, 4, 5]) }, [
   ['Einsum', ['a', 'b'], { equation: s('bij,bjk->bik') }],
   ['Einsum', ['a'], { equation: s('bij->bji') }],
@@ -497,6 +518,18 @@ model('quantization in blocks', {
   outputs: { y: FLOAT },
   opset: 21,
 });
+for (const type of ['int4', 'uint4']) {
+  model(`${type} in blocks`, {
+    feeds: { x: float32([3, 8]) },
+    weights: { w: nibbles(type, [8, 6]), scale: float32([2, 6], 0.1, 0.5), zero: nibbles(type, [2, 6]) },
+    nodes: [
+      node('DequantizeLinear', ['w', 'scale', 'zero'], ['d'], { axis: i(0), block_size: i(4) }),
+      node('MatMul', ['x', 'd'], ['y']),
+    ],
+    outputs: { y: FLOAT },
+    opset: 21,
+  });
+}
 model('dynamic quantization', {
   feeds: { x: float32([4, 6]) },
   nodes: [node('DynamicQuantizeLinear', x, ['y', 'scale', 'zero'])],

@@ -94,6 +94,19 @@ describe('every node of a model runs on WebNN and gives what onnxruntime-node gi
   });
 });
 
+test('weights of 4 bits stay as they are on the CPU', async () => {
+  const own = await navigator.ml.createContext({ accelerated: false });
+  for (const { name, bytes } of MODELS.filter((model) => model.name.includes('of 4 bits'))) {
+    watch.reset();
+    const session = await createSession(bytes, { name: 'webnn', context: own, deviceType: 'cpu' });
+    const [{ compiled }] = watch.graphs.map((graph) => describeGraph(graph));
+    assert.ok(compiled.nodes.some(({ operator }) => operator === 'blockProduct'), name);
+    assert.ok(compiled.values.some(({ dataType }) => dataType === 'uint4'), name);
+    await session.release();
+  }
+  own.destroy();
+});
+
 test('a model with a node that WebNN cannot run is refused: none of the sessions here falls back to WebAssembly', async () => {
   const bytes = writeModel({
     inputs: [value('x', FLOAT, [2, 3])],

@@ -1,6 +1,6 @@
 // Tensors of the models in this folder: small, with the same contents in every process.
 
-import { BOOL, FLOAT, FLOAT16, INT32, INT64, INT8, UINT8, UINT32 } from '../onnx/model-writer.mjs';
+import { BOOL, FLOAT, FLOAT16, INT32, INT4, INT64, INT8, UINT32, UINT4, UINT8 } from '../onnx/model-writer.mjs';
 import { generator } from '../robustness/support.mjs';
 
 /** The element types by the names that onnxruntime's `Tensor` knows them by. */
@@ -9,6 +9,8 @@ export const ELEMENT_TYPES = {
   float16: FLOAT16,
   int8: INT8,
   uint8: UINT8,
+  int4: INT4,
+  uint4: UINT4,
   int32: INT32,
   uint32: UINT32,
   int64: INT64,
@@ -19,7 +21,8 @@ export const ELEMENT_TYPES = {
  * @typedef {object} TestTensor
  * @property {keyof typeof ELEMENT_TYPES} type
  * @property {number[]} shape
- * @property {ArrayBufferView} data float16 as the bit patterns in a Uint16Array, truth values in a Uint8Array
+ * @property {ArrayBufferView} data float16 as the bit patterns in a Uint16Array, truth values in a Uint8Array, and there two
+ *   elements of 4 bits in each
  */
 
 const random = generator(20261120);
@@ -60,6 +63,9 @@ export const float16 = (shape) => ({
     () => (random.below(2) << 15) | ((11 + random.below(6)) << 10) | random.below(1024),
   ),
 });
+
+/** Integers of 4 bits, two in a byte. @returns {TestTensor} */
+export const nibbles = (type, shape) => ({ type, shape, data: uint8([Math.ceil(sizeOf(shape) / 2)], 0, 256).data });
 
 /** A float32 tensor with these contents. @returns {TestTensor} */
 export const floats = (shape, ...numbers) => ({ type: 'float32', shape, data: Float32Array.from(numbers) });

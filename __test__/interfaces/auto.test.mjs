@@ -53,7 +53,8 @@ for (const [type, load] of [
        let brand;
        try { descriptor.get.call({}); } catch (error) { brand = error instanceof TypeError; }
        console.log(JSON.stringify({
-         same: navigator.ml === api.ml && navigator.ml === navigator.ml,
+         same: navigator.ml === navigator.ml,
+         own: navigator.ml instanceof api.ML && navigator.ml !== api.ml,
          onPrototype: holder !== navigator,
          attribute: [descriptor.enumerable, descriptor.configurable, descriptor.set === undefined, descriptor.get.name],
          brand,
@@ -66,6 +67,7 @@ for (const [type, load] of [
     );
     assert.deepEqual(result, {
       same: true,
+      own: true,
       onPrototype: navigatorHasClass,
       attribute: [true, true, true, 'get ml'],
       brand: true,
@@ -177,7 +179,7 @@ test('a navigator without a class of its own gets an own property', () => {
   const result = run(
     `Object.defineProperty(globalThis, 'navigator', { value: {}, configurable: true });
      require('webnn-node/auto');
-     console.log(JSON.stringify([navigator.ml === require('webnn-node').ml, 'ml' in Object.prototype]))`,
+     console.log(JSON.stringify([navigator.ml instanceof require('webnn-node').ML, 'ml' in Object.prototype]))`,
   );
   assert.deepEqual(result, [true, false]);
 });

@@ -49,6 +49,8 @@ export const BOOL = 9;
 export const FLOAT16 = 10;
 export const DOUBLE = 11;
 export const UINT32 = 12;
+export const UINT4 = 21;
+export const INT4 = 22;
 
 const bytes = (/** @type {ArrayBufferView} */ view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
 const dimension = (/** @type {number | string | undefined} */ dim) =>

@@ -4,9 +4,26 @@
 import { readFileSync } from 'node:fs';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import vm from 'node:vm';
+import { ml } from 'webnn-node';
 import 'webnn-node/auto';
 import { servedFile } from './checkout.mjs';
 import { installScope, reportError } from './scope.mjs';
+
+/** Puts the `ml` of the draft in place of that of auto, whose contexts have an extension. */
+function withoutExtensions() {
+  const prototype = Object.getPrototypeOf(navigator);
+  const { get: original, ...descriptor } = Object.getOwnPropertyDescriptor(prototype, 'ml');
+  const { get } = Object.getOwnPropertyDescriptor(
+    {
+      get ml() {
+        original.call(this); // It knows the receiver.
+        return ml;
+      },
+    },
+    'ml',
+  );
+  Object.defineProperty(prototype, 'ml', { ...descriptor, get });
+}
 
 /** Runs a file of the checkout as a classic script, in the one global scope that such scripts share. */
 function runScript(directory, path) {
@@ -22,6 +39,7 @@ function reportResults(post) {
 
 /** Loads the harness, what the test asks for, and the test itself, in one task as the harness expects of a shell. */
 function runTest({ directory, test }, post) {
+  withoutExtensions();
   installScope(test, directory, post);
   runScript(directory, '/resources/testharness.js');
   if (test.scope === 'window') {

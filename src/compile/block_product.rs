@@ -64,7 +64,10 @@ fn product(
         _ => return None,
     };
     let depth = *graph.descriptor(node.inputs[0]?).shape.last()?;
-    let weights = weights(graph, producers, node.inputs[1]?, (b_transpose, depth))?;
+    let right = node.inputs[1]?;
+    let transposed = transposed(graph, producers, right);
+    let b_transpose = b_transpose != transposed.is_some();
+    let weights = weights(graph, producers, transposed.unwrap_or(right), (b_transpose, depth))?;
     let [matrix, scales] = &weights.shapes;
     let mut op = BlockProduct { b_transpose, rounds_rows };
     let blocks = op.blocks(matrix, scales);
@@ -81,6 +84,12 @@ fn is_dequantized(graph: &Graph, producers: &[Option<usize>], id: ValueId) -> bo
         node = inputs[0].and_then(|id| producers[id.index()]).map(|index| &graph.nodes[index]);
     }
     matches!(node, Some(Node { op: Api(Op::Quantize(Quantize::DequantizeLinear)), .. }))
+}
+
+/// The matrix that `id` is the transposition of.
+fn transposed(graph: &Graph, producers: &[Option<usize>], id: ValueId) -> Option<ValueId> {
+    let Node { op: Api(Op::Transpose(op)), inputs, .. } = &graph.nodes[producers[id.index()]?] else { return None };
+    (graph.descriptor(id).rank() == 2 && op.axes(2) == [1, 0]).then_some(inputs[0]).flatten()
 }
 
 /// The matrix `id`, past a cut of its depth to `depth` and a reshape that joins blocks.
@@ -167,6 +176,29 @@ mod tests {
              %4 = constant float32 [4]
              %5 = blockProduct %0 %1 %2 %3 %4 bTranspose=true
              output y = %5",
+        );
+    }
+
+    #[test]
+    fn a_transposition_is_a_matter_of_reading() {
+        check_pass(
+            fuse_block_products,
+            "%0 = input x float32 [2, 3, 30]
+             %1 = constant uint4 [4, 2, 16]
+             %2 = constant float32 [4, 2, 1]
+             %3 = constant uint4 [4, 2, 1]
+             %4 = dequantizeLinear %1 %2 %3
+             %5 = reshape %4 newShape=[4, 32]
+             %6 = slice %5 starts=[0, 0] sizes=[4, 30]
+             %7 = transpose %6
+             %8 = matmul %0 %7
+             output y = %8",
+            "%0 = input x float32 [2, 3, 30]
+             %1 = constant uint4 [4, 32]
+             %2 = constant float32 [4, 2]
+             %3 = constant uint4 [4, 2]
+             %4 = blockProduct %0 %1 %2 %3 bTranspose=true
+             output y = %4",
         );
     }
 

@@ -13,21 +13,29 @@ use crate::shape::Descriptor;
 
 /// Notes in `graph` which outputs are an input with something behind it: caches of any length.
 pub fn find_growing(graph: &mut Graph) {
-    let producers = graph.producers();
     let mut found: Vec<Growing> = Vec::new();
-    for (output, (_, id)) in graph.outputs.iter().enumerate() {
-        let Some(node) = producers[id.index()].map(|index| &graph.nodes[index]) else { continue };
-        let (Api(Op::Concat(op)), Some(first)) = (&node.op, node.inputs[0]) else { continue };
-        let axis = op.axis as usize;
-        let Some(input) = graph.inputs.iter().position(|(_, id)| *id == first) else { continue };
-        let reads_once = node.inputs.iter().filter(|id| **id == Some(first)).count() == 1;
-        let is_one_output = graph.outputs.iter().filter(|(_, other)| other == id).count() == 1;
-        let is_free = !graph.descriptor(first).shape[axis].is_number();
-        if reads_once && is_one_output && is_free && !found.iter().any(|other| other.input == input) {
-            found.push(Growing { input, output, axis });
+    for one in appending(graph, |id, axis| !graph.descriptor(id).shape[axis].is_number()) {
+        if !found.iter().any(|other| other.input == one.input) {
+            found.push(one);
         }
     }
     graph.growing = found;
+}
+
+/// The outputs of `graph` that are an input with something behind it, along a dimension that `is_free`. Several may begin with the
+/// same input.
+pub fn appending(graph: &Graph, is_free: impl Fn(ValueId, usize) -> bool) -> Vec<Growing> {
+    let producers = graph.producers();
+    let appending = |(output, (_, id)): (usize, &(String, ValueId))| {
+        let node = producers[id.index()].map(|index| &graph.nodes[index])?;
+        let (Api(Op::Concat(op)), Some(first)) = (&node.op, node.inputs[0]) else { return None };
+        let axis = op.axis as usize;
+        let input = graph.inputs.iter().position(|(_, id)| *id == first)?;
+        let reads_once = node.inputs.iter().filter(|id| **id == Some(first)).count() == 1;
+        let is_one_output = graph.outputs.iter().filter(|(_, other)| other == id).count() == 1;
+        (reads_once && is_one_output && is_free(first, axis)).then_some(Growing { input, output, axis })
+    };
+    graph.outputs.iter().enumerate().filter_map(appending).collect()
 }
 
 /// Gives the caches of `graph` the order of dimensions in which they grow.

@@ -273,17 +273,17 @@ impl Aliasing {
                     let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
                     // Each operand must be computed, live in memory of its own, and be needed at one place only once.
                     let root = node.outputs[0].index();
-                    let mut movable = |id: &ValueId| {
+                    let mut movable = |(place, id): (usize, &ValueId)| {
                         let own = &self.parents[id.index()].root;
-                        // A cache is there already.
-                        let is_there = matches!(graph.value(*id).source, Source::Input) && *own == root;
+                        // A cache is there already, at the beginning.
+                        let is_there = place == 0 && matches!(graph.value(*id).source, Source::Input) && *own == root;
                         is_there
                             || matches!(graph.value(*id).source, Source::Node)
                                 && *own == id.index()
                                 && !is_output[id.index()]
                                 && readers[id.index()].replace(index) != Some(index)
                     };
-                    if inputs.iter().all(&mut movable) {
+                    if inputs.iter().enumerate().all(&mut movable) {
                         for (input, offset) in inputs.iter().zip(offsets) {
                             self.parents[input.index()] = Home { root, offset: *offset };
                         }
@@ -427,6 +427,19 @@ mod tests {
     fn an_input_is_not_computed_inside_of_a_concatenation() {
         let graph = parse("%0 = input x float32 [1, 4]\n%1 = abs %0\n%2 = concat %0 %1 axis=0\noutput y = %2");
         assert_eq!(plan(&graph, &[0; 2], true, CPU.granularity).views(), [false, false]);
+    }
+
+    #[test]
+    fn a_cache_is_there_at_the_beginning_of_its_output_and_copied_elsewhere() {
+        for (operands, is_view) in [("%0 %1", true), ("%0 %0", false), ("%0 %1 %0", false)] {
+            let text =
+                format!("%0 = input x float32 [1, 4]\n%1 = abs %0\n%2 = concat {operands} axis=0\noutput y = %2");
+            let mut graph = parse(&text);
+            graph.growing = vec![Growing { input: 0, output: 0, axis: 0 }];
+            let plan = plan(&graph, &[0; 2], true, CPU.granularity);
+            assert_eq!(plan.views(), [false, is_view], "{operands}");
+            assert_eq!(plan.places[0].map(|place| place.offset), Some(0), "{operands}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub mod transposed;
 mod unpack;
 pub mod views;
 
-pub use growing::find_growing;
+pub use growing::{appending, find_growing};
 pub use target::{Evaluate, Granularity, Passes, Reads, Target};
 
 use crate::error::Result;

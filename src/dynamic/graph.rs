@@ -4,7 +4,9 @@ use super::Outline;
 use crate::description::Description;
 use crate::dimension::Dim;
 use crate::error::{Code, Error, ErrorKind, Result};
-use crate::runtime::{CompiledGraph, Context, Done, Recent, Site, Template, Templates, Tensor, panicked};
+use crate::ir::Growing;
+use crate::runtime::{CompiledGraph, Contents, Context, Done, Recent, Site, Template, Templates, Tensor, panicked};
+use crate::shape::Descriptor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,8 +16,17 @@ pub struct DynamicGraph {
     outline: Mutex<Option<Arc<Outline>>>,
     /// The shapes of the outputs.
     shapes: Templates<Vec<Vec<Dim>>>,
-    templates: Templates<()>,
-    kept: Recent<(Arc<[i64]>, Arc<CompiledGraph>)>,
+    /// With the outputs that take the memory of inputs.
+    templates: Templates<Arc<[Growing]>>,
+    kept: Recent<(Key, Arc<CompiledGraph>)>,
+}
+
+/// What a plan is made for.
+#[derive(Clone, PartialEq)]
+struct Key {
+    sizes: Arc<[i64]>,
+    /// The outputs that take the memory of inputs.
+    growing: Arc<[Growing]>,
 }
 
 impl DynamicGraph {
@@ -56,16 +67,20 @@ impl DynamicGraph {
     }
 
     /// Runs the graph on tensors that are all different and belong to `context`, in the order of inputs and outputs. If that
-    /// fails later, reading the outputs gives the error.
+    /// fails later, reading the outputs gives the error. `donations` are pairs of an output and the input whose memory it takes,
+    /// by their places: where the backend can, only what is appended is written. The input keeps what it holds.
     ///
     /// # Errors
-    /// A TypeError if the shapes of the tensors do not fit the graph or each other.
+    /// A TypeError if the shapes of the tensors do not fit the graph or each other, or an output cannot take the memory of its
+    /// input.
     pub fn dispatch(
         self: &Arc<Self>,
         context: &Context,
         inputs: Vec<Arc<Tensor>>,
         outputs: Vec<Arc<Tensor>>,
+        donations: &[[usize; 2]],
     ) -> Result<()> {
+        let growing = self.outline()?.growing("dispatch", donations)?.into();
         let given: Vec<_> = inputs.iter().map(|tensor| tensor.descriptor().sizes()).collect();
         let (sizes, shapes) = self.compute_shapes("dispatch", &given)?;
         for (((name, output), shape), tensor) in self.outline()?.outputs().zip(&shapes).zip(&outputs) {
@@ -78,14 +93,14 @@ impl DynamicGraph {
                 return Err(Error::coded(Code::Shape, message));
             }
         }
-        let graph = self.clone();
+        let (graph, key) = (self.clone(), Key { sizes: sizes.into(), growing });
         context.enqueue(
             move |site| {
-                let compiled = catch_unwind(AssertUnwindSafe(|| graph.compiled(site, &sizes)));
-                match compiled.unwrap_or_else(|panic| Err(panicked(&*panic))) {
+                let run = || run(site, &*graph.compiled(site, &key)?, &inputs, &outputs);
+                let ran = catch_unwind(AssertUnwindSafe(run));
+                if let Err(error) = ran.unwrap_or_else(|panic| Err(panicked(&*panic))) {
                     // Whoever reads the outputs is told.
-                    Ok(compiled) => drop(compiled.run(site.env, "dispatch", [&inputs, &outputs], None)),
-                    Err(error) => outputs.iter().for_each(|output| output.fail(&error)),
+                    outputs.iter().for_each(|output| output.fail(&error));
                 }
                 Ok(None)
             },
@@ -95,16 +110,22 @@ impl DynamicGraph {
     }
 
     /// The graph for these sizes: one that is kept, or a new one.
-    fn compiled(&self, site: &Site, sizes: &[i64]) -> Result<Arc<CompiledGraph>> {
-        if let Some(known) = self.kept.find(|(of, graph)| (**of == *sizes).then(|| graph.clone())) {
+    fn compiled(&self, site: &Site, key: &Key) -> Result<Arc<CompiledGraph>> {
+        if let Some(known) = self.kept.find(|(of, graph)| (of == key).then(|| graph.clone())) {
             return Ok(known);
         }
-        let outline = self.outline()?;
-        let record = || Template::record(sizes, |free| Ok((Some(site.optimize(outline.at(free)?)?), ())));
-        let (template, values) = self.templates.find(sizes, |()| true, record)?;
+        let (outline, Key { sizes, growing }) = (self.outline()?, key);
+        let record = || {
+            Template::record(sizes, |free| {
+                let mut graph = outline.at(free)?;
+                graph.growing = growing.to_vec();
+                Ok((Some(site.optimize(graph)?), growing.clone()))
+            })
+        };
+        let (template, values) = self.templates.find(sizes, |known| known == growing, record)?;
         let spare = self.kept.make_room(site.kept_sizes()).map(|(_, graph)| graph);
         let compiled = template.compile(site, &values, spare)?.expect("it has outputs, and sizes are not 0");
-        self.kept.add(&(sizes.into(), compiled.clone()));
+        self.kept.add(&(key.clone(), compiled.clone()));
         Ok(compiled)
     }
 
@@ -129,4 +150,30 @@ impl DynamicGraph {
     pub fn templates(&self) -> usize {
         self.templates.count()
     }
+}
+
+/// Runs `graph`, with what its outputs append in the memory of inputs where it has such outputs.
+///
+/// # Errors
+/// An OperationError for whatever goes wrong.
+fn run(site: &Site, graph: &CompiledGraph, inputs: &[Arc<Tensor>], outputs: &[Arc<Tensor>]) -> Result<()> {
+    let growing = graph.growing();
+    if growing.is_empty() {
+        return graph.run(site.env, "dispatch", [inputs, outputs], None);
+    }
+    let [own_inputs, own_outputs] = graph.ports();
+    let (mut sources, mut targets) = (inputs.to_vec(), outputs.to_vec());
+    for &Growing { input, output, axis } in &growing {
+        let own = |ports: &[(String, Descriptor)], at: usize| Arc::new(Tensor::new(ports[at].1.clone()));
+        (sources[input], targets[output]) = (own(&own_inputs, input), own(&own_outputs, output));
+        let rows = inputs[input].rows(axis).and_then(|rows| rows.append(targets[output].descriptor().bytes()));
+        let appended = rows.map_err(|error| Error::new(ErrorKind::Operation, format!("dispatch: {error}")))?;
+        targets[output].set(Contents::Appended(appended));
+    }
+    graph.run(site.env, "dispatch", [&sources, &targets], None)?;
+    for &Growing { output, axis, .. } in &growing {
+        let rows = targets[output].finish().expect("the graph has appended to it");
+        outputs[output].replace_rows(rows, axis);
+    }
+    Ok(())
 }

@@ -1,9 +1,10 @@
 //! A graph with named dimensions, as it was built, and its shapes for given sizes.
 
 use super::{Dimension, Shapes, Symbol, Symbols};
+use crate::compile::appending;
 use crate::dimension::Dim;
-use crate::error::{Code, Error, Problem, Result};
-use crate::ir::{Constant, Graph, ValueId};
+use crate::error::{Code, Error, ErrorKind, Problem, Result};
+use crate::ir::{Constant, Graph, Growing, ValueId};
 use crate::shape::{Descriptor, is_valid_dimension};
 use std::collections::BTreeSet;
 
@@ -16,6 +17,8 @@ pub struct Outline {
     names: Vec<String>,
     /// The names among the dimensions of the inputs, which are the free sizes, in this order.
     free: Vec<Symbol>,
+    /// The outputs that are an input with something behind it, along a dimension with a name.
+    appending: Vec<Growing>,
     max_tensor_bytes: u64,
 }
 
@@ -25,7 +28,9 @@ impl Outline {
         let Symbols { names, shapes, .. } = symbols;
         let inputs = graph.inputs.iter().filter_map(|(_, id)| shapes.get(id)).flatten();
         let free: BTreeSet<Symbol> = inputs.filter_map(Dimension::symbol).collect();
-        Outline { graph, shapes, names, free: free.into_iter().collect(), max_tensor_bytes }
+        let is_named = |id: ValueId, axis: usize| shapes.get(&id).is_some_and(|shape| shape[axis].symbol().is_some());
+        let appending = appending(&graph, is_named);
+        Outline { graph, shapes, names, free: free.into_iter().collect(), appending, max_tensor_bytes }
     }
 
     /// The names of the inputs, in the order in which tensors are given.
@@ -36,6 +41,30 @@ impl Outline {
     /// Names and descriptors of the outputs; the shapes are only examples.
     pub fn outputs(&self) -> impl Iterator<Item = (&str, &Descriptor)> {
         self.graph.outputs.iter().map(|(name, id)| (name.as_str(), self.graph.descriptor(*id)))
+    }
+
+    /// The outputs that take the memory of inputs, for `donations`: pairs of an output and an input, by their places.
+    ///
+    /// # Errors
+    /// A TypeError for an output that is not its input with something behind it, or an input that is given to several.
+    pub fn growing(&self, operation: &str, donations: &[[usize; 2]]) -> Result<Vec<Growing>> {
+        let mut growing: Vec<Growing> = Vec::with_capacity(donations.len());
+        for &[output, input] in donations {
+            let known = self.appending.iter().find(|known| known.output == output && known.input == input);
+            let misfit = |reason: &str| {
+                let [output, input] = [self.graph.outputs.get(output), self.graph.inputs.get(input)]
+                    .map(|port| port.map_or("", |(name, _)| name));
+                let message =
+                    format!("{operation}: output {output:?} cannot take the memory of input {input:?}: {reason}");
+                Error::new(ErrorKind::Type, message)
+            };
+            if growing.iter().any(|other| other.input == input || other.output == output) {
+                return Err(misfit("another output takes it"));
+            }
+            let reason = "it is not a concat() of that input and what is appended, along a dimension with a name";
+            growing.push(*known.ok_or_else(|| misfit(reason))?);
+        }
+        Ok(growing)
     }
 
     /// Bytes of the constants.

@@ -31,7 +31,16 @@ pub fn from_napi(error: napi::Error) -> napi::Error<String> {
 
 /// The data type of an index of the IDL enumeration.
 pub fn data_type(index: u32) -> Result<DataType> {
-    DataType::ALL.get(index as usize).copied().ok_or_else(|| type_error("there is no data type of that index"))
+    DataType::ALL.get(index as usize).copied().ok_or_else(no_such_type)
+}
+
+fn no_such_type() -> napi::Error<String> {
+    type_error("there is no data type of that index")
+}
+
+/// The data type of a constant: of an index of the IDL enumeration with the types of the extension `int4` behind it.
+pub fn constant_type(index: u32) -> Result<DataType> {
+    DataType::OF_CONSTANTS.get(index as usize).copied().ok_or_else(no_such_type)
 }
 
 /// The index of a data type in the IDL enumeration.

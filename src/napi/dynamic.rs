@@ -79,19 +79,24 @@ pub fn dynamic_shapes(graph: &External<DynamicGraphHandle>, inputs: Vec<Vec<u32>
     graph.compute_shapes("computeShapes", &inputs).map(|(_, shapes)| shapes).map_err(thrown)
 }
 
-/// Runs a graph on tensors in the order of its inputs and outputs.
+/// Runs a graph on tensors in the order of its inputs and outputs. `donations` are pairs of an output and the input whose memory
+/// it takes, by their places.
 #[napi(catch_unwind)]
 pub fn dynamic_dispatch(
     context: &External<ContextHandle>,
     graph: &External<DynamicGraphHandle>,
     inputs: Array,
     outputs: Array,
+    donations: Vec<Vec<u32>>,
 ) -> Result<()> {
     let [inputs, outputs] = bound("dispatch", context, &inputs, &outputs)?;
     if [inputs.len(), outputs.len()] != graph.ports() {
         return Err(type_error("dispatch: there is not one tensor for each input and output"));
     }
-    graph.shared().dispatch(&context.context, inputs, outputs).map_err(thrown)
+    let pair = |pair: Vec<u32>| <[u32; 2]>::try_from(pair).map(|pair| pair.map(|at| at as usize));
+    let donations: std::result::Result<Vec<_>, _> = donations.into_iter().map(pair).collect();
+    let donations = donations.map_err(|_| type_error("dispatch: a donation is not a pair"))?;
+    graph.shared().dispatch(&context.context, inputs, outputs, &donations).map_err(thrown)
 }
 
 /// What a graph is and does for the sizes of the latest dispatch that was compiled, as the JSON of a `GraphDescription`; null

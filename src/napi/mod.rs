@@ -16,7 +16,7 @@ use crate::ops::limits::support_limits_json;
 use crate::runtime::{self, Wish};
 use crate::shape::Descriptor;
 use completion::{Completions, Environment};
-use convert::{attributes, data_type, data_type_index, number, operands, thrown};
+use convert::{attributes, constant_type, data_type, data_type_index, number, operands, thrown};
 use dynamic::DimensionValue;
 use handle::{BuilderHandle, Handle, Owner, Weight, handles};
 use napi::Env;
@@ -116,10 +116,10 @@ pub fn system_info() -> Result<String> {
     text(&runtime::system_info()).map_err(thrown)
 }
 
-/// `MLOpSupportLimits` as JSON.
+/// `MLOpSupportLimits` as JSON, with the types of the extension `int4` or without.
 #[napi(catch_unwind)]
-pub fn support_limits(context: &External<ContextHandle>) -> String {
-    support_limits_json(context.context.max_tensor_bytes())
+pub fn support_limits(context: &External<ContextHandle>, int4: bool) -> String {
+    support_limits_json(context.context.max_tensor_bytes(), int4)
 }
 
 /// A handle to `tensor`, which belongs to `owner`.
@@ -153,7 +153,7 @@ pub fn create_constant_tensor(
     shape: Vec<u32>,
     bytes: View,
 ) -> Result<External<TensorHandle>> {
-    let descriptor = Descriptor::new(data_type(dtype)?, shape);
+    let descriptor = Descriptor::new(constant_type(dtype)?, shape);
     let done = context.environment.request(&env, id);
     let bytes = bytes.copy().map_err(thrown)?;
     let tensor = context.context.create_constant_tensor(descriptor, bytes, done).map_err(thrown)?;
@@ -247,7 +247,7 @@ pub fn input(builder: &External<BuilderHandle>, name: String, dtype: u32, shape:
 /// A constant with a copy of `bytes`; gives its operand.
 #[napi(catch_unwind)]
 pub fn constant(builder: &External<BuilderHandle>, dtype: u32, shape: Vec<u32>, bytes: View) -> Result<u32> {
-    let descriptor = Descriptor::new(data_type(dtype)?, shape);
+    let descriptor = Descriptor::new(constant_type(dtype)?, shape);
     let bytes = bytes.copy().map_err(thrown)?;
     let len = bytes.len();
     let id = with_builder(builder, |builder| builder.constant_of(descriptor, bytes).map(|id| id.0))?;
@@ -258,7 +258,7 @@ pub fn constant(builder: &External<BuilderHandle>, dtype: u32, shape: Vec<u32>, 
 /// A scalar constant; gives its operand.
 #[napi(catch_unwind)]
 pub fn constant_scalar(builder: &External<BuilderHandle>, dtype: u32, value: Unknown) -> Result<u32> {
-    let (dtype, value) = (data_type(dtype)?, number(value)?);
+    let (dtype, value) = (constant_type(dtype)?, number(value)?);
     with_builder(builder, |builder| builder.scalar(dtype, value).map(|id| id.0))
 }
 

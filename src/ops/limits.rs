@@ -5,15 +5,19 @@ use super::rule::Ranks;
 use crate::dtype::DataType;
 use crate::shape::MAX_RANK;
 
-/// `MLOpSupportLimits` as JSON, of a context whose tensors have at most `max_tensor_bytes` bytes. Both backends support
-/// whatever the rule rows allow.
-pub fn support_limits_json(max_tensor_bytes: u64) -> String {
+/// `MLOpSupportLimits` as JSON, of a context whose tensors have at most `max_tensor_bytes` bytes, and whose constants may have
+/// the types of the extension `int4`. Both backends support whatever the rule rows allow.
+pub fn support_limits_json(max_tensor_bytes: u64, int4: bool) -> String {
+    let known: &[DataType] = if int4 { &DataType::OF_CONSTANTS } else { &DataType::ALL };
+    let tensor_limits =
+        |types: &[DataType], ranks| tensor_limits(types.iter().filter(|dtype| known.contains(dtype)), ranks);
     let any = tensor_limits(&DataType::ALL, (0, MAX_RANK));
+    let constant = tensor_limits(known, (0, MAX_RANK));
     let mut members = vec![
         r#""preferredInputLayout":"nchw""#.to_string(),
         format!(r#""maxTensorByteLength":{max_tensor_bytes}"#),
         format!(r#""input":{any}"#),
-        format!(r#""constant":{any}"#),
+        format!(r#""constant":{constant}"#),
         format!(r#""output":{any}"#),
     ];
     for rule in Op::rules() {
@@ -29,9 +33,7 @@ pub fn support_limits_json(max_tensor_bytes: u64) -> String {
 }
 
 /// `MLTensorLimits` as JSON.
-fn tensor_limits(types: &[DataType], (min, max): Ranks) -> String {
-    // Types of an extension are no members of the enumeration.
-    let types = types.iter().filter(|dtype| DataType::ALL.contains(dtype));
+fn tensor_limits<'a>(types: impl Iterator<Item = &'a DataType>, (min, max): Ranks) -> String {
     let types: Vec<String> = types.map(|dtype| format!(r#""{dtype}""#)).collect();
     format!(r#"{{"dataTypes":[{}],"rankRange":{{"min":{min},"max":{max}}}}}"#, types.join(","))
 }

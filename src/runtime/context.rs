@@ -241,7 +241,7 @@ impl Context {
         }
         let short = tensor.descriptor().bytes() <= SHORT_READ;
         let work = move |_: &Env| {
-            target.put(Buffer::copy_of(tensor.lock().bytes()?.bytes())?);
+            target.put(tensor.copy()?);
             Ok(())
         };
         match short {

@@ -55,6 +55,17 @@ impl Tensor {
         contents
     }
 
+    /// A copy of the bytes of a tensor that is not on a GPU. A cache stays one.
+    ///
+    /// # Errors
+    /// As [`Contents::bytes`]; an UnknownError without memory.
+    pub fn copy(&self) -> Result<Buffer> {
+        match &*self.lock_as_it_is() {
+            Contents::Rows(rows, axis) => rows.to_dense(self.descriptor.around(*axis)),
+            contents => Buffer::copy_of(contents.bytes()?.bytes()),
+        }
+    }
+
     fn lock_as_it_is(&self) -> MutexGuard<'_, Contents> {
         self.contents.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

@@ -1,0 +1,37 @@
+'use strict';
+
+/**
+ * Constants of 4-bit integers: the extension "int4", see docs/int4.md.
+ *
+ * For the type checker, they have types of the draft behind these converters: nothing here depends on which type it is.
+ */
+
+const { CONSTANT_DATA_TYPES } = require('./descriptor.js');
+const { dictionaries } = require('./operators.js');
+const { converterFor, dictionaryConverter } = require('./types.js');
+const { dictionary, enumeration } = require('./webidl.js');
+
+/** Converters of what describes a constant. */
+const draftConstants = {
+  toDataType: converterFor('MLOperandDataType'),
+  toDescriptor: dictionaryConverter('MLOperandDescriptor'),
+};
+
+const toDataType = enumeration(CONSTANT_DATA_TYPES);
+
+/**
+ * The same in contexts with the extension.
+ *
+ * @type {typeof draftConstants}
+ */
+const int4Constants = {
+  toDataType,
+  toDescriptor: dictionary(
+    dictionaries.MLOperandDescriptor.map((member) => ({
+      ...member,
+      convert: member.name === 'dataType' ? toDataType : converterFor(member.type),
+    })),
+  ),
+};
+
+module.exports = { draftConstants, int4Constants };
