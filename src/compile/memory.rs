@@ -436,8 +436,8 @@ mod tests {
                 format!("%0 = input x float32 [1, 4]\n%1 = abs %0\n%2 = concat {operands} axis=0\noutput y = %2");
             let mut graph = parse(&text);
             graph.growing = vec![Growing { input: 0, output: 0, axis: 0 }];
-            let plan = plan(&graph, &[0; 2], true, CPU.granularity);
-            assert_eq!(plan.views(), [false, is_view], "{operands}");
+            let plan = plan(&graph, &vec![0; graph.nodes.len()], true, CPU.granularity);
+            assert_eq!(plan.views().last(), Some(&is_view), "{operands}");
             assert_eq!(plan.places[0].map(|place| place.offset), Some(0), "{operands}");
         }
     }
