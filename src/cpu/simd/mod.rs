@@ -251,6 +251,9 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// `a + b`.
     fn add(self, a: Self::F32, b: Self::F32) -> Self::F32;
 
+    /// `a - b`.
+    fn sub(self, a: Self::F32, b: Self::F32) -> Self::F32;
+
     /// `a * b`.
     fn mul(self, a: Self::F32, b: Self::F32) -> Self::F32;
 
@@ -462,6 +465,7 @@ mod tests {
             assert_eq!(lanes(simd.mul(va, vb)), each(&|a, b| a * b));
             assert_eq!(lanes(simd.max(va, vb)), each(&f32::max));
             assert_eq!(lanes(simd.min(va, vb)), each(&f32::min));
+            assert_eq!(lanes(simd.sub(va, vb)), each(&|a, b| a - b));
             assert_eq!(lanes(simd.mul_add(va, vb, va)), each(&|a, b| a * b + a));
             assert_eq!(simd.mul_add_scalar(2.0, 3.0, 4.0), 10.0);
             assert_eq!(simd.sum(va), a.iter().sum::<f32>());

@@ -72,6 +72,12 @@ unsafe impl Simd for Neon {
     }
 
     #[inline(always)]
+    fn sub(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vsubq_f32(a, b) }
+    }
+
+    #[inline(always)]
     fn mul(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {
         // SAFETY: `self` proves NEON.
         unsafe { vmulq_f32(a, b) }

@@ -118,6 +118,12 @@ unsafe impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn sub(self, a: __m256, b: __m256) -> __m256 {
+        // SAFETY: `self` proves AVX2.
+        unsafe { _mm256_sub_ps(a, b) }
+    }
+
+    #[inline(always)]
     fn mul(self, a: __m256, b: __m256) -> __m256 {
         // SAFETY: `self` proves AVX2.
         unsafe { _mm256_mul_ps(a, b) }
@@ -318,6 +324,12 @@ unsafe impl Simd for Avx512 {
     fn add(self, a: __m512, b: __m512) -> __m512 {
         // SAFETY: `self` proves AVX-512 F.
         unsafe { _mm512_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    fn sub(self, a: __m512, b: __m512) -> __m512 {
+        // SAFETY: `self` proves AVX-512 F.
+        unsafe { _mm512_sub_ps(a, b) }
     }
 
     #[inline(always)]

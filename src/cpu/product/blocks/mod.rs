@@ -15,9 +15,10 @@ use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::Constant;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, elements};
 use crate::nibbles::unpacked;
 use crate::ops::block_product::Blocks;
+use half::f16;
 use std::sync::Arc;
 
 /// Which of 8 neighbouring depths are in the low half of each byte of a word, and then in the high half: as they are in memory,
@@ -60,6 +61,8 @@ pub struct BlockPanels {
     width: usize,
     bits: usize,
     scale_type: DataType,
+    /// Whether all weights are 0 or normal numbers of float16.
+    is_normal: bool,
     /// The zero point of all blocks, if they have one.
     zero: Option<u8>,
     places: Places,
@@ -126,6 +129,7 @@ impl BlockPanels {
         let places = Places::new(width, bits, blocks, operands.scales.1.size(), zero.is_none());
         let scale_type = operands.scales.1;
         let (scale_bytes, by_column) = (operands.scales.0.buffer()?, operands.by_column);
+        let is_normal = scale_type == DataType::Float16 && elements(scale_bytes.bytes()).iter().all(gives_normal_halves);
         // Whoever has the same integers has other scales only if it is another model.
         let contents = [sum(scale_bytes.bytes()), sum(&zeros)];
         let form = ("blocks", width, blocks, by_column, operands.one_column, scale_type, contents);
@@ -147,7 +151,7 @@ impl BlockPanels {
             });
             Ok(data)
         })?;
-        Ok(BlockPanels { data, blocks, width, bits, scale_type, zero, places })
+        Ok(BlockPanels { data, blocks, width, bits, scale_type, is_normal, zero, places })
     }
 
     /// The memory that is held.
@@ -169,9 +173,15 @@ impl BlockPanels {
     fn panel(&self, column: usize) -> BlockPanel<'_> {
         debug_assert!(column.is_multiple_of(self.width));
         let bytes = &self.data.bytes()[column / self.width * self.places.panel..][..self.places.panel];
-        let BlockPanels { blocks, places, scale_type, bits, zero, .. } = *self;
-        BlockPanel { bytes, places, blocks, scale_type, bits, zero }
+        let BlockPanels { blocks, places, scale_type, is_normal, bits, zero, .. } = *self;
+        BlockPanel { bytes, places, blocks, scale_type, is_normal, bits, zero }
     }
+}
+
+/// Whether the products of a scale and integers below 256 are 0 or normal numbers of float16.
+fn gives_normal_halves(scale: &f16) -> bool {
+    let magnitude = scale.to_f32().abs();
+    magnitude == 0.0 || (f16::MIN_POSITIVE.to_f32()..=256.0).contains(&magnitude)
 }
 
 /// A number that differs for other bytes as a rule.
@@ -189,6 +199,7 @@ struct BlockPanel<'a> {
     places: Places,
     blocks: Blocks,
     scale_type: DataType,
+    is_normal: bool,
     bits: usize,
     /// The zero point of all blocks, if they have one.
     zero: Option<u8>,
