@@ -221,16 +221,17 @@ impl<'a> Tiles<'a> {
             let steps: [usize; PANELS] = std::array::from_fn(|index| panel(index).step);
             let mut from = left.data.as_ptr();
             let mut sums = [[[simd.splat(0.0); VECTORS]; PANELS]; ROWS];
-            // What comes at the end of a panel is asked for at the start of the next one.
+            // Near the end of a panel, the start of the next one is asked for.
             let (ahead, step) = (AHEAD / 2 / size_of::<T>(), steps[0].max(1));
             let early = ahead / step;
-            for (depths, jump) in [(depth.saturating_sub(early), 0), (early.min(depth), panels[0].next)] {
+            let jump = panels[0].next - (depth * steps[0]) as isize;
+            for (depths, jump) in [(depth.saturating_sub(early), 0), (early.min(depth), jump)] {
                 let ahead = jump + ahead as isize;
                 for _ in 0..depths {
                     for index in 0..PANELS {
                         for line in 0..(wide * size_of::<T>()).div_ceil(LINE) {
                             let line = ahead + (line * LINE / size_of::<T>()) as isize;
-                            simd.prefetch(at[index].wrapping_offset(line).cast());
+                            simd.prefetch_l2(at[index].wrapping_offset(line).cast());
                         }
                         for v in 0..VECTORS {
                             // SAFETY: the lengths of the operands were checked above; pointers end at most one step beyond the

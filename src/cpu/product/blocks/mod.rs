@@ -129,7 +129,8 @@ impl BlockPanels {
         let places = Places::new(width, bits, blocks, operands.scales.1.size(), zero.is_none());
         let scale_type = operands.scales.1;
         let (scale_bytes, by_column) = (operands.scales.0.buffer()?, operands.by_column);
-        let is_normal = scale_type == DataType::Float16 && elements(scale_bytes.bytes()).iter().all(gives_normal_halves);
+        let is_normal =
+            scale_type == DataType::Float16 && elements(scale_bytes.bytes()).iter().all(gives_normal_halves);
         // Whoever has the same integers has other scales only if it is another model.
         let contents = [sum(scale_bytes.bytes()), sum(&zeros)];
         let form = ("blocks", width, blocks, by_column, operands.one_column, scale_type, contents);
