@@ -6,7 +6,7 @@ import { pathToFileURL } from 'node:url';
 
 import { ml } from '../../index.js';
 import { OnnxError, importModel, inspectModel, loadModel } from '../../onnx.js';
-import { FLOAT, node, value, weight, writeModel } from '../onnx/model-writer.mjs';
+import { FLOAT, INT32, node, value, weight, writeModel } from '../onnx/model-writer.mjs';
 import { ROOT, resultOf } from '../runtime/helpers.mjs';
 
 const HOME = pathToFileURL(ROOT);
@@ -91,6 +91,10 @@ test('errors have the codes of the table', async () => {
   const x = { data: floats(1, 2), shape: [1, 2] };
   const scale = floats(2);
   const unsupported = writeModel({ inputs: [value('x', FLOAT, [1])], outputs: [value('y', FLOAT)], nodes: [node('Nothing', ['x'], ['y'])] });
+  const table = await loadModel(writeModel({
+    inputs: [value('ids', INT32, ['n'])], outputs: [value('y', FLOAT)],
+    weights: [weight('rows', [2], floats(1, 2))], nodes: [node('Gather', ['rows', 'ids'], ['y'])],
+  }), { context });
   const cases = [
     ['ERR_WEBNN_MODEL_NOT_FOUND', OnnxError, () => loadModel('/no/such/model.onnx')],
     ['ERR_WEBNN_MODEL_INVALID', OnnxError, () => loadModel(new Uint8Array(10))],
@@ -109,6 +113,7 @@ test('errors have the codes of the table', async () => {
     ['ERR_WEBNN_SHAPE', TypeError, () => loaded.run({ x: { data: floats(1, 2), shape: [2 ** 31 - 1, 2 ** 31 - 1] }, scale })],
     ['ERR_WEBNN_SHAPE', TypeError, () => loaded.compile()],
     ['ERR_WEBNN_SHAPE', TypeError, () => loaded.describe({ x: [1, 2 ** 31], scale: [2] })],
+    ['ERR_WEBNN_INDEX', TypeError, () => table.run({ ids: Int32Array.of(2) })],
     ['ERR_WEBNN_MISSING_FEED', TypeError, () => loaded.run({ x })],
     ['ERR_WEBNN_UNKNOWN_FEED', TypeError, () => loaded.run({ x, scale, z: scale })],
     ['ERR_WEBNN_UNKNOWN_OUTPUT', TypeError, () => loaded.run({ x, scale }, { z: null })],

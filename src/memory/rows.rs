@@ -1,7 +1,7 @@
 //! Memory that grows at its end while others read its beginning: the keys and values of a text that is being generated.
 //!
 //! [`Rows`] are the first bytes of a block. What follows them can be written once, by whoever [appends](Rows::append) first;
-//! rows that others hold stay as they are. Who appends later to the same rows (a fork of the text), or finds no room, gets a
+//! rows that others hold stay as they are. Who fails to write it gives its place back. Who appends later to the same rows (a fork of the text), or finds no room, gets a
 //! copy in a block of its own.
 
 use super::Buffer;
@@ -23,7 +23,8 @@ pub struct Rows {
     len: usize,
 }
 
-/// Rows, of which the last bytes are still to be written, by its owner alone.
+/// Rows, of which the last bytes are still to be written, by its owner alone. Dropped before they are [finished](Appended::finish),
+/// they leave their place to whoever appends next.
 pub struct Appended {
     block: Arc<Block>,
     kept: usize,
@@ -124,8 +125,19 @@ impl Appended {
     }
 
     /// All of them as rows. Nothing is written any more.
-    pub fn finish(self) -> Rows {
+    pub fn finish(mut self) -> Rows {
+        // Nothing is given back.
+        self.kept = self.len;
         Rows { block: self.block.clone(), len: self.len }
+    }
+}
+
+impl Drop for Appended {
+    fn drop(&mut self) {
+        if self.kept < self.len {
+            // Nobody can have appended behind what is no rows yet, so that these are the last bytes in use.
+            self.block.used.store(self.kept, Ordering::Release);
+        }
     }
 }
 
@@ -182,6 +194,20 @@ mod tests {
         assert_eq!(fork.bytes(), [1, 2, 3, 6]);
         assert_eq!(other.bytes(), [1, 2, 3, 6, 8, 9]);
         assert_eq!(grown(&other, &[]).bytes(), other.bytes());
+    }
+
+    #[test]
+    fn what_is_not_finished_gives_its_place_back() {
+        let first = rows(&[1, 2, 3]);
+        let failed = first.append(5).unwrap();
+        assert!(!grown(&first, &[6]).is_beside(&first), "its place is taken");
+        drop(failed);
+        let second = grown(&first, &[4]);
+        assert!(second.is_beside(&first));
+        assert_eq!((first.bytes(), second.bytes()), (&[1, 2, 3][..], &[1, 2, 3, 4][..]));
+        // What is behind rows that others have stays theirs.
+        drop(first.append(5).unwrap());
+        assert!(grown(&second, &[5]).is_beside(&first));
     }
 
     #[test]

@@ -265,7 +265,7 @@ pub fn constant_scalar(builder: &External<BuilderHandle>, dtype: u32, value: Unk
 /// A constant that shares the bytes of a constant tensor; gives its operand.
 #[napi(catch_unwind)]
 pub fn constant_tensor(builder: &External<BuilderHandle>, tensor: &External<TensorHandle>) -> Result<u32> {
-    let bytes = tensor.lock().bytes().map(Arc::clone).map_err(thrown)?;
+    let bytes = tensor.lock().and_then(|contents| contents.bytes().cloned()).map_err(thrown)?;
     with_builder(builder, |builder| Ok(builder.constant_shared(tensor.descriptor().clone(), bytes).0))
 }
 

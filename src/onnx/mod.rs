@@ -13,6 +13,7 @@ pub mod file;
 mod foreign;
 pub mod import;
 mod keep_last;
+pub mod lookups;
 pub mod model;
 pub mod ops;
 pub mod probe;

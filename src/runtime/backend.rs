@@ -14,7 +14,7 @@ use crate::ir::{Graph, Growing, Node, Stencil};
 use crate::memory::Buffer;
 use crate::observe::{Stopwatch, Unobserved};
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 /// Where a context computes.
 #[derive(Clone)]
@@ -175,10 +175,10 @@ impl Plan {
         outputs: &[Arc<Tensor>],
         watch: Option<&mut Stopwatch>,
     ) -> Result<()> {
-        let inputs: Vec<_> = inputs.iter().map(|tensor| tensor.lock()).collect();
+        let inputs = inputs.iter().map(|tensor| tensor.lock()).collect::<Result<Vec<_>>>()?;
         match self {
             Plan::Cpu(plan) => {
-                let mut guards: Vec<_> = outputs.iter().map(|tensor| tensor.lock()).collect();
+                let mut guards = outputs.iter().map(|tensor| tensor.lock()).collect::<Result<Vec<_>>>()?;
                 // A cache is in the output that it is the beginning of.
                 let nothing = Buffer::default();
                 let mut sources: Vec<&Buffer> = Vec::with_capacity(inputs.len());
@@ -197,7 +197,7 @@ impl Plan {
             }
             Plan::Gpu(plan) => {
                 let device = plan.device().clone();
-                let mut guards: Vec<MutexGuard<Contents>> = outputs.iter().map(|tensor| tensor.lock()).collect();
+                let mut guards = outputs.iter().map(|tensor| tensor.lock()).collect::<Result<Vec<_>>>()?;
                 for (contents, tensor) in guards.iter_mut().zip(outputs) {
                     if let Contents::Failed(_) = **contents {
                         let bytes = tensor.descriptor().bytes();

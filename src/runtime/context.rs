@@ -507,7 +507,7 @@ impl Site<'_> {
     /// The error of what should have written them, an InvalidStateError when they were released.
     pub fn bytes(&self, tensor: &Tensor) -> Result<Arc<Buffer>> {
         if let Backend::Cpu = self.backend {
-            return tensor.lock().bytes().cloned();
+            return tensor.lock()?.bytes().cloned();
         }
         let read = Arc::new(Read::default());
         let mut reading = tensor.read_later(read.clone())?;
@@ -646,7 +646,7 @@ impl CompiledGraph {
         }));
         run.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(|error| {
             let error = Error::new(ErrorKind::Operation, format!("{operation}: {error}"));
-            outputs.iter().for_each(|output| output.lock().fail(&error));
+            outputs.iter().for_each(|output| output.fail(&error));
             error
         })
     }

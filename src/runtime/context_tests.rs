@@ -59,7 +59,7 @@ fn the_end_frees_what_tensors_and_graphs_hold(context: Context) {
     told.recv().unwrap();
     assert!(graph.description().is_none());
     for tensor in [tensor, constant] {
-        assert!(matches!(*tensor.lock(), Contents::Released));
+        assert!(matches!(*tensor.lock().unwrap(), Contents::Released));
     }
     let error = finished(|done| drop(context.create_tensor(descriptor(), done))).unwrap_err();
     assert_eq!(error.kind, ErrorKind::InvalidState);

@@ -44,15 +44,15 @@ impl Tensor {
     }
 
     /// The contents, for work on the timeline. Those of a cache are put in the order of other tensors first.
-    pub fn lock(&self) -> MutexGuard<'_, Contents> {
+    ///
+    /// # Errors
+    /// An UnknownError without memory for that: the cache stays as it is.
+    pub fn lock(&self) -> Result<MutexGuard<'_, Contents>> {
         let mut contents = self.lock_as_it_is();
         if let Contents::Rows(rows, axis) = &*contents {
-            *contents = match rows.to_dense(self.descriptor.around(*axis)) {
-                Ok(bytes) => Contents::Bytes(Arc::new(bytes)),
-                Err(error) => Contents::Failed(error),
-            };
+            *contents = Contents::Bytes(Arc::new(rows.to_dense(self.descriptor.around(*axis))?));
         }
-        contents
+        Ok(contents)
     }
 
     /// A copy of the bytes of a tensor that is not on a GPU. A cache stays one.
@@ -80,7 +80,7 @@ impl Tensor {
         {
             return Ok(rows.clone());
         }
-        Rows::of_dense(self.lock().bytes()?.bytes(), self.descriptor.around(axis))
+        Rows::of_dense(self.lock()?.bytes()?.bytes(), self.descriptor.around(axis))
     }
 
     /// Makes `rows` the contents, unless the tensor was released.
@@ -138,7 +138,7 @@ impl Tensor {
             return Ok(None);
         };
         self.place(backend)?;
-        match &*self.lock() {
+        match &*self.lock()? {
             Contents::Device(tensor) => tensor.write(bytes.bytes())?,
             _ => return Err(released()),
         }
@@ -155,7 +155,7 @@ impl Tensor {
     /// # Errors
     /// An UnknownError without memory.
     pub fn place(&self, backend: &Backend) -> Result<()> {
-        let mut contents = self.lock();
+        let mut contents = self.lock_as_it_is();
         if !matches!(*contents, Contents::Device(_)) {
             *contents = backend.zeroed(self.descriptor.bytes())?;
         }
@@ -164,7 +164,7 @@ impl Tensor {
 
     /// Takes the bytes out, of a tensor that is not on a GPU and does not share them.
     pub fn take(&self) -> Option<Buffer> {
-        let mut contents = self.lock();
+        let mut contents = self.lock_as_it_is();
         match std::mem::replace(&mut *contents, Contents::Released) {
             Contents::Bytes(bytes) => Arc::into_inner(bytes),
             other => {
@@ -180,7 +180,7 @@ impl Tensor {
     /// An InvalidStateError if they were released, the error of the dispatch that should have written them, an
     /// UnknownError without memory for the copy.
     pub fn read_later(&self, target: Arc<Read>) -> Result<Later> {
-        let contents = self.lock();
+        let contents = self.lock()?;
         let tensor = match &*contents {
             Contents::Device(tensor) => tensor,
             other => return Err(other.bytes().err().unwrap_or_else(released)),

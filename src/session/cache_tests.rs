@@ -3,6 +3,7 @@
 use super::tests::{context, finished, model};
 use super::*;
 use crate::dimension::numbers;
+use crate::dtype::DataType;
 use crate::memory::{bytes_of, elements};
 use crate::onnx::tensor::ElementType::Float;
 use crate::onnx::testing::{Attr, TestGraph};
@@ -110,6 +111,22 @@ fn a_cache_grows_where_it_is_and_forks_do_not_see_each_other() {
 }
 
 #[test]
+fn a_run_that_fails_leaves_its_cache_as_it_was() {
+    let cached = Cached::new(1);
+    let first = cached.step(4..6, bytes(&tensor(1, 0..4, 9)), 9);
+    let shapes: Shapes = [vec![1, 2, 1, 3], vec![1, 2, 6, 3]].into();
+    // The tensor has no bytes any more, which is found when the graph is about to run.
+    let gone = Feed::Tensor(Arc::new(Tensor::new(Descriptor::new(DataType::Float32, [1u32, 2, 1, 3].as_slice()))));
+    let feeds = vec![gone, Feed::Cache(first.clone())];
+    let run = cached.session.run(shapes, feeds, vec![Target::Read; 2]);
+    let error = finished(|done| run.enqueue(Arc::new(Slot::default()), done)).unwrap_err();
+    assert!(error.message.contains("the tensor is destroyed"), "{error}");
+    let second = cached.step(6..7, Feed::Cache(first.clone()), 9);
+    assert!(second.rows.is_beside(&first.rows), "its place is free again");
+    assert_eq!(elements::<f32>(first.to_dense().unwrap().bytes()), tensor(1, 0..6, 9));
+}
+
+#[test]
 fn tensors_hand_their_memory_over() {
     let cached = Cached::new(1);
     let step = |rows: std::ops::Range<usize>, past: Feed, target: Target| {
@@ -120,7 +137,7 @@ fn tensors_hand_their_memory_over() {
     let Some(Value::Tensor(second)) = step(4..5, Feed::Tensor(first.clone()), Target::New) else { panic!("a tensor") };
     assert!(second.rows(2).unwrap().is_beside(&first.rows(2).unwrap()));
     // What is read is in the order of the shape, and can be fed all the same.
-    let read = |tensor: &Tensor| elements::<f32>(tensor.lock().bytes().unwrap().bytes()).to_vec();
+    let read = |tensor: &Tensor| elements::<f32>(tensor.lock().unwrap().bytes().unwrap().bytes()).to_vec();
     assert_eq!(read(&second), tensor(1, 0..5, 3));
     let Some(Value::Tensor(third)) = step(5..7, Feed::Tensor(second.clone()), Target::New) else { panic!("a tensor") };
     assert_eq!(read(&third), tensor(1, 0..7, 3));

@@ -15,6 +15,7 @@ mod cut_tests;
 #[cfg(test)]
 mod keep_last_tests;
 mod known;
+mod lookups;
 mod program;
 pub mod signature;
 #[cfg(test)]
@@ -43,6 +44,7 @@ use crate::onnx::sizes::Sizes;
 use crate::onnx::{Model, Request};
 use crate::runtime::{CompiledGraph, Context, Done, Later, Recent, Site, Slot, Templates};
 use crate::shape::Descriptor;
+use lookups::Checks;
 use program::Program;
 use serde_json::json;
 use specialization::bind_constants;
@@ -166,6 +168,7 @@ impl SessionRun {
 
     fn compute(self, site: &Site, values: Arc<Slot<Vec<Option<Value>>>>) -> Result<Option<Later>> {
         let SessionRun { session, shapes, feeds, targets } = self;
+        session.checks.check(site, &session.signature, &shapes, &feeds)?;
         let specialization = session.specialize(site, &shapes, true)?;
         if specialization.rest.is_none() {
             return specialization.run(site, feeds, targets, &session, values);
@@ -182,6 +185,8 @@ pub struct Session {
     context: Arc<Context>,
     options: SessionOptions,
     signature: Signature,
+    /// What is asked of feeds beside types and shapes.
+    checks: Checks,
     templates: Templates<Bindings>,
     kept: Recent<Arc<Specialization>>,
     /// The stages of a model that is cut.
@@ -223,10 +228,11 @@ impl Session {
             options.outputs = Some(signature.outputs.iter().map(name).collect());
             model = Arc::new(slicing);
         }
+        let checks = Checks::of(&model, &signature, &options)?;
         let (templates, kept, program, is_released, bytes) = Default::default();
         let pool = Pool::new(signature.inputs.len() + signature.outputs.len());
         let model = Mutex::new(Some(model));
-        Ok(Session { model, context, options, signature, templates, kept, program, is_released, pool, bytes })
+        Ok(Session { model, context, options, signature, checks, templates, kept, program, is_released, pool, bytes })
     }
 
     /// # Errors

@@ -29,6 +29,36 @@ pub struct Signature {
     /// The shapes of the inputs, where all are known.
     #[serde(skip)]
     fixed: Option<Shapes>,
+    /// Where the tokens of a text are counted.
+    #[serde(skip)]
+    lengths: Option<Lengths>,
+}
+
+/// Dimensions of inputs, each by the numbers of an input and an axis, that go together by the names that exporters give them.
+#[derive(Debug)]
+struct Lengths {
+    past: (usize, usize),
+    sequence: (usize, usize),
+    total: (usize, usize),
+}
+
+impl Lengths {
+    /// Those of `inputs`, if they have all three.
+    fn of(inputs: &[ValueInfo]) -> Option<Lengths> {
+        let find = |names: &[&str]| {
+            let is_it = |dimension: &Dimension| match dimension {
+                Dimension::Free(name) => names.contains(&name.as_str()),
+                Dimension::Fixed(_) => false,
+            };
+            let axis = |input: &ValueInfo| input.shape.iter().flatten().position(is_it);
+            inputs.iter().enumerate().find_map(|(at, input)| Some((at, axis(input)?)))
+        };
+        Some(Lengths {
+            past: find(&["past_sequence_length"])?,
+            sequence: find(&["sequence_length"])?,
+            total: find(&["total_sequence_length", "past_sequence_length + sequence_length"])?,
+        })
+    }
 }
 
 /// The data type that a value has in WebNN, see [`ElementType::carried`].
@@ -64,7 +94,8 @@ impl Signature {
         };
         let sizes = Sizes::new(options.free_dimensions.clone()).loose(options.loose_dimensions);
         let fixed = inputs.iter().map(|input| sizes.shape(input).ok()).collect::<Option<Vec<_>>>();
-        Ok(Signature { inputs, outputs, sizes, fixed: fixed.map(Shapes::from) })
+        let lengths = if options.loose_dimensions { None } else { Lengths::of(&inputs) };
+        Ok(Signature { inputs, outputs, sizes, fixed: fixed.map(Shapes::from), lengths })
     }
 
     /// Leaves outputs by name only the last so many places along their second to last dimension.
@@ -105,12 +136,48 @@ impl Signature {
     /// A TypeError if a feed does not fit, leaves a size open or is passed more than once.
     pub fn shapes_of_feeds(&self, offers: &[Offer]) -> Result<Shapes> {
         let shapes = self.resolve(offers)?;
+        self.check_lengths(&shapes)?;
         for ((input, offer), shape) in self.inputs.iter().zip(offers).zip(shapes.iter()) {
             if let Some(dtype) = data_type(input) {
                 check_offer(&input.name, offer, dtype, shape)?;
             }
         }
         Ok(shapes)
+    }
+
+    /// Refuses a number of all tokens that is not that of those in the cache and of new ones.
+    fn check_lengths(&self, shapes: &[Vec<u32>]) -> Result<()> {
+        let Some(Lengths { past, sequence, total }) = &self.lengths else { return Ok(()) };
+        let size = |&(input, axis): &(usize, usize)| shapes[input].get(axis).copied().unwrap_or(0);
+        let (before, new) = (size(past), size(sequence));
+        if u64::from(size(total)) == u64::from(before) + u64::from(new) {
+            return Ok(());
+        }
+        let name = |&(input, _): &(usize, usize)| quoted(&self.inputs[input].name);
+        let (got, axis, expected) = (&shapes[total.0], total.1, u64::from(before) + u64::from(new));
+        let message = format!(
+            "{} has shape {got:?}, expected {expected} at [{axis}]: {} has {before} tokens and {} {new}",
+            name(total),
+            name(past),
+            name(sequence),
+        );
+        Err(at("run", message))
+    }
+
+    /// `error` of a compilation for `shapes`, said of these where it is only they that are not possible.
+    pub fn of_sizes(&self, error: Error, shapes: &[Vec<u32>]) -> Error {
+        /// The most inputs that the message names.
+        const SHOWN: usize = 8;
+        let Some(first) = error.unsupported.first() else { return error };
+        if self.fixed.is_some() || error.unsupported.iter().any(|node| !node.depends_on_sizes) {
+            return error;
+        }
+        let shown = self.inputs.iter().zip(shapes).map(|(input, shape)| format!("{} {shape:?}", quoted(&input.name)));
+        let mut shown: Vec<String> = shown.take(SHOWN).collect();
+        if self.inputs.len() > SHOWN {
+            shown.push(format!("{} more", self.inputs.len() - SHOWN));
+        }
+        Error::coded(Code::Shape, format!("the model cannot be run with {}: {first}", shown.join(", ")))
     }
 
     fn resolve(&self, offers: &[Offer]) -> Result<Shapes> {
@@ -125,7 +192,11 @@ impl Signature {
         for (input, offer) in self.inputs.iter().zip(offers) {
             match offer {
                 Offer::Data { bytes, shape: None } => open.push((input, *bytes)),
-                _ => sizes.bind(input, &offer.shape().unwrap_or_default()).map_err(|error| at("run", error.message))?,
+                _ => {
+                    let shape = offer.shape().unwrap_or_default();
+                    let bound = sizes.bind(input, &shape);
+                    bound.map_err(|error| at("run", error.message + &self.disagreement(offers, input, &shape)))?;
+                }
             }
         }
         // Each size that is found can leave only one open elsewhere.
@@ -135,6 +206,24 @@ impl Signature {
             None => sizes.shape(input).map_err(|error| at("run", format!("{}; or {{data, shape}}", error.message))),
         };
         self.inputs.iter().zip(offers).map(shape).collect()
+    }
+
+    /// What gave the sizes that `shape` of `input` disagrees with, for a message; empty where only the model says so.
+    fn disagreement(&self, offers: &[Offer], input: &ValueInfo, shape: &[u32]) -> String {
+        let before = self.inputs.iter().zip(offers).take_while(|(other, _)| other.name != input.name);
+        let mut given = before.filter_map(|(other, offer)| Some((other, offer.shape()?))).flat_map(|(other, shape)| {
+            let dimensions = other.shape.iter().flatten().zip(shape.to_vec());
+            dimensions.map(|(dimension, size)| (&other.name, dimension, size)).collect::<Vec<_>>()
+        });
+        let own = input.shape.iter().flatten().zip(shape);
+        let differs = |(other, size): (&Dimension, u32)| match other {
+            Dimension::Free(_) => own.clone().any(|(dimension, &own)| dimension == other && own != size),
+            Dimension::Fixed(_) => false,
+        };
+        match given.find(|&(_, dimension, size)| differs((dimension, size))) {
+            Some((name, Dimension::Free(dimension), size)) => format!(": {} has {dimension}={size}", quoted(name)),
+            _ => String::new(),
+        }
     }
 
     /// The shapes of the inputs, some of which are given by name. `operation` is what messages begin with.

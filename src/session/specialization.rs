@@ -143,7 +143,8 @@ impl Session {
         }
         let (model, free) = (self.model()?, self.free_sizes(shapes, grow));
         let import = |dims: &[Dim]| self.record(site, &model, shapes, &free, dims);
-        let filled = fill(&self.templates, site, &free, &import, || spare(&self.kept, site))?;
+        let filled = fill(&self.templates, site, &free, &import, || spare(&self.kept, site))
+            .map_err(|error| self.signature.of_sizes(error, shapes))?;
         let names = self.signature.inputs.iter().map(|input| input.name.clone()).collect();
         let made = Arc::new(Specialization::new(site, filled, Key::Shapes(shapes.clone(), grow), names));
         self.kept.add(&made);
@@ -263,6 +264,35 @@ impl Specialization {
             return Ok(None);
         };
         let PlacedInputs { inputs, caches } = self.place_inputs(site, feeds, session)?;
+        let outputs = self.place_outputs(site, &caches, &targets, session, &mut results).inspect_err(|_| {
+            // What was to be appended to caches leaves them as they were.
+            self.growing.iter().for_each(|growing| self.writes[growing.output].own.set(Contents::Released));
+        })?;
+        let ran = site.run(graph, "run", [&inputs, &outputs]);
+        // On the CPU, the memory of feeds serves the next run; graphs do not keep it.
+        self.reads.iter().filter_map(|terminal| terminal.own.take()).for_each(|buffer| session.recycle(buffer));
+        ran?;
+        match site.backend {
+            Backend::Cpu => {
+                self.taken_caches(site, &mut results, &targets);
+                values.put(self.taken_results(results, &targets, session));
+                self.last_run.store(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+                Ok(None)
+            }
+            Backend::Gpu(_) => self.read_results(results, &targets, values).map(Some),
+        }
+    }
+
+    /// What the graph writes: room behind `caches`, what `targets` name, or tensors of its own. Those that are new are added to
+    /// `results`.
+    fn place_outputs(
+        &self,
+        site: &Site,
+        caches: &[Option<Rows>],
+        targets: &[Target],
+        session: &Session,
+        results: &mut [Option<Value>],
+    ) -> Result<Vec<Arc<Tensor>>> {
         for Growing { input, output, .. } in &self.growing {
             let (own, cache) = (&self.writes[*output].own, caches[*input].as_ref());
             let appended = cache.expect("what grows is fed as a cache").append(own.descriptor().bytes())?;
@@ -294,19 +324,7 @@ impl Specialization {
                 }
             });
         }
-        let ran = site.run(graph, "run", [&inputs, &outputs]);
-        // On the CPU, the memory of feeds serves the next run; graphs do not keep it.
-        self.reads.iter().filter_map(|terminal| terminal.own.take()).for_each(|buffer| session.recycle(buffer));
-        ran?;
-        match site.backend {
-            Backend::Cpu => {
-                self.taken_caches(site, &mut results, &targets);
-                values.put(self.taken_results(results, &targets, session));
-                self.last_run.store(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
-                Ok(None)
-            }
-            Backend::Gpu(_) => self.read_results(results, &targets, values).map(Some),
-        }
+        Ok(outputs)
     }
 
     /// Values for the outputs that are read and have no elements.

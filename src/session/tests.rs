@@ -137,7 +137,7 @@ fn an_output_in_a_new_tensor_belongs_to_the_caller() {
         tensor.clone()
     };
     let (first, second) = (tensor_of([1.0, 2.0]), tensor_of([3.0, 4.0]));
-    let read = |tensor: &Tensor| elements::<f32>(tensor.lock().bytes().unwrap().bytes()).to_vec();
+    let read = |tensor: &Tensor| elements::<f32>(tensor.lock().unwrap().bytes().unwrap().bytes()).to_vec();
     assert_eq!((read(&first), read(&second)), (vec![11.0, 22.0], vec![13.0, 24.0]));
     let feeds = vec![Feed::Bytes(Arc::default()), Feed::Bytes(Arc::new(Buffer::zeroed(8).unwrap()))];
     let error =

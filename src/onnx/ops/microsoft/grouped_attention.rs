@@ -19,6 +19,8 @@ struct Cache {
     sequence: Dim,
     /// Length of the state that is given.
     past: Dim,
+    /// Tokens with the new ones, of the longest row.
+    total: Dim,
     /// Length of the state that comes out.
     present: Dim,
     /// Position of the first new token, `int32 [batch, 1]`.
@@ -27,6 +29,11 @@ struct Cache {
     lengths: Option<OperandId>,
     /// Whether the new tokens follow the whole past in every row of the batch.
     is_growing: bool,
+}
+
+/// A refusal of sizes that other inputs could have.
+fn of_sizes(reason: String) -> Refusal {
+    Refusal { depends_on_sizes: true, ..Refusal(reason) }
 }
 
 /// `total_sequence_length` follows from shapes in exported models; without a past it is the number of tokens.
@@ -39,7 +46,7 @@ fn total_length(call: &Call, sequence: Dim, past: Dim) -> Step<Dim> {
                 total if total >= sequence && total <= most => Ok(total),
                 total => {
                     let expected = format!("expected between {sequence} and {most}");
-                    Err(Refusal(format!("total_sequence_length is {total}, {expected}")))
+                    Err(of_sizes(format!("total_sequence_length is {total}, {expected}")))
                 }
             }
         }
@@ -49,7 +56,7 @@ fn total_length(call: &Call, sequence: Dim, past: Dim) -> Step<Dim> {
 fn cache(call: &mut Call, batch: Dim, sequence: Dim) -> Step<Cache> {
     let past = state_length(call, 3)?;
     if state_length(call, 4)? != past {
-        return Err("past_key and past_value differ in length".into());
+        return Err(of_sizes("past_key and past_value differ in length".into()));
     }
     let total = total_length(call, sequence, past)?;
     let is_prompt = total == sequence;
@@ -68,7 +75,7 @@ fn cache(call: &mut Call, batch: Dim, sequence: Dim) -> Step<Cache> {
     };
     // Only the rows of a prompt can be longer than what counts of them.
     let lengths = lengths.filter(|_| is_prompt);
-    Ok(Cache { batch, sequence, past, present: total.max(past), start, lengths, is_growing })
+    Ok(Cache { batch, sequence, past, total, present: total.max(past), start, lengths, is_growing })
 }
 
 /// The number of tokens of each row, `int32 [batch, 1]`: `seqlens_k` is one less.
@@ -135,10 +142,17 @@ fn updated(call: &mut Call, index: usize, new: OperandId, cache: &Cache) -> Step
     call.transpose(picked, &[0, 2, 1, 3])
 }
 
-/// Queries and keys rotated by their positions.
-fn rotary(call: &mut Call, heads: [(OperandId, u32); 2], positions: OperandId) -> Step<[OperandId; 2]> {
+/// Queries and keys rotated by the positions that are given, or by those of the tokens.
+fn rotary(call: &mut Call, heads: [(OperandId, u32); 2], tokens: OperandId, total: Dim) -> Step<[OperandId; 2]> {
     let (cos, sin) = (call.input(7)?, call.input(8)?);
-    let positions = call.optional(9)?.unwrap_or(positions);
+    let given = call.optional(9)?;
+    for (name, table) in [("cos_cache", cos), ("sin_cache", sin)] {
+        let length = call.shape(table).first().copied().unwrap_or_default();
+        if given.is_none() && total > length {
+            return Err(of_sizes(format!("total_sequence_length is {total}, expected at most the {length} of {name}")));
+        }
+    }
+    let positions = given.unwrap_or(tokens);
     let [cos, sin] = [call.gather(cos, positions, 0)?, call.gather(sin, positions, 0)?];
     let rotation = Rotation { cos, sin, interleaved: call.int_or("rotary_interleaved", 0) != 0 };
     let [(q, n), (k, shared)] = heads;
@@ -223,7 +237,7 @@ fn group_query_attention(call: &mut Call) -> Outcome {
     let cache = cache(call, batch, sequence)?;
     let positions = positions(call, &cache)?;
     if call.int_or("do_rotary", 0) != 0 {
-        [q, k] = rotary(call, [(q, n), (k, shared)], positions)?;
+        [q, k] = rotary(call, [(q, n), (k, shared)], positions, cache.total)?;
     }
     let q = split_heads(call, q, n, "the query")?;
     let k = split_heads(call, k, shared, "the key")?;
@@ -287,5 +301,16 @@ mod tests {
     fn lengths_that_cannot_be_are_refused() {
         let message = graph("1", 9).refusal(17);
         assert!(message.contains("total_sequence_length is 9, expected between 1 and 6"), "{message}");
+        let graph = TestGraph::default()
+            .input("q", Float, &["1", "5", "16"])
+            .floats("cos", &[4, 2], &[1.0; 8])
+            .floats("sin", &[4, 2], &[0.0; 8])
+            .ints("last", &[4])
+            .node("Cast", "last", "last32", vec![("to", Attr::Int(6))])
+            .raw("total", Int32, &[], &5i32.to_le_bytes());
+        let heads = vec![("num_heads", Attr::Int(2)), ("kv_num_heads", Attr::Int(1)), ("do_rotary", Attr::Int(1))];
+        let inputs = "q _ _ _ _ last32 total cos sin";
+        let message = graph.node("com.microsoft.GroupQueryAttention", inputs, "y", heads).output("y").refusal(17);
+        assert!(message.contains("total_sequence_length is 5, expected at most the 4 of cos_cache"), "{message}");
     }
 }

@@ -1,0 +1,242 @@
+//! What a model asks of feeds beside types and shapes is checked before a run does anything: elements that are places in its
+//! tables, and the lengths of caches.
+
+use super::SessionOptions;
+use super::signature::{Signature, data_type};
+use super::value::Feed;
+use crate::dimension::numbers;
+use crate::dtype::DataType;
+use crate::error::{Code, Error, Result};
+use crate::memory::elements;
+use crate::onnx::Model;
+use crate::onnx::error::quoted;
+use crate::onnx::lookups::{Cached, Lookup, asked};
+use crate::onnx::model::Dimension;
+use crate::runtime::{Backend, Site};
+use std::collections::HashMap;
+
+/// The dimension of a cache along which it grows.
+const LENGTH: usize = 2;
+
+/// What is asked of the inputs of a session, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Checks {
+    /// Those whose elements are places in tables, each with those tables.
+    places: Vec<(usize, Vec<Lookup>)>,
+    /// Caches, each with one that must be as long.
+    caches: Vec<[usize; 2]>,
+}
+
+/// The caches that must be as long as others: those of attention to the same tokens, where the model calls their lengths the
+/// same.
+fn same_lengths(signature: &Signature, caches: &[Cached]) -> Vec<[usize; 2]> {
+    let mut first: HashMap<(&str, &str), usize> = HashMap::new();
+    let mut same = Vec::new();
+    for (name, total) in caches.iter().flat_map(|one| one.inputs.iter().map(|name| (name, one.total.as_str()))) {
+        let Some(at) = signature.inputs.iter().position(|input| input.name == *name) else { continue };
+        let shape = signature.inputs[at].shape.as_deref().unwrap_or_default();
+        let Some(Dimension::Free(length)) = shape.get(LENGTH) else { continue };
+        let other = *first.entry((total, length.as_str())).or_insert(at);
+        if other != at {
+            same.push([at, other]);
+        }
+    }
+    same
+}
+
+impl Checks {
+    /// Those of a session of `model`.
+    ///
+    /// # Errors
+    /// If a node is damaged.
+    pub fn of(model: &Model, signature: &Signature, options: &SessionOptions) -> Result<Checks> {
+        let outputs = || model.graph.outputs.iter().map(|output| output.name.clone()).collect();
+        let wanted: Vec<String> = options.outputs.clone().unwrap_or_else(outputs);
+        let shape = |constant: &super::Constant| (constant.name.clone(), numbers(&constant.descriptor.shape));
+        let constants = options.constants.iter().map(shape).collect();
+        let mut asked = asked(model, &wanted, constants).map_err(|error| error.into_error())?;
+        let mut places = Vec::new();
+        for (at, input) in signature.inputs.iter().enumerate() {
+            let own: Vec<Lookup> = asked.lookups.extract_if(.., |one| one.input == input.name).collect();
+            if !own.is_empty() && matches!(data_type(input), Some(DataType::Int32 | DataType::Int64)) {
+                places.push((at, own));
+            }
+        }
+        Ok(Checks { places, caches: same_lengths(signature, &asked.caches) })
+    }
+
+    /// Refuses caches of different lengths, and feeds with elements that are outside of a table. Those on a GPU stay there: to
+    /// read them would take longer than many runs.
+    ///
+    /// # Errors
+    /// A TypeError that names the first of them.
+    pub fn check(&self, site: &Site, signature: &Signature, shapes: &[Vec<u32>], feeds: &[Feed]) -> Result<()> {
+        for &[cache, other] in &self.caches {
+            if shapes[cache].get(LENGTH) != shapes[other].get(LENGTH) {
+                let [name, longer] = [cache, other].map(|at| quoted(&signature.inputs[at].name));
+                let (got, expected) = (&shapes[cache], &shapes[other]);
+                let message =
+                    format!("run: feed {name} has shape {got:?} and {longer} {expected:?}, expected one length");
+                return Err(Error::coded(Code::Shape, message));
+            }
+        }
+        for (at, tables) in &self.places {
+            let input = &signature.inputs[*at];
+            let copied;
+            let bytes = match &feeds[*at] {
+                Feed::Bytes(bytes) => bytes.bytes(),
+                Feed::Cache(cache) => {
+                    copied = cache.to_dense()?;
+                    copied.bytes()
+                }
+                Feed::Tensor(_) if matches!(site.backend, Backend::Gpu(_)) => continue,
+                Feed::Tensor(tensor) => {
+                    // What is wrong with the tensor itself is told by the run.
+                    let Ok(bytes) = tensor.copy() else { continue };
+                    copied = bytes;
+                    copied.bytes()
+                }
+            };
+            for table in tables {
+                let outside = match data_type(input) {
+                    Some(DataType::Int64) => outside(elements::<i64>(bytes), table),
+                    Some(DataType::Int32) => outside(elements::<i32>(bytes), table),
+                    _ => None,
+                };
+                if let Some((place, number)) = outside {
+                    return Err(refusal(table, &indices(place, &shapes[*at]), number));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first of `numbers` that is no place in `table`, and where it is.
+fn outside<T: Copy + Into<i64>>(numbers: &[T], table: &Lookup) -> Option<(usize, i64)> {
+    let [first, last] = bounds(table);
+    let numbers = numbers.iter().map(|&number| number.into()).enumerate();
+    numbers.into_iter().find(|(_, number)| !(first..=last).contains(number))
+}
+
+/// The least and the greatest place of a table.
+fn bounds(table: &Lookup) -> [i64; 2] {
+    let length = i64::from(table.length);
+    [if table.counts_back { -length } else { 0 }, length - 1]
+}
+
+/// The indices of the element at `place` of a tensor.
+fn indices(mut place: usize, shape: &[u32]) -> Vec<usize> {
+    let mut indices = Vec::with_capacity(shape.len());
+    for &size in shape.iter().rev() {
+        indices.push(place % size as usize);
+        place /= size as usize;
+    }
+    indices.reverse();
+    indices
+}
+
+fn refusal(table: &Lookup, indices: &[usize], number: i64) -> Error {
+    let Lookup { input, node, operator, length, .. } = table;
+    let [first, last] = bounds(table);
+    let message = format!(
+        "run: feed {} has {number} at {indices:?}, expected {first} to {last}: [{node}] {operator} looks it up in a table of \
+         {length}",
+        quoted(input)
+    );
+    Error::coded(Code::Index, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{context, finished, model, run, session};
+    use super::super::{Session, Target, Value};
+    use super::*;
+    use crate::memory::{Buffer, bytes_of};
+    use crate::onnx::tensor::ElementType::{Float, Int32, Int64};
+    use crate::onnx::testing::{Attr, TestGraph};
+    use crate::runtime::{Slot, Tensor};
+    use crate::shape::Descriptor;
+    use std::sync::Arc;
+
+    /// Three rows of two numbers.
+    fn embedding() -> TestGraph {
+        TestGraph::default()
+            .input("ids", Int64, &["batch", "sequence"])
+            .floats("table", &[3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+            .node("Gather", "table ids", "y", vec![])
+            .output("y")
+    }
+
+    fn ids(numbers: &[i64]) -> Vec<u8> {
+        bytes_of(numbers).to_vec()
+    }
+
+    #[test]
+    fn ids_outside_of_a_table_are_refused_and_the_next_run_is_right() {
+        let session = session(embedding(), SessionOptions::default());
+        let feed = |numbers: &[i64]| [(ids(numbers), Some(vec![2, numbers.len() as u32 / 2]))];
+        for (numbers, at, number) in
+            [(&[0, 1, 2, 3], "[1, 1]", 3), (&[0, -4, 2, 1], "[0, 1]", -4), (&[i64::MIN, 0, 0, 9], "[0, 0]", i64::MIN)]
+        {
+            let error = run(&session, &feed(numbers)).unwrap_err();
+            let expected = format!(
+                "run: feed \"ids\" has {number} at {at}, expected -3 to 2: [y] Gather looks it up in a table of 3"
+            );
+            assert_eq!((error.code, error.message), (Some(Code::Index), expected));
+            assert_eq!(run(&session, &feed(&[2, -3])).unwrap(), [(vec![2, 1, 2], vec![5.0, 6.0, 1.0, 2.0])]);
+        }
+        assert_eq!(run(&session, &[(Vec::new(), Some(vec![2, 0]))]).unwrap()[0].0, [2, 0, 2]);
+    }
+
+    #[test]
+    fn tensors_are_checked_too() {
+        let session = session(embedding(), SessionOptions::default());
+        let tensor = |numbers: &[i64]| {
+            let tensor = Tensor::new(Descriptor::new(DataType::Int64, [1u32, 2].as_slice()));
+            tensor.fill(&Backend::Cpu, Arc::new(Buffer::copy_of(bytes_of(numbers)).unwrap())).unwrap();
+            Arc::new(tensor)
+        };
+        let run = |feed: Arc<Tensor>| {
+            let values = Arc::new(Slot::default());
+            let (feeds, targets) = (vec![Feed::Tensor(feed)], vec![Target::Read]);
+            finished(|done| session.run([vec![1, 2]].into(), feeds, targets).enqueue(values.clone(), done))?;
+            Ok(values.take().unwrap().pop().unwrap())
+        };
+        let wrong: Result<Option<Value>> = run(tensor(&[0, 7]));
+        assert!(wrong.is_err_and(|error| error.code == Some(Code::Index)));
+        let Some(Value::Bytes { bytes, .. }) = run(tensor(&[1, -1])).unwrap() else { panic!("it is read") };
+        assert_eq!(elements::<f32>(bytes.bytes()), [3.0, 4.0, 5.0, 6.0]);
+    }
+
+    #[test]
+    fn positions_do_not_count_back_and_constants_are_tables() {
+        let graph = TestGraph::default()
+            .input("x", Float, &["1", "n", "2"])
+            .input("positions", Int32, &["1", "n"])
+            .input("cos", Float, &["m", "1"])
+            .input("sin", Float, &["m", "1"])
+            .node("com.microsoft.RotaryEmbedding", "x positions64 cos sin", "y", vec![("num_heads", Attr::Int(1))])
+            .node("Cast", "positions", "positions64", vec![("to", Attr::Int(7))])
+            .output("y");
+        let constant = |name: &str, numbers: [f32; 4]| super::super::Constant {
+            name: name.into(),
+            descriptor: Descriptor::new(DataType::Float32, [4u32, 1].as_slice()),
+            bytes: Arc::new(Buffer::copy_of(bytes_of(&numbers)).unwrap()),
+        };
+        let constants = vec![constant("cos", [1.0, 0.0, -1.0, 0.0]), constant("sin", [0.0, 1.0, 0.0, -1.0])];
+        let options = SessionOptions { constants, ..Default::default() };
+        let session = Arc::new(Session::open(model(graph), context(), options).unwrap());
+        let feeds = |position: i32| {
+            [(bytes_of(&[2.0f32, 3.0]).to_vec(), Some(vec![1, 1, 2])), (bytes_of(&[position]).to_vec(), None)]
+        };
+        assert_eq!(run(&session, &feeds(1)).unwrap()[0].1, [-3.0, 2.0]);
+        for position in [-1, 4] {
+            let error = run(&session, &feeds(position)).unwrap_err();
+            let expected =
+                format!("run: feed \"positions\" has {position} at [0, 0], expected 0 to 3: [y] RotaryEmbedding");
+            assert!(error.code == Some(Code::Index) && error.message.starts_with(&expected), "{error}");
+        }
+        assert_eq!(run(&session, &feeds(2)).unwrap()[0].1, [-2.0, -3.0]);
+    }
+}
