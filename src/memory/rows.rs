@@ -1,8 +1,8 @@
 //! Memory that grows at its end while others read its beginning: the keys and values of a text that is being generated.
 //!
 //! [`Rows`] are the first bytes of a block. What follows them can be written once, by whoever [appends](Rows::append) first;
-//! rows that others hold stay as they are. Who fails to write it gives its place back. Who appends later to the same rows (a fork of the text), or finds no room, gets a
-//! copy in a block of its own.
+//! rows that others hold stay as they are. Who fails to write it gives its place back. Who appends later to the same rows (a fork
+//! of the text), or finds no room, gets a copy in a block of its own.
 
 use super::Buffer;
 use crate::error::Result;

@@ -17,10 +17,7 @@ use crate::cpu::kernels::rows::largest;
 use crate::cpu::simd::{Kernel, Simd, math};
 use std::ops::Range;
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
-
-/// How many rows of each matrix are asked for early.
+/// How many rows early each is asked for: one while one is worked on, since a core has few places for lines on their way.
 const AHEAD: usize = 32;
 
 /// The attention of few queries of some matrices; run it with [`Isa::run`](crate::cpu::simd::Isa::run). Keys and values stream
@@ -80,19 +77,10 @@ impl<T: Float> Kernel for Stream<'_, T> {
         max.fill(f32::NEG_INFINITY);
         total.fill(0.0);
         sums.fill(0.0);
-        let all_keys = |from: usize| heads.iter().flatten().map(move |head| (&head.key, head.keys.start + from));
-        let all_values = |from: usize| heads.iter().flatten().map(move |head| (&head.value, head.keys.start + from));
-        for from in (0..AHEAD).step_by(S::LANES) {
-            fetch(simd, all_keys(from), sizes.depth);
-        }
         let longest = heads.iter().flatten().map(|head| head.keys.len()).max().unwrap_or(0);
         for done in (0..longest).step_by(KEY_BLOCK) {
             let block = KEY_BLOCK.min(longest - done);
             for window in (0..block).step_by(S::LANES) {
-                match (window + AHEAD).checked_sub(block) {
-                    None => fetch(simd, all_keys(done + window + AHEAD), sizes.depth),
-                    Some(from) => fetch(simd, all_values(done + from), sizes.columns),
-                }
                 let mut at = 0;
                 for head in heads.iter().flatten() {
                     let rows = head.rows(done + window, S::LANES);
@@ -102,12 +90,16 @@ impl<T: Float> Kernel for Stream<'_, T> {
                     if rows.is_empty() {
                         continue;
                     }
+                    let early = match (window + AHEAD).checked_sub(block) {
+                        None => Early::of(&head.key, head.keys.start + done + window + AHEAD),
+                        Some(from) => Early::of(&head.value, head.keys.start + done + from),
+                    };
                     let (key, rows) = (head.key.after(rows.start), rows.len());
                     if key.has_whole_rows::<S>(sizes.depth) {
-                        products(simd, own, key, [rows, depth], parts, scores);
+                        products(simd, own, key, early, [rows, depth], parts, scores);
                     } else {
                         let key = padded(key, [rows, sizes.depth], depth, wide);
-                        products(simd, own, key, [rows, depth], parts, scores);
+                        products(simd, own, key, early, [rows, depth], parts, scores);
                     }
                 }
             }
@@ -138,10 +130,6 @@ impl<T: Float> Kernel for Stream<'_, T> {
                 at += head.queries;
             }
             for window in (0..block).step_by(S::LANES) {
-                match (window + AHEAD).checked_sub(block) {
-                    None => fetch(simd, all_values(done + window + AHEAD), sizes.columns),
-                    Some(from) => fetch(simd, all_keys(done + block + from), sizes.depth),
-                }
                 let mut at = 0;
                 for head in heads.iter().flatten() {
                     let rows = head.rows(done + window, S::LANES);
@@ -151,12 +139,16 @@ impl<T: Float> Kernel for Stream<'_, T> {
                     if rows.is_empty() {
                         continue;
                     }
+                    let early = match (window + AHEAD).checked_sub(block) {
+                        None => Early::of(&head.value, head.keys.start + done + window + AHEAD),
+                        Some(from) => Early::of(&head.key, head.keys.start + done + block + from),
+                    };
                     let (value, rows) = (head.value.after(rows.start), rows.len());
                     if value.has_whole_rows::<S>(sizes.columns) {
-                        weighted_sums(simd, scores, value, [rows, columns], sums);
+                        weighted_sums(simd, scores, value, early, [rows, columns], sums);
                     } else {
                         let value = padded(value, [rows, sizes.columns], columns, wide);
-                        weighted_sums(simd, scores, value, [rows, columns], sums);
+                        weighted_sums(simd, scores, value, early, [rows, columns], sums);
                     }
                 }
             }
@@ -202,21 +194,26 @@ fn padded<'s, T: Float>(
     TypedMatrix { data: wide, row: width, col: 1 }
 }
 
-/// Asks for as many rows as a vector has lanes of each of the matrices, from the row beside it on; they need not be there. Those
-/// of neighbouring heads lie beside each other in a cache, and memory is as fast as it is read in order.
-#[inline(always)]
-fn fetch<'a, S: Simd, T: 'a>(
-    simd: S,
-    matrices: impl Iterator<Item = (&'a TypedMatrix<'a, T>, usize)> + Clone,
-    columns: usize,
-) {
-    for row in 0..S::LANES {
-        for (matrix, first) in matrices.clone() {
-            let start = matrix.data.as_ptr().wrapping_add((first + row) * matrix.row);
-            for at in (0..columns * matrix.col).step_by(LINE / size_of::<T>()) {
-                simd.prefetch(start.wrapping_add(at).cast());
-            }
-        }
+/// Rows that are asked for while others are worked on; they need not be there.
+#[derive(Clone, Copy)]
+struct Early {
+    start: *const u8,
+    /// Bytes from row to row.
+    row: usize,
+}
+
+impl Early {
+    /// The rows of `matrix` from `first` on.
+    #[inline(always)]
+    fn of<T>(matrix: &TypedMatrix<T>, first: usize) -> Early {
+        let start = matrix.data.as_ptr().wrapping_add(first * matrix.row);
+        Early { start: start.cast(), row: matrix.row * size_of::<T>() }
+    }
+
+    /// Asks for the line of a row that has the element at `at`.
+    #[inline(always)]
+    fn fetch<S: Simd, T>(self, simd: S, row: usize, at: usize) {
+        simd.prefetch_l2(self.start.wrapping_add(row * self.row + at * size_of::<T>()).cast());
     }
 }
 
@@ -227,6 +224,7 @@ fn products<S: Simd, T: Float>(
     simd: S,
     x: &[f32],
     key: TypedMatrix<T>,
+    early: Early,
     [rows, depth]: [usize; 2],
     parts: &mut [f32],
     out: &mut [f32],
@@ -234,10 +232,10 @@ fn products<S: Simd, T: Float>(
     for (group, x) in x.chunks(TOGETHER * depth).enumerate() {
         let out = &mut out[group * TOGETHER * KEY_BLOCK..];
         match x.len() / depth {
-            1 => products_of::<S, T, 1>(simd, x, key, [rows, depth], parts, out),
-            2 => products_of::<S, T, 2>(simd, x, key, [rows, depth], parts, out),
-            3 => products_of::<S, T, 3>(simd, x, key, [rows, depth], parts, out),
-            _ => products_of::<S, T, TOGETHER>(simd, x, key, [rows, depth], parts, out),
+            1 => products_of::<S, T, 1>(simd, x, key, early, [rows, depth], parts, out),
+            2 => products_of::<S, T, 2>(simd, x, key, early, [rows, depth], parts, out),
+            3 => products_of::<S, T, 3>(simd, x, key, early, [rows, depth], parts, out),
+            _ => products_of::<S, T, TOGETHER>(simd, x, key, early, [rows, depth], parts, out),
         }
     }
 }
@@ -247,6 +245,7 @@ fn products_of<S: Simd, T: Float, const QUERIES: usize>(
     simd: S,
     x: &[f32],
     key: TypedMatrix<T>,
+    early: Early,
     [rows, depth]: [usize; 2],
     parts: &mut [f32],
     out: &mut [f32],
@@ -260,6 +259,7 @@ fn products_of<S: Simd, T: Float, const QUERIES: usize>(
         while at < depth {
             // SAFETY: the row has `depth` elements, a whole number of vectors.
             let key = T::load(simd, unsafe { std::slice::from_raw_parts(key.add(at), lanes) });
+            early.fetch::<S, T>(simd, row, at);
             for query in 0..QUERIES {
                 // SAFETY: as many as that for each query, checked above.
                 let x = unsafe { simd.load_ptr(x.as_ptr().add(query * depth + at)) };
@@ -283,16 +283,17 @@ fn weighted_sums<S: Simd, T: Float>(
     simd: S,
     x: &[f32],
     rows: TypedMatrix<T>,
+    early: Early,
     [count, columns]: [usize; 2],
     sums: &mut [f32],
 ) {
     for (group, sums) in sums.chunks_mut(TOGETHER * columns).enumerate() {
         let x = &x[group * TOGETHER * KEY_BLOCK..];
         match sums.len() / columns {
-            1 => columns_of::<S, T, 1>(simd, x, rows, [count, columns], sums),
-            2 => columns_of::<S, T, 2>(simd, x, rows, [count, columns], sums),
-            3 => columns_of::<S, T, 3>(simd, x, rows, [count, columns], sums),
-            _ => columns_of::<S, T, TOGETHER>(simd, x, rows, [count, columns], sums),
+            1 => columns_of::<S, T, 1>(simd, x, rows, early, [count, columns], sums),
+            2 => columns_of::<S, T, 2>(simd, x, rows, early, [count, columns], sums),
+            3 => columns_of::<S, T, 3>(simd, x, rows, early, [count, columns], sums),
+            _ => columns_of::<S, T, TOGETHER>(simd, x, rows, early, [count, columns], sums),
         }
     }
 }
@@ -302,20 +303,21 @@ fn columns_of<S: Simd, T: Float, const QUERIES: usize>(
     simd: S,
     x: &[f32],
     rows: TypedMatrix<T>,
+    early: Early,
     [count, columns]: [usize; 2],
     sums: &mut [f32],
 ) {
     let mut at = 0;
     while S::REGISTERS == 32 && at + 4 * S::LANES <= columns {
-        vectors_of::<S, T, QUERIES, 4>(simd, x, rows, [count, columns], at, sums);
+        vectors_of::<S, T, QUERIES, 4>(simd, x, rows, early, [count, columns], at, sums);
         at += 4 * S::LANES;
     }
     while at + 2 * S::LANES <= columns {
-        vectors_of::<S, T, QUERIES, 2>(simd, x, rows, [count, columns], at, sums);
+        vectors_of::<S, T, QUERIES, 2>(simd, x, rows, early, [count, columns], at, sums);
         at += 2 * S::LANES;
     }
     if at < columns {
-        vectors_of::<S, T, QUERIES, 1>(simd, x, rows, [count, columns], at, sums);
+        vectors_of::<S, T, QUERIES, 1>(simd, x, rows, early, [count, columns], at, sums);
     }
 }
 
@@ -325,6 +327,7 @@ fn vectors_of<S: Simd, T: Float, const QUERIES: usize, const VECS: usize>(
     simd: S,
     x: &[f32],
     rows: TypedMatrix<T>,
+    early: Early,
     [count, columns]: [usize; 2],
     at: usize,
     sums: &mut [f32],
@@ -343,6 +346,7 @@ fn vectors_of<S: Simd, T: Float, const QUERIES: usize, const VECS: usize>(
         for v in 0..VECS {
             // SAFETY: the row has as many vectors.
             value[v] = T::load(simd, unsafe { std::slice::from_raw_parts(row.add(v * lanes), lanes) });
+            early.fetch::<S, T>(simd, index, at + v * lanes);
         }
         for query in 0..QUERIES {
             // SAFETY: the length was checked above.
