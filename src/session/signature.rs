@@ -164,12 +164,22 @@ impl Signature {
         Err(at("run", message))
     }
 
-    /// `error` of a compilation for `shapes`, said of these where it is only they that are not possible.
+    /// Whether there is a cache, by the names that exporters give its inputs and their lengths.
+    fn has_cache(&self) -> bool {
+        let is_past = |dimension: &Dimension| match dimension {
+            Dimension::Free(name) => name.starts_with("past"),
+            Dimension::Fixed(_) => false,
+        };
+        self.inputs.iter().any(|input| input.name.starts_with("past") || input.shape.iter().flatten().any(is_past))
+    }
+
+    /// `error` of a compilation for `shapes`. Of a model with a cache, it is said of these where other ones could be possible:
+    /// its lengths, those of what is new and of the mask come from the caller, and belong together.
     pub fn of_sizes(&self, error: Error, shapes: &[Vec<u32>]) -> Error {
         /// The most inputs that the message names.
         const SHOWN: usize = 8;
         let Some(first) = error.unsupported.first() else { return error };
-        if self.fixed.is_some() || error.unsupported.iter().any(|node| !node.depends_on_sizes) {
+        if self.fixed.is_some() || !self.has_cache() || error.unsupported.iter().any(|node| !node.depends_on_sizes) {
             return error;
         }
         let shown = self.inputs.iter().zip(shapes).map(|(input, shape)| format!("{} {shape:?}", quoted(&input.name)));

@@ -1,0 +1,78 @@
+// A small decoder in the form in which language models are published: tokens, a mask and a growing cache in, logits out,
+// with GroupQueryAttention. Its weights are numbers without a meaning.
+
+import { FLOAT, INT32, INT64, node, value, weight, writeModel } from './model-writer.mjs';
+
+export const VOCABULARY = 32;
+/** How many positions there are. */
+export const CONTEXT = 16;
+export const LAYERS = 2;
+const [HEADS, SHARED, SIZE] = [2, 1, 16];
+const PACKED = (HEADS + 2 * SHARED) * SIZE;
+
+/** @param {string} name @param {number[]} dims */
+const table = (name, dims) =>
+  weight(name, dims, Float32Array.from({ length: dims.reduce((a, b) => a * b) }, (_, i) => (((i * 7919 + name.length * 104729) % 101) - 50) / 100));
+
+const rotation = (/** @type {(x: number) => number} */ f) =>
+  Float32Array.from({ length: (CONTEXT * SIZE) / 2 }, (_, i) => f(Math.floor(i / (SIZE / 2)) / 10 ** ((i % (SIZE / 2)) / 2)));
+
+/** The names of the cache, in the order of the inputs. */
+export const CACHE = Array.from({ length: LAYERS }, (_, i) => [`${i}.key`, `${i}.value`]).flat();
+
+/** The shape of a part of the cache. */
+export const cacheShape = (/** @type {number} */ length, heads = SHARED) => [1, heads, length, SIZE];
+
+/**
+ * The bytes of the model.
+ * @param {object} [style]
+ * @param {boolean} [style.positions] the input position_ids, which are looked up in a table, instead of rotation
+ * @param {string} [style.embedding] the name of the node that looks tokens up
+ */
+export function decoder({ positions = false, embedding = 'embed' } = {}) {
+  const part = (/** @type {string} */ prefix, /** @type {string} */ length) =>
+    CACHE.map((name) => value(`${prefix}.${name}`, FLOAT, ['batch_size', SHARED, length, SIZE]));
+  const nodes = [
+    node('ReduceSum', ['attention_mask', 'axis'], ['mask_sum'], { keepdims: { i: 0 } }),
+    node('Sub', ['mask_sum', 'one'], ['last']),
+    node('Cast', ['last'], ['seqlens_k'], { to: { i: INT32 } }),
+    node('Shape', ['attention_mask'], ['mask_shape']),
+    node('Gather', ['mask_shape', 'index'], ['longest']),
+    node('Cast', ['longest'], ['total'], { to: { i: INT32 } }),
+    node('Gather', ['table', 'input_ids'], ['embedded'], {}, embedding),
+  ];
+  let x = 'embedded';
+  if (positions) {
+    nodes.push(node('Gather', ['places', 'position_ids'], ['place'], {}, 'positions'), node('Add', ['embedded', 'place'], ['placed']));
+    x = 'placed';
+  }
+  for (let i = 0; i < LAYERS; i++) {
+    const past = ['key', 'value'].map((kind) => `past_key_values.${i}.${kind}`);
+    const rotary = positions ? [] : ['cos', 'sin'];
+    const made = [`attended.${i}`, `present.${i}.key`, `present.${i}.value`];
+    const heads = { num_heads: { i: HEADS }, kv_num_heads: { i: SHARED }, do_rotary: { i: positions ? 0 : 1 } };
+    nodes.push(
+      node('com.microsoft.GroupQueryAttention', [x, '', '', ...past, 'seqlens_k', 'total', ...rotary], made, heads, `attention.${i}`),
+      node('MatMul', [`attended.${i}`, `out.${i}`], [i === LAYERS - 1 ? 'logits' : `hidden.${i}`]),
+    );
+    x = `hidden.${i}`;
+  }
+  return writeModel({
+    inputs: [
+      value('input_ids', INT64, ['batch_size', 'sequence_length']),
+      value('attention_mask', INT64, ['batch_size', 'total_sequence_length']),
+      ...(positions ? [value('position_ids', INT64, ['batch_size', 'sequence_length'])] : []),
+      ...part('past_key_values', 'past_sequence_length'),
+    ],
+    outputs: [value('logits', FLOAT, ['batch_size', 'sequence_length', VOCABULARY]), ...part('present', 'total_sequence_length')],
+    nodes,
+    weights: [
+      weight('axis', [1], BigInt64Array.of(1n)), weight('one', [1], BigInt64Array.of(1n)), weight('index', [], BigInt64Array.of(1n)),
+      table('table', [VOCABULARY, PACKED]),
+      ...(positions ? [table('places', [CONTEXT, PACKED])] : [
+        weight('cos', [CONTEXT, SIZE / 2], rotation(Math.cos)), weight('sin', [CONTEXT, SIZE / 2], rotation(Math.sin)),
+      ]),
+      ...Array.from({ length: LAYERS }, (_, i) => table(`out.${i}`, [HEADS * SIZE, i === LAYERS - 1 ? VOCABULARY : PACKED])),
+    ],
+  });
+}
