@@ -51,18 +51,19 @@ type Snapshot = Handle<'read'>;
 type Environment = Handle<'environment'>;
 type Model = Handle<'model'>;
 type Session = Handle<'session'>;
-/** An unread result. */
-type Value = Handle<'value'>;
+/** Unread results that are held together. */
+type Values = Handle<'values'>;
 
-/** An output that was read: null without memory for an ArrayBuffer. */
-export type MadeValue = [contents: ArrayBuffer | Value | null, dataType: number, ...shape: number[]];
-/** An output in a new tensor. */
-export type MadeTensor = [handle: Tensor, dataType: number, ...shape: number[]];
-/** What a run makes of an output: nothing of one that goes elsewhere. */
-export type Made = MadeValue | MadeTensor | undefined;
+/** An output that was read: null without memory for an ArrayBuffer; a number is the place of a cache among those of the run. */
+export type MadeValue = ArrayBuffer | Values | number | null;
+/**
+ * What a run makes of each output, undefined for one that goes elsewhere, and a tensor for one that goes into a new one. Then all
+ * caches, if there are any; and a Uint32Array with the type, the rank and the sizes of each output that is not undefined.
+ */
+export type Made = (MadeValue | Tensor | undefined)[];
 
-/** For each input a tensor and null, or bytes or a result and their shape or null. */
-export type NativeFeeds = (Tensor | Value | Uint8Array | readonly number[] | null)[];
+/** For each input a tensor, bytes or results that are held together. */
+export type NativeFeeds = (Tensor | Values | Uint8Array | undefined)[];
 /** A tensor, true for a new one, null for what is not read, undefined for what is. */
 export type NativeTarget = Tensor | true | null | undefined;
 
@@ -227,11 +228,11 @@ export interface Binding {
    * Makes what becomes of each output. That is the result where `mayRunHere` is true and the run is quick; it is told later
    * otherwise.
    */
-  runSession(session: Session, id: number, feeds: NativeFeeds, fetches: NativeTarget[] | undefined, mayRunHere: boolean): Made[] | null;
+  runSession(session: Session, id: number, feeds: NativeFeeds, shapes: Float64Array, fetches: NativeTarget[] | undefined, mayRunHere: boolean): Made | null;
   /** Makes what becomes of each output, and JSON of the graphs of an OnnxProfile. */
-  profileSession(session: Session, id: number, feeds: NativeFeeds, fetches: NativeTarget[] | undefined): void;
-  /** Null without memory; otherwise, the result is not held any more. */
-  readValue(value: Value): ArrayBuffer | null;
+  profileSession(session: Session, id: number, feeds: NativeFeeds, shapes: Float64Array, fetches: NativeTarget[] | undefined): void;
+  /** Null without memory; otherwise, the result at that place is not held any more. */
+  readValue(values: Values, place: number): ArrayBuffer | null;
   /** Makes the graph, or null for none, and JSON of a Compilation. */
   compileSession(session: Session, id: number, names: string[], shapes: number[][]): void;
   /** Makes the JSON of an OnnxDescription. */

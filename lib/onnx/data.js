@@ -88,23 +88,26 @@ function feedName(name) {
  * @property {number[]} [shape]
  * @property {unknown} [dataType] as the caller gave it
  * @property {undefined} [held]
+ * @property {undefined} [place]
  */
 
 /**
  * @typedef {object} FeedOfResult a result whose data are unread
  * @property {undefined} [tensor]
- * @property {import('../internal.js').Handle<'value'>} held
- * @property {number[]} shape
+ * @property {import('../internal.js').Handle<'values'>} held
+ * @property {number} place of the result among those that are held together
+ * @property {readonly number[]} shape
  * @property {unknown} dataType
  */
 
-/** @typedef {FeedOfData | FeedOfResult | {tensor: import('../internal.js').TensorState, shape?: undefined}} Feed data, or the state of an MLTensor */
+/** @typedef {FeedOfData | FeedOfResult | {tensor: import('../internal.js').TensorState, shape?: undefined, place?: undefined}} Feed data, or the state of an MLTensor */
 
 /**
  * What of a result is not in its properties as long as nobody has read its data.
  *
  * @typedef {object} Unread
- * @property {import('../internal.js').Handle<'value'>} handle
+ * @property {import('../internal.js').Handle<'values'>} handle
+ * @property {number} place among the results that are held together
  * @property {readonly number[]} shape
  * @property {string} dataType
  */
@@ -127,7 +130,7 @@ function toFeed(what, value) {
   }
   const result = isObject(value) ? unread.get(value) : undefined;
   if (isObject(value) && result !== undefined && value.dataType === result.dataType && isSame(result.shape, value.shape)) {
-    return { held: result.handle, shape: [...result.shape], dataType: result.dataType };
+    return { held: result.handle, place: result.place, shape: result.shape, dataType: result.dataType };
   }
   return toFeedOfData(what, value);
 }
@@ -207,58 +210,69 @@ function requireType({ kind, dataType: given }, dataType, what) {
 }
 
 /**
- * @param {import('../internal.js').MadeValue} made
+ * @param {import('../internal.js').MadeValue} contents
+ * @param {import('../internal.js').Handle<'values'> | undefined} caches of the run
+ * @param {import('../../index.js').MLOperandDataType} made the data type of the elements
+ * @param {number[]} shape
  * @param {import('../../onnx.js').OnnxValueInfo} output
  * @returns {import('../../onnx.js').OnnxResult}
  */
-function toResult([contents, type, ...shape], output) {
-  const made = DATA_TYPES[type];
+function toResult(contents, caches, made, shape, output) {
   const dataType = /** @type {import('../../onnx.js').OnnxDataType} */ (CONVERTED.has(output.dataType) ? output.dataType : made);
-  const read = (/** @type {ArrayBuffer | null} */ buffer) => elementsOf(requireMemory(buffer, output.name), made, dataType);
   if (contents === null || contents instanceof ArrayBuffer) {
-    return { data: read(contents), shape, dataType };
+    return { data: elementsOf(requireMemory(contents, output.name), made, dataType), shape, dataType };
   }
-  return unreadResult(contents, () => read(native.readValue(contents)), dataType, shape);
+  const isCache = typeof contents === 'number';
+  const handle = /** @type {import('../internal.js').Handle<'values'>} */ (isCache ? caches : contents);
+  const place = isCache ? contents : 0;
+  return unreadResult({ handle, place, shape: [...shape], dataType }, made, shape, output.name);
 }
+
+/** Whoever prints a result wants to see its data. */
+const SHOWN = {
+  /**
+   * @this {object}
+   * @param {number} depth
+   * @param {object} options
+   * @param {(value: unknown, options: object) => string} show
+   */
+  value(depth, options, show) {
+    return show({ ...this }, options);
+  },
+};
 
 /**
  * A result whose data are copied when they are read. Until then it can be fed without a copy.
  *
- * @param {import('../internal.js').Handle<'value'>} handle
- * @param {() => ArrayBufferView} read
- * @param {import('../../onnx.js').OnnxDataType} dataType
+ * @param {Unread} state
+ * @param {import('../../index.js').MLOperandDataType} made the data type of the elements
  * @param {number[]} shape
+ * @param {string} name of the output
  * @returns {import('../../onnx.js').OnnxResult}
  */
-function unreadResult(handle, read, dataType, shape) {
+function unreadResult(state, made, shape, name) {
   /** @type {unknown} */
   let known;
-  const keep = (/** @type {unknown} */ data) => {
-    known = data;
-    unread.delete(result);
-    // From now on it is as any other result, unless it was frozen before.
-    if (Object.getOwnPropertyDescriptor(result, 'data')?.configurable) {
-      Object.defineProperty(result, 'data', { value: data, writable: true, enumerable: true, configurable: true });
-    }
-  };
   const result = /** @type {import('../../onnx.js').OnnxResult} */ ({
     get data() {
       if (unread.has(result)) {
-        keep(read());
+        result.data = elementsOf(requireMemory(native.readValue(state.handle, state.place), name), made, state.dataType);
       }
       return known;
     },
     set data(data) {
-      keep(data);
+      known = data;
+      unread.delete(result);
+      // From now on it is as any other result, unless it was frozen before.
+      if (Object.getOwnPropertyDescriptor(result, 'data')?.configurable) {
+        Object.defineProperty(result, 'data', { value: data, writable: true, enumerable: true, configurable: true });
+      }
     },
     shape,
-    dataType,
+    dataType: state.dataType,
   });
-  // Whoever prints a result wants to see its data.
-  Object.defineProperty(result, INSPECT, {
-    value: (/** @type {number} */ depth, /** @type {object} */ options, /** @type {(value: unknown, options: object) => string} */ show) => show({ ...result }, options),
-  });
-  unread.set(result, { handle, shape: [...shape], dataType });
+  Object.defineProperty(result, INSPECT, SHOWN);
+  unread.set(result, state);
   return result;
 }
 

@@ -57,6 +57,24 @@ const descriptors = (ports) => Object.fromEntries(ports.map(({ name, dataType, s
 
 /** @typedef {Record<string, import('../../onnx.js').OnnxResult | import('../../index.js').MLTensor>} Results of a run, by the names of the outputs */
 
+/**
+ * The shapes of feeds as the native side takes them: for each the place of a result among those that are held together, the number
+ * of dimensions, and their sizes; -1 for a shape that is not given.
+ *
+ * @param {import('./data.js').Feed[]} feeds
+ */
+function shapesOf(feeds) {
+  /** @type {number[]} */
+  const numbers = [];
+  for (const { place = 0, shape } of feeds) {
+    numbers.push(place, shape === undefined ? -1 : shape.length);
+    for (const size of shape ?? []) {
+      numbers.push(size);
+    }
+  }
+  return Float64Array.from(numbers);
+}
+
 /** State of an OnnxModel: destroyed with it, or with its context. */
 class Session {
   #context;
@@ -108,12 +126,12 @@ class Session {
    * @returns {Promise<Results> | Results} results by the names of the outputs
    */
   run(feeds, fetches) {
-    const { values, targets } = this.#given(feeds, fetches);
+    const { values, shapes, targets } = this.#given(feeds, fetches);
     const id = native.completions.nextId();
     // Promises of a session are settled in the order of its runs.
     const mayRunHere = turns.over === undefined && this.pending === 0;
-    const made = this.#runNative(id, values, targets, mayRunHere);
-    const results = made === null ? this.#outcome(id, (/** @type {import('../internal.js').Made[]} */ made) => this.#resultsOf(made, fetches)) : this.#resultsOf(made, fetches);
+    const made = this.#runNative(id, values, shapes, targets, mayRunHere);
+    const results = made === null ? this.#outcome(id, (/** @type {import('../internal.js').Made} */ made) => this.#resultsOf(made, fetches)) : this.#resultsOf(made, fetches);
     return turns.over === undefined ? results : Promise.all([results, turns.over]).then(([results]) => results);
   }
 
@@ -125,12 +143,12 @@ class Session {
    * @returns {Promise<import('../../onnx.js').OnnxProfile>}
    */
   profile(feeds, fetches) {
-    const { values, targets } = this.#given(feeds, fetches);
+    const { values, shapes, targets } = this.#given(feeds, fetches);
     const id = native.completions.nextId();
-    native.profileSession(this.#handle, id, values, targets);
-    return this.#outcome(id, (/** @type {[...import('../internal.js').Made[], string]} */ made) => {
+    native.profileSession(this.#handle, id, values, shapes, targets);
+    return this.#outcome(id, (/** @type {[...import('../internal.js').Made, string]} */ made) => {
       const graphs = JSON.parse(/** @type {string} */ (made.pop()));
-      return { results: this.#resultsOf(/** @type {import('../internal.js').Made[]} */ (made), fetches), graphs };
+      return { results: this.#resultsOf(/** @type {import('../internal.js').Made} */ (made), fetches), graphs };
     });
   }
 
@@ -141,15 +159,18 @@ class Session {
    * @param {Map<string, Target | null>} fetches
    */
   #given(feeds, fetches) {
-    const values = new Array(2 * this.#inputs.size).fill(undefined);
+    /** @type {import('../internal.js').NativeFeeds} */
+    const values = new Array(this.#inputs.size).fill(undefined);
+    /** @type {import('./data.js').Feed[]} */
+    const placed = new Array(this.#inputs.size);
     const targets = fetches.size === 0 ? undefined : new Array(this.#outputs.size).fill(undefined);
     let matched = 0;
     for (const [name, feed] of feeds) {
       const place = this.#inputs.get(name);
       if (place !== undefined) {
         matched++;
-        values[2 * place] = this.#feedOf(this.inputs[place], feed);
-        values[2 * place + 1] = feed.shape ?? null;
+        values[place] = this.#feedOf(this.inputs[place], feed);
+        placed[place] = feed;
       }
     }
     for (const [name, target] of fetches) {
@@ -161,7 +182,7 @@ class Session {
     if (matched !== this.#inputs.size || matched !== feeds.size || targets !== undefined) {
       native.checkNames(this.#handle, [...feeds.keys()], [...fetches.keys()]);
     }
-    return { values, targets };
+    return { values, shapes: shapesOf(placed), targets };
   }
 
   /**
@@ -169,13 +190,14 @@ class Session {
    *
    * @param {number} id
    * @param {import('../internal.js').NativeFeeds} values
+   * @param {Float64Array} shapes
    * @param {import('../internal.js').NativeTarget[] | undefined} targets
    * @param {boolean} mayRunHere
    */
-  #runNative(id, values, targets, mayRunHere) {
+  #runNative(id, values, shapes, targets, mayRunHere) {
     let made;
     try {
-      made = native.runSession(this.#handle, id, values, targets, mayRunHere);
+      made = native.runSession(this.#handle, id, values, shapes, targets, mayRunHere);
     } finally {
       // One that fails was perhaps done as well.
       if (made !== null && mayRunHere) {
@@ -221,7 +243,7 @@ class Session {
   }
 
   /**
-   * What the native side takes for a feed: a tensor, a result that it holds, or a view of bytes.
+   * What the native side takes for a feed: a tensor, results that it holds, or a view of bytes.
    *
    * @param {import('../../onnx.js').OnnxValueInfo} input
    * @param {import('./data.js').Feed} feed
@@ -251,22 +273,36 @@ class Session {
   }
 
   /**
-   * @param {import('../internal.js').Made[]} made with holes for outputs that are not read
+   * @param {import('../internal.js').Made} made
    * @param {Map<string, Target | null>} fetches
    */
   #resultsOf(made, fetches) {
+    const caches = /** @type {import('../internal.js').Handle<'values'> | undefined} */ (made[this.outputs.length]);
+    const numbers = new Uint32Array(/** @type {ArrayBuffer} */ (made[this.outputs.length + 1]));
+    let next = 0;
     /** @type {[string, Results[string]][]} */
     const results = [];
     this.outputs.forEach((output, place) => {
       const { name } = output;
       const target = fetches.get(name);
-      if (target === undefined) {
-        results.push([name, toResult(/** @type {import('../internal.js').MadeValue} */ (made[place]), output)]);
-      } else if (target === 'tensor') {
-        const [handle, type, ...shape] = /** @type {import('../internal.js').MadeTensor} */ (made[place]);
-        results.push([name, this.#context.adoptTensor(handle, { dataType: DATA_TYPES[type], shape, readable: true, writable: true })]);
-      } else if (target !== null) {
-        results.push([name, target.object]);
+      if (made[place] === undefined) {
+        if (target !== undefined && target !== null && target !== 'tensor') {
+          results.push([name, target.object]);
+        }
+        return;
+      }
+      const [type, rank] = [DATA_TYPES[numbers[next]], numbers[next + 1]];
+      next += 2;
+      /** @type {number[]} */
+      const shape = [];
+      for (const end = next + rank; next < end; next++) {
+        shape.push(numbers[next]);
+      }
+      if (target === 'tensor') {
+        const handle = /** @type {import('../internal.js').Handle<'tensor'>} */ (made[place]);
+        results.push([name, this.#context.adoptTensor(handle, { dataType: type, shape, readable: true, writable: true })]);
+      } else {
+        results.push([name, toResult(/** @type {import('../internal.js').MadeValue} */ (made[place]), caches, type, shape, output)]);
       }
     });
     return Object.fromEntries(results);

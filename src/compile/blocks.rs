@@ -16,10 +16,15 @@ pub struct Lifetime {
     pub last: usize,
 }
 
+/// The most bytes that a block has room for beyond those that it needs.
+const MAX_SPARE: usize = 1 << 16;
+
 /// Some bytes of the arena for some time.
 struct ArenaBlock {
     lifetime: Lifetime,
     bytes: usize,
+    /// Bytes that it has room for.
+    room: usize,
     /// Where it starts; `None` before it is placed.
     offset: Option<usize>,
 }
@@ -34,18 +39,28 @@ pub struct ArenaBlocks {
     neighbours: Vec<Range<usize>>,
 }
 
+/// The room of a block of `bytes` bytes: up to an eighth more, so that a block which grows by a little again and again, as the scores
+/// of an attention over a cache do, rarely outgrows it.
+fn room_for(bytes: usize) -> usize {
+    bytes.next_multiple_of((bytes.next_power_of_two() / 16).clamp(1, MAX_SPARE))
+}
+
 impl ArenaBlocks {
     /// Blocks without bytes.
     pub fn new(lifetimes: impl Iterator<Item = Lifetime>) -> ArenaBlocks {
-        let all: Vec<ArenaBlock> = lifetimes.map(|lifetime| ArenaBlock { lifetime, bytes: 0, offset: None }).collect();
+        let all: Vec<ArenaBlock> =
+            lifetimes.map(|lifetime| ArenaBlock { lifetime, bytes: 0, room: 0, offset: None }).collect();
         let calendar = Calendar::new(all.iter().map(|block| block.lifetime));
         let order = (0..all.len()).collect();
         ArenaBlocks { all, calendar, order, neighbours: Vec::new() }
     }
 
-    /// Gives the block at `index` that many bytes, from the next [`pack`](Self::pack) on; whether it had other ones.
+    /// Gives the block at `index` that many bytes; whether it had room for fewer or many more, so that all blocks have to be
+    /// [packed](Self::pack).
     pub fn set_bytes(&mut self, index: usize, bytes: usize) -> bool {
-        std::mem::replace(&mut self.all[index].bytes, bytes) != bytes
+        let (block, room) = (&mut self.all[index], room_for(bytes));
+        block.bytes = bytes;
+        std::mem::replace(&mut block.room, room) != room
     }
 
     /// The bytes of the arena that the block at `index` has.
@@ -84,28 +99,28 @@ impl ArenaBlocks {
     /// The largest blocks first, each at the lowest place where it fits between the blocks that live at the same time.
     fn pack_by_size(&mut self, alignment: usize) -> usize {
         let ArenaBlocks { all, calendar, order, neighbours } = self;
-        order.sort_by_key(|&index| (Reverse(all[index].bytes), index));
+        order.sort_by_key(|&index| (Reverse(all[index].room), index));
         let mut arena = 0;
         for &index in &*order {
-            let ArenaBlock { bytes, lifetime, .. } = all[index];
-            if bytes == 0 {
+            let ArenaBlock { room, lifetime, .. } = all[index];
+            if room == 0 {
                 break;
             }
             neighbours.clear();
             calendar.each_living(lifetime, |other| {
-                let ArenaBlock { bytes, offset, .. } = all[other];
-                neighbours.extend(offset.map(|start| start..start + bytes));
+                let ArenaBlock { room, offset, .. } = all[other];
+                neighbours.extend(offset.map(|start| start..start + room));
             });
             neighbours.sort_unstable_by_key(|taken| taken.start);
             let mut offset = 0;
             for taken in &*neighbours {
-                if offset + bytes <= taken.start {
+                if offset + room <= taken.start {
                     break;
                 }
                 offset = offset.max(taken.end.next_multiple_of(alignment));
             }
             all[index].offset = Some(offset);
-            arena = arena.max(offset + bytes);
+            arena = arena.max(offset + room);
         }
         arena
     }
@@ -116,17 +131,17 @@ impl ArenaBlocks {
         let all = &mut self.all;
         let mut starting: Vec<usize> = (0..all.len()).filter(|&index| all[index].bytes > 0).collect();
         let mut ending = starting.clone();
-        starting.sort_by_key(|&index| (all[index].lifetime.first, Reverse(all[index].bytes), index));
+        starting.sort_by_key(|&index| (all[index].lifetime.first, Reverse(all[index].room), index));
         ending.sort_by_key(|&index| all[index].lifetime.last);
         let mut ending = ending.into_iter().peekable();
         let mut free = Free::default();
         for index in starting {
             let first = all[index].lifetime.first;
             while let Some(ended) = ending.next_if(|&other| all[other].lifetime.last < first) {
-                let ArenaBlock { bytes, offset, .. } = all[ended];
-                free.give(offset.expect("it began before"), bytes.next_multiple_of(alignment));
+                let ArenaBlock { room, offset, .. } = all[ended];
+                free.give(offset.expect("it began before"), room.next_multiple_of(alignment));
             }
-            all[index].offset = Some(free.take(all[index].bytes.next_multiple_of(alignment)));
+            all[index].offset = Some(free.take(all[index].room.next_multiple_of(alignment)));
         }
         free.end
     }

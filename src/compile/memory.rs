@@ -5,7 +5,7 @@
 use super::Granularity;
 use super::blocks::{ArenaBlocks, Lifetime};
 use super::views::{View, view};
-use crate::ir::{Changes, Graph, Growing, Node, Source, ValueId};
+use crate::ir::{Changes, Graph, Growing, Source, ValueId};
 
 /// A memory that is known at dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,27 +55,38 @@ pub struct MemoryPlan {
     pub scratch: Vec<Place>,
     /// Bytes of the arena.
     pub arena: usize,
+    /// The values that nodes or the graph read or give. Passes leave many others behind.
+    used: Vec<usize>,
+    /// For each node, those that it reads and gives.
+    touched: Box<[Box<[ValueId]>]>,
+    /// For each node, the view that it is.
+    found: Vec<Option<View>>,
     aliasing: Aliasing,
+    /// That for the sizes before, whose memory the next one takes.
+    before: Aliasing,
     granularity: Granularity,
     /// Values that have a block in the arena, in the order of the blocks. Behind them come those of scratch memory.
     roots: Vec<usize>,
     blocks: ArenaBlocks,
     /// For each value, whether [`place`](Self::place) has given it another place than it had, or it has another size.
     moved: Vec<bool>,
-    /// For each node, the same of its scratch memory.
+    /// For each node, whether its scratch memory may have another place or size.
     moved_scratch: Vec<bool>,
 }
 
 /// Which values share memory.
+#[derive(Default)]
 struct Aliasing {
-    /// For each node, the view that it is.
-    found: Vec<Option<View>>,
     /// For each value, the value it lives inside of and where; itself if nowhere. That one lives in no other in the end.
     parents: Vec<Home>,
     views: Vec<bool>,
     /// For each root that is computed in the tensor of an output, the index of the output.
     outputs: Vec<Option<usize>>,
     copies: Vec<(ValueId, usize)>,
+    /// For each value, whether it is an output of the graph.
+    is_output: Vec<bool>,
+    /// For each value, the last node that was seen to read it.
+    readers: Vec<Option<usize>>,
 }
 
 /// The value that a value's bytes are a part of, and where.
@@ -88,8 +99,11 @@ struct Home {
 impl MemoryPlan {
     /// The plan of `graph` before anything has a place. `share_views` allows views to need no step.
     pub fn new(graph: &Graph, share_views: bool, granularity: Granularity) -> MemoryPlan {
-        let found = graph.nodes.iter().map(|node| view(graph, node)).collect();
-        let aliasing = Aliasing::new(graph, found, share_views.then_some(granularity));
+        let found: Vec<Option<View>> = graph.nodes.iter().map(|node| view(graph, node)).collect();
+        let used = used_values(graph);
+        let touched = graph.nodes.iter().map(|node| node.reads().chain(&node.outputs).copied().collect()).collect();
+        let mut aliasing = Aliasing::default();
+        aliasing.find(graph, &used, &found, share_views.then_some(granularity));
         let lifetimes = aliasing.lifetimes(graph);
         let in_arena = |root: &usize| {
             matches!(graph.values[*root].source, Source::Node)
@@ -101,8 +115,22 @@ impl MemoryPlan {
         let of_scratch = (0..graph.nodes.len()).map(|at| Lifetime { first: at, last: at });
         let of_values = roots.iter().filter_map(|&root| lifetimes[root]);
         let blocks = ArenaBlocks::new(of_values.chain(of_scratch));
-        let (places, scratch, moved, moved_scratch) = Default::default();
-        MemoryPlan { places, scratch, arena: 0, aliasing, granularity, roots, blocks, moved, moved_scratch }
+        let (places, scratch, before, moved, moved_scratch) = Default::default();
+        MemoryPlan {
+            places,
+            scratch,
+            arena: 0,
+            used,
+            touched,
+            found,
+            aliasing,
+            before,
+            granularity,
+            roots,
+            blocks,
+            moved,
+            moved_scratch,
+        }
     }
 
     /// For each node, whether it is a view, which needs no step.
@@ -119,42 +147,42 @@ impl MemoryPlan {
     /// the plan has to be made anew.
     #[must_use]
     pub fn resize(&mut self, graph: &Graph, share_views: bool, changes: &Changes) -> bool {
-        let mut found = std::mem::take(&mut self.aliasing.found);
+        let MemoryPlan { used, found, aliasing, before, moved, .. } = self;
         for ((node, found), _) in
-            graph.nodes.iter().zip(&mut found).zip(&changes.nodes).filter(|(_, changes)| **changes)
+            graph.nodes.iter().zip(&mut *found).zip(&changes.nodes).filter(|(_, changes)| **changes)
         {
             *found = view(graph, node);
         }
-        let aliasing = Aliasing::new(graph, found, share_views.then_some(self.granularity));
-        let fits = aliasing.is_alike(&self.aliasing);
-        let homes = aliasing.parents.iter().zip(&self.aliasing.parents);
-        self.moved.clear();
-        self.moved.extend(homes.map(|(now, before)| now.offset != before.offset));
-        self.aliasing = aliasing;
-        fits
+        std::mem::swap(aliasing, before);
+        aliasing.find(graph, used, found, share_views.then_some(self.granularity));
+        reset(moved, graph.values.len(), false);
+        used.iter().for_each(|&id| moved[id] = aliasing.parents[id].offset != before.parents[id].offset);
+        aliasing.is_alike(before, used)
     }
 
-    /// Whether anything that `node`, that at `index`, reads or writes lies elsewhere since the places before.
-    pub fn has_moved(&self, node: &Node, index: u32) -> bool {
-        self.moved_scratch[index as usize] || node.reads().chain(&node.outputs).any(|id| self.moved[id.index()])
+    /// Whether anything that the node at `index` reads or writes lies elsewhere since the places before.
+    pub fn has_moved(&self, index: u32) -> bool {
+        let index = index as usize;
+        self.moved_scratch[index] || self.touched[index].iter().any(|id| self.moved[id.index()])
     }
 
     /// Gives all values places; `scratch` are nodes with `changes`, and the bytes of scratch memory of their steps.
     pub fn place(&mut self, graph: &Graph, scratch: impl Iterator<Item = (usize, usize)>, changes: &Changes) {
-        let MemoryPlan { places, aliasing, roots, blocks, moved, moved_scratch, .. } = self;
+        let MemoryPlan { places, used, aliasing, roots, blocks, moved, moved_scratch, .. } = self;
         let mut is_other = places.is_empty();
         for (block, &root) in roots.iter().enumerate().filter(|(_, root)| changes.values[**root]) {
             is_other |= blocks.set_bytes(block, graph.values[root].descriptor.bytes());
         }
+        reset(moved_scratch, graph.nodes.len(), false);
         for (node, bytes) in scratch {
             is_other |= blocks.set_bytes(roots.len() + node, bytes);
+            moved_scratch[node] = true;
         }
         moved.resize(graph.values.len(), false);
-        moved_scratch.clear();
-        moved_scratch.resize(graph.nodes.len(), is_other);
         if is_other {
             self.arena = blocks.pack(self.granularity.block);
             moved.fill(true);
+            moved_scratch.fill(true);
         }
         // What lies in something that has another place or length is found by that.
         for (moved, changed) in moved.iter_mut().zip(&changes.values) {
@@ -166,7 +194,8 @@ impl MemoryPlan {
             let range = blocks.range(block);
             Place { space: Space::Arena, offset: range.start, bytes: range.len() }
         };
-        for (index, value) in graph.values.iter().enumerate().filter(|(index, _)| moved[*index]) {
+        for &index in used.iter().filter(|index| moved[**index]) {
+            let value = &graph.values[index];
             let space = match (&value.source, aliasing.outputs[index]) {
                 (Source::Constant(_), _) => Some(Space::Constant(ValueId(index as u32))),
                 (Source::Sizes(_), _) => unreachable!("memory is planned for sizes that are known"),
@@ -181,16 +210,16 @@ impl MemoryPlan {
         }
         let in_blocks = roots.iter().enumerate().filter(|(_, root)| moved[**root]);
         in_blocks.for_each(|(block, &root)| places[root] = Some(in_arena(block)));
-        for index in 0..places.len() {
+        for &index in used.iter().filter(|index| moved[**index]) {
             let Home { root, offset } = aliasing.parents[index];
-            if root != index && moved[index] {
+            if root != index {
                 let bytes = graph.values[index].descriptor.bytes();
                 places[index] = places[root].map(|place| Place { offset: place.offset + offset, bytes, ..place });
             }
         }
-        if is_other {
-            self.scratch.clear();
-            self.scratch.extend((0..graph.nodes.len()).map(|node| in_arena(roots.len() + node)));
+        self.scratch.resize(graph.nodes.len(), Place::NONE);
+        for (node, scratch) in self.scratch.iter_mut().enumerate().filter(|(node, _)| moved_scratch[*node]) {
+            *scratch = in_arena(roots.len() + node);
         }
     }
 }
@@ -203,61 +232,71 @@ pub fn plan(graph: &Graph, scratch: &[usize], share_views: bool, granularity: Gr
     plan
 }
 
+/// The values that nodes or `graph` read or give, each once.
+fn used_values(graph: &Graph) -> Vec<usize> {
+    let mut is_used = vec![false; graph.values.len()];
+    let of_nodes = graph.nodes.iter().flat_map(|node| node.reads().chain(&node.outputs));
+    let named = graph.inputs.iter().chain(&graph.outputs).map(|(_, id)| id);
+    of_nodes.chain(named).for_each(|id| is_used[id.index()] = true);
+    (0..is_used.len()).filter(|&id| is_used[id]).collect()
+}
+
+/// Makes `list` one of `len` times `item`.
+fn reset<T: Clone>(list: &mut Vec<T>, len: usize, item: T) {
+    list.clear();
+    list.resize(len, item);
+}
+
 impl Aliasing {
-    /// Which values of `graph` share memory; those that are `found` to be views do where `views` tells their granularity.
-    fn new(graph: &Graph, found: Vec<Option<View>>, views: Option<Granularity>) -> Aliasing {
+    /// Finds which of the values of `graph` that are `used` share memory; those that are `found` to be views do where `views` tells
+    /// their granularity.
+    fn find(&mut self, graph: &Graph, used: &[usize], found: &[Option<View>], views: Option<Granularity>) {
         let count = graph.values.len();
-        let mut aliasing = Aliasing {
-            found,
-            parents: (0..count).map(|root| Home { root, offset: 0 }).collect(),
-            views: vec![false; graph.nodes.len()],
-            outputs: vec![None; count],
-            copies: Vec::new(),
-        };
+        self.parents.resize(count, Home { root: 0, offset: 0 });
+        used.iter().for_each(|&id| self.parents[id] = Home { root: id, offset: 0 });
+        reset(&mut self.views, graph.nodes.len(), false);
+        reset(&mut self.outputs, count, None);
+        self.copies.clear();
         for Growing { input, output, .. } in &graph.growing {
             let root = graph.outputs[*output].1.index();
-            aliasing.parents[graph.inputs[*input].1.index()] = Home { root, offset: 0 };
+            self.parents[graph.inputs[*input].1.index()] = Home { root, offset: 0 };
         }
         if let Some(granularity) = views {
-            aliasing.find_views(graph, granularity);
-            for id in 0..count {
-                aliasing.home(id);
-            }
+            self.find_views(graph, found, granularity);
+            used.iter().for_each(|&id| _ = self.home(id));
         }
-        aliasing.place_outputs(graph);
-        aliasing
+        self.place_outputs(graph);
     }
 
     /// Whether the same values share memory, at whatever places.
-    fn is_alike(&self, other: &Aliasing) -> bool {
+    fn is_alike(&self, other: &Aliasing, used: &[usize]) -> bool {
         self.views == other.views
             && self.outputs == other.outputs
             && self.copies == other.copies
-            && self.parents.iter().map(|home| home.root).eq(other.parents.iter().map(|home| home.root))
+            && used.iter().all(|&id| self.parents[id].root == other.parents[id].root)
     }
 
     /// The root that the value `id` lives in, and where. All on the way to it are noted to live in it themselves, so that
     /// long ways are gone once.
     fn home(&mut self, id: usize) -> Home {
-        let (mut way, mut at) = (Vec::new(), id);
-        while self.parents[at].root != at {
-            way.push(at);
-            at = self.parents[at].root;
+        let mut home = Home { root: id, offset: 0 };
+        while self.parents[home.root].root != home.root {
+            let Home { root, offset } = self.parents[home.root];
+            home = Home { root, offset: home.offset + offset };
         }
-        let mut home = Home { root: at, offset: 0 };
-        for at in way.into_iter().rev() {
-            home.offset += self.parents[at].offset;
-            self.parents[at] = home;
+        let (mut at, mut rest) = (id, home);
+        while at != home.root {
+            let Home { root, offset } = std::mem::replace(&mut self.parents[at], rest);
+            rest.offset -= offset;
+            at = root;
         }
         home
     }
 
-    fn find_views(&mut self, graph: &Graph, granularity: Granularity) {
-        let mut is_output = vec![false; graph.values.len()];
-        graph.outputs.iter().for_each(|(_, id)| is_output[id.index()] = true);
-        // For each value, the last node that was seen to read it.
-        let mut readers = vec![None; graph.values.len()];
-        let found = std::mem::take(&mut self.found);
+    fn find_views(&mut self, graph: &Graph, found: &[Option<View>], granularity: Granularity) {
+        reset(&mut self.is_output, graph.values.len(), false);
+        graph.outputs.iter().for_each(|(_, id)| self.is_output[id.index()] = true);
+        reset(&mut self.readers, graph.values.len(), None);
         for (index, node) in graph.nodes.iter().enumerate() {
             let fits = |offset: &usize| offset.is_multiple_of(granularity.view);
             match found[index].as_ref().filter(|view| view.offsets().iter().all(fits)) {
@@ -270,21 +309,22 @@ impl Aliasing {
                     self.views[index] = true;
                 }
                 Some(View::Joined(offsets)) => {
-                    let inputs: Vec<ValueId> = node.inputs.iter().flatten().copied().collect();
+                    let inputs = || node.inputs.iter().flatten();
                     // Each operand must be computed, live in memory of its own, and be needed at one place only once.
                     let root = node.outputs[0].index();
-                    let mut movable = |(place, id): (usize, &ValueId)| {
-                        let own = &self.parents[id.index()].root;
+                    let Aliasing { parents, is_output, readers, .. } = self;
+                    let movable = |(place, id): (usize, &ValueId)| {
+                        let own = parents[id.index()].root;
                         // A cache is there already, at the beginning.
-                        let is_there = place == 0 && matches!(graph.value(*id).source, Source::Input) && *own == root;
+                        let is_there = place == 0 && matches!(graph.value(*id).source, Source::Input) && own == root;
                         is_there
                             || matches!(graph.value(*id).source, Source::Node)
-                                && *own == id.index()
+                                && own == id.index()
                                 && !is_output[id.index()]
                                 && readers[id.index()].replace(index) != Some(index)
                     };
-                    if inputs.iter().enumerate().all(&mut movable) {
-                        for (input, offset) in inputs.iter().zip(offsets) {
+                    if inputs().enumerate().all(movable) {
+                        for (input, offset) in inputs().zip(offsets) {
                             self.parents[input.index()] = Home { root, offset: *offset };
                         }
                         self.views[index] = true;
@@ -293,7 +333,6 @@ impl Aliasing {
                 _ => {}
             }
         }
-        self.found = found;
     }
 
     /// Computes outputs in their tensors where possible; the others are copied at the end.
@@ -302,8 +341,10 @@ impl Aliasing {
         for growing in &graph.growing {
             self.outputs[graph.outputs[growing.output].1.index()] = Some(growing.output);
         }
-        let grows = |index: usize| graph.growing.iter().any(|growing| growing.output == index);
-        for (index, (_, id)) in graph.outputs.iter().enumerate().filter(|(index, _)| !grows(*index)) {
+        for (index, (_, id)) in graph.outputs.iter().enumerate() {
+            if self.outputs[id.index()] == Some(index) {
+                continue;
+            }
             let Home { root, offset } = self.parents[id.index()];
             let value = &graph.values[root];
             let whole = offset == 0 && value.descriptor.bytes() == graph.descriptor(*id).bytes();

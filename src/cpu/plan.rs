@@ -141,21 +141,32 @@ impl Plan {
         if !self.memory.resize(graph, self.options.share_views, changes) {
             return Ok(false);
         }
-        let (winograd, mut repacked) = (self.options.winograd, false);
-        for step in &mut self.steps {
+        let (winograd, mut repacked, mut relisted) = (self.options.winograd, false, false);
+        for (step, listing) in self.steps.iter_mut().zip(&*self.description.steps) {
             let (Action::Step(step), Computes::Node(index)) = (&mut step.action, step.computes) else { continue };
+            if !changes.nodes[index as usize] {
+                continue;
+            }
             let node = &graph.nodes[index as usize];
             let is_new = |operand: &usize| node.inputs[*operand].is_some_and(|id| sizes.contains(&id));
             let keeps = || !step.packed.iter().any(is_new);
-            if !changes.nodes[index as usize] || keeps() && resize(&mut step.step, graph, node, env, winograd) {
+            // What is written behind a cache does not depend on how long that is.
+            let appends_same = || {
+                let rest = node.inputs.iter().skip(1).flatten();
+                self.begins[node.outputs[0].index()].is_some() && rest.into_iter().all(|id| !changes.values[id.index()])
+            };
+            if appends_same() {
                 continue;
             }
-            let new = lower(graph, node, env, winograd)?;
-            let old = std::mem::replace(&mut **step, new);
-            if step.packed != old.packed {
-                return Ok(false);
+            if !(keeps() && resize(&mut step.step, graph, node, env, winograd)) {
+                let new = lower(graph, node, env, winograd)?;
+                let old = std::mem::replace(&mut **step, new);
+                if step.packed != old.packed {
+                    return Ok(false);
+                }
+                repacked |= !old.packed.is_empty();
             }
-            repacked |= !old.packed.is_empty();
+            relisted |= step.step.kernel() != listing.kernel;
         }
         self.place(graph, env, changes);
         for id in *sizes {
@@ -173,10 +184,9 @@ impl Plan {
             true => holdings(&self.constants, &self.steps, self.memory.arena),
             false => Holdings { arena: self.memory.arena, ..*memory },
         };
-        let is_listed = |(step, listing): (&PlannedStep, &StepListing)| step.kernel() == listing.kernel;
-        let steps = match self.steps.iter().zip(&**steps).all(is_listed) {
-            true => steps.clone(),
-            false => self.steps.iter().map(PlannedStep::listing).collect(),
+        let steps = match relisted {
+            true => self.steps.iter().map(PlannedStep::listing).collect(),
+            false => steps.clone(),
         };
         self.description = Arc::new(Description { origin, steps, memory, processor: processor.clone() });
         env.arena.reserve(self.memory.arena)?;
@@ -211,7 +221,7 @@ impl Plan {
         let mut copies = memory.copies().iter();
         for PlannedStep { action, computes, places } in steps {
             match (action, *computes) {
-                (Action::Step(_), Computes::Node(index)) if !memory.has_moved(&graph.nodes[index as usize], index) => {}
+                (Action::Step(_), Computes::Node(index)) if !memory.has_moved(index) => {}
                 (Action::Step(lowered), Computes::Node(index)) => {
                     let node = &graph.nodes[index as usize];
                     let input = |(index, id): (usize, &Option<ValueId>)| {

@@ -124,7 +124,8 @@ impl DynamicGraph {
         };
         let (template, values) = self.templates.find(sizes, |known| known == growing, record)?;
         let spare = self.kept.make_room(site.kept_sizes()).map(|(_, graph)| graph);
-        let compiled = template.compile(site, &values, spare)?.expect("it has outputs, and sizes are not 0");
+        let (compiled, _) = template.compile(site, &values, spare)?;
+        let compiled = compiled.expect("it has outputs, and sizes are not 0");
         self.kept.add(&(key.clone(), compiled.clone()));
         Ok(compiled)
     }

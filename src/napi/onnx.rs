@@ -70,7 +70,7 @@ pub fn input_shapes(inputs: Vec<GivenInput>, dimensions: Dimensions) -> Result<S
         };
         let shape = shape.map(|shape| shape.into_iter().map(dimension).collect());
         let input = ValueInfo { shape, ..ValueInfo::unknown(name) };
-        let given = given.map(|shape| checked_sizes(shape, || quoted(&input.name))).transpose()?;
+        let given = given.map(|shape| checked_sizes(&shape, || quoted(&input.name))).transpose()?;
         if let Some(shape) = &given {
             sizes.bind(&input, shape).map_err(|error| thrown(error.into_error()))?;
         }

@@ -5,9 +5,8 @@ use super::convert::{data_type_index, from_napi, from_value, invalid_state, thro
 use super::handle::{Handle, Owner, Weight, element_handle, external_of};
 use super::view::View;
 use super::{ContextHandle, GraphHandle, Result, tensor_handle};
-use crate::dimension::numbers;
 use crate::error::{Code, Error, Unsupported};
-use crate::memory::Buffer;
+use crate::memory::{Buffer, bytes_of};
 use crate::onnx::describe::interface;
 use crate::onnx::error::{quoted, shortened};
 use crate::onnx::file::{ExternalData, FileSource};
@@ -18,6 +17,7 @@ use crate::session::timing::{Timing, timings_json};
 use crate::session::{
     Cache, Constant, Feed, Offer, Port, Session, SessionOptions, SessionRun, Shapes, Specialization, Target, Value,
 };
+use crate::shape::Descriptor;
 use bytes::Bytes;
 use napi::bindgen_prelude::{Array, Either, External, FromNapiValue, JsObjectValue, ToNapiValue, Uint8Array, Unknown};
 use napi::{Env, ValueType, sys};
@@ -273,9 +273,9 @@ pub struct OpenOptions {
 ///
 /// # Errors
 /// A TypeError for a size that no dimension can have.
-pub fn checked_sizes(shape: Vec<f64>, what: impl Fn() -> String) -> Result<Vec<u32>> {
-    let checked = |(axis, size)| checked_size(size, || format!("{}: shape[{axis}]", what()));
-    shape.into_iter().enumerate().map(checked).collect::<crate::error::Result<_>>().map_err(thrown)
+pub fn checked_sizes(shape: &[f64], what: impl Fn() -> String) -> Result<Vec<u32>> {
+    let checked = |(axis, &size)| checked_size(size, || format!("{}: shape[{axis}]", what()));
+    shape.iter().enumerate().map(checked).collect::<crate::error::Result<_>>().map_err(thrown)
 }
 
 /// Opens a session of a model in the background, and compiles it if the shapes of its inputs are known. Gives a handle to
@@ -292,8 +292,9 @@ pub fn open_session(
     let model = taken(model)?;
     let mut constants = Vec::new();
     for ConstantOptions { name, shape, bytes } in options.constants {
-        let shape =
-            shape.map(|shape| checked_sizes(shape, || format!("loadModel: constant {}", quoted(&name)))).transpose()?;
+        let shape = shape
+            .map(|shape| checked_sizes(&shape, || format!("loadModel: constant {}", quoted(&name))))
+            .transpose()?;
         let bytes = Buffer::copy_of(&bytes).map_err(coded)?;
         constants.push(Constant::new(&model, &free_dimensions, name, shape, bytes).map_err(coded)?);
     }
@@ -349,47 +350,78 @@ impl Contents {
 }
 
 /// An unread result.
-pub struct HeldValue {
-    /// `None` when it was read.
-    contents: RefCell<Option<Contents>>,
+struct HeldValue {
+    contents: Contents,
+    /// Whether a run has appended to it: what grows of it has the same memory, and its weight.
+    has_grown: bool,
+}
+
+/// Unread results that are held together: all caches of a run, of which there are many in each run, or another result alone.
+pub struct HeldValues {
+    /// `None` for one that was read.
+    values: RefCell<Vec<Option<HeldValue>>>,
     session: Arc<Session>,
     environment: Arc<Environment>,
     weight: Weight,
 }
 
-impl HeldValue {
-    fn new(env: &Env, environment: &Arc<Environment>, session: &Arc<Session>, contents: Contents) -> HeldValue {
+impl HeldValues {
+    fn new(env: &Env, owner: &Arc<Owner>, session: &Arc<Session>, all: Vec<Contents>) -> HeldValues {
+        let values = all.into_iter().map(|contents| Some(HeldValue { contents, has_grown: false })).collect();
+        let (values, session, environment) = (RefCell::new(values), session.clone(), owner.environment.clone());
         // SAFETY: it goes to JavaScript, in an `External`.
-        let weight = unsafe { Weight::new(env, contents.len()) };
-        let contents = RefCell::new(Some(contents));
-        HeldValue { contents, session: session.clone(), environment: environment.clone(), weight }
+        let weight = unsafe { Weight::new(env, 0) };
+        let held = HeldValues { values, session, environment, weight };
+        held.weigh();
+        held
+    }
+
+    fn weigh(&self) {
+        let values = self.values.borrow();
+        let weighs = |value: &&HeldValue| !value.has_grown;
+        self.weight.set(values.iter().flatten().filter(weighs).map(|value| value.contents.len()).sum());
     }
 
     /// # Errors
-    /// An InvalidStateError if the result was read.
-    fn contents(&self) -> Result<Contents> {
-        self.contents.borrow().clone().ok_or_else(|| invalid_state("the result was read already"))
+    /// An InvalidStateError if the result at `place` was read.
+    fn contents(&self, place: usize) -> Result<Contents> {
+        let values = self.values.borrow();
+        let value = values.get(place).and_then(Option::as_ref);
+        value.map(|value| value.contents.clone()).ok_or_else(|| invalid_state("the result was read already"))
     }
 
-    /// The bytes go to other runs, as soon as none uses them.
-    fn let_go(&self) {
-        self.weight.set(0);
-        if let Some(Contents::Bytes(bytes)) = self.contents.take() {
+    /// The contents of the result at `place` for a run, which grow there if they can.
+    ///
+    /// # Errors
+    /// As [`contents`](Self::contents).
+    fn fed(&self, place: usize) -> Result<Contents> {
+        let contents = self.contents(place)?;
+        if let (Contents::Cache(_), Some(Some(value))) = (&contents, self.values.borrow_mut().get_mut(place)) {
+            value.has_grown = true;
+        }
+        Ok(contents)
+    }
+
+    /// The bytes of the result at `place` go to other runs, as soon as none uses them.
+    fn let_go(&self, place: usize) {
+        let value = self.values.borrow_mut()[place].take();
+        if let Some(HeldValue { contents: Contents::Bytes(bytes), .. }) = value {
             self.session.recycle_shared(bytes);
         }
     }
 }
 
-impl Drop for HeldValue {
+impl Drop for HeldValues {
     fn drop(&mut self) {
-        self.let_go();
+        let count = self.values.borrow().len();
+        (0..count).for_each(|place| self.let_go(place));
     }
 }
 
-/// An ArrayBuffer with a copy of a result, which is not held any more; null without memory for it.
+/// An ArrayBuffer with a copy of the result at `place`, which is not held any more; null without memory for it.
 #[napi(catch_unwind)]
-pub fn read_value<'a>(env: &'a Env, held: &External<HeldValue>) -> Result<Unknown<'a>> {
-    let bytes = match held.contents()? {
+pub fn read_value<'a>(env: &'a Env, held: &External<HeldValues>, place: u32) -> Result<Unknown<'a>> {
+    let bytes = match held.contents(place as usize)? {
         Contents::Bytes(bytes) => bytes,
         Contents::Cache(cache) => Arc::new(cache.to_dense().map_err(coded)?),
     };
@@ -398,47 +430,66 @@ pub fn read_value<'a>(env: &'a Env, held: &External<HeldValue>) -> Result<Unknow
     let buffer = unsafe { Unknown::from_napi_value(env.raw(), buffer) }.map_err(from_napi)?;
     drop(bytes);
     if buffer.get_type().map_err(from_napi)? != ValueType::Null {
-        held.let_go();
+        held.let_go(place as usize);
+        held.weigh();
     }
     Ok(buffer)
 }
 
 /// A feed before its data are copied.
-enum Given {
-    Data { view: View<'static>, bytes: usize, shape: Option<Vec<u32>> },
-    Held { contents: Contents, shape: Option<Vec<u32>> },
+enum Given<'a> {
+    Data { view: View<'static>, bytes: usize },
+    Held { contents: Contents, by: &'a HeldValues },
     Tensor(Arc<Tensor>),
 }
 
-impl Given {
-    fn of(feed: &Unknown, shape: &Unknown, owner: &Arc<Owner>, name: impl Fn() -> String) -> Result<Given> {
+impl<'a> Given<'a> {
+    /// What `feed` is; `place` is that of a result among those that are held together.
+    fn of(feed: &Unknown<'a>, place: usize, owner: &Arc<Owner>) -> Result<Given<'a>> {
+        if let Some(by) = external_of::<HeldValues>(feed) {
+            return Ok(Given::Held { contents: by.fed(place)?, by });
+        }
         if let Some(handle) = element_handle::<Tensor>(feed, owner) {
             return Ok(Given::Tensor(handle.shared().clone()));
         }
-        let shape = match shape.get_type().map_err(from_napi)? {
-            ValueType::Null => None,
-            _ => Some(checked_sizes(from_value(shape)?, || format!("run: feed {}", name()))?),
-        };
-        if let Some(held) = external_of::<HeldValue>(feed) {
-            let contents = held.contents()?;
-            if let Contents::Cache(_) = contents {
-                // What grows of it has the same memory, and its weight.
-                held.weight.set(0);
-            }
-            return Ok(Given::Held { contents, shape });
-        }
         let view: View = from_value(feed)?;
         let bytes = view.len().map_err(thrown)?;
-        Ok(Given::Data { view, bytes, shape })
+        Ok(Given::Data { view, bytes })
     }
 
-    fn offer(&self) -> Offer<'_> {
+    fn offer(&self, shape: Option<Vec<u32>>) -> Offer<'_> {
         match self {
-            Given::Data { bytes, shape, .. } => Offer::Data { bytes: *bytes, shape: shape.clone() },
-            Given::Held { contents, shape } => Offer::Data { bytes: contents.len(), shape: shape.clone() },
+            Given::Data { bytes, .. } => Offer::Data { bytes: *bytes, shape },
+            Given::Held { contents, .. } => Offer::Data { bytes: contents.len(), shape },
             Given::Tensor(tensor) => Offer::Tensor(tensor),
         }
     }
+}
+
+/// Tells the garbage collector of results that have grown, once for those that are held together.
+fn weigh_held(given: &[Given]) {
+    let held = given.iter().filter_map(|given| if let Given::Held { by, .. } = given { Some(*by) } else { None });
+    let mut last: *const HeldValues = std::ptr::null();
+    for by in held {
+        if !std::ptr::eq(std::mem::replace(&mut last, by), by) {
+            by.weigh();
+        }
+    }
+}
+
+/// What `numbers` say next of a feed: its place among results that are held together, and its shape: the number of dimensions and
+/// their sizes, or -1.
+fn next_shape(
+    numbers: &mut std::slice::Iter<f64>,
+    what: impl Fn() -> String,
+) -> Result<Option<(usize, Option<Vec<u32>>)>> {
+    let (Some(&place), Some(&rank)) = (numbers.next(), numbers.next()) else { return Ok(None) };
+    if rank < 0.0 {
+        return Ok(Some((place as usize, None)));
+    }
+    let Some((sizes, rest)) = numbers.as_slice().split_at_checked(rank as usize) else { return Ok(None) };
+    *numbers = rest.iter();
+    Ok(Some((place as usize, Some(checked_sizes(sizes, what)?))))
 }
 
 fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
@@ -453,40 +504,46 @@ fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
     })
 }
 
-/// A run of a session. `feeds` has, for each input, a view of the data or a [`HeldValue`] and their shape or null, or a tensor
-/// and null; `fetches` has, for each output, a tensor, null for one that is not read, true for one that goes into a new
+/// A run of a session. `feeds` has, for each input, a view of the data, [`HeldValues`], or a tensor, and `shapes` the numbers of
+/// [`next_shape`]; `fetches` has, for each output, a tensor, null for one that is not read, true for one that goes into a new
 /// tensor, or undefined.
-fn run_of(handle: &SessionHandle, feeds: &Array, fetches: Option<&Array>) -> Result<SessionRun> {
+fn run_of(handle: &SessionHandle, feeds: &Array, shapes: &[f64], fetches: Option<&Array>) -> Result<SessionRun> {
     let SessionHandle { session, owner, weight } = handle;
     let signature = session.signature();
     let (inputs, outputs) = (&signature.inputs, &signature.outputs);
     let wrong = || type_error("the feeds and fetches are not those of the session");
-    if feeds.len() as usize != 2 * inputs.len() || fetches.is_some_and(|all| all.len() as usize != outputs.len()) {
+    if feeds.len() as usize != inputs.len() || fetches.is_some_and(|all| all.len() as usize != outputs.len()) {
         return Err(wrong());
     }
     let element = |array: &Array, at: usize| array.get_element::<Unknown>(at as u32).map_err(from_napi);
-    let mut given = Vec::with_capacity(inputs.len());
+    let (mut given, mut given_shapes) = (Vec::with_capacity(inputs.len()), Vec::with_capacity(inputs.len()));
+    let mut numbers = shapes.iter();
     for (at, input) in inputs.iter().enumerate() {
-        let (feed, shape) = (element(feeds, 2 * at)?, element(feeds, 2 * at + 1)?);
-        given.push(Given::of(&feed, &shape, owner, || quoted(&input.name))?);
+        let shape = next_shape(&mut numbers, || format!("run: feed {}", quoted(&input.name)))?;
+        let (place, shape) = shape.ok_or_else(wrong)?;
+        given.push(Given::of(&element(feeds, at)?, place, owner)?);
+        given_shapes.push(shape);
     }
+    weigh_held(&given);
     let targets: Vec<Target> = match fetches {
         None => vec![Target::Read; outputs.len()],
         Some(all) => (0..outputs.len()).map(|at| target(&element(all, at)?, owner)).collect::<Result<_>>()?,
     };
     require_distinct(&given, &targets)?;
-    let shapes = signature.shapes_of_feeds(&given.iter().map(Given::offer).collect::<Vec<_>>()).map_err(coded)?;
-    let feeds = given.into_iter().map(|given| {
+    let offers: Vec<Offer> = given.iter().zip(given_shapes).map(|(given, shape)| given.offer(shape)).collect();
+    let shapes = signature.shapes_of_feeds(&offers).map_err(coded)?;
+    drop(offers);
+    let feeds = given.into_iter().zip(shapes.iter()).map(|(given, shape)| {
         Ok(match given {
             Given::Tensor(tensor) => Feed::Tensor(tensor),
             Given::Held { contents: Contents::Bytes(bytes), .. } => Feed::Bytes(bytes),
-            Given::Held { contents: Contents::Cache(cache), shape } => match shape {
-                // In another shape, its elements are in the order of other tensors.
-                Some(shape) if shape != numbers(&cache.descriptor.shape) => {
-                    Feed::Bytes(Arc::new(cache.to_dense().map_err(coded)?))
+            Given::Held { contents: Contents::Cache(cache), .. } => {
+                match shape.iter().copied().eq(cache.descriptor.shape.iter().map(|size| size.get())) {
+                    true => Feed::Cache(cache),
+                    // In another shape, its elements are in the order of other tensors.
+                    false => Feed::Bytes(Arc::new(cache.to_dense().map_err(coded)?)),
                 }
-                _ => Feed::Cache(cache),
-            },
+            }
             Given::Data { view, bytes, .. } => {
                 let buffer = session.pool().take(bytes);
                 Feed::Bytes(Arc::new(buffer.and_then(|buffer| view.copy_into(buffer)).map_err(coded)?))
@@ -499,20 +556,20 @@ fn run_of(handle: &SessionHandle, feeds: &Array, fetches: Option<&Array>) -> Res
     Ok(session.run(shapes, feeds, targets))
 }
 
-/// Runs a session; feeds and fetches are those of [`run_of`]. Gives, for each output that is read, an ArrayBuffer (null without
-/// memory for it) or a [`HeldValue`], and for one in a new tensor a handle to that, with the number of its data type and its
-/// sizes: at once if `may_run_here` and the run is quick, or when it has ended.
+/// Runs a session; feeds, shapes and fetches are those of [`run_of`]. Gives what [`results`] makes: at once if `may_run_here` and
+/// the run is quick, or when it has ended.
 #[napi(catch_unwind)]
 pub fn run_session<'a>(
     env: &'a Env,
     handle: &External<SessionHandle>,
     id: u32,
     feeds: Array,
+    shapes: &[f64],
     fetches: Option<Array>,
     may_run_here: bool,
 ) -> Result<Option<Array<'a>>> {
     let SessionHandle { session, owner, .. } = &**handle;
-    let mut run = run_of(handle, &feeds, fetches.as_ref())?;
+    let mut run = run_of(handle, &feeds, shapes, fetches.as_ref())?;
     if may_run_here {
         run = match run.run_here() {
             Ok(values) => {
@@ -526,17 +583,18 @@ pub fn run_session<'a>(
     Ok(None)
 }
 
-/// As [`run_session`], never at once. Behind the outputs, it gives the JSON of what the graphs of the run take.
+/// As [`run_session`], never at once. Behind the results, it gives the JSON of what the graphs of the run take.
 #[napi(catch_unwind)]
 pub fn profile_session(
     env: Env,
     handle: &External<SessionHandle>,
     id: u32,
     feeds: Array,
+    shapes: &[f64],
     fetches: Option<Array>,
 ) -> Result<()> {
     let SessionHandle { session, owner, .. } = &**handle;
-    let run = run_of(handle, &feeds, fetches.as_ref())?;
+    let run = run_of(handle, &feeds, shapes, fetches.as_ref())?;
     let (values, results) = results_later(owner, session);
     let timings = Arc::new(Slot::<Vec<Timing>>::default());
     let taken = timings.clone();
@@ -555,10 +613,7 @@ pub fn profile_session(
 fn results_later(owner: &Arc<Owner>, session: &Arc<Session>) -> (Arc<Slot<Vec<Option<Value>>>>, Collect) {
     let values = Arc::new(Slot::<Vec<Option<Value>>>::default());
     let (made, keeper, holder) = (values.clone(), session.clone(), owner.clone());
-    let collect: Collect = Box::new(move |env| {
-        let values = made.take().unwrap_or_default();
-        values.into_iter().map(|value| result(env, &holder, &keeper, value)).collect()
-    });
+    let collect: Collect = Box::new(move |env| results(env, &holder, &keeper, made.take().unwrap_or_default()));
     (values, collect)
 }
 
@@ -568,13 +623,13 @@ fn results_now<'a>(
     session: &Arc<Session>,
     values: Vec<Option<Value>>,
 ) -> napi::Result<Array<'a>> {
-    let mut results = env.create_array(values.len() as u32)?;
-    for (at, value) in values.into_iter().enumerate() {
-        let made = result(env, owner, session, value)?;
+    let made = results(env, owner, session, values)?;
+    let mut array = env.create_array(made.len() as u32)?;
+    for (at, made) in made.into_iter().enumerate() {
         // SAFETY: the value was made just now, on this thread.
-        results.set(at as u32, unsafe { Unknown::from_napi_value(env.raw(), made)? })?;
+        array.set(at as u32, unsafe { Unknown::from_napi_value(env.raw(), made)? })?;
     }
-    Ok(results)
+    Ok(array)
 }
 
 /// Refuses a tensor that is passed more than once: runs lock each once and would wait for themselves.
@@ -597,42 +652,53 @@ fn require_distinct(feeds: &[Given], targets: &[Target]) -> Result<()> {
     }
 }
 
-/// An output in JavaScript: undefined for one that is not read.
-fn result(
+/// The outputs in JavaScript. For each that is read an ArrayBuffer (null without memory for it), [`HeldValues`] with nothing else, or
+/// its place among the caches; for one in a new tensor a handle to that; undefined for others. Then [`HeldValues`] with all caches,
+/// or undefined; and an ArrayBuffer of `u32` with, for each output that is not undefined, the number of its data type, its rank and
+/// its sizes.
+fn results(
     env: &Env,
     owner: &Arc<Owner>,
     session: &Arc<Session>,
-    output: Option<Value>,
-) -> napi::Result<sys::napi_value> {
+    values: Vec<Option<Value>>,
+) -> napi::Result<Vec<sys::napi_value>> {
     let environment = &owner.environment;
-    let (descriptor, contents) = match output {
-        None => return value(env, ()),
-        Some(Value::Tensor(tensor)) => {
-            let descriptor = tensor.descriptor().clone();
-            (descriptor, value(env, tensor_handle(env, tensor, owner))?)
-        }
-        Some(Value::Bytes { descriptor, bytes }) if bytes.len() < HELD => {
-            let buffer = environment.array_buffer(env, bytes.bytes())?;
-            session.recycle(bytes);
-            (descriptor, buffer)
-        }
-        Some(Value::Bytes { descriptor, bytes }) => {
-            let contents = Contents::Bytes(Arc::new(bytes));
-            (descriptor, value(env, External::new(HeldValue::new(env, environment, session, contents)))?)
-        }
-        Some(Value::Cache(cache)) => {
-            let descriptor = cache.descriptor.clone();
-            let held = HeldValue::new(env, environment, session, Contents::Cache(cache));
-            (descriptor, value(env, External::new(held))?)
-        }
-    };
-    let mut parts = env.create_array(2 + descriptor.shape.len() as u32)?;
-    parts.set(0, contents)?;
-    parts.set(1, data_type_index(descriptor.dtype))?;
-    for (axis, size) in descriptor.shape.iter().enumerate() {
-        parts.set(2 + axis as u32, size.get())?;
+    let (mut made, mut numbers, mut caches) = (Vec::with_capacity(values.len() + 2), Vec::<u32>::new(), Vec::new());
+    for output in values {
+        let mut describe = |Descriptor { dtype, shape }: &Descriptor| {
+            numbers.extend([data_type_index(*dtype), shape.len() as u32]);
+            numbers.extend(shape.iter().map(|size| size.get()));
+        };
+        made.push(match output {
+            None => value(env, ())?,
+            Some(Value::Tensor(tensor)) => {
+                describe(tensor.descriptor());
+                value(env, tensor_handle(env, tensor, owner))?
+            }
+            Some(Value::Bytes { descriptor, bytes }) => {
+                describe(&descriptor);
+                if bytes.len() < HELD {
+                    let buffer = environment.array_buffer(env, bytes.bytes())?;
+                    session.recycle(bytes);
+                    buffer
+                } else {
+                    let alone = vec![Contents::Bytes(Arc::new(bytes))];
+                    value(env, External::new(HeldValues::new(env, owner, session, alone)))?
+                }
+            }
+            Some(Value::Cache(cache)) => {
+                describe(&cache.descriptor);
+                caches.push(Contents::Cache(cache));
+                value(env, caches.len() as u32 - 1)?
+            }
+        });
     }
-    value(env, parts)
+    made.push(match caches.is_empty() {
+        true => value(env, ())?,
+        false => value(env, External::new(HeldValues::new(env, owner, session, caches)))?,
+    });
+    made.push(environment.array_buffer(env, bytes_of(&numbers))?);
+    Ok(made)
 }
 
 /// A value of any type that napi-rs knows, for [`Collect`].

@@ -37,7 +37,10 @@ impl Sizes {
         let fits = shape.len() == dimensions.len()
             && dimensions.iter().zip(shape).all(|(dimension, &size)| match dimension {
                 Dimension::Fixed(fixed) => *fixed == size,
-                Dimension::Free(name) => *self.known.entry(name.clone()).or_insert(size) == size || self.is_loose,
+                Dimension::Free(name) => match self.known.get(name) {
+                    Some(&known) => known == size || self.is_loose,
+                    None => self.known.insert(name.clone(), size).is_none(),
+                },
             });
         if fits {
             return Ok(());

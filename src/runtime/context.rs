@@ -604,7 +604,12 @@ impl CompiledGraph {
 
     /// Names and descriptors of its inputs and outputs; none while it is not built.
     pub fn ports(&self) -> [Vec<(String, Descriptor)>; 2] {
-        self.lock().as_ref().map_or_else(Default::default, |plan| plan.ports().map(<[_]>::to_vec))
+        self.with_ports(|ports| ports.map(<[_]>::to_vec))
+    }
+
+    /// Shows them to `look`.
+    pub fn with_ports<T>(&self, look: impl FnOnce([&[(String, Descriptor)]; 2]) -> T) -> T {
+        look(self.lock().as_ref().map_or_else(Default::default, |plan| plan.ports()))
     }
 
     /// Shows `visit` the buffers of constants that it reads, see [`Plan::each_weight`].

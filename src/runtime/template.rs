@@ -98,7 +98,8 @@ impl<T> Template<T> {
     }
 
     /// What is compiled for the sizes that `values` were computed for; `None` if there is nothing to compute. If `spare`, which
-    /// nobody else uses, was compiled for other sizes, its plan is resized, which takes much less than making one.
+    /// nobody else uses, was compiled of this for other sizes, its plan is resized, which takes much less than making one; whether
+    /// that was done.
     ///
     /// # Errors
     /// An `UnknownError` when there is no memory for constants that follow from sizes, an `OperationError` when compiling
@@ -108,8 +109,8 @@ impl<T> Template<T> {
         site: &Site,
         values: &[i64],
         spare: Option<Arc<CompiledGraph>>,
-    ) -> Result<Option<Arc<CompiledGraph>>> {
-        let Some((stencil, origin)) = &self.graph else { return Ok(None) };
+    ) -> Result<(Option<Arc<CompiledGraph>>, bool)> {
+        let Some((stencil, origin)) = &self.graph else { return Ok((None, false)) };
         // What a filling that panicked has left there is overwritten by the next one.
         let mut stencil = stencil.lock().unwrap_or_else(PoisonError::into_inner);
         stencil.fill(values)?;
@@ -119,11 +120,11 @@ impl<T> Template<T> {
             None => None,
         };
         if resized.is_some() {
-            return Ok(resized);
+            return Ok((resized, true));
         }
         let compiled = stencil.lower(|graph| site.lower(graph, origin))?;
         self.keep_weights(&compiled);
-        Ok(Some(compiled))
+        Ok((Some(compiled), false))
     }
 
     /// Keeps what `graph`, which was compiled of this, reads.

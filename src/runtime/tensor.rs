@@ -4,6 +4,7 @@
 use super::backend::Backend;
 use super::timeline::Later;
 use crate::cpu::memory::Bound;
+use crate::dimension::Dim;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::tensor::DeviceTensor;
 use crate::memory::{Appended, Buffer, Rows};
@@ -41,6 +42,13 @@ impl Tensor {
     /// Type and shape.
     pub fn descriptor(&self) -> &Descriptor {
         &self.descriptor
+    }
+
+    /// Gives it another shape, without contents.
+    pub fn reshape(&mut self, shape: &[Dim]) {
+        self.descriptor.shape.clear();
+        self.descriptor.shape.extend_from_slice(shape);
+        self.set(Contents::Released);
     }
 
     /// The contents, for work on the timeline. Those of a cache are put in the order of other tensors first.

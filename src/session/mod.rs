@@ -52,7 +52,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use template::Bindings;
+use template::{Bindings, FreeSizes};
 use timing::Timing;
 
 /// What is fixed for all runs of a session.
@@ -187,6 +187,8 @@ pub struct Session {
     signature: Signature,
     /// What is asked of feeds beside types and shapes.
     checks: Checks,
+    /// The free sizes of inputs of any shapes, where dimensions of one name have one size.
+    free: Option<FreeSizes>,
     templates: Templates<Bindings>,
     kept: Recent<Arc<Specialization>>,
     /// The stages of a model that is cut.
@@ -232,7 +234,21 @@ impl Session {
         let (templates, kept, program, is_released, bytes) = Default::default();
         let pool = Pool::new(signature.inputs.len() + signature.outputs.len());
         let model = Mutex::new(Some(model));
-        Ok(Session { model, context, options, signature, checks, templates, kept, program, is_released, pool, bytes })
+        let free = FreeSizes::of_names(&signature.inputs, &options.free_dimensions);
+        Ok(Session {
+            model,
+            context,
+            options,
+            signature,
+            checks,
+            free,
+            templates,
+            kept,
+            program,
+            is_released,
+            pool,
+            bytes,
+        })
     }
 
     /// # Errors

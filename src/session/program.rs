@@ -346,7 +346,7 @@ impl Program {
             Some(known) => known,
             None => {
                 let filled = fill(&stage.templates, run.site, &free, &import, || spare(&stage.kept, run.site))?;
-                let names = inputs.iter().map(|(name, _)| name.clone()).collect();
+                let names = || inputs.iter().map(|(name, _)| name.clone()).collect();
                 let made = Arc::new(Specialization::new(run.site, filled, Key::Sizes(free.clone()), names));
                 stage.kept.add(&made);
                 run.session.weigh();

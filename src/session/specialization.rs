@@ -12,6 +12,7 @@ use crate::memory::{Buffer, Rows};
 use crate::onnx::Binding;
 use crate::runtime::{Backend, CompiledGraph, Contents, Later, Read, Recent, Site, Slot, Tensor};
 use crate::shape::Descriptor;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -29,9 +30,16 @@ pub struct Port {
     pub descriptor: Descriptor,
 }
 
-impl From<Binding> for Port {
-    fn from(Binding { name, descriptor, .. }: Binding) -> Port {
-        Port { name, descriptor }
+/// `ports`, those of `bindings` for other sizes or none yet, for the sizes that a tape has computed `values` for.
+fn resize_ports(ports: &mut Vec<Port>, bindings: &[Binding], values: &[i64]) {
+    if ports.is_empty() {
+        let port =
+            |Binding { name, descriptor, .. }: &Binding| Port { name: name.clone(), descriptor: descriptor.clone() };
+        ports.extend(bindings.iter().map(port));
+    }
+    for (port, binding) in ports.iter_mut().zip(bindings) {
+        port.descriptor.shape.clone_from(&binding.descriptor.shape);
+        port.descriptor.shape.iter_mut().for_each(|dim| dim.fix(values));
     }
 }
 
@@ -43,6 +51,15 @@ struct Terminal {
     own: Arc<Tensor>,
     /// Of an input whose memory an output takes, and of that output: the dimension along which it grows.
     axis: Option<usize>,
+}
+
+/// A tensor of this type and shape for one of the inputs or outputs of a graph. On the CPU it has contents only while that runs, so
+/// that nothing is to be freed with the context.
+fn own_tensor(site: &Site, descriptor: Descriptor) -> Arc<Tensor> {
+    match site.backend {
+        Backend::Cpu => Arc::new(Tensor::new(descriptor)),
+        Backend::Gpu(_) => site.tensor(descriptor),
+    }
 }
 
 /// What a graph reads.
@@ -99,9 +116,9 @@ pub(super) fn find_kept(kept: &Kept, is_it: impl Fn(&Specialization) -> bool) ->
     kept.find(|one| (is_it(one) && one.is_built()).then(|| one.clone()))
 }
 
-/// Makes room for one more. Gives the graph of the one that was in its place, if nobody else uses that.
-pub(super) fn spare(kept: &Kept, site: &Site) -> Option<Arc<CompiledGraph>> {
-    Arc::into_inner(kept.make_room(site.kept_sizes())?)?.graph
+/// Makes room for one more. Gives the one that was in its place, if nobody else uses it.
+pub(super) fn spare(kept: &Kept, site: &Site) -> Option<Specialization> {
+    Arc::into_inner(kept.make_room(site.kept_sizes())?)
 }
 
 /// Bytes that the compiled graphs hold, about. Those on the CPU share their weights whatever the sizes: the largest stands for
@@ -145,7 +162,7 @@ impl Session {
         let import = |dims: &[Dim]| self.record(site, &model, shapes, &free, dims);
         let filled = fill(&self.templates, site, &free, &import, || spare(&self.kept, site))
             .map_err(|error| self.signature.of_sizes(error, shapes))?;
-        let names = self.signature.inputs.iter().map(|input| input.name.clone()).collect();
+        let names = || self.signature.inputs.iter().map(|input| input.name.clone()).collect();
         let made = Arc::new(Specialization::new(site, filled, Key::Shapes(shapes.clone(), grow), names));
         self.kept.add(&made);
         self.weigh();
@@ -168,36 +185,24 @@ pub(super) fn bind_constants(
 impl Specialization {
     /// The specialization that runs `filled`; `names` are those of the inputs of the session, or of what a part of its model is
     /// given.
-    pub(super) fn new(site: &Site, filled: Filled, key: Key, names: Vec<String>) -> Specialization {
+    pub(super) fn new(site: &Site, filled: Filled, key: Key, names: impl FnOnce() -> Vec<String>) -> Specialization {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let Filled { graph, inputs, outputs, rest, has_caches } = filled;
-        let (mut reads, mut writes, mut growing) = (Vec::new(), Vec::new(), Vec::new());
-        if let Some(graph) = &graph {
-            let computed: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
-            let terminals = |names: &[String], ports: Vec<(String, Descriptor)>| -> Vec<Terminal> {
-                let terminal = |(name, descriptor): (String, Descriptor)| Terminal {
-                    at: names.iter().position(|other| *other == name).expect("the graph has the names of the model"),
-                    own: site.tensor(descriptor),
-                    axis: None,
-                };
-                ports.into_iter().map(terminal).collect()
-            };
-            let [read, written] = graph.ports();
-            reads = terminals(&names, read);
-            writes = terminals(&computed, written);
-            growing = graph.growing();
-            for Growing { input, output, axis } in &growing {
-                reads[*input].axis = Some(*axis);
-                writes[*output].axis = Some(*axis);
-            }
-        }
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let Filled { template, values, graph, resized } = filled;
+        let bindings = template.recorded();
+        let rest = bindings.rest(&values);
         let may_be_quick = rest.is_none() && graph.as_ref().is_none_or(|graph| graph.stays_out_of_pool());
-        let last_run = AtomicU64::new(u64::MAX);
-        Specialization {
-            id,
+        let is_new = resized.is_none();
+        // Whatever does not depend on sizes stays as it is.
+        let (inputs, outputs, names, reads, writes, growing) = match resized {
+            Some(Specialization { inputs, outputs, names, reads, writes, growing, .. }) => {
+                (inputs, outputs, names, reads, writes, growing)
+            }
+            None => (Vec::new(), Vec::new(), names(), Vec::new(), Vec::new(), Vec::new()),
+        };
+        let mut made = Specialization {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             key,
-            has_caches,
+            has_caches: bindings.has_caches,
             names,
             inputs,
             outputs,
@@ -207,8 +212,57 @@ impl Specialization {
             growing,
             rest,
             may_be_quick,
-            last_run,
+            last_run: AtomicU64::new(u64::MAX),
+        };
+        resize_ports(&mut made.inputs, &bindings.inputs, &values);
+        resize_ports(&mut made.outputs, &bindings.outputs, &values);
+        match is_new {
+            true => made.find_terminals(site),
+            false => made.resize_terminals(),
         }
+        made
+    }
+
+    /// Finds the inputs and outputs of the graph among those of the session.
+    fn find_terminals(&mut self, site: &Site) {
+        let Some(graph) = &self.graph else { return };
+        fn terminals<'n>(
+            site: &Site,
+            names: impl Iterator<Item = &'n String>,
+            ports: &[(String, Descriptor)],
+        ) -> Vec<Terminal> {
+            let mut places = HashMap::new();
+            names.enumerate().for_each(|(at, name)| _ = places.entry(name).or_insert(at));
+            let terminal = |(name, descriptor): &(String, Descriptor)| Terminal {
+                at: places[name],
+                own: own_tensor(site, descriptor.clone()),
+                axis: None,
+            };
+            ports.iter().map(terminal).collect()
+        }
+        graph.with_ports(|[read, written]| {
+            self.reads = terminals(site, self.names.iter(), read);
+            self.writes = terminals(site, self.outputs.iter().map(|output| &output.name), written);
+        });
+        self.growing = graph.growing();
+        for Growing { input, output, axis } in &self.growing {
+            self.reads[*input].axis = Some(*axis);
+            self.writes[*output].axis = Some(*axis);
+        }
+    }
+
+    /// Gives the inputs and outputs of the graph the sizes that it has now.
+    fn resize_terminals(&mut self) {
+        let Some(graph) = &self.graph else { return };
+        graph.with_ports(|[read, written]| {
+            let terminals = self.reads.iter_mut().zip(read).chain(self.writes.iter_mut().zip(written));
+            for (Terminal { own, .. }, (_, descriptor)) in terminals {
+                match Arc::get_mut(own) {
+                    Some(own) => own.reshape(&descriptor.shape),
+                    None => *own = Arc::new(Tensor::new(descriptor.clone())),
+                }
+            }
+        });
     }
 
     /// Whether the last run took hardly any time, and none of the threads of the pool.
@@ -218,6 +272,11 @@ impl Specialization {
 
     pub(super) fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// Takes the compiled graph, if there is one.
+    pub(super) fn take_graph(&mut self) -> Option<Arc<CompiledGraph>> {
+        self.graph.take()
     }
 
     fn is_built(&self) -> bool {

@@ -3,7 +3,7 @@
 use super::Session;
 use super::known::Known;
 use super::signature::Shapes;
-use super::specialization::{Port, bind_constants};
+use super::specialization::{Specialization, bind_constants};
 use crate::compile::find_growing;
 use crate::dimension::Dim;
 use crate::error::Result;
@@ -22,7 +22,7 @@ type Places = Vec<Vec<Option<usize>>>;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Form {
     /// The inputs of a session: inputs of any rank have other places; and whether caches grow where they are, if there are any.
-    Inputs(Places, bool),
+    Inputs(Arc<Places>, bool),
     /// What is known where a part of a model begins.
     Known(Known),
 }
@@ -61,7 +61,30 @@ impl FreeSizes {
                 shape.iter().enumerate().map(place).collect()
             })
             .collect();
-        FreeSizes { form: Form::Inputs(places, grows), sizes }
+        FreeSizes { form: Form::Inputs(Arc::new(places), grows), sizes }
+    }
+
+    /// Those of inputs of which only the ranks are known, for [`with`](Self::with): dimensions of one name have the same size.
+    /// `None` if not even all ranks are known.
+    pub fn of_names(inputs: &[ValueInfo], fixed: &BTreeMap<String, u32>) -> Option<FreeSizes> {
+        let shapes: Option<Shapes> = inputs.iter().map(|input| Some(vec![0; input.shape.as_ref()?.len()])).collect();
+        Some(FreeSizes::of(inputs, &shapes?, fixed, true))
+    }
+
+    /// The same for inputs of these shapes; `None` if what is one size here has several.
+    fn with(&self, shapes: &Shapes, grows: bool) -> Option<FreeSizes> {
+        let Form::Inputs(places, _) = &self.form else { unreachable!("made for a session") };
+        let mut sizes = vec![None; self.sizes.len()];
+        for (places, shape) in places.iter().zip(shapes.iter()) {
+            for (place, &size) in places.iter().zip(shape) {
+                let is_other = |at: usize| *sizes[at].get_or_insert(i64::from(size)) != i64::from(size);
+                if place.is_some_and(is_other) {
+                    return None;
+                }
+            }
+        }
+        let sizes = sizes.into_iter().map(|size| size.expect("each stands somewhere")).collect();
+        Some(FreeSizes { form: Form::Inputs(places.clone(), grows), sizes })
     }
 
     /// The shape of the input of a session at `index`, with the free sizes as dimensions.
@@ -87,14 +110,21 @@ pub(super) type Recorder<'a> = &'a dyn Fn(&[Dim]) -> Result<Recorded>;
 pub(super) struct Bindings {
     form: Form,
     /// Whether there are caches that can grow where they are.
-    has_caches: bool,
-    inputs: Vec<Binding>,
-    outputs: Vec<Binding>,
+    pub has_caches: bool,
+    pub inputs: Vec<Binding>,
+    pub outputs: Vec<Binding>,
     /// What is left for later.
     rest: Option<Ending>,
 }
 
 impl Bindings {
+    /// What is left for later, with all sizes.
+    pub fn rest(&self, values: &[i64]) -> Option<Ending> {
+        let Ending { left, values: kept } = self.rest.as_ref()?;
+        let kept = kept.iter().map(|(name, kept)| (name.clone(), fixed(kept.clone(), values)));
+        Some(Ending { left: left.clone(), values: kept.collect() })
+    }
+
     /// Whether what is recorded is right for `form`.
     fn serves(&self, form: &Form) -> bool {
         match (&self.form, form) {
@@ -106,13 +136,13 @@ impl Bindings {
 
 /// What is compiled of a session for given sizes.
 pub(super) struct Filled {
-    /// Whether there are caches that can grow where they are.
-    pub has_caches: bool,
+    pub template: Arc<Template<Bindings>>,
+    /// What its tape has computed for the sizes.
+    pub values: Vec<i64>,
     /// `None` if no output has any elements.
     pub graph: Option<Arc<CompiledGraph>>,
-    pub inputs: Vec<Port>,
-    pub outputs: Vec<Port>,
-    pub rest: Option<Ending>,
+    /// What was made of the template for other sizes, if that is what the graph was made of.
+    pub resized: Option<Specialization>,
 }
 
 /// What is left when a graph was run.
@@ -135,8 +165,8 @@ fn fixed(mut kept: Kept, values: &[i64]) -> Kept {
     }
 }
 
-/// Compiles for these sizes, from a template that fits them or a new one of what `import` gives. If possible, it resizes the
-/// graph for other sizes that `spare` gives.
+/// Compiles for these sizes, from a template that fits them or a new one of what `import` gives. If possible, it resizes what
+/// `spare` gives, which was made for other sizes.
 ///
 /// # Errors
 /// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails, an UnknownError when
@@ -146,24 +176,15 @@ pub(super) fn fill(
     site: &Site,
     free: &FreeSizes,
     import: Recorder,
-    spare: impl FnOnce() -> Option<Arc<CompiledGraph>>,
+    spare: impl FnOnce() -> Option<Specialization>,
 ) -> Result<Filled> {
     let fits = |bindings: &Bindings| bindings.serves(&free.form);
     let record = || Template::record(&free.sizes, |dims| optimized(site, &free.form, import(dims)?));
     let (template, values) = templates.find(&free.sizes, fits, record)?;
-    let port = |binding: &Binding| {
-        let mut descriptor = binding.descriptor.clone();
-        descriptor.shape.iter_mut().for_each(|dim| dim.fix(&values));
-        Port { name: binding.name.clone(), descriptor }
-    };
-    let graph = template.compile(site, &values, spare())?;
-    let Bindings { inputs, outputs, rest, has_caches, .. } = template.recorded();
-    let [inputs, outputs] = [inputs, outputs].map(|all| all.iter().map(port).collect());
-    let rest = rest.as_ref().map(|Ending { left, values: kept }| {
-        let kept = kept.iter().map(|(name, kept)| (name.clone(), fixed(kept.clone(), &values)));
-        Ending { left: left.clone(), values: kept.collect() }
-    });
-    Ok(Filled { has_caches: *has_caches, graph, inputs, outputs, rest })
+    let mut spare = spare();
+    let of_spare = spare.as_mut().and_then(Specialization::take_graph);
+    let (graph, is_resized) = template.compile(site, &values, of_spare)?;
+    Ok(Filled { template, values, graph, resized: spare.filter(|_| is_resized) })
 }
 
 /// The optimized graph of an import, `None` if no output has any elements, and what goes with it.
@@ -193,7 +214,8 @@ fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Opt
 impl Session {
     /// The free sizes of inputs of these shapes, for a graph in which caches grow where they are, or not.
     pub(super) fn free_sizes(&self, shapes: &Shapes, grows: bool) -> FreeSizes {
-        FreeSizes::of(&self.signature.inputs, shapes, &self.options.free_dimensions, grows)
+        let of_names = self.free.as_ref().and_then(|free| free.with(shapes, grows));
+        of_names.unwrap_or_else(|| FreeSizes::of(&self.signature.inputs, shapes, &self.options.free_dimensions, grows))
     }
 
     /// Imports `model` for inputs of these shapes, where the sizes in `free` are `dims`.
