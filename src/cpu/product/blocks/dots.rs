@@ -216,13 +216,13 @@ impl RowsTimesPanel<'_> {
             unsafe {
                 let mut words = block.add(panel.places.words);
                 let mut from = from.add(start);
-                simd.prefetch_l2(block.wrapping_add(AHEAD).cast());
-                simd.prefetch_l2(block.wrapping_add(AHEAD + panel.places.zeros / 2).cast());
+                simd.prefetch(block.wrapping_add(AHEAD).cast());
+                simd.prefetch(block.wrapping_add(AHEAD + panel.places.zeros / 2).cast());
                 for word in 0..(depth.min(start + size) - start).div_ceil(per_word) {
                     let quad = |r: usize, at: usize| from.add(r * stride + 4 * at).cast::<u32>().read_unaligned();
                     for v in 0..VECTORS {
                         let own = words.add(v * D::BYTES);
-                        simd.prefetch_l2(own.wrapping_add(AHEAD).cast());
+                        simd.prefetch(own.wrapping_add(AHEAD).cast());
                         let bytes = dot.load(own);
                         if NIBBLE {
                             let [low, high] = dot.nibbles(bytes);

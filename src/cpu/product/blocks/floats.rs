@@ -81,12 +81,12 @@ fn row_times_panel<S: Simd, T: Float, const NIBBLE: bool, const SAME: bool>(
             let scale = [0, 1].map(|v| panel.scales::<S, T>(simd, block, v));
             let mut words = block.add(panel.places.words);
             let mut x = row.as_ptr().add(first);
-            simd.prefetch_l2(block.wrapping_add(AHEAD).cast());
-            simd.prefetch_l2(block.wrapping_add(AHEAD + panel.places.zeros / 2).cast());
+            simd.prefetch(block.wrapping_add(AHEAD).cast());
+            simd.prefetch(block.wrapping_add(AHEAD + panel.places.zeros / 2).cast());
             for _ in 0..(depth.min(first + size) - first).div_ceil(per_word) {
                 for v in 0..VECTORS {
                     let own = words.add(v * 4 * S::LANES);
-                    simd.prefetch_l2(own.wrapping_add(AHEAD).cast());
+                    simd.prefetch(own.wrapping_add(AHEAD).cast());
                     if NIBBLE {
                         let mut numbers = simd.nibbles::<SAME>(own, zero[v]);
                         for i in 0..8 {
