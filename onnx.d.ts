@@ -64,7 +64,7 @@ export interface OnnxUnsupportedNode {
  * - `ERR_WEBNN_TYPE`: An argument or value is of the wrong type.
  * - `ERR_WEBNN_UNKNOWN_OPTION`: There is no option of that name.
  * - `ERR_WEBNN_SHAPE`: A shape or size does not fit the model, or is not known.
- * - `ERR_WEBNN_INDEX`: An element of a feed is no place in the table that the model looks it up in.
+ * - `ERR_WEBNN_INDEX`: An index in a feed is outside of the table that the model looks it up in.
  * - `ERR_WEBNN_MISSING_FEED`: An input has no feed.
  * - `ERR_WEBNN_UNKNOWN_FEED`: A feed or shape is given for something that is not an input.
  * - `ERR_WEBNN_UNKNOWN_OUTPUT`: The model has no output of that name.

@@ -233,6 +233,8 @@ export interface Binding {
   profileSession(session: Session, id: number, feeds: NativeFeeds, shapes: Float64Array, fetches: NativeTarget[] | undefined): void;
   /** Null without memory; otherwise, the result at that place is not held any more. */
   readValue(values: Values, place: number): ArrayBuffer | null;
+  /** The result at that place is not held any more. */
+  releaseValue(values: Values, place: number): void;
   /** Makes the graph, or null for none, and JSON of a Compilation. */
   compileSession(session: Session, id: number, names: string[], shapes: number[][]): void;
   /** Makes the JSON of an OnnxDescription. */

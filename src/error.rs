@@ -78,7 +78,7 @@ codes! {
     Type = "ERR_WEBNN_TYPE", Type, "An argument or value is of the wrong type.";
     UnknownOption = "ERR_WEBNN_UNKNOWN_OPTION", Type, "There is no option of that name.";
     Shape = "ERR_WEBNN_SHAPE", Type, "A shape or size does not fit the model, or is not known.";
-    Index = "ERR_WEBNN_INDEX", Type, "An element of a feed is no place in the table that the model looks it up in.";
+    Index = "ERR_WEBNN_INDEX", Type, "An index in a feed is outside of the table that the model looks it up in.";
     MissingFeed = "ERR_WEBNN_MISSING_FEED", Type, "An input has no feed.";
     UnknownFeed = "ERR_WEBNN_UNKNOWN_FEED", Type, "A feed or shape is given for something that is not an input.";
     UnknownOutput = "ERR_WEBNN_UNKNOWN_OUTPUT", Type, "The model has no output of that name.";

@@ -253,20 +253,24 @@ const SHOWN = {
 function unreadResult(state, made, shape, name) {
   /** @type {unknown} */
   let known;
+  const keep = (/** @type {unknown} */ data) => {
+    known = data;
+    unread.delete(result);
+    // From now on it is as any other result, unless it was frozen before.
+    if (Object.getOwnPropertyDescriptor(result, 'data')?.configurable) {
+      Object.defineProperty(result, 'data', { value: data, writable: true, enumerable: true, configurable: true });
+    }
+  };
   const result = /** @type {import('../../onnx.js').OnnxResult} */ ({
     get data() {
       if (unread.has(result)) {
-        result.data = elementsOf(requireMemory(native.readValue(state.handle, state.place), name), made, state.dataType);
+        keep(elementsOf(requireMemory(native.readValue(state.handle, state.place), name), made, state.dataType));
       }
       return known;
     },
     set data(data) {
-      known = data;
-      unread.delete(result);
-      // From now on it is as any other result, unless it was frozen before.
-      if (Object.getOwnPropertyDescriptor(result, 'data')?.configurable) {
-        Object.defineProperty(result, 'data', { value: data, writable: true, enumerable: true, configurable: true });
-      }
+      keep(data);
+      native.releaseValue(state.handle, state.place);
     },
     shape,
     dataType: state.dataType,
@@ -289,4 +293,4 @@ function requireMemory(buffer, name) {
   return buffer;
 }
 
-module.exports = { feedName, nativeBytes, requireNumbers, requireSameType, requireType, toFeed, toFeedOfData, toResult };
+module.exports = { feedName, nativeBytes, requireMemory, requireNumbers, requireSameType, requireType, toFeed, toFeedOfData, toResult };

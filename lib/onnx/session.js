@@ -6,7 +6,7 @@ const { DATA_TYPES } = require('../descriptor.js');
 const { quote } = require('../errors.js');
 const { Graph, createMLGraph } = require('../graph.js');
 const native = require('../native.js');
-const { feedName, nativeBytes, requireSameType, requireType, toResult } = require('./data.js');
+const { feedName, nativeBytes, requireMemory, requireSameType, requireType, toResult } = require('./data.js');
 const { converting } = require('./errors.js');
 const { attachedBytes } = require('./source.js');
 
@@ -278,7 +278,7 @@ class Session {
    */
   #resultsOf(made, fetches) {
     const caches = /** @type {import('../internal.js').Handle<'values'> | undefined} */ (made[this.outputs.length]);
-    const numbers = new Uint32Array(/** @type {ArrayBuffer} */ (made[this.outputs.length + 1]));
+    const numbers = new Uint32Array(requireMemory(/** @type {ArrayBuffer | null} */ (made[this.outputs.length + 1]), this.outputs[0].name));
     let next = 0;
     /** @type {[string, Results[string]][]} */
     const results = [];

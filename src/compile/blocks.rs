@@ -328,6 +328,21 @@ mod tests {
     }
 
     #[test]
+    fn blocks_that_grow_by_little_stay_where_they_are() {
+        let mut blocks =
+            blocks([(Lifetime { first: 0, last: 1 }, 1 << 20), (Lifetime { first: 1, last: 2 }, 100)].into_iter());
+        blocks.pack(ALIGNMENT);
+        let places = [blocks.range(0).start, blocks.range(1).start];
+        let grown = (1..=(MAX_SPARE + (1 << 20))).step_by(64).filter(|&more| blocks.set_bytes(0, (1 << 20) + more));
+        assert_eq!(grown.count(), 1 + ((1 << 20) + MAX_SPARE).div_ceil(MAX_SPARE) - 1, "once for each spare room");
+        blocks.set_bytes(0, 1 << 20);
+        blocks.pack(ALIGNMENT);
+        assert!(!blocks.set_bytes(0, (1 << 20) - 64), "a little less");
+        assert_eq!(places, [blocks.range(0).start, blocks.range(1).start]);
+        assert!(blocks.set_bytes(0, 1 << 10) && blocks.set_bytes(0, 0) && !blocks.set_bytes(0, 0));
+    }
+
+    #[test]
     fn blocks_are_packed_again_as_if_for_the_first_time() {
         let (mut again, mut random) = (random_blocks(200, 20), crate::testing::Random::new(3));
         for _ in 0..20 {

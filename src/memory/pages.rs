@@ -2,6 +2,7 @@
 
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -10,11 +11,14 @@ use super::ALIGNMENT;
 /// Bytes of a large page. Where the system's are larger, only their speed is lost.
 const LARGE_PAGE: usize = 2 << 20;
 
-/// Bytes that are reserved at once, for many buffers. They are addresses: only what is touched is memory.
-const RESERVED: usize = 32 << 20;
+/// The largest small pages that a system has; others have 4 or 16 KiB.
+const MAX_SMALL_PAGE: usize = 64 << 10;
 
-/// The page that a system has at least. Where its pages are larger, it refuses to take back parts of them.
-const SMALL_PAGE: usize = 4 << 10;
+/// Bytes that are mapped at once, for many buffers. They are addresses: only what is touched is memory.
+const SHARED: usize = 32 << 20;
+
+/// From so many bytes on, a buffer has a mapping of its own, whose end in small pages is a small part of it.
+const MIN_ALONE: usize = 8 << 20;
 
 /// Where the next buffer may begin.
 struct Free {
@@ -26,8 +30,8 @@ struct Free {
 
 static FREE: Mutex<Free> = Mutex::new(Free { pages: Weak::new(), next: 0 });
 
-/// Bytes in large pages, which are neighbours of those that were asked for before: large pages hold the small ones, too, and only
-/// the last one is not full. The memory returns to the system when this is dropped.
+/// Bytes in large pages. Small buffers are neighbours of those that were asked for before, so that large pages hold them, too. The
+/// memory returns to the system when this is dropped, but for that of pages which neighbours have a part of.
 pub struct LargePages {
     pages: Arc<MmapRaw>,
     start: usize,
@@ -40,17 +44,18 @@ impl LargePages {
     /// # Errors
     /// When the system refuses the addresses.
     pub fn new(len: usize) -> io::Result<LargePages> {
+        if len >= MIN_ALONE {
+            let (pages, start) = map(len, len / LARGE_PAGE * LARGE_PAGE)?;
+            return Ok(LargePages { pages, start, len });
+        }
         let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = |pages: &Arc<MmapRaw>| pages.len().saturating_sub(free.next);
-        let (pages, start) = match free.pages.upgrade().filter(|pages| left(pages) >= len) {
+        let has_room = |pages: &Arc<MmapRaw>| pages.len() - free.next >= len;
+        let (pages, start) = match free.pages.upgrade().filter(has_room) {
             Some(pages) => (pages, free.next),
-            None => {
-                let pages = reserve(len.max(RESERVED))?;
-                let start = pages.as_ptr().align_offset(LARGE_PAGE);
-                (pages, start)
-            }
+            None => map(SHARED, SHARED)?,
         };
-        *free = Free { pages: Arc::downgrade(&pages), next: (start + len).next_multiple_of(ALIGNMENT) };
+        let next = (start + len).next_multiple_of(ALIGNMENT).min(pages.len());
+        *free = Free { pages: Arc::downgrade(&pages), next };
         Ok(LargePages { pages, start, len })
     }
 
@@ -61,22 +66,30 @@ impl LargePages {
     }
 }
 
-/// Addresses of at least `len` bytes from a multiple of [`LARGE_PAGE`] on.
-fn reserve(len: usize) -> io::Result<Arc<MmapRaw>> {
+/// Maps `len` bytes, of which the first `large` are in large pages, and says where they start.
+fn map(len: usize, large: usize) -> io::Result<(Arc<MmapRaw>, usize)> {
     let pages: MmapRaw = MmapOptions::new().len(len.saturating_add(LARGE_PAGE)).map_anon()?.into();
+    let start = pages.as_ptr().align_offset(LARGE_PAGE);
     // A system without large pages says no and gives small ones, which do as well.
-    let _ = pages.advise(Advice::HugePage);
-    Ok(Arc::new(pages))
+    let _ = pages.advise_range(Advice::HugePage, start, large);
+    Ok((Arc::new(pages), start))
+}
+
+/// The bytes among `len` at `address` that fill small pages of any size.
+fn whole_pages(address: usize, len: usize) -> Range<usize> {
+    let start = address.next_multiple_of(MAX_SMALL_PAGE) - address;
+    let end = (address + len) / MAX_SMALL_PAGE * MAX_SMALL_PAGE;
+    start..end.saturating_sub(address)
 }
 
 impl Drop for LargePages {
     fn drop(&mut self) {
-        let start = self.start.next_multiple_of(SMALL_PAGE);
-        let end = (self.start + self.len) / SMALL_PAGE * SMALL_PAGE;
-        if start < end {
+        let own = whole_pages(self.data().addr().get(), self.len);
+        if !own.is_empty() {
+            let from = self.start + own.start;
             // SAFETY: these pages belong to this buffer alone, whose bytes nobody reads any more. Where the system refuses, they
             // return with the neighbours.
-            let _ = unsafe { self.pages.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
+            let _ = unsafe { self.pages.unchecked_advise_range(UncheckedAdvice::DontNeed, from, own.len()) };
         }
     }
 }
@@ -99,7 +112,7 @@ mod tests {
 
     #[test]
     fn neighbours_keep_their_bytes_and_new_ones_are_zero() {
-        let lens = [100, 70 << 10, 3 << 20, RESERVED - 1, RESERVED + 1, 1 << 20, 64];
+        let lens = [100, 70 << 10, 3 << 20, MIN_ALONE - 1, MIN_ALONE + 1, 1 << 20, 64];
         let mut kept: Vec<(LargePages, u8)> = Vec::new();
         for round in 0..3 {
             for (index, &len) in lens.iter().enumerate() {
@@ -116,6 +129,18 @@ mod tests {
                 index % 2 == 0
             });
             assert!(kept.iter().all(|(pages, byte)| holds(pages, *byte)));
+        }
+    }
+    #[test]
+    fn pages_that_neighbours_share_are_not_whole() {
+        for (address, len, whole) in [
+            (0, MAX_SMALL_PAGE, 0..MAX_SMALL_PAGE),
+            (64, MAX_SMALL_PAGE, 0..0),
+            (4096, 3 * MAX_SMALL_PAGE, MAX_SMALL_PAGE - 4096..3 * MAX_SMALL_PAGE - 4096),
+            (2 * MAX_SMALL_PAGE - 64, 100, 0..0),
+        ] {
+            let found = whole_pages(address, len);
+            assert!(found == whole || found.is_empty() && whole.is_empty(), "{found:?} of {len} at {address}");
         }
     }
 }

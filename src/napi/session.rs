@@ -352,8 +352,8 @@ impl Contents {
 /// An unread result.
 struct HeldValue {
     contents: Contents,
-    /// Whether a run has appended to it: what grows of it has the same memory, and its weight.
-    has_grown: bool,
+    /// Whether a run was given it: what grows of a cache has the same memory, and its weight.
+    was_fed: bool,
 }
 
 /// Unread results that are held together: all caches of a run, of which there are many in each run, or another result alone.
@@ -367,7 +367,7 @@ pub struct HeldValues {
 
 impl HeldValues {
     fn new(env: &Env, owner: &Arc<Owner>, session: &Arc<Session>, all: Vec<Contents>) -> HeldValues {
-        let values = all.into_iter().map(|contents| Some(HeldValue { contents, has_grown: false })).collect();
+        let values = all.into_iter().map(|contents| Some(HeldValue { contents, was_fed: false })).collect();
         let (values, session, environment) = (RefCell::new(values), session.clone(), owner.environment.clone());
         // SAFETY: it goes to JavaScript, in an `External`.
         let weight = unsafe { Weight::new(env, 0) };
@@ -378,7 +378,7 @@ impl HeldValues {
 
     fn weigh(&self) {
         let values = self.values.borrow();
-        let weighs = |value: &&HeldValue| !value.has_grown;
+        let weighs = |value: &&HeldValue| !value.was_fed;
         self.weight.set(values.iter().flatten().filter(weighs).map(|value| value.contents.len()).sum());
     }
 
@@ -390,21 +390,16 @@ impl HeldValues {
         value.map(|value| value.contents.clone()).ok_or_else(|| invalid_state("the result was read already"))
     }
 
-    /// The contents of the result at `place` for a run, which grow there if they can.
-    ///
-    /// # Errors
-    /// As [`contents`](Self::contents).
-    fn fed(&self, place: usize) -> Result<Contents> {
-        let contents = self.contents(place)?;
-        if let (Contents::Cache(_), Some(Some(value))) = (&contents, self.values.borrow_mut().get_mut(place)) {
-            value.has_grown = true;
+    /// Says that a run is given the result at `place`, and may grow it where it is.
+    fn feed(&self, place: usize) {
+        if let Some(Some(value)) = self.values.borrow_mut().get_mut(place) {
+            value.was_fed |= matches!(value.contents, Contents::Cache(_));
         }
-        Ok(contents)
     }
 
     /// The bytes of the result at `place` go to other runs, as soon as none uses them.
     fn let_go(&self, place: usize) {
-        let value = self.values.borrow_mut()[place].take();
+        let value = self.values.borrow_mut().get_mut(place).and_then(Option::take);
         if let Some(HeldValue { contents: Contents::Bytes(bytes), .. }) = value {
             self.session.recycle_shared(bytes);
         }
@@ -436,10 +431,17 @@ pub fn read_value<'a>(env: &'a Env, held: &External<HeldValues>, place: u32) -> 
     Ok(buffer)
 }
 
+/// Lets go of the result at `place`, whose data nobody wants.
+#[napi(catch_unwind)]
+pub fn release_value(held: &External<HeldValues>, place: u32) {
+    held.let_go(place as usize);
+    held.weigh();
+}
+
 /// A feed before its data are copied.
 enum Given<'a> {
     Data { view: View<'static>, bytes: usize },
-    Held { contents: Contents, by: &'a HeldValues },
+    Held { contents: Contents, by: &'a HeldValues, place: usize },
     Tensor(Arc<Tensor>),
 }
 
@@ -447,7 +449,7 @@ impl<'a> Given<'a> {
     /// What `feed` is; `place` is that of a result among those that are held together.
     fn of(feed: &Unknown<'a>, place: usize, owner: &Arc<Owner>) -> Result<Given<'a>> {
         if let Some(by) = external_of::<HeldValues>(feed) {
-            return Ok(Given::Held { contents: by.fed(place)?, by });
+            return Ok(Given::Held { contents: by.contents(place)?, by, place });
         }
         if let Some(handle) = element_handle::<Tensor>(feed, owner) {
             return Ok(Given::Tensor(handle.shared().clone()));
@@ -466,11 +468,16 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Tells the garbage collector of results that have grown, once for those that are held together.
-fn weigh_held(given: &[Given]) {
-    let held = given.iter().filter_map(|given| if let Given::Held { by, .. } = given { Some(*by) } else { None });
+/// Says that a run is given what is held, and tells the garbage collector, once for results that are held together.
+fn feed_held(given: &[Given]) {
+    let held = || {
+        given
+            .iter()
+            .filter_map(|given| if let Given::Held { by, place, .. } = *given { Some((by, place)) } else { None })
+    };
+    held().for_each(|(by, place)| by.feed(place));
     let mut last: *const HeldValues = std::ptr::null();
-    for by in held {
+    for (by, _) in held() {
         if !std::ptr::eq(std::mem::replace(&mut last, by), by) {
             by.weigh();
         }
@@ -524,7 +531,6 @@ fn run_of(handle: &SessionHandle, feeds: &Array, shapes: &[f64], fetches: Option
         given.push(Given::of(&element(feeds, at)?, place, owner)?);
         given_shapes.push(shape);
     }
-    weigh_held(&given);
     let targets: Vec<Target> = match fetches {
         None => vec![Target::Read; outputs.len()],
         Some(all) => (0..outputs.len()).map(|at| target(&element(all, at)?, owner)).collect::<Result<_>>()?,
@@ -533,6 +539,7 @@ fn run_of(handle: &SessionHandle, feeds: &Array, shapes: &[f64], fetches: Option
     let offers: Vec<Offer> = given.iter().zip(given_shapes).map(|(given, shape)| given.offer(shape)).collect();
     let shapes = signature.shapes_of_feeds(&offers).map_err(coded)?;
     drop(offers);
+    feed_held(&given);
     let feeds = given.into_iter().zip(shapes.iter()).map(|(given, shape)| {
         Ok(match given {
             Given::Tensor(tensor) => Feed::Tensor(tensor),

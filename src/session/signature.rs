@@ -43,11 +43,11 @@ struct Lengths {
 }
 
 impl Lengths {
-    /// Those of `inputs`, if they have all three.
-    fn of(inputs: &[ValueInfo]) -> Option<Lengths> {
+    /// Those of `inputs`, if they have all three and none of them is `given`: then the cache has one length, however full it is.
+    fn of(inputs: &[ValueInfo], given: &BTreeMap<String, u32>) -> Option<Lengths> {
         let find = |names: &[&str]| {
             let is_it = |dimension: &Dimension| match dimension {
-                Dimension::Free(name) => names.contains(&name.as_str()),
+                Dimension::Free(name) => names.contains(&name.as_str()) && !given.contains_key(name),
                 Dimension::Fixed(_) => false,
             };
             let axis = |input: &ValueInfo| input.shape.iter().flatten().position(is_it);
@@ -94,7 +94,7 @@ impl Signature {
         };
         let sizes = Sizes::new(options.free_dimensions.clone()).loose(options.loose_dimensions);
         let fixed = inputs.iter().map(|input| sizes.shape(input).ok()).collect::<Option<Vec<_>>>();
-        let lengths = if options.loose_dimensions { None } else { Lengths::of(&inputs) };
+        let lengths = if options.loose_dimensions { None } else { Lengths::of(&inputs, &options.free_dimensions) };
         Ok(Signature { inputs, outputs, sizes, fixed: fixed.map(Shapes::from), lengths })
     }
 

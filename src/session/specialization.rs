@@ -218,7 +218,7 @@ impl Specialization {
         resize_ports(&mut made.outputs, &bindings.outputs, &values);
         match is_new {
             true => made.find_terminals(site),
-            false => made.resize_terminals(),
+            false => made.resize_terminals(site),
         }
         made
     }
@@ -252,14 +252,14 @@ impl Specialization {
     }
 
     /// Gives the inputs and outputs of the graph the sizes that it has now.
-    fn resize_terminals(&mut self) {
+    fn resize_terminals(&mut self, site: &Site) {
         let Some(graph) = &self.graph else { return };
         graph.with_ports(|[read, written]| {
             let terminals = self.reads.iter_mut().zip(read).chain(self.writes.iter_mut().zip(written));
             for (Terminal { own, .. }, (_, descriptor)) in terminals {
                 match Arc::get_mut(own) {
                     Some(own) => own.reshape(&descriptor.shape),
-                    None => *own = Arc::new(Tensor::new(descriptor.clone())),
+                    None => *own = own_tensor(site, descriptor.clone()),
                 }
             }
         });
@@ -322,15 +322,18 @@ impl Specialization {
             values.put(results);
             return Ok(None);
         };
-        let PlacedInputs { inputs, caches } = self.place_inputs(site, feeds, session)?;
-        let outputs = self.place_outputs(site, &caches, &targets, session, &mut results).inspect_err(|_| {
+        let ran = self.run_graph(site, graph, feeds, &targets, session, &mut results);
+        // On the CPU, the memory of feeds serves the next run; graphs do not keep it.
+        let recycle = |terminals: &[Terminal]| {
+            terminals.iter().filter_map(|terminal| terminal.own.take()).for_each(|buffer| session.recycle(buffer));
+        };
+        recycle(&self.reads);
+        if let Err(error) = ran {
+            recycle(&self.writes);
             // What was to be appended to caches leaves them as they were.
             self.growing.iter().for_each(|growing| self.writes[growing.output].own.set(Contents::Released));
-        })?;
-        let ran = site.run(graph, "run", [&inputs, &outputs]);
-        // On the CPU, the memory of feeds serves the next run; graphs do not keep it.
-        self.reads.iter().filter_map(|terminal| terminal.own.take()).for_each(|buffer| session.recycle(buffer));
-        ran?;
+            return Err(error);
+        }
         match site.backend {
             Backend::Cpu => {
                 self.taken_caches(site, &mut results, &targets);
@@ -340,6 +343,21 @@ impl Specialization {
             }
             Backend::Gpu(_) => self.read_results(results, &targets, values).map(Some),
         }
+    }
+
+    /// Places what `graph` reads and writes, and runs it. New tensors are added to `results`.
+    fn run_graph(
+        &self,
+        site: &Site,
+        graph: &CompiledGraph,
+        feeds: Vec<Feed>,
+        targets: &[Target],
+        session: &Session,
+        results: &mut [Option<Value>],
+    ) -> Result<()> {
+        let PlacedInputs { inputs, caches } = self.place_inputs(site, feeds, session)?;
+        let outputs = self.place_outputs(site, &caches, targets, session, results)?;
+        site.run(graph, "run", [&inputs, &outputs])
     }
 
     /// What the graph writes: room behind `caches`, what `targets` name, or tensors of its own. Those that are new are added to

@@ -61,7 +61,10 @@ function toTensor(Tensor, type, result) {
       }
       return data;
     },
-    set: keep,
+    set(value) {
+      result.data = /** @type {any} */ (value);
+      keep(value);
+    },
     enumerable: true,
     configurable: true,
   });
