@@ -253,6 +253,7 @@ module.exports = {
   runSession: translated(binding.runSession),
   profileSession: translated(binding.profileSession),
   readValue: translated(binding.readValue),
+  releaseValue: translated(binding.releaseValue),
   compileSession: translated(binding.compileSession),
   describeSession: translated(binding.describeSession),
   destroySession: translated(binding.destroySession),
