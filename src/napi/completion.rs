@@ -2,7 +2,7 @@
 //! alive only while requests are outstanding. Requests that end before JavaScript comes to hear of the first one are told
 //! in one call: entering JavaScript costs more than what a small request does.
 
-use super::handle::Owner;
+use super::handle::{Owner, Passing};
 use super::session::UnsupportedNode;
 use crate::error::{Result, Unsupported};
 use crate::runtime::{Context, Done, Wake, WeakList};
@@ -169,6 +169,8 @@ pub struct Environment {
     /// Those end with it: nobody sees what they would still do. That does not wait for the finalizers of their handles,
     /// because not every runtime runs those of a worker that is terminated.
     contexts: Arc<WeakList<Owner>>,
+    /// Of results that were fed, on their way to those that come of them.
+    pub passing: Passing,
 }
 
 impl Environment {
@@ -204,7 +206,7 @@ impl Environment {
         )?;
         let notify = Arc::new(notify);
         drop(outstanding.notify.set(Arc::downgrade(&notify)));
-        Ok(Arc::new(Environment { notify, allocate, outstanding, completed, contexts }))
+        Ok(Arc::new(Environment { notify, allocate, outstanding, completed, contexts, passing: Passing::default() }))
     }
 
     /// The owner of `context`, which ends with this environment.

@@ -9,6 +9,7 @@ use napi::{Env, JsValue, sys};
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A context and the environment that it was made in.
 pub struct Owner {
@@ -71,6 +72,20 @@ pub struct Weight {
     bytes: Cell<i64>,
 }
 
+/// Bytes that are reported for what runs were given, and go over to what comes of it. Told anew for each token, caches of some
+/// tens of megabytes would make the garbage collector run each time.
+#[derive(Default)]
+pub struct Passing(AtomicUsize);
+
+impl Passing {
+    /// Takes back what nothing has come of. Called on the JavaScript thread of `env`.
+    pub fn end(&self, env: &Env) {
+        // SAFETY: it ends here.
+        let rest = unsafe { Weight::new(env, 0) };
+        rest.take(self.0.load(Ordering::Relaxed), self);
+    }
+}
+
 impl Weight {
     /// Reports `bytes` bytes.
     ///
@@ -93,6 +108,25 @@ impl Weight {
     /// Reports `bytes` bytes more.
     pub fn add(&self, bytes: usize) {
         self.set(self.bytes.get() as usize + bytes);
+    }
+
+    /// Reports `bytes` bytes instead of what was reported; if they are fewer, the others stay reported as `passing`.
+    pub fn pass(&self, bytes: usize, passing: &Passing) {
+        match (self.bytes.get() as usize).checked_sub(bytes) {
+            Some(fewer) => {
+                self.bytes.set(bytes as i64);
+                passing.0.fetch_add(fewer, Ordering::Relaxed);
+            }
+            None => self.set(bytes),
+        }
+    }
+
+    /// Reports `bytes` bytes instead of what was reported; those that are `passing` are reported already.
+    pub fn take(&self, bytes: usize, passing: &Passing) {
+        let known = passing.0.load(Ordering::Relaxed).min(bytes);
+        passing.0.fetch_sub(known, Ordering::Relaxed);
+        self.bytes.set(self.bytes.get() + known as i64);
+        self.set(bytes);
     }
 
     /// Takes back what was reported.

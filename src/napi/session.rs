@@ -372,14 +372,14 @@ impl HeldValues {
         // SAFETY: it goes to JavaScript, in an `External`.
         let weight = unsafe { Weight::new(env, 0) };
         let held = HeldValues { values, session, environment, weight };
-        held.weigh();
+        held.weight.take(held.bytes(), &owner.environment.passing);
         held
     }
 
-    fn weigh(&self) {
+    /// The bytes that no other result has, too.
+    fn bytes(&self) -> usize {
         let values = self.values.borrow();
-        let weighs = |value: &&HeldValue| !value.was_fed;
-        self.weight.set(values.iter().flatten().filter(weighs).map(|value| value.contents.len()).sum());
+        values.iter().flatten().filter(|value| !value.was_fed).map(|value| value.contents.len()).sum()
     }
 
     /// # Errors
@@ -426,7 +426,7 @@ pub fn read_value<'a>(env: &'a Env, held: &External<HeldValues>, place: u32) -> 
     drop(bytes);
     if buffer.get_type().map_err(from_napi)? != ValueType::Null {
         held.let_go(place as usize);
-        held.weigh();
+        held.weight.set(held.bytes());
     }
     Ok(buffer)
 }
@@ -435,7 +435,7 @@ pub fn read_value<'a>(env: &'a Env, held: &External<HeldValues>, place: u32) -> 
 #[napi(catch_unwind)]
 pub fn release_value(held: &External<HeldValues>, place: u32) {
     held.let_go(place as usize);
-    held.weigh();
+    held.weight.set(held.bytes());
 }
 
 /// A feed before its data are copied.
@@ -468,7 +468,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Says that a run is given what is held, and tells the garbage collector, once for results that are held together.
+/// Says that a run is given what is held. What grows of caches takes their weight over.
 fn feed_held(given: &[Given]) {
     let held = || {
         given
@@ -479,7 +479,7 @@ fn feed_held(given: &[Given]) {
     let mut last: *const HeldValues = std::ptr::null();
     for (by, _) in held() {
         if !std::ptr::eq(std::mem::replace(&mut last, by), by) {
-            by.weigh();
+            by.weight.pass(by.bytes(), &by.environment.passing);
         }
     }
 }
@@ -704,6 +704,7 @@ fn results(
         true => value(env, ())?,
         false => value(env, External::new(HeldValues::new(env, owner, session, caches)))?,
     });
+    environment.passing.end(env);
     made.push(environment.array_buffer(env, bytes_of(&numbers))?);
     Ok(made)
 }
