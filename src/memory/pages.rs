@@ -66,7 +66,7 @@ impl LargePages {
     }
 }
 
-/// Maps `len` bytes, of which the first `large` are in large pages, and says where they start.
+/// Maps `len` bytes, the first `large` of them in large pages. Returns the mapping, and the offset of the first byte in it.
 fn map(len: usize, large: usize) -> io::Result<(Arc<MmapRaw>, usize)> {
     let pages: MmapRaw = MmapOptions::new().len(len.saturating_add(LARGE_PAGE)).map_anon()?.into();
     let start = pages.as_ptr().align_offset(LARGE_PAGE);
@@ -131,6 +131,7 @@ mod tests {
             assert!(kept.iter().all(|(pages, byte)| holds(pages, *byte)));
         }
     }
+
     #[test]
     fn pages_that_neighbours_share_are_not_whole() {
         for (address, len, whole) in [

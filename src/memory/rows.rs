@@ -23,8 +23,8 @@ pub struct Rows {
     len: usize,
 }
 
-/// Rows, of which the last bytes are still to be written, by its owner alone. Dropped before they are [finished](Appended::finish),
-/// they leave their place to whoever appends next.
+/// Rows whose last bytes only the owner may write. If dropped before they are [finished](Appended::finish), their place is free
+/// for the next append.
 pub struct Appended {
     block: Arc<Block>,
     kept: usize,

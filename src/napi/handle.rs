@@ -110,7 +110,7 @@ impl Weight {
         self.set(self.bytes.get() as usize + bytes);
     }
 
-    /// Reports `bytes` bytes instead of what was reported; if they are fewer, the others stay reported as `passing`.
+    /// Changes what is reported to `bytes`. If that is less, the difference moves to `passing` and stays reported.
     pub fn pass(&self, bytes: usize, passing: &Passing) {
         match (self.bytes.get() as usize).checked_sub(bytes) {
             Some(fewer) => {
@@ -121,7 +121,7 @@ impl Weight {
         }
     }
 
-    /// Reports `bytes` bytes instead of what was reported; those that are `passing` are reported already.
+    /// Changes what is reported to `bytes`, using up what is `passing` before anything new is reported.
     pub fn take(&self, bytes: usize, passing: &Passing) {
         let known = passing.0.load(Ordering::Relaxed).min(bytes);
         passing.0.fetch_sub(known, Ordering::Relaxed);

@@ -356,7 +356,7 @@ struct HeldValue {
     was_fed: bool,
 }
 
-/// Unread results that are held together: all caches of a run, of which there are many in each run, or another result alone.
+/// Unread results that share one handle: all caches of a run, since there are many, or any other result alone.
 pub struct HeldValues {
     /// `None` for one that was read.
     values: RefCell<Vec<Option<HeldValue>>>,
@@ -397,6 +397,12 @@ impl HeldValues {
         }
     }
 
+    /// Frees the result at `place`, and tells the garbage collector.
+    fn release(&self, place: usize) {
+        self.let_go(place);
+        self.weight.set(self.bytes());
+    }
+
     /// The bytes of the result at `place` go to other runs, as soon as none uses them.
     fn let_go(&self, place: usize) {
         let value = self.values.borrow_mut().get_mut(place).and_then(Option::take);
@@ -425,8 +431,7 @@ pub fn read_value<'a>(env: &'a Env, held: &External<HeldValues>, place: u32) -> 
     let buffer = unsafe { Unknown::from_napi_value(env.raw(), buffer) }.map_err(from_napi)?;
     drop(bytes);
     if buffer.get_type().map_err(from_napi)? != ValueType::Null {
-        held.let_go(place as usize);
-        held.weight.set(held.bytes());
+        held.release(place as usize);
     }
     Ok(buffer)
 }
@@ -434,8 +439,7 @@ pub fn read_value<'a>(env: &'a Env, held: &External<HeldValues>, place: u32) -> 
 /// Lets go of the result at `place`, whose data nobody wants.
 #[napi(catch_unwind)]
 pub fn release_value(held: &External<HeldValues>, place: u32) {
-    held.let_go(place as usize);
-    held.weight.set(held.bytes());
+    held.release(place as usize);
 }
 
 /// A feed before its data are copied.
@@ -590,7 +594,7 @@ pub fn run_session<'a>(
     Ok(None)
 }
 
-/// As [`run_session`], never at once. Behind the results, it gives the JSON of what the graphs of the run take.
+/// As [`run_session`], but never at once. After the results comes JSON with the time of each step.
 #[napi(catch_unwind)]
 pub fn profile_session(
     env: Env,
