@@ -60,6 +60,17 @@ impl DotLevel {
         DotLevel::available(isa).pop().unwrap_or(DotLevel::Portable)
     }
 
+    /// Whether one instruction multiplies bytes and adds the products, without widening them first.
+    pub fn is_fast(self) -> bool {
+        match self {
+            DotLevel::Portable => false,
+            #[cfg(target_arch = "x86_64")]
+            DotLevel::Avx2(_) | DotLevel::Avx512(_) => false,
+            #[cfg(target_arch = "x86_64")]
+            DotLevel::AvxVnni(_) | DotLevel::Avx512Narrow(_) | DotLevel::Avx512Vnni(_) => true,
+        }
+    }
+
     /// The level with half as many lanes, where there is one that is as good.
     pub fn narrow(self) -> DotLevel {
         match self {
