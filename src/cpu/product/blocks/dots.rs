@@ -10,7 +10,7 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::{AHEAD, BlockPanel, BlockPanels, VECTORS, with_forms};
+use super::{BlockPanel, BlockPanels, VECTORS, with_forms};
 use crate::cpu::kernels::float::Float;
 use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel, ToBytes};
 use crate::cpu::simd::{Isa, Simd};
@@ -275,19 +275,19 @@ impl RowsTimesPanel<'_> {
                 }
             }
             // SAFETY: the block is one of the panel, whose columns are `VECTORS` vectors, and has words for all of its depths;
-            // rows were checked to be that long, in whole words of 8 bytes. Prefetching reads nothing.
+            // rows were checked to be that long, in whole words of 8 bytes.
             unsafe {
                 let mut words = block.add(panel.places.words);
                 let mut from = from.add(start);
-                simd.prefetch(block.wrapping_add(AHEAD).cast());
-                simd.prefetch(block.wrapping_add(AHEAD + panel.places.zeros / 2).cast());
+                panel.ask(simd, block);
+                panel.ask(simd, block.wrapping_add(panel.places.zeros / 2));
                 for word in 0..(depth.min(start + size) - start).div_ceil(per_word) {
                     let quad = |r: usize, d: usize, at: usize| {
                         from.add((r * DIGITS + d) * stride + 4 * at).cast::<u32>().read_unaligned()
                     };
                     for v in 0..VECTORS {
                         let own = words.add(v * D::BYTES);
-                        simd.prefetch(own.wrapping_add(AHEAD).cast());
+                        panel.ask(simd, own);
                         let bytes = dot.load(own);
                         if NIBBLE {
                             let [low, high] = dot.nibbles(bytes);

@@ -5,7 +5,7 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::{AHEAD, BlockPanel, BlockPanels, NIBBLES, VECTORS, with_forms};
+use super::{BlockPanel, BlockPanels, NIBBLES, VECTORS, with_forms};
 use crate::cpu::kernels::float::Float;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::dtype::DataType;
@@ -75,18 +75,18 @@ fn row_times_panel<S: Simd, T: Float, const NIBBLE: bool, const SAME: bool>(
         let first = index * size;
         let mut sums = [[simd.splat(0.0); CHAINS]; VECTORS];
         // SAFETY: the block is one of the panel and has words for all of its depths; the row was checked to be that long, in
-        // whole words of 8. Prefetching reads nothing.
+        // whole words of 8.
         unsafe {
             let zero = [0, 1].map(|v| panel.zeros::<S, SAME>(simd, block, v));
             let scale = [0, 1].map(|v| panel.scales::<S, T>(simd, block, v));
             let mut words = block.add(panel.places.words);
             let mut x = row.as_ptr().add(first);
-            simd.prefetch(block.wrapping_add(AHEAD).cast());
-            simd.prefetch(block.wrapping_add(AHEAD + panel.places.zeros / 2).cast());
+            panel.ask(simd, block);
+            panel.ask(simd, block.wrapping_add(panel.places.zeros / 2));
             for _ in 0..(depth.min(first + size) - first).div_ceil(per_word) {
                 for v in 0..VECTORS {
                     let own = words.add(v * 4 * S::LANES);
-                    simd.prefetch(own.wrapping_add(AHEAD).cast());
+                    panel.ask(simd, own);
                     if NIBBLE {
                         let mut numbers = simd.nibbles::<SAME>(own, zero[v]);
                         for i in 0..8 {

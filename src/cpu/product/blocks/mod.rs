@@ -10,7 +10,7 @@ pub mod floats;
 
 use super::tile::tile_size;
 use crate::cpu::kernels::float::Float;
-use crate::cpu::simd::{Isa, Simd};
+use crate::cpu::simd::{Isa, Simd, needs_prefetch};
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
@@ -175,7 +175,7 @@ impl BlockPanels {
         debug_assert!(column.is_multiple_of(self.width));
         let bytes = &self.data.bytes()[column / self.width * self.places.panel..][..self.places.panel];
         let BlockPanels { blocks, places, scale_type, is_normal, bits, zero, .. } = *self;
-        BlockPanel { bytes, places, blocks, scale_type, is_normal, bits, zero }
+        BlockPanel { bytes, places, blocks, scale_type, is_normal, bits, zero, asks: needs_prefetch() }
     }
 }
 
@@ -204,6 +204,8 @@ struct BlockPanel<'a> {
     bits: usize,
     /// The zero point of all blocks, if they have one.
     zero: Option<u8>,
+    /// Whether what follows is asked for early.
+    asks: bool,
 }
 
 /// Calls `$work` with the code that is compiled for how `$panel` is stored: the type of scales, whether numbers have 4 bits, and
@@ -234,6 +236,14 @@ impl BlockPanel<'_> {
         assert!(index < self.blocks.count);
         // SAFETY: there are so many blocks in the bytes of the panel.
         unsafe { self.bytes.as_ptr().add(index * self.places.block) }
+    }
+
+    /// Asks for what lies [`AHEAD`] bytes behind `from`, if that helps. Reads nothing.
+    #[inline(always)]
+    fn ask<S: Simd>(&self, simd: S, from: *const u8) {
+        if self.asks {
+            simd.prefetch(from.wrapping_add(AHEAD).cast());
+        }
     }
 
     /// The scales of vector `v` of a block.
@@ -267,8 +277,8 @@ impl BlockPanel<'_> {
 /// Vectors in a row of a panel.
 const VECTORS: usize = 2;
 
-/// How many bytes early weights are asked for: on Zen 5 a core computes with them faster than they come, and what is asked for 4 KiB
-/// early is still on its way then. On Zen 4, whose core fetches panels in large pages as fast by itself, that costs 4 to 7 %.
+/// How many bytes early weights are asked for, where the core [must be asked](needs_prefetch): on Zen 5 it computes with them faster
+/// than they come, and what is asked for 4 KiB early is still on its way then.
 const AHEAD: usize = 1 << 14;
 
 /// How panels are filled.
