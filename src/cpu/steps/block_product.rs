@@ -5,33 +5,37 @@ use super::{Env, Run};
 use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
 use crate::cpu::memory::Io;
 use crate::cpu::product::blocks::BlockPanels;
-use crate::cpu::product::blocks::dots::{Digits, RoundedRows};
+use crate::cpu::product::blocks::rounding::{Digits, Rounding};
 use crate::cpu::product::columns::Columns;
 use crate::cpu::product::finish::{Addend, ProductEpilogue, Tail};
 use crate::cpu::product::frame::{Cutting, Product};
 use crate::cpu::product::matrix::{Matrix, StridedMatrix};
 use crate::cpu::product::rows::Rows;
 use crate::cpu::product::tile::tile_size;
-use crate::cpu::schedule::partition::{Grid, Shape, partition};
+use crate::cpu::schedule::partition::{Cut, Grid, Shape, partition};
 use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::dtype::DataType;
 use crate::memory::Buffer;
 use crate::shape::Descriptor;
 use crate::with_floats;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Up to so many rows are multiplied one by one, with weights that are never in memory as floats. With more, it is faster to
 /// write those of a panel to the first-level cache.
 const FEW_ROWS: usize = 2;
 
-/// The most rows and columns of a tile whose rows are widened or rounded first, and the most sums: what is kept of it stays in the
-/// second-level cache.
+/// The most rows and columns of a tile that is computed row by row, and the most sums: what is kept of it stays in the second-level
+/// cache.
 const MOST: [usize; 2] = [128, 1 << 14];
 const MOST_SUMS: usize = 1 << 16;
 
 /// Multiply-adds of bytes that take as long as one of floats.
 const SPEED: usize = 4;
+
+/// Multiply-adds that take as long as rounding an element.
+const ROUNDING: usize = 64;
 
 /// A product with weights of 4 or 8 bits, ready to run, and element-wise operators on its output.
 pub struct BlockProductStep {
@@ -79,8 +83,8 @@ impl BlockProductStep {
             most: MOST,
             area: MOST_SUMS,
             finishes: true,
-            // Rows are widened or rounded for each tile.
-            left_bytes: 16,
+            // Rows are widened for each tile, if they are not rounded before.
+            left_bytes: if self.rounding().is_some() { 4 } else { 16 },
             right_bytes: 1,
         };
         partition(&shape, self.threads)
@@ -102,24 +106,26 @@ impl BlockProductStep {
         self.rounds_rows || self.size[0] <= FEW_ROWS
     }
 
-    /// The digits of the integers that rows are rounded to, if they are.
-    fn digits(&self) -> Option<Digits> {
-        match self.rounds_rows {
+    /// How rows are rounded, if they are.
+    fn rounding(&self) -> Option<Rounding> {
+        let digits = match self.rounds_rows {
             true => Some(Digits::One),
             false => (self.is_row_by_row() && self.panels.takes_digits(self.isa)).then_some(Digits::Three),
-        }
+        };
+        digits.map(|digits| self.panels.rounding(self.size[2], digits))
+    }
+
+    /// The floats of all rounded rows.
+    fn rounded_len(&self) -> usize {
+        self.rounding().map_or(0, |rounding| (self.size[0] * rounding.row_len()).next_multiple_of(16))
     }
 
     /// The floats that a thread needs for a tile.
     fn slot(&self) -> usize {
-        let ([rows, cols], depth) = (self.grid.largest(), self.size[2]);
+        let [rows, cols] = self.grid.largest();
         let own = match self.is_row_by_row() {
             false => self.cutting().scratch_len(self.isa, &self.grid),
-            true => {
-                let block = self.panels.blocks().size();
-                let rounded = self.digits().map(|digits| RoundedRows::scratch_len(rows, depth, block, digits));
-                BlockPanels::padded(depth) + rows * cols + rounded.unwrap_or(0)
-            }
+            true => BlockPanels::padded(self.size[2]) + rows * cols,
         };
         own.next_multiple_of(16)
     }
@@ -134,13 +140,17 @@ impl BlockProductStep {
         scratch: &mut [f32],
     ) {
         let [rows, cols, depth] = self.size;
+        let (rounded, scratch) = scratch.split_at_mut(self.rounded_len());
+        if let Some(rounding) = self.rounding() {
+            self.round_rows(env, a, rounding, rounded, scratch);
+        }
         let matrices = Matrices { batches: 1, batch_stride: rows * cols, rows, row_stride: cols, cols };
         let work = rows * cols * depth / if self.rounds_rows { SPEED } else { 1 };
         let addend = bias.map(|data| Addend { data, row_stride: 0, col_stride: 1, beta: 1.0 });
         let epilogue = ProductEpilogue { alpha: 1.0, addend, tail };
         Tiles::new(out, matrices, self.grid).share(env.threads, work, scratch, |tile, scratch| {
             if self.is_row_by_row() {
-                return self.row_by_row(a, tile, &epilogue, scratch);
+                return self.row_by_row(a, rounded, tile, &epilogue, scratch);
             }
             let rows = StridedMatrix { data: a, lane_stride: depth, depth_stride: 1 };
             let (rows, columns) = (Rows::Matrix(Matrix::Strided(rows)), Columns::Blocks(&self.panels));
@@ -148,32 +158,47 @@ impl BlockProductStep {
         });
     }
 
-    fn row_by_row<T: Float>(&self, a: Floats, tile: &mut Tile<T>, epilogue: &ProductEpilogue, scratch: &mut [f32]) {
+    /// Rounds all rows into `rounded`, once for all tiles.
+    fn round_rows(&self, env: &Env, a: Floats, rounding: Rounding, rounded: &mut [f32], scratch: &mut [f32]) {
+        let ([rows, _, depth], len) = (self.size, rounding.row_len());
+        let matrices = Matrices { batches: 1, batch_stride: rows * len, rows, row_stride: len, cols: len };
+        let grid = Grid { rows: Cut::new(rows, 1, 4 * env.threads.count()), cols: Cut::whole(len) };
+        Tiles::new(rounded, matrices, grid).share(env.threads, rows * depth * ROUNDING, scratch, |tile, row| {
+            for index in 0..tile.rows.len() {
+                a.after((tile.rows.start + index) * depth).widen(self.isa, &mut row[..depth]);
+                rounding.round(self.isa, row, tile.row(index));
+            }
+        });
+    }
+
+    fn row_by_row<T: Float>(
+        &self,
+        a: Floats,
+        rounded: &[f32],
+        tile: &mut Tile<T>,
+        epilogue: &ProductEpilogue,
+        scratch: &mut [f32],
+    ) {
         let (isa, depth) = (self.isa, self.size[2]);
         let (rows, cols) = (tile.rows.clone(), tile.cols.clone());
         let (row, scratch) = scratch.split_at_mut(BlockPanels::padded(depth));
-        row[depth..].fill(0.0);
-        let (sums, scratch) = scratch.split_at_mut(rows.len() * cols.len());
-        let widen = |index: usize, row: &mut [f32]| {
-            a.after((rows.start + index) * depth).widen(isa, &mut row[..depth]);
+        let sums = &mut scratch[..rows.len() * cols.len()];
+        let with_rounded = |rounding: Rounding, rows: Range<usize>, sums: &mut [f32]| {
+            let len = rounding.row_len();
+            self.panels.multiply_rounded(isa, rounding, &rounded[rows.start * len..rows.end * len], cols.clone(), sums);
         };
-        let (block, bits) = (self.panels.blocks().size(), self.panels.bits());
-        if let Some(digits @ Digits::One) = self.digits() {
-            let mut rounded = RoundedRows::new(rows.len(), depth, block, digits, scratch);
-            for index in 0..rows.len() {
-                widen(index, row);
-                rounded.round(isa, index, row, bits);
-            }
-            self.panels.multiply_rounded(isa, &rounded, rows.len(), cols.clone(), sums);
-        } else {
-            let mut rounded = self.digits().map(|digits| RoundedRows::new(1, depth, block, digits, scratch));
-            for (index, sums) in sums.chunks_exact_mut(cols.len()).enumerate() {
-                widen(index, row);
-                let fitting =
-                    rounded.as_mut().and_then(|rounded| rounded.round(isa, 0, row, bits).then_some(&*rounded));
-                match fitting {
-                    Some(rounded) => self.panels.multiply_rounded(isa, rounded, 1, cols.clone(), sums),
-                    None => self.panels.multiply_row(isa, row, depth, cols.clone(), sums),
+        match self.rounding() {
+            Some(rounding) if self.rounds_rows => with_rounded(rounding, rows.clone(), sums),
+            rounding => {
+                row[depth..].fill(0.0);
+                for (index, sums) in rows.clone().zip(sums.chunks_exact_mut(cols.len())) {
+                    match rounding.filter(|rounding| rounding.fits(&rounded[index * rounding.row_len()..])) {
+                        Some(rounding) => with_rounded(rounding, index..index + 1, sums),
+                        None => {
+                            a.after(index * depth).widen(isa, &mut row[..depth]);
+                            self.panels.multiply_row(isa, row, depth, cols.clone(), sums);
+                        }
+                    }
                 }
             }
         }
@@ -206,7 +231,7 @@ impl Run for BlockProductStep {
     }
 
     fn scratch_bytes(&self, threads: usize) -> usize {
-        (self.slot() * threads + self.epilogue.scratch_len(threads)) * size_of::<f32>()
+        (self.rounded_len() + self.slot() * threads + self.epilogue.scratch_len(threads)) * size_of::<f32>()
     }
 
     fn packed(&self) -> Vec<&Arc<Buffer>> {
@@ -413,21 +438,16 @@ mod tests {
     #[test]
     fn rows_that_no_digits_hold_are_floats() {
         let graph = graph(&Case { zero: Some(0), weights: "uint8", rows: 2, ..CASE });
-        for special in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-36, 3e38] {
+        for special in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-36, 1e36] {
             // The second row is an ordinary one.
-            let element = |i: usize| match i {
-                5 => special,
-                0..48 => {
-                    if special.abs() < 1.0 {
-                        special * (i % 7) as f64
-                    } else {
-                        0.0
-                    }
-                }
-                _ => (i % 11) as f64 - 5.0,
+            let element = |at: &[usize]| match (at[0], at[1]) {
+                (0, 5) => special,
+                (0, depth) if special.abs() < 1.0 => special * (depth % 7) as f64,
+                (0, _) => 0.0,
+                (_, depth) => (depth % 11) as f64 - 5.0,
             };
             let inputs = graph.inputs.iter().map(|(name, id)| {
-                (name.clone(), Tensor::from_fn(graph.descriptor(*id), |i| Number::Float(element(i) as f32 as f64)))
+                (name.clone(), Tensor::from_fn(graph.descriptor(*id), |at| Number::Float(element(at) as f32 as f64)))
             });
             check_with(&graph, &inputs.collect(), Tolerance::ulps(8).or_absolute(1e-40));
         }

@@ -7,6 +7,7 @@
 
 pub mod dots;
 pub mod floats;
+pub mod rounding;
 
 use super::tile::tile_size;
 use crate::cpu::kernels::float::Float;
