@@ -2,13 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { generator } from '../lib/random.mjs';
+import { exception, typeError } from '../lib/exceptions.mjs';
 import { GARBAGE } from '../robustness/random.mjs';
-import { checkException, generator } from '../robustness/support.mjs';
-import { MLGraphBuilder, exception, interfaces, ml, read } from '../runtime/helpers.mjs';
+import { checkException } from '../robustness/support.mjs';
+import { MLGraphBuilder, interfaces, ml, read } from '../runtime/helpers.mjs';
 
 const extensions = ['dynamic-shapes', 'donation'];
 const context = await ml.createContext({ accelerated: false, numThreads: 2, extensions });
-const typeError = (pattern) => exception('TypeError', pattern);
 const float32 = (...shape) => ({ dataType: 'float32', shape });
 const random = generator(20261124);
 

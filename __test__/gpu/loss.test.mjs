@@ -4,12 +4,13 @@ import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { test } from 'node:test';
 
-import { MLGraphBuilder, PATIENCE, exception, floats, ml, operand, read, resultOf, slowGraph } from '../runtime/helpers.mjs';
+import { PATIENCE } from '../lib/wait.mjs';
+import { exception, invalidState } from '../lib/exceptions.mjs';
+import { MLGraphBuilder, floats, ml, operand, read, resultOf, slowGraph } from '../runtime/helpers.mjs';
 import { deviceOf } from './device.mjs';
 
 const { slots } = createRequire(import.meta.url)('../../lib/context.js');
 
-const invalidState = exception('InvalidStateError');
 
 /** Loses the GPU of a context. */
 const loseDevice = (context) => slots.get(context).loseDevice();

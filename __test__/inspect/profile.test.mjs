@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { domException, invalidState, rejects, typeError } from '../interfaces/helpers.mjs';
+import { randomFloats } from '../lib/random.mjs';
+import { exception, invalidState, rejects, typeError } from '../lib/exceptions.mjs';
 import { HELPERS, resultOf, slowGraph } from '../runtime/helpers.mjs';
-import { MLGraphBuilder, describeGraph, floats, ml, numbers, profileGraph, squeezed } from './helpers.mjs';
+import { MLGraphBuilder, describeGraph, floats, ml, profileGraph, squeezed } from './helpers.mjs';
 
 const read = async (context, tensor) => new Float32Array(await context.readTensor(tensor));
 
@@ -50,7 +51,7 @@ test('a profile keeps its place among writes, dispatches and reads', async () =>
   const { context, graph, inputs, outputs } = await squeezed();
   const profile = profileGraph(context, graph, inputs, outputs, { runs: 3 });
   const before = read(context, outputs.classes);
-  context.writeTensor(inputs.image, numbers(3 * 17 * 17, 4));
+  context.writeTensor(inputs.image, randomFloats(3 * 17 * 17, 4));
   context.dispatch(graph, inputs, outputs);
   const after = read(context, outputs.classes);
   // The graph goes when everything before is done.
@@ -73,7 +74,7 @@ test('arguments are converted and checked as those of dispatch', async () => {
   await refused([context, graph, twice, { classes: inputs.image }], /^profileGraph: .*"classes" is passed more than once$/);
   const small = await context.createTensor(floats(1, 4));
   await refused([context, graph, inputs, { classes: small }], /^profileGraph: output "classes" needs float32 \[1, 5\], the tensor is float32 \[1, 4\]$/);
-  const constant = await context.createConstantTensor(floats(1, 3, 17, 17), numbers(3 * 17 * 17));
+  const constant = await context.createConstantTensor(floats(1, 3, 17, 17), randomFloats(3 * 17 * 17));
   await refused([context, graph, { image: constant }, outputs], /^profileGraph: input "image" is a constant tensor/);
   const other = await ml.createContext();
   await refused([other, graph, inputs, outputs], /^profileGraph: graph belongs to another context$/);
@@ -132,7 +133,7 @@ test('a context that is lost ends its profile soon', async () => {
   await new Promise((resolve) => setTimeout(resolve, 50));
   const start = performance.now();
   context.destroy();
-  await assert.rejects(profile, domException('InvalidStateError'));
+  await assert.rejects(profile, exception('InvalidStateError'));
   assert.ok(performance.now() - start < 20_000);
   await rejects(() => profileGraph(context, graph, { x }, { y }), invalidState);
 });

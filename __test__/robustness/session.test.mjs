@@ -1,15 +1,15 @@
 // What a caller can give `webnn-node/onnx`: each wrong value is an error with a code, and the process lives.
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 
+import { root } from '../../scripts/process.mjs';
 import { ml } from '../../index.js';
 import { OnnxError, importModel, inspectModel, loadModel } from '../../onnx.js';
 import { FLOAT, INT32, node, value, weight, writeModel } from '../onnx/model-writer.mjs';
-import { ROOT, resultOf } from '../runtime/helpers.mjs';
+import { resultOf } from '../runtime/helpers.mjs';
 
-const HOME = pathToFileURL(ROOT);
+const HOME = pathToFileURL(`${root}/`);
 
 const floats = (...numbers) => Float32Array.from(numbers);
 

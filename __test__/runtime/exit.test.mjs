@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { test } from 'node:test';
+import { temporaryFolder } from '../lib/folders.mjs';
 import { IS_ON_SOFTWARE_VULKAN, resultOf, runProcess } from './helpers.mjs';
 
 /**
@@ -72,26 +70,21 @@ test('the natural end with dispatches that nobody waits for', () =>
 test('the natural end after the context is destroyed with work in its queue', () =>
   checkEnd('begin(); context.readTensor(y).catch(() => {}); leave(); context.destroy();', 0));
 
-test('the natural end while kernels are compiled for the first time', async () => {
+test('the natural end while kernels are compiled for the first time', async (t) => {
   for (let i = 0; i < RUNS; i++) {
-    const caches = mkdtempSync(join(tmpdir(), 'webnn-exit-'));
-    try {
-      const { code, signal, stderr } = await runProcess(
-        `const context = await helpers.ml.createContext();
-         const builder = new helpers.MLGraphBuilder(context);
-         const x = builder.input('x', helpers.operand(64));
-         const outputs = { a: builder.relu(x), b: builder.tanh(x), c: builder.abs(x) };
-         const graph = await builder.build(outputs);
-         const [from, a, b, c] = await Promise.all([0, 1, 2, 3].map(() => context.createTensor(helpers.floats(64))));
-         context.dispatch(graph, { x: from }, { a, b, c });
-         // Until the kernels are on their way.
-         setTimeout(() => {}, ${4 * i});`,
-        { env: { XDG_CACHE_HOME: caches } },
-      );
-      assert.deepEqual([code, signal], [0, null], stderr);
-    } finally {
-      rmSync(caches, { recursive: true });
-    }
+    const { code, signal, stderr } = await runProcess(
+      `const context = await helpers.ml.createContext();
+       const builder = new helpers.MLGraphBuilder(context);
+       const x = builder.input('x', helpers.operand(64));
+       const outputs = { a: builder.relu(x), b: builder.tanh(x), c: builder.abs(x) };
+       const graph = await builder.build(outputs);
+       const [from, a, b, c] = await Promise.all([0, 1, 2, 3].map(() => context.createTensor(helpers.floats(64))));
+       context.dispatch(graph, { x: from }, { a, b, c });
+       // Until the kernels are on their way.
+       setTimeout(() => {}, ${4 * i});`,
+      { env: { XDG_CACHE_HOME: temporaryFolder(t) } },
+    );
+    assert.deepEqual([code, signal], [0, null], stderr);
   }
 });
 

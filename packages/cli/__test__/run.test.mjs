@@ -1,23 +1,19 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import os from 'node:os';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import test, { after, before, describe } from 'node:test';
+import test, { describe } from 'node:test';
 import sharp from 'sharp';
+import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import { numbersOf } from '../lib/elements.mjs';
 import { readNpy } from '../lib/npy.mjs';
 import { FLOAT, node, value, writeModel } from '../../../__test__/onnx/model-writer.mjs';
 import { file, webnn, webnnJson } from './command.mjs';
 
-let folder;
-before(async () => {
-  folder = await mkdtemp(path.join(os.tmpdir(), 'webnn-run-'));
-});
-after(() => rm(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 /** Runs a model and reads what it wrote: elements by file name. */
 async function written(...args) {
-  const directory = await mkdtemp(path.join(folder, 'outputs-'));
+  const directory = temporaryFolder();
   const { code, stderr } = await webnn('run', ...args, '--output-dir', directory);
   assert.equal(stderr, '');
   assert.equal(code, 0);

@@ -5,7 +5,8 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { describe, it } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
-import { negate, products, root, runNode, runProgram, sums, write, folder } from './support.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
+import { negate, products, root, runNode, runProgram, sums, write } from './support.mjs';
 
 const float32 = (data, dims) => new Tensor('float32', Float32Array.from(data), dims);
 
@@ -97,7 +98,7 @@ describe('release', () => {
   });
 
   it('gives memory back', async () => {
-    const { status, stdout, stderr } = await runNode(['--expose-gc', '--input-type=module', '--eval', `
+    const { code, stdout, stderr } = await runNode(['--expose-gc', '--input-type=module', '--eval', `
       import { InferenceSession, Tensor } from 'webnn-node-ort';
       import { million } from './__test__/support.mjs';
       const model = million();
@@ -111,7 +112,7 @@ describe('release', () => {
         if (i % 30 === 29) used.push(process.memoryUsage.rss());
       }
       console.log((used[1] - used[0]) / 1e6 < 60 || used);`], { cwd: root });
-    assert.deepEqual([status, stdout, stderr], [0, 'true', '']);
+    assert.deepEqual([code, stdout, stderr], [0, 'true', '']);
   });
 });
 
@@ -126,7 +127,7 @@ describe('worker threads', () => {
   });
 
   it('can be terminated in the middle of a run or a load', async () => {
-    const { status, stdout, stderr } = await runProgram(`
+    const { code, stdout, stderr } = await runProgram(`
       import { Worker } from 'node:worker_threads';
       import { products } from './__test__/support.mjs';
       const program = new URL('file://' + process.cwd() + '/__test__/worker.mjs');
@@ -140,14 +141,14 @@ describe('worker threads', () => {
       const session = await InferenceSession.create(products(16, 1));
       const { y } = await session.run({ x: new Tensor('float32', new Float32Array(256).fill(1), [16, 16]) });
       console.log(y.data[0]);`);
-    assert.deepEqual([status, stdout, stderr], [0, '1', '']);
+    assert.deepEqual([code, stdout, stderr], [0, '1', '']);
   });
 });
 
 describe('the process', () => {
   const ends = async (program, expected = 0) => {
-    const { status, signal, stderr } = await runProgram(`${BUSY}\n${program}`);
-    assert.deepEqual([status, signal], [expected, null], stderr);
+    const { code, signal, stderr } = await runProgram(`${BUSY}\n${program}`);
+    assert.deepEqual([code, signal], [expected, null], stderr);
     return stderr;
   };
 
@@ -183,7 +184,7 @@ describe('the process', () => {
   });
 
   it('can have a child with a session of its own', async (t) => {
-    const cwd = folder(t);
+    const cwd = temporaryFolder(t);
     write(cwd, 'model.onnx', negate());
     const session = await InferenceSession.create(negate());
     const { stdout } = await runProgram(`

@@ -100,7 +100,7 @@ describe('a result', () => {
   });
 
   it('gives its memory back when nobody holds it', async () => {
-    const { status, stdout, stderr } = await runNode(['--expose-gc', '--input-type=module', '--eval', `
+    const { code, stdout, stderr } = await runNode(['--expose-gc', '--input-type=module', '--eval', `
       import { InferenceSession, Tensor } from 'webnn-node-ort';
       import { negate } from './__test__/support.mjs';
       const session = await InferenceSession.create(negate());
@@ -113,7 +113,7 @@ describe('a result', () => {
         if (i % 100 === 99) used.push(process.memoryUsage.rss());
       }
       console.log((used[1] - used[0]) / 1e6 < 100);`], { cwd: root });
-    assert.deepEqual([status, stdout, stderr], [0, 'true', '']);
+    assert.deepEqual([code, stdout, stderr], [0, 'true', '']);
   });
 
   it('stays on the device where that is preferred, until its data are asked for', async () => {
