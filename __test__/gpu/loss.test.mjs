@@ -7,9 +7,12 @@ import { test } from 'node:test';
 import { PATIENCE } from '../lib/wait.mjs';
 import { exception, invalidState } from '../lib/exceptions.mjs';
 import { MLGraphBuilder, floats, ml, operand, read, resultOf, slowGraph } from '../runtime/helpers.mjs';
+import { ON_GPU, checkCode } from '../robustness/provocations.mjs';
 import { deviceOf } from './device.mjs';
 
-const { slots } = createRequire(import.meta.url)('../../lib/context.js');
+const require = createRequire(import.meta.url);
+const { slots } = require('../../lib/context.js');
+const { errorCodes } = require('../../lib/native.js');
 
 
 /** Loses the GPU of a context. */
@@ -150,3 +153,7 @@ test('contexts whose loss is waited for are collected, and end with all they had
   assert.equal(lost, 0);
   assert.ok(growth < 150, `resident memory grew by ${growth} MiB of ${50 * 8} MiB`);
 });
+
+for (const row of errorCodes.filter(({ code }) => ON_GPU.includes(code))) {
+  test(`${row.code}: ${row.meaning}`, () => checkCode(row));
+}
