@@ -30,6 +30,27 @@ export function collect() {
   globalThis.gc();
 }
 
+/** A turn of the event loop. */
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+/** Calls what it was given with an object once that is collected. */
+const dropped = new FinalizationRegistry((/** @type {() => void} */ call) => call());
+
+/**
+ * Collects what nobody has any more, its finalizers included: that of an object which is dropped here has run, and so have
+ * those of everything that was dropped before.
+ */
+export async function collectGarbage() {
+  let isCollected = false;
+  dropped.register({}, () => {
+    isCollected = true;
+  });
+  await collectUntil(() => isCollected, 'an object that was dropped is collected');
+  // Native finalizers run a turn of the event loop after those of JavaScript.
+  await turn();
+  await turn();
+}
+
 /**
  * Collects garbage until a condition holds: finalizers run some turns of the event loop after a collection.
  *

@@ -6,7 +6,7 @@ import { root } from '../../scripts/process.mjs';
 import { runNode } from '../lib/processes.mjs';
 
 // What programs in processes of their own need of them.
-export { PATIENCE, collectUntil, until, untilBusy, untilIdle } from '../lib/wait.mjs';
+export { PATIENCE, collectGarbage, collectUntil, until, untilBusy, untilIdle } from '../lib/wait.mjs';
 
 const require = createRequire(import.meta.url);
 
