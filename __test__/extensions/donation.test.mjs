@@ -105,7 +105,13 @@ async function appending(width, more = () => ({}), on = context) {
 const rows = (count, width) => ({ dataType: 'uint8', shape: [count, width] });
 const PRESENT = { donate: { present: 'past' } };
 
-test('memory grows by what is appended, and every input stays what it was', async () => {
+/**
+ * Bytes that 300 steps may take, whose tensors together have 1.5 GB: three copies of the last and largest tensor, 10 MB each, what
+ * is queued, and the heap of JavaScript. 28 MB were measured.
+ */
+const GROWTH = 100e6;
+
+test('memory grows by what is appended, and every input stays what it was', async (t) => {
   const width = 1 << 15;
   const steps = 300;
   const graph = await appending(width);
@@ -120,8 +126,8 @@ test('memory grows by what is appended, and every input stays what it was', asyn
   }
   assert.equal((await bytesOf(row))[0], steps % 256);
   const grown = process.memoryUsage.rss() - before;
-  // All of these tensors together have 1.5 GB.
-  assert.ok(grown < 250e6, `${grown} bytes`);
+  t.diagnostic(`${(grown / 1e6).toFixed(0)} MB more`);
+  assert.ok(grown < GROWTH, `${grown} bytes`);
   for (const count of [1, 2, 100, steps + 1]) {
     const bytes = await bytesOf(all[count - 1]);
     assert.ok(bytes.every((byte, at) => byte === Math.floor(at / width) % 256), `the first ${count} rows`);

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { after, before, describe, test } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
 
+import { until } from '../lib/wait.mjs';
 import { temporaryFolder } from '../lib/folders.mjs';
 import { ml } from '../../index.js';
 import { inspectModel, loadModel } from '../../onnx.js';
@@ -33,14 +33,15 @@ function largeModel() {
 async function delaysOf(begin) {
   const histogram = monitorEventLoopDelay({ resolution: 1 });
   histogram.enable();
-  await sleep(5);
+  await until(() => histogram.count > 0, 'the first delay that is measured');
   histogram.reset();
   const start = performance.now();
   const promise = begin();
   const call = performance.now() - start;
   const result = await promise;
   // What is reported at the end counts as well.
-  await sleep(3);
+  const { count } = histogram;
+  await until(() => histogram.count > count, 'the delay at the end');
   histogram.disable();
   return { call, delay: histogram.max / 1e6, result };
 }

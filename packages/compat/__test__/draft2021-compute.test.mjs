@@ -382,8 +382,10 @@ describe('the thread of the contexts', () => {
     assert.deepEqual(lines, [`NotSupportedError ${message}`]);
   });
 
-  test('frees what nobody has any more', async () => {
-    const MiB = 2 ** 20;
+  /** MiB that 40 rounds with constants of 16 MiB each, 640 in all, may leave behind: the last ones, and free pages. 33 were measured. */
+  const GROWTH = 150;
+
+  test('frees what nobody has any more', async (t) => {
     const [grown] = await run(
       `
       const { draft2021: { ml, MLGraphBuilder } } = require(COMPAT);
@@ -396,15 +398,15 @@ describe('the thread of the contexts', () => {
         const product = builder.mul(x, builder.input('x', { type: 'float32' }));
         builder.build({ y: builder.reduceSum(product) }).compute({ x: Float32Array.of(1) }, { y });
       };
-      const pause = () => new Promise((resolve) => setTimeout(resolve, 10));
-      const settle = async () => { for (let i = 0; i < 3; i++) { gc(); await pause(); } };
-      for (let i = 0; i < 3; i++) { await round(); await settle(); }
+      const { collectGarbage, collectUntil } = await import(${JSON.stringify(new URL('../../../__test__/lib/wait.mjs', import.meta.url))});
+      for (let i = 0; i < 3; i++) { await round(); await collectGarbage(); }
       const before = process.memoryUsage.rss();
-      for (let i = 0; i < 40; i++) { values[0] = i; await round(); await settle(); }
-      console.log(process.memoryUsage.rss() - before);`,
+      const grown = () => (process.memoryUsage.rss() - before) / 2 ** 20;
+      for (let i = 0; i < 40; i++) { values[0] = i; await round(); await collectGarbage(); }
+      await collectUntil(() => grown() < ${GROWTH}, 'what nobody has is freed');
+      console.log(grown());`,
       '--expose-gc',
     );
-    // 40 rounds have constants of 640 MiB.
-    assert.ok(Number(grown) < 300 * MiB, `${grown} bytes more`);
+    t.diagnostic(`${Number(grown).toFixed(0)} MiB more`);
   });
 });

@@ -97,7 +97,10 @@ describe('release', () => {
     await assert.rejects(session.run(feeds), /already disposed/);
   });
 
-  it('gives memory back', async () => {
+  /** MB that 30 sessions with 4 MB of weights and 8 MB of values each, 360 in all, may leave behind: free pages. 32 were measured. */
+  const KEPT = 60;
+
+  it('gives memory back', async (t) => {
     const { code, stdout, stderr } = await runNode(['--expose-gc', '--input-type=module', '--eval', `
       import { InferenceSession, Tensor } from 'webnn-node-ort';
       import { million } from './__test__/support.mjs';
@@ -111,8 +114,10 @@ describe('release', () => {
         if (i % 10 === 0) { gc(); await new Promise(setImmediate); }
         if (i % 30 === 29) used.push(process.memoryUsage.rss());
       }
-      console.log((used[1] - used[0]) / 1e6 < 60 || used);`], { cwd: root });
-    assert.deepEqual([code, stdout, stderr], [0, 'true', '']);
+      console.log((used[1] - used[0]) / 1e6);`], { cwd: root });
+    assert.deepEqual([code, stderr], [0, '']);
+    t.diagnostic(`${stdout} MB more`);
+    assert.ok(Number(stdout) < KEPT, `${stdout} MB more`);
   });
 });
 
@@ -132,6 +137,7 @@ describe('worker threads', () => {
       import { products } from './__test__/support.mjs';
       const program = new URL('file://' + process.cwd() + '/__test__/worker.mjs');
       const model = products(512, 20);
+      // At several moments: nothing tells how far a worker is.
       for (const wait of [0, 20, 60, 100, 150, 200, 300]) {
         const worker = new Worker(program, { execArgv: [], workerData: { model, size: 512 } });
         await new Promise((resolve) => setTimeout(resolve, wait));
@@ -159,11 +165,14 @@ describe('the process', () => {
     assert.equal(await ends('session.run(feeds); session.release();'), '');
   });
 
+  /** Goes on when a run is behind, and the next one has begun. */
+  const SECOND = 'const first = session.run(feeds); session.run(feeds); await first;';
+
   it('can exit at any time', async () => {
     assert.equal(await ends('session.run(feeds); process.exit(3);', 3), '');
-    assert.equal(await ends('session.run(feeds); setTimeout(() => process.exit(4), 30);', 4), '');
+    assert.equal(await ends(`${SECOND} process.exit(4);`, 4), '');
     assert.equal(await ends('InferenceSession.create(products(512, 20)); setImmediate(() => process.exit(5));', 5), '');
-    assert.match(await ends('session.run(feeds); setTimeout(() => { throw new Error("thrown"); }, 30);', 1), /thrown/);
+    assert.match(await ends(`${SECOND} throw new Error('thrown');`, 1), /thrown/);
     assert.match(await ends('session.run({ x: 5 });', 1), /TypeError.*"x"/);
   });
 
@@ -172,15 +181,21 @@ describe('the process', () => {
     assert.equal(stdout, 'done');
   });
 
+  /** Threads that have nothing to do look for work for a moment; after that, the process is watched. */
+  const [REST_MS, WATCHED_MS] = [200, 1000];
+
+  /** The part of a processor that a process without work may take: timers and the collector of garbage. */
+  const IDLE = 0.1;
+
   it('is idle when nothing runs', async () => {
     const { stdout } = await runProgram(`${BUSY}
       await session.run(feeds);
-      await new Promise((resolve) => setTimeout(resolve, 200));
+      await new Promise((resolve) => setTimeout(resolve, ${REST_MS}));
       const before = process.cpuUsage();
-      await new Promise((resolve) => setTimeout(resolve, 1000));
+      await new Promise((resolve) => setTimeout(resolve, ${WATCHED_MS}));
       const { user, system } = process.cpuUsage(before);
       console.log((user + system) / 1000);`);
-    assert.ok(Number(stdout) < 100, `${stdout} ms of a processor in a second without work`);
+    assert.ok(Number(stdout) < IDLE * WATCHED_MS, `${stdout} ms of a processor in ${WATCHED_MS} ms without work`);
   });
 
   it('can have a child with a session of its own', async (t) => {

@@ -99,7 +99,10 @@ describe('a result', () => {
     assert.equal(y.data[MANY - 1], -1);
   });
 
-  it('gives its memory back when nobody holds it', async () => {
+  /** MB that 100 results, 400 in all, may leave behind: those that are not collected yet, and free pages. None were measured. */
+  const KEPT = 100;
+
+  it('gives its memory back when nobody holds it', async (t) => {
     const { code, stdout, stderr } = await runNode(['--expose-gc', '--input-type=module', '--eval', `
       import { InferenceSession, Tensor } from 'webnn-node-ort';
       import { negate } from './__test__/support.mjs';
@@ -112,8 +115,10 @@ describe('a result', () => {
         if (i % 20 === 0) { gc(); await new Promise(setImmediate); }
         if (i % 100 === 99) used.push(process.memoryUsage.rss());
       }
-      console.log((used[1] - used[0]) / 1e6 < 100);`], { cwd: root });
-    assert.deepEqual([code, stdout, stderr], [0, 'true', '']);
+      console.log((used[1] - used[0]) / 1e6);`], { cwd: root });
+    assert.deepEqual([code, stderr], [0, '']);
+    t.diagnostic(`${stdout} MB more`);
+    assert.ok(Number(stdout) < KEPT, `${stdout} MB more`);
   });
 
   it('stays on the device where that is preferred, until its data are asked for', async () => {
