@@ -82,6 +82,15 @@ const SCOPE = `
 const META = '// META: script=./helper.js\n// META: title=a title\n// META: variant=?cpu\n';
 const HELPER = 'const constant = 7;\nfunction helper() { return constant; }\n';
 
+/** Asserts that the first test of a checkout has so many subtests, which all pass. */
+async function checkThatAllPass(directory, count) {
+  const [only] = findTests(directory);
+  const { status, message, subtests } = await execute(directory, only);
+  assert.equal(status, 'OK', message);
+  assert.deepEqual(subtests.filter((subtest) => subtest.status !== 'PASS'), []);
+  assert.equal(subtests.length, count);
+}
+
 test('a window has what tests look for', async (t) => {
   const directory = checkout(t, {
     'x.window.js': `${META}${SCOPE}
@@ -90,14 +99,7 @@ test('a window has what tests look for', async (t) => {
     'x.window.js.headers': 'Cross-Origin-Embedder-Policy: require-corp\nCross-Origin-Opener-Policy: same-origin\n',
     'helper.js': HELPER,
   });
-  const [only] = findTests(directory);
-  const result = await execute(directory, only);
-  assert.equal(result.status, 'OK', result.message);
-  assert.deepEqual(
-    result.subtests.filter(({ status }) => status !== 'PASS'),
-    [],
-  );
-  assert.equal(result.subtests.length, 17);
+  await checkThatAllPass(directory, 17);
 });
 
 test('a dedicated worker is a thread of its own', async (t) => {
@@ -108,14 +110,7 @@ test('a dedicated worker is a thread of its own', async (t) => {
       check('it is not isolated', crossOriginIsolated === false);`,
     'helper.js': HELPER,
   });
-  const [only] = findTests(directory);
-  const result = await execute(directory, only);
-  assert.equal(result.status, 'OK', result.message);
-  assert.deepEqual(
-    result.subtests.filter(({ status }) => status !== 'PASS'),
-    [],
-  );
-  assert.equal(result.subtests.length, 18);
+  await checkThatAllPass(directory, 18);
 });
 
 for (const kind of ['window', 'worker']) {
