@@ -383,7 +383,7 @@ describe('the thread of the contexts', () => {
     assert.deepEqual(lines, [`NotSupportedError ${message}`]);
   });
 
-  /** MiB that 40 rounds with constants of 16 MiB each, 640 in all, may leave behind: the last ones, and free pages. 33 were measured. */
+  /** MiB that 40 rounds with constants of 16 MiB each, 640 in all, may leave behind: the last ones, and free pages. 48 were measured. */
   const GROWTH = 150;
 
   test('frees what nobody has any more', async (t) => {
