@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { after, before, describe } from 'node:test';
+import { runNode } from './lib/processes.mjs';
+import { temporaryFolder } from './lib/folders.mjs';
 import { bytesOf, INSTALLED_BYTES } from '../scripts/pack-local.mjs';
 import { addonName, mainManifest, neededGlibc, pack, platformManifest, PLATFORMS, publishedManifest, rustTarget, stage } from '../scripts/packages.mjs';
 import { root, WORKSPACES } from '../scripts/process.mjs';
@@ -124,8 +125,7 @@ describe('the packages of the platforms', () => {
   });
 
   test('the glibc that a library needs is found in it', (t) => {
-    const directory = mkdtempSync(join(tmpdir(), 'webnn-glibc-'));
-    t.after(() => rmSync(directory, { recursive: true }));
+    const directory = temporaryFolder(t);
     const file = join(directory, 'library');
     writeFileSync(file, '\0GLIBC_2.9\0GLIBC_2.17\0GLIBC_2.2.5\0GLIBC_PRIVATE\0');
     assert.equal(neededGlibc(file), '2.17');
@@ -137,7 +137,7 @@ describe('the packages of the platforms', () => {
 describe('the installed packages', () => {
   let project;
   let packages;
-  let folder;
+  const folder = temporaryFolder();
 
   const projects = new Map();
   const tarballs = () => Object.fromEntries(Object.values(packages).map(({ name, file }) => [name, file]));
@@ -155,7 +155,6 @@ describe('the installed packages', () => {
   };
 
   before(() => {
-    folder = mkdtempSync(join(tmpdir(), 'webnn-package-'));
     // Those of other platforms are never loaded: any file serves as their addon.
     const addons = Object.fromEntries(PLATFORMS.map((name) => [name, name === platform ? addon : join(root, 'LICENSE-MIT')]));
     const folders = stage(join(folder, 'staged'), addons);
@@ -165,7 +164,6 @@ describe('the installed packages', () => {
 
   after(() => {
     for (const made of projects.values()) made.remove();
-    rmSync(folder, { recursive: true, force: true });
   });
 
   const run = (name, program) => project.run(name, program);
@@ -294,18 +292,15 @@ describe('the installed packages', () => {
 });
 
 describe('the loader', () => {
-  let directory;
+  const directory = temporaryFolder();
 
   before(() => {
-    directory = mkdtempSync(join(tmpdir(), 'webnn-loader-'));
     const main = join(directory, 'node_modules', 'webnn-node');
     for (const entry of ['index.js', 'lib', 'package.json']) cpSync(join(root, entry), join(main, entry), { recursive: true });
   });
 
-  after(() => rmSync(directory, { recursive: true, force: true }));
-
   /** Imports the package with `content` as the addon of this platform's package (none without) under an environment. */
-  const load = ({ content, others = [], env = {}, before = '' } = {}) => {
+  const load = async ({ content, others = [], env = {}, before = '' } = {}) => {
     const modules = join(directory, 'node_modules');
     for (const entry of readdirSync(modules).filter((name) => name !== 'webnn-node')) rmSync(join(modules, entry), { recursive: true });
     for (const name of [...others, ...(content === undefined ? [] : [platform])]) {
@@ -315,22 +310,22 @@ describe('the loader', () => {
       writeFileSync(join(folder, addonName(name)), content ?? '');
     }
     const args = ['-e', `${before}; console.log(typeof require('webnn-node').ml)`];
-    const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd: directory, env: { ...process.env, ...env }, encoding: 'utf8' });
-    return { status, stdout, message: /^Error: (.*?)^    at /ms.exec(stderr)?.[1] };
+    const { code, stdout, stderr } = await runNode(args, { cwd: directory, env });
+    return { code, stdout, message: /^Error: (.*?)^    at /ms.exec(stderr)?.[1] };
   };
 
-  test('finds the package of the platform', () => {
-    const { status, stdout } = load({ content: readFileSync(addon) });
-    assert.deepEqual({ status, stdout }, { status: 0, stdout: 'object\n' });
+  test('finds the package of the platform', async () => {
+    const { code, stdout } = await load({ content: readFileSync(addon) });
+    assert.deepEqual({ code, stdout }, { code: 0, stdout: 'object\n' });
   });
 
-  test('takes a program that imitates a part of Deno for what it is', () => {
-    const { status, stdout } = load({ content: readFileSync(addon), before: 'globalThis.Deno = { env: {} }' });
-    assert.deepEqual({ status, stdout }, { status: 0, stdout: 'object\n' });
+  test('takes a program that imitates a part of Deno for what it is', async () => {
+    const { code, stdout } = await load({ content: readFileSync(addon), before: 'globalThis.Deno = { env: {} }' });
+    assert.deepEqual({ code, stdout }, { code: 0, stdout: 'object\n' });
   });
 
-  test('a missing package: what to install, in which version', () => {
-    const { message } = load();
+  test('a missing package: what to install, in which version', async () => {
+    const { message } = await load();
     assert.match(message, new RegExp(`^webnn-node has no usable native binary for ${platform}\\.`));
     assert.ok(message.includes(`npm install webnn-node-${platform}@${manifest.version}\n`), message);
     assert.match(message, /optional dependencies are omitted/);
@@ -338,61 +333,61 @@ describe('the loader', () => {
     assert.doesNotMatch(message, /Installed for other platforms|Require stack/);
   });
 
-  test('packages of other platforms are named: a folder that was copied, another C library', () => {
+  test('packages of other platforms are named: a folder that was copied, another C library', async () => {
     const [other, another] = PLATFORMS.filter((name) => name !== platform);
-    const { message } = load({ others: [other, another] });
+    const { message } = await load({ others: [other, another] });
     assert.ok(message.includes(`Installed for other platforms: webnn-node-${other}, webnn-node-${another}\n`), message);
   });
 
-  test('a damaged addon: what the system says, and no advice to install what is there', () => {
+  test('a damaged addon: what the system says, and no advice to install what is there', async () => {
     for (const content of ['', 'not a library', readFileSync(addon).subarray(0, 32)]) {
-      const { message } = load({ content });
+      const { message } = await load({ content });
       assert.match(message, /may be damaged/);
       assert.match(message, new RegExp(`  webnn-node-${platform}: .*${addonName(platform).replaceAll('.', '\\.')}.*`));
       assert.doesNotMatch(message, /Install it with/);
     }
   });
 
-  test('a binary of another version: both versions, and which one to install', () => {
+  test('a binary of another version: both versions, and which one to install', async () => {
     const other = manifest.version.replace(/\d+$/, '99');
     const main = join(directory, 'node_modules', 'webnn-node', 'package.json');
     const original = readFileSync(main);
     writeFileSync(main, JSON.stringify({ ...manifest, version: other }));
-    const { message } = load({ content: readFileSync(addon) });
+    const { message } = await load({ content: readFileSync(addon) });
     writeFileSync(main, original);
     assert.ok(message.includes(`it is the native binary of webnn-node ${manifest.version}, and this is webnn-node ${other}`), message);
     assert.ok(message.includes(`npm install webnn-node-${platform}@${other}`), message);
   });
 
-  test('a platform without a package: those that there are', () => {
-    const { message } = load({ before: "Object.defineProperty(process, 'arch', { value: 's390x' })" });
+  test('a platform without a package: those that there are', async () => {
+    const { message } = await load({ before: "Object.defineProperty(process, 'arch', { value: 's390x' })" });
     assert.match(message, /no usable native binary for \w+-s390x/);
     assert.ok(message.includes(`There are packages for ${PLATFORMS.join(', ')}.`), message);
     assert.doesNotMatch(message, /npm install/);
   });
 
   if (platform.endsWith('-gnu')) {
-    test('a glibc that is too old: which one is needed, and which one is there', () => {
+    test('a glibc that is too old: which one is needed, and which one is there', async () => {
       const content = Buffer.from(readFileSync(addon, 'latin1').replaceAll(/GLIBC_2\.\d\d/g, 'GLIBC_9.99'), 'latin1');
-      const { message } = load({ content });
+      const { message } = await load({ content });
       assert.match(message, /version `GLIBC_9\.99' not found/);
       assert.ok(message.includes(`(${process.report.getReport().header.glibcVersionRuntime})`), message);
     });
   }
 
-  test('a variable names another file, which is loaded instead of all others', () => {
+  test('a variable names another file, which is loaded instead of all others', async () => {
     const env = { WEBNN_NATIVE_LIBRARY_PATH: addon };
-    assert.equal(load({ env }).stdout, 'object\n');
-    assert.equal(load({ env, content: 'not a library' }).stdout, 'object\n');
-    assert.equal(load({ env: { WEBNN_NATIVE_LIBRARY_PATH: '' }, content: readFileSync(addon) }).stdout, 'object\n');
+    assert.equal((await load({ env })).stdout, 'object\n');
+    assert.equal((await load({ env, content: 'not a library' })).stdout, 'object\n');
+    assert.equal((await load({ env: { WEBNN_NATIVE_LIBRARY_PATH: '' }, content: readFileSync(addon) })).stdout, 'object\n');
   });
 
-  test('a variable that names no addon is an error, even where there is one', () => {
+  test('a variable that names no addon is an error, even where there is one', async () => {
     const content = readFileSync(addon);
-    const { message } = load({ env: { WEBNN_NATIVE_LIBRARY_PATH: 'elsewhere.node' }, content });
+    const { message } = await load({ env: { WEBNN_NATIVE_LIBRARY_PATH: 'elsewhere.node' }, content });
     assert.match(message, /^WEBNN_NATIVE_LIBRARY_PATH is "elsewhere\.node"/);
     assert.ok(message.includes(join(directory, 'elsewhere.node')), message);
     writeFileSync(join(directory, 'other.js'), 'module.exports = {};');
-    assert.match(load({ env: { WEBNN_NATIVE_LIBRARY_PATH: 'other.js' }, content }).message, /it is no native binary of webnn-node/);
+    assert.match((await load({ env: { WEBNN_NATIVE_LIBRARY_PATH: 'other.js' }, content })).message, /it is no native binary of webnn-node/);
   });
 });

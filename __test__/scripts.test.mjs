@@ -1,19 +1,13 @@
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { runNode } from './lib/processes.mjs';
+import { temporaryFolder } from './lib/folders.mjs';
 import { isAtLeast, packagesAreStale, platformName, replaceFile } from '../scripts/setup.mjs';
 import { readResults, speedClaim, speedLoss, speedTable } from '../scripts/speed-table.mjs';
 import { environmentTable, insertTable, onnxTable, shortTypes, supportTable } from '../scripts/support-table.mjs';
-
-function temporaryFolder(t) {
-  const directory = mkdtempSync(join(tmpdir(), 'webnn-scripts-'));
-  t.after(() => rmSync(directory, { recursive: true }));
-  return directory;
-}
 
 test('versions are compared number by number', () => {
   for (const [actual, wanted] of [
@@ -178,7 +172,7 @@ test('the table of speeds and the claims about them are those of the report', ()
   assert.throws(() => readResults(REPORT.replace('8.00 MiB', '–')), /has no value for two onnxruntime-node/);
 });
 
-test('suites of tests that do not go together are refused', () => {
+test('suites of tests that do not go together are refused', async () => {
   const program = fileURLToPath(new URL('../scripts/test.mjs', import.meta.url));
   for (const [args, message] of [
     [['--gpu', '--models'], /--models goes with no other suite, --only or files/],
@@ -186,8 +180,8 @@ test('suites of tests that do not go together are refused', () => {
     [['--browser', '--only', 'js'], /--browser goes with no other suite, --only or files/],
     [['--only', 'gpu'], /--only is "gpu", expected rust or js/],
   ]) {
-    const { status, stderr } = spawnSync(process.execPath, [program, ...args], { encoding: 'utf8' });
-    assert.equal(status, 2, stderr);
+    const { code, stderr } = await runNode([program, ...args]);
+    assert.equal(code, 2, stderr);
     assert.match(stderr, message);
     assert.match(stderr, /usage: npm test -- .*--gpu/);
   }

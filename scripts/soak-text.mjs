@@ -9,7 +9,7 @@
 
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { generator } from '../__test__/robustness/support.mjs';
+import { generator } from '../__test__/lib/random.mjs';
 import { Conversations } from '../__test__/soak/conversations.mjs';
 import { judge, LIMITS, sample, shown } from '../__test__/soak/growth.mjs';
 import { checksOf } from '../bench/arguments.mjs';

@@ -12,7 +12,7 @@ import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { ACTIONS, Churn } from '../__test__/soak/actions.mjs';
 import { judge, sample, shown } from '../__test__/soak/growth.mjs';
-import { generator } from '../__test__/robustness/support.mjs';
+import { generator } from '../__test__/lib/random.mjs';
 import { ml } from '../__test__/runtime/helpers.mjs';
 import { entry, Failure, say } from './process.mjs';
 

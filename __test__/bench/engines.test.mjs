@@ -1,12 +1,12 @@
 // Engines in their processes, and measuring them. The only engine here is this package: no other is installed.
 
 import assert from 'node:assert/strict';
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
+import { temporaryFolder } from '../lib/folders.mjs';
 import { measure } from '../../bench/measure.mjs';
 import { findModels } from '../../bench/models.mjs';
 import { readOptions } from '../../bench/options.mjs';
@@ -66,8 +66,7 @@ test('the smallest model is loaded, checked and measured', { skip: process.platf
 });
 
 test('a wrong output is told', { skip: process.platform !== 'linux' && 'needs /proc' }, async (t) => {
-  const directory = mkdtempSync(join(tmpdir(), 'webnn-bench-'));
-  t.after(() => rmSync(directory, { recursive: true }));
+  const directory = temporaryFolder(t);
   cpSync(TINY, directory, { recursive: true });
   writeFileSync(join(directory, 'add', 'out_y.npy'), formatNpy({ dataType: 'float32', shape: [1], data: Float32Array.of(4) }));
   const [wrong] = findModels(directory, /add/);
@@ -77,8 +76,7 @@ test('a wrong output is told', { skip: process.platform !== 'linux' && 'needs /p
 });
 
 test('a folder without models, or without their inputs, is named', (t) => {
-  const directory = mkdtempSync(join(tmpdir(), 'webnn-bench-'));
-  t.after(() => rmSync(directory, { recursive: true }));
+  const directory = temporaryFolder(t);
   assert.throws(() => findModels(directory, /x/), /has no model/);
   cpSync(join(TINY, 'add.onnx'), join(directory, 'add.onnx'));
   assert.throws(() => findModels(directory, /add/), /in_x\.npy is missing/);

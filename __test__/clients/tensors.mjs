@@ -1,7 +1,7 @@
 // Tensors of the models in this folder: small, with the same contents in every process.
 
 import { BOOL, FLOAT, FLOAT16, INT32, INT4, INT64, INT8, UINT32, UINT4, UINT8 } from '../onnx/model-writer.mjs';
-import { generator } from '../robustness/support.mjs';
+import { generator } from '../lib/random.mjs';
 
 /** The element types by the names that onnxruntime's `Tensor` knows them by. */
 export const ELEMENT_TYPES = {

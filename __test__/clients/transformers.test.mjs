@@ -1,15 +1,15 @@
 // examples/transformers.mjs in a project of its own, as a user has it, with a tiny BERT on disk.
 
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import test, { after, before } from 'node:test';
+import test, { before } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
+import { runNode } from '../lib/processes.mjs';
+import { temporaryFolder } from '../lib/folders.mjs';
 import { loadModel } from '../../onnx.js';
-import { maxAbsDifference, ROOT } from '../examples/run-example.mjs';
+import { maxAbsDifference } from '../lib/numbers.mjs';
+import { root } from '../../scripts/process.mjs';
 import { writeBert } from './bert.mjs';
 
 const PACKAGES = ['@huggingface/transformers', 'onnxruntime-web'];
@@ -18,31 +18,26 @@ const TEXTS = ['A cat sat on the mat.', 'How do plants turn sunlight into sugar?
 /** Numbers of vectors of length 1. */
 const TOLERANCE = 1e-5;
 
-let project;
+const project = temporaryFolder();
 before(() => {
-  project = mkdtempSync(join(tmpdir(), 'webnn-clients-'));
   const link = (name, target) => {
     const path = join(project, 'node_modules', name);
     mkdirSync(dirname(path), { recursive: true });
     symlinkSync(target, path, 'junction');
   };
-  link('webnn-node', ROOT);
+  link('webnn-node', root);
   PACKAGES.forEach((name) => link(name, fileURLToPath(new URL(`node_modules/${name}`, import.meta.url))));
   writeFileSync(join(project, 'package.json'), '{ "private": true }');
-  copyFileSync(join(ROOT, 'examples', 'transformers.mjs'), join(project, 'transformers.mjs'));
+  copyFileSync(join(root, 'examples', 'transformers.mjs'), join(project, 'transformers.mjs'));
   writeBert(join(project, 'models', 'bert'));
 });
-after(() => rmSync(project, { recursive: true, force: true }));
 
 /** What the example prints. It runs with the flags of V8 that this process has. */
 async function runExample(...args) {
   const flags = process.execArgv.filter((flag) => flag.startsWith('--liftoff'));
   const model = join(project, 'models', 'bert');
-  const { stdout } = await promisify(execFile)(
-    process.execPath,
-    [...flags, 'transformers.mjs', '--model', model, ...args],
-    { cwd: project },
-  );
+  const { code, stdout, stderr } = await runNode([...flags, 'transformers.mjs', '--model', model, ...args], { cwd: project });
+  assert.equal(code, 0, stderr);
   return stdout;
 }
 

@@ -2,8 +2,7 @@
 
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
-import { mapConcurrently } from '../concurrency.mjs';
+import { mapConcurrently, positiveInteger, readCommandLine, regularExpression, runMain, UsageError } from '../lib/runners.mjs';
 import { runCase } from './case.mjs';
 
 const USAGE = `usage: npm run conformance -- DIR [options]
@@ -21,43 +20,20 @@ Exit status: 0 all passed; 1 a case failed, a file cannot be read, or no case ra
 /** Elements printed of an output that differs; --json has all of them. */
 const PRINTED_ELEMENTS = 5;
 
-class UsageError extends Error {}
-
-function positiveInteger(option, text) {
-  if (!/^[1-9]\d*$/.test(text)) {
-    throw new UsageError(`--${option} is "${text}", expected a positive integer`);
-  }
-  return Number(text);
-}
-
-function regularExpression(text) {
-  try {
-    return new RegExp(text);
-  } catch (error) {
-    throw new UsageError(`--filter: ${error.message}`);
-  }
-}
-
 /** Reads the command line. @throws {UsageError} */
 function readArguments(args) {
-  let parsed;
-  try {
-    parsed = parseArgs({
-      args,
-      allowPositionals: true,
-      options: {
-        filter: { type: 'string', default: '' },
-        json: { type: 'string' },
-        accelerated: { type: 'boolean', default: false },
-        'num-threads': { type: 'string' },
-        concurrency: { type: 'string', default: '4' },
-        help: { type: 'boolean', short: 'h' },
-      },
-    });
-  } catch (error) {
-    throw new UsageError(error.message);
-  }
-  const { values, positionals } = parsed;
+  const { values, positionals } = readCommandLine({
+    args,
+    allowPositionals: true,
+    options: {
+      filter: { type: 'string', default: '' },
+      json: { type: 'string' },
+      accelerated: { type: 'boolean', default: false },
+      'num-threads': { type: 'string' },
+      concurrency: { type: 'string', default: '4' },
+      help: { type: 'boolean', short: 'h' },
+    },
+  });
   if (values.help) {
     return { help: true };
   }
@@ -70,7 +46,7 @@ function readArguments(args) {
   }
   return {
     directory,
-    filter: regularExpression(values.filter),
+    filter: regularExpression('filter', values.filter),
     json: values.json,
     concurrency: positiveInteger('concurrency', values.concurrency),
     contextOptions: {
@@ -214,12 +190,4 @@ async function main(args) {
   return totals.failed > 0 || unreadable.length > 0 || files.length === 0 ? 1 : 0;
 }
 
-try {
-  process.exitCode = await main(process.argv.slice(2));
-} catch (error) {
-  if (!(error instanceof UsageError)) {
-    throw error;
-  }
-  console.error(`${error.message}\n\n${USAGE}`);
-  process.exitCode = 2;
-}
+await runMain(main, USAGE);

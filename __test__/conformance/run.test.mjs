@@ -1,27 +1,18 @@
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { runNode } from '../lib/processes.mjs';
+import { temporaryFolder } from '../lib/folders.mjs';
 
 const PROGRAM = fileURLToPath(new URL('run.mjs', import.meta.url));
 
-/** A folder of vector files for one test: `files` maps names to texts or to values that are written as JSON. */
-function folder(t, files) {
-  const directory = mkdtempSync(join(tmpdir(), 'webnn-conformance-'));
-  t.after(() => rmSync(directory, { recursive: true }));
-  for (const [name, content] of Object.entries(files)) {
-    writeFileSync(join(directory, name), typeof content === 'string' ? content : JSON.stringify(content));
-  }
-  return directory;
-}
-
-/** Runs the program; its exit status and the lines of its two streams. */
-function run(...args) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], { encoding: 'utf8' });
-  return { status, out: stdout.trimEnd().split('\n'), err: stderr };
+/** Runs the program; its exit code and the lines of its two streams. */
+async function run(...args) {
+  const { code, stdout, stderr } = await runNode([PROGRAM, ...args]);
+  return { code, out: stdout.trimEnd().split('\n'), err: stderr };
 }
 
 function reluCase(name, output, dataType = 'float32') {
@@ -34,7 +25,7 @@ function reluCase(name, output, dataType = 'float32') {
   };
 }
 
-test('wrong usage ends with exit status 2 and the usage', () => {
+test('wrong usage ends with exit status 2 and the usage', async () => {
   for (const [args, message] of [
     [[], /expected one folder, got 0/],
     [['a', 'b'], /expected one folder, got 2/],
@@ -45,40 +36,40 @@ test('wrong usage ends with exit status 2 and the usage', () => {
     [[tmpdir(), '--concurrency', 'x'], /--concurrency is "x"/],
     [[tmpdir(), '--what'], /--what/],
   ]) {
-    const { status, err } = run(...args);
-    assert.equal(status, 2, err);
+    const { code, err } = await run(...args);
+    assert.equal(code, 2, err);
     assert.match(err, message);
     assert.match(err, /usage: npm run conformance/);
   }
 });
 
-test('--help prints the usage and succeeds', () => {
-  const { status, out } = run('--help');
-  assert.equal(status, 0);
+test('--help prints the usage and succeeds', async () => {
+  const { code, out } = await run('--help');
+  assert.equal(code, 0);
   assert.match(out[0], /^usage:/);
 });
 
-test('that no case ran is a failure', (t) => {
+test('that no case ran is a failure', async (t) => {
   for (const [files, args] of [
     [{}, []],
     [{ 'relu.json': [] }, []],
     [{ 'relu.json': [reluCase('some', [0, 0, 2])] }, ['--filter', 'other']],
   ]) {
-    const { status, out } = run(folder(t, files), ...args);
-    assert.equal(status, 1);
+    const { code, out } = await run(temporaryFolder(t, files), ...args);
+    assert.equal(code, 1);
     assert.deepEqual(out.slice(-2), ['no case ran', '0 passed, 0 failed']);
   }
 });
 
-test('a file that cannot be read is a failure and is named', (t) => {
-  const directory = folder(t, {
+test('a file that cannot be read is a failure and is named', async (t) => {
+  const directory = temporaryFolder(t, {
     'broken.json': '[{"name": ',
     'object.json': '{}',
     'short.json': [],
     'index.json': { files: { 'short.json': { cases: 2 }, 'missing.json': { cases: 1 } } },
   });
-  const { status, out } = run(directory);
-  assert.equal(status, 1);
+  const { code, out } = await run(directory);
+  assert.equal(code, 1);
   const text = out.join('\n');
   assert.match(text, /^broken\.json: cannot be read: .*JSON/m);
   assert.match(text, /^object\.json: cannot be read: not an array of cases$/m);
@@ -87,8 +78,8 @@ test('a file that cannot be read is a failure and is named', (t) => {
   assert.match(text, /0 cases, 4 unreadable files/);
 });
 
-test('passing cases are counted per file and in total', (t) => {
-  const directory = folder(t, {
+test('passing cases are counted per file and in total', async (t) => {
+  const directory = temporaryFolder(t, {
     'relu.json': [reluCase('float32', [0, 0, 2]), reluCase('float16', [0, 0, 2], 'float16'), reluCase('int32', [0, 0, 2], 'int32')],
     'constant.json': [{ ...reluCase('constant', [0, 0, 2]), inputs: { x: { dataType: 'float32', shape: [3], data: [-1, 0, 2], constant: true } } }],
     'split.json': [
@@ -101,16 +92,16 @@ test('passing cases are counted per file and in total', (t) => {
       },
     ],
   });
-  const { status, out, err } = run(directory, '--num-threads', '2');
-  assert.equal(status, 0, [...out, err].join('\n'));
+  const { code, out, err } = await run(directory, '--num-threads', '2');
+  assert.equal(code, 0, [...out, err].join('\n'));
   assert.match(out.join('\n'), /^relu\.json +3 passed +0 failed$/m);
   assert.equal(out.at(-1), '5 passed, 0 failed');
 });
 
-test('a wrong result is reported with element, values and distance', (t) => {
-  const directory = folder(t, { 'relu.json': [reluCase('right', [0, 0, 2]), reluCase('wrong', ['NaN', 1, 2])] });
-  const { status, out } = run(directory, '--json', join(directory, 'results.txt'));
-  assert.equal(status, 1);
+test('a wrong result is reported with element, values and distance', async (t) => {
+  const directory = temporaryFolder(t, { 'relu.json': [reluCase('right', [0, 0, 2]), reluCase('wrong', ['NaN', 1, 2])] });
+  const { code, out } = await run(directory, '--json', join(directory, 'results.txt'));
+  assert.equal(code, 1);
   const text = out.join('\n');
   assert.match(text, /^relu\.json +1 passed +1 failed\n {2}FAILED wrong$/m);
   assert.match(text, /y\[0\]: got 0, expected NaN, distance Infinity/);
@@ -122,9 +113,9 @@ test('a wrong result is reported with element, values and distance', (t) => {
   assert.deepEqual(results.files[0].failures[0].outputs[0].mismatches[0], { index: 0, got: 0, expected: 'NaN', distance: 'Infinity' });
 });
 
-test('a case that cannot be built or is malformed fails and does not stop the others', (t) => {
+test('a case that cannot be built or is malformed fails and does not stop the others', async (t) => {
   const right = reluCase('right', [0, 0, 2]);
-  const directory = folder(t, {
+  const directory = temporaryFolder(t, {
     'relu.json': [
       { ...right, name: 'other shape', expected: { y: { dataType: 'float32', shape: [1, 3], data: [0, 0, 2] } } },
       { ...right, name: 'no such output', expected: { z: right.expected.y } },
@@ -135,8 +126,8 @@ test('a case that cannot be built or is malformed fails and does not stop the ot
       right,
     ],
   });
-  const { status, out } = run(directory, '--filter', 'relu.json: ', '--concurrency', '2');
-  assert.equal(status, 1);
+  const { code, out } = await run(directory, '--filter', 'relu.json: ', '--concurrency', '2');
+  assert.equal(code, 1);
   const text = out.join('\n');
   assert.match(text, /FAILED other shape\n.*output y is float32 \[3\], expected float32 \[1, 3\]/);
   assert.match(text, /FAILED no such output\n.*no operator makes the output z/);

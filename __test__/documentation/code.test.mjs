@@ -1,7 +1,6 @@
 // Runs every code block of the documentation, and compares what it prints with what the page shows.
 
 import assert from 'node:assert/strict';
-import { rmSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import test, { describe } from 'node:test';
 import { blocksOf } from './page.mjs';
@@ -35,8 +34,7 @@ async function check(page, project, parts) {
 describe('the code of the documentation', { concurrency: availableParallelism() }, () => {
   for (const { name, programs } of pages.filter((page) => page.programs.length > 0)) {
     test(name, async (t) => {
-      const project = createProject();
-      t.after(() => rmSync(project, { recursive: true, force: true }));
+      const project = createProject(t);
       // In order: later blocks use the files that earlier ones write.
       for (const parts of programs) await t.test(`line ${parts[0].line}`, () => check(name, project, parts));
     });

@@ -1,15 +1,10 @@
 // Runs the code blocks of a page in a project of their own, and compares what they print with what the page shows.
 
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
-import { text } from 'node:stream/consumers';
+import { runCommand } from '../lib/processes.mjs';
+import { temporaryFolder } from '../lib/folders.mjs';
 import { root, WORKSPACES } from '../../scripts/process.mjs';
-
-/** Milliseconds for a block. */
-const PATIENCE = 60_000;
 
 /** A line that separates the outputs of a program's parts. */
 const SEPARATOR = '\u0000';
@@ -47,8 +42,8 @@ const PACKAGES = ['.', ...WORKSPACES].map((path) => {
 });
 
 /** An empty project that has the packages of this checkout, commands included. */
-export function createProject() {
-  const project = mkdtempSync(join(tmpdir(), 'webnn-documentation-'));
+export function createProject(t) {
+  const project = temporaryFolder(t);
   const modules = join(project, 'node_modules');
   mkdirSync(join(modules, '.bin'), { recursive: true });
   for (const { folder, name, bin } of PACKAGES) {
@@ -70,9 +65,9 @@ function linkCommand(command, program) {
 
 /** The environment of a block: no colours, nothing that changes what is computed, this Node. */
 function environment(project) {
-  const inherited = Object.entries(process.env).filter(([name]) => !/^(WEBNN_|NODE_TEST_CONTEXT$|FORCE_COLOR$|PATH$)/i.test(name));
+  const removed = Object.keys(process.env).filter((name) => /^(WEBNN_|FORCE_COLOR$|PATH$)/i.test(name));
   return {
-    ...Object.fromEntries(inherited),
+    ...Object.fromEntries(removed.map((name) => [name, undefined])),
     PATH: [dirname(process.execPath), join(project, 'node_modules', '.bin'), process.env.PATH].join(delimiter),
     NO_COLOR: '1',
     // sharp imports JSON, which early versions of Node 20 warn about.
@@ -84,14 +79,7 @@ function environment(project) {
 
 /** Runs a command to its end. @returns {Promise<string>} its standard output @throws {Error} with what went wrong */
 async function output(project, command, args) {
-  const child = spawn(command, args, {
-    cwd: project,
-    env: environment(project),
-    stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: PATIENCE,
-    killSignal: 'SIGKILL',
-  });
-  const [[code, signal], stdout, stderr] = await Promise.all([once(child, 'close'), text(child.stdout), text(child.stderr)]);
+  const { code, signal, stdout, stderr } = await runCommand(command, args, { cwd: project, env: environment(project) });
   if (code !== 0 || stderr !== '') {
     throw new Error(`it ended with ${code ?? signal}\n${stdout}${stderr}`);
   }

@@ -1,7 +1,6 @@
 // What reads and runs the pages notices what is wrong with them.
 
 import assert from 'node:assert/strict';
-import { rmSync } from 'node:fs';
 import test from 'node:test';
 import { anchorsOf, blocksOf } from './page.mjs';
 import { checkSyntax, createProject, isShown, programsOf, runProgram } from './program.mjs';
@@ -10,8 +9,7 @@ const fence = (language, text) => `\`\`\`${language}\n${text}\n\`\`\`\n`;
 
 /** Runs the only program of a page. */
 async function runPage(t, markdown) {
-  const project = createProject();
-  t.after(() => rmSync(project, { recursive: true, force: true }));
+  const project = createProject(t);
   const [parts] = programsOf(blocksOf(markdown, 'page.md'));
   return runProgram(project, parts);
 }
@@ -61,8 +59,7 @@ test('programs that fail or complain are errors', async (t) => {
   await assert.rejects(runPage(t, fence('js', "console.error('a warning');")), /ended with 0\na warning/);
   await assert.rejects(runPage(t, fence('sh', 'false\necho unreachable')), /ended with 1\n$/);
   await assert.rejects(runPage(t, fence('js', "import 'webnn-node/nothing';")), /ERR_PACKAGE_PATH_NOT_EXPORTED/);
-  const project = createProject();
-  t.after(() => rmSync(project, { recursive: true, force: true }));
+  const project = createProject(t);
   const [block] = blocksOf(`<!-- not run: why -->\n\n${fence('js', 'const = 1;')}`, 'page.md');
   await assert.rejects(checkSyntax(project, block), /SyntaxError/);
 });

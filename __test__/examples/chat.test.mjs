@@ -3,14 +3,15 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, mkdtemp, rm, unlink, writeFile } from 'node:fs/promises';
-import os from 'node:os';
+import { copyFile, unlink, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { PassThrough } from 'node:stream';
-import test, { after, before, describe } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
+import test, { describe } from 'node:test';
 import { Tokenizer } from '@huggingface/tokenizers';
 import { mostLikely } from 'webnn-node-cli/lib/decoder.mjs';
+import { until } from '../lib/wait.mjs';
+import { temporaryFolder } from '../lib/folders.mjs';
+import { root } from '../../scripts/process.mjs';
 import { Chat } from '../../examples/text-generation/chat.mjs';
 import { Conversation } from '../../examples/text-generation/conversation.mjs';
 import { FolderError, readFolder } from '../../examples/text-generation/folder.mjs';
@@ -18,18 +19,12 @@ import { Generator } from '../../examples/text-generation/generator.mjs';
 import { TextStream } from '../../examples/text-generation/text-stream.mjs';
 import { nextToken } from '../onnx/language-model.mjs';
 import { END, LETTERS, TEMPLATE, TOKENIZER, VOCABULARY, writeFolder } from './model-folder.mjs';
-import { ROOT, runExampleWith } from './run-example.mjs';
+import { runExampleWith } from './run-example.mjs';
 
 const PROGRAM = 'text-generation.mjs';
 
-let root;
-before(async () => {
-  root = await mkdtemp(path.join(os.tmpdir(), 'webnn-chat-'));
-});
-after(() => rm(root, { recursive: true }));
-
 /** A new folder of a model. */
-const folderOf = async (content) => writeFolder(await mkdtemp(path.join(root, 'model-')), content);
+const folderOf = async (content) => writeFolder(temporaryFolder(), content);
 
 /** A chat with the model of a folder, which is closed at the end of the test. */
 async function chatOf(t, content, options) {
@@ -252,23 +247,20 @@ async function terminalOf(t, content, options) {
   output.setEncoding('utf8').on('data', (text) => { written.output += text; });
   remarks.setEncoding('utf8').on('data', (text) => { written.remarks += text; });
   const ended = new Conversation(chat, { input, output, remarks, terminal: true, isContinuing: false }).run();
-  const until = async (name, pattern) => {
-    while (!pattern.test(written[name])) await sleep(2);
-  };
-  return { input, written, ended, until };
+  return { input, written, ended, shown: (name, pattern) => until(() => pattern.test(written[name]), `${pattern}`) };
 }
 
 describe('a conversation in a terminal', () => {
   test('asks until the input ends, and says what cannot be read', async (t) => {
-    const { input, written, ended, until } = await terminalOf(t);
-    await until('output', /> /);
+    const { input, written, ended, shown } = await terminalOf(t);
+    await shown('output', /> /);
     input.write('Hello!\r');
-    await until('remarks', /^read \d+ tokens, wrote the first one after [\d.]+ [mµ]?s, \d+ in all/m);
+    await shown('remarks', /^read \d+ tokens, wrote the first one after [\d.]+ [mµ]?s, \d+ in all/m);
     input.write(`${'x'.repeat(256)}\r`);
-    await until('remarks', /^\d+ tokens and \d+ new tokens are too long for the model/m);
+    await shown('remarks', /^\d+ tokens and \d+ new tokens are too long for the model/m);
     input.write('/new\r');
     input.write('Hello!\r');
-    await until('remarks', /(read[^]*){2}/);
+    await shown('remarks', /(read[^]*){2}/);
     const [first, second] = written.remarks.match(/^read \d+ tokens/gm);
     assert.equal(first, second);
     input.write('\x04');
@@ -277,26 +269,26 @@ describe('a conversation in a terminal', () => {
   });
 
   test('Ctrl+C stops an answer, and not the conversation', async (t) => {
-    const { input, written, ended, until } = await terminalOf(t, { style: { ...LETTERS, next: () => 97 }, config: { max_position_embeddings: 1e6 } }, { maxTokens: Infinity });
+    const { input, written, ended, shown } = await terminalOf(t, { style: { ...LETTERS, next: () => 97 }, config: { max_position_embeddings: 1e6 } }, { maxTokens: Infinity });
     input.write('Hello!\r');
-    await until('output', /aaa/);
+    await shown('output', /aaa/);
     input.write('\x03');
-    await until('remarks', /, stopped\n/);
+    await shown('remarks', /, stopped\n/);
     input.write('\x03');
-    await until('remarks', /^Ctrl\+C stops an answer; \/exit ends the program$/m);
+    await shown('remarks', /^Ctrl\+C stops an answer; \/exit ends the program$/m);
     input.write('And?\r');
-    await until('output', /And\?[^]*aaa/);
+    await shown('output', /And\?[^]*aaa/);
     input.write('\x03');
-    await until('remarks', /stopped\n[^]*stopped\n/);
+    await shown('remarks', /stopped\n[^]*stopped\n/);
     input.write('/exit\r');
     await ended;
     assert.equal(written.remarks.match(/^read /gm).length, 2);
   });
 
   test('what a model writes does not command the terminal', async (t) => {
-    const { input, written, ended, until } = await terminalOf(t, { style: { ...LETTERS, next: (sum) => [27, 91, 50, 74, 7, 10][sum % 6] } });
+    const { input, written, ended, shown } = await terminalOf(t, { style: { ...LETTERS, next: (sum) => [27, 91, 50, 74, 7, 10][sum % 6] } });
     input.write('Hello!\r');
-    await until('remarks', /^read /m);
+    await shown('remarks', /^read /m);
     input.end();
     await ended;
     const answer = written.output.split('Hello!\r\n')[1].split('> ')[0];
@@ -341,7 +333,7 @@ describe('the program', () => {
     await writeFile(path.join(other, 'onnx', 'model.onnx'), 'no model');
     await refused(/not an ONNX file/, other);
     const colors = await folderOf();
-    await copyFile(path.join(ROOT, 'packages/cli/__test__/files/colors.onnx'), path.join(colors, 'onnx', 'model.onnx'));
+    await copyFile(path.join(root, 'packages/cli/__test__/files/colors.onnx'), path.join(colors, 'onnx', 'model.onnx'));
     await refused(/this model cannot generate text: loadModel: keepLast names "logits", which is no output: there is "scores"/, colors);
     await refused(/--system has no effect: this model has no chat template/, await folderOf({ tokenizerConfig: { chat_template: undefined } }), '--system', 'Be brief.');
     await refused(/token 256 is outside of the model's vocabulary of 200 tokens/, await folderOf({ style: { vocabulary: 200, next: () => 97 } }));
@@ -349,7 +341,7 @@ describe('the program', () => {
 
   test('an interrupt stops an answer, and not the program', async (t) => {
     const folder = await folderOf({ style: { ...LETTERS, next: () => 97 }, config: { max_position_embeddings: 1e6 } });
-    const child = spawn(process.execPath, [path.join(ROOT, 'examples', PROGRAM), folder, '--threads', '1', '--max-tokens', '1000000'], { cwd: ROOT });
+    const child = spawn(process.execPath, [path.join(root, 'examples', PROGRAM), folder, '--threads', '1', '--max-tokens', '1000000'], { cwd: root });
     t.after(() => child.kill('SIGKILL'));
     const [answers, remarks] = [child.stdout.setEncoding('utf8'), child.stderr.setEncoding('utf8')];
     let said = '';
@@ -358,7 +350,7 @@ describe('the program', () => {
       child.stdin.write('Hello!\n');
       await once(answers, 'data');
       child.kill('SIGINT');
-      while (said.split(', stopped\n').length <= turn) await sleep(5);
+      await until(() => said.split(', stopped\n').length > turn, `${turn} stopped`);
     }
     child.stdin.end('/exit\n');
     assert.deepEqual(await once(child, 'close'), [0, null]);

@@ -1,13 +1,15 @@
 import assert from 'node:assert/strict';
-import { copyFile, mkdtemp, rm } from 'node:fs/promises';
-import os from 'node:os';
+import { copyFile } from 'node:fs/promises';
 import path from 'node:path';
 import test, { before } from 'node:test';
 import { ml } from 'webnn-node';
+import { temporaryFolder } from '../lib/folders.mjs';
+import { maxAbsDifference } from '../lib/numbers.mjs';
+import { root } from '../../scripts/process.mjs';
 import { argMax, CLASSES, DigitReader, loadWeights, SIDE } from '../../examples/digits/model.mjs';
 import { loadPictures, PICTURES } from '../../examples/digits/pictures.mjs';
 import { readSafetensors } from '../../examples/lib/safetensors.mjs';
-import { maxAbsDifference, ROOT, runExample } from './run-example.mjs';
+import { runExample } from './run-example.mjs';
 
 const REQUIRED_ACCURACY = 0.97;
 
@@ -16,7 +18,7 @@ const TOLERANCE = 1e-5;
 
 let heldOut;
 before(async () => {
-  const { metadata, tensors } = await readSafetensors(path.join(ROOT, 'examples/digits/heldout.safetensors'));
+  const { metadata, tensors } = await readSafetensors(path.join(root, 'examples/digits/heldout.safetensors'));
   const values = (name) => tensors.get(name).values;
   heldOut = {
     accuracy: Number(metadata.accuracy),
@@ -86,8 +88,7 @@ test('the program reads all twelve and prints plain text of 80 columns into a pi
 });
 
 test('a wrong answer is exit code 1', async (t) => {
-  const folder = await mkdtemp(path.join(os.tmpdir(), 'digits-'));
-  t.after(() => rm(folder, { recursive: true }));
+  const folder = temporaryFolder(t);
   const three = (await loadPictures(PICTURES)).find(({ label }) => label === 3);
   await copyFile(path.join(PICTURES, three.name), path.join(folder, '0001-is-8.png'));
   await copyFile(path.join(PICTURES, three.name), path.join(folder, '0002-is-3.png'));
@@ -98,8 +99,7 @@ test('a wrong answer is exit code 1', async (t) => {
 });
 
 test('a folder without pictures is an error', async (t) => {
-  const folder = await mkdtemp(path.join(os.tmpdir(), 'digits-'));
-  t.after(() => rm(folder, { recursive: true }));
+  const folder = temporaryFolder(t);
   const { code, stderr } = await runExample('digits/index.mjs', folder);
   assert.equal(code, 1);
   assert.match(stderr, /no picture is named INDEX-is-LABEL\.png/);

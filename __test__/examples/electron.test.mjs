@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import test from 'node:test';
 import path from 'node:path';
-import { ROOT } from './run-example.mjs';
+import { runNode } from '../lib/processes.mjs';
+import { root } from '../../scripts/process.mjs';
 
-const FOLDER = path.join(ROOT, 'examples', 'electron');
+const FOLDER = path.join(root, 'examples', 'electron');
 
 // Without Electron, the main program can only be parsed; what runs in the utility process is run, with a port between
 // two ends of one process.
@@ -35,9 +35,7 @@ test('the program of the utility process answers messages', async () => {
   delete process.parentPort;
 });
 
-test('the main program is valid JavaScript', () => {
-  const { status, stderr } = spawnSync(process.execPath, ['--check', path.join(FOLDER, 'main.mjs')], {
-    encoding: 'utf8',
-  });
-  assert.equal(status, 0, stderr);
+test('the main program is valid JavaScript', async () => {
+  const { code, stderr } = await runNode(['--check', path.join(FOLDER, 'main.mjs')]);
+  assert.equal(code, 0, stderr);
 });

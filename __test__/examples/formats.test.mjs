@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import os from 'node:os';
 import path from 'node:path';
 import test from 'node:test';
+import { temporaryFolder } from '../lib/folders.mjs';
 import { parseSafetensors, readSafetensors } from '../../examples/lib/safetensors.mjs';
 import { FormatError } from '../../examples/lib/tensor-data.mjs';
 
@@ -127,10 +126,8 @@ test('safetensors: what does not fit together is an error', () => {
 });
 
 test('files are named in errors', async (t) => {
-  const folder = await mkdtemp(path.join(os.tmpdir(), 'formats-'));
-  t.after(() => rm(folder, { recursive: true }));
+  const folder = temporaryFolder(t, { noise: 'short' });
   const file = path.join(folder, 'noise');
-  await writeFile(file, 'short');
   await assert.rejects(readSafetensors(file), (error) => error instanceof FormatError && error.message.startsWith(`${file}: `));
   await assert.rejects(readSafetensors(path.join(folder, 'absent')), { code: 'ENOENT' });
 });

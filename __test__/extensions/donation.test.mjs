@@ -2,13 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { generator } from '../lib/random.mjs';
+import { exception, typeError } from '../lib/exceptions.mjs';
 import { GARBAGE } from '../robustness/random.mjs';
-import { checkException, generator } from '../robustness/support.mjs';
-import { MLGraphBuilder, exception, interfaces, ml, read } from '../runtime/helpers.mjs';
+import { checkException } from '../robustness/support.mjs';
+import { MLGraphBuilder, interfaces, ml, read } from '../runtime/helpers.mjs';
 
 const extensions = ['dynamic-shapes', 'donation'];
 const context = await ml.createContext({ accelerated: false, numThreads: 2, extensions });
-const typeError = (pattern) => exception('TypeError', pattern);
 const float32 = (...shape) => ({ dataType: 'float32', shape });
 const random = generator(20261124);
 
@@ -81,13 +82,7 @@ for (const accelerated of [false, true]) {
     const expected = await decoded(on, 200, undefined);
     for (const options of [DONATE, { donate: { 'present.value': 'past.value' } }]) {
       const got = await decoded(on, 200, options);
-      assert.equal(got.length, expected.length);
-      expected.forEach((numbers, at) =>
-        numbers.forEach((number, place) => {
-          const error = Math.abs(number - got[at][place]);
-          assert.ok(error <= 1e-5, `result ${at}, element ${place} differs by ${error}`);
-        }),
-      );
+      assert.deepEqual(got, expected);
     }
   });
 }
@@ -104,7 +99,13 @@ async function appending(width, more = () => ({}), on = context) {
 const rows = (count, width) => ({ dataType: 'uint8', shape: [count, width] });
 const PRESENT = { donate: { present: 'past' } };
 
-test('memory grows by what is appended, and every input stays what it was', async () => {
+/**
+ * Bytes that 300 steps may take, whose tensors together have 1.5 GB: three copies of the last and largest tensor, 10 MB each, what
+ * is queued, and the heap of JavaScript. 28 MB were measured.
+ */
+const GROWTH = 100e6;
+
+test('memory grows by what is appended, and every input stays what it was', async (t) => {
   const width = 1 << 15;
   const steps = 300;
   const graph = await appending(width);
@@ -119,8 +120,8 @@ test('memory grows by what is appended, and every input stays what it was', asyn
   }
   assert.equal((await bytesOf(row))[0], steps % 256);
   const grown = process.memoryUsage.rss() - before;
-  // All of these tensors together have 1.5 GB.
-  assert.ok(grown < 250e6, `${grown} bytes`);
+  t.diagnostic(`${(grown / 1e6).toFixed(0)} MB more`);
+  assert.ok(grown < GROWTH, `${grown} bytes`);
   for (const count of [1, 2, 100, steps + 1]) {
     const bytes = await bytesOf(all[count - 1]);
     assert.ok(bytes.every((byte, at) => byte === Math.floor(at / width) % 256), `the first ${count} rows`);

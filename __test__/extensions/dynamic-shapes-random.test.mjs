@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { generator } from '../robustness/support.mjs';
+import { generator } from '../lib/random.mjs';
 import { ml } from '../runtime/helpers.mjs';
 import { checkNames, contents, follow, outputsOf, randomRecipe, results } from './named-graphs.mjs';
 

@@ -2,16 +2,16 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { exception, typeError } from '../lib/exceptions.mjs';
 import { describeGraph, profileGraph } from '../../inspect.js';
 import { importModel } from '../../onnx.js';
 import { FLOAT, node, value, writeModel } from '../onnx/model-writer.mjs';
 import { GARBAGE } from '../robustness/random.mjs';
 import { checkException } from '../robustness/support.mjs';
-import { MLGraphBuilder, exception, floats, interfaces, ml } from '../runtime/helpers.mjs';
+import { MLGraphBuilder, floats, interfaces, ml } from '../runtime/helpers.mjs';
 
 const context = await ml.createContext({ accelerated: false, numThreads: 2, extensions: ['dynamic-shapes'] });
 const float32 = (...shape) => ({ dataType: 'float32', shape });
-const typeError = (pattern) => exception('TypeError', pattern);
 
 const filled = async (values, ...shape) => {
   const tensor = await context.createTensor(floats(...shape));

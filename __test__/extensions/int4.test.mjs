@@ -3,14 +3,15 @@
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { after, describe, test } from 'node:test';
+import { generator } from '../lib/random.mjs';
+import { typeError } from '../lib/exceptions.mjs';
 import { describeGraph } from '../../inspect.js';
 import { importModel } from '../../onnx.js';
 import { FLOAT, UINT8, node, value, writeModel } from '../onnx/model-writer.mjs';
 import { GARBAGE } from '../robustness/random.mjs';
-import { checkException, generator } from '../robustness/support.mjs';
-import { MLGraphBuilder, exception, floats, ml } from '../runtime/helpers.mjs';
+import { checkException } from '../robustness/support.mjs';
+import { MLGraphBuilder, floats, ml } from '../runtime/helpers.mjs';
 
-const typeError = (pattern) => exception('TypeError', pattern);
 const nibbles = (dataType, ...shape) => ({ dataType, shape });
 const float32 = (...shape) => ({ dataType: 'float32', shape });
 const count = (shape) => shape.reduce((a, b) => a * b, 1);

@@ -3,8 +3,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { exception } from '../lib/exceptions.mjs';
 import { checkListing, describeGraph, squeezed, systemInfo } from '../inspect/helpers.mjs';
-import { MLGraphBuilder, exception, floats, ml, operand, read, resultOf, runProcess } from '../runtime/helpers.mjs';
+import { MLGraphBuilder, floats, ml, operand, read, resultOf, runProcess } from '../runtime/helpers.mjs';
 import { deviceOf } from './device.mjs';
 
 /** Prints the devices of a default context and of one that wants the CPU, and what either computes. */

@@ -1,22 +1,19 @@
 // Half a minute of `npm run soak` on the GPU that there is.
 
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { test } from 'node:test';
-import { PATIENCE, ROOT } from '../runtime/helpers.mjs';
+import { runNode } from '../lib/processes.mjs';
+import { PATIENCE } from '../lib/wait.mjs';
+import { root } from '../../scripts/process.mjs';
 import { growthOf, LIMITS, slopeOf } from '../soak/growth.mjs';
 
 /** As `npm run soak` has it: in arenas of their own, threads that are gone leave memory that is free and still resident. */
-const ONE_ARENA = { ...process.env, MALLOC_ARENA_MAX: '1' };
+const ONE_ARENA = { MALLOC_ARENA_MAX: '1' };
 
-/** Runs the soak; gives its exit status and what it says. */
-function soak(...args) {
-  return new Promise((resolve) => {
-    const options = { cwd: ROOT, timeout: PATIENCE, env: ONE_ARENA };
-    execFile(process.execPath, ['--expose-gc', 'scripts/soak.mjs', ...args], options, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : error.code, text: stdout + stderr });
-    });
-  });
+/** Runs the soak; gives its exit code and what it says. */
+async function soak(...args) {
+  const { code, stdout, stderr } = await runNode(['--expose-gc', 'scripts/soak.mjs', ...args], { cwd: root, env: ONE_ARENA });
+  return { code, text: stdout + stderr };
 }
 
 test('half a minute of random actions: right results, nothing that grows', { timeout: PATIENCE }, async () => {

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { invalidState, typeError } from '../interfaces/helpers.mjs';
-import { MLGraphBuilder, checkListing, describeGraph, floats, ml, numbers, squeezed } from './helpers.mjs';
+import { randomFloats } from '../lib/random.mjs';
+import { invalidState, typeError } from '../lib/exceptions.mjs';
+import { MLGraphBuilder, checkListing, describeGraph, floats, ml, squeezed } from './helpers.mjs';
 
 test('a description lists the graph as given, as compiled for the CPU, and its steps', async () => {
   const { graph } = await squeezed({ accelerated: false, numThreads: 2 });
@@ -118,7 +119,7 @@ test('chains are programs, and what nothing needs is not listed', async () => {
   const builder = new MLGraphBuilder(context);
   const x = builder.input('x', floats(4));
   builder.tan(x, { label: 'unused' });
-  const y = builder.mul(builder.exp(x), builder.constant(floats(4), numbers(4)));
+  const y = builder.mul(builder.exp(x), builder.constant(floats(4), randomFloats(4)));
   const graph = await builder.build({ y });
   const { source, compiled, steps } = describeGraph(graph);
   assert.deepEqual(

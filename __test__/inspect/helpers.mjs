@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
+import { randomFloats } from '../lib/random.mjs';
 
 const require = createRequire(import.meta.url);
 
@@ -12,9 +13,6 @@ export const { describeGraph, profileGraph, systemInfo } = require('../../inspec
 /** A float32 operand or tensor. */
 export const floats = (...shape) => ({ dataType: 'float32', shape, readable: true, writable: true });
 
-/** Numbers that look random and are the same in every run. */
-export const numbers = (length, seed = 1) => Float32Array.from({ length }, (_, i) => Math.sin((i + 1) * (seed + 0.7)));
-
 /**
  * A network in the style of SqueezeNet on images of 3 channels and 17 x 17 pixels, with a constant that is folded.
  *
@@ -24,7 +22,7 @@ export async function squeezed(options = {}) {
   const context = await ml.createContext(options);
   const builder = new MLGraphBuilder(context);
   let seed = 1;
-  const constant = (...shape) => builder.constant(floats(...shape), numbers(shape.reduce((a, b) => a * b, 1), seed++));
+  const constant = (...shape) => builder.constant(floats(...shape), randomFloats(shape.reduce((a, b) => a * b, 1), seed++));
   const convolution = (x, filter, label, more = {}) => {
     const y = builder.conv2d(x, constant(...filter), { bias: constant(filter[0]), label, ...more });
     return builder.relu(y, { label: `${label} relu` });
@@ -37,14 +35,14 @@ export async function squeezed(options = {}) {
   const three = convolution(squeeze, [6, 4, 3, 3], 'expand3', { padding: [1, 1, 1, 1] });
   const joined = builder.concat([one, three], 1, { label: 'join' });
   const scale = builder.exp(constant(1), { label: 'scale' });
-  const filter = builder.constant(floats(5, 12, 1, 1), numbers(60));
+  const filter = builder.constant(floats(5, 12, 1, 1), randomFloats(60));
   const classes = builder.conv2d(builder.mul(joined, scale, { label: 'scaled' }), filter, { label: 'classes' });
   const average = builder.averagePool2d(classes, { label: 'average' });
   const flat = builder.reshape(average, [1, 5], { label: 'flat' });
   const graph = await builder.build({ classes: builder.softmax(flat, 1, { label: 'softmax' }) });
   const inputs = { image: await context.createTensor(floats(1, 3, 17, 17)) };
   const outputs = { classes: await context.createTensor(floats(1, 5)) };
-  context.writeTensor(inputs.image, numbers(3 * 17 * 17, 9));
+  context.writeTensor(inputs.image, randomFloats(3 * 17 * 17, 9));
   return { context, graph, inputs, outputs };
 }
 

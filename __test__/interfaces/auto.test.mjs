@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
+import { root } from '../../scripts/process.mjs';
+import { runNode } from '../lib/processes.mjs';
+import { moduleArguments } from '../runtime/helpers.mjs';
 
-const root = fileURLToPath(new URL('../..', import.meta.url));
 const NAMES = ['ML', 'MLContext', 'MLGraph', 'MLGraphBuilder', 'MLOperand', 'MLTensor'];
 
 /** Bun's navigator is a plain object, which is left its own property; where there is none, one with a class is made. */
@@ -11,19 +11,17 @@ const navigatorHasClass =
   globalThis.navigator === undefined || Object.getPrototypeOf(globalThis.navigator) !== Object.prototype;
 
 /** Runs a script in a process of its own and returns what it prints as JSON. */
-function run(source, type = 'commonjs') {
-  // Deno's -e takes CommonJS only.
-  const isDenoModule = process.versions.deno !== undefined && type === 'module';
-  const args = isDenoModule ? ['eval', source] : [`--input-type=${type}`, '-e', source];
-  const { status, stdout, stderr } = spawnSync(process.execPath, args, { cwd: root, encoding: 'utf8' });
-  assert.equal(status, 0, stderr);
+async function run(source, type = 'commonjs') {
+  const args = type === 'module' ? moduleArguments(source) : ['--input-type=commonjs', '-e', source];
+  const { code, stdout, stderr } = await runNode(args, { cwd: root });
+  assert.equal(code, 0, stderr);
   return JSON.parse(stdout);
 }
 
-test('the package can be required and imported under its name', () => {
+test('the package can be required and imported under its name', async () => {
   const expected = [...NAMES, 'ml'].sort();
-  assert.deepEqual(run(`console.log(JSON.stringify(Object.keys(require('webnn-node')).sort()))`), expected);
-  const imported = run(
+  assert.deepEqual(await run(`console.log(JSON.stringify(Object.keys(require('webnn-node')).sort()))`), expected);
+  const imported = await run(
     `import { ml, ${NAMES.join(', ')} } from 'webnn-node';
      import all from 'webnn-node';
      console.log(JSON.stringify([all.ml === ml, ${NAMES.join(', ')}].map((x) => x.name ?? x)))`,
@@ -32,9 +30,9 @@ test('the package can be required and imported under its name', () => {
   assert.deepEqual(imported, [true, ...NAMES]);
 });
 
-test('requiring the package defines no globals', () => {
+test('requiring the package defines no globals', async () => {
   assert.deepEqual(
-    run(`require('webnn-node');
+    await run(`require('webnn-node');
          console.log(JSON.stringify(${JSON.stringify(NAMES)}.filter((name) => name in globalThis)))`),
     [],
   );
@@ -44,8 +42,8 @@ for (const [type, load] of [
   ['commonjs', `require('webnn-node/auto'); const api = require('webnn-node');`],
   ['module', `import 'webnn-node/auto'; import api from 'webnn-node';`],
 ]) {
-  test(`auto installs navigator.ml and the interfaces (${type})`, () => {
-    const result = run(
+  test(`auto installs navigator.ml and the interfaces (${type})`, async () => {
+    const result = await run(
       `${load}
        const names = ${JSON.stringify(NAMES)};
        const holder = Object.hasOwn(navigator, 'ml') ? navigator : Object.getPrototypeOf(navigator);
@@ -76,8 +74,8 @@ for (const [type, load] of [
   });
 }
 
-test('a navigator that auto creates says what runtime this is, and has ml, a class and nothing else', () => {
-  const result = run(
+test('a navigator that auto creates says what runtime this is, and has ml, a class and nothing else', async () => {
+  const result = await run(
     `delete globalThis.navigator;
      delete globalThis.Navigator;
      require('webnn-node/auto');
@@ -111,8 +109,8 @@ test('a navigator that auto creates says what runtime this is, and has ml, a cla
 });
 
 // Workers of Deno and all of Bun have a navigator and no Navigator.
-test('auto serves worker threads, each with an ml of its own', () => {
-  const result = run(
+test('auto serves worker threads, each with an ml of its own', async () => {
+  const result = await run(
     `require('webnn-node/auto');
      const { Worker } = require('node:worker_threads');
      const worker = new Worker(
@@ -130,9 +128,9 @@ test('auto serves worker threads, each with an ml of its own', () => {
   assert.deepEqual(result, [true, true, '[object ML]']);
 });
 
-test('auto defines GPUDevice for those who ask whether something is one', () => {
+test('auto defines GPUDevice for those who ask whether something is one', async () => {
   // Deno has WebGPU, and its GPUDevice is left alone: the test takes it away.
-  const result = run(
+  const result = await run(
     `delete globalThis.GPUDevice;
      const hadGpu = globalThis.navigator !== undefined && 'gpu' in navigator;
      require('webnn-node/auto');
@@ -153,8 +151,8 @@ test('auto defines GPUDevice for those who ask whether something is one', () => 
   ]);
 });
 
-test('a GPUDevice that replaces the one of auto is the one that createContext() asks for', () => {
-  const result = run(
+test('a GPUDevice that replaces the one of auto is the one that createContext() asks for', async () => {
+  const result = await run(
     `require('webnn-node/auto');
      globalThis.GPUDevice = class GPUDevice {};
      navigator.ml.createContext(new GPUDevice()).catch(({ name }) => console.log(JSON.stringify(name)));`,
@@ -162,8 +160,8 @@ test('a GPUDevice that replaces the one of auto is the one that createContext() 
   assert.equal(result, 'NotSupportedError');
 });
 
-test('what a runtime provides is left alone', () => {
-  const result = run(
+test('what a runtime provides is left alone', async () => {
+  const result = await run(
     `class MLContext {}
      class GPUDevice {}
      Object.assign(globalThis, { MLContext, GPUDevice });
@@ -175,8 +173,8 @@ test('what a runtime provides is left alone', () => {
   assert.deepEqual(result, [true, true, 'native', 'function']);
 });
 
-test('a navigator without a class of its own gets an own property', () => {
-  const result = run(
+test('a navigator without a class of its own gets an own property', async () => {
+  const result = await run(
     `Object.defineProperty(globalThis, 'navigator', { value: {}, configurable: true });
      require('webnn-node/auto');
      console.log(JSON.stringify([navigator.ml instanceof require('webnn-node').ML, 'ml' in Object.prototype]))`,

@@ -1,17 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import {
-  domException,
-  invalidState,
-  newBuilder,
-  recording,
-  recordingNumber,
-  rejects,
-  require,
-  typeError,
-  webnn,
-} from './helpers.mjs';
+import { exception, invalidState, rejects, typeError } from '../lib/exceptions.mjs';
+import { newBuilder, recording, recordingNumber, require, webnn } from './helpers.mjs';
 
 const { ml, MLGraph, MLGraphBuilder, MLOperand } = webnn();
 const { dictionaries, operators } = require('../../lib/operators.js');
@@ -146,7 +137,7 @@ test('groups that convTranspose2d accepts and that do not exist are an error of 
     () => builder.build({ y }),
     (error) => {
       assert.match(error.message, /^build: \[up\] convTranspose2d: groups is 3, expected a divisor of 1 input channels$/);
-      return domException('OperationError')(error);
+      return exception('OperationError')(error);
     },
   );
 });

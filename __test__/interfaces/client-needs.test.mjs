@@ -4,9 +4,10 @@
 
 import assert from 'node:assert/strict';
 import test, { after, before, describe } from 'node:test';
+import { typeError } from '../lib/exceptions.mjs';
 import { deviceOf } from '../gpu/device.mjs';
 import { named, operators, runGraph, validArguments } from '../robustness/support.mjs';
-import { typeError, webnn } from './helpers.mjs';
+import { webnn } from './helpers.mjs';
 
 const { ml, MLGraphBuilder } = webnn();
 const DATA_TYPES = ['float32', 'float16', 'int32', 'uint32', 'int64', 'uint64', 'int8', 'uint8'];

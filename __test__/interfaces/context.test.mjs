@@ -2,16 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import vm from 'node:vm';
 
-import {
-  domException,
-  invalidState,
-  newBuilder,
-  recording,
-  recordingNumber,
-  rejects,
-  typeError,
-  webnn,
-} from './helpers.mjs';
+import { exception, invalidState, rejects, typeError } from '../lib/exceptions.mjs';
+import { newBuilder, recording, recordingNumber, webnn } from './helpers.mjs';
 
 const { ml, MLContext, MLGraphBuilder, MLTensor } = webnn();
 
@@ -95,7 +87,7 @@ test('createContext rejects a GPUDevice with the reason', async () => {
       () => ml.createContext(device),
       (error) => {
         assert.match(error.message, /GPUDevice/);
-        return domException('NotSupportedError')(error);
+        return exception('NotSupportedError')(error);
       },
     );
     (await ml.createContext({})).destroy();

@@ -4,7 +4,8 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { inspect } from 'node:util';
 
-import { newBuilder, rejects, webnn } from './helpers.mjs';
+import { rejects } from '../lib/exceptions.mjs';
+import { newBuilder, webnn } from './helpers.mjs';
 import { allOperations, dictionaryMembers, enumerations, interfaces, typeOf } from './idl.mjs';
 import { observed, planOf } from './observed.mjs';
 

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { invalidState, newBuilder, typeError, webnn } from './helpers.mjs';
+import { invalidState, typeError } from '../lib/exceptions.mjs';
+import { newBuilder, webnn } from './helpers.mjs';
 
 const { ml, MLGraphBuilder } = webnn();
 

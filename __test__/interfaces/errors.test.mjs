@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
-import { cpSync, mkdtempSync, rmSync, writeFileSync, mkdirSync } from 'node:fs';
-import { spawnSync } from 'node:child_process';
-import { tmpdir } from 'node:os';
+import { cpSync } from 'node:fs';
 import path from 'node:path';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 
-import { domException, require } from './helpers.mjs';
+import { runNode } from '../lib/processes.mjs';
+import { temporaryFolder } from '../lib/folders.mjs';
+import { root } from '../../scripts/process.mjs';
+import { exception } from '../lib/exceptions.mjs';
+import { require } from './helpers.mjs';
 
 const errors = require('../../lib/errors.js');
-const root = fileURLToPath(new URL('../..', import.meta.url));
 
 test('labels lose control characters and bidirectional controls, nothing else', () => {
   const bidirectional = '\u061C\u200E\u200F\u202A\u202B\u202C\u202D\u202E\u2066\u2067\u2068\u2069';
@@ -33,7 +33,7 @@ test('native codes become the errors of the API', () => {
   assert.ok(errors.errorFromCode('TypeError', 'm') instanceof TypeError);
   for (const code of ['InvalidStateError', 'NotSupportedError', 'OperationError', 'UnknownError']) {
     const error = errors.errorFromCode(code, `[l] op:\u202E ${code}`);
-    domException(code)(error);
+    exception(code)(error);
     assert.equal(error.message, `[l] op: ${code}`);
   }
   const defect = errors.errorFromCode('GenericFailure', 'm');
@@ -41,34 +41,26 @@ test('native codes become the errors of the API', () => {
   assert.match(defect.message, /internal error \(GenericFailure\): m/);
 });
 
-/** Runs a script in a copy of the package that has no binary. */
-function withoutBinary(prepare) {
-  const directory = mkdtempSync(path.join(tmpdir(), 'webnn-node-'));
-  try {
-    for (const entry of ['index.js', 'lib', 'package.json']) {
-      cpSync(path.join(root, entry), path.join(directory, entry), { recursive: true });
-    }
-    prepare?.(directory);
-    return spawnSync(process.execPath, ['-e', 'require("./index.js")'], { cwd: directory, encoding: 'utf8' });
-  } finally {
-    rmSync(directory, { recursive: true });
+/** How a script ends in a copy of the package that has no binary. */
+function withoutBinary(t, files) {
+  const directory = temporaryFolder(t, files);
+  for (const entry of ['index.js', 'lib', 'package.json']) {
+    cpSync(path.join(root, entry), path.join(directory, entry), { recursive: true });
   }
+  return runNode(['-e', 'require("./index.js")'], { cwd: directory });
 }
 
-test('a missing binary names the platform, the package and the reason', () => {
-  const { status, stderr } = withoutBinary();
-  assert.equal(status, 1);
+test('a missing binary names the platform, the package and the reason', async (t) => {
+  const { code, stderr } = await withoutBinary(t);
+  assert.equal(code, 1);
   assert.match(stderr, new RegExp(`no usable native binary for ${process.platform}-${process.arch}`));
   assert.match(stderr, new RegExp(`npm install webnn-node-${process.platform}-${process.arch}`));
   assert.match(stderr, /Cannot find module 'webnn-node-/);
 });
 
-test('a binary that does not load gives the message of the system', () => {
-  const { stderr } = withoutBinary((directory) => {
-    const name = /** as in the message */ withoutBinary().stderr.match(/binary for (\S+)\./)[1];
-    writeFileSync(path.join(directory, `webnn-node.${name}.node`), 'not a library');
-    mkdirSync(path.join(directory, 'node_modules'));
-  });
+test('a binary that does not load gives the message of the system', async (t) => {
+  const name = /** as in the message */ (await withoutBinary(t)).stderr.match(/binary for (\S+)\./)[1];
+  const { stderr } = await withoutBinary(t, { [`webnn-node.${name}.node`]: 'not a library', 'node_modules/.keep': '' });
   assert.match(stderr, /webnn-node\.[\w-]+\.node: .+/);
   assert.match(stderr, /webnn-node-[\w-]+: Cannot find module/);
 });

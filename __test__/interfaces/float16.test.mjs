@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { typeError } from '../lib/exceptions.mjs';
 import { FLOAT16, node, value, writeModel } from '../onnx/model-writer.mjs';
-import { require, typeError, webnn } from './helpers.mjs';
+import { require, webnn } from './helpers.mjs';
 
 const { ml, MLGraphBuilder } = webnn();
 const { loadModel } = require('../../onnx.js');

@@ -1,26 +1,22 @@
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { parse } from 'webidl2';
 
+import { root } from '../../scripts/process.mjs';
+import { runNode } from '../lib/processes.mjs';
 import { require } from './helpers.mjs';
 
 const { dictionaries, enumerations, operators } = require('../../lib/operators.js');
-const root = fileURLToPath(new URL('../..', import.meta.url));
 const idl = parse(readFileSync(new URL('../../spec/webnn.idl', import.meta.url), 'utf8'));
 
 const operator = (name) => operators.find((row) => row.name === name);
 const member = (dictionary, name) => dictionaries[dictionary].find((row) => row.name === name);
 
-test('the generated files belong to the IDL', () => {
-  const { status, stderr } = spawnSync(process.execPath, ['scripts/generate-operators.mjs', '--check'], {
-    cwd: root,
-    encoding: 'utf8',
-  });
+test('the generated files belong to the IDL', async () => {
+  const { code, stderr } = await runNode(['scripts/generate-operators.mjs', '--check'], { cwd: root });
   assert.equal(stderr, '');
-  assert.equal(status, 0);
+  assert.equal(code, 0);
 });
 
 test('the table has each operator once', () => {

@@ -5,8 +5,9 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { parse } from 'webidl2';
 
+import { exception, rejects, typeError } from '../lib/exceptions.mjs';
 import * as namespace from '../../index.js';
-import { domException, newBuilder, rejects, typeError, webnn } from './helpers.mjs';
+import { newBuilder, webnn } from './helpers.mjs';
 
 const api = webnn();
 
@@ -165,9 +166,9 @@ for (const [name, members] of definitions) {
     assert.equal(Object.prototype.toString.call(object), `[object ${name}]`);
     assert.deepEqual(Reflect.ownKeys(object), []);
     assert.ok(Object.isExtensible(object));
-    assert.throws(() => structuredClone(object), domException('DataCloneError'));
-    assert.throws(() => structuredClone({ nested: [object] }), domException('DataCloneError'));
-    assert.throws(() => new MessageChannel().port1.postMessage(object), domException('DataCloneError'));
+    assert.throws(() => structuredClone(object), exception('DataCloneError'));
+    assert.throws(() => structuredClone({ nested: [object] }), exception('DataCloneError'));
+    assert.throws(() => new MessageChannel().port1.postMessage(object), exception('DataCloneError'));
   });
 }
 
@@ -209,5 +210,5 @@ test('MLGraphBuilder needs a context that is not lost', async () => {
     assert.throws(() => new api.MLGraphBuilder(bad), typeError(/context is .*, expected an MLContext/));
   }
   context.destroy();
-  assert.throws(() => new api.MLGraphBuilder(context), domException('InvalidStateError'));
+  assert.throws(() => new api.MLGraphBuilder(context), exception('InvalidStateError'));
 });

@@ -3,7 +3,8 @@ import { test } from 'node:test';
 import { inspect } from 'node:util';
 import vm from 'node:vm';
 
-import { require, typeError } from './helpers.mjs';
+import { typeError } from '../lib/exceptions.mjs';
+import { require } from './helpers.mjs';
 
 const webidl = require('../../lib/webidl.js');
 const { defineSlots } = require('../../lib/slots.js');

@@ -1,16 +1,18 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
-import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import os from 'node:os';
+import { copyFile, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import test, { after, before } from 'node:test';
+import test, { before } from 'node:test';
 import { ml, MLGraphBuilder } from 'webnn-node';
 import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
+import { temporaryFolder } from '../lib/folders.mjs';
+import { maxAbsDifference } from '../lib/numbers.mjs';
+import { root } from '../../scripts/process.mjs';
 import { readSafetensors } from '../../examples/lib/safetensors.mjs';
 import { decodePicture, INPUT, OUTPUT, squeezenet } from '../../examples/lib/squeezenet.mjs';
-import { maxAbsDifference, ROOT, runExample } from '../examples/run-example.mjs';
+import { runExample } from '../examples/run-example.mjs';
 
-const MODEL = path.resolve(ROOT, '../shared/models/squeezenet1.0');
+const MODEL = path.resolve(root, '../shared/models/squeezenet1.0');
 const PROGRAM = 'image-classification.mjs';
 
 /** Against an independent runtime in float32; probabilities are at most 1. */
@@ -18,13 +20,9 @@ const TOLERANCE = 1e-4;
 
 const model = (name) => path.join(MODEL, name);
 
-let folder;
-before(async () => {
+const folder = temporaryFolder();
+before(() => {
   assert.ok(existsSync(MODEL), `the model files are missing: expected ${MODEL} beside the repository`);
-  folder = await mkdtemp(path.join(os.tmpdir(), 'classification-'));
-});
-after(async () => {
-  if (folder) await rm(folder, { recursive: true });
 });
 
 /** The program must refuse with exit code 2, one line on stderr and nothing on stdout. */

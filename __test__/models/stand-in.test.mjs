@@ -7,10 +7,10 @@ import test, { before } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
-import { ROOT } from '../../packages/cli/__test__/command.mjs';
-import { maxAbsDifference } from '../examples/run-example.mjs';
+import { root } from '../../scripts/process.mjs';
+import { maxAbsDifference } from '../lib/numbers.mjs';
 
-const FOLDER = path.resolve(ROOT, '../shared/models/squeezenet1.0');
+const FOLDER = path.resolve(root, '../shared/models/squeezenet1.0');
 const MODEL = path.join(FOLDER, 'model.onnx');
 
 /** Against an independent runtime in float32; probabilities are at most 1. */

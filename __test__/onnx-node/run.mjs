@@ -2,8 +2,7 @@
 
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseArgs } from 'node:util';
-import { mapConcurrently } from '../concurrency.mjs';
+import { mapConcurrently, positiveInteger, readCommandLine, regularExpression, runMain, UsageError } from '../lib/runners.mjs';
 import { INEXPRESSIBLE } from './inexpressible.mjs';
 import { judge, tableProblems } from './verdict.mjs';
 
@@ -22,39 +21,26 @@ test ran; 2 wrong usage.`;
 /** So many of all tests have to pass. */
 const REQUIRED_PASSES = 1560;
 
-class UsageError extends Error {}
-
 /** Reads the command line. @throws {UsageError} */
 function readArguments(args) {
-  let parsed;
-  try {
-    parsed = parseArgs({
-      args,
-      allowPositionals: true,
-      options: {
-        filter: { type: 'string' },
-        json: { type: 'string' },
-        jobs: { type: 'string', default: '4' },
-        quiet: { type: 'boolean', default: false },
-        help: { type: 'boolean', short: 'h' },
-      },
-    });
-  } catch (error) {
-    throw new UsageError(error.message);
-  }
-  const { values, positionals } = parsed;
+  const { values, positionals } = readCommandLine({
+    args,
+    allowPositionals: true,
+    options: {
+      filter: { type: 'string' },
+      json: { type: 'string' },
+      jobs: { type: 'string', default: '4' },
+      quiet: { type: 'boolean', default: false },
+      help: { type: 'boolean', short: 'h' },
+    },
+  });
   if (values.help) return { help: true };
   if (positionals.length !== 1) throw new UsageError(`expected one folder, got ${positionals.length}`);
   const index = join(positionals[0], 'index.json');
   if (!existsSync(index)) throw new UsageError(`${index} does not exist`);
-  if (!/^[1-9]\d*$/.test(values.jobs)) throw new UsageError(`--jobs is "${values.jobs}", expected a positive integer`);
-  let filter;
-  try {
-    filter = values.filter === undefined ? undefined : new RegExp(values.filter);
-  } catch (error) {
-    throw new UsageError(`--filter: ${error.message}`);
-  }
-  return { directory: positionals[0], index, filter, json: values.json, jobs: Number(values.jobs), quiet: values.quiet };
+  const jobs = positiveInteger('jobs', values.jobs);
+  const filter = regularExpression('filter', values.filter);
+  return { directory: positionals[0], index, filter, json: values.json, jobs, quiet: values.quiet };
 }
 
 /** Runs the tests, at most `jobs` at a time. @returns {Promise<object[]>} `{ name, status, message }` in their order */
@@ -102,10 +88,4 @@ async function main(args) {
   return failed > 0 || problems.length > 0 || tooFew || tests.length === 0 ? 1 : 0;
 }
 
-try {
-  process.exitCode = await main(process.argv.slice(2));
-} catch (error) {
-  if (!(error instanceof UsageError)) throw error;
-  console.error(`${error.message}\n\n${USAGE}`);
-  process.exitCode = 2;
-}
+await runMain(main, USAGE);

@@ -1,7 +1,8 @@
 // A small decoder in the form in which language models are published: tokens, a mask and a growing cache in, logits out,
 // with GroupQueryAttention. Its weights are numbers without a meaning.
 
-import { FLOAT, INT32, INT64, node, value, weight, writeModel } from './model-writer.mjs';
+import { decoderValues } from './decoder-values.mjs';
+import { FLOAT, INT32, node, weight, writeModel } from './model-writer.mjs';
 
 export const VOCABULARY = 32;
 /** How many positions there are. */
@@ -30,8 +31,6 @@ export const cacheShape = (/** @type {number} */ length, heads = SHARED) => [1, 
  * @param {string} [style.embedding] the name of the node that looks tokens up
  */
 export function decoder({ positions = false, embedding = 'embed' } = {}) {
-  const part = (/** @type {string} */ prefix, /** @type {string} */ length) =>
-    CACHE.map((name) => value(`${prefix}.${name}`, FLOAT, ['batch_size', SHARED, length, SIZE]));
   const nodes = [
     node('ReduceSum', ['attention_mask', 'axis'], ['mask_sum'], { keepdims: { i: 0 } }),
     node('Sub', ['mask_sum', 'one'], ['last']),
@@ -58,13 +57,7 @@ export function decoder({ positions = false, embedding = 'embed' } = {}) {
     x = `hidden.${i}`;
   }
   return writeModel({
-    inputs: [
-      value('input_ids', INT64, ['batch_size', 'sequence_length']),
-      value('attention_mask', INT64, ['batch_size', 'total_sequence_length']),
-      ...(positions ? [value('position_ids', INT64, ['batch_size', 'sequence_length'])] : []),
-      ...part('past_key_values', 'past_sequence_length'),
-    ],
-    outputs: [value('logits', FLOAT, ['batch_size', 'sequence_length', VOCABULARY]), ...part('present', 'total_sequence_length')],
+    ...decoderValues({ type: FLOAT, vocabulary: VOCABULARY, cache: CACHE, heads: SHARED, size: SIZE, positions }),
     nodes,
     weights: [
       weight('axis', [1], BigInt64Array.of(1n)), weight('one', [1], BigInt64Array.of(1n)), weight('index', [], BigInt64Array.of(1n)),

@@ -1,12 +1,11 @@
 // How long a model holds up the event loop while it is loaded, and while it is run at a new shape.
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { after, before, describe, test } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
 
+import { until } from '../lib/wait.mjs';
+import { temporaryFolder } from '../lib/folders.mjs';
 import { ml } from '../../index.js';
 import { inspectModel, loadModel } from '../../onnx.js';
 import { FLOAT, node, value, weight, writeModel } from './model-writer.mjs';
@@ -34,14 +33,15 @@ function largeModel() {
 async function delaysOf(begin) {
   const histogram = monitorEventLoopDelay({ resolution: 1 });
   histogram.enable();
-  await sleep(5);
+  await until(() => histogram.count > 0, 'the first delay that is measured');
   histogram.reset();
   const start = performance.now();
   const promise = begin();
   const call = performance.now() - start;
   const result = await promise;
   // What is reported at the end counts as well.
-  await sleep(3);
+  const { count } = histogram;
+  await until(() => histogram.count > count, 'the delay at the end');
   histogram.disable();
   return { call, delay: histogram.max / 1e6, result };
 }
@@ -50,11 +50,9 @@ const least = (numbers) => Math.min(...numbers);
 
 describe('the event loop', () => {
   const bytes = largeModel();
-  let folder, file, context, blockingMs;
+  const file = join(temporaryFolder(undefined, { 'large.onnx': bytes }), 'large.onnx');
+  let context, blockingMs;
   before(async () => {
-    folder = mkdtempSync(join(tmpdir(), 'webnn-delay-'));
-    file = join(folder, 'large.onnx');
-    writeFileSync(file, bytes);
     context = await ml.createContext({ accelerated: false });
     // The same work on this thread: what the machine needs for it now.
     const once = () => {
@@ -64,10 +62,7 @@ describe('the event loop', () => {
     };
     blockingMs = least(Array.from({ length: TURNS }, once));
   });
-  after(() => {
-    context.destroy();
-    rmSync(folder, { recursive: true, force: true });
-  });
+  after(() => context.destroy());
 
   /** The bound for delays: a part of what the work would block, and what timers and the collector cost. */
   const bound = () => 4 + blockingMs / 4;

@@ -1,6 +1,7 @@
 // A language model without any training: it adds up what its cache holds, and a table tells the next token. A wrong mask,
 // position or cache gives another sum.
 
+import { decoderValues } from './decoder-values.mjs';
 import { BOOL, FLOAT, FLOAT16, INT64, node, value, weight, writeModel } from './model-writer.mjs';
 
 const [HEADS, SIZE] = [2, 4];
@@ -95,9 +96,7 @@ const SUM_NODES = [
 export function languageModel(style) {
   const { vocabulary, half = false, positions = false, branch = false } = style;
   const type = half ? FLOAT16 : FLOAT;
-  const kinds = ['key', 'value'];
-  const cache = (/** @type {string} */ prefix, /** @type {string} */ length) =>
-    kinds.map((kind) => value(`${prefix}.0.${kind}`, type, ['batch_size', HEADS, length, SIZE]));
+  const { inputs, outputs } = decoderValues({ type, vocabulary, cache: ['0.key', '0.value'], heads: HEADS, size: SIZE, positions });
   const nodes = [...cacheNodes(type), ...SUM_NODES];
   let sum = 'row';
   const add = (/** @type {string} */ name, /** @type {object[]} */ ...made) => {
@@ -113,14 +112,8 @@ export function languageModel(style) {
     node('Cast', ['scores'], ['logits'], { to: { i: type } }),
   );
   return writeModel({
-    inputs: [
-      value('input_ids', INT64, ['batch_size', 'sequence_length']),
-      value('attention_mask', INT64, ['batch_size', 'total_sequence_length']),
-      ...(positions ? [value('position_ids', INT64, ['batch_size', 'sequence_length'])] : []),
-      ...cache('past_key_values', 'past_sequence_length'),
-      ...(branch ? [value('use_cache_branch', BOOL, [1])] : []),
-    ],
-    outputs: [value('logits', type, ['batch_size', 'sequence_length', vocabulary]), ...cache('present', 'total_sequence_length')],
+    inputs: [...inputs, ...(branch ? [value('use_cache_branch', BOOL, [1])] : [])],
+    outputs,
     nodes,
     weights: [
       ints('as_heads', [1, 1, -1, 1]), ints('all_heads', [1, HEADS, 1, SIZE]), ints('as_row', [1, -1]), ints('length_axes', [2]),

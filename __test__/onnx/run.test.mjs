@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { after, before, describe } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { inspect } from 'node:util';
+import { temporaryFolder } from '../lib/folders.mjs';
 import { MLGraphBuilder, ml } from '../../index.js';
 import { OnnxError, OnnxModel, importModel, inspectModel, loadModel, supportedOperators } from '../../onnx.js';
 import { systemInfo } from '../../inspect.js';
@@ -42,11 +42,7 @@ before(async () => {
 after(() => context.destroy());
 
 describe('loadModel', () => {
-  let folder;
-  before(() => {
-    folder = mkdtempSync(join(tmpdir(), 'webnn-onnx-'));
-  });
-  after(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = temporaryFolder();
 
   test('takes a path, a file URL, a view and a buffer', async () => {
     const bytes = affine();

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { generator } from '../lib/random.mjs';
 import { MLGraphBuilder, ml, resultOf } from '../runtime/helpers.mjs';
 import { SHAPES, Values, callRandomly, newPool, runRandomGraph } from './random.mjs';
-import { checkException, generator, operators } from './support.mjs';
+import { checkException, operators } from './support.mjs';
 
 /** Calls of each operator with random arguments. */
 const CALLS = 60;

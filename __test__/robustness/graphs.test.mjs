@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { MLGraphBuilder, exception, floats, ml, operand, read } from '../runtime/helpers.mjs';
+import { exception } from '../lib/exceptions.mjs';
+import { MLGraphBuilder, floats, ml, operand, read } from '../runtime/helpers.mjs';
 
 const typeError = exception('TypeError');
 

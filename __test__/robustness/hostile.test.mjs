@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { MLGraphBuilder, exception, floats, interfaces, ml, operand } from '../runtime/helpers.mjs';
+import { exception, invalidState } from '../lib/exceptions.mjs';
+import { MLGraphBuilder, floats, interfaces, ml, operand } from '../runtime/helpers.mjs';
 import { operators, validCall } from './support.mjs';
 
 const typeError = exception('TypeError');
-const invalidState = exception('InvalidStateError');
 
 /** An object whose member runs `act` when it is read, and then gives `value`. */
 const acting = (members, key, act) =>

@@ -2,11 +2,12 @@ import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { test } from 'node:test';
 import { join } from 'node:path';
+import { root } from '../../scripts/process.mjs';
 import { addonName } from '../../scripts/packages.mjs';
 import { thisPlatform } from '../../scripts/setup.mjs';
-import { ROOT, ml, resultOf } from '../runtime/helpers.mjs';
+import { ml, resultOf } from '../runtime/helpers.mjs';
 
-const file = join(ROOT, addonName(thisPlatform()));
+const file = join(root, addonName(thisPlatform()));
 const binding = createRequire(import.meta.url)(file);
 
 /** A context on the CPU, with the ids of its creation and of its loss. */

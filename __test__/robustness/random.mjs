@@ -1,19 +1,8 @@
 /** Random arguments, operators and graphs. A seed gives the same ones in every process. */
 
+import { generator } from '../lib/random.mjs';
 import { MLGraphBuilder } from '../runtime/helpers.mjs';
-import {
-  SIZES,
-  checkException,
-  checkShape,
-  dictionaries,
-  enumerations,
-  generator,
-  named,
-  operators,
-  runGraph,
-  totalElements,
-  validArguments,
-} from './support.mjs';
+import { SIZES, checkException, checkShape, dictionaries, enumerations, named, operators, runGraph, totalElements, validArguments } from './support.mjs';
 
 const INTEGERS = [0, 1, 2, 3, 4, 5, 8, 2 ** 31 - 1, 2 ** 32 - 1];
 

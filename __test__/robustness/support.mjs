@@ -51,27 +51,6 @@ export function checkShape(shape, what) {
   assert.ok(count < 2 ** 31, `${what} gives [${shape}]`);
 }
 
-/**
- * A random number generator (mulberry32), so that every run does the same.
- *
- * @param {number} seed
- */
-export function generator(seed) {
-  let state = seed >>> 0;
-  const next = () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
-  /** An integer below `limit`. */
-  const below = (/** @type {number} */ limit) => Math.floor(next() * limit);
-  const chance = (/** @type {number} */ p) => next() < p;
-  /** @type {<T>(items: readonly T[]) => T} */
-  const pick = (items) => items[below(items.length)];
-  return { next, below, chance, pick };
-}
-
 const elements = (/** @type {readonly number[]} */ shape) => shape.reduce((a, b) => a * b, 1);
 
 /**

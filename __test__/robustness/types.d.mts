@@ -3,7 +3,7 @@
 import type { MLOperand, MLOperandDataType } from '../../index.js';
 
 /** A generator of random numbers. */
-export type Random = ReturnType<typeof import('./support.mjs').generator>;
+export type Random = ReturnType<typeof import('../lib/random.mjs').generator>;
 
 /** An operator, as the IDL has it. */
 export interface OperatorRow {

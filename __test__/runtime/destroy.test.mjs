@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { MLGraphBuilder, chain, chained, exception, floats, ml, operand, slowGraph, slowTensors } from './helpers.mjs';
+import { exception, invalidState } from '../lib/exceptions.mjs';
+import { MLGraphBuilder, chain, chained, floats, ml, operand, slowGraph, slowTensors } from './helpers.mjs';
 
-const invalidState = exception('InvalidStateError');
 
 /** A context with about a second of work in its queue. */
 async function busyContext() {

@@ -1,10 +1,10 @@
 /** When the drivers of GPUs are loaded, and that nothing of theirs is seen. */
 
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { temporaryFolder } from '../lib/folders.mjs';
 import { runProcess } from './helpers.mjs';
 
 const PROGRAM = `
@@ -27,22 +27,18 @@ function hasDeviceFile() {
 }
 
 /** Runs the program without displays; what it prints, and whether it asked the system for Vulkan. */
-async function run(software) {
-  const folder = mkdtempSync(join(tmpdir(), 'webnn-drivers-'));
-  try {
-    const env = { WEBNN_GPU_SOFTWARE: software, LD_DEBUG: 'libs', LD_DEBUG_OUTPUT: join(folder, 'libraries') };
-    for (const display of ['XDG_RUNTIME_DIR', 'WAYLAND_DISPLAY', 'DISPLAY', 'NODEVICE_SELECT']) env[display] = undefined;
-    const { code, stdout, stderr } = await runProcess(PROGRAM, { env });
-    assert.deepEqual([code, stderr], [0, '']);
-    const looked = readdirSync(folder).some((name) => readFileSync(join(folder, name), 'latin1').includes('find library=libvulkan'));
-    return { ...JSON.parse(stdout), looked };
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+async function run(t, software) {
+  const folder = temporaryFolder(t);
+  const env = { WEBNN_GPU_SOFTWARE: software, LD_DEBUG: 'libs', LD_DEBUG_OUTPUT: join(folder, 'libraries') };
+  for (const display of ['XDG_RUNTIME_DIR', 'WAYLAND_DISPLAY', 'DISPLAY', 'NODEVICE_SELECT']) env[display] = undefined;
+  const { code, stdout, stderr } = await runProcess(PROGRAM, { env });
+  assert.deepEqual([code, stderr], [0, '']);
+  const looked = readdirSync(folder).some((name) => readFileSync(join(folder, name), 'latin1').includes('find library=libvulkan'));
+  return { ...JSON.parse(stdout), looked };
 }
 
-test('drivers are loaded only where there can be a GPU, and say nothing', { skip: !isGlibc && 'needs glibc' }, async () => {
-  const { gpuAdapters, gpuReason, looked } = await run('');
+test('drivers are loaded only where there can be a GPU, and say nothing', { skip: !isGlibc && 'needs glibc' }, async (t) => {
+  const { gpuAdapters, gpuReason, looked } = await run(t, '');
   assert.equal(looked, hasDeviceFile());
   if (!looked) {
     assert.deepEqual(gpuAdapters, []);
@@ -50,8 +46,8 @@ test('drivers are loaded only where there can be a GPU, and say nothing', { skip
   }
 });
 
-test('software is looked for where it is asked for, and says nothing', { skip: !isGlibc && 'needs glibc' }, async () => {
-  const { gpuAdapters, gpuReason, looked } = await run('1');
+test('software is looked for where it is asked for, and says nothing', { skip: !isGlibc && 'needs glibc' }, async (t) => {
+  const { gpuAdapters, gpuReason, looked } = await run(t, '1');
   assert.equal(looked, true);
   const isThere = gpuAdapters.some(({ unused }) => unused === null);
   assert.equal(gpuReason, isThere ? null : 'no adapter of Vulkan, Metal or DirectX 12 can be used: everything is computed on the CPU');

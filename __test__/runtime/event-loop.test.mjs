@@ -14,11 +14,10 @@ const TRIES = 4;
  */
 const MEASURE = `
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { setTimeout as sleep } from 'node:timers/promises';
 async function delaysDuring(begin) {
   const monitor = monitorEventLoopDelay({ resolution: 1 });
   monitor.enable();
-  await sleep(20);
+  await helpers.until(() => monitor.count > 0, 'the first delay that is measured');
   monitor.reset();
   const start = performance.now();
   const end = begin();

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { test } from 'node:test';
+import { temporaryFolder } from '../lib/folders.mjs';
 import { IS_ON_SOFTWARE_VULKAN, resultOf, runProcess } from './helpers.mjs';
 
 /**
@@ -26,6 +24,14 @@ const begin = () => {
   context.createTensor(helpers.floats(1000)).catch(() => {});
 };
 const leave = () => console.log(Date.now());
+/** Begins, and resolves when a dispatch is behind and the next one runs. */
+const middle = () => {
+  run();
+  const first = context.readTensor(y);
+  begin();
+  context.readTensor(y);
+  return first;
+};
 `;
 
 /** Runs the program some times; each must end with the code, soon, and not by a signal. */
@@ -46,7 +52,7 @@ test('process.exit() with work and reads pending', () =>
   checkEnd('begin(); context.readTensor(y); leave(); process.exit(7);', 7));
 
 test('process.exit() in the middle of a dispatch', () =>
-  checkEnd('begin(); context.readTensor(y); setTimeout(() => { leave(); process.exit(0); }, 30);', 0));
+  checkEnd('await middle(); leave(); process.exit(0);', 0));
 
 test('process.exit() while a graph is compiled', () =>
   checkEnd(
@@ -54,7 +60,10 @@ test('process.exit() while a graph is compiled', () =>
      let z = builder.constant(helpers.operand(1 << 21), new Float32Array(1 << 21));
      for (let i = 0; i < 2000; i++) z = builder.sin(z);
      builder.build({ z: builder.add(z, builder.input('x', helpers.operand(1))) });
-     setTimeout(() => { leave(); process.exit(0); }, 30);`,
+     // A compilation tells nothing until its end.
+     await helpers.untilBusy(30);
+     leave();
+     process.exit(0);`,
     0,
   ));
 
@@ -72,26 +81,21 @@ test('the natural end with dispatches that nobody waits for', () =>
 test('the natural end after the context is destroyed with work in its queue', () =>
   checkEnd('begin(); context.readTensor(y).catch(() => {}); leave(); context.destroy();', 0));
 
-test('the natural end while kernels are compiled for the first time', async () => {
+test('the natural end while kernels are compiled for the first time', async (t) => {
   for (let i = 0; i < RUNS; i++) {
-    const caches = mkdtempSync(join(tmpdir(), 'webnn-exit-'));
-    try {
-      const { code, signal, stderr } = await runProcess(
-        `const context = await helpers.ml.createContext();
-         const builder = new helpers.MLGraphBuilder(context);
-         const x = builder.input('x', helpers.operand(64));
-         const outputs = { a: builder.relu(x), b: builder.tanh(x), c: builder.abs(x) };
-         const graph = await builder.build(outputs);
-         const [from, a, b, c] = await Promise.all([0, 1, 2, 3].map(() => context.createTensor(helpers.floats(64))));
-         context.dispatch(graph, { x: from }, { a, b, c });
-         // Until the kernels are on their way.
-         setTimeout(() => {}, ${4 * i});`,
-        { env: { XDG_CACHE_HOME: caches } },
-      );
-      assert.deepEqual([code, signal], [0, null], stderr);
-    } finally {
-      rmSync(caches, { recursive: true });
-    }
+    const { code, signal, stderr } = await runProcess(
+      `const context = await helpers.ml.createContext();
+       const builder = new helpers.MLGraphBuilder(context);
+       const x = builder.input('x', helpers.operand(64));
+       const outputs = { a: builder.relu(x), b: builder.tanh(x), c: builder.abs(x) };
+       const graph = await builder.build(outputs);
+       const [from, a, b, c] = await Promise.all([0, 1, 2, 3].map(() => context.createTensor(helpers.floats(64))));
+       context.dispatch(graph, { x: from }, { a, b, c });
+       // At several moments while they are on their way.
+       setTimeout(() => {}, ${4 * i});`,
+      { env: { XDG_CACHE_HOME: temporaryFolder(t) } },
+    );
+    assert.deepEqual([code, signal], [0, null], stderr);
   }
 });
 
@@ -118,7 +122,7 @@ test('process.exit() of the main thread while a worker computes', () =>
 
 test('a signal ends the process in the middle of a dispatch', async () => {
   const { code, signal } = await runProcess(
-    `${WORK} begin(); context.readTensor(y); setTimeout(() => process.kill(process.pid, 'SIGTERM'), 30);`,
+    `${WORK} await middle(); process.kill(process.pid, 'SIGTERM');`,
   );
   assert.deepEqual([code, signal], [null, 'SIGTERM']);
 });

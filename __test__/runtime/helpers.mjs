@@ -1,12 +1,12 @@
 /** What the tests of timelines and of bad input share: the public API, slow graphs and processes of their own. */
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { createRequire } from 'node:module';
-import { fileURLToPath } from 'node:url';
+import { root } from '../../scripts/process.mjs';
+import { runNode } from '../lib/processes.mjs';
 
-/** The repository's root folder. */
-export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+// What programs in processes of their own need of them.
+export { PATIENCE, collectGarbage, collectUntil, until, untilBusy, untilIdle } from '../lib/wait.mjs';
 
 const require = createRequire(import.meta.url);
 
@@ -20,9 +20,6 @@ export const { ml, MLGraphBuilder, ...interfaces } = /** @type {typeof import('.
 
 /** This module, for processes and workers that import it. */
 export const HELPERS = import.meta.url;
-
-/** No test waits longer for a process or a promise. */
-export const PATIENCE = 120_000;
 
 /** Whether accelerated contexts are on software Vulkan, which takes many times as long as the kernels for CPUs. */
 export const IS_ON_SOFTWARE_VULKAN = process.env.WEBNN_GPU_SOFTWARE === '1';
@@ -50,20 +47,6 @@ export const operand = (...shape) => ({ dataType: 'float32', shape });
  * @param {MLTensor} tensor
  */
 export const read = async (context, tensor) => new Float32Array(await context.readTensor(tensor));
-
-/** A matcher of exceptions by name (and text), which must be a TypeError or a DOMException. */
-export const exception =
-  (/** @type {string} */ name, pattern = /./) =>
-  (/** @type {Error} */ error) => {
-    assert.equal(error?.name, name, `${error?.stack ?? error}`);
-    if (name === 'TypeError') {
-      assert.equal(Object.getPrototypeOf(error), TypeError.prototype);
-    } else {
-      assert.ok(error instanceof DOMException, `${error} is no DOMException`);
-    }
-    assert.match(error.message, pattern);
-    return true;
-  };
 
 /** Elements of the tensors of slow graphs. */
 export const SLOW_ELEMENTS = 1 << 20;
@@ -156,34 +139,10 @@ export function moduleArguments(program, flags = []) {
  *
  * @param {string} source
  * @param {{env?: Record<string, string>, flags?: string[], helpers?: boolean}} [options]
- * @returns {Promise<{code: number | null, signal: string | null, stdout: string, stderr: string, ended: number}>}
- *   `ended` is the time at which the process was gone
  */
 export function runProcess(source, { env = {}, flags = [], helpers = true } = {}) {
   const program = helpers ? `import * as helpers from ${JSON.stringify(HELPERS)};\n${source}` : source;
-  const child = spawn(process.execPath, moduleArguments(program, flags), {
-    cwd: ROOT,
-    // The test runner's own variable would make the output of the child part of its report.
-    env: { ...process.env, NODE_TEST_CONTEXT: undefined, ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: PATIENCE,
-    killSignal: 'SIGKILL',
-  });
-  const output = { stdout: '', stderr: '' };
-  /** @type {number} */
-  let ended;
-  for (const name of /** @type {const} */ (['stdout', 'stderr'])) {
-    child[name].setEncoding('utf8').on('data', (text) => {
-      output[name] += text;
-    });
-  }
-  return new Promise((resolve, reject) => {
-    child.on('error', reject);
-    child.on('exit', () => {
-      ended = Date.now();
-    });
-    child.on('close', (code, signal) => resolve({ code, signal, ...output, ended }));
-  });
+  return runNode(moduleArguments(program, flags), { cwd: root, env });
 }
 
 /**

@@ -2,19 +2,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { resultOf } from './helpers.mjs';
 
-/** What programs measure with. Finalizers run some turns of the event loop after a collection. */
+/** What programs measure with. */
 const TOOLS = `
 const MiB = 2 ** 20;
 const bytes = (size) => ({ dataType: 'uint8', shape: [size], readable: true, writable: true });
-async function collect() {
-  for (let i = 0; i < 6; i++) {
-    gc();
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
-}
+const { collectGarbage, collectUntil, until } = helpers;
 const rss = () => process.memoryUsage.rss() / MiB;
 const context = await helpers.ml.createContext({ numThreads: 1 });
-await collect();
+await collectGarbage();
 /** A tensor whose pages have all been touched. */
 async function touched(owner, size) {
   const tensor = await owner.createTensor(bytes(size));
@@ -47,7 +42,7 @@ const collections = (count, work) =>
       const weights = builder.constant(helpers.operand(4 * MiB), data);
       return builder.build({ y: builder.add(weights, builder.input('x', helpers.operand(1))) });
     };
-    await collect();
+    await collectGarbage();
     await new Promise((resolve) => setImmediate(resolve));
     watch();
     for (let i = 0; i < ${count}; i++) {
@@ -55,8 +50,9 @@ const collections = (count, work) =>
       registry.register(thing);
       await new Promise((resolve) => setImmediate(resolve));
     }
-    await new Promise((resolve) => setTimeout(resolve, 50));
-    console.log(JSON.stringify({ major, finalized, growth: rss() }));`);
+    // Finalizers of the last collection.
+    for (let i = 0; i < 10; i++) await new Promise((resolve) => setImmediate(resolve));
+    console.log(JSON.stringify({ major, finalized }));`);
 
 const WORK = {
   tensor: 'async () => context.createTensor(bytes(16 * MiB))',
@@ -94,62 +90,84 @@ for (const name of ['tensor', 'constant tensor', 'graph']) {
   });
 }
 
-test('tensors that are dropped are collected with their memory', async () => {
-  const { rssBefore, peak, rssAfter } = await run(`
-    const rssBefore = rss();
+/**
+ * MiB that stay resident when everything was given back: pages that the allocator keeps for later, V8's heap, stacks of
+ * threads. Up to 31 MiB were measured (Node, Deno, Bun, software Vulkan); what would stay otherwise is 128 MiB or more.
+ */
+const KEPT = 60;
+
+/** MiB that 6400 MiB of tensors which nobody holds may take in between. 256 MiB were measured in Node, 1729 in Deno. */
+const PEAK = 3000;
+
+/** What was touched is resident, but for pages that the process had before and fills now, in MiB. */
+const REUSED = 60;
+
+/** Fails unless memory that was touched is resident: otherwise, that it is given back says nothing. */
+function checkTouched(t, resident, touched) {
+  t.diagnostic(`${resident.toFixed(0)} MiB more are resident when ${touched} MiB are touched`);
+  assert.ok(resident > touched - REUSED, `${resident} MiB of ${touched} MiB`);
+}
+
+test('tensors that are dropped are collected with their memory', async (t) => {
+  const [count, size] = [100, 64];
+  const { peak, left } = await run(`
+    const before = rss();
     let peak = 0;
-    const data = new Uint8Array(64 * MiB).fill(1);
-    for (let i = 0; i < 100; i++) {
-      const tensor = await context.createTensor(bytes(64 * MiB));
+    const data = new Uint8Array(${size} * MiB).fill(1);
+    for (let i = 0; i < ${count}; i++) {
+      const tensor = await context.createTensor(bytes(${size} * MiB));
       context.writeTensor(tensor, data);
       await new Promise((resolve) => setImmediate(resolve));
-      peak = Math.max(peak, rss());
+      peak = Math.max(peak, rss() - before);
     }
-    await collect();
-    console.log(JSON.stringify({ peak, rssBefore, rssAfter: rss() }));`);
-  assert.ok(rssAfter - rssBefore < 300, `resident memory grew by ${rssAfter - rssBefore} MiB`);
-  // 6,400 MiB went through.
-  assert.ok(peak - rssBefore < 3000, `resident memory grew to ${peak} MiB in between`);
+    // The last tensor may be alive.
+    const isGone = () => rss() - before < ${2 * size + KEPT};
+    await collectUntil(isGone, 'the memory of ${count} tensors is given back');
+    console.log(JSON.stringify({ peak, left: rss() - before }));`);
+  t.diagnostic(`at most ${peak.toFixed(0)} MiB of ${count * size} MiB, ${left.toFixed(0)} MiB at the end`);
+  // The collector runs when 64 MiB or more were allocated since its last run, and its finalizers later.
+  assert.ok(peak < PEAK, `resident memory grew by ${peak} MiB in between`);
 });
 
-test('memory is given back at destroy(), before any collection', async () => {
+test('memory is given back at destroy(), before any collection', async (t) => {
+  const [count, size] = [8, 64];
   const { full, after } = await run(`
     const tensors = [];
     const before = rss();
-    for (let i = 0; i < 8; i++) tensors.push(await touched(context, 64 * MiB));
-    await collect();
+    for (let i = 0; i < ${count}; i++) tensors.push(await touched(context, ${size} * MiB));
+    await collectGarbage();
     const full = rss() - before;
     for (const tensor of tensors) tensor.destroy();
     await context.readTensor(await context.createTensor(bytes(1)));
     console.log(JSON.stringify({ full, after: rss() - before }));`);
-  assert.ok(full > 450, `${full} MiB were touched`);
-  assert.ok(after < full - 400, `${after} MiB of ${full} MiB are left`);
+  checkTouched(t, full, count * size);
+  t.diagnostic(`${after.toFixed(0)} MiB at the end`);
+  assert.ok(full - after > count * size - KEPT, `${after} MiB of ${full} MiB are left`);
 });
 
-test('destroying a context gives back the memory of its tensors and graphs, before any collection', async () => {
-  const { full, after } = await run(`
+test('destroying a context gives back the memory of its tensors and graphs, before any collection', async (t) => {
+  const [count, size] = [6, 64];
+  const { full } = await run(`
     const before = rss();
     const owner = await helpers.ml.createContext({ numThreads: 1 });
     const kept = [owner];
-    for (let i = 0; i < 6; i++) kept.push(await touched(owner, 64 * MiB));
+    for (let i = 0; i < ${count}; i++) kept.push(await touched(owner, ${size} * MiB));
     const builder = new helpers.MLGraphBuilder(owner);
-    const weights = builder.constant(helpers.operand(16 * MiB), new Float32Array(16 * MiB).fill(1));
-    const graph = await builder.build({ y: builder.add(weights, builder.input('x', helpers.operand(16 * MiB))) });
+    const weights = builder.constant(helpers.operand(${size} / 4 * MiB), new Float32Array(${size} / 4 * MiB).fill(1));
+    const graph = await builder.build({ y: builder.add(weights, builder.input('x', helpers.operand(${size} / 4 * MiB))) });
     kept.push(graph);
-    await collect();
+    await collectGarbage();
     const full = rss() - before;
     owner.destroy();
-    const deadline = Date.now() + 20_000;
-    while (rss() - before > full - 350 && Date.now() < deadline) {
-      await new Promise((resolve) => setTimeout(resolve, 10));
-    }
-    console.log(JSON.stringify({ full, after: rss() - before, kept: kept.length }));`);
-  assert.ok(full > 420, `${full} MiB were touched`);
-  assert.ok(after < full - 350, `${after} MiB of ${full} MiB are left`);
+    await until(() => rss() - before < ${KEPT}, 'the memory of the context is given back');
+    console.log(JSON.stringify({ full, kept: kept.length }));`);
+  checkTouched(t, full, (count + 1) * size);
 });
 
-test('graphs of a context on the CPU share memory for intermediate values, which is given back when nobody needs it', async () => {
-  const { ran, rested } = await run(`
+test('graphs of a context on the CPU share memory for intermediate values, which is given back when nobody needs it', async (t) => {
+  // Two values of 64 MiB live at the same time in each of the four graphs.
+  const touched = 2 * 64;
+  const { ran } = await run(`
     const owner = await helpers.ml.createContext({ numThreads: 1, accelerated: false });
     const count = 16 * MiB;
     const x = await owner.createTensor(helpers.floats(count));
@@ -165,17 +183,13 @@ test('graphs of a context on the CPU share memory for intermediate values, which
     for (const graph of graphs) owner.dispatch(graph, { x }, { y });
     await owner.readTensor(y);
     const ran = rss() - before;
-    const deadline = Date.now() + 30_000;
-    while (rss() - before > ran - 90 && Date.now() < deadline) {
-      await new Promise((resolve) => setTimeout(resolve, 100));
-    }
-    console.log(JSON.stringify({ ran, rested: rss() - before }));`);
-  // Two values of 64 MiB live at the same time in each of the four.
-  assert.ok(ran < 220, `${ran} MiB were touched`);
-  assert.ok(rested < ran - 90, `${rested} MiB of ${ran} MiB are left`);
+    await until(() => rss() - before < ${KEPT}, 'the memory of intermediate values is given back');
+    console.log(JSON.stringify({ ran }));`);
+  checkTouched(t, ran, touched);
+  assert.ok(ran < touched + KEPT, `${ran} MiB, as much as ${ran / touched} graphs need`);
 });
 
-test('a loop that creates, runs and destroys does not grow', async () => {
+test('a loop that creates, runs and destroys does not grow', async (t) => {
   const { rounds } = await run(`
     const once = async () => {
       const owner = await helpers.ml.createContext({ numThreads: 1 });
@@ -190,28 +204,35 @@ test('a loop that creates, runs and destroys does not grow', async () => {
     const rounds = [];
     for (let round = 0; round < 6; round++) {
       for (let i = 0; i < 100; i++) await once();
-      await collect();
+      await collectGarbage();
       rounds.push(rss());
     }
     console.log(JSON.stringify({ rounds }));`);
+  t.diagnostic(`MiB after each round: ${rounds.map((size) => size.toFixed(0))}`);
   // One round allocates 200 MiB for tensors alone.
   const growth = Math.min(...rounds.slice(3)) - Math.min(...rounds.slice(0, 3));
-  assert.ok(growth < 60, `resident memory in MiB after each round: ${rounds}`);
+  assert.ok(growth < KEPT, `resident memory in MiB after each round: ${rounds}`);
 });
 
+/**
+ * As {@link KEPT}, for work on many threads, each of which allocates in an arena of its own: up to 122 MiB were measured in
+ * Node and in Deno. Contexts that stayed would hold 480 MiB.
+ */
+const KEPT_BY_THREADS = 150;
+
 test('contexts that are dropped end with everything they had', async () => {
-  const { growth } = await run(`
+  const [count, size] = [60, 8];
+  await run(`
     const once = async () => {
       const owner = await helpers.ml.createContext({ numThreads: 1 });
-      await touched(owner, 8 * MiB);
+      await touched(owner, ${size} * MiB);
     };
     for (let i = 0; i < 10; i++) await once();
-    await collect();
+    await collectGarbage();
     const before = rss();
-    for (let i = 0; i < 60; i++) await once();
-    await collect();
-    console.log(JSON.stringify({ growth: rss() - before }));`);
-  assert.ok(growth < 150, `resident memory grew by ${growth} MiB of ${60 * 8} MiB`);
+    for (let i = 0; i < ${count}; i++) await once();
+    await collectUntil(() => rss() - before < ${KEPT_BY_THREADS}, 'the ${count * size} MiB of ${count} contexts are given back');
+    console.log('null');`);
 });
 
 test('pending reads survive the collection of everything else', async () => {
@@ -225,7 +246,7 @@ test('pending reads survive the collection of everything else', async () => {
       return { promise: owner.readTensor(y) };
     };
     const { promise } = await start();
-    await collect();
+    await collectGarbage();
     console.log(JSON.stringify({ value: new Float32Array(await promise)[5] }));`);
   assert.equal(value, 0);
 });

@@ -1,17 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import {
-  MLGraphBuilder,
-  chain,
-  chained,
-  exception,
-  floats,
-  ml,
-  operand,
-  read,
-  slowGraph,
-  slowTensors,
-} from './helpers.mjs';
+import { exception } from '../lib/exceptions.mjs';
+import { MLGraphBuilder, chain, chained, floats, ml, operand, read, slowGraph, slowTensors } from './helpers.mjs';
 
 test('dispatch returns at once, and the read after it waits for the work', async () => {
   const context = await ml.createContext({ numThreads: 1 });

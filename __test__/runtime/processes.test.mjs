@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { temporaryFolder } from '../lib/folders.mjs';
 import { resultOf } from './helpers.mjs';
 
 test('a process that computes can start others that do', async () => {
@@ -28,57 +30,50 @@ test('a process that computes can start others that do', async () => {
   assert.deepEqual(sums, [24, 24, 24]);
 });
 
-test('processes of a cluster compute side by side', async () => {
+test('processes of a cluster compute side by side', async (t) => {
+  const folder = temporaryFolder(t, {
+    'member.mjs': `
+      const helpers = await import(process.argv[2]);
+      const context = await helpers.ml.createContext({ numThreads: 1 });
+      const { run, links, x, y } = await helpers.slowGraph(context, 20);
+      context.writeTensor(x, new Float32Array(helpers.SLOW_ELEMENTS).fill(1));
+      run();
+      const [value] = await helpers.read(context, y);
+      process.send(Math.abs(value - helpers.chained(1, links)) < 1e-3, () => process.disconnect());`,
+  });
   const results = await resultOf(
     `import cluster from 'node:cluster';
-     import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-     import { tmpdir } from 'node:os';
-     import { join } from 'node:path';
-     const folder = mkdtempSync(join(tmpdir(), 'webnn-cluster-'));
-     const exec = join(folder, 'member.mjs');
-     writeFileSync(exec, \`
-       const helpers = await import(process.argv[2]);
-       const context = await helpers.ml.createContext({ numThreads: 1 });
-       const { run, links, x, y } = await helpers.slowGraph(context, 20);
-       context.writeTensor(x, new Float32Array(helpers.SLOW_ELEMENTS).fill(1));
-       run();
-       const [value] = await helpers.read(context, y);
-       process.send(Math.abs(value - helpers.chained(1, links)) < 1e-3, () => process.disconnect());\`);
-     cluster.setupPrimary({ exec, args: [helpers.HELPERS], execArgv: [] });
+     cluster.setupPrimary({ exec: ${JSON.stringify(join(folder, 'member.mjs'))}, args: [helpers.HELPERS], execArgv: [] });
      const results = [];
      cluster.on('message', (_, result) => results.push(result));
      const codes = await Promise.all([1, 2, 3].map(() => new Promise((resolve) => {
        cluster.fork().on('exit', resolve);
      })));
-     rmSync(folder, { recursive: true });
      console.log(JSON.stringify([...results, ...codes]));`,
   );
   assert.deepEqual(results, [true, true, true, 0, 0, 0]);
 });
 
-test('forked processes compute and send their results', async () => {
+test('forked processes compute and send their results', async (t) => {
+  const folder = temporaryFolder(t, {
+    'child.mjs': `
+      const helpers = await import(process.argv[2]);
+      const context = await helpers.ml.createContext({ numThreads: 1 });
+      const tensor = await context.createTensor(helpers.floats(4));
+      process.once('message', async (values) => {
+        context.writeTensor(tensor, Float32Array.from(values));
+        process.send([...await helpers.read(context, tensor)], () => process.disconnect());
+      });
+      process.send('ready');`,
+  });
   const results = await resultOf(
     `import { fork } from 'node:child_process';
-     import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-     import { tmpdir } from 'node:os';
-     import { join } from 'node:path';
      const context = await helpers.ml.createContext();
      const { run, y } = await helpers.slowGraph(context, 50);
      for (let i = 0; i < 5; i++) run();
      const end = context.readTensor(y);
-     const folder = mkdtempSync(join(tmpdir(), 'webnn-fork-'));
-     const file = join(folder, 'child.mjs');
-     writeFileSync(file, \`
-       const helpers = await import(process.argv[2]);
-       const context = await helpers.ml.createContext({ numThreads: 1 });
-       const tensor = await context.createTensor(helpers.floats(4));
-       process.once('message', async (values) => {
-         context.writeTensor(tensor, Float32Array.from(values));
-         process.send([...await helpers.read(context, tensor)], () => process.disconnect());
-       });
-       process.send('ready');\`);
      const results = await Promise.all([1, 2, 3].map((number) => new Promise((resolve, reject) => {
-       const child = fork(file, [helpers.HELPERS], { execArgv: [] });
+       const child = fork(${JSON.stringify(join(folder, 'child.mjs'))}, [helpers.HELPERS], { execArgv: [] });
        const received = [];
        child.on('message', (message) => {
          received.push(message);
@@ -87,7 +82,6 @@ test('forked processes compute and send their results', async () => {
        child.on('error', reject);
        child.on('exit', (code) => resolve([...received, code]));
      })));
-     rmSync(folder, { recursive: true });
      await end;
      console.log(JSON.stringify(results));`,
   );

@@ -4,8 +4,10 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { createContext, runInContext } from 'node:vm';
+import { root } from '../../scripts/process.mjs';
+import { exception } from '../lib/exceptions.mjs';
 import * as api from '../../index.js';
-import { MLGraphBuilder, ROOT, exception, floats, ml, operand, read } from './helpers.mjs';
+import { MLGraphBuilder, floats, ml, operand, read } from './helpers.mjs';
 
 const realm = createContext({ api: { ...api } });
 
@@ -143,7 +145,7 @@ function evaluateIn(sandbox) {
     }
     return modules.get(file).exports;
   };
-  return load(join(ROOT, 'index.js'));
+  return load(join(root, 'index.js'));
 }
 
 test('the package is evaluated in two more realms, and all three compute side by side', async () => {

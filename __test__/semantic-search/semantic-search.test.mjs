@@ -4,9 +4,11 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import path from 'node:path';
 import test, { after, before } from 'node:test';
+import { maxAbsDifference } from '../lib/numbers.mjs';
+import { root } from '../../scripts/process.mjs';
 import { MODEL } from '../../examples/semantic-search/fetch-model.mjs';
 import { cosine, Encoder } from '../../examples/semantic-search/encoder.mjs';
-import { maxAbsDifference, ROOT, runExample } from '../examples/run-example.mjs';
+import { runExample } from '../examples/run-example.mjs';
 
 const PROGRAM = 'semantic-search.mjs';
 
@@ -49,7 +51,7 @@ const KNOWN = [
 
 /** Embeddings of token lists by onnxruntime. */
 function referenceEmbeddings(tokens) {
-  const args = [path.join(ROOT, 'scripts/python/embed.py'), path.join(MODEL, 'model.onnx')];
+  const args = [path.join(root, 'scripts/python/embed.py'), path.join(MODEL, 'model.onnx')];
   return JSON.parse(execFileSync(process.env.PYTHON, args, { input: JSON.stringify(tokens), encoding: 'utf8', maxBuffer: 2 ** 26 }));
 }
 
@@ -118,8 +120,8 @@ test('bad usage is exit code 2 and says what was wrong', async () => {
   const refusals = [
     [[], /there is no question/],
     [['x', '--top', '0'], /--top is "0", expected a positive whole number/],
-    [['x', '--model', ROOT], /there is no model\.onnx in .*; get it with: node examples\/semantic-search\/fetch-model\.mjs/],
-    [['x', '--texts', path.join(ROOT, 'src')], /there are no lines of text in the \.txt files of /],
+    [['x', '--model', root], /there is no model\.onnx in .*; get it with: node examples\/semantic-search\/fetch-model\.mjs/],
+    [['x', '--texts', path.join(root, 'src')], /there are no lines of text in the \.txt files of /],
     [['x', '--bogus'], /Unknown option '--bogus'/],
   ];
   for (const [args, message] of refusals) {

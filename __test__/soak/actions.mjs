@@ -7,7 +7,7 @@ import { createRequire } from 'node:module';
 import { Worker } from 'node:worker_threads';
 import { profileGraph } from '../../inspect.js';
 import { MLGraphBuilder, ml } from '../runtime/helpers.mjs';
-import { generator } from '../robustness/support.mjs';
+import { generator } from '../lib/random.mjs';
 import { compose, contents, difference } from './graphs.mjs';
 import { collectGarbage } from './growth.mjs';
 

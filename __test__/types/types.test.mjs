@@ -1,22 +1,18 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import path from 'node:path';
-import { text } from 'node:stream/consumers';
 import test, { describe } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { root } from '../../scripts/process.mjs';
+import { runNode } from '../lib/processes.mjs';
 
 const directory = fileURLToPath(new URL('.', import.meta.url));
 const compiler = fileURLToPath(new URL('../../node_modules/typescript/bin/tsc', import.meta.url));
 
-/** Runs the TypeScript compiler in this folder; its exit status and what it prints. */
+/** Runs the TypeScript compiler in this folder; its exit code and what it prints. */
 async function compile(...args) {
-  const child = spawn(process.execPath, [compiler, ...args], { cwd: directory, stdio: ['ignore', 'pipe', 'pipe'] });
-  const [[status], stdout, stderr] = await Promise.all([once(child, 'close'), text(child.stdout), text(child.stderr)]);
-  return { status, output: `${stdout}${stderr}` };
+  const { code, stdout, stderr } = await runNode([compiler, ...args], { cwd: directory });
+  return { code, output: stdout + stderr };
 }
-
-const root = fileURLToPath(new URL('../..', import.meta.url));
 
 /** All JavaScript by the project that checks it: what Node runs, what the pages run in browsers. */
 for (const [what, project] of [
@@ -24,7 +20,7 @@ for (const [what, project] of [
   ['of pages', 'client.tsconfig.json'],
 ]) {
   test(`the JavaScript ${what} is strictly typed`, async () => {
-    assert.deepEqual(await compile('--project', project), { status: 0, output: '' });
+    assert.deepEqual(await compile('--project', project), { code: 0, output: '' });
   });
 }
 
@@ -37,7 +33,7 @@ const RESOLUTIONS = {
 };
 
 test('the declarations compile strictly, accept right programs and find the mistakes in wrong ones', async () => {
-  assert.deepEqual(await compile('--project', 'tsconfig.json'), { status: 0, output: '' });
+  assert.deepEqual(await compile('--project', 'tsconfig.json'), { code: 0, output: '' });
 });
 
 describe('the declarations stand beside those of runtimes', { concurrency: 2 }, () => {
@@ -47,14 +43,14 @@ describe('the declarations stand beside those of runtimes', { concurrency: 2 }, 
         const also = types === '' ? [] : ['--types', types];
         test(`${resolution}, ${lib}, ${types === '' ? 'no other types' : '@types/node'}`, async () => {
           const files = ['auto.mts', 'auto-own.mts', 'onnx.mts'];
-          assert.deepEqual(await compile(...STRICT, ...how, '--lib', lib, ...also, ...files), { status: 0, output: '' });
+          assert.deepEqual(await compile(...STRICT, ...how, '--lib', lib, ...also, ...files), { code: 0, output: '' });
         });
       }
     }
     test(`${resolution}, a library that declares WebNN itself`, async () => {
       for (const files of [['lib.webnn.d.ts', 'auto.mts', 'lib-users.mts'], ['auto.mts', 'lib-users.mts', 'lib.webnn.d.ts']]) {
         const result = await compile(...STRICT, ...how, '--lib', 'es2024,dom', '--types', 'node', ...files);
-        assert.deepEqual(result, { status: 0, output: '' });
+        assert.deepEqual(result, { code: 0, output: '' });
       }
     });
   }

@@ -4,8 +4,7 @@ import { setMaxListeners } from 'node:events';
 import { closeSync, openSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { resolve } from 'node:path';
-import { parseArgs } from 'node:util';
-import { mapConcurrently } from '../concurrency.mjs';
+import { mapConcurrently, positiveInteger, readCommandLine, regularExpression, runMain, UsageError } from '../lib/runners.mjs';
 import { findTests, missingParts, revisionOf } from './checkout.mjs';
 import { CONTRADICTIONS } from './contradictions.mjs';
 import { execute } from './execute.mjs';
@@ -28,26 +27,19 @@ not allow that, or is missing, or no test ran; 2 wrong usage.`;
 
 const DEVICES = ['cpu', 'gpu', 'npu'];
 
-class UsageError extends Error {}
-
 /** Reads the command line. @throws {UsageError} */
 function readArguments(args) {
-  let values;
-  try {
-    ({ values } = parseArgs({
-      args,
-      options: {
-        wpt: { type: 'string' },
-        filter: { type: 'string' },
-        device: { type: 'string' },
-        json: { type: 'string' },
-        jobs: { type: 'string', default: String(availableParallelism()) },
-        help: { type: 'boolean', short: 'h' },
-      },
-    }));
-  } catch (error) {
-    throw new UsageError(error.message);
-  }
+  const { values } = readCommandLine({
+    args,
+    options: {
+      wpt: { type: 'string' },
+      filter: { type: 'string' },
+      device: { type: 'string' },
+      json: { type: 'string' },
+      jobs: { type: 'string', default: String(availableParallelism()) },
+      help: { type: 'boolean', short: 'h' },
+    },
+  });
   if (values.help) return { help: true };
   if (values.wpt === undefined) throw new UsageError('--wpt DIR is missing');
   const missing = missingParts(values.wpt);
@@ -55,15 +47,10 @@ function readArguments(args) {
   if (values.device !== undefined && !DEVICES.includes(values.device)) {
     throw new UsageError(`--device is "${values.device}", expected ${DEVICES.join(', ')}`);
   }
-  if (!/^[1-9]\d*$/.test(values.jobs)) throw new UsageError(`--jobs is "${values.jobs}", expected a positive integer`);
-  let filter;
-  try {
-    filter = values.filter === undefined ? undefined : new RegExp(values.filter);
-  } catch (error) {
-    throw new UsageError(`--filter: ${error.message}`);
-  }
-  const { wpt, device, json, jobs } = values;
-  return { directory: resolve(wpt), filter, device, json, jobs: Number(jobs) };
+  const jobs = positiveInteger('jobs', values.jobs);
+  const filter = regularExpression('filter', values.filter);
+  const { wpt, device, json } = values;
+  return { directory: resolve(wpt), filter, device, json, jobs };
 }
 
 /** Finds out before the tests run whether their report can be written. @throws {UsageError} */
@@ -146,10 +133,4 @@ async function main(args) {
   return failed > 0 || unused.length > 0 || tests.length === 0 ? 1 : 0;
 }
 
-try {
-  process.exitCode = await main(process.argv.slice(2));
-} catch (error) {
-  if (!(error instanceof UsageError)) throw error;
-  console.error(`${error.message}\n\n${USAGE}`);
-  process.exitCode = 2;
-}
+await runMain(main, USAGE);

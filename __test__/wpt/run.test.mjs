@@ -4,12 +4,12 @@
  */
 
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { runNode } from '../lib/processes.mjs';
+import { temporaryFolder } from '../lib/folders.mjs';
 import { findTests, IDL, servedFile } from './checkout.mjs';
 import { execute } from './execute.mjs';
 
@@ -41,15 +41,8 @@ const HARNESS = `
 
 /** A checkout with these files below webnn/. */
 function checkout(t, files) {
-  const directory = mkdtempSync(join(tmpdir(), 'webnn-wpt-'));
-  t.after(() => rmSync(directory, { recursive: true }));
-  const all = { 'resources/testharness.js': HARNESS, 'interfaces/html.idl': 'interface Navigator {};' };
-  for (const [name, text] of Object.entries(files)) all[`webnn/${name}`] = text;
-  for (const [name, text] of Object.entries(all)) {
-    mkdirSync(dirname(join(directory, name)), { recursive: true });
-    writeFileSync(join(directory, name), text);
-  }
-  return directory;
+  const tests = Object.entries(files).map(([name, text]) => [`webnn/${name}`, text]);
+  return temporaryFolder(t, { 'resources/testharness.js': HARNESS, 'interfaces/html.idl': 'interface Navigator {};', ...Object.fromEntries(tests) });
 }
 
 /** The result of the only test of a checkout with one test file. */
@@ -89,6 +82,15 @@ const SCOPE = `
 const META = '// META: script=./helper.js\n// META: title=a title\n// META: variant=?cpu\n';
 const HELPER = 'const constant = 7;\nfunction helper() { return constant; }\n';
 
+/** Asserts that the first test of a checkout has so many subtests, which all pass. */
+async function checkThatAllPass(directory, count) {
+  const [only] = findTests(directory);
+  const { status, message, subtests } = await execute(directory, only);
+  assert.equal(status, 'OK', message);
+  assert.deepEqual(subtests.filter((subtest) => subtest.status !== 'PASS'), []);
+  assert.equal(subtests.length, count);
+}
+
 test('a window has what tests look for', async (t) => {
   const directory = checkout(t, {
     'x.window.js': `${META}${SCOPE}
@@ -97,14 +99,7 @@ test('a window has what tests look for', async (t) => {
     'x.window.js.headers': 'Cross-Origin-Embedder-Policy: require-corp\nCross-Origin-Opener-Policy: same-origin\n',
     'helper.js': HELPER,
   });
-  const [only] = findTests(directory);
-  const result = await execute(directory, only);
-  assert.equal(result.status, 'OK', result.message);
-  assert.deepEqual(
-    result.subtests.filter(({ status }) => status !== 'PASS'),
-    [],
-  );
-  assert.equal(result.subtests.length, 17);
+  await checkThatAllPass(directory, 17);
 });
 
 test('a dedicated worker is a thread of its own', async (t) => {
@@ -115,14 +110,7 @@ test('a dedicated worker is a thread of its own', async (t) => {
       check('it is not isolated', crossOriginIsolated === false);`,
     'helper.js': HELPER,
   });
-  const [only] = findTests(directory);
-  const result = await execute(directory, only);
-  assert.equal(result.status, 'OK', result.message);
-  assert.deepEqual(
-    result.subtests.filter(({ status }) => status !== 'PASS'),
-    [],
-  );
-  assert.equal(result.subtests.length, 18);
+  await checkThatAllPass(directory, 18);
 });
 
 for (const kind of ['window', 'worker']) {
@@ -192,13 +180,10 @@ test('the interfaces are those of the draft, whatever the checkout has', (t) => 
   assert.equal(servedFile(directory, '/../secret'), undefined);
 });
 
-/** Runs the program; its exit status and its two streams. */
-function run(...args) {
-  const { status, stdout, stderr } = spawnSync(process.execPath, [PROGRAM, ...args], { encoding: 'utf8' });
-  return { status, stdout, stderr };
-}
+/** Runs the program to its end. */
+const run = (...args) => runNode([PROGRAM, ...args]);
 
-test('wrong usage ends with exit status 2 and the usage', (t) => {
+test('wrong usage ends with exit status 2 and the usage', async (t) => {
   const directory = checkout(t, { 'x.window.js': 'finish();' });
   for (const [args, message] of [
     [[], /^--wpt DIR is missing$/m],
@@ -210,25 +195,25 @@ test('wrong usage ends with exit status 2 and the usage', (t) => {
     [['--wpt', directory, '--json', join(directory, 'none', 'report.json')], /^--json: ENOENT: /m],
     [['--wpt', directory, '--bogus'], /^Unknown option '--bogus'/m],
   ]) {
-    const { status, stderr } = run(...args);
-    assert.equal(status, 2);
+    const { code, stderr } = await run(...args);
+    assert.equal(code, 2);
     assert.match(stderr, message);
     assert.match(stderr, /^usage: /m);
   }
-  const { status, stdout } = run('--help');
-  assert.equal(status, 0);
+  const { code, stdout } = await run('--help');
+  assert.equal(code, 0);
   assert.match(stdout, /^usage: .*--filter.*--device.*--json.*--jobs/s);
 });
 
-test('a run prints a line per test and totals, writes a report, and tells by its exit status', (t) => {
+test('a run prints a line per test and totals, writes a report, and tells by its exit status', async (t) => {
   const directory = checkout(t, {
     'a/good.https.any.js': `// META: global=window,worker\n// META: variant=?cpu\n// META: variant=?gpu\ncheck('one', true); finish();`,
     'b/bad.https.any.js': `// META: global=window\ncheck('two', false); finish();`,
     'b/crash.https.any.js': '// META: global=window\nprocess.abort();',
   });
   const file = join(directory, 'report.json');
-  const all = run('--wpt', directory, '--json', file, '--jobs', '2');
-  assert.equal(all.status, 1, all.stderr);
+  const all = await run('--wpt', directory, '--json', file, '--jobs', '2');
+  assert.equal(all.code, 1, all.stderr);
   assert.match(all.stdout, /^6 tests of /m);
   assert.match(all.stdout, /^interfaces\/webnn\.idl is replaced by spec\/webnn\.idl/m);
   assert.match(all.stdout, /^4 tests are for shared and service workers, which Node lacks: not run$/m);
@@ -253,25 +238,25 @@ test('a run prints a line per test and totals, writes a report, and tells by its
     ],
   );
 
-  const good = run('--wpt', directory, '--filter', '/a/', '--device', 'gpu');
-  assert.equal(good.status, 0, good.stdout);
+  const good = await run('--wpt', directory, '--filter', '/a/', '--device', 'gpu');
+  assert.equal(good.code, 0, good.stdout);
   assert.match(good.stdout, /^2 tests in \d+ s: 0 with failures/m);
-  const none = run('--wpt', directory, '--filter', 'nothing');
-  assert.equal(none.status, 1);
+  const none = await run('--wpt', directory, '--filter', 'nothing');
+  assert.equal(none.code, 1);
   assert.match(none.stdout, /^0 tests of /m);
 });
 
-test('a listed subtest that passes is a failure, but for those whose outcome depends on time', (t) => {
+test('a listed subtest that passes is a failure, but for those whose outcome depends on time', async (t) => {
   const passing = (name) => `// META: global=window\ncheck(${JSON.stringify(name)}, true); finish();`;
   const directory = checkout(t, {
     'validation_tests/createContext.https.any.js': passing('Throw if deviceType is not a valid enum value'),
     'validation_tests/pad.https.any.js': passing('[pad] Throw if building pad for scalar input.'),
   });
-  const byChance = run('--wpt', directory, '--filter', 'createContext');
-  assert.equal(byChance.status, 0, byChance.stdout);
+  const byChance = await run('--wpt', directory, '--filter', 'createContext');
+  assert.equal(byChance.code, 0, byChance.stdout);
   assert.match(byChance.stdout, /createContext\.https\.any\.html: 1 of 1 passed/);
-  const listed = run('--wpt', directory, '--filter', 'pad');
-  assert.equal(listed.status, 1);
+  const listed = await run('--wpt', directory, '--filter', 'pad');
+  assert.equal(listed.code, 1);
   assert.match(listed.stdout, /no failure, but listed: pad, tensor limits/);
 });
 

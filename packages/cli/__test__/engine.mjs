@@ -1,6 +1,6 @@
 import { mkdir, mkdtemp, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { ROOT } from './command.mjs';
+import { root } from '../../../scripts/process.mjs';
 
 /**
  * A folder with an engine that is called onnxruntime-node: this one on the CPU, its outputs multiplied by `factor`. It says that
@@ -15,8 +15,8 @@ export async function folderOfEngine(folder, factor, providers = ['cpu']) {
   await mkdir(installed, { recursive: true });
   await writeFile(path.join(installed, 'package.json'), JSON.stringify({ name: 'onnxruntime-node', version: '0.0.7', main: 'index.js' }));
   await writeFile(path.join(installed, 'index.js'), `
-    const { ml } = require(${JSON.stringify(path.join(ROOT, 'index.js'))});
-    const { loadModel } = require(${JSON.stringify(path.join(ROOT, 'onnx.js'))});
+    const { ml } = require(${JSON.stringify(path.join(root, 'index.js'))});
+    const { loadModel } = require(${JSON.stringify(path.join(root, 'onnx.js'))});
     class Tensor { constructor(type, data, dims) { Object.assign(this, { type, data, dims }); } }
     const InferenceSession = { async create(file, { executionProviders: [provider] }) {
       if (provider !== 'cpu') throw new Error('no ' + provider + ' here');

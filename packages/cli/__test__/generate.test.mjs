@@ -1,11 +1,11 @@
 // `webnn-node bench --generate`, and the inputs of language models by their names.
 
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import os from 'node:os';
+import { readFile } from 'node:fs/promises';
 import path from 'node:path';
-import test, { after, before, describe } from 'node:test';
+import test, { describe } from 'node:test';
 import { inspectModel, loadModel } from 'webnn-node/onnx';
+import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import { greedyTokens, languageModel } from '../../../__test__/onnx/language-model.mjs';
 import { generate } from '../lib/bench/generate.mjs';
 import { generateRequest } from '../lib/bench/generation.mjs';
@@ -22,14 +22,8 @@ const STYLES = [{}, { half: true }, { positions: true }, { branch: true }, { hal
 
 const [PLAIN] = STYLES;
 
-let folder;
-let model;
-before(async () => {
-  folder = await mkdtemp(path.join(os.tmpdir(), 'webnn-generate-'));
-  model = path.join(folder, 'model.onnx');
-  await writeFile(model, languageModel(PLAIN));
-});
-after(() => rm(folder, { recursive: true }));
+const folder = temporaryFolder(undefined, { 'model.onnx': languageModel(PLAIN) });
+const model = path.join(folder, 'model.onnx');
 
 /** The document of a command, and its notes. */
 async function documentOf(...args) {

@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
-import { file, ROOT, webnn, webnnJson } from './command.mjs';
+import { root } from '../../../scripts/process.mjs';
+import { file, webnn, webnnJson } from './command.mjs';
 
-const { version } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
+const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
 
 test('info says what computes, for people and for programs', async () => {
   const document = await webnnJson('info');

@@ -1,21 +1,18 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
-import os from 'node:os';
+import { readFile } from 'node:fs/promises';
 import path from 'node:path';
-import test, { after, before } from 'node:test';
+import test, { after } from 'node:test';
+import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
+import { root } from '../../../scripts/process.mjs';
 import { histogramLines, histogramSvg, sharedBins } from '../lib/histogram.mjs';
 import { systemInfo } from 'webnn-node/inspect';
 import { compareTensors, describeTensor, summarizeTimes } from '../lib/statistics.mjs';
-import { file, ROOT, webnn, webnnJson } from './command.mjs';
+import { file, webnn, webnnJson } from './command.mjs';
 import { folderOfEngine } from './engine.mjs';
 
 const conv = file('conv.onnx');
 
-let folder;
-before(async () => {
-  folder = await mkdtemp(path.join(os.tmpdir(), 'webnn-measure-'));
-});
-after(() => rm(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 /** Fails unless every tag is closed in order and no character stands where XML forbids it. */
 function assertWellFormed(xml) {
@@ -170,12 +167,12 @@ test('profile: operators, steps, trace and page', async () => {
 });
 
 test('profile: the slowest steps come first, and say what they compute', async () => {
-  const { code, stdout } = await webnn('profile', path.join(ROOT, 'examples', 'text-generation', 'model.onnx'), '--runs', '3', '--top', '20');
+  const { code, stdout } = await webnn('profile', path.join(root, 'examples', 'text-generation', 'model.onnx'), '--runs', '3', '--top', '20');
   assert.equal(code, 0);
   const rows = stdout.split(/^The 20 slowest of \d+ steps\n.*\n/m)[1].split('\n').slice(0, 20);
   const shares = rows.map((row) => Number(/ ([\d.]+) % /.exec(row)[1]));
   assert.deepEqual(shares, shares.toSorted((a, b) => b - a));
-  const whole = await webnn('profile', path.join(ROOT, 'examples', 'text-generation', 'model.onnx'), '--runs', '1', '--top', '1000');
+  const whole = await webnn('profile', path.join(root, 'examples', 'text-generation', 'model.onnx'), '--runs', '1', '--top', '1000');
   // As the head says after the median: threads of the CPU, or the name of a GPU.
   const kernel = / threads?\)$/m.test(whole.stdout) ? 'attention, streamed' : 'attention';
   assert.match(whole.stdout, new RegExp(`^ *\\d+ +attention +MatMul_26 +${kernel} {2}`, 'm'));

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import os from 'node:os';
+import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import test from 'node:test';
+import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import { arrayFromNumbers, arrayOf, bytesOf, convert, halfFromNumber, numberFromHalf, numbersOf } from '../lib/elements.mjs';
 import { FormatError } from '../lib/errors.mjs';
 import { formatNpy, parseNpy, readNpy, readNpz } from '../lib/npy.mjs';
@@ -88,10 +88,8 @@ test('what does not fit together is an error', () => {
 });
 
 test('files are named in errors', async (t) => {
-  const folder = await mkdtemp(path.join(os.tmpdir(), 'formats-'));
-  t.after(() => rm(folder, { recursive: true }));
+  const folder = temporaryFolder(t, { noise: 'short' });
   const noise = path.join(folder, 'noise');
-  await writeFile(noise, 'short');
   await assert.rejects(readNpy(noise), (error) => error instanceof FormatError && error.message.startsWith(`${noise}: `));
   await assert.rejects(readNpy(path.join(folder, 'absent')), { code: 'ENOENT' });
 });

@@ -1,23 +1,19 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import os from 'node:os';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import test, { after, before, describe } from 'node:test';
+import test, { describe } from 'node:test';
 import sharp from 'sharp';
+import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import { numbersOf } from '../lib/elements.mjs';
 import { readNpy } from '../lib/npy.mjs';
 import { FLOAT, node, value, writeModel } from '../../../__test__/onnx/model-writer.mjs';
 import { file, webnn, webnnJson } from './command.mjs';
 
-let folder;
-before(async () => {
-  folder = await mkdtemp(path.join(os.tmpdir(), 'webnn-run-'));
-});
-after(() => rm(folder, { recursive: true }));
+const folder = temporaryFolder();
 
 /** Runs a model and reads what it wrote: elements by file name. */
 async function written(...args) {
-  const directory = await mkdtemp(path.join(folder, 'outputs-'));
+  const directory = temporaryFolder();
   const { code, stderr } = await webnn('run', ...args, '--output-dir', directory);
   assert.equal(stderr, '');
   assert.equal(code, 0);
@@ -110,19 +106,17 @@ describe('pictures', () => {
   }
 
   const scores = async (...args) => Array.from((await written(...args))['scores.npy'].data);
-  const near = (got, expected) => got.forEach((value, i) => assert.ok(Math.abs(value - expected[i]) < 1e-5, `${got} against ${expected}`));
-
   test('are normalised as asked, to -1 to 1 otherwise', async () => {
     const red = await picture('red.png', [255, 0, 0]);
-    near(await scores(colors, '--input', red, '--mean', '0', '--std', '1'), [1, 0, 0]);
-    near(await scores(colors, '--input', red, '--mean', '127.5', '--std', '127.5', '--scale', '1'), [1, -1, -1]);
-    near(await scores(colors, '--input', red), [1, -1, -1]);
-    near(await scores(colors, '--input', red, '--mean', '0,.5,1', '--std', '1,2,4'), [1, -0.25, -0.25]);
+    assert.deepEqual(await scores(colors, '--input', red, '--mean', '0', '--std', '1'), [1, 0, 0]);
+    assert.deepEqual(await scores(colors, '--input', red, '--mean', '127.5', '--std', '127.5', '--scale', '1'), [1, -1, -1]);
+    assert.deepEqual(await scores(colors, '--input', red), [1, -1, -1]);
+    assert.deepEqual(await scores(colors, '--input', red, '--mean', '0,.5,1', '--std', '1,2,4'), [1, -0.25, -0.25]);
   });
 
   test('are cropped in the middle, or stretched', async () => {
     const halves = await picture('halves.png', [255, 0, 0], [0, 0, 255]);
-    near(await scores(colors, '--input', halves, '--mean', '0', '--std', '1'), [0.5, 0, 0.5]);
+    assert.deepEqual(await scores(colors, '--input', halves, '--mean', '0', '--std', '1'), [0.5, 0, 0.5]);
     const size = ['--free-dimension', 'batch=1', '--mean', '0', '--std', '1'];
     const same = async (...args) => (await written(file('any-size.onnx'), '--input', halves, ...size, ...args))['same.npy'];
     assert.deepEqual((await same()).shape, [1, 3, 8, 16]);

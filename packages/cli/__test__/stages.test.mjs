@@ -1,23 +1,17 @@
 // Commands on a model that is cut, because its data decide about sizes.
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import os from 'node:os';
+import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import test, { after, before } from 'node:test';
+import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import { FLOAT, INT64, node, value, weight, writeModel } from '../../../__test__/onnx/model-writer.mjs';
 import { webnn, webnnJson } from './command.mjs';
-
-let folder;
-let cut;
-let atOnce;
 
 /** Arguments for five elements. Two are positive. */
 const INPUT = ['--input', 'x=1,-1,2,-3,0'];
 
-before(async () => {
-  folder = await mkdtemp(path.join(os.tmpdir(), 'webnn-stages-'));
-  cut = path.join(folder, 'cut.onnx');
-  await writeFile(cut, writeModel({
+const folder = temporaryFolder(undefined, {
+  'cut.onnx': writeModel({
     inputs: [value('x', FLOAT, ['n'])],
     outputs: [value('y', FLOAT)],
     weights: [weight('axis', [1], BigInt64Array.of(0n))],
@@ -27,15 +21,15 @@ before(async () => {
       node('Squeeze', ['places', 'axis'], ['at']),
       node('Gather', ['x', 'at'], ['y']),
     ],
-  }));
-  atOnce = path.join(folder, 'at-once.onnx');
-  await writeFile(atOnce, writeModel({
+  }),
+  'at-once.onnx': writeModel({
     inputs: [value('x', FLOAT, [5])],
     outputs: [value('places', INT64)],
     nodes: [node('NonZero', ['x'], ['places'], {}, 'finds')],
-  }));
+  }),
 });
-after(() => rm(folder, { recursive: true }));
+const cut = path.join(folder, 'cut.onnx');
+const atOnce = path.join(folder, 'at-once.onnx');
 
 test('inspect: work of the first stage, and the cuts', async () => {
   const { compiled, cuts } = await webnnJson('inspect', cut, '--free-dimension', 'n=5');

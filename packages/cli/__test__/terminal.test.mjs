@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import test, { afterEach, beforeEach } from 'node:test';
+import { until } from '../../../__test__/lib/wait.mjs';
 import { Output } from '../lib/output.mjs';
 import { withLabel, withProgress } from '../lib/progress.mjs';
 
@@ -58,9 +59,9 @@ test('short work shows nothing', async () => {
 
 test('work above half a second shows a bar, and leaves the terminal as it was', async () => {
   const result = await withProgress('measuring', async (advance) => {
-    await sleep(600);
+    await until(() => shown.includes('measuring'), 'a bar');
     advance(25);
-    await sleep(200);
+    await until(() => shown.includes('25 %'), 'progress');
     return 7;
   }, 100);
   assert.equal(result, 7);

@@ -1,13 +1,16 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { closeSync, existsSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readdirSync, readFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import test, { describe } from 'node:test';
-import { setTimeout as sleep } from 'node:timers/promises';
-import { file, ROOT, start, webnn, webnnJson, webnnWith } from './command.mjs';
+import { endOf } from '../../../__test__/lib/processes.mjs';
+import { until } from '../../../__test__/lib/wait.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
+import { root } from '../../../scripts/process.mjs';
+import { file, start, webnn, webnnJson, webnnWith } from './command.mjs';
 
-const { version } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
+const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
 
 const COMMON = ['--json', '--no-color', '--verbose', '--help'];
 const INPUTS = ['--input', '--random-range', '--mean', '--std', '--scale', '--layout', '--resize', '--crop', '--stretch'];
@@ -28,10 +31,8 @@ async function intoFull(stream, ...args) {
   const full = openSync('/dev/full', 'w');
   try {
     const child = start(args, { stdio: ['ignore', ...['stdout', 'stderr'].map((name) => (name === stream ? full : 'pipe'))] });
-    let text = '';
-    for (const pipe of [child.stdout, child.stderr]) pipe?.on('data', (part) => { text += part; });
-    const [code] = await once(child, 'close');
-    return { code, text };
+    const { code, stdout, stderr } = await endOf(child);
+    return { code, text: stdout + stderr };
   } finally {
     closeSync(full);
   }
@@ -153,8 +154,8 @@ describe('failures are exit code 1', () => {
     await refused(1, /cannot read the model absent\.onnx: there is no such file/, 'inspect', 'absent.onnx');
     await refused(1, /cannot read the model .*files.?: it is not a file/, 'inspect', file(''));
     await refused(1, /bool\.npy: not an ONNX file: it seems to be an array of NumPy$/m, 'inspect', file('bool.npy'));
-    await refused(1, /package\.json: not an ONNX file: it seems to be JSON$/m, 'run', path.join(ROOT, 'package.json'), '--input', 'ones');
-    await refused(1, /auto\.js: not an ONNX file: it seems to be text$/m, 'bench', path.join(ROOT, 'auto.js'));
+    await refused(1, /package\.json: not an ONNX file: it seems to be JSON$/m, 'run', path.join(root, 'package.json'), '--input', 'ones');
+    await refused(1, /auto\.js: not an ONNX file: it seems to be text$/m, 'bench', path.join(root, 'auto.js'));
     await refused(1, /input x: cannot read absent\.npy: there is no such file/, 'run', file('conv.onnx'), '--input', 'absent.npy');
     await refused(1, /cannot read the labels absent\.txt: there is no such file/, 'run', file('conv.onnx'), '--input', 'ones', '--labels', 'absent.txt');
   });
@@ -200,27 +201,23 @@ describe('ends', () => {
   test('a reader that closes its end early is no error', async () => {
     const child = start(['inspect', file('conv.onnx')]);
     child.stdout.destroy();
-    let stderr = '';
-    child.stderr.on('data', (part) => { stderr += part; });
-    const [code] = await once(child, 'close');
+    const { code, stderr } = await endOf(child);
     assert.equal(stderr, '');
     assert.equal(code, 0);
   });
 
   test('an interrupt ends at once, with exit code 130 and without output, and leaves no files', async (t) => {
-    const temporary = mkdtempSync(path.join(os.tmpdir(), 'webnn-usage-'));
-    t.after(() => rmSync(temporary, { recursive: true }));
+    const temporary = temporaryFolder(t);
     const env = { ...process.env, TMPDIR: temporary, TEMP: temporary, TMP: temporary };
     const child = start(['bench', file('conv.onnx'), '--seconds', '600'], { env });
-    let output = '';
-    for (const stream of [child.stdout, child.stderr]) stream.on('data', (part) => { output += part; });
+    const ending = endOf(child);
     // The inputs are written: the engine begins.
-    while (!readdirSync(temporary, { recursive: true }).some((name) => name.endsWith('.npy'))) await sleep(10);
+    await until(() => readdirSync(temporary, { recursive: true }).some((name) => name.endsWith('.npy')), 'a file of inputs');
     const before = performance.now();
     child.kill('SIGINT');
-    const [code] = await once(child, 'close');
+    const { code, stdout, stderr } = await ending;
     assert.equal(code, 130);
-    assert.equal(output, '');
+    assert.equal(stdout + stderr, '');
     assert.ok(performance.now() - before < 1000);
     assert.deepEqual(readdirSync(temporary), []);
   });

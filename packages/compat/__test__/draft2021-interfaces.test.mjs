@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import test, { describe } from 'node:test';
 import { parse } from 'webidl2';
-import { domException, draft2021, require } from './helpers.mjs';
+import { exception } from '../../../__test__/lib/exceptions.mjs';
+import { draft2021, require } from './helpers.mjs';
 
 const idl = parse(readFileSync(new URL('draft-2021.idl', import.meta.url), 'utf8'));
 const { dictionaries, enumerations, operators } = require('../lib/draft2021/idl.js');
@@ -158,33 +159,33 @@ describe('interface objects', () => {
     globalThis.WebGLRenderingContext = class WebGLRenderingContext {};
     globalThis.GPUBuffer = class GPUBuffer {};
     try {
-      assert.throws(() => ml.createContext(new GPUDevice()), domException('NotSupportedError', /GPUDevice/));
+      assert.throws(() => ml.createContext(new GPUDevice()), exception('NotSupportedError', /GPUDevice/));
       assert.throws(
         () => ml.createContext(new WebGLRenderingContext()),
-        domException('NotSupportedError', /WebGLRenderingContext/),
+        exception('NotSupportedError', /WebGLRenderingContext/),
       );
       const builder = new MLGraphBuilder(ml.createContext());
       const desc = { type: 'float32', dimensions: [1] };
       assert.throws(
         () => builder.constant(desc, new GPUBuffer()),
-        domException('NotSupportedError', /constant: bufferView is a resource/),
+        exception('NotSupportedError', /constant: bufferView is a resource/),
       );
       assert.throws(
         () => builder.constant(desc, { resource: new GPUBuffer() }),
-        domException('NotSupportedError', /resource of WebGPU/),
+        exception('NotSupportedError', /resource of WebGPU/),
       );
       const graph = builder.build({ y: builder.relu(builder.input('x', desc)) });
       assert.throws(
         () => graph.compute({ x: { resource: new GPUBuffer(), offset: 4 } }, {}),
-        domException('NotSupportedError', /inputs\["x"\] is a resource/),
+        exception('NotSupportedError', /inputs\["x"\] is a resource/),
       );
       assert.throws(
         () => graph.compute({ x: new GPUBuffer() }, {}),
-        domException('NotSupportedError', /inputs\["x"\] is a resource/),
+        exception('NotSupportedError', /inputs\["x"\] is a resource/),
       );
       assert.throws(
         () => graph.compute({}, { y: new GPUBuffer() }),
-        domException('NotSupportedError', /outputs\["y"\] is a resource/),
+        exception('NotSupportedError', /outputs\["y"\] is a resource/),
       );
     } finally {
       delete globalThis.GPUDevice;

@@ -1,7 +1,8 @@
 // What the tests of earlier drafts share: the API, comparison of numbers, and plain formulas for what graphs compute.
 
-import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
+import { assertClose as numbersAreClose } from '../../../__test__/lib/numbers.mjs';
+import { randomFloats } from '../../../__test__/lib/random.mjs';
 
 export const require = createRequire(import.meta.url);
 export const { draft2021, draft2024, install } = require('../index.js');
@@ -10,36 +11,12 @@ export const { draft2021, draft2024, install } = require('../index.js');
 export const TOLERANCE = 1e-5;
 
 /** Asserts that numbers are equal up to the tolerance, relative to those above 1. */
-export function assertClose(actual, expected, what = '') {
-  const got = Array.from(actual, Number);
-  assert.equal(got.length, expected.length, what);
-  got.forEach((value, i) => {
-    const near =
-      Object.is(value, expected[i]) || Math.abs(value - expected[i]) <= TOLERANCE * Math.max(1, Math.abs(expected[i]));
-    if (!near) assert.fail(`${what}: element ${i} is ${value}, expected ${expected[i]}\n${got}\n${expected}`);
-  });
-}
+export const assertClose = (actual, expected, what) => numbersAreClose(actual, expected, TOLERANCE, what);
 
 /** The same numbers between -1 and 1 each time, of single precision. */
-export function numbers(length, seed = 1) {
-  let state = seed * 2654435761;
-  return Array.from({ length }, () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return Math.fround(state / 2 ** 31 - 1);
-  });
-}
+export const numbers = (length, seed) => Array.from(randomFloats(length, seed));
 
 export const product = (shape) => shape.reduce((elements, size) => elements * size, 1);
-
-/** Matcher of a DOMException by name and message. */
-export const domException =
-  (name, pattern = /./) =>
-  (error) => {
-    assert.ok(error instanceof DOMException, `${error?.stack} is no DOMException`);
-    assert.equal(error.name, name);
-    assert.match(error.message, pattern);
-    return true;
-  };
 
 /** All indices of a shape, in the order of the elements. */
 export function* indices(shape) {

@@ -1,25 +1,24 @@
 // Nothing of the earlier drafts reaches today's API, and programs that expect globals get those of a draft.
 
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import test from 'node:test';
-import { fileURLToPath } from 'node:url';
+import { root } from '../../../scripts/process.mjs';
+import { runNode } from '../../../__test__/lib/processes.mjs';
 
-const root = fileURLToPath(new URL('../../..', import.meta.url));
 
 /** Runs a program that finds the package as `root`; what it gives to `report`. */
-function run(program) {
+async function run(program) {
   const source = `
     const root = ${JSON.stringify(root)};
     const report = (value) => console.log(JSON.stringify(value));
     (async () => {${program}})();`;
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['--eval', source], { encoding: 'utf8' });
-  assert.equal(status, 0, stderr);
+  const { code, stdout, stderr } = await runNode(['--eval', source]);
+  assert.equal(code, 0, stderr);
   return JSON.parse(stdout);
 }
 
-test('importing the drafts changes nothing of the interfaces, and no global', () => {
-  const { before, after, globals } = run(`
+test('importing the drafts changes nothing of the interfaces, and no global', async () => {
+  const { before, after, globals } = await run(`
     const webnn = require(root + '/index.js');
     const shapeOf = (object) => Reflect.ownKeys(object).map((key) => {
       const { value, ...attributes } = Object.getOwnPropertyDescriptor(object, key);
@@ -38,8 +37,8 @@ test('importing the drafts changes nothing of the interfaces, and no global', ()
   assert.equal(globals, 0);
 });
 
-test('the main entry loads nothing of the drafts', () => {
-  const loaded = run(`
+test('the main entry loads nothing of the drafts', async () => {
+  const loaded = await run(`
     require(root + '/index.js');
     const { relative, sep } = require('node:path');
     report(Object.keys(require.cache).map((file) => relative(root, file).split(sep).join('/')));`);
@@ -50,8 +49,8 @@ test('the main entry loads nothing of the drafts', () => {
   );
 });
 
-test('today has none of the methods of the drafts', () => {
-  const found = run(`
+test('today has none of the methods of the drafts', async () => {
+  const found = await run(`
     const { ml, MLContext, MLGraph, MLGraphBuilder } = require(root + '/index.js');
     require(root + '/packages/compat/index.js');
     const builder = new MLGraphBuilder(await ml.createContext());
@@ -60,8 +59,8 @@ test('today has none of the methods of the drafts', () => {
   assert.deepEqual(found, [false, false, false, false]);
 });
 
-test('install() defines navigator.ml and the globals of the draft of 2021', () => {
-  const result = run(`
+test('install() defines navigator.ml and the globals of the draft of 2021', async () => {
+  const result = await run(`
     const { draft2021, install } = require(root + '/packages/compat/index.js');
     install(draft2021);
     const { enumerable, writable, configurable } = Object.getOwnPropertyDescriptor(globalThis, 'MLGraphBuilder');
@@ -75,8 +74,8 @@ test('install() defines navigator.ml and the globals of the draft of 2021', () =
   assert.deepEqual(result, [5, true, true, 'undefined', false, true, true]);
 });
 
-test('install() defines navigator.ml and the globals of the draft of 2024, over those of another', () => {
-  const result = run(`
+test('install() defines navigator.ml and the globals of the draft of 2024, over those of another', async () => {
+  const result = await run(`
     require(root + '/auto.js');
     const { draft2021, draft2024, install } = require(root + '/packages/compat/index.js');
     install(draft2021);
@@ -91,8 +90,8 @@ test('install() defines navigator.ml and the globals of the draft of 2024, over 
   assert.deepEqual(result, [-5, true, true, 'undefined']);
 });
 
-test('install() leaves nothing of another draft, and may be called again', () => {
-  const result = run(`
+test('install() leaves nothing of another draft, and may be called again', async () => {
+  const result = await run(`
     const { draft2021, draft2024, install } = require(root + '/packages/compat/index.js');
     const names = ['ML', 'MLContext', 'MLGraph', 'MLGraphBuilder', 'MLOperand', 'MLTensor', 'MLActivation'];
     const defined = () => names.filter((name) => name in globalThis);
@@ -105,8 +104,8 @@ test('install() leaves nothing of another draft, and may be called again', () =>
   assert.deepEqual(result, [of2024, of2024, of2021, of2021, of2024]);
 });
 
-test('install() takes nothing else', () => {
-  const messages = run(`
+test('install() takes nothing else', async () => {
+  const messages = await run(`
     const { install } = require(root + '/packages/compat/index.js');
     const told = (value) => { try { install(value); } catch (error) { return error.name + ' ' + error.message; } };
     report([undefined, '2021', {}, { MLGraphBuilder: class {}, ml: {} }].map(told));`);

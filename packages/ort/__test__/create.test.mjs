@@ -5,8 +5,9 @@ import { mkdirSync } from 'node:fs';
 import { basename } from 'node:path';
 import { describe, it } from 'node:test';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
+import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import * as onnx from '../../../__test__/onnx/model-writer.mjs';
-import { BOOL, FLOAT, FLOAT16, folder, INT64, negate, node, STRING, value, weight, write, writeModel } from './support.mjs';
+import { BOOL, FLOAT, FLOAT16, INT64, negate, node, STRING, value, weight, write, writeModel } from './support.mjs';
 
 /** Runs a session of the model that negates. */
 async function check(session) {
@@ -27,7 +28,7 @@ const weights = () => new Uint8Array(Float32Array.of(0, 10, 20).buffer);
 
 describe('InferenceSession.create', () => {
   it('takes a path, absolute or relative, also one that is no ASCII', async (t) => {
-    const directory = folder(t);
+    const directory = temporaryFolder(t);
     const path = write(directory, 'müdül 模型.onnx', negate());
     await check(await InferenceSession.create(path));
     const before = process.cwd();
@@ -58,7 +59,7 @@ describe('InferenceSession.create', () => {
 
   it('finds external data beside the path, or takes them as an option', async (t) => {
     const add = async (session) => [...(await session.run({ x: new Tensor('float32', [1, 2], [2]) })).y.data];
-    const directory = folder(t);
+    const directory = temporaryFolder(t);
     const path = write(directory, 'model.onnx', withExternalData());
     const externalData = [{ path: 'weights.bin', data: weights() }];
     assert.deepEqual(await add(await InferenceSession.create(withExternalData(), { externalData })), [11, 22]);
@@ -110,7 +111,7 @@ describe('InferenceSession.create', () => {
   });
 
   it('rejects what is no model, naming the path', async (t) => {
-    const directory = folder(t);
+    const directory = temporaryFolder(t);
     mkdirSync(`${directory}/folder.onnx`);
     const damaged = write(directory, 'damaged.onnx', negate().subarray(0, 30));
     const cases = [

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
-import { generator } from '../../../__test__/robustness/support.mjs';
+import { generator } from '../../../__test__/lib/random.mjs';
 import { runProgram, sums } from './support.mjs';
 
 const floats = (...numbers) => Float32Array.from(numbers);
@@ -127,7 +127,7 @@ describe('hostile values', () => {
   });
 
   it('in prototypes that were changed', async () => {
-    const { status, stdout, stderr } = await runProgram(`
+    const { code, stdout, stderr } = await runProgram(`
       import { InferenceSession, Tensor } from 'webnn-node-ort';
       import { negate } from './__test__/support.mjs';
       const session = await InferenceSession.create(negate());
@@ -135,7 +135,7 @@ describe('hostile values', () => {
       console.log(await session.run({ x: new Tensor('float32', [1], [1]) }).catch(({ message }) => message));
       delete Object.prototype.logSeverityLevel;
       console.log((await session.run({ x: new Tensor('float32', [1], [1]) })).y.data[0]);`);
-    assert.deepEqual([status, stderr], [0, '']);
+    assert.deepEqual([code, stderr], [0, '']);
     assert.match(stdout, /logSeverityLevel.*\n-1$/);
   });
 });

@@ -5,7 +5,8 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { describe, it } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
-import { negate, products, root, runNode, runProgram, sums, write, folder } from './support.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
+import { negate, products, root, runNode, runProgram, sums, write } from './support.mjs';
 
 const float32 = (data, dims) => new Tensor('float32', Float32Array.from(data), dims);
 
@@ -67,7 +68,7 @@ describe('runs at once', () => {
     const { y } = await session.run(feeds);
     const time = performance.now() - begin;
     delays.disable();
-    assert.ok(Math.abs(y.data[0] - 1) < 1e-3);
+    assert.ok(y.data.every((value) => value === 1), 'sums of powers of two are exact');
     assert.ok(delays.max / 1e6 < time / 2, `the event loop waited ${delays.max / 1e6} ms of a run of ${time} ms`);
   });
 });
@@ -90,15 +91,19 @@ describe('release', () => {
     const runs = [session.run(feeds), session.run(feeds)];
     const released = session.release();
     for (const { y } of await Promise.all(runs)) {
-      assert.ok(Math.abs(y.data[0] - 1) < 1e-3);
+      assert.ok(y.data.every((value) => value === 1), 'sums of powers of two are exact');
     }
     await released;
     await assert.rejects(session.run(feeds), /already disposed/);
   });
 
-  it('gives memory back', async () => {
-    const { status, stdout, stderr } = await runNode(['--expose-gc', '--input-type=module', '--eval', `
+  /** MB that 30 sessions with 4 MB of weights and 8 MB of values each, 360 in all, may leave behind: free pages. 32 were measured. */
+  const KEPT = 60;
+
+  it('gives memory back', async (t) => {
+    const { code, stdout, stderr } = await runNode(['--expose-gc', '--input-type=module', '--eval', `
       import { InferenceSession, Tensor } from 'webnn-node-ort';
+      import { collectGarbage } from '../../__test__/lib/wait.mjs';
       import { million } from './__test__/support.mjs';
       const model = million();
       const feeds = { x: new Tensor('float32', new Float32Array(1_000_000), [1_000_000]) };
@@ -107,11 +112,13 @@ describe('release', () => {
         const session = await InferenceSession.create(model);
         await session.run(feeds);
         await session.release();
-        if (i % 10 === 0) { gc(); await new Promise(setImmediate); }
+        if (i % 10 === 9) await collectGarbage();
         if (i % 30 === 29) used.push(process.memoryUsage.rss());
       }
-      console.log((used[1] - used[0]) / 1e6 < 60 || used);`], { cwd: root });
-    assert.deepEqual([status, stdout, stderr], [0, 'true', '']);
+      console.log((used[1] - used[0]) / 1e6);`], { cwd: root });
+    assert.deepEqual([code, stderr], [0, '']);
+    t.diagnostic(`${stdout} MB more`);
+    assert.ok(Number(stdout) < KEPT, `${stdout} MB more`);
   });
 });
 
@@ -126,11 +133,12 @@ describe('worker threads', () => {
   });
 
   it('can be terminated in the middle of a run or a load', async () => {
-    const { status, stdout, stderr } = await runProgram(`
+    const { code, stdout, stderr } = await runProgram(`
       import { Worker } from 'node:worker_threads';
       import { products } from './__test__/support.mjs';
       const program = new URL('file://' + process.cwd() + '/__test__/worker.mjs');
       const model = products(512, 20);
+      // At several moments: nothing tells how far a worker is.
       for (const wait of [0, 20, 60, 100, 150, 200, 300]) {
         const worker = new Worker(program, { execArgv: [], workerData: { model, size: 512 } });
         await new Promise((resolve) => setTimeout(resolve, wait));
@@ -140,14 +148,14 @@ describe('worker threads', () => {
       const session = await InferenceSession.create(products(16, 1));
       const { y } = await session.run({ x: new Tensor('float32', new Float32Array(256).fill(1), [16, 16]) });
       console.log(y.data[0]);`);
-    assert.deepEqual([status, stdout, stderr], [0, '1', '']);
+    assert.deepEqual([code, stdout, stderr], [0, '1', '']);
   });
 });
 
 describe('the process', () => {
   const ends = async (program, expected = 0) => {
-    const { status, signal, stderr } = await runProgram(`${BUSY}\n${program}`);
-    assert.deepEqual([status, signal], [expected, null], stderr);
+    const { code, signal, stderr } = await runProgram(`${BUSY}\n${program}`);
+    assert.deepEqual([code, signal], [expected, null], stderr);
     return stderr;
   };
 
@@ -158,11 +166,14 @@ describe('the process', () => {
     assert.equal(await ends('session.run(feeds); session.release();'), '');
   });
 
+  /** Goes on when a run is behind, and the next one has begun. */
+  const SECOND = 'const first = session.run(feeds); session.run(feeds); await first;';
+
   it('can exit at any time', async () => {
     assert.equal(await ends('session.run(feeds); process.exit(3);', 3), '');
-    assert.equal(await ends('session.run(feeds); setTimeout(() => process.exit(4), 30);', 4), '');
+    assert.equal(await ends(`${SECOND} process.exit(4);`, 4), '');
     assert.equal(await ends('InferenceSession.create(products(512, 20)); setImmediate(() => process.exit(5));', 5), '');
-    assert.match(await ends('session.run(feeds); setTimeout(() => { throw new Error("thrown"); }, 30);', 1), /thrown/);
+    assert.match(await ends(`${SECOND} throw new Error('thrown');`, 1), /thrown/);
     assert.match(await ends('session.run({ x: 5 });', 1), /TypeError.*"x"/);
   });
 
@@ -171,19 +182,25 @@ describe('the process', () => {
     assert.equal(stdout, 'done');
   });
 
+  /** Threads that have nothing to do look for work for a moment; after that, the process is watched. */
+  const [REST_MS, WATCHED_MS] = [200, 1000];
+
+  /** The part of a processor that a process without work may take: timers and the collector of garbage. */
+  const IDLE = 0.1;
+
   it('is idle when nothing runs', async () => {
     const { stdout } = await runProgram(`${BUSY}
       await session.run(feeds);
-      await new Promise((resolve) => setTimeout(resolve, 200));
+      await new Promise((resolve) => setTimeout(resolve, ${REST_MS}));
       const before = process.cpuUsage();
-      await new Promise((resolve) => setTimeout(resolve, 1000));
+      await new Promise((resolve) => setTimeout(resolve, ${WATCHED_MS}));
       const { user, system } = process.cpuUsage(before);
       console.log((user + system) / 1000);`);
-    assert.ok(Number(stdout) < 100, `${stdout} ms of a processor in a second without work`);
+    assert.ok(Number(stdout) < IDLE * WATCHED_MS, `${stdout} ms of a processor in ${WATCHED_MS} ms without work`);
   });
 
   it('can have a child with a session of its own', async (t) => {
-    const cwd = folder(t);
+    const cwd = temporaryFolder(t);
     write(cwd, 'model.onnx', negate());
     const session = await InferenceSession.create(negate());
     const { stdout } = await runProgram(`

@@ -6,7 +6,8 @@ import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
 import * as common from 'onnxruntime-common';
 import ort, { env, InferenceSession, listSupportedBackends, registerBackend, Tensor, TRACE } from 'webnn-node-ort';
-import { folder, negate, require, root, runNode, runProgram, write } from './support.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
+import { negate, require, root, runNode, runProgram, write } from './support.mjs';
 
 /** The CommonJS build, which this package uses. */
 const own = require('onnxruntime-common');
@@ -45,7 +46,7 @@ describe('module', () => {
   });
 
   it('gives sessions of the onnxruntime-common of the program Tensors of that', async (t) => {
-    const project = folder(t);
+    const project = temporaryFolder(t);
     const copy = join(project, 'node_modules', 'onnxruntime-common');
     mkdirSync(dirname(copy));
     cpSync(packageOfCommon, copy, { recursive: true });

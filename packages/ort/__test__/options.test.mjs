@@ -5,7 +5,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
-import { folder, negate, runProgram, write } from './support.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
+import { negate, runProgram, write } from './support.mjs';
 
 const model = negate();
 const create = (options) => InferenceSession.create(model, options);
@@ -13,13 +14,13 @@ const x = () => new Tensor('float32', [1, 2], [2]);
 
 /** Creates a session in a process of its own, and gives what it wrote to standard error. */
 async function errorsOf(options, body = '') {
-  const { status, stderr } = await runProgram(`
+  const { code, stderr } = await runProgram(`
     import { env, InferenceSession, Tensor } from 'webnn-node-ort';
     import { negate } from './__test__/support.mjs';
     ${body}
     const session = await InferenceSession.create(negate(), ${JSON.stringify(options)});
     await session.run({ x: new Tensor('float32', [1], [1]) });`);
-  assert.equal(status, 0, stderr);
+  assert.equal(code, 0, stderr);
   return stderr;
 }
 
@@ -128,7 +129,7 @@ describe('session options', () => {
   });
 
   it('enableProfiling writes a trace', async (t) => {
-    const directory = folder(t);
+    const directory = temporaryFolder(t);
     const session = await create({ enableProfiling: true, profileFilePrefix: join(directory, 'mine') });
     session.startProfiling();
     await session.run({ x: x() });
@@ -156,7 +157,7 @@ describe('session options', () => {
   });
 
   it('enableProfiling writes the trace when the session is released or the process exits, and says why it cannot', async (t) => {
-    const directory = folder(t);
+    const directory = temporaryFolder(t);
     const listeners = process.listenerCount('exit');
     const released = await InferenceSession.create(write(directory, 'model.onnx', model), { enableProfiling: true, profileFilePrefix: join(directory, 'released') });
     await released.release();

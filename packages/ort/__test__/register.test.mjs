@@ -4,7 +4,8 @@ import assert from 'node:assert/strict';
 import { mkdirSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { folder, negate, root, runNode, write } from './support.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
+import { negate, root, runNode, write } from './support.mjs';
 
 /** Loads onnxruntime-node in each way that there is, and runs a model. */
 const APP = `
@@ -25,7 +26,7 @@ const EXPECTED = 'main true true -1 2 1.30.0\nworker true true -1 2 1.30.0';
 
 /** A project that has this package, and an onnxruntime-node that must not be loaded if `hasOriginal`. */
 function project(t, hasOriginal) {
-  const directory = folder(t);
+  const directory = temporaryFolder(t);
   mkdirSync(join(directory, 'node_modules'));
   symlinkSync(root, join(directory, 'node_modules', 'webnn-node-ort'));
   if (hasOriginal) {
@@ -47,8 +48,8 @@ describe('webnn-node-ort/register', () => {
     for (const hasOriginal of [false, true]) {
       it(`${flag} redirects import and require, in workers too, ${hasOriginal ? 'with' : 'without'} an onnxruntime-node`, async (t) => {
         const cwd = project(t, hasOriginal);
-        assert.deepEqual(await runNode([flag, 'webnn-node-ort/register', 'app.mjs'], { cwd }), { status: 0, signal: null, stdout: EXPECTED, stderr: '' });
-        assert.deepEqual(await runNode([flag, 'webnn-node-ort/register', 'app.cjs'], { cwd }), { status: 0, signal: null, stdout: '-1', stderr: '' });
+        assert.deepEqual(await runNode([flag, 'webnn-node-ort/register', 'app.mjs'], { cwd }), { code: 0, signal: null, stdout: EXPECTED, stderr: '' });
+        assert.deepEqual(await runNode([flag, 'webnn-node-ort/register', 'app.cjs'], { cwd }), { code: 0, signal: null, stdout: '-1', stderr: '' });
       });
     }
   }
@@ -91,13 +92,13 @@ describe('webnn-node-ort/register', () => {
   it('loads nothing before a program asks for it', async (t) => {
     const cwd = project(t, false);
     write(cwd, 'idle.cjs', "console.log(Object.keys(require.cache).filter((file) => file.endsWith('.node') || file.includes('onnxruntime-common')).length);");
-    assert.deepEqual(await runNode(['--import', 'webnn-node-ort/register', 'idle.cjs'], { cwd }), { status: 0, signal: null, stdout: '0', stderr: '' });
+    assert.deepEqual(await runNode(['--import', 'webnn-node-ort/register', 'idle.cjs'], { cwd }), { code: 0, signal: null, stdout: '0', stderr: '' });
   });
 
   it('works from NODE_OPTIONS', async (t) => {
     const cwd = project(t, true);
     const env = { ...process.env, NODE_OPTIONS: '--import webnn-node-ort/register' };
-    assert.deepEqual(await runNode(['app.mjs'], { cwd, env }), { status: 0, signal: null, stdout: EXPECTED, stderr: '' });
+    assert.deepEqual(await runNode(['app.mjs'], { cwd, env }), { code: 0, signal: null, stdout: EXPECTED, stderr: '' });
   });
 
   it('leaves all other modules as they are', async (t) => {
@@ -113,8 +114,8 @@ describe('webnn-node-ort/register', () => {
   });
 
   it('is needed: without it the original is loaded', async (t) => {
-    const { status, stderr } = await runNode(['app.cjs'], { cwd: project(t, true) });
-    assert.equal(status, 1);
+    const { code, stderr } = await runNode(['app.cjs'], { cwd: project(t, true) });
+    assert.equal(code, 1);
     assert.match(stderr, /the original was loaded/);
   });
 });

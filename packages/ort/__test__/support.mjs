@@ -1,11 +1,10 @@
 // Models and child processes for the tests.
 
-import { spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import * as processes from '../../../__test__/lib/processes.mjs';
 import * as onnx from '../../../__test__/onnx/model-writer.mjs';
 
 export const { BOOL, DOUBLE, FLOAT, FLOAT16, INT32, INT64, STRING, node, value, weight, writeModel } = onnx;
@@ -45,17 +44,6 @@ export const products = (size, count) => writeModel({
   weights: [weight('w', [size, size], new Float32Array(size * size).fill(1 / size))],
 });
 
-/**
- * A folder for one test.
- *
- * @param {import('node:test').TestContext} t
- */
-export function folder(t) {
-  const path = mkdtempSync(join(tmpdir(), 'webnn-ort-'));
-  t.after(() => rmSync(path, { recursive: true, force: true }));
-  return path;
-}
-
 /** Writes a file into a folder. @returns {string} its path */
 export function write(directory, name, contents) {
   const path = join(directory, name);
@@ -63,23 +51,10 @@ export function write(directory, name, contents) {
   return path;
 }
 
-/**
- * Runs Node to its end.
- *
- * @param {string[]} args
- * @param {import('node:child_process').SpawnOptions} [options]
- * @returns {Promise<{status: number | null, signal: string | null, stdout: string, stderr: string}>}
- */
-export function runNode(args, options = {}) {
-  return new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, args, { timeout: 60_000, ...options });
-    let stdout = '';
-    let stderr = '';
-    child.stdout.on('data', (data) => (stdout += data));
-    child.stderr.on('data', (data) => (stderr += data));
-    child.on('error', reject);
-    child.on('close', (status, signal) => resolve({ status, signal, stdout: stdout.trim(), stderr: stderr.trim() }));
-  });
+/** Runs Node to its end; what it prints comes without spaces at both ends. */
+export async function runNode(args, options) {
+  const { code, signal, stdout, stderr } = await processes.runNode(args, options);
+  return { code, signal, stdout: stdout.trim(), stderr: stderr.trim() };
 }
 
 /** Runs the text of a module that can import this package by its name. */

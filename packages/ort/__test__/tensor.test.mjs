@@ -99,9 +99,13 @@ describe('a result', () => {
     assert.equal(y.data[MANY - 1], -1);
   });
 
-  it('gives its memory back when nobody holds it', async () => {
-    const { status, stdout, stderr } = await runNode(['--expose-gc', '--input-type=module', '--eval', `
+  /** MB that 100 results, 400 in all, may leave behind: those that are not collected yet, and free pages. 36 were measured. */
+  const KEPT = 100;
+
+  it('gives its memory back when nobody holds it', async (t) => {
+    const { code, stdout, stderr } = await runNode(['--expose-gc', '--input-type=module', '--eval', `
       import { InferenceSession, Tensor } from 'webnn-node-ort';
+      import { collectGarbage } from '../../__test__/lib/wait.mjs';
       import { negate } from './__test__/support.mjs';
       const session = await InferenceSession.create(negate());
       let y = new Tensor('float32', new Float32Array(${MANY}), [${MANY}]);
@@ -109,11 +113,13 @@ describe('a result', () => {
       for (let i = 0; i < 200; i++) {
         y = (await session.run({ x: y })).y;
         if (i % 3 === 0) y.data;
-        if (i % 20 === 0) { gc(); await new Promise(setImmediate); }
+        if (i % 20 === 19) await collectGarbage();
         if (i % 100 === 99) used.push(process.memoryUsage.rss());
       }
-      console.log((used[1] - used[0]) / 1e6 < 100);`], { cwd: root });
-    assert.deepEqual([status, stdout, stderr], [0, 'true', '']);
+      console.log((used[1] - used[0]) / 1e6);`], { cwd: root });
+    assert.deepEqual([code, stderr], [0, '']);
+    t.diagnostic(`${stdout} MB more`);
+    assert.ok(Number(stdout) < KEPT, `${stdout} MB more`);
   });
 
   it('stays on the device where that is preferred, until its data are asked for', async () => {

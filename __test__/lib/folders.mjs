@@ -1,0 +1,24 @@
+/** Folders that exist as long as a test, or a file of tests. */
+
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { after } from 'node:test';
+
+/**
+ * A folder of its own, which is removed at the end.
+ *
+ * @param {{ after: (end: () => void) => void }} [owner] the context of a test; without it, the suite or file that calls
+ * @param {Record<string, unknown>} [files] its files by path: text, bytes, or what is written as JSON
+ * @returns {string} its path
+ */
+export function temporaryFolder(owner = { after }, files = {}) {
+  const folder = mkdtempSync(join(tmpdir(), 'webnn-test-'));
+  owner.after(() => rmSync(folder, { recursive: true, force: true }));
+  for (const [path, contents] of Object.entries(files)) {
+    const file = join(folder, path);
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(file, typeof contents === 'string' || ArrayBuffer.isView(contents) ? contents : JSON.stringify(contents));
+  }
+  return folder;
+}

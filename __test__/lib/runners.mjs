@@ -1,0 +1,67 @@
+// What the runners of test suites share: their command lines, and their tests side by side.
+
+import { parseArgs } from 'node:util';
+
+/** A command line that cannot be understood. */
+export class UsageError extends Error {}
+
+/**
+ * Reads a command line. See `parseArgs()`.
+ *
+ * @param {import('node:util').ParseArgsConfig} config
+ * @throws {UsageError}
+ */
+export function readCommandLine(config) {
+  try {
+    return parseArgs(config);
+  } catch (error) {
+    throw new UsageError(error.message);
+  }
+}
+
+/** The value of an option that is a number. @throws {UsageError} */
+export function positiveInteger(option, text) {
+  if (!/^[1-9]\d*$/.test(text)) {
+    throw new UsageError(`--${option} is "${text}", expected a positive integer`);
+  }
+  return Number(text);
+}
+
+/** The value of an option that is a regular expression; `undefined` where it is not given. @throws {UsageError} */
+export function regularExpression(option, text) {
+  try {
+    return text === undefined ? undefined : new RegExp(text);
+  } catch (error) {
+    throw new UsageError(`--${option}: ${error.message}`);
+  }
+}
+
+/**
+ * Runs the program and sets its exit status: 2, with the usage on standard error, for a wrong command line.
+ *
+ * @param {(args: string[]) => Promise<number>} main gives the exit status
+ * @param {string} usage
+ */
+export async function runMain(main, usage) {
+  try {
+    process.exitCode = await main(process.argv.slice(2));
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error;
+    console.error(`${error.message}\n\n${usage}`);
+    process.exitCode = 2;
+  }
+}
+
+/** Calls `work` for every item, at most `limit` at a time; results in the order of the items. */
+export async function mapConcurrently(items, limit, work) {
+  const results = new Array(items.length);
+  let next = 0;
+  const worker = async () => {
+    while (next < items.length) {
+      const index = next++;
+      results[index] = await work(items[index]);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(limit, items.length) }, worker));
+  return results;
+}
