@@ -106,6 +106,9 @@ export function differenceOf(expected, got) {
   return lines.join('\n');
 }
 
+/** The end of a text: a program that fails can print megabytes. */
+const endOf = (/** @type {string} */ text) => text.slice(-4000);
+
 /**
  * Runs an example in a project of its own.
  * @param {ReturnType<typeof findExamples>[number]} example
@@ -123,9 +126,9 @@ async function tryExample({ folder, manifest }, packed) {
     for (const name of manifest.example?.services ?? []) services.push(await SERVICES[name]());
     const env = Object.assign(environmentWithoutRust(), ...services.map((service) => service.env));
     const { status, stdout, stderr } = npmResult(['start', '--silent'], { cwd: project.folder, env });
-    if (status !== 0) throw new Failure(`npm start ended with ${status}\n${stdout}${stderr}`);
+    if (status !== 0) throw new Failure(`npm start ended with ${status}\n${endOf(stdout)}${endOf(stderr)}`);
     const difference = differenceOf(readFileSync(join(folder, 'expected.txt'), 'utf8'), stdout);
-    if (difference !== '') throw new Failure(`npm start printed something else than expected.txt\n${difference}\n${stderr}`);
+    if (difference !== '') throw new Failure(`npm start printed something else than expected.txt\n${endOf(difference)}\n${endOf(stderr)}`);
   } finally {
     for (const service of services) await service.stop();
     project.remove();

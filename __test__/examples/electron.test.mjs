@@ -35,9 +35,9 @@ test('the program of the utility process answers messages', async () => {
   delete process.parentPort;
 });
 
-test('the main program is valid JavaScript', () => {
-  const { status, stderr } = spawnSync(process.execPath, ['--check', path.join(FOLDER, 'main.mjs')], {
-    encoding: 'utf8',
+for (const name of ['main.mjs', 'preload.cjs', 'window.js']) {
+  test(`${name} is valid JavaScript`, () => {
+    const { status, stderr } = spawnSync(process.execPath, ['--check', path.join(FOLDER, name)], { encoding: 'utf8' });
+    assert.equal(status, 0, stderr);
   });
-  assert.equal(status, 0, stderr);
-});
+}
