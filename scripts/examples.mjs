@@ -26,7 +26,7 @@ const EXAMPLES = join(root, 'examples');
 const OUTPUT = join(root, 'target', 'examples');
 
 /** What a run leaves in a folder. Models that were fetched are copied, so that no project fetches them again. */
-const LEFTOVERS = ['node_modules', 'out', '.venv'];
+const LEFTOVERS = ['node_modules', 'out'];
 
 /**
  * @typedef {object} Manifest

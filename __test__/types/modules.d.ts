@@ -103,3 +103,39 @@ declare module 'node-llama-cpp' {
     logLevel: LlamaLogLevel;
   }): Promise<{ loadModel(options: { modelPath: string }): Promise<Model> }>;
 }
+
+declare module 'wavefile' {
+  export class WaveFile {
+    constructor(bytes: Uint8Array);
+    toBitDepth(depth: '32f'): void;
+    toSampleRate(rate: number): void;
+    getSamples(interleaved: false, type: Float32ArrayConstructor): Float32Array | Float32Array[];
+  }
+  const wavefile: { WaveFile: typeof WaveFile };
+  export default wavefile;
+}
+
+declare module 'bullmq' {
+  type Connection = { connection: { url: string } };
+  interface Job {
+    data: any;
+    waitUntilFinished(events: QueueEvents, milliseconds: number): Promise<any>;
+  }
+  type JobOptions = { removeOnComplete: boolean; removeOnFail: boolean };
+  export class Queue {
+    constructor(name: string, options: Connection);
+    add(name: string, data: object, options: JobOptions): Promise<Job>;
+    addBulk(jobs: { name: string; data: object; opts: JobOptions }[]): Promise<Job[]>;
+    close(): Promise<void>;
+  }
+  export class QueueEvents {
+    constructor(name: string, options: Connection);
+    waitUntilReady(): Promise<unknown>;
+    close(): Promise<void>;
+  }
+  export class Worker {
+    constructor(name: string, process: (job: Job) => Promise<unknown>, options: Connection & { concurrency: number });
+    on(event: 'error', listener: (error: Error) => void): void;
+    close(): Promise<void>;
+  }
+}

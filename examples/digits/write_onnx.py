@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import load_file
 
 HERE = pathlib.Path(__file__).resolve().parent
-EXAMPLES = ("chain", "http-endpoint", "queue-worker")
+EXAMPLES = ("chain", "deno", "http-endpoint", "queue-worker")
 FULL_INK = 16
 
 

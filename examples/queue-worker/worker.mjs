@@ -38,7 +38,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   for (const event of ['SIGINT', 'SIGTERM', 'disconnect']) {
     process.once(event, async () => {
       await worker.close();
-      if (process.connected) process.disconnect(); // or the process would wait for messages
+      if (process.connected) process.disconnect?.(); // a process that another has started would wait for its messages
     });
   }
 }

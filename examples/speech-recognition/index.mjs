@@ -41,7 +41,9 @@ async function readSamples(file) {
   const wav = new wavefile.WaveFile(await readFile(file));
   wav.toBitDepth('32f');
   wav.toSampleRate(RATE);
-  const channels = [wav.getSamples(false, Float32Array)].flat();
+  // One array, or one for each channel.
+  const samples = wav.getSamples(false, Float32Array);
+  const channels = Array.isArray(samples) ? samples : [samples];
   return channels[0].map((_, i) => channels.reduce((sum, channel) => sum + channel[i], 0) / channels.length);
 }
 

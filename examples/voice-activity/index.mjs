@@ -29,7 +29,9 @@ async function readSamples(file) {
   const wav = new wavefile.WaveFile(await readFile(file));
   wav.toBitDepth('32f');
   wav.toSampleRate(RATE);
-  const channels = [wav.getSamples(false, Float32Array)].flat();
+  // One array, or one for each channel.
+  const samples = wav.getSamples(false, Float32Array);
+  const channels = Array.isArray(samples) ? samples : [samples];
   return channels[0].map((_, i) => channels.reduce((sum, channel) => sum + channel[i], 0) / channels.length);
 }
 
@@ -47,9 +49,10 @@ async function* probabilities(model, samples) {
     const from = Math.max(0, at - CONTEXT);
     data.set(samples.subarray(from, at + STEP), from - at + CONTEXT);
     // The state goes from step to step, and never to JavaScript.
-    const { output, stateN } = await model.run({ input: { data, shape: [1, data.length] }, state, sr });
-    state = stateN;
-    yield output.data[0];
+    /** @type {Record<string, import('webnn-node/onnx').OnnxResult<Float32Array>>} */
+    const results = await model.run({ input: { data, shape: [1, data.length] }, state, sr });
+    state = results.stateN;
+    yield results.output.data[0];
   }
 }
 
