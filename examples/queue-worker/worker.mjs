@@ -1,4 +1,5 @@
 // Takes jobs from the queue and runs the model. Start as many as you have machines; SIGTERM lets jobs end that have begun.
+import { realpathSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'bullmq';
 import { loadModel } from 'webnn-node/onnx';
@@ -32,7 +33,7 @@ export async function startWorker() {
   };
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
+if (realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) {
   const worker = await startWorker();
   // "disconnect" comes where another process has started this one and is gone.
   for (const event of ['SIGINT', 'SIGTERM', 'disconnect']) {

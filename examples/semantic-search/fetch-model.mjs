@@ -2,7 +2,7 @@
 // which carries the weights, and lets write_model.py write them as ONNX. Needs Python 3.11 or newer with venv; what is installed
 // is removed in the end.
 import { spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -36,4 +36,4 @@ export function fetchModel() {
   }
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) fetchModel();
+if (realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) fetchModel();
