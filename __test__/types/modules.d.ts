@@ -17,7 +17,7 @@ declare module 'electron' {
     on(event: 'exit', listener: (code: number) => void): void;
     postMessage(message: unknown): void;
   }
-  export const app: { whenReady(): Promise<void>; on(event: 'window-all-closed', listener: () => void): void; quit(): void };
+  export const app: { whenReady(): Promise<void>; on(event: 'window-all-closed', listener: () => void): void; quit(): void; exit(code: number): void };
   export const ipcMain: { handle(channel: string, listener: (event: object, argument: any) => unknown): void };
   export class BrowserWindow {
     constructor(options: { width: number; height: number; webPreferences: { preload: string } });

@@ -27,17 +27,24 @@ function startCompute() {
     });
 }
 
+async function start() {
+  const numbers = new Float32Array([1, 2, 3, 4]);
+
+  // Computations run on threads of their own, so the main process stays responsive.
+  const here = await createAffine();
+  console.log('main process:   ', (await here(numbers)).join(' '));
+
+  const there = startCompute();
+  console.log('utility process:', (await there(numbers)).join(' '));
+
+  ipcMain.handle('affine', (_, input) => there(input));
+  const window = new BrowserWindow({ width: 480, height: 240, webPreferences: { preload: beside('preload.cjs') } });
+  await window.loadFile(beside('window.html'));
+}
+
 app.on('window-all-closed', () => app.quit());
-await app.whenReady();
-const numbers = new Float32Array([1, 2, 3, 4]);
-
-// Computations run on threads of their own, so the main process stays responsive.
-const here = await createAffine();
-console.log('main process:   ', (await here(numbers)).join(' '));
-
-const there = startCompute();
-console.log('utility process:', (await there(numbers)).join(' '));
-
-ipcMain.handle('affine', (_, input) => there(input));
-const window = new BrowserWindow({ width: 480, height: 240, webPreferences: { preload: beside('preload.cjs') } });
-await window.loadFile(beside('window.html'));
+// Not awaited: Electron is ready only when this module has been run.
+app.whenReady().then(start).catch((error) => {
+  console.error(error);
+  app.exit(1);
+});
