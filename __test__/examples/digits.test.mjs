@@ -6,7 +6,7 @@ import test, { before } from 'node:test';
 import { ml } from 'webnn-node';
 import { argMax, CLASSES, DigitReader, loadWeights, SIDE } from '../../examples/digits/model.mjs';
 import { loadPictures, PICTURES } from '../../examples/digits/pictures.mjs';
-import { readSafetensors } from '../../examples/lib/safetensors.mjs';
+import { readSafetensors } from '../../examples/digits/safetensors.mjs';
 import { maxAbsDifference, ROOT, runExample } from './run-example.mjs';
 
 const REQUIRED_ACCURACY = 0.97;

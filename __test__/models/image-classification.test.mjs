@@ -6,7 +6,7 @@ import path from 'node:path';
 import test, { after, before } from 'node:test';
 import { ml, MLGraphBuilder } from 'webnn-node';
 import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
-import { readSafetensors } from '../../examples/lib/safetensors.mjs';
+import { readSafetensors } from '../../examples/digits/safetensors.mjs';
 import { decodePicture, INPUT, OUTPUT, squeezenet } from '../../examples/lib/squeezenet.mjs';
 import { maxAbsDifference, ROOT, runExample } from '../examples/run-example.mjs';
 
