@@ -99,7 +99,7 @@ try {
   await main();
 } catch (caught) {
   const error = /** @type {NodeJS.ErrnoException} */ (caught);
-  if (!(error instanceof UsageError) && !error.code?.startsWith('ERR_PARSE_ARGS')) throw error;
+  if (!(error instanceof UsageError) && !String(error.code).startsWith('ERR_PARSE_ARGS')) throw error;
   console.error(`semantic-search: ${error.message}`);
   process.exitCode = 2;
 }

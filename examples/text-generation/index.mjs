@@ -48,7 +48,7 @@ try {
 } catch (caught) {
   const error = /** @type {NodeJS.ErrnoException} */ (caught);
   const isExpected = [UsageError, FolderError, PromptError, DecoderError, OnnxError].some((kind) => error instanceof kind);
-  if (!isExpected && !error.code?.startsWith('ERR_PARSE_ARGS')) throw error;
+  if (!isExpected && !String(error.code).startsWith('ERR_PARSE_ARGS')) throw error;
   console.error(`text-generation: ${error.message}`);
   process.exitCode = 2;
 }
