@@ -28,6 +28,9 @@ const OUTPUT = join(root, 'target', 'examples');
 /** What a run leaves in a folder. Models that were fetched are copied, so that no project fetches them again. */
 const LEFTOVERS = ['node_modules', 'out'];
 
+/** Milliseconds for one program, with the download of its model. */
+const PATIENCE = 300_000;
+
 /**
  * @typedef {object} Manifest
  * @property {Record<string, string>} [scripts]
@@ -125,7 +128,7 @@ async function tryExample({ folder, manifest }, packed) {
     project.install([...new Set(ours.flatMap((name) => tarballsFor(name, packed)))], manifest, ['--ignore-scripts']);
     for (const name of manifest.example?.services ?? []) services.push(await SERVICES[name]());
     const env = Object.assign(environmentWithoutRust(), ...services.map((service) => service.env));
-    const { status, stdout, stderr } = npmResult(['start', '--silent'], { cwd: project.folder, env });
+    const { status, stdout, stderr } = npmResult(['start', '--silent'], { cwd: project.folder, env, timeout: PATIENCE });
     if (status !== 0) throw new Failure(`npm start ended with ${status}\n${endOf(stdout)}${endOf(stderr)}`);
     const difference = differenceOf(readFileSync(join(folder, 'expected.txt'), 'utf8'), stdout);
     if (difference !== '') throw new Failure(`npm start printed something else than expected.txt\n${endOf(difference)}\n${endOf(stderr)}`);
