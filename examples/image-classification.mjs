@@ -4,10 +4,10 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { ml, MLGraphBuilder } from 'webnn-node';
-import { readSafetensors } from './lib/safetensors.mjs';
+import { readSafetensors } from './digits/safetensors.mjs';
 import { CLASSES, decodePicture, INPUT, OUTPUT, squeezenet } from './lib/squeezenet.mjs';
-import { FormatError } from './lib/tensor-data.mjs';
-import { AMBER, colorDepth, GREEN, horizontalBar, paint, percent } from './lib/terminal.mjs';
+import { FormatError } from './digits/tensor-data.mjs';
+import { AMBER, colorDepth, GREEN, horizontalBar, paint, percent } from './digits/terminal.mjs';
 
 const MODEL = fileURLToPath(new URL('../../shared/models/squeezenet1.0', import.meta.url));
 
@@ -87,7 +87,7 @@ async function readLabels(file) {
 /**
  * Builds the network and runs it once: the probabilities of the classes.
  * @param {Float32Array} image
- * @param {Map<string, import('./lib/tensor-data.mjs').TensorData>} weights
+ * @param {Map<string, import('./digits/tensor-data.mjs').TensorData>} weights
  */
 async function classify(image, weights) {
   const context = await ml.createContext();

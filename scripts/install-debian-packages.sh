@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what the tests of HTML pages, of models, of kernels for GPUs and of voice detectors need beside the toolchain, from
-# Debian's packages and where it is missing: Chromium, Python's module venv, Vulkan on the CPU, and synthesized speech.
+# Installs what the tests of HTML pages, of models, of kernels for GPUs, of voice detectors and of the examples need beside the
+# toolchain, from Debian's packages and where it is missing: Chromium, Python's module venv, Vulkan on the CPU, synthesized
+# speech, and Redis.
 set -euo pipefail
 
 packages=()
@@ -9,6 +10,7 @@ python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
 compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' >/dev/null || packages+=(mesa-vulkan-drivers)
 ldconfig -p | grep -q libvulkan.so.1 || packages+=(libvulkan1)
 command -v espeak-ng >/dev/null || packages+=(espeak-ng)
+command -v redis-server >/dev/null || packages+=(redis-server)
 [ "${#packages[@]}" -gt 0 ] || exit 0
 
 as_root=()

@@ -100,13 +100,13 @@ export function runNpm(step, npmArgs, options) {
  * Runs npm and waits for it.
  *
  * @param {string[]} npmArgs
- * @param {{ cwd?: string, env?: NodeJS.ProcessEnv }} [options] the folder, the repository root when absent, and the
- *   whole environment, this process's when absent
+ * @param {{ cwd?: string, env?: NodeJS.ProcessEnv, timeout?: number }} [options] the folder, the repository root when absent;
+ *   the whole environment, this process's when absent; and milliseconds after which it is ended
  * @returns {{ status: number | null, stdout: string, stderr: string }}
  */
-export function npmResult(npmArgs, { cwd = root, env = process.env } = {}) {
+export function npmResult(npmArgs, { cwd = root, env = process.env, timeout } = {}) {
   const { command, args, shell } = npmCommand(npmArgs);
-  const { status, stdout, stderr, error } = spawnSync(command, args, { cwd, env, shell, encoding: 'utf8', maxBuffer: 64 << 20 });
+  const { status, stdout, stderr, error } = spawnSync(command, args, { cwd, env, shell, timeout, encoding: 'utf8', maxBuffer: 64 << 20 });
   return { status, stdout: stdout ?? '', stderr: error?.message ?? stderr };
 }
 

@@ -1,4 +1,4 @@
-// `npm run test:semantic-search`: fetches the model of examples/semantic-search.mjs once, then tests the example
+// `npm run test:semantic-search`: fetches the model of examples/semantic-search once, then tests the example
 // against onnxruntime.
 
 import { fetchModel } from '../examples/semantic-search/fetch-model.mjs';
@@ -8,7 +8,7 @@ import { setUp } from './setup.mjs';
 
 await entry(async () => {
   await setUp();
-  await fetchModel();
+  fetchModel();
   const env = { PYTHON: await pythonEnvironment('models') };
   await run('tests of the semantic search', process.execPath, ['--test', '__test__/semantic-search/semantic-search.test.mjs'], { env });
 });

@@ -37,12 +37,13 @@ export class Project {
    *
    * @param {string[]} sources tarballs, or names of packages of the registry
    * @param {object} [manifest] of the project
+   * @param {string[]} [flags] of `npm install`
    * @throws {Failure}
    */
-  install(sources, manifest = {}) {
+  install(sources, manifest = {}, flags = []) {
     writeFileSync(join(this.folder, 'package.json'), JSON.stringify({ private: true, ...manifest }));
     // What the packages depend on is in npm's cache since it was installed in the checkout.
-    const args = ['install', '--prefer-offline', '--no-audit', '--no-fund', ...sources];
+    const args = ['install', '--prefer-offline', '--no-audit', '--no-fund', ...flags, ...sources];
     npmOutput('installation', args, { cwd: this.folder, env: environmentWithoutRust() });
   }
 

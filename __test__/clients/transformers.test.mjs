@@ -1,4 +1,4 @@
-// examples/transformers.mjs in a project of its own, as a user has it, with a tiny BERT on disk.
+// The program of examples/transformers in a project of its own, as a user has it, with a tiny BERT on disk.
 
 import assert from 'node:assert/strict';
 import { copyFileSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -28,7 +28,7 @@ before(() => {
   link('webnn-node', root);
   PACKAGES.forEach((name) => link(name, fileURLToPath(new URL(`node_modules/${name}`, import.meta.url))));
   writeFileSync(join(project, 'package.json'), '{ "private": true }');
-  copyFileSync(join(root, 'examples', 'transformers.mjs'), join(project, 'transformers.mjs'));
+  copyFileSync(join(root, 'examples', 'transformers', 'index.mjs'), join(project, 'transformers.mjs'));
   writeBert(join(project, 'models', 'bert'));
 });
 

@@ -1,4 +1,4 @@
-// The chat of examples/text-generation.mjs with models that are written here, which add up all that they have read.
+// The chat of examples/text-generation with models that are written here, which add up all that they have read.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -21,7 +21,7 @@ import { nextToken } from '../onnx/language-model.mjs';
 import { END, LETTERS, TEMPLATE, TOKENIZER, VOCABULARY, writeFolder } from './model-folder.mjs';
 import { runExampleWith } from './run-example.mjs';
 
-const PROGRAM = 'text-generation.mjs';
+const PROGRAM = 'text-generation/index.mjs';
 
 /** A new folder of a model. */
 const folderOf = async (content) => writeFolder(temporaryFolder(), content);

@@ -8,7 +8,7 @@ import { maxAbsDifference } from '../lib/numbers.mjs';
 import { root } from '../../scripts/process.mjs';
 import { argMax, CLASSES, DigitReader, loadWeights, SIDE } from '../../examples/digits/model.mjs';
 import { loadPictures, PICTURES } from '../../examples/digits/pictures.mjs';
-import { readSafetensors } from '../../examples/lib/safetensors.mjs';
+import { readSafetensors } from '../../examples/digits/safetensors.mjs';
 import { runExample } from './run-example.mjs';
 
 const REQUIRED_ACCURACY = 0.97;

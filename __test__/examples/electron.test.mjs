@@ -35,7 +35,9 @@ test('the program of the utility process answers messages', async () => {
   delete process.parentPort;
 });
 
-test('the main program is valid JavaScript', async () => {
-  const { code, stderr } = await runNode(['--check', path.join(FOLDER, 'main.mjs')]);
-  assert.equal(code, 0, stderr);
-});
+for (const name of ['main.mjs', 'preload.cjs', 'window.js']) {
+  test(`${name} is valid JavaScript`, async () => {
+    const { code, stderr } = await runNode(['--check', path.join(FOLDER, name)]);
+    assert.equal(code, 0, stderr);
+  });
+}

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import path from 'node:path';
 import test from 'node:test';
 import { temporaryFolder } from '../lib/folders.mjs';
-import { parseSafetensors, readSafetensors } from '../../examples/lib/safetensors.mjs';
-import { FormatError } from '../../examples/lib/tensor-data.mjs';
+import { parseSafetensors, readSafetensors } from '../../examples/digits/safetensors.mjs';
+import { FormatError } from '../../examples/digits/tensor-data.mjs';
 
 const bytesOf = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
 const fails = (run, message) => assert.throws(run, (error) => {

@@ -11,7 +11,7 @@ import {
   picture,
   PLAIN,
   TRUECOLOR,
-} from '../../examples/lib/terminal.mjs';
+} from '../../examples/digits/terminal.mjs';
 
 const DEPTHS = [PLAIN, PALETTE, TRUECOLOR];
 const visible = (text) => text.replace(/\x1b\[[\d;]*m/g, '');

@@ -10,7 +10,7 @@ import { asciiTokenizer } from '../../examples/text-generation/tiny-model.mjs';
 import { runExample, runExampleWith } from './run-example.mjs';
 
 const FOLDER = new URL('../../examples/text-generation/', import.meta.url);
-const PROGRAM = 'text-generation.mjs';
+const PROGRAM = 'text-generation/index.mjs';
 
 /** What 600 steps may leave behind, in bytes: garbage of the heap that is not collected yet. 0.7 MB were measured. */
 const GROWTH = 8 * 2 ** 20;

@@ -8,7 +8,7 @@ import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
 import { temporaryFolder } from '../lib/folders.mjs';
 import { maxAbsDifference } from '../lib/numbers.mjs';
 import { root } from '../../scripts/process.mjs';
-import { readSafetensors } from '../../examples/lib/safetensors.mjs';
+import { readSafetensors } from '../../examples/digits/safetensors.mjs';
 import { decodePicture, INPUT, OUTPUT, squeezenet } from '../../examples/lib/squeezenet.mjs';
 import { runExample } from '../examples/run-example.mjs';
 

@@ -17,7 +17,12 @@ declare module 'electron' {
     on(event: 'exit', listener: (code: number) => void): void;
     postMessage(message: unknown): void;
   }
-  export const app: { whenReady(): Promise<void>; quit(): void };
+  export const app: { whenReady(): Promise<void>; on(event: 'window-all-closed', listener: () => void): void; quit(): void; exit(code: number): void };
+  export const ipcMain: { handle(channel: string, listener: (event: object, argument: any) => unknown): void };
+  export class BrowserWindow {
+    constructor(options: { width: number; height: number; webPreferences: { preload: string } });
+    loadFile(path: string): Promise<void>;
+  }
   export const utilityProcess: { fork(program: string, args: string[], options: { serviceName: string }): UtilityProcess };
 }
 
@@ -97,4 +102,40 @@ declare module 'node-llama-cpp' {
     maxThreads: number;
     logLevel: LlamaLogLevel;
   }): Promise<{ loadModel(options: { modelPath: string }): Promise<Model> }>;
+}
+
+declare module 'wavefile' {
+  export class WaveFile {
+    constructor(bytes: Uint8Array);
+    toBitDepth(depth: '32f'): void;
+    toSampleRate(rate: number): void;
+    getSamples(interleaved: false, type: Float32ArrayConstructor): Float32Array | Float32Array[];
+  }
+  const wavefile: { WaveFile: typeof WaveFile };
+  export default wavefile;
+}
+
+declare module 'bullmq' {
+  type Connection = { connection: { url: string } };
+  interface Job {
+    data: any;
+    waitUntilFinished(events: QueueEvents, milliseconds: number): Promise<any>;
+  }
+  type JobOptions = { removeOnComplete: boolean; removeOnFail: boolean };
+  export class Queue {
+    constructor(name: string, options: Connection);
+    add(name: string, data: object, options: JobOptions): Promise<Job>;
+    addBulk(jobs: { name: string; data: object; opts: JobOptions }[]): Promise<Job[]>;
+    close(): Promise<void>;
+  }
+  export class QueueEvents {
+    constructor(name: string, options: Connection);
+    waitUntilReady(): Promise<unknown>;
+    close(): Promise<void>;
+  }
+  export class Worker {
+    constructor(name: string, process: (job: Job) => Promise<unknown>, options: Connection & { concurrency: number });
+    on(event: 'error', listener: (error: Error) => void): void;
+    close(): Promise<void>;
+  }
 }

@@ -1,7 +1,7 @@
-// Reads handwritten digits the network has never seen. Run with `npm start`, or with a folder of
-// pictures named INDEX-is-LABEL.png: `node examples/digits/index.mjs FOLDER`.
+// Reads handwritten digits the network has never seen. Run with `npm start`, or with a folder of pictures named
+// INDEX-is-LABEL.png: `node index.mjs FOLDER`.
 import { ml } from 'webnn-node';
-import { colorDepth, GREEN, paint, RED } from '../lib/terminal.mjs';
+import { colorDepth, GREEN, paint, RED } from './terminal.mjs';
 import { argMax, CLASSES, DigitReader, loadWeights } from './model.mjs';
 import { loadPictures, PICTURES } from './pictures.mjs';
 import { layout, panel } from './render.mjs';

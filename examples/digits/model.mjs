@@ -1,6 +1,6 @@
 // The network of train.py, built call by call: the same lines run in a browser that has WebNN.
 import { MLGraphBuilder } from 'webnn-node';
-import { readSafetensors } from '../lib/safetensors.mjs';
+import { readSafetensors } from './safetensors.mjs';
 
 /** Pixels per side, and the value of full ink in the training data. */
 export const SIDE = 8;
@@ -18,11 +18,11 @@ export async function loadWeights() {
  * The probabilities float32 [batch, 10] of the digits 0 to 9.
  * @param {MLGraphBuilder} builder
  * @param {import('webnn-node').MLOperand} pixels float32 [batch, 1, 8, 8], 0 (paper) to 16 (ink)
- * @param {Map<string, import('../lib/tensor-data.mjs').TensorData>} weights
+ * @param {Map<string, import('./tensor-data.mjs').TensorData>} weights
  */
 export function digitsNetwork(builder, pixels, weights) {
   const parameter = (/** @type {string} */ name) => {
-    const { descriptor, bytes } = /** @type {import('../lib/tensor-data.mjs').TensorData} */ (weights.get(name));
+    const { descriptor, bytes } = /** @type {import('./tensor-data.mjs').TensorData} */ (weights.get(name));
     return builder.constant(descriptor, bytes);
   };
   const convRelu = (/** @type {import('webnn-node').MLOperand} */ x, /** @type {string} */ name) => {

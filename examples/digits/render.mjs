@@ -1,4 +1,4 @@
-import { AMBER, columnChart, GRAY, GREEN, paint, percent, picture, PLAIN, RED } from '../lib/terminal.mjs';
+import { AMBER, columnChart, GRAY, GREEN, paint, percent, picture, PLAIN, RED } from './terminal.mjs';
 import { argMax, FULL_INK, SIDE } from './model.mjs';
 
 const CHART_HEIGHT = 5;

@@ -1,6 +1,6 @@
 // SqueezeNet 1.0 (https://arxiv.org/abs/1602.07360), built call by call.
 import sharp from 'sharp';
-import { FormatError } from './tensor-data.mjs';
+import { FormatError } from '../digits/tensor-data.mjs';
 
 /** Pixels per side of the input. */
 export const SIDE = 224;
@@ -24,7 +24,7 @@ export const OUTPUT = { dataType: 'float32', shape: [1, CLASSES] };
  * The probabilities of the classes, see `OUTPUT`.
  * @param {import('webnn-node').MLGraphBuilder} builder
  * @param {import('webnn-node').MLOperand} image see `INPUT`
- * @param {Map<string, import('./tensor-data.mjs').TensorData>} weights kernels OIHW and biases
+ * @param {Map<string, import('../digits/tensor-data.mjs').TensorData>} weights kernels OIHW and biases
  * @throws {FormatError} if a weight is missing
  */
 export function squeezenet(builder, image, weights) {

@@ -53,10 +53,9 @@ export class Encoder {
 
   /**
    * @param {string[]} texts
-   * @param {(done: number) => void} [onProgress] called after each batch with the number of finished texts
    * @returns {Promise<Float32Array[]>} a vector per text, in their order
    */
-  async encode(texts, onProgress = () => {}) {
+  async encode(texts) {
     // Texts of similar length share a batch, so that little of it is padding.
     const rows = texts.map((text, index) => ({ index, ids: this.tokens(text) }));
     rows.sort((a, b) => a.ids.length - b.ids.length);
@@ -65,7 +64,6 @@ export class Encoder {
       const batch = rows.slice(i, i + BATCH);
       const results = await this.#run(batch.map(({ ids }) => ids));
       batch.forEach(({ index }, row) => (vectors[index] = results[row]));
-      onProgress(i + batch.length);
     }
     return vectors;
   }
@@ -92,7 +90,7 @@ export class Encoder {
     return lists.map((_, row) => embedding.data.slice(row * width, (row + 1) * width));
   }
 
-  /** Gives the model's memory back. */
+  /** Frees the model's memory. */
   destroy() {
     this.#model.destroy();
   }

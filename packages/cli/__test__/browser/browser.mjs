@@ -18,12 +18,13 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 
 /**
  * Starts Chromium with an empty profile.
- * @returns {Promise<{ open(html: string, options?: object): Promise<OpenPage>, close(): Promise<void> }>}
+ * @param {string[]} [flags] more of them
+ * @returns {Promise<{ open(html: string, options?: object): Promise<OpenPage>, visit(url: string): Promise<OpenPage>, close(): Promise<void> }>}
  */
-export async function startBrowser() {
+export async function startBrowser(flags = []) {
   assert.ok(existsSync(CHROMIUM), `${CHROMIUM} is missing, which these tests need; scripts/install-debian-packages.sh installs it`);
   const folder = mkdtempSync(join(tmpdir(), 'webnn-browser-'));
-  const context = await chromium.launchPersistentContext(join(folder, 'profile'), { executablePath: CHROMIUM, args: FLAGS, viewport: { width: 1440, height: 900 } });
+  const context = await chromium.launchPersistentContext(join(folder, 'profile'), { executablePath: CHROMIUM, args: [...FLAGS, ...flags], viewport: { width: 1440, height: 900 } });
   let count = 0;
   return {
     open: async (html, { colorScheme = 'light' } = {}) => {
@@ -31,6 +32,7 @@ export async function startBrowser() {
       writeFileSync(file, html);
       return OpenPage.open(context, pathToFileURL(file).href, colorScheme);
     },
+    visit: (url) => OpenPage.open(context, url, 'light'),
     close: async () => {
       await context.close();
       rmSync(folder, { recursive: true });

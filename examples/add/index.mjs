@@ -18,5 +18,6 @@ context.writeTensor(tensorA, new Float32Array([1, 2, 3, 4]));
 context.writeTensor(tensorB, new Float32Array([0.8, 0.6, 0.4, 0.2]));
 context.dispatch(graph, { A: tensorA, B: tensorB }, { C: tensorC });
 
-console.log(new Float32Array(await context.readTensor(tensorC))); // 1, 1, 1, 1
+const sums = new Float32Array(await context.readTensor(tensorC));
+console.log(Array.from(sums, (sum) => sum.toFixed(3)).join(' '));
 context.destroy();

@@ -1,22 +1,14 @@
-// A chat with a language model, in the terminal. `node examples/text-generation.mjs --help` for the usage.
+// The command line of the chat.
 import { parseArgs } from 'node:util';
-import { OnnxError } from 'webnn-node/onnx';
-import { DecoderError } from 'webnn-node-cli/lib/decoder.mjs';
-import { randomNumbers } from 'webnn-node-cli/lib/random.mjs';
-import { Chat } from './text-generation/chat.mjs';
-import { Conversation } from './text-generation/conversation.mjs';
-import { FolderError, readFolder } from './text-generation/folder.mjs';
-import { Generator, PromptError } from './text-generation/generator.mjs';
-import { chooseToken, samplingOf } from './text-generation/sampling.mjs';
-import { TINY_MODEL } from './text-generation/tiny-model.mjs';
 
-const HELP = `Usage: text-generation.mjs [FOLDER] [options]
+export const HELP = `Usage: node index.mjs [FOLDER] [options]
 
 A chat with a language model: answers appear as they are generated. FOLDER is a model for Transformers.js, with
 config.json, tokenizer.json, tokenizer_config.json and onnx/model.onnx. A model without a chat template goes on with each
-line instead. So does the tiny model that answers without a FOLDER: it knows the few hundred sentences of
-examples/semantic-search/texts by heart, and mixes them.
+line instead. So does the tiny model that answers without a FOLDER: it knows a few hundred sentences about everyday things
+by heart, and mixes them.
 
+  --prompt TEXT    answers this and ends
   --dtype D        the weights: fp32 is onnx/model.onnx, q4 is onnx/model_q4.onnx, ... (default: fp32)
   --system TEXT    tells the model how to answer
   --max-tokens N   the longest answer (default: 512)
@@ -32,7 +24,7 @@ Ctrl+C stops an answer, /new forgets the conversation, and /exit or the end of t
 `;
 
 /** Something the user can put right; printed without a stack, exit code 2. */
-class UsageError extends Error {
+export class UsageError extends Error {
   name = 'UsageError';
 }
 
@@ -66,10 +58,11 @@ const FOLDER_OPTIONS = /** @type {const} */ (['dtype', 'system']);
  * The checked arguments, or null if the user asked for help.
  * @param {string[]} args
  */
-function parseArguments(args) {
+export function parseArguments(args) {
   const { values, positionals } = parseArgs({
     args,
     options: {
+      prompt: { type: 'string' },
       dtype: { type: 'string' },
       system: { type: 'string' },
       'max-tokens': { type: 'string', default: '512' },
@@ -90,6 +83,7 @@ function parseArguments(args) {
   const isWhole = (/** @type {number} */ lowest, /** @type {number} */ end) => (/** @type {number} */ n) => Number.isInteger(n) && n >= lowest && n < end;
   return {
     folder,
+    prompt: values.prompt,
     dtype: values.dtype ?? 'fp32',
     system: values.system,
     maxTokens: numberOf('max-tokens', values['max-tokens'], isWhole(1, Infinity), 'a positive whole number'),
@@ -101,44 +95,4 @@ function parseArguments(args) {
     seed: numberOf('seed', values.seed, isWhole(0, 2 ** 32), 'a whole number from 0 to 4294967295'),
     threads: optionalNumber('threads', values.threads, isWhole(1, 1025), 'a whole number from 1 to 1024'),
   };
-}
-
-/**
- * @param {NonNullable<ReturnType<typeof parseArguments>>} options
- * @returns {Promise<{ chat: Chat, generator: Generator, isContinuing: boolean }>} `isContinuing`: answers go on with the message
- */
-async function openChat({ folder, dtype, system, maxTokens, sampling: given, seed, threads }) {
-  const { file, maxLength, tokenizer, render, stop, sampling: config } = folder === undefined ? TINY_MODEL : await readFolder(folder, dtype);
-  if (render === null && system !== undefined) throw new UsageError('--system has no effect: this model has no chat template');
-  const sampling = samplingOf(config, given);
-  const random = randomNumbers(seed);
-  const choose = (/** @type {ArrayLike<number>} */ logits) => chooseToken(logits, sampling, random);
-  const generator = await Generator.load(file, { maxLength, ...(threads !== undefined && { device: 'cpu', numThreads: threads }) });
-  const chat = new Chat(generator, { tokenizer, render, choose, stop, maxTokens, system });
-  return { chat, generator, isContinuing: render === null };
-}
-
-async function main() {
-  const options = parseArguments(process.argv.slice(2));
-  if (options === null) {
-    process.stdout.write(HELP);
-    return;
-  }
-  const { chat, generator, isContinuing } = await openChat(options);
-  try {
-    const { stdin: input, stdout: output, stderr: remarks } = process;
-    await new Conversation(chat, { isContinuing, input, output, remarks, terminal: input.isTTY && output.isTTY }).run();
-  } finally {
-    generator.destroy();
-  }
-}
-
-try {
-  await main();
-} catch (caught) {
-  const error = /** @type {NodeJS.ErrnoException} */ (caught);
-  const isExpected = [UsageError, FolderError, PromptError, DecoderError, OnnxError].some((kind) => error instanceof kind);
-  if (!isExpected && !error.code?.startsWith('ERR_PARSE_ARGS')) throw error;
-  console.error(`text-generation: ${error.message}`);
-  process.exitCode = 2;
 }

@@ -1,8 +1,7 @@
-// Texts to vectors with Transformers.js, computed by WebNN. In a project of your own:
+// Texts to vectors with Transformers.js, computed by WebNN.
 //
-//   npm install webnn-node @huggingface/transformers onnxruntime-web
-//   node transformers.mjs                                  (Node 20: node --liftoff-only transformers.mjs)
-//   node transformers.mjs --model FOLDER TEXT...           a model on this disk instead of one of the Hugging Face Hub
+//   node index.mjs                            (Node 20: node --liftoff-only index.mjs)
+//   node index.mjs --model FOLDER TEXT...     a model on this disk instead of one of the Hugging Face Hub
 
 import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';

@@ -1,28 +1,24 @@
-// Finds sentences by what they mean. `node examples/semantic-search.mjs --help` for the usage.
+// Finds sentences by what they mean. `node index.mjs --help` for the usage.
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { parseArgs, stripVTControlCharacters } from 'node:util';
-import { colorDepth, GRAY, GREEN, horizontalBar, paint } from './lib/terminal.mjs';
-import { cosine, Encoder } from './semantic-search/encoder.mjs';
+import { parseArgs } from 'node:util';
+import { cosine, Encoder } from './encoder.mjs';
 
-const inExample = (/** @type {string} */ name) => fileURLToPath(new URL(`semantic-search/${name}`, import.meta.url));
+const beside = (/** @type {string} */ name) => fileURLToPath(new URL(name, import.meta.url));
 
-const HELP = `Usage: semantic-search.mjs QUESTION [--texts DIR] [--model DIR] [--top K] [--json]
+const HELP = `Usage: node index.mjs QUESTION [--texts DIR] [--model DIR] [--top K] [--json]
 
 Prints the lines of text that are closest in meaning to the question, best first.
 
   QUESTION      a few words in English; more than one argument is one question
-  --texts DIR   search the lines of the .txt files of this folder
-                (default: some everyday facts in examples/semantic-search/texts)
-  --model DIR   folder that examples/semantic-search/fetch-model.mjs wrote
+  --texts DIR   search the lines of the .txt files of this folder (default: some everyday facts in texts/)
+  --model DIR   folder that fetch-model.mjs wrote
   --top K       how many lines (default: 5)
   --json        print JSON
   --help        print this text
 `;
-
-const BAR_WIDTH = 10;
 
 /** Something the user can put right; printed without a stack, exit code 2. */
 class UsageError extends Error {
@@ -39,8 +35,8 @@ function parseArguments(args) {
   const { values, positionals } = parseArgs({
     args,
     options: {
-      texts: { type: 'string', default: inExample('texts') },
-      model: { type: 'string', default: inExample('model') },
+      texts: { type: 'string', default: beside('texts') },
+      model: { type: 'string', default: beside('model') },
       top: { type: 'string', default: '5' },
       json: { type: 'boolean', default: false },
       help: { type: 'boolean', short: 'h', default: false },
@@ -52,7 +48,7 @@ function parseArguments(args) {
   if (question === '') throw new UsageError('there is no question; try --help');
   if (!/^[1-9]\d*$/.test(values.top)) throw new UsageError(`--top is "${values.top}", expected a positive whole number`);
   if (!existsSync(path.join(values.model, 'model.onnx'))) {
-    throw new UsageError(`there is no model.onnx in ${values.model}; get it with: node examples/semantic-search/fetch-model.mjs`);
+    throw new UsageError(`there is no model.onnx in ${values.model}; get it with: node fetch-model.mjs`);
   }
   return { ...values, question, top: Number(values.top) };
 }
@@ -74,16 +70,6 @@ async function readTexts(folder) {
 }
 
 /**
- * Shows progress on a terminal, nothing elsewhere.
- * @param {number} total
- * @returns {(done: number) => void}
- */
-function progressOf(total) {
-  if (!process.stderr.isTTY) return () => {};
-  return (done) => process.stderr.write(done < total ? `\rreading ${done} of ${total} lines` : '\r\x1b[K');
-}
-
-/**
  * Scores of all texts, best first.
  * @param {Encoder} encoder
  * @param {string} question
@@ -91,22 +77,8 @@ function progressOf(total) {
  */
 async function search(encoder, question, texts) {
   const [asked] = await encoder.encode([question]);
-  const vectors = await encoder.encode(texts.map(({ text }) => text), progressOf(texts.length));
+  const vectors = await encoder.encode(texts.map(({ text }) => text));
   return texts.map((text, i) => ({ ...text, score: cosine(asked, vectors[i]) })).sort((a, b) => b.score - a.score);
-}
-
-/**
- * One line per hit: score, bar, text, topic.
- * @param {(Text & { score: number })[]} hits
- */
-function report(hits) {
-  const depth = colorDepth(process.stdout);
-  return hits.map(({ score, text, topic }, place) => {
-    const bar = horizontalBar(Math.max(score, 0), BAR_WIDTH, depth, GREEN);
-    const padding = ' '.repeat(BAR_WIDTH - stripVTControlCharacters(bar).length);
-    const line = paint(text, depth, { bold: place === 0 });
-    return `${score.toFixed(3).padStart(6)}  ${bar}${padding}  ${line}  ${paint(topic, depth, { color: GRAY })}`;
-  });
 }
 
 async function main() {
@@ -119,14 +91,15 @@ async function main() {
   const encoder = await Encoder.load(options.model);
   const hits = (await search(encoder, options.question, texts)).slice(0, options.top);
   encoder.destroy();
-  console.log(options.json ? JSON.stringify(hits, null, 1) : report(hits).join('\n'));
+  const lines = hits.map(({ score, text, topic }) => `${score.toFixed(2).padStart(5)}  ${text}  (${topic})`);
+  console.log(options.json ? JSON.stringify(hits, null, 1) : lines.join('\n'));
 }
 
 try {
   await main();
 } catch (caught) {
   const error = /** @type {NodeJS.ErrnoException} */ (caught);
-  if (!(error instanceof UsageError) && !error.code?.startsWith('ERR_PARSE_ARGS')) throw error;
+  if (!(error instanceof UsageError) && !String(error.code).startsWith('ERR_PARSE_ARGS')) throw error;
   console.error(`semantic-search: ${error.message}`);
   process.exitCode = 2;
 }

@@ -1,0 +1,175 @@
+// `npm run test:examples`: packs the packages, copies each folder of examples/ with a `start` script into an empty project,
+// installs what it depends on, runs `npm start` there, and compares what that prints with the folder's expected.txt.
+//
+//   npm run test:examples -- --only add,http-endpoint    only these
+//   npm run test:examples -- --prebuilt                  with the addon that lies in the repository root
+//
+// A package.json may say more under `example`:
+//
+//   "services": ["redis"]    servers that the runner starts for it, see SERVICES
+//   "notRun": "..."          why this program cannot be run here; the runner prints the reason
+
+import { spawn } from 'node:child_process';
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { packThisPlatform, tarballsFor } from './pack-local.mjs';
+import { entry, Failure, isProgram, npmResult, outputOf, root, say } from './process.mjs';
+import { installPackages, setUp } from './setup.mjs';
+import { environmentWithoutRust, Project } from './trials.mjs';
+
+const EXAMPLES = join(root, 'examples');
+
+/** Everything that is written, except for the projects. */
+const OUTPUT = join(root, 'target', 'examples');
+
+/** What a run leaves in a folder. Models that were fetched are copied, so that no project fetches them again. */
+const LEFTOVERS = ['node_modules', 'out'];
+
+/** Milliseconds for one program, with the download of its model. */
+const PATIENCE = 300_000;
+
+/**
+ * @typedef {object} Manifest
+ * @property {Record<string, string>} [scripts]
+ * @property {Record<string, string>} [dependencies]
+ * @property {{ services?: string[], notRun?: string }} [example]
+ */
+
+/**
+ * The folders of examples/ that have a `start` script.
+ * @returns {{ name: string, folder: string, manifest: Manifest }[]}
+ */
+export function findExamples() {
+  const manifestOf = (/** @type {string} */ name) => join(EXAMPLES, name, 'package.json');
+  return readdirSync(EXAMPLES)
+    .filter((name) => existsSync(manifestOf(name)))
+    .map((name) => ({ name, folder: join(EXAMPLES, name), manifest: JSON.parse(readFileSync(manifestOf(name), 'utf8')) }))
+    .filter(({ manifest }) => manifest.scripts?.start !== undefined);
+}
+
+/** A port that nobody uses. @returns {Promise<number>} */
+function freePort() {
+  const server = createServer();
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(0, '127.0.0.1', () => {
+      const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
+      server.close(() => resolve(port));
+    });
+  });
+}
+
+/**
+ * Starts Redis, which keeps nothing, on a free port.
+ * @returns {Promise<Service>}
+ */
+async function startRedis() {
+  if (outputOf('redis-server', ['--version']) === undefined) {
+    throw new Failure('redis-server cannot be run; scripts/install-debian-packages.sh installs it');
+  }
+  const folder = mkdtempSync(join(tmpdir(), 'webnn-redis-'));
+  const port = await freePort();
+  const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', folder];
+  const server = spawn('redis-server', args, { stdio: ['ignore', 'pipe', 'inherit'] });
+  const ended = new Promise((resolve) => server.once('close', resolve));
+  let log = '';
+  await new Promise((resolve, reject) => {
+    server.stdout.setEncoding('utf8').on('data', (text) => {
+      log += text;
+      if (/ready to accept connections/i.test(log)) resolve(undefined);
+    });
+    server.once('close', (code) => reject(new Failure(`redis-server ended with ${code}:\n${log}`)));
+  });
+  const stop = async () => {
+    server.kill();
+    await ended;
+    rmSync(folder, { recursive: true });
+  };
+  return { env: { REDIS_URL: `redis://127.0.0.1:${port}` }, stop };
+}
+
+/** @typedef {{ env: Record<string, string>, stop: () => Promise<void> }} Service what tells a program where it is, and its end */
+
+/** @type {Record<string, () => Promise<Service>>} */
+const SERVICES = { redis: startRedis };
+
+/**
+ * What differs between two texts, line by line; empty when they are equal.
+ * @param {string} expected
+ * @param {string} got
+ */
+export function differenceOf(expected, got) {
+  if (expected === got) return '';
+  const [wanted, printed] = [expected, got].map((text) => text.split('\n'));
+  const lines = Array.from({ length: Math.max(wanted.length, printed.length) }, (_, i) => i).flatMap((i) =>
+    wanted[i] === printed[i] ? [] : [`line ${i + 1}: expected ${JSON.stringify(wanted[i])}`, `${' '.repeat(`line ${i + 1}:`.length)} got      ${JSON.stringify(printed[i])}`]);
+  return lines.join('\n');
+}
+
+/** The end of a text: a program that fails can print megabytes. */
+const endOf = (/** @type {string} */ text) => text.slice(-4000);
+
+/**
+ * Runs an example in a project of its own.
+ * @param {ReturnType<typeof findExamples>[number]} example
+ * @param {ReturnType<typeof packThisPlatform>} packed
+ * @throws {Failure} when it cannot be installed, fails, or prints something else
+ */
+async function tryExample({ folder, manifest }, packed) {
+  const ours = Object.keys(manifest.dependencies ?? {}).filter((name) => packed.some((one) => one.name === name));
+  const project = new Project();
+  /** @type {Service[]} */
+  const services = [];
+  try {
+    cpSync(folder, project.folder, { recursive: true, filter: (path) => !LEFTOVERS.includes(basename(path)) });
+    project.install([...new Set(ours.flatMap((name) => tarballsFor(name, packed)))], manifest, ['--ignore-scripts']);
+    for (const name of manifest.example?.services ?? []) services.push(await SERVICES[name]());
+    const env = Object.assign(environmentWithoutRust(), ...services.map((service) => service.env));
+    const { status, stdout, stderr } = npmResult(['start', '--silent'], { cwd: project.folder, env, timeout: PATIENCE });
+    if (status !== 0) throw new Failure(`npm start ended with ${status}\n${endOf(stdout)}${endOf(stderr)}`);
+    const difference = differenceOf(readFileSync(join(folder, 'expected.txt'), 'utf8'), stdout);
+    if (difference !== '') throw new Failure(`npm start printed something else than expected.txt\n${endOf(difference)}\n${endOf(stderr)}`);
+  } finally {
+    for (const service of services) await service.stop();
+    project.remove();
+  }
+}
+
+async function main() {
+  const options = /** @type {const} */ ({ only: { type: 'string' }, prebuilt: { type: 'boolean', default: false } });
+  const { only, prebuilt } = parseArgs({ options }).values;
+  const examples = findExamples();
+  const chosen = only?.split(',') ?? examples.map(({ name }) => name);
+  const unknown = chosen.find((name) => examples.every((example) => example.name !== name));
+  if (unknown !== undefined) throw new Failure(`--only: there is no ${unknown}; there are ${examples.map(({ name }) => name).join(', ')}`, 2);
+  await (prebuilt ? installPackages() : setUp());
+  const packed = packThisPlatform(join(OUTPUT, 'staged'), join(OUTPUT, 'packed'));
+  const counts = { passed: 0, failed: 0 };
+  for (const example of examples.filter(({ name }) => chosen.includes(name))) {
+    const { notRun } = example.manifest.example ?? {};
+    if (notRun !== undefined) {
+      console.log(`${example.name}: not run: ${notRun}`);
+      continue;
+    }
+    say(example.name);
+    const start = performance.now();
+    try {
+      await tryExample(example, packed);
+      counts.passed += 1;
+      console.log(`${example.name}: passed (${((performance.now() - start) / 1000).toFixed(1)} s)`);
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error;
+      counts.failed += 1;
+      console.log(`${example.name}: FAILED\n${error.message.replace(/^/gm, '    ')}`);
+    }
+  }
+  console.log(`\n${counts.passed} passed, ${counts.failed} failed`);
+  if (counts.failed > 0) process.exitCode = 1;
+}
+
+if (isProgram(import.meta.url)) {
+  await entry(main);
+}
