@@ -2,7 +2,7 @@
 //! operators, and moving data. Run with `cargo bench --no-default-features --bench kernels`, and behind `--` a part of
 //! the names of the lines that are wanted, and `--threads N`. `WEBNN_ISA` chooses the instruction set.
 //!
-//! Each time stands beside what the machine can do at most, measured in the same run, because neighbours on the machine
+//! Each time stands beside what the machine can do at most, measured in the same run, because neighbors on the machine
 //! change that: multiply-adds in registers for what computes, a copy of as many bytes for what moves data. A naive loop
 //! stands beside them for what the work on a kernel is worth, and the `gemm` crate for products.
 

@@ -15,7 +15,7 @@ use crate::shape::{Descriptor, strides};
 pub struct Places {
     /// The first element of the first matrix.
     pub offset: Dim,
-    /// For each dimension of the batch the distance between neighbours; 0 reads the same again.
+    /// For each dimension of the batch the distance between neighbors; 0 reads the same again.
     pub batch: Vec<Dim>,
     /// Distance between rows.
     pub row: Dim,
@@ -74,7 +74,7 @@ pub struct Attention {
     pub value: Places,
     /// The masks.
     pub masks: Vec<Mask>,
-    /// Where the matrices `[rows, columns]` of the output lie. They cover it once, and columns are neighbours.
+    /// Where the matrices `[rows, columns]` of the output lie. They cover it once, and columns are neighbors.
     pub output: Places,
     /// The shape of the output.
     pub shape: Vec<Dim>,

@@ -202,7 +202,7 @@ operators! {
         Fused(fused::Fused),
         /// Attention that the compiler made one.
         Attention(attention::Attention),
-        /// Root-mean-square normalisation that the compiler made one operator.
+        /// Root-mean-square normalization that the compiler made one operator.
         RmsNormalization(rms_normalization::RmsNormalization),
         /// A product of quantized tensors, which the compiler made of several operators.
         Quantized(quantized::Quantized),

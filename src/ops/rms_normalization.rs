@@ -1,4 +1,4 @@
-//! Root-mean-square normalisation that the compiler made one operator: `x / sqrt(mean(x^2) + epsilon) * scale`.
+//! Root-mean-square normalization that the compiler made one operator: `x / sqrt(mean(x^2) + epsilon) * scale`.
 
 use super::attributes::Attributes;
 use super::rows::{Along, Rows};
@@ -11,9 +11,9 @@ use crate::error::Problem;
 use crate::shape::Descriptor;
 
 crate::attributes! {
-    /// The normalisation of the last dimensions; operands are input and scale.
+    /// The normalization of the last dimensions; operands are input and scale.
     pub struct RmsNormalization {
-        /// How many dimensions are normalised together: the last ones.
+        /// How many dimensions are normalized together: the last ones.
         dimensions "dimensions": u32 = 1,
         /// What is added to the mean of the squares.
         epsilon "epsilon": f64 = 0.0,

@@ -9,7 +9,7 @@ use crate::shape::strides;
 pub struct Strided {
     /// The dimensions.
     pub shape: Vec<u32>,
-    /// For each dimension the distance between neighbours, in elements; 0 repeats one element.
+    /// For each dimension the distance between neighbors, in elements; 0 repeats one element.
     pub strides: Vec<isize>,
     /// Where the first element lies, in elements.
     pub offset: usize,

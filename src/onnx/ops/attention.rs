@@ -15,7 +15,7 @@ use crate::ops::reduce::ReduceKind;
 use crate::shape::broadcast;
 
 /// What goes into attention, each of shape `[batch, heads, sequence, size of a head]`. Keys and values can have fewer
-/// heads than queries, each then shared by as many neighbouring ones.
+/// heads than queries, each then shared by as many neighboring ones.
 #[derive(Clone, Copy)]
 pub struct Heads {
     /// Queries.
@@ -366,7 +366,7 @@ pub struct Rotation {
     pub cos: OperandId,
     /// Sines of that shape.
     pub sin: OperandId,
-    /// Whether the two of a pair are neighbours, or else in the two halves.
+    /// Whether the two of a pair are neighbors, or else in the two halves.
     pub interleaved: bool,
 }
 

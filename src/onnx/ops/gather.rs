@@ -13,8 +13,8 @@ use crate::shape::Descriptor;
 
 const CLAMPED: &str = "indices out of bounds are clamped";
 
-/// Where a constant list of indices starts in a dimension of `size`, if it is of neighbours in their order.
-fn neighbours(call: &Call, indices: OperandId, size: Dim) -> Option<Dim> {
+/// Where a constant list of indices starts in a dimension of `size`, if it is of neighbors in their order.
+fn neighbors(call: &Call, indices: OperandId, size: Dim) -> Option<Dim> {
     if !call.is_constant(indices) {
         return None;
     }
@@ -35,7 +35,7 @@ fn gather(call: &mut Call) -> Outcome {
         return Ok(vec![Value::Empty(Descriptor::new(dtype, picked))]);
     }
     let (x, indices) = (call.input(0)?, call.input(1)?);
-    let output = match neighbours(call, indices, shape[axis]) {
+    let output = match neighbors(call, indices, shape[axis]) {
         // A slice costs nothing where it is one piece of memory.
         Some(start) => {
             let count: Dim = index_shape.iter().copied().product();
@@ -114,7 +114,7 @@ mod tests {
     use crate::onnx::testing::{Attr, TestGraph};
 
     #[test]
-    fn neighbours_are_a_slice() {
+    fn neighbors_are_a_slice() {
         let gather = |indices: &[i64]| {
             let graph = TestGraph::default().input("x", Float, &["4", "5"]).ints("i", indices);
             graph.node("Gather", "x i", "y", vec![("axis", Attr::Int(1))]).output("y").text(13)

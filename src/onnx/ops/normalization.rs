@@ -215,7 +215,7 @@ fn group_normalization(call: &mut Call) -> Outcome {
     call.one(y)
 }
 
-/// Divides by a power of a sum of squares over neighbouring channels.
+/// Divides by a power of a sum of squares over neighboring channels.
 fn local_response_normalization(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let shape = channels_of(call, x)?;

@@ -1,4 +1,4 @@
-//! Reductions along dimensions, and what is normalised, searched or summed along one.
+//! Reductions along dimensions, and what is normalized, searched or summed along one.
 
 use super::elementwise::map;
 use super::generate::places;

@@ -67,7 +67,7 @@ struct Network {
 }
 
 impl Network {
-    /// Compares the elements of the halves of every `2 * distance` neighbours, of which the one that comes first in the
+    /// Compares the elements of the halves of every `2 * distance` neighbors, of which the one that comes first in the
     /// order moves to the first half. `mirrored`, the first of a half meets the last of the other. `halve` drops the
     /// second halves.
     fn compare(&mut self, call: &mut Call, distance: u32, mirrored: bool, halve: bool) -> Step<()> {
@@ -98,7 +98,7 @@ impl Network {
         Ok(())
     }
 
-    /// Joins every two sorted neighbours of `size` elements to sorted ones, of twice that size or, where `halve`, to the
+    /// Joins every two sorted neighbors of `size` elements to sorted ones, of twice that size or, where `halve`, to the
     /// first `size` of them.
     fn join(&mut self, call: &mut Call, size: u32, halve: bool) -> Step<()> {
         self.compare(call, size, true, halve)?;

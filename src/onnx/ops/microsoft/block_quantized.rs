@@ -100,8 +100,8 @@ fn weights(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
         let (one, none) = (call.scalar_like(scales, 1.0)?, vec![0; n as usize * count as usize]);
         let (one, none) = (call.expand(one, &[n, count, 1])?, blocks.constant(call, shape_of_scales(blocks), &none)?);
         let numbers = call.emit(Quantize::DequantizeLinear, &[weights, one, none])?;
-        let centred = call.sub(numbers, zero_points)?;
-        call.mul(centred, scales)?
+        let centered = call.sub(numbers, zero_points)?;
+        call.mul(centered, scales)?
     };
     let rows = call.reshape(floats, &[n, count * size])?;
     call.slice_axis(rows, 1, 0, k)
