@@ -5,7 +5,7 @@ use crate::naive;
 use crate::report::{Beside, Report, Work};
 use webnn_node::cpu::steps::Env;
 
-/// Prints them.
+/// Prints the operators.
 pub fn measure(report: &mut Report, env: &Env) {
     report.family("softmax, normalizations, reductions");
     for (name, shape, nodes, naive) in CASES {
