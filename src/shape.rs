@@ -92,7 +92,7 @@ impl Descriptor {
         self.dtype.bytes_of(self.elements())
     }
 
-    /// Number of elements before dimension `axis` and along it, and number of bytes behind it.
+    /// Number of elements before dimension `axis` and along it, and number of bytes after it.
     pub fn around(&self, axis: usize) -> [usize; 3] {
         let count = |dims: &[Dim]| dims.iter().map(|dim| dim.size()).product::<usize>();
         let [outer, inner] = [&self.shape[..axis], &self.shape[axis + 1..]].map(count);

@@ -59,7 +59,7 @@ impl Device {
     /// Returns the device for `choice`, shared by all contexts on the same adapter; `None` without an adapter.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Those of [`open`](Self::open).
     pub fn shared(choice: &Choice) -> Result<Option<Arc<Device>>> {
         // Held while opening, to keep others from opening a second device.
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -234,7 +234,7 @@ impl Device {
     /// Allocates a buffer with the contents `bytes`.
     ///
     /// # Errors
-    /// As [`buffer`](Self::buffer).
+    /// Those of [`buffer`](Self::buffer).
     pub fn buffer_of(&self, label: &str, bytes: &[u8]) -> Result<wgpu::Buffer> {
         let buffer = self.buffer(label, bytes.len())?;
         self.write(&buffer, 0, bytes)?;

@@ -71,7 +71,7 @@ pub fn check(graph: &Graph, inputs: &HashMap<String, Tensor>, expected: &HashMap
 /// Like [`check`], on one device with a description of it.
 ///
 /// # Panics
-/// As [`check`].
+/// Those of [`check`].
 pub fn check_on(
     (which, device): (&str, &Arc<Device>),
     graph: &Graph,
@@ -91,7 +91,7 @@ pub fn check_on(
 /// from the device's; returns the number of devices with such a dialect.
 ///
 /// # Panics
-/// As [`check`].
+/// Those of [`check`].
 pub fn check_in(graph: &Graph, tolerance: Tolerance, adapt: impl Fn(Dialect) -> Option<Dialect>) -> usize {
     let mut random = Random::new(graph.values.len() as u64);
     let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();

@@ -312,6 +312,6 @@ fn check_constant(descriptor: &Descriptor, bytes: usize, most: u64) -> Result<()
     if descriptor.bytes() == bytes {
         return Ok(());
     }
-    let expected = format!("{} bytes", descriptor.bytes());
+    let expected = format!("the {} bytes of {} {:?}", descriptor.bytes(), descriptor.dtype, descriptor.shape);
     Err(fail(Problem::Attribute { name: "buffer", got: format!("{bytes} bytes"), expected }))
 }

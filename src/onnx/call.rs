@@ -557,6 +557,8 @@ impl<'c, 'm> Call<'c, 'm> {
         };
         let (got, expected) = (constant.len(), descriptor.bytes());
         if got != expected {
+            let Descriptor { dtype, shape } = descriptor;
+            let expected = format!("the {expected} bytes of {dtype} {shape:?}");
             return Err(Refusal(format!("{what} (input {index}) has {got} bytes, expected {expected}")));
         }
         Ok(self.importer.builder.constant_like(descriptor, &constant)?)

@@ -15,7 +15,7 @@ const PLACES_ARE_INPUTS: i64 = 10;
 const INT64: i32 = 7;
 
 impl Model {
-    /// Returns a copy of the model with a slice behind values of its main graph: for each name in `counts`, the last
+    /// Returns a copy of the model with a slice after values of its main graph: for each name in `counts`, the last
     /// `count` rows along the second to last dimension, or all if there are fewer. Also returns the names of the
     /// slices.
     ///

@@ -128,7 +128,7 @@ impl Literal {
     /// Every element as an exact number.
     ///
     /// # Errors
-    /// As [`visit`](Self::visit).
+    /// Those of [`visit`](Self::visit).
     pub fn numbers(&self) -> Result<Vec<Number>, String> {
         let mut numbers = Vec::new();
         self.visit(|number| numbers.push(number))?;
@@ -303,7 +303,7 @@ impl TensorRecord {
             let shape = &self.shape;
             let got = bytes.len();
             return Err(fail(format!(
-                "its elements have {got} bytes, expected {expected} for {} {shape:?}",
+                "its elements have {got} bytes, expected the {expected} bytes of {} {shape:?}",
                 self.element
             )));
         }

@@ -148,7 +148,7 @@ fn unsound_models_are_refused() {
 #[test]
 fn wrong_numbers_of_elements_are_refused() {
     let graph = TestGraph::default().raw("w", Float, &[3], &[0; 8]).node("Relu", "w", "y", vec![]).output("y");
-    assert_eq!(graph.refusal(17), "tensor 'w': its elements have 8 bytes, expected 12 for float32 [3]");
+    assert_eq!(graph.refusal(17), "tensor 'w': its elements have 8 bytes, expected the 12 bytes of float32 [3]");
 }
 
 #[test]

@@ -38,7 +38,7 @@ crate::attributes! {
 pub struct Between {
     /// The element at or in front of the place.
     pub low: usize,
-    /// The element at or behind the place.
+    /// The element at or after the place.
     pub high: usize,
     /// The fraction of the way from `low` to `high`.
     pub weight: f64,

@@ -664,6 +664,8 @@ fn check_length(operation: &str, descriptor: &Descriptor, bytes: &Buffer) -> Res
     if descriptor.bytes() == bytes.len() {
         return Ok(());
     }
-    let message = format!("{operation}: the data is {} bytes long, expected {}", bytes.len(), descriptor.bytes());
+    let Descriptor { dtype, shape } = descriptor;
+    let (got, expected) = (bytes.len(), descriptor.bytes());
+    let message = format!("{operation}: the data has {got} bytes, expected the {expected} bytes of {dtype} {shape:?}");
     Err(Error::new(ErrorKind::Type, message))
 }

@@ -68,7 +68,7 @@ fn an_index_beyond_the_end_is_out_of_bounds() {
     let place = "output_words[at(row, i)] = rounded(next);";
     let parts = ["output_words: index 4294967295 of 600"];
     broken(SUM, place, "output_words[at(row, i) - 1u] = rounded(next);", Kind::OutOfBounds, &parts);
-    // 3, with a rest of 1: words behind the tensor but within the binding.
+    // 3, with a rest of 1: words after the tensor but within the binding.
     let three = "%0 = input x float32 [3]\n%1 = cumulativeSum %0 axis=0\noutput y = %1";
     let parts = ["x_words: index 3 of 3"];
     broken(three, "of_element(x(at(row, i)))", "of_element(x(at(row, i) + 1u))", Kind::OutOfBounds, &parts);

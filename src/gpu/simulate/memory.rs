@@ -119,7 +119,7 @@ impl Memory {
         }
     }
 
-    /// The number of elements with this stride, without the padding behind the tensor.
+    /// The number of elements with this stride, without the padding after the tensor.
     pub fn length(&self, offset: usize, stride: usize) -> u64 {
         let bound = self.bytes.len().saturating_sub(offset) / stride;
         bound.min(self.size.saturating_sub(offset).div_ceil(stride)) as u64

@@ -91,7 +91,7 @@ fn random_sizes_run_without_fault() {
             println!("{name}, draw {draw}");
             let mut random = Random::new(kind as u64 * DRAWS + draw + 1);
             let graph = parse(&random_graph(*generate, &mut random));
-            // Every second one has fused operators behind the kernels.
+            // Every second one has fused operators after the kernels.
             let odd = draw % 2 == 1;
             check(&mut programs, &graph, &mut random, *tolerance, odd, &|dispatch| {
                 names.borrow_mut().insert(dispatch.name);

@@ -66,7 +66,7 @@ pub fn concat(op: &Concat, l: &mut Lowering) {
     let mut start = 0;
     for index in 0..l.inputs.len() {
         let own = l.input(index).sizes()[op.axis as usize];
-        // Parameters: elements behind the axis, size of the output along it, start and size of the operand there.
+        // Parameters: elements after the axis, size of the output along it, start and size of the operand there.
         let parameters = Parameters(vec![inner, size, start, own]);
         let functions = "
 fn place(i: u32) -> u32 { return (i / parameter(0u)) % parameter(1u) - parameter(2u); }

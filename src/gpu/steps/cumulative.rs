@@ -16,7 +16,7 @@ pub fn cumulative_sum(op: &CumulativeSum, l: &mut Lowering) {
     l.packed(wide(input.dtype), |l, target| {
         let dialect = l.dialect;
         let value = dialect.value(wide(input.dtype));
-        // Parameters: rows, elements per row, elements behind the axis, whether exclusive, whether reversed.
+        // Parameters: rows, elements per row, elements after the axis, whether exclusive, whether reversed.
         let mut parameters = Parameters(vec![rows, size, inner, op.exclusive as u32, op.reversed as u32]);
         let mut bindings = Vec::new();
         let operand = declare(l, &l.readable("x", 0), false, &mut bindings, &mut parameters);

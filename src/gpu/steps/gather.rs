@@ -31,7 +31,7 @@ pub fn gather(op: &Gather, l: &mut Lowering) {
     let input = &l.input(0).sizes();
     let axis = op.axis as usize;
     let inner: u32 = input[axis + 1..].iter().product();
-    // Parameters: elements behind the axis, number of indices, size along the axis.
+    // Parameters: elements after the axis, number of indices, size along the axis.
     let parameters = Parameters(vec![inner, l.input(1).elements() as u32, input[axis]]);
     let functions = clamped(l, 1)
         + "fn value(i: u32) -> x_value {
@@ -51,7 +51,7 @@ pub fn gather_elements(op: &GatherElements, l: &mut Lowering) {
     let input = &l.input(0).sizes();
     let axis = op.axis as usize;
     let inner: u32 = input[axis + 1..].iter().product();
-    // Parameters: elements behind the axis, size along the axis of the indices and of the input.
+    // Parameters: elements after the axis, size along the axis of the indices and of the input.
     let parameters = Parameters(vec![inner, l.input(1).sizes()[axis], input[axis]]);
     let functions = clamped(l, 1)
         + "fn value(i: u32) -> x_value {
@@ -107,7 +107,7 @@ pub fn scatter_elements(op: &ScatterElements, l: &mut Lowering) {
     let (input, indices) = (&l.input(0).sizes(), &l.input(1).sizes());
     let axis = op.axis as usize;
     let inner: u32 = input[axis + 1..].iter().product();
-    // Parameters: elements behind the axis, size along the axis of the indices and of the input.
+    // Parameters: elements after the axis, size along the axis of the indices and of the input.
     let parameters = Parameters(vec![inner, indices[axis], input[axis]]);
     let target = "fn target_of(i: u32) -> u32 {
   let inner = parameter(0u);

@@ -116,7 +116,7 @@ impl Reduction<'_> {
         append(l, self.name, self.inputs, &text, parameters, (sharing.workgroups(count, 1), count), target);
     }
 
-    /// The text of a kernel that combines `term` of each element, and does `last` with the total.
+    /// The text of a kernel that combines the `term` of each element, then runs `last` on the total.
     fn text(&self, dialect: Dialect, sharing: Sharing, term: &str, last: &str) -> String {
         let value = self.total.value(dialect);
         let alias = format!("alias total_value = {value};\n");

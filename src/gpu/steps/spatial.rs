@@ -132,7 +132,7 @@ const FILTER_STEP: u32 = 21u;
     convolve(l, "conv2d", places, parameters);
 }
 
-/// Whether 32 bits suffice to distinguish positions in front of the image from those behind it.
+/// Whether 32 bits suffice to distinguish positions before the image from those after it.
 fn fits(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> bool {
     let output = a.input_layout.image(&l.outputs[0].sizes());
     let reach = |slide: &Slide, outputs: u32| {
@@ -152,7 +152,7 @@ const LEAST_TERMS: u32 = 8;
 const LEAST_POINT_TERMS: u32 = 32;
 
 /// Whether a convolution is faster as a product: it must be large enough, and 32 bits must suffice to distinguish
-/// positions in front of the image from those behind it.
+/// positions before the image from those after it.
 fn is_product(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> bool {
     let output = a.input_layout.image(&l.outputs[0].sizes());
     let filter = &l.input(1).sizes();
@@ -242,7 +242,7 @@ fn image(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2], parameters: &m
     Side { operand: 0, places }
 }
 
-/// The filter as a side of a product; as it lies in memory where that is in the order of the terms.
+/// The filter as a side of a product, with its own strides if it is in the order of the terms.
 fn filter(l: &Lowering, a: &Conv2dAttributes, parameters: &mut Parameters) -> Side {
     let channels_last = a.input_layout == InputLayout::Nhwc;
     let axes = a.filter_layout.axes();
@@ -258,7 +258,7 @@ fn filter(l: &Lowering, a: &Conv2dAttributes, parameters: &mut Parameters) -> Si
     };
     let group = rows as isize * output as isize;
     if in_order || height * width == 1 {
-        // The terms of one tap are the channels, wherever they lie.
+        // The terms of a single tap are the channels, at any stride.
         let step = if height * width == 1 { input } else { 1 };
         return Side { operand: 1, places: Places::Matrix { steps: [output, step], stack: vec![0, group] } };
     }

@@ -80,11 +80,11 @@ pub struct Shape {
 pub struct Choice {
     /// The kernel.
     pub variant: Variant,
-    /// Whether the transposed product is computed, of the second matrix with the first.
+    /// Whether to compute the transposed product, of the second matrix with the first.
     pub swapped: bool,
-    /// Parts that the terms are split into, whose sums another kernel adds up.
+    /// Number of parts that the terms are split into; another kernel adds up their sums.
     pub parts: u32,
-    /// Terms of each part but the last.
+    /// Terms per part, except the last.
     pub part_depth: u32,
 }
 

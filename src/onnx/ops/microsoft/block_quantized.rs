@@ -337,6 +337,6 @@ mod tests {
         };
         assert!(graph(&[0x98; 16]).text(17).contains("bTranspose"), "gemm");
         let message = graph(&[0x98; 15]).refusal(17);
-        assert!(message.contains("B (input 1) has 15 bytes, expected 16"), "{message}");
+        assert!(message.contains("B (input 1) has 15 bytes, expected the 16 bytes of "), "{message}");
     }
 }
