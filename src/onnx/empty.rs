@@ -145,6 +145,6 @@ mod tests {
         let text = graph.node("MatMul", "a b", "y", vec![]).output("y").text(17);
         assert!(text.contains("constant float32 [3, 4]"), "{text}");
         let graph = TestGraph::default().input("x", Float, &["0"]).node("DynamicQuantizeLinear", "x", "y s z", vec![]);
-        assert!(graph.output("s").refusal(17).contains("no elements"));
+        assert!(graph.output("s").refusal(17).contains("without elements"));
     }
 }
