@@ -142,8 +142,8 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// Returns the values to keep when the `nodes` of an import are left for later, and the remaining nodes: requested
-    /// values and those that remaining nodes read, except the `given` ones.
+    /// Returns, once the `nodes` of an import were translated, the values to keep and the nodes left for later. Kept are
+    /// the requested values and those that the nodes left read, except the `given` ones.
     pub(super) fn kept(
         &mut self,
         scope: &Scope,
