@@ -1,10 +1,11 @@
-//! How fast the kernels of matrix products are on a GPU, beside what the GPU can do at most. Run with
-//! `cargo bench --no-default-features --features gpu --bench gpu --`, and behind that `--sizes 2048x2048x2048,1x4096x4096`
-//! (rows x depth x columns), `--transposed` for terms of the second matrix that lie side by side, `--rounds N`, and
-//! `--software` for a CPU that computes as a GPU would, which says nothing about speed.
+//! Speed of matrix product kernels on a GPU, relative to the GPU's limits. Run with
+//! `cargo bench --no-default-features --features gpu --bench gpu --`, followed by `--sizes 2048x2048x2048,1x4096x4096`
+//! (rows x depth x columns), `--transposed` for a second matrix with contiguous terms, `--rounds N`, and `--software`
+//! for a CPU that emulates a GPU, which says nothing about speed.
 //!
-//! The limits are measured in the same run, interleaved with the products: a copy of 256 MiB (`--copy MIB`), and multiply-adds
-//! in registers in float32 and float16. A time is the median of the rounds, each long enough to hide what a launch costs.
+//! The limits are measured in the same run, interleaved with the products: a copy of 256 MiB (`--copy MIB`), and
+//! multiply-adds in registers in float32 and float16. A time is the median of the rounds, each long enough to hide the
+//! cost of a launch.
 
 use std::time::Instant;
 use webnn_node::dtype::DataType;
@@ -21,13 +22,14 @@ use webnn_node::ops::Op;
 use webnn_node::ops::matmul::{Gemm, GemmAttributes};
 use webnn_node::shape::Descriptor;
 
-/// Seconds that a round of one line takes at least: far more than the submission of work and the wait for it.
+/// Minimum duration of a round of one line in seconds: far longer than submitting the work and waiting for it.
 const ROUND_SECONDS: f64 = 0.02;
 
-/// The most multiply-adds for which the plain kernel is measured, which reads everything anew for each of them.
+/// Maximum number of multiply-adds to measure the plain kernel with; it reads its operands from memory for each of
+/// them.
 const MOST_PLAIN: u64 = 1 << 30;
 
-/// What is wanted.
+/// The command line.
 struct Arguments {
     software: bool,
     transposed: bool,
@@ -44,17 +46,17 @@ impl Arguments {
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().unwrap_or_else(|| panic!("{argument} needs a value"));
             match argument.as_str() {
-                // Cargo says so to every benchmark.
+                // Cargo passes this to every benchmark.
                 "--bench" => (),
                 "--software" => wanted.software = true,
                 "--transposed" => wanted.transposed = true,
                 "--rounds" => wanted.rounds = value().parse().expect("--rounds needs a positive integer"),
                 "--copy" => wanted.copy_mib = value().parse().expect("--copy needs a number of MiB"),
                 "--sizes" => sizes = value(),
-                other => panic!("{other} is not known"),
+                other => panic!("{other} is unknown"),
             }
         }
-        let parse = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text} is no size"));
+        let parse = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text} is not a size"));
         wanted.sizes = sizes
             .split(',')
             .map(|size| size.split('x').map(parse).collect::<Vec<u32>>().try_into().expect("rows x depth x columns"))
@@ -63,14 +65,14 @@ impl Arguments {
     }
 }
 
-/// Something that is measured.
+/// A kernel to measure.
 struct Line {
     name: String,
     run: Direct,
     multiply_adds: u64,
     bytes: u64,
     half: bool,
-    /// Runs in a round.
+    /// Runs per round.
     times: u32,
     seconds: Vec<f64>,
 }
@@ -80,7 +82,7 @@ impl Line {
         Line { name, run, multiply_adds, bytes, half, times: 1, seconds: Vec::new() }
     }
 
-    /// Seconds of each of `times` runs.
+    /// Seconds per run, over `times` runs.
     fn time(&self, device: &Device) -> f64 {
         let start = Instant::now();
         let submission = self.run.submit(device, self.times).expect("the device is there");
@@ -88,7 +90,7 @@ impl Line {
         start.elapsed().as_secs_f64() / self.times as f64
     }
 
-    /// Finds out how many runs make a round; the first one also loads and warms up.
+    /// Determines the number of runs per round; the first run also loads and warms up.
     fn calibrate(&mut self, device: &Device) {
         self.time(device);
         self.times = (ROUND_SECONDS / self.time(device)).ceil().clamp(1.0, 1000.0) as u32;
@@ -101,7 +103,7 @@ impl Line {
     }
 }
 
-/// A kernel of its own, on one input and one output.
+/// A custom kernel with one input and one output.
 fn simple(device: &Device, source: String, elements: u32, workgroups: u32, buffers: [&wgpu::Buffer; 2]) -> Direct {
     let dispatch = Dispatch {
         name: "limit",
@@ -136,7 +138,7 @@ fn copy(device: &Device, mib: usize) -> Line {
     Line::new("copy".to_string(), run, [0, 2 * bytes as u64], false)
 }
 
-/// Multiply-adds of 32 independent sums for each invocation, 16 of each in a turn of the loop.
+/// Multiply-adds of 32 independent sums per invocation, 16 of each per loop iteration.
 fn arithmetic(device: &Device, scalar: &str, software: bool) -> Line {
     let (turns, workgroups) = if software { (4, 64) } else { (256, 8192) };
     let [x, y] = ["x", "y"].map(|name| device.buffer(name, workgroups as usize * 256 * 16).expect("memory"));
@@ -172,7 +174,7 @@ fn graph([rows, depth, columns]: [u32; 3], dtype: DataType, b_transpose: bool) -
     builder.finish(vec![("y".to_string(), y[0])])
 }
 
-/// What is chosen for this size, and every other kernel that there is for it.
+/// The chosen kernel for this size, and every other one that supports it.
 fn products(device: &Device, size: [u32; 3], dtype: DataType, transposed: bool) -> Vec<Line> {
     let graph = graph(size, dtype, transposed);
     let [rows, depth, columns] = size.map(u64::from);
@@ -188,7 +190,7 @@ fn products(device: &Device, size: [u32; 3], dtype: DataType, transposed: bool) 
             continue;
         }
         let lowered = lower(&graph, &graph.nodes[0], Dialect { product, ..device.dialect }).expect("kernels");
-        // A variant that is not possible gives what is chosen without.
+        // An unsupported variant falls back to the chosen one.
         if seen.contains(&lowered.dispatches[0].source) && product.is_some() {
             continue;
         }
@@ -206,7 +208,7 @@ fn main() {
     let wanted = Arguments::read();
     let choice = if wanted.software { Choice::Software } else { Choice::Hardware { low_power: false } };
     let device = Device::open(choice, EXTENSIONS).expect("a device");
-    let Some(device) = device else { return println!("no such GPU (--software takes one that a CPU plays)") };
+    let Some(device) = device else { return println!("no such GPU (--software uses one emulated by a CPU)") };
     let mut lines = vec![copy(&device, wanted.copy_mib), arithmetic(&device, "f32", wanted.software)];
     if device.dialect.f16 {
         lines.push(arithmetic(&device, "f16", wanted.software));

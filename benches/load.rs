@@ -1,5 +1,5 @@
-//! What a graph of a language model's size takes until it can run: time, and memory above what the process had before.
-//! The weights lie in one file, at an odd place. Linux only: it reads `/proc/self/status`.
+//! The time to load a graph of a language model's size, and its memory above that of the process before. The weights
+//! are in one file, at an odd offset. Linux only: it reads `/proc/self/status`.
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
@@ -20,7 +20,7 @@ const WIDTH: u32 = 768;
 const LAYERS: usize = 12;
 const WORDS: u32 = 50257;
 
-/// A model under construction, whose weights follow each other in a file.
+/// A model under construction, with weights that follow each other in a file.
 struct Model {
     builder: Builder,
     file: std::sync::Arc<MappedFile>,
@@ -42,7 +42,7 @@ impl Model {
         self.builder.add_named(name, operands, Attributes(attributes), "").expect("an operator")[0]
     }
 
-    /// Embeddings, the products of all layers, and the logits from the embeddings once more.
+    /// Embeddings, the products of all layers, and the logits from the embeddings.
     fn build(mut self, rows: u32) -> webnn_node::ir::Graph {
         let words = self.weight([WORDS, WIDTH]);
         let ids = self.builder.input("ids", Descriptor::new(DataType::Int64, [rows])).expect("an input");
@@ -60,7 +60,7 @@ impl Model {
     }
 }
 
-/// A number of `/proc/self/status`, in MB.
+/// A number from `/proc/self/status`, in MB.
 fn status(name: &str) -> f64 {
     let text = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a line of this name");
@@ -74,7 +74,8 @@ fn main() {
     let mut out = BufWriter::new(std::fs::File::create(&path).expect("a temporary file"));
     out.write_all(&[0; 3]).expect("room for the file");
     for i in 0..(bytes / 4) as u32 {
-        // Well mixed, so that sums over any stride neither cancel nor grow: subnormal numbers would be slow.
+        // Well mixed: sums over any stride neither cancel nor grow, and there are no subnormal numbers, which would be
+        // slow.
         let mixed = (i ^ i >> 16).wrapping_mul(0x7feb_352d);
         let mixed = (mixed ^ mixed >> 15).wrapping_mul(0x846c_a68b) >> 8;
         let weight = mixed as f32 / (1 << 24) as f32 - 0.5;

@@ -1,9 +1,9 @@
-//! What new sizes cost a session, beside sizes that it keeps the plan of: `cargo bench --no-default-features --bench sizes --
-//! MODEL.onnx batch_size=1 sequence_length=16..416` measures it. Every free dimension of the model needs a size; one of them has
-//! a range. The model does not run.
+//! The cost of new sizes for a session, beside sizes with a cached plan:
+//! `cargo bench --no-default-features --bench sizes -- MODEL.onnx batch_size=1 sequence_length=16..416` measures it.
+//! Every free dimension of the model needs a size; one of them has a range. The model does not run.
 //!
-//! Each size of the range is new once. Times are those of the work itself, in the background of the context, without the way
-//! there and back.
+//! Each size of the range is new once. Times are those of the work itself, in the background of the context, without
+//! the latency of the request.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,23 +16,23 @@ use webnn_node::onnx::model::{Dimension, ValueInfo};
 use webnn_node::runtime::{Context, Done, Slot, Wish};
 use webnn_node::session::{Session, SessionOptions, Shapes};
 
-/// The sizes of a free dimension, one after the other.
+/// The sizes of a free dimension.
 fn sizes(text: &str) -> Range<u32> {
-    let number = |text: &str| -> u32 { text.parse().unwrap_or_else(|_| panic!("{text} is no size")) };
+    let number = |text: &str| -> u32 { text.parse().unwrap_or_else(|_| panic!("{text} is not a size")) };
     match text.split_once("..") {
         Some((from, to)) => number(from)..number(to),
         None => number(text)..number(text) + 1,
     }
 }
 
-/// Does a request to the end.
+/// Runs a request to completion.
 fn finished(request: impl FnOnce(Done)) {
     let (tell, told) = channel();
     request(Done::new(move |result| tell.send(result).expect("somebody waits")));
     told.recv().expect("every request is told its end").expect("it succeeds");
 }
 
-/// Specializes the session for each of `all`, and prints how long it took.
+/// Specializes the session for each of `all`, and prints the times.
 fn measure(what: &str, session: &Arc<Session>, context: &Context, all: Vec<Shapes>) {
     let (times, session) = (Arc::new(Slot::default()), session.clone());
     let target = times.clone();
@@ -58,7 +58,7 @@ fn measure(what: &str, session: &Arc<Session>, context: &Context, all: Vec<Shape
 }
 
 fn main() {
-    // Cargo says --bench to every benchmark.
+    // Cargo passes --bench to every benchmark.
     let mut arguments = std::env::args().skip(1).filter(|argument| argument != "--bench");
     let path = arguments.next().expect("the path of a model, and NAME=SIZE for its free dimensions");
     let dimensions: BTreeMap<String, Range<u32>> = arguments

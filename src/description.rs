@@ -1,5 +1,5 @@
-//! Descriptions of plans, for people: the graph as it was given and as it was compiled, and what runs. Made with the
-//! plan, from what lowering throws away; the text form is written on request only.
+//! Descriptions of plans, for people: the graph as given and as compiled, and its steps. Created with the plan, from
+//! data that lowering discards; the text form is created on request only.
 
 use crate::compile::{Evaluate, Passes, Target, optimize};
 use crate::error::{Error, ErrorKind, Result};
@@ -10,13 +10,13 @@ use serde_json::{Value as Json, json};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Characters of a JavaScript string, at most.
+/// Maximum number of characters of a JavaScript string.
 const MAX_TEXT: usize = (1 << 29) - 24;
 
-/// JSON for JavaScript.
+/// Serializes JSON for JavaScript.
 ///
 /// # Errors
-/// An OperationError when it is too long for a string.
+/// An OperationError if it is too long for a string.
 pub fn text(json: &Json) -> Result<String> {
     let text = json.to_string();
     if text.len() > MAX_TEXT {
@@ -26,10 +26,10 @@ pub fn text(json: &Json) -> Result<String> {
     Ok(text)
 }
 
-/// What a step computes.
+/// The computation of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Computes {
-    /// The node of this place in the compiled graph.
+    /// The node at this index in the compiled graph.
     Node(u32),
     /// A copy of a value to an output of the graph.
     Copy(ValueId),
@@ -38,40 +38,40 @@ pub enum Computes {
 /// A step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepListing {
-    /// What it computes.
+    /// The computation.
     pub computes: Computes,
-    /// The kernel that runs; on a GPU there can be several, with commas between.
+    /// The kernel; on a GPU there may be several, separated by commas.
     pub kernel: Cow<'static, str>,
 }
 
-/// Bytes that a plan needs.
+/// Memory of a plan in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Constants that steps read as they are, those shared with others included.
+    /// Constants that steps read unpacked, including shared ones.
     pub constants: usize,
-    /// Constants in the order in which kernels read them.
+    /// Constants packed into the order of kernels.
     pub packed: usize,
     /// Intermediate values and scratch memory; on the CPU the plans of a context share them.
     pub arena: usize,
 }
 
-/// What a plan was made of. Plans for other sizes share it.
+/// The source of a plan. Plans for other sizes share it.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// The graph as it was given.
+    /// The graph as given.
     source: Arc<Listing>,
-    /// What the passes left of it.
+    /// The graph after the passes.
     compiled: Arc<Listing>,
     /// The descriptors of all values, by their ids in both graphs.
     descriptors: Arc<[Descriptor]>,
-    /// What a tape has computed for the sizes of the plan; nothing for a graph whose sizes are numbers.
+    /// The tape's values for the sizes of the plan; empty for a graph with fixed sizes.
     values: Arc<[i64]>,
     /// The passes that ran on it.
     pub passes: Passes,
 }
 
 impl Origin {
-    /// Optimizes `graph` for `target`, see [`optimize`]; gives the origin of its plans.
+    /// Optimizes `graph` for `target`, see [`optimize`]; returns the origin of its plans.
     ///
     /// # Errors
     /// Those of [`optimize`].
@@ -81,7 +81,7 @@ impl Origin {
         Ok(Origin::new(source, graph, passes))
     }
 
-    /// The origin of plans of `compiled`, which `passes` have made from `source`.
+    /// The origin of plans of `compiled`, which `passes` produced from `source`.
     fn new(source: Listing, compiled: &Graph, passes: Passes) -> Origin {
         Origin {
             source: Arc::new(source),
@@ -92,41 +92,41 @@ impl Origin {
         }
     }
 
-    /// Of a graph that no passes have changed.
+    /// The origin for a graph without passes.
     pub fn unchanged(graph: &Graph, passes: Passes) -> Origin {
         Origin::new(Listing::of(graph), graph, passes)
     }
 
-    /// Whether both are origins of plans of the same graph, for whatever sizes.
+    /// Whether both are origins of plans of the same graph, for any sizes.
     pub fn is_alike(&self, other: &Origin) -> bool {
         Arc::ptr_eq(&self.compiled, &other.compiled)
     }
 
-    /// What a tape has computed for the sizes.
+    /// The tape's values for the sizes.
     pub fn values(&self) -> &[i64] {
         &self.values
     }
 
-    /// The same for the sizes that a tape has computed `values` for.
+    /// The origin for the sizes of the tape's `values`.
     pub fn at(&self, values: &[i64]) -> Origin {
         Origin { values: values.into(), ..self.clone() }
     }
 }
 
-/// What a plan is and does. Holds no weights.
+/// The description of a plan. Holds no weights.
 #[derive(Debug)]
 pub struct Description {
-    /// What it was made of.
+    /// The origin of the plan.
     pub origin: Origin,
-    /// In the order in which they run.
+    /// The steps, in execution order.
     pub steps: Arc<[StepListing]>,
-    /// What the plan holds.
+    /// The memory of the plan.
     pub memory: Holdings,
-    /// What the plan is for.
+    /// The processor of the plan.
     pub processor: Processor,
 }
 
-/// What computes a graph.
+/// The processor that runs a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Processor {
     /// The CPU.
@@ -144,7 +144,7 @@ pub enum Processor {
 }
 
 impl Processor {
-    /// The word of `MLGraph.devices` for it.
+    /// Its name in `MLGraph.devices`.
     pub fn device(&self) -> &'static str {
         match self {
             Processor::Cpu { .. } => "cpu",
@@ -154,7 +154,7 @@ impl Processor {
 }
 
 impl Description {
-    /// Bytes that are freed with the plan. The arena is not the plan's own on the CPU.
+    /// Bytes that are freed with the plan. On the CPU, the arena is not the plan's own.
     pub fn bytes(&self) -> usize {
         let Holdings { constants, packed, arena } = self.memory;
         match self.processor {
@@ -187,7 +187,7 @@ impl Description {
 }
 
 impl Description {
-    /// The descriptors of all values with their sizes, by their ids.
+    /// The descriptors of all values with the plan's sizes, by id.
     fn descriptors(&self) -> Vec<Descriptor> {
         let mut descriptors = self.origin.descriptors.to_vec();
         let dims = descriptors.iter_mut().flat_map(|descriptor| &mut descriptor.shape);
@@ -244,8 +244,8 @@ fn seen<'a>(node: &'a Node, descriptor: &dyn Fn(&ValueId) -> &'a Descriptor) -> 
     own
 }
 
-/// Bytes of all operands that a step reads. Where it reads only some elements of one that it computes, it reads as large a
-/// part of what that is computed of.
+/// Bytes of all operands that a step reads. If it reads only some elements of an operand that a prologue computes, it
+/// reads the same fraction of that prologue's operands.
 fn bytes_read<'a>(node: &'a Node, descriptor: &dyn Fn(&ValueId) -> &'a Descriptor, outputs: &[&Descriptor]) -> u64 {
     let own = seen(node, descriptor);
     let all: u64 = own.iter().flatten().map(|operand| operand.bytes() as u64).sum();
@@ -266,7 +266,7 @@ mod tests {
     use crate::testing::GPU;
 
     #[test]
-    fn quantized_weights_count_as_the_bytes_that_they_take() {
+    fn quantized_weights_count_with_their_packed_bytes() {
         let weights = |constant: &str, reader: &str| {
             let mut graph = parse(&format!(
                 "%0 = input x float32 [2, 16]

@@ -1,9 +1,9 @@
-//! Dimensions: numbers, or what follows from sizes that are known later.
+//! Dimensions: numbers, or functions of sizes still unknown.
 //!
-//! A model is compiled once for all sizes of its inputs. While that happens each size has a value, so that code that
-//! computes with dimensions reads as if they were numbers; a [`Tape`] records what is computed with the sizes that are
-//! free, and the outcome of every comparison. [`Tape::evaluate`] then tells for other sizes what all the dimensions are,
-//! and whether every comparison has the same outcome: only then is what was compiled right for them.
+//! A model is compiled once for all sizes of its inputs. During compilation each size has a value, which lets code
+//! compute with dimensions as if they were numbers; a [`Tape`] records all computations with free sizes, and the
+//! outcome of every comparison. [`Tape::evaluate`] then computes all dimensions for other sizes, and checks whether
+//! every comparison has the same outcome: only then is the compiled result valid for them.
 
 use serde::{Serialize, Serializer};
 use std::cell::RefCell;
@@ -14,22 +14,22 @@ use std::iter::{Product, Sum};
 use std::num::NonZeroU32;
 use std::ops::{Add, AddAssign, Div, Mul, Rem, Sub};
 
-/// A place on the tape, from 1.
+/// An index on the tape, from 1.
 type Term = NonZeroU32;
 
-/// A dimension, or an integer that is computed from dimensions.
+/// A dimension, or an integer computed from dimensions.
 ///
-/// Arithmetic saturates: sizes of tensors are far below the ends of the range, and what reaches them is refused for its
-/// size.
+/// Arithmetic saturates: sizes of tensors are far from the ends of the range, and values at the ends are refused as too
+/// large.
 #[derive(Clone, Copy, Default)]
 pub struct Dim {
-    /// What it is, or what it is for the sizes that the tape was recorded with.
+    /// Its value, for the sizes that the tape was recorded with.
     value: i64,
-    /// Where the tape computes it; `None` for a number.
+    /// The tape's computation; `None` for a number.
     term: Option<Term>,
 }
 
-/// What a dimension is, see [`Dim::key`].
+/// The identity of a dimension; see [`Dim::key`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DimKey(i64, Option<Term>);
 
@@ -46,18 +46,18 @@ enum Operation {
     Max(Term, Term),
 }
 
-/// What a comparison has found.
+/// The outcome of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Guard {
     a: Term,
     b: Term,
-    /// Whether only equality was asked for.
+    /// Whether the comparison was for equality only.
     equality: bool,
-    /// The order of the two; for equality, `Less` stands for all that are not equal.
+    /// The order of the two; for equality, `Less` stands for any inequality.
     outcome: Ordering,
 }
 
-/// What was computed with free sizes, and how comparisons came out.
+/// The computations with free sizes, and the outcomes of comparisons.
 #[derive(Debug, Default)]
 pub struct Tape {
     operations: Vec<Operation>,
@@ -67,11 +67,11 @@ pub struct Tape {
 }
 
 thread_local! {
-    /// The tape of the graph that this thread compiles for all sizes.
+    /// The tape of the graph that this thread is compiling for all sizes.
     static TAPE: RefCell<Option<Tape>> = const { RefCell::new(None) };
 }
 
-/// Ends a recording, also when it panics.
+/// Ends a recording, even on a panic.
 struct Recording;
 
 impl Drop for Recording {
@@ -81,11 +81,11 @@ impl Drop for Recording {
 }
 
 impl Tape {
-    /// Does `work` with free sizes of these values; gives what was recorded. Dimensions in its result are only good for
-    /// [`Dim::at`] with this tape.
+    /// Calls `work` with free sizes of these values; returns its result and the recording. Dimensions in the result are
+    /// only valid for [`Dim::at`] with this tape.
     ///
     /// # Panics
-    /// If this thread records already.
+    /// If this thread is already recording.
     pub fn record<T>(sizes: &[i64], work: impl FnOnce(&[Dim]) -> T) -> (T, Tape) {
         let mut tape = Tape::default();
         let free: Vec<Dim> = sizes
@@ -102,7 +102,7 @@ impl Tape {
         (result, tape)
     }
 
-    /// Computes everything for other sizes, in `values`; `false` if a comparison comes out in another way.
+    /// Computes everything for other sizes, into `values`; returns `false` if a comparison has a different outcome.
     ///
     /// # Panics
     /// If there are fewer sizes than the tape was recorded with.
@@ -119,7 +119,7 @@ impl Tape {
                 Operation::Mul(a, b) => get(a).saturating_mul(get(b)),
                 Operation::Div(a, b) if get(b) > 0 => get(a).div_euclid(get(b)),
                 Operation::Rem(a, b) if get(b) > 0 => get(a).rem_euclid(get(b)),
-                // Nobody divided by 0 when this was recorded.
+                // No divisor was 0 when this was recorded.
                 Operation::Div(..) | Operation::Rem(..) => return false,
                 Operation::Min(a, b) => get(a).min(get(b)),
                 Operation::Max(a, b) => get(a).max(get(b)),
@@ -133,12 +133,12 @@ impl Tape {
         })
     }
 
-    /// Number of values that [`evaluate`](Tape::evaluate) computes and of comparisons that it checks.
+    /// Number of values that [`evaluate`](Tape::evaluate) computes, and of comparisons that it checks.
     pub fn counts(&self) -> (usize, usize) {
         (self.operations.len(), self.guards.len())
     }
 
-    /// Which free size a dimension of this recording is, if it is one.
+    /// The index of the free size, if a dimension of this recording is one.
     pub fn free(&self, dim: Dim) -> Option<usize> {
         match self.operations[dim.term?.get() as usize - 1] {
             Operation::Free(index) => Some(index),
@@ -146,7 +146,7 @@ impl Tape {
         }
     }
 
-    /// What was compared, the latest first, in values among those that [`evaluate`](Tape::evaluate) has computed.
+    /// The comparisons, latest first, in `values` computed by [`evaluate`](Tape::evaluate).
     pub fn comparisons(&self, values: &[i64]) -> impl Iterator<Item = (i64, i64)> {
         let get = |term: Term| values[term.get() as usize - 1];
         self.guards.iter().rev().map(move |guard| (get(guard.a), get(guard.b)))
@@ -166,10 +166,10 @@ impl Tape {
     }
 }
 
-/// Calls `work` with the tape of this thread.
+/// Calls `work` with this thread's tape.
 ///
 /// # Panics
-/// If nothing is recorded: a dimension has outlived its recording.
+/// If nothing is being recorded: a dimension has outlived its recording.
 fn with_tape<T>(work: impl FnOnce(&mut Tape) -> T) -> T {
     TAPE.with_borrow_mut(|tape| work(tape.as_mut().expect("dimensions that are not numbers belong to a recording")))
 }
@@ -178,8 +178,8 @@ impl Dim {
     /// The number 0.
     pub const ZERO: Dim = Dim::number(0);
 
-    /// What it is: dimensions with the same key are the same for all sizes. Others may be the same for some, and asking for keys
-    /// decides about nothing.
+    /// Its identity: dimensions with the same key are equal for all sizes. Others may be equal for some, and asking for
+    /// keys records no decision.
     pub fn key(self) -> DimKey {
         match self.term {
             Some(term) => DimKey(0, Some(term)),
@@ -195,49 +195,49 @@ impl Dim {
         Dim { value, term: None }
     }
 
-    /// Whether it is a number, whatever the free sizes are.
+    /// Whether it is a number, independent of the free sizes.
     pub fn is_number(self) -> bool {
         self.term.is_none()
     }
 
-    /// The number. What is not one is made one: what is being compiled is then good for this value only.
+    /// The number. Turns a function of sizes into a number: the graph being compiled is then valid for this value only.
     ///
     /// # Panics
-    /// If it is no `u32`.
+    /// If it does not fit into a `u32`.
     pub fn get(self) -> u32 {
         u32::try_from(self.pinned()).expect("a size")
     }
 
-    /// As [`get`](Dim::get), for lengths and places in memory.
+    /// Like [`get`](Dim::get), for lengths and places in memory.
     pub fn size(self) -> usize {
         self.get() as usize
     }
 
-    /// As [`get`](Dim::get), for integers of any sign.
+    /// Like [`get`](Dim::get), for signed integers.
     pub fn pinned(self) -> i64 {
         if self.term.is_some() {
-            // Notes the comparison.
+            // Records the comparison.
             let _ = self == Dim::number(self.value);
         }
         self.value
     }
 
-    /// The value for messages: what is compiled does not come to depend on it.
+    /// The value for messages: does not make the compiled result depend on it.
     pub fn shown(self) -> i64 {
         self.value
     }
 
-    /// The value among those that [`Tape::evaluate`] has computed.
+    /// Its value among `values` computed by [`Tape::evaluate`].
     pub fn at(self, values: &[i64]) -> i64 {
         self.term.map_or(self.value, |term| values[term.get() as usize - 1])
     }
 
-    /// The number that it is among the values that [`Tape::evaluate`] has computed.
+    /// Replaces it by its value among `values` computed by [`Tape::evaluate`].
     pub fn fix(&mut self, values: &[i64]) {
         *self = Dim::number(self.at(values));
     }
 
-    /// The quotient rounded up.
+    /// The quotient, rounded up.
     pub fn div_ceil(self, by: impl Into<Dim>) -> Dim {
         let by = by.into();
         (self + (by - 1)) / by
@@ -271,7 +271,7 @@ impl Dim {
         Dim { value, term: Some(term) }
     }
 
-    /// Compares, and notes how it came out.
+    /// Compares, and records the outcome.
     fn compare(self, other: Dim, equality: bool) -> Ordering {
         let outcome = self.value.cmp(&other.value);
         if self.term == other.term && (self.term.is_some() || outcome.is_eq()) {
@@ -396,7 +396,7 @@ impl fmt::Debug for Dim {
     }
 }
 
-/// The numbers of these dimensions, see [`Dim::get`].
+/// The numbers of these dimensions; see [`Dim::get`].
 pub fn numbers(dims: &[Dim]) -> Vec<u32> {
     dims.iter().map(|dim| dim.get()).collect()
 }
@@ -406,7 +406,7 @@ pub fn dims(numbers: &[u32]) -> Vec<Dim> {
     numbers.iter().copied().map(Dim::from).collect()
 }
 
-/// What can be given as a list of dimensions.
+/// Types that convert to a list of dimensions.
 pub trait IntoDims {
     /// The dimensions.
     fn into_dims(self) -> Vec<Dim>;
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_computed_follows_the_sizes() {
+    fn computed_dimensions_follow_the_sizes() {
         let ((area, padded), tape) = Tape::record(&[5, 7], |free| {
             let [a, b] = free else { unreachable!() };
             (*a * *b, (*a + 3u32).div_ceil(4u32) * 4u32)
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_that_comes_out_differently_is_told() {
+    fn a_different_outcome_of_a_comparison_is_detected() {
         let (_, tape) = Tape::record(&[5, 7], |free| (free[0] < free[1], free[0] == 1u32));
         let fits = |sizes: &[i64]| tape.evaluate(sizes, &mut Vec::new());
         assert!(fits(&[5, 7]) && fits(&[2, 3]) && fits(&[0, 9]));
@@ -464,14 +464,14 @@ mod tests {
     }
 
     #[test]
-    fn a_dimension_that_is_read_as_a_number_holds_for_that_number() {
+    fn reading_a_dimension_as_a_number_pins_it() {
         let (number, tape) = Tape::record(&[6], |free| (free[0] * 2u32).get());
         assert_eq!(number, 12);
         assert!(tape.evaluate(&[6], &mut Vec::new()) && !tape.evaluate(&[5], &mut Vec::new()));
     }
 
     #[test]
-    fn equal_terms_are_computed_once_and_compared_for_nothing() {
+    fn equal_terms_are_computed_once_and_compare_for_free() {
         let (_, tape) = Tape::record(&[6], |free| {
             let (a, b) = (free[0] * 2u32, free[0] * 2u32);
             assert!(a == b && a >= b);

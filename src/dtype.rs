@@ -24,9 +24,9 @@ pub enum DataType {
     Int8,
     /// 8-bit unsigned integer.
     Uint8,
-    /// 4-bit signed integer, of constants only: an extension. Two are in a byte, the first in its low bits.
+    /// 4-bit signed integer, for constants only: an extension. Two share a byte, the first in its low bits.
     Int4,
-    /// 4-bit unsigned integer, of constants only: an extension. Two are in a byte, the first in its low bits.
+    /// 4-bit unsigned integer, for constants only: an extension. Two share a byte, the first in its low bits.
     Uint4,
 }
 
@@ -36,7 +36,7 @@ impl DataType {
     /// Every data type of the draft, in the order of the IDL enumeration.
     pub const ALL: [DataType; 8] = [Float32, Float16, Int32, Uint32, Int64, Uint64, Int8, Uint8];
 
-    /// Every data type that constants can have: with those of the extension `int4` last.
+    /// Every data type of constants: those of the extension `int4` last.
     pub const OF_CONSTANTS: [DataType; 10] = [Float32, Float16, Int32, Uint32, Int64, Uint64, Int8, Uint8, Int4, Uint4];
 
     /// The name in the IDL enumeration.
@@ -55,7 +55,7 @@ impl DataType {
         }
     }
 
-    /// The data type of that name, if there is one.
+    /// The data type of that name, if it exists.
     pub fn from_name(name: &str) -> Option<DataType> {
         Self::OF_CONSTANTS.into_iter().find(|t| t.name() == name)
     }
@@ -71,7 +71,7 @@ impl DataType {
         }
     }
 
-    /// Bytes per element, of which a type of 4 bits has none: nothing but packed products reads its elements.
+    /// Bytes per element; 0 for 4-bit types, which only packed products read.
     pub const fn size(self) -> usize {
         self.bits() / 8
     }
@@ -81,7 +81,7 @@ impl DataType {
         self.bits() == 4
     }
 
-    /// Bytes of `elements` elements in a row.
+    /// Size in bytes of `elements` contiguous elements.
     pub const fn bytes_of(self, elements: usize) -> usize {
         match self.is_nibble() {
             true => elements.div_ceil(2),
@@ -119,7 +119,7 @@ impl fmt::Display for DataType {
 /// `MLNumber`: an abstract number, exact over all 64-bit integers and all doubles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// A double, also NaN and the infinities.
+    /// A double, including NaN and the infinities.
     Float(f64),
     /// An integer of any of the integer types.
     Int(i128),
@@ -147,35 +147,34 @@ impl From<i64> for Number {
 }
 
 impl Number {
-    /// Casts to the nearest value of `to`, by section 9.2 of the draft: floats round to nearest even,
-    /// integers clamp to the range, NaN becomes 0. The result is `Float` for a floating-point type and
-    /// `Int` for an integer type.
+    /// Casts to the nearest value of `to`, by section 9.2 of the draft: floats round to nearest even, integers clamp to
+    /// the range, NaN becomes 0. The result is `Float` for a floating-point type and `Int` for an integer type.
     pub fn cast(self, to: DataType) -> Number {
         match to.integer_range() {
-            // An integer must not become a float64 first, which would round it twice.
+            // Casting an integer to float64 first would round it twice.
             None if to == Float32 => Number::Float(match self {
                 Number::Float(x) => x as f32 as f64,
                 Number::Int(x) => x as f32 as f64,
             }),
-            // No such integer below the infinities of float16 is rounded by a float64.
+            // Float64 represents every integer below float16's infinity exactly.
             None => Number::Float(nearest_f16(self.to_f64()).to_f64()),
             Some((min, max)) => Number::Int(match self {
-                // `as` saturates, so the infinities stay outside of every range until the clamp.
+                // `as` saturates: the infinities stay outside of every range until the clamp.
                 Number::Float(x) => (x.round_ties_even() as i128).clamp(min, max),
                 Number::Int(x) => x.clamp(min, max),
             }),
         }
     }
 
-    /// The integer whose magnitude has these 64-bit words, the lowest first: those of a bigint. Integers beyond 64
-    /// bits become floats that cast as the integer itself does, to every data type.
+    /// The integer with these 64-bit words of its magnitude, lowest first, as in a bigint. Integers beyond 64 bits
+    /// become floats that cast to every data type as the integer itself would.
     pub fn from_words(negative: bool, words: &[u64]) -> Number {
         let end = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
         match words[..end] {
             [] => Number::Int(0),
             [word] => Number::Int(if negative { -(word as i128) } else { word as i128 }),
             [ref rest @ .., low, high] => {
-                // A significand of 53 bits, whose last one tells whether anything behind it was cut off.
+                // A significand of 53 bits; the last one records whether any bits were cut off.
                 let top = (high as u128) << 64 | low as u128;
                 let cut = 75 - high.leading_zeros();
                 let is_inexact = !top.is_multiple_of(1 << cut) || rest.iter().any(|&word| word != 0);
@@ -194,7 +193,7 @@ impl Number {
         }
     }
 
-    /// The little-endian bytes of this number cast to `to`; one byte for a type of 4 bits.
+    /// The little-endian bytes of this number cast to `to`; one byte for a 4-bit type.
     pub fn to_bytes(self, to: DataType) -> Vec<u8> {
         match (self.cast(to), to) {
             (Number::Float(x), Float16) => nearest_f16(x).to_le_bytes().to_vec(),
@@ -205,10 +204,10 @@ impl Number {
     }
 }
 
-/// The float16 nearest to `x`, the even one of two.
+/// The float16 nearest to `x`; ties round to even.
 ///
-/// `f16::from_f64` rounds twice where the CPU converts in hardware: to float32 and from there. Here the first
-/// rounding goes towards zero and leaves a mark in the last bit, which float16 does not have.
+/// `f16::from_f64` rounds twice on CPUs that convert in hardware: to float32 and from there. Here the first rounding
+/// goes towards zero and leaves a mark in the last bit, which float16 does not have.
 #[inline]
 pub fn nearest_f16(x: f64) -> f16 {
     let nearest = x as f32;
@@ -220,19 +219,19 @@ pub fn nearest_f16(x: f64) -> f16 {
 /// A Rust type that stores one element of a [`DataType`].
 ///
 /// # Safety
-/// The type has no padding, and all bit patterns are values of it: bytes are viewed as elements, and elements as bytes.
+/// The type has no padding, and all bit patterns are valid values: bytes are viewed as elements, and elements as bytes.
 pub unsafe trait Element: Copy + Default + PartialEq + PartialOrd + Send + Sync + fmt::Debug + 'static {
-    /// The data type that is stored.
+    /// The data type of the elements.
     const DATA_TYPE: DataType;
     /// The value as an abstract number.
     fn number(self) -> Number;
-    /// The nearest value of this type, as [`Number::cast`] defines it.
+    /// The nearest value of this type, according to [`Number::cast`].
     fn from_number(number: Number) -> Self;
 }
 
 macro_rules! elements {
     ($($type:ty = $dtype:ident, |$x:ident| $number:expr, $variant:ident($n:ident) => $from:expr;)*) => {$(
-        // SAFETY: a number whose bits all count.
+        // SAFETY: a primitive number: no padding, and every bit pattern is a value.
         unsafe impl Element for $type {
             const DATA_TYPE: DataType = $dtype;
             fn number(self) -> Number {
@@ -260,7 +259,7 @@ elements! {
     u8 = Uint8, |x| Number::Int(x as i128), Int(x) => x as u8;
 }
 
-/// Runs `$body` with the type name `$T` standing for the Rust type that stores `$dtype`.
+/// Runs `$body` with `$T` as the name of the Rust type that stores `$dtype`.
 #[macro_export]
 macro_rules! with_element {
     ($dtype:expr, $T:ident => $body:expr) => {
@@ -298,7 +297,7 @@ macro_rules! with_element {
                 $body
             }
             $crate::dtype::DataType::Int4 | $crate::dtype::DataType::Uint4 => {
-                unreachable!("elements of 4 bits are made bytes before anything but a packed product reads them")
+                unreachable!("4-bit elements are unpacked before anything but a packed product reads them")
             }
         }
     };
@@ -323,7 +322,7 @@ mod tests {
             (Number::Float(65519.0), Float16, Number::Float(65504.0)),
             (Number::Float(1e39), Float32, Number::Float(f64::INFINITY)),
             (Number::Int(16777217), Float32, Number::Float(16777216.0)),
-            // Just above the middle of two, which a float64 or float32 in between would round away.
+            // Just above the middle of two; a float64 or float32 in between would round it away.
             (Number::Int((1 << 60) + (1 << 36) + 1), Float32, Number::Float((1u64 << 60 | 1 << 37) as f64)),
             (Number::Float(1.0 + 2f64.powi(-11) + 2f64.powi(-40)), Float16, Number::Float(1.0 + 2f64.powi(-10))),
             (Number::Float(-1.0 - 2f64.powi(-11) - 2f64.powi(-40)), Float16, Number::Float(-1.0 - 2f64.powi(-10))),
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn every_float16_and_what_is_around_it_is_nearest_to_itself() {
+    fn numbers_around_every_float16_round_to_the_nearest() {
         for bits in 0..=f16::INFINITY.to_bits() {
             let x = f16::from_bits(bits);
             assert_eq!(nearest_f16(x.to_f64()), x);

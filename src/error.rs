@@ -1,4 +1,4 @@
-//! Errors as data. The message names label, operator, operand, what came and what was expected.
+//! Errors as data. The message names label, operator, operand, the actual value and the expected one.
 
 use crate::dimension::Dim;
 use crate::dtype::DataType;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::any::Any;
 use std::fmt;
 
-/// What JavaScript throws or rejects with.
+/// The exception that JavaScript throws or rejects with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// A `TypeError`: the arguments are wrong.
@@ -17,7 +17,7 @@ pub enum ErrorKind {
     NotSupported,
     /// An `OperationError`: building or running the graph failed.
     Operation,
-    /// An `UnknownError`: memory for a tensor could not be had.
+    /// An `UnknownError`: memory for a tensor is not available.
     Unknown,
     /// An `InvalidStateError`: the GPU is lost.
     DeviceLost,
@@ -40,10 +40,10 @@ impl ErrorKind {
     }
 }
 
-/// The table of error codes: each with the exception that carries it as its `code`, and what it means.
+/// The table of error codes: each with the exception that carries it as its `code`, and its meaning.
 macro_rules! codes {
     ($($name:ident = $text:literal, $kind:ident, $meaning:literal;)*) => {
-        /// The `code` of an error of the ONNX entry: what a program can decide by.
+        /// The `code` of an error of the ONNX entry, for programs to distinguish errors.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Code {
             $(#[doc = $meaning] $name,)*
@@ -58,12 +58,12 @@ macro_rules! codes {
                 match self { $(Code::$name => $text,)* }
             }
 
-            /// What JavaScript throws or rejects with.
+            /// The exception that JavaScript throws or rejects with.
             pub fn kind(self) -> ErrorKind {
                 match self { $(Code::$name => ErrorKind::$kind,)* }
             }
 
-            /// What it means, for the documentation.
+            /// The meaning, for the documentation.
             pub fn meaning(self) -> &'static str {
                 match self { $(Code::$name => $meaning,)* }
             }
@@ -90,18 +90,18 @@ codes! {
     DeviceLost = "ERR_WEBNN_DEVICE_LOST", DeviceLost, "The GPU was lost.";
 }
 
-/// A node of a model that is not supported, and why.
+/// An unsupported node of a model, and the reason.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Unsupported {
-    /// The node's name, or that of its first output where it has none.
+    /// The node's name, or that of its first output if it has none.
     pub name: String,
     /// `op_type`.
     pub operator: String,
     /// Empty for `ai.onnx`.
     pub domain: String,
-    /// The version of the domain that the model asks for; 0 if it asks for none.
+    /// The model's version of the domain; 0 if it states none.
     pub opset: i64,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// Whether other sizes of its inputs could make it possible.
     #[serde(skip)]
@@ -116,23 +116,23 @@ impl fmt::Display for Unsupported {
     }
 }
 
-/// What is wrong, without the place where it was found. Shape rules return this; [`Error::at`] adds the place.
+/// A problem without the place where it was found. Shape rules return this; [`Error::at`] adds the place.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the fields are what the message prints: what came and what was expected")]
 pub enum Problem {
-    /// An operand of a data type that the operator does not take.
+    /// An operand of a data type that the operator does not accept.
     DataType { operand: &'static str, got: DataType, expected: Vec<DataType> },
     /// An operand with too few or too many dimensions.
     Rank { operand: &'static str, got: usize, min: usize, max: usize },
-    /// An operand of another shape than the other operands ask for.
+    /// An operand with a different shape than the other operands require.
     Shape { operand: &'static str, got: Vec<Dim>, expected: Vec<Dim> },
-    /// Two shapes that do not go together.
+    /// Two shapes that do not match.
     Incompatible { what: &'static str, a: Vec<Dim>, b: Vec<Dim> },
     /// An attribute (an argument or option that is not an operand) out of its range.
     Attribute { name: &'static str, got: String, expected: String },
-    /// A required operand that was not given.
+    /// A required operand that is missing.
     Missing { operand: &'static str },
-    /// A tensor that is larger than what this implementation takes.
+    /// A tensor that is too large for this implementation.
     Dimensions { what: &'static str, got: Vec<Dim>, reason: String },
 }
 
@@ -166,7 +166,7 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// Whether operands of other sizes, with the same data types and numbers of dimensions, could be free of it.
+    /// Whether operands of other sizes, with the same data types and ranks, could avoid it.
     pub fn depends_on_sizes(&self) -> bool {
         match self {
             Problem::DataType { .. } | Problem::Rank { .. } | Problem::Missing { .. } => false,
@@ -181,29 +181,29 @@ impl Problem {
         Problem::Attribute { name, got: format!("{got:?}"), expected: expected.into() }
     }
 
-    /// An attribute problem from a value that is shown as a caller writes it: a name of the IDL, an MLNumber.
+    /// An attribute problem from a value shown as a caller writes it: an IDL name, an MLNumber.
     pub fn attribute_value(name: &'static str, got: impl fmt::Display, expected: impl Into<String>) -> Problem {
         Problem::Attribute { name, got: got.to_string(), expected: expected.into() }
     }
 }
 
-/// An error with the exception it becomes in JavaScript.
+/// An error with its JavaScript exception.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Error {
-    /// Which exception.
+    /// The exception.
     pub kind: ErrorKind,
-    /// The whole message.
+    /// The complete message.
     pub message: String,
-    /// What a program can decide by, where that is known.
+    /// The code for programs, if known.
     pub code: Option<Code>,
-    /// The nodes of a model that are not supported.
+    /// The unsupported nodes of a model.
     pub unsupported: Vec<Unsupported>,
 }
 
 /// The result of anything that can fail in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Longest message in bytes: the lists of a caller have no limit, and JavaScript's strings have one.
+/// Maximum length of a message in bytes: a caller's lists are unlimited, JavaScript's strings are not.
 const MAX_MESSAGE: usize = 1 << 14;
 
 fn shortened(mut message: String) -> String {
@@ -216,7 +216,7 @@ fn shortened(mut message: String) -> String {
 }
 
 impl Error {
-    /// An error of `kind` with a finished message, which is cut when it is very long.
+    /// An error of `kind` with a complete message, which is truncated if it is very long.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         let code = (kind == ErrorKind::DeviceLost).then_some(Code::DeviceLost);
         Error { kind, message: shortened(message.into()), code, unsupported: Vec::new() }
@@ -227,7 +227,7 @@ impl Error {
         Error { code: Some(code), ..Error::new(code.kind(), message) }
     }
 
-    /// The same with a code: that of its kind, where it has none.
+    /// Adds the code of its kind if it has none.
     pub fn with_code(self) -> Error {
         let code = self.code.unwrap_or(match self.kind {
             ErrorKind::Type => Code::Type,
@@ -241,12 +241,12 @@ impl Error {
         Error { code: Some(code), ..self }
     }
 
-    /// What the binding tells JavaScript of the kind: the code, or the name of the exception.
+    /// The tag that the binding passes to JavaScript: the code, or the name of the exception.
     pub fn tag(&self) -> &'static str {
         self.code.map_or(self.kind.name(), Code::name)
     }
 
-    /// A `TypeError` for `problem`, found in `operator` (a method name) that the caller labelled `label`.
+    /// A `TypeError` for `problem`, found in `operator` (a method name) with the caller's label `label`.
     pub fn at(operator: &str, label: &str, problem: Problem) -> Error {
         let prefix = if label.is_empty() { String::new() } else { format!("[{label}] ") };
         let code = problem.depends_on_sizes().then_some(Code::Shape);
@@ -262,7 +262,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// What a panic says, if it says something.
+/// The message of a panic, if it has one.
 pub fn panic_text(panic: &(dyn Any + Send)) -> Option<&str> {
     panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str))
 }

@@ -1,8 +1,8 @@
 //! The W3C Web Neural Network API for server-side JavaScript.
 //!
-//! Rooms, in the order of their dependencies (see docs/architecture.md): [`dtype`], [`dimension`], [`shape`],
-//! [`error`], [`memory`], [`ops`], [`ir`], [`mod@reference`], [`compile`], [`description`], [`observe`], [`cpu`], [`gpu`],
-//! [`runtime`], [`dynamic`], [`onnx`], [`session`], `napi`.
+//! Modules, in the order of their dependencies (see docs/architecture.md): [`dtype`], [`dimension`], [`shape`],
+//! [`error`], [`memory`], [`ops`], [`ir`], [`mod@reference`], [`compile`], [`description`], [`observe`], [`cpu`],
+//! [`gpu`], [`runtime`], [`dynamic`], [`onnx`], [`session`], `napi`.
 
 pub mod compile;
 pub mod cpu;

@@ -1,12 +1,12 @@
-//! Integers of 4 bits, two to a byte: the first is in the low bits.
+//! 4-bit integers, two per byte: the first is in the low bits.
 
-/// `numbers`, of which the low 4 bits count, two to a byte. The last byte may be half filled.
+/// Packs the low 4 bits of `numbers`, two per byte. The last byte may be half filled.
 pub fn packed(numbers: &[u8]) -> Vec<u8> {
     numbers.chunks(2).map(|pair| pair[0] & 15 | pair.get(1).map_or(0, |high| high << 4)).collect()
 }
 
-/// The first `count` integers in `bytes`, each in a byte: from 0 to 15, or from -8 to 7 as two's complement if they are
-/// signed.
+/// Unpacks the first `count` integers in `bytes`, one per byte: from 0 to 15, or, if signed, from -8 to 7 in two's
+/// complement.
 ///
 /// # Panics
 /// If there are fewer.
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_is_unpacked() {
+    fn unpacking_inverts_packing() {
         for count in [0, 1, 2, 7, 16] {
             let numbers: Vec<u8> = (0..count).map(|i| i * 5 % 16).collect();
             assert_eq!(packed(&numbers).len(), count.div_ceil(2) as usize);

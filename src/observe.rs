@@ -1,49 +1,49 @@
-//! Observers of a run: nothing for a dispatch, a clock for a profile.
+//! Observers of a run: none for a dispatch, a clock for a profile.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::{Buffer, elements_mut};
 use std::time::Instant;
 
-/// Is told when a run and its steps begin and end. The run is compiled once for each observer.
+/// Notified when a run and its steps begin and end. The run is compiled once for each observer.
 pub trait Observer: Send {
     /// A run begins.
     fn begin(&mut self) {}
     /// The next step begins.
     fn begin_step(&mut self) {}
-    /// That step has ended.
+    /// The current step has ended.
     fn end_step(&mut self) {}
     /// The run has ended.
     fn end(&mut self) {}
 }
 
-/// Observes nothing, which costs nothing.
+/// Observes nothing, at no cost.
 pub struct Unobserved;
 
 impl Observer for Unobserved {}
 
-/// The most timings of steps that one profile holds: 16 MiB, and several times that as objects of JavaScript.
+/// Maximum number of step timings per profile: 16 MiB, and several times that as JavaScript objects.
 pub const MAX_TIMINGS: usize = 1 << 20;
 
-/// Takes the times of runs. Numbers are nanoseconds, and doubles, because that is what JavaScript reads.
+/// Records the times of runs, in nanoseconds, as doubles for JavaScript.
 pub struct Stopwatch {
-    /// For each run `[start, duration]`, from the start of the first one, and for each step `[start, duration]` from the
-    /// start of the run.
+    /// For each run `[start, duration]`, relative to the start of the first run, and for each step `[start, duration]`,
+    /// relative to the start of the run.
     times: Buffer,
-    /// How many numbers are written.
+    /// Number of values written.
     written: usize,
-    /// When the first run began.
+    /// The start of the first run.
     first: Option<Instant>,
     run: Instant,
     step: Instant,
-    /// Where the duration of the run belongs.
+    /// The index of the current run's duration.
     duration: usize,
 }
 
 impl Stopwatch {
-    /// For `runs` runs of `steps` steps each.
+    /// Allocates the times of `runs` runs of `steps` steps each.
     ///
     /// # Errors
-    /// A TypeError for more than [`MAX_TIMINGS`] timings, an `UnknownError` when there is no memory for them.
+    /// A TypeError for more than [`MAX_TIMINGS`] timings, an `UnknownError` if memory for them runs out.
     pub fn new(runs: usize, steps: usize) -> Result<Stopwatch> {
         let timings = runs.saturating_mul(steps.max(1));
         if timings > MAX_TIMINGS {
@@ -55,13 +55,13 @@ impl Stopwatch {
         Ok(Stopwatch { times, written: 0, first: None, run: now, step: now, duration: 0 })
     }
 
-    /// The times of all runs as float64, see [`Stopwatch`]: for each run two numbers and two for each step.
+    /// The times of all runs as float64, see [`Stopwatch`]: per run two numbers, and two for each step.
     pub fn into_times(self) -> Buffer {
         self.times
     }
 
-    /// Adds a run that something else has timed: the time from its start to the end, and start (from that of the run) and
-    /// duration of each step, in nanoseconds.
+    /// Adds an externally timed run: its start, its duration, and for each step start (relative to that of the run) and
+    /// duration, in nanoseconds.
     pub fn record(&mut self, start: Instant, duration: f64, steps: impl Iterator<Item = [f64; 2]>) {
         let start = nanoseconds(*self.first.get_or_insert(start), start);
         for number in [start, duration].into_iter().chain(steps.flatten()) {

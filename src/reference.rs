@@ -10,10 +10,10 @@ use std::collections::HashMap;
 
 /// The outputs of `graph`, by name, for named `inputs`.
 ///
-/// Intermediate floating-point values keep float64; integers always have their exact type.
+/// Intermediate floating-point values stay float64; integers always have their exact type.
 ///
 /// # Panics
-/// If an input is missing or has another descriptor: the oracle is for tests.
+/// If an input is missing or has a different descriptor: the oracle is for tests.
 pub fn run(graph: &Graph, inputs: &HashMap<String, Tensor>) -> HashMap<String, Tensor> {
     let mut values: Vec<Option<Tensor>> = graph
         .values
@@ -58,10 +58,10 @@ pub fn run(graph: &Graph, inputs: &HashMap<String, Tensor>) -> HashMap<String, T
     graph.outputs.iter().map(|(name, id)| (name.clone(), output(id.index()))).collect()
 }
 
-/// The bytes of the outputs of a node whose operands are all constants. Folds constants where no backend is at hand.
+/// The bytes of the outputs of a node with constant operands. Folds constants if no backend is available.
 ///
 /// # Errors
-/// An `UnknownError` without memory, an `OperationError` when a mapped constant cannot be read.
+/// An `UnknownError` if memory runs out, an `OperationError` if a mapped constant cannot be read.
 pub fn evaluate(graph: &Graph, node: &Node) -> Result<Vec<Buffer>> {
     let constant = |id: &ValueId| {
         let bytes = graph.value(*id).constant().expect("operands are constants").buffer()?;

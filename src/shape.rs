@@ -6,10 +6,10 @@ use crate::error::Problem;
 use arrayvec::ArrayVec;
 use std::ops::Deref;
 
-/// The most dimensions that a tensor may have.
+/// Maximum number of dimensions of a tensor.
 pub const MAX_RANK: usize = 8;
 
-/// The most bytes that a tensor may have (`maxTensorByteLength`).
+/// Maximum size of a tensor in bytes (`maxTensorByteLength`).
 pub const MAX_TENSOR_BYTES: u64 = i32::MAX as u64;
 
 /// A number for each dimension of a tensor.
@@ -51,7 +51,7 @@ impl Descriptor {
         Descriptor { dtype, shape: shape.into_dims() }
     }
 
-    /// The dimensions as numbers, see [`Dim::get`].
+    /// The dimensions as numbers; see [`Dim::get`].
     ///
     /// # Panics
     /// If there are more than [`MAX_RANK`]: the descriptor was not [checked](Self::check).
@@ -62,7 +62,7 @@ impl Descriptor {
         Sizes { sizes, rank: self.rank() }
     }
 
-    /// Whether all dimensions are numbers, whatever sizes are known later.
+    /// Whether all dimensions are numbers, independent of free sizes.
     pub fn is_known(&self) -> bool {
         self.shape.iter().all(|dim| dim.is_number())
     }
@@ -72,7 +72,7 @@ impl Descriptor {
         self.shape.iter().any(|&dim| dim == 0)
     }
 
-    /// Number of elements, which may follow from sizes that are known later.
+    /// Number of elements, which may depend on sizes still unknown.
     pub fn count(&self) -> Dim {
         self.shape.iter().copied().product()
     }
@@ -87,25 +87,25 @@ impl Descriptor {
         self.count().get() as usize
     }
 
-    /// Number of bytes. Only meaningful after [`check`](Self::check).
+    /// Size in bytes. Only meaningful after [`check`](Self::check).
     pub fn bytes(&self) -> usize {
         self.dtype.bytes_of(self.elements())
     }
 
-    /// The elements before the dimension `axis`, those along it, and the bytes of what is behind it.
+    /// Number of elements before dimension `axis` and along it, and number of bytes after it.
     pub fn around(&self, axis: usize) -> [usize; 3] {
         let count = |dims: &[Dim]| dims.iter().map(|dim| dim.size()).product::<usize>();
         let [outer, inner] = [&self.shape[..axis], &self.shape[axis + 1..]].map(count);
         [outer, self.shape[axis].size(), inner * self.dtype.size()]
     }
 
-    /// "Check dimensions" of the draft: at most [`MAX_RANK`] dimensions, each a valid dimension, a number of
-    /// elements that is a valid dimension, and at most [`MAX_TENSOR_BYTES`] bytes. `what` names the tensor.
+    /// "Check dimensions" of the draft: at most [`MAX_RANK`] dimensions, each a valid dimension, a number of elements
+    /// that is a valid dimension, and at most [`MAX_TENSOR_BYTES`] bytes. Messages call the tensor `what`.
     pub fn check(&self, what: &'static str) -> Result<(), Problem> {
         self.check_bytes(what, MAX_TENSOR_BYTES)
     }
 
-    /// As [`check`](Self::check), with at most `most` bytes.
+    /// Like [`check`](Self::check), with at most `most` bytes.
     pub fn check_bytes(&self, what: &'static str, most: u64) -> Result<(), Problem> {
         let fail = |reason: String| Err(Problem::Dimensions { what, got: self.shape.clone(), reason });
         if self.rank() > MAX_RANK {
@@ -134,7 +134,7 @@ pub fn is_valid_dimension(dim: u64) -> bool {
     (1..=i32::MAX as u64).contains(&dim)
 }
 
-/// As [`is_valid_dimension`], for what is computed from dimensions.
+/// Like [`is_valid_dimension`], for values computed from dimensions.
 pub fn is_dimension(dim: Dim) -> bool {
     dim >= 1 && dim <= i32::MAX as u32
 }
@@ -144,7 +144,7 @@ pub fn elements(shape: &[u32]) -> usize {
     shape.iter().map(|&dim| dim as usize).product()
 }
 
-/// Row-major strides, in elements, of any number of dimensions.
+/// Row-major strides, in elements, for any number of dimensions.
 pub fn strides(shape: &[u32]) -> Vec<usize> {
     let mut strides = vec![1; shape.len()];
     for axis in (1..shape.len()).rev() {
@@ -153,7 +153,7 @@ pub fn strides(shape: &[u32]) -> Vec<usize> {
     strides
 }
 
-/// As [`strides`], for dimensions that may follow from sizes that are known later.
+/// Like [`strides`], for dimensions that may depend on sizes still unknown.
 pub fn dim_strides(shape: &[Dim]) -> Vec<Dim> {
     let mut strides = vec![Dim::number(1); shape.len()];
     for axis in (1..shape.len()).rev() {
@@ -162,8 +162,8 @@ pub fn dim_strides(shape: &[Dim]) -> Vec<Dim> {
     strides
 }
 
-/// Strides, in elements, that read a tensor of shape `from` as if it were broadcast to `to`: 0 along every
-/// dimension that is repeated. `from` must be unidirectionally broadcastable to `to`.
+/// Strides, in elements, that read a tensor of shape `from` as if broadcast to `to`: 0 along every repeated dimension.
+/// `from` must be unidirectionally broadcastable to `to`.
 pub fn broadcast_strides(from: &[u32], to: &[u32]) -> PerAxis {
     let mut strides: PerAxis = to.iter().map(|_| 0).collect();
     let mut stride = 1;

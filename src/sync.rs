@@ -1,5 +1,5 @@
-//! What threads that take no turns by a lock are made of: from the standard library, or, in the crate `loom/`, from loom, which tries all
-//! orders in which they can run, and everything that weak memory lets them see.
+//! Primitives of threads that synchronize without a lock: from the standard library, or, in the crate `loom/`, from
+//! loom, which tries all possible thread interleavings, and everything that weak memory allows.
 
 #[cfg(loom)]
 pub use loom::{
@@ -13,7 +13,7 @@ pub use std::{
     sync::{Mutex, MutexGuard},
 };
 
-/// [`std::cell::UnsafeCell`] with the interface of loom's, which sees each access from its begin to its end.
+/// [`std::cell::UnsafeCell`] with the interface of loom's, which observes the start and end of each access.
 #[cfg(not(loom))]
 pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -24,18 +24,18 @@ impl<T> UnsafeCell<T> {
         UnsafeCell(std::cell::UnsafeCell::new(value))
     }
 
-    /// Calls `read` with a pointer to what is in the cell, to be read.
+    /// Calls `read` with a pointer to the contents, for reading.
     pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
         read(self.0.get())
     }
 
-    /// Calls `write` with a pointer to what is in the cell, to be read and written.
+    /// Calls `write` with a pointer to the contents, for reading and writing.
     pub fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
         write(self.0.get())
     }
 }
 
-/// Variables of each thread, with constants that they begin with.
+/// Thread-local variables with constant initial values.
 macro_rules! of_thread {
     ($($(#[$meta:meta])* $NAME:ident: $Type:ty = $first:expr;)*) => {
         #[cfg(not(loom))]
@@ -46,11 +46,11 @@ macro_rules! of_thread {
 }
 pub(crate) use of_thread;
 
-/// A turn of a wait for another thread that is about to be done; `turn` counts them.
+/// One iteration of waiting for another thread that is about to finish; `turn` counts them.
 pub fn pause(turn: usize) {
     #[cfg(loom)]
     let _ = (turn, loom::thread::yield_now());
-    // The other thread may wait for the core that this one waits on.
+    // The other thread may be waiting for the core that this one spins on.
     #[cfg(not(loom))]
     if turn % 64 == 63 { std::thread::yield_now() } else { std::hint::spin_loop() }
 }

@@ -1,5 +1,5 @@
-//! The test of a graph against the oracle: on every instruction set, with 1, 2 and 7 threads, compiled and not; and what tests
-//! of whole processes need.
+//! Tests graphs against the oracle: on every instruction set, with 1, 2 and 7 threads, compiled and not; and helpers
+//! for tests of whole processes.
 
 use crate::compile::{Passes, optimize};
 use crate::cpu::arena::Arena;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub use crate::cpu::plan::TARGET as CPU;
 pub use crate::gpu::plan::TARGET as GPU;
 
-/// Runs `measure`, which looks at numbers of the whole process, in one of its own: in that, the test `name` is run alone.
+/// Runs `measure`, which reads counters of the whole process, in a separate process that runs only the test `name`.
 #[cfg(target_os = "linux")]
 pub fn alone(name: &str, measure: impl FnOnce()) {
     const ALONE: &str = "WEBNN_TEST_ALONE";
@@ -44,7 +44,7 @@ pub fn process_bytes(name: &str) -> usize {
     line.trim_start_matches(':').trim_end_matches("kB").trim().parse::<usize>().unwrap() * 1024
 }
 
-/// How far a result may be from the oracle's.
+/// The tolerance of a comparison with the oracle.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
     /// Units in the last place.
@@ -54,16 +54,16 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// The same value; the sign of a zero is not compared.
+    /// The same value; ignores the sign of zero.
     pub const EXACT: Tolerance = Tolerance { ulps: 0, absolute: 0.0 };
 
-    /// At most `ulps` units in the last place of the output's data type, after the oracle's value is rounded to it.
-    /// For integers the difference of the values.
+    /// At most `ulps` units in the last place of the output's data type, after rounding the oracle's value to it. For
+    /// integers the difference of the values.
     pub const fn ulps(ulps: u64) -> Tolerance {
         Tolerance { ulps, absolute: 0.0 }
     }
 
-    /// Also accepts an absolute difference up to `absolute`, for results near zero of terms that are not.
+    /// Also accepts an absolute difference up to `absolute`, for results near zero from larger terms.
     pub const fn or_absolute(self, absolute: f64) -> Tolerance {
         Tolerance { absolute, ..self }
     }
@@ -81,7 +81,7 @@ impl Tolerance {
     }
 }
 
-/// A number that grows by one from each value of the floating-point type to the next.
+/// Maps floating-point values to integers, with a step of one from each value to the next.
 fn ordered_bits(x: f64, dtype: DataType) -> i64 {
     let (magnitude, negative) = match dtype {
         DataType::Float16 => (f16::from_f64(x.abs()).to_bits() as i64, x.is_sign_negative()),
@@ -94,7 +94,7 @@ fn ordered_bits(x: f64, dtype: DataType) -> i64 {
 pub struct Random(u64);
 
 impl Random {
-    /// The source of this seed.
+    /// The source for this seed.
     pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -112,8 +112,8 @@ impl Random {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A tensor of values of the data type: floats in -4..4, small integers for the wide types, all values of the
-    /// 8-bit types.
+    /// A tensor of random values of the data type: floats in -4..4, small integers for the wide types, all values of
+    /// the 8-bit types.
     pub fn tensor(&mut self, descriptor: &Descriptor) -> Tensor {
         self.tensor_in(descriptor, -4.0, 4.0)
     }
@@ -129,11 +129,11 @@ impl Random {
     }
 }
 
-/// A file that is deleted in the end.
+/// A file that is deleted on drop.
 pub struct TemporaryFile(pub PathBuf);
 
 impl TemporaryFile {
-    /// A file that holds `bytes`; `name` is a part of its name.
+    /// Creates a file with the contents `bytes`; `name` is a part of its name.
     pub fn new(name: &str, bytes: &[u8]) -> TemporaryFile {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -149,7 +149,8 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// `graph` with all constants in the file that is given, too: each starts `offset` bytes behind a multiple of 64.
+/// Moves all constants of `graph` into a file, which is returned, too: each starts `offset` bytes after a multiple of
+/// 64.
 pub fn with_mapped_constants(graph: &Graph, offset: usize) -> (Graph, TemporaryFile) {
     let (mut bytes, mut ranges) = (Vec::new(), Vec::new());
     for value in &graph.values {
@@ -184,18 +185,18 @@ pub fn run_compiled_on(graph: &Graph, inputs: &HashMap<String, Tensor>, isa: Isa
     run(&graph, inputs, &env, PlanOptions { fill_arena: true, share_views: true, winograd: true })
 }
 
-/// [`check_with`] on random inputs.
+/// Calls [`check_with`] on random inputs.
 pub fn check(graph: &Graph, tolerance: Tolerance) {
     let mut random = Random::new(graph.values.len() as u64);
     let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
     check_with(graph, &inputs, tolerance);
 }
 
-/// Runs `graph` as it stands and compiled, on every available instruction set and with 1, 2 and 7 threads, with the
+/// Runs `graph` unoptimized and optimized, on every available instruction set and with 1, 2 and 7 threads, with the
 /// arena full of NaN, and compares every output with the oracle. The bits must not depend on the number of threads.
 ///
 /// # Panics
-/// If a result is outside of the tolerance; the message names the element, both values and the graph.
+/// If a result is outside of the tolerance. The message names the element, both values and the graph.
 pub fn check_with(graph: &Graph, inputs: &HashMap<String, Tensor>, tolerance: Tolerance) {
     graph.verify();
     let expected = reference::run(graph, inputs);
@@ -237,7 +238,7 @@ fn variants(graph: &Graph, isa: Isa) -> [Variant; 2] {
     ]
 }
 
-/// What the passes for the CPU make of `graph`, with constants that it folds itself.
+/// Optimizes `graph` with the passes for the CPU, which folds constants itself.
 pub fn optimized(graph: &Graph, env: &Env) -> Graph {
     let mut graph = graph.clone();
     optimize(&mut graph, &CPU, Passes::ALL, &|graph, node| evaluate(graph, node, env)).expect("a graph");
@@ -256,7 +257,7 @@ fn run(graph: &Graph, inputs: &HashMap<String, Tensor>, env: &Env, options: Plan
     let mut plan = Plan::new(graph.clone(), env, options).expect("a plan");
     let inputs: Vec<Buffer> =
         plan.inputs().iter().map(|(name, _)| Buffer::copy_of(&inputs[name].to_bytes()).unwrap()).collect();
-    // NaN, so that an element that nobody wrote is seen.
+    // NaN, to detect elements that nobody wrote.
     let mut outputs: Vec<Buffer> =
         plan.outputs().iter().map(|(_, d)| Buffer::copy_of(&vec![0xff; d.bytes()]).unwrap()).collect();
     plan.run(env, &inputs.iter().collect::<Vec<_>>(), &mut outputs.iter_mut().collect::<Vec<_>>()).unwrap();
@@ -288,8 +289,8 @@ pub fn compare(
     }
 }
 
-/// Runs `pass` on the graph of the text `before` and compares with the text `after`, and the outputs of both in the
-/// oracle on random inputs.
+/// Runs `pass` on the graph with the text `before` and compares it with the text `after`, and both graphs' outputs in
+/// the oracle on random inputs.
 pub fn check_pass(pass: fn(&mut Graph), before: &str, after: &str) {
     let original = crate::ir::parse(before);
     let mut graph = original.clone();
@@ -312,7 +313,7 @@ pub fn check_pass(pass: fn(&mut Graph), before: &str, after: &str) {
     }
 }
 
-/// [`check_pass`] for a graph that must stay as it is.
+/// Calls [`check_pass`] for a graph that must remain unchanged.
 pub fn check_pass_changes_nothing(pass: fn(&mut Graph), text: &str) {
     check_pass(pass, text, text);
 }

@@ -156,7 +156,7 @@ test('what no sizes make possible is refused when it is added', () => {
   const builder = new MLGraphBuilder(context);
   const x = builder.input('x', float32('n', 3));
   const refused = [
-    [() => builder.reshape(x, [4]), /^reshape: .*; no sizes of the named dimensions fit, this is with "n" = 24$/],
+    [() => builder.reshape(x, [4]), /^reshape: .*; no sizes of the named dimensions fit, for example "n" = 24$/],
     [() => builder.matmul(x, builder.input('w', float32(4, 'n'))), /^matmul: /],
     [() => builder.conv2d(x, x), /^conv2d: input has rank 2, expected 4$/],
     [() => builder.add(x, builder.input('i', { dataType: 'int32', shape: ['n', 3] }), { label: 'sum' }), /^\[sum\] add: b has data type int32/],

@@ -143,7 +143,7 @@ describe('loadModel', () => {
     model.destroy();
     await assert.rejects(
       loadModel(affine(), { context, outputs: ['nothing'] }),
-      /the output 'nothing' is no value of the model/,
+      /the output 'nothing' is not a value of the model/,
     );
   });
 
@@ -454,7 +454,7 @@ describe('run', () => {
     const bytes = writeModel({ inputs: [value('x', FLOAT)], outputs: [value('y', FLOAT)], nodes: [node('Neg', ['x'], ['y'])] });
     const model = await loadModel(bytes, { context });
     assert.equal(model.inputs[0].shape, null);
-    await assert.rejects(model.run({ x: floats(1, 2) }), /does not say what shape "x" has: give one; or \{data, shape\}/);
+    await assert.rejects(model.run({ x: floats(1, 2) }), /does not specify the shape of "x": give one; or \{data, shape\}/);
     for (const shape of [[2], [1, 2], [1, 2, 1]]) {
       assert.deepEqual((await model.run({ x: { data: floats(1, 2), shape } })).y, { data: floats(-1, -2), shape, dataType: 'float32' });
     }

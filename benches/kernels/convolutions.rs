@@ -1,14 +1,14 @@
-//! Convolutions of the sizes that models have, with a bias and a relu behind them. One that computes fewer
-//! multiplications than the operator says (Winograd) can be above the limit.
+//! Convolutions of typical sizes, followed by a bias and a relu. A method that needs fewer multiplications than the
+//! definition (Winograd) can exceed the limit.
 
 use crate::graph::best_run;
 use crate::naive;
 use crate::report::{Beside, Report, Work};
 use webnn_node::cpu::steps::Env;
 
-/// A square convolution, padded so that the size only shrinks by the stride.
+/// A square convolution, padded so that only the stride shrinks the size.
 struct Convolution {
-    /// Of the input and of the output.
+    /// Channels of the input and of the output.
     channels: [usize; 2],
     size: usize,
     filter: usize,
@@ -24,7 +24,7 @@ const CONVOLUTIONS: [Convolution; 17] = [
     // First layers.
     conv([3, 64], 224, 7, 2, 1),
     conv([3, 32], 224, 3, 2, 1),
-    // Of one point.
+    // Pointwise.
     conv([64, 256], 56, 1, 1, 1),
     conv([256, 64], 56, 1, 1, 1),
     conv([512, 256], 28, 1, 2, 1),
@@ -37,7 +37,7 @@ const CONVOLUTIONS: [Convolution; 17] = [
     conv([512, 512], 7, 3, 1, 1),
     conv([128, 128], 56, 3, 2, 1),
     conv([320, 320], 32, 3, 1, 1),
-    // Of each channel for itself.
+    // Depthwise.
     conv([32, 32], 112, 3, 1, 32),
     conv([96, 96], 112, 3, 2, 96),
     conv([576, 576], 14, 3, 1, 576),

@@ -48,7 +48,7 @@ fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Prints them, on a matrix of 1.5 MiB.
+/// Prints the operators, on a matrix of 1.5 MiB.
 pub fn measure(report: &mut Report, env: &Env) {
     let [rows, columns] = SHAPE;
     report.family(&format!("element-wise [{rows}, {columns}]"));

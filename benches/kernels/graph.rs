@@ -1,4 +1,4 @@
-//! Graphs that are ready to run.
+//! Compiled graphs, ready to run.
 
 use machine_limits::best_of;
 use std::collections::HashMap;

@@ -1,10 +1,10 @@
-//! How fast kernels are, in the graphs that users build: products, convolutions, operators on rows, element-wise
-//! operators, and moving data. Run with `cargo bench --no-default-features --bench kernels`, and behind `--` a part of
-//! the names of the lines that are wanted, and `--threads N`. `WEBNN_ISA` chooses the instruction set.
+//! Speed of kernels in typical graphs: products, convolutions, operators on rows, element-wise operators, and data
+//! movement. Run with `cargo bench --no-default-features --bench kernels`, followed by `--` with a part of the names of
+//! the lines to print, and `--threads N`. `WEBNN_ISA` selects the instruction set.
 //!
-//! Each time stands beside what the machine can do at most, measured in the same run, because neighbours on the machine
-//! change that: multiply-adds in registers for what computes, a copy of as many bytes for what moves data. A naive loop
-//! stands beside them for what the work on a kernel is worth, and the `gemm` crate for products.
+//! Each time is shown beside the machine's limit, measured in the same run because neighbors on the machine affect it:
+//! multiply-adds in registers for computation, a copy of as many bytes for data movement. A naive loop shows the gain
+//! of an optimized kernel, and the `gemm` crate serves as a comparison for products.
 
 mod convolutions;
 mod elementwise;
@@ -21,13 +21,13 @@ use webnn_node::cpu::schedule::pool::Threads;
 use webnn_node::cpu::simd::Isa;
 use webnn_node::cpu::steps::Env;
 
-/// What is wanted: a part of names, and a number of threads.
+/// The command line: a part of names, and a number of threads.
 fn arguments() -> (String, usize) {
     let (mut filter, mut threads) = (String::new(), 1);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            // Cargo says so to every benchmark.
+            // Cargo passes this to every benchmark.
             "--bench" => (),
             "--threads" => {
                 let count = arguments.next().and_then(|count| count.parse().ok());

@@ -1,4 +1,4 @@
-//! Data that only move, and pooling.
+//! Data movement, and pooling.
 
 use crate::graph::best_run;
 use crate::naive;
@@ -48,7 +48,7 @@ const CASES: [(&str, &str, &str); 14] = [
     ("resample2d 320 32x32 to 64x64", "float32 [1, 320, 32, 32]", "%8 = resample2d %0 sizes=[64, 64]"),
 ];
 
-/// Prints them.
+/// Prints the operators.
 pub fn measure(report: &mut Report, env: &Env) {
     report.family("movement");
     for (name, input, nodes) in CASES {

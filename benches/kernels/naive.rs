@@ -1,5 +1,5 @@
-//! Loops as one writes them first: the yardstick for what the work on a kernel is worth. One thread, no vectors but those
-//! that the compiler finds.
+//! Straightforward loops: the yardstick for the gain of an optimized kernel. One thread, and only the vectors that the
+//! compiler finds.
 
 use machine_limits::best_of;
 use std::hint::black_box;
@@ -7,7 +7,7 @@ use std::hint::black_box;
 /// Duration of each measurement, in seconds; a single call may take longer.
 const SECONDS: f64 = 0.05;
 
-/// What takes longer than about a second is not measured: so many multiply-adds.
+/// Maximum number of multiply-adds to measure: more take longer than about a second.
 const MAX_MULTIPLY_ADDS: usize = 1 << 30;
 
 /// The best time of a loop in seconds.
@@ -15,7 +15,7 @@ pub fn seconds(mut work: impl FnMut()) -> f64 {
     best_of(SECONDS, &mut work)
 }
 
-/// `[m, k]` times `[k, n]`; none where it would take long.
+/// `[m, k]` times `[k, n]`; `None` if it would take long.
 pub fn product([m, k, n]: [usize; 3]) -> Option<f64> {
     let (a, b, mut out) = (vec![0.5f32; m * k], vec![0.25f32; k * n], vec![0.0f32; m * n]);
     (m * k * n <= MAX_MULTIPLY_ADDS).then(|| {
@@ -31,8 +31,7 @@ pub fn product([m, k, n]: [usize; 3]) -> Option<f64> {
     })
 }
 
-/// A square convolution with as much padding as keeps the size at stride 1, channels first; none where it would take
-/// long.
+/// A square convolution with padding that keeps the size at stride 1, channels first; `None` if it would take long.
 pub fn convolution(channels: [usize; 2], size: usize, filter: usize, stride: usize, groups: usize) -> Option<f64> {
     let [inputs, outputs] = [channels[0] / groups, channels[1] / groups];
     let (padding, out_size) = (filter / 2, size.div_ceil(stride));
@@ -62,7 +61,7 @@ pub fn convolution(channels: [usize; 2], size: usize, filter: usize, stride: usi
     })
 }
 
-/// `work` on each row of a matrix, into another one of the same size.
+/// Applies `work` to each row of a matrix and writes another one of the same size.
 pub fn rows([rows, columns]: [usize; 2], work: impl Fn(&[f32], &mut [f32])) -> f64 {
     let x: Vec<f32> = (0..rows * columns).map(|i| (i % 401) as f32 / 100.0 - 2.0).collect();
     let mut y = vec![0.0f32; rows * columns];

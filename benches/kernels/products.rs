@@ -1,4 +1,4 @@
-//! Matrix products of the sizes that models have: square, a few rows times large weights, attention.
+//! Matrix products of typical sizes: square, a few rows times large weights, attention.
 
 use crate::graph::best_run;
 use crate::naive;
@@ -8,14 +8,14 @@ use gemm_f32::gemm::f32::get_gemm_fn;
 use std::hint::black_box;
 use webnn_node::cpu::steps::Env;
 
-/// What the second matrix is.
+/// The second matrix.
 #[derive(Clone, Copy)]
 enum Weights {
-    /// A constant, which is packed when the graph is built.
+    /// A constant, packed when the graph is built.
     Constant,
     /// An input.
     Input,
-    /// An input that is transposed in the graph.
+    /// An input transposed in the graph.
     Transposed,
 }
 
@@ -37,7 +37,7 @@ impl Weights {
     }
 }
 
-/// Rows of the first matrix, columns of it, columns of the second.
+/// Rows and columns of the first matrix, columns of the second.
 const SIZES: [[usize; 3]; 13] = [
     [64; 3],
     [256; 3],
@@ -76,7 +76,7 @@ pub fn measure(report: &mut Report, env: &Env) {
     }
 }
 
-/// The best time of the `gemm` crate in seconds, on row-major matrices. Of its parts only that of float32 is built.
+/// The best time of the `gemm` crate in seconds, on row-major matrices. Only its float32 part is built.
 fn gemm_crate([m, k, n]: [usize; 3], env: &Env) -> f64 {
     let (a, b, mut out) = (vec![0.5f32; m * k], vec![0.25f32; k * n], vec![0.0f32; m * n]);
     let parallelism = match env.threads.count() {
@@ -85,8 +85,8 @@ fn gemm_crate([m, k, n]: [usize; 3], env: &Env) -> f64 {
     };
     let gemm = get_gemm_fn();
     naive::seconds(|| {
-        // SAFETY: the pointers and strides are those of three row-major matrices of these sizes, of which `out` is
-        // apart from the others.
+        // SAFETY: the pointers and strides are those of three row-major matrices of these sizes, and `out` does not
+        // overlap the others.
         unsafe {
             gemm(
                 m,

@@ -1,4 +1,4 @@
-//! The lines that are printed, and the limits of the machine in them.
+//! The printed lines, and the machine's limits in them.
 
 use machine_limits::{best_on_threads, rates};
 use std::hint::black_box;
@@ -7,20 +7,20 @@ use webnn_node::cpu::steps::Env;
 /// Duration of the measurement of a copy, in seconds.
 const COPY_SECONDS: f64 = 0.05;
 
-/// What a time is compared with.
+/// The amount of work that a time is compared with.
 pub enum Work {
-    /// So many multiply-adds.
+    /// This many multiply-adds.
     MultiplyAdds(usize),
-    /// So many bytes that are read and written.
+    /// This many bytes read and written.
     Bytes(usize),
 }
 
-/// Measured beside a line.
+/// Comparisons measured beside a line.
 #[derive(Default)]
 pub struct Beside {
-    /// Seconds that a naive loop takes for the same.
+    /// Seconds of a naive loop for the same work.
     pub naive: Option<f64>,
-    /// Seconds that the `gemm` crate takes for the same.
+    /// Seconds of the `gemm` crate for the same work.
     pub gemm: Option<f64>,
 }
 
@@ -33,7 +33,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Measures the machine, and prints what runs. Only lines whose name contains `filter` are wanted.
+    /// Measures the machine, and prints its properties. Prints only lines with names that contain `filter`.
     pub fn new(env: &Env, filter: String) -> Report {
         let threads = env.threads.count();
         let peak = rates(threads).fma_gflops;
@@ -46,12 +46,12 @@ impl Report {
         println!("{name}");
     }
 
-    /// Whether a line is wanted.
+    /// Whether to print a line.
     pub fn wants(&self, name: &str) -> bool {
         name.contains(&self.filter)
     }
 
-    /// Prints a line: what, its best time in seconds, and what it is compared with.
+    /// Prints a line: its name, its best time in seconds, and the comparisons.
     pub fn line(&self, name: &str, seconds: f64, work: Work, beside: Beside) {
         let (rate, unit, share) = match work {
             Work::MultiplyAdds(count) => {
@@ -73,7 +73,7 @@ impl Report {
     }
 }
 
-/// The best time in which a copy reads and writes `bytes` together.
+/// The best time of a copy that reads and writes `bytes` in total.
 fn copy_seconds(bytes: usize, threads: usize) -> f64 {
     let each = (bytes / 2).div_ceil(threads);
     let from: Vec<Vec<u8>> = vec![vec![1; each]; threads];

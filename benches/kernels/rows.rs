@@ -1,13 +1,13 @@
-//! Softmax, normalisations and reductions.
+//! Softmax, normalizations and reductions.
 
 use crate::graph::best_run;
 use crate::naive;
 use crate::report::{Beside, Report, Work};
 use webnn_node::cpu::steps::Env;
 
-/// Prints them.
+/// Prints the operators.
 pub fn measure(report: &mut Report, env: &Env) {
-    report.family("softmax, normalisations, reductions");
+    report.family("softmax, normalizations, reductions");
     for (name, shape, nodes, naive) in CASES {
         if report.wants(name) {
             let (seconds, bytes) = best_run(&format!("%0 = input x float32 {shape}\n{nodes}\noutput y = %8"), env);

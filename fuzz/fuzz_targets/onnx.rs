@@ -1,4 +1,4 @@
-//! Feeds the ONNX reader with anything: it may refuse it, and must neither crash, hang nor take much memory.
+//! Feeds the ONNX reader with arbitrary bytes: it may refuse them, but must not crash, hang or take much memory.
 
 #![no_main]
 
@@ -7,26 +7,26 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use webnn_node::onnx::probe::probe;
 
-/// The most bytes that may be allocated at once for a model that is refused.
+/// Maximum number of bytes allocated at once for a refused model.
 const MAX_BYTES: usize = 64 << 20;
 
-/// Counts what is allocated.
+/// Counts allocations.
 struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is passed on to the allocator of the system.
+// SAFETY: everything is forwarded to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         PEAK.fetch_max(NOW.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
-        // SAFETY: as for the caller.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         NOW.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: as for the caller.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.dealloc(block, layout) }
     }
 }

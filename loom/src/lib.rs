@@ -1,6 +1,6 @@
-//! Models of the code of webnn-node by which threads agree without a lock: a [team](team), and the [queue](queue) of a timeline.
-//! They use the atomics of [loom], which runs each model in every order that the threads can take, with every value that the
-//! memory orderings let them see.
+//! Models of webnn-node's lock-free code: a [team](team), and the [queue](queue) of a timeline. They use the atomics of
+//! [loom], which runs each model in every possible interleaving of the threads, with every value that the memory
+//! orderings allow.
 //!
 //! `cargo test --manifest-path loom/Cargo.toml`
 

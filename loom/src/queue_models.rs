@@ -1,4 +1,4 @@
-//! Requests, whoever serves them, and whoever takes a turn.
+//! Models of requests, servers and turns.
 
 use crate::queue::{Left, Queue, Server};
 use loom::cell::UnsafeCell;
@@ -7,17 +7,18 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread::{self, JoinHandle};
 use std::sync::{Arc, Mutex};
 
-/// A timeline whose requests are numbers: each is written to `last`, which only who serves may touch.
+/// A timeline with numbers as requests: each is written to `last`, which only the server may access.
 struct Timeline {
     queue: Queue<usize>,
     last: UnsafeCell<usize>,
-    /// How many are done.
+    /// Number of finished requests.
     done: AtomicUsize,
-    /// The threads that have served the queue so far. A mutex of the standard library, since the model is not about this list.
+    /// The threads that have served the queue so far. A mutex of the standard library, because the model is not about
+    /// this list.
     servers: Mutex<Vec<JoinHandle<()>>>,
 }
 
-// SAFETY: it is what the models are to show that one thread at a time touches `last`.
+// SAFETY: the models are to prove that only one thread at a time accesses `last`.
 unsafe impl Sync for Timeline {}
 // SAFETY: as above.
 unsafe impl Send for Timeline {}
@@ -28,7 +29,7 @@ impl Timeline {
         Arc::new(Timeline { queue: Queue::default(), last, done, servers: Mutex::default() })
     }
 
-    /// Does a request: they come in order.
+    /// Runs a request: they arrive in order.
     fn handle(&self, request: usize) {
         self.last.with_mut(|last| {
             // SAFETY: see `Sync`.
@@ -69,11 +70,12 @@ impl Timeline {
         self.servers.lock().unwrap().push(serving);
     }
 
-    /// Does `request` on this thread if it is its turn, and has it done otherwise; then asks for another one within the turn.
+    /// Runs `request` on this thread if it gets a turn, otherwise enqueues it; then makes another request within the
+    /// turn.
     fn take_turn(self: &Arc<Self>, request: usize) {
         match self.queue.take_turn() {
             Some(server) => {
-                assert!(self.queue.take_turn().is_none(), "there is one turn at a time");
+                assert!(self.queue.take_turn().is_none(), "only one turn at a time");
                 self.handle(request);
                 if !self.queue.give_back(server) {
                     self.wake(server);
@@ -83,7 +85,7 @@ impl Timeline {
         }
     }
 
-    /// Waits for all threads: whatever was asked is done, and nobody serves.
+    /// Waits for all threads: every request is finished, and no thread serves.
     fn end(&self, requests: usize) {
         loop {
             let Some(server) = self.servers.lock().unwrap().pop() else { break };
@@ -103,7 +105,7 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
 }
 
 #[test]
-fn whatever_is_asked_is_done_in_order() {
+fn requests_run_in_order() {
     check(|| {
         let timeline = Timeline::new();
         (1..=3).for_each(|request| timeline.push(request));
@@ -123,7 +125,7 @@ fn a_turn_overtakes_nothing_and_nothing_overtakes_it() {
 }
 
 #[test]
-fn what_is_asked_within_a_turn_comes_behind_it() {
+fn requests_within_a_turn_run_after_it() {
     check(|| {
         let timeline = Timeline::new();
         let server = timeline.queue.take_turn().expect("nothing is asked");

@@ -1,4 +1,4 @@
-//! A leader and its members.
+//! Models of a leader and its members.
 
 use crate::team::{Leader, Team, is_within, thread_number};
 use loom::cell::UnsafeCell;
@@ -7,8 +7,7 @@ use loom::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Tries all orders in which threads lose their core against their will at most so often: all defects that are known of
-/// such protocols show with three.
+/// Tries all interleavings with at most this many preemptions: all known defects of such protocols show with three.
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -33,7 +32,7 @@ fn impatient() -> impl FnMut() -> bool {
     }
 }
 
-/// Leads a team whose members wait like this.
+/// Leads a team with members that wait like this.
 fn lead<W: FnMut() -> bool + 'static>(members: usize, waiting: fn() -> W, work: impl FnOnce(&mut Leader)) {
     let mut leader = Leader::new(members + 1);
     let team = leader.team().clone();
@@ -49,11 +48,12 @@ fn lead<W: FnMut() -> bool + 'static>(members: usize, waiting: fn() -> W, work: 
     assert_eq!(team.missing(), members, "all have left");
 }
 
-/// Shares `count` pieces that each write a cell: loom fails if two do at a time, or if the leader reads one before it is written.
+/// Shares `count` pieces that each write a cell: loom fails if two threads write at the same time, or if the leader
+/// reads a cell before it is written.
 fn share(leader: &mut Leader, count: usize) {
     let cells: Vec<UnsafeCell<usize>> = (0..count).map(|_| UnsafeCell::new(0)).collect();
     struct Cells<'a>(&'a [UnsafeCell<usize>]);
-    // SAFETY: it is what the model is to show that no cell is written by two threads at a time.
+    // SAFETY: the model is to prove that no two threads write a cell at the same time.
     unsafe impl Sync for Cells<'_> {}
     let shared = Cells(&cells);
     let shared = &shared;
@@ -74,7 +74,7 @@ fn each_piece_is_done_once_and_seen_by_the_leader() {
 }
 
 #[test]
-fn a_member_never_works_on_a_section_that_is_over() {
+fn a_member_never_works_on_a_finished_section() {
     check(3, || {
         lead(1, patient, |leader| {
             share(leader, 1);
@@ -97,10 +97,10 @@ fn members_leave_whenever_they_like() {
 fn two_members_have_different_numbers() {
     check(2, || {
         lead(2, impatient, |leader| {
-            // By number: a thread that has it writes its own.
+            // By number: a thread with a number writes the cell of that number.
             let scratch: Vec<UnsafeCell<usize>> = (0..3).map(|_| UnsafeCell::new(0)).collect();
             struct Scratch<'a>(&'a [UnsafeCell<usize>]);
-            // SAFETY: it is what the model is to show that no two threads have one number.
+            // SAFETY: the model is to prove that no two threads have the same number.
             unsafe impl Sync for Scratch<'_> {}
             let shared = Scratch(&scratch);
             let shared = &shared;
@@ -128,11 +128,11 @@ fn a_panic_reaches_the_leader_and_the_team_goes_on() {
 }
 
 #[test]
-fn a_number_is_used_again_after_its_member() {
+fn numbers_are_reused_after_their_members_leave() {
     check(3, || {
         let mut leader = Leader::new(2);
         let team = leader.team().clone();
-        // Two come for the one number that there is.
+        // Two threads come for the only number.
         let come = || {
             team.expect_member();
             let team = team.clone();
@@ -140,7 +140,7 @@ fn a_number_is_used_again_after_its_member() {
         };
         let threads = [come(), come()];
         struct Own(UnsafeCell<usize>);
-        // SAFETY: it is what the model is to show that only one thread is a member at a time.
+        // SAFETY: the model is to prove that only one thread is a member at a time.
         unsafe impl Sync for Own {}
         let own = Own(UnsafeCell::new(0));
         let shared = &own;

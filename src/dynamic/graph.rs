@@ -1,4 +1,4 @@
-//! A built graph with named dimensions: what is compiled for the sizes of its dispatches.
+//! A built graph with named dimensions, compiled for the sizes of its dispatches.
 
 use super::Outline;
 use crate::description::Description;
@@ -10,22 +10,22 @@ use crate::shape::Descriptor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A graph with named dimensions that can be dispatched. It is compiled for the sizes of a dispatch on the timeline.
+/// A graph with named dimensions, ready to dispatch. It is compiled on the timeline for the sizes of a dispatch.
 pub struct DynamicGraph {
-    /// `None` when it is released.
+    /// `None` once it is released.
     outline: Mutex<Option<Arc<Outline>>>,
     /// The shapes of the outputs.
     shapes: Templates<Vec<Vec<Dim>>>,
-    /// With the outputs that take the memory of inputs.
+    /// Each with its outputs that share the memory of inputs.
     templates: Templates<Arc<[Growing]>>,
     kept: Recent<(Key, Arc<CompiledGraph>)>,
 }
 
-/// What a plan is made for.
+/// The parameters of a plan.
 #[derive(Clone, PartialEq)]
 struct Key {
     sizes: Arc<[i64]>,
-    /// The outputs that take the memory of inputs.
+    /// The outputs that share the memory of inputs.
     growing: Arc<[Growing]>,
 }
 
@@ -41,15 +41,15 @@ impl DynamicGraph {
         outline.ok_or_else(|| Error::new(ErrorKind::InvalidState, "the graph is destroyed"))
     }
 
-    /// How many inputs and outputs there are; none when it is released.
+    /// Number of inputs and of outputs; none once it is released.
     pub fn ports(&self) -> [usize; 2] {
         self.outline().map_or([0; 2], |outline| [outline.input_names().count(), outline.outputs().count()])
     }
 
-    /// `computeShapes()`: the free sizes for inputs of these shapes, in their order, and the shapes of the outputs.
+    /// `computeShapes()`: the free sizes for inputs of these shapes, in order, and the shapes of the outputs.
     ///
     /// # Errors
-    /// A TypeError if the shapes do not fit the inputs, or break the rules of an operator.
+    /// A TypeError if the shapes do not match the inputs, or violate the rules of an operator.
     pub fn compute_shapes(&self, operation: &str, inputs: &[impl AsRef<[u32]>]) -> Result<(Vec<i64>, Vec<Vec<u32>>)> {
         let outline = self.outline()?;
         let sizes = outline.sizes(operation, inputs)?;
@@ -66,13 +66,13 @@ impl DynamicGraph {
         Ok((sizes, template.recorded().iter().map(numbers).collect()))
     }
 
-    /// Runs the graph on tensors that are all different and belong to `context`, in the order of inputs and outputs. If that
-    /// fails later, reading the outputs gives the error. `donations` are pairs of an output and the input whose memory it takes,
-    /// by their places: where the backend can, only what is appended is written. The input keeps what it holds.
+    /// Runs the graph on distinct tensors of `context`, in the order of inputs and outputs. If that fails later,
+    /// reading the outputs returns the error. `donations` are pairs of indices, of an output and the input whose memory
+    /// it takes over: where the backend supports it, only the appended part is written. The input keeps its contents.
     ///
     /// # Errors
-    /// A TypeError if the shapes of the tensors do not fit the graph or each other, or an output cannot take the memory of its
-    /// input.
+    /// A TypeError if the shapes of the tensors do not match the graph or each other, or an output cannot take the
+    /// memory of its input.
     pub fn dispatch(
         self: &Arc<Self>,
         context: &Context,
@@ -99,7 +99,7 @@ impl DynamicGraph {
                 let run = || run(site, &*graph.compiled(site, &key)?, &inputs, &outputs);
                 let ran = catch_unwind(AssertUnwindSafe(run));
                 if let Err(error) = ran.unwrap_or_else(|panic| Err(panicked(&*panic))) {
-                    // Whoever reads the outputs is told.
+                    // Readers of the outputs get the error.
                     outputs.iter().for_each(|output| output.fail(&error));
                 }
                 Ok(None)
@@ -109,7 +109,7 @@ impl DynamicGraph {
         Ok(())
     }
 
-    /// The graph for these sizes: one that is kept, or a new one.
+    /// The graph for these sizes, cached or newly compiled.
     fn compiled(&self, site: &Site, key: &Key) -> Result<Arc<CompiledGraph>> {
         if let Some(known) = self.kept.find(|(of, graph)| (of == key).then(|| graph.clone())) {
             return Ok(known);
@@ -130,12 +130,12 @@ impl DynamicGraph {
         Ok(compiled)
     }
 
-    /// What was compiled for the sizes that were used last; `None` while nothing is.
+    /// The description for the most recently used sizes; `None` before the first compilation.
     pub fn description(&self) -> Option<Arc<Description>> {
         self.kept.lock().last().and_then(|(_, graph)| graph.description())
     }
 
-    /// Frees what the graph holds when everything before is done.
+    /// Frees the graph's resources after all earlier work.
     pub fn release(self: &Arc<Self>, context: &Context) {
         let graph = self.clone();
         context.enqueue_release(move || {
@@ -146,17 +146,17 @@ impl DynamicGraph {
         });
     }
 
-    /// How many templates there are.
+    /// Number of templates.
     #[cfg(test)]
     pub fn templates(&self) -> usize {
         self.templates.count()
     }
 }
 
-/// Runs `graph`, with what its outputs append in the memory of inputs where it has such outputs.
+/// Runs `graph`; outputs that grow in the memory of inputs only write the appended part.
 ///
 /// # Errors
-/// An OperationError for whatever goes wrong.
+/// An OperationError for any failure.
 fn run(site: &Site, graph: &CompiledGraph, inputs: &[Arc<Tensor>], outputs: &[Arc<Tensor>]) -> Result<()> {
     let growing = graph.growing();
     if growing.is_empty() {

@@ -1,8 +1,8 @@
 //! Graphs with named dimensions: the extension `dynamic-shapes`.
 //!
-//! [`Symbols`] accompany a builder and know which dimensions of its operands are names. Operators on such operands are checked
-//! for what can hold for any sizes ([`samples`]). The [`Outline`] of the built graph infers all shapes again for the sizes of a
-//! dispatch, and a [`DynamicGraph`] keeps what is compiled for them.
+//! [`Symbols`] accompany a builder and record which dimensions of its operands are names. Operators on such operands
+//! are accepted if they are valid for any sizes ([`samples`]). The [`Outline`] of the built graph infers all shapes
+//! again for the sizes of a dispatch, and a [`DynamicGraph`] caches compiled graphs.
 
 mod graph;
 mod outline;
@@ -26,22 +26,22 @@ use std::collections::HashMap;
 pub enum Dimension {
     /// A size.
     Number(u32),
-    /// A size that is known when the graph is dispatched.
+    /// A size known when the graph is dispatched.
     Named(Symbol),
 }
 
 impl Dimension {
-    /// What it stands for, if it is a name.
+    /// The symbol, if it is a name.
     fn symbol(&self) -> Option<Symbol> {
         if let Dimension::Named(symbol) = self { Some(*symbol) } else { None }
     }
 }
 
-/// A dimension with a name, by its place among the names of a builder.
+/// A named dimension, as an index among the names of a builder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol(u32);
 
-/// A dimension as a caller gives and gets it.
+/// A dimension in the caller's form.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NamedDimension {
     /// A size.
@@ -50,23 +50,23 @@ pub enum NamedDimension {
     Name(String),
 }
 
-/// The shapes of operands, where the sizes of inputs with named dimensions decide about them.
+/// The shapes of operands that depend on the sizes of inputs with named dimensions.
 type Shapes = HashMap<OperandId, Vec<Dimension>>;
 
 /// The names of dimensions in a builder.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    /// All names. Those of the caller are its own; the others are made up, one for each dimension that is computed.
+    /// All names: those of the caller, and generated ones for computed dimensions.
     names: Vec<String>,
     given: HashMap<String, Symbol>,
     shapes: Shapes,
 }
 
 impl Symbols {
-    /// `input()`: a named input of the graph, some of whose dimensions may be names. Those that are equal stand for equal sizes.
+    /// `input()`: a named input of the graph with dimensions that may be names. Equal names stand for equal sizes.
     ///
     /// # Errors
-    /// As [`Builder::input`], and a TypeError for an empty name.
+    /// Those of [`Builder::input`], and a TypeError for an empty name.
     pub fn input(
         &mut self,
         builder: &mut Builder,
@@ -74,7 +74,7 @@ impl Symbols {
         dtype: DataType,
         shape: Vec<NamedDimension>,
     ) -> Result<OperandId> {
-        // The smallest size that a name can have: whatever is too large with it is too large.
+        // The smallest size of a name: an input too large with it is always too large.
         let least = shape.iter().map(|dimension| match dimension {
             NamedDimension::Number(size) => *size,
             NamedDimension::Name(_) => 1,
@@ -104,10 +104,10 @@ impl Symbols {
         symbol
     }
 
-    /// Appends an operator, its operands in the order of the rule row, and gives its outputs.
+    /// Appends an operator with operands in the order of the rule row; returns its outputs.
     ///
     /// # Errors
-    /// A TypeError if the operands or attributes break the operator's rules, whatever sizes the names stand for.
+    /// A TypeError if the operands or attributes violate the operator's rules for all sizes of the names.
     pub fn add(
         &mut self,
         builder: &mut Builder,
@@ -133,11 +133,11 @@ impl Symbols {
             }
             let sizes = refusal.sizes.iter().map(|(symbol, size)| format!("{} = {size}", self.quoted(*symbol)));
             let sizes = sizes.collect::<Vec<_>>().join(", ");
-            let message = format!("{}; no sizes of the named dimensions fit, this is with {sizes}", error.message);
+            let message = format!("{}; no sizes of the named dimensions fit, for example {sizes}", error.message);
             Error { code: error.code, ..Error::new(ErrorKind::Type, message) }
         })?;
         let (descriptors, shapes): (Vec<_>, Vec<_>) = inferred.into_iter().unzip();
-        // As it was given: it is resolved for the sizes of a dispatch.
+        // Unresolved: resolved for the sizes of a dispatch.
         let outputs = builder.append(op, inputs, descriptors, label.to_string());
         for (index, (&id, shape)) in outputs.iter().zip(shapes).enumerate() {
             let shape = shape.into_iter().enumerate().map(|(axis, dimension)| {
@@ -152,7 +152,7 @@ impl Symbols {
         Ok(outputs)
     }
 
-    /// A new name for a dimension that is computed.
+    /// A new name for a computed dimension.
     fn made_up(&mut self, wish: &str) -> Dimension {
         let mut name = wish.to_string();
         while self.given.contains_key(&name) {
@@ -177,7 +177,7 @@ impl Symbols {
         named.collect()
     }
 
-    /// Whether sizes of inputs decide about the shape of an operand.
+    /// Whether the shape of an operand depends on the sizes of inputs.
     pub fn is_dynamic(&self, id: OperandId) -> bool {
         self.shapes.contains_key(&id)
     }

@@ -1,4 +1,4 @@
-//! A graph with named dimensions, as it was built, and its shapes for given sizes.
+//! A graph with named dimensions as built, and its shapes for given sizes.
 
 use super::{Dimension, Shapes, Symbol, Symbols};
 use crate::compile::appending;
@@ -8,22 +8,21 @@ use crate::ir::{Constant, Graph, Growing, ValueId};
 use crate::shape::{Descriptor, is_valid_dimension};
 use std::collections::BTreeSet;
 
-/// A graph with named dimensions. Where they decide about a shape, its descriptors are only examples, and its operators are as
-/// they were given.
+/// A graph with named dimensions. Descriptors that depend on them are only examples, and operators are unresolved.
 #[derive(Debug)]
 pub struct Outline {
     graph: Graph,
     shapes: Shapes,
     names: Vec<String>,
-    /// The names among the dimensions of the inputs, which are the free sizes, in this order.
+    /// The names among the dimensions of the inputs: the free sizes, in this order.
     free: Vec<Symbol>,
-    /// The outputs that are an input with something behind it, along a dimension with a name.
+    /// The outputs that extend an input along a named dimension.
     appending: Vec<Growing>,
     max_tensor_bytes: u64,
 }
 
 impl Outline {
-    /// The outline of `graph`, which was built with these symbols and has operands of at most `max_tensor_bytes` bytes.
+    /// The outline of `graph`, built with these symbols, with operands of at most `max_tensor_bytes` bytes.
     pub fn new(graph: Graph, symbols: Symbols, max_tensor_bytes: u64) -> Outline {
         let Symbols { names, shapes, .. } = symbols;
         let inputs = graph.inputs.iter().filter_map(|(_, id)| shapes.get(id)).flatten();
@@ -33,7 +32,7 @@ impl Outline {
         Outline { graph, shapes, names, free: free.into_iter().collect(), appending, max_tensor_bytes }
     }
 
-    /// The names of the inputs, in the order in which tensors are given.
+    /// The names of the inputs, in the order of tensors.
     pub fn input_names(&self) -> impl Iterator<Item = &str> {
         self.graph.inputs.iter().map(|(name, _)| name.as_str())
     }
@@ -43,10 +42,10 @@ impl Outline {
         self.graph.outputs.iter().map(|(name, id)| (name.as_str(), self.graph.descriptor(*id)))
     }
 
-    /// The outputs that take the memory of inputs, for `donations`: pairs of an output and an input, by their places.
+    /// The outputs that share the memory of inputs, for `donations`: pairs of an output's and an input's index.
     ///
     /// # Errors
-    /// A TypeError for an output that is not its input with something behind it, or an input that is given to several.
+    /// A TypeError if an output does not extend its input, or several outputs take the same input.
     pub fn growing(&self, operation: &str, donations: &[[usize; 2]]) -> Result<Vec<Growing>> {
         let mut growing: Vec<Growing> = Vec::with_capacity(donations.len());
         for &[output, input] in donations {
@@ -61,7 +60,7 @@ impl Outline {
             if growing.iter().any(|other| other.input == input || other.output == output) {
                 return Err(misfit("another output takes it"));
             }
-            let reason = "it is not a concat() of that input and what is appended, along a dimension with a name";
+            let reason = "it is not a concat() of that input and appended elements, along a named dimension";
             growing.push(*known.ok_or_else(|| misfit(reason))?);
         }
         Ok(growing)
@@ -72,10 +71,10 @@ impl Outline {
         self.graph.values.iter().filter_map(|value| value.constant()).map(Constant::memory_bytes).sum()
     }
 
-    /// The free sizes for inputs of these shapes. `operation` is what messages begin with.
+    /// The free sizes for inputs of these shapes. Messages start with `operation`.
     ///
     /// # Errors
-    /// A TypeError for a shape that does not fit, or names with more than one size.
+    /// A TypeError if a shape does not match, or a name has more than one size.
     pub fn sizes(&self, operation: &str, shapes: &[impl AsRef<[u32]>]) -> Result<Vec<i64>> {
         let mut sizes: Vec<Option<(u32, &str)>> = vec![None; self.free.len()];
         for ((name, id), shape) in self.graph.inputs.iter().zip(shapes) {
@@ -115,7 +114,7 @@ impl Outline {
     /// The graph for these free sizes.
     ///
     /// # Errors
-    /// A TypeError if the sizes break the rules of an operator, or make a tensor too large.
+    /// A TypeError if the sizes violate the rules of an operator, or make a tensor too large.
     pub fn at(&self, free: &[Dim]) -> Result<Graph> {
         let mut graph = self.graph.clone();
         for (name, id) in &self.graph.inputs {
@@ -146,7 +145,7 @@ impl Outline {
         Ok(graph)
     }
 
-    /// A problem of an operator, with the sizes that it has.
+    /// Adds the current sizes to a problem of an operator.
     fn within(&self, operator: &str, label: &str, problem: Problem, free: &[Dim]) -> Error {
         let error = Error::at(operator, label, problem);
         let sizes =

@@ -1,9 +1,9 @@
-//! What an operator makes of operands with named dimensions, told from samples.
+//! The outputs of an operator on operands with named dimensions, inferred from samples.
 //!
-//! Rules compare dimensions, and what they give follows from how that comes out. So an operator is asked with sizes in the place
-//! of the names: with some that differ in what rules ask for (equal, 1, multiples), and, where it refuses them, with others
-//! that make the last comparisons come out in another way. It is refused when no sizes fit. A dimension of an output is a name
-//! or a number if it was in all samples; otherwise it is a new one.
+//! Rules compare dimensions, and their results depend on the outcomes. An operator is therefore evaluated with sizes in
+//! place of the names: with some that differ in the properties that rules test (equal, 1, multiples), and, if it
+//! refuses them, with others that change the outcome of the last comparisons. It is refused if no sizes fit. A
+//! dimension of an output is a name or a number if it was in all samples; otherwise it is a new one.
 
 use super::{Dimension, Symbol};
 use crate::dimension::{Dim, Tape};
@@ -13,19 +13,19 @@ use crate::ops::Op;
 use crate::shape::{Descriptor, is_valid_dimension};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-/// Sizes that are tried, at most, when some have fit.
+/// Maximum number of sizes to try after some have fit.
 const MANY: usize = 120;
 
-/// Dimensions that are set before an operator is refused, in sizes that are tried.
+/// Maximum number of dimensions to set, over all tried sizes, before an operator is refused.
 const WORK: usize = 24_000;
 
-/// Sizes that are tried before an operator is refused, at least.
+/// Minimum number of sizes to try before an operator is refused.
 const LEAST: usize = 60;
 
-/// Comparisons that are looked at for sizes to try.
+/// Number of comparisons to derive further sizes from.
 const COMPARISONS: usize = 8;
 
-/// Names that are given a size of their own.
+/// Maximum number of names to vary individually.
 const VARIED: usize = 32;
 
 /// Sizes that fit most windows, splits and groups, and have few multiples in common with others.
@@ -38,10 +38,10 @@ pub struct Operand<'a> {
     pub shape: &'a [Dimension],
 }
 
-/// An output: what it is for sizes that fit, and its dimensions; `None` for one that is computed.
+/// An output: its descriptor for valid sizes, and its dimensions; `None` for computed ones.
 pub type Inferred = (Descriptor, Vec<Option<Dimension>>);
 
-/// Why an operator is refused.
+/// The refusal of an operator.
 pub struct Refusal {
     pub problem: Problem,
     /// The sizes that were tried first; none if they do not matter.
@@ -58,21 +58,21 @@ struct Seen {
 #[derive(Clone, Copy)]
 enum Kind {
     Number,
-    /// The size of the symbol at this place.
+    /// The size of the symbol at this index.
     Free(usize),
     Computed,
 }
 
-/// The outputs for sizes that fit.
+/// The outputs for valid sizes.
 struct Sample {
     sizes: Vec<u32>,
     outputs: Vec<(DataType, Vec<Seen>)>,
 }
 
-/// What an operator gives for operands with these dimensions, at most `most` bytes each.
+/// Infers an operator's outputs for operands with these dimensions, at most `most` bytes each.
 ///
 /// # Errors
-/// If it gives nothing, whatever the sizes are.
+/// If it refuses the operands for all sizes.
 pub fn infer(op: &Op, operands: &[Option<Operand>], most: u64) -> Result<Vec<Inferred>, Refusal> {
     let symbols = symbols(operands);
     let mut queue: VecDeque<Vec<u32>> = seeds(symbols.len()).into();
@@ -91,7 +91,7 @@ pub fn infer(op: &Op, operands: &[Option<Operand>], most: u64) -> Result<Vec<Inf
         match sample(op, operands, &symbols, &sizes, most) {
             Ok(outputs) => {
                 if samples.is_empty() {
-                    // Before what is only tried because something failed.
+                    // Goes before sizes that are only tried after failures.
                     varied(&sizes).for_each(|sizes| queue.push_front(sizes));
                     limit = tried.len() + queue.len().min(MANY);
                 }
@@ -116,7 +116,7 @@ pub fn infer(op: &Op, operands: &[Option<Operand>], most: u64) -> Result<Vec<Inf
     }
 }
 
-/// The symbols among the dimensions, each once.
+/// The distinct symbols among the dimensions.
 fn symbols(operands: &[Option<Operand>]) -> Vec<Symbol> {
     let dimensions = operands.iter().flatten().flat_map(|operand| operand.shape);
     let symbols: BTreeSet<Symbol> = dimensions.filter_map(Dimension::symbol).collect();
@@ -130,12 +130,12 @@ fn seeds(count: usize) -> Vec<Vec<u32>> {
     seeds
 }
 
-/// Sizes that differ from these in one.
+/// Variations of these sizes in a single one.
 fn varied(sizes: &[u32]) -> impl Iterator<Item = Vec<u32>> {
     (0..sizes.len().min(VARIED)).flat_map(|at| [1, 7, 24].map(|size| with(sizes, at, size)))
 }
 
-/// Sizes for which one of the comparisons could come out in another way: where its sides are sums or products of a size.
+/// Sizes that may change the outcome of a comparison: they make its sides equal by a sum or a product.
 fn others(sizes: &[u32], comparisons: &[(i64, i64)]) -> impl Iterator<Item = Vec<u32>> {
     let places = 0..sizes.len().min(VARIED);
     let wanted = comparisons.iter().flat_map(move |&(a, b)| {
@@ -153,14 +153,14 @@ fn others(sizes: &[u32], comparisons: &[(i64, i64)]) -> impl Iterator<Item = Vec
     wanted.map(|(at, size)| with(sizes, at, size as u32))
 }
 
-/// The same sizes but for one.
+/// The sizes with a single one replaced.
 fn with(sizes: &[u32], at: usize, size: u32) -> Vec<u32> {
     let mut other = sizes.to_vec();
     other[at] = size;
     other
 }
 
-/// What the operator gives for these sizes of the symbols; otherwise why not, and what was compared last.
+/// Evaluates the operator for these sizes of the symbols; on failure, returns the problem and the last comparisons.
 #[expect(clippy::type_complexity, reason = "used in one place")]
 fn sample(
     op: &Op,
@@ -204,7 +204,7 @@ fn sample(
     }
 }
 
-/// What the samples tell of the outputs.
+/// Combines the samples into outputs.
 fn told(symbols: &[Symbol], samples: &[Sample]) -> Vec<Inferred> {
     let first = &samples[0].outputs;
     let output = |(index, (dtype, dims)): (usize, &(DataType, Vec<Seen>))| {
@@ -218,7 +218,7 @@ fn told(symbols: &[Symbol], samples: &[Sample]) -> Vec<Inferred> {
     first.iter().enumerate().map(output).collect()
 }
 
-/// What a dimension is that was seen like this in the samples.
+/// The dimension of an output with these values in the samples.
 fn dimension(symbols: &[Symbol], samples: &[Sample], seen: &[Seen]) -> Option<Dimension> {
     let value = seen[0].value;
     if seen.iter().any(|seen| matches!(seen.kind, Kind::Number)) && seen.iter().all(|seen| seen.value == value) {

@@ -49,7 +49,7 @@ impl Draft {
 }
 
 #[test]
-fn names_pass_through_and_what_is_computed_gets_one() {
+fn names_pass_through_and_computed_dimensions_get_new_ones() {
     let mut draft = Draft::default();
     let [a, b] = [draft.input(&["n", "k"]), draft.input(&["k", "5"])];
     let product = draft.add("matmul", &[("a", &[a]), ("b", &[b])], &[]).unwrap();
@@ -86,7 +86,7 @@ fn a_shape_of_the_graph_follows_from_its_inputs() {
 }
 
 #[test]
-fn sizes_are_found_where_there_are_any() {
+fn valid_sizes_are_found_if_they_exist() {
     let mut draft = Draft::default();
     let x = draft.input(&["n", "m", "3"]);
     for (shape, fits) in [(&[12u32][..], true), (&[9973 * 3], true), (&[10], false)] {

@@ -1,4 +1,4 @@
-//! The GPUs of this machine, and which of them a context uses.
+//! The GPUs of this machine, and the choice of one for a context.
 
 use super::drivers;
 use crate::error::{Error, ErrorKind, Result};
@@ -7,29 +7,29 @@ use serde_json::{Value as Json, json};
 use std::cmp::Reverse;
 use std::sync::OnceLock;
 
-/// `1` lets contexts use a CPU that computes as a GPU would (llvmpipe, WARP), and nothing else as a GPU.
+/// `1` makes contexts run on a CPU that emulates a GPU (llvmpipe, WARP), and on nothing else.
 pub const SOFTWARE_VARIABLE: &str = "WEBNN_GPU_SOFTWARE";
 
-/// Which adapters are looked at.
+/// Which adapters to consider.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// The best hardware.
     Hardware {
-        /// Whether the one that takes the least power is the best.
+        /// Whether to prefer the adapter with the lowest power draw.
         low_power: bool,
     },
-    /// A CPU that computes as a GPU would, for tests.
+    /// A CPU that emulates a GPU, for tests.
     Software,
-    /// The one that a `GPUDevice` of WebGPU belongs to.
+    /// The adapter behind a WebGPU `GPUDevice`.
     Of(WebGpuAdapter),
 }
 
-/// What a `GPUDevice` says of its adapter. Implementations differ in what they say: names of vendors or their numbers,
-/// the name of the adapter in `device` or in `description`, or next to nothing.
+/// Adapter information of a `GPUDevice`. Implementations differ: vendor names or numbers, the adapter's name in
+/// `device` or in `description`, or next to nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct WebGpuAdapter {
-    /// A word like `nvidia`, or a number.
+    /// A word such as `nvidia`, or a number.
     pub vendor: String,
     /// A number or a name.
     pub device: String,
@@ -39,7 +39,7 @@ pub struct WebGpuAdapter {
     pub is_fallback_adapter: bool,
 }
 
-/// Vendors as WebGPU calls them, and their numbers.
+/// Vendor names as WebGPU spells them, with their PCI numbers.
 const VENDORS: [(&str, u32); 9] = [
     ("nvidia", 0x10de),
     ("amd", 0x1002),
@@ -52,7 +52,7 @@ const VENDORS: [(&str, u32); 9] = [
     ("google", 0x1ae0),
 ];
 
-/// A number as implementations write it: decimal, or hexadecimal with `0x`.
+/// Parses a number, decimal or hexadecimal with `0x`.
 fn number(text: &str) -> Option<u32> {
     match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),
@@ -61,7 +61,7 @@ fn number(text: &str) -> Option<u32> {
 }
 
 impl WebGpuAdapter {
-    /// How well an adapter fits; `None` if it is another one. The more of what is said is the same, the better.
+    /// Scores how well an adapter matches, higher for more matching fields; `None` for a different adapter.
     fn fit(&self, info: &wgpu::AdapterInfo) -> Option<u32> {
         let vendor = self.vendor.to_lowercase();
         let said = VENDORS.iter().find(|(name, _)| *name == vendor).map(|(_, id)| *id).or_else(|| number(&vendor));
@@ -77,8 +77,9 @@ impl WebGpuAdapter {
     }
 }
 
-/// The adapters of this machine, also those of software, looked for once in a process. None, without a look, while no hardware
-/// is to be found and nobody `wants_software`. Never dropped: drivers do not like to be unloaded while the process ends.
+/// All adapters of this machine, software included, enumerated once per process. Returns none, without enumerating, if
+/// no hardware can be found and the caller does not want software (`wants_software`). Never dropped: drivers do not
+/// survive being unloaded while the process ends.
 fn all(wants_software: bool) -> &'static [wgpu::Adapter] {
     static ADAPTERS: OnceLock<Vec<wgpu::Adapter>> = OnceLock::new();
     if ADAPTERS.get().is_none() && !wants_software && drivers::absence().is_some() {
@@ -87,7 +88,7 @@ fn all(wants_software: bool) -> &'static [wgpu::Adapter] {
     ADAPTERS.get_or_init(drivers::load)
 }
 
-/// Why an adapter cannot be used; `None` if it can.
+/// Why an adapter is unusable; `None` if it is usable.
 fn unfit(adapter: &wgpu::Adapter) -> Option<&'static str> {
     match adapter.features().contains(wgpu::Features::IMMEDIATES) {
         true => None,
@@ -95,7 +96,7 @@ fn unfit(adapter: &wgpu::Adapter) -> Option<&'static str> {
     }
 }
 
-/// How good an adapter is for `choice`, the best first; `None` for one that is not for it.
+/// Ranks an adapter for `choice`, the best first; `None` for an adapter that does not qualify.
 fn rank(info: &wgpu::AdapterInfo, choice: &Choice) -> Option<Reverse<u32>> {
     let is_cpu = info.device_type == wgpu::DeviceType::Cpu;
     let rank = match choice {
@@ -111,10 +112,10 @@ fn rank(info: &wgpu::AdapterInfo, choice: &Choice) -> Option<Reverse<u32>> {
     Some(Reverse(rank))
 }
 
-/// The adapter that fits best, the first of equal ones.
+/// Returns the best adapter; ties go to the first.
 ///
 /// # Errors
-/// A NotSupportedError for a value of [`SOFTWARE_VARIABLE`] that makes no sense, where it is read.
+/// A NotSupportedError for an invalid value of [`SOFTWARE_VARIABLE`], if it is read.
 pub fn adapter(choice: &Choice) -> Result<Option<&'static wgpu::Adapter>> {
     let wants_software = match choice {
         Choice::Hardware { .. } => false,
@@ -129,7 +130,7 @@ pub fn adapter(choice: &Choice) -> Result<Option<&'static wgpu::Adapter>> {
     Ok(best.map(|(_, adapter)| adapter))
 }
 
-/// What is amiss where no adapter can be used; `software` is whether contexts use software and nothing else.
+/// Explains why no adapter is usable; `software` says whether contexts only use software.
 pub fn why_none(software: bool) -> String {
     match drivers::absence() {
         Some(why) if !software => format!("{why}, so no driver is loaded"),
@@ -137,18 +138,18 @@ pub fn why_none(software: bool) -> String {
     }
 }
 
-/// The choice for a context that says no more than its preferences: software where [`SOFTWARE_VARIABLE`] asks for it.
+/// The choice for a context with nothing but preferences: software if [`SOFTWARE_VARIABLE`] asks for it.
 ///
 /// # Errors
-/// A NotSupportedError for a value of the variable that makes no sense.
+/// A NotSupportedError for an invalid value of the variable.
 pub fn choice(low_power: bool) -> Result<Choice> {
     Ok(if software_allowed()? { Choice::Software } else { Choice::Hardware { low_power } })
 }
 
-/// Whether [`SOFTWARE_VARIABLE`] says that contexts may use software.
+/// Whether [`SOFTWARE_VARIABLE`] lets contexts use software.
 ///
 /// # Errors
-/// A NotSupportedError for a value that makes no sense.
+/// A NotSupportedError for an invalid value.
 pub fn software_allowed() -> Result<bool> {
     match std::env::var(SOFTWARE_VARIABLE).as_deref() {
         Err(_) | Ok("" | "0") => Ok(false),
@@ -159,7 +160,7 @@ pub fn software_allowed() -> Result<bool> {
     }
 }
 
-/// The word for a type of device.
+/// The name of a device type.
 fn kind(device_type: wgpu::DeviceType) -> &'static str {
     match device_type {
         wgpu::DeviceType::DiscreteGpu => "discrete",
@@ -170,8 +171,8 @@ fn kind(device_type: wgpu::DeviceType) -> &'static str {
     }
 }
 
-/// The adapters for people, each a `GPUAdapterDescription` of `inspect.d.ts`. Those of `used` are the names of features
-/// that kernels use where they are; `software` is whether contexts use software and nothing else.
+/// Describes the adapters for people, each as a `GPUAdapterDescription` of `inspect.d.ts`. `used` are the optional
+/// features that kernels use; `software` says whether contexts only use software.
 pub fn adapters_json(used: wgpu::Features, software: bool) -> Vec<Json> {
     let describe = |adapter: &wgpu::Adapter| {
         let (info, limits) = (adapter.get_info(), adapter.limits());
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn adapters_of_devices_of_web_gpu() {
+    fn adapters_of_web_gpu_devices() {
         use wgpu::DeviceType::*;
         let infos = [
             info("NVIDIA H200", 0x10de, 0x2335, DiscreteGpu),
@@ -237,7 +238,7 @@ mod tests {
             let ranked = infos.iter().enumerate().filter_map(|(at, info)| Some((rank(info, &choice)?, at)));
             ranked.min_by_key(|(rank, _)| *rank).map(|(_, at)| at)
         };
-        // As Dawn says it, and as Deno does.
+        // In the style of Dawn, then of Deno.
         assert_eq!(best("nvidia", "0x2335", "NVIDIA H200", false), Some(0));
         assert_eq!(best("intel", "0x3e92", "Intel(R) UHD Graphics 630", false), Some(1));
         assert_eq!(best("mesa", "0x0000", "llvmpipe (LLVM 15.0.6, 256 bits)", false), Some(2));

@@ -1,5 +1,5 @@
-//! The buffers of a plan, and the bind groups that give them to kernels. Those that hold tensors of the caller are kept for
-//! the sets of tensors that were bound last.
+//! The buffers of a plan, and the bind groups that pass them to kernels. Bind groups with the caller's tensors are
+//! cached for the most recently bound sets of tensors.
 
 use super::device::{Device, IMMEDIATES};
 use super::kernel::ALIGNMENT;
@@ -10,16 +10,16 @@ use crate::ir::{Graph, ValueId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// Bytes of a buffer for constants, at most, unless one constant alone is larger.
+/// Maximum size of a constants buffer in bytes, unless a single constant is larger.
 const CONSTANTS_BLOCK: usize = 256 << 20;
 
-/// Sets of tensors whose bind groups are kept: programs take turns with two or three.
+/// Sets of tensors with cached bind groups: programs usually alternate between two or three.
 const MAX_SETS: usize = 4;
 
-/// The constants of a plan on the device, many to a buffer.
+/// The constants of a plan on the device, several per buffer.
 pub struct Constants {
     blocks: Vec<wgpu::Buffer>,
-    /// In which block a constant is, and where, in bytes.
+    /// Block and byte offset of each constant.
     places: BTreeMap<ValueId, (usize, usize)>,
 }
 
@@ -27,7 +27,7 @@ impl Constants {
     /// Uploads the constants among `places`.
     ///
     /// # Errors
-    /// An `UnknownError` without memory for them, an `OperationError` when a mapped one cannot be read.
+    /// An `UnknownError` if memory runs out, an `OperationError` if a memory-mapped constant cannot be read.
     pub fn upload<'p>(graph: &Graph, device: &Device, places: impl Iterator<Item = &'p Place>) -> Result<Constants> {
         let mut sizes: Vec<usize> = Vec::new();
         let mut all: BTreeMap<ValueId, (usize, usize)> = BTreeMap::new();
@@ -52,13 +52,13 @@ impl Constants {
         Ok(Constants { blocks, places: all })
     }
 
-    /// Bytes on the device.
+    /// Size on the device in bytes.
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(|block| block.size() as usize).sum()
     }
 }
 
-/// Bind groups for one set of tensors, for each launch that reads or writes one.
+/// Bind groups for one set of tensors, one per launch that reads or writes any of them.
 pub type Groups = BTreeMap<usize, wgpu::BindGroup>;
 
 struct BoundSet {
@@ -66,7 +66,7 @@ struct BoundSet {
     groups: Arc<Groups>,
 }
 
-/// The sets whose bind groups a plan keeps. That which was bound last is the first.
+/// The sets with cached bind groups, most recently bound first.
 #[derive(Default)]
 pub struct BoundSets(Mutex<VecDeque<BoundSet>>);
 
@@ -85,8 +85,8 @@ impl BoundSets {
 }
 
 impl Device {
-    /// Drops the bind groups that hold `buffer`, which nobody will use again: its memory is given back when the device is
-    /// done with it. (To destroy the buffer would be simpler, but takes a lock of wgpu that whoever waits holds.)
+    /// Drops the bind groups that hold `buffer`, which will not be used again: its memory is freed when the device is
+    /// done with it. (Destroying the buffer would be simpler, but takes a wgpu lock that a waiting thread holds.)
     pub fn forget(&self, buffer: &wgpu::Buffer) {
         let bound: Vec<_> = {
             let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,16 +102,16 @@ pub struct Bindings {
     arena: wgpu::Buffer,
     constants: Constants,
     parameters: wgpu::Buffer,
-    /// The groups of launches that bind no tensor of the caller.
+    /// Bind groups of launches without tensors of the caller.
     fixed: Vec<Option<wgpu::BindGroup>>,
     sets: Arc<BoundSets>,
 }
 
 impl Bindings {
-    /// Allocates an arena of `arena` bytes and makes the bind groups that no tensor of the caller is part of.
+    /// Allocates an arena of `arena` bytes and creates the bind groups without tensors of the caller.
     ///
     /// # Errors
-    /// An `UnknownError` without memory, an `OperationError` when a group is refused.
+    /// An `UnknownError` if memory runs out, an `OperationError` if a bind group is refused.
     pub(super) fn new(
         device: &Device,
         launches: &[Launch],
@@ -136,18 +136,18 @@ impl Bindings {
         Ok(bindings)
     }
 
-    /// Fills the memory of intermediate results with ones, which are NaN as floats.
+    /// Fills the memory of intermediate results with one bits, which are NaN as floats.
     ///
     /// # Errors
-    /// An `UnknownError` without memory for the ones.
+    /// An `UnknownError` if memory for the fill runs out.
     pub fn fill_arena(&self, device: &Device) -> Result<()> {
         device.write(&self.arena, 0, &vec![0xff; self.arena.size() as usize])
     }
 
-    /// The groups for these tensors, which are kept for the next time.
+    /// Returns the bind groups for these tensors and caches them.
     ///
     /// # Errors
-    /// An `OperationError` when a group is refused.
+    /// An `OperationError` if a bind group is refused.
     pub(super) fn bind(
         &self,
         device: &Device,
@@ -171,12 +171,12 @@ impl Bindings {
         Ok(sets[0].groups.clone())
     }
 
-    /// The group of a launch.
+    /// The bind group of a launch.
     pub fn group<'a>(&'a self, bound: &'a Groups, launch: usize) -> &'a wgpu::BindGroup {
         self.fixed[launch].as_ref().unwrap_or_else(|| &bound[&launch])
     }
 
-    /// The buffer of a place, and where in it, in bytes.
+    /// The buffer that holds a place, and the byte offset in it.
     pub fn source<'a>(
         &'a self,
         place: &Place,
@@ -191,7 +191,7 @@ impl Bindings {
         (buffer, (first + place.offset) as u64)
     }
 
-    /// The buffer of a place that is in no tensor of the caller, and what its offset counts from.
+    /// The buffer of a place outside of the caller's tensors, and the base that its offset counts from.
     fn own(&self, place: &Place) -> (&wgpu::Buffer, usize) {
         match place.space {
             Space::Constant(id) => {

@@ -1,16 +1,16 @@
-//! Files in the user's cache folder that outlive the process: compiled kernels, and what was found out about drivers.
-//! A file that is missing, damaged or of another version is as good as none; a folder that cannot be written costs time.
+//! Files in the user's cache folder that outlive the process: compiled kernels and findings about drivers. A missing,
+//! damaged or outdated file counts as absent; an unwritable folder only costs time.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// A folder for the files instead of the user's cache folder; `off` for no files.
+/// Overrides the user's cache folder; `off` disables the files.
 pub const CACHE_VARIABLE: &str = "WEBNN_CACHE_DIR";
 
-/// What files start with. The number changes with their format.
+/// The first bytes of each file. The number changes with the format.
 const MAGIC: &[u8] = b"webnn-node cache 1\n";
 
-/// Where the files are.
+/// The folder of the files.
 fn folder() -> Option<PathBuf> {
     match std::env::var_os(CACHE_VARIABLE).filter(|value| !value.is_empty()) {
         Some(value) if value == "off" => None,
@@ -19,26 +19,26 @@ fn folder() -> Option<PathBuf> {
     }
 }
 
-/// `name` with what could be taken for folders replaced, and the version of this package.
+/// The path for `name`, with path separators replaced and the package version added.
 fn file(name: &str) -> Option<PathBuf> {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
     let name: String = name.chars().map(plain).collect();
     Some(folder()?.join(format!("{}-{name}", env!("CARGO_PKG_VERSION"))))
 }
 
-/// The checksum of `data`, against files that were cut off or damaged.
+/// Checksum of `data`, to detect truncated or damaged files.
 fn checksum(data: &[u8]) -> [u8; 8] {
     rapidhash::v3::rapidhash_v3(data).to_le_bytes()
 }
 
-/// What was stored under `name`.
+/// Returns the data stored under `name`.
 pub fn load(name: &str) -> Option<Vec<u8>> {
     let bytes = fs::read(file(name)?).ok()?;
     let (sum, data) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
     (checksum(data) == *sum).then(|| data.to_vec())
 }
 
-/// Stores `data` under `name`, as a whole or not at all.
+/// Stores `data` under `name`, atomically.
 pub fn store(name: &str, data: &[u8]) {
     let Some(path) = file(name) else { return };
     let temporary = path.with_extension(format!("{}.new", std::process::id()));
@@ -48,7 +48,7 @@ pub fn store(name: &str, data: &[u8]) {
         fs::rename(&temporary, &path).ok()
     };
     if write().is_none() {
-        // There may be nothing to remove, and nothing more to do if it cannot be.
+        // There may be nothing to remove, and a failure needs no handling.
         let _ = fs::remove_file(&temporary);
     }
 }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn damaged_and_foreign_files_are_as_good_as_none() {
+    fn damaged_and_foreign_files_are_ignored() {
         let name = format!("test {}/../x", std::process::id());
         let path = file(&name).expect("a cache folder");
         assert!(path.starts_with(folder().unwrap()) && path.parent() == folder().as_deref());

@@ -17,33 +17,33 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-/// A device with what is known of it.
+/// A device and its properties.
 pub struct Device {
     /// The device itself.
     pub device: wgpu::Device,
-    /// Where work is submitted.
+    /// The queue for submissions.
     pub queue: wgpu::Queue,
-    /// The adapter that it belongs to.
+    /// The adapter of the device.
     pub info: wgpu::AdapterInfo,
-    /// What its shaders may use.
+    /// The extensions that its shaders may use.
     pub dialect: Dialect,
-    /// Its limits, which are the adapter's.
+    /// The limits, equal to the adapter's.
     pub limits: wgpu::Limits,
-    /// Whether it was lost.
+    /// Records whether the device was lost.
     pub loss: Arc<Loss>,
     pub(super) pipelines: Pipelines,
     pub(super) transfer: Mutex<Transfer>,
     pub(super) poller: Poller,
-    /// The bind groups of plans, which must not outlive the tensors in them.
+    /// Bind groups of plans, which must not outlive the tensors in them.
     pub(super) bound: Mutex<Vec<Weak<BoundSets>>>,
-    /// What went wrong where nothing was looking.
+    /// An error reported outside of any error scope.
     fault: Arc<Mutex<Option<String>>>,
 }
 
-/// Bytes of the immediates of every kernel.
+/// Bytes of immediates (push constants) of every kernel.
 pub const IMMEDIATES: u32 = 12;
 
-/// What a device uses where it can.
+/// Features that a device enables where available.
 pub const EXTENSIONS: wgpu::Features = wgpu::Features::SHADER_F16
     .union(wgpu::Features::SHADER_INT64)
     .union(wgpu::Features::SUBGROUP)
@@ -52,16 +52,16 @@ pub const EXTENSIONS: wgpu::Features = wgpu::Features::SHADER_F16
     .union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS)
     .union(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
 
-/// Devices that contexts use.
+/// The devices in use by contexts.
 static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
 
 impl Device {
-    /// The device for `choice`, one for all contexts that use its adapter at the same time; `None` if there is no adapter.
+    /// Returns the device for `choice`, shared by all contexts on the same adapter; `None` without an adapter.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// Those of [`open`](Self::open).
     pub fn shared(choice: &Choice) -> Result<Option<Arc<Device>>> {
-        // Held while a device is opened: nobody opens a second one meanwhile.
+        // Held while opening, to keep others from opening a second device.
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(adapter) = adapter(choice)? else { return Ok(None) };
         open.retain(|device| device.strong_count() > 0);
@@ -76,11 +76,11 @@ impl Device {
         Ok(Some(device))
     }
 
-    /// Opens the adapter that fits best; `None` if there is none. The device uses what of `extensions` the adapter has.
+    /// Opens the best adapter, with those of `extensions` that it has; `None` without an adapter.
     ///
     /// # Errors
-    /// An `OperationError` when there is an adapter but no device can be had of it, a NotSupportedError for a value of an
-    /// environment variable that makes no sense.
+    /// An `OperationError` if the adapter provides no device, a NotSupportedError for an invalid value of an
+    /// environment variable.
     pub fn open(choice: Choice, extensions: wgpu::Features) -> Result<Option<Device>> {
         adapter(&choice)?.map(|adapter| Device::of(adapter, extensions)).transpose()
     }
@@ -97,7 +97,7 @@ impl Device {
         };
         let info = adapter.get_info();
         let (device, queue) = wait(adapter.request_device(&descriptor))
-            .map_err(|error| Error::new(ErrorKind::Operation, format!("{} gives no device: {error}", info.name)))?;
+            .map_err(|error| Error::new(ErrorKind::Operation, format!("{} provides no device: {error}", info.name)))?;
         let dialect = dialect_of(adapter, features);
         let (loss, fault) = (Arc::new(Loss::default()), Arc::new(Mutex::new(None)));
         watch(&device, &loss, &fault);
@@ -134,40 +134,40 @@ impl Device {
         })
     }
 
-    /// The same device, whose shaders are written in another dialect.
+    /// The same device with shaders in another dialect.
     ///
     /// # Errors
-    /// An `OperationError` when a thread cannot be started.
+    /// An `OperationError` if a thread cannot be started.
     pub fn with_dialect(&self, dialect: Dialect) -> Result<Device> {
         let (device, queue) = (self.device.clone(), self.queue.clone());
         Device::with(device, queue, self.info.clone(), dialect, self.loss.clone(), self.fault.clone())
     }
 
-    /// The name of the adapter and of the interface that it is reached through.
+    /// Names of the adapter and of its graphics API.
     pub fn name(&self) -> String {
         format!("{} ({})", self.info.name, self.info.backend)
     }
 
-    /// Whether it is a CPU.
+    /// Whether the device is a CPU.
     pub fn is_software(&self) -> bool {
         self.info.device_type == wgpu::DeviceType::Cpu
     }
 
-    /// Bytes of a tensor, at most.
+    /// Maximum size of a tensor in bytes.
     pub fn max_tensor_bytes(&self) -> u64 {
-        // Buffers are rounded up to 8 bytes.
+        // Buffer sizes are rounded up to 8 bytes.
         self.limits.max_buffer_size / 8 * 8
     }
 
-    /// What `work` gives, unless the device finds fault with it.
+    /// Runs `work` in error scopes and returns its result.
     ///
     /// # Errors
-    /// An `UnknownError` when memory ran out, an `OperationError` for everything else, also the loss of the device.
+    /// An `UnknownError` if memory ran out, an `OperationError` for any other error, including the loss of the device.
     pub fn scoped<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         let filters = [wgpu::ErrorFilter::Internal, wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::OutOfMemory];
         let scopes = filters.map(|filter| self.device.push_error_scope(filter));
         let result = guarded(work);
-        // The innermost first.
+        // Innermost first.
         let mut error = None;
         for scope in scopes.into_iter().rev() {
             error = error.or(wait(scope.pop()));
@@ -176,7 +176,7 @@ impl Device {
         self.check()?;
         match (error, fault) {
             (Some(wgpu::Error::OutOfMemory { .. }), _) => {
-                Err(Error::new(ErrorKind::Unknown, "the GPU has no more memory"))
+                Err(Error::new(ErrorKind::Unknown, "the GPU is out of memory"))
             }
             (Some(error), _) => Err(Error::new(ErrorKind::Operation, error.to_string())),
             (None, Some(fault)) => Err(Error::new(ErrorKind::Operation, fault)),
@@ -184,31 +184,31 @@ impl Device {
         }
     }
 
-    /// Waits until `submission` is done.
+    /// Waits for `submission` to finish.
     ///
     /// # Errors
-    /// An `OperationError` when the device is lost.
+    /// An `OperationError` if the device is lost.
     pub fn finish(&self, submission: wgpu::SubmissionIndex) -> Result<()> {
         wait_for(&self.device, &self.loss, Some(submission));
         self.check()
     }
 
-    /// Waits until everything that was submitted is done, or the device is lost.
+    /// Waits until all submissions have finished or the device is lost.
     pub fn finish_all(&self) {
         wait_for(&self.device, &self.loss, None);
     }
 
     /// # Errors
-    /// An `OperationError` when the device is lost.
+    /// An `OperationError` if the device is lost.
     pub fn check(&self) -> Result<()> {
         let lost = |reason| Err(Error::new(ErrorKind::Operation, format!("the GPU was lost: {reason}")));
         self.loss.reason().map_or(Ok(()), lost)
     }
 
-    /// A buffer of zeros for tensors, of at least `bytes` bytes.
+    /// Allocates a zeroed buffer for tensors, of at least `bytes` bytes.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for it on the device, or no device has so much.
+    /// An `UnknownError` if device memory runs out or `bytes` is above the size limit.
     pub fn buffer(&self, label: &str, bytes: usize) -> Result<wgpu::Buffer> {
         let size = bytes.next_multiple_of(8).max(8) as u64;
         let refused = |why: &dyn std::fmt::Display| {
@@ -231,22 +231,22 @@ impl Device {
         })
     }
 
-    /// A buffer that holds `bytes`.
+    /// Allocates a buffer with the contents `bytes`.
     ///
     /// # Errors
-    /// As [`buffer`](Self::buffer).
+    /// Those of [`buffer`](Self::buffer).
     pub fn buffer_of(&self, label: &str, bytes: &[u8]) -> Result<wgpu::Buffer> {
         let buffer = self.buffer(label, bytes.len())?;
         self.write(&buffer, 0, bytes)?;
         Ok(buffer)
     }
 
-    /// Loses the device, as a driver that fails would.
+    /// Loses the device, as a failing driver would.
     pub fn destroy(&self) {
-        // First, so that what fails because of it is known to.
+        // First, so that subsequent failures are attributed to it.
         self.loss.tell("it was destroyed");
         self.destroy_between_writes();
-        // wgpu panics where it knows no other way to fail. The device is lost already.
+        // wgpu panics where it has no other way to fail. The device is lost already.
         drop(guarded(|| drop(self.device.poll(wgpu::PollType::Poll))));
     }
 }
@@ -257,7 +257,7 @@ impl Drop for Device {
     }
 }
 
-/// Lets the loss of `device`, and errors where nothing looks for them, be known.
+/// Records the loss of `device`, and errors outside of error scopes.
 fn watch(device: &wgpu::Device, loss: &Arc<Loss>, fault: &Arc<Mutex<Option<String>>>) {
     let told = loss.clone();
     device.set_device_lost_callback(move |reason, message| match message.as_str() {
@@ -270,15 +270,15 @@ fn watch(device: &wgpu::Device, loss: &Arc<Loss>, fault: &Arc<Mutex<Option<Strin
     }));
 }
 
-/// What `work` gives; an `OperationError` if it panics, as wgpu does where it knows no other way to fail.
+/// Runs `work`; turns a panic, which wgpu raises where it has no other way to fail, into an `OperationError`.
 pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
-        let text = panic_text(&*panic).unwrap_or("for a reason that it does not tell");
+        let text = panic_text(&*panic).unwrap_or("for an unknown reason");
         Error::new(ErrorKind::Operation, format!("the GPU failed: {text}"))
     })
 }
 
-/// Runs `future` to its end on this thread.
+/// Runs `future` to completion on this thread.
 pub fn wait<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {

@@ -1,39 +1,39 @@
-//! How tensors look in WGSL: the words that they are stored in, and the values that kernels compute with.
+//! The representation of tensors in WGSL: the words in memory, and the values that kernels compute with.
 
 use crate::dtype::DataType::{self, *};
 use crate::gpu::steps::product::choice::Variant;
 use std::fmt::Write;
 
-/// What the shaders of a device may use.
+/// The extensions that the shaders of a device may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Dialect {
-    /// Whether there is a type `f16`. Elements of float16 are stored two to a word otherwise.
+    /// Whether the type `f16` exists. Otherwise float16 is stored with two elements per word.
     pub f16: bool,
-    /// Whether there are types `i64` and `u64`. Elements of 64 bits are pairs of words otherwise.
+    /// Whether the types `i64` and `u64` exist. Otherwise 64-bit elements are pairs of words.
     pub int64: bool,
-    /// Whether the invocations of a subgroup, 4 to 64 of them, see each other's values.
+    /// Whether subgroup operations are available. A subgroup has 4 to 64 invocations.
     pub subgroups: bool,
-    /// The number of invocations of every subgroup, if it is always the same.
+    /// The number of invocations per subgroup, if it is fixed.
     pub subgroup_size: Option<u32>,
-    /// Units that multiply small matrices of float16 and add up in float32, for a subgroup at once.
+    /// Units that multiply small float16 matrices with float32 accumulation, one subgroup at a time.
     pub cooperative: Option<MatrixUnits>,
-    /// Bytes of memory that the invocations of a workgroup may share; every device has 16384.
+    /// Bytes of workgroup memory; every device has at least 16384.
     pub workgroup_bytes: u32,
-    /// The variant that every matrix product takes for which it can be, for tests and measurements.
+    /// Forces this variant for every matrix product that supports it, for tests and measurements.
     pub product: Option<Variant>,
 }
 
-/// Units that multiply small matrices.
+/// Units that multiply small matrices (cooperative matrices).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MatrixUnits {
-    /// Rows, columns and terms of a product.
+    /// Rows, columns and depth of a product.
     pub side: u32,
-    /// Whether kernels do in workgroup memory what the units would do, to test all around it on any device.
+    /// Whether kernels emulate the units in workgroup memory, to test the surrounding code on any device.
     pub emulated: bool,
 }
 
 impl Dialect {
-    /// The type of a value while it is computed with.
+    /// The WGSL type of a value during computation.
     pub fn value(self, dtype: DataType) -> &'static str {
         match dtype {
             Float32 | Float16 => "f32",
@@ -44,7 +44,7 @@ impl Dialect {
         }
     }
 
-    /// The end of the names of functions on such values.
+    /// The suffix of functions on such values.
     pub fn suffix(self, dtype: DataType) -> &'static str {
         match dtype {
             Float32 | Float16 => "f32",
@@ -55,7 +55,7 @@ impl Dialect {
         }
     }
 
-    /// The type of the words that a tensor is stored in.
+    /// The WGSL type of the words of a tensor in memory.
     pub fn word(self, dtype: DataType) -> &'static str {
         match dtype {
             Float32 => "f32",
@@ -67,7 +67,7 @@ impl Dialect {
         }
     }
 
-    /// Number of elements in a word.
+    /// Number of elements per word.
     pub fn lanes(self, dtype: DataType) -> u32 {
         match dtype {
             Int4 | Uint4 => 8,
@@ -77,7 +77,7 @@ impl Dialect {
         }
     }
 
-    /// What stands in front of every kernel: extensions, then the functions on values.
+    /// The text in front of every kernel: extensions, then the functions on values.
     pub fn prelude(self) -> String {
         let enables = match (self.f16, self.cooperative) {
             (true, Some(MatrixUnits { emulated: false, .. })) => "enable f16;\nenable wgpu_cooperative_matrix;\n",
@@ -93,7 +93,7 @@ impl Dialect {
         [enables, include_str!("shaders/float.wgsl"), include_str!("shaders/integer.wgsl"), int64, half].concat()
     }
 
-    /// The declaration of a binding and of the function `name(i)` that gives the element `i` of a tensor.
+    /// Declares a binding and the function `name(i)`, which returns element `i` of a tensor.
     pub fn readable(self, binding: u32, name: &str, dtype: DataType) -> String {
         let (word, value) = (self.word(dtype), self.value(dtype));
         let element = match (dtype, self.lanes(dtype)) {
@@ -110,7 +110,7 @@ impl Dialect {
         )
     }
 
-    /// As [`readable`](Self::readable), for numbers of an 8-bit type that are stored in 4 bits each.
+    /// Like [`readable`](Self::readable), for numbers of an 8-bit type stored in 4 bits each.
     pub fn readable_nibbles(self, binding: u32, name: &str, dtype: DataType) -> String {
         let value = self.value(dtype);
         let element = match dtype {
@@ -123,8 +123,8 @@ impl Dialect {
         )
     }
 
-    /// As [`readable`](Self::readable) for floats, but the functions give four neighbouring elements, which start at a
-    /// multiple of four: `name_four(i)`, and where there is a type for it `name_halves(i)` as `vec4<f16>`.
+    /// Like [`readable`](Self::readable) for floats, but the functions return four neighboring elements from a multiple
+    /// of four on: `name_four(i)`, and, where the type `f16` exists, `name_halves(i)` as `vec4<f16>`.
     pub fn readable_four(self, binding: u32, name: &str, dtype: DataType) -> String {
         let (word, four, halves) = match self.word(dtype) {
             "u32" => (
@@ -145,9 +145,9 @@ impl Dialect {
         )
     }
 
-    /// The declaration of a binding, of the function `word(w)` that computes all elements of the word `w` with the function
-    /// `compute(i)`, and of `store_word(w)`, which stores it. Where `masked`, the elements that `covers(i)` denies keep what
-    /// they were.
+    /// Declares a binding, the function `word(w)`, which computes all elements of word `w` with the function
+    /// `compute(i)`, and `store_word(w)`, which stores the word. If `masked`, elements for which `covers(i)` is false
+    /// keep their old values.
     pub fn writable(self, binding: u32, dtype: DataType, masked: bool) -> String {
         let (word, value, lanes) = (self.word(dtype), self.value(dtype), self.lanes(dtype));
         let element = |i: &str| match dtype {
@@ -189,8 +189,8 @@ fn store_word(w: u32) {{
         )
     }
 
-    /// The declaration of a binding, and of the function `store(i, x)` that stores the element `i` of a type with one
-    /// element to a word.
+    /// Declares a binding and the function `store(i, x)`, which stores element `i`, for types with one element per
+    /// word.
     pub fn storable(self, binding: u32, dtype: DataType) -> String {
         let (word, value) = (self.word(dtype), self.value(dtype));
         let stored = if dtype == Float16 { "f16(x)" } else { "x" };
@@ -201,8 +201,8 @@ fn store_word(w: u32) {{
         )
     }
 
-    /// As [`storable`](Self::storable) for floats, but the function is `store_four(i, x)`, for four neighbouring elements
-    /// that start at a multiple of four.
+    /// Like [`storable`](Self::storable) for floats, but with the function `store_four(i, x)` for four neighboring
+    /// elements from a multiple of four on.
     pub fn storable_four(self, binding: u32, dtype: DataType) -> String {
         let word = self.word(dtype);
         format!(

@@ -1,4 +1,4 @@
-//! One operator on buffers of its own, without a plan: for the self-test of a device, and for measurements.
+//! Runs one operator on buffers of its own, without a plan: for the self-test of a device, and for measurements.
 
 use super::device::Device;
 use super::kernel::{Bound, Dispatch};
@@ -24,7 +24,7 @@ impl Direct {
     /// Compiles `lowered` for `device` and binds its operands and outputs.
     ///
     /// # Errors
-    /// An `OperationError` when a kernel does not compile, an `UnknownError` without memory.
+    /// An `OperationError` if a kernel does not compile, an `UnknownError` if memory runs out.
     ///
     /// # Panics
     /// If the operator has a prologue or an epilogue.
@@ -80,10 +80,10 @@ impl Direct {
         }
     }
 
-    /// Submits the dispatches, `times` over.
+    /// Submits the dispatches `times` times.
     ///
     /// # Errors
-    /// An `OperationError` when the device refuses them or is lost.
+    /// An `OperationError` if the device refuses them or is lost.
     pub fn submit(&self, device: &Device, times: u32) -> Result<wgpu::SubmissionIndex> {
         let commands = device.scoped(|| {
             let mut encoder = device.device.create_command_encoder(&Default::default());

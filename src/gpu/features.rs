@@ -1,8 +1,8 @@
-//! What the shaders of an adapter may use.
+//! The shader features of an adapter.
 
 use super::dialect::{Dialect, MatrixUnits};
 
-/// The dialect of a device of `adapter` that has these features.
+/// The dialect of a device on `adapter` with these features.
 pub fn dialect_of(adapter: &wgpu::Adapter, features: wgpu::Features) -> Dialect {
     let (info, limits) = (adapter.get_info(), adapter.limits());
     let subgroup = info.subgroup_min_size..=info.subgroup_max_size;
@@ -17,18 +17,19 @@ pub fn dialect_of(adapter: &wgpu::Adapter, features: wgpu::Features) -> Dialect 
     }
 }
 
-/// What a device with these features has to be asked for.
+/// The experimental features to request for a device with these features.
 pub fn experiments(features: wgpu::Features) -> wgpu::ExperimentalFeatures {
     if !features.intersects(wgpu::Features::all_experimental_mask()) {
         return wgpu::ExperimentalFeatures::disabled();
     }
-    // SAFETY: what wgpu cannot promise for its experiments is that a shader is well defined that uses them wrongly. Only one
-    // text uses one, `matmul_cooperative.wgsl`, in uniform control flow and inside of arrays of workgroup memory, as tests
-    // of the same text without the feature show; and no result is used of a driver that fails the self-test.
+    // SAFETY: for experimental features, wgpu cannot guarantee defined behavior of a shader that misuses them. Only
+    // `matmul_cooperative.wgsl` uses one, in uniform control flow and within the bounds of workgroup arrays, which
+    // tests show on the same text without the feature; and no result of a driver that fails the self-test is used.
     unsafe { wgpu::ExperimentalFeatures::enabled() }
 }
 
-/// The matrix units of an adapter that take float16 and add up in float32. The kernel reads them vectors, which Metal cannot.
+/// The adapter's matrix units for float16 with float32 accumulation. The kernel loads vectors, which Metal does not
+/// support.
 fn matrix_units(adapter: &wgpu::Adapter, features: wgpu::Features) -> Option<MatrixUnits> {
     let vulkan = adapter.get_info().backend == wgpu::Backend::Vulkan;
     if !vulkan || !features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {

@@ -1,31 +1,31 @@
-//! Kernels as WGSL texts, and what it takes to launch one.
+//! Kernels as WGSL texts, with everything needed to launch one.
 
 use super::dialect::Dialect;
 use crate::ir::{Node, ValueId};
 
-/// Invocations in a workgroup of kernels that compute each element on its own: a multiple of every subgroup size.
+/// Invocations per workgroup of kernels that compute each element on its own: a multiple of every subgroup size.
 pub const WORKGROUP: u32 = 64;
 
-/// The most workgroups along a dimension that every device allows.
+/// Maximum number of workgroups along a dimension on every device.
 const MAX_WORKGROUPS: u32 = 65_535;
 
-/// Numbers that a kernel reads: sizes, strides, attributes. All kernels of a graph have theirs in one buffer.
+/// Numbers that a kernel reads: sizes, strides, attributes. All kernels of a graph share one buffer for them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parameters(pub Vec<u32>);
 
 impl Parameters {
-    /// Adds a number; gives its place.
+    /// Appends a number and returns its position.
     pub fn push(&mut self, value: u32) -> u32 {
         self.0.push(value);
         self.0.len() as u32 - 1
     }
 
-    /// Adds a float by its bits; gives its place.
+    /// Appends a float as its bits and returns its position.
     pub fn push_f32(&mut self, value: f32) -> u32 {
         self.push(value.to_bits())
     }
 
-    /// Adds numbers; gives the place of the first.
+    /// Appends numbers and returns the position of the first.
     pub fn extend(&mut self, values: impl IntoIterator<Item = u32>) -> u32 {
         let first = self.0.len() as u32;
         self.0.extend(values);
@@ -33,28 +33,28 @@ impl Parameters {
     }
 }
 
-/// What a kernel binds.
+/// The value behind a binding of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// The operand of the operator at this index.
+    /// The operator's operand at this index.
     Input(usize),
-    /// The operand of the epilogue at this index, behind the result.
+    /// The epilogue's operand at this index, after the result.
     Epilogue(usize),
-    /// What the prologue of the operand at the first index reads beside that one, at the second index.
+    /// An additional operand of a prologue: index of the prologue's operand, then index among its operands.
     Prologue(usize, usize),
-    /// The output of the node at this index.
+    /// The node's output at this index.
     Output(usize),
     /// Scratch memory of the node.
     Scratch {
-        /// Where it starts, in bytes, a multiple of [`ALIGNMENT`].
+        /// Byte offset, a multiple of [`ALIGNMENT`].
         offset: usize,
-        /// How long it is.
+        /// Size in bytes.
         bytes: usize,
     },
 }
 
 impl Bound {
-    /// What it is of the values of `node`; `None` for scratch memory and for what is not given.
+    /// The value of `node` behind the binding; `None` for scratch memory and for omitted operands.
     pub fn value(self, node: &Node) -> Option<ValueId> {
         match self {
             Bound::Input(index) => node.inputs[index],
@@ -66,27 +66,27 @@ impl Bound {
     }
 }
 
-/// Every offset of a binding is a multiple of this, in bytes: the most that a device may ask for.
+/// Alignment of every binding's offset in bytes: the largest that a device may require.
 pub const ALIGNMENT: usize = 256;
 
 /// One launch of a kernel.
 #[derive(Clone, Debug)]
 pub struct Dispatch {
-    /// What it does, for people.
+    /// Name, for people.
     pub name: &'static str,
-    /// The whole text. Its entry point is `main`, binding 0 holds the parameters.
+    /// The complete text. Its entry point is `main`; binding 0 holds the parameters.
     pub source: String,
-    /// What bindings 1 and up are.
+    /// The bindings from 1 on.
     pub bindings: Vec<Bound>,
-    /// The numbers that the function `parameter(i)` gives.
+    /// The numbers returned by the function `parameter(i)`.
     pub parameters: Parameters,
-    /// The elements that are computed.
+    /// Number of elements to compute.
     pub elements: u32,
     /// Workgroups along x, y and z.
     pub workgroups: [u32; 3],
 }
 
-/// The declarations that every kernel starts with.
+/// The declarations at the start of every kernel.
 pub fn header(dialect: Dialect) -> String {
     let prelude = dialect.prelude();
     format!(
@@ -94,7 +94,7 @@ pub fn header(dialect: Dialect) -> String {
 struct Immediates {{
   first_parameter: u32,
   elements: u32,
-  // Always 0, which compilers do not know.
+  // Always 0, but unknown to compilers.
   zero: u32,
 }}
 var<immediate> immediates: Immediates;
@@ -106,8 +106,8 @@ fn parameter_f32(i: u32) -> f32 {{ return bitcast<f32>(parameter(i)); }}
     )
 }
 
-/// `count` workgroups, in two dimensions where one is not enough: the index of a workgroup is
-/// `id.y * num_workgroups.x + id.x`, and there may be some too many.
+/// Arranges `count` workgroups in two dimensions if one is not enough: the index of a workgroup is
+/// `id.y * num_workgroups.x + id.x`. There may be a few more than `count`.
 pub fn grid(count: u32) -> [u32; 3] {
     let rows = count.div_ceil(MAX_WORKGROUPS);
     [count.div_ceil(rows.max(1)).max(1), rows.max(1), 1]

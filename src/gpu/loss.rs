@@ -1,11 +1,11 @@
-//! The loss of a device, and who is told of it.
+//! The loss of a device, and its listeners.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-/// Is told once why a device was lost, on any thread.
+/// Called once, on any thread, with the reason for the loss of a device.
 pub type Listener = dyn Fn(&str) + Send + Sync;
 
-/// Whether a device was lost.
+/// Records whether a device was lost.
 #[derive(Default)]
 pub struct Loss {
     reason: OnceLock<String>,
@@ -18,7 +18,7 @@ impl Loss {
         self.reason.get().map(String::as_str)
     }
 
-    /// Tells `listener` when the device is lost, now if it is already, unless it is dropped before.
+    /// Calls `listener` when the device is lost, immediately if it already is. A dropped listener is not called.
     pub fn listen(&self, listener: &Arc<Listener>) {
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.retain(|listener| listener.strong_count() > 0);
@@ -31,8 +31,8 @@ impl Loss {
         }
     }
 
-    /// The device is lost. Only the first reason counts. It is known here when all listeners know it: whoever finds the
-    /// reason, and fails because of it, can rely on what they have done.
+    /// Reports the loss of the device. Only the first reason counts. It becomes visible after all listeners have
+    /// returned: code that finds the reason and fails because of it can rely on their work.
     pub fn tell(&self, reason: &str) {
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         if self.reason().is_none() {

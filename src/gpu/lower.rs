@@ -1,4 +1,4 @@
-//! Nodes to dispatches: what each operator is on a GPU.
+//! Lowers nodes to dispatches: the GPU implementation of each operator.
 
 use super::dialect::Dialect;
 use super::kernel::{ALIGNMENT, Bound, Dispatch, Parameters};
@@ -11,17 +11,17 @@ use crate::ops::fused::Fused;
 use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::Descriptor;
 
-/// A node as dispatches that run one after the other.
+/// A node as dispatches to run one after the other.
 pub struct Lowered {
-    /// What runs.
+    /// The dispatches, in order.
     pub dispatches: Vec<Dispatch>,
-    /// Bytes of scratch memory that they share.
+    /// Bytes of scratch memory shared by them.
     pub scratch: usize,
 }
 
-/// What a node is made of, and what it has become so far.
+/// The operands and outputs of a node, and its dispatches so far.
 pub struct Lowering<'a> {
-    /// The types of the device.
+    /// The dialect of the device.
     pub dialect: Dialect,
     /// The descriptors of the operator's operands.
     pub inputs: Vec<Option<&'a Descriptor>>,
@@ -33,12 +33,12 @@ pub struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    /// The descriptor of an operand that the rule row requires.
+    /// The descriptor of a required operand.
     pub fn input(&self, index: usize) -> &'a Descriptor {
         self.inputs[index].expect("validated against the rule row")
     }
 
-    /// Room for `bytes` bytes that only the dispatches of this node use.
+    /// Reserves `bytes` bytes of scratch memory for the dispatches of this node.
     pub fn scratch(&mut self, bytes: usize) -> Bound {
         let offset = self.lowered.scratch.next_multiple_of(ALIGNMENT);
         self.lowered.scratch = offset + bytes;
@@ -50,13 +50,13 @@ impl<'a> Lowering<'a> {
         self.lowered.dispatches.push(dispatch);
     }
 
-    /// An operand as kernels read it, with the name of the function that does.
+    /// An operand with the name of the function that reads its elements.
     pub fn readable(&self, name: &'static str, index: usize) -> Readable {
         Readable { name, bound: Bound::Input(index), dtype: self.input(index).dtype }
     }
 
-    /// Appends a kernel that computes each element of an output on its own, with the function `value(i)`, and what follows
-    /// the operator.
+    /// Appends a kernel that computes each element of an output on its own, with the function `value(i)`, then applies
+    /// the epilogue.
     pub fn map(
         &mut self,
         output: usize,
@@ -68,7 +68,7 @@ impl<'a> Lowering<'a> {
         self.entered(output, name, inputs, functions, parameters, Entry::Words);
     }
 
-    /// As [`map`](Self::map), with any entry.
+    /// Like [`map`](Self::map), with any entry.
     pub fn entered(
         &mut self,
         output: usize,
@@ -93,8 +93,8 @@ impl<'a> Lowering<'a> {
         self.dispatch(dispatch);
     }
 
-    /// Appends a kernel with an entry point of its own, which computes the (only) output in float32. Where words of that
-    /// hold more than one element, they are put together by another kernel.
+    /// Appends a kernel with an entry point of its own, which computes the (only) output in float32. If the words of
+    /// the output hold more than one element, a second kernel packs them.
     pub fn own(
         &mut self,
         name: &'static str,
@@ -114,7 +114,7 @@ impl<'a> Lowering<'a> {
         });
     }
 
-    /// Appends a kernel that computes what lies in scratch memory, which nothing follows.
+    /// Appends a kernel that writes to scratch memory, without an epilogue.
     pub fn to_scratch(
         &mut self,
         name: &'static str,
@@ -130,20 +130,20 @@ impl<'a> Lowering<'a> {
         self.dispatch(dispatch);
     }
 
-    /// Runs `compute` on scratch memory for elements of the (only) output as values of the type `wide`, one to a word, and
-    /// copies them to the output, packed as its type demands, through what follows the operator.
+    /// Runs `compute` on scratch memory to compute elements of the (only) output as values of the type `wide`, one per
+    /// word, then copies them to the output, packed for its type, through the epilogue.
     pub fn packed(&mut self, wide: DataType, compute: impl FnOnce(&mut Self, Bound)) {
         let results = self.scratch(self.outputs[0].elements() * wide.size());
         compute(self, results);
         self.copy(Readable { name: "x", bound: results, dtype: wide });
     }
 
-    /// Appends a kernel that copies the elements of `x` to the (only) output, through what follows the operator.
+    /// Appends a kernel that copies the elements of `x` to the (only) output, through the epilogue.
     pub fn copy(&mut self, x: Readable) {
         self.map(0, "copy", vec![x], "fn value(i: u32) -> x_value { return x(i); }\n", Parameters::default());
     }
 
-    /// What computes the operand of that index while it is read, and what its program reads.
+    /// The prologue that computes the operand at this index while a kernel reads it, and the operands of its program.
     pub fn prologue(&self, index: usize) -> Option<(&'a Prologue, Vec<(Bound, &'a Descriptor)>)> {
         let prologue = self.node.prologue(index)?;
         let first = Bound::Input(index);
@@ -151,14 +151,14 @@ impl<'a> Lowering<'a> {
         Some((prologue, [first].into_iter().chain(others).map(|bound| self.bound(bound)).collect()))
     }
 
-    /// What follows the operator.
+    /// The epilogue of the node.
     pub fn epilogue(&self) -> Option<BoundEpilogue<'a>> {
         let crate::ir::Epilogue { program, operands } = &self.node.epilogue;
         let operands = (0..operands.len()).map(|index| self.bound(Bound::Epilogue(index))).collect();
         (!program.is_empty()).then_some(BoundEpilogue { program, operands })
     }
 
-    /// A binding of a value, and what that is.
+    /// A binding of a value, and the value's descriptor.
     fn bound(&self, bound: Bound) -> (Bound, &'a Descriptor) {
         (bound, self.graph.descriptor(bound.value(self.node).expect("it is given")))
     }
@@ -167,7 +167,7 @@ impl<'a> Lowering<'a> {
 /// Lowers `node`.
 ///
 /// # Errors
-/// An `OperationError` for what the device cannot do.
+/// An `OperationError` for anything that the device does not support.
 pub fn lower(graph: &Graph, node: &Node, dialect: Dialect) -> Result<Lowered> {
     let mut lowering = Lowering {
         dialect,

@@ -1,5 +1,5 @@
-//! Kernels that compute every element of their output on its own, with a function of its index. The same text does for
-//! all data types: how elements are packed into words is the [`Dialect`](super::dialect::Dialect)'s.
+//! Kernels that compute every element of their output on its own, with a function of its index. The same text serves
+//! all data types: [`Dialect`](super::dialect::Dialect) packs elements into words.
 
 use super::dialect::Dialect;
 use super::kernel::{Bound, Dispatch, Parameters, WORKGROUP, grid, header};
@@ -13,73 +13,73 @@ use crate::shape::{Descriptor, strides};
 /// A tensor that a kernel reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Readable {
-    /// The name of the function that gives its elements.
+    /// The name of the function that returns its elements.
     pub name: &'static str,
-    /// What is bound.
+    /// The binding.
     pub bound: Bound,
     /// The type of its elements.
     pub dtype: DataType,
 }
 
-/// Tensors that are applied to every result, element by element.
+/// An element-wise program to apply to every result.
 pub struct BoundEpilogue<'a> {
-    /// What is computed; operand 0 is the result.
+    /// The program; its operand 0 is the result.
     pub program: &'a Fused,
-    /// The other operands: what they are, and their descriptors.
+    /// The other operands: their bindings and descriptors.
     pub operands: Vec<(Bound, &'a Descriptor)>,
 }
 
 /// How the invocations of a kernel share its work.
 #[derive(Clone, Copy, Debug)]
 pub enum Entry {
-    /// One invocation computes the elements of a word, each with the function `value(i: u32)`.
+    /// An invocation computes the elements of one word, each with the function `value(i: u32)`.
     Words,
-    /// One invocation computes the elements of a word; those that the function `covers(i: u32) -> bool` denies stay as
-    /// they are.
+    /// An invocation computes the elements of one word; elements for which the function `covers(i: u32) -> bool` is
+    /// false keep their old values.
     MaskedWords,
-    /// The text has an entry point of its own, which calls `store(i, follow(x, i))` for each element, and is launched with
-    /// so many workgroups. The words of the output hold one element.
+    /// The text has an entry point of its own, which calls `store(i, follow(x, i))` for each element, and is launched
+    /// with this many workgroups. Words of the output hold one element.
     Own {
         /// Number of workgroups.
         workgroups: u32,
-        /// What `immediates.elements` is.
+        /// The value of `immediates.elements`.
         elements: u32,
     },
 }
 
-/// Tensors of floats that are bound as vectors of four elements, which their sizes and strides have to be multiples of.
+/// Float tensors to bind as vectors of four elements; their sizes and strides must be multiples of four.
 #[derive(Clone, Debug, Default)]
 pub struct Wide {
     /// Names of inputs; see [`Dialect::readable_four`].
     pub inputs: Vec<&'static str>,
-    /// Whether the output is, of a kernel with an [entry point of its own](Entry::Own).
+    /// Whether the output is bound as vectors, for a kernel with an [entry point of its own](Entry::Own).
     pub output: bool,
 }
 
 /// A kernel that computes the elements of one tensor.
 pub struct Map<'a> {
-    /// For people.
+    /// Name, for people.
     pub name: &'static str,
-    /// What is read.
+    /// The tensors to read.
     pub inputs: Vec<Readable>,
-    /// What is written.
+    /// The tensor to write.
     pub output: Bound,
-    /// Type and shape of what is written.
+    /// Data type and shape of the output.
     pub descriptor: &'a Descriptor,
     /// The functions of the kernel.
     pub functions: String,
     /// The numbers that these functions read.
     pub parameters: Parameters,
-    /// Who computes what.
+    /// How invocations share the work.
     pub entry: Entry,
-    /// What is bound as vectors.
+    /// The tensors to bind as vectors.
     pub wide: Wide,
-    /// What is applied to each element.
+    /// The program to apply to each element.
     pub epilogue: Option<BoundEpilogue<'a>>,
 }
 
 impl Map<'_> {
-    /// The launch of this kernel, which is one of those of `l`.
+    /// Turns this kernel into a launch of `l`.
     pub fn dispatch(mut self, l: &Lowering) -> Dispatch {
         let dialect = l.dialect;
         let mut text = header(dialect);
@@ -119,7 +119,8 @@ impl Map<'_> {
         }
     }
 
-    /// The function `follow(x, i)`: what becomes of the result `x` for the element `i`. Declares and binds what it reads.
+    /// The function `follow(x, i)`, which applies the epilogue to the result `x` of element `i`. Declares and binds its
+    /// operands.
     fn follow(&mut self, dialect: Dialect, text: &mut String, bindings: &mut Vec<Bound>) -> String {
         let Some(BoundEpilogue { program, operands }) = &self.epilogue else {
             return "fn follow(x: output_value, i: u32) -> output_value { return x; }\n".to_string();
@@ -137,24 +138,24 @@ impl Map<'_> {
     }
 }
 
-/// Words from which on an invocation computes several, so that it has several reads on their way. Below, a large device
+/// From this many words on, an invocation computes several, to have several reads in flight. Below, a large device
 /// (some 130 multiprocessors with 2048 invocations each) would not be full.
 const MANY_WORDS: u32 = 1 << 20;
 
-/// Words that an invocation computes then, at distances of a workgroup: neighbours read and write what lies side by side.
+/// Words per invocation in that case, a workgroup's width apart: neighboring invocations access neighboring words.
 const WORDS: u32 = 4;
 
-/// Number of words that each invocation computes for so many words in all. Those that are masked are read, changed and
-/// written one after the other.
+/// Number of words that each invocation computes, for this many words in all. Masked words are read, changed and
+/// written one at a time.
 fn words_each(words: u32, masked: bool) -> u32 {
     if words >= MANY_WORDS && !masked { WORDS } else { 1 }
 }
 
-/// The entry point, whose invocations compute `each` words of the output.
+/// The entry point; each invocation computes `each` words of the output.
 fn main(lanes: u32, each: u32) -> String {
     let words = match each {
         1 => "  if (first < words) { store_word(first); }\n".to_string(),
-        // All are computed before the first one is written: reads must not be moved in front of writes.
+        // Computes all before writing the first: reads must not be moved ahead of writes.
         _ => {
             let place = |j: u32| format!("first + {}u", j * WORKGROUP);
             let computed = (0..each).map(|j| format!("  let word{j} = word(min({}, words - 1u));\n", place(j)));
@@ -180,28 +181,28 @@ fn main(
     )
 }
 
-/// The expression for the element of the tensor `name`, of the shape `from`, that the element `i` of the shape `to` is
-/// computed of.
+/// The expression for the element of the tensor `name`, of shape `from`, that is broadcast to element `i` of shape
+/// `to`.
 pub fn read_broadcast(parameters: &mut Parameters, name: &str, from: &[u32], to: &[u32]) -> String {
     format!("{name}({})", spread(parameters, from, to, Divisors::Parameters))
 }
 
-/// Where a kernel has the numbers from that it divides by.
+/// Where a kernel finds the numbers that it divides by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Divisors {
-    /// Among its parameters, so that shapes share a kernel; only powers of two, of which there are few, are in its text.
+    /// Among its parameters, to share a kernel between shapes; only powers of two, which are few, are in the text.
     Parameters,
-    /// In its text: a division by a number that the compiler knows costs a multiplication, one by another number some
-    /// twenty instructions.
+    /// In the text: a division by a constant compiles to a multiplication, one by a variable to some twenty
+    /// instructions.
     Text,
 }
 
-/// The expression for the place of the element, of a tensor of the shape `from`, that stands for the element `i` of the
-/// shape `to`: elements repeat along dimensions that `from` does not have, and over blocks of those that it has less of.
+/// The expression for the place, in a tensor of shape `from`, of the element broadcast to element `i` of shape `to`:
+/// elements repeat along dimensions that `from` lacks, and over blocks of dimensions that are smaller in `from`.
 pub fn spread(parameters: &mut Parameters, from: &[u32], to: &[u32], divisors: Divisors) -> String {
     let padding = to.len() - from.len();
     let own = strides(from);
-    // Each dimension is seen as two, blocks and elements of a block: the tensor repeats over the second.
+    // Treats each dimension as two, blocks and elements of a block: the tensor repeats over the second.
     let axes = to.iter().enumerate().flat_map(|(axis, &size)| match axis.checked_sub(padding) {
         None => [(1, 0), (size, 0)],
         Some(axis) => [(from[axis], own[axis] as isize), (size / from[axis], 0)],
@@ -214,7 +215,7 @@ pub fn spread(parameters: &mut Parameters, from: &[u32], to: &[u32], divisors: D
     if elements == 1 {
         return "0u".to_string();
     }
-    // All that the tensor has lies in front of what repeats.
+    // All of the tensor's dimensions precede the repeated ones.
     if !axes[leading..].is_sorted_by_key(|(_, stride)| *stride == 0) {
         let (sizes, steps): (Vec<u32>, Vec<isize>) = axes.into_iter().unzip();
         return format!("strided({}u, i)", strided(parameters, &sizes, &steps, 0));
@@ -227,8 +228,8 @@ pub fn spread(parameters: &mut Parameters, from: &[u32], to: &[u32], divisors: D
     if leading == 0 { quotient } else { format!("{quotient} % {}", divisor(elements)) }
 }
 
-/// The parameters of the function `strided(first, i)` of `index.wgsl`: where the element `i` of a tensor of this shape
-/// lies with these strides, in elements. Dimensions that lie one after the other become one.
+/// Appends the parameters of the function `strided(first, i)` of `index.wgsl`, which returns the place of element `i`
+/// of a tensor with this shape and these strides, in elements. Merges adjacent dimensions where possible.
 pub fn strided(parameters: &mut Parameters, shape: &[u32], strides: &[isize], offset: usize) -> u32 {
     let mut merged: Vec<(u32, isize)> = Vec::new();
     for (&size, &stride) in shape.iter().zip(strides).filter(|(size, _)| **size != 1) {
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn places_of_what_repeats() {
+    fn places_of_repeated_elements() {
         let known = |from: &[u32], to: &[u32]| place(from, to, Divisors::Text).0;
         assert_eq!(known(&[], &[2, 3]), "0u");
         assert_eq!(known(&[1, 1], &[2, 3]), "0u");
@@ -265,14 +266,14 @@ mod tests {
         assert_eq!(known(&[3], &[2, 3]), "i % 3u");
         assert_eq!(known(&[2, 1], &[2, 3]), "i / 3u");
         assert_eq!(known(&[5, 1, 1], &[2, 5, 3, 7]), "i / 21u % 5u");
-        // A scale of blocks, and one that repeats twice.
+        // A block-wise scale, and one that repeats twice.
         assert_eq!(known(&[4, 2], &[4, 64]), "i / 32u");
         assert_eq!(known(&[2, 3], &[4, 6]), "strided(0u, i)");
         assert_eq!(known(&[2, 1, 3], &[2, 5, 3]), "strided(0u, i)");
     }
 
     #[test]
-    fn shapes_share_a_kernel_unless_they_are_to_be_in_its_text() {
+    fn shapes_share_a_kernel_unless_its_text_holds_them() {
         assert_eq!(place(&[6], &[5, 6], Divisors::Parameters), ("i % parameter(0u)".to_string(), vec![6]));
         assert_eq!(place(&[8], &[5, 8], Divisors::Parameters), ("i % 8u".to_string(), vec![]));
     }

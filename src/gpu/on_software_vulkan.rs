@@ -42,7 +42,7 @@ fn contexts_share_a_device_until_it_is_lost() {
 }
 
 #[test]
-fn what_is_written_is_read_whatever_its_length() {
+fn reads_return_the_written_bytes_of_any_length() {
     let device = device();
     for length in [1, 2, 3, 4, 5, 255, 4096, (1 << 20) + 1, (8 << 20) - 1, (40 << 20) + 3] {
         let data: Vec<u8> = (0..length).map(|i| (i * 31 + i / 251) as u8).collect();
@@ -72,12 +72,12 @@ fn too_much_memory_is_refused() {
     let error = device.buffer("a tensor", 1 << 40).map(drop).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unknown);
     assert!(error.message.starts_with("no memory for 1099511627776 bytes (a tensor) on the GPU"), "{error}");
-    // Nothing of it stays.
+    // The failed attempt leaves nothing allocated.
     device.buffer("a tensor", 1 << 10).map(drop).unwrap();
 }
 
 #[test]
-fn what_does_not_fit_one_binding_is_bound_in_pieces() {
+fn oversized_tensors_are_bound_in_pieces() {
     let mut device = Device::open(Choice::Software, EXTENSIONS).unwrap().expect("software Vulkan");
     device.limits.max_storage_buffer_binding_size = 1024;
     let device = Arc::new(device);
@@ -116,7 +116,7 @@ fn more_buffers_than_a_kernel_may_bind_are_refused() {
 }
 
 #[test]
-fn kernels_are_compiled_once_and_few_are_kept_that_no_graph_uses() {
+fn kernels_are_compiled_once_and_few_unused_ones_are_kept() {
     let device = own_device(EXTENSIONS);
     let text = "%0 = input x float32 [3, 5]\n%1 = softmax %0 axis=1\n%2 = neg %0\noutput y = %1\noutput z = %2";
     let first = plan(&device, text).unwrap();
@@ -159,7 +159,7 @@ fn a_plan_runs_on_any_tensors_in_turn() {
 }
 
 #[test]
-fn tensors_that_are_gone_are_bound_no_more() {
+fn bind_groups_of_dropped_tensors_are_dropped() {
     let device = own_device(EXTENSIONS);
     let mut plan = plan(&device, "%0 = input x float32 [4]\n%1 = neg %0\noutput y = %1").unwrap();
     let kept = DeviceTensor::zeroed(&device, 16).unwrap();
@@ -206,7 +206,7 @@ fn a_profile_has_times_for_every_step_by_either_clock() {
 }
 
 #[test]
-fn the_loss_of_a_device_is_told_and_ends_all_work() {
+fn losing_a_device_notifies_and_ends_all_work() {
     let device = own_device(EXTENSIONS);
     let reasons = Arc::new(Mutex::new(Vec::new()));
     let listener: Arc<Listener> = {
@@ -220,7 +220,7 @@ fn the_loss_of_a_device_is_told_and_ends_all_work() {
     let pending = device.read(y.buffer(), 16).unwrap();
     device.destroy();
     assert_eq!(reasons.lock().unwrap().len(), 1);
-    // What was under way may have arrived.
+    // Work in flight may have finished.
     if let Err(error) = pending.wait(&device) {
         assert_eq!(error.kind, ErrorKind::Operation);
     }

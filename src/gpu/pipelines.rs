@@ -1,4 +1,4 @@
-//! Compiled kernels: shared by all graphs of a device, kept for a while, and kept in files where drivers allow.
+//! Compiled kernels: shared by all graphs of a device, cached in memory, and in files where drivers allow.
 
 use super::cache;
 use super::device::{Device, IMMEDIATES};
@@ -7,27 +7,27 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// A compiled kernel, and how its bindings are laid out.
+/// A compiled kernel with its binding layout.
 pub struct Pipeline {
-    /// What runs.
+    /// The pipeline.
     pub pipeline: wgpu::ComputePipeline,
-    /// Binding 0 holds the parameters, the others tensors. All are there, also those that the kernel does not use.
+    /// Binding 0 holds the parameters, the others tensors, including those that the kernel does not use.
     pub layout: wgpu::BindGroupLayout,
 }
 
-/// The most bytes of compiled kernels that a file is written for.
+/// Maximum size of a cache file in bytes.
 const MAX_FILE: usize = 64 << 20;
 
-/// Pipelines that are kept although no graph uses them, at most: programs build the same graphs again, for other shapes or
-/// for other weights. A pipeline takes some 10 to 100 KiB.
+/// Maximum number of pipelines to keep without a graph that uses them: programs rebuild the same graphs for other
+/// shapes or weights. A pipeline takes some 10 to 100 KiB.
 pub(super) const MAX_UNUSED: usize = 256;
 
-/// The pipelines that there are.
+/// The known pipelines.
 #[derive(Default)]
 struct Known {
-    /// By their texts. Those that nobody uses any more are gone.
+    /// By text. Pipelines without users are gone.
     by_source: HashMap<String, Weak<Pipeline>>,
-    /// Those that were compiled last.
+    /// The most recently compiled pipelines.
     latest: VecDeque<Arc<Pipeline>>,
 }
 
@@ -35,20 +35,20 @@ struct Known {
 pub struct Pipelines {
     known: Mutex<Known>,
     cache: Option<wgpu::PipelineCache>,
-    /// Whether something was compiled since the file was written.
+    /// Whether any kernel was compiled since the file was written.
     changed: AtomicBool,
 }
 
 impl Pipelines {
-    /// No pipelines yet; what the file of an earlier process holds is compiled faster.
+    /// Starts without pipelines; those in the file of an earlier process compile faster.
     pub fn new(device: &wgpu::Device, info: &wgpu::AdapterInfo) -> Pipelines {
         let has_cache = device.features().contains(wgpu::Features::PIPELINE_CACHE);
         let cache = has_cache.then(|| {
             let data = file_name(info).and_then(|name| cache::load(&name));
             let descriptor =
                 wgpu::PipelineCacheDescriptor { label: Some("webnn-node"), data: data.as_deref(), fallback: true };
-            // SAFETY: the data come from `get_data` of this version of the package, as the name and the checksum of the
-            // file say; wgpu ignores those of another adapter or driver.
+            // SAFETY: the data come from `get_data` of this version of the package, as the file's name and checksum
+            // ensure; wgpu ignores data of another adapter or driver.
             unsafe { device.create_pipeline_cache(&descriptor) }
         });
         Pipelines { known: Mutex::default(), cache, changed: AtomicBool::new(false) }
@@ -58,12 +58,12 @@ impl Pipelines {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of pipelines that there are.
+    /// The number of live pipelines.
     pub fn count(&self) -> usize {
         self.known().by_source.values().filter(|pipeline| pipeline.strong_count() > 0).count()
     }
 
-    /// Keeps `pipeline` for others that have the same text.
+    /// Keeps `pipeline` for other users of the same text.
     fn keep(&self, source: &str, pipeline: &Arc<Pipeline>) {
         let Known { by_source, latest } = &mut *self.known();
         latest.push_back(pipeline.clone());
@@ -79,7 +79,7 @@ impl Pipelines {
         self.changed.store(true, Ordering::Relaxed);
     }
 
-    /// Writes what was compiled to a file for later processes, if there is something new.
+    /// Writes new compiled kernels to a file for later processes.
     pub fn save(&self, info: &wgpu::AdapterInfo) {
         if !self.changed.swap(false, Ordering::Relaxed) {
             return;
@@ -91,16 +91,17 @@ impl Pipelines {
     }
 }
 
-/// The file for the kernels of an adapter.
+/// The file name for the kernels of an adapter.
 fn file_name(info: &wgpu::AdapterInfo) -> Option<String> {
     Some(format!("{}-{}", wgpu::util::pipeline_cache_key(info)?, info.driver_info))
 }
 
 impl Device {
-    /// The pipeline of a kernel that binds `tensors` tensors, compiled if no graph has one of this text.
+    /// Returns the pipeline of a kernel that binds `tensors` tensors, and compiles it unless a graph already has one
+    /// with the same text.
     ///
     /// # Errors
-    /// An `OperationError` when the text is refused.
+    /// An `OperationError` if the text is refused.
     pub fn pipeline(&self, name: &str, source: &str, tensors: u32) -> Result<Arc<Pipeline>> {
         if let Some(pipeline) = self.pipelines.known().by_source.get(source).and_then(Weak::upgrade) {
             return Ok(pipeline);

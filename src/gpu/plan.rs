@@ -1,4 +1,4 @@
-//! A compiled graph on the GPU: launches of kernels with what they bind, and the memory that they work on.
+//! A compiled graph on the GPU: kernel launches with their bindings, and the memory that they work on.
 
 use super::bindings::{Bindings, Constants, Groups};
 use super::device::Device;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// GPUs, as the compiler sees them. Offsets in buffers are multiples of [`ALIGNMENT`].
+/// The compiler's target for GPUs. Offsets in buffers are multiples of [`ALIGNMENT`].
 pub const TARGET: Target = Target {
     passes: Passes { growing: false, layout: false, quantized: false, weights: false, winograd: false, ..Passes::ALL },
     takes_epilogue: |op| matches!(op, Api(Op::Matmul(_) | Op::Gemm(_) | Op::Conv2d(_) | Op::ConvTranspose2d(_))),
@@ -40,14 +40,14 @@ fn reads(op: &Operation, operand: usize) -> Reads {
     }
 }
 
-/// Calls what it is given with each number below the count once, on as many threads as there are.
+/// Calls the function once with each number below the count, on all available threads.
 pub type Share<'a> = &'a dyn Fn(usize, &(dyn Fn(usize) + Sync));
 
-/// Multiply-adds that are submitted together, at most, unless one kernel alone does more: a slow GPU is done with them
-/// within a second, and systems take those that seem to hang for longer away from programs.
+/// Maximum number of multiply-adds per submission, unless a single kernel has more: a slow GPU finishes them within a
+/// second, and operating systems reset a GPU that seems to hang for longer.
 const MAX_SUBMITTED_WORK: u64 = 1 << 38;
 
-/// One launch with everything that it needs.
+/// One launch with its pipeline and bindings.
 pub(super) struct Launch {
     pub name: &'static str,
     pub pipeline: Arc<Pipeline>,
@@ -56,15 +56,15 @@ pub(super) struct Launch {
     pub workgroups: [u32; 3],
 }
 
-/// What a step of a plan is.
+/// A step of a plan.
 pub(super) enum Step {
-    /// The launches of a node, and its multiply-adds.
+    /// The launches of a node, and its number of multiply-adds.
     Launches(Range<usize>, u64),
-    /// A copy to the output of this index.
+    /// A copy to the output with this index.
     Copy(Place, usize),
 }
 
-/// How plans are made and run; both are debug knobs.
+/// Debug options for making and running plans.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanOptions {
     /// Whether views share memory instead of being copied.
@@ -73,7 +73,7 @@ pub struct PlanOptions {
     pub fill_arena: bool,
 }
 
-/// A graph that is ready to run.
+/// A graph, ready to run.
 pub struct Plan {
     pub(super) device: Arc<Device>,
     pub(super) steps: Vec<Step>,
@@ -86,21 +86,22 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Lowers `graph` as it stands.
+    /// Lowers an unoptimized `graph` as is.
     ///
     /// # Errors
-    /// As [`of_optimized`](Self::of_optimized).
+    /// Those of [`of_optimized`](Self::of_optimized).
     pub fn new(mut graph: Graph, device: &Arc<Device>, share: Share, options: PlanOptions) -> Result<Plan> {
         unpack(&mut graph)?;
         let origin = Origin::unchanged(&graph, Passes::NONE);
         Plan::of_optimized(&graph, origin, device, share, options)
     }
 
-    /// Lowers `graph`, which is what the passes for [`TARGET`] have made, to kernels for `device`, compiles those on the
+    /// Lowers `graph`, already processed by the passes for [`TARGET`], to kernels for `device`, compiles them on the
     /// threads of `share`, and uploads the constants that they read.
     ///
     /// # Errors
-    /// An `OperationError` for what the device cannot do, an `UnknownError` when its memory is not enough.
+    /// An `OperationError` for anything that the device does not support, an `UnknownError` if its memory is not
+    /// enough.
     pub fn of_optimized(
         graph: &Graph,
         origin: Origin,
@@ -155,33 +156,33 @@ impl Plan {
         })
     }
 
-    /// Names and descriptors of the inputs, in the order in which [`run`](Plan::run) takes them.
+    /// Names and descriptors of the inputs, in the order that [`run`](Plan::run) takes them.
     pub fn inputs(&self) -> &[(String, Descriptor)] {
         &self.inputs
     }
 
-    /// Names and descriptors of the outputs, in the order in which [`run`](Plan::run) takes them.
+    /// Names and descriptors of the outputs, in the order that [`run`](Plan::run) takes them.
     pub fn outputs(&self) -> &[(String, Descriptor)] {
         &self.outputs
     }
 
-    /// What it runs on.
+    /// The device of the plan.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// What the plan is and does.
+    /// Description of the plan, for people.
     pub fn description(&self) -> &Arc<Description> {
         &self.description
     }
 
-    /// Submits one run on the bound tensors, and does not wait for it.
+    /// Submits one run on the given tensors without waiting for it.
     ///
     /// # Errors
-    /// An `OperationError` when the device refuses it or is lost.
+    /// An `OperationError` if the device refuses it or is lost.
     ///
     /// # Panics
-    /// If the number of the tensors is not that of [`inputs`](Plan::inputs) and [`outputs`](Plan::outputs).
+    /// If the numbers of tensors differ from those of [`inputs`](Plan::inputs) and [`outputs`](Plan::outputs).
     pub fn run(&mut self, inputs: &[&wgpu::Buffer], outputs: &[&wgpu::Buffer]) -> Result<()> {
         let tensors = self.bind(inputs, outputs)?;
         let mut first = 0;
@@ -198,7 +199,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Binds the tensors, and fills the arena if that is asked for.
+    /// Binds the tensors, and fills the arena if the options ask for it.
     pub(super) fn bind<'a>(
         &self,
         inputs: &'a [&'a wgpu::Buffer],
@@ -212,7 +213,7 @@ impl Plan {
         Ok(Tensors { inputs, outputs, groups })
     }
 
-    /// The commands of some steps.
+    /// Encodes the commands of some steps.
     fn encode(&self, steps: Range<usize>, tensors: &Tensors) -> wgpu::CommandBuffer {
         let mut encoder = self.device.device.create_command_encoder(&Default::default());
         let launches = self.steps[steps.clone()].iter().filter_map(|step| match step {
@@ -239,7 +240,7 @@ impl Plan {
         pass.dispatch_workgroups(x, y, z);
     }
 
-    /// Records a copy, if the step is one.
+    /// Records a copy if the step is one.
     pub(super) fn copy(&self, encoder: &mut wgpu::CommandEncoder, tensors: &Tensors, step: &Step) {
         if let Step::Copy(from, output) = step {
             let (buffer, offset) = self.bindings.source(from, tensors.inputs, tensors.outputs);
@@ -249,7 +250,7 @@ impl Plan {
     }
 }
 
-/// The tensors of a run, and the bind groups with them.
+/// The tensors of a run, with their bind groups.
 pub(super) struct Tensors<'a> {
     inputs: &'a [&'a wgpu::Buffer],
     outputs: &'a [&'a wgpu::Buffer],
@@ -265,14 +266,14 @@ impl Step {
     }
 }
 
-/// The names of the kernels of a node, each once.
+/// The names of a node's kernels, without duplicates.
 fn kernels(lowered: &Lowered) -> String {
     let mut names: Vec<&str> = lowered.dispatches.iter().map(|dispatch| dispatch.name).collect();
     names.dedup();
     names.join(", ")
 }
 
-/// A launch whose kernel is not compiled.
+/// A launch with a kernel that is not compiled yet.
 struct Unbuilt {
     source: String,
     name: &'static str,
@@ -281,7 +282,7 @@ struct Unbuilt {
     workgroups: [u32; 3],
 }
 
-/// What launches are made of.
+/// The parts that launches are built from.
 struct Parts<'a> {
     graph: &'a Graph,
     device: &'a Device,
@@ -291,7 +292,7 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Appends a launch of the node of this index.
+    /// Appends a launch of the node at this index.
     fn add(&mut self, index: usize, dispatch: Dispatch) -> Result<()> {
         let (memory, node) = (self.memory, &self.graph.nodes[index]);
         let place = |id: ValueId| memory.places[id.index()].expect("every operand and output has a place");
@@ -315,7 +316,7 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// A kernel of `node` that the device can bind, and what it binds.
+    /// Splits bindings that exceed the device's limits; returns the kernel's text and bindings.
     fn within_limits(&self, node: &Node, source: String, places: Vec<Place>) -> Result<(String, Vec<Place>)> {
         let limits = &self.device.limits;
         let refuse = |what: String| {

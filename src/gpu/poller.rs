@@ -1,7 +1,7 @@
-//! The thread that waits for a device: callbacks of wgpu are called by whoever does.
+//! The thread that waits for a device: wgpu calls callbacks on a waiting thread.
 //!
-//! All waits are without a time limit: wgpu 30.0 panics when one ends early while another thread finds that everything is
-//! done. Whoever wants to wait for a while only waits for what a callback sends.
+//! No wait has a time limit: wgpu 30.0 panics if one ends early while another thread finds that everything is done. To
+//! wait for a limited time, wait for a message from a callback.
 
 use super::device::guarded;
 use super::loss::Loss;
@@ -9,14 +9,14 @@ use crate::error::{Error, ErrorKind, Result};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
-/// A handle to the thread, which ends when the handle is dropped and it has waited for everything.
+/// A handle to the thread. Dropping it ends the thread once all submissions are done.
 pub struct Poller(Sender<wgpu::SubmissionIndex>);
 
 impl Poller {
     /// Starts the thread.
     ///
     /// # Errors
-    /// An `OperationError` when it cannot be started.
+    /// An `OperationError` if the thread cannot be started.
     pub fn start(device: &wgpu::Device, loss: &Arc<Loss>) -> Result<Poller> {
         let (send, receive) = channel();
         let (device, loss) = (device.clone(), loss.clone());
@@ -31,16 +31,16 @@ impl Poller {
         Ok(Poller(send))
     }
 
-    /// Waits for `submission` in the background: its callbacks are called, and memory that it used last is given back.
+    /// Waits for `submission` in the background, to call its callbacks and free the memory that it used last.
     pub fn follow(&self, submission: wgpu::SubmissionIndex) {
-        self.0.send(submission).expect("the thread listens as long as it can be told");
+        self.0.send(submission).expect("the thread receives until the sender is dropped");
     }
 }
 
-/// Waits until `submission`, or all that there are, is done, or the device is lost.
+/// Waits until `submission`, or all submissions, are done or the device is lost.
 pub fn wait_for(device: &wgpu::Device, loss: &Loss, submission: Option<wgpu::SubmissionIndex>) {
     let wait = wgpu::PollType::Wait { submission_index: submission, timeout: None };
-    // wgpu panics when a device is lost meanwhile; a lost device has nothing to wait for.
+    // wgpu panics if a device is lost during the wait; a lost device has nothing to wait for.
     if guarded(|| drop(device.poll(wait))).is_err() {
         loss.tell("its driver failed");
     }

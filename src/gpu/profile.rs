@@ -1,4 +1,4 @@
-//! Runs of a plan with a clock: that of the device where it has one, or else that of the CPU, with a wait after each step.
+//! Timed runs of a plan: by the clock of the device if it has one, otherwise by the CPU's, with a wait after each step.
 
 use super::device::Device;
 use super::plan::{Plan, Step, Tensors};
@@ -6,18 +6,18 @@ use crate::error::Result;
 use crate::observe::Stopwatch;
 use std::time::Instant;
 
-/// Queries that one set holds, at most: the limit of WebGPU, a multiple of 256 bytes / 8.
+/// Maximum number of queries per set: the limit of WebGPU, a multiple of 256 bytes / 8.
 const MAX_QUERIES: usize = 4096;
 
-/// What timestamps at the start and the end of steps take.
+/// The features for timestamps at the start and end of steps.
 const TIMESTAMPS: wgpu::Features =
     wgpu::Features::TIMESTAMP_QUERY.union(wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
 
 impl Plan {
-    /// As [`run`](Plan::run), waits for the end, and tells `watch` the times.
+    /// Like [`run`](Plan::run), but waits for the end and passes the times to `watch`.
     ///
     /// # Errors
-    /// As [`run`](Plan::run), and an `UnknownError` without memory for the times.
+    /// Those of [`run`](Plan::run), and an `UnknownError` if memory for the times runs out.
     pub fn profile(
         &mut self,
         inputs: &[&wgpu::Buffer],
@@ -25,7 +25,7 @@ impl Plan {
         watch: &mut Stopwatch,
     ) -> Result<()> {
         let tensors = self.bind(inputs, outputs)?;
-        // What was asked for before does not count.
+        // Excludes earlier submissions from the times.
         let before = self.device.submit(None)?;
         self.device.finish(before)?;
         let start = Instant::now();
@@ -38,7 +38,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Start and duration of each step in nanoseconds, from the start of the first, by the clock of the device.
+    /// Start and duration of each step in nanoseconds, relative to the start of the first, by the device's clock.
     fn device_times(&self, tensors: &Tensors) -> Result<Vec<[f64; 2]>> {
         let device = &self.device;
         let queries = 2 * self.steps.len();
@@ -70,7 +70,7 @@ impl Plan {
         Ok(ticks.as_chunks::<2>().0.iter().map(|&[start, end]| [since(first, start), since(start, end)]).collect())
     }
 
-    /// Start and duration of each step in nanoseconds, from `start`, by the clock of the CPU.
+    /// Start and duration of each step in nanoseconds, relative to `start`, by the CPU's clock.
     fn host_times(&self, tensors: &Tensors, start: Instant) -> Result<Vec<[f64; 2]>> {
         let device = &self.device;
         let mut times = Vec::with_capacity(self.steps.len());
@@ -97,7 +97,7 @@ impl Plan {
     }
 }
 
-/// A buffer for the results of `queries` queries.
+/// Allocates a buffer for the results of `queries` queries.
 fn resolve_buffer(device: &Device, queries: usize) -> wgpu::Buffer {
     device.device.create_buffer(&wgpu::BufferDescriptor {
         label: Some("times of steps"),

@@ -1,4 +1,4 @@
-//! Operands as kernels read them: tensors, or what a prologue computes of tensors.
+//! Operands as kernels read them: tensors, or values that a prologue computes from tensors.
 
 use super::dialect::Dialect;
 use super::kernel::{Bound, Parameters};
@@ -10,8 +10,8 @@ use crate::dtype::DataType;
 use crate::ir::{Prologue, Storage};
 use crate::shape::{Descriptor, elements};
 
-/// Declares the function `name(i)` that gives the element `i` of what is read. What it reads itself is bound behind what is
-/// there. Where it is `wide`, the functions give four elements at once, see [`Dialect::readable_four`].
+/// Declares the function `name(i)`, which returns element `i` of an operand, and appends its bindings. If `wide`, the
+/// functions return four elements at once; see [`Dialect::readable_four`].
 pub fn declare(
     l: &Lowering,
     readable: &Readable,
@@ -31,23 +31,22 @@ pub fn declare(
     computed(l, readable.name, (prologue, &operands), bindings, parameters)
 }
 
-/// An operand of a prologue in WGSL.
+/// An operand of a prologue, in WGSL.
 struct Read {
-    /// The name of the function that gives an element.
+    /// The name of the function that returns an element.
     name: String,
-    /// The place of the element that the element `i` is computed of, and that of the element
-    /// `i + NEXT`.
+    /// The places that elements `i` and `i + NEXT` of the result are computed from.
     places: [String; 2],
-    /// Whether four neighbours that start at a multiple of four are computed of the same element.
+    /// Whether four neighboring elements from a multiple of four on are computed from the same element.
     is_shared: bool,
-    /// The type of a value.
+    /// The WGSL type of a value.
     value: &'static str,
-    /// The bits of an element, if several share a word of integers, and whether it has a sign.
+    /// Bits per element, and whether it is signed, if several elements share a word of integers.
     packed: Option<(u32, bool)>,
 }
 
-/// The functions that compute the elements of an operand: `name(i)`, and `name_four(i)` for the four from `4 i` on, which
-/// reads what these have in common once. With the type `f16`, `name_halves(i)` gives floats of 16 bits as such.
+/// Declares the functions that compute an operand: `name(i)`, and `name_four(i)` for the four elements from `4 i` on,
+/// which reads shared elements once. With the type `f16`, `name_halves(i)` returns float16 values unconverted.
 fn computed(
     l: &Lowering,
     name: &str,
@@ -116,7 +115,7 @@ fn four(dialect: Dialect, name: &str, dtype: DataType, reads: &[Read]) -> String
             lines += &format!("  let x{index} = {name}({place});\n");
             own.push([(); 4].map(|()| format!("x{index}")));
         } else if let Some((bits, signed)) = packed.filter(|_| place == "i") {
-            // The word that holds all four.
+            // The word with all four.
             let (word, first) = if bits == 4 { ("quarter >> 1u", "((quarter & 1u) << 4u)") } else { ("quarter", "0u") };
             let word = format!("{name}_words[{word}]");
             let word = if signed { format!("bitcast<i32>({word})") } else { word };
@@ -149,9 +148,9 @@ fn four(dialect: Dialect, name: &str, dtype: DataType, reads: &[Read]) -> String
     }
 }
 
-/// Whether the elements of a tensor of the shape `from` stand for four neighbours of the shape `to` each, or for more.
+/// Whether each element of a tensor of shape `from` is broadcast to four neighbors of shape `to`, or to more.
 fn is_shared(from: &[u32], to: &[u32]) -> bool {
-    // What repeats over the last dimensions, and over blocks of the one in front of these.
+    // The tensor repeats over the last dimensions, and over blocks of the one in front of them.
     let mut repeats = 1;
     for (index, &size) in to.iter().rev().enumerate() {
         let own = from.len().checked_sub(index + 1).map_or(1, |axis| from[axis]);
@@ -168,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_four_neighbours_share() {
+    fn four_neighbors_share_an_element() {
         assert!(is_shared(&[], &[3, 5]) && is_shared(&[1, 1], &[3, 5]));
         assert!(is_shared(&[3, 1], &[3, 8]) && is_shared(&[3, 2], &[3, 8]) && is_shared(&[3, 1, 1], &[3, 2, 6]));
         assert!(!is_shared(&[3, 1], &[3, 6]) && !is_shared(&[3, 8], &[3, 8]) && !is_shared(&[3, 4], &[3, 8]));

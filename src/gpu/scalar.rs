@@ -7,17 +7,17 @@ use crate::ops::elementwise::Elementwise::{self, self as E};
 use crate::ops::fused::Fused;
 use std::fmt::Write;
 
-/// Writes expressions; numbers in the attributes become parameters, so that kernels differ only in what they do.
+/// Writes expressions; numbers in attributes become parameters, to share kernels between them.
 pub struct Scalars<'p> {
-    /// The types of the device.
+    /// The dialect of the device.
     pub dialect: Dialect,
     /// The parameters of the kernel.
     pub parameters: &'p mut Parameters,
 }
 
 impl Scalars<'_> {
-    /// Statements that compute the last register of `program`; register `i < inputs` is the expression `operands[i]`, of
-    /// type `types[i]`. The result is the name of a variable.
+    /// Writes statements that compute the last register of `program`; register `i < inputs` is the expression
+    /// `operands[i]`, of type `types[i]`. Returns the statements and the name of the result's variable.
     pub fn program(&mut self, program: &Fused, operands: &[String], types: &[DataType]) -> (String, String) {
         let mut text = String::new();
         let mut types = types.to_vec();
@@ -39,7 +39,7 @@ impl Scalars<'_> {
         format!("bitcast<f32>(parameter({place}u))")
     }
 
-    /// A number of the type `dtype`.
+    /// The expression for a number of type `dtype`.
     pub fn number(&mut self, value: Number, dtype: DataType) -> String {
         let Number::Int(value) = value else { return self.parameter(value.to_f64()) };
         let low = self.parameters.push(value as u32);
@@ -53,7 +53,7 @@ impl Scalars<'_> {
         }
     }
 
-    /// The expression for `op` on operands of the types `inputs`, whose result is of type `out`.
+    /// The expression for `op` on operands of types `inputs`, with a result of type `out`.
     pub fn expression(&mut self, op: &Elementwise, operands: &[String], inputs: &[DataType]) -> String {
         let x = operands[0].as_str();
         let y = operands.get(1).map_or("", String::as_str);
@@ -158,7 +158,7 @@ impl Scalars<'_> {
     }
 }
 
-/// The lowest bits of a value of 8 bits.
+/// Keeps the lowest bits of an 8-bit value.
 fn wrapped(dtype: DataType, expression: String) -> String {
     match dtype {
         DataType::Int8 => format!("wrap_i8({expression})"),

@@ -1,11 +1,11 @@
-//! Tensors that are larger than what a kernel may bind in one piece: the kernel binds several pieces, and what read and wrote
-//! the array reads and writes the piece that an index falls into. Any kernel can be rewritten so; those for tensors of common
-//! sizes are not, because to choose a piece takes time.
+//! Supports tensors above the binding size limit: the kernel binds several pieces, and accesses to the array go to the
+//! piece that an index falls into. Any kernel can be rewritten like this; kernels for common tensor sizes are not,
+//! because selecting a piece takes time.
 
 use crate::compile::memory::Place;
 use std::fmt::Write;
 
-/// Bytes of the types that tensors are arrays of.
+/// WGSL array element types and their sizes in bytes.
 const TYPES: [(&str, usize); 10] = [
     ("f32", 4),
     ("i32", 4),
@@ -19,15 +19,15 @@ const TYPES: [(&str, usize); 10] = [
     ("vec4<f32>", 16),
 ];
 
-/// A kernel that binds no more than `most` bytes in one piece, a multiple of 256: its text, and what the bindings 1 and up
-/// are. `places` is what those of `source` are.
+/// Rewrites a kernel to bind at most `most` bytes per piece, a multiple of 256. Returns its text and the places of
+/// bindings 1 and up. `places` are those of `source`.
 ///
 /// # Errors
-/// Why an array cannot be divided.
+/// The reason why an array cannot be divided.
 pub fn split(source: &str, places: &[Place], most: usize) -> Result<(String, Vec<Place>), String> {
     let counts: Vec<usize> = places.iter().map(|place| place.bytes.next_multiple_of(8).div_ceil(most).max(1)).collect();
     let mut text = source.to_string();
-    // From the last on: no number that a binding gets is that of one in front of it.
+    // From the last to the first: a new binding number never collides with an earlier one.
     for index in (0..places.len()).rev() {
         let first = 1 + counts[..index].iter().sum::<usize>();
         text = divided(&text, index + 1, first, counts[index], most)?;
@@ -41,7 +41,7 @@ pub fn split(source: &str, places: &[Place], most: usize) -> Result<(String, Vec
     Ok((text, pieces.collect()))
 }
 
-/// The text with the array of a binding in `count` arrays of `most` bytes, which have the bindings from `first` on.
+/// Replaces the array of a binding by `count` arrays of `most` bytes, with the bindings from `first` on.
 fn divided(text: &str, binding: usize, first: usize, count: usize, most: usize) -> Result<String, String> {
     let declaration = |binding: usize| format!("@group(0) @binding({binding}) var<storage, read_write> ");
     let (before, rest) =
@@ -74,7 +74,7 @@ fn divided(text: &str, binding: usize, first: usize, count: usize, most: usize) 
     Ok([accesses(before, &access, name)?, arrays, functions, accesses(rest, &access, name)?].concat())
 }
 
-/// The text with functions for what reads and writes the elements of an array.
+/// Replaces the reads and writes of an array's elements by function calls.
 fn accesses(text: &str, access: &str, name: &str) -> Result<String, String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -101,13 +101,13 @@ fn accesses(text: &str, access: &str, name: &str) -> Result<String, String> {
     Ok(out + rest)
 }
 
-/// Where `access` begins that is not the end of a longer name.
+/// Finds `access` where it is not the end of a longer name.
 fn find(text: &str, access: &str) -> Option<usize> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices(access).map(|(at, _)| at).find(|&at| !text[..at].ends_with(is_name))
 }
 
-/// Where the bracket that is open at the start of `text` is closed.
+/// Finds the bracket that closes the one open at the start of `text`.
 fn closing(text: &str) -> Option<usize> {
     let mut open = 1;
     text.char_indices().find_map(|(at, c)| {
@@ -133,14 +133,14 @@ fn g(i: u32) { words[i] = words[i + 1u] + f(i); }
     }
 
     #[test]
-    fn what_fits_is_only_numbered() {
+    fn small_tensors_are_only_renumbered() {
         let places = [place(0, 256), place(512, 250)];
         let (text, pieces) = split(SOURCE, &places, 256).unwrap();
         assert_eq!((text.as_str(), pieces.as_slice()), (SOURCE, &places[..]));
     }
 
     #[test]
-    fn what_does_not_fit_is_read_and_written_in_pieces() {
+    fn large_tensors_are_accessed_in_pieces() {
         let (text, pieces) = split(SOURCE, &[place(0, 256), place(512, 700)], 256).unwrap();
         assert_eq!(pieces, [place(0, 256), place(512, 256), place(768, 256), place(1024, 188)]);
         let expected = "@group(0) @binding(0) var<storage, read> parameters: array<u32>;
@@ -169,7 +169,7 @@ fn g(i: u32) { put_words(i, get_words(i + 1u) + f(i)); }
     }
 
     #[test]
-    fn what_is_used_by_reference_is_refused() {
+    fn arrays_used_by_reference_are_refused() {
         let text = "@group(0) @binding(1) var<storage, read_write> a: array<u32>;\nfn f() { g(&a[0]); }\n";
         assert_eq!(split(text, &[place(0, 300)], 256).unwrap_err(), "a is used by reference");
     }

@@ -1,12 +1,12 @@
-//! Kernel texts with numbers in them that the compiler is to know, and with lines that are repeated.
+//! Kernel texts with compile-time constants and repeated lines.
 //!
-//! `$NAME` stands for a value. Lines between `$for i FROM TO` and `$end` are repeated, with `$i` from FROM to TO - 1; loops
-//! that drivers must unroll to keep arrays in registers are written so. Lines between `$if NAME` and `$else` or `$end` stay
-//! where the value is not 0, those between `$else` and `$end` where it is.
+//! `$NAME` stands for a value. Lines between `$for i FROM TO` and `$end` are repeated, with `$i` from FROM to TO - 1;
+//! this unrolls loops that drivers would have to unroll to keep arrays in registers. Lines between `$if NAME` and
+//! `$else` or `$end` stay if the value is not 0, those between `$else` and `$end` if it is.
 
 use std::fmt::Display;
 
-/// The values that a text is expanded with.
+/// The values to expand a text with.
 #[derive(Clone, Debug, Default)]
 pub struct Values(Vec<(String, String)>);
 
@@ -14,15 +14,15 @@ impl Values {
     /// Adds a value.
     pub fn with(mut self, name: &str, value: impl Display) -> Values {
         self.0.push((name.to_string(), value.to_string()));
-        // `$COLUMN` is the beginning of `$COLUMNS`.
+        // `$COLUMN` is a prefix of `$COLUMNS`.
         self.0.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
         self
     }
 
-    /// The text with these values.
+    /// Expands the text with these values.
     ///
     /// # Panics
-    /// If a text that is part of this library names values that are not there, or has blocks that do not end.
+    /// If a text (always part of this library) names unknown values, or has blocks without an end.
     pub fn expand(&self, text: &str) -> String {
         let lines: Vec<&str> = text.lines().collect();
         let mut out = String::with_capacity(2 * text.len());
@@ -69,11 +69,11 @@ impl Values {
 
     fn number(&self, text: &str) -> u32 {
         let value = self.line(text);
-        value.parse().unwrap_or_else(|_| panic!("{value} is no number"))
+        value.parse().unwrap_or_else(|_| panic!("{value} is not a number"))
     }
 }
 
-/// Where the block that starts at this line has its `$else` (its end if it has none) and its `$end`.
+/// The lines of the `$else` (the end if there is none) and the `$end` of the block that starts at this line.
 fn block(lines: &[&str], start: usize) -> (usize, usize) {
     let (mut depth, mut other) = (0, None);
     for (at, line) in lines.iter().enumerate().skip(start) {

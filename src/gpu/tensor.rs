@@ -4,35 +4,35 @@ use super::device::Device;
 use crate::error::Result;
 use std::sync::Arc;
 
-/// The memory of a tensor on a device, freed with it.
+/// A tensor's memory on a device, freed on drop.
 pub struct DeviceTensor {
     buffer: wgpu::Buffer,
     device: Arc<Device>,
 }
 
 impl DeviceTensor {
-    /// `bytes` bytes, all zero.
+    /// Allocates `bytes` bytes, all zero.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for them.
+    /// An `UnknownError` if memory runs out.
     pub fn zeroed(device: &Arc<Device>, bytes: usize) -> Result<DeviceTensor> {
         Ok(DeviceTensor { buffer: device.buffer("a tensor", bytes)?, device: device.clone() })
     }
 
-    /// The buffer that holds it, which may be longer.
+    /// The buffer with its data; it may be longer.
     pub fn buffer(&self) -> &wgpu::Buffer {
         &self.buffer
     }
 
-    /// The device that it is on.
+    /// The device of the tensor.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// Writes all of its bytes, before everything that is submitted later.
+    /// Writes all of the tensor's bytes, ordered before all later submissions.
     ///
     /// # Errors
-    /// An `UnknownError` without memory for a copy, an `OperationError` when the device fails.
+    /// An `UnknownError` if memory for a copy runs out, an `OperationError` if the device fails.
     pub fn write(&self, bytes: &[u8]) -> Result<()> {
         self.device.write(&self.buffer, 0, bytes)
     }

@@ -1,4 +1,4 @@
-//! Graphs on the software GPU against the oracle, and the texts of all kernels.
+//! Compares graphs on the software GPU with the oracle, and validates the texts of all kernels.
 
 use super::adapter::Choice;
 use super::device::{Device, EXTENSIONS};
@@ -19,7 +19,7 @@ use crate::testing::{Random, Tolerance, compare};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-/// The devices, with and without the types of 16 and 64 bits. Kept for all tests of the process.
+/// The devices, with and without 16-bit and 64-bit types. Kept for all tests of the process.
 pub fn devices() -> &'static [(&'static str, Arc<Device>)] {
     static DEVICES: OnceLock<Vec<(&'static str, Arc<Device>)>> = OnceLock::new();
     let open =
@@ -34,7 +34,7 @@ pub fn software() -> &'static Device {
     &devices()[0].1
 }
 
-/// What a GPU may be off: it computes in float32 what the CPU computes in float64, or in another order.
+/// The tolerance for a GPU, which computes in float32 what the CPU computes in float64, or in another order.
 pub fn tolerance_of(cpu: Tolerance, dtype: DataType) -> Tolerance {
     match dtype {
         DataType::Float32 if cpu.ulps > 0 => Tolerance { ulps: cpu.ulps.max(16), absolute: cpu.absolute.max(2e-6) },
@@ -43,10 +43,10 @@ pub fn tolerance_of(cpu: Tolerance, dtype: DataType) -> Tolerance {
     }
 }
 
-/// Set to `1`, tests of operators also run on software Vulkan, which not every machine has.
+/// If set to `1`, tests of operators also run on software Vulkan, which not every machine has.
 const VARIABLE: &str = "WEBNN_TEST_GPU";
 
-/// [`check`] where [`VARIABLE`] asks for it.
+/// Calls [`check`] if [`VARIABLE`] asks for it.
 pub fn check_where_asked(
     graph: &Graph,
     inputs: &HashMap<String, Tensor>,
@@ -58,20 +58,20 @@ pub fn check_where_asked(
     }
 }
 
-/// Runs `graph` as it stands and compiled, and compares every output with the oracle.
+/// Runs `graph` unoptimized and optimized, and compares every output with the oracle.
 ///
 /// # Panics
-/// If a result is outside of the tolerance; the message names the element, both values and the graph.
+/// If a result is outside of the tolerance. The message names the element, both values and the graph.
 pub fn check(graph: &Graph, inputs: &HashMap<String, Tensor>, expected: &HashMap<String, Tensor>, cpu: Tolerance) {
     for (which, device) in devices() {
         check_on((which, device), graph, inputs, expected, cpu);
     }
 }
 
-/// As [`check`], on a device and with words for it.
+/// Like [`check`], on one device with a description of it.
 ///
 /// # Panics
-/// As [`check`].
+/// Those of [`check`].
 pub fn check_on(
     (which, device): (&str, &Arc<Device>),
     graph: &Graph,
@@ -87,11 +87,11 @@ pub fn check_on(
     }
 }
 
-/// Compares what `graph` computes on random inputs with the oracle, on each device in the dialect that `adapt` makes of its own;
-/// gives the number of devices for which it made one.
+/// Compares the results of `graph` on random inputs with the oracle, on each device in the dialect that `adapt` derives
+/// from the device's; returns the number of devices with such a dialect.
 ///
 /// # Panics
-/// As [`check`].
+/// Those of [`check`].
 pub fn check_in(graph: &Graph, tolerance: Tolerance, adapt: impl Fn(Dialect) -> Option<Dialect>) -> usize {
     let mut random = Random::new(graph.values.len() as u64);
     let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
@@ -107,22 +107,22 @@ pub fn check_in(graph: &Graph, tolerance: Tolerance, adapt: impl Fn(Dialect) -> 
     count
 }
 
-/// What the passes for GPUs make of `graph`, with constants that the oracle folds.
+/// Optimizes `graph` with the passes for GPUs; the oracle folds its constants.
 pub fn optimized(graph: &Graph) -> Graph {
     let mut graph = graph.clone();
     optimize(&mut graph, &TARGET, Passes::ALL, &reference::evaluate).expect("a graph");
     graph
 }
 
-/// Does everything on the thread that calls it.
+/// Does all work on the calling thread.
 pub fn in_turn(count: usize, work: &(dyn Fn(usize) + Sync)) {
     (0..count).for_each(work);
 }
 
-/// Parses and validates a kernel, which takes no device.
+/// Parses and validates a kernel, without a device.
 ///
 /// # Panics
-/// If it is no valid WGSL; the message holds the numbered lines.
+/// If it is not valid WGSL. The message holds the numbered lines.
 pub fn validate(name: &str, source: &str, dialect: Dialect) {
     use wgpu::naga::front::wgsl::parse_str;
     use wgpu::naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
@@ -139,7 +139,7 @@ pub fn validate(name: &str, source: &str, dialect: Dialect) {
     validated.unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
 }
 
-/// A dialect with the workgroup memory that every device has.
+/// A dialect with the minimum workgroup memory of all devices.
 const fn dialect(f16: bool, int64: bool, subgroups: bool) -> Dialect {
     let subgroup_size = match (subgroups, f16) {
         (false, _) => None,
@@ -149,7 +149,7 @@ const fn dialect(f16: bool, int64: bool, subgroups: bool) -> Dialect {
     Dialect { f16, int64, subgroups, subgroup_size, cooperative: None, workgroup_bytes: 16384, product: None }
 }
 
-/// The devices that differ in what their shaders may use.
+/// Dialects that differ in their extensions.
 pub const DIALECTS: [Dialect; 4] =
     [dialect(false, false, false), dialect(false, true, true), dialect(true, false, true), dialect(true, true, false)];
 
@@ -176,10 +176,10 @@ fn every_kernel_of_every_operator_type_and_rank_is_valid() {
     assert!(seen.len() > 500, "{} kernels", seen.len());
 }
 
-/// Validates a kernel that binds each tensor in three pieces.
+/// Validates a kernel with each tensor bound in three pieces.
 ///
 /// # Panics
-/// As [`validate`], and if it cannot be divided, but for arrays of atomic numbers, which have to be used by reference.
+/// Those of [`validate`], and if it cannot be divided, except for atomic arrays, which can only be used by reference.
 fn validate_in_pieces(dispatch: &Dispatch, dialect: Dialect) {
     let place = Place { space: Space::Arena, offset: 0, bytes: 700 };
     match split(&dispatch.source, &vec![place; dispatch.bindings.len()], 256) {
@@ -191,7 +191,7 @@ fn validate_in_pieces(dispatch: &Dispatch, dialect: Dialect) {
     }
 }
 
-/// The bytes of every output of `graph`.
+/// Runs `graph` and returns the bytes of every output.
 fn run(device: &Arc<Device>, graph: &Graph, inputs: &HashMap<String, Tensor>, share_views: bool) -> Vec<Vec<u8>> {
     let options = PlanOptions { share_views, fill_arena: true };
     let mut plan = Plan::new(graph.clone(), device, &in_turn, options).expect("a plan");
@@ -199,7 +199,7 @@ fn run(device: &Arc<Device>, graph: &Graph, inputs: &HashMap<String, Tensor>, sh
         described.iter().map(|(name, d)| device.buffer_of(name, &bytes(name, d)).expect("memory")).collect()
     };
     let inputs = buffers(plan.inputs(), &|name, _| inputs[name].to_bytes());
-    // NaN, so that an element that nobody wrote is seen.
+    // NaN, to detect elements that nobody wrote.
     let outputs = buffers(plan.outputs(), &|_, descriptor| vec![0xff; descriptor.bytes()]);
     plan.run(&inputs.iter().collect::<Vec<_>>(), &outputs.iter().collect::<Vec<_>>()).expect("a run");
     let read = |(buffer, (_, descriptor)): (&wgpu::Buffer, &(String, Descriptor))| {

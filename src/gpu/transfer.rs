@@ -1,4 +1,4 @@
-//! Bytes to the device and back: a ring of staging buffers for what is written, a pool of them for what is read.
+//! Transfers to and from the device: a ring of staging buffers for writes, a pool of them for reads.
 
 use super::device::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -10,32 +10,32 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 use wgpu::util::StagingBelt;
 
-/// Bytes of a buffer of the ring, for small writes.
+/// Bytes per buffer of the ring, for small writes.
 const CHUNK: u64 = 1 << 20;
 
-/// The most bytes that are copied by one command.
+/// Maximum number of bytes per copy command.
 const PIECE: usize = 8 << 20;
 
-/// Bytes, and writes, that wait for the next submission at most: what is written and never used must not pile up.
+/// Maximum numbers of bytes and of writes that wait for the next submission: unused writes must not pile up.
 const MAX_WAITING: (usize, usize) = (32 << 20, 64);
 
-/// Submissions that the device has not finished, at most: enough that it never waits for the next one, and few that it is
-/// soon done when a context ends. Whoever submits more waits, instead of filling the memory.
+/// Maximum number of submissions in flight: enough to keep the device busy, and few enough to finish soon when a
+/// context ends. A submitter above the limit waits instead of filling the memory.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// Buffers for reading that are kept, and the largest that is.
+/// Maximum number of read buffers to keep, and their maximum size in bytes.
 const MAX_KEPT: (usize, u64) = (8, 8 << 20);
 
-/// What is on its way.
+/// Transfers in progress.
 pub(super) struct Transfer {
     belt: StagingBelt,
-    /// Copies from the belt that are not submitted.
+    /// Copies from the belt that are not submitted yet.
     writes: Option<wgpu::CommandEncoder>,
     waiting: (usize, usize),
-    /// Bytes that the belt was asked for since it was new.
+    /// Bytes requested from the belt since its creation.
     staged: usize,
     in_flight: VecDeque<wgpu::SubmissionIndex>,
-    /// Buffers for reading that nobody uses.
+    /// Unused read buffers.
     kept: Vec<wgpu::Buffer>,
 }
 
@@ -51,7 +51,8 @@ impl Transfer {
         }
     }
 
-    /// Submits what is written, then `commands`. Gives also a submission that is to be waited for.
+    /// Submits pending writes, then `commands`. Also returns an older submission to wait for, if too many are in
+    /// flight.
     fn submit(
         &mut self,
         queue: &wgpu::Queue,
@@ -73,11 +74,11 @@ impl Device {
         self.transfer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes `bytes` to `buffer` from `offset` on (in bytes, a multiple of 4), before everything that is submitted later.
-    /// The buffer reaches to the end of the last word of four bytes.
+    /// Writes `bytes` to `buffer` from `offset` on (in bytes, a multiple of 4), ordered before all later submissions.
+    /// The buffer must extend to the end of the last four-byte word.
     ///
     /// # Errors
-    /// An `UnknownError` without memory for the copy, an `OperationError` when the device fails.
+    /// An `UnknownError` if memory for the copy runs out, an `OperationError` if the device fails.
     pub fn write(&self, buffer: &wgpu::Buffer, offset: usize, bytes: &[u8]) -> Result<()> {
         for (index, piece) in bytes.chunks(PIECE).enumerate() {
             self.write_piece(buffer, offset + index * PIECE, piece)?;
@@ -90,7 +91,7 @@ impl Device {
         let Some(length) = NonZeroU64::new(size as u64) else { return Ok(()) };
         let full = self.scoped(|| {
             let transfer = &mut *self.transfer();
-            // The ring panics when its buffers are gone.
+            // The ring panics if its buffers are gone.
             self.check()?;
             let encoder =
                 transfer.writes.get_or_insert_with(|| self.device.create_command_encoder(&Default::default()));
@@ -98,7 +99,7 @@ impl Device {
             let whole = bytes.len() / 4 * 4;
             view.slice(..whole).copy_from_slice(&bytes[..whole]);
             if whole < size {
-                // Copies are of whole words.
+                // Copies consist of whole words.
                 let mut word = [0; 4];
                 word[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
                 view.slice(whole..).copy_from_slice(&word);
@@ -109,7 +110,7 @@ impl Device {
             Ok(transfer.waiting.0 >= MAX_WAITING.0 || transfer.waiting.1 >= MAX_WAITING.1)
         })??;
         if full {
-            // Large writes would otherwise all be in staging memory at once.
+            // Large writes would otherwise accumulate in staging memory.
             let index = self.submit(None)?;
             if size > CHUNK as usize {
                 self.finish(index)?;
@@ -118,10 +119,10 @@ impl Device {
         Ok(())
     }
 
-    /// Submits `commands` behind everything that was written. Waits when too much is in flight.
+    /// Submits `commands` after all pending writes. Waits if too much is in flight.
     ///
     /// # Errors
-    /// An `OperationError` when the commands are refused or the device is lost.
+    /// An `OperationError` if the commands are refused or the device is lost.
     pub fn submit(&self, commands: Option<wgpu::CommandBuffer>) -> Result<wgpu::SubmissionIndex> {
         let (index, oldest) = self.scoped(|| self.transfer().submit(&self.queue, commands))?;
         if let Some(oldest) = oldest {
@@ -130,13 +131,13 @@ impl Device {
         Ok(index)
     }
 
-    /// Destroys the device while nothing is being written.
+    /// Destroys the device at a moment without a write in progress.
     pub(super) fn destroy_between_writes(&self) {
         let _held = self.transfer();
         self.device.destroy();
     }
 
-    /// Gives back the staging memory of large writes.
+    /// Frees the staging memory of large writes.
     pub fn trim(&self) {
         let transfer = &mut *self.transfer();
         if transfer.staged > PIECE && transfer.writes.is_none() {
@@ -145,10 +146,10 @@ impl Device {
         }
     }
 
-    /// Begins to copy the first `bytes` bytes of `buffer`, after everything that was submitted before.
+    /// Starts to copy the first `bytes` bytes of `buffer`, ordered after all earlier submissions.
     ///
     /// # Errors
-    /// An `UnknownError` without memory for the copy, an `OperationError` when the device is lost.
+    /// An `UnknownError` if memory for the copy runs out, an `OperationError` if the device is lost.
     pub fn read(&self, buffer: &wgpu::Buffer, bytes: usize) -> Result<Reading> {
         let size = bytes.next_multiple_of(4).max(4) as u64;
         let staging = self.staging(size)?;
@@ -159,13 +160,13 @@ impl Device {
         })?;
         let submission = self.submit(Some(commands))?;
         let (tell, mapped) = channel();
-        // The reader may have gone away.
+        // The receiver may be gone.
         staging.map_async(wgpu::MapMode::Read, ..size, move |result| drop(tell.send(result)));
         self.poller.follow(submission);
         Ok(Reading { staging, bytes, size, mapped })
     }
 
-    /// A buffer for reading `size` bytes.
+    /// Returns a staging buffer for reading `size` bytes.
     fn staging(&self, size: u64) -> Result<wgpu::Buffer> {
         {
             let kept = &mut self.transfer().kept;
@@ -185,7 +186,7 @@ impl Device {
     }
 }
 
-/// A copy of a buffer that is on its way from the device.
+/// A copy of a buffer on its way from the device.
 pub struct Reading {
     staging: wgpu::Buffer,
     bytes: usize,
@@ -194,23 +195,23 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// The bytes, if they come within `patience`; `None` if not.
+    /// Returns the bytes if they arrive within `patience`, otherwise `None`.
     ///
     /// # Errors
-    /// An `OperationError` when the device is lost, an `UnknownError` without memory for the bytes.
+    /// An `OperationError` if the device is lost, an `UnknownError` if memory for the bytes runs out.
     pub fn poll(&mut self, device: &Device, patience: Duration) -> Result<Option<Buffer>> {
         match self.mapped.recv_timeout(patience) {
             Ok(Ok(())) => self.take(device).map(Some),
             Ok(Err(error)) => device.check().and(Err(failed(error))),
             Err(RecvTimeoutError::Timeout) => device.check().map(|()| None),
-            Err(RecvTimeoutError::Disconnected) => device.check().and(Err(failed("the device forgot it"))),
+            Err(RecvTimeoutError::Disconnected) => device.check().and(Err(failed("the device dropped the request"))),
         }
     }
 
-    /// The bytes.
+    /// Waits for the bytes and returns them.
     ///
     /// # Errors
-    /// As [`poll`](Self::poll).
+    /// Those of [`poll`](Self::poll).
     pub fn wait(mut self, device: &Device) -> Result<Buffer> {
         loop {
             if let Some(bytes) = self.poll(device, Duration::from_secs(1))? {

@@ -29,7 +29,7 @@ impl Default for Builder {
     }
 }
 
-/// How much a builder had at some time; see [`Builder::checkpoint`].
+/// The size of a builder at some time; see [`Builder::checkpoint`].
 #[derive(Clone, Copy, Debug)]
 pub struct Checkpoint {
     values: usize,
@@ -43,12 +43,12 @@ impl Builder {
         Builder::default()
     }
 
-    /// An empty builder whose operands have at most `max_tensor_bytes` bytes each.
+    /// An empty builder for operands of at most `max_tensor_bytes` bytes each.
     pub fn with_limit(max_tensor_bytes: u64) -> Builder {
         Builder { graph: Graph::default(), names: HashSet::new(), max_tensor_bytes }
     }
 
-    /// Type and shape of an operand of this builder.
+    /// The descriptor of an operand of this builder.
     pub fn descriptor(&self, id: OperandId) -> &Descriptor {
         self.graph.descriptor(id)
     }
@@ -56,7 +56,7 @@ impl Builder {
     /// `input()`: a named input of the graph.
     ///
     /// # Errors
-    /// A TypeError for an empty or repeated name, or a descriptor beyond the limits.
+    /// A TypeError if the name is empty or repeated, or the descriptor exceeds the limits.
     pub fn input(&mut self, name: &str, descriptor: Descriptor) -> Result<OperandId> {
         let fail = |problem| Error::at("input", "", problem);
         if name.is_empty() {
@@ -75,7 +75,8 @@ impl Builder {
     /// `constant(descriptor, buffer)`: a constant with a copy of `bytes`.
     ///
     /// # Errors
-    /// A TypeError for a descriptor beyond the limits or another number of bytes, an UnknownError without memory.
+    /// A TypeError if the descriptor exceeds the limits or `bytes` has the wrong length, an UnknownError if memory runs
+    /// out.
     pub fn constant(&mut self, descriptor: Descriptor, bytes: &[u8]) -> Result<OperandId> {
         self.constant_of(descriptor, Buffer::copy_of(bytes)?)
     }
@@ -83,7 +84,7 @@ impl Builder {
     /// A constant that holds `bytes`.
     ///
     /// # Errors
-    /// A TypeError for a descriptor beyond the limits or another number of bytes.
+    /// A TypeError if the descriptor exceeds the limits or `bytes` has the wrong length.
     pub fn constant_of(&mut self, descriptor: Descriptor, bytes: Buffer) -> Result<OperandId> {
         check_constant(&descriptor, bytes.len(), self.max_tensor_bytes)?;
         Ok(self.graph.add_value(descriptor, Source::Constant(bytes.into())))
@@ -92,45 +93,45 @@ impl Builder {
     /// A constant that shares the bytes of another one.
     ///
     /// # Errors
-    /// A TypeError for a descriptor beyond the limits or another number of bytes.
+    /// A TypeError if the descriptor exceeds the limits or the constant has the wrong number of bytes.
     pub fn constant_like(&mut self, descriptor: Descriptor, constant: &Constant) -> Result<OperandId> {
         check_constant(&descriptor, constant.len(), self.max_tensor_bytes)?;
         Ok(self.graph.add_value(descriptor, Source::Constant(constant.clone())))
     }
 
-    /// A constant whose bytes are read through `window` when the graph is built; nothing is copied now.
+    /// A constant with bytes that are read through `window` when the graph is built, without a copy now.
     ///
     /// # Errors
-    /// A TypeError for a descriptor beyond the limits or a window of another number of bytes.
+    /// A TypeError if the descriptor exceeds the limits or the window has the wrong number of bytes.
     pub fn constant_mapped(&mut self, descriptor: Descriptor, window: Mapped) -> Result<OperandId> {
         check_constant(&descriptor, window.len(), self.max_tensor_bytes)?;
         Ok(self.graph.add_value(descriptor, Source::Constant(Constant::Mapped(window))))
     }
 
-    /// A constant whose elements are integers that follow from sizes that are not known yet. It may have any data type.
+    /// A constant of integers that depend on sizes still unknown. It may have any data type.
     ///
     /// # Errors
-    /// A TypeError for a descriptor beyond the limits or another number of elements.
+    /// A TypeError if the descriptor exceeds the limits or `dims` has the wrong number of elements.
     pub fn sizes(&mut self, descriptor: Descriptor, dims: &[Dim]) -> Result<OperandId> {
         check_constant(&descriptor, descriptor.dtype.size() * dims.len(), self.max_tensor_bytes)?;
         Ok(self.graph.add_value(descriptor, Source::Sizes(dims.into())))
     }
 
-    /// An input without a name, for what is not built.
+    /// An input without a name, for a graph that is never built.
     ///
     /// # Errors
-    /// A TypeError for a descriptor beyond the limits.
+    /// A TypeError if the descriptor exceeds the limits.
     pub fn unnamed_input(&mut self, descriptor: Descriptor) -> Result<OperandId> {
         let fail = |problem| Error::at("input", "", problem);
         descriptor.check_bytes("descriptor", self.max_tensor_bytes).map_err(fail)?;
         Ok(self.graph.add_value(descriptor, Source::Input))
     }
 
-    /// What is known of the operand `id` of another builder as one of this one, which is not built: a constant is one, and
-    /// anything else an input.
+    /// Represents operand `id` of another builder in this one, which is never built: constants as constants, everything
+    /// else as inputs.
     ///
     /// # Errors
-    /// A TypeError for a descriptor beyond the limits.
+    /// A TypeError if the descriptor exceeds the limits.
     pub fn stand_in(&mut self, other: &Builder, id: OperandId) -> Result<OperandId> {
         let value = other.graph.value(id);
         match &value.source {
@@ -150,15 +151,15 @@ impl Builder {
     /// `constant(dataType, value)`: a scalar, cast to `dtype`.
     ///
     /// # Errors
-    /// An UnknownError without memory.
+    /// An UnknownError if memory runs out.
     pub fn scalar(&mut self, dtype: DataType, value: Number) -> Result<OperandId> {
         self.graph.add_constant(Descriptor::new(dtype, [0u32; 0]), &value.to_bytes(dtype))
     }
 
-    /// Appends an operator, its operands in the order of the rule row, and gives its outputs.
+    /// Appends an operator with operands in the order of the rule row; returns its outputs.
     ///
     /// # Errors
-    /// A TypeError if the operands or attributes break the operator's rules.
+    /// A TypeError if the operands or attributes violate the operator's rules.
     pub fn add(
         &mut self,
         op: impl Into<Op>,
@@ -168,10 +169,10 @@ impl Builder {
         self.add_operation(Operation::Api(op.into()), inputs, label.into())
     }
 
-    /// As [`add`](Self::add), for operators of the compiler, too.
+    /// Like [`add`](Self::add), also for operators of the compiler.
     ///
     /// # Errors
-    /// As [`add`](Self::add).
+    /// Those of [`add`](Self::add).
     pub fn add_operation(
         &mut self,
         mut op: Operation,
@@ -184,7 +185,7 @@ impl Builder {
         Ok(self.append(op, inputs, outputs, label))
     }
 
-    /// Appends an operator whose outputs are known; gives them.
+    /// Appends an operator with known outputs; returns them.
     pub fn append(
         &mut self,
         op: impl Into<Operation>,
@@ -198,15 +199,15 @@ impl Builder {
         outputs
     }
 
-    /// Gives the last node an epilogue. The text form of compiled graphs has them.
+    /// Sets the epilogue of the last node, for the text form of compiled graphs.
     pub(super) fn set_epilogue(&mut self, epilogue: Epilogue) {
         self.graph.nodes.last_mut().expect("a node").epilogue = epilogue;
     }
 
-    /// Appends the operator of the method `name`, its operands by their names in the IDL.
+    /// Appends the operator of the method `name`, with operands by their IDL names.
     ///
     /// # Errors
-    /// As [`add`](Self::add), and a TypeError for a name or attribute that the draft does not have.
+    /// Those of [`add`](Self::add), and a TypeError for a name or attribute that the draft does not have.
     pub fn add_named(
         &mut self,
         name: &str,
@@ -249,12 +250,12 @@ impl Builder {
         Ok((op, inputs))
     }
 
-    /// Bytes of an operand, at most.
+    /// Maximum size of an operand in bytes.
     pub fn max_tensor_bytes(&self) -> u64 {
         self.max_tensor_bytes
     }
 
-    /// The integers of an operand that follow from sizes that are known later.
+    /// The integers of an operand that depend on sizes still unknown.
     pub fn sizes_of(&self, id: OperandId) -> Option<&[Dim]> {
         if let Source::Sizes(dims) = &self.graph.value(id).source { Some(dims) } else { None }
     }
@@ -264,23 +265,23 @@ impl Builder {
         self.constant_value(id).is_some()
     }
 
-    /// The bytes of an operand that is a constant.
+    /// The bytes of a constant operand.
     pub fn constant_value(&self, id: OperandId) -> Option<&Constant> {
         self.graph.value(id).constant()
     }
 
-    /// Whether an operand is the output of an operator: only such operands can be outputs of the graph.
+    /// Whether an operand is the output of an operator: only these can be outputs of the graph.
     pub fn is_computed(&self, id: OperandId) -> bool {
         matches!(self.graph.value(id).source, Source::Node)
     }
 
-    /// What the builder has so far.
+    /// Records the current size of the builder.
     pub fn checkpoint(&self) -> Checkpoint {
         let Graph { values, nodes, inputs, .. } = &self.graph;
         Checkpoint { values: values.len(), nodes: nodes.len(), inputs: inputs.len() }
     }
 
-    /// Takes back everything that was added since `checkpoint`. Operands that were added then must not be used again.
+    /// Removes everything added since `checkpoint`. Operands added since then become invalid.
     pub fn roll_back(&mut self, checkpoint: Checkpoint) {
         self.graph.values.truncate(checkpoint.values);
         self.graph.nodes.truncate(checkpoint.nodes);
@@ -292,7 +293,7 @@ impl Builder {
         self.graph.values.len()
     }
 
-    /// The graph of everything that the named `outputs` depend on; inputs that nothing depends on are not in it.
+    /// Returns the graph of everything that the named `outputs` depend on; unused inputs are dropped.
     pub fn finish(self, outputs: Vec<(String, OperandId)>) -> Graph {
         let mut graph = self.graph;
         graph.outputs = outputs;
@@ -311,6 +312,6 @@ fn check_constant(descriptor: &Descriptor, bytes: usize, most: u64) -> Result<()
     if descriptor.bytes() == bytes {
         return Ok(());
     }
-    let expected = format!("{} bytes", descriptor.bytes());
+    let expected = format!("the {} bytes of {} {:?}", descriptor.bytes(), descriptor.dtype, descriptor.shape);
     Err(fail(Problem::Attribute { name: "buffer", got: format!("{bytes} bytes"), expected }))
 }

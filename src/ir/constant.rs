@@ -8,9 +8,9 @@ use std::sync::Arc;
 /// The bytes of a constant, row-major, little-endian. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Constant {
-    /// In memory of their own.
+    /// In memory of its own.
     Owned(Arc<Buffer>),
-    /// Somewhere in a file that is mapped, or in memory of somebody else: read when they are needed.
+    /// In a memory-mapped file, or in memory of another owner: read when needed.
     Mapped(Mapped),
 }
 
@@ -28,23 +28,23 @@ impl Constant {
         self.len() == 0
     }
 
-    /// Bytes of memory that the constant holds: none when it is mapped.
+    /// Size of the constant's own memory in bytes: none if it is mapped.
     pub fn memory_bytes(&self) -> usize {
         if let Constant::Owned(buffer) = self { buffer.len() } else { 0 }
     }
 
-    /// All bytes, in aligned memory: a copy of those that are mapped.
+    /// Returns all bytes in aligned memory: a copy if they are mapped.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for a copy, an `OperationError` when a mapped file cannot be read.
+    /// An `UnknownError` if memory for a copy runs out, an `OperationError` if a mapped file cannot be read.
     pub fn buffer(&self) -> Result<Arc<Buffer>> {
         self.part(0..self.len())
     }
 
-    /// The bytes `range` as a constant. Only a part of owned bytes is a copy.
+    /// The bytes in `range` as a constant. Copies only owned bytes, and only if `range` is a part of them.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the copy.
+    /// An `UnknownError` if memory for the copy runs out.
     ///
     /// # Panics
     /// If `range` lies outside.

@@ -19,16 +19,16 @@ pub enum Source {
     Input,
     /// Known when the graph is built.
     Constant(Constant),
-    /// Integers that follow from sizes that are known later, as elements of the type of the value.
+    /// Integers that depend on sizes still unknown, as elements of the value's type.
     Sizes(Arc<[Dim]>),
     /// Computed by a node.
     Node,
 }
 
-/// Sizes as elements of type `dtype`: the bytes of [`Source::Sizes`] when they are known.
+/// Sizes as elements of type `dtype`: the bytes of [`Source::Sizes`] once they are known.
 ///
 /// # Errors
-/// An `UnknownError` without memory.
+/// An `UnknownError` if memory runs out.
 pub fn bytes_of_sizes(sizes: impl Iterator<Item = i64>, dtype: DataType) -> Result<Buffer> {
     let bytes: Vec<u8> = sizes.flat_map(|size| Number::Int(size.into()).to_bytes(dtype)).collect();
     Buffer::copy_of(&bytes)
@@ -44,16 +44,16 @@ pub struct Value {
 }
 
 impl Value {
-    /// The bytes of a constant, if it does not follow from sizes that are known later.
+    /// The bytes of a constant, unless it depends on sizes still unknown.
     pub fn constant(&self) -> Option<&Constant> {
         if let Source::Constant(bytes) = &self.source { Some(bytes) } else { None }
     }
 }
 
-/// What is computed of the result of an operator, element by element, to give the (only) output of its node.
+/// An element-wise program on the result of a node's operator; returns the node's (only) output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Epilogue {
-    /// Operand 0 is the result, of the data type and shape of the output.
+    /// The program. Operand 0 is the result, with the data type and shape of the output.
     pub program: Fused,
     /// The other operands, broadcast to the output.
     pub operands: Vec<ValueId>,
@@ -69,24 +69,24 @@ impl Epilogue {
 /// One use of an operator.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// What is computed.
+    /// The operation.
     pub op: Operation,
     /// The caller's name for it, for messages.
     pub label: String,
-    /// The operands of the operator in the order of the rule row; `None` where an optional one was not given.
+    /// The operator's operands in the order of the rule row; `None` for missing optional ones.
     pub inputs: Vec<Option<ValueId>>,
     /// Outputs in the order of the rule row.
     pub outputs: Vec<ValueId>,
-    /// What is computed of the result of the operator. Set by the compiler; as a rule nothing.
+    /// The element-wise program on the operator's result. Set by the compiler; usually empty.
     pub epilogue: Epilogue,
-    /// The operands that are computed while they are read. Set by the compiler; as a rule none.
+    /// The operands computed while they are read. Set by the compiler; usually empty.
     pub prologues: Vec<Prologue>,
-    /// The nodes of the graph as it was built that this one stands for, by their places there, in order.
+    /// The nodes of the graph as built that this one stands for, by index, ascending.
     pub origins: Vec<u32>,
 }
 
 impl Node {
-    /// Shows `visit` every dimension.
+    /// Calls `visit` with every dimension.
     pub(super) fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
         self.op.visit_dims(visit);
         for prologue in &mut self.prologues {
@@ -94,23 +94,24 @@ impl Node {
         }
     }
 
-    /// Everything that the node reads: operands, those of the epilogue, those of the prologues.
+    /// Everything that the node reads: operands, and those of the epilogue and the prologues.
     pub fn reads(&self) -> impl Iterator<Item = &ValueId> {
         self.inputs.iter().flatten().chain(self.added())
     }
 
-    /// What the epilogue and the prologues read beside operands of the operator and its result.
+    /// The operands of the epilogue and the prologues, beyond the operator's own.
     fn added(&self) -> impl Iterator<Item = &ValueId> {
         self.epilogue.operands.iter().chain(self.prologues.iter().flat_map(|prologue| &prologue.others))
     }
 
-    /// Shows `visit` everything that the node reads.
+    /// Calls `visit` with everything that the node reads.
     pub fn each_read_mut(&mut self, visit: impl FnMut(&mut ValueId)) {
         let others = self.prologues.iter_mut().flat_map(|prologue| &mut prologue.others);
         self.inputs.iter_mut().flatten().chain(&mut self.epilogue.operands).chain(others).for_each(visit);
     }
 
-    /// What the node reads as people see it: where the operator does not stand alone, a whole row comes first.
+    /// The node's operands for people: unless the node is plain, missing trailing operands of the operator are listed as
+    /// `None` in front of those of the epilogue and the prologues.
     pub fn written(&self) -> Vec<Option<ValueId>> {
         let row = self.op.rule().operands;
         let mut all = self.inputs.clone();
@@ -121,33 +122,33 @@ impl Node {
         all
     }
 
-    /// Whether it computes nothing but its operator.
+    /// Whether the node consists of its operator only.
     pub fn is_plain(&self) -> bool {
         self.epilogue.is_empty() && self.prologues.is_empty()
     }
 
-    /// What computes the operand of that index.
+    /// The prologue of the operand at this index.
     pub fn prologue(&self, operand: usize) -> Option<&Prologue> {
         self.prologues.iter().find(|prologue| prologue.operand == operand)
     }
 }
 
-/// An output that begins with an input, in the same memory: whoever runs the graph puts the bytes of the input where those of the
-/// output start. The dimension `axis` of both is outermost in memory, before the others in their order.
+/// An output that begins with an input, in the same memory: whoever runs the graph places the input's bytes where those
+/// of the output start. The dimension `axis` of both is outermost in memory, in front of the others in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Growing {
-    /// The place among the inputs of the graph.
+    /// Index among the inputs of the graph.
     pub input: usize,
-    /// The place among the outputs.
+    /// Index among the outputs.
     pub output: usize,
-    /// The dimension along which the output is longer.
+    /// The dimension that grows.
     pub axis: usize,
 }
 
-/// A computational graph. Nodes stand in an order in which they can run.
+/// A computational graph, with nodes in an executable order.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
-    /// All values; some may be used by nothing after a pass.
+    /// All values; after a pass, some may be unused.
     pub values: Vec<Value>,
     /// All nodes.
     pub nodes: Vec<Node>,
@@ -155,7 +156,7 @@ pub struct Graph {
     pub inputs: Vec<(String, ValueId)>,
     /// Named outputs.
     pub outputs: Vec<(String, ValueId)>,
-    /// Outputs that take the memory of inputs; none, unless whoever runs the graph asks for it.
+    /// Outputs that share the memory of inputs; none, unless whoever runs the graph requests it.
     pub growing: Vec<Growing>,
 }
 
@@ -179,7 +180,7 @@ impl Graph {
     /// Adds a constant.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the copy of `bytes`.
+    /// An `UnknownError` if memory for the copy of `bytes` runs out.
     pub fn add_constant(&mut self, descriptor: Descriptor, bytes: &[u8]) -> Result<ValueId> {
         assert_eq!(descriptor.bytes(), bytes.len());
         Ok(self.add_value(descriptor, Source::Constant(Buffer::copy_of(bytes)?.into())))
@@ -190,7 +191,7 @@ impl Graph {
         node.inputs.iter().map(|input| input.map(|id| self.descriptor(id))).collect()
     }
 
-    /// The descriptors of the operands of a node's operator, as that sees them.
+    /// The descriptors of a node's operands as its operator sees them.
     pub fn operand_descriptors<'a>(&'a self, node: &'a Node) -> Vec<Option<&'a Descriptor>> {
         let mut all = self.input_descriptors(node);
         node.prologues.iter().for_each(|prologue| all[prologue.operand] = Some(&prologue.descriptor));
@@ -203,10 +204,10 @@ impl Graph {
         node.op.multiply_adds(&self.operand_descriptors(node), &outputs)
     }
 
-    /// Checks what can only be refused when the graph is built.
+    /// Checks for errors that can only be reported when the graph is built.
     ///
     /// # Errors
-    /// An OperationError for an operator whose attributes the draft accepts and its formulas do not cover.
+    /// An OperationError for an operator with attributes that the draft accepts but its formulas do not cover.
     pub fn check_defined(&self) -> Result<()> {
         self.nodes.iter().try_for_each(|node| {
             let check = node.op.check_defined(&self.input_descriptors(node));
@@ -217,13 +218,13 @@ impl Graph {
         })
     }
 
-    /// The input that the value `id` begins with, if that is an output that takes the memory of one.
+    /// The input that value `id` begins with, if it is an output that shares the memory of an input.
     pub fn cache_of(&self, id: ValueId) -> Option<ValueId> {
         let growing = self.growing.iter().find(|growing| self.outputs[growing.output].1 == id)?;
         Some(self.inputs[growing.input].1)
     }
 
-    /// For each value, how often nodes read it and outputs of the graph are it.
+    /// For each value, the number of uses by nodes and as outputs of the graph.
     pub fn use_counts(&self) -> Vec<usize> {
         let mut counts = vec![0; self.values.len()];
         let operands = self.nodes.iter().flat_map(Node::reads);
@@ -260,7 +261,7 @@ impl Graph {
         self.nodes.iter().map(|node| node.outputs.iter().any(|id| needed[id.index()])).collect()
     }
 
-    /// Drops the nodes whose outputs nothing needs, and the bytes of constants that nothing reads. Inputs stay.
+    /// Drops the nodes with unused outputs, and the bytes of unused constants. Keeps the inputs.
     pub fn drop_unused(&mut self) {
         let needed = self.needed_values();
         self.nodes.retain(|node| node.outputs.iter().any(|id| needed[id.index()]));

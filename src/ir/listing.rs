@@ -1,4 +1,4 @@
-//! Listings: what is left of a graph for people when its constants are gone.
+//! Listings: a graph for people, without its constants.
 
 use super::{Graph, Node, Prologue, Source, ValueId};
 use crate::dtype::Number;
@@ -6,7 +6,7 @@ use crate::ops::attributes::Attribute;
 use crate::shape::Descriptor;
 use serde_json::{Map, Value as Json, json};
 
-/// Where a listed value comes from.
+/// The source of a listed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Input,
@@ -24,28 +24,28 @@ impl Kind {
     }
 }
 
-/// The nodes of a graph, its named inputs and outputs, and where its values come from. Their descriptors are kept
-/// beside it: passes do not change them.
+/// The nodes of a graph, its named inputs and outputs, and the sources of its values. Descriptors are kept separately:
+/// passes do not change them.
 #[derive(Clone, Debug)]
 pub struct Listing {
-    /// For each value, where it comes from; `None` for one that the graph does not use.
+    /// The source of each value; `None` for unused ones.
     kinds: Box<[Option<Kind>]>,
     nodes: Vec<Node>,
     inputs: Vec<(String, ValueId)>,
     outputs: Vec<(String, ValueId)>,
 }
 
-/// An integer that JavaScript's numbers hold exactly.
+/// The largest integer that JavaScript's numbers represent exactly.
 const MAX_SAFE_INTEGER: i128 = (1 << 53) - 1;
 
 impl Listing {
-    /// The listing of `graph`. Holds none of its constants.
+    /// Lists `graph`, without its constants.
     pub fn of(graph: &Graph) -> Listing {
         let (nodes, inputs, outputs) = (graph.nodes.clone(), graph.inputs.clone(), graph.outputs.clone());
         Listing { kinds: kinds(graph), nodes, inputs, outputs }
     }
 
-    /// The listing for the sizes that a tape has computed `values` for.
+    /// The listing for the sizes of a tape's `values`.
     pub fn at(&self, values: &[i64]) -> Listing {
         let mut listing = self.clone();
         listing.nodes.iter_mut().for_each(|node| node.visit_dims(&mut |dim| dim.fix(values)));
@@ -80,7 +80,7 @@ impl Listing {
     }
 }
 
-/// For each value of `graph`, where it comes from; `None` for one that it does not use.
+/// The source of each value of `graph`; `None` for unused ones.
 fn kinds(graph: &Graph) -> Box<[Option<Kind>]> {
     let mut kinds = vec![None; graph.values.len()].into_boxed_slice();
     graph.inputs.iter().for_each(|(_, id)| kinds[id.index()] = Some(Kind::Input));
@@ -123,7 +123,7 @@ fn attribute(value: &Attribute) -> Json {
     }
 }
 
-/// A number, or the text of one that JSON or JavaScript's numbers do not have.
+/// A number, or text if JSON or JavaScript's numbers cannot represent it.
 fn number(value: &Number) -> Json {
     match *value {
         Number::Int(x) if x.abs() <= MAX_SAFE_INTEGER => (x as i64).into(),

@@ -1,4 +1,4 @@
-//! Graphs: values, nodes and the builder that makes them. A graph knows operators and nothing of how they run.
+//! Graphs: values, nodes and the builder that creates them. A graph knows operators, but not how they run.
 
 mod builder;
 mod constant;

@@ -1,4 +1,4 @@
-//! Prologues: operands that a node computes itself while it reads them.
+//! Prologues: operands that a node computes itself while reading them.
 
 use super::ValueId;
 use crate::dimension::Dim;
@@ -11,32 +11,33 @@ use crate::shape::Descriptor;
 /// How the elements of a constant are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Storage {
-    /// As their data type says.
+    /// According to their data type.
     Whole,
-    /// As 4 bits each, two to a byte, the first one in the lower bits: numbers of an 8-bit type that are all small enough.
+    /// In 4 bits each, two per byte, the first one in the lower bits: numbers of an 8-bit type that are all small
+    /// enough.
     Nibbles,
 }
 
-/// An operand that the kernel of a node computes, element by element, while it reads it.
+/// An operand that a node's kernel computes, element by element, while reading it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prologue {
-    /// Which operand of the rule row. In its place among the node's inputs stands the first operand of the program.
+    /// Index among the rule row's operands. The node's input at this index is the program's first operand.
     pub operand: usize,
     /// The other operands of the program.
     pub others: Vec<ValueId>,
     /// The operand as the operator sees it.
     pub descriptor: Descriptor,
-    /// The shape that the operands of the program are spread to. Its elements are those of the operand, in the same order.
+    /// The shape that the program's operands are spread to. Its elements are those of the operand, in the same order.
     pub shape: Vec<Dim>,
-    /// What is computed of each element. Each operand has the shape above, or repeats its elements: it is broadcast, or
-    /// stands for blocks as a scale of `dequantizeLinear()` does.
+    /// The program for each element. Each of its operands has the shape above or repeats its elements: it is broadcast,
+    /// or applies to blocks like a scale of `dequantizeLinear()`.
     pub program: Fused,
     /// How the elements of the first operand are stored.
     pub storage: Storage,
 }
 
 impl Prologue {
-    /// For each dimension of the shape, how many elements of it one element of an operand of the shape `from` stands for.
+    /// For each dimension of the shape, the number of its elements per element of an operand of shape `from`.
     pub fn blocks(&self, from: &[u32]) -> Vec<u32> {
         let padding = self.shape.len() - from.len();
         let size = |axis: usize| if axis < padding { 1 } else { from[axis - padding] };
@@ -49,7 +50,7 @@ impl Prologue {
         format!("{name}{nibbles}:[{}]", self.program.texts().join(", "))
     }
 
-    /// The operand, by the formulas of the draft.
+    /// Evaluates the operand by the formulas of the draft.
     pub fn evaluate(&self, operands: &[&Tensor]) -> Tensor {
         let dtype = operands[0].descriptor().dtype;
         let whole = match self.storage {
@@ -76,7 +77,7 @@ impl Prologue {
     }
 }
 
-/// The numbers of a tensor of packed ones.
+/// Unpacks the numbers of a packed tensor.
 fn unpacked(packed: &Tensor, whole: &Descriptor) -> Tensor {
     let bytes = packed.to_bytes();
     let mut next = 0;
@@ -90,8 +91,7 @@ fn unpacked(packed: &Tensor, whole: &Descriptor) -> Tensor {
     })
 }
 
-/// Whether an operator takes next to nothing to compute, so that doing it for each of several readers costs less than
-/// reading more bytes.
+/// Whether an operator is so cheap that computing it for each of several readers costs less than reading more bytes.
 pub fn is_cheap(op: Elementwise) -> bool {
     use Elementwise::{Abs, Add, Cast, Clamp, Dequantize, Identity, Linear, Max, Min, Mul, Neg, Relu, Sub};
     matches!(

@@ -1,4 +1,4 @@
-//! Graphs that are filled with sizes again and again.
+//! Graphs to fill repeatedly with sizes.
 
 use super::{Constant, Graph, Node, Source, ValueId, bytes_of_sizes};
 use crate::dimension::{Dim, DimKey};
@@ -6,56 +6,56 @@ use crate::error::Result;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A graph whose sizes are known later. Filling it overwrites the dimensions that follow from them, and nothing else is made
+/// A graph with sizes still unknown. Filling overwrites the dimensions that depend on them; nothing else is created
 /// anew.
 pub struct Stencil {
-    /// With the sizes of the last filling.
+    /// The graph, with the sizes of the last filling.
     graph: Graph,
-    /// The dimensions that follow from sizes, each once.
+    /// The distinct dimensions that depend on sizes.
     dims: Box<[Unknown]>,
-    /// Nodes with dimensions of their own, and all of these in the order in which the node shows them.
+    /// Nodes with dimensions of their own, with these dimensions in the order in which the node visits them.
     nodes: Box<[(usize, Box<[Dim]>)]>,
-    /// The constants by the places of their values, whose bytes are dropped when the graph is lowered.
+    /// The constants by index of their values; lowering the graph drops their bytes.
     constants: Box<[(usize, Constant)]>,
-    /// The constants that follow from sizes.
+    /// The constants that depend on sizes.
     sizes: Box<[Arc<[Dim]>]>,
-    /// The values of these.
+    /// The values of these constants.
     size_ids: Box<[ValueId]>,
-    /// What the last filling was computed of; nothing if there is none.
+    /// The tape's values of the last filling; empty if there is none.
     filled_with: Vec<i64>,
 }
 
-/// A dimension that follows from sizes, and all that has it.
+/// A dimension that depends on sizes, with everything that has it.
 struct Unknown {
     dim: Dim,
-    /// Values and axes.
+    /// Indices of values, with axes.
     values: Vec<(usize, usize)>,
-    /// Places among the nodes with dimensions of their own.
+    /// Indices among the nodes with dimensions of their own.
     own: Vec<usize>,
-    /// Nodes that have it, or read or give something that has it.
+    /// Nodes that have the dimension, or read or write a value that has it.
     nodes: Vec<usize>,
 }
 
-/// A graph with other sizes than it had before.
+/// A graph with different sizes than before.
 pub struct Filling<'a> {
     /// The graph.
     pub graph: &'a Graph,
-    /// The constants that follow from sizes.
+    /// The constants that depend on sizes.
     pub sizes: &'a [ValueId],
-    /// What has other sizes than before.
+    /// The nodes and values with changed sizes.
     pub changes: Changes,
 }
 
-/// What has other sizes than in another filling.
+/// The nodes and values with sizes that differ from another filling.
 pub struct Changes {
-    /// For each node, whether it has, or something that it reads or gives.
+    /// For each node, whether it, or a value that it reads or writes, has changed.
     pub nodes: Vec<bool>,
-    /// For each value, whether it has.
+    /// For each value, whether it has changed.
     pub values: Vec<bool>,
 }
 
 impl Changes {
-    /// Everything may have other sizes.
+    /// Everything may have changed.
     pub fn all(graph: &Graph) -> Changes {
         Changes { nodes: vec![true; graph.nodes.len()], values: vec![true; graph.values.len()] }
     }
@@ -114,12 +114,12 @@ impl Stencil {
         }
     }
 
-    /// Fills the graph with the sizes that [`Tape::evaluate`](crate::dimension::Tape::evaluate) has computed `values` for.
+    /// Fills the graph with the sizes of `values`, computed by [`Tape::evaluate`](crate::dimension::Tape::evaluate).
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for constants that follow from sizes.
+    /// An `UnknownError` if memory for constants that depend on sizes runs out.
     pub fn fill(&mut self, values: &[i64]) -> Result<()> {
-        // Until the end, this is no filling that another one can begin with.
+        // Until the end, the graph is not a valid basis for another filling.
         let before = std::mem::take(&mut self.filled_with);
         let mut own = Vec::new();
         for unknown in self.dims.iter().filter(|unknown| unknown.differs(&before, values)) {
@@ -135,7 +135,7 @@ impl Stencil {
             let (index, dims) = &self.nodes[place];
             let mut dims = dims.iter();
             self.graph.nodes[*index].visit_dims(&mut |dim| {
-                *dim = Dim::number(dims.next().expect("a node always shows as many").at(values));
+                *dim = Dim::number(dims.next().expect("a node always visits as many").at(values));
             });
         }
         for (id, dims) in self.size_ids.iter().zip(&self.sizes) {
@@ -148,7 +148,7 @@ impl Stencil {
         Ok(())
     }
 
-    /// The last filling, for what was made of the one with these values.
+    /// The last filling, relative to the one with the values `before`.
     pub fn filling(&self, before: &[i64]) -> Filling<'_> {
         let mut changes =
             Changes { nodes: vec![false; self.graph.nodes.len()], values: vec![false; self.graph.values.len()] };
@@ -159,8 +159,8 @@ impl Stencil {
         Filling { graph: &self.graph, sizes: &self.size_ids, changes }
     }
 
-    /// What `lower` makes of the graph with the sizes of the last filling. It may drop bytes of constants, which are there
-    /// again behind it, and may change nothing else.
+    /// Calls `lower` on the graph with the sizes of the last filling. It may drop bytes of constants, which are
+    /// restored afterwards, and must not change anything else.
     pub fn lower<T>(&mut self, lower: impl FnOnce(&mut Graph) -> T) -> T {
         let lowered = lower(&mut self.graph);
         for (index, constant) in &self.constants {
@@ -171,13 +171,13 @@ impl Stencil {
 }
 
 impl Unknown {
-    /// Whether it is another size in the values `now` than in those of `before`, if there are any.
+    /// Whether the size differs between the values `now` and `before`, if there are any.
     fn differs(&self, before: &[i64], now: &[i64]) -> bool {
         before.is_empty() || self.dim.at(before) != self.dim.at(now)
     }
 }
 
-/// Dimensions that follow from sizes, each once.
+/// The distinct dimensions that depend on sizes.
 #[derive(Default)]
 struct Unknowns {
     all: Vec<Unknown>,
@@ -185,7 +185,7 @@ struct Unknowns {
 }
 
 impl Unknowns {
-    /// Adds to what is known of `dim`, if it follows from sizes.
+    /// Adds to the record of `dim`, if it depends on sizes.
     fn note(&mut self, dim: Dim, add: impl FnOnce(&mut Unknown)) {
         if dim.is_number() {
             return;
@@ -198,7 +198,7 @@ impl Unknowns {
     }
 }
 
-/// Adds `index`, which is not below those that are there, once.
+/// Appends `index`, which is not below any existing one, unless it is there already.
 fn push_new(list: &mut Vec<usize>, index: usize) {
     if list.last() != Some(&index) {
         list.push(index);

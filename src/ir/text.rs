@@ -7,10 +7,10 @@
 //! output y = %2
 //! ```
 //!
-//! An operand that was not given is `_`. `epilogue=[add(r0 r1), relu(r2)]` is the program of an epilogue: `r0` is the
-//! result of the operator, `r1` the first of the operands behind its own, `r2` the result of `add`. Prologues are written,
-//! and not read. The bytes of constants are not written; [`parse`] fills them with the numbers behind the shape, or with
-//! pseudo-random ones when there are none.
+//! A missing operand is `_`. `epilogue=[add(r0 r1), relu(r2)]` is the program of an epilogue: `r0` is the result of the
+//! operator, `r1` the first of the operands after its own, `r2` the result of `add`. Prologues are written but not
+//! read. The bytes of constants are not written; [`parse`] fills them with the numbers after the shape, or with
+//! pseudo-random ones if there are none.
 
 use super::{Builder, Epilogue, Graph, OperandId, Source, ValueId};
 use crate::dtype::{DataType, Number};
@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 impl fmt::Display for Graph {
-    /// Values are numbered in the order of their definition; constants stand in front of their first reader.
+    /// Values are numbered in the order of their definition; constants precede their first reader.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut numbers: HashMap<ValueId, usize> = HashMap::new();
         let describe = |id: ValueId| {
@@ -74,7 +74,7 @@ fn number(numbers: &mut HashMap<ValueId, usize>, id: ValueId) -> usize {
 /// Reads a graph from its text form.
 ///
 /// # Panics
-/// If the text is not a graph: it is written by hand, for tests.
+/// If the text is not a graph: it is hand-written, for tests.
 pub fn parse(text: &str) -> Graph {
     let mut builder = Builder::new();
     let mut names: HashMap<String, OperandId> = HashMap::new();
@@ -137,7 +137,7 @@ pub fn parse(text: &str) -> Graph {
     builder.finish(outputs)
 }
 
-/// The data types of operands that are all given.
+/// The data types of operands that are all present.
 fn types(builder: &Builder, operands: &[Option<OperandId>]) -> Vec<DataType> {
     operands.iter().flatten().map(|&id| builder.descriptor(id).dtype).collect()
 }
@@ -149,7 +149,7 @@ fn take_texts(attributes: &mut Attributes, name: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Small numbers that differ from element to element and are exact in every data type.
+/// Small numbers that vary between elements and are exact in every data type.
 fn pseudo_random(seed: usize, index: usize, dtype: DataType) -> Number {
     let hash =
         (seed as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (index as u64 + 1).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -163,7 +163,7 @@ fn pseudo_random(seed: usize, index: usize, dtype: DataType) -> Number {
     }
 }
 
-/// `float32 [2, 3] 1 2 3` -> the descriptor and the numbers behind it.
+/// Parses `float32 [2, 3] 1 2 3` into the descriptor and the numbers after it.
 fn parse_descriptor(text: &str) -> (Descriptor, Vec<Number>) {
     let (dtype, rest) = text.split_once(' ').expect("a data type and a shape");
     let (shape, values) = rest.split_once(']').expect("a shape in brackets");
@@ -177,7 +177,7 @@ fn parse_operands(text: &str, names: &HashMap<String, OperandId>) -> (Vec<Option
     let (mut operands, mut attributes) = (Vec::new(), Attributes::default());
     let mut rest = text.trim();
     while !rest.is_empty() {
-        // A list holds spaces: a word ends at the first space outside of brackets.
+        // Lists contain spaces: a word ends at the first space outside of brackets.
         let mut depth = 0;
         let end = rest.find(|c: char| {
             depth += (c == '[') as i32 - (c == ']') as i32;

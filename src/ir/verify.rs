@@ -7,8 +7,8 @@ use crate::shape::{Descriptor, broadcasts_blockwise};
 use std::collections::HashSet;
 
 impl Graph {
-    /// Panics unless every operand is defined before it is used, every value is computed once, every node accepts
-    /// its operands and gives outputs of the descriptors that are written down, and names are unique.
+    /// Panics unless every operand is defined before it is used, every value is computed once, every node accepts its
+    /// operands and returns outputs with the recorded descriptors, and names are unique.
     pub fn verify(&self) {
         let mut defined: Vec<bool> =
             self.values.iter().map(|value| matches!(value.source, Source::Constant(_) | Source::Sizes(_))).collect();
@@ -38,7 +38,7 @@ impl Graph {
             let own = &self.operand_descriptors(node)[..];
             let mut op = node.op.clone();
             let outputs = op.resolve(own).unwrap_or_else(|problem| panic!("{name}: {problem}"));
-            // Or as text, in which a NaN equals itself.
+            // Compared as text, a NaN equals itself.
             let unchanged = op == node.op || format!("{op:?}") == format!("{:?}", node.op);
             assert!(unchanged, "{name}: attributes are resolved: {op:?} for {:?}", node.op);
             let written: Vec<_> = node.outputs.iter().map(|&id| self.descriptor(id).clone()).collect();
@@ -55,11 +55,11 @@ impl Graph {
         self.verify_outputs(&defined);
     }
 
-    /// Panics unless the program of a prologue gives the operand that is written down.
+    /// Panics unless the program of a prologue returns the recorded operand.
     fn verify_prologue(&self, name: &str, prologue: &Prologue, operands: &[&Descriptor]) {
         let Prologue { descriptor, shape, program, storage, .. } = prologue;
         assert_eq!(operands.len(), program.inputs, "{name}: operands of a prologue");
-        assert_eq!(program.output_type(), descriptor.dtype, "{name}: the type that a prologue gives");
+        assert_eq!(program.output_type(), descriptor.dtype, "{name}: the type that a prologue returns");
         let elements: Dim = shape.iter().copied().product();
         assert_eq!(elements, descriptor.count(), "{name}: the elements of a prologue");
         for (index, operand) in operands.iter().enumerate() {
@@ -72,7 +72,7 @@ impl Graph {
         }
     }
 
-    /// Panics unless every output is computed, and their names differ.
+    /// Panics unless every output is computed, and their names are distinct.
     fn verify_outputs(&self, defined: &[bool]) {
         let mut names = HashSet::new();
         for Growing { input, output, .. } in &self.growing {

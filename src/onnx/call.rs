@@ -1,4 +1,4 @@
-//! What the translation of a node sees: its inputs and attributes, and the operators that it can emit.
+//! The translation of one node: its inputs and attributes, and the operators that it can emit.
 
 use super::error::{Cut, Refusal, shortened};
 use super::import::{Body, FloatForms, Importer, Place, Value, value_type};
@@ -16,26 +16,26 @@ use crate::shape::Descriptor;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The result of a step of a translation.
+/// The result of a step in a translation.
 pub type Step<T> = std::result::Result<T, Refusal>;
 
-/// Operators whose operands and outputs have at most this many elements together are computed while they are
-/// translated, if the operands are constants: what models compute with shapes. Larger ones are left to the compiler.
+/// Operators with constant operands are computed during translation if operands and outputs together have at most this
+/// many elements: the shape arithmetic of models. Larger ones are left to the compiler.
 const MAX_FOLDED_ELEMENTS: usize = 1 << 16;
 
-/// As [`MAX_FOLDED_ELEMENTS`], for cumulative sums.
+/// Like [`MAX_FOLDED_ELEMENTS`], for cumulative sums.
 const MAX_SUMMED_ELEMENTS: usize = 1 << 13;
 
-/// Bytes that an operator takes while a graph is put together, about.
+/// Approximate memory per operator in bytes while a graph is built.
 const OPERATOR_BYTES: usize = 640;
 
-/// The most elements of a constant that a translation makes: a small file must not need much memory.
+/// Maximum number of elements of a constant that a translation generates: a small file must not need much memory.
 const MAX_GENERATED: u64 = 1 << 23;
 
-/// Refuses constants of more elements than a translation may make.
+/// Refuses constants with more elements than a translation may generate.
 ///
 /// # Errors
-/// For more than 2^23 elements.
+/// If `count` is above 2^23 elements.
 pub fn check_generated(count: u64) -> Step<()> {
     match count <= MAX_GENERATED {
         true => Ok(()),
@@ -43,14 +43,14 @@ pub fn check_generated(count: u64) -> Step<()> {
     }
 }
 
-/// A node that is being translated.
+/// A node under translation.
 pub struct Call<'c, 'm> {
     importer: &'c mut Importer<'m>,
     node: &'c proto::Node,
     label: String,
     inputs: Vec<Option<Value>>,
     attributes: Vec<proto::Attribute>,
-    /// Version of the operator set of the node's domain that the model uses.
+    /// The model's version of the operator set of the node's domain.
     pub opset: i64,
     place: Place<'c>,
 }
@@ -64,58 +64,58 @@ impl<'c, 'm> Call<'c, 'm> {
         opset: i64,
         place: Place<'c>,
     ) -> Call<'c, 'm> {
-        // Every operator that is emitted has a copy.
+        // Copied into every emitted operator.
         let label = shortened(super::model::shown_name(node));
         Call { importer, node, label, inputs, attributes, opset, place }
     }
 
-    /// Whether the node is computed for one run, from inputs that are all known.
+    /// Whether the node is evaluated for a single run, with all inputs known.
     pub fn is_evaluated(&self) -> bool {
         self.importer.folds_all
     }
 
     // ---- Inputs --------------------------------------------------------------------------------------------------
 
-    /// Number of inputs that the node names, with those that it leaves out in between.
+    /// Number of inputs that the node names, including omitted ones in between.
     pub fn input_count(&self) -> usize {
         self.inputs.len()
     }
 
-    /// Number of outputs that the node names, with those that it leaves out in between.
+    /// Number of outputs that the node names, including omitted ones in between.
     pub fn output_count(&self) -> usize {
         self.node.output.len()
     }
 
-    /// Whether something can read the output at `index`.
+    /// Whether the output at `index` has a name to read it by.
     pub fn wants(&self, index: usize) -> bool {
         self.node.output.get(index).is_some_and(|name| !name.is_empty())
     }
 
-    /// The input at `index`, whatever it is, if it is given.
+    /// The input at `index` as any kind of value, if present.
     pub fn value(&self, index: usize) -> Option<Value> {
         self.inputs.get(index).cloned().flatten()
     }
 
-    /// The input at `index`, whatever it is.
+    /// The input at `index` as any kind of value.
     ///
     /// # Errors
-    /// If it is not given.
+    /// If it is missing.
     pub fn required(&self, index: usize) -> Step<Value> {
         self.value(index).ok_or_else(|| Refusal(format!("input {index} is missing")))
     }
 
-    /// The input at `index`: a tensor that WebNN can have.
+    /// The input at `index` as an operand, a tensor that WebNN supports.
     ///
     /// # Errors
-    /// If it is not given, or not such a tensor.
+    /// If it is missing or not such a tensor.
     pub fn input(&self, index: usize) -> Step<OperandId> {
         self.operand(&self.required(index)?, index)
     }
 
-    /// As [`input`](Self::input), for one that may be left out.
+    /// Like [`input`](Self::input), for an optional input.
     ///
     /// # Errors
-    /// If it is given and not a tensor that WebNN can have.
+    /// If it is present but not a tensor that WebNN supports.
     pub fn optional(&self, index: usize) -> Step<Option<OperandId>> {
         self.value(index).map(|value| self.operand(&value, index)).transpose()
     }
@@ -128,7 +128,7 @@ impl<'c, 'm> Call<'c, 'm> {
             }
             Value::Empty(descriptor) => {
                 let shape = &descriptor.shape;
-                Err(Refusal(format!("input {index} has shape {shape:?}, no elements, which WebNN does not have")))
+                Err(Refusal(format!("input {index} has shape {shape:?}, without elements, which WebNN does not have")))
             }
             Value::Sequence(_) => Err(Refusal(format!("input {index} is a sequence, expected a tensor"))),
             Value::Absent => unreachable!("nodes see it as an input that is left out"),
@@ -136,33 +136,33 @@ impl<'c, 'm> Call<'c, 'm> {
         }
     }
 
-    /// The shape of the input at `index`, which may have no elements or be of a type that WebNN does not have.
+    /// The shape of the input at `index`, which may be empty or of a type that WebNN does not support.
     ///
     /// # Errors
-    /// If it is not given, or no tensor.
+    /// If it is missing or not a tensor.
     pub fn input_shape(&self, index: usize) -> Step<Vec<Dim>> {
         match self.required(index)? {
             Value::Operand(id) => Ok(self.shape(id)),
             Value::Literal(literal) => Ok(dims(&literal.shape)),
             Value::Empty(descriptor) => Ok(descriptor.shape),
-            _ => Err(Refusal(format!("input {index} is no tensor"))),
+            _ => Err(Refusal(format!("input {index} is not a tensor"))),
         }
     }
 
-    /// As [`input_shape`](Self::input_shape), as numbers, see [`Dim::get`].
+    /// Like [`input_shape`](Self::input_shape), as numbers; see [`Dim::get`].
     ///
     /// # Errors
-    /// As above.
+    /// Those of [`input_shape`](Self::input_shape).
     pub fn input_sizes(&self, index: usize) -> Step<Vec<u32>> {
         Ok(numbers(&self.input_shape(index)?))
     }
 
-    /// The data type of the input at `index`; `None` if WebNN does not have it.
+    /// The data type of the input at `index`; `None` if WebNN does not support it.
     pub fn input_type(&self, index: usize) -> Option<DataType> {
         value_type(self.importer.builder, &self.value(index)?)
     }
 
-    /// The elements of the input at `index`, if it is a constant (of whatever type).
+    /// The elements of the input at `index` if it is a constant, of any type.
     pub fn constant_numbers(&self, index: usize) -> Option<Vec<Number>> {
         match self.value(index)? {
             Value::Operand(id) => self.numbers_of(id),
@@ -172,7 +172,7 @@ impl<'c, 'm> Call<'c, 'm> {
         }
     }
 
-    /// The elements of `operand`, if it is a constant. Sizes that are not known become numbers, see [`Dim::pinned`].
+    /// The elements of `operand` if it is a constant. Unknown sizes become numbers; see [`Dim::pinned`].
     pub fn numbers_of(&self, operand: OperandId) -> Option<Vec<Number>> {
         if let Some(dims) = self.importer.builder.sizes_of(operand) {
             let is_float = self.dtype(operand).is_float();
@@ -183,36 +183,38 @@ impl<'c, 'm> Call<'c, 'm> {
             return Some(dims.iter().map(number).collect());
         }
         let constant = self.importer.builder.constant_value(operand)?;
-        // A weight that cannot be read is told when the graph is compiled; here, it is just not known.
+        // Compiling the graph reports an unreadable weight; here, its value is merely unknown.
         let bytes = constant.buffer().ok()?;
         Some(tensor::numbers(self.dtype(operand), bytes.bytes()))
     }
 
-    /// The integers in the constant at `index`; `None` if it is not given.
+    /// The integers in the constant at `index`; `None` if it is missing.
     ///
     /// # Errors
-    /// If it is not a constant, or has fractions. `what` names it.
+    /// If it is not a constant, or has fractions. `what` is its name in the message.
     pub fn optional_ints(&self, index: usize, what: &str) -> Step<Option<Vec<i64>>> {
         let Some(numbers) = self.given_numbers(index, what)? else { return Ok(None) };
         let ints = numbers.into_iter().map(|number| match number {
             Number::Int(x) => i64::try_from(x).ok(),
             Number::Float(_) => None,
         });
-        ints.collect::<Option<_>>().map(Some).ok_or_else(|| Refusal(format!("{what} (input {index}) has no integers")))
+        ints.collect::<Option<_>>()
+            .map(Some)
+            .ok_or_else(|| Refusal(format!("{what} (input {index}) holds no integers")))
     }
 
-    /// As [`optional_ints`](Self::optional_ints), for one that must be given.
+    /// Like [`optional_ints`](Self::optional_ints), for a required input.
     ///
     /// # Errors
-    /// As above, or if it is not given.
+    /// Those of [`optional_ints`](Self::optional_ints), or if it is missing.
     pub fn ints(&self, index: usize, what: &str) -> Step<Vec<i64>> {
         self.optional_ints(index, what)?.ok_or_else(|| Refusal(format!("{what} (input {index}) is missing")))
     }
 
-    /// As [`ints`](Self::ints), also for integers that follow from sizes that are known later.
+    /// Like [`ints`](Self::ints), but also accepts integers that depend on sizes still unknown.
     ///
     /// # Errors
-    /// As above.
+    /// Those of [`ints`](Self::ints).
     pub fn int_dims(&self, index: usize, what: &str) -> Step<Vec<Dim>> {
         if let Some(Value::Operand(id)) = self.value(index)
             && let Some(dims) = self.importer.builder.sizes_of(id)
@@ -222,10 +224,10 @@ impl<'c, 'm> Call<'c, 'm> {
         Ok(self.ints(index, what)?.into_iter().map(Dim::number).collect())
     }
 
-    /// The one integer in the constant at `index`.
+    /// The single integer in the constant at `index`.
     ///
     /// # Errors
-    /// As [`ints`](Self::ints), or if there is not exactly one.
+    /// Those of [`ints`](Self::ints), or if there is not exactly one integer.
     pub fn one_int(&self, index: usize, what: &str) -> Step<i64> {
         match self.ints(index, what)?[..] {
             [int] => Ok(int),
@@ -233,18 +235,18 @@ impl<'c, 'm> Call<'c, 'm> {
         }
     }
 
-    /// The numbers in the constant at `index` as float64; `None` if it is not given.
+    /// The numbers in the constant at `index` as float64; `None` if it is missing.
     ///
     /// # Errors
-    /// If it is not a constant. `what` names it.
+    /// If it is not a constant. `what` is its name in the message.
     pub fn optional_floats(&self, index: usize, what: &str) -> Step<Option<Vec<f64>>> {
         Ok(self.given_numbers(index, what)?.map(|numbers| numbers.into_iter().map(Number::to_f64).collect()))
     }
 
-    /// The numbers in the constant at `index`; `None` if it is not given.
+    /// The numbers in the constant at `index`; `None` if it is missing.
     ///
     /// # Errors
-    /// If it is not a constant. `what` names it.
+    /// If it is not a constant. `what` is its name in the message.
     pub fn given_numbers(&self, index: usize, what: &str) -> Step<Option<Vec<Number>>> {
         let Some(value) = self.value(index) else { return Ok(None) };
         self.constant_numbers(index).map(Some).ok_or_else(|| match value {
@@ -252,7 +254,7 @@ impl<'c, 'm> Call<'c, 'm> {
                 Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
                     .unless(Cut::Value(index))
             }
-            _ => Refusal(format!("{what} (input {index}) has no numbers")),
+            _ => Refusal(format!("{what} (input {index}) holds no numbers")),
         })
     }
 
@@ -262,14 +264,14 @@ impl<'c, 'm> Call<'c, 'm> {
         self.attributes.iter().find(|attribute| attribute.name == name)
     }
 
-    /// Whether the attribute is given.
+    /// Whether the attribute is present.
     pub fn has_attribute(&self, name: &str) -> bool {
         self.attribute(name).is_some()
     }
 
-    /// An integer attribute, if it is given.
+    /// An integer attribute, if present.
     pub fn int_attribute(&self, name: &str) -> Option<i64> {
-        // Integers of value 0 are not always written.
+        // Writers may omit an integer with the value 0.
         self.attribute(name).map(|attribute| attribute.i.unwrap_or(0))
     }
 
@@ -278,7 +280,7 @@ impl<'c, 'm> Call<'c, 'm> {
         self.int_attribute(name).unwrap_or(default)
     }
 
-    /// A floating-point attribute, if it is given.
+    /// A floating-point attribute, if present.
     pub fn float_attribute(&self, name: &str) -> Option<f64> {
         self.attribute(name).map(|attribute| attribute.f.unwrap_or(0.0) as f64)
     }
@@ -288,7 +290,7 @@ impl<'c, 'm> Call<'c, 'm> {
         self.float_attribute(name).unwrap_or(default as f64)
     }
 
-    /// A text attribute, if it is given.
+    /// A text attribute, if present.
     pub fn text_attribute(&self, name: &str) -> Option<String> {
         let text = self.attribute(name)?.s.clone().unwrap_or_default();
         Some(String::from_utf8_lossy(&text).into_owned())
@@ -299,23 +301,23 @@ impl<'c, 'm> Call<'c, 'm> {
         self.text_attribute(name).unwrap_or_else(|| default.to_string())
     }
 
-    /// A list of integers, if it is given.
+    /// A list of integers, if present.
     pub fn ints_attribute(&self, name: &str) -> Option<Vec<i64>> {
         self.attribute(name).map(|attribute| attribute.ints.clone())
     }
 
-    /// A list of floating-point numbers, if it is given.
+    /// A list of floating-point numbers, if present.
     pub fn floats_attribute(&self, name: &str) -> Option<Vec<f64>> {
         self.attribute(name).map(|attribute| attribute.floats.iter().map(|&x| x as f64).collect())
     }
 
-    /// A list of texts, if it is given.
+    /// A list of texts, if present.
     pub fn texts_attribute(&self, name: &str) -> Option<Vec<String>> {
         let texts = &self.attribute(name)?.strings;
         Some(texts.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
     }
 
-    /// A tensor attribute, if it is given.
+    /// A tensor attribute, if present.
     ///
     /// # Errors
     /// If the tensor is damaged.
@@ -324,48 +326,48 @@ impl<'c, 'm> Call<'c, 'm> {
         Ok(Some(TensorRecord::decode(encoded)?.load(&self.importer.model.files)?))
     }
 
-    /// An attribute that names an element type, if it is given.
+    /// An attribute that names an element type, if present.
     ///
     /// # Errors
-    /// If there is no such type.
+    /// If the type does not exist.
     pub fn type_attribute(&self, name: &str) -> Step<Option<ElementType>> {
         let Some(code) = self.int_attribute(name) else { return Ok(None) };
         let element = i32::try_from(code).ok().and_then(ElementType::from_code);
         element.map(Some).ok_or_else(|| Refusal(format!("{name} is {code}, which is not an element type")))
     }
 
-    /// The axis `axis` of a tensor of `rank` dimensions, counted from the end if it is negative.
+    /// Resolves `axis` of a tensor of `rank` dimensions; negative values count from the end.
     ///
     /// # Errors
-    /// If there is no such axis.
+    /// If the axis does not exist.
     pub fn axis(&self, axis: i64, rank: usize) -> Step<u32> {
         let counted = if axis < 0 { axis + rank as i64 } else { axis };
         let valid = u32::try_from(counted).ok().filter(|&axis| (axis as usize) < rank);
         valid.ok_or_else(|| Refusal(format!("axis {axis} is not a dimension of a tensor of rank {rank}")))
     }
 
-    /// As [`axis`](Self::axis), for several; each only once.
+    /// Like [`axis`](Self::axis), for several distinct axes.
     ///
     /// # Errors
-    /// If there is no such axis, or one is there twice.
+    /// If an axis does not exist or appears twice.
     pub fn axes(&self, axes: &[i64], rank: usize) -> Step<Vec<u32>> {
         if axes.len() > rank {
-            return Err(Refusal(format!("there are {} axes of a tensor of rank {rank}", axes.len())));
+            return Err(Refusal(format!("{} axes are too many for a tensor of rank {rank}", axes.len())));
         }
         let mut all = Vec::new();
         for &axis in axes {
             let axis = self.axis(axis, rank)?;
             if all.contains(&axis) {
-                return Err(Refusal(format!("axis {axis} is there twice in {axes:?}")));
+                return Err(Refusal(format!("axis {axis} appears twice in {axes:?}")));
             }
             all.push(axis);
         }
         Ok(all)
     }
 
-    // ---- What is emitted -----------------------------------------------------------------------------------------
+    // ---- Emitting operators --------------------------------------------------------------------------------------
 
-    /// Type and shape of an operand.
+    /// The descriptor of an operand.
     pub fn descriptor(&self, operand: OperandId) -> Descriptor {
         self.importer.builder.descriptor(operand).clone()
     }
@@ -375,7 +377,7 @@ impl<'c, 'm> Call<'c, 'm> {
         self.importer.builder.descriptor(operand).shape.clone()
     }
 
-    /// The shape of an operand as numbers, see [`Dim::get`].
+    /// The shape of an operand as numbers; see [`Dim::get`].
     pub fn sizes(&self, operand: OperandId) -> Vec<u32> {
         numbers(&self.importer.builder.descriptor(operand).shape)
     }
@@ -395,10 +397,10 @@ impl<'c, 'm> Call<'c, 'm> {
         self.importer.builder.descriptor(operand).dtype
     }
 
-    /// Emits an operator, or computes it at once when its operands are small constants.
+    /// Emits an operator, or computes it immediately if its operands are small constants.
     ///
     /// # Errors
-    /// If the operands or attributes break the operator's rules.
+    /// If the operands or attributes violate the operator's rules.
     pub fn emit_all(&mut self, op: impl Into<Op>, inputs: Vec<Option<OperandId>>) -> Step<Vec<OperandId>> {
         let mut op = op.into();
         if let Some(outputs) = self.fold(&mut op, &inputs)? {
@@ -408,10 +410,10 @@ impl<'c, 'm> Call<'c, 'm> {
         Ok(self.importer.builder.add(op, inputs, self.label.clone())?)
     }
 
-    /// As [`emit_all`](Self::emit_all), for an operator with one output.
+    /// Like [`emit_all`](Self::emit_all), for an operator with one output.
     ///
     /// # Errors
-    /// As above.
+    /// Those of [`emit_all`](Self::emit_all).
     pub fn emit(&mut self, op: impl Into<Op>, inputs: &[OperandId]) -> Step<OperandId> {
         let outputs = self.emit_all(op, inputs.iter().copied().map(Some).collect())?;
         Ok(outputs[0])
@@ -427,20 +429,20 @@ impl<'c, 'm> Call<'c, 'm> {
             return Ok(None);
         }
         let descriptors: Vec<_> = inputs.iter().map(|id| id.map(|id| builder.descriptor(id))).collect();
-        // Whatever is wrong is found again, and told, when the operator is added.
+        // Adding the operator finds and reports any error again.
         let Ok(outputs) = op.resolve(&descriptors) else { return Ok(None) };
-        // How many there are is known later: they are computed then.
+        // Sizes are still unknown: computed once they are known.
         if !descriptors.iter().copied().flatten().chain(&outputs).all(Descriptor::is_known) {
             return Ok(None);
         }
         if let (Op::Reshape(_), [Some(id)]) = (&*op, inputs)
             && let Some(constant) = builder.constant_value(*id).cloned()
         {
-            // The same bytes.
+            // The bytes are unchanged.
             return Ok(Some(vec![builder.constant_like(outputs[0].clone(), &constant)?]));
         }
         if inputs.iter().flatten().any(is_sized) {
-            // What is large, or a row of a table, is no shape, but what a shape is used for.
+            // Large results, and rows of tables, are the data that shapes apply to, not shapes.
             let is_used = !descriptors.iter().copied().flatten().chain(&outputs).all(is_small)
                 || matches!(op, Op::Gather(_) | Op::GatherElements(_) | Op::GatherNd(_))
                     && inputs.first().copied().flatten().is_some_and(|table| !is_sized(&table))
@@ -456,7 +458,7 @@ impl<'c, 'm> Call<'c, 'm> {
         let descriptors: Vec<_> = inputs.iter().map(|id| id.map(|id| builder.descriptor(id))).collect();
         let mut elements: usize = descriptors.iter().flatten().map(|descriptor| descriptor.elements()).sum();
         elements += outputs.iter().map(Descriptor::elements).sum::<usize>();
-        // The naive reference of sums sums anew for each element.
+        // The naive reference of sums starts anew for each element.
         let is_long = matches!(op, Op::CumulativeSum(_)) && elements > MAX_SUMMED_ELEMENTS;
         let is_much = (is_long || elements > MAX_FOLDED_ELEMENTS) && !self.importer.folds_all;
         if is_much || op.check_defined(&descriptors).is_err() {
@@ -486,11 +488,11 @@ impl<'c, 'm> Call<'c, 'm> {
         Ok(Some(constants.collect::<Result<_, _>>()?))
     }
 
-    /// A constant with these elements, cast to `dtype`. They are asked for when it is certain that there is room.
+    /// A constant with these elements, cast to `dtype`. Asks for the elements only after checking the memory limit.
     ///
     /// # Errors
-    /// For more elements than a translation may make, without memory, or for a shape that cannot exist or has another
-    /// number of elements.
+    /// If there are more elements than a translation may generate, memory runs out, or the shape is invalid or has a
+    /// different number of elements.
     pub fn constant<I>(&mut self, dtype: DataType, shape: &[u32], elements: I) -> Step<OperandId>
     where
         I: IntoIterator<Item: Into<Number>>,
@@ -502,49 +504,49 @@ impl<'c, 'm> Call<'c, 'm> {
         self.constant_from_bytes(Descriptor::new(dtype, shape), &bytes)
     }
 
-    /// A constant of the file as one of type `dtype`, each element changed by `f`.
+    /// Converts a constant of the file to type `dtype` and applies `f` to each element.
     ///
     /// # Errors
-    /// If its elements are no numbers, or there is no memory.
+    /// If its elements are not numbers, or memory runs out.
     pub fn converted(&mut self, literal: &Literal, dtype: DataType, f: impl Fn(Number) -> Number) -> Step<OperandId> {
         let mut bytes = Vec::new();
         literal.visit(|number| bytes.extend(f(number).to_bytes(dtype)))?;
         self.constant_from_bytes(Descriptor::new(dtype, literal.shape.as_slice()), &bytes)
     }
 
-    /// Takes from the memory that the translation of a model may need beside its weights.
+    /// Deducts from the memory, in bytes, that the translation of a model may use beside its weights.
     ///
     /// # Errors
-    /// If there is less left.
+    /// If less is left.
     pub fn take_memory(&mut self, bytes: usize) -> Step<()> {
         let left = self.importer.memory.checked_sub(bytes);
-        self.importer.memory = left.ok_or("what the model becomes, with unrolled loops, needs too much memory")?;
+        self.importer.memory = left.ok_or("the model needs too much memory after unrolling its loops")?;
         Ok(())
     }
 
-    /// Takes from the work of computing elements while a model is translated.
+    /// Deducts from the number of elements that may be computed during translation.
     ///
     /// # Errors
-    /// If there is less left.
+    /// If less is left.
     pub fn take_work(&mut self, elements: usize) -> Step<()> {
         let left = self.importer.foldable.checked_sub(elements);
-        self.importer.foldable = left.ok_or("what is computed while the model is read takes too long")?;
+        self.importer.foldable = left.ok_or("evaluating the model's constants takes too long")?;
         Ok(())
     }
 
     /// A constant with these bytes.
     ///
     /// # Errors
-    /// As above, or for another number of bytes.
+    /// Those of [`constant`](Self::constant), or if the number of bytes is wrong.
     pub fn constant_from_bytes(&mut self, descriptor: Descriptor, bytes: &[u8]) -> Step<OperandId> {
         Ok(self.importer.builder.constant(descriptor, bytes)?)
     }
 
-    /// The bytes of the input at `index`, a constant that `what` names, as elements of another type and shape; nothing is
-    /// copied.
+    /// Reinterprets the bytes of the constant at `index`, which messages call `what`, as elements of another type and
+    /// shape, without a copy.
     ///
     /// # Errors
-    /// If the input is computed, or has another number of bytes.
+    /// If the input is computed, or has a different number of bytes.
     pub fn constant_as(&mut self, index: usize, what: &str, descriptor: Descriptor) -> Step<OperandId> {
         let Some(Value::Operand(id)) = self.value(index) else {
             return Err(Refusal(format!("{what} (input {index}) is missing")));
@@ -555,15 +557,17 @@ impl<'c, 'm> Call<'c, 'm> {
         };
         let (got, expected) = (constant.len(), descriptor.bytes());
         if got != expected {
+            let Descriptor { dtype, shape } = descriptor;
+            let expected = format!("the {expected} bytes of {dtype} {shape:?}");
             return Err(Refusal(format!("{what} (input {index}) has {got} bytes, expected {expected}")));
         }
         Ok(self.importer.builder.constant_like(descriptor, &constant)?)
     }
 
-    /// A list of integers as the value of an output: int64, also when it is empty.
+    /// A list of integers as the value of an output: int64, possibly empty.
     ///
     /// # Errors
-    /// As [`constant`](Self::constant).
+    /// Those of [`constant`](Self::constant).
     pub fn int_list(&mut self, shape: &[u32], ints: &[i64]) -> Step<Value> {
         let descriptor = Descriptor::new(DataType::Int64, shape);
         if shape.contains(&0) {
@@ -572,10 +576,10 @@ impl<'c, 'm> Call<'c, 'm> {
         self.constant(DataType::Int64, shape, ints.iter().copied()).map(Value::Operand)
     }
 
-    /// As [`int_list`](Self::int_list), of integers that may follow from sizes that are known later.
+    /// Like [`int_list`](Self::int_list), for integers that may depend on sizes still unknown.
     ///
     /// # Errors
-    /// As above.
+    /// Those of [`int_list`](Self::int_list).
     pub fn dim_list(&mut self, shape: &[u32], dims: &[Dim]) -> Step<Value> {
         if dims.iter().all(|dim| dim.is_number()) {
             return self.int_list(shape, &dims.iter().map(|dim| dim.pinned()).collect::<Vec<_>>());
@@ -583,10 +587,10 @@ impl<'c, 'm> Call<'c, 'm> {
         self.dims_constant(&Descriptor::new(DataType::Int64, shape), dims).map(Value::Operand)
     }
 
-    /// Integers that may follow from sizes that are known later, as elements of the type of `descriptor`.
+    /// Integers that may depend on sizes still unknown, as elements of the descriptor's type.
     ///
     /// # Errors
-    /// As above.
+    /// Those of [`int_list`](Self::int_list).
     pub fn dims_constant(&mut self, descriptor: &Descriptor, dims: &[Dim]) -> Step<OperandId> {
         self.take_memory(size_of_val(dims))?;
         if dims.iter().all(|dim| dim.is_number()) {
@@ -596,12 +600,12 @@ impl<'c, 'm> Call<'c, 'm> {
         Ok(self.importer.builder.sizes(descriptor.clone(), dims)?)
     }
 
-    /// The integers of an operand that follow from sizes that are known later.
+    /// The integers of an operand that depend on sizes still unknown.
     pub(super) fn sizes_of(&self, operand: OperandId) -> Option<&[Dim]> {
         self.importer.builder.sizes_of(operand)
     }
 
-    /// What operands on integers are in float32.
+    /// The float32 forms of integer operands.
     pub fn float_forms(&mut self) -> &mut FloatForms {
         &mut self.importer.float_forms
     }
@@ -609,7 +613,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// A scalar.
     ///
     /// # Errors
-    /// Without memory.
+    /// If memory runs out.
     pub fn scalar(&mut self, dtype: DataType, value: Number) -> Step<OperandId> {
         Ok(self.importer.builder.scalar(dtype, value)?)
     }
@@ -617,7 +621,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// A scalar of the type of `operand`.
     ///
     /// # Errors
-    /// Without memory.
+    /// If memory runs out.
     pub fn scalar_like(&mut self, operand: OperandId, value: f64) -> Step<OperandId> {
         self.scalar(self.dtype(operand), Number::Float(value))
     }
@@ -625,12 +629,12 @@ impl<'c, 'm> Call<'c, 'm> {
     /// A tensor of a model file as a value.
     ///
     /// # Errors
-    /// Without memory.
+    /// If memory runs out.
     pub fn literal(&mut self, literal: Literal) -> Step<Value> {
         Ok(self.importer.literal(literal)?)
     }
 
-    /// The constant at `index` of a type that WebNN may not have.
+    /// The constant at `index`, possibly of a type that WebNN does not support.
     pub fn input_literal(&self, index: usize) -> Option<Rc<Literal>> {
         match self.value(index)? {
             Value::Literal(literal) => Some(literal),
@@ -641,24 +645,24 @@ impl<'c, 'm> Call<'c, 'm> {
     /// The graph in the attribute `name`.
     ///
     /// # Errors
-    /// If there is no such graph or it is damaged.
+    /// If the graph is missing or damaged.
     pub fn body(&self, name: &str) -> Step<Body> {
         let graph = self.attribute(name).and_then(|attribute| attribute.g.as_ref());
         let graph = graph.ok_or_else(|| Refusal(format!("the attribute {name} is missing")))?;
         Ok(Body::decode(graph, self.place)?)
     }
 
-    /// The outputs of a graph of the node for `inputs`.
+    /// Runs a graph of the node on `inputs` and returns its outputs.
     ///
     /// # Errors
-    /// If the number of inputs is wrong; nodes of the graph that are not supported are listed on their own.
+    /// If the number of inputs is wrong. Unsupported nodes of the graph are listed separately.
     pub fn run_body(&mut self, body: &mut Body, inputs: Vec<Value>) -> Step<Vec<Value>> {
         let before = self.importer.refused.count();
         let outputs = self.importer.run_body(body, inputs, self.place)?;
         if !outputs.iter().any(|output| matches!(output, Value::Unknown)) {
             return Ok(outputs);
         }
-        Err(self.importer.refused.since(before).map_or("its graph reads what is not supported".into(), |inner| {
+        Err(self.importer.refused.since(before).map_or("its graph reads an unsupported result".into(), |inner| {
             Refusal {
                 depends_on_sizes: inner.depends_on_sizes,
                 ..Refusal(format!("a node of its graph is not supported: {}", inner.reason))
@@ -666,13 +670,13 @@ impl<'c, 'm> Call<'c, 'm> {
         }))
     }
 
-    /// Whether `body` can be run `rounds` times with the work that is left.
+    /// Whether the remaining work suffices to run `body` `rounds` times.
     pub fn can_repeat(&self, body: &Body, rounds: i64) -> bool {
         self.importer.can_repeat(body, rounds)
     }
 
-    /// What `work` gives. Where the model may be cut at the node, what is wrong with its graphs is a reason for that, and not
-    /// listed: perhaps they are not run.
+    /// Runs `work`. If the model may be cut at the node, an unsupported node in its graphs becomes the reason for a cut
+    /// and is not listed: the graphs may never run.
     ///
     /// # Errors
     /// Those of `work`.
@@ -686,7 +690,7 @@ impl<'c, 'm> Call<'c, 'm> {
         outcome.map_err(|refusal| refusal.unless(cut))
     }
 
-    /// The bytes of the input at `index`, if it is a constant of a type that WebNN has.
+    /// The bytes of the input at `index` if it is a constant of a type that WebNN supports.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -699,12 +703,12 @@ impl<'c, 'm> Call<'c, 'm> {
     /// The bytes of a constant.
     ///
     /// # Errors
-    /// If there is no memory for them, or a mapped file cannot be read.
+    /// If memory for them runs out, or a mapped file cannot be read.
     pub fn bytes_of(&self, constant: OperandId) -> Step<Arc<Buffer>> {
         Ok(self.importer.builder.constant_value(constant).expect("a constant").buffer()?)
     }
 
-    /// The dimensions of an operand, which `what` names.
+    /// The dimensions of an operand, which messages call `what`.
     ///
     /// # Errors
     /// If there are not exactly `N`.
@@ -715,8 +719,8 @@ impl<'c, 'm> Call<'c, 'm> {
     }
 }
 
-/// Whether an operator is nothing that models compute with shapes: its naive reference takes more than a few operations
-/// per element, or it makes small weights large.
+/// Whether an operator is too costly for shape arithmetic: its naive reference takes more than a few operations per
+/// element, or it enlarges small weights.
 fn is_costly(op: &Op) -> bool {
     matches!(
         op,

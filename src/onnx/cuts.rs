@@ -1,5 +1,5 @@
-//! Cuts: an import stops at nodes whose sizes, branches or loop counts depend on values that earlier nodes compute. It leaves
-//! those nodes for later.
+//! Cuts: an import stops at nodes with sizes, branches or loop counts that depend on values computed by earlier nodes,
+//! and leaves those nodes for later.
 
 use super::error::{Cut, ModelError, Refusal, Result, Unsupported};
 use super::import::{Binding, Importer, Place, Scope, Value, function_of, refused};
@@ -17,49 +17,49 @@ use bytes::Bytes;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-/// A node that is left for later.
+/// A node left for later.
 #[derive(Clone, Debug)]
 pub struct Left {
-    /// Its place among the nodes of the import.
+    /// Its index among the nodes of the import.
     pub index: usize,
-    /// What it lacks.
+    /// The missing information.
     pub cut: Cut,
-    /// Which node it is, and why it is left.
+    /// The node, and the reason for leaving it.
     pub why: Unsupported,
 }
 
-/// What an import leaves for later.
+/// The nodes and values that an import leaves for later.
 #[derive(Debug)]
 pub struct Rest {
-    /// The nodes, in an order in which they can run.
+    /// The nodes, in an executable order.
     pub nodes: Vec<Left>,
-    /// What they read, and what is wanted and known already; without what was given to the import and initializers that
-    /// nobody wants.
+    /// The values that the nodes read, and requested values that are known already; without values given to the import
+    /// and initializers that nobody requested.
     pub values: Vec<(String, Kept)>,
 }
 
 impl Rest {
-    /// The nodes at which the model is cut.
+    /// The nodes where the model is cut.
     pub fn cuts(&self) -> Vec<Unsupported> {
         cuts(&self.nodes)
     }
 }
 
-/// The nodes of `left` at which a model is cut, without those that only wait for others.
+/// The nodes of `left` where the model is cut, without those that only wait for others.
 pub fn cuts(left: &[Left]) -> Vec<Unsupported> {
     left.iter().filter(|node| node.cut != Cut::Waiting).map(|node| node.why.clone()).collect()
 }
 
-/// A value that is kept for nodes that are left for later.
+/// A value kept for nodes left for later.
 #[derive(Clone, Debug)]
 pub enum Kept {
-    /// The output at this place of the import.
+    /// The import's output at this index.
     Output(usize),
     /// A constant.
     Constant(Descriptor, Arc<Buffer>),
-    /// Integers that follow from sizes.
+    /// Integers that depend on sizes.
     Sizes(Descriptor, Vec<Dim>),
-    /// A constant of a type that WebNN does not have.
+    /// A constant of a type that WebNN does not support.
     Literal(Literal),
     /// A list of tensors.
     Sequence(Vec<Kept>),
@@ -67,18 +67,18 @@ pub enum Kept {
     Absent,
 }
 
-/// The nodes that an import leaves so far.
+/// The nodes that an import has left so far.
 #[derive(Debug, Default)]
 pub(super) struct Cuts {
     nodes: Vec<Left>,
     /// The names of their outputs.
     names: HashSet<String>,
-    /// Why a node of a graph of the present node would be left.
+    /// Why the current node would be left because of a node in one of its graphs.
     inner: Option<Refusal>,
 }
 
 impl Cuts {
-    /// Cuts behind these names, which are known later.
+    /// Cuts after these names, which are computed later.
     pub fn behind(names: HashSet<String>) -> Cuts {
         Cuts { names, ..Cuts::default() }
     }
@@ -90,7 +90,7 @@ impl Cuts {
 }
 
 impl Importer<'_> {
-    /// Whether `node` reads what is computed later.
+    /// Whether `node` reads a value that is computed later.
     pub(super) fn waits(&self, node: &proto::Node, place: Place) -> Result<bool> {
         match &self.cuts {
             Some(cuts) if place.is_top && !cuts.names.is_empty() => {
@@ -100,8 +100,8 @@ impl Importer<'_> {
         }
     }
 
-    /// Why the present node is left although it was translated, or refused for another reason: for a node of one of its
-    /// graphs.
+    /// Takes the reason to leave the current node because of a node in one of its graphs, although the node itself was
+    /// translated or refused for another reason.
     pub(super) fn inner_cut(&mut self, place: Place) -> Option<Refusal> {
         let inner = self.cuts.as_mut().filter(|_| place.is_top)?.inner.take()?;
         Some(inner.unless(Cut::Control))
@@ -126,7 +126,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Refuses operators that there are not: whatever a node is left for, it is never possible then.
+    /// Refuses unknown operators, which no cut makes possible.
     fn refuse_unknown(&mut self, node: &proto::Node, place: Place, depth: usize) -> Result<()> {
         if function_of(self.model, node).is_none() && registry::find(node).is_none() {
             self.refused.add(node, place.opsets, &registry::NO_SUCH.into());
@@ -142,8 +142,8 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// What is kept when the `nodes` of an import are translated for later, and what is left of them: what is wanted and
-    /// what those read that are left, without what was `given`.
+    /// Returns, once the `nodes` of an import were translated, the values to keep and the nodes left for later. Kept are
+    /// the requested values and those that the nodes left read, except the `given` ones.
     pub(super) fn kept(
         &mut self,
         scope: &Scope,
@@ -189,7 +189,7 @@ impl Importer<'_> {
                 } else if self.builder.is_computed(id) {
                     output(descriptor, Some(id))
                 } else {
-                    // An input under another name.
+                    // An input under a different name.
                     let copy = self.builder.add(Elementwise::Identity, vec![Some(id)], name).map_err(fail)?;
                     output(descriptor, Some(copy[0]))
                 }

@@ -1,4 +1,4 @@
-//! What can be told about a model without importing it.
+//! Information about a model that needs no import.
 
 use super::error::{Result, Unsupported};
 use super::import::{Request, check, import};
@@ -12,49 +12,49 @@ use crate::ir::Builder;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Inputs, outputs and what the file says about itself.
+/// Inputs, outputs and metadata of a model.
 #[derive(Debug, Serialize)]
 pub struct Interface<'a> {
-    /// The inputs that a caller gives.
+    /// The inputs that a caller provides.
     pub inputs: Vec<&'a ValueInfo>,
     /// The outputs.
     pub outputs: &'a [ValueInfo],
-    /// The rest.
+    /// The metadata.
     pub metadata: &'a Metadata,
 }
 
-/// Everything that can be known of a model without building it.
+/// Everything known about a model without building it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Inspection<'a> {
     /// Inputs, outputs and metadata.
     #[serde(flatten)]
     pub interface: Interface<'a>,
-    /// How many nodes of each operator there are, with those of nested graphs; the domain stands before the name.
+    /// Number of nodes per operator, including nested graphs; the domain is a prefix of the name.
     pub operators: BTreeMap<String, usize>,
-    /// Elements of all weights: initializers and values of `Constant` nodes.
+    /// Number of elements of all weights: initializers and values of `Constant` nodes.
     pub parameters: u64,
-    /// Their bytes in the file.
+    /// Size of the weights in the file in bytes.
     pub parameter_bytes: u64,
-    /// What is not supported: what an import refuses, whatever the free dimensions whose size is not known.
+    /// Unsupported nodes: those that an import refuses whatever the sizes of unknown free dimensions.
     pub unsupported: Vec<Unsupported>,
-    /// The nodes at which a session cuts the model, because data decide about sizes, branches or rounds. What is cut behind
-    /// them is known when the model runs.
+    /// The nodes where a session cuts the model because data decide sizes, branches or rounds. Further cuts behind them
+    /// show only when the model runs.
     pub cuts: Vec<Unsupported>,
 }
 
-/// An operator that is translated.
+/// A supported operator.
 #[derive(Debug, Serialize)]
 pub struct SupportedOperator {
     /// Empty for `ai.onnx`.
     pub domain: &'static str,
     /// `op_type`.
     pub operator: &'static str,
-    /// What of it is not.
+    /// Its restrictions.
     pub notes: &'static str,
 }
 
-/// Every operator that is translated, in alphabetical order of domain and name.
+/// Every supported operator, in alphabetical order of domain and name.
 pub fn supported_operators() -> Vec<SupportedOperator> {
     let mut all: Vec<_> = entries()
         .map(|entry| SupportedOperator { domain: entry.domain, operator: entry.name, notes: entry.notes })
@@ -69,12 +69,12 @@ pub fn interface(model: &Model) -> Interface<'_> {
     Interface { inputs: graph.free_inputs().collect(), outputs: &graph.outputs, metadata }
 }
 
-/// The shapes of outputs as they follow from those of the inputs, in the order of the request; `None` where that cannot be
-/// told. `builder` has the operands of the request and is left as it is.
+/// Derives the shapes of the outputs from those of the inputs, in the order of the request; `None` if that is
+/// impossible. `builder` has the operands of the request and remains unchanged.
 pub fn output_shapes(model: &Model, builder: &mut Builder, request: &Request) -> Option<Vec<Vec<Dimension>>> {
     let inputs: Vec<_> =
         model.graph.free_inputs().filter(|input| !request.bindings.contains_key(&input.name)).collect();
-    // What the free dimensions are called, and what the file calls them.
+    // The names of the free dimensions, with those in the file.
     let mut names: Vec<(&String, &Dimension)> = Vec::new();
     for input in &inputs {
         let declared = input.declared_shape.iter().flatten();
@@ -116,12 +116,12 @@ pub fn output_shapes(model: &Model, builder: &mut Builder, request: &Request) ->
     let count = names.len();
     let mut shapes = inferred(vec![16; count])?;
     let others = inferred(vec![24; count])?;
-    // Of two sizes that broadcast, either can be that of the result.
+    // If two sizes broadcast, the result may have either.
     let different = inferred((0..count).map(|at| 30 + 7 * at as i64).collect());
     let different: Vec<Dimension> = different.into_iter().flatten().flatten().collect();
     for (at, (dimension, other)) in shapes.iter_mut().flatten().zip(others.iter().flatten()).enumerate() {
         let is_sure = match dimension {
-            // A number that holds for one size only is none.
+            // A number that holds for one size only does not count.
             Dimension::Fixed(_) => dimension == other,
             Dimension::Free(_) => different.get(at).is_some_and(|different| dimension == different),
         };
@@ -132,10 +132,10 @@ pub fn output_shapes(model: &Model, builder: &mut Builder, request: &Request) ->
     Some(shapes)
 }
 
-/// What can be known of `model` for these sizes of free dimensions.
+/// Inspects `model` for these sizes of free dimensions.
 ///
 /// # Errors
-/// If it is damaged. Sizes that are missing are no error: then what no size makes possible is unsupported.
+/// If it is damaged. Missing sizes are not an error: then only nodes that no size makes possible are unsupported.
 pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<Inspection<'_>> {
     model.files.check()?;
     check_names(model.graph.free_inputs(), &free_dimensions)?;
@@ -177,7 +177,7 @@ impl Counts {
         self.parameter_bytes += bytes as u64;
     }
 
-    /// Counts what an attribute of a `Constant` node says of its value.
+    /// Counts the value in an attribute of a `Constant` node.
     fn constant(&mut self, attribute: &proto::Attribute) -> Result<()> {
         let (elements, size) = match attribute.name.as_str() {
             "value" => {
@@ -205,7 +205,7 @@ impl Counts {
                 if is_constant {
                     self.constant(&attribute)?;
                 }
-                // Deeper ones were refused when the model was read.
+                // Reading the model refused deeper ones.
                 if let Some(graph) = attribute.g.filter(|_| depth < MAX_DEPTH) {
                     self.graph(&Graph::decode(&graph, &|_| true, depth + 1)?, depth + 1)?;
                 }

@@ -1,4 +1,4 @@
-//! Short forms of the operators that translations emit most.
+//! Shorthands for the operators that translations emit most often.
 
 use super::call::{Call, Step};
 use super::error::Refusal;
@@ -23,7 +23,7 @@ impl Call<'_, '_> {
     /// `a + b`, broadcast.
     ///
     /// # Errors
-    /// If types or shapes do not fit; so do all of these.
+    /// If types or shapes do not match, here and in the other functions.
     pub fn add(&mut self, a: OperandId, b: OperandId) -> Step<OperandId> {
         self.emit(E::Add, &[a, b])
     }
@@ -43,7 +43,7 @@ impl Call<'_, '_> {
         self.emit(E::Div, &[a, b])
     }
 
-    /// `operand + value`; nothing for 0.
+    /// `operand + value`; emits nothing for 0.
     pub fn add_number(&mut self, operand: OperandId, value: f64) -> Step<OperandId> {
         if value == 0.0 {
             return Ok(operand);
@@ -52,7 +52,7 @@ impl Call<'_, '_> {
         self.add(operand, value)
     }
 
-    /// `operand * value`; nothing for 1.
+    /// `operand * value`; emits nothing for 1.
     pub fn scale(&mut self, operand: OperandId, value: f64) -> Step<OperandId> {
         if value == 1.0 {
             return Ok(operand);
@@ -66,12 +66,12 @@ impl Call<'_, '_> {
         self.emit(E::Where, &[condition, yes, no])
     }
 
-    /// The cast of WebNN, which cuts fractions off; nothing if the type is the same.
+    /// WebNN's cast, which truncates fractions; emits nothing if the type is the same.
     pub fn cast(&mut self, operand: OperandId, dtype: DataType) -> Step<OperandId> {
         if self.dtype(operand) == dtype { Ok(operand) } else { self.emit(E::Cast { to: dtype }, &[operand]) }
     }
 
-    /// Another shape of as many elements; nothing if it is the same.
+    /// Reshapes an operand; emits nothing if the shape is the same.
     pub fn reshape<S: ?Sized>(&mut self, operand: OperandId, shape: &S) -> Step<OperandId>
     where
         for<'s> &'s S: IntoDims,
@@ -83,12 +83,12 @@ impl Call<'_, '_> {
         self.emit(Reshape { new_shape }, &[operand])
     }
 
-    /// The one element of `operand` as a scalar.
+    /// The single element of `operand` as a scalar.
     pub fn to_scalar(&mut self, operand: OperandId) -> Step<OperandId> {
         self.reshape(operand, &[0u32; 0])
     }
 
-    /// `operand` broadcast to `shape`; nothing if that is its shape.
+    /// `operand` broadcast to `shape`; emits nothing if it has that shape.
     pub fn expand<S: ?Sized>(&mut self, operand: OperandId, shape: &S) -> Step<OperandId>
     where
         for<'s> &'s S: IntoDims,
@@ -100,7 +100,8 @@ impl Call<'_, '_> {
         self.emit(Expand { new_shape }, &[operand])
     }
 
-    /// Dimension `i` of the output is dimension `permutation[i]` of the operand; nothing for the identity.
+    /// Transposes: dimension `i` of the output is dimension `permutation[i]` of the operand; emits nothing for the
+    /// identity.
     pub fn transpose(&mut self, operand: OperandId, permutation: &[u32]) -> Step<OperandId> {
         if permutation.iter().enumerate().all(|(at, &axis)| axis as usize == at) {
             return Ok(operand);
@@ -108,7 +109,7 @@ impl Call<'_, '_> {
         self.emit(Transpose { permutation: Some(permutation.to_vec()) }, &[operand])
     }
 
-    /// The last two dimensions exchanged.
+    /// Exchanges the last two dimensions.
     pub fn transpose_last(&mut self, operand: OperandId) -> Step<OperandId> {
         let rank = self.rank(operand) as u32;
         if rank < 2 {
@@ -118,7 +119,7 @@ impl Call<'_, '_> {
         self.transpose(operand, &permutation)
     }
 
-    /// Elements `start .. start + size` along `axis`; nothing if that is all of them.
+    /// Elements `start .. start + size` along `axis`; emits nothing if these are all.
     pub fn slice_axis<S, E>(&mut self, operand: OperandId, axis: usize, start: S, size: E) -> Step<OperandId>
     where
         S: Into<Dim>,
@@ -135,12 +136,12 @@ impl Call<'_, '_> {
         self.emit(Slice { starts, sizes, strides: None }, &[operand])
     }
 
-    /// Joined along `axis`; nothing for a single operand.
+    /// Concatenates along `axis`; emits nothing for a single operand.
     pub fn concat(&mut self, operands: &[OperandId], axis: u32) -> Step<OperandId> {
         if let [operand] = operands { Ok(*operand) } else { self.emit(Concat { axis }, operands) }
     }
 
-    /// Cut along `axis` into pieces of these sizes.
+    /// Splits along `axis` into pieces of these sizes.
     pub fn split<S: ?Sized>(&mut self, operand: OperandId, sizes: &S, axis: u32) -> Step<Vec<OperandId>>
     where
         for<'s> &'s S: IntoDims,
@@ -152,7 +153,7 @@ impl Call<'_, '_> {
         self.emit_all(Split { splits: Splits::Sizes(sizes), axis }, vec![Some(operand)])
     }
 
-    /// Rows of `operand` along `axis` at the places `indices`.
+    /// Gathers the rows of `operand` along `axis` at `indices`.
     pub fn gather(&mut self, operand: OperandId, indices: OperandId, axis: u32) -> Step<OperandId> {
         self.emit(Gather { axis }, &[operand, indices])
     }
@@ -168,7 +169,7 @@ impl Call<'_, '_> {
         self.emit(Softmax { axis }, &[operand])
     }
 
-    /// The product of matrices in the last two dimensions; the others broadcast.
+    /// The matrix product in the last two dimensions; the others broadcast.
     pub fn matmul(&mut self, a: OperandId, b: OperandId) -> Step<OperandId> {
         self.emit(Matmul, &[a, b])
     }
@@ -179,7 +180,7 @@ impl Call<'_, '_> {
         broadcast(&a, &b).ok_or_else(|| Refusal(format!("the shapes {a:?} and {b:?} do not broadcast")))
     }
 
-    /// The node's one output.
+    /// The node's single output.
     pub fn one(&mut self, output: Step<OperandId>) -> Step<Vec<Value>> {
         output.map(|id| vec![Value::Operand(id)])
     }
@@ -189,12 +190,12 @@ impl Call<'_, '_> {
         self.scalar(dtype, Number::Int(value as i128))
     }
 
-    /// A scalar of type `dtype` for an integer that may follow from sizes that are known later.
+    /// A scalar of type `dtype` for an integer that may depend on sizes still unknown.
     pub fn dim_scalar(&mut self, dtype: DataType, value: Dim) -> Step<OperandId> {
         self.dims_constant(&Descriptor::new(dtype, [0u32; 0]), &[value])
     }
 
-    /// `alpha * operand + beta` in one operator, which matrix products can take as their epilogue; nothing for
+    /// `alpha * operand + beta` as one operator, which matrix products can fuse as their epilogue; emits nothing for
     /// `1 * operand + 0`.
     pub fn linear(&mut self, operand: OperandId, alpha: f64, beta: f64) -> Step<OperandId> {
         if alpha == 1.0 && beta == 0.0 {
@@ -211,7 +212,7 @@ impl Call<'_, '_> {
         self.reshape(slice, &shape)
     }
 
-    /// Tensors of one shape joined along a new dimension `axis`.
+    /// Stacks tensors of the same shape along a new dimension `axis`.
     pub fn stack(&mut self, operands: &[OperandId], axis: usize) -> Step<OperandId> {
         let mut rows = Vec::new();
         for &operand in operands {
@@ -222,7 +223,7 @@ impl Call<'_, '_> {
         self.concat(&rows, axis as u32)
     }
 
-    /// `operand` with so many zeros before and after it along `axis`; nothing for none.
+    /// Pads `operand` with zeros before and after it along `axis`; emits nothing for no padding.
     pub fn pad_axis<P: Into<Dim>>(&mut self, operand: OperandId, axis: usize, pads: [P; 2]) -> Step<OperandId> {
         let [before, after] = pads.map(P::into);
         if [before, after].iter().all(|pad| pad.is_number() && *pad == 0) {

@@ -1,5 +1,5 @@
-//! Nodes with inputs that have no elements, which no operand of WebNN can be. Their outputs mostly have none either. What
-//! sizes those have is found by translating the node for other sizes in place of 0.
+//! Nodes with inputs without elements, which WebNN operands cannot represent. Their outputs usually have no elements
+//! either. Translating the node with other sizes in place of 0 finds the outputs' sizes.
 
 use super::call::Call;
 use super::import::{Importer, Place, Scope, Value, with_importer};
@@ -10,12 +10,12 @@ use crate::ir::Builder;
 use crate::shape::Descriptor;
 use std::collections::HashMap;
 
-/// Sizes that stand in for 0. Sizes of outputs grow by the same from 0 to the first one as from that to the second one, with
-/// strides up to 4 or of 6, 8, 12 or 24 too.
+/// Sizes that stand in for 0. From 0 to the first one, sizes of outputs grow by as much as from the first to the
+/// second, also with strides up to 4 or of 6, 8, 12 or 24.
 const STAND_INS: [u32; 2] = [24, 48];
 
 impl Importer<'_> {
-    /// The outputs of `node`, of which an input has no elements, if none of them has any.
+    /// The outputs of `node`, with an input without elements, if none of the outputs has elements either.
     pub(super) fn without_elements(
         &self,
         (node, entry): (&proto::Node, &Entry),
@@ -64,7 +64,7 @@ impl Importer<'_> {
         small.iter().zip(&large).map(at_zero).collect()
     }
 
-    /// Type and shape of a tensor.
+    /// The descriptor of a tensor.
     fn described(&self, value: &Value) -> Option<Descriptor> {
         match value {
             Value::Operand(id) => Some(self.builder.descriptor(*id).clone()),
@@ -145,6 +145,6 @@ mod tests {
         let text = graph.node("MatMul", "a b", "y", vec![]).output("y").text(17);
         assert!(text.contains("constant float32 [3, 4]"), "{text}");
         let graph = TestGraph::default().input("x", Float, &["0"]).node("DynamicQuantizeLinear", "x", "y s z", vec![]);
-        assert!(graph.output("s").refusal(17).contains("no elements"));
+        assert!(graph.output("s").refusal(17).contains("without elements"));
     }
 }

@@ -1,39 +1,39 @@
-//! What goes wrong with a model.
+//! Errors of models.
 
 use crate::error::{Code, Error};
 use std::fmt;
 
 pub use crate::error::Unsupported;
 
-/// Why a model cannot be used: a file that is no model, a request that does not fit it, or nodes that are not supported.
+/// Why a model cannot be used: the file is not a model, the request does not match it, or nodes are unsupported.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelError {
-    /// What kind of problem it is.
+    /// The kind of problem.
     pub code: Code,
-    /// One line, or one and a line per node.
+    /// One line, or one plus a line per node.
     pub message: String,
-    /// Every node that is not supported, up to [`MAX_LISTED`].
+    /// The unsupported nodes, up to [`MAX_LISTED`].
     pub unsupported: Vec<Unsupported>,
 }
 
-/// The most nodes that an error lists.
+/// Maximum number of nodes that an error lists.
 pub const MAX_LISTED: usize = 10_000;
 
 /// The result of reading or importing a model.
 pub type Result<T, E = ModelError> = std::result::Result<T, E>;
 
 impl ModelError {
-    /// A file that is no sound model.
+    /// An invalid model file.
     pub fn new(message: impl Into<String>) -> ModelError {
         ModelError::coded(Code::ModelInvalid, message)
     }
 
-    /// An error that is about no node.
+    /// An error without unsupported nodes.
     pub fn coded(code: Code, message: impl Into<String>) -> ModelError {
         ModelError { code, message: message.into(), unsupported: Vec::new() }
     }
 
-    /// The refusal of a model for `count` nodes, the first of which are `unsupported`.
+    /// Refuses a model for `count` nodes; `unsupported` holds the first of them.
     pub fn unsupported(unsupported: Vec<Unsupported>, count: usize) -> ModelError {
         let mut message = match count {
             1 => "1 node is not supported".to_string(),
@@ -48,7 +48,7 @@ impl ModelError {
         ModelError { code: Code::UnsupportedOperator, message, unsupported }
     }
 
-    /// The same as an error of the crate. Lists of nodes have a limit of their own, so the message is not cut.
+    /// Converts to an error of the crate. Lists of nodes have a limit of their own and are not truncated.
     pub fn into_error(self) -> Error {
         let ModelError { code, message, unsupported } = self;
         Error { kind: code.kind(), message, code: Some(code), unsupported }
@@ -63,8 +63,7 @@ impl fmt::Display for ModelError {
 
 impl std::error::Error for ModelError {}
 
-/// A text of a file as messages and labels show it: its beginning, if it is long. One that is repeated by many nodes must
-/// not need much memory.
+/// Truncates a long text of a file for messages and labels: a text repeated by many nodes must not need much memory.
 pub fn shortened(text: &str) -> String {
     const MOST: usize = 256;
     match text.char_indices().nth(MOST) {
@@ -73,7 +72,7 @@ pub fn shortened(text: &str) -> String {
     }
 }
 
-/// A name of a file or caller in quotation marks.
+/// A name from a file or caller in quotation marks.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", shortened(name))
 }
@@ -84,38 +83,39 @@ pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     if names.is_empty() { "none".to_string() } else { names.join(", ") }
 }
 
-/// Why a node is not supported; the importer adds which.
+/// Why a node is not supported; the importer adds the node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Whether inputs of other sizes could make it possible.
+    /// Whether other input sizes could make the node possible.
     pub depends_on_sizes: bool,
-    /// What makes it possible where a model can be cut at the node.
+    /// The missing information, if cutting the model at the node would provide it.
     pub cut: Option<Cut>,
 }
 
-/// What a node lacks whose sizes, branch or number of rounds the data decide: a session runs what comes before it, and then it.
+/// The information that a node lacks if data decide its sizes, branch or number of rounds: a session runs the nodes
+/// before it first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cut {
-    /// The elements of the input at this place: knowing them, the node can be translated.
+    /// The elements of the input at this index; with them, the node can be translated.
     Value(usize),
-    /// The elements of all inputs: the node is computed from them, outside of a graph.
+    /// The elements of all inputs; the node is evaluated from them, outside of a graph.
     Elements,
-    /// A decision that its graphs are run by, or what one of them is cut for.
+    /// A decision that selects which of its graphs to run, or a cut inside one of them.
     Control,
     /// Outputs of nodes that are behind a cut themselves.
     Waiting,
 }
 
 impl Refusal {
-    /// The same where a model can be cut at the node.
+    /// Adds the information that makes the node possible if the model can be cut there.
     pub fn unless(self, cut: Cut) -> Refusal {
         Refusal { cut: Some(cut), ..self }
     }
 }
 
-/// A refusal whatever the sizes.
+/// A refusal independent of sizes.
 #[expect(non_snake_case, reason = "what most translations say is a reason and nothing more")]
 pub fn Refusal(reason: String) -> Refusal {
     Refusal { reason, depends_on_sizes: false, cut: None }

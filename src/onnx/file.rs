@@ -1,4 +1,4 @@
-//! Where the bytes of a model are: its own file or buffer, and the files beside it that hold `external_data`.
+//! The bytes of a model: its own file or buffer, and the files beside it with `external_data`.
 
 use super::error::{ModelError, Result, quoted};
 use super::proto;
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Mutex;
 
-/// A file, or bytes that stand for one.
+/// A file, or bytes in place of one.
 pub enum FileSource {
     /// The file at this path.
     Path(PathBuf),
@@ -18,21 +18,21 @@ pub enum FileSource {
     Bytes(Bytes),
 }
 
-/// What stands for files beside a model, by location.
+/// Replacements for files beside a model, by location.
 pub type ExternalData = Vec<(String, FileSource)>;
 
 /// The files of one model. They are mapped into memory for parsing; elements are read through windows.
 #[derive(Debug, Default)]
 pub struct Files {
-    /// The folder of the model; `None` for a model that came as bytes.
+    /// The folder of the model; `None` for a model from bytes.
     folder: Option<PathBuf>,
     /// The model itself.
     main: Option<Opened>,
-    /// Files beside it that were given or opened, by location.
+    /// Files beside it that were provided or opened, by location.
     open: Mutex<HashMap<PathBuf, Opened>>,
 }
 
-/// A file or buffer, and its bytes as messages share them.
+/// A file or buffer, and its bytes as shared with decoded messages.
 #[derive(Clone, Debug)]
 struct Opened {
     backing: Backing,
@@ -58,7 +58,7 @@ impl Opened {
     }
 }
 
-/// A location without what means the folder itself: `./weights.bin` is `weights.bin`.
+/// Normalizes a location: `./weights.bin` becomes `weights.bin`.
 fn plain(location: &str) -> PathBuf {
     Path::new(location).components().filter(|part| !matches!(part, Component::CurDir)).collect()
 }
@@ -76,14 +76,14 @@ impl Files {
         Ok((Files { folder, main: Some(main), open: Mutex::default() }, bytes))
     }
 
-    /// A model in `bytes`, without files beside it.
+    /// Wraps a model in `bytes`, without files beside it.
     pub fn of_bytes(bytes: Bytes) -> (Files, Bytes) {
         let main = Opened::new(Backing::of_bytes(bytes));
         let bytes = main.bytes.clone();
         (Files { main: Some(main), ..Files::default() }, bytes)
     }
 
-    /// The same, where these stand for the files beside the model, by location.
+    /// Replaces files beside the model, by location.
     ///
     /// # Errors
     /// If one cannot be read.
@@ -100,29 +100,29 @@ impl Files {
         Ok(self)
     }
 
-    /// Bytes of the model's own file or buffer.
+    /// Size in bytes of the model's own file or buffer.
     pub fn byte_length(&self) -> usize {
         self.main.as_ref().map_or(0, |main| main.bytes.len())
     }
 
-    /// The window over `bytes`, if they are a part of one of the files.
+    /// The window over `bytes` if they are part of one of the files.
     pub fn window_of(&self, bytes: &Bytes) -> Option<Mapped> {
         let open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         self.main.iter().chain(open.values()).find_map(|opened| opened.backing.window_of(bytes))
     }
 
-    /// Checks, before anything is parsed, that no file has become shorter: reading behind its new end would end the process.
+    /// Checks, before parsing, that no file has been truncated: reading past its new end would crash the process.
     ///
     /// # Errors
-    /// If one has.
+    /// If a file has been truncated.
     pub fn check(&self) -> Result<()> {
         let open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut files = self.main.iter().chain(open.values()).filter_map(|opened| opened.backing.file());
         files.try_for_each(|file| file.check()).map_err(|error| ModelError::new(error.message))
     }
 
-    /// Tells the system that what was parsed so far is not needed now: pages that hold a little of it and much of weights
-    /// no longer count as memory of this process.
+    /// Advises the system that the parsed pages are not needed now: pages with little metadata and much weight data no
+    /// longer count towards this process's memory.
     pub fn release(&self) {
         let open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         for file in self.main.iter().chain(open.values()).filter_map(|opened| opened.backing.file()) {
@@ -130,10 +130,10 @@ impl Files {
         }
     }
 
-    /// The `expected` bytes that the `external_data` of a tensor points at.
+    /// The `expected` bytes that a tensor's `external_data` refers to.
     ///
     /// # Errors
-    /// For a place outside of the model's folder or of the file, or a file that cannot be read.
+    /// If the location is outside of the model's folder, the range is outside of the file, or the file cannot be read.
     pub fn external(&self, entries: &[Bytes], expected: usize) -> Result<Bytes> {
         let mut location = String::new();
         let (mut offset, mut length) = (0usize, expected);
@@ -163,7 +163,7 @@ impl Files {
         Ok(file.slice(offset..end))
     }
 
-    /// The file `location` in the folder of the model or below it.
+    /// Opens the file `location` in the model's folder or below it.
     fn beside(&self, location: &str) -> Result<Bytes> {
         let mut open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let relative = plain(location);
@@ -184,7 +184,7 @@ impl Files {
         }
         let path = folder.join(&relative);
         let unreadable = |error: std::io::Error| ModelError::new(format!("{} cannot be read: {error}", path.display()));
-        // A link may not lead out of the folder either.
+        // Links must not lead out of the folder either.
         let real = path.canonicalize().map_err(unreadable)?;
         if !real.starts_with(folder.canonicalize().map_err(unreadable)?) {
             return Err(outside());

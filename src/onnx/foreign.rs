@@ -1,9 +1,9 @@
-//! What a file that is no model seems to be: the wrong file is a more frequent mistake than a damaged model.
+//! Identifies files that are not models: a wrong file is a more frequent mistake than a damaged model.
 
-/// How many bytes of a file are looked at.
+/// Number of bytes to examine.
 const HEAD_BYTES: usize = 512;
 
-/// Marks of other formats: where they stand, what they are, and the format.
+/// Magic numbers of other formats: offset, bytes, and the format's name.
 const MARKS: [(usize, &[u8], &str); 15] = [
     (0, b"version https://git-lfs.", "a pointer of Git LFS, whose content was not fetched (git lfs pull)"),
     (0, b"\x93NUMPY", "an array of NumPy"),
@@ -22,13 +22,13 @@ const MARKS: [(usize, &[u8], &str); 15] = [
     (0, b"\x7fELF", "a program or library"),
 ];
 
-/// What `bytes`, which are no ONNX file, seem to be; `None` where nothing tells.
+/// Guesses the format of `bytes` that are not an ONNX file; `None` without a clue.
 pub fn format_of(bytes: &[u8]) -> Option<&'static str> {
     let stands = |(at, mark, _): &&(usize, &[u8], &str)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(mark));
     MARKS.iter().find(stands).map(|(.., format)| *format).or_else(|| text_format(&bytes[..bytes.len().min(HEAD_BYTES)]))
 }
 
-/// What the start of a file is that holds text.
+/// Guesses the format of a text file from its start.
 fn text_format(head: &[u8]) -> Option<&'static str> {
     if head.is_empty() {
         return None;
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_models_seem_to_be_nothing_else() {
+    fn damaged_models_match_no_other_format() {
         for bytes in [&b""[..], b"\xff\xff\xff", b"\x08\x07\x12\x07pytorch", b"abc\0def", b"\x08"] {
             assert_eq!(format_of(bytes), None, "{bytes:?}");
         }

@@ -1,7 +1,7 @@
-//! Importing: the nodes of a model, for given sizes of its free dimensions, become operators of a graph builder.
+//! Import: translates the nodes of a model, for given sizes of its free dimensions, into operators of a graph builder.
 //!
-//! All shapes are known here, so what exporters compute with shapes is folded as it is translated: an operator whose
-//! operands are small constants becomes a constant (see [`Call::emit`](super::call::Call::emit)).
+//! All shapes are known here. Shape arithmetic of exporters is therefore folded during translation: an operator with
+//! small constant operands becomes a constant (see [`Call::emit`](super::call::Call::emit)).
 
 use super::call::Call;
 use super::cuts::{Cuts, Rest};
@@ -24,74 +24,74 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-/// The work that loops and functions may add to that of the nodes of the model itself, in units of [`work`].
+/// Maximum work that loops and functions may add to that of the model's own nodes, in units of [`work`].
 const MAX_WORK: usize = 50_000;
 
-/// Bytes of an encoded node that cost as much as the node itself: names to look up, attributes.
+/// Bytes of an encoded node that cost as much as a node by itself: names to look up, attributes.
 const BYTES_PER_WORK: usize = 32;
 
-/// What a node of so many bytes costs. A unit takes some microseconds.
+/// The cost of a node of this many bytes. A unit takes some microseconds.
 fn work(bytes: usize) -> usize {
     1 + bytes / BYTES_PER_WORK
 }
 
-/// Bytes of memory that the translation of any model may need: operators, and constants that are not those of the file.
+/// Bytes of memory that the translation of any model may use: operators, and constants that are not in the file.
 const MEMORY: usize = 24 << 20;
 
-/// Bytes of memory that the translation may need for each byte of a file: formats that WebNN does not have are widened.
+/// Additional bytes of memory per byte of the file: formats that WebNN does not support are widened.
 const MEMORY_PER_BYTE: usize = 8;
 
-/// The most elements that are computed while nodes are translated: about two seconds of the naive references. Loops over
-/// small constants could ask for any number.
+/// Maximum number of elements to compute during translation: about two seconds of the naive references. Loops over
+/// small constants could otherwise ask for any number.
 const MAX_FOLDED: usize = 1 << 25;
 
-/// Constants of at most this many bytes are copied; larger ones are read from the file when the graph is compiled.
+/// Maximum size in bytes of constants to copy; larger ones are read from the file when the graph is compiled.
 const MAX_COPIED_BYTES: usize = 1 << 14;
 
-/// What a name of the model stands for.
+/// The value of a name in the model.
 #[derive(Clone, Debug)]
 pub enum Value {
     /// An operand of the builder.
     Operand(OperandId),
-    /// A constant of a type that WebNN does not have.
+    /// A constant of a type that WebNN does not support.
     Literal(Rc<Literal>),
-    /// A tensor without elements, which WebNN does not have either.
+    /// A tensor without elements, which WebNN does not support either.
     Empty(Descriptor),
     /// A list of tensors.
     Sequence(Vec<Value>),
-    /// An optional without an element; a node that reads it sees an input that is left out.
+    /// An optional without an element; a node that reads it sees a missing input.
     Absent,
-    /// What a node would have computed that is not supported.
+    /// The output of an unsupported node.
     Unknown,
 }
 
-/// What to import a model for.
+/// The parameters of an import.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Sizes of free dimensions by name.
     pub free_dimensions: BTreeMap<String, u32>,
-    /// Whether dimensions of one name may have different sizes.
+    /// Whether dimensions of the same name may have different sizes.
     pub loose_dimensions: bool,
-    /// Shapes of inputs by name, from which free dimensions follow.
+    /// Shapes of inputs by name; they determine free dimensions.
     pub shapes: BTreeMap<String, Vec<u32>>,
-    /// The same shapes, where sizes are free: what is imported is good for others, too.
+    /// The same shapes with free sizes: the import is valid for others, too.
     pub dims: BTreeMap<String, Vec<Dim>>,
-    /// Operands of the builder that take the place of inputs, by name.
+    /// Operands of the builder to use in place of inputs, by name.
     pub bindings: BTreeMap<String, OperandId>,
-    /// Names of the values that are wanted; `None` for the outputs of the model.
+    /// Names of the requested values; `None` for the outputs of the model.
     pub outputs: Option<Vec<String>>,
-    /// Whether the import may leave nodes for later that depend on computed values, instead of refusing them.
+    /// Whether the import may leave nodes that depend on computed values for later instead of refusing them.
     pub may_cut: bool,
 }
 
 impl Request {
-    /// Names of the values that are wanted.
+    /// Names of the requested values.
     fn outputs(&self, model: &Model) -> Vec<String> {
         let all = || model.graph.outputs.iter().map(|output| output.name.clone()).collect();
         self.outputs.clone().unwrap_or_else(all)
     }
 
-    /// The same with `size` for every free dimension whose size is not known.
+    /// A copy with `size` for every free dimension of unknown size.
     fn with_sizes(&self, model: &Model, size: u32) -> Request {
         let mut free_dimensions = self.free_dimensions.clone();
         for dimension in model.graph.free_inputs().flat_map(|input| input.shape.iter().flatten()) {
@@ -108,24 +108,24 @@ impl Request {
 pub struct Binding {
     /// The name in the model.
     pub name: String,
-    /// Type and shape; dimensions can be 0.
+    /// Type and shape; dimensions may be 0.
     pub descriptor: Descriptor,
     /// The operand; `None` for a tensor without elements.
     pub operand: Option<OperandId>,
 }
 
-/// What an import made.
+/// The result of an import.
 #[derive(Debug)]
 pub struct Imported {
-    /// The inputs that the builder has now, in the order of the model.
+    /// The inputs added to the builder, in the order of the model.
     pub inputs: Vec<Binding>,
-    /// The wanted values, in the order of the request; where nodes are left for later, the values that are kept for them.
+    /// The requested values in the order of the request; if nodes are left for later, the values kept for them.
     pub outputs: Vec<Binding>,
-    /// What is left for later.
+    /// The nodes left for later.
     pub rest: Option<Rest>,
 }
 
-/// Names of one graph, and of those around it.
+/// The names of one graph and of those around it.
 pub(super) struct Scope<'a> {
     values: RefCell<HashMap<String, Value>>,
     initializers: &'a HashMap<String, TensorRecord>,
@@ -137,7 +137,7 @@ impl<'a> Scope<'a> {
         Scope { outer, ..Scope::of(&graph.initializers) }
     }
 
-    /// A scope of its own, with these constants.
+    /// An outermost scope with these constants.
     pub(super) fn of(initializers: &'a HashMap<String, TensorRecord>) -> Scope<'a> {
         Scope { values: RefCell::default(), initializers, outer: None }
     }
@@ -148,7 +148,7 @@ impl<'a> Scope<'a> {
             || self.outer.is_some_and(|outer| outer.defines(name))
     }
 
-    /// Whether `name` is that of a constant of this graph.
+    /// Whether `name` is a constant of this graph.
     pub fn has_initializer(&self, name: &str) -> bool {
         self.initializers.contains_key(name)
     }
@@ -158,33 +158,33 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// Where nodes are translated: the names that they see and the version of the operators that they mean.
+/// The context of a translation: the visible names and the operator set versions.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub scope: &'a Scope<'a>,
     pub opsets: &'a BTreeMap<String, i64>,
-    /// Attributes of the call of the function whose body this is.
+    /// Attributes of the function call, in the body of a function.
     pub arguments: Option<&'a [proto::Attribute]>,
     pub depth: usize,
-    /// Whether it is the graph that the import is about, which can be cut.
+    /// Whether this is the imported graph itself, which can be cut.
     pub is_top: bool,
 }
 
-/// A graph in an attribute, which can be run several times.
+/// A graph in an attribute, to be run any number of times.
 pub struct Body {
     graph: Graph,
-    /// Its initializers that were read already.
+    /// Its initializers that were already read.
     constants: HashMap<String, Value>,
 }
 
 impl Body {
-    /// Decodes the graph of an attribute of a node at `place`.
+    /// Decodes a graph in an attribute of a node at `place`.
     pub(super) fn decode(encoded: &Bytes, place: Place) -> Result<Body> {
         let graph = Graph::decode(encoded, &|name| place.scope.defines(name), place.depth + 1)?;
         Ok(Body { graph, constants: HashMap::new() })
     }
 
-    /// What the graph says about its outputs.
+    /// The declared outputs of the graph.
     pub fn outputs(&self) -> &[ValueInfo] {
         &self.graph.outputs
     }
@@ -195,62 +195,62 @@ pub(super) struct Importer<'a> {
     pub model: &'a Model,
     pub builder: &'a mut Builder,
     pub(super) refused: RefusedNodes,
-    /// The nodes that are left for later; `None` where none may be.
+    /// The nodes left for later; `None` if none may be.
     pub(super) cuts: Option<Cuts>,
-    /// Work that may still be done.
+    /// Remaining work.
     work: usize,
-    /// Bytes that translations may still need.
+    /// Remaining bytes for translations.
     pub memory: usize,
-    /// Elements that may still be computed.
+    /// Remaining number of elements to compute.
     pub foldable: usize,
-    /// Whether whatever is constant is computed, however much it is.
+    /// Whether to compute all constants, of any size.
     pub folds_all: bool,
     pub float_forms: FloatForms,
 }
 
-/// What operands on integers are in float32, for readers that want floats anyway.
+/// The float32 forms of integer operands, for readers that want floats anyway.
 #[derive(Default)]
 pub struct FloatForms {
-    /// For an exact int32 product, the product of the same factors.
+    /// For an exact int32 product, the product of the same factors in float32.
     pub products: HashMap<OperandId, OperandId>,
-    /// For a tensor of 8 bits and its only zero point, their difference.
+    /// For an 8-bit tensor and its single zero point, their difference in float32.
     pub differences: HashMap<(OperandId, Option<OperandId>), OperandId>,
 }
 
-/// Appends what `request` wants of `model` to `builder`. If it fails, `builder` is as it was before.
+/// Appends the values that `request` wants of `model` to `builder`. On failure, `builder` remains unchanged.
 ///
 /// # Errors
-/// With every node that is not supported, for sizes that are missing or do not fit, and for weights that cannot be read.
+/// If nodes are unsupported (with a list), sizes are missing or do not match, or weights cannot be read.
 pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result<Imported> {
-    // Inner graphs count with the nodes that they are in, and once more when they are run.
+    // Inner graphs count with the nodes that contain them, and again whenever they run.
     let own: usize = model.graph.nodes.iter().map(|node| work(node.len())).sum();
     with_importer(model, builder, own, request.may_cut, |importer| importer.main_graph(request))
 }
 
-/// The nodes of a graph that are still to be imported, when others have been run.
+/// The remaining nodes of a graph, to be imported after others have run.
 #[derive(Clone, Copy)]
 pub struct Part<'a> {
     /// The model.
     pub model: &'a Model,
-    /// The constants that its nodes can read.
+    /// The constants available to its nodes.
     pub initializers: &'a HashMap<String, TensorRecord>,
     /// The nodes.
     pub nodes: &'a [Bytes],
-    /// The version of each operator set that they mean.
+    /// The version of each operator set.
     pub opsets: &'a BTreeMap<String, i64>,
-    /// Attributes of the call of the function whose body it is.
+    /// Attributes of the function call if the graph is a function's body.
     pub arguments: Option<&'a [proto::Attribute]>,
-    /// How deep it is in graphs and functions.
+    /// Nesting depth in graphs and functions.
     pub depth: usize,
-    /// Names of the values that are wanted.
+    /// Names of the requested values.
     pub wanted: &'a [String],
 }
 
-/// Appends `part` to `builder`, where `values` are known and what the names `later` stand for is known later. Gives what is
-/// kept of it: what is wanted, and what nodes read that are left for later. If it fails, `builder` is as it was before.
+/// Appends `part` to `builder`, with known `values`; values named in `later` become known later. Returns the kept
+/// values: the requested ones and those that remaining nodes read. On failure, `builder` remains unchanged.
 ///
 /// # Errors
-/// As [`import`].
+/// Those of [`import`].
 pub fn import_part(
     part: &Part,
     builder: &mut Builder,
@@ -264,10 +264,10 @@ pub fn import_part(
     })
 }
 
-/// What the nodes of `part` compute of constants, however much it is; nothing of it is left for later.
+/// Evaluates the nodes of `part` on constants, of any size; leaves nothing for later.
 ///
 /// # Errors
-/// As [`import`].
+/// Those of [`import`].
 pub fn evaluate_part(
     part: &Part,
     builder: &mut Builder,
@@ -279,7 +279,7 @@ pub fn evaluate_part(
     })
 }
 
-/// Calls `work` with the state of a new import for nodes that cost `own`. If it fails, `builder` is as it was before.
+/// Calls `work` with the state of a new import for nodes that cost `own`. On failure, `builder` remains unchanged.
 pub(super) fn with_importer<T>(
     model: &Model,
     builder: &mut Builder,
@@ -308,22 +308,22 @@ pub(super) fn with_importer<T>(
     imported
 }
 
-/// Sizes that stand in for free dimensions whose size is not known.
+/// Sizes that stand in for free dimensions of unknown size.
 const PROBES: [u32; 2] = [16, 48];
 
-/// Refuses a model that no sizes of its free dimensions make possible, as far as that can be told: it is imported with two
-/// different sizes, and refused for what is wrong with both and no matter of sizes. `builder` has the operands of the request and is left as it
-/// is. Gives what is left for later, as far as that can be told.
+/// Refuses a model that no sizes of its free dimensions make possible, as far as that can be told: imports it with two
+/// different sizes, and refuses it for problems with both that do not depend on sizes. `builder` has the operands of
+/// the request and remains unchanged. Returns the nodes left for later, as far as known.
 ///
 /// # Errors
-/// With every node that is refused for the same reason twice, or with another reason that is the same twice.
+/// If nodes are refused twice for the same reason (with a list), or the model twice for another common reason.
 pub fn check(model: &Model, builder: &mut Builder, request: &Request) -> Result<Option<Rest>> {
     let is_open = |input: &ValueInfo| {
         let is_given = request.shapes.contains_key(&input.name) || request.bindings.contains_key(&input.name);
         input.shape.is_none() && input_type(input).is_ok() && !is_given
     };
     if model.graph.free_inputs().any(is_open) {
-        return Ok(None); // not even the number of dimensions is known
+        return Ok(None); // not even the rank is known
     }
     let mut probe = |size| {
         let before = builder.checkpoint();
@@ -332,7 +332,7 @@ pub fn check(model: &Model, builder: &mut Builder, request: &Request) -> Result<
         outcome.map(|imported| imported.rest)
     };
     if request.with_sizes(model, 0).free_dimensions == request.free_dimensions {
-        return probe(0); // nothing is free
+        return probe(0); // no free dimensions
     }
     let (first, second) = match PROBES.map(&mut probe) {
         [Ok(rest), _] | [_, Ok(rest)] => return Ok(rest),
@@ -346,7 +346,7 @@ pub fn check(model: &Model, builder: &mut Builder, request: &Request) -> Result<
     let always: Vec<_> = first.unsupported.iter().filter(is_always).cloned().collect();
     match always.len() {
         0 => Ok(None),
-        // The counts go beyond the lists.
+        // The counts exceed the lists.
         count if count == first.unsupported.len() => Err(first),
         count => Err(ModelError::unsupported(always, count)),
     }
@@ -361,7 +361,7 @@ fn input_type(input: &ValueInfo) -> Result<DataType> {
     })
 }
 
-/// Nodes that are refused: how many, and the first of them.
+/// Refused nodes: their number, and the first of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RefusedNodes {
     listed: Vec<Unsupported>,
@@ -369,12 +369,12 @@ pub(super) struct RefusedNodes {
 }
 
 impl RefusedNodes {
-    /// How many there are.
+    /// Their number.
     pub(super) fn count(&self) -> usize {
         self.count
     }
 
-    /// The first that was added when there were `count`, if it is listed.
+    /// The first one added after `count` others, if it is listed.
     pub(super) fn since(&self, count: usize) -> Option<&Unsupported> {
         self.listed.get(count)
     }
@@ -387,7 +387,7 @@ impl RefusedNodes {
     }
 
     /// # Errors
-    /// If there are any.
+    /// If any node was refused.
     fn none(self) -> Result<()> {
         match self.count {
             0 => Ok(()),
@@ -407,9 +407,9 @@ pub(super) fn refused(node: &proto::Node, opsets: &BTreeMap<String, i64>, refusa
     }
 }
 
-/// The function of `model` that `node` calls, if it calls one.
+/// The function of `model` that `node` calls, if any.
 pub fn function_of<'a>(model: &'a Model, node: &proto::Node) -> Option<&'a Function> {
-    // Most models have none, and most nodes are not calls.
+    // Most models have no functions, and most nodes are not calls.
     if model.functions.is_empty() {
         return None;
     }
@@ -417,7 +417,7 @@ pub fn function_of<'a>(model: &'a Model, node: &proto::Node) -> Option<&'a Funct
 }
 
 impl<'a> Importer<'a> {
-    /// Translates the nodes of `part`, where `values` are known. Gives what is kept.
+    /// Translates the nodes of `part`, with known `values`. Returns the kept values.
     fn part(&mut self, part: &Part, values: HashMap<String, Value>) -> Result<(Vec<Binding>, Rest)> {
         let Part { initializers, nodes, opsets, arguments, depth, wanted, .. } = *part;
         let given = values.keys().cloned().collect();
@@ -445,7 +445,7 @@ impl<'a> Importer<'a> {
         Ok(Imported { inputs, outputs, rest: Some(rest) })
     }
 
-    /// Defines the inputs, those that nothing needs too: whether they are given right is checked all the same.
+    /// Defines the inputs, including unneeded ones: their bindings are checked all the same.
     fn inputs(&mut self, request: &Request, scope: &Scope, needed: &HashSet<String>) -> Result<Vec<Binding>> {
         let model = self.model;
         let known = |name: &String| model.graph.free_inputs().any(|input| &input.name == name);
@@ -519,7 +519,7 @@ impl<'a> Importer<'a> {
         let value = self.value(scope, name)?.map(|value| self.computed(value)).transpose()?;
         let (descriptor, operand) = match value {
             Some(Value::Operand(id)) => {
-                // What no node computes cannot be an output.
+                // An output must be computed by a node.
                 let id = match self.builder.is_computed(id) {
                     true => id,
                     false => self
@@ -536,14 +536,14 @@ impl<'a> Importer<'a> {
             Some(Value::Sequence(_)) => return Err(fail("is a sequence, which WebNN does not have".to_string())),
             Some(Value::Absent) => return Err(fail("is an optional without an element".to_string())),
             Some(Value::Unknown) | None => {
-                let message = format!("the output '{name}' is no value of the model");
+                let message = format!("the output '{name}' is not a value of the model");
                 return Err(ModelError::coded(Code::UnknownOutput, message));
             }
         };
         Ok(Binding { name: name.to_string(), descriptor, operand })
     }
 
-    /// What `name` stands for in `scope`; initializers become constants when they are first used.
+    /// The value of `name` in `scope`; initializers become constants at their first use.
     pub fn value(&mut self, scope: &Scope, name: &str) -> Result<Option<Value>> {
         if let Some(value) = scope.values.borrow().get(name) {
             return Ok(Some(value.clone()));
@@ -560,7 +560,7 @@ impl<'a> Importer<'a> {
         Ok(Some(value))
     }
 
-    /// The value of a tensor of the file.
+    /// Converts a tensor of the file to a value.
     pub fn literal(&mut self, literal: Literal) -> Result<Value> {
         let Some(dtype) = literal.element.webnn() else { return Ok(Value::Literal(Rc::new(literal))) };
         let descriptor = Descriptor::new(dtype, literal.shape);
@@ -578,7 +578,7 @@ impl<'a> Importer<'a> {
         constant.map(Value::Operand).map_err(|error| ModelError::new(error.message))
     }
 
-    /// A constant of a floating-point type that WebNN does not have as one of float32.
+    /// Widens a constant of a floating-point type that WebNN does not support to float32.
     fn computed(&mut self, value: Value) -> Result<Value> {
         match value {
             Value::Literal(literal) if literal.element.computed().is_some() => {
@@ -591,17 +591,17 @@ impl<'a> Importer<'a> {
         }
     }
 
-    /// Whether `body` can be run `rounds` times with a half of the work that is left.
+    /// Whether half of the remaining work suffices to run `body` `rounds` times.
     pub fn can_repeat(&self, body: &Body, rounds: i64) -> bool {
         let once: usize = body.graph.nodes.iter().map(|node| work(node.len())).sum();
         let rounds = usize::try_from(rounds).unwrap_or(0);
         rounds.saturating_mul(once + 1) <= self.work / 2
     }
 
-    /// Counts a node of so many bytes.
+    /// Counts the work for a node of this many bytes.
     fn count_node(&mut self, bytes: usize) -> Result<()> {
         self.work = self.work.checked_sub(work(bytes)).ok_or_else(|| {
-            ModelError::new("the model becomes too many nodes, with those of functions and of the rounds of loops")
+            ModelError::new("the model expands to too many nodes, including functions and the rounds of loops")
         })?;
         Ok(())
     }
@@ -611,7 +611,7 @@ impl<'a> Importer<'a> {
             self.count_node(bytes.len())?;
             let node = decode_node(bytes)?;
             let outputs = match self.waits(&node, place)? {
-                true => Err(Refusal::from("it needs what is computed behind a cut").unless(Cut::Waiting)),
+                true => Err(Refusal::from("it needs a value computed after a cut").unless(Cut::Waiting)),
                 false => self.node(&node, place)?,
             };
             let outputs = match self.inner_cut(place).map_or(outputs, Err) {
@@ -630,7 +630,7 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// The outputs of a node, or why it is refused.
+    /// The outputs of a node, or the reason for its refusal.
     fn node(&mut self, node: &proto::Node, place: Place) -> Result<Result<Vec<Value>, Refusal>> {
         let function = function_of(self.model, node);
         let entry = registry::find(node);
@@ -701,9 +701,9 @@ impl<'a> Importer<'a> {
         self.results(&scope, &function.outputs)
     }
 
-    /// The outputs of the graph in an attribute for `inputs`, in the order of its own.
+    /// Runs the graph of an attribute on `inputs` and returns its outputs, in the graph's order.
     pub fn run_body(&mut self, body: &mut Body, inputs: Vec<Value>, place: Place) -> Result<Vec<Value>> {
-        // So that a body without nodes cannot be run for ever.
+        // Keeps a body without nodes from running forever.
         self.count_node(0)?;
         let Body { graph, constants } = body;
         if graph.inputs.len() != inputs.len() {
@@ -738,16 +738,16 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// The version of the operator set of `node`. Extensions have had a single one.
+/// The operator set version of `node`. Extensions have a single version.
 fn opset_of(node: &proto::Node, opsets: &BTreeMap<String, i64>) -> Result<i64, Refusal> {
     match opsets.get(&node.domain) {
         Some(&version) => Ok(version),
-        None if node.domain.is_empty() => Err("the model does not say which version of ai.onnx it means".into()),
+        None if node.domain.is_empty() => Err("the model does not state its version of ai.onnx".into()),
         None => Ok(1),
     }
 }
 
-/// Refuses outputs that are fewer than those that `node` names.
+/// Refuses a result with fewer outputs than `node` names.
 fn check_outputs(node: &proto::Node, outputs: Vec<Value>) -> Result<Vec<Value>, Refusal> {
     let named = node.output.iter().rposition(|name| !name.is_empty()).map_or(0, |at| at + 1);
     if outputs.len() >= named {
@@ -757,7 +757,7 @@ fn check_outputs(node: &proto::Node, outputs: Vec<Value>) -> Result<Vec<Value>, 
     Err(Refusal(format!("only the first {count} of its {all} outputs can be computed")))
 }
 
-/// The attributes of a node in the body of a function: those that refer to attributes of the call take their values.
+/// The attributes of a node in a function's body: references to attributes of the call are replaced by their values.
 pub fn arguments(attributes: Vec<proto::Attribute>, call: Option<&[proto::Attribute]>) -> Vec<proto::Attribute> {
     let value = |attribute: proto::Attribute| {
         if attribute.ref_attr_name.is_empty() {
@@ -769,7 +769,7 @@ pub fn arguments(attributes: Vec<proto::Attribute>, call: Option<&[proto::Attrib
     attributes.into_iter().filter_map(value).collect()
 }
 
-/// The nodes among `all` that the `wanted` values need, and the names of everything that they read.
+/// The nodes among `all` that the `wanted` values depend on, and all names that they read.
 pub fn needed(all: &[Bytes], wanted: &[String]) -> Result<(Vec<Bytes>, HashSet<String>)> {
     let mut names: HashSet<String> = wanted.iter().cloned().collect();
     let mut nodes = Vec::new();
@@ -784,7 +784,7 @@ pub fn needed(all: &[Bytes], wanted: &[String]) -> Result<(Vec<Bytes>, HashSet<S
     Ok((nodes, names))
 }
 
-/// The data type of a value; `None` for what is not one tensor of a type of WebNN.
+/// The data type of a value; `None` unless it is a tensor of a WebNN type.
 pub(super) fn value_type(builder: &Builder, value: &Value) -> Option<DataType> {
     match value {
         Value::Operand(id) => Some(builder.descriptor(*id).dtype),

@@ -1,4 +1,4 @@
-//! Values of which only the last places are wanted: the model with slices of them.
+//! Adds slices to a model that keep only the last rows of values.
 
 use super::error::Result;
 use super::model::{Model, produced};
@@ -8,15 +8,16 @@ use bytes::Bytes;
 use prost::Message;
 use std::collections::{BTreeMap, HashSet};
 
-/// The version of `ai.onnx` from which on places are inputs of Slice.
+/// The version of `ai.onnx` from which on Slice takes starts and ends as inputs.
 const PLACES_ARE_INPUTS: i64 = 10;
 
 /// `TensorProto.INT64`.
 const INT64: i32 = 7;
 
 impl Model {
-    /// The same model with nodes behind values of its main graph: for each name in `counts` one that takes the last so many
-    /// places along the second to last dimension, or all where there are fewer. Gives the names of their outputs, too.
+    /// Returns a copy of the model with a slice after values of its main graph: for each name in `counts`, the last
+    /// `count` rows along the second to last dimension, or all if there are fewer. Also returns the names of the
+    /// slices.
     ///
     /// # Errors
     /// If a node is damaged.
@@ -59,7 +60,7 @@ impl Model {
     }
 }
 
-/// A list of one int64.
+/// A list with a single int64.
 fn integer(name: &str, number: i64) -> Result<TensorRecord> {
     let header = proto::TensorHeader {
         dims: vec![1],
@@ -80,10 +81,10 @@ mod tests {
     use crate::onnx::testing::TestGraph;
     use crate::onnx::{Request, import};
 
-    /// The sizes of the last places of a matrix with four rows.
+    /// The kept sizes of a matrix with four rows.
     fn kept(count: u32, opset: i64) -> Vec<u32> {
         let graph = TestGraph::default().input("x", Float, &["4", "3"]).node("Relu", "x", "y", vec![]).output("y");
-        // Names that the new ones must differ from.
+        // Names that the new ones must not collide with.
         let graph = graph.ints("y:last", &[0]).ints("y:last':ends", &[0]);
         let (files, bytes) = Files::of_bytes(graph.encode(opset));
         let (model, names) = Model::decode(bytes, files).unwrap().keeping_last(&[("y".into(), count)].into()).unwrap();

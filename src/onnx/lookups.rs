@@ -1,6 +1,6 @@
-//! What a model asks of its inputs beside types and shapes. Elements can be places in tables: ids of tokens in an embedding,
-//! positions in what rotates by them. What is outside of a table would be taken from its ends; sessions refuse it, as
-//! onnxruntime does. And the caches of attention belong together.
+//! The requirements of a model on its inputs beyond types and shapes. Elements can be indices into tables: token ids
+//! into an embedding, positions into a table of rotations. Indices outside of the table would be clamped to its ends;
+//! sessions refuse them, as onnxruntime does. And the key and value caches of attention belong together.
 
 use super::error::{Result, shortened};
 use super::import::{function_of, needed};
@@ -10,7 +10,7 @@ use super::tensor::{ElementType, TensorRecord};
 use bytes::Bytes;
 use std::collections::HashMap;
 
-/// A node that takes elements of an input for places in a table.
+/// A node that uses elements of an input as indices into a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lookup {
     /// The name of the input.
@@ -19,37 +19,37 @@ pub struct Lookup {
     pub node: String,
     /// `op_type`.
     pub operator: String,
-    /// How many places the table has.
+    /// The number of rows of the table.
     pub length: u32,
-    /// Whether negative numbers count from its end.
+    /// Whether negative indices count from its end.
     pub counts_back: bool,
 }
 
-/// A node with a cache that comes from inputs.
+/// A node with a cache among the model's inputs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cached {
-    /// The names of the inputs with its keys and values, `[batch, heads, length, size]`.
+    /// The names of the inputs with cached keys and values, `[batch, heads, length, size]`.
     pub inputs: [String; 2],
-    /// The name of the value that is the number of tokens.
+    /// The name of the value with the number of tokens.
     pub total: String,
 }
 
-/// What is asked of the inputs of a model beside their types and shapes.
+/// The requirements of a model on its inputs beyond types and shapes.
 #[derive(Debug, Default)]
 pub struct Asked {
-    /// The tables that elements of inputs are places in. Of several that ask for the same, there is the first.
+    /// The tables that elements of inputs index. Of several identical requirements, the first.
     pub lookups: Vec<Lookup>,
     /// The caches of attention.
     pub caches: Vec<Cached>,
 }
 
-/// Where an operator has a table and the places in it, and along which dimension.
+/// The table and index operands of an operator, and the indexed dimension.
 struct Use {
     domain: &'static str,
     operator: &'static str,
     places: usize,
     table: usize,
-    /// The attribute that has the dimension, which is 0 where there is none.
+    /// The attribute with the dimension, which is 0 if the attribute is missing.
     axis: Option<&'static str>,
     counts_back: bool,
 }
@@ -71,18 +71,18 @@ const USES: &[Use] = &[
     of(MICROSOFT, "EmbedLayerNormalization", 8, 3),
 ];
 
-/// Operators whose output has all elements of their first input, and no others.
+/// Operators with an output that has all elements of their first input, and no others.
 const MOVES: &[&str] = &["Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Expand"];
 
-/// Operators whose output has the shape of their first input.
+/// Operators with an output of their first input's shape.
 const SAME_SHAPE: &[&str] = &["Identity", "Cast", "DequantizeLinear"];
 
-/// What is known of the values of the main graph.
+/// Facts about values of the main graph.
 struct Known<'a> {
     model: &'a Model,
-    /// The inputs whose elements are those of a value.
+    /// The input that each value's elements come from.
     sources: HashMap<String, String>,
-    /// The shapes of tables that nodes make of others.
+    /// The shapes of tables that nodes derive from others.
     shapes: HashMap<String, Vec<u32>>,
 }
 
@@ -93,8 +93,8 @@ impl Known<'_> {
     }
 }
 
-/// What the nodes of the main graph ask of its inputs, as far as the `wanted` values need them; `constants` are the shapes of
-/// inputs that are the same in every run.
+/// Collects the requirements of the main graph's nodes on its inputs, as far as the `wanted` values depend on them;
+/// `constants` are the shapes of inputs that are the same in every run.
 ///
 /// # Errors
 /// If a node is damaged.
@@ -122,7 +122,7 @@ pub fn asked(model: &Model, wanted: &[String], constants: HashMap<String, Vec<u3
     Ok(asked)
 }
 
-/// What `node` does with inputs.
+/// The uses of inputs as indices by `node`.
 fn uses(known: &Known, node: &proto::Node) -> Result<Vec<Lookup>> {
     let is_it = |one: &&Use| one.operator == node.op_type && one.domain == node.domain;
     let mut found = Vec::new();
@@ -136,7 +136,7 @@ fn uses(known: &Known, node: &proto::Node) -> Result<Vec<Lookup>> {
         };
         let rank = shape.len() as i64;
         let axis = if axis < 0 { axis + rank } else { axis };
-        // Several numbers of a packed table are one element along its last dimension.
+        // Several numbers of a packed table form one element along its last dimension.
         if !(0..rank).contains(&axis) || (one.operator == "GatherBlockQuantized" && axis == rank - 1) {
             continue;
         }
@@ -151,7 +151,7 @@ fn uses(known: &Known, node: &proto::Node) -> Result<Vec<Lookup>> {
     Ok(found)
 }
 
-/// The cache of `node`, if it is attention with one.
+/// The cache of `node` if it is an attention with one.
 fn cached(known: &Known, node: &proto::Node) -> Option<Cached> {
     if node.op_type != "GroupQueryAttention" || node.domain != MICROSOFT {
         return None;
@@ -160,7 +160,7 @@ fn cached(known: &Known, node: &proto::Node) -> Option<Cached> {
     Some(Cached { inputs: [input(3)?, input(4)?], total: node.input.get(6)?.clone() })
 }
 
-/// Adds what is known of the first output of `node`.
+/// Records the facts about the first output of `node`.
 fn follow(known: &mut Known, node: &proto::Node) -> Result<()> {
     let Some(output) = node.output.first().filter(|_| node.domain.is_empty()) else { return Ok(()) };
     let operator = node.op_type.as_str();
@@ -176,7 +176,7 @@ fn follow(known: &mut Known, node: &proto::Node) -> Result<()> {
         known.shapes.insert(output.clone(), shape);
     }
     let Some(source) = known.sources.get(input).cloned() else { return Ok(()) };
-    // Integers stay what they are, but for those that no table is long enough for.
+    // Integers keep their values, except for those beyond the length of any table.
     let moves = match operator {
         "Cast" => {
             let to = int(&decode_attributes(node)?, "to").and_then(|code| ElementType::from_code(code as i32));
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_followed_to_the_tables_that_they_are_looked_up_in() {
+    fn ids_are_traced_to_their_tables() {
         let graph = TestGraph::default().input("ids", Int64, &["n"]).input("other", Int64, &["n"]);
         let graph = table(table(graph, "wide", &[5, 7]), "narrow", &[3, 2])
             .node("Cast", "ids", "short", vec![("to", Attr::Int(6))])
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_constant_or_another_input_is_left_alone() {
+    fn non_constants_and_other_inputs_are_ignored() {
         let graph = TestGraph::default().input("ids", Int64, &["n"]).input("table", Float, &["m", "2"]);
         let graph = graph.node("Gather", "table ids", "y", vec![]).output("y");
         assert_eq!(found(graph, "y"), []);

@@ -1,6 +1,6 @@
 //! Reads ONNX models into the graph builder.
 //!
-//! The way of a model: [`file`] finds the bytes, [`proto`] decodes messages one by one, [`model`] checks the structure
+//! The path of a model: [`file`] finds the bytes, [`proto`] decodes messages one by one, [`model`] checks the structure
 //! once, [`import`](mod@import) translates nodes for given shapes with the tables of [`registry`] and [`ops`].
 
 pub mod call;

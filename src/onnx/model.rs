@@ -1,4 +1,4 @@
-//! A model as its file describes it: checked structure, nothing imported yet.
+//! A model as described by its file: structure checked, nothing imported yet.
 
 use super::error::{ModelError, Result, shortened};
 use super::file::{ExternalData, FileSource, Files};
@@ -11,16 +11,16 @@ use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// The operator sets of `ai.onnx` that are imported.
+/// The supported versions of `ai.onnx`.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
 
-/// How deep graphs can be nested in nodes, and functions in functions.
+/// Maximum nesting depth of graphs in nodes, and of functions in functions.
 pub const MAX_DEPTH: usize = 16;
 
-/// The most attributes of a node or function.
+/// Maximum number of attributes of a node or function.
 const MAX_ATTRIBUTES: usize = 256;
 
-/// What the file says about itself.
+/// The file's metadata.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
@@ -28,13 +28,13 @@ pub struct Metadata {
     pub ir_version: i64,
     /// The tool that wrote the file.
     pub producer_name: String,
-    /// Its version.
+    /// The version of that tool.
     pub producer_version: String,
-    /// Namespace of the model.
+    /// The model's namespace.
     pub domain: String,
-    /// Version of the model.
+    /// The model's version.
     pub model_version: i64,
-    /// For people.
+    /// A description for people.
     pub description: String,
     /// Name of the main graph.
     pub graph_name: String,
@@ -48,9 +48,9 @@ pub struct Metadata {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Dimension {
-    /// Always this size.
+    /// A fixed size.
     Fixed(u32),
-    /// A size that is known when the model is used.
+    /// A named size, known when the model is used.
     Free(String),
 }
 
@@ -63,17 +63,17 @@ pub struct ValueInfo {
     /// Its type, if it is a tensor.
     #[serde(skip)]
     pub element: Option<ElementType>,
-    /// The name of its type: of WebNN, or of ONNX where WebNN has none.
+    /// The name of its type in WebNN, or in ONNX if WebNN lacks the type.
     pub data_type: String,
-    /// The type as ONNX writes it, as `tensor(bool)`.
+    /// The type in ONNX notation, such as `tensor(bool)`.
     pub r#type: String,
-    /// Its dimensions, all of which have names; `None` when not even their number is known.
+    /// Its dimensions, all with names; `None` if not even the rank is known.
     pub shape: Option<Vec<Dimension>>,
-    /// Its dimensions as the file has them: the name of one without a name is empty.
+    /// Its dimensions as in the file; unnamed dimensions have an empty name.
     pub declared_shape: Option<Vec<Dimension>>,
 }
 
-/// The same dimensions, where those without a name are called after `value` and their axis.
+/// Names unnamed dimensions after `value` and their axis.
 fn named(value: &str, shape: &[Dimension]) -> Vec<Dimension> {
     let named = |(axis, dimension): (usize, &Dimension)| match dimension {
         Dimension::Free(name) if name.is_empty() => Dimension::Free(format!("{value}_dim_{axis}")),
@@ -83,14 +83,14 @@ fn named(value: &str, shape: &[Dimension]) -> Vec<Dimension> {
 }
 
 impl ValueInfo {
-    /// A value of which only the name is known.
+    /// A value with nothing known but its name.
     pub fn unknown(name: impl Into<String>) -> ValueInfo {
         let unknown = || "unknown".to_string();
         let (element, shape, declared_shape) = (None, None, None);
         ValueInfo { name: name.into(), element, data_type: unknown(), r#type: unknown(), shape, declared_shape }
     }
 
-    /// The same with these dimensions, where the file has none.
+    /// Adds these dimensions if the file has none.
     pub fn or_shape(self, shape: Vec<Dimension>) -> ValueInfo {
         match self.shape {
             Some(_) => self,
@@ -98,7 +98,7 @@ impl ValueInfo {
         }
     }
 
-    /// The same with these dimensions.
+    /// Replaces the dimensions.
     pub fn with_shape(self, shape: Vec<Dimension>) -> ValueInfo {
         ValueInfo { shape: Some(named(&self.name, &shape)), declared_shape: Some(shape), ..self }
     }
@@ -109,24 +109,24 @@ impl ValueInfo {
 pub struct Graph {
     /// Its name.
     pub name: String,
-    /// Encoded nodes in an order in which they can run.
+    /// Encoded nodes in an executable order.
     pub nodes: Vec<Bytes>,
     /// Constants by name.
     pub initializers: HashMap<String, TensorRecord>,
-    /// What has to be given.
+    /// The required inputs.
     pub inputs: Vec<ValueInfo>,
-    /// What comes out.
+    /// The outputs.
     pub outputs: Vec<ValueInfo>,
 }
 
-/// A function of the model: a graph that stands for an operator.
+/// A function of the model: a graph that defines an operator.
 #[derive(Clone, Debug)]
 pub struct Function {
     /// Names of the inputs.
     pub inputs: Vec<String>,
     /// Names of the outputs.
     pub outputs: Vec<String>,
-    /// Encoded nodes in an order in which they can run.
+    /// Encoded nodes in an executable order.
     pub nodes: Vec<Bytes>,
     /// Default values of attributes.
     pub defaults: Vec<proto::Attribute>,
@@ -137,16 +137,16 @@ pub struct Function {
 /// Domain, name and overload of a function.
 pub type FunctionId = (String, String, String);
 
-/// A model whose structure is sound.
+/// A structurally valid model.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// What the file says about itself.
+    /// The file's metadata.
     pub metadata: Metadata,
     /// The main graph.
     pub graph: Graph,
     /// Functions of the model.
     pub functions: HashMap<FunctionId, Function>,
-    /// Where the weights are.
+    /// The files with the weights.
     pub files: Arc<Files>,
 }
 
@@ -164,7 +164,7 @@ pub fn decode_node(bytes: &Bytes) -> Result<proto::Node> {
     Ok(node)
 }
 
-/// The other name of the default domain becomes the empty one.
+/// Replaces the alias of the default domain by the empty name.
 fn normalize(domain: &mut String) {
     if domain == "ai.onnx" {
         domain.clear();
@@ -174,9 +174,9 @@ fn normalize(domain: &mut String) {
 /// Decodes the attributes of a node.
 ///
 /// # Errors
-/// If one is damaged, or there are absurdly many.
+/// If an attribute is damaged, or there are absurdly many.
 pub fn decode_attributes(node: &proto::Node) -> Result<Vec<proto::Attribute>> {
-    // Each is looked for among all of them.
+    // Lookups search the list linearly.
     if node.attribute.len() > MAX_ATTRIBUTES {
         let (shown, count) = (shortened(shown_name(node)), node.attribute.len());
         return Err(ModelError::new(format!("[{shown}] it has {count} attributes, more than {MAX_ATTRIBUTES}")));
@@ -222,12 +222,12 @@ fn value_info(bytes: &Bytes) -> Result<ValueInfo> {
     Ok(ValueInfo { element, data_type: data_type.into(), r#type, shape, declared_shape, ..unknown })
 }
 
-/// The type of a tensor as ONNX writes it.
+/// The type of a tensor in ONNX notation.
 fn tensor_type(tensor: &proto::TensorType) -> String {
     format!("tensor({})", ElementType::from_code(tensor.elem_type).map_or("unknown", ElementType::onnx_name))
 }
 
-/// What a type that is no tensor is called, and how ONNX writes it, with what is in it if that is a tensor.
+/// The name of a non-tensor type and its ONNX notation, including its element type if that is a tensor.
 fn other_type(r#type: &proto::Type) -> Result<(&'static str, String)> {
     let lists = [(&r#type.sequence_type, "sequence", "seq"), (&r#type.optional_type, "optional", "optional")];
     for (bytes, kind, short) in lists {
@@ -242,7 +242,7 @@ fn other_type(r#type: &proto::Type) -> Result<(&'static str, String)> {
     Ok(known.map_or(("unknown", "unknown".to_string()), |(_, kind, name)| (kind, name.to_string())))
 }
 
-/// A dimension; the name of one without a name is empty.
+/// Decodes a dimension; unnamed ones get an empty name.
 fn dimension(value: &str, bytes: &Bytes) -> Result<Dimension> {
     let dimension: proto::Dimension = decode(bytes, "a dimension")?;
     match (dimension.dim_value, dimension.dim_param) {
@@ -254,10 +254,10 @@ fn dimension(value: &str, bytes: &Bytes) -> Result<Dimension> {
 }
 
 impl Graph {
-    /// Decodes a graph, leaving nodes and elements encoded. `outer` says which names the graphs around it define.
+    /// Decodes a graph, leaving nodes and elements encoded. `outer` tests whether a surrounding graph defines a name.
     ///
     /// # Errors
-    /// For anything that is damaged, defined twice, used and never defined, or that depends on itself.
+    /// If anything is damaged, defined twice, used but never defined, or depends on itself.
     pub fn decode(bytes: &Bytes, outer: &dyn Fn(&str) -> bool, depth: usize) -> Result<Graph> {
         let graph: proto::Graph = decode(bytes, "a graph")?;
         if !graph.sparse_initializer.is_empty() {
@@ -267,7 +267,7 @@ impl Graph {
         for bytes in &graph.initializer {
             let tensor = TensorRecord::decode(bytes)?;
             if let Some(twice) = initializers.insert(tensor.name.clone(), tensor) {
-                return Err(ModelError::new(format!("there are two initializers of the name '{}'", twice.name)));
+                return Err(ModelError::new(format!("there are two initializers named '{}'", twice.name)));
             }
         }
         let inputs = graph.input.iter().map(value_info).collect::<Result<Vec<_>>>()?;
@@ -276,18 +276,18 @@ impl Graph {
         let mut names = HashSet::new();
         for input in &inputs {
             if !names.insert(&input.name) {
-                return Err(ModelError::new(format!("there are two inputs of the name '{}'", input.name)));
+                return Err(ModelError::new(format!("there are two inputs named '{}'", input.name)));
             }
             defined.insert(&input.name);
         }
-        // Names of the graphs around may be used again: then they mean something else in here.
+        // Names of surrounding graphs may be redefined, which shadows them.
         let nodes = sorted(graph.node, &|name| defined.contains(name), outer, depth)?;
         let known = |name: &str| defined.contains(name) || outer(name);
         let made = produced(&nodes)?;
         let mut names = HashSet::new();
         for output in &outputs {
             if !names.insert(&output.name) {
-                return Err(ModelError::new(format!("there are two outputs of the name '{}'", output.name)));
+                return Err(ModelError::new(format!("there are two outputs named '{}'", output.name)));
             }
             if !made.contains(&output.name) && !known(&output.name) {
                 return Err(ModelError::new(format!("nothing computes the output '{}'", output.name)));
@@ -296,16 +296,16 @@ impl Graph {
         Ok(Graph { name: graph.name, nodes, initializers, inputs, outputs })
     }
 
-    /// The inputs that are not initializers: what a caller has to give.
+    /// The inputs that are not initializers: those that a caller must provide.
     pub fn free_inputs(&self) -> impl Iterator<Item = &ValueInfo> {
         self.inputs.iter().filter(|input| !self.initializers.contains_key(&input.name))
     }
 }
 
-/// The names of what nodes compute.
+/// The names of the outputs of `nodes`.
 ///
 /// # Errors
-/// If one is damaged.
+/// If a node is damaged.
 pub(super) fn produced(nodes: &[Bytes]) -> Result<HashSet<String>> {
     let mut made = HashSet::new();
     for node in nodes {
@@ -314,10 +314,10 @@ pub(super) fn produced(nodes: &[Bytes]) -> Result<HashSet<String>> {
     Ok(made)
 }
 
-/// Names that a node reads: its inputs, and what graphs in its attributes take from around them.
+/// The names that a node reads: its inputs, and the names that graphs in its attributes capture.
 ///
 /// # Errors
-/// As [`Graph::decode`], for those graphs, and when they are nested too deep.
+/// Those of [`Graph::decode`] for these graphs, or if they are nested too deeply.
 pub fn reads(node: &proto::Node, depth: usize) -> Result<Vec<String>> {
     let mut names: Vec<String> = node.input.iter().filter(|name| !name.is_empty()).cloned().collect();
     for attribute in decode_attributes(node)? {
@@ -328,7 +328,7 @@ pub fn reads(node: &proto::Node, depth: usize) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Names that a graph in an attribute takes from around it.
+/// The names that a graph in an attribute captures from around it.
 fn captures(bytes: &Bytes, depth: usize) -> Result<Vec<String>> {
     if depth > MAX_DEPTH {
         return Err(ModelError::new(format!("graphs are nested more than {MAX_DEPTH} deep")));
@@ -355,10 +355,10 @@ fn captures(bytes: &Bytes, depth: usize) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The nodes in an order in which they can run: as they are, if they can, which the standard asks for.
+/// Sorts the nodes into an executable order: the given one if possible, as the standard requires.
 ///
 /// # Errors
-/// For a name that is defined twice or never, and for nodes that depend on each other.
+/// If a name is defined twice or never, or nodes depend on each other.
 fn sorted(
     encoded: Vec<Bytes>,
     defined: &dyn Fn(&str) -> bool,
@@ -392,7 +392,7 @@ fn sorted(
             }
         }
     }
-    // Among the nodes that can run, the one that stands first in the file.
+    // Among the ready nodes, the first in the file goes next.
     let ready = waiting.iter().enumerate().filter(|(_, count)| **count == 0);
     let mut ready: std::collections::BTreeSet<u32> = ready.map(|(index, _)| index as u32).collect();
     let mut order = Vec::with_capacity(encoded.len());
@@ -414,7 +414,7 @@ fn sorted(
     }
 }
 
-/// What messages call a node: its name, or that of its first output.
+/// The name of a node in messages: its own, or that of its first output.
 pub fn shown_name(node: &proto::Node) -> &str {
     if node.name.is_empty() {
         node.output.iter().find(|name| !name.is_empty()).map_or("", |name| name)
@@ -423,7 +423,7 @@ pub fn shown_name(node: &proto::Node) -> &str {
     }
 }
 
-/// Decodes a function. It means the operator sets of the `model` where it names none of its own.
+/// Decodes a function. It inherits the operator sets of `model` unless it names its own.
 fn function(bytes: &Bytes, model: &BTreeMap<String, i64>) -> Result<(FunctionId, Function)> {
     let mut function: proto::Function = decode(bytes, "a function")?;
     normalize(&mut function.domain);
@@ -444,7 +444,7 @@ fn function(bytes: &Bytes, model: &BTreeMap<String, i64>) -> Result<(FunctionId,
 }
 
 impl Function {
-    /// The attributes of a call: those that are given, and defaults.
+    /// The attributes of a call, completed with defaults.
     pub fn arguments(&self, given: &[proto::Attribute]) -> Vec<proto::Attribute> {
         let is_given = |default: &&proto::Attribute| given.iter().any(|argument| argument.name == default.name);
         given.iter().chain(self.defaults.iter().filter(|default| !is_given(default))).cloned().collect()
@@ -452,10 +452,10 @@ impl Function {
 }
 
 impl Model {
-    /// Opens a model. `external_data` stands for the files beside it, those of them that it names.
+    /// Opens a model. `external_data` replaces files beside it, by location.
     ///
     /// # Errors
-    /// If a file cannot be read or is not a sound model.
+    /// If a file cannot be read or is not a valid model.
     pub fn open(source: FileSource, external_data: ExternalData) -> Result<Model> {
         let path = match source {
             FileSource::Path(path) => path,
@@ -475,7 +475,7 @@ impl Model {
     /// Decodes a model.
     ///
     /// # Errors
-    /// If it is not sound.
+    /// If it is not valid.
     pub fn decode(bytes: Bytes, files: Files) -> Result<Model> {
         let foreign = |why: &str| match format_of(&bytes) {
             Some(format) => ModelError::new(format!("not an ONNX file: it seems to be {format}")),
@@ -518,7 +518,7 @@ impl Model {
             opsets,
             properties,
         };
-        // What is left of the pages are weights that nobody has asked for yet.
+        // The remaining pages hold weights that nobody has read yet.
         files.release();
         Ok(Model { metadata, graph, functions, files: Arc::new(files) })
     }

@@ -1,4 +1,4 @@
-//! Everything that the reader does with a model before it is built, for tests that feed it with anything.
+//! Exercises the reader on a model before it is built, for tests with arbitrary input.
 
 use super::describe::{inspect, interface};
 use super::error::Result;
@@ -9,13 +9,13 @@ use crate::ir::Builder;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// The size that stands in for every free dimension.
+/// The size of every free dimension.
 const SIZE: u32 = 2;
 
-/// Reads, describes and imports the model in `bytes`, with some size for each free dimension.
+/// Reads, describes and imports the model in `bytes`, with a fixed size for each free dimension.
 ///
 /// # Errors
-/// If the model is refused, wherever.
+/// If the model is refused at any stage.
 pub fn probe(bytes: &[u8]) -> Result<()> {
     let (files, bytes) = Files::of_bytes(Bytes::copy_from_slice(bytes));
     let model = Model::decode(bytes, files)?;

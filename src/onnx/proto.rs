@@ -1,8 +1,8 @@
-//! The messages of `onnx.proto3` (IR version 11), as far as an importer reads them.
+//! The messages of `onnx.proto3` (IR version 11), limited to the fields that an importer reads.
 //!
-//! Everything that can be many or large stays in its encoded form ([`Bytes`] share the memory of the file) and is
-//! decoded when it is looked at: a file of a few bytes per message cannot make the reader allocate hundreds, nested
-//! graphs cannot make it recurse, and weights are never copied.
+//! Fields that can be numerous or large stay encoded ([`Bytes`] share the memory of the file) and are decoded on
+//! access: a file with a few bytes per message cannot make the reader allocate hundreds, nested graphs cannot make it
+//! recurse, and weights are never copied.
 
 use bytes::Bytes;
 use prost::Message;
@@ -93,7 +93,7 @@ pub struct Function {
     pub opset_import: Vec<Bytes>,
     #[prost(string, tag = "10")]
     pub domain: String,
-    /// [`Attribute`]s that have a default value.
+    /// [`Attribute`]s with a default value.
     #[prost(bytes = "bytes", repeated, tag = "11")]
     pub attribute_proto: Vec<Bytes>,
     #[prost(string, tag = "13")]
@@ -146,12 +146,12 @@ pub struct Attribute {
     /// `AttributeProto.AttributeType`.
     #[prost(int32, tag = "20")]
     pub r#type: i32,
-    /// In a function: the attribute of the function whose value this is.
+    /// In a function: the attribute of the call that provides this value.
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
 }
 
-/// What `TensorProto` says beside the elements.
+/// A `TensorProto` without the elements.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorHeader {
     #[prost(int64, repeated, tag = "1")]
@@ -161,18 +161,18 @@ pub struct TensorHeader {
     pub data_type: i32,
     #[prost(string, tag = "8")]
     pub name: String,
-    /// Length counts.
+    /// Its length counts.
     #[prost(bytes = "bytes", optional, tag = "9")]
     pub raw_data: Option<Bytes>,
-    /// [`Entry`]s: where the elements are.
+    /// [`Entry`]s with the location of the elements.
     #[prost(bytes = "bytes", repeated, tag = "13")]
     pub external_data: Vec<Bytes>,
-    /// 1: the elements are in another file.
+    /// 1 if the elements are in another file.
     #[prost(int32, tag = "14")]
     pub data_location: i32,
 }
 
-/// The elements of a `TensorProto` that are not `raw_data`.
+/// The elements of a `TensorProto` other than `raw_data`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorElements {
     #[prost(float, repeated, tag = "4")]
@@ -196,7 +196,7 @@ pub struct ValueInfo {
     pub r#type: Option<Type>,
 }
 
-/// `TypeProto`; those of maps and sparse tensors only show that they are there.
+/// `TypeProto`; for maps and sparse tensors, only their presence counts.
 #[derive(Clone, PartialEq, Message)]
 pub struct Type {
     #[prost(message, optional, tag = "1")]
@@ -236,7 +236,7 @@ pub struct TensorShape {
     pub dim: Vec<Bytes>,
 }
 
-/// `TensorShapeProto.Dimension`; neither value stands for a dimension that nothing is known of.
+/// `TensorShapeProto.Dimension`; without either value, nothing is known about the dimension.
 #[derive(Clone, PartialEq, Message)]
 pub struct Dimension {
     #[prost(int64, optional, tag = "1")]

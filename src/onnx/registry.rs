@@ -1,4 +1,4 @@
-//! Which operators are translated, and how.
+//! The supported operators and their translations.
 
 use super::call::Call;
 use super::error::Refusal;
@@ -8,20 +8,20 @@ use super::proto;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-/// What a translation gives: the outputs of the node, or why it is refused.
+/// The result of a translation: the outputs of the node, or the reason for its refusal.
 pub type Outcome = Result<Vec<Value>, Refusal>;
 
-/// The domain of the operators that onnxruntime adds to the standard.
+/// The domain of onnxruntime's extensions of the standard.
 pub const MICROSOFT: &str = "com.microsoft";
 
-/// An operator of ONNX that is translated.
+/// A supported ONNX operator.
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// Empty for `ai.onnx`.
     pub domain: &'static str,
     /// `op_type`.
     pub name: &'static str,
-    /// What of it is not translated, for the documentation; empty if everything that the types of WebNN allow is.
+    /// Restrictions, for the documentation; empty if everything that WebNN's types allow is supported.
     pub notes: &'static str,
     /// Emits operators that compute the outputs of a node.
     pub translate: fn(&mut Call) -> Outcome,
@@ -37,7 +37,7 @@ pub const fn microsoft(name: &'static str, notes: &'static str, translate: fn(&m
     Entry { domain: MICROSOFT, name, notes, translate }
 }
 
-/// Every operator that is translated.
+/// Every supported operator.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
     ops::TABLES.iter().copied().flatten()
 }
@@ -49,7 +49,7 @@ pub fn find(node: &proto::Node) -> Option<&'static Entry> {
     by_name.get(&(node.domain.as_str(), node.op_type.as_str())).copied()
 }
 
-/// The refusal of a node whose operator has no entry.
+/// The reason for refusing a node without an entry.
 pub const NO_SUCH: &str = "there is no translation of this operator to WebNN";
 
 #[cfg(test)]
@@ -57,10 +57,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_operator_is_there_once() {
+    fn every_operator_appears_once() {
         let mut seen = std::collections::HashSet::new();
         for entry in entries() {
-            assert!(seen.insert((entry.domain, entry.name)), "{} is there twice", entry.name);
+            assert!(seen.insert((entry.domain, entry.name)), "{} appears twice", entry.name);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What models compute with shapes, where the sizes are known later: integers that are moved, added and compared while
-//! they are translated. Everything else of it is done at the sizes of the import, which it then holds for.
+//! Shape arithmetic of models with sizes still unknown: integers that are moved, added and compared during translation.
+//! All other arithmetic is evaluated at the sizes of the import, which is then valid only for them.
 
 use super::call::{Call, Step};
 use super::import::Value;
@@ -11,21 +11,21 @@ use crate::ops::tensor::Tensor;
 use crate::ops::{Op, Operator};
 use crate::shape::Descriptor;
 
-/// The most elements of such a tensor.
+/// Maximum number of elements of such a tensor.
 const MAX_ELEMENTS: usize = 1 << 10;
 
-/// Integers up to this one in magnitude are the same in float32.
+/// Integers up to this magnitude are exact in float32.
 const MAX_FLOAT: u32 = 1 << 24;
 
 /// How an operator uses an operand.
 enum Use {
-    /// It moves its elements.
+    /// Moves its elements.
     Moves,
-    /// It looks at them.
+    /// Reads its elements.
     Reads,
 }
 
-/// How `op` uses its operand at `index`, if all that it does is to move elements.
+/// How `op` uses its operand at `index`, if all it does is move elements.
 fn usage(op: &Op, index: usize) -> Option<Use> {
     match op {
         Op::Concat(_) => Some(Use::Moves),
@@ -44,17 +44,17 @@ fn usage(op: &Op, index: usize) -> Option<Use> {
     }
 }
 
-/// Whether a tensor can be what a model computes with shapes.
+/// Whether a tensor is small enough for shape arithmetic.
 pub(super) fn is_small(descriptor: &Descriptor) -> bool {
     descriptor.is_known() && descriptor.elements() <= MAX_ELEMENTS
 }
 
-/// Whether elements of this type can follow from sizes.
+/// Whether elements of this type can depend on sizes.
 fn holds_sizes(dtype: DataType) -> bool {
     matches!(dtype, DataType::Int64 | DataType::Int32 | DataType::Float32)
 }
 
-/// Whether elements of type `dtype` are these integers.
+/// Whether elements of type `dtype` represent these integers exactly.
 fn are_exact(dtype: DataType, dims: &[Dim]) -> bool {
     let within = |low: i64, high: i64| dims.iter().all(|&dim| dim >= Dim::number(low) && dim <= Dim::number(high));
     match dtype {
@@ -64,17 +64,17 @@ fn are_exact(dtype: DataType, dims: &[Dim]) -> bool {
     }
 }
 
-/// What an element-wise operator makes of two integers of type `dtype`, if that is an integer that follows from sizes or a
-/// truth value.
+/// The result of an element-wise operator on two integers of type `dtype`, if it is an integer that depends on sizes or
+/// a truth value.
 fn combined(op: E, dtype: DataType, a: Dim, b: Dim) -> Option<Dim> {
     let truth = |holds: bool| Some(Dim::from(holds as u32));
     match op {
         E::Add => Some(a + b),
         E::Sub => Some(a - b),
-        // There, a zero can be negative.
+        // A float zero can be negative.
         E::Mul if dtype.is_float() && (a < 0 || b < 0) => None,
         E::Mul => Some(a * b),
-        // Quotients of negative numbers are rounded towards 0 there.
+        // Integer division of negative numbers rounds towards 0.
         E::Div if !dtype.is_float() && a >= 0 && b > 0 => Some(a / b),
         E::Min => Some(a.min(b)),
         E::Max => Some(a.max(b)),
@@ -89,14 +89,14 @@ fn combined(op: E, dtype: DataType, a: Dim, b: Dim) -> Option<Dim> {
 }
 
 impl Call<'_, '_> {
-    /// The elements of an operand, if it is a constant and they are integers, or if they follow from sizes.
+    /// The elements of an operand, if it is an integer constant or its elements depend on sizes.
     pub fn dims_of(&self, operand: OperandId) -> Option<Vec<Dim>> {
         if let Some(dims) = self.sizes_of(operand) {
             return Some(dims.to_vec());
         }
         let int = |number| match number {
             Number::Int(x) => i64::try_from(x).ok().map(Dim::number),
-            // A negative zero is no integer.
+            // A negative zero is not an integer.
             Number::Float(x)
                 if x.fract() == 0.0 && x.abs() <= MAX_FLOAT as f64 && (x != 0.0 || x.is_sign_positive()) =>
             {
@@ -107,7 +107,7 @@ impl Call<'_, '_> {
         self.numbers_of(operand)?.into_iter().map(int).collect()
     }
 
-    /// Whether the input at `index` is a constant or follows from sizes.
+    /// Whether the input at `index` is a constant or depends on sizes.
     pub fn is_known(&self, index: usize) -> bool {
         match self.value(index) {
             Some(Value::Operand(id)) => self.is_constant(id) || self.sizes_of(id).is_some(),
@@ -116,14 +116,14 @@ impl Call<'_, '_> {
         }
     }
 
-    /// The one integer in the constant at `index`, which may follow from sizes; `None` if it is something else.
+    /// The single integer in the constant at `index`, which may depend on sizes; `None` for anything else.
     pub fn one_dim(&self, index: usize) -> Option<Dim> {
         let Value::Operand(id) = self.value(index)? else { return None };
         <[Dim; 1]>::try_from(self.dims_of(id)?).ok().map(|[dim]| dim)
     }
 
-    /// The outputs of `op`, described by `outputs`, whose operands are constants or follow from sizes, as at least one does;
-    /// `None` if they cannot be told for all sizes.
+    /// Folds `op`, with outputs described by `outputs`, if all operands are constants or depend on sizes, and at least
+    /// one of them does; `None` if the outputs are not the same function of all sizes.
     pub(super) fn fold_sizes(
         &mut self,
         op: &Op,
@@ -137,7 +137,7 @@ impl Call<'_, '_> {
         let operands: Vec<OperandId> = inputs.iter().flatten().copied().collect();
         let results = match op {
             Op::Elementwise(op) if operands.len() == 2 => self.combine(*op, &operands, &descriptors, &outputs[0]),
-            // An integer of another type, or rounded, is the same integer.
+            // Rounding an integer, or casting it to another type, does not change it.
             Op::Elementwise(E::Identity | E::Floor | E::Ceil | E::RoundEven | E::Cast { .. }) => {
                 self.dims_of(operands[0]).filter(|_| holds_sizes(outputs[0].dtype)).map(|dims| vec![dims])
             }
@@ -170,7 +170,7 @@ impl Call<'_, '_> {
         Some(vec![results.collect::<Option<_>>()?])
     }
 
-    /// Runs the reference of `op` on the places of the elements in a list of all.
+    /// Runs the reference of `op` on the elements' indices into a list of all elements.
     fn move_elements(
         &self,
         op: &Op,
@@ -208,7 +208,7 @@ impl Call<'_, '_> {
     }
 }
 
-/// For each element of `output` the place of the element of `from` that is broadcast there.
+/// For each element of `output`, the index of the element of `from` that is broadcast to it.
 fn broadcast_places(from: &Descriptor, output: &Descriptor) -> Vec<usize> {
     let mut next = 0..;
     let from = Descriptor { dtype: DataType::Int64, shape: from.shape.clone() };

@@ -1,5 +1,5 @@
-//! The sizes of a model's free dimensions, and the shapes that follow from them. Messages name the input; who asks puts its
-//! operation before them.
+//! The sizes of a model's free dimensions, and the shapes that they determine. Messages name the input; the caller
+//! prepends its operation.
 
 use super::error::{ModelError, Result, listed, quoted};
 use super::model::{Dimension, ValueInfo};
@@ -9,29 +9,30 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The largest size of a dimension.
 pub const MAX_SIZE: u32 = i32::MAX as u32;
 
-/// Sizes of free dimensions by name, as far as they are known.
+/// Known sizes of free dimensions by name.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
     known: BTreeMap<String, u32>,
-    /// Whether dimensions of one name may have different sizes: then the first one counts where none is given.
+    /// Whether dimensions of the same name may have different sizes: then the first one found is used where no size is
+    /// given.
     is_loose: bool,
 }
 
 impl Sizes {
-    /// Those that are given.
+    /// The given sizes.
     pub fn new(known: BTreeMap<String, u32>) -> Sizes {
         Sizes { known, is_loose: false }
     }
 
-    /// The same, with whether dimensions of one name may have different sizes.
+    /// Sets whether dimensions of the same name may have different sizes.
     pub fn loose(self, is_loose: bool) -> Sizes {
         Sizes { is_loose, ..self }
     }
 
-    /// Takes sizes from the shape that is given for `input`.
+    /// Takes sizes from the shape given for `input`.
     ///
     /// # Errors
-    /// If the shape does not fit.
+    /// If the shape does not match.
     pub fn bind(&mut self, input: &ValueInfo, shape: &[u32]) -> Result<()> {
         let Some(dimensions) = &input.shape else { return Ok(()) };
         let fits = shape.len() == dimensions.len()
@@ -49,10 +50,10 @@ impl Sizes {
         Err(ModelError::coded(Code::Shape, format!("{name} has shape {shape:?}, expected {expected}")))
     }
 
-    /// Finds the only size of `input` that is not known from its number of elements; gives whether one was found.
+    /// Derives the only unknown size of `input` from its number of elements; returns whether it found one.
     ///
     /// # Errors
-    /// If no size gives that number.
+    /// If no size leads to that number.
     pub fn solve(&mut self, input: &ValueInfo, elements: usize) -> Result<bool> {
         let dimensions = input.shape.as_deref().unwrap_or_default();
         let mut free = dimensions.iter().filter_map(|dimension| match dimension {
@@ -74,10 +75,10 @@ impl Sizes {
         Ok(true)
     }
 
-    /// As [`solve`](Self::solve), and checks the shape that is known then.
+    /// Like [`solve`](Self::solve), and checks the resulting shape.
     ///
     /// # Errors
-    /// If the shape has another number of elements.
+    /// If the shape has a different number of elements.
     pub fn fill(&mut self, input: &ValueInfo, elements: usize) -> Result<()> {
         self.solve(input, elements)?;
         let filled =
@@ -96,12 +97,12 @@ impl Sizes {
     /// The shape of `input`.
     ///
     /// # Errors
-    /// If a size of it is not known.
+    /// If one of its sizes is unknown.
     pub fn shape(&self, input: &ValueInfo) -> Result<Vec<u32>> {
         let unknown = |why: String| ModelError::coded(Code::Shape, why);
         let Some(dimensions) = &input.shape else {
             let name = quoted(&input.name);
-            return Err(unknown(format!("the model does not say what shape {name} has: give one")));
+            return Err(unknown(format!("the model does not specify the shape of {name}: give one")));
         };
         let size = |dimension: &Dimension| {
             self.size(dimension).ok_or_else(|| {
@@ -112,14 +113,14 @@ impl Sizes {
         dimensions.iter().map(size).collect()
     }
 
-    /// The shape of `input` as far as it is known: names stand for the sizes that are not. `None` where the model does not
-    /// say what shape it has.
+    /// The known part of the shape of `input`: names stand for unknown sizes. `None` if the model does not specify a
+    /// shape.
     pub fn known(&self, input: &ValueInfo) -> Option<Vec<Dimension>> {
         let known = |dimension: &Dimension| self.size(dimension).map_or_else(|| dimension.clone(), Dimension::Fixed);
         Some(input.shape.as_ref()?.iter().map(known).collect())
     }
 
-    /// The sizes that are known, by name.
+    /// The known sizes by name.
     pub fn by_name(&self) -> &BTreeMap<String, u32> {
         &self.known
     }
@@ -131,7 +132,7 @@ impl Sizes {
         }
     }
 
-    /// A shape with the sizes that are known and the names of those that are not: `[1, sequence=12, width]`.
+    /// A shape with known sizes and the names of unknown ones: `[1, sequence=12, width]`.
     pub fn shown(&self, dimensions: &[Dimension]) -> String {
         let shown = |dimension: &Dimension| match dimension {
             Dimension::Fixed(size) => size.to_string(),
@@ -141,10 +142,10 @@ impl Sizes {
     }
 }
 
-/// Refuses sizes for names that no dimension of the inputs has.
+/// Refuses sizes for names without a dimension of the inputs.
 ///
 /// # Errors
-/// That names the first of them, and those that there are.
+/// With the first of these names, and the existing ones.
 pub fn check_names<'a>(inputs: impl IntoIterator<Item = &'a ValueInfo>, sizes: &BTreeMap<String, u32>) -> Result<()> {
     let dimensions = inputs.into_iter().flat_map(|input| input.shape.iter().flatten());
     let names: BTreeSet<&str> = dimensions

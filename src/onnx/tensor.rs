@@ -33,7 +33,7 @@ macro_rules! element_types {
                 match self { $(ElementType::$Variant => $bits,)* }
             }
 
-            /// The same type in WebNN. Truth values are `uint8` there.
+            /// The same type in WebNN, where truth values are `uint8`.
             pub fn webnn(self) -> Option<DataType> {
                 match self { $(ElementType::$Variant => $webnn,)* }
             }
@@ -73,7 +73,7 @@ element_types! {
 }
 
 impl ElementType {
-    /// The name in the types of ONNX, as in `tensor(float)`.
+    /// The name in ONNX types, as in `tensor(float)`.
     pub fn onnx_name(self) -> &'static str {
         match self {
             ElementType::Float => "float",
@@ -81,8 +81,8 @@ impl ElementType {
         }
     }
 
-    /// The type of the operand that an input or output of this type is: that of WebNN, and float32 for double, int32 for
-    /// integers of 16 bits. Whoever gives and takes the elements converts them.
+    /// The type of the operand for an input or output of this type: WebNN's, float32 for double, and int32 for 16-bit
+    /// integers. Whoever reads and writes the elements converts them.
     pub fn carried(self) -> Option<DataType> {
         match self {
             ElementType::Double => Some(DataType::Float32),
@@ -91,8 +91,8 @@ impl ElementType {
         }
     }
 
-    /// The type in which elements are computed inside of a model: that of WebNN, and float32 for floating-point types that
-    /// WebNN does not have.
+    /// The type for computation inside of a model: WebNN's, and float32 for floating-point types that WebNN does not
+    /// have.
     pub fn computed(self) -> Option<DataType> {
         match self {
             ElementType::Double | ElementType::Bfloat16 => Some(DataType::Float32),
@@ -107,13 +107,13 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// A tensor of a model file: row-major little-endian elements, several per byte (the first in the low bits) for the types
+/// A tensor of a model file: row-major little-endian elements, several per byte (the first in the low bits) for types
 /// of fewer than 8 bits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Literal {
     /// The type of every element.
     pub element: ElementType,
-    /// The dimensions; unlike in WebNN, some may be 0.
+    /// The dimensions; unlike in WebNN, they may be 0.
     pub shape: Vec<u32>,
     /// The elements.
     pub bytes: Bytes,
@@ -125,20 +125,20 @@ impl Literal {
         self.shape.iter().map(|&dim| dim as usize).product()
     }
 
-    /// Every element as a number that is exact.
+    /// Every element as an exact number.
     ///
     /// # Errors
-    /// As [`visit`](Self::visit).
+    /// Those of [`visit`](Self::visit).
     pub fn numbers(&self) -> Result<Vec<Number>, String> {
         let mut numbers = Vec::new();
         self.visit(|number| numbers.push(number))?;
         Ok(numbers)
     }
 
-    /// Gives `f` every element as a number that is exact, in their order.
+    /// Passes every element to `f` as an exact number, in order.
     ///
     /// # Errors
-    /// For types that have no number (strings, complex numbers), or that nothing here reads.
+    /// If the type has no numeric value (strings, complex numbers), or is not supported here.
     pub fn visit(&self, mut f: impl FnMut(Number)) -> Result<(), String> {
         let bytes = &self.bytes;
         match self.element {
@@ -159,7 +159,7 @@ impl Literal {
         Ok(())
     }
 
-    /// The bits of every element of a type of 2 or 4 bits.
+    /// The bits of every element of a 2-bit or 4-bit type.
     fn parts(&self) -> impl Iterator<Item = u8> {
         let bits = self.element.bits();
         let mask = (1 << bits) - 1;
@@ -172,7 +172,7 @@ fn chunks<const N: usize>(bytes: &[u8], f: impl FnMut([u8; N])) {
     bytes.as_chunks::<N>().0.iter().copied().for_each(f)
 }
 
-/// The elements of a WebNN tensor, however its bytes are aligned.
+/// The elements of a WebNN tensor; the bytes need no alignment.
 pub fn numbers(dtype: DataType, bytes: &[u8]) -> Vec<Number> {
     let mut numbers = Vec::with_capacity(bytes.len() / dtype.size());
     visit(dtype, bytes, |number| numbers.push(number));
@@ -195,28 +195,28 @@ fn visit(dtype: DataType, bytes: &[u8], mut f: impl FnMut(Number)) {
     }
 }
 
-/// A `TensorProto` whose type and shape have been checked and whose elements stay where they are.
+/// A `TensorProto` with checked type and shape; its elements stay encoded.
 #[derive(Clone, Debug)]
 pub struct TensorRecord {
-    /// The name; empty for the value of an attribute.
+    /// The name; empty for an attribute's value.
     pub name: String,
     /// The type of every element.
     pub element: ElementType,
-    /// The dimensions; some may be 0.
+    /// The dimensions; they may be 0.
     pub shape: Vec<u32>,
     /// Whether the elements are in another file.
     pub is_external: bool,
-    /// The message.
+    /// The encoded message.
     encoded: Bytes,
 }
 
-/// The most elements that a tensor of a file can have; each dimension is smaller than that too.
+/// Maximum number of elements of a tensor of a file, and maximum size of each dimension.
 const MAX_ELEMENTS: u64 = i32::MAX as u64;
 
-/// The most dimensions that a tensor of a file can have; operators take [`MAX_RANK`](crate::shape::MAX_RANK).
+/// Maximum number of dimensions of a tensor of a file; operators support [`MAX_RANK`](crate::shape::MAX_RANK).
 pub const MAX_FILE_RANK: usize = 64;
 
-/// The dimensions in `dims`, which are checked to be of a tensor that could exist.
+/// Converts `dims` and checks that a tensor can have them.
 pub fn checked_shape(dims: &[i64]) -> Result<Vec<u32>, String> {
     if dims.len() > MAX_FILE_RANK {
         return Err(format!("the shape has {} dimensions, more than {MAX_FILE_RANK}", dims.len()));
@@ -226,7 +226,7 @@ pub fn checked_shape(dims: &[i64]) -> Result<Vec<u32>, String> {
         .map(|&dim| u32::try_from(dim).ok().filter(|&dim| dim as u64 <= MAX_ELEMENTS))
         .collect::<Option<_>>()
         .ok_or_else(|| format!("the shape {dims:?} has a dimension that is not between 0 and {MAX_ELEMENTS}"))?;
-    // A dimension of 0 does not hide others that are absurd.
+    // A dimension of 0 must not hide absurd ones.
     let count = shape.iter().filter(|&&dim| dim > 0).try_fold(1u64, |n, &dim| n.checked_mul(dim as u64));
     count
         .filter(|&count| count <= MAX_ELEMENTS)
@@ -234,7 +234,7 @@ pub fn checked_shape(dims: &[i64]) -> Result<Vec<u32>, String> {
         .ok_or_else(|| format!("the shape {dims:?} has more than {MAX_ELEMENTS} elements"))
 }
 
-/// As [`checked_shape`], for dimensions that may follow from sizes that are known later.
+/// Like [`checked_shape`], for dimensions that may depend on sizes still unknown.
 pub fn checked_dims(dims: &[Dim]) -> Result<Vec<Dim>, String> {
     if dims.iter().all(|dim| dim.is_number()) {
         return Ok(into_dims(&checked_shape(&dims.iter().map(|dim| dim.pinned()).collect::<Vec<_>>())?));
@@ -244,15 +244,15 @@ pub fn checked_dims(dims: &[Dim]) -> Result<Vec<Dim>, String> {
     let count: Dim = dims.iter().copied().filter(|&dim| dim > 0).product();
     match fits && count <= most {
         true => Ok(dims.to_vec()),
-        false => Err(format!("the shape {dims:?} is none that a tensor can have")),
+        false => Err(format!("no tensor can have the shape {dims:?}")),
     }
 }
 
 impl TensorRecord {
-    /// Checks the header of a `TensorProto`.
+    /// Decodes and checks the header of a `TensorProto`.
     ///
     /// # Errors
-    /// For a message that cannot be decoded, an unknown type, or a shape that cannot exist.
+    /// If the message cannot be decoded, the type is unknown, or the shape is invalid.
     pub fn decode(encoded: &Bytes) -> Result<TensorRecord> {
         let header = decode_header(encoded)?;
         let fail = |reason: String| ModelError::new(format!("tensor '{}': {reason}", header.name));
@@ -273,19 +273,19 @@ impl TensorRecord {
         self.shape.iter().map(|&dim| dim as usize).product()
     }
 
-    /// Number of bytes of the elements.
+    /// Size of the elements in bytes.
     pub fn byte_length(&self) -> usize {
         (self.elements() * self.element.bits()).div_ceil(8)
     }
 
-    /// The elements, which are not copied where the file has them as they are.
+    /// Loads the elements; does not copy them if the file stores them verbatim.
     ///
     /// # Errors
-    /// If there are more or fewer than the shape says, or an external file cannot be read.
+    /// If their number does not match the shape, or an external file cannot be read.
     pub fn load(&self, files: &Files) -> Result<Literal> {
         let fail = |reason: String| ModelError::new(format!("tensor '{}': {reason}", self.name));
         if matches!(self.element, ElementType::String | ElementType::Float6E2m3 | ElementType::Float6E3m2) {
-            // Nothing reads them: they only have to have a type that a message can name.
+            // No node reads them: a type name for messages suffices.
             return Ok(Literal { element: self.element, shape: self.shape.clone(), bytes: Bytes::new() });
         }
         let header = decode_header(&self.encoded)?;
@@ -302,7 +302,10 @@ impl TensorRecord {
         if bytes.len() != expected {
             let shape = &self.shape;
             let got = bytes.len();
-            return Err(fail(format!("{got} bytes of elements, expected {expected} for {} {shape:?}", self.element)));
+            return Err(fail(format!(
+                "its elements have {got} bytes, expected the {expected} bytes of {} {shape:?}",
+                self.element
+            )));
         }
         Ok(Literal { element: self.element, shape: self.shape.clone(), bytes })
     }
@@ -313,7 +316,7 @@ fn decode_header(encoded: &Bytes) -> Result<proto::TensorHeader> {
         .map_err(|error| ModelError::new(format!("a tensor cannot be decoded: {error}")))
 }
 
-/// The bytes of elements that a `TensorProto` holds as numbers.
+/// The bytes of elements that a `TensorProto` stores as numbers.
 fn typed_elements(element: ElementType, elements: proto::TensorElements) -> Result<Bytes, String> {
     fn pack<T, const N: usize>(items: &[T], bytes: impl Fn(&T) -> [u8; N]) -> Bytes {
         items.iter().flat_map(bytes).collect::<Vec<u8>>().into()
@@ -321,7 +324,7 @@ fn typed_elements(element: ElementType, elements: proto::TensorElements) -> Resu
     let narrow = |bits: usize| -> Bytes {
         match bits {
             16 => pack(&elements.int32_data, |x| (*x as u16).to_le_bytes()),
-            // The types of fewer bits are packed already.
+            // Types with fewer bits are already packed.
             _ => pack(&elements.int32_data, |x| [*x as u8]),
         }
     };

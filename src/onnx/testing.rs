@@ -1,4 +1,4 @@
-//! Models for tests, written down in Rust.
+//! Models for tests, defined in Rust.
 
 use super::error::Result;
 use super::file::Files;
@@ -20,7 +20,7 @@ pub enum Attr<'a> {
     Texts(&'a [&'a str]),
     Graph(TestGraph),
     Tensor(ElementType, &'a [i64], &'a [u8]),
-    /// The attribute of the function whose body the node is in.
+    /// A reference to an attribute of the function that contains the node.
     Ref(&'a str),
 }
 
@@ -49,7 +49,7 @@ fn code(element: ElementType) -> i32 {
     (0..64).find(|&code| ElementType::from_code(code) == Some(element)).expect("every type has a number")
 }
 
-/// An encoded `ValueInfoProto`; dimensions that are no number are names.
+/// An encoded `ValueInfoProto`; dimensions that are not numbers are names.
 pub fn value_info(name: &str, element: ElementType, dims: &[&str]) -> Bytes {
     let dim = dims.iter().map(|dim| {
         let dim_value = dim.parse().ok();
@@ -78,8 +78,8 @@ fn attribute(name: &str, value: Attr) -> Bytes {
     encode(&attribute)
 }
 
-/// An encoded `NodeProto`. `operator` can have a domain in front: `com.microsoft.Gelu`. Names are separated by spaces; `_`
-/// stands for one that is left out.
+/// An encoded `NodeProto`. `operator` may have a domain as a prefix: `com.microsoft.Gelu`. Names are separated by
+/// spaces; `_` stands for an omitted one.
 pub fn node(operator: &str, inputs: &str, outputs: &str, attributes: Vec<(&str, Attr)>) -> Bytes {
     let names =
         |names: &str| names.split_whitespace().map(|name| if name == "_" { "" } else { name }.to_string()).collect();
@@ -95,65 +95,65 @@ pub fn node(operator: &str, inputs: &str, outputs: &str, attributes: Vec<(&str, 
 }
 
 impl TestGraph {
-    /// An input; dimensions that are no number are names of free dimensions.
+    /// Adds an input; dimensions that are not numbers are names of free dimensions.
     pub fn input(mut self, name: &str, element: ElementType, dims: &[&str]) -> TestGraph {
         self.graph.input.push(value_info(name, element, dims));
         self
     }
 
-    /// An output of some type that WebNN has.
+    /// Adds an output of an arbitrary type that WebNN has.
     pub fn output(self, name: &str) -> TestGraph {
         self.output_of(name, ElementType::Float)
     }
 
-    /// An output of a type.
+    /// Adds an output of a type.
     pub fn output_of(mut self, name: &str, element: ElementType) -> TestGraph {
         self.graph.output.push(value_info(name, element, &[]));
         self
     }
 
-    /// A float32 output; dimensions that are no number are names.
+    /// Adds a float32 output; dimensions that are not numbers are names.
     pub fn shaped_output(mut self, name: &str, dims: &[&str]) -> TestGraph {
         self.graph.output.push(value_info(name, ElementType::Float, dims));
         self
     }
 
-    /// A node; see [`node`].
+    /// Adds a node; see [`node`].
     pub fn node(mut self, operator: &str, inputs: &str, outputs: &str, attributes: Vec<(&str, Attr)>) -> TestGraph {
         self.graph.node.push(node(operator, inputs, outputs, attributes));
         self
     }
 
-    /// An initializer with these bytes.
+    /// Adds an initializer with these bytes.
     pub fn raw(mut self, name: &str, element: ElementType, dims: &[i64], bytes: &[u8]) -> TestGraph {
         self.graph.initializer.push(tensor(name, element, dims, bytes));
         self
     }
 
-    /// An initializer that is encoded as it is.
+    /// Adds an initializer with this header, as is.
     pub fn encoded(mut self, header: &proto::TensorHeader) -> TestGraph {
         self.graph.initializer.push(encode(header));
         self
     }
 
-    /// An initializer: a list of int64.
+    /// Adds an initializer: a list of int64.
     pub fn ints(self, name: &str, ints: &[i64]) -> TestGraph {
         let bytes: Vec<u8> = ints.iter().flat_map(|int| int.to_le_bytes()).collect();
         self.raw(name, ElementType::Int64, &[ints.len() as i64], &bytes)
     }
 
-    /// A float32 initializer.
+    /// Adds a float32 initializer.
     pub fn floats(self, name: &str, dims: &[i64], floats: &[f32]) -> TestGraph {
         let bytes: Vec<u8> = floats.iter().flat_map(|float| float.to_le_bytes()).collect();
         self.raw(name, ElementType::Float, dims, &bytes)
     }
 
-    /// An encoded model with this main graph.
+    /// Encodes a model with this main graph.
     pub fn encode(self, opset: i64) -> Bytes {
         self.encode_with(opset, Vec::new())
     }
 
-    /// As [`encode`](Self::encode), with functions.
+    /// Like [`encode`](Self::encode), with functions.
     pub fn encode_with(self, opset: i64, functions: Vec<proto::Function>) -> Bytes {
         let set = |domain: &str, version| encode(&proto::OperatorSetId { domain: domain.to_string(), version });
         encode(&proto::Model {
@@ -165,12 +165,12 @@ impl TestGraph {
         })
     }
 
-    /// The graph that a model with this main graph becomes.
+    /// Imports a model with this main graph.
     pub fn import(self, opset: i64, request: &Request) -> Result<Graph> {
         graph_of(&Model::decode(self.encode(opset), Files::default())?, request)
     }
 
-    /// The text of the graph that a model with this main graph and no free dimensions becomes, without labels.
+    /// The text, without labels, of the graph imported from a model with this main graph and no free dimensions.
     ///
     /// # Panics
     /// If the model cannot be imported.
@@ -189,16 +189,16 @@ impl TestGraph {
         graph.descriptor(graph.outputs[0].1).sizes().to_vec()
     }
 
-    /// The message with which a model with this main graph and no free dimensions is refused.
+    /// The message that refuses a model with this main graph and no free dimensions.
     ///
     /// # Panics
-    /// If the model is imported.
+    /// If the model can be imported.
     pub fn refusal(self, opset: i64) -> String {
         self.import(opset, &Request::default()).expect_err("the model is refused").message
     }
 }
 
-/// The graph that `model` becomes.
+/// Imports `model`.
 pub fn graph_of(model: &Model, request: &Request) -> Result<Graph> {
     let mut builder = Builder::new();
     let imported = import(model, &mut builder, request)?;

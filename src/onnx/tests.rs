@@ -1,4 +1,4 @@
-//! Tests of the reader as a whole; those of single translations are beside them.
+//! Tests of the reader as a whole; tests of single translations are beside these.
 
 use super::file::{FileSource, Files};
 use super::import::{Request, check, import};
@@ -95,7 +95,7 @@ fn every_unsupported_node_is_listed_and_nothing_is_left_in_the_builder() {
 }
 
 #[test]
-fn only_what_the_wanted_outputs_need_is_imported() {
+fn only_dependencies_of_requested_outputs_are_imported() {
     let graph = TestGraph::default()
         .input("x", Float, &["2"])
         .input("unused", String, &["batch"])
@@ -106,7 +106,7 @@ fn only_what_the_wanted_outputs_need_is_imported() {
     let request = Request { outputs: Some(vec!["a".into()]), ..Default::default() };
     assert!(graph_of(&model, &request).unwrap().to_string().contains("relu"));
     let request = Request { outputs: Some(vec!["nothing".into()]), ..Default::default() };
-    assert_eq!(graph_of(&model, &request).unwrap_err().message, "the output 'nothing' is no value of the model");
+    assert_eq!(graph_of(&model, &request).unwrap_err().message, "the output 'nothing' is not a value of the model");
 }
 
 #[test]
@@ -128,8 +128,8 @@ fn unsound_models_are_refused() {
     );
     assert_eq!(message(graph().output("y")), "nothing computes the output 'y'");
     assert_eq!(message(graph().node("Relu", "x", "x", vec![])), "the value 'x' is defined twice");
-    assert_eq!(message(graph().input("x", Float, &[])), "there are two inputs of the name 'x'");
-    assert_eq!(message(graph().ints("a", &[1]).ints("a", &[2])), "there are two initializers of the name 'a'");
+    assert_eq!(message(graph().input("x", Float, &[])), "there are two inputs named 'x'");
+    assert_eq!(message(graph().ints("a", &[1]).ints("a", &[2])), "there are two initializers named 'a'");
     let absurd = graph().raw("w", Float, &[1 << 40], &[]);
     assert!(message(absurd).contains("has a dimension that is not between"), "absurd dimension");
     let absurd = graph().raw("w", Float, &[1 << 20, 1 << 20], &[]);
@@ -148,7 +148,7 @@ fn unsound_models_are_refused() {
 #[test]
 fn wrong_numbers_of_elements_are_refused() {
     let graph = TestGraph::default().raw("w", Float, &[3], &[0; 8]).node("Relu", "w", "y", vec![]).output("y");
-    assert_eq!(graph.refusal(17), "tensor 'w': 8 bytes of elements, expected 12 for float32 [3]");
+    assert_eq!(graph.refusal(17), "tensor 'w': its elements have 8 bytes, expected the 12 bytes of float32 [3]");
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn truncated_files_are_refused() {
         .output("y");
     let bytes = graph.encode(17);
     for end in 0..bytes.len() {
-        // Some cuts leave a sound model; none may do more than fail.
+        // Some truncations leave a valid model; all others must fail cleanly.
         if let Ok(model) = decode(bytes.slice(..end)) {
             let _ = graph_of(&model, &Request::default());
         }
@@ -207,7 +207,7 @@ fn a_function_that_calls_itself_is_refused() {
 }
 
 #[test]
-fn what_no_node_computes_can_be_an_output() {
+fn inputs_and_constants_can_be_outputs() {
     let text = TestGraph::default().input("x", Float, &["2"]).node("Identity", "x", "y", vec![]).output("y").text(17);
     assert!(text.contains("%1 = identity %0"), "{text}");
 }
@@ -260,7 +260,7 @@ fn external_data_stay_in_the_folder_of_the_model() {
 }
 
 #[test]
-fn inner_graphs_may_use_names_again() {
+fn inner_graphs_may_redefine_names() {
     let branch = || TestGraph::default().node("Relu", "x", "y", vec![]).output("y");
     let graph = TestGraph::default()
         .input("x", Float, &["2"])
@@ -296,7 +296,7 @@ fn twice(output: &[&str]) -> proto::Function {
 }
 
 #[test]
-fn functions_mean_the_operator_sets_of_the_model_if_they_name_none() {
+fn functions_inherit_the_operator_sets_of_the_model() {
     let text = |opset| {
         let graph = TestGraph::default().input("x", Float, &["2", "3", "4"]).node("mine.Twice", "x", "y", vec![]);
         let model = decode(graph.output("y").encode_with(opset, vec![twice(&["b"])])).unwrap();
@@ -320,7 +320,7 @@ fn outputs_without_a_name_are_no_values() {
     let graph = graph.input("r", Float, &["1", "15", "5"]).node("GRU", "x w r", "_ h", vec![]).output("h");
     let request = Request { outputs: Some(vec!["".into()]), ..Default::default() };
     let error = graph_of(&decode(graph.encode(17)).unwrap(), &request).unwrap_err();
-    assert_eq!(error.message, "the output '' is no value of the model");
+    assert_eq!(error.message, "the output '' is not a value of the model");
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn small_files_cannot_ask_for_large_constants() {
 }
 
 #[test]
-fn long_texts_of_a_file_are_shown_in_part() {
+fn long_texts_of_a_file_are_truncated() {
     let operator = "A".repeat(100_000);
     let graph = TestGraph::default().input("x", Float, &["2"]).node(&operator, "x", "y", vec![]).output("y");
     let error = graph.import(17, &Request::default()).unwrap_err();
@@ -374,7 +374,7 @@ fn absurd_numbers_are_refused_before_anything_takes_long() {
 }
 
 #[test]
-fn a_file_that_becomes_shorter_is_an_error() {
+fn a_file_truncated_after_opening_is_an_error() {
     let file = crate::testing::TemporaryFile::new("shorter.onnx", &add().encode(17));
     let model = Model::open(FileSource::Path(file.0.clone()), Vec::new()).unwrap();
     std::fs::File::options().write(true).open(&file.0).unwrap().set_len(10).unwrap();
@@ -411,7 +411,7 @@ fn values_of_constant_nodes_are_weights() {
 }
 
 #[test]
-fn what_no_sizes_make_possible_is_refused_before_they_are_known() {
+fn models_that_no_sizes_make_possible_are_refused_early() {
     let graph = || TestGraph::default().input("x", Float, &["n", "4"]);
     let checked = |graph: TestGraph| {
         check(&decode(graph.encode(17)).unwrap(), &mut Builder::new(), &Request::default()).map(drop)
@@ -420,10 +420,10 @@ fn what_no_sizes_make_possible_is_refused_before_they_are_known() {
     let error = checked(computed).unwrap_err();
     assert_eq!(error.unsupported.len(), 1, "{error}");
     assert_eq!(error.unsupported[0].operator, "NonZero");
-    // Sizes of 12 make this possible.
+    // This becomes possible for sizes of 12.
     let fitting = graph().ints("shape", &[3, 16]).node("Reshape", "x shape", "y", vec![]).output("y");
     assert_eq!(checked(fitting), Ok(()));
-    // So do large sizes this, in the branch that is taken.
+    // Large sizes make this possible, in the branch taken.
     let branch = |operator: &str| {
         let kernel = vec![("kernel_shape", Attr::Ints(&[100, 100]))];
         Attr::Graph(TestGraph::default().node(operator, "image", "z", kernel).output("z"))
@@ -440,6 +440,6 @@ fn what_no_sizes_make_possible_is_refused_before_they_are_known() {
     let model = decode(graph().node("Relu", "x", "y", vec![]).output("y").encode(17)).unwrap();
     assert_eq!(
         check(&model, &mut Builder::new(), &request).unwrap_err().message,
-        "the output 'nothing' is no value of the model"
+        "the output 'nothing' is not a value of the model"
     );
 }

@@ -1,4 +1,4 @@
-//! `argMin()` and `argMax()`: where the smallest or largest element along an axis is.
+//! `argMin()` and `argMax()`: the index of the smallest or largest element along an axis.
 
 use super::attributes::Attributes;
 use super::gather::check_axis;
@@ -15,21 +15,21 @@ use crate::shape::Descriptor;
 crate::attributes! {
     /// The axis and `MLArgMinMaxOptions`.
     pub struct ArgAttributes {
-        /// The dimension that is searched.
+        /// The dimension to search.
         axis "axis": u32 = 0,
-        /// Whether that dimension stays with size 1.
+        /// Whether that dimension remains with size 1.
         keep_dimensions "keepDimensions": bool = false,
         /// The data type of the indices.
         output_data_type "outputDataType": DataType = DataType::Int32,
     }
 }
 
-/// `argMin()` or `argMax()`. The first of equal elements counts; a NaN is before every number.
+/// `argMin()` or `argMax()`. The first of equal elements wins; NaN comes before every number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArgMinMax {
-    /// Whether the largest element is looked for.
+    /// Whether to find the largest element.
     pub max: bool,
-    /// Where.
+    /// The options.
     pub attributes: ArgAttributes,
 }
 
@@ -106,7 +106,7 @@ impl Operator for ArgMinMax {
 }
 
 impl ArgMinMax {
-    /// Whether `x` wins over `best`, which comes before it.
+    /// Whether `x` beats `best`, which precedes it.
     fn is_better(&self, x: Number, best: Number) -> bool {
         match (x, best) {
             (Number::Int(x), Number::Int(best)) => {

@@ -1,5 +1,5 @@
-//! Attention that the compiler made one operator: `softmax(scale * query * key^T, capped and masked) * value`, for a batch
-//! of matrices that lie anywhere in their operands.
+//! Attention, fused into one operator by the compiler: `softmax(scale * query * key^T, capped and masked) * value`, for
+//! a batch of matrices with arbitrary layouts.
 
 use super::attributes::{Attribute, Attributes};
 use super::rule::*;
@@ -10,12 +10,12 @@ use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::{Descriptor, strides};
 
-/// Where the matrices of a batch lie in a tensor, in elements.
+/// The places of a batch's matrices in a tensor, in elements.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Places {
     /// The first element of the first matrix.
     pub offset: Dim,
-    /// For each dimension of the batch the distance between neighbours; 0 reads the same again.
+    /// The stride of each dimension of the batch; 0 broadcasts.
     pub batch: Vec<Dim>,
     /// Distance between rows.
     pub row: Dim,
@@ -23,16 +23,16 @@ pub struct Places {
     pub col: Dim,
 }
 
-/// What a mask does with the scores.
+/// The effect of a mask on the scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MaskKind {
-    /// It is added to them.
+    /// The mask is added.
     Add,
-    /// It is a condition: where it is (`when`) or is not true, `value` takes the place of the score.
+    /// The mask is a condition: where it equals `when`, `value` replaces the score.
     Fill {
-        /// What takes the place.
+        /// The replacement.
         value: f64,
-        /// Where the condition is what.
+        /// The value of the condition that replaces.
         when: bool,
     },
 }
@@ -40,16 +40,16 @@ pub enum MaskKind {
 /// A mask of the scores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mask {
-    /// What it does.
+    /// Its effect.
     pub kind: MaskKind,
-    /// Where its matrices `[rows, keys]` lie.
+    /// The places of its matrices `[rows, keys]`.
     pub places: Places,
 }
 
-/// The most masks of an attention.
+/// Maximum number of masks of an attention.
 pub const MAX_MASKS: usize = 2;
 
-/// Attention with all its layouts. Operands are query, key, value and the masks, which are applied in their order.
+/// Attention with all its layouts. Operands are query, key, value and the masks, which are applied in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attention {
     /// Dimensions of the batch: heads and everything in front of them.
@@ -64,26 +64,26 @@ pub struct Attention {
     pub columns: Dim,
     /// The factor of the products of query and key.
     pub scale: f64,
-    /// Scores become `softcap * tanh(score / softcap)` before they are masked, unless it is 0.
+    /// Caps scores to `softcap * tanh(score / softcap)` before they are masked, unless it is 0.
     pub softcap: f64,
-    /// Where the matrices `[rows, depth]` lie.
+    /// The places of the matrices `[rows, depth]`.
     pub query: Places,
-    /// Where the matrices `[keys, depth]` lie.
+    /// The places of the matrices `[keys, depth]`.
     pub key: Places,
-    /// Where the matrices `[keys, columns]` lie.
+    /// The places of the matrices `[keys, columns]`.
     pub value: Places,
     /// The masks.
     pub masks: Vec<Mask>,
-    /// Where the matrices `[rows, columns]` of the output lie. They cover it once, and columns are neighbours.
+    /// The places of the output's matrices `[rows, columns]`. They cover the output once, and columns are contiguous.
     pub output: Places,
     /// The shape of the output.
     pub shape: Vec<Dim>,
-    /// Whether a row whose softmax is NaN, as that of nothing but -infinity is, counts as zeros.
+    /// Whether a row with a NaN softmax, such as one of -infinity only, becomes zeros.
     pub empty_is_zero: bool,
 }
 
 impl Attention {
-    /// The factor of the products of query and key: `scale`, or that of what is capped.
+    /// The factor of the products of query and key: `scale`, divided by the cap if there is one.
     pub fn factor(&self) -> f64 {
         if self.softcap == 0.0 { self.scale } else { self.scale / self.softcap }
     }
@@ -93,7 +93,7 @@ impl Attention {
         self.batch.iter().map(|dim| dim.size()).product()
     }
 
-    /// Where matrix `index` of the batch starts.
+    /// The first element of matrix `index` of the batch.
     pub fn start(&self, places: &Places, mut index: usize) -> usize {
         let number = |dim: Dim| dim.size();
         let mut start = number(places.offset);
@@ -104,13 +104,13 @@ impl Attention {
         start
     }
 
-    /// The last element that is read or written of matrices `[rows, cols]`.
+    /// The last accessed element of matrices `[rows, cols]`.
     pub fn last(&self, places: &Places, [rows, cols]: [Dim; 2]) -> Dim {
         let batch = self.batch.iter().zip(&places.batch).map(|(&dim, &stride)| (dim - 1) * stride);
         places.offset + batch.sum::<Dim>() + (rows - 1) * places.row + (cols - 1) * places.col
     }
 
-    /// The size of each operand's matrices and where they lie.
+    /// The size of each operand's matrices, and their places.
     fn operands(&self) -> impl Iterator<Item = ([Dim; 2], &Places)> {
         let &Attention { rows, keys, depth, columns, .. } = self;
         let matrices =
@@ -156,7 +156,7 @@ impl Attention {
     }
 }
 
-/// The element at a place in row-major order.
+/// The element at a row-major index.
 fn element(tensor: &Tensor, at: usize) -> f64 {
     match &tensor.data {
         Data::Float(array) => array.as_slice().expect("row-major")[at],
@@ -168,7 +168,7 @@ fn numbers(values: impl IntoIterator<Item = Dim>) -> Attribute {
     Attribute::Numbers(values.into_iter().map(|x| Number::Int(x.shown() as i128)).collect())
 }
 
-/// As a list: the offset, the strides of the batch, of rows and of columns.
+/// As a list: the offset, then the strides of the batch, of rows and of columns.
 fn listed(places: &Places) -> Attribute {
     numbers([places.offset].into_iter().chain(places.batch.iter().copied()).chain([places.row, places.col]))
 }

@@ -1,7 +1,7 @@
 //! Attributes: the arguments and options of an operator that are not operands, by their names in the IDL.
 //!
-//! JavaScript, the text form of graphs and importers all hand over [`Attributes`]; each operator's struct reads
-//! itself from them once, so that a name or a default is written in one place.
+//! JavaScript, the text form of graphs and importers all pass [`Attributes`]; each operator's struct reads itself from
+//! them once, which keeps names and defaults in one place.
 
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
@@ -48,10 +48,10 @@ impl fmt::Display for Attribute {
 pub struct Attributes(pub BTreeMap<String, Attribute>);
 
 impl Attributes {
-    /// Reads `name=value name=value`; lists hold spaces and are in brackets.
+    /// Reads `name=value name=value`; lists are in brackets and may contain spaces.
     ///
     /// # Panics
-    /// If the text is something else: it is written by hand, for tests.
+    /// If the text is malformed: it is hand-written, for tests.
     pub fn parse(text: &str) -> Attributes {
         let mut attributes = Attributes::default();
         let mut rest = text.trim();
@@ -65,7 +65,7 @@ impl Attributes {
         attributes
     }
 
-    /// Takes the attribute `name` out, or its default when it is not there.
+    /// Removes and returns the attribute `name`, or its default if it is missing.
     pub fn take<T: AttributeValue>(&mut self, name: &'static str, default: T) -> Result<T, Problem> {
         match self.0.remove(name) {
             None => Ok(default),
@@ -77,7 +77,7 @@ impl Attributes {
         }
     }
 
-    /// Puts the attribute `name`, unless it has its default value.
+    /// Sets the attribute `name`, unless it has its default value.
     pub fn put<T: AttributeValue + PartialEq>(&mut self, name: &'static str, value: &T, default: &T) {
         if value != default
             && let Some(value) = value.to_attribute()
@@ -103,10 +103,10 @@ fn parse_attribute(text: &str) -> Attribute {
     }
 }
 
-/// The number of this text.
+/// Parses a number.
 ///
 /// # Panics
-/// If it is none: it is written by hand, for tests.
+/// If the text is not a number: it is hand-written, for tests.
 pub fn parse_number(text: &str) -> Number {
     match text.parse::<i128>() {
         Ok(x) => Number::Int(x),
@@ -116,11 +116,11 @@ pub fn parse_number(text: &str) -> Number {
 
 /// A Rust type that an attribute converts to and from.
 pub trait AttributeValue: Sized {
-    /// What the error message says was expected.
+    /// The expectation in error messages.
     const EXPECTED: &'static str;
-    /// `None` if the value is of another kind or out of range.
+    /// `None` if the value is of a different kind or out of range.
     fn from_attribute(value: &Attribute) -> Option<Self>;
-    /// `None` for an option that is not there.
+    /// `None` for an option that is not set.
     fn to_attribute(&self) -> Option<Attribute>;
 }
 
@@ -144,7 +144,7 @@ impl AttributeValue for Number {
     }
 }
 
-/// A number type of Rust that attributes hold.
+/// A Rust number type that attributes can hold.
 trait FromNumber: Sized + Copy {
     fn from_number(n: Number) -> Option<Self>;
     fn to_number(self) -> Number;
@@ -277,7 +277,7 @@ macro_rules! enumeration {
             pub fn name(self) -> &'static str {
                 match self { $($Name::$Variant => $text,)* }
             }
-            /// The value of that name, if there is one.
+            /// The value of that name, if it exists.
             pub fn from_name(name: &str) -> Option<$Name> {
                 match name { $($text => Some($Name::$Variant),)* _ => None }
             }
@@ -336,7 +336,7 @@ macro_rules! attributes {
                 Ok($Name { $($field: attributes.take($idl, $default)?,)* })
             }
 
-            /// Puts every attribute that differs from its default.
+            /// Sets every attribute that differs from its default.
             pub fn write(&self, attributes: &mut $crate::ops::attributes::Attributes) {
                 $(attributes.put($idl, &self.$field, &$default);)*
             }

@@ -1,4 +1,4 @@
-//! A product with a matrix of integers of 4 or 8 bits that have a scale, and a zero point, for each block of them.
+//! A product with a matrix of 4-bit or 8-bit integers with a scale, and a zero point, per block.
 
 use super::attributes::Attributes;
 use super::rows::{Along, Rows};
@@ -12,12 +12,14 @@ use crate::error::Problem;
 use crate::shape::Descriptor;
 
 crate::attributes! {
-    /// `a * dequantizeLinear(b, scale, zeroPoint) + bias`. Blocks lie along the depth. Of a `b` with more depth than `a` has
-    /// columns, the first part counts.
+    /// `a * dequantizeLinear(b, scale, zeroPoint) + bias`. Blocks lie along the depth. If `b` has more depth than `a`
+    /// has columns, only the first part of `b` is used.
     pub struct BlockProduct {
-        /// Whether `b` is `[columns, depth]`, and `scale` and `zeroPoint` are `[columns, blocks]`; or the other way round.
+        /// Whether `b` is `[columns, depth]`, and `scale` and `zeroPoint` are `[columns, blocks]`; otherwise
+        /// transposed.
         b_transpose "bTranspose": bool = false,
-        /// Whether a row of `a` may be rounded to 8-bit integers with a scale for each block. The reference does not.
+        /// Whether rows of `a` may be rounded to 8-bit integers with one scale per block. The reference does not round
+        /// them.
         rounds_rows "roundsRows": bool = false,
     }
 }
@@ -30,14 +32,14 @@ const WEIGHTS: Types = Types::OneOf(&[Uint4, Int4, Uint8, Int8]);
 pub struct Blocks {
     /// Columns of the product.
     pub columns: usize,
-    /// Integers for each column.
+    /// Integers per column.
     pub depth: usize,
-    /// Blocks of each column.
+    /// Blocks per column.
     pub count: usize,
 }
 
 impl Blocks {
-    /// Integers of a block.
+    /// Integers per block.
     pub fn size(&self) -> usize {
         self.depth / self.count
     }
@@ -49,7 +51,7 @@ impl BlockProduct {
         if self.b_transpose { [shape[1], shape[0]] } else { [shape[0], shape[1]] }
     }
 
-    /// The sizes of operand `b`, whose scales have this shape.
+    /// The sizes of operand `b` with scales of this shape.
     pub fn blocks(&self, b: &[u32], scale: &[u32]) -> Blocks {
         let ([depth, columns], [count, _]) = (self.oriented(b), self.oriented(scale));
         Blocks { columns: columns as usize, depth: depth as usize, count: count as usize }
@@ -83,7 +85,7 @@ impl Operator for BlockProduct {
         let mut shape = a.shape.clone();
         let last = shape.last_mut().expect("the rule row requires rank 2");
         if *last > depth {
-            return Err(clash("columns of a are more than the depth of b"));
+            return Err(clash("a has more columns than the depth of b"));
         }
         *last = columns;
         if depth % blocks != 0 || !(scaled == columns || scaled == 1) {
@@ -133,7 +135,7 @@ impl Operator for BlockProduct {
     }
 }
 
-/// Whether constants of that type can be weights.
+/// Whether constants of this type can be weights.
 pub fn is_weight_type(dtype: DataType) -> bool {
     matches!(WEIGHTS, Types::OneOf(types) if types.contains(&dtype))
 }
@@ -154,14 +156,14 @@ mod tests {
     fn shapes() {
         assert_eq!(infer(&[2, 3, 60], &[5, 64], &[5, 2], &[5, 2]), Ok(vec![2, 3, 5]));
         assert_eq!(infer(&[3, 64], &[5, 64], &[1, 4], &[1, 4]), Ok(vec![3, 5]));
-        assert!(infer(&[3, 65], &[5, 64], &[5, 2], &[5, 2]).unwrap_err().contains("more than the depth of b"));
+        assert!(infer(&[3, 65], &[5, 64], &[5, 2], &[5, 2]).unwrap_err().contains("more columns than the depth of b"));
         assert!(infer(&[3, 64], &[5, 64], &[5, 3], &[5, 3]).unwrap_err().contains("do not divide"));
         assert!(infer(&[3, 64], &[5, 64], &[2, 2], &[2, 2]).unwrap_err().contains("do not divide"));
         assert!(infer(&[3, 64], &[5, 64], &[5, 2], &[5, 1]).unwrap_err().contains("zeroPoint has shape"));
     }
 
     #[test]
-    fn the_reference_is_the_product_with_what_is_dequantized() {
+    fn the_reference_multiplies_dequantized_weights() {
         let op = BlockProduct::default();
         let tensor = |dtype, shape: [u32; 2], numbers: &[f64]| {
             let mut all = numbers.iter();

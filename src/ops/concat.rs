@@ -1,4 +1,4 @@
-//! `concat()`: tensors one after the other along an axis.
+//! `concat()`: joins tensors along an axis.
 
 use super::attributes::Attributes;
 use super::rows::{Along, Rows};
@@ -13,13 +13,13 @@ use crate::shape::{Descriptor, elements, is_dimension};
 crate::attributes! {
     /// `concat()`.
     pub struct Concat {
-        /// The dimension along which the operands follow each other.
+        /// The dimension to join along.
         axis "axis": u32 = 0,
     }
 }
 
 impl Concat {
-    /// Where the elements of each operand lie in the output, for operands of these shapes.
+    /// The places of each operand's elements in the output, for operands of these shapes.
     pub fn strided(&self, inputs: &[&[u32]]) -> Vec<Strided> {
         let axis = self.axis as usize;
         let mut output = inputs[0].to_vec();
@@ -34,15 +34,15 @@ impl Concat {
         inputs.iter().map(place).collect()
     }
 
-    /// The elements of the output where the operands begin, if the elements of each stay one after the other: nothing but
-    /// the operands in front of it comes before them.
+    /// The offset of each operand in the output if the elements of each remain contiguous: the preceding elements are
+    /// those of the preceding operands.
     pub fn contiguous_offsets(&self, inputs: &[&[u32]]) -> Option<Vec<usize>> {
         let (outer, _) = inputs[0].split_at(self.axis as usize);
         let start = |next: &mut usize, shape: &&[u32]| Some(std::mem::replace(next, *next + elements(shape)));
         (inputs.len() == 1 || outer.iter().all(|&dim| dim == 1)).then(|| inputs.iter().scan(0, start).collect())
     }
 
-    /// Adds the operand at `index` to the `output` of the operands in front of it.
+    /// Appends the operand at `index` to the `output` of the preceding operands.
     fn append(&self, output: &mut Descriptor, input: &Descriptor) -> Result<(), Problem> {
         if input.dtype != output.dtype {
             return Err(Problem::DataType { operand: "inputs", got: input.dtype, expected: vec![output.dtype] });

@@ -11,7 +11,7 @@ use crate::error::Problem;
 use crate::shape::Descriptor;
 
 crate::enumeration! {
-    /// `MLConv2dFilterOperandLayout`: o stands for output channels, i for input channels of a group.
+    /// `MLConv2dFilterOperandLayout`: o stands for output channels, i for input channels per group.
     #[expect(missing_docs, reason = "the names are the layouts")]
     pub enum FilterLayout {
         Oihw = "oihw",
@@ -36,22 +36,22 @@ impl FilterLayout {
 crate::attributes! {
     /// `MLConv2dOptions`.
     pub struct Conv2dAttributes {
-        /// Beginning and ending of the height, beginning and ending of the width.
+        /// Leading and trailing padding of the height, then of the width.
         padding "padding": Vec<Dim> = vec![Dim::number(0); 4],
-        /// Along height and width.
+        /// Strides along height and width.
         strides "strides": Vec<u32> = vec![1; 2],
-        /// Along height and width.
+        /// Dilations along height and width.
         dilations "dilations": Vec<u32> = vec![1; 2],
-        /// Number of groups that the channels are divided into.
+        /// Number of channel groups.
         groups "groups": u32 = 1,
-        /// Of the input and the output.
+        /// Layout of the input and the output.
         input_layout "inputLayout": InputLayout = InputLayout::Nchw,
-        /// Of the filter.
+        /// Layout of the filter.
         filter_layout "filterLayout": FilterLayout = FilterLayout::Oihw,
     }
 }
 
-/// `conv2d()`. Operands are `input`, `filter` and, optionally, `bias`.
+/// `conv2d()`. Operands are `input`, `filter` and an optional `bias`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conv2d {
     /// The options.
@@ -68,10 +68,10 @@ pub(super) const CONVOLVED: &[OperandRule] = &[
 /// The output of both convolutions.
 pub(super) const CONVOLUTION: &[OutputRule] = &[output("output", Types::SameAs("input"), (4, 4))];
 
-/// Checks that `bias`, if it is given, has one element per output channel.
+/// Checks that `bias`, if present, has one element per output channel.
 ///
 /// # Errors
-/// If it has another shape.
+/// If it has a different shape.
 pub(super) fn check_bias(bias: Option<&Descriptor>, output_channels: Dim) -> Result<(), Problem> {
     match bias {
         Some(bias) if bias.shape != [output_channels] => {
@@ -156,7 +156,7 @@ impl Operator for Conv2d {
             let first_input = channel / group_outputs * group_inputs;
             let mut sum = bias.map_or(0.0, |bias| bias[[channel].as_slice()]);
             for (i, ky, kx) in ndarray::indices((group_inputs, height, width)) {
-                // Where in the image a step of the window is, if it is in the image at all.
+                // The position in the image of a window's step, if it is inside of the image.
                 let inside = |at: usize, k: usize, axis: usize, size: u32| {
                     let position =
                         at as i64 * strides[axis] as i64 + k as i64 * dilations[axis] as i64 - padding[2 * axis] as i64;
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn mismatches_are_named() {
         let default = Conv2dAttributes::default;
         let fail = |attributes, bias| infer(attributes, [1, 4, 5, 5], [6, 4, 3, 3], bias).unwrap_err();
         assert_eq!(fail(default(), Some(5)), "bias has shape [5], expected [6]");

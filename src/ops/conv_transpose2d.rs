@@ -12,7 +12,7 @@ use crate::error::Problem;
 use crate::shape::{Descriptor, is_dimension};
 
 crate::enumeration! {
-    /// `MLConvTranspose2dFilterOperandLayout`: i stands for input channels, o for output channels of a group.
+    /// `MLConvTranspose2dFilterOperandLayout`: i stands for input channels, o for output channels per group.
     #[expect(missing_docs, reason = "the names are the layouts")]
     pub enum TransposedFilterLayout {
         Iohw = "iohw",
@@ -35,26 +35,26 @@ impl TransposedFilterLayout {
 crate::attributes! {
     /// `MLConvTranspose2dOptions`.
     pub struct ConvTranspose2dAttributes {
-        /// Beginning and ending of the height, beginning and ending of the width.
+        /// Leading and trailing padding of the height, then of the width.
         padding "padding": Vec<u32> = vec![0; 4],
-        /// Along height and width.
+        /// Strides along height and width.
         strides "strides": Vec<u32> = vec![1; 2],
-        /// Along height and width.
+        /// Dilations along height and width.
         dilations "dilations": Vec<u32> = vec![1; 2],
-        /// What the output is larger than the smallest size, along height and width.
+        /// Excess of the output's height and width over their smallest sizes.
         output_padding "outputPadding": Vec<u32> = vec![0; 2],
         /// Height and width of the output; replaces `outputPadding`.
         output_sizes "outputSizes": Option<Vec<Dim>> = None,
-        /// Number of groups that the channels are divided into.
+        /// Number of channel groups.
         groups "groups": u32 = 1,
-        /// Of the input and the output.
+        /// Layout of the input and the output.
         input_layout "inputLayout": InputLayout = InputLayout::Nchw,
-        /// Of the filter.
+        /// Layout of the filter.
         filter_layout "filterLayout": TransposedFilterLayout = TransposedFilterLayout::Iohw,
     }
 }
 
-/// `convTranspose2d()`. Operands are `input`, `filter` and, optionally, `bias`.
+/// `convTranspose2d()`. Operands are `input`, `filter` and an optional `bias`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConvTranspose2d {
     /// The options.
@@ -62,7 +62,7 @@ pub struct ConvTranspose2d {
 }
 
 impl ConvTranspose2d {
-    /// The height and width of the output, whose smallest sizes are `least`.
+    /// The height and width of the output, at least `least`.
     fn output_sizes(&self, least: [Dim; 2], strides: [u32; 2]) -> Result<[Dim; 2], Problem> {
         let padding: [u32; 2] = exactly("outputPadding", &self.attributes.output_padding)?;
         let sizes = match &self.attributes.output_sizes {
@@ -141,7 +141,7 @@ impl Operator for ConvTranspose2d {
         Ok(vec![Descriptor::new(input.dtype, a.input_layout.shape(output))])
     }
 
-    /// The draft's steps accept any number of groups, but channels that cannot be divided make no groups.
+    /// The draft's steps accept any number of groups, but it must divide the number of channels.
     fn check_defined(&self, inputs: &Inputs) -> Result<(), Problem> {
         let ConvTranspose2dAttributes { groups, input_layout, .. } = self.attributes;
         let channels = input_layout.image(&required(inputs, 0).shape).channels;
@@ -172,7 +172,8 @@ impl Operator for ConvTranspose2d {
             let first_input = channel / group_outputs * group_inputs;
             let mut sum = bias.map_or(0.0, |bias| bias[[channel].as_slice()]);
             for (i, ky, kx) in ndarray::indices((group_inputs, height, width)) {
-                // The input position whose window puts its step `k` at the output position `at`, if there is one.
+                // The input position from which step `k` of the window reaches the output position `at`, if there is
+                // one.
                 let source = |at: usize, k: usize, axis: usize, size: u32| {
                     let scaled = at as i64 + padding[2 * axis] as i64 - k as i64 * dilations[axis] as i64;
                     let (position, rest) = (scaled / strides[axis] as i64, scaled % strides[axis] as i64);
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_that_cannot_be_divided_are_found_when_the_graph_is_built() {
+    fn indivisible_channels_are_refused_when_the_graph_is_built() {
         let grouped = |groups| ConvTranspose2dAttributes { groups, ..Default::default() };
         assert_eq!(infer(grouped(3), [1, 4, 5, 5], [4, 2, 3, 3]).unwrap(), [1, 6, 7, 7]);
         let input = Descriptor::new(Float32, [1, 4, 5, 5]);
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn mismatches_are_named() {
         let default = ConvTranspose2dAttributes::default;
         let fail = |attributes| infer(attributes, [1, 4, 5, 5], [4, 6, 3, 3]).unwrap_err();
         assert_eq!(

@@ -14,9 +14,9 @@ use crate::shape::Descriptor;
 crate::attributes! {
     /// `cumulativeSum()`: the axis and `MLCumulativeSumOptions`.
     pub struct CumulativeSum {
-        /// The dimension along which sums run.
+        /// The dimension to sum along.
         axis "axis": u32 = 0,
-        /// Whether an element is left out of its own sum.
+        /// Whether an element is excluded from its own sum.
         exclusive "exclusive": bool = false,
         /// Whether sums start at the end.
         reversed "reversed": bool = false,

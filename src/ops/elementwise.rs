@@ -13,8 +13,8 @@ use crate::error::Problem;
 use crate::shape::{Descriptor, broadcast};
 use Elementwise as E;
 
-/// One row per operator: the variant, its attributes with their names in the IDL and their defaults, the method, the
-/// rules of the operands and of the output.
+/// One row per operator: the variant, its attributes with their IDL names and defaults, the method, the rules of the
+/// operands and of the output.
 macro_rules! elementwise {
     ($($Variant:ident $({ $($field:ident $idl:literal: $Type:ty = $default:expr),* })?
         => $name:literal, $operands:expr, $outputs:expr;)*) => {
@@ -23,10 +23,10 @@ macro_rules! elementwise {
         #[expect(missing_docs, reason = "the variants and fields are the methods and options of the draft")]
         pub enum Elementwise {
             $($Variant $({ $($field: $Type),* })?,)*
-            /// `(input - zeroPoint) * scale` for operands in the order of `dequantizeLinear()`; only inside of other
+            /// `(input - zeroPoint) * scale`, with operands in the order of `dequantizeLinear()`; only inside of other
             /// operators.
             Dequantize,
-            /// `clamp(roundEven(input / scale) + zeroPoint)` for operands in the order of `quantizeLinear()`; only
+            /// `clamp(roundEven(input / scale) + zeroPoint)`, with operands in the order of `quantizeLinear()`; only
             /// inside of other operators.
             Quantize,
             /// `input * sigmoid(input)`; only inside of other operators.
@@ -50,7 +50,7 @@ macro_rules! elementwise {
         }
 
         impl Elementwise {
-            /// The method of MLGraphBuilder.
+            /// The name of the MLGraphBuilder method.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(E::$Variant { .. } => $name,)*
@@ -90,7 +90,7 @@ elementwise! {
     HardSigmoid { alpha "alpha": f64 = 0.2, beta "beta": f64 = 0.5 } => "hardSigmoid", OF_FLOATS, SAME_AS_INPUT;
     LeakyRelu { alpha "alpha": f64 = 0.01 } => "leakyRelu", OF_FLOATS, SAME_AS_INPUT;
     Linear { alpha "alpha": f64 = 1.0, beta "beta": f64 = 0.0 } => "linear", OF_FLOATS, SAME_AS_INPUT;
-    // The draft swaps the two infinities; its prose says what is meant.
+    // The draft swaps the two infinities; its prose states the intention.
     Clamp {
         min "minValue": Number = Number::Float(f64::NEG_INFINITY),
         max "maxValue": Number = Number::Float(f64::INFINITY)
@@ -223,7 +223,7 @@ impl Elementwise {
         }
     }
 
-    /// Whether the output says yes (1) or no (0).
+    /// Whether the output is a truth value (1 or 0).
     pub fn is_test(&self) -> bool {
         matches!(
             self,
@@ -242,15 +242,16 @@ impl Elementwise {
         )
     }
 
-    /// Whether every result is the value of an operand, but for its sign, or a bound in the data type: nothing is rounded.
+    /// Whether every result is the value of an operand, apart from its sign, or a bound in the data type, without
+    /// rounding.
     pub fn is_exact(&self) -> bool {
         matches!(self, E::Identity | E::Where | E::Neg | E::Abs | E::Relu | E::Max | E::Min | E::Clamp { .. })
     }
 
-    /// One element of the output, of type `out`, for the elements of the operands (missing ones are ignored).
+    /// One element of the output, of type `out`, from elements of the operands (missing ones are ignored).
     ///
-    /// Integers wrap around on overflow, division of an integer by zero gives 0, a negative power of an integer
-    /// is truncated towards zero. NaN propagates through `max`, `min`, `relu` and `clamp`.
+    /// Integers wrap around on overflow, integer division by zero returns 0, and a negative power of an integer is
+    /// truncated towards zero. NaN propagates through `max`, `min`, `relu` and `clamp`.
     pub fn eval(&self, operands: &[Number; 3], out: DataType) -> Number {
         let yes = |truth: bool| Number::Int(truth as i128);
         match (self, operands) {
@@ -270,8 +271,8 @@ impl Elementwise {
                 Number::Float((x - zero) as f64 * scale.to_f64())
             }
             (E::Quantize, [x, scale, zero]) => {
-                // The draft composes this operator of others, whose quotient is one of float32: ties are what they are
-                // there. Rounding the quotient of float64 gives just that.
+                // The draft composes this operator from others, with a float32 quotient that determines ties. Rounding
+                // the float64 quotient to float32 is equivalent.
                 let steps = ((x.to_f64() / scale.to_f64()) as f32).round_ties_even() as f64;
                 Number::Float(steps + zero.to_f64()).cast(out)
             }
@@ -291,7 +292,7 @@ impl Elementwise {
     }
 
     fn eval_float(&self, x: f64, y: f64) -> f64 {
-        // The comparisons are written so that NaN falls through to the branch that returns it.
+        // The comparisons let NaN fall through to the branch that returns it.
         let max = |a: f64, b: f64| if a.is_nan() || a > b { a } else { b };
         let min = |a: f64, b: f64| if a.is_nan() || a < b { a } else { b };
         match *self {
@@ -315,7 +316,7 @@ impl Elementwise {
             E::Tanh => x.tanh(),
             E::Softplus => max(x, 0.0) + (-x.abs()).exp().ln_1p(),
             E::Softsign => x / (1.0 + x.abs()),
-            // The limit, where the formula would be infinity times 0.
+            // The limit, where the formula would compute infinity times 0.
             E::Gelu if x == f64::NEG_INFINITY => -0.0,
             E::Gelu => 0.5 * x * erfc(-x / std::f64::consts::SQRT_2),
             E::HardSwish => x * max(0.0, min(x + 3.0, 6.0)) / 6.0,
@@ -378,7 +379,7 @@ impl Elementwise {
     }
 }
 
-/// `cast()`: floats to integers truncate and saturate, NaN gives 0; integers keep their lowest bits.
+/// `cast()`: floats truncate and saturate to integers, NaN becomes 0; integers keep their lowest bits.
 pub fn cast(x: Number, to: DataType) -> Number {
     match (x, to.integer_range()) {
         (_, None) => x.cast(to),
@@ -394,7 +395,7 @@ fn less(a: Number, b: Number) -> bool {
     }
 }
 
-/// `base^exponent`, modulo 2^128; a negative exponent gives the reciprocal, truncated towards zero.
+/// `base^exponent`, modulo 2^128; a negative exponent returns the reciprocal, truncated towards zero.
 fn integer_power(base: i128, exponent: i128) -> i128 {
     if exponent < 0 {
         return match base {

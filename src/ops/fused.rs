@@ -1,4 +1,4 @@
-//! A chain of element-wise operators that the compiler made one operator: intermediate values stay in registers.
+//! A chain of element-wise operators, fused into one by the compiler: intermediate values stay in registers.
 
 use super::attributes::{Attribute, Attributes};
 use super::elementwise::Elementwise;
@@ -13,7 +13,7 @@ use crate::shape::{Descriptor, broadcast};
 /// `inputs + i` the result of instruction `i`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Instruction {
-    /// What is computed.
+    /// The operator.
     pub op: Elementwise,
     /// The registers of its operands.
     pub operands: Vec<usize>,
@@ -21,13 +21,13 @@ pub struct Instruction {
     pub dtype: DataType,
 }
 
-/// A program over the elements of `inputs` operands, all broadcast to one shape. The last instruction's result is
-/// the output; a program without instructions has none and stands for "nothing to do" where that can be said.
+/// A program over the elements of `inputs` operands, all broadcast to the same shape. The last instruction's result is
+/// the output; a program without instructions has none and stands for "nothing to do" where that is allowed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fused {
     /// Number of operands.
     pub inputs: usize,
-    /// In the order in which they run.
+    /// The instructions, in execution order.
     pub instructions: Vec<Instruction>,
 }
 
@@ -49,13 +49,13 @@ impl Fused {
         self.instructions.is_empty()
     }
 
-    /// How often instructions read a register.
+    /// Number of reads of a register by instructions.
     pub fn reads(&self, register: usize) -> usize {
         let reads = self.instructions.iter().flat_map(|instruction| &instruction.operands);
         reads.filter(|&&read| read == register).count()
     }
 
-    /// The names of the operators, in the order in which they run.
+    /// The names of the operators, in execution order.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.instructions.iter().map(|instruction| instruction.op.name())
     }
@@ -72,10 +72,10 @@ impl Fused {
         self.instructions.iter().map(text).collect()
     }
 
-    /// The program with this text form, for operands of these data types.
+    /// Parses a program's text form, for operands of these data types.
     ///
     /// # Panics
-    /// If the text is not a program: it is written by hand, for tests.
+    /// If the text is not a program: it is hand-written, for tests.
     pub fn parse(texts: &[String], inputs: &[DataType]) -> Fused {
         let mut types = inputs.to_vec();
         let instructions = texts.iter().map(|text| {
@@ -103,7 +103,7 @@ impl Fused {
         Fused { inputs: inputs.len(), instructions }
     }
 
-    /// The output for operands that are broadcast to `output`, by the formulas of the draft.
+    /// The output for operands broadcast to `output`, by the formulas of the draft.
     pub fn evaluate(&self, inputs: &[&Tensor], output: &Descriptor) -> Tensor {
         let operands: Vec<Tensor> = inputs.iter().map(|input| input.broadcast(&output.sizes())).collect();
         Tensor::from_fn(output, |index| {

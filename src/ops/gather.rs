@@ -1,6 +1,6 @@
-//! `gather()`, `gatherElements()` and `gatherND()`: elements at places that another tensor holds.
+//! `gather()`, `gatherElements()` and `gatherND()`: elements at places given by another tensor.
 //!
-//! An index that is negative counts from the end; what is then still out of range is clamped into it.
+//! A negative index counts from the end; indices that are still out of range are clamped.
 
 use super::attributes::Attributes;
 use super::rows::{Along, Rows};
@@ -15,7 +15,7 @@ use crate::shape::Descriptor;
 crate::attributes! {
     /// `gather()` with `MLGatherOptions`.
     pub struct Gather {
-        /// The dimension of the input that the indices point into.
+        /// The dimension of the input to index.
         axis "axis": u32 = 0,
     }
 }
@@ -23,24 +23,24 @@ crate::attributes! {
 crate::attributes! {
     /// `gatherElements()` with `MLGatherOptions`.
     pub struct GatherElements {
-        /// The dimension of the input that the indices point into.
+        /// The dimension of the input to index.
         axis "axis": u32 = 0,
     }
 }
 
-/// `gatherND()`: the last dimension of the indices holds coordinates into the first dimensions of the input.
+/// `gatherND()`: the last dimension of the indices holds coordinates into the leading dimensions of the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GatherNd;
 
-/// The place among `size` that the index `index` means.
+/// Resolves an index among `size` elements.
 pub fn clamp_index(index: Number, size: usize) -> usize {
     let Number::Int(index) = index else { unreachable!("indices are integers") };
     let from_start = if index < 0 { index + size as i128 } else { index };
     from_start.clamp(0, size as i128 - 1) as usize
 }
 
-/// The place that the coordinates in the row `batch` of `indices` mean in a tensor of `shape`, one index per
-/// dimension that they cover.
+/// The place in a tensor of `shape` for the coordinates in the row `batch` of `indices`, one index per dimension that
+/// they cover.
 pub fn clamp_coordinates(indices: &Tensor, batch: &[usize], shape: &[usize]) -> Vec<usize> {
     let dimensions = *indices.shape().last().expect("indices have a last dimension");
     let coordinate = |dimension: usize| {
@@ -58,7 +58,7 @@ pub fn check_axis(axis: u32, input: &Descriptor) -> Result<usize, Problem> {
     }
 }
 
-/// Checks that `indices` has the shape of `input`, but for any size along `axis`.
+/// Checks that `indices` has the shape of `input`, except for any size along `axis`.
 pub fn check_indices_along(axis: usize, input: &Descriptor, indices: &Descriptor) -> Result<(), Problem> {
     let rank = input.rank();
     if indices.rank() != rank {
@@ -72,7 +72,7 @@ pub fn check_indices_along(axis: usize, input: &Descriptor, indices: &Descriptor
     }
 }
 
-/// The shape of what coordinates `indices` pick from `input`: a row of coordinates picks a slice.
+/// The shape of the gathered elements: each row of coordinates selects a slice.
 pub fn picked_shape(input: &Descriptor, indices: &Descriptor) -> Result<Vec<Dim>, Problem> {
     let (&dimensions, batch) = indices.shape.split_last().expect("the rule row requires rank 1");
     let dimensions = dimensions.get();
@@ -83,7 +83,7 @@ pub fn picked_shape(input: &Descriptor, indices: &Descriptor) -> Result<Vec<Dim>
     Ok([batch, &input.shape[dimensions as usize..]].concat())
 }
 
-/// Bytes of the indices, and of what they pick: the rest of the input is not read.
+/// Bytes of the indices and of the gathered elements: the rest of the input is not read.
 fn gathered_bytes(inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
     (required(inputs, 1).bytes() + outputs[0].bytes()) as u64
 }

@@ -23,7 +23,7 @@ crate::enumeration! {
 }
 
 impl GruLayout {
-    /// The places of the update, reset and new gate.
+    /// The positions of the update, reset and new gate.
     pub fn places(self) -> [usize; 3] {
         match self {
             GruLayout::Zrn => [0, 1, 2],
@@ -45,16 +45,16 @@ crate::attributes! {
         reset_after "resetAfter": bool = true,
         /// Whether the states of all time steps are an output.
         return_sequence "returnSequence": bool = false,
-        /// In which order time steps are taken.
+        /// The order of time steps.
         direction "direction": Direction = Direction::Forward,
         /// The order of the gates.
         layout "layout": GruLayout = GruLayout::Zrn,
-        /// Of the update and reset gates, and of the new gate.
+        /// The activations of the update and reset gates, and of the new gate.
         activations "activations": Option<Vec<Activation>> = None,
     }
 }
 
-/// `gru()`. Operands are `input`, `weight`, `recurrentWeight` and, optionally, `bias`, `recurrentBias`,
+/// `gru()`. Operands are `input`, `weight`, `recurrentWeight` and the optional `bias`, `recurrentBias`,
 /// `initialHiddenState`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gru {
@@ -71,12 +71,12 @@ crate::attributes! {
         reset_after "resetAfter": bool = true,
         /// The order of the gates.
         layout "layout": GruLayout = GruLayout::Zrn,
-        /// Of the update and reset gates, and of the new gate.
+        /// The activations of the update and reset gates, and of the new gate.
         activations "activations": Option<Vec<Activation>> = None,
     }
 }
 
-/// `gruCell()`. Operands are `input`, `weight`, `recurrentWeight`, `hiddenState` and, optionally, `bias`,
+/// `gruCell()`. Operands are `input`, `weight`, `recurrentWeight`, `hiddenState` and the optional `bias`,
 /// `recurrentBias`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GruCell {
@@ -84,14 +84,14 @@ pub struct GruCell {
     pub attributes: GruCellAttributes,
 }
 
-/// What a time step computes.
+/// The computation of a time step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GruFunction {
     /// Whether the reset gate is applied after the product with the recurrent weight.
     pub reset_after: bool,
-    /// The places of the update, reset and new gate in weights and biases.
+    /// The positions of the update, reset and new gate in weights and biases.
     pub places: [usize; 3],
-    /// Of the update and reset gates, and of the new gate.
+    /// The activations of the update and reset gates, and of the new gate.
     pub activations: [Activation; 2],
 }
 
@@ -113,10 +113,10 @@ impl GruFunction {
 }
 
 impl Gru {
-    /// What a time step computes.
+    /// The computation of a time step.
     ///
     /// # Errors
-    /// If there are not two activations.
+    /// If there are not exactly two activations.
     pub fn function(&self) -> Result<GruFunction, Problem> {
         let GruAttributes { reset_after, layout, ref activations, .. } = self.attributes;
         function(reset_after, layout, activations)
@@ -129,10 +129,10 @@ impl Gru {
 }
 
 impl GruCell {
-    /// What the time step computes.
+    /// The computation of the time step.
     ///
     /// # Errors
-    /// If there are not two activations.
+    /// If there are not exactly two activations.
     pub fn function(&self) -> Result<GruFunction, Problem> {
         let GruCellAttributes { reset_after, layout, ref activations, .. } = self.attributes;
         function(reset_after, layout, activations)
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn mismatches_are_named() {
         let attributes = || GruAttributes { steps: Dim::number(5), hidden_size: 4, ..Default::default() };
         let shapes: [Option<&[u32]>; 6] = [Some(&[5, 2, 3]), Some(&[1, 12, 3]), Some(&[1, 12, 4]), None, None, None];
         let fail = |attributes| gru(attributes, shapes).unwrap_err();
@@ -281,7 +281,7 @@ mod tests {
         );
         assert_eq!(
             fail(GruAttributes { hidden_size: u32::MAX, ..attributes() }),
-            "hiddenSize is 4294967295, expected a number above 0 of which 6 times is a valid dimension"
+            "hiddenSize is 4294967295, expected a number above 0, 6 times which is a valid dimension"
         );
         assert_eq!(
             fail(GruAttributes { hidden_size: 5, ..attributes() }),

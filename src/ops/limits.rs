@@ -5,8 +5,8 @@ use super::rule::Ranks;
 use crate::dtype::DataType;
 use crate::shape::MAX_RANK;
 
-/// `MLOpSupportLimits` as JSON, of a context whose tensors have at most `max_tensor_bytes` bytes, and whose constants may have
-/// the types of the extension `int4`. Both backends support whatever the rule rows allow.
+/// `MLOpSupportLimits` as JSON, for a context with tensors of at most `max_tensor_bytes` bytes; with `int4`, constants
+/// may have the types of that extension. Both backends support everything that the rule rows allow.
 pub fn support_limits_json(max_tensor_bytes: u64, int4: bool) -> String {
     let known: &[DataType] = if int4 { &DataType::OF_CONSTANTS } else { &DataType::ALL };
     let tensor_limits =

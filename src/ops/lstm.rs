@@ -24,7 +24,7 @@ crate::enumeration! {
 }
 
 impl LstmLayout {
-    /// The places of the input, output, forget and cell gate.
+    /// The positions of the input, output, forget and cell gate.
     pub fn places(self) -> [usize; 4] {
         match self {
             LstmLayout::Iofg => [0, 1, 2, 3],
@@ -44,16 +44,17 @@ crate::attributes! {
         hidden_size "hiddenSize": u32 = 0,
         /// Whether the hidden states of all time steps are an output.
         return_sequence "returnSequence": bool = false,
-        /// In which order time steps are taken.
+        /// The order of time steps.
         direction "direction": Direction = Direction::Forward,
         /// The order of the gates.
         layout "layout": LstmLayout = LstmLayout::Iofg,
-        /// Of the input, forget and output gates, of the cell gate, and of the cell state for the hidden state.
+        /// The activations of the input, forget and output gates, of the cell gate, and of the cell state for the
+        /// hidden state.
         activations "activations": Option<Vec<Activation>> = None,
     }
 }
 
-/// `lstm()`. Operands are `input`, `weight`, `recurrentWeight` and, optionally, `bias`, `recurrentBias`,
+/// `lstm()`. Operands are `input`, `weight`, `recurrentWeight` and the optional `bias`, `recurrentBias`,
 /// `peepholeWeight`, `initialHiddenState`, `initialCellState`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lstm {
@@ -68,25 +69,27 @@ crate::attributes! {
         hidden_size "hiddenSize": u32 = 0,
         /// The order of the gates.
         layout "layout": LstmLayout = LstmLayout::Iofg,
-        /// Of the input, forget and output gates, of the cell gate, and of the cell state for the hidden state.
+        /// The activations of the input, forget and output gates, of the cell gate, and of the cell state for the
+        /// hidden state.
         activations "activations": Option<Vec<Activation>> = None,
     }
 }
 
-/// `lstmCell()`. Operands are `input`, `weight`, `recurrentWeight`, `hiddenState`, `cellState` and, optionally,
-/// `bias`, `recurrentBias`, `peepholeWeight`.
+/// `lstmCell()`. Operands are `input`, `weight`, `recurrentWeight`, `hiddenState`, `cellState` and the optional `bias`,
+/// `recurrentBias`, `peepholeWeight`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LstmCell {
     /// The arguments and options.
     pub attributes: LstmCellAttributes,
 }
 
-/// What a time step computes.
+/// The computation of a time step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LstmFunction {
-    /// The places of the input, output, forget and cell gate in weights and biases.
+    /// The positions of the input, output, forget and cell gate in weights and biases.
     pub places: [usize; 4],
-    /// Of the input, forget and output gates, of the cell gate, and of the cell state for the hidden state.
+    /// The activations of the input, forget and output gates, of the cell gate, and of the cell state for the hidden
+    /// state.
     pub activations: [Activation; 3],
 }
 
@@ -115,10 +118,10 @@ impl LstmFunction {
 }
 
 impl Lstm {
-    /// What a time step computes.
+    /// The computation of a time step.
     ///
     /// # Errors
-    /// If there are not three activations.
+    /// If there are not exactly three activations.
     pub fn function(&self) -> Result<LstmFunction, Problem> {
         function(self.attributes.layout, &self.attributes.activations)
     }
@@ -130,10 +133,10 @@ impl Lstm {
 }
 
 impl LstmCell {
-    /// What the time step computes.
+    /// The computation of the time step.
     ///
     /// # Errors
-    /// If there are not three activations.
+    /// If there are not exactly three activations.
     pub fn function(&self) -> Result<LstmFunction, Problem> {
         function(self.attributes.layout, &self.attributes.activations)
     }
@@ -307,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn mismatches_are_named() {
         let attributes = || LstmAttributes { steps: Dim::number(1), hidden_size: 4, ..Default::default() };
         let fail = |attributes, bias: &[u32], peephole: &[u32]| {
             let shapes: [Option<&[u32]>; 6] =
@@ -318,7 +321,7 @@ mod tests {
         assert_eq!(fail(attributes(), &[1, 16], &[1, 16]), "peepholeWeight has shape [1, 16], expected [1, 12]");
         assert_eq!(
             fail(LstmAttributes { hidden_size: 1 << 30, ..attributes() }, &[1, 16], &[1, 12]),
-            "hiddenSize is 1073741824, expected a number above 0 of which 8 times is a valid dimension"
+            "hiddenSize is 1073741824, expected a number above 0, 8 times which is a valid dimension"
         );
         assert_eq!(
             fail(LstmAttributes { activations: Some(vec![]), ..attributes() }, &[1, 16], &[1, 12]),

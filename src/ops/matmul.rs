@@ -54,7 +54,7 @@ impl Operator for Matmul {
         Ok(vec![Descriptor::new(a.dtype, matmul_shape(&a.shape, &b.shape)?)])
     }
 
-    /// Columns of the result would be columns of `b`, which are weights as a rule.
+    /// Columns of the result would be columns of `b`, which usually holds weights.
     fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
         let from_last = output.rank() - along.axis;
         let mut rows = Rows::of_broadcast(Matmul, along, inputs, output);
@@ -100,8 +100,8 @@ crate::attributes! {
         a_transpose "aTranspose": bool = false,
         /// Whether `b` is `[N, K]`.
         b_transpose "bTranspose": bool = false,
-        /// Whether rows of `a` may be rounded to 8-bit integers with a scale for each block of a `b` that is quantized in
-        /// blocks: an extension, which models ask for. The reference does not.
+        /// Whether rows of `a` may be rounded to 8-bit integers with one scale per block if `b` is quantized in blocks:
+        /// an extension that models request. The reference does not round them.
         rounds_rows "roundsRows": bool = false,
     }
 }

@@ -1,5 +1,5 @@
-//! The operators: one file per family, each the single source of truth for its attributes, rule rows, shape rule
-//! and naive reference. [`Op`] is the closed set of those of the API, [`Fusion`] of those that the compiler makes.
+//! The operators: one file per family, each the single source of truth for its attributes, rule rows, shape rule and
+//! naive reference. [`Op`] is the closed set of API operators, [`Fusion`] that of the compiler's.
 
 pub mod arg_min_max;
 pub mod attention;

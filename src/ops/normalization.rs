@@ -18,7 +18,7 @@ crate::attributes! {
     pub struct BatchNormalization {
         /// The dimension of the features.
         axis "axis": u32 = 1,
-        /// What is added to the variance.
+        /// The addend of the variance.
         epsilon "epsilon": f64 = 1e-5,
     }
 }
@@ -26,9 +26,9 @@ crate::attributes! {
 crate::attributes! {
     /// `instanceNormalization()`; operands are input, scale and bias.
     pub struct InstanceNormalization {
-        /// What is added to the variance.
+        /// The addend of the variance.
         epsilon "epsilon": f64 = 1e-5,
-        /// Where the channels are.
+        /// The layout of the input.
         layout "layout": InputLayout = InputLayout::Nchw,
     }
 }
@@ -36,14 +36,14 @@ crate::attributes! {
 crate::attributes! {
     /// `layerNormalization()`; operands are input, scale and bias.
     pub struct LayerNormalization {
-        /// The dimensions of a layer, in the order of the dimensions of scale and bias; all but the first when absent.
+        /// The dimensions of a layer, in the order of the dimensions of scale and bias; by default all but the first.
         axes "axes": Option<Vec<u32>> = None,
-        /// What is added to the variance.
+        /// The addend of the variance.
         epsilon "epsilon": f64 = 1e-5,
     }
 }
 
-/// An optional operand of the type of the input.
+/// An optional operand of the input's type.
 const fn weights(name: &'static str, ranks: Ranks) -> OperandRule {
     optional(name, Types::SameAs("input"), ranks)
 }
@@ -56,7 +56,7 @@ fn check_shape(operand: &'static str, got: &Descriptor, expected: &[Dim]) -> Res
     }
 }
 
-/// Checks the shapes of the operands from `first` on that were given.
+/// Checks the shapes of the operands that are present, from `first` on.
 fn check_shapes(names: &[&'static str], inputs: &Inputs, first: usize, expected: &[Dim]) -> Result<(), Problem> {
     let operands = names.iter().enumerate().filter_map(|(i, name)| Some((name, given(inputs, first + i)?)));
     operands.into_iter().try_for_each(|(name, operand)| check_shape(name, operand, expected))
@@ -67,13 +67,12 @@ fn normalized(x: f64, [mean, variance]: [f64; 2], epsilon: f64, [scale, bias]: [
     Number::Float((x - mean) / (variance + epsilon).sqrt() * scale + bias)
 }
 
-/// The element of an optional operand, or what stands for it.
+/// The element of an optional operand, or its default.
 fn weight(operand: Option<&Tensor>, index: &[usize], default: f64) -> f64 {
     operand.map_or(default, |operand| operand.floats()[index])
 }
 
-/// Mean and variance of the elements of `input` that share the coordinates of `index` in the dimensions that are not
-/// `reduced`.
+/// Mean and variance of the elements of `input` that agree with `index` in the dimensions that are not `reduced`.
 fn moments(input: &Tensor, index: &[usize], reduced: &[bool]) -> [f64; 2] {
     let window = input.floats().slice_each_axis(|axis| {
         let i = axis.axis.index();
@@ -200,7 +199,7 @@ impl InstanceNormalization {
         self.layout.axes()[1]
     }
 
-    /// For each dimension whether mean and variance are taken over it.
+    /// For each dimension whether mean and variance are computed over it.
     pub fn reduced(&self) -> [bool; 4] {
         let [_, _, height, width] = self.layout.axes();
         std::array::from_fn(|axis| axis == height || axis == width)

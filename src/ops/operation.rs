@@ -1,4 +1,4 @@
-//! The closed sets of operators: those of the API, those of the compiler, and what a node computes.
+//! The closed sets of operators: those of the API, those of the compiler, and their union for nodes.
 
 use super::attributes::Attributes;
 use super::operator::{ApiOperator, Inputs, Operator, Tensors};
@@ -55,7 +55,7 @@ macro_rules! operators {
         }
 
         impl $Enum {
-            /// The row of this operator.
+            /// The rule row of this operator.
             pub fn rule(&self) -> &'static OpRule {
                 Operator::rule(self)
             }
@@ -67,7 +67,7 @@ macro_rules! operators {
                 attributes
             }
 
-            /// Validates `inputs` against the rule row, casts and checks the attributes, and gives the checked
+            /// Validates `inputs` against the rule row, casts and checks the attributes, and returns the checked
             /// descriptors of the outputs.
             pub fn resolve(&mut self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
                 self.rule().validate(inputs)?;
@@ -77,7 +77,7 @@ macro_rules! operators {
                 Ok(outputs)
             }
 
-            /// As [`resolve`](Self::resolve), with outputs of at most `most` bytes.
+            /// Like [`resolve`](Self::resolve), with outputs of at most `most` bytes.
             pub fn resolve_below(&mut self, inputs: &Inputs, most: u64) -> Result<Vec<Descriptor>, Problem> {
                 let outputs = self.resolve(inputs)?;
                 outputs.iter().try_for_each(|output| output.check_bytes("output", most))?;
@@ -104,10 +104,10 @@ macro_rules! api {
                 [$(<$Family as ApiOperator>::RULES,)*].into_iter().flatten()
             }
 
-            /// The operator that the method `name` makes with `attributes`.
+            /// The operator that the method `name` creates with `attributes`.
             ///
             /// # Errors
-            /// If there is no such method, an attribute is of the wrong kind, or one is unknown.
+            /// If the method does not exist, or an attribute is of the wrong kind or unknown.
             pub fn read(name: &str, mut attributes: Attributes) -> Result<Op, Problem> {
                 let op = $(if <$Family as ApiOperator>::RULES.iter().any(|rule| rule.name == name) {
                     Op::$Variant(<$Family as ApiOperator>::read(name, &mut attributes)?)
@@ -124,7 +124,7 @@ macro_rules! api {
 }
 
 api! {
-    /// `reduceL1()` and its kin.
+    /// `reduceL1()` and the other reductions.
     Reduce(reduce::Reduce),
     /// Element-wise operators: unary, binary, logical, activations, `where`, `cast`, `prelu`.
     Elementwise(elementwise::Elementwise),
@@ -195,24 +195,24 @@ api! {
 }
 
 operators! {
-    /// An operator that the compiler makes of several. The API has none of these.
+    /// An operator that the compiler fuses from several. The API has none of these.
     #[expect(clippy::large_enum_variant, reason = "a graph has thousands of nodes at most, and bytes of weights by the million")]
     Fusion {
-        /// A chain of element-wise operators that the compiler made one.
+        /// A fused chain of element-wise operators.
         Fused(fused::Fused),
-        /// Attention that the compiler made one.
+        /// Fused attention.
         Attention(attention::Attention),
-        /// Root-mean-square normalisation that the compiler made one operator.
+        /// Fused root-mean-square normalization.
         RmsNormalization(rms_normalization::RmsNormalization),
-        /// A product of quantized tensors, which the compiler made of several operators.
+        /// A fused product of quantized tensors.
         Quantized(quantized::Quantized),
-        /// A product with weights of 4 or 8 bits, which the compiler made of several operators.
+        /// A fused product with 4-bit or 8-bit weights.
         BlockProduct(block_product::BlockProduct),
     }
 }
 
 operators! {
-    /// What a node computes.
+    /// The operation of a node.
     #[expect(clippy::large_enum_variant, reason = "a graph has thousands of nodes at most, and bytes of weights by the million")]
     Operation {
         /// An operator of the API.

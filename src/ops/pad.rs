@@ -1,4 +1,4 @@
-//! `pad()`: a tensor with constant or mirrored values around it.
+//! `pad()`: surrounds a tensor with constant or mirrored values.
 
 use super::attributes::Attributes;
 use super::rule::*;
@@ -13,7 +13,7 @@ use crate::shape::{Descriptor, is_dimension};
 crate::enumeration! {
     /// `MLPaddingMode`.
     pub enum PaddingMode {
-        /// One value everywhere.
+        /// The same value everywhere.
         Constant = "constant",
         /// The nearest element of the input.
         Edge = "edge",
@@ -25,11 +25,11 @@ crate::enumeration! {
 crate::attributes! {
     /// `pad()` with `MLPadOptions`.
     pub struct Pad {
-        /// For each dimension how many values come in front.
+        /// Number of leading values of each dimension.
         beginning "beginningPadding": Vec<Dim> = Vec::new(),
-        /// For each dimension how many values follow.
+        /// Number of trailing values of each dimension.
         ending "endingPadding": Vec<Dim> = Vec::new(),
-        /// Which values.
+        /// The kind of values.
         mode "mode": PaddingMode = PaddingMode::Constant,
         /// The value of the mode `constant`.
         value "value": Number = Number::Int(0),
@@ -37,13 +37,13 @@ crate::attributes! {
 }
 
 impl Pad {
-    /// Where the elements of an input of the shape `input` lie in the output of the shape `output`.
+    /// The places of the elements of an input of shape `input` in an output of shape `output`.
     pub fn strided(&self, input: &[u32], output: &[u32]) -> Strided {
         Strided::row_major(output).window(&numbers(&self.beginning), input)
     }
 
-    /// The place along `axis` of the input, which has `size` places there, that the place `i` of the output shows;
-    /// `None` for the padding value.
+    /// The index along `axis` of the input, of `size` elements there, for index `i` of the output; `None` for the
+    /// padding value.
     pub fn source(&self, axis: usize, size: u32, i: usize) -> Option<usize> {
         let last = size as i64 - 1;
         let place = i as i64 - self.beginning[axis].pinned();
@@ -93,7 +93,7 @@ impl Operator for Pad {
 
     fn write(&self, attributes: &mut Attributes) {
         Pad::write(self, attributes);
-        // The default that was cast to the type of the input; -0.0 is not it.
+        // The default after the cast to the input's type; -0.0 differs from it.
         if matches!(self.value, Number::Float(value) if value.to_bits() == 0) {
             attributes.0.remove("value");
         }

@@ -1,12 +1,11 @@
 //! Pooling: section "Pooling operations" of the draft.
 //!
-//! Elements in padding do not exist for a pool: an average is divided by the number of elements of the image that
-//! the window covers. A window that covers none gives 0 as average and as L2 norm, and the smallest value of the data
-//! type (`-Infinity` for floating-point types) as maximum.
+//! Elements in padding do not count: an average is divided by the number of image elements that the window covers. A
+//! window that covers none returns 0 as average and as L2 norm, and the smallest value of the data type (`-Infinity`
+//! for floating-point types) as maximum.
 //!
-//! The draft's steps for `outputSizes` forget `padding` and ask for sizes below the strides, against its prose and
-//! against its tests. Here `padding` counts, and the sizes must be the calculated ones, both rounded down or both
-//! rounded up.
+//! The draft's steps for `outputSizes` ignore `padding` and require sizes below the strides, contrary to its prose and
+//! its tests. Here `padding` counts, and the sizes must be the calculated ones, both rounded down or both rounded up.
 
 use super::attributes::Attributes;
 use super::rule::*;
@@ -18,7 +17,7 @@ use crate::dtype::{DataType, Number};
 use crate::error::Problem;
 use crate::shape::Descriptor;
 
-/// What is computed from the elements of a window.
+/// The function of a window's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the variants are the methods of the draft")]
 pub enum PoolKind {
@@ -40,15 +39,15 @@ crate::enumeration! {
 crate::attributes! {
     /// `MLPool2dOptions`.
     pub struct Pool2dAttributes {
-        /// Height and width of the window; those of the input when absent.
+        /// Height and width of the window; by default those of the input.
         window_dimensions "windowDimensions": Option<Vec<u32>> = None,
-        /// Beginning and ending of the height, beginning and ending of the width.
+        /// Leading and trailing padding of the height, then of the width.
         padding "padding": Vec<Dim> = vec![Dim::number(0); 4],
-        /// Along height and width.
+        /// Strides along height and width.
         strides "strides": Vec<u32> = vec![1; 2],
-        /// Along height and width.
+        /// Dilations along height and width.
         dilations "dilations": Vec<u32> = vec![1; 2],
-        /// Of the input and the output.
+        /// Layout of the input and the output.
         layout "layout": InputLayout = InputLayout::Nchw,
         /// How the sizes of the output are rounded.
         output_shape_rounding "outputShapeRounding": Rounding = Rounding::Floor,
@@ -60,17 +59,17 @@ crate::attributes! {
 /// A pooling operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pool2d {
-    /// What is computed.
+    /// The function.
     pub kind: PoolKind,
     /// The options.
     pub attributes: Pool2dAttributes,
 }
 
 impl Pool2d {
-    /// How the window moves along height and width of `image`, with paddings as `read` gives them.
+    /// The movement of the window along height and width of `image`, with paddings converted by `read`.
     ///
     /// # Errors
-    /// If a list of the attributes does not have the right length or holds a 0 that it must not hold.
+    /// If a list among the attributes has the wrong length or contains an invalid 0.
     pub fn slides<D>(&self, image: Image<D>, read: impl Fn(Dim) -> D) -> Result<[Slide<D>; 2], Problem>
     where
         D: Copy + From<u32>,
@@ -187,7 +186,7 @@ impl Operator for Pool2d {
         let slides = self.slides(image, Dim::get).expect("inferred");
         vec![Tensor::from_fn(&outputs[0], |index| {
             let [batch, channel, y, x] = layout.axes().map(|axis| index[axis]);
-            // Steps along the dilated window, one by one, those outside of the image left out.
+            // Steps along the dilated window one by one, skipping those outside of the image.
             let positions = |slide: Slide, at: usize| {
                 (0..slide.window as i64)
                     .map(move |k| at as i64 * slide.stride as i64 - slide.begin as i64 + k * slide.dilation as i64)
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_named() {
+    fn mismatches_are_named() {
         assert_eq!(
             infer(window(0, 1), [1, 2, 5, 5]).unwrap_err(),
             "windowDimensions is [0, 0], expected numbers above 0"

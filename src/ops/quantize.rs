@@ -82,7 +82,7 @@ impl Operator for Quantize {
 
     fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
         let rows = Rows::of_broadcast(*self, along, inputs, output);
-        // Blocks of several places are not taken apart.
+        // Blocks of several places are not split.
         let scales = required(inputs, 1).shape[along.axis];
         (rows.operands[1].is_some() || (scales.is_number() && scales == 1)).then_some(rows)
     }
@@ -99,7 +99,7 @@ impl Operator for Quantize {
 }
 
 impl Quantize {
-    /// What is done with each element, the elements of its block, and the data type of the output.
+    /// The element-wise operator for an element, its block's parameters, and the data type of the output.
     pub fn elementwise(self) -> Elementwise {
         match self {
             Quantize::QuantizeLinear => Elementwise::Quantize,
@@ -143,7 +143,7 @@ mod tests {
         let output = Quantize::QuantizeLinear.reference(&operands, &[Descriptor::new(Uint8, [4])]);
         assert_eq!(output[0].to_vec::<u8>(), [10, 12, 0, 0]);
 
-        // A tie in float32, although the quotient is a little less.
+        // A tie in float32, although the exact quotient is slightly smaller.
         let (input, scale) = (floats(&[3.0]), floats(&[0.117_647_06f32 as f64]));
         let operands = [Some(&input), Some(&scale), Some(&zero_point)];
         let output = Quantize::QuantizeLinear.reference(&operands, &[Descriptor::new(Uint8, [1])]);

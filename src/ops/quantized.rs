@@ -1,4 +1,4 @@
-//! Products and convolutions of quantized tensors with exact integer sums, which the compiler makes of
+//! Products and convolutions of quantized tensors with exact integer sums, fused by the compiler from
 //! `dequantizeLinear`, a product, a clamp and `quantizeLinear`.
 
 use super::attributes::Attributes;
@@ -13,46 +13,46 @@ use crate::dtype::{DataType, Number};
 use crate::error::Problem;
 use crate::shape::Descriptor;
 
-/// What is multiplied with what.
+/// The kind of product.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Product {
-    /// `conv2d()` with its options; the channels of input and output are last.
+    /// `conv2d()` with its options; the channels of input and output are the last dimension.
     Conv2d(Conv2dAttributes),
-    /// `matmul()` with one matrix.
+    /// `matmul()` with a single second matrix.
     Matmul,
-    /// `gemm()` with the transposition of the second operand.
+    /// `gemm()` with a transposed second operand.
     Transposed,
 }
 
-/// How the elements of a tensor stand for numbers: `(x - zero) * scale`.
+/// How the elements of a tensor represent numbers: `(x - zero) * scale`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     /// The value of a step, finite and above 0.
     pub scale: f32,
-    /// What stands for 0.
+    /// The element that represents 0.
     pub zero: i16,
 }
 
 /// `quantizeLinear(clamp(product(dequantizeLinear(input), dequantizeLinear(filter)) * factor + bias))`.
 ///
-/// Operands are the input and the filter (int8 or uint8), the scales of the filter (float32, one per output channel), its
-/// zero points (one per output channel, of its type), if they are not 0, and the bias (float32, one per output channel),
-/// if there is one. Without an output scale, the output is float32. Products of matrices, and convolutions without groups,
-/// with a float32 output can have two operands that are computed: the zero point of the input (one element, of its type), in
-/// place of that of the operator, and the factor (float32, one element, or one per output channel in the last dimension),
-/// which is 1 without it.
+/// Operands are the input and the filter (int8 or uint8), the scales of the filter (float32, one per output channel),
+/// its optional zero points (one per output channel, of its type; 0 by default), and an optional bias (float32, one per
+/// output channel). Without an output scale, the output is float32. Matrix products, and convolutions without groups,
+/// with a float32 output may have two computed operands: the zero point of the input (one element, of its type), in
+/// place of that of the operator, and the factor (float32, one element, or one per output channel in the last
+/// dimension), by default 1.
 ///
-/// The sums of products are exact. What is made of them is rounded as float32 a few times, so the result is that of the
+/// The sums of products are exact. The following float32 operations round a few times: the result equals that of the
 /// composition within one step of the output, and without an output scale within the rounding of its sums.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantized {
     /// The product.
     pub product: Product,
-    /// Of the input.
+    /// The scale of the input.
     pub input: Scale,
-    /// The least value before quantization.
+    /// The minimum before quantization.
     pub min: f32,
-    /// The greatest value before quantization.
+    /// The maximum before quantization.
     pub max: f32,
     /// The type of the output, int8 or uint8, and its scale.
     pub output: Option<(DataType, Scale)>,
@@ -67,12 +67,12 @@ const fn rule(name: &'static str, operands: &'static [OperandRule]) -> OpRule {
     OpRule { name, operands, outputs: OUTPUT }
 }
 
-/// The largest number of terms of a sum: with factors of 9 bits it is below 2^31.
+/// Maximum number of terms per sum: with 9-bit factors it is below 2^31.
 pub const MAX_DEPTH: usize = 32768;
 
 impl Quantized {
-    /// The most that a scaled sum can be in magnitude, in steps of the output, for filter scales up to `scale` and a bias
-    /// up to `bias` in magnitude. Above 2^30, the operator must not be made.
+    /// The maximum magnitude of a scaled sum, in steps of the output, for filter scales up to `scale` and a bias up to
+    /// `bias` in magnitude. Above 2^30, the operator must not be used.
     pub fn largest(&self, depth: usize, scale: f32, bias: f32) -> f64 {
         let sum = depth as f64 * 255.0 * 255.0 * self.input.scale as f64 * scale as f64 + bias as f64;
         sum / self.output.map_or(1.0, |(_, output)| output.scale as f64)
@@ -195,7 +195,7 @@ impl Operator for Quantized {
 }
 
 impl Quantized {
-    /// The dimension of output channels in a filter of that rank.
+    /// The dimension of output channels in a filter of this rank.
     pub fn channel_axis(&self, rank: usize) -> usize {
         match &self.product {
             Product::Conv2d(options) => options.filter_layout.axes()[0],
@@ -205,12 +205,12 @@ impl Quantized {
     }
 }
 
-/// Whether a tensor of that shape has one element.
+/// Whether a tensor of this shape has a single element.
 pub fn is_single(shape: &[Dim]) -> bool {
     shape.iter().all(|&size| size == 1)
 }
 
-/// Whether a tensor of that shape has one element per channel, in its last dimension.
+/// Whether a tensor of this shape has one element per channel, in its last dimension.
 fn is_per_channel(shape: &[Dim], channels: Dim) -> bool {
     shape.last() == Some(&channels) && shape[..shape.len() - 1].iter().all(|&size| size == 1)
 }

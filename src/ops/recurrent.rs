@@ -1,5 +1,4 @@
-//! What the recurrent operators have in common: activations, directions, checks of shapes, and the naive unrolling
-//! over time.
+//! Shared by the recurrent operators: activations, directions, checks of shapes, and the naive unrolling over time.
 
 use super::tensor::Tensor;
 use super::{Inputs, Tensors, given, required};
@@ -36,10 +35,10 @@ impl Activation {
     }
 }
 
-/// The attribute `activations`, or `default` when it is not given.
+/// The attribute `activations`, or `default` if it is missing.
 ///
 /// # Errors
-/// If there are more or less than `N`.
+/// If there are not exactly `N`.
 pub fn activations<const N: usize>(
     given: &Option<Vec<Activation>>,
     default: [Activation; N],
@@ -59,7 +58,7 @@ crate::enumeration! {
         Forward = "forward",
         /// From the last time step to the first.
         Backward = "backward",
-        /// Both, with weights of their own.
+        /// Both, with separate weights.
         Both = "both",
     }
 }
@@ -70,16 +69,16 @@ impl Direction {
         if self == Direction::Both { 2 } else { 1 }
     }
 
-    /// The time step that the direction with the number `direction` takes as its `step`-th of `steps`.
+    /// The time step of direction number `direction` at its `step`-th of `steps`.
     pub fn time(self, direction: usize, step: usize, steps: usize) -> usize {
         if direction == 1 || self == Direction::Backward { steps - 1 - step } else { step }
     }
 }
 
-/// Checks that the operand has the shape `expected`.
+/// Checks that the operand, if present, has the shape `expected`.
 ///
 /// # Errors
-/// If it is given and has another shape.
+/// If it has a different shape.
 pub(super) fn expect_shape(operand: &'static str, got: Option<&Descriptor>, expected: &[Dim]) -> Result<(), Problem> {
     match got {
         Some(got) if got.shape != expected => {
@@ -92,13 +91,13 @@ pub(super) fn expect_shape(operand: &'static str, got: Option<&Descriptor>, expe
 /// Checks that the biases of `2 * gates` gates fit into one dimension.
 ///
 /// # Errors
-/// If they do not, or there are none.
+/// If they do not, or the hidden size is 0.
 fn check_hidden_size(hidden_size: u32, gates: u32) -> Result<(), Problem> {
     let bias = hidden_size as u64 * 2 * gates as u64;
     if is_valid_dimension(bias) {
         return Ok(());
     }
-    let expected = format!("a number above 0 of which {} times is a valid dimension", 2 * gates);
+    let expected = format!("a number above 0, {} times which is a valid dimension", 2 * gates);
     Err(Problem::attribute("hiddenSize", hidden_size, expected))
 }
 
@@ -113,8 +112,8 @@ fn check_steps(steps: Dim, input: &Descriptor) -> Result<(), Problem> {
     Err(Problem::attribute("steps", steps, format!("the first dimension of input, which is {}", input.shape[0])))
 }
 
-/// What the shapes of an operator over time steps follow from. `input`, `weight`, `recurrentWeight`, `bias` and
-/// `recurrentBias` are its first operands.
+/// The parameters that determine the shapes of an operator over time steps. `input`, `weight`, `recurrentWeight`,
+/// `bias` and `recurrentBias` are its first operands.
 #[derive(Clone, Copy)]
 pub(super) struct Sequence {
     /// Number of gates.
@@ -132,11 +131,11 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
-    /// Checks the attributes and the shapes of weights and biases. The result is the shape of a state,
+    /// Checks the attributes and the shapes of weights and biases. Returns the shape of a state,
     /// `[directions, batch, hidden size]`.
     ///
     /// # Errors
-    /// If an attribute is out of range or a shape does not fit.
+    /// If an attribute is out of range or a shape does not match.
     pub fn check(&self, inputs: &Inputs) -> Result<[Dim; 3], Problem> {
         let (input, hidden) = (required(inputs, 0), self.hidden_size);
         check_steps(self.steps, input)?;
@@ -149,7 +148,7 @@ impl Sequence {
         Ok([directions, input.shape[1], hidden])
     }
 
-    /// The last states, each of the shape `state`, and the hidden states of all time steps if they are asked for.
+    /// The last states, each of the shape `state`, and the hidden states of all time steps if requested.
     pub fn outputs(&self, dtype: DataType, state: [Dim; 3]) -> Vec<Descriptor> {
         let mut outputs = vec![Descriptor::new(dtype, state); self.states];
         if self.return_sequence {
@@ -161,10 +160,10 @@ impl Sequence {
 }
 
 /// Checks the hidden size and shapes of an operator for one time step: `input`, `weight`, `recurrentWeight`, the
-/// operands named in `states`, `bias` and `recurrentBias` are its first operands. The result are its outputs.
+/// operands named in `states`, `bias` and `recurrentBias` are its first operands. Returns its outputs.
 ///
 /// # Errors
-/// If the hidden size is out of range or a shape does not fit.
+/// If the hidden size is out of range or a shape does not match.
 pub(super) fn infer_cell<const N: usize>(
     inputs: &Inputs,
     hidden_size: u32,
@@ -185,8 +184,8 @@ pub(super) fn infer_cell<const N: usize>(
     Ok(vec![Descriptor::new(input.dtype, [batch, hidden_size]); N])
 }
 
-/// Multiply-adds of the products with `weight` and `recurrentWeight`, which are operands 1 and 2, of all directions, time
-/// steps and rows of the batch. The input is `[steps, batch, input size]`, or of one step `[batch, input size]`.
+/// Multiply-adds of the products with `weight` and `recurrentWeight`, operands 1 and 2, over all directions, time steps
+/// and rows of the batch. The input is `[steps, batch, input size]`, or `[batch, input size]` for a single step.
 pub(super) fn multiply_adds(inputs: &Inputs) -> u64 {
     let [input, weight, recurrent] = [0, 1, 2].map(|index| required(inputs, index));
     let input = input.sizes();
@@ -203,7 +202,7 @@ pub(super) fn matrix(tensor: &Tensor, direction: Option<usize>) -> Array2<f64> {
     part.into_dimensionality::<Ix2>().expect("the rule row gives the rank")
 }
 
-/// A vector of the oracle, or zeros if the operand is not given.
+/// A vector of the oracle, or zeros if the operand is missing.
 pub(super) fn vector(tensor: Option<&Tensor>, direction: Option<usize>, length: usize) -> Array1<f64> {
     let Some(tensor) = tensor else { return Array1::zeros(length) };
     let flat: Array1<f64> = tensor.floats().iter().copied().collect();
@@ -211,7 +210,7 @@ pub(super) fn vector(tensor: Option<&Tensor>, direction: Option<usize>, length: 
     flat.slice(s![start..start + length]).to_owned()
 }
 
-/// The weights of one direction in the oracle. Gates lie one after the other along the rows.
+/// The weights of one direction in the oracle. Gates follow each other along the rows.
 pub(super) struct Weights {
     /// `[gates * hidden size, input size]`
     input: Array2<f64>,
@@ -224,8 +223,8 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    /// The weights of `direction`, or of an operator for one time step. `bias` is the place of that operand, behind
-    /// which is `recurrentBias`.
+    /// The weights of `direction`, or of an operator for one time step. `bias` is the index of that operand;
+    /// `recurrentBias` follows it.
     pub fn new(inputs: &Tensors, direction: Option<usize>, bias: usize) -> Weights {
         let input = matrix(required(inputs, 1), direction);
         let rows = input.nrows();
@@ -237,13 +236,13 @@ impl Weights {
         }
     }
 
-    /// `x * W^T + bias` for the gate at place `gate` of the layout: `[batch, hidden size]`.
+    /// `x * W^T + bias` for the gate at position `gate` of the layout: `[batch, hidden size]`.
     pub fn of_input(&self, gate: usize, x: &Array2<f64>) -> Array2<f64> {
         let rows = self.rows(gate);
         x.dot(&self.input.slice(s![rows.clone(), ..]).t()) + self.bias.slice(s![rows])
     }
 
-    /// `h * R^T + recurrent bias` for the gate at place `gate` of the layout: `[batch, hidden size]`.
+    /// `h * R^T + recurrent bias` for the gate at position `gate` of the layout: `[batch, hidden size]`.
     pub fn of_hidden(&self, gate: usize, h: &Array2<f64>) -> Array2<f64> {
         let rows = self.rows(gate);
         h.dot(&self.recurrent.slice(s![rows.clone(), ..]).t()) + self.recurrent_bias.slice(s![rows])
@@ -255,7 +254,7 @@ impl Weights {
     }
 }
 
-/// The states of all directions after the last step, and the first state after each step at its place in time.
+/// The states of all directions after the last step, and the first state after each step at its position in time.
 pub(super) struct Unrolled<const N: usize> {
     /// Each `[directions, batch, hidden size]`.
     last: [ArrayD<f64>; N],
@@ -272,7 +271,7 @@ impl<const N: usize> Unrolled<N> {
 }
 
 /// Runs `cell` (direction, input of the time step, states) over all time steps of `input` from `initial` states, each
-/// `[directions, batch, hidden size]` or zero when absent.
+/// `[directions, batch, hidden size]`, by default zero.
 pub(super) fn unroll<const N: usize>(
     direction: Direction,
     input: &Tensor,

@@ -10,7 +10,7 @@ use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::Descriptor;
 
-/// Which function reduces the values.
+/// The function that reduces the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the variants are the methods of the draft")]
 pub enum ReduceKind {
@@ -29,9 +29,9 @@ pub enum ReduceKind {
 crate::attributes! {
     /// `MLReduceOptions`.
     pub struct ReduceAttributes {
-        /// The dimensions to reduce; all of them when absent.
+        /// The dimensions to reduce; by default all.
         axes "axes": Option<Vec<u32>> = None,
-        /// Whether reduced dimensions stay with size 1.
+        /// Whether reduced dimensions remain with size 1.
         keep_dimensions "keepDimensions": bool = false,
     }
 }
@@ -39,9 +39,9 @@ crate::attributes! {
 /// A reduction over `axes`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reduce {
-    /// Which function.
+    /// The function.
     pub kind: ReduceKind,
-    /// Which dimensions.
+    /// The options.
     pub attributes: ReduceAttributes,
 }
 
@@ -54,10 +54,10 @@ const OF_ANY: &[OperandRule] = &[operand("input", ANY, ANY_RANK)];
 const OF_FLOATS: &[OperandRule] = &[operand("input", FLOATS, ANY_RANK)];
 const OF_WIDE: &[OperandRule] = &[operand("input", WIDE, ANY_RANK)];
 
-/// "Calculate reduction output sizes" of the draft; `axes` `None` stands for all dimensions.
+/// "Calculate reduction output sizes" of the draft; `None` stands for all axes.
 ///
 /// # Errors
-/// If an axis is not below the rank or comes twice.
+/// If an axis is not below the rank or appears twice.
 pub fn reduced_shape(input: &[Dim], axes: Option<&[u32]>, keep_dimensions: bool) -> Result<Vec<Dim>, Problem> {
     let reduced = reduced_axes(input.len(), axes)?;
     let sizes = input.iter().zip(reduced);
@@ -66,7 +66,7 @@ pub fn reduced_shape(input: &[Dim], axes: Option<&[u32]>, keep_dimensions: bool)
         .collect())
 }
 
-/// The places of the input of a reduction that become these places of its output; `None` for a dimension that was reduced.
+/// The places of a reduction's input for these places of its output; `None` for a reduced dimension.
 pub fn before_reduction(input: &Descriptor, axes: Option<&[u32]>, keeps: bool, along: Along) -> Option<Along> {
     let reduced = reduced_axes(input.rank(), axes).ok()?;
     let axis = (0..input.rank()).filter(|&axis| keeps || !reduced[axis]).nth(along.axis)?;
@@ -76,7 +76,7 @@ pub fn before_reduction(input: &Descriptor, axes: Option<&[u32]>, keeps: bool, a
 /// For each dimension whether it is among `axes` (`None`: all are).
 ///
 /// # Errors
-/// If an axis is not below the rank or comes twice.
+/// If an axis is not below the rank or appears twice.
 pub fn reduced_axes(rank: usize, axes: Option<&[u32]>) -> Result<Vec<bool>, Problem> {
     let Some(axes) = axes else { return Ok(vec![true; rank]) };
     let mut reduced = vec![false; rank];
@@ -183,12 +183,12 @@ impl Operator for Reduce {
 }
 
 impl Reduce {
-    /// Reduces `values`, which are all of type `dtype`.
+    /// Reduces `values`, all of type `dtype`.
     fn reduce(&self, values: Vec<Number>, dtype: crate::dtype::DataType) -> Number {
         if dtype.is_float() {
             let x: Vec<f64> = values.into_iter().map(Number::to_f64).collect();
             let sum = |f: fn(f64) -> f64| x.iter().map(|&x| f(x)).sum::<f64>();
-            // A NaN wins over every number.
+            // NaN takes precedence over numbers.
             let pick = |better: fn(f64, f64) -> bool| {
                 x.iter().copied().reduce(|a, b| if a.is_nan() || better(a, b) { a } else { b }).expect("no value")
             };
@@ -198,7 +198,7 @@ impl Reduce {
                 ReduceKind::LogSum => sum(|x| x).ln(),
                 ReduceKind::LogSumExp => {
                     let max = pick(|a, b| a > b);
-                    // Without the shift when it would make Inf - Inf of an infinite maximum.
+                    // Omits the shift if it would compute Inf - Inf for an infinite maximum.
                     if max.is_finite() { x.iter().map(|x| (x - max).exp()).sum::<f64>().ln() + max } else { max }
                 }
                 ReduceKind::Max => pick(|a, b| a > b),

@@ -1,4 +1,4 @@
-//! `resample2d()`: two dimensions of a tensor in another resolution.
+//! `resample2d()`: resizes two dimensions of a tensor.
 
 use super::attributes::Attributes;
 use super::rule::*;
@@ -14,7 +14,7 @@ crate::enumeration! {
     pub enum InterpolationMode {
         /// The nearest element.
         NearestNeighbor = "nearest-neighbor",
-        /// Between the four elements around the place.
+        /// Interpolates between the four surrounding elements.
         Linear = "linear",
     }
 }
@@ -22,13 +22,13 @@ crate::enumeration! {
 crate::attributes! {
     /// `resample2d()` with `MLResample2dOptions`.
     pub struct Resample2d {
-        /// How values between the elements are found.
+        /// How values between the elements are determined.
         mode "mode": InterpolationMode = InterpolationMode::NearestNeighbor,
-        /// The factor for the size of each of the two dimensions, a float32; 1 when absent.
+        /// The factor for the size of each of the two dimensions, a float32; by default 1.
         scales "scales": Option<Vec<f64>> = None,
-        /// The output's size of each of the two dimensions; wins over the scales.
+        /// The output's size of each of the two dimensions; overrides the scales.
         sizes "sizes": Option<Vec<Dim>> = None,
-        /// The two dimensions; the last two when absent.
+        /// The two dimensions; by default the last two.
         axes "axes": Option<Vec<u32>> = None,
     }
 }
@@ -38,21 +38,21 @@ crate::attributes! {
 pub struct Between {
     /// The element at or in front of the place.
     pub low: usize,
-    /// The element at or behind the place.
+    /// The element at or after the place.
     pub high: usize,
-    /// How far the place is on the way from `low` to `high`.
+    /// The fraction of the way from `low` to `high`.
     pub weight: f64,
 }
 
-/// The coordinate of the place `i` of `output` along a dimension of `input` elements, clamped into it, as a fraction
-/// `numerator / (2 * output)`: a place on an element, or in the middle of two, must not depend on rounding.
+/// The coordinate of place `i` of `output` along a dimension of `input` elements, clamped into it, as the numerator of
+/// a fraction over `2 * output`: places on an element, or halfway between two, must not depend on rounding.
 fn coordinate(input: u32, output: u32, i: usize) -> i64 {
-    // (i + 0.5) / (output / input) - 0.5; dimensions are below 2^31, so that no product reaches 2^63.
+    // (i + 0.5) / (output / input) - 0.5; dimensions are below 2^31, which keeps all products below 2^63.
     let unclamped = (2 * i as i64 + 1) * input as i64 - output as i64;
     unclamped.clamp(0, 2 * output as i64 * (input as i64 - 1))
 }
 
-/// The element of `input` that the place `i` of `output` shows with the mode `nearest-neighbor`.
+/// The element of `input` for place `i` of `output` in mode `nearest-neighbor`.
 pub fn nearest(input: u32, output: u32, i: usize) -> usize {
     // ceil(coordinate - 0.5)
     let denominator = 2 * output as i64;
@@ -60,7 +60,7 @@ pub fn nearest(input: u32, output: u32, i: usize) -> usize {
     -(-halves).div_euclid(denominator) as usize
 }
 
-/// The elements of `input` around the place `i` of `output`.
+/// The elements of `input` around place `i` of `output`.
 pub fn between(input: u32, output: u32, i: usize) -> Between {
     let denominator = 2 * output as i64;
     let coordinate = coordinate(input, output, i);
@@ -68,8 +68,8 @@ pub fn between(input: u32, output: u32, i: usize) -> Between {
     Between { low: low as usize, high: low as usize + (rest != 0) as usize, weight: rest as f64 / denominator as f64 }
 }
 
-/// The integer of 8 bits nearest to `y`, as a float: of ties the even one. `y` was computed of fractions, which are rounded in
-/// float64, so that a tie is a little off: 40 digits behind the point are enough to tell it from all other values.
+/// The 8-bit integer nearest to `y`, as a float; ties round to even. `y` was computed from fractions rounded in
+/// float64, which moves ties slightly: 40 binary digits after the point suffice to recognize them.
 pub fn nearest_integer(y: f64) -> f64 {
     const DIGITS: f64 = (1u64 << 40) as f64;
     ((y * DIGITS).round() / DIGITS).round_ties_even()
@@ -92,7 +92,7 @@ impl Resample2d {
         axes
     }
 
-    /// The output's size along the dimension `which` (0 or 1) of the two, where the input has `size`.
+    /// The output's size along dimension `which` (0 or 1) of the two, for an input of `size` elements.
     fn output_size(&self, which: usize, size: Dim) -> Result<Dim, Problem> {
         let output = match (&self.sizes, &self.scales) {
             (Some(sizes), _) => sizes[which],
@@ -110,10 +110,10 @@ impl Resample2d {
     }
 }
 
-/// `floor(a * b)` for `a * b` that may have more digits than a float64.
+/// `floor(a * b)`, even if `a * b` has more digits than a float64.
 fn floor_of_product(a: f64, b: f64) -> f64 {
     let floor = (a * b).floor();
-    // The product may have been rounded up to a whole number; the fused operation tells, as it rounds once.
+    // The product may have been rounded up to a whole number; the fused operation, which rounds once, detects that.
     if a.mul_add(b, -floor) < 0.0 { floor - 1.0 } else { floor }
 }
 
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn ties_of_fractions_are_ties() {
-        // A third and two thirds of bytes whose mean is a tie: 3/6 of a step in all.
+        // A third and two thirds of bytes with a tie as their mean: 3/6 of a step in all.
         let byte = |x: f64| nearest_integer(x);
         assert_eq!(byte(221.0 * (1.0 - 1.0 / 3.0) + 222.5 * (1.0 / 3.0)), 222.0);
         assert_eq!(byte(0.1 + 0.2 + 0.2), 0.0);
@@ -284,7 +284,7 @@ mod tests {
             (low, high, weight)
         };
         assert_eq!([0, 1, 2, 3].map(between), [(0, 0, 0.0), (0, 1, 0.25), (0, 1, 0.75), (1, 1, 0.0)]);
-        // Thirds are not exact in binary: the places in the middle still lie on the elements.
+        // Thirds are not exact in binary: places at the centers still fall on the elements.
         let on_elements = (0..9).filter(|&i| super::between(3, 9, i).weight == 0.0).collect::<Vec<_>>();
         assert_eq!(on_elements, [0, 1, 4, 7, 8]);
     }

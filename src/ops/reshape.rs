@@ -1,4 +1,4 @@
-//! `reshape()` and `expand()`: a tensor with other dimensions.
+//! `reshape()` and `expand()`: change the dimensions of a tensor.
 
 use super::attributes::Attributes;
 use super::rows::{Along, Rows, before_reshape};
@@ -19,7 +19,7 @@ crate::attributes! {
 }
 
 crate::attributes! {
-    /// `expand()`: repeats the elements along dimensions of size 1 and in front of the first dimension.
+    /// `expand()`: repeats the elements along dimensions of size 1, and in front of the first dimension.
     pub struct Expand {
         /// The dimensions of the output.
         new_shape "newShape": Vec<Dim> = Vec::new(),
@@ -27,21 +27,21 @@ crate::attributes! {
 }
 
 impl Reshape {
-    /// The element of the input where the output begins: always the first, whatever the shape of the input.
+    /// The input element where the output begins: always the first, whatever the shape of the input.
     pub fn contiguous_offset(&self) -> Option<usize> {
         Some(0)
     }
 }
 
 impl Expand {
-    /// Where the elements of the output lie in an input of the shape `input`.
+    /// The places of the output's elements in an input of shape `input`.
     pub fn strided(&self, input: &[u32]) -> Strided {
         let shape = numbers(&self.new_shape);
         let strides = broadcast_strides(input, &shape).into_iter().map(|stride| stride as isize).collect();
         Strided { shape, strides, offset: 0 }
     }
 
-    /// The element of the input where the output begins, if nothing is repeated.
+    /// The input element where the output begins, if nothing is repeated.
     pub fn contiguous_offset(&self, input: &[u32]) -> Option<usize> {
         self.strided(input).contiguous_offset()
     }
@@ -77,7 +77,7 @@ impl Operator for Reshape {
         let output = Descriptor::new(input.dtype, self.new_shape.clone());
         output.check("newShape")?;
         if output.count() != input.count() {
-            let what = "newShape has another number of elements than input";
+            let what = "newShape and input have different numbers of elements";
             return Err(Problem::Incompatible { what, a: output.shape, b: input.shape.clone() });
         }
         Ok(vec![output])
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(reshape(&[], &[1, 1]), Ok(vec![]));
         assert_eq!(
             reshape(&[4], &[2, 3]),
-            Err("newShape has another number of elements than input: [4] and [2, 3]".to_string())
+            Err("newShape and input have different numbers of elements: [4] and [2, 3]".to_string())
         );
         for bad in [&[0, 6][..], &[u32::MAX; 8], &[1; 9], &[1 << 31, 2]] {
             assert!(reshape(bad, &[6]).unwrap_err().starts_with("newShape has shape "));

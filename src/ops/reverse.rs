@@ -1,4 +1,4 @@
-//! `reverse()`: the elements in the opposite order along some dimensions.
+//! `reverse()`: reverses the elements along some dimensions.
 
 use super::attributes::Attributes;
 use super::reduce::reduced_axes;
@@ -12,7 +12,7 @@ use crate::shape::Descriptor;
 crate::attributes! {
     /// `reverse()` with `MLReverseOptions`.
     pub struct Reverse {
-        /// The dimensions to reverse; all of them when absent.
+        /// The dimensions to reverse; by default all.
         axes "axes": Option<Vec<u32>> = None,
     }
 }
@@ -23,7 +23,7 @@ impl Reverse {
         reduced_axes(rank, self.axes.as_deref())
     }
 
-    /// Where the elements of the output lie in an input of the shape `input`.
+    /// The places of the output's elements in an input of shape `input`.
     pub fn strided(&self, input: &[u32]) -> Strided {
         let mut view = Strided::row_major(input);
         let reversed = self.reversed(input.len()).expect("inferred");

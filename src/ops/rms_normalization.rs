@@ -1,4 +1,4 @@
-//! Root-mean-square normalisation that the compiler made one operator: `x / sqrt(mean(x^2) + epsilon) * scale`.
+//! Root-mean-square normalization, fused by the compiler: `x / sqrt(mean(x^2) + epsilon) * scale`.
 
 use super::attributes::Attributes;
 use super::rows::{Along, Rows};
@@ -11,17 +11,17 @@ use crate::error::Problem;
 use crate::shape::Descriptor;
 
 crate::attributes! {
-    /// The normalisation of the last dimensions; operands are input and scale.
+    /// Normalizes the last dimensions; operands are input and scale.
     pub struct RmsNormalization {
-        /// How many dimensions are normalised together: the last ones.
+        /// Number of trailing dimensions that are normalized together.
         dimensions "dimensions": u32 = 1,
-        /// What is added to the mean of the squares.
+        /// The addend of the mean of squares.
         epsilon "epsilon": f64 = 0.0,
     }
 }
 
 impl RmsNormalization {
-    /// The dimensions of a row of an operand of the shape `input`.
+    /// The dimensions of a row of an operand of shape `input`.
     pub fn row<'s, D>(&self, input: &'s [D]) -> &'s [D] {
         &input[input.len() - self.dimensions as usize..]
     }

@@ -1,45 +1,45 @@
-//! Rows: what of its operands an operator needs for some places along a dimension of its result.
+//! Rows: the parts of an operator's operands that some places along a dimension of its result depend on.
 
 use super::operator::Inputs;
 use crate::dimension::Dim;
 use crate::shape::Descriptor;
 
-/// A dimension of a tensor along which places are taken: the same `size` places in each of `groups` that lie one behind the
-/// other. More than one group is what a reshape makes that joins other dimensions with that of the places.
+/// A dimension of a tensor to select places along: the same among the `size` places of each of `groups` consecutive
+/// groups. More than one group results from a reshape that merges other dimensions into that of the places.
 #[derive(Clone, Copy, Debug)]
 pub struct Along {
-    /// The dimension, which has `groups * size` elements.
+    /// The dimension, of `groups * size` elements.
     pub axis: usize,
-    /// How many groups there are.
+    /// Number of groups.
     pub groups: Dim,
-    /// How many places a group has.
+    /// Number of places per group.
     pub size: Dim,
 }
 
 impl Along {
-    /// The same places along another dimension.
+    /// The same places along a different dimension.
     pub fn at(self, axis: usize) -> Along {
         Along { axis, ..self }
     }
 
-    /// Whether there is one group, whatever sizes are known later.
+    /// Whether there is a single group, for all sizes.
     pub fn is_whole(&self) -> bool {
         is_one(self.groups)
     }
 
-    /// The size of the dimension where `count` places of each group are taken.
+    /// The size of the dimension with `count` places selected of each group.
     pub fn taken(&self, count: Dim) -> Dim {
         product([self.groups, count])
     }
 
-    /// The same shape where `count` places of each group are taken.
+    /// The shape with `count` places selected of each group.
     pub fn taken_of(&self, shape: &[Dim], count: Dim) -> Vec<Dim> {
         let mut shape = shape.to_vec();
         shape[self.axis] = self.taken(count);
         shape
     }
 
-    /// The places of an operand that is broadcast to `output`, of which these are taken; `None` if all need all of it.
+    /// The corresponding places of an operand broadcast to `output`; `None` if all places need all of it.
     pub fn broadcast(self, operand: &[Dim], output: &[Dim]) -> Option<Along> {
         let axis = (self.axis + operand.len()).checked_sub(output.len())?;
         let (own, all) = (operand[axis], output[self.axis]);
@@ -50,26 +50,26 @@ impl Along {
 /// An operator for some places of its result.
 #[derive(Clone, Debug)]
 pub struct Rows<Op> {
-    /// The operator, whose attributes are right for fewer places.
+    /// The operator, with attributes for fewer places.
     pub op: Op,
-    /// For each operand the same places along a dimension of it; `None` if all of it is needed.
+    /// For each operand the corresponding places along one of its dimensions; `None` if all of it is needed.
     pub operands: Vec<Option<Along>>,
 }
 
 impl<Op> Rows<Op> {
-    /// An operator that needs these places of its first operand and all of the others.
+    /// An operator that needs these places of its first operand, and all of the others.
     pub fn of_first(op: Op, first: Along, inputs: &Inputs) -> Rows<Op> {
         let operands = (0..inputs.len()).map(|index| (index == 0).then_some(first)).collect();
         Rows { op, operands }
     }
 
-    /// An operator whose operands are broadcast to `output`.
+    /// An operator with operands broadcast to `output`.
     pub fn of_broadcast(op: Op, along: Along, inputs: &Inputs, output: &Descriptor) -> Rows<Op> {
         let places = |input: &Option<&Descriptor>| along.broadcast(&input.as_ref()?.shape, &output.shape);
         Rows { op, operands: inputs.iter().map(places).collect() }
     }
 
-    /// The same for another kind of operator.
+    /// Converts to a different kind of operator.
     pub fn map<Other>(self, to: impl FnOnce(Op) -> Other) -> Rows<Other> {
         Rows { op: to(self.op), operands: self.operands }
     }
@@ -79,13 +79,13 @@ fn is_one(dim: Dim) -> bool {
     dim.is_number() && dim == 1
 }
 
-/// The product of dimensions. Those that are 1 leave no trace, so that equal products have equal keys.
+/// The product of dimensions. Ignores dimensions of 1, which gives equal products equal keys.
 pub fn product(dims: impl IntoIterator<Item = Dim>) -> Dim {
     dims.into_iter().filter(|&dim| !is_one(dim)).product()
 }
 
-/// The places of a tensor of the shape `from` that become the places `along` of its reshape to `to`; `None` if they are no
-/// places along a dimension.
+/// The places of a tensor of shape `from` that become the places `along` of its reshape to `to`; `None` if these are
+/// not places along a dimension.
 pub fn before_reshape(from: &[Dim], to: &[Dim], along: Along) -> Option<Along> {
     let (outer, behind) = (product(to[..along.axis].iter().copied()), product(to[along.axis + 1..].iter().copied()));
     let axis = (0..from.len())
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::dimension::{Tape, dims};
 
-    /// The dimension and the groups of the places, before a reshape of numbers.
+    /// The dimension and the number of groups of the places before a reshape, for numbers.
     fn reshaped(from: &[u32], to: &[u32], [axis, groups, size]: [u32; 3]) -> Option<[u32; 2]> {
         let along = Along { axis: axis as usize, groups: groups.into(), size: size.into() };
         before_reshape(&dims(from), &dims(to), along).map(|along| [along.axis as u32, along.groups.get()])
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn places_survive_reshapes() {
-        // Heads are joined, a batch is split off, ones come and go.
+        // Heads are merged, a batch is split off, ones come and go.
         assert_eq!(reshaped(&[2, 7, 3, 4], &[2, 7, 12], [1, 1, 7]), Some([1, 1]));
         assert_eq!(reshaped(&[14, 12], &[2, 7, 12], [1, 1, 7]), Some([0, 2]));
         assert_eq!(reshaped(&[2, 7, 12], &[14, 12], [0, 2, 7]), Some([1, 1]));

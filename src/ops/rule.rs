@@ -1,4 +1,4 @@
-//! Rule rows: which data types and ranks an operator takes and gives. Validation, `opSupportLimits()`, the
+//! Rule rows: the data types and ranks that an operator accepts and returns. Validation, `opSupportLimits()`, the
 //! support table of the documentation and the generators of tests read them; nothing repeats them.
 
 use crate::dtype::DataType::{self, *};
@@ -29,7 +29,7 @@ pub const INDICES: Types = Types::OneOf(&[Int32, Uint32, Int64]);
 /// The types of quantized values.
 pub const QUANTIZED: Types = Types::OneOf(&[Uint8, Int8, Uint32, Int32]);
 
-/// The types of values to dequantize: with those of an extension last.
+/// The types of values to dequantize, those of an extension last.
 pub const DEQUANTIZED: Types = Types::OneOf(&[Uint8, Int8, Uint32, Int32, Uint4, Int4]);
 
 /// Smallest and largest rank.
@@ -46,13 +46,13 @@ pub const FROM_2D: Ranks = (2, MAX_RANK);
 pub struct OperandRule {
     /// The name in the IDL.
     pub name: &'static str,
-    /// What the draft accepts; anything else is a TypeError.
+    /// The data types that the draft accepts; any other is a TypeError.
     pub types: Types,
     /// Smallest and largest accepted rank.
     pub ranks: Ranks,
-    /// Whether it may be left out.
+    /// Whether it may be omitted.
     pub optional: bool,
-    /// Whether it stands for any number of operands (`concat`). Only the last operand may.
+    /// Whether it stands for any number of operands (`concat`). Only the last operand may be variadic.
     pub variadic: bool,
 }
 
@@ -61,7 +61,7 @@ pub const fn operand(name: &'static str, types: Types, ranks: Ranks) -> OperandR
     OperandRule { name, types, ranks, optional: false, variadic: false }
 }
 
-/// An operand that may be left out.
+/// An operand that may be omitted.
 pub const fn optional(name: &'static str, types: Types, ranks: Ranks) -> OperandRule {
     OperandRule { name, types, ranks, optional: true, variadic: false }
 }
@@ -76,7 +76,7 @@ pub const fn variadic(name: &'static str, types: Types, ranks: Ranks) -> Operand
 pub struct OutputRule {
     /// The name in `MLOpSupportLimits`.
     pub name: &'static str,
-    /// What it can be.
+    /// The possible data types.
     pub types: Types,
     /// Smallest and largest rank.
     pub ranks: Ranks,
@@ -92,14 +92,14 @@ pub const fn output(name: &'static str, types: Types, ranks: Ranks) -> OutputRul
 pub struct OpRule {
     /// The method of MLGraphBuilder.
     pub name: &'static str,
-    /// Operands in the order in which nodes hold them.
+    /// Operands in the order of nodes.
     pub operands: &'static [OperandRule],
     /// Outputs.
     pub outputs: &'static [OutputRule],
 }
 
 impl OpRule {
-    /// The data types that `types` stands for in this row.
+    /// The data types of `types` in this row.
     pub fn resolve(&self, types: Types) -> &'static [DataType] {
         match types {
             Types::OneOf(types) => types,
@@ -110,7 +110,7 @@ impl OpRule {
         }
     }
 
-    /// The rule of the operand at `index` of a node; a variadic operand covers every index from its own.
+    /// The rule of a node's operand at `index`; a variadic operand covers every index from its own on.
     pub fn operand(&self, index: usize) -> Option<&OperandRule> {
         self.operands.get(index).or_else(|| self.operands.last().filter(|last| last.variadic))
     }

@@ -1,6 +1,6 @@
-//! `scatterElements()` and `scatterND()`: a tensor with some elements replaced, at places that another tensor holds.
+//! `scatterElements()` and `scatterND()`: replace some elements of a tensor, at places given by another tensor.
 //!
-//! Indices are clamped as in [`gather`](super::gather). When two updates have the same place, the last one stays.
+//! Indices are clamped as in [`gather`](super::gather). If two updates have the same place, the last one wins.
 
 use super::attributes::Attributes;
 use super::gather::{check_axis, check_indices_along, clamp_coordinates, clamp_index, picked_shape};
@@ -16,12 +16,12 @@ use std::collections::HashMap;
 crate::attributes! {
     /// `scatterElements()` with `MLScatterOptions`.
     pub struct ScatterElements {
-        /// The dimension of the input that the indices point into.
+        /// The dimension of the input to index.
         axis "axis": u32 = 0,
     }
 }
 
-/// `scatterND()`: the last dimension of the indices holds coordinates into the first dimensions of the input.
+/// `scatterND()`: the last dimension of the indices holds coordinates into the leading dimensions of the input.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScatterNd;
 
@@ -32,7 +32,7 @@ fn check_updates(updates: &Descriptor, expected: Vec<Dim>) -> Result<(), Problem
     }
 }
 
-/// `input` with the elements of `updates`, each put at the place that `place` gives for its index.
+/// Puts each element of `updates` into `input` at the place that `place` returns for its index.
 fn scatter(input: &Tensor, updates: &Tensor, place: impl Fn(&[usize]) -> Vec<usize>) -> Tensor {
     let mut replaced: HashMap<Vec<usize>, Number> = HashMap::new();
     // `from_fn` visits the elements in row-major order.

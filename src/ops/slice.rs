@@ -1,4 +1,4 @@
-//! `slice()`: a window of a tensor, every element of it or each n-th.
+//! `slice()`: a window of a tensor, with optional strides.
 
 use super::attributes::Attributes;
 use super::rows::{Along, Rows};
@@ -13,33 +13,33 @@ use crate::shape::Descriptor;
 crate::attributes! {
     /// `slice()` with `MLSliceOptions`.
     pub struct Slice {
-        /// For each dimension where the window starts.
+        /// The start of the window in each dimension.
         starts "starts": Vec<Dim> = Vec::new(),
-        /// For each dimension how far the window goes, in elements of the input.
+        /// The extent of the window in each dimension, in elements of the input.
         sizes "sizes": Vec<Dim> = Vec::new(),
-        /// For each dimension the distance between the elements that are taken; 1 when absent.
+        /// The distance between selected elements in each dimension; by default 1.
         strides "strides": Option<Vec<u32>> = None,
     }
 }
 
 impl Slice {
-    /// The distance between the elements that are taken along the dimension `axis`.
+    /// The distance between selected elements along dimension `axis`.
     pub fn stride(&self, axis: usize) -> u32 {
         self.strides.as_ref().map_or(1, |strides| strides[axis])
     }
 
-    /// Where the elements of the output lie in an input of the shape `input`.
+    /// The places of the output's elements in an input of shape `input`.
     pub fn strided(&self, input: &[u32]) -> Strided {
         let shape: Vec<u32> = (0..input.len()).map(|axis| self.sizes[axis].get().div_ceil(self.stride(axis))).collect();
         let mut view = Strided::row_major(input).window(&numbers(&self.starts), &shape);
         for (axis, stride) in view.strides.iter_mut().enumerate() {
-            // A stride that nobody steps along may be as large as an attribute can be.
+            // An unused stride may be as large as an attribute allows.
             *stride = if shape[axis] == 1 { 0 } else { *stride * self.stride(axis) as isize };
         }
         view
     }
 
-    /// The element of the input where the output begins, if its elements lie one after the other there.
+    /// The input element where the output begins, if the output is contiguous in the input.
     pub fn contiguous_offset(&self, input: &[u32]) -> Option<usize> {
         self.strided(input).contiguous_offset()
     }
@@ -112,7 +112,7 @@ impl Operator for Slice {
         whole.then(|| Rows::of_first(Slice { sizes, ..self.clone() }, along, inputs))
     }
 
-    /// As many elements as are taken.
+    /// Only the selected elements.
     fn bytes_read(&self, _: &Inputs, outputs: &[&Descriptor]) -> u64 {
         outputs[0].bytes() as u64
     }

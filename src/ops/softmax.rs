@@ -14,7 +14,7 @@ use crate::shape::Descriptor;
 crate::attributes! {
     /// `softmax()`.
     pub struct Softmax {
-        /// The dimension along which the results add up to 1.
+        /// The dimension that the results add up to 1 along.
         axis "axis": u32 = 0,
     }
 }
@@ -73,7 +73,7 @@ mod tests {
     use crate::dtype::DataType;
 
     #[test]
-    fn lanes_add_up_to_one() {
+    fn rows_add_up_to_one() {
         let input = Tensor::float(DataType::Float32, ndarray::arr2(&[[0.0, 0.0], [1000.0, 0.0]]).into_dyn());
         let run = |axis| Softmax { axis }.reference(&[Some(&input)], &[input.descriptor()])[0].to_vec::<f32>();
         assert_eq!(run(1), [0.5, 0.5, 1.0, 0.0]);

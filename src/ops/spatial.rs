@@ -1,4 +1,4 @@
-//! What the operators on images have in common: layouts, windows and the sizes they leave.
+//! Shared by the operators on images: layouts, windows and output sizes.
 
 use crate::dimension::Dim;
 use crate::error::Problem;
@@ -16,7 +16,7 @@ crate::enumeration! {
     }
 }
 
-/// The sizes of a batch of images, whatever the layout.
+/// The sizes of a batch of images, independent of the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are the words of the draft")]
 pub struct Image<D = u32> {
@@ -35,7 +35,7 @@ impl InputLayout {
         }
     }
 
-    /// The sizes in `shape`, which has four dimensions.
+    /// The sizes in `shape`, a shape of four dimensions.
     pub fn image<D: Copy>(self, shape: &[D]) -> Image<D> {
         let [batches, channels, height, width] = self.axes().map(|axis| shape[axis]);
         Image { batches, channels, height, width }
@@ -50,7 +50,7 @@ impl InputLayout {
         }
     }
 
-    /// The layout of an image that is transposed by `axes`: from channels first to channels last, or back.
+    /// The layout of an image transposed by `axes`: from channels first to channels last, or back.
     pub fn transposed(self, axes: &[usize]) -> Option<InputLayout> {
         match (self, axes) {
             (InputLayout::Nchw, [0, 2, 3, 1]) => Some(InputLayout::Nhwc),
@@ -99,7 +99,7 @@ pub struct Slide<D = u32> {
     pub dilation: u32,
 }
 
-/// The slides along height and width of a window with checked attributes.
+/// The movement of a window with checked attributes, along height and width.
 pub fn slides<D: Copy>(
     image: Image<D>,
     window: [D; 2],
@@ -118,27 +118,28 @@ pub fn slides<D: Copy>(
 }
 
 impl<D: Copy + Into<Dim>> Slide<D> {
-    /// "Effective filter size" of the draft: what the window spans with its dilation.
+    /// "Effective filter size" of the draft: the span of the dilated window.
     fn effective(&self) -> Dim {
         (self.window.into() - 1) * self.dilation + 1
     }
 
-    /// "Calculate conv output size" of the draft, rounded down and rounded up. Neither needs to be a valid dimension.
+    /// "Calculate conv output size" of the draft, rounded down and rounded up. Neither is necessarily a valid
+    /// dimension.
     pub fn outputs(&self) -> (Dim, Dim) {
         let room = self.input.into() - self.effective() + self.begin.into() + self.end.into();
         (room / self.stride + 1, room.div_ceil(self.stride) + 1)
     }
 
-    /// "Calculate convtranspose output size" of the draft. It does not need to be a valid dimension.
+    /// "Calculate convtranspose output size" of the draft. It is not necessarily a valid dimension.
     pub fn transposed_output(&self) -> Dim {
         (self.input.into() - 1) * self.stride + self.effective() - self.begin.into() - self.end.into()
     }
 }
 
 impl Slide {
-    /// The output positions below `outputs` at which the window lies in the image as a whole.
+    /// The output positions below `outputs` with the whole window inside of the image.
     pub fn inner(&self, outputs: usize) -> Range<usize> {
-        // Sizes that gave a valid output size keep all of these below 2^63.
+        // Valid output sizes imply that all of these are below 2^63.
         let (stride, begin) = (self.stride as i64, self.begin as i64);
         let last = self.input as i64 - 1 - (self.window as i64 - 1) * self.dilation as i64 + begin;
         let end = if last < 0 { 0 } else { (last / stride + 1).min(outputs as i64) as usize };
@@ -146,11 +147,11 @@ impl Slide {
         start.min(end)..end
     }
 
-    /// The steps of the window that fall into the image when the window is at output position `at`: the first of
-    /// them, their number, and the input position of the first. The steps in padding, and those that lie beyond it
-    /// because the output size was rounded up, are not among them.
+    /// The steps of the window that fall into the image at output position `at`: first step, number of steps, and input
+    /// position of the first. Steps in padding, and those beyond it because the output size was rounded up, are
+    /// excluded.
     pub fn taps(&self, at: usize) -> (usize, usize, usize) {
-        // Sizes that gave a valid output size keep all of these below 2^63.
+        // Valid output sizes imply that all of these are below 2^63.
         let (start, dilation) = (at as i64 * self.stride as i64 - self.begin as i64, self.dilation as i64);
         let first = if start < 0 { (-start + dilation - 1) / dilation } else { 0 };
         let position = start + first * dilation;
@@ -163,7 +164,7 @@ impl Slide {
 /// `size` as a dimension of the output.
 ///
 /// # Errors
-/// If it is not a valid dimension; `name` says which size it is.
+/// If it is not a valid dimension; messages call the size `name`.
 pub fn output_dimension(name: &'static str, size: Dim) -> Result<Dim, Problem> {
     match is_dimension(size) {
         true => Ok(size),

@@ -1,4 +1,4 @@
-//! `split()`: pieces of a tensor along an axis.
+//! `split()`: divides a tensor along an axis.
 
 use super::attributes::{Attribute, AttributeValue, Attributes};
 use super::rule::*;
@@ -9,10 +9,10 @@ use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::Descriptor;
 
-/// Into how many, or how large, pieces.
+/// The number or the sizes of the pieces.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Splits {
-    /// That many pieces of equal size.
+    /// This many pieces of equal size.
     Count(u32),
     /// Pieces of these sizes.
     Sizes(Vec<Dim>),
@@ -36,13 +36,13 @@ crate::attributes! {
     pub struct Split {
         /// The pieces.
         splits "splits": Splits = Splits::Count(1),
-        /// The dimension that is cut.
+        /// The dimension to divide.
         axis "axis": u32 = 0,
     }
 }
 
 impl Split {
-    /// The sizes of the pieces of a dimension of `size`, which must have been inferred to fit.
+    /// The sizes of the pieces of a dimension of `size`; inference has checked that they fit.
     pub fn sizes(&self, size: Dim) -> Vec<Dim> {
         match &self.splits {
             Splits::Count(count) => vec![size / *count; *count as usize],
@@ -50,7 +50,7 @@ impl Split {
         }
     }
 
-    /// For each output, where its elements lie in an input of the shape `input`.
+    /// For each output, the places of its elements in an input of shape `input`.
     pub fn strided(&self, input: &[u32]) -> Vec<Strided> {
         let axis = self.axis as usize;
         let (mut starts, mut shape) = (vec![0; input.len()], input.to_vec());

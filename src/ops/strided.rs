@@ -1,5 +1,5 @@
-//! Views: where the elements of one tensor lie among the elements of another, when every step along a dimension is
-//! a step of fixed length in memory. The copying steps and the pass that avoids copies are both built on them.
+//! Views: the places of one tensor's elements among those of another, with a constant stride in memory per dimension.
+//! The copying steps and the pass that avoids copies both use them.
 
 use crate::shape::strides;
 
@@ -9,9 +9,9 @@ use crate::shape::strides;
 pub struct Strided {
     /// The dimensions.
     pub shape: Vec<u32>,
-    /// For each dimension the distance between neighbours, in elements; 0 repeats one element.
+    /// The stride of each dimension, in elements; 0 repeats an element.
     pub strides: Vec<isize>,
-    /// Where the first element lies, in elements.
+    /// Offset of the first element, in elements.
     pub offset: usize,
 }
 
@@ -22,15 +22,15 @@ impl Strided {
         Strided { shape: shape.to_vec(), strides, offset: 0 }
     }
 
-    /// The part of this view that has the dimensions `shape` and begins at the element `starts`. It must lie inside.
+    /// The part of this view with dimensions `shape` from element `starts` on. It must lie inside.
     pub fn window(&self, starts: &[u32], shape: &[u32]) -> Strided {
         let steps = starts.iter().zip(&self.strides).map(|(&start, &stride)| start as isize * stride);
         let offset = self.offset.checked_add_signed(steps.sum()).expect("a window lies inside");
         Strided { shape: shape.to_vec(), strides: self.strides.clone(), offset }
     }
 
-    /// Where the elements begin, if they lie one after the other in row-major order: the tensor is then a piece of
-    /// the other one's memory.
+    /// The offset of the elements if they are contiguous in row-major order: the tensor is then a piece of the other
+    /// one's memory.
     pub fn contiguous_offset(&self) -> Option<usize> {
         let mut expected = 1;
         for (&dim, &stride) in self.shape.iter().zip(&self.strides).rev() {

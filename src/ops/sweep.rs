@@ -1,4 +1,4 @@
-//! Every operator, for every data type and rank that its rule row allows: the CPU computes what the oracle computes.
+//! Compares the CPU with the oracle for every operator, data type and rank that the rule rows allow.
 
 use super::Op;
 use super::attributes::{Attribute, Attributes};
@@ -10,15 +10,15 @@ use crate::shape::Descriptor;
 use crate::testing::{Random, Tolerance, check, check_with};
 use std::collections::BTreeMap;
 
-/// Most results are a rounding or two away. Integers are exact. The looser bounds are for sums of a few products
-/// that cancel and for the transcendental functions, whose own tests are strict.
+/// Most results are a rounding or two away. Integers are exact. The looser bounds are for sums of a few products that
+/// cancel, and for the transcendental functions, which have strict tests of their own.
 const FLOATS: Tolerance = Tolerance::ulps(16).or_absolute(1e-5);
-/// float16 is rounded once, at the end: half a unit, and the float32 error beneath it can push it over.
+/// float16 is rounded once, at the end: half a unit, and the float32 error beneath it can tip the rounding.
 const HALVES: Tolerance = Tolerance::ulps(2).or_absolute(2e-3);
 
 /// An operator with small operands of one rank.
 struct Example {
-    /// Shapes by operand; a variadic operand has several.
+    /// Shapes per operand; a variadic operand has several.
     shapes: Vec<(&'static str, Vec<Vec<u32>>)>,
     attributes: Attributes,
 }
@@ -43,7 +43,7 @@ impl Example {
     }
 }
 
-/// A shape of that rank with at most 24 elements: 2, 3, 2, 1, 2, 1, 1, 1 from the inside.
+/// A shape of this rank with at most 24 elements: 2, 3, 2, 1, 2, 1, 1, 1 from the inside.
 fn shape(rank: usize) -> Vec<u32> {
     let mut shape = [1, 1, 1, 2, 1, 2, 3, 2][8 - rank..].to_vec();
     if rank == 1 {
@@ -52,7 +52,7 @@ fn shape(rank: usize) -> Vec<u32> {
     shape
 }
 
-/// Small operands for the operator whose first operand has the rank `rank`.
+/// Small operands for an operator with a first operand of rank `rank`.
 fn example(rule: &OpRule, rank: usize) -> Example {
     let x = shape(rank);
     let last = x.last().copied().unwrap_or(1);
@@ -156,7 +156,7 @@ fn recurrent(name: &str, rank: usize) -> Example {
     example
 }
 
-/// Every choice of data types for the operands of a row.
+/// Every combination of data types for the operands of a row.
 fn choices(rule: &OpRule) -> Vec<BTreeMap<&'static str, DataType>> {
     let mut choices = vec![BTreeMap::new()];
     for OperandRule { name, types, .. } in rule.operands {
@@ -171,7 +171,7 @@ fn choices(rule: &OpRule) -> Vec<BTreeMap<&'static str, DataType>> {
             Types::OneOf(types) => choices
                 .into_iter()
                 .flat_map(|choice| {
-                    // Inputs have the types of the draft.
+                    // Inputs only have the types of the draft.
                     types.iter().filter(|dtype| DataType::ALL.contains(dtype)).map(move |&dtype| {
                         let mut choice = choice.clone();
                         choice.insert(*name, dtype);
@@ -184,7 +184,7 @@ fn choices(rule: &OpRule) -> Vec<BTreeMap<&'static str, DataType>> {
     choices
 }
 
-/// The example with these data types, where everything is an input of the graph, and how exact its results are.
+/// Builds the example with these data types and all operands as inputs; returns the graph and its tolerance.
 fn build(rule: &OpRule, example: &Example, types: &BTreeMap<&'static str, DataType>) -> (Graph, Tolerance) {
     let mut builder = Builder::new();
     let mut operands = BTreeMap::new();
@@ -195,7 +195,7 @@ fn build(rule: &OpRule, example: &Example, types: &BTreeMap<&'static str, DataTy
         });
         operands.insert(name.to_string(), ids.collect::<Vec<_>>());
     }
-    // Random zero scales and negative variances make no sense: their absolute value plus one does.
+    // Random zero scales and negative variances make no sense: uses absolute value plus one.
     for name in ["scale", "variance"] {
         if let Some(ids) = operands.get_mut(name) {
             let one = builder.scalar(types[name], Number::Int(1)).expect("a scalar");
@@ -218,8 +218,8 @@ fn build(rule: &OpRule, example: &Example, types: &BTreeMap<&'static str, DataTy
     (builder.finish(named), tolerance)
 }
 
-/// Calls `visit` with a small graph, and the tolerance of its result, for every data type and rank that the rules of the
-/// operators `names` allow.
+/// Calls `visit` with a small graph, and the tolerance of its result, for every data type and rank that the rules of
+/// the operators `names` allow.
 pub fn for_each_graph(names: impl Fn(&str) -> bool, mut visit: impl FnMut(Graph, Tolerance)) {
     for rule in Op::rules().filter(|rule| names(rule.name)) {
         let (min, max) = rule.operands[0].ranks;
@@ -248,7 +248,7 @@ fn sweep(names: impl Fn(&str) -> bool) {
     for_each_graph(names, |graph, tolerance| check(&graph, tolerance));
 }
 
-/// Operators with two or three operands, which have the most choices of data types.
+/// Operators with two or three operands, which have the most combinations of data types.
 fn has_many_choices(name: &str) -> bool {
     let row = Op::rules().find(|rule| rule.name == name).expect("a rule row");
     row.operands.len() > 1
@@ -264,7 +264,7 @@ fn every_type_and_rank_of_the_operators_with_more_operands() {
     sweep(has_many_choices);
 }
 
-/// Integers at the ends of the 64-bit types, and around the last whole numbers that float32 and float64 hold.
+/// Integers at the ends of the 64-bit types, and around the largest consecutive integers of float32 and float64.
 fn wide_integer(dtype: DataType, random: &mut Random) -> Number {
     let (min, max) = dtype.integer_range().expect("an integer type");
     let ends = [min, min + 1, -1, 0, 1, 2, 3, max - 1, max, max / 2, max / 2 + 1, max / 2 + 2];

@@ -16,17 +16,17 @@ pub enum Data {
     Int(ArrayD<i128>),
 }
 
-/// A tensor as the naive references see it.
+/// A tensor for the naive references.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
-    /// The data type that the elements stand for.
+    /// The data type that the elements represent.
     pub dtype: DataType,
     /// The elements.
     pub data: Data,
 }
 
-/// Evaluates `$body` for the array inside of `$tensor`, whichever element type it has, and gives a tensor of
-/// the same data type: for operators that move elements and do not look at them.
+/// Evaluates `$body` for the array inside of `$tensor`, of either element type, and returns a tensor of the same data
+/// type: for operators that move elements without reading them.
 #[macro_export]
 macro_rules! map_array {
     ($tensor:expr, $array:ident => $body:expr) => {{
@@ -69,12 +69,12 @@ impl Tensor {
         Tensor { dtype, data: Data::Int(array) }
     }
 
-    /// A tensor of the type and shape of `descriptor` with the elements that `element` gives for each index.
+    /// A tensor of the type and shape of `descriptor`; `element` returns the element at each index.
     pub fn from_fn(descriptor: &Descriptor, mut element: impl FnMut(&[usize]) -> Number) -> Tensor {
         Tensor::from_fn_dyn(descriptor, &mut element)
     }
 
-    /// One copy of the code of ndarray for all closures: every reference has some.
+    /// Keeps a single copy of ndarray's code for all closures: every reference has some.
     fn from_fn_dyn(descriptor: &Descriptor, element: &mut dyn FnMut(&[usize]) -> Number) -> Tensor {
         use ndarray::Dimension;
         let shape = dims(&descriptor.sizes());
@@ -130,7 +130,7 @@ impl Tensor {
         }
     }
 
-    /// The elements as values of a Rust type, rounded as [`Number::cast`] defines it.
+    /// The elements as values of a Rust type, rounded according to [`Number::cast`].
     pub fn to_vec<T: Element>(&self) -> Vec<T> {
         self.numbers().map(T::from_number).collect()
     }
@@ -159,7 +159,7 @@ impl Tensor {
     /// The elements of a floating-point tensor.
     ///
     /// # Panics
-    /// If the data type is an integer type: a rule row would be wrong.
+    /// If the data type is an integer type, which would mean that a rule row is wrong.
     pub fn floats(&self) -> &ArrayD<f64> {
         match &self.data {
             Data::Float(array) => array,
@@ -167,19 +167,19 @@ impl Tensor {
         }
     }
 
-    /// This tensor repeated to `shape`, which it must be broadcastable to.
+    /// Repeats this tensor to `shape`; it must be broadcastable to it.
     pub fn broadcast(&self, shape: &[u32]) -> Tensor {
         map_array!(self, array => array.broadcast(dims(shape)).expect("shapes were validated").to_owned())
     }
 
-    /// The same elements in row-major order with other dimensions.
+    /// The same elements in row-major order with different dimensions.
     pub fn reshape(&self, shape: &[u32]) -> Tensor {
         map_array!(self, array => {
             array.as_standard_layout().into_owned().into_shape_with_order(dims(shape)).expect("as many elements")
         })
     }
 
-    /// The elements rounded to what the data type can hold.
+    /// Rounds the elements to the data type.
     pub fn rounded(&self) -> Tensor {
         with_element!(self.dtype, T => {
             let mut elements = self.to_vec::<T>().into_iter();

@@ -1,4 +1,4 @@
-//! `tile()`: a tensor repeated along its dimensions.
+//! `tile()`: repeats a tensor along its dimensions.
 
 use super::attributes::Attributes;
 use super::rule::*;
@@ -12,14 +12,14 @@ use crate::shape::{Descriptor, is_dimension, strides};
 crate::attributes! {
     /// `tile()`.
     pub struct Tile {
-        /// For each dimension how often it is repeated.
+        /// Number of repetitions per dimension.
         repetitions "repetitions": Vec<Dim> = Vec::new(),
     }
 }
 
 impl Tile {
-    /// Where the elements of the output lie in an input of the shape `input`. Every dimension of the output is
-    /// written as two: the repetitions, and the dimension of the input that is repeated.
+    /// The places of the output's elements in an input of shape `input`. Every dimension of the output is split into
+    /// two: the repetitions, and the dimension of the input.
     pub fn strided(&self, input: &[u32]) -> Strided {
         let dimensions = self.repetitions.iter().zip(input).flat_map(|(repetitions, &size)| [repetitions.get(), size]);
         let strides = strides(input).into_iter().flat_map(|stride| [0, stride as isize]);

@@ -1,4 +1,4 @@
-//! `transpose()`: the dimensions of a tensor in another order.
+//! `transpose()`: permutes the dimensions of a tensor.
 
 use super::attributes::Attributes;
 use super::rows::{Along, Rows};
@@ -13,13 +13,13 @@ use crate::shape::{Descriptor, strides};
 crate::attributes! {
     /// `transpose()` with `MLTransposeOptions`.
     pub struct Transpose {
-        /// For each dimension of the output the one of the input that it is; when absent, the order is reversed.
+        /// For each dimension of the output, the corresponding one of the input; by default in reverse order.
         permutation "permutation": Option<Vec<u32>> = None,
     }
 }
 
 impl Transpose {
-    /// For each dimension of the output the one of the input, which has `rank` dimensions.
+    /// For each dimension of the output, the corresponding one of an input of `rank` dimensions.
     pub fn axes(&self, rank: usize) -> Vec<usize> {
         match &self.permutation {
             Some(permutation) => permutation.iter().map(|&axis| axis as usize).collect(),
@@ -27,7 +27,7 @@ impl Transpose {
         }
     }
 
-    /// Where the elements of the output lie in an input of the shape `input`.
+    /// The places of the output's elements in an input of shape `input`.
     pub fn strided(&self, input: &[u32]) -> Strided {
         let (axes, strides) = (self.axes(input.len()), strides(input));
         Strided {
@@ -37,13 +37,13 @@ impl Transpose {
         }
     }
 
-    /// Whether the elements of an input of the shape `input` stay in their order: only dimensions of size 1 move.
+    /// Whether the elements of an input of shape `input` keep their order: only dimensions of size 1 move.
     pub fn keeps_order(&self, input: &[Dim]) -> bool {
         let axes = self.axes(input.len());
         axes.is_sorted() || axes.into_iter().filter(|&axis| input[axis] != 1).is_sorted()
     }
 
-    /// The element of the input where the output begins, if only dimensions of size 1 change places.
+    /// The input element where the output begins, if only dimensions of size 1 move.
     pub fn contiguous_offset(&self, input: &[u32]) -> Option<usize> {
         self.strided(input).contiguous_offset()
     }

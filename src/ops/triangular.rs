@@ -1,4 +1,4 @@
-//! `triangular()`: matrices without the elements above or below a diagonal.
+//! `triangular()`: clears the elements above or below a diagonal of matrices.
 
 use super::attributes::Attributes;
 use super::rule::*;
@@ -11,9 +11,9 @@ use crate::shape::Descriptor;
 crate::attributes! {
     /// `triangular()` with `MLTriangularOptions`.
     pub struct Triangular {
-        /// Whether the upper part is kept, or else the lower.
+        /// Whether to keep the upper part; otherwise the lower.
         upper "upper": bool = true,
-        /// The diagonal that bounds the kept part and belongs to it: above (positive) or below the main diagonal.
+        /// The diagonal at the edge of the kept part, inclusive: above (positive) or below the main diagonal.
         diagonal "diagonal": i32 = 0,
     }
 }

@@ -1,9 +1,9 @@
-//! Multiply-adds and bytes of operators against counts by hand.
+//! Checks multiply-adds and bytes of operators against manual counts.
 
 use super::Operator;
 use crate::ir::parse;
 
-/// Multiply-adds and bytes read of the last node of a graph.
+/// Multiply-adds and bytes read by the last node of a graph.
 fn work(text: &str) -> (u64, u64) {
     let graph = parse(text);
     let node = graph.nodes.last().expect("a node");
@@ -38,7 +38,7 @@ fn convolutions() {
         ))
         .0
     };
-    // 6 x 6 outputs of 4 channels, each of 3 channels by 3 x 3 taps; padding counts.
+    // 6 x 6 outputs of 4 channels, each from 3 channels by 3 x 3 taps; padding counts.
     assert_eq!(convolution("[1, 3, 8, 8]", "[4, 3, 3, 3]", "conv2d", ""), 36 * 4 * 27);
     assert_eq!(convolution("[2, 3, 8, 8]", "[4, 3, 3, 3]", "conv2d", "padding=[1, 1, 1, 1]"), 2 * 64 * 4 * 27);
     // Strided: 4 x 4 outputs; channels last.
@@ -90,7 +90,7 @@ fn everything_else_moves_bytes_only() {
     assert_eq!(bytes("averagePool2d %0"), 512);
     assert_eq!(bytes("softmax %0 axis=3"), 512);
     assert_eq!(bytes("reduceSum %0"), 512);
-    // Only what is taken is read.
+    // Only selected elements are read.
     assert_eq!(bytes("slice %0 starts=[0, 0, 0, 0] sizes=[1, 1, 4, 4]"), 64);
     assert_eq!(bytes("gather %0 %1 axis=3"), 3 * 4 + 2 * 8 * 3 * 4);
 }

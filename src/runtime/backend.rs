@@ -1,4 +1,4 @@
-//! Where a context computes, and what it compiles graphs to.
+//! The processor of a context, and the plans that graphs are compiled to.
 
 use super::settings::Settings;
 use super::tensor::{Contents, Tensor};
@@ -16,19 +16,20 @@ use crate::observe::{Stopwatch, Unobserved};
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
 use std::sync::Arc;
 
-/// Where a context computes.
+/// The processor of a context.
 #[derive(Clone)]
 pub enum Backend {
-    /// On the threads of the timeline.
+    /// The CPU, with the threads of the timeline.
     Cpu,
-    /// On a GPU.
+    /// A GPU.
     Gpu(Arc<Device>),
 }
 
-/// The cost of compiling a kernel, as for [`Threads::share`](cpu::schedule::pool::Threads::share): a millisecond or more.
+/// The cost of compiling a kernel, in the units of [`Threads::share`](cpu::schedule::pool::Threads::share): a
+/// millisecond or more.
 const COMPILE_COST: usize = 1 << 26;
 
-/// A compiled graph of either backend.
+/// A compiled graph for either backend.
 pub enum Plan {
     /// Steps for the CPU.
     Cpu(Box<cpu::plan::Plan>),
@@ -37,7 +38,7 @@ pub enum Plan {
 }
 
 impl Backend {
-    /// Bytes of a tensor, at most.
+    /// Maximum size of a tensor in bytes.
     pub fn max_tensor_bytes(&self) -> u64 {
         match self {
             Backend::Cpu => MAX_TENSOR_BYTES,
@@ -45,10 +46,10 @@ impl Backend {
         }
     }
 
-    /// The contents of a tensor of `bytes` zeros.
+    /// Contents of `bytes` zero bytes.
     ///
     /// # Errors
-    /// An UnknownError when there is no memory for them.
+    /// An UnknownError if memory runs out.
     pub fn zeroed(&self, bytes: usize) -> Result<Contents> {
         Ok(match self {
             Backend::Cpu => Contents::Bytes(Arc::new(Buffer::zeroed(bytes)?)),
@@ -59,24 +60,24 @@ impl Backend {
     /// Runs the passes on `graph`.
     ///
     /// # Errors
-    /// As the backends' plans have them.
+    /// Those of the backends' plans.
     pub fn optimize(&self, mut graph: Graph, env: &Env, settings: &Settings) -> Result<Optimized> {
         graph.check_defined()?;
         let target = match self {
             Backend::Cpu => &cpu::plan::TARGET,
             Backend::Gpu(_) => &gpu::plan::TARGET,
         };
-        // The CPU folds constants for either.
+        // The CPU folds constants for both backends.
         let evaluate = |graph: &Graph, node: &Node| cpu::plan::evaluate(graph, node, env);
         let origin = Origin::optimize(&mut graph, target, settings.passes, &evaluate)?;
         Ok(Optimized { graph, origin })
     }
 
-    /// Makes a plan of a graph that [`optimize`](Self::optimize) gave, with the sizes of `origin`. The bytes of constants that
-    /// the plan has packed are dropped from the graph.
+    /// Makes a plan from a graph returned by [`optimize`](Self::optimize), with the sizes of `origin`. Drops bytes of
+    /// constants from the graph once the plan has packed them.
     ///
     /// # Errors
-    /// As the backends' plans have them.
+    /// Those of the backends' plans.
     pub fn lower(&self, graph: &mut Graph, origin: Origin, env: &Env, settings: &Settings) -> Result<Plan> {
         match self {
             Backend::Cpu => {
@@ -95,11 +96,11 @@ impl Backend {
         }
     }
 
-    /// Makes `plan` that of the graph in `stencil` with the sizes of `origin`, if it is a plan of the same graph with other
-    /// sizes, and that takes less than making one; `None` if not.
+    /// Adapts `plan` to the graph in `stencil` with the sizes of `origin`, if it is a plan of the same graph for other
+    /// sizes, and that is faster than making one; otherwise returns `None`.
     ///
     /// # Errors
-    /// As the backends' plans have them.
+    /// Those of the backends' plans.
     pub fn resize(&self, plan: Plan, stencil: &Stencil, origin: &Origin, env: &Env) -> Result<Option<Plan>> {
         match plan {
             Plan::Cpu(mut plan) if plan.description().origin.is_alike(origin) => {
@@ -114,14 +115,14 @@ impl Backend {
 
 /// A graph after the passes of a backend, before it is lowered.
 pub struct Optimized {
-    /// What the passes made.
+    /// The optimized graph.
     pub(super) graph: Graph,
-    /// What its plans are made of.
+    /// The origin of its plans.
     pub(super) origin: Origin,
 }
 
 impl Plan {
-    /// What the plan is and does.
+    /// The description of the plan.
     pub fn description(&self) -> &Arc<Description> {
         match self {
             Plan::Cpu(plan) => plan.description(),
@@ -145,7 +146,8 @@ impl Plan {
         }
     }
 
-    /// Shows `visit` the buffers of constants that the plan reads, packed or as they are; those of a device are its own.
+    /// Calls `visit` with the buffers of constants that the plan reads, packed or not; those of a device are private to
+    /// it.
     pub fn each_weight(&self, visit: impl FnMut(&Arc<Buffer>)) {
         match self {
             Plan::Cpu(plan) => plan.weights().for_each(visit),
@@ -153,21 +155,21 @@ impl Plan {
         }
     }
 
-    /// Whether running it is not worth the threads of the pool; single steps may still call them.
+    /// Whether running it is not worth the pool's threads; single steps may still use them.
     pub fn stays_out_of_pool(&self) -> bool {
         matches!(self, Plan::Cpu(plan) if !plan.enters_pool())
     }
 
-    /// Bytes that the plan holds, on the CPU or on the device.
+    /// Size of the plan in bytes, on the CPU or on the device.
     pub fn bytes(&self) -> usize {
         self.description().bytes()
     }
 
-    /// Runs the plan on tensors, on the CPU to the end; with a clock if `watch` is given, then always to the end.
+    /// Runs the plan on tensors, on the CPU to completion; with `watch`, takes times and always runs to completion.
     ///
     /// # Errors
-    /// An InvalidStateError for a tensor that is destroyed, the error of the dispatch that should have written an input,
-    /// an OperationError when the device fails.
+    /// An InvalidStateError for a destroyed tensor, the error of the dispatch that failed to write an input, an
+    /// OperationError if the device fails.
     pub fn run(
         &mut self,
         env: &Env,
@@ -179,7 +181,7 @@ impl Plan {
         match self {
             Plan::Cpu(plan) => {
                 let mut guards = outputs.iter().map(|tensor| tensor.lock()).collect::<Result<Vec<_>>>()?;
-                // A cache is in the output that it is the beginning of.
+                // A cache is part of the output that begins with it.
                 let nothing = Buffer::default();
                 let mut sources: Vec<&Buffer> = Vec::with_capacity(inputs.len());
                 for (index, contents) in inputs.iter().enumerate() {
@@ -222,7 +224,7 @@ fn on_device(contents: &Contents) -> Result<&wgpu::Buffer> {
     match contents {
         Contents::Device(tensor) => Ok(tensor.buffer()),
         Contents::Failed(error) => Err(error.clone()),
-        // Tensors of a context on a GPU are all there, but for constants, which are not dispatched.
+        // Tensors of a GPU context are all on the device, except constants, which are not dispatched.
         _ => Err(Error::new(ErrorKind::InvalidState, "the tensor is destroyed")),
     }
 }

@@ -5,13 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use tokio::runtime::{Builder, Runtime};
 
-/// The OperationError for a panic.
+/// Converts a panic to an OperationError.
 pub fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
     let text = panic_text(panic).unwrap_or("panic without a message");
     Error::new(ErrorKind::Operation, format!("internal error: {text}"))
 }
 
-/// The runtime of the process, of which only the blocking threads are used. It is never shut down: the process may end at any time, with work pending.
+/// The runtime of the process, for its blocking threads only. It is never shut down: the process may end at any time,
+/// with work pending.
 pub fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<Result<Runtime>> = OnceLock::new();
     RUNTIME
@@ -27,9 +28,9 @@ pub fn runtime() -> Result<&'static Runtime> {
 /// Runs `work` on a background thread of the process.
 ///
 /// # Errors
-/// An OperationError when no thread can be had.
+/// An OperationError if no thread is available.
 pub fn spawn(work: impl FnOnce() + Send + 'static) -> Result<()> {
     let runtime = runtime()?;
-    // What is left of a panic is that no thread could be started; the work itself runs elsewhere.
+    // A panic only means that no thread could be started; the work itself runs elsewhere.
     catch_unwind(AssertUnwindSafe(|| drop(runtime.spawn_blocking(work)))).map_err(|panic| panicked(&*panic))
 }

@@ -1,4 +1,4 @@
-//! Contexts: what `MLContext` can do, as requests on its timeline.
+//! Contexts: the operations of `MLContext`, as requests on its timeline.
 
 use super::backend::{Backend, Optimized, Plan};
 use super::background::panicked;
@@ -23,61 +23,61 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes that are copied in about a microsecond.
+/// Bytes that take about a microsecond to copy.
 const SHORT_READ: usize = 1 << 14;
 
-/// How long a look for the end of a read from a GPU waits.
+/// How long one poll for the end of a read from a GPU waits.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// What a context should compute on.
+/// The requested processor of a context.
 #[derive(Clone, Debug)]
 pub enum Wish {
     /// The CPU.
     Cpu,
     /// The best GPU for these preferences, or the CPU if there is none.
     Accelerated {
-        /// Whether little power is more important than speed.
+        /// Whether low power matters more than speed.
         low_power: bool,
     },
-    /// The adapter of a `GPUDevice` of WebGPU, and nothing else.
+    /// The adapter behind a WebGPU `GPUDevice`, and no other.
     Of(WebGpuAdapter),
 }
 
-/// A context. Everything that it is asked runs in order, in the background.
+/// A context. All requests to it run in order, in the background.
 pub struct Context {
     pub(super) timeline: Timeline,
     settings: Settings,
     tensors: Arc<WeakList<Tensor>>,
     graphs: Arc<WeakList<CompiledGraph>>,
-    /// Known when the context is open, which is its first request, and until it is lost.
+    /// Set when the context is open, its first request, until it is lost.
     backend: Arc<Mutex<Option<Backend>>>,
-    /// Is told when the device of the context is lost. Kept here: devices do not keep their listeners.
+    /// Called when the device of the context is lost. Stored here because devices do not keep their listeners alive.
     listener: Arc<OnceLock<Arc<Listener>>>,
 }
 
-/// A graph of a context: compiled once the request to build it is done.
+/// A graph of a context, compiled once the request to build it is done.
 #[derive(Default)]
 pub struct CompiledGraph {
     plan: Mutex<Option<Plan>>,
-    /// Apart from the plan, which is locked while it runs.
+    /// Separate from the plan, which is locked while it runs.
     description: Mutex<Option<Arc<Description>>>,
 }
 
-/// Why the last context that could have used a GPU does not, although there is one.
+/// Why the last context that could have used an existing GPU does not.
 static REFUSAL: Mutex<Option<String>> = Mutex::new(None);
 
-/// Why the last context that could have used a GPU does not, although there is one.
+/// Why the last context that could have used an existing GPU does not.
 pub(super) fn refusal() -> Option<String> {
     REFUSAL.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 impl Context {
-    /// A context with `threads` threads, or, for `None`, with as many as `WEBNN_NUM_THREADS` or the machine
-    /// say, of which a context for low power takes half. It is opened next.
+    /// Creates a context with `threads` threads; for `None`, the number comes from `WEBNN_NUM_THREADS` or the machine,
+    /// and a context for low power takes half of it. [`open`](Self::open) must follow.
     ///
     /// # Errors
-    /// A NotSupportedError for a value of an environment variable that makes no sense, an OperationError when threads
-    /// cannot be started.
+    /// A NotSupportedError for an invalid value of an environment variable, an OperationError if threads cannot be
+    /// started.
     pub fn new(threads: Option<usize>, low_power: bool) -> Result<Context> {
         let settings = Settings::from_environment()?;
         let count = match threads {
@@ -97,23 +97,24 @@ impl Context {
         })
     }
 
-    /// The same context, whose graphs keep `count` plans for different sizes.
+    /// Changes the number of plans for different sizes that its graphs keep.
     #[cfg(test)]
     pub fn keeping_sizes(mut self, count: usize) -> Context {
         self.settings.kept_sizes = count;
         self
     }
 
-    /// Finds what the context computes on: its first request, which all others rely on. `lost` is told when the device is
-    /// lost, with a [`DeviceLost`](ErrorKind::DeviceLost) that says why, or dropped with this context.
+    /// Selects the processor of the context: its first request, which all others depend on. `lost` is called when the
+    /// device is lost, with a [`DeviceLost`](ErrorKind::DeviceLost) that states the reason, or dropped with this
+    /// context.
     ///
-    /// The request fails with a NotSupportedError when the adapter of a `GPUDevice` is not to be had, or for a value of an
-    /// environment variable that makes no sense.
+    /// The request fails with a NotSupportedError if the adapter of a `GPUDevice` is not available, or an environment
+    /// variable has an invalid value.
     pub fn open(&self, wish: Wish, lost: Done, done: Done) {
         self.open_on(|| find(wish), lost, done);
     }
 
-    /// As [`open`](Self::open), on what `find` gives.
+    /// Like [`open`](Self::open), on the backend that `find` returns.
     pub(super) fn open_on(&self, find: impl FnOnce() -> Result<Backend> + Send + 'static, lost: Done, done: Done) {
         let (backend, kept, losing) = (self.backend.clone(), self.listener.clone(), self.timeline.losing());
         self.timeline.enqueue(
@@ -138,50 +139,50 @@ impl Context {
         );
     }
 
-    /// What it computes on; `None` while it is not open, and when it was lost.
+    /// The processor; `None` before it is open and after it was lost.
     pub fn backend(&self) -> Option<Backend> {
         lock(&self.backend).clone()
     }
 
-    /// Bytes of a tensor, at most.
+    /// Maximum size of a tensor in bytes.
     pub fn max_tensor_bytes(&self) -> u64 {
         self.backend().map_or(MAX_TENSOR_BYTES, |backend| backend.max_tensor_bytes())
     }
 
-    /// What it computes on, for work on the timeline.
+    /// Returns the processor, for work on the timeline.
     fn opened(&self) -> impl Fn() -> Result<Backend> + Send + use<> {
         let backend = self.backend.clone();
         let closed = || Error::new(ErrorKind::InvalidState, "the context is not open");
         move || lock(&backend).clone().ok_or_else(closed)
     }
 
-    /// Nothing, for work that takes long and ends early where nobody waits for it any more.
+    /// Lets long work end early if the context is lost.
     ///
     /// # Errors
-    /// An InvalidStateError when the context is lost.
+    /// An InvalidStateError if the context is lost.
     pub fn check_alive(&self) -> Result<()> {
         self.timeline.loss()()
     }
 
-    /// Drops everything that is queued, and lets go of the device.
+    /// Drops all queued requests, and releases the device.
     pub fn lose(&self) {
         self.timeline.lose();
         let backend = self.backend.clone();
-        // Whoever holds the context may do so for long: the garbage collector does not know what a device weighs.
+        // The holder may keep the context for long: the garbage collector does not know the weight of a device.
         self.timeline.enqueue_release(move || *lock(&backend) = None);
         self.timeline.release_arena();
     }
 
-    /// Drops everything that is queued and frees what all tensors and graphs hold, for a context whose tensors and graphs
-    /// nobody will release.
+    /// Drops all queued requests and frees the resources of all tensors and graphs, for a context with tensors and
+    /// graphs that nobody will release.
     pub fn end(&self) {
         self.lose();
         self.tensors.drain().iter().for_each(|tensor| self.release_tensor(tensor));
         self.graphs.drain().iter().for_each(|graph| self.release_graph(graph));
     }
 
-    /// As [`end`](Self::end), for a context that the process ends with: a GPU that a CPU emulates compiles kernels on threads of its
-    /// own when they first run, and crashes if the process ends meanwhile. So this waits for what it does, `patience` at most.
+    /// Like [`end`](Self::end), at the end of the process: a GPU emulated by a CPU compiles kernels on its own threads
+    /// at their first run, and crashes if the process ends meanwhile. Waits for it, for at most `patience`.
     pub fn end_with_process(&self, patience: Duration) {
         let device = match self.backend() {
             Some(Backend::Gpu(device)) if device.is_software() => device,
@@ -191,7 +192,7 @@ impl Context {
         let (tell, rested) = channel();
         self.timeline.enqueue_release(move || {
             device.finish_all();
-            // Whoever waited may have lost patience.
+            // The waiting thread may have given up.
             _ = tell.send(());
         });
         _ = rested.recv_timeout(patience);
@@ -200,7 +201,7 @@ impl Context {
     /// Creates a tensor of zeros. Its bytes are allocated on the timeline.
     ///
     /// # Errors
-    /// A TypeError for a descriptor beyond the limits.
+    /// A TypeError if the descriptor exceeds the limits.
     pub fn create_tensor(&self, descriptor: Descriptor, done: Done) -> Result<Arc<Tensor>> {
         self.check("createTensor", &descriptor)?;
         let tensor = Arc::new(Tensor::new(descriptor));
@@ -217,10 +218,10 @@ impl Context {
         Ok(tensor)
     }
 
-    /// Creates a tensor that holds `bytes`.
+    /// Creates a tensor with the contents `bytes`.
     ///
     /// # Errors
-    /// A TypeError for a descriptor beyond the limits or another number of bytes.
+    /// A TypeError if the descriptor exceeds the limits or `bytes` has the wrong length.
     pub fn create_constant_tensor(&self, descriptor: Descriptor, bytes: Buffer, done: Done) -> Result<Arc<Tensor>> {
         self.check("createConstantTensor", &descriptor)?;
         check_length("createConstantTensor", &descriptor, &bytes)?;
@@ -231,7 +232,7 @@ impl Context {
         Ok(tensor)
     }
 
-    /// Copies the bytes of `tensor` as they are when everything before is done.
+    /// Copies the current bytes of `tensor` after all earlier work.
     pub fn read(&self, tensor: &Arc<Tensor>, done: Done) -> Arc<Read> {
         let read = Arc::new(Read::default());
         let (tensor, target) = (tensor.clone(), read.clone());
@@ -251,10 +252,10 @@ impl Context {
         read
     }
 
-    /// Writes `bytes` when everything before is done. If that fails, reading the tensor gives the error.
+    /// Writes `bytes` after all earlier work. If that fails, reading the tensor returns the error.
     ///
     /// # Errors
-    /// A TypeError for another number of bytes.
+    /// A TypeError if `bytes` has the wrong length.
     pub fn write(&self, tensor: &Arc<Tensor>, bytes: Buffer) -> Result<()> {
         check_length("writeTensor", tensor.descriptor(), &bytes)?;
         let (tensor, opened) = (tensor.clone(), self.opened());
@@ -268,26 +269,26 @@ impl Context {
         Ok(())
     }
 
-    /// Frees the bytes of `tensor` when everything before is done.
+    /// Frees the bytes of `tensor` after all earlier work.
     pub fn release_tensor(&self, tensor: &Arc<Tensor>) {
         let tensor = tensor.clone();
         self.timeline.enqueue_release(move || tensor.set(Contents::Released));
     }
 
-    /// Appends work of several steps, for which the context is at hand. What it gives, if something, goes on elsewhere.
+    /// Appends work of several steps, with access to the context. If it returns a continuation, that runs elsewhere.
     pub fn enqueue(&self, work: impl FnOnce(&Site) -> Result<Option<Later>> + Send + 'static, done: Done) {
         let on_site = self.on_site(work);
         self.timeline.enqueue_any(on_site, done);
     }
 
-    /// `work` for the timeline, with the context at hand.
+    /// Wraps `work` for the timeline, with access to the context.
     fn on_site<T, W: FnOnce(&Site) -> Result<T>>(&self, work: W) -> impl FnOnce(&Env) -> Result<T> + use<T, W> {
         let (settings, opened) = (self.settings, self.opened());
         let (tensors, graphs) = (self.tensors.clone(), self.graphs.clone());
         move |env: &Env| work(&Site { env, backend: opened()?, settings, tensors, graphs, watch: None })
     }
 
-    /// The context for this thread, if nothing that was asked of it is left to be done.
+    /// Reserves the context for this thread, if no request is pending.
     pub fn turn(&self) -> Option<ContextTurn<'_>> {
         self.timeline.turn().map(|turn| ContextTurn { turn, context: self })
     }
@@ -310,13 +311,13 @@ impl Context {
         compiled
     }
 
-    /// Runs `graph`. The tensors are all different, belong to this context and fit the graph's descriptors in order.
-    /// If it fails, reading the outputs gives the error.
+    /// Runs `graph`. The tensors are distinct, belong to this context and match the graph's descriptors in order. If it
+    /// fails, reading the outputs returns the error.
     pub fn dispatch(&self, graph: &Arc<CompiledGraph>, inputs: Vec<Arc<Tensor>>, outputs: Vec<Arc<Tensor>>) {
         let graph = graph.clone();
         self.timeline.enqueue(
             move |env| {
-                // Whoever reads the outputs is told.
+                // Readers of the outputs get the error.
                 drop(graph.run(env, "dispatch", [&inputs, &outputs], None));
                 Ok(())
             },
@@ -325,11 +326,11 @@ impl Context {
     }
 
     /// Runs `graph` `warmup` times and then `runs` times with a clock; the tensors are those of a
-    /// [`dispatch`](Self::dispatch). The times are what [`Stopwatch::into_times`] gives. If the context is lost
-    /// meanwhile, it ends after the run that it is in.
+    /// [`dispatch`](Self::dispatch). The times have the format of [`Stopwatch::into_times`]. If the context is lost
+    /// meanwhile, the profile ends after the current run.
     ///
-    /// The request fails with a TypeError for more timings than a profile holds, an UnknownError when there is no memory
-    /// for them, an OperationError when a run fails.
+    /// The request fails with a TypeError for more timings than a profile can hold, an UnknownError if memory for them
+    /// runs out, an OperationError if a run fails.
     pub fn profile(
         &self,
         graph: &Arc<CompiledGraph>,
@@ -358,7 +359,7 @@ impl Context {
         times
     }
 
-    /// Frees what `graph` holds when everything before is done.
+    /// Frees the resources of `graph` after all earlier work.
     pub fn release_graph(&self, graph: &Arc<CompiledGraph>) {
         let graph = graph.clone();
         self.timeline.enqueue_release(move || {
@@ -375,55 +376,55 @@ impl Context {
     }
 }
 
-/// What a context computes on.
+/// Locks the processor of a context.
 fn lock(backend: &Mutex<Option<Backend>>) -> MutexGuard<'_, Option<Backend>> {
     backend.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A context that one thread has to itself: what is asked of it meanwhile waits until this is dropped.
+/// A context reserved for one thread: other requests wait until this is dropped.
 pub struct ContextTurn<'a> {
     turn: Turn<'a>,
     context: &'a Context,
 }
 
 impl ContextTurn<'_> {
-    /// Does `work` now.
+    /// Runs `work` now.
     ///
     /// # Errors
-    /// That of `work`; an OperationError for a panic in it; why the context is lost, if it is.
+    /// That of `work`, an OperationError for a panic in it, or the reason why the context is lost.
     pub fn run<T>(&self, work: impl FnOnce(&Site) -> Result<T>) -> Result<T> {
         self.turn.run(self.context.on_site(work))
     }
 }
 
-/// Is told of a graph that was run when it began, and its times, see [`Stopwatch::into_times`].
+/// Receives a graph that was run, the time when it began, and its times; see [`Stopwatch::into_times`].
 pub type Watch<'a> = dyn Fn(&CompiledGraph, Instant, Buffer) + 'a;
 
-/// A context as work on its timeline sees it.
+/// The context as seen by work on its timeline.
 pub struct Site<'a> {
-    /// With what steps run.
+    /// The environment of steps.
     pub env: &'a Env<'a>,
-    /// What is computed on.
+    /// The processor.
     pub backend: Backend,
     settings: Settings,
     tensors: Arc<WeakList<Tensor>>,
     graphs: Arc<WeakList<CompiledGraph>>,
-    /// Is told of the graphs that run here.
+    /// Receives the times of the graphs that run here.
     watch: Option<&'a Watch<'a>>,
 }
 
 impl<'a> Site<'a> {
-    /// The same, where `watch` is told of every graph that is run.
+    /// The same site, with `watch` called for every graph that is run.
     pub fn watched(&'a self, watch: &'a Watch<'a>) -> Site<'a> {
         let Site { env, ref backend, settings, ref tensors, ref graphs, .. } = *self;
         let (backend, tensors, graphs) = (backend.clone(), tensors.clone(), graphs.clone());
         Site { env, backend, settings, tensors, graphs, watch: Some(watch) }
     }
 
-    /// Runs `graph` for `operation`, see [`CompiledGraph::run`].
+    /// Runs `graph` for `operation`; see [`CompiledGraph::run`].
     ///
     /// # Errors
-    /// As that, and an `UnknownError` without memory for times.
+    /// Those of [`CompiledGraph::run`], and an `UnknownError` if memory for times runs out.
     pub fn run(&self, graph: &CompiledGraph, operation: &str, tensors: [&[Arc<Tensor>]; 2]) -> Result<()> {
         let Some(tell) = self.watch else { return graph.run(self.env, operation, tensors, None) };
         let steps = graph.description().map_or(0, |description| description.steps.len());
@@ -435,12 +436,12 @@ impl<'a> Site<'a> {
 }
 
 impl Site<'_> {
-    /// How many plans for different sizes a graph keeps.
+    /// Number of plans for different sizes that a graph keeps.
     pub fn kept_sizes(&self) -> usize {
         self.settings.kept_sizes
     }
 
-    /// A plan of `graph`.
+    /// Compiles `graph` to a plan.
     fn compile(&self, graph: Graph) -> Result<Plan> {
         let Optimized { mut graph, origin } = self.backend.optimize(graph, self.env, &self.settings)?;
         self.backend.lower(&mut graph, origin, self.env, &self.settings)
@@ -449,26 +450,26 @@ impl Site<'_> {
     /// Runs the passes on `graph`.
     ///
     /// # Errors
-    /// An OperationError for whatever goes wrong.
+    /// An OperationError for any failure.
     pub fn optimize(&self, graph: Graph) -> Result<Optimized> {
         self.backend.optimize(graph, self.env, &self.settings).map_err(of_build)
     }
 
-    /// Makes a plan of `graph`, see [`Backend::lower`], which is freed with the context at the latest.
+    /// Makes a plan of `graph`, see [`Backend::lower`]; it is freed with the context at the latest.
     ///
     /// # Errors
-    /// An OperationError for whatever goes wrong.
+    /// An OperationError for any failure.
     pub(super) fn lower(&self, graph: &mut Graph, origin: Origin) -> Result<Arc<CompiledGraph>> {
         let compiled = self.unbuilt();
         compiled.hold(built(|| self.backend.lower(graph, origin, self.env, &self.settings))?);
         Ok(compiled)
     }
 
-    /// As [`lower`](Self::lower) of the graph in `stencil`, with the plan of `spare`, which is of no use then; `None` where
-    /// that is not possible, see [`Backend::resize`], or somebody else has `spare`.
+    /// Like [`lower`](Self::lower) for the graph in `stencil`, by reusing the plan of `spare`, which becomes useless;
+    /// `None` if that is impossible, see [`Backend::resize`], or `spare` has other owners.
     ///
     /// # Errors
-    /// An OperationError for whatever goes wrong.
+    /// An OperationError for any failure.
     pub(super) fn resize(
         &self,
         spare: Arc<CompiledGraph>,
@@ -484,27 +485,27 @@ impl Site<'_> {
         }))
     }
 
-    /// A graph without a plan yet, which is freed with the context at the latest.
+    /// A graph without a plan yet; it is freed with the context at the latest.
     fn unbuilt(&self) -> Arc<CompiledGraph> {
         let compiled = Arc::new(CompiledGraph::default());
         self.graphs.add(&compiled);
         compiled
     }
 
-    /// A tensor with these contents, which is freed with the context at the latest. It is not written.
+    /// A read-only tensor with these contents; it is freed with the context at the latest.
     ///
     /// # Errors
-    /// An UnknownError without memory, an OperationError when the device fails.
+    /// An UnknownError if memory runs out, an OperationError if the device fails.
     pub fn tensor_of(&self, descriptor: Descriptor, bytes: &Arc<Buffer>) -> Result<Arc<Tensor>> {
         let tensor = self.tensor(descriptor);
         tensor.fill(&self.backend, bytes.clone())?;
         Ok(tensor)
     }
 
-    /// The bytes of `tensor`: shared with it on the CPU, read from a GPU.
+    /// The bytes of `tensor`: shared with it on the CPU, read back from a GPU.
     ///
     /// # Errors
-    /// The error of what should have written them, an InvalidStateError when they were released.
+    /// The error of the work that failed to write them, an InvalidStateError if they were released.
     pub fn bytes(&self, tensor: &Tensor) -> Result<Arc<Buffer>> {
         if let Backend::Cpu = self.backend {
             return tensor.lock()?.bytes().cloned();
@@ -519,7 +520,7 @@ impl Site<'_> {
         }
     }
 
-    /// A tensor without contents yet, which is freed with the context at the latest.
+    /// A tensor without contents yet; it is freed with the context at the latest.
     pub fn tensor(&self, descriptor: Descriptor) -> Arc<Tensor> {
         let tensor = Arc::new(Tensor::new(descriptor));
         self.tensors.add(&tensor);
@@ -527,24 +528,24 @@ impl Site<'_> {
     }
 }
 
-/// What `make` makes of a graph.
+/// Calls `make`, which compiles a graph.
 ///
 /// # Errors
-/// An OperationError for whatever goes wrong, a panic included.
+/// An OperationError for any failure, including a panic.
 fn built<T>(make: impl FnOnce() -> Result<T>) -> Result<T> {
     let made = catch_unwind(AssertUnwindSafe(make));
     made.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(of_build)
 }
 
-/// Whatever goes wrong while a graph is compiled is an OperationError.
+/// Turns any failure while compiling a graph into an OperationError.
 fn of_build(error: Error) -> Error {
     Error::new(ErrorKind::Operation, format!("build: {error}"))
 }
 
-/// What fulfils `wish`.
+/// Selects the backend for `wish`.
 ///
 /// # Errors
-/// A NotSupportedError when the adapter of a `GPUDevice` is not to be had.
+/// A NotSupportedError if the adapter of a `GPUDevice` is not available.
 fn find(wish: Wish) -> Result<Backend> {
     let choice = match wish {
         Wish::Cpu => return Ok(Backend::Cpu),
@@ -556,7 +557,8 @@ fn find(wish: Wish) -> Result<Backend> {
         Ok(Some(device)) => Backend::Gpu(device),
         Ok(None) => Backend::Cpu,
         Err(error) => {
-            // A GPU that does not work is no reason to compute nothing. `systemInfo()` tells, and `MLGraph.devices`.
+            // With a defective GPU, computing on the CPU beats not computing at all. `systemInfo()` and
+            // `MLGraph.devices` show it.
             refusal = Some(error.message);
             Backend::Cpu
         }
@@ -565,7 +567,7 @@ fn find(wish: Wish) -> Result<Backend> {
     Ok(found)
 }
 
-/// The adapter of a `GPUDevice`.
+/// Opens the adapter of a `GPUDevice`.
 fn of_web_gpu(device: WebGpuAdapter) -> Result<Backend> {
     let said = format!("vendor {:?}, device {:?}, description {:?}", device.vendor, device.device, device.description);
     let refused = |why: &str| {
@@ -591,33 +593,34 @@ impl CompiledGraph {
         self.description.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// What the compiled graph is and does; `None` while it is not built and after it was released. Waits for no run.
+    /// The description of the compiled graph; `None` before it is built and after it was released. Does not wait for a
+    /// run.
     pub fn description(&self) -> Option<Arc<Description>> {
         self.lock_description().clone()
     }
 
-    /// Takes its plan.
+    /// Stores the plan.
     fn hold(&self, plan: Plan) {
         *self.lock_description() = Some(plan.description().clone());
         *self.lock() = Some(plan);
     }
 
-    /// Names and descriptors of its inputs and outputs; none while it is not built.
+    /// Names and descriptors of its inputs and outputs; none before it is built.
     pub fn ports(&self) -> [Vec<(String, Descriptor)>; 2] {
         self.with_ports(|ports| ports.map(<[_]>::to_vec))
     }
 
-    /// Shows them to `look`.
+    /// Calls `look` with the names and descriptors of inputs and outputs.
     pub fn with_ports<T>(&self, look: impl FnOnce([&[(String, Descriptor)]; 2]) -> T) -> T {
         look(self.lock().as_ref().map_or_else(Default::default, |plan| plan.ports()))
     }
 
-    /// Shows `visit` the buffers of constants that it reads, see [`Plan::each_weight`].
+    /// Calls `visit` with the buffers of constants that it reads; see [`Plan::each_weight`].
     pub fn each_weight(&self, mut visit: impl FnMut(&Arc<Buffer>)) {
         self.lock().iter().for_each(|plan| plan.each_weight(&mut visit));
     }
 
-    /// Whether running it is not worth the threads of the pool; single steps may still call them.
+    /// Whether running it is not worth the pool's threads; single steps may still use them.
     pub fn stays_out_of_pool(&self) -> bool {
         self.lock().as_ref().is_some_and(|plan| plan.stays_out_of_pool())
     }
@@ -627,7 +630,7 @@ impl CompiledGraph {
         self.lock().as_ref().map_or_else(Vec::new, |plan| plan.growing().to_vec())
     }
 
-    /// Bytes that the compiled graph holds; 0 while it is not built.
+    /// Size of the compiled graph in bytes; 0 before it is built.
     pub fn bytes(&self) -> usize {
         self.description().map_or(0, |description| description.bytes())
     }
@@ -636,7 +639,7 @@ impl CompiledGraph {
     /// [`dispatch`](Context::dispatch).
     ///
     /// # Errors
-    /// An OperationError, which reading the outputs gives as well.
+    /// An OperationError, which reading the outputs also returns.
     pub fn run(
         &self,
         env: &Env,
@@ -661,6 +664,8 @@ fn check_length(operation: &str, descriptor: &Descriptor, bytes: &Buffer) -> Res
     if descriptor.bytes() == bytes.len() {
         return Ok(());
     }
-    let message = format!("{operation}: the data is {} bytes long, expected {}", bytes.len(), descriptor.bytes());
+    let Descriptor { dtype, shape } = descriptor;
+    let (got, expected) = (bytes.len(), descriptor.bytes());
+    let message = format!("{operation}: the data has {got} bytes, expected the {expected} bytes of {dtype} {shape:?}");
     Err(Error::new(ErrorKind::Type, message))
 }

@@ -14,14 +14,14 @@ use crate::shape::Descriptor;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-/// A context that is open.
+/// An opened context.
 fn opened(wish: Wish) -> Context {
     let context = Context::new(Some(1), false).unwrap();
     finished(|done| context.open(wish, Done::unobserved(), done)).unwrap();
     context
 }
 
-/// A context on llvmpipe, for which the environment need not ask.
+/// A context on llvmpipe, independent of the environment.
 fn on_llvmpipe() -> Context {
     let context = Context::new(Some(1), false).unwrap();
     let find = || Ok(Backend::Gpu(Device::shared(&Choice::Software)?.expect("software Vulkan")));
@@ -87,7 +87,7 @@ fn a_dispatch_that_fails_shows_when_its_outputs_are_read(context: Context) {
         |runs| finished(|done| drop(context.profile(&graph, [vec![x.clone()], vec![y.clone()]], [0, runs], done)));
     assert_eq!(profile(1).unwrap_err().message, "profileGraph: the graph is destroyed");
 
-    // The error ends with the next write.
+    // The next write clears the error.
     context.write(&y, Buffer::copy_of(&bytes).unwrap()).unwrap();
     assert_eq!(floats(&context, &y).unwrap(), [1.0, -2.0]);
 }
@@ -126,7 +126,7 @@ fn a_profile_of_a_lost_context_ends_soon(context: Context) {
     finished(|done| graph = Some(context.build(parse(text), done))).unwrap();
     let (tell, told) = channel();
     let done = Done::new(move |result| tell.send(result).expect("somebody waits"));
-    // Days, were it not lost.
+    // Would take days if the context were not lost.
     context.profile(&graph.expect("built"), [vec![x], vec![y]], [u32::MAX, 1], done);
     context.lose();
     assert_eq!(
@@ -136,7 +136,7 @@ fn a_profile_of_a_lost_context_ends_soon(context: Context) {
 }
 
 #[test]
-fn a_device_of_web_gpu_that_is_not_there_is_refused() {
+fn a_missing_web_gpu_device_is_refused() {
     let context = Context::new(Some(1), false).unwrap();
     let device = WebGpuAdapter { vendor: "1".into(), description: "Voodoo2".into(), ..WebGpuAdapter::default() };
     let error = finished(|done| context.open(Wish::Of(device), Done::unobserved(), done)).unwrap_err();
@@ -167,11 +167,11 @@ fn the_loss_of_the_gpu_ends_everything_on_software_vulkan() {
     let (tell, told) = channel();
     context.timeline.enqueue_release(move || tell.send(()).expect("somebody waits"));
     told.recv().unwrap();
-    assert_eq!(Arc::strong_count(&device), 1, "a context that was lost holds its device");
+    assert_eq!(Arc::strong_count(&device), 1, "a lost context holds its device");
     opened(Wish::Cpu);
 }
 
-/// Each test on the CPU and, where that is asked for, on software Vulkan.
+/// Runs each test on the CPU and, if requested, on software Vulkan.
 macro_rules! tests {
     ($($name:ident,)*) => {
         mod on_cpu {

@@ -1,4 +1,4 @@
-//! Memory of contexts that have nothing to do goes back to the system.
+//! Returns memory of idle contexts to the system.
 
 use super::background::spawn;
 use crate::cpu::arena::Arena;
@@ -6,25 +6,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// How long an arena is kept without need: longer than the pauses of somebody who types.
+/// How long an arena is kept unused: longer than the pauses of a person typing.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// How often arenas are looked at while there are any.
+/// How often arenas are checked while there are any.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The arena of a context, which is given back when it was not needed for some seconds.
+/// The arena of a context, freed if it is unused for some seconds.
 #[derive(Default)]
 pub struct IdleArena {
     /// The arena itself.
     pub arena: Arena,
-    /// Whether it is among those that are looked at.
+    /// Whether it is in the list of arenas to check.
     is_listed: AtomicBool,
 }
 
-/// The arenas that are looked at.
+/// The arenas to check.
 struct Listed {
     arenas: Vec<Weak<IdleArena>>,
-    /// Whether there is a thread that does.
+    /// Whether a thread checks them.
     is_watched: bool,
 }
 
@@ -35,7 +35,7 @@ fn lock() -> MutexGuard<'static, Listed> {
 }
 
 impl IdleArena {
-    /// Called when nothing more is to be computed for now.
+    /// Called when there is nothing to compute for now.
     pub fn rest(self: &Arc<Self>) {
         if self.arena.is_small() || self.is_listed.swap(true, Ordering::Relaxed) {
             return;
@@ -43,13 +43,13 @@ impl IdleArena {
         let mut listed = lock();
         listed.arenas.push(Arc::downgrade(self));
         if !listed.is_watched {
-            // Without a thread the arena stays until there is one, or the context ends.
+            // Without a thread, the arena stays until there is one or the context ends.
             listed.is_watched = spawn(watch).is_ok();
         }
     }
 }
 
-/// Gives back what is not needed until there is nothing left to give back.
+/// Frees unused arenas until none are left.
 fn watch() {
     loop {
         std::thread::sleep(INTERVAL);

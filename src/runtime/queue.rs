@@ -1,34 +1,34 @@
-//! An ordered queue of requests, which at most one thread serves at a time: whoever adds one to a queue that nobody serves has
-//! a thread do it. Requests that are done before a thread could come may be done by whoever has them, in a turn.
+//! An ordered queue of requests, served by at most one thread at a time: whoever adds a request to an idle queue has a
+//! thread serve it. A caller may run a request itself, in a turn, if that is faster than waking a thread.
 
 use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-/// The number of a thread that serves a queue, from when it is asked to until nothing waits.
+/// The number of a thread that serves a queue, from the moment it is requested until no request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server(u64);
 
 /// The queue of requests `R`.
 pub struct Queue<R> {
     state: Mutex<State<R>>,
-    /// Number of requests that wait: so that looking for the next one takes no lock.
+    /// Number of waiting requests, readable without the lock.
     waiting: AtomicUsize,
 }
 
 struct State<R> {
     requests: VecDeque<R>,
-    /// Who serves them, or was asked to; nobody for `None`.
+    /// The current or requested server; `None` if there is none.
     server: Option<Server>,
-    /// How many servers there have been.
+    /// Number of servers so far.
     servers: u64,
-    /// Whether whoever serves has done everything that was asked: anybody may take its place.
+    /// Whether the server has finished all requests: any thread may take its place.
     is_lingering: bool,
 }
 
 impl<R> State<R> {
-    /// One more server, if there is none.
+    /// Registers a server if there is none.
     fn engage(&mut self) -> Option<Server> {
         if self.server.is_some() {
             return None;
@@ -38,7 +38,7 @@ impl<R> State<R> {
         self.server
     }
 
-    /// Ends the service of `server`, if nothing waits. Whether it has ended.
+    /// Ends the service of `server` if no request waits. Returns whether it has ended.
     fn rest(&mut self, server: Server) -> bool {
         debug_assert_eq!(self.server, Some(server), "nobody else serves");
         self.is_lingering = false;
@@ -49,12 +49,12 @@ impl<R> State<R> {
     }
 }
 
-/// What `serve` ended with.
+/// How `serve` ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// Nothing waits, and nobody serves the queue.
+    /// No request waits, and no thread serves the queue.
     AtRest,
-    /// Somebody else serves it.
+    /// Another thread serves the queue.
     Replaced,
 }
 
@@ -70,7 +70,7 @@ impl<R> Queue<R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a request. Where it gives a server, the caller has a thread [`serve`](Self::serve) as that.
+    /// Adds a request. If it returns a server, the caller must have a thread [`serve`](Self::serve) as that server.
     #[must_use]
     pub fn push(&self, request: R) -> Option<Server> {
         let mut state = self.lock();
@@ -79,7 +79,7 @@ impl<R> Queue<R> {
         state.engage()
     }
 
-    /// The request that waits longest, for `server`; nothing if that is another by now.
+    /// Takes the oldest request, for `server`; `None` if that was replaced meanwhile.
     pub fn next(&self, server: Server) -> Option<R> {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return None;
@@ -94,35 +94,37 @@ impl<R> Queue<R> {
         next
     }
 
-    /// Lets anybody take the place of `server`, who has done everything, until it begins with another request.
+    /// Lets any thread take the place of `server`, which has finished all requests, until it takes another request.
     pub fn offer(&self, server: Server) {
         let mut state = self.lock();
         debug_assert_eq!(state.server, Some(server), "nobody else serves before");
         state.is_lingering = true;
     }
 
-    /// The queue for this thread, if nothing is under way and nothing waits: what is added from now on waits until the caller
-    /// gives it [back](Self::give_back).
+    /// Reserves the queue for this thread if it is idle and empty: requests added from now on wait until the caller
+    /// [gives it back](Self::give_back).
     pub fn take_turn(&self) -> Option<Server> {
         let mut state = self.lock();
         if !state.requests.is_empty() {
             return None;
         }
         if state.is_lingering {
-            // That thread sees another number and goes to sleep, when it has woken who waits for what it did.
+            // That thread will see another number and go to sleep, after waking the threads that wait for its results.
             (state.server, state.is_lingering) = (None, false);
         }
         state.engage()
     }
 
-    /// Ends a turn. Whether nothing waits and nobody serves the queue now; if not, the caller has a thread serve as `server`.
+    /// Ends a turn. Returns whether the queue is now idle and empty; if not, the caller must have a thread serve as
+    /// `server`.
     #[must_use]
     pub fn give_back(&self, server: Server) -> bool {
         self.lock().rest(server)
     }
 
-    /// Serves the queue as `server` until nothing waits. `work` does a request, and gives the next one if it has taken it.
-    /// `lingering` is called when nothing is left; what it gives is called after each look, and says whether to look again.
+    /// Serves the queue as `server` until no request waits. `work` runs a request, and returns the next one if it has
+    /// taken it. `lingering` is called when the queue is empty; its result is called after each look, and returns
+    /// whether to look again.
     pub fn serve<L: FnMut() -> bool>(
         &self,
         server: Server,
@@ -154,7 +156,7 @@ impl<R> Queue<R> {
         }
     }
 
-    /// Takes everything that waits, because nobody can serve the queue.
+    /// Takes all waiting requests, because no thread can serve the queue.
     pub fn drain(&self) -> VecDeque<R> {
         let mut state = self.lock();
         state.server = None;

@@ -1,33 +1,33 @@
-//! Settings from the environment, and the number of threads that fits the machine.
+//! Settings from the environment, and the number of threads that suits the machine.
 
 use crate::compile::Passes;
 use crate::cpu::plan::PlanOptions;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Number of threads of every context that does not ask for one itself.
+/// Number of threads of every context that does not request a number itself.
 pub const THREADS_VARIABLE: &str = "WEBNN_NUM_THREADS";
-/// Passes of the compiler to leave out: names separated by commas, or `all`.
+/// Compiler passes to disable: names separated by commas, or `all`.
 pub const PASSES_VARIABLE: &str = "WEBNN_DISABLE_PASSES";
 /// `1` fills the arena with NaN before each dispatch.
 pub const FILL_VARIABLE: &str = "WEBNN_FILL_ARENA";
-/// The number of sets of sizes whose plans a model or graph keeps.
+/// The number of sets of sizes with cached plans, per model or graph.
 pub const KEPT_VARIABLE: &str = "WEBNN_KEPT_SIZES";
 
-/// How many plans are kept where nothing else is said: they are kilobytes, and hold the memory of packed weights once.
+/// Number of cached plans by default: they take kilobytes, and share the memory of packed weights.
 pub const KEPT_SIZES: usize = 8;
 
-/// What the debug variables say.
+/// The debug settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Which passes run.
+    /// The passes to run.
     pub passes: Passes,
     /// How plans are made.
     pub plan: PlanOptions,
-    /// How many plans for different sizes are kept.
+    /// The number of plans for different sizes to keep.
     pub kept_sizes: usize,
 }
 
-/// What the environment variable says; an empty one says nothing.
+/// The value of the environment variable; `None` if it is empty.
 pub(super) fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
 }
@@ -40,7 +40,7 @@ impl Settings {
     /// Reads the variables.
     ///
     /// # Errors
-    /// A NotSupportedError that names the variable, its value and what was expected.
+    /// A NotSupportedError that names the variable, its value and the expected values.
     pub fn from_environment() -> Result<Settings> {
         let (passes, fill_arena) = (passes()?, fill_arena()?);
         let plan = PlanOptions { share_views: passes.views, winograd: passes.winograd, fill_arena };
@@ -48,14 +48,14 @@ impl Settings {
     }
 }
 
-/// The passes that [`PASSES_VARIABLE`] leaves.
+/// The passes that [`PASSES_VARIABLE`] does not disable.
 pub(super) fn passes() -> Result<Passes> {
     let Some(names) = variable(PASSES_VARIABLE) else { return Ok(Passes::ALL) };
     let expected = || format!("all, or some of {} with commas between", Passes::NAMES.join(", "));
     Passes::without(&names).ok_or_else(|| refuse(PASSES_VARIABLE, &names, &expected()))
 }
 
-/// What [`FILL_VARIABLE`] says.
+/// The value of [`FILL_VARIABLE`].
 pub(super) fn fill_arena() -> Result<bool> {
     match variable(FILL_VARIABLE).as_deref() {
         None | Some("0") => Ok(false),
@@ -64,12 +64,12 @@ pub(super) fn fill_arena() -> Result<bool> {
     }
 }
 
-/// What [`KEPT_VARIABLE`] says.
+/// The value of [`KEPT_VARIABLE`].
 pub(super) fn kept_sizes() -> Result<usize> {
     Ok(number(KEPT_VARIABLE)?.unwrap_or(KEPT_SIZES))
 }
 
-/// The number between 1 and 1024 that a variable says.
+/// A variable's value as a number between 1 and 1024.
 fn number(name: &str) -> Result<Option<usize>> {
     let Some(text) = variable(name) else { return Ok(None) };
     match text.parse() {
@@ -78,11 +78,11 @@ fn number(name: &str) -> Result<Option<usize>> {
     }
 }
 
-/// The number of threads of a context that does not ask for one: what the environment says, or else the physical
+/// The number of threads of a context that does not request one: from the environment, otherwise the number of physical
 /// cores within the affinity mask and the cgroup quota; half of it, at least one, for low power.
 ///
 /// # Errors
-/// A NotSupportedError if the environment says something that is no number of threads.
+/// A NotSupportedError if the environment's value is not a valid number of threads.
 pub fn thread_count(low_power: bool) -> Result<usize> {
     let count = number(THREADS_VARIABLE)?.unwrap_or_else(machine_threads);
     Ok(if low_power { (count / 2).max(1) } else { count })
@@ -90,12 +90,12 @@ pub fn thread_count(low_power: bool) -> Result<usize> {
 
 /// Physical cores within the affinity mask and the cgroup quota.
 fn machine_threads() -> usize {
-    // Knows affinity and quota, in logical processors.
+    // Respects affinity and quota, in logical processors.
     let available = std::thread::available_parallelism().map_or(1, |count| count.get());
     available.min(physical_cores().unwrap_or(available)).max(1)
 }
 
-/// Physical cores that this process may run on, where the system tells.
+/// The physical cores that this process may use, if the system reports them.
 #[cfg(target_os = "linux")]
 fn physical_cores() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -116,7 +116,7 @@ fn physical_cores() -> Option<usize> {
     Some(num_cpus::get_physical())
 }
 
-/// `0-3,8` -> 0, 1, 2, 3, 8.
+/// Parses `0-3,8` into 0, 1, 2, 3, 8.
 #[cfg(target_os = "linux")]
 fn cpu_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();

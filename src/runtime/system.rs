@@ -1,4 +1,4 @@
-//! What this process computes with, for people.
+//! The environment of this process's computations, for people.
 
 use super::context::refusal;
 use super::settings::{
@@ -16,34 +16,34 @@ use crate::ops::MAX_TENSOR_COUNT;
 use crate::shape::{MAX_RANK, MAX_TENSOR_BYTES};
 use serde_json::{Value as Json, json};
 
-/// The environment variables and what they mean, as Markdown: the table in docs/environment.md is written from here.
+/// The environment variables and their meanings, as Markdown: the source of the table in docs/environment.md.
 fn variables() -> [(&'static str, String); 7] {
     let passes: Vec<String> = Passes::NAMES.iter().map(|name| format!("`{name}`")).collect();
     [
         (
             ISA_VARIABLE,
             "`portable`, `avx2` or `avx512` (on arm64 `portable` or `neon`): the instruction set to use instead of the \
-             best one that the CPU has"
+             best one of the CPU"
                 .into(),
         ),
         (PASSES_VARIABLE, format!("`all`, or some of the compiler passes {}, separated by commas", passes.join(", "))),
         (
             FILL_VARIABLE,
-            "`1` fills the memory of intermediate results with NaN before each dispatch, so that a read of something \
-             never written shows"
+            "`1` fills the memory of intermediate results with NaN before each dispatch, which reveals reads of memory \
+             that was never written"
                 .into(),
         ),
         (
             KEPT_VARIABLE,
             format!(
-                "number of sets of sizes, 1 to 1024, whose plans a model or graph keeps, instead of {KEPT_SIZES}; the plan \
-                 that was used longest ago is resized for the next ones"
+                "number of sets of sizes, 1 to 1024, for which a model or graph caches plans, instead of {KEPT_SIZES}; new \
+                 sizes reuse the least recently used plan"
             ),
         ),
         (THREADS_VARIABLE, "number of threads, 1 to 1024, instead of as many as the process may use".into()),
         (
             SOFTWARE_VARIABLE,
-            "`1` lets accelerated contexts use a CPU that computes as a GPU would (llvmpipe, WARP), and no other GPU".into(),
+            "`1` makes accelerated contexts use a CPU that emulates a GPU (llvmpipe, WARP), and no other GPU".into(),
         ),
         (
             CACHE_VARIABLE,
@@ -54,7 +54,7 @@ fn variables() -> [(&'static str, String); 7] {
     ]
 }
 
-/// Why a context cannot be created with the value that a variable has; `None` where it can.
+/// Why a context cannot be created with a variable's value; `None` if it can.
 fn problem(name: &str) -> Option<Error> {
     match name {
         ISA_VARIABLE => Isa::detect().err(),
@@ -67,8 +67,7 @@ fn problem(name: &str) -> Option<Error> {
     }
 }
 
-/// A `SystemInfo` of `inspect.d.ts`. It tells of values of environment variables that make no sense, and depends on no
-/// such value.
+/// A `SystemInfo` of `inspect.d.ts`. Reports invalid values of environment variables instead of failing on them.
 pub fn system_info() -> Json {
     let environment = variables().map(|(name, meaning)| {
         let problem = problem(name).map(|error| error.message);

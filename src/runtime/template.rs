@@ -1,7 +1,7 @@
 //! Graphs that are optimized once for many sizes.
 //!
-//! A [`Template`] is a graph for all sizes that decide in the same way what is compiled. [`Templates`] keeps one for each way
-//! that was needed lately, [`Recent`] what is compiled for the last few sets of sizes.
+//! A [`Template`] is a graph for all sizes with the same outcome of all compile-time decisions. [`Templates`] caches
+//! one per recent combination of outcomes, [`Recent`] the compiled graphs for the last few sets of sizes.
 
 use super::backend::Optimized;
 use super::context::{CompiledGraph, Site};
@@ -13,15 +13,15 @@ use crate::memory::Buffer;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How many templates are kept: those that were used last. There is one for each way in which sizes decide what is compiled, as
-/// a batch of one does, whose dimension broadcasts.
+/// Number of templates to keep, the most recently used ones. Each combination of decisions has its own, such as a batch
+/// of one, which broadcasts.
 const MAX_TEMPLATES: usize = 8;
 
-/// Bytes of the smallest weights that are kept for other sizes. Smaller ones are packed in an instant, and constants that follow
-/// from sizes, of which each set of sizes has others, are smaller.
+/// Minimum size in bytes of weights to keep for other sizes. Smaller ones are packed in an instant, and constants that
+/// depend on sizes, which differ for each set, are smaller.
 const MIN_KEPT: usize = 1 << 14;
 
-/// What was used last, the latest at the end.
+/// The most recently used items, the latest at the end.
 pub struct Recent<T>(Mutex<Vec<T>>);
 
 impl<T> Default for Recent<T> {
@@ -31,12 +31,12 @@ impl<T> Default for Recent<T> {
 }
 
 impl<T: Clone> Recent<T> {
-    /// What is kept.
+    /// Locks the list.
     pub fn lock(&self) -> MutexGuard<'_, Vec<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The latest that `pick` makes something of, which becomes the last one used.
+    /// Finds the latest item for which `pick` returns a result, and makes it the most recently used.
     pub fn find<R>(&self, mut pick: impl FnMut(&T) -> Option<R>) -> Option<R> {
         let mut kept = self.lock();
         let (at, picked) = kept.iter().enumerate().rev().find_map(|(at, one)| Some((at, pick(one)?)))?;
@@ -44,13 +44,13 @@ impl<T: Clone> Recent<T> {
         Some(picked)
     }
 
-    /// Makes room for one more if at most `most` are kept. Gives what was used longest ago, if that was in its place.
+    /// Makes room for one more item, keeping at most `most`. Returns the least recently used item if it was evicted.
     pub fn make_room(&self, most: usize) -> Option<T> {
         let mut kept = self.lock();
         (kept.len() >= most).then(|| kept.remove(0))
     }
 
-    /// Keeps one more. There is room, see [`make_room`](Self::make_room).
+    /// Adds an item. Requires room; see [`make_room`](Self::make_room).
     pub fn add(&self, made: &T) {
         self.lock().push(made.clone());
     }
@@ -62,22 +62,23 @@ impl<T: Clone> Recent<T> {
     }
 }
 
-/// A graph for all sizes that decide in the same way what is compiled, and what else was recorded with it.
+/// A graph for all sizes with the same compile-time decisions, with other data recorded along with it.
 pub struct Template<T> {
     tape: Tape,
     /// `None` if there is nothing to compute.
     graph: Option<(Mutex<Stencil>, Origin)>,
-    /// What steps have packed and read in place. Kept while nothing that is compiled does, so that nothing is packed twice.
+    /// Packed weights that steps read in place. Kept even while no compiled graph uses them, to avoid packing them
+    /// again.
     weights: Mutex<HashMap<usize, Arc<Buffer>>>,
     recorded: T,
 }
 
 impl<T> Template<T> {
-    /// Does `work` for all sizes that decide as these do; for these alone where it fails on symbols because it needs to know
-    /// them, as a node does whose number of results follows from them.
+    /// Calls `work` for all sizes with the same decisions; for these sizes only if `work` fails on symbols because it
+    /// needs their values, like a node with a number of results that depends on them.
     ///
     /// # Errors
-    /// That of `work` for numbers.
+    /// That of `work` on numbers.
     pub fn record(sizes: &[i64], work: impl Fn(&[Dim]) -> Result<(Option<Optimized>, T)>) -> Result<Template<T>> {
         let made = |(made, tape): (Result<(Option<Optimized>, T)>, Tape)| {
             let (graph, recorded) = made?;
@@ -92,18 +93,17 @@ impl<T> Template<T> {
         })
     }
 
-    /// What was recorded with the graph. Its dimensions are good for [`Dim::at`] with the values of this template.
+    /// The data recorded with the graph. Its dimensions are valid for [`Dim::at`] with the values of this template.
     pub fn recorded(&self) -> &T {
         &self.recorded
     }
 
-    /// What is compiled for the sizes that `values` were computed for; `None` if there is nothing to compute. If `spare`, which
-    /// nobody else uses, was compiled of this for other sizes, its plan is resized, which takes much less than making one; whether
-    /// that was done.
+    /// Compiles the graph for the sizes of `values`; `None` if there is nothing to compute. If `spare`, which has no
+    /// other users, was compiled from this template for other sizes, resizes its plan, which is much faster than making
+    /// one. Also returns whether it was resized.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for constants that follow from sizes, an `OperationError` when compiling
-    /// fails.
+    /// An `UnknownError` if memory for constants that depend on sizes runs out, an `OperationError` if compiling fails.
     pub fn compile(
         &self,
         site: &Site,
@@ -111,7 +111,7 @@ impl<T> Template<T> {
         spare: Option<Arc<CompiledGraph>>,
     ) -> Result<(Option<Arc<CompiledGraph>>, bool)> {
         let Some((stencil, origin)) = &self.graph else { return Ok((None, false)) };
-        // What a filling that panicked has left there is overwritten by the next one.
+        // The next filling overwrites the remains of one that panicked.
         let mut stencil = stencil.lock().unwrap_or_else(PoisonError::into_inner);
         stencil.fill(values)?;
         let origin = origin.at(values);
@@ -127,7 +127,7 @@ impl<T> Template<T> {
         Ok((Some(compiled), false))
     }
 
-    /// Keeps what `graph`, which was compiled of this, reads.
+    /// Keeps the weights that `graph`, compiled from this template, reads.
     fn keep_weights(&self, graph: &CompiledGraph) {
         let mut weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
         graph.each_weight(|buffer| {
@@ -138,7 +138,7 @@ impl<T> Template<T> {
     }
 }
 
-/// The templates that were used last.
+/// The most recently used templates.
 pub struct Templates<T>(Recent<Arc<Template<T>>>);
 
 impl<T> Default for Templates<T> {
@@ -148,8 +148,8 @@ impl<T> Default for Templates<T> {
 }
 
 impl<T> Templates<T> {
-    /// The template for `sizes`, and what its tape computes for them: one that is kept, `fits` and decides alike, or the one
-    /// that `record` makes.
+    /// Returns the template for `sizes`, and its tape's values for them: a cached one that passes `fits` and makes the
+    /// same decisions, or a new one from `record`.
     ///
     /// # Errors
     /// That of `record`.
@@ -177,7 +177,7 @@ impl<T> Templates<T> {
         Ok((template, values))
     }
 
-    /// How many there are.
+    /// Number of templates.
     #[cfg(test)]
     pub fn count(&self) -> usize {
         self.0.lock().len()

@@ -1,5 +1,5 @@
-//! Tensors at run time. Their bytes are only touched on the timeline of their context; the locks are there so that
-//! this does not have to be believed.
+//! Tensors at run time. Their bytes are only accessed on the timeline of their context; the locks keep it safe without
+//! relying on that.
 
 use super::backend::Backend;
 use super::timeline::Later;
@@ -11,19 +11,19 @@ use crate::memory::{Appended, Buffer, Rows};
 use crate::shape::Descriptor;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What a tensor holds.
+/// The contents of a tensor.
 pub enum Contents {
-    /// Its bytes. Shared with the graphs that were built from it, for a constant tensor.
+    /// Its bytes. A constant tensor shares them with the graphs that were built from it.
     Bytes(Arc<Buffer>),
-    /// Its bytes in the order in which a cache grows: with the dimension of that number outermost.
+    /// Its bytes in the order in which a cache grows: with the dimension of this number outermost.
     Rows(Rows, usize),
-    /// What a graph writes behind such a cache.
+    /// The part that a graph appends to such a cache.
     Appended(Appended),
-    /// Its bytes, on a GPU. Those of constant tensors stay here: graphs take them with them.
+    /// Its bytes, on a GPU. Those of constant tensors remain here: graphs upload them.
     Device(DeviceTensor),
     /// Nothing yet, or nothing any more.
     Released,
-    /// What a dispatch that failed left behind: reading it gives the error.
+    /// The error of a failed dispatch: reading returns it.
     Failed(Error),
 }
 
@@ -44,17 +44,17 @@ impl Tensor {
         &self.descriptor
     }
 
-    /// Gives it another shape, without contents.
+    /// Changes the shape, and drops the contents.
     pub fn reshape(&mut self, shape: &[Dim]) {
         self.descriptor.shape.clear();
         self.descriptor.shape.extend_from_slice(shape);
         self.set(Contents::Released);
     }
 
-    /// The contents, for work on the timeline. Those of a cache are put in the order of other tensors first.
+    /// Locks the contents, for work on the timeline. Converts those of a cache to the order of other tensors first.
     ///
     /// # Errors
-    /// An UnknownError without memory for that: the cache stays as it is.
+    /// An UnknownError if memory for that runs out: the cache remains unchanged.
     pub fn lock(&self) -> Result<MutexGuard<'_, Contents>> {
         let mut contents = self.lock_as_it_is();
         if let Contents::Rows(rows, axis) = &*contents {
@@ -63,10 +63,10 @@ impl Tensor {
         Ok(contents)
     }
 
-    /// A copy of the bytes of a tensor that is not on a GPU. A cache stays one.
+    /// Copies the bytes of a tensor that is not on a GPU. A cache remains one.
     ///
     /// # Errors
-    /// As [`Contents::bytes`]; an UnknownError without memory.
+    /// Those of [`Contents::bytes`]; an UnknownError if memory runs out.
     pub fn copy(&self) -> Result<Buffer> {
         match &*self.lock_as_it_is() {
             Contents::Rows(rows, axis) => rows.to_dense(self.descriptor.around(*axis)),
@@ -78,10 +78,10 @@ impl Tensor {
         self.contents.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The bytes in the order in which a cache grows along `axis`: those of a cache as they are, of other tensors copied.
+    /// The bytes in the order in which a cache grows along `axis`: a cache's own, or a copy of other tensors' bytes.
     ///
     /// # Errors
-    /// As [`Contents::bytes`]; an UnknownError without memory.
+    /// Those of [`Contents::bytes`]; an UnknownError if memory runs out.
     pub fn rows(&self, axis: usize) -> Result<Rows> {
         if let Contents::Rows(rows, own) = &*self.lock_as_it_is()
             && *own == axis
@@ -91,7 +91,7 @@ impl Tensor {
         Rows::of_dense(self.lock()?.bytes()?.bytes(), self.descriptor.around(axis))
     }
 
-    /// Makes `rows` the contents, unless the tensor was released.
+    /// Replaces the contents by `rows`, unless the tensor was released.
     pub fn replace_rows(&self, rows: Rows, axis: usize) {
         let mut contents = self.lock_as_it_is();
         if !matches!(*contents, Contents::Released) {
@@ -99,12 +99,12 @@ impl Tensor {
         }
     }
 
-    /// Makes `contents` those of the tensor, whatever they were.
+    /// Replaces the contents, whatever they were.
     pub fn set(&self, contents: Contents) {
         *self.lock_as_it_is() = contents;
     }
 
-    /// What a graph has appended.
+    /// Takes the rows that a graph has extended.
     pub fn finish(&self) -> Option<Rows> {
         match std::mem::replace(&mut *self.lock_as_it_is(), Contents::Released) {
             Contents::Appended(appended) => Some(appended.finish()),
@@ -112,14 +112,14 @@ impl Tensor {
         }
     }
 
-    /// Makes `bytes` the contents, unless the tensor was released. If that fails, reading gives the error.
+    /// Replaces the contents by `bytes`, unless the tensor was released. If that fails, reading returns the error.
     pub fn replace(&self, backend: &Backend, bytes: Buffer) {
         let mut contents = self.lock_as_it_is();
         if let Contents::Released = *contents {
             return;
         }
         let Backend::Gpu(device) = backend else {
-            // The copy becomes the contents; the old bytes are freed here, in the background.
+            // `bytes` becomes the contents; the old bytes are freed here, in the background.
             *contents = Contents::Bytes(Arc::new(bytes));
             return;
         };
@@ -136,10 +136,10 @@ impl Tensor {
         }
     }
 
-    /// Makes `bytes` the contents, whatever they were. Gives `bytes` back where they were copied.
+    /// Replaces the contents by `bytes`, whatever they were. Returns `bytes` if they were copied.
     ///
     /// # Errors
-    /// An UnknownError without memory, an OperationError when the device fails.
+    /// An UnknownError if memory runs out, an OperationError if the device fails.
     pub fn fill(&self, backend: &Backend, bytes: Arc<Buffer>) -> Result<Option<Arc<Buffer>>> {
         let Backend::Gpu(_) = backend else {
             self.set(Contents::Bytes(bytes));
@@ -153,15 +153,15 @@ impl Tensor {
         Ok(Some(bytes))
     }
 
-    /// What is read from now on is `error`, unless the tensor was released.
+    /// Makes subsequent reads return `error`, unless the tensor was released.
     pub fn fail(&self, error: &Error) {
         self.lock_as_it_is().fail(error);
     }
 
-    /// Gives the tensor a place on the device, if it has none.
+    /// Allocates the tensor on the device, unless it is there already.
     ///
     /// # Errors
-    /// An UnknownError without memory.
+    /// An UnknownError if memory runs out.
     pub fn place(&self, backend: &Backend) -> Result<()> {
         let mut contents = self.lock_as_it_is();
         if !matches!(*contents, Contents::Device(_)) {
@@ -170,7 +170,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// Takes the bytes out, of a tensor that is not on a GPU and does not share them.
+    /// Takes the bytes of a tensor that is not on a GPU and does not share them.
     pub fn take(&self) -> Option<Buffer> {
         let mut contents = self.lock_as_it_is();
         match std::mem::replace(&mut *contents, Contents::Released) {
@@ -182,11 +182,11 @@ impl Tensor {
         }
     }
 
-    /// Begins to copy the bytes, as they are now, from the GPU; the rest happens while that is waited for.
+    /// Starts to copy the current bytes from the GPU; the returned continuation finishes that.
     ///
     /// # Errors
-    /// An InvalidStateError if they were released, the error of the dispatch that should have written them, an
-    /// UnknownError without memory for the copy.
+    /// An InvalidStateError if they were released, the error of the dispatch that failed to write them, an UnknownError
+    /// if memory for the copy runs out.
     pub fn read_later(&self, target: Arc<Read>) -> Result<Later> {
         let contents = self.lock()?;
         let tensor = match &*contents {
@@ -211,17 +211,17 @@ fn released() -> Error {
 }
 
 impl Contents {
-    /// What is read from now on is `error`, unless the tensor was released.
+    /// Makes subsequent reads return `error`, unless the tensor was released.
     pub fn fail(&mut self, error: &Error) {
         if !matches!(self, Contents::Released) {
             *self = Contents::Failed(error.clone());
         }
     }
 
-    /// The bytes, of a tensor that is not on a GPU.
+    /// The bytes of a tensor that is not on a GPU.
     ///
     /// # Errors
-    /// An InvalidStateError if they were released, or the error of the dispatch that should have written them.
+    /// An InvalidStateError if they were released, or the error of the dispatch that failed to write them.
     pub fn bytes(&self) -> Result<&Arc<Buffer>> {
         match self {
             Contents::Bytes(bytes) => Ok(bytes),
@@ -230,7 +230,7 @@ impl Contents {
         }
     }
 
-    /// The bytes, for writing all of them, of a tensor that is not on a GPU. A failed tensor gets new ones.
+    /// The bytes of a tensor that is not on a GPU, to be overwritten completely. A failed tensor gets new ones.
     ///
     /// # Errors
     /// An InvalidStateError if they were released.
@@ -245,10 +245,10 @@ impl Contents {
         }
     }
 
-    /// The same, or what a graph appends to a cache.
+    /// Like [`bytes_mut`](Self::bytes_mut), or the part that a graph appends to a cache.
     ///
     /// # Errors
-    /// As above.
+    /// Those of [`bytes_mut`](Self::bytes_mut).
     pub fn bound(&mut self, descriptor: &Descriptor) -> Result<Bound<'_>> {
         match self {
             Contents::Appended(appended) => Ok(Bound::Appended(appended)),
@@ -257,10 +257,10 @@ impl Contents {
     }
 }
 
-/// Where work on the timeline leaves what it made, for whoever asked for it.
+/// Passes a result from work on the timeline to its requester.
 pub struct Slot<T>(Mutex<Option<T>>);
 
-/// The snapshot that a read takes.
+/// The snapshot of a read.
 pub type Read = Slot<Buffer>;
 
 impl<T> Default for Slot<T> {
@@ -270,12 +270,12 @@ impl<T> Default for Slot<T> {
 }
 
 impl<T> Slot<T> {
-    /// Keeps `made`.
+    /// Stores `made`.
     pub fn put(&self, made: T) {
         *self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(made);
     }
 
-    /// Takes out what was made.
+    /// Takes the stored value.
     pub fn take(&self) -> Option<T> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()
     }

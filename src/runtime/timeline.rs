@@ -1,6 +1,6 @@
-//! Timelines: one ordered queue of work per context, served by a thread of the pool that the work is shared on. Whoever asks an
-//! idle timeline for something wakes that thread, which leads the others, and it stays until the queue is empty. Work that is
-//! shorter than that may be done by whoever asks, in a [`Turn`].
+//! Timelines: one ordered queue of work per context, served by a thread of the pool that shares the work. A request to
+//! an idle timeline wakes that thread, which leads the others until the queue is empty. Work shorter than a wake-up may
+//! run on the requesting thread, in a [`Turn`].
 
 use super::background::{panicked, runtime, spawn};
 use super::idle::IdleArena;
@@ -20,7 +20,7 @@ pub type Wake = Box<dyn FnOnce() + Send>;
 
 type Tell = Box<dyn FnOnce(Result<()>) -> Option<Wake> + Send>;
 
-/// Told once how a request ended. Dropped untold (its timeline ended first), it says so itself.
+/// Called once with the result of a request. If dropped before (its timeline ended first), it reports that itself.
 pub struct Done(Option<Tell>);
 
 impl Done {
@@ -32,22 +32,23 @@ impl Done {
         })
     }
 
-    /// As [`new`](Self::new); what `tell` gives is called when all requests that ended with this one have been told.
+    /// Like [`new`](Self::new); the result of `tell` is called after all requests that ended together have been
+    /// reported.
     pub fn waking(tell: impl FnOnce(Result<()>) -> Option<Wake> + Send + 'static) -> Done {
         Done(Some(Box::new(tell)))
     }
 
-    /// For work whose end nobody waits for.
+    /// For work with an end that nobody waits for.
     pub fn unobserved() -> Done {
         Done(None)
     }
 
-    /// The same for errors that have a code.
+    /// The same, for errors with a code.
     pub fn coded(mut self) -> Done {
         Done(self.0.take().map(|tell| -> Tell { Box::new(|result| tell(result.map_err(Error::with_code))) }))
     }
 
-    /// Tells the result now.
+    /// Reports the result now.
     pub fn finish(mut self, result: Result<()>) {
         if let Some(wake) = self.tell(result) {
             wake();
@@ -67,20 +68,20 @@ impl Drop for Done {
     }
 }
 
-/// Why a context is lost that was destroyed, or that ended with its environment.
+/// The reason for the loss of a context that was destroyed, or that ended with its environment.
 const DESTROYED: &str = "it was destroyed";
 
-/// The error of everything that was asked of a context before it was lost: `kind` says whether by the loss of its GPU.
+/// The error of all requests to a lost context; `kind` says whether its GPU was lost.
 pub fn lost(kind: ErrorKind, reason: &str) -> Error {
     Error::new(kind, format!("the context is lost: {reason}"))
 }
 
-/// As [`lost`], for a context that was destroyed.
+/// Like [`lost`], for a context that was destroyed.
 fn destroyed() -> Error {
     lost(ErrorKind::InvalidState, DESTROYED)
 }
 
-/// Work that goes on elsewhere: asked for its end, it waits at most so long.
+/// Work that continues elsewhere: when polled for its end, it waits for at most the given time.
 pub type Later = Box<dyn FnMut(Duration) -> Option<Result<()>> + Send>;
 
 type Work = Box<dyn FnOnce(&Env) -> Result<Option<Later>> + Send>;
@@ -88,13 +89,13 @@ type Work = Box<dyn FnOnce(&Env) -> Result<Option<Later>> + Send>;
 struct Request {
     work: Work,
     done: Done,
-    /// Whether it runs on a lost timeline too.
+    /// Whether it also runs on a lost timeline.
     always: bool,
-    /// Whether it is done in about a microsecond.
+    /// Whether it takes about a microsecond.
     short: bool,
 }
 
-/// With what a timeline runs its work, and what waits.
+/// The resources of a timeline, and its queue.
 struct Worker {
     threads: Threads,
     isa: Isa,
@@ -104,41 +105,41 @@ struct Worker {
     queue: Queue<Request>,
 }
 
-/// The ordered queue of one context. What is in it when the last handle is dropped still runs.
+/// The ordered queue of one context. Requests still queued when the last handle is dropped run nevertheless.
 pub struct Timeline {
     worker: Arc<Worker>,
 }
 
 impl Timeline {
-    /// An empty timeline whose work may use `threads`.
+    /// An empty timeline for work on `threads`.
     ///
     /// # Errors
-    /// An OperationError when the background threads cannot be had.
+    /// An OperationError if the background threads are not available.
     pub fn new(threads: Threads, isa: Isa) -> Result<Timeline> {
         runtime()?;
         let (arena, lost) = Default::default();
         Ok(Timeline { worker: Arc::new(Worker { threads, isa, arena, lost, queue: Queue::default() }) })
     }
 
-    /// Appends `work`. It runs when everything before it is done, unless the context is lost by then; `done` is told
-    /// the result. A panic in `work` is an OperationError.
+    /// Appends `work`. It runs after all earlier work, unless the context is lost by then; `done` receives the result.
+    /// A panic in `work` becomes an OperationError.
     pub fn enqueue(&self, work: impl FnOnce(&Env) -> Result<()> + Send + 'static, done: Done) {
         self.send(Request { work: ended(work), done, always: false, short: false });
     }
 
-    /// As [`enqueue`](Self::enqueue), for work that goes on elsewhere: what comes behind it begins meanwhile, and ends after
-    /// it.
+    /// Like [`enqueue`](Self::enqueue), for work that continues elsewhere: subsequent work begins meanwhile, and ends
+    /// after it.
     pub fn enqueue_later(&self, work: impl FnOnce(&Env) -> Result<Later> + Send + 'static, done: Done) {
         self.enqueue_any(|env| work(env).map(Some), done);
     }
 
-    /// As [`enqueue`](Self::enqueue), for work that goes on elsewhere if it gives something.
+    /// Like [`enqueue`](Self::enqueue), for work that continues elsewhere if it returns a continuation.
     pub fn enqueue_any(&self, work: impl FnOnce(&Env) -> Result<Option<Later>> + Send + 'static, done: Done) {
         self.send(Request { work: Box::new(work), done, always: false, short: false });
     }
 
-    /// As [`enqueue`](Self::enqueue), for work that is done in about a microsecond. What ends before it may be told after
-    /// it: telling one by one would take longer than the work.
+    /// Like [`enqueue`](Self::enqueue), for work of about a microsecond. Earlier ends may be reported after it:
+    /// reporting one by one would take longer than the work.
     pub fn enqueue_short(&self, work: impl FnOnce(&Env) -> Result<()> + Send + 'static, done: Done) {
         self.send(Request { work: ended(work), done, always: false, short: true });
     }
@@ -152,7 +153,7 @@ impl Timeline {
         self.send(Request { work: ended(work), done: Done::unobserved(), always: true, short: false });
     }
 
-    /// Gives the arena back when everything before is done.
+    /// Frees the arena after all earlier work.
     pub fn release_arena(&self) {
         let arena = self.worker.arena.clone();
         self.enqueue_release(move || _ = arena.arena.release(Duration::ZERO));
@@ -162,23 +163,23 @@ impl Timeline {
         self.worker.queue.push(request).into_iter().for_each(|server| wake(&self.worker, server));
     }
 
-    /// The timeline for this thread, if nothing is under way and nothing waits.
+    /// Reserves the timeline for this thread, if it is idle and empty.
     pub fn turn(&self) -> Option<Turn<'_>> {
         self.worker.queue.take_turn().map(|server| Turn { worker: &self.worker, server })
     }
 
-    /// Whether the context was lost, for work that takes long and can end early.
+    /// Returns a check for the loss of the context, for long work that can end early.
     pub fn loss(&self) -> impl Fn() -> Result<()> + Send + use<> {
         let worker = self.worker.clone();
         move || worker.check()
     }
 
-    /// Nothing that is still queued runs, but for releases; everything that is not done ends with an InvalidStateError.
+    /// Drops all queued work except releases; everything unfinished ends with an InvalidStateError.
     pub fn lose(&self) {
         self.losing()(ErrorKind::InvalidState, DESTROYED);
     }
 
-    /// What does the same, for a reason; the first one counts. It does not keep the timeline alive.
+    /// Returns a function that does the same for a reason; the first one counts. It does not keep the timeline alive.
     pub fn losing(&self) -> impl Fn(ErrorKind, &str) + Send + Sync + use<> {
         let worker = Arc::downgrade(&self.worker);
         // A context is lost once.
@@ -186,17 +187,17 @@ impl Timeline {
     }
 }
 
-/// A timeline that is served by the thread that holds this. What is asked meanwhile waits until it is dropped.
+/// A timeline served by the thread that holds this. Other requests wait until it is dropped.
 pub struct Turn<'a> {
     worker: &'a Arc<Worker>,
     server: Server,
 }
 
 impl Turn<'_> {
-    /// Does `work` now.
+    /// Runs `work` now.
     ///
     /// # Errors
-    /// That of `work`; an OperationError for a panic in it; why the context is lost, if it is.
+    /// That of `work`, an OperationError for a panic in it, or the reason why the context is lost.
     pub fn run<T>(&self, work: impl FnOnce(&Env) -> Result<T>) -> Result<T> {
         self.worker.check()?;
         let result = self.worker.attempt(work);
@@ -218,21 +219,21 @@ fn ended(work: impl FnOnce(&Env) -> Result<()> + Send + 'static) -> Work {
     Box::new(|env| work(env).map(|()| None))
 }
 
-/// How long a burst waits for one more request before its thread goes to sleep.
+/// How long the serving thread waits for another request before it goes to sleep.
 ///
 /// Waking a thread takes 10 to 30 us, and JavaScript's write, dispatch and read of a small graph follow each other
 /// within a few: measured with a graph of one element on 2 cores, waiting brings the three from 88 to 8 us.
 const LINGER: Duration = Duration::from_micros(30);
 
-/// The most requests that have ended and were not told because a short one follows.
+/// Maximum number of ended requests to hold back because a short one follows.
 const MAX_HELD: usize = 64;
 
-/// How long work that goes on elsewhere is waited for before the queue is looked at again: what is asked meanwhile should
-/// follow it without a gap, and looking takes a microsecond.
+/// How long to wait for work that continues elsewhere before looking at the queue again: new requests should follow
+/// without a gap, and a look takes a microsecond.
 const PATIENCE: Duration = Duration::from_micros(100);
 
-/// Has a thread of the pool serve the queue as `server`, or another one where timelines of other contexts and their work take all of
-/// them: no context waits for what others do.
+/// Has a thread of the pool serve the queue as `server`, or another thread if other contexts' timelines and work occupy
+/// the pool: no context waits for another.
 fn wake(worker: &Arc<Worker>, server: Server) {
     let serving = worker.clone();
     if let Err(serve) = worker.threads.spawn(move || serve(&serving, server))
@@ -258,7 +259,7 @@ fn serve(worker: &Worker, server: Server) {
     }
 }
 
-/// Waits for one more request: gives whether to wait on.
+/// Waits for another request: returns whether to wait on.
 fn lingering() -> impl FnMut() -> bool {
     let start = Instant::now();
     move || {
@@ -267,13 +268,13 @@ fn lingering() -> impl FnMut() -> bool {
     }
 }
 
-/// How far a request has come.
+/// The state of a request.
 enum Progress {
     Ended(Result<()>),
     Later(Later),
 }
 
-/// Requests whose work was begun, in order, and who is to be told how they ended.
+/// Requests in progress, in order, with their listeners.
 #[derive(Default)]
 struct Held(VecDeque<(Done, Progress)>);
 
@@ -282,8 +283,8 @@ impl Held {
         self.0.push_back(request);
     }
 
-    /// Tells those that have ended, up to the first that goes on. That one is waited for if nothing was told. `idle` is the
-    /// server if it has no other request.
+    /// Reports requests that have ended, up to the first unfinished one. Waits up to `patience` for that one if no
+    /// other has ended. `idle` is the server if it has no other request.
     fn tell(&mut self, worker: &Worker, idle: Option<Server>, patience: Duration) {
         let mut ended = Vec::new();
         while let Some((done, progress)) = self.0.pop_front() {
@@ -297,10 +298,10 @@ impl Held {
             }
         }
         let wakes: Vec<Wake> = ended.into_iter().filter_map(|(mut done, result)| done.tell(result)).collect();
-        // Ends are in order by now, whoever comes next. Whoever is woken often asks for more at once, and this thread may not
-        // run again before that on a machine that has other work to do.
+        // From here on, any thread that takes over keeps the order of ends. A woken thread often makes its next request
+        // immediately, and on a busy machine this thread may not run again before that.
         idle.filter(|_| self.0.is_empty()).into_iter().for_each(|server| worker.queue.offer(server));
-        // Only when all are told, or they would run in between, once for each.
+        // Only after all reports, otherwise the woken threads would run in between, once for each.
         wakes.into_iter().for_each(|wake| wake());
     }
 
@@ -317,7 +318,7 @@ impl Held {
 }
 
 impl Worker {
-    /// Does what is asked, or begins to.
+    /// Runs a request, or starts it.
     fn handle(&self, request: Request) -> (Done, Progress) {
         let Request { work, done, always, .. } = request;
         if let (Err(lost), false) = (self.check(), always) {
@@ -331,13 +332,13 @@ impl Worker {
         (done, progress)
     }
 
-    /// Does `work`; a panic in it is an OperationError.
+    /// Runs `work`; a panic in it becomes an OperationError.
     fn attempt<T>(&self, work: impl FnOnce(&Env) -> Result<T>) -> Result<T> {
         let env = Env { threads: &self.threads, isa: self.isa, arena: &self.arena.arena };
         catch_unwind(AssertUnwindSafe(|| computing(|| work(&env)))).unwrap_or_else(|panic| Err(panicked(&*panic)))
     }
 
-    /// How far it comes within `patience`.
+    /// Polls a request for at most `patience`.
     fn progress(&self, progress: Progress, patience: Duration) -> Progress {
         let Progress::Later(mut later) = progress else { return progress };
         if let Err(lost) = self.check() {
@@ -351,7 +352,7 @@ impl Worker {
     }
 
     /// # Errors
-    /// An InvalidStateError when the context is lost.
+    /// An InvalidStateError if the context is lost.
     fn check(&self) -> Result<()> {
         self.lost.get().map_or(Ok(()), |error| Err(error.clone()))
     }
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_short_work_are_told_in_order_and_wait_for_nothing_long() {
+    fn the_ends_of_short_work_are_reported_in_order_without_long_waits() {
         let timeline = timeline();
         let (tell, told) = channel();
         let (go, held) = channel::<()>();
@@ -417,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_elsewhere_ends_before_what_comes_behind_it_and_holds_nothing_up() {
+    fn work_that_continues_elsewhere_ends_in_order_and_blocks_nothing() {
         let timeline = timeline();
         let (tell, told) = channel();
         let done = |i: usize| {
@@ -453,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_is_given_only_where_nothing_is_left_to_do_and_what_is_asked_meanwhile_comes_behind_it() {
+    fn a_turn_requires_an_idle_timeline_and_delays_other_requests() {
         let timeline = timeline();
         let (go, held) = channel::<()>();
         let (done, told) = observed();
@@ -463,13 +464,13 @@ mod tests {
         drop(go);
         told.recv_timeout(Duration::from_secs(10)).unwrap().unwrap();
         for round in 0..2000 {
-            // The thread that has just ended something lingers, sleeps, or is about to.
+            // The serving thread lingers, sleeps, or is about to.
             let turn = loop {
                 if let Some(turn) = timeline.turn() {
                     break turn;
                 }
             };
-            assert!(timeline.turn().is_none(), "there is one turn at a time");
+            assert!(timeline.turn().is_none(), "only one turn at a time");
             let (send, receive) = channel();
             let (done, told) = observed();
             let later = send.clone();
@@ -488,15 +489,15 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_woken_by_an_end_may_take_the_timeline_and_nothing_overtakes_it() {
+    fn a_thread_woken_by_an_end_may_take_the_timeline_and_nothing_overtakes_it() {
         let timeline = Arc::new(timeline());
         for round in 0..500 {
             let (tell, told) = channel();
             let (first, second, woken) = (tell.clone(), tell, timeline.clone());
-            // As a thread would do that runs before the one that wakes it does again.
+            // Like a thread that runs before the one that woke it resumes.
             let wake: Wake = Box::new(move || {
                 let turn = woken.turn().expect("everything is done");
-                assert!(woken.turn().is_none(), "there is one turn at a time");
+                assert!(woken.turn().is_none(), "only one turn at a time");
                 turn.run(|_| Ok(())).unwrap();
                 let another = || woken.enqueue(|_| Ok(()), Done::new(move |_| second.send("second").unwrap()));
                 if round % 2 == 0 {

@@ -1,11 +1,11 @@
-//! Lists that keep nothing alive.
+//! Lists that do not keep their items alive.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// The smallest length at which a list looks for those that are gone.
+/// The minimum length at which a list drops dead items.
 const SMALLEST_LENGTH: usize = 16;
 
-/// A list of what was added and still lives.
+/// A list of items that are still alive.
 pub struct WeakList<T>(Mutex<Vec<Weak<T>>>);
 
 impl<T> Default for WeakList<T> {
@@ -19,20 +19,20 @@ impl<T> WeakList<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds `item`. In the long run this takes the same time however many there are, and the list is at most twice as long
-    /// as the most that lived at the same time.
+    /// Adds `item`, in amortized constant time. The list is at most twice as long as the maximum number of items alive
+    /// at the same time.
     pub fn add(&self, item: &Arc<T>) {
         let mut items = self.lock();
         if items.len() == items.capacity() {
             items.retain(|item| item.strong_count() > 0);
-            // Twice the room of what is left: each is looked at a few times in its life.
+            // Twice the room of the remaining items: each is looked at a few times in its life.
             let count = items.len().max(SMALLEST_LENGTH);
             items.reserve_exact(count);
         }
         items.push(Arc::downgrade(item));
     }
 
-    /// Empties the list. Gives those that live, the first that was added first.
+    /// Empties the list. Returns the live items in the order of their addition.
     pub fn drain(&self) -> Vec<Arc<T>> {
         let items = std::mem::take(&mut *self.lock());
         items.iter().filter_map(Weak::upgrade).collect()
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_live_are_given_once_and_in_order() {
+    fn live_items_are_returned_once_and_in_order() {
         let list = WeakList::default();
         let items: Vec<Arc<usize>> = (0..1000).map(Arc::new).collect();
         items.iter().for_each(|item| list.add(item));
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_gone_make_room() {
+    fn dropped_items_make_room() {
         let list = WeakList::default();
         let kept: Vec<Arc<usize>> = (0..100).map(Arc::new).collect();
         kept.iter().for_each(|item| list.add(item));

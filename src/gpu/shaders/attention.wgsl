@@ -1,11 +1,11 @@
 
 // output[row] = sum over keys of softmax(scale * query[row] key[k] with masks) value[k]
 //
-// A workgroup computes 16 rows and up to 128 columns of the output of one matrix. It goes through the keys 16 at a time and
-// keeps, for each row, the largest score so far and the sum of the powers relative to it (Milakov and Gimelshein 2018; Dao et
-// al. 2022). Invocation (row, key) computes a score, and then the columns key, key + 16, .. of its row.
+// A workgroup computes 16 rows and up to 128 columns of one matrix of the output. It processes the keys 16 at a time
+// and keeps, per row, the largest score so far and the sum of powers relative to it (Milakov and Gimelshein 2018; Dao
+// et al. 2022). Invocation (row, key) computes a score, and then the columns key, key + 16, .. of its row.
 //
-// Dispatch: one workgroup for each matrix, block of rows and block of columns, in a grid: blocks of columns first.
+// Dispatch: one workgroup per matrix, block of rows and block of columns, in a grid: blocks of columns first.
 var<workgroup> queries: array<f32, 512>;
 var<workgroup> keys: array<f32, 512>;
 var<workgroup> powers: array<f32, 256>;
@@ -25,7 +25,7 @@ fn main(
   let column_blocks = (column_count + 127u) / 128u;
   let block = group.y * groups.x + group.x;
   let matrix = block / (row_blocks * column_blocks);
-  // The same for all invocations of a workgroup.
+  // Uniform within a workgroup.
   if (matrix >= immediates.elements) { return; }
   let first_row = (block / column_blocks) % row_blocks * 16u;
   let first_column = block % column_blocks * 128u;
@@ -73,7 +73,7 @@ fn main(
     var next = largest;
     for (var i = 0u; i < 16u; i = i + 1u) { next = max_f32(next, powers[own * 16u + i]); }
     workgroupBarrier();
-    // Nothing but -infinity so far: any finite number does in its place.
+    // If all scores so far are -infinity, any finite number will do as the base.
     let base = select(next, 0.0, next == -infinity());
     powers[local] = exp_f32(powers[local] - base);
     workgroupBarrier();

@@ -1,5 +1,5 @@
 
-// Combines the parts of attention_decode.wgsl. Dispatch: one workgroup for each row of each matrix, in a grid.
+// Combines the parts of attention_decode.wgsl. Dispatch: one workgroup per row of each matrix, in a grid.
 @compute @workgroup_size(64)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,

@@ -1,9 +1,9 @@
 
-// The part of an attention that one row of queries has in up to 256 keys: the sum of the values times the powers of their
-// scores relative to the largest one, that largest one, and the sum of the powers.
+// One part of an attention, for one row of queries and up to 256 keys: the sum of the values weighted by the powers of
+// their scores relative to the largest score, the largest score, and the sum of the powers.
 //
-// Eight invocations compute a score; then each computes a column for a quarter of the keys. A matrix has up to 256 columns,
-// and as deep may it be. Dispatch: one workgroup for each row of each matrix and each 256 keys, in a grid: keys first.
+// Eight invocations compute one score; then each invocation computes a column for a quarter of the keys. Columns and
+// depth are at most 256. Dispatch: one workgroup per row of each matrix and each 256 keys, in a grid: keys first.
 var<workgroup> query_row: array<f32, 256>;
 var<workgroup> scores: array<f32, 256>;
 var<workgroup> terms: array<f32, 256>;
@@ -23,7 +23,7 @@ fn main(
   let block = group.y * groups.x + group.x;
   let line = block / parts;
   let matrix = line / row_count;
-  // The same for all invocations of a workgroup.
+  // Uniform within a workgroup.
   if (matrix >= immediates.elements) { return; }
   let row = line % row_count;
   let first_key = block % parts * 256u;
@@ -64,7 +64,7 @@ fn main(
   }
   workgroupBarrier();
   let largest = terms[0];
-  // Nothing but -infinity: any finite number does in its place.
+  // If all scores are -infinity, any finite number will do as the base.
   let base = select(largest, 0.0, largest == -infinity());
   let power = exp_f32(scores[local] - base);
   workgroupBarrier();

@@ -1,9 +1,9 @@
 
-// The filter of a convolution as one side of a product: a position is an output channel of a group, a term an input channel
-// and a tap, in the order of conv2d_patches.wgsl.
+// The filter of a convolution as one side of a product: a position is an output channel of a group, a term is an input
+// channel and a tap, in the order of conv2d_patches.wgsl.
 //
-// Parameters from $FIRST on: groups; distances of groups, of output channels, of input channels, rows and columns; input
-// channels of a group; height and width.
+// Parameters from $FIRST on: groups; strides of groups, output channels, input channels, rows and columns; input
+// channels per group; height and width.
 var<private> $SIDE_at: u32;
 
 fn $SIDE_prepare(stack: u32) { $SIDE_at = stack % parameter($FIRSTu) * parameter($FIRSTu + 1u); }

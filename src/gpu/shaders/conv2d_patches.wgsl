@@ -1,10 +1,10 @@
 
-// The image of a convolution as one side of a product ("implicit GEMM"): a position is an element of the output's image, a
-// term a channel and a tap of the filter.
+// The image of a convolution as one side of a product ("implicit GEMM"): a position is a pixel of the output, a term is
+// a channel and a tap of the filter.
 //
-// Parameters from $FIRST on: groups; distances of batches, of groups of channels, of channels, rows and columns; height and width
-// of the image; width of the output; then for height and width strides, paddings in front and dilations of the filter; 15
-// channels of a group; height and width of the filter.
+// Parameters from $FIRST on: groups; strides of batches, channel groups, channels, rows and columns; height and width
+// of the image; width of the output; then for height and width strides, leading paddings and dilations of the filter;
+// 15 channels per group; height and width of the filter.
 var<private> $SIDE_at: u32;
 
 fn $SIDE_prepare(stack: u32) {
@@ -23,7 +23,7 @@ $else
   let channel = term / taps;
 $end
   let output_width = parameter($FIRSTu + 8u);
-  // Places in the padding in front are huge numbers.
+  // Places in the leading padding wrap around to huge numbers.
   let y = position / output_width * parameter($FIRSTu + 9u) + tap / filter_width * parameter($FIRSTu + 13u) - parameter($FIRSTu + 11u);
   let x = position % output_width * parameter($FIRSTu + 10u) + tap % filter_width * parameter($FIRSTu + 14u) - parameter($FIRSTu + 12u);
   if (y >= parameter($FIRSTu + 6u) || x >= parameter($FIRSTu + 7u)) { return NOWHERE; }

@@ -1,8 +1,8 @@
-// One workgroup adds up one row. Each of 256 invocations sums a piece; the sums before a piece are added in order, so that
-// the result is the same on every device.
+// One workgroup processes one row. Each of 256 invocations sums a piece; the sums of the preceding pieces are added in
+// order, for the same result on every device.
 //
-// Parameters: rows, elements of a row, elements behind the axis, whether an element is left out of its own sum, whether sums
-// start at the end. Dispatch: one workgroup per row, in a grid.
+// Parameters: rows, elements per row, elements after the axis, whether the sum is exclusive, whether it is reversed.
+// Dispatch: one workgroup per row, in a grid.
 var<workgroup> sums: array<total_value, 256>;
 
 fn at(row: u32, i: u32) -> u32 {

@@ -1,12 +1,12 @@
 
-// output[n, c, y, x] = bias[c] + sum over taps r, s of input[n, c / outputs of a group, y of r, x of s] times the filter's
-// element for c, r and s.
+// output[n, c, y, x] = bias[c] + sum over taps r, s of input[n, c / outputs per group, y of r, x of s] times the
+// filter's element for c, r and s.
 //
-// An invocation computes 4 neighbours along the width. Parameters: sizes and strides of output, input and filter; from 24 on
-// outputs of a group, blocks of 4 columns, number of items; for the height stride, padding in front and dilation; the padding
-// in front of a line. Dispatch: one invocation for each item.
+// An invocation computes 4 neighbors along the width. Parameters: sizes and strides of output, input and filter; from
+// 24 on outputs per group, blocks of 4 columns, number of items; stride, leading padding and dilation along the height;
+// leading padding of a line. Dispatch: one invocation per item.
 fn pixel(line: u32, column: u32) -> f32 {
-  // Positions in the padding in front are huge numbers.
+  // Positions in the leading padding wrap around to huge numbers.
   if (column >= parameter(11u)) { return 0.0; }
   return x(line + column * parameter(15u));
 }

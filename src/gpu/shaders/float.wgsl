@@ -1,8 +1,8 @@
 // Element functions on f32.
 //
-// Like those of the CPU (src/cpu/simd/math.rs, where the polynomials are explained), they are correct for NaN, the
-// infinities and -0, which the builtin functions of WGSL need not be: these may be several hundred ULP off, and drivers
-// differ. A comparison with NaN is false on every device that is known; where that is not enough, bits are compared.
+// Like those of the CPU (src/cpu/simd/math.rs explains the polynomials), they are correct for NaN, the infinities and
+// -0. WGSL's builtin functions need not be: they may be several hundred ULP off, and drivers differ. A comparison with
+// NaN is false on every known device; where that is not enough, bits are compared.
 
 const ROUND: f32 = 12582912.0;
 const LN2_HIGH: f32 = 0.693359375;
@@ -13,32 +13,32 @@ const SQRT_2: f32 = 1.4142135623730951;
 fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
 fn is_infinite(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u; }
 
-// Constants that WGSL has no literals for. The function keeps them from being evaluated, and refused, by the compiler.
+// Constants without WGSL literals. The function keeps the compiler from evaluating, and refusing, them.
 fn from_bits(bits: u32) -> f32 { var b = bits; return bitcast<f32>(b); }
 fn infinity() -> f32 { return from_bits(0x7f800000u); }
 fn nan() -> f32 { return from_bits(0x7fc00000u); }
 
-// A float that no compiler knows anything of: drivers simplify (a + b) - a to b.
+// A float that is opaque to compilers: drivers simplify (a + b) - a to b.
 fn opaque(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ immediates.zero); }
 
 fn with_sign(magnitude: f32, sign: f32) -> f32 {
   return bitcast<f32>((bitcast<u32>(magnitude) & 0x7fffffffu) | (bitcast<u32>(sign) & 0x80000000u));
 }
 
-// NaN wins over every number.
+// NaN takes precedence over numbers.
 fn max_f32(a: f32, b: f32) -> f32 { return select(select(b, a, a > b), a, is_nan(a)); }
 fn min_f32(a: f32, b: f32) -> f32 { return select(select(b, a, a < b), a, is_nan(a)); }
 
 fn sign_f32(x: f32) -> f32 { return select(0.0, 1.0, x > 0.0) - select(0.0, 1.0, x < 0.0); }
 
-// Adding and subtracting ROUND would be enough if no compiler saw through it.
+// Adding and subtracting ROUND would do if no compiler optimized it away.
 fn round_even_f32(x: f32) -> f32 {
   return select(with_sign(round(x), x), x, abs(x) >= 8388608.0 || is_nan(x));
 }
 
 fn power_of_two(n: i32) -> f32 { return bitcast<f32>(bitcast<u32>(n + 127) << 23u); }
 
-// e^(high + low), where low is a small correction.
+// e^(high + low), with a small correction low.
 fn exp_sum(high: f32, low: f32) -> f32 {
   let x = clamp(high, -104.0, 89.0);
   let n = i32(round(x * LOG2_E));
@@ -103,7 +103,7 @@ fn softplus_f32(x: f32) -> f32 {
 
 // e^x - 1
 fn expm1_f32(x: f32) -> f32 {
-  // The series near 0, where the difference would cancel.
+  // The series near 0, to avoid cancellation.
   var p = fma(0.00019841270, x, 0.0013888889);
   p = fma(p, x, 0.008333334);
   p = fma(p, x, 0.041666668);
@@ -157,7 +157,7 @@ fn gelu_f32(x: f32) -> f32 {
   return select(y, x, is_nan(x));
 }
 
-// A number as a sum of two floats that do not overlap: sums and products of Dekker and Knuth.
+// A number as the sum of two floats that do not overlap: the sums and products of Dekker and Knuth.
 fn two_sum(a: f32, b: f32) -> vec2<f32> {
   let s = opaque(a + b);
   let t = opaque(s - a);
@@ -165,7 +165,7 @@ fn two_sum(a: f32, b: f32) -> vec2<f32> {
 }
 
 fn two_product(a: f32, b: f32) -> vec2<f32> {
-  // Without a fused operation, which a device may round twice: halves of 12 bits have exact products.
+  // Without a fused operation, which a device may round twice: 12-bit halves have exact products.
   let ah = bitcast<f32>(bitcast<u32>(a) & 0xfffff000u);
   let bh = bitcast<f32>(bitcast<u32>(b) & 0xfffff000u);
   let al = a - ah;
@@ -174,7 +174,7 @@ fn two_product(a: f32, b: f32) -> vec2<f32> {
   return vec2<f32>(p, ((ah * bh - p) + ah * bl + al * bh) + al * bl);
 }
 
-// A sum of two floats plus another one, as a sum of two floats. Infinities and NaN stay what they are.
+// A sum of two floats plus another one, as a sum of two floats. Preserves infinities and NaN.
 fn add_precise(sum: vec2<f32>, x: vec2<f32>) -> vec2<f32> {
   let high = sum.x + x.x;
   if (is_infinite(high) || is_nan(high)) { return vec2<f32>(high, 0.0); }
@@ -201,7 +201,7 @@ fn pow_magnitude(a: f32, y: f32) -> f32 {
   p = fma(p, q, 0.11111111);
   p = fma(p, q, 0.14285715);
   p = fma(p, q, 0.2);
-  // The term s^3 / 3 with its error, the smaller ones as they are.
+  // The term s^3 / 3 with its error; the smaller terms without.
   let square = two_product(s, s);
   let third = two_product(square.x, 0.33333334);
   let third_low = third.y + square.y * 0.33333334 + square.x * -9.934108e-9 + p * q * q;
@@ -216,7 +216,7 @@ fn pow_magnitude(a: f32, y: f32) -> f32 {
   let log2_low = sum.y + scaled_low;
   let product = two_product(sum.x, y);
   let low = product.y + log2_low * y;
-  // Far outside of the floats the halves above may be infinite.
+  // Beyond the range of floats, the halves above may be infinite.
   let whole = clamp(sum.x * y, -200.0, 200.0);
   let n = round(whole);
   let fraction = select((product.x - n) + low, 0.0, abs(sum.x * y) >= 200.0);
@@ -250,7 +250,7 @@ fn pow_f32(base: f32, exponent: f32) -> f32 {
   return select(y, with_sign(y, base), odd);
 }
 
-// 2 / pi, 224 bits behind the point.
+// 2 / pi, 224 bits after the binary point.
 const TWO_OVER_PI = array<u32, 7>(0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu);
 
 fn multiply_high(a: u32, b: u32) -> u32 {
@@ -262,7 +262,7 @@ fn multiply_high(a: u32, b: u32) -> u32 {
   return ah * bh + (middle >> 16u) + (other >> 16u);
 }
 
-// The angle in quarter turns: how many whole ones, and the rest in -0.5..0.5 times pi/2 (Payne and Hanek).
+// An angle in quarter turns: the number of whole ones, and the remainder in -0.5..0.5 times pi/2 (Payne and Hanek).
 struct Reduced { quarters: u32, rest: f32 }
 
 fn reduce_angle(x: f32) -> Reduced {
@@ -270,7 +270,7 @@ fn reduce_angle(x: f32) -> Reduced {
   if (bits < 0x3f490fdbu) { return Reduced(0u, abs(x)); }
   let exponent = i32(bits >> 23u) - 150;
   let mantissa = (bits & 0x007fffffu) | 0x00800000u;
-  // |x| = mantissa 2^exponent, and the exponent is above -25. The first bits of 2 / pi make whole turns only.
+  // |x| = mantissa 2^exponent with an exponent above -25. The leading bits of 2 / pi contribute whole turns only.
   let skip = u32(max(exponent - 2, 0));
   let word = skip >> 5u;
   let shift = skip & 31u;
@@ -287,7 +287,7 @@ fn reduce_angle(x: f32) -> Reduced {
   let p0 = mantissa * a0;
   let w1 = p0 + h1;
   let w0 = multiply_high(mantissa, a0) + select(0u, 1u, w1 < p0);
-  // The point lies behind bit `place`, 8 to 34, of (w0 w1 w2), counted from the top.
+  // The binary point follows bit `place`, 8 to 34, of (w0 w1 w2), counted from the top.
   let place = u32(exponent + 32 - i32(skip));
   let s = place & 31u;
   let t = 32u - s;
@@ -299,7 +299,7 @@ fn reduce_angle(x: f32) -> Reduced {
   } else {
     whole = w0 >> t; top = w0 << s | w1 >> t; next = w1 << s | w2 >> t;
   }
-  // Round to the nearest quarter: the fraction as a signed number.
+  // Rounds to the nearest quarter: the fraction as a signed number.
   let up = top >> 31u;
   let negative = up == 1u;
   var high = select(top, ~top, negative);

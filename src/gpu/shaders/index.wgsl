@@ -1,6 +1,6 @@
 
-// Where the element `i` lies: parameters are the rank and an offset, then size and stride of each dimension, the last
-// one first. Strides may be negative.
+// The place of element `i`. Parameters: rank and offset, then size and stride of each dimension, the last dimension
+// first. Strides may be negative.
 fn strided(first: u32, i: u32) -> u32 {
   let rank = parameter(first);
   var at = parameter(first + 1u);

@@ -1,5 +1,5 @@
-// Element functions on integers of 64 bits, for devices whose shaders have none: a value is a pair of words, the lower one
-// first. The functions are those of int64.wgsl.
+// Element functions on 64-bit integers, for devices without them: a value is a pair of words, the lower one first. The
+// functions mirror those of int64.wgsl.
 
 alias i64_value = vec2<u32>;
 alias u64_value = vec2<u32>;
@@ -97,7 +97,7 @@ fn i32_to_u64(x: i32) -> vec2<u32> { return i32_to_i64(x); }
 fn u32_to_i64(x: u32) -> vec2<u32> { return vec2<u32>(x, 0u); }
 fn u32_to_u64(x: u32) -> vec2<u32> { return vec2<u32>(x, 0u); }
 
-// The upper 32 bits from the first one on, and the rest as a bit that decides ties.
+// Converts the upper 32 bits from the leading one on, and the rest as a bit that decides ties.
 fn u64_to_f32(x: vec2<u32>) -> f32 {
   if (x.y == 0u) { return f32(x.x); }
   let zeros = countLeadingZeros(x.y);
@@ -115,7 +115,7 @@ fn f32_to_u64(x: f32) -> vec2<u32> {
   if (x < 4294967296.0) { return vec2<u32>(u32(x), 0u); }
   let bits = bitcast<u32>(x);
   let mantissa = (bits & 0x007fffffu) | 0x00800000u;
-  // 9 to 40.
+  // In 9..=40.
   let shift = (bits >> 23u) - 150u;
   if (shift >= 32u) { return vec2<u32>(0u, mantissa << (shift - 32u)); }
   return vec2<u32>(mantissa << shift, mantissa >> (32u - shift));

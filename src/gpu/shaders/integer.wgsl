@@ -1,5 +1,5 @@
-// Element functions on i32 and u32. Everything wraps around on overflow; a division by zero gives 0. Elements of 8 bits
-// are computed with these functions and wrapped after each of them.
+// Element functions on i32 and u32. Overflow wraps around; division by zero returns 0. 8-bit elements use these
+// functions, wrapped after each of them.
 
 fn wrap_i8(x: i32) -> i32 { return extractBits(x, 0u, 8u); }
 fn wrap_u8(x: u32) -> u32 { return x & 0xffu; }
@@ -66,7 +66,7 @@ fn equal_f32(a: f32, b: f32) -> bool { return a == b; }
 fn zero_f32() -> f32 { return 0.0; }
 fn one_f32() -> f32 { return 1.0; }
 
-// Conversions: floats to integers truncate and saturate, NaN gives 0; integers keep their lowest bits.
+// Conversions: floats truncate and saturate to integers, NaN becomes 0; integers keep their lowest bits.
 fn f32_to_f32(x: f32) -> f32 { return x; }
 fn i32_to_i32(x: i32) -> i32 { return x; }
 fn u32_to_u32(x: u32) -> u32 { return x; }
@@ -96,7 +96,7 @@ fn difference_u32(a: u32, b: u32) -> f32 {
   return -f32(b - a);
 }
 
-// steps + zero, both integers, clamped to the range of the type; NaN gives 0.
+// steps + zero, both integers, clamped to the range of the type; NaN becomes 0.
 fn shifted_i8(steps: f32, zero: i32) -> i32 {
   if (is_nan(steps)) { return 0; }
   return clamp(i32(clamp(steps, -512.0, 512.0)) + zero, -128, 127);
@@ -107,7 +107,7 @@ fn shifted_u8(steps: f32, zero: u32) -> u32 {
 }
 fn shifted_i32(steps: f32, zero: i32) -> i32 {
   if (is_nan(steps)) { return 0; }
-  // Beyond 2^32 every zero point ends in the same limit.
+  // Beyond 2^32, every zero point leads to the same limit.
   if (steps >= 4294967296.0) { return 0x7fffffff; }
   if (steps <= -4294967296.0) { return bitcast<i32>(0x80000000u); }
   let magnitude = f32_to_u32(abs(steps));

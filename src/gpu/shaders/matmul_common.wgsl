@@ -1,9 +1,9 @@
 
-// What the kernels of products share.
+// Shared by all kernels of products.
 //
-// Parameters: 0 rows, 1 columns, 2 depth (the number of terms of each sum), 3 parts that the terms are split into, 4 terms of
-// a part, 5 elements of the output, 6 alpha, 7 and 8 the distances of rows and columns of the output, 9 where the numbers of
-// strided() for its matrices begin.
+// Parameters: 0 rows, 1 columns, 2 depth (the number of terms per sum), 3 parts that the terms are split into, 4 terms
+// per part, 5 elements of the output, 6 alpha, 7 and 8 row and column stride of the output, 9 first parameter of
+// strided() for its matrices.
 const NOWHERE: u32 = 0xffffffffu;
 var<private> end_of_terms: u32;
 var<private> part_at: u32;

@@ -1,21 +1,23 @@
 
-// output[stack, r, c] = result(sum over terms k of a[r, k] b[k, c]) in float16, added up in float32, by matrix units
+// output[stack, r, c] = result(sum over terms k of a[r, k] b[k, c]) in float16, accumulated in float32, by matrix units
 //
-// A workgroup of $SUBGROUPS subgroups computes a tile of $HEIGHT rows and columns, each subgroup $ROW_SQUARES times $COLUMN_SQUARES squares of
-// $SIDE_OF_SQUARE rows and columns. The operands pass through workgroup memory, 32 terms at a time, as they lie in memory: terms of
-// a position side by side, or positions of a term. While they are multiplied, the next are read into registers. Beyond the
-// edges of the matrices there are zeros, so that the units see whole squares.
+// A workgroup of $SUBGROUPS subgroups computes a tile of $HEIGHT rows and columns, each subgroup $ROW_SQUARES times
+// $COLUMN_SQUARES squares of $SIDE_OF_SQUARE rows and columns. The operands pass through workgroup memory, 32 terms at
+// a time, in their memory layout: terms of a position side by side, or positions of a term. While one step is
+// multiplied, the next is read into registers. Zeros pad the edges of the matrices because the units need whole
+// squares.
 //
-// `a_load` and `b_load` give the operands, `load_a`, `load_b`, `multiply_add` and `store_square` are what the units do,
-// `finish_four` takes the sums. Dispatch: as matmul_tiled.wgsl. All subgroups are of $SUBGROUP_SIZE invocations.
+// `a_load` and `b_load` return the operands; `load_a`, `load_b`, `multiply_add` and `store_square` are the operations
+// of the units; `finish_four` stores the sums. Dispatch: as matmul_tiled.wgsl. All subgroups have $SUBGROUP_SIZE
+// invocations.
 //
-// Lines of workgroup memory are 8 halves longer than needed, so that neighbouring lines lie in different banks.
+// Lines of workgroup memory are padded by 8 halves to place neighboring lines in different banks.
 var<workgroup> a_stage: array<vec4<f16>, $A_STAGE>;
 var<workgroup> b_stage: array<vec4<f16>, $B_STAGE>;
 var<workgroup> squares: array<f32, $SQUARES>;
 
 $if EMULATED
-// What the units do, on workgroup memory: an operand is where it lies, and each invocation has some elements of the sums.
+// Emulates the units in workgroup memory: an operand is its place, and each invocation holds some elements of the sums.
 struct Operand { at: u32 }
 struct Square { elements: array<f32, $ELEMENTS> }
 
@@ -52,7 +54,7 @@ alias SquareOfA = coop_mat$SIDE_OF_SQUAREx$SIDE_OF_SQUARE<f16, A>;
 alias SquareOfB = coop_mat$SIDE_OF_SQUAREx$SIDE_OF_SQUARE<f16, B>;
 alias Square = coop_mat$SIDE_OF_SQUAREx$SIDE_OF_SQUARE<f32, C>;
 
-// The T stands for rows that follow each other in memory; distances are in vectors.
+// The T stands for rows that are contiguous in memory; strides are in vectors.
 $if A_TERMS
 fn load_a(at: u32) -> SquareOfA { return coopLoadT<SquareOfA>(&a_stage[at], $A_PITCHu); }
 $else

@@ -1,6 +1,6 @@
 
-// The part of a tile that one invocation carries to workgroup memory, four elements by its number `slot`, and where the square
-// that starts at a position and a term of the tile begins there.
+// The part of a tile that one invocation carries to workgroup memory, four elements selected by `slot`, and the place
+// there of the square at a position and a term of the tile.
 $if TERMS
 fn $SIDE_fetch(first: u32, term: u32, slot: u32) -> vec4<f16> {
   return $SIDE_load(first + (slot >> 3u), term + (slot & 7u) * 4u);

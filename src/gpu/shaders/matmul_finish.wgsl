@@ -1,5 +1,5 @@
 
-// What is stored for a sum of products.
+// The value to store for a sum of products.
 $if SPLIT
 fn result(sum: f32, row: u32, column: u32, place: u32) -> f32 { return sum; }
 $else
@@ -10,7 +10,7 @@ $end
 
 $if STORE_WIDE
 $else
-// Stores a sum, unless it lies outside of the matrix.
+// Stores a sum unless it lies outside of the matrix.
 fn finish(sum: f32, row: u32, column: u32) {
   if (row >= parameter(0u) || column >= parameter(1u)) { return; }
   let place = output_at + row * parameter(7u) + column * parameter(8u);
@@ -18,7 +18,7 @@ fn finish(sum: f32, row: u32, column: u32) {
 }
 $end
 
-// Stores the sums of four neighbouring columns.
+// Stores the sums of four neighboring columns.
 fn finish_four(sums: vec4<f32>, row: u32, column: u32) {
 $if STORE_WIDE
   if (row >= parameter(0u) || column >= parameter(1u)) { return; }

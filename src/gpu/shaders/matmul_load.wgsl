@@ -1,6 +1,6 @@
 
-// `$SIDE_load(position, term)`: four neighbouring elements of one side of a product, which are terms of one position or
-// positions of one term; zeros beyond the last position, beyond the last term of this workgroup, and where there is nothing.
+// `$SIDE_load(position, term)`: four neighboring elements of one side of a product, either terms of one position or
+// positions of one term; zeros beyond the last position, beyond the last term of this workgroup, and in padding.
 $if WIDE
 fn $SIDE_load(position: u32, term: u32) -> vec4<$TYPE> {
   if (position >= parameter($COUNTu) || term >= end_of_terms) { return vec4<$TYPE>(); }

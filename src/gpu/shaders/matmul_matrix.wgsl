@@ -1,6 +1,6 @@
 
-// One side of a product whose elements lie at equal distances. Parameters: from $FIRST on the distances of neighbouring
-// positions (rows of the first matrix, columns of the second) and terms, and where the numbers of strided() for the stack begin.
+// One side of a product with constant strides. Parameters from $FIRST on: the strides of positions (rows of the first
+// matrix, columns of the second) and of terms, and the first parameter of strided() for the stack.
 var<private> $SIDE_at: u32;
 
 fn $SIDE_prepare(stack: u32) { $SIDE_at = strided(parameter($FIRSTu + 2u), stack); }

@@ -1,5 +1,5 @@
 
-// output[i] = follow(plus(alpha * (sum over terms k of a[r, k] b[k, c]))), where rows follow each other in the output.
+// output[i] = follow(plus(alpha * (sum over terms k of a[r, k] b[k, c]))); rows are contiguous in the output.
 fn value(i: u32) -> output_value {
   let row = i / parameter(1u);
   let column = i % parameter(1u);

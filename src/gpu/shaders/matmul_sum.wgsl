@@ -1,5 +1,5 @@
 
-// output[i] = follow(plus(alpha * (sum of the parts of a product), channel of i, i)): the parts are added in their order.
+// output[i] = follow(plus(alpha * (sum of the parts of a product), channel of i, i)); the parts are added in order.
 // Parameters: as matmul_common.wgsl.
 fn value(i: u32) -> f32 {
   var sum = 0.0;

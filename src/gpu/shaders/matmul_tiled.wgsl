@@ -1,15 +1,16 @@
 
 // output[stack, r, c] = result(sum over terms k of a[r, k] b[k, c])
 //
-// A workgroup of $INVOCATIONS invocations computes a tile of $HEIGHT rows and columns, each invocation $ROW_GROUPS times 4 rows of
-// $COLUMN_GROUPS times 4 columns. The operands pass through workgroup memory, 8 terms at a time, which are 4 elements of both sides
-// for each invocation. There is room for two steps: while one is multiplied, the next is read, first into registers.
+// A workgroup of $INVOCATIONS invocations computes a tile of $HEIGHT rows and columns, each invocation $ROW_GROUPS
+// times 4 rows of $COLUMN_GROUPS times 4 columns. The operands pass through workgroup memory, 8 terms at a time, which
+// is 4 elements of both sides per invocation. Two steps fit: while one is multiplied, the next is read, first into
+// registers.
 //
-// `a_load` and `b_load` give the operands, `finish_four` takes the sums. Dispatch: one workgroup for each part of the terms,
-// matrix, tile of rows and tile of columns, in a grid: columns first.
+// `a_load` and `b_load` return the operands, `finish_four` stores the sums. Dispatch: one workgroup per part of the
+// terms, matrix, tile of rows and tile of columns, in a grid: columns first.
 //
-// Rows of tiles are 4 floats longer than needed: where terms lie side by side in memory, two invocations bring the 8 terms
-// of a position, and their stores, 4 rows apart, would meet in the same banks.
+// Rows of tiles are padded by 4 floats: with contiguous terms, two invocations carry the 8 terms of a position, and
+// their stores, 4 rows apart, would otherwise hit the same banks.
 var<workgroup> a_tile: array<array<array<vec4<f32>, $PITCH>, 8>, 2>;
 var<workgroup> b_tile: array<array<array<vec4<f32>, $PITCH>, 8>, 2>;
 
@@ -20,7 +21,7 @@ fn main(
   @builtin(local_invocation_index) local: u32,
 ) {
 // WORK
-  // 32 invocations, which are a subgroup on many devices, compute 4 times 8 pieces: together they read few words of the tiles.
+  // 32 invocations, a subgroup on many devices, compute 4 times 8 pieces: together they read few words of the tiles.
   let block = local >> 5u;
   let row = (block / $BLOCKSu) * 4u + ((local >> 3u) & 3u);
   let column = (block % $BLOCKSu) * 8u + (local & 7u);

@@ -1,8 +1,8 @@
 
-// output[i] = (x[i] - mean) / sqrt(mean of squares of differences + epsilon) * scale + bias, or without the mean.
+// output[i] = (x[i] - mean) / sqrt(mean of squared differences + epsilon) * scale + bias; the mean is optional.
 //
-// A power of two makes the largest element, and the root of epsilon, about 1: squares of floats reach neither infinity nor 0
-// then.
+// A power of two scales the largest element, or the root of epsilon, to about 1, which keeps squares of floats from
+// reaching infinity or 0.
 fn run() {
   let length = parameter(1u);
   let first = first_of(row);
@@ -11,7 +11,7 @@ fn run() {
   largest = largest_across(largest);
   let size = unit(largest);
   var mean = 0.0;
-  if (CENTRED) {
+  if (CENTERED) {
     var total = vec2<f32>(0.0);
     for (var i = lane; i < length; i = i + LANES) {
       total = add_precise(total, vec2<f32>(again(i, first + element_of(i)) * size, 0.0));
@@ -19,7 +19,7 @@ fn run() {
     total = total_across(total);
     mean = (total.x + total.y) / f32(length);
   }
-  // Two passes: the mean of squares less the square of the mean cancels where the mean is large.
+  // Two passes: the mean of squares minus the square of the mean cancels if the mean is large.
   var squares = vec2<f32>(0.0);
   for (var i = lane; i < length; i = i + LANES) {
     let difference = again(i, first + element_of(i)) * size - mean;

@@ -1,4 +1,4 @@
-// The element of the input that is at the element `i` of the output, or 0xffffffff where there is none.
+// The place of the input element for element `i` of the output, or 0xffffffff in constant padding.
 fn source(i: u32) -> u32 {
   let rank = parameter(0u);
   let mode = parameter(1u);

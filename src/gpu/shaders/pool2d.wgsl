@@ -1,5 +1,5 @@
 
-// Parameters from 16 on: where the taps of height and width begin, distances of taps, distances of input positions.
+// Parameters from 16 on: first taps of height and width, strides of taps, strides of input positions.
 fn value(i: u32) -> output_value {
   let at = coordinates(i);
   let rows = parameter(16u) + 3u * at.z;

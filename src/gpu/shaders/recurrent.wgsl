@@ -1,10 +1,10 @@
 
 // One workgroup computes all time steps of one sequence in one direction; its invocations share the units.
 //
-// Parameters: time steps, batches, features of the input, hidden size, gates, whether the only direction is backward, rows.
-// Dispatch: one workgroup for each direction and batch, in a grid. `states` holds, for each, the hidden state, its
-// successor, the hidden state after the reset gate and the cell state. Sums are kept with their rounding errors: those would
-// grow from step to step.
+// Parameters: time steps, batches, features of the input, hidden size, gates, whether the only direction is backward,
+// rows. Dispatch: one workgroup per direction and batch, in a grid. `states` holds, for each, the hidden state, its
+// successor, the hidden state after the reset gate and the cell state. Sums carry their rounding errors, which would
+// otherwise grow from step to step.
 var<private> direction: u32;
 var<private> batch: u32;
 var<private> time: u32;

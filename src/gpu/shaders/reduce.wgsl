@@ -1,5 +1,5 @@
 
-// Combines the terms of a row, or of a part of one, and does something with the total.
+// Combines the terms of a row, or of a part of one, and finishes the total.
 fn run() {
   let length = parameter(1u);
   let size = (length + parameter(2u) - 1u) / parameter(2u);

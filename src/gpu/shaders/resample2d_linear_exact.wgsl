@@ -1,6 +1,6 @@
 
-// Elements of 8 bits between others, computed in whole numbers: a tie is rounded to the even one, and must be seen as one.
-// Weights are fractions with twice the size of the output below the line.
+// 8-bit elements between others, in integer arithmetic, which detects exact ties and rounds them to even. Weights are
+// fractions with twice the size of the output as denominator.
 fn exact(i: u32) -> u32 {
   let found = locate(i);
   let rows = between(0u, found.coordinates[0]);

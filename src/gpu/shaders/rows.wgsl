@@ -1,9 +1,9 @@
-// Who computes what of a row: LANES invocations share each of the ROWS rows of a workgroup.
+// Shares rows between invocations: LANES invocations process each of the ROWS rows of a workgroup.
 //
-// Parameters: number of rows, elements of a row, parts of a row. Dispatch: one workgroup for ROWS rows and each part, in a
+// Parameters: number of rows, elements per row, parts per row. Dispatch: one workgroup per ROWS rows and part, in a
 // grid, parts first.
 var<private> row: u32;
-// Where the row is past the last one, the last one is computed once more and not stored.
+// Workgroups past the last row compute the last one again and do not store it.
 var<private> is_row: bool;
 var<private> own_row: u32;
 var<private> lane: u32;
@@ -22,7 +22,7 @@ BUILTINS) {
   let block = group.y * groups.x + group.x;
   let count = parameter(0u);
   let first = block / parameter(2u) * ROWS;
-  // The same for all invocations of a workgroup.
+  // Uniform within a workgroup.
   if (first >= count) { return; }
   part = block % parameter(2u);
   lane = ROW_LANE;

@@ -12,7 +12,7 @@ fn NAME_across(own: VALUE) -> VALUE {
   }
   workgroupBarrier();
   let total = NAME_totals[AT_FIRST];
-  // The memory is used again.
+  // The memory is about to be reused.
   workgroupBarrier();
   return total;
 }

@@ -1,5 +1,5 @@
 
-// One for each subgroup; they have 4 invocations at least.
+// One per subgroup; a subgroup has at least 4 invocations.
 var<workgroup> NAME_totals: array<VALUE, WORKGROUP / 4>;
 fn NAME_across(own: VALUE) -> VALUE {
   var total = own;
@@ -16,7 +16,7 @@ fn NAME_across(own: VALUE) -> VALUE {
     let b = NAME_totals[other];
     total = COMBINE;
   }
-  // The memory is used again.
+  // The memory is about to be reused.
   workgroupBarrier();
   return total;
 }

@@ -1,9 +1,9 @@
-//! Numbers of WGSL as bits in a `u64`, and the operators on them.
+//! WGSL numbers as bits in a `u64`, and the operators on them.
 
 use half::f16;
 use wgpu::naga::{self, BinaryOperator, MathFunction, ScalarKind, UnaryOperator};
 
-/// The types of numbers.
+/// Scalar types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
     Bool,
@@ -16,7 +16,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// The type that naga describes; `None` for those that no kernel uses.
+    /// The scalar type for naga's description; `None` for types that no kernel uses.
     pub fn of(scalar: naga::Scalar) -> Option<Scalar> {
         Some(match (scalar.kind, scalar.width) {
             (ScalarKind::Bool, _) => Scalar::Bool,
@@ -30,7 +30,7 @@ impl Scalar {
         })
     }
 
-    /// Bytes in memory.
+    /// Size in memory in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Scalar::Bool => 1,
@@ -80,8 +80,8 @@ impl Scalar {
         }
     }
 
-    /// The value of an expression of this type, converted as WGSL does: floats to integers truncate and saturate, NaN gives
-    /// 0, integers keep their lowest bits.
+    /// Converts a value of this type by WGSL's rules: floats truncate and saturate to integers, NaN becomes 0, integers
+    /// keep their lowest bits.
     pub fn convert(self, bits: u64, to: Scalar) -> u64 {
         match (self.is_float(), to) {
             (true, Scalar::F16 | Scalar::F32) => to.float_bits(self.float(bits)),
@@ -168,7 +168,8 @@ pub fn binary(op: BinaryOperator, scalar: Scalar) -> Option<Binary> {
     })
 }
 
-/// What is wrong with `a op b`, where WGSL or a driver without checks does not give what the operator means.
+/// Why `a op b` is a mistake: cases where WGSL, or a driver without checks, does not return the operator's usual
+/// result.
 pub fn misuse(op: BinaryOperator, scalar: Scalar, a: u64, b: u64) -> Option<&'static str> {
     use BinaryOperator as B;
     let lowest = match scalar {
@@ -185,7 +186,7 @@ pub fn misuse(op: BinaryOperator, scalar: Scalar, a: u64, b: u64) -> Option<&'st
     }
 }
 
-/// The operator `op`; `None` where the type has none.
+/// Applies the operator `op`; `None` if the type does not support it.
 pub fn unary(op: UnaryOperator, scalar: Scalar, bits: u64) -> Option<u64> {
     Some(match op {
         UnaryOperator::Negate if scalar.is_float() => scalar.float_bits(-scalar.float(bits)),
@@ -196,8 +197,8 @@ pub fn unary(op: UnaryOperator, scalar: Scalar, bits: u64) -> Option<u64> {
     })
 }
 
-/// A function that is applied component by component, of `x[0]` and as many more as it has arguments; `None` where it is not
-/// known for the type.
+/// Applies a component-wise function to `x[0]` and as many more values as it has arguments; `None` if it is not
+/// supported for the type.
 pub fn math(function: MathFunction, scalar: Scalar, x: [u64; 4]) -> Option<u64> {
     if scalar.is_float() {
         let y = float_math(function, scalar.float(x[0]), scalar.float(x[1]), scalar.float(x[2]));
@@ -297,29 +298,29 @@ fn int_math(function: MathFunction, scalar: Scalar, [x, y, z, w]: [u64; 4]) -> O
     Some(scalar.int_bits(result))
 }
 
-/// Where bits begin, and how many there are, within the bits of the type.
+/// Clamps the start and length of a bit field to the bits of the type.
 fn field(offset: u64, count: u64, bits: u32) -> (u32, u32) {
     let offset = offset.min(bits as u64) as u32;
     (offset, count.min((bits - offset) as u64) as u32)
 }
 
-/// Two floats as halves in a word, the first one in its lower half.
+/// Packs two floats as halves into a word, the first one in the lower half.
 pub fn pack_halves(x: [f32; 2]) -> u64 {
     let [low, high] = x.map(|x| f16::from_f32(x).to_bits() as u64);
     high << 16 | low
 }
 
-/// The floats of the halves of a word.
+/// Unpacks the halves of a word as floats.
 pub fn unpack_halves(word: u64) -> [f32; 2] {
     [word as u16, (word >> 16) as u16].map(|bits| f16::from_bits(bits).to_f32())
 }
 
-/// The bytes of a word as integers.
+/// Unpacks the bytes of a word as integers.
 pub fn unpack_bytes(word: u64, signed: bool) -> [i64; 4] {
     (word as u32).to_le_bytes().map(|byte| if signed { byte as i8 as i64 } else { byte as i64 })
 }
 
-/// The word of the lowest bytes of integers, or of the integers clamped to the range of a byte.
+/// Packs the lowest bytes of integers into a word; if `clamped`, clamps the integers to the range of a byte first.
 pub fn pack_bytes(x: [i64; 4], signed: bool, clamped: bool) -> u64 {
     let range = if signed { (-128, 127) } else { (0, 255) };
     let byte = |x: i64| if clamped { x.clamp(range.0, range.1) as u8 } else { x as u8 };

@@ -1,4 +1,4 @@
-//! The simulation can fail: kernels that are broken on purpose, and what it says of them.
+//! Tests that the simulation detects faults: deliberately broken kernels and the expected reports.
 
 use super::fault::{Checked, Kind};
 use super::graph::Simulator;
@@ -12,7 +12,8 @@ use crate::testing::Random;
 use std::cell::Cell;
 use std::collections::HashMap;
 
-/// Runs the graph as it is, which must succeed, and with `from` replaced by `to` in its kernels, which must give this fault.
+/// Runs the graph unchanged, which must succeed, and with `from` replaced by `to` in its kernels, which must report
+/// this fault.
 fn broken(graph: &str, from: &str, to: &str, kind: Kind, parts: &[&str]) {
     let graph = parse(graph);
     let inputs: HashMap<_, _> =
@@ -60,31 +61,31 @@ fn an_index_beyond_the_end_is_out_of_bounds() {
     broken(COPY, i, twice, Kind::OutOfBounds, &parts);
     let parts = ["cumulativeSum: x_words: index 600 of 600", "invocation [255, 0, 0] of workgroup [1, 0, 0]"];
     let last = "let last = min(first + piece, size);";
-    // The last invocations have nothing to add up: they add the element behind their row.
+    // The last invocations have nothing to add up: they add the element after their row.
     broken(SUM, last, "let last = select(first, first + 1u, local == 255u);", Kind::OutOfBounds, &parts);
     let parts = ["sums: index 256 of 256", "invocation [255, 0, 0] of workgroup [0, 0, 0]"];
     broken(SUM, "before < local;", "before <= local + 1u;", Kind::OutOfBounds, &parts);
     let place = "output_words[at(row, i)] = rounded(next);";
     let parts = ["output_words: index 4294967295 of 600"];
     broken(SUM, place, "output_words[at(row, i) - 1u] = rounded(next);", Kind::OutOfBounds, &parts);
-    // 3 and a rest of 1: words behind the end of the tensor that are within the binding.
+    // 3, with a rest of 1: words after the tensor but within the binding.
     let three = "%0 = input x float32 [3]\n%1 = cumulativeSum %0 axis=0\noutput y = %1";
     let parts = ["x_words: index 3 of 3"];
     broken(three, "of_element(x(at(row, i)))", "of_element(x(at(row, i) + 1u))", Kind::OutOfBounds, &parts);
 }
 
 #[test]
-fn a_guard_that_is_gone_lets_invocations_beyond_the_end() {
+fn a_missing_guard_lets_invocations_past_the_end() {
     let guard = "if (i < immediates.elements) { each(i); }";
     let parts = ["words: index 100 of 100", "invocation [36, 0, 0] of workgroup [1, 0, 0]"];
     broken(SCATTER, guard, "each(i);", Kind::OutOfBounds, &parts);
 }
 
 #[test]
-fn a_barrier_that_is_gone_is_a_race() {
+fn a_missing_barrier_is_a_race() {
     broken(SUM, "workgroupBarrier();", "", Kind::Race, &["reads sums", "wrote", "workgroup [0, 0, 0]"]);
     broken(GRU, "storageBarrier();", "", Kind::Race, &["recurrent", "reads states", "wrote"]);
-    // A barrier for the other kind of memory does not help.
+    // A barrier for the other kind of memory does not prevent the race.
     broken(SUM, "workgroupBarrier();", "storageBarrier();", Kind::Race, &["reads sums"]);
     broken(GRU, "storageBarrier();", "workgroupBarrier();", Kind::Race, &["reads states"]);
 }
@@ -115,18 +116,18 @@ fn scratch_and_workgroup_memory_hold_nothing_at_first() {
 }
 
 #[test]
-fn loops_that_do_not_end_are_seen() {
+fn endless_loops_are_detected() {
     let step = "for (var i = first; i < last; i = i + 1u) { sum";
     broken(SUM, step, "for (var i = first; i < last; i = i + 0u) { sum", Kind::Endless, &["cumulativeSum"]);
 }
 
 #[test]
-fn integers_without_a_result_are_seen() {
+fn integer_operations_without_a_result_are_detected() {
     broken(SUM, "row / inner", "row / (inner - inner)", Kind::Arithmetic, &["division by zero in at: 0 and 0"]);
     broken(SUM, "let size = parameter(1u);", "let size = parameter(1u) << (row + 32u);", Kind::Arithmetic, &["shift"]);
 }
 
-/// Runs a kernel of 8 invocations on a buffer of 16 words, which hold 0, 1, 2, .. and gives the words.
+/// Runs a kernel of 8 invocations on a buffer of 16 words, initialized to 0, 1, 2, .., and returns the words.
 fn words_of(declarations: &str, body: &str) -> Checked<Vec<u32>> {
     let source = format!(
         "enable f16;
@@ -149,7 +150,7 @@ fn words_of(declarations: &str, body: &str) -> Checked<Vec<u32>> {
     Ok(memories[1].bytes.as_chunks::<4>().0.iter().map(|&bytes| u32::from_le_bytes(bytes)).collect())
 }
 
-/// The first 8 words of what [`words_of`] gives.
+/// The first 8 words of the result of [`words_of`].
 fn first(declarations: &str, body: &str) -> [u32; 8] {
     let words = words_of(declarations, body).unwrap_or_else(|fault| panic!("{fault}"));
     words[..8].try_into().expect("16 words")
@@ -220,14 +221,14 @@ fn packed_numbers() {
 }
 
 #[test]
-fn what_only_some_invocations_reach_diverges() {
+fn code_reached_by_only_some_invocations_diverges() {
     let some = "for (var i = 0u; i < parameters[local]; i++) { workgroupBarrier(); }";
     expect(words_of("", some), Kind::Divergence, &["a barrier is reached by 7 of 8"]);
     let some = "if (parameters[local] > 5u) { words[local] = subgroupAdd(local); }";
-    expect(words_of("", some), Kind::Divergence, &["a subgroup is reached by 2 of 4"]);
+    expect(words_of("", some), Kind::Divergence, &["a subgroup operation is reached by 2 of 4"]);
 }
 
 #[test]
-fn what_is_not_known_is_named() {
+fn unsupported_functions_are_named() {
     expect(words_of("", "words[local] = u32(frexp(f32(local)).exp);"), Kind::Unknown, &["Frexp"]);
 }

@@ -1,4 +1,4 @@
-//! Expressions, for a set of invocations at a time.
+//! Evaluates expressions for a set of invocations at a time.
 
 use super::arithmetic::{self, Scalar};
 use super::fault::{Checked, Kind, fault};
@@ -121,7 +121,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Computes each component of `target` of the components of operands; one that is a scalar goes with all.
+    /// Computes each component of `target` from the components of the operands; a scalar operand applies to all.
     fn map(
         &mut self,
         function: usize,
@@ -181,7 +181,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// A part of a value, or a pointer to a part of what a pointer points to.
+    /// Selects a part of a value, or a pointer to a part of a pointer's target.
     fn select(
         &mut self,
         function: usize,
@@ -195,7 +195,7 @@ impl Machine<'_> {
         let (is_pointer, width) = (slot.is_pointer(), self.slot(function, target).width);
         let root = frame.roots[base.index()];
         let first = lanes[0];
-        // A runtime length is the same for all invocations, as they share the pointer's offset.
+        // All invocations share the pointer's offset, hence a runtime length is the same for all.
         let offset = frame.scalars[self.at(function, base, first)] as usize;
         let parts = self.parts(function, base, index, width, root, offset)?;
         let (known, by, scalar) = match index {
@@ -224,7 +224,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// How the parts of what `base` is, or points to, are laid out: in bytes behind pointers, in scalars otherwise.
+    /// The layout of the parts of `base` or of its target: in bytes behind pointers, otherwise in scalars.
     fn parts(
         &mut self,
         function: usize,
@@ -268,7 +268,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Reads what a pointer points to.
+    /// Reads the target of a pointer.
     pub(super) fn load(
         &mut self,
         function: usize,
@@ -302,7 +302,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Replaces what a pointer points to.
+    /// Replaces the target of a pointer.
     pub(super) fn store(
         &mut self,
         function: usize,
@@ -423,7 +423,7 @@ impl Machine<'_> {
     }
 }
 
-/// A component of a vector; a scalar is its own.
+/// A component of a vector; a scalar is broadcast.
 fn component(x: &[u64], i: usize) -> u64 {
     x[i.min(x.len() - 1)]
 }
@@ -435,14 +435,14 @@ enum Index {
     Dynamic(Value),
 }
 
-/// Where the parts of something lie.
+/// The layout of the parts of something.
 struct Parts {
     start: usize,
     stride: usize,
     length: u64,
 }
 
-/// Whether a function is not computed component by component.
+/// Whether a function works on whole vectors, not component-wise.
 fn is_whole(fun: MathFunction) -> bool {
     use MathFunction as M;
     matches!(fun, M::Dot | M::Length | M::Normalize | M::Dot4I8Packed | M::Dot4U8Packed)
@@ -450,7 +450,7 @@ fn is_whole(fun: MathFunction) -> bool {
         || matches!(fun, M::Pack4xI8Clamp | M::Pack4xU8Clamp | M::Unpack4xI8 | M::Unpack4xU8)
 }
 
-/// The functions that [`is_whole`] names.
+/// Applies the functions for which [`is_whole`] is true.
 fn whole_math(fun: MathFunction, scalar: Scalar, out: Scalar, x: &[&[u64]]) -> Option<Vec<u64>> {
     use MathFunction as M;
     let dot = |a: &[u64], b: &[u64]| {

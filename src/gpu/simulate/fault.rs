@@ -1,4 +1,4 @@
-//! What the simulation reports.
+//! Faults that the simulation reports.
 
 use std::fmt;
 
@@ -7,37 +7,37 @@ use std::fmt;
 pub enum Kind {
     /// An index is not below the length of what it selects from.
     OutOfBounds,
-    /// Two invocations use the same memory without a barrier in between, and one of them writes.
+    /// Two invocations access the same memory without a barrier in between, and at least one of them writes.
     Race,
-    /// A word of an output is written again.
+    /// A word of an output is written twice.
     WrittenTwice,
     /// A word of an output is never written.
     NotWritten,
-    /// Memory is read that nobody wrote.
+    /// Memory is read before it was written.
     Unwritten,
-    /// A barrier, or an operation of a subgroup, is not reached by all invocations.
+    /// A barrier or a subgroup operation is not reached by all invocations.
     Divergence,
     /// A loop does not end.
     Endless,
-    /// An operation on integers that has no result.
+    /// An integer operation has no result.
     Arithmetic,
-    /// The simulation does not know what the kernel uses.
+    /// The kernel uses something that the simulation does not support.
     Unknown,
 }
 
 /// A fault of a kernel.
 #[derive(Debug)]
 pub struct Fault {
-    /// What it is.
+    /// The kind of fault.
     pub kind: Kind,
-    /// Where, for people: the kernel, the binding or variable, the index, the invocation.
+    /// The place, for people: kernel, binding or variable, index, invocation.
     pub message: String,
 }
 
-/// The result of something that kernels do.
+/// The result of an operation of a kernel.
 pub type Checked<T> = Result<T, Box<Fault>>;
 
-/// A fault as a result.
+/// Returns a fault as an error.
 pub fn fault<T>(kind: Kind, message: impl Into<String>) -> Checked<T> {
     Err(Box::new(Fault { kind, message: message.into() }))
 }

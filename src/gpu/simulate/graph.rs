@@ -1,4 +1,4 @@
-//! The run of a whole graph, as a plan would run it, but that no values share memory.
+//! Runs a whole graph like a plan, but without values that share memory.
 
 use super::fault::Checked;
 use super::machine::{Launch, run};
@@ -12,23 +12,23 @@ use crate::ops::tensor::Tensor;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Words in front of the parameters of a kernel: others have theirs in the same buffer.
+/// Words in front of a kernel's parameters, to simulate the parameters of other kernels in the same buffer.
 const FIRST_PARAMETER: usize = 5;
 
-/// A device that is simulated.
+/// A simulated device.
 pub struct Simulator<'a> {
-    /// What its shaders may use.
+    /// The dialect of its shaders.
     pub dialect: Dialect,
-    /// Invocations of a subgroup.
+    /// Invocations per subgroup.
     pub subgroup: usize,
     /// Changes a launch before it runs.
     pub edit: &'a dyn Fn(&mut Dispatch),
-    /// Kernels that were parsed, by their text.
+    /// Parsed kernels, by text.
     pub programs: &'a mut HashMap<String, Rc<Program>>,
 }
 
 impl Simulator<'_> {
-    /// The bytes of every output of `graph`.
+    /// Runs `graph` and returns the bytes of every output.
     ///
     /// # Errors
     /// The first fault of a kernel.

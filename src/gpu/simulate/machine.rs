@@ -1,5 +1,5 @@
-//! The run of a dispatch: workgroups one after the other, the invocations of each in step. A set of invocations goes through
-//! the statements together; branches and loops divide it and put it together again.
+//! Runs a dispatch: workgroups one after the other, the invocations of each in step. A set of invocations executes
+//! statements together; branches and loops divide the set and merge it again.
 
 use super::fault::{Checked, Fault, Kind, fault};
 use super::memory::{Access, Memory, Sharing};
@@ -8,10 +8,10 @@ use wgpu::naga::{
     AddressSpace, ArraySize, Barrier, Binding, Block, BuiltIn, Expression, Handle, Statement, SwitchValue, TypeInner,
 };
 
-/// The invocations that are active, by number, ascending.
+/// The numbers of the active invocations, ascending.
 pub type Lanes = Vec<u32>;
 
-/// Where a pointer points to, but for the place in it.
+/// The base of a pointer: its target without the offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
     Global(usize),
@@ -20,14 +20,14 @@ pub enum Root {
 
 /// The values of a running function.
 pub struct Frame {
-    /// Of every expression, for every invocation.
+    /// The values of all expressions, for every invocation.
     pub scalars: Vec<u64>,
-    /// Of every expression that is a pointer.
+    /// The roots of all expressions that are pointers.
     pub roots: Vec<Root>,
     result: Vec<u64>,
 }
 
-/// Where the scalars of an expression lie in the frames of its function: those of an invocation side by side.
+/// The place of an expression's scalars in the frames of its function; those of one invocation are contiguous.
 #[derive(Clone, Copy)]
 pub struct Column {
     start: usize,
@@ -35,37 +35,38 @@ pub struct Column {
 }
 
 impl Column {
-    /// The first scalar of an invocation. In the innermost loops of the simulation, like all that is always inlined.
+    /// The first scalar of an invocation. Used in the innermost loops of the simulation, like everything that is always
+    /// inlined.
     #[inline(always)]
     pub fn at(self, lane: u32) -> usize {
         self.start + self.width * lane as usize
     }
 }
 
-/// What a kernel runs on.
+/// The memory and sizes of a launch.
 pub struct Launch<'a> {
     /// Buffers, then the other variables of the kernel, which the run appends.
     pub memories: &'a mut Vec<Memory>,
-    /// Which buffer is bound where; binding 0 holds the parameters.
+    /// The buffer of each binding; binding 0 holds the parameters.
     pub bound: &'a [usize],
     pub immediates: &'a [u8],
     pub workgroups: [u32; 3],
-    /// Invocations of a subgroup.
+    /// Invocations per subgroup.
     pub subgroup: usize,
 }
 
-/// Turns of a loop after which it counts as endless: the longest loops of the kernels, on what tests give them, have some
-/// hundreds.
+/// Iterations after which a loop counts as endless: the longest loops of the kernels have some hundreds on the tests'
+/// inputs.
 const MOST_TURNS: usize = 3_000;
 
 /// A running kernel.
 pub struct Machine<'a> {
     pub(super) program: &'a Program,
     pub(super) memories: &'a mut Vec<Memory>,
-    /// The memory of each variable outside of functions.
+    /// The memory of each global variable.
     pub(super) places: Vec<usize>,
     pub(super) locals: Vec<Memory>,
-    /// How many of `locals` belong to functions that are running.
+    /// The number of `locals` that belong to running functions.
     depth: usize,
     pub(super) lanes: usize,
     pub(super) subgroup: usize,
@@ -120,7 +121,7 @@ pub fn run(program: &Program, launch: Launch) -> Checked<()> {
         memories[place].name.clone_from(&global.name);
         places.push(place);
     }
-    // A buffer that is bound twice may only be read if one of its variables is.
+    // A buffer with several bindings must be read-only if any of its variables is.
     for (place, memory) in memories.iter_mut().enumerate() {
         let variables =
             || program.globals.iter().zip(&places).filter(|(_, of)| **of == place).map(|(global, _)| global);
@@ -147,7 +148,7 @@ pub fn run(program: &Program, launch: Launch) -> Checked<()> {
     result
 }
 
-/// Bytes of an element of a type whose length is only known at run time.
+/// Bytes per element of a runtime-sized type.
 fn element(program: &Program, ty: Handle<wgpu::naga::Type>) -> usize {
     match program.module.types[ty].inner {
         TypeInner::Array { size: ArraySize::Dynamic, stride, .. } => stride as usize,
@@ -228,7 +229,7 @@ impl Machine<'_> {
         [lane % x, lane / x % y, lane / (x * y)]
     }
 
-    /// `result` with the invocation in the message.
+    /// Appends the invocation to the message of `result`'s error.
     pub(super) fn blame<T>(&self, lane: u32, result: Checked<T>) -> Checked<T> {
         result.map_err(|mut fault: Box<Fault>| {
             let (local, group) = (self.local_id(lane), self.group);
@@ -245,7 +246,7 @@ impl Machine<'_> {
         }
     }
 
-    /// How an invocation uses the memory behind a pointer now.
+    /// Describes the current access of an invocation to the memory behind a pointer.
     pub(super) fn access(&self, root: Root, lane: u32) -> Access {
         let in_workgroup = match root {
             Root::Global(index) => self.program.globals[index].space == AddressSpace::WorkGroup,
@@ -255,18 +256,18 @@ impl Machine<'_> {
         Access { group: self.number, lane, epoch }
     }
 
-    /// Where the scalars of an expression lie.
+    /// The place of an expression's scalars.
     pub(super) fn column(&self, function: usize, expression: Handle<Expression>) -> Column {
         let slot = &self.program.functions[function].slots[expression.index()];
         Column { start: slot.offset * self.lanes, width: slot.width }
     }
 
-    /// Where those of one invocation begin.
+    /// The start of one invocation's scalars.
     pub(super) fn at(&self, function: usize, expression: Handle<Expression>, lane: u32) -> usize {
         self.column(function, expression).at(lane)
     }
 
-    /// A frame with the values that never change.
+    /// A frame initialized with the constant values.
     fn frame(&mut self, function: usize) -> Frame {
         if let Some(frame) = self.idle[function].pop() {
             return frame;
@@ -292,7 +293,7 @@ impl Machine<'_> {
         frame
     }
 
-    /// Runs a function whose arguments are in `frame`; gives the frame with the results.
+    /// Runs a function with the arguments in `frame`; returns the frame with the results.
     fn enter(&mut self, function: usize, mut frame: Frame, lanes: Lanes) -> Checked<Frame> {
         let program = self.program;
         let first = self.depth;
@@ -316,7 +317,7 @@ impl Machine<'_> {
         Ok(frame)
     }
 
-    /// Runs statements; gives the invocations that reach the end.
+    /// Runs statements; returns the invocations that reach the end.
     fn block(
         &mut self,
         function: usize,
@@ -528,7 +529,7 @@ impl Machine<'_> {
     }
 }
 
-/// Gives each of `lanes` the start of a variable.
+/// Initializes a variable for each of `lanes`.
 fn fill(memory: &mut Memory, fields: &[Field], start: &[u64], lanes: &[u32]) {
     for &lane in lanes {
         for (field, value) in fields.iter().zip(start) {

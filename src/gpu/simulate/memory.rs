@@ -1,21 +1,21 @@
-//! Memory that invocations share, and who used which part of it last.
+//! Memory shared between invocations, with the last access to each part.
 
 use super::fault::{Checked, Kind, fault};
 use std::ops::RangeInclusive;
 
-/// Who uses memory, and when.
+/// Who accesses memory, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// The number of the workgroup.
+    /// The workgroup's number.
     pub group: u32,
-    /// The number of the invocation in its workgroup.
+    /// The invocation's number in its workgroup.
     pub lane: u32,
-    /// How many barriers for this memory the workgroup has passed.
+    /// The number of barriers for this memory that the workgroup has passed.
     pub epoch: u32,
 }
 
 const NOBODY: Access = Access { group: u32::MAX, lane: u32::MAX, epoch: 0 };
-/// In place of an invocation: more than one.
+/// Placeholder for more than one invocation.
 const SEVERAL: u32 = u32::MAX - 1;
 
 /// The last uses of one scalar.
@@ -23,37 +23,37 @@ const SEVERAL: u32 = u32::MAX - 1;
 struct Cell {
     written: Access,
     read: Access,
-    /// Whether a workgroup before that of `read` read it.
+    /// Whether a workgroup other than that of `read` read the scalar earlier.
     read_before: bool,
 }
 
 const UNUSED: Cell = Cell { written: NOBODY, read: NOBODY, read_before: false };
 
-/// Which invocations see the same memory.
+/// Which invocations share the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// All of a dispatch.
+    /// All invocations of a dispatch.
     Dispatch,
-    /// Those of a workgroup; what it holds at the start is unknown.
+    /// The invocations of a workgroup; the initial contents are undefined.
     Workgroup,
-    /// Each has its own.
+    /// None: each invocation has its own.
     Invocation,
-    /// All, and none writes.
+    /// All invocations, read-only.
     Constant,
 }
 
 /// The bytes of a buffer or of a variable.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    /// What it is called in messages.
+    /// The name in messages.
     pub name: String,
-    /// All bytes that can be addressed, of all invocations if each has its own.
+    /// All addressable bytes, of all invocations if each has its own.
     pub bytes: Vec<u8>,
-    /// Bytes that belong to the tensor or variable (of one invocation): a buffer is rounded up behind them.
+    /// Size in bytes of the tensor or variable (of one invocation), before a buffer's padding.
     pub size: usize,
-    /// Whether each byte of the tensor was written, by the host or by a kernel.
+    /// For each byte of the tensor, whether the host or a kernel wrote it.
     pub known: Vec<bool>,
-    /// How often each byte was written by the kernels of a node.
+    /// For each byte, how often the kernels of a node wrote it.
     pub writes: Vec<u8>,
     sharing: Sharing,
     reads_are_checked: bool,
@@ -62,7 +62,7 @@ pub struct Memory {
     cells: Vec<Cell>,
 }
 
-/// What buffers are rounded up to: bindings are words, and those of 64 bits two.
+/// Alignment of buffer sizes in bytes: bindings consist of words, or of two words for 64-bit types.
 const ROUNDING: usize = 8;
 
 impl Memory {
@@ -74,7 +74,7 @@ impl Memory {
         memory
     }
 
-    /// A buffer of `size` bytes which nobody wrote. They are NaN as floats.
+    /// An uninitialized buffer of `size` bytes. They are NaN as floats.
     pub fn buffer(name: String, size: usize) -> Memory {
         let rounded = size.next_multiple_of(ROUNDING);
         Memory {
@@ -91,12 +91,12 @@ impl Memory {
         }
     }
 
-    /// A buffer that a kernel may read only where a kernel wrote before.
+    /// A buffer that kernels may read only after a kernel wrote it.
     pub fn scratch(name: String, size: usize) -> Memory {
         Memory { reads_are_checked: true, ..Memory::buffer(name, size) }
     }
 
-    /// A buffer of which each kernel writes each byte at most once.
+    /// A buffer that each kernel may write at most once per byte.
     pub fn output(name: String, size: usize) -> Memory {
         Memory { is_output: true, ..Memory::buffer(name, size) }
     }
@@ -107,7 +107,7 @@ impl Memory {
         Memory { bytes: vec![0xff; size * copies], size, sharing, ..Memory::buffer(name, 0) }
     }
 
-    /// Forgets who used the memory: a kernel starts, whose smallest scalars have `grain` bytes.
+    /// Forgets earlier accesses, at the start of a kernel with scalars of at least `grain` bytes.
     pub fn start(&mut self, grain: usize, constant: bool) {
         self.grain = grain;
         if matches!(self.sharing, Sharing::Dispatch | Sharing::Constant) {
@@ -119,21 +119,20 @@ impl Memory {
         }
     }
 
-    /// How many elements with this distance there are, of those that may be used: the rest of a word behind the tensor is no
-    /// element.
+    /// The number of elements with this stride, without the padding after the tensor.
     pub fn length(&self, offset: usize, stride: usize) -> u64 {
         let bound = self.bytes.len().saturating_sub(offset) / stride;
         bound.min(self.size.saturating_sub(offset).div_ceil(stride)) as u64
     }
 
-    /// The scalar of `width` bytes at `offset`.
+    /// Loads the scalar of `width` bytes at `offset`.
     pub fn load(&mut self, offset: usize, width: usize, access: Access) -> Checked<u64> {
         let at = self.place(offset, width, access)?;
         self.note_read(offset, width, access)?;
         Ok(self.bits(at, width))
     }
 
-    /// Replaces the scalar of `width` bytes at `offset`.
+    /// Stores the scalar of `width` bytes at `offset`.
     pub fn store(&mut self, offset: usize, width: usize, bits: u64, access: Access) -> Checked<()> {
         let at = self.place(offset, width, access)?;
         self.note_write(offset, width, access)?;
@@ -141,8 +140,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Reads, and replaces by what `update` gives, at once: no other invocation comes in between, so that it races with no
-    /// other update.
+    /// Reads a scalar and replaces it by the result of `update`, atomically: updates do not race with each other.
     pub fn update(&mut self, offset: usize, width: usize, access: Access, update: impl Fn(u64) -> u64) -> Checked<u64> {
         let at = self.place(offset, width, access)?;
         let old = self.bits(at, width);
@@ -153,7 +151,7 @@ impl Memory {
         Ok(old)
     }
 
-    /// The number in these bytes: most have four.
+    /// The number in these bytes. Special-cases the usual four bytes.
     fn bits(&self, at: usize, width: usize) -> u64 {
         let bytes = &self.bytes[at..at + width];
         match *bytes {
@@ -171,7 +169,7 @@ impl Memory {
         Ok(offset + if own { access.lane as usize * self.size } else { 0 })
     }
 
-    /// The places of the cells of these bytes.
+    /// The cells of these bytes.
     fn range(&self, offset: usize, width: usize) -> RangeInclusive<usize> {
         offset / self.grain..=(offset + width - 1) / self.grain
     }
@@ -211,7 +209,7 @@ impl Memory {
         }
         let (sharing, range) = (self.sharing, self.range(offset, width));
         for cell in &mut self.cells[range] {
-            // What an earlier workgroup did is of no concern to memory that only a workgroup has.
+            // Workgroup memory is private to a workgroup: accesses by earlier ones do not matter.
             let concerns = |other: Access| sharing == Sharing::Dispatch || other.group == access.group;
             if concerns(cell.written) && clashes(cell.written, access) {
                 return race(&self.name, offset, "writes", "wrote", cell.written);
@@ -231,8 +229,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Complains if one kernel wrote a byte of an output twice, and starts to count anew if words are written by several
-    /// kernels, each a part of its elements.
+    /// Reports a byte of an output that a kernel wrote twice. Restarts the count if several kernels each write a part
+    /// of a word's elements.
     pub fn check_writes(&mut self, words_are_shared: bool) -> Checked<()> {
         if self.is_output {
             if let Some(byte) = self.writes.iter().position(|&count| count > 1) {
@@ -245,7 +243,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Complains if a byte of the tensor is still unknown.
+    /// Reports a byte of the tensor that is still unwritten.
     pub fn check_complete(&self) -> Checked<()> {
         match self.known[..self.size].iter().position(|known| !known) {
             None => Ok(()),
@@ -262,7 +260,7 @@ fn race<T>(name: &str, offset: usize, does: &str, did: &str, other: Access) -> C
     fault(Kind::Race, format!("{does} {name}, byte {offset}, which {who} of workgroup {} {did}", other.group))
 }
 
-/// Whether nothing orders `access` behind the use `before`.
+/// Whether `access` is unordered with the earlier access `before`.
 fn clashes(before: Access, access: Access) -> bool {
     before != NOBODY && (before.group != access.group || (before.epoch == access.epoch && before.lane != access.lane))
 }

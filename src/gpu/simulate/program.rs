@@ -1,4 +1,4 @@
-//! A kernel as naga understands it, and where the values of its expressions lie while it runs.
+//! A parsed kernel, and the layout of its expressions' values at run time.
 
 use super::arithmetic::Scalar;
 use super::fault::{Checked, Kind, fault};
@@ -11,28 +11,28 @@ use wgpu::naga::{
     self, AddressSpace, Arena, ArraySize, Expression, Handle, Literal, Module, StorageAccess, Type, TypeInner,
 };
 
-/// A scalar of a type, and where it lies, in bytes.
+/// A scalar of a type, with its byte offset.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     pub offset: usize,
     pub scalar: Scalar,
 }
 
-/// Where the value of an expression lies in a frame.
+/// The place of an expression's value in a frame.
 #[derive(Clone, Debug)]
 pub struct Slot {
-    /// In scalars of an invocation.
+    /// Offset in scalars of one invocation.
     pub offset: usize,
-    /// Number of scalars. A pointer is one: a place in bytes.
+    /// Number of scalars. A pointer has one: a byte offset.
     pub width: usize,
     /// The type of the expression.
     pub inner: TypeInner,
-    /// The scalars of the value, or of what a pointer points to unless its length is only known at run time.
+    /// The scalars of the value, or of a pointer's target unless its length is only known at run time.
     pub fields: Rc<[Field]>,
 }
 
 impl Slot {
-    /// The type of its scalars, where they are all the same.
+    /// The type of the scalars, if they are all the same.
     pub fn scalar(&self) -> Scalar {
         self.fields[0].scalar
     }
@@ -47,23 +47,23 @@ pub struct Local {
     pub name: String,
     pub size: usize,
     pub fields: Rc<[Field]>,
-    /// The scalars that it starts with.
+    /// The initial scalars.
     pub start: Vec<u64>,
 }
 
 /// A function.
 pub struct Function {
     handle: Option<Handle<naga::Function>>,
-    /// By expression.
+    /// The place of each expression.
     pub slots: Vec<Slot>,
-    /// The scalars of all expressions of an invocation.
+    /// Number of scalars of all expressions, per invocation.
     pub width: usize,
     pub locals: Vec<Local>,
-    /// The expressions whose values are the same wherever the function runs.
+    /// Expressions with the same value in every run of the function.
     pub constants: Vec<(Handle<Expression>, Vec<u64>)>,
-    /// The expressions that are arguments, and which.
+    /// Expressions that are arguments, with the arguments' indices.
     pub arguments: Vec<(Handle<Expression>, usize)>,
-    /// Scalars of the result.
+    /// Number of scalars of the result.
     pub result: usize,
 }
 
@@ -73,11 +73,11 @@ pub struct Global {
     pub space: AddressSpace,
     pub binding: Option<usize>,
     pub ty: Handle<Type>,
-    /// Bytes; of the first element where the length is only known at run time.
+    /// Size in bytes; of the first element if the length is only known at run time.
     pub size: usize,
     pub fields: Rc<[Field]>,
     pub start: Vec<u64>,
-    /// Bytes of the smallest scalar.
+    /// Size of the smallest scalar in bytes.
     pub grain: usize,
     /// Whether kernels only read it.
     pub is_constant: bool,
@@ -89,15 +89,15 @@ pub struct Program {
     /// The functions of the module, then the entry point.
     pub functions: Vec<Function>,
     pub globals: Vec<Global>,
-    /// Invocations of a workgroup along x, y and z.
+    /// Size of a workgroup along x, y and z.
     pub workgroup: [u32; 3],
 }
 
 impl Program {
-    /// Parses and validates the text.
+    /// Parses and validates a kernel.
     ///
     /// # Panics
-    /// If it is no valid WGSL.
+    /// If the text is not valid WGSL.
     pub fn new(name: &str, source: &str) -> Checked<Program> {
         let module = naga::front::wgsl::parse_str(source)
             .unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
@@ -113,7 +113,7 @@ impl Program {
         Ok(Program { functions, globals, workgroup, module })
     }
 
-    /// The text of a function.
+    /// naga's representation of a function.
     pub fn function(&self, index: usize) -> &naga::Function {
         match self.functions[index].handle {
             Some(handle) => &self.module.functions[handle],
@@ -121,7 +121,7 @@ impl Program {
         }
     }
 
-    /// Invocations of a workgroup.
+    /// Invocations per workgroup.
     pub fn lanes(&self) -> usize {
         self.workgroup.iter().product::<u32>() as usize
     }
@@ -224,7 +224,7 @@ impl Compiler<'_> {
         Ok(Function { handle, slots, width: offset, locals, constants, arguments, result })
     }
 
-    /// The scalars that a variable starts with.
+    /// The initial scalars of a variable.
     fn start(&mut self, arena: &Arena<Expression>, init: Handle<Expression>) -> Checked<Vec<u64>> {
         match self.constant(arena, init) {
             Some(value) => Ok(value),
@@ -232,7 +232,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The scalars of an expression that is the same everywhere.
+    /// The scalars of a constant expression.
     fn constant(&mut self, arena: &Arena<Expression>, expression: Handle<Expression>) -> Option<Vec<u64>> {
         let module = self.module;
         Some(match &arena[expression] {
@@ -250,7 +250,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// The scalars of a type; none where their number is only known at run time.
+    /// The scalars of a type; none if their number is only known at run time.
     fn fields_of(&mut self, ty: Handle<Type>) -> Checked<Rc<[Field]>> {
         if let Some(fields) = self.fields.get(&ty) {
             return Ok(fields.clone());

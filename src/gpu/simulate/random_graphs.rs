@@ -2,20 +2,20 @@
 
 use crate::testing::{Random, Tolerance};
 
-/// Sizes where tiles, workgroups and packed words begin and end.
+/// Sizes at and around the boundaries of tiles, workgroups and packed words.
 const EDGES: [u64; 11] = [1, 2, 3, 7, 8, 15, 16, 17, 33, 64, 65];
 /// Lengths around the 256 invocations of a workgroup.
 const LENGTHS: [u64; 6] = [1, 3, 64, 255, 257, 600];
 
-/// Rounded once, of sums of a few products.
+/// For results rounded once, from sums of a few products.
 const SUMS: Tolerance = Tolerance::ulps(16).or_absolute(4e-3);
 const CLOSE: Tolerance = Tolerance::ulps(16).or_absolute(2e-3);
 const EXACT: Tolerance = Tolerance::EXACT;
 
-/// Draws the lines of a graph, whose first value is `%0` and whose output is `%y`.
+/// Draws the lines of a graph with the first value `%0` and the output `%y`.
 pub type Generate = fn(&mut Random) -> String;
 
-/// What is drawn, and how exact results are.
+/// The generators, with the tolerance of their results.
 pub const GENERATORS: &[(&str, Generate, Tolerance)] = &[
     ("matmul", matmul, SUMS),
     ("gemm", gemm, SUMS),
@@ -37,7 +37,7 @@ pub const GENERATORS: &[(&str, Generate, Tolerance)] = &[
     ("elementwise", elementwise, CLOSE),
 ];
 
-/// The text of a graph, with one more operator that may become a part of the kernel.
+/// The text of a graph, with one more operator that may be fused into the kernel.
 pub fn random_graph(generate: Generate, random: &mut Random) -> String {
     generate(random) + "\n%z = neg %y\noutput y = %z"
 }
@@ -144,7 +144,7 @@ fn resample2d(random: &mut Random) -> String {
     )
 }
 
-/// A shape, and its axes that are reduced, of which the first is long.
+/// A shape and its reduced axes; the first of these is long.
 fn reduced(random: &mut Random) -> (Vec<u64>, Vec<usize>) {
     let mut shape = vec![up_to(random, 4), up_to(random, 3), up_to(random, 3)];
     let axes = pick(random, &[[true, false, false], [false, true, false], [false, false, true], [true, false, true]]);

@@ -1,4 +1,4 @@
-//! Operations of subgroups: invocations that lie side by side in their workgroup.
+//! Subgroup operations: a subgroup consists of adjacent invocations of a workgroup.
 
 use super::arithmetic::{Binary, Scalar, binary, math};
 use super::fault::{Checked, Kind, fault};
@@ -10,14 +10,14 @@ use wgpu::naga::{
 type Value = Handle<Expression>;
 
 impl Machine<'_> {
-    /// The subgroups of `lanes`, which must be whole.
+    /// Divides `lanes` into subgroups, which must be complete.
     fn subgroups(&self, lanes: &[u32]) -> Checked<Vec<Vec<u32>>> {
         let size = self.subgroup as u32;
         let groups: Vec<Vec<u32>> = lanes.chunk_by(|a, b| a / size == b / size).map(<[u32]>::to_vec).collect();
         for group in &groups {
             let whole = size.min(self.lanes as u32 - group[0] / size * size);
             if group.len() != whole as usize {
-                let text = format!("an operation of a subgroup is reached by {} of {whole} invocations", group.len());
+                let text = format!("a subgroup operation is reached by {} of {whole} invocations", group.len());
                 return self.blame(group[0], fault(Kind::Divergence, text));
             }
         }
@@ -79,7 +79,8 @@ impl Machine<'_> {
                         // `result` and `argument` are different expressions.
                         frame.scalars.copy_within(from..from + width, to);
                     }
-                    // What there is at an invocation that is none is unknown: it may be computed, but not matter.
+                    // Reading from a nonexistent invocation is undefined: the value may be computed but must not
+                    // matter.
                     None => frame.scalars[to..to + width].fill(u64::from(u32::MAX)),
                 }
             }
@@ -123,7 +124,7 @@ impl Machine<'_> {
     }
 }
 
-/// How two values become one.
+/// The function that combines two values.
 fn combination(op: SubgroupOperation, scalar: Scalar) -> Option<impl Fn(u64, u64) -> u64> {
     let operator = match op {
         SubgroupOperation::All | SubgroupOperation::And => binary(BinaryOperator::And, scalar),

@@ -1,4 +1,4 @@
-//! All kernels in the simulation: every operator, type and rank, and random sizes around the edges of tiles.
+//! Simulates all kernels: every operator, data type and rank, and random sizes around the edges of tiles.
 
 use super::graph::Simulator;
 use super::program::Program;
@@ -15,10 +15,10 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// Kernels that were parsed, by their text.
+/// Parsed kernels, by text.
 type Programs = HashMap<String, Rc<Program>>;
 
-/// Runs the graph on all dialects that differ for it, and compares with the oracle.
+/// Runs the graph in all dialects that make a difference for it, and compares the results with the oracle.
 fn check(
     programs: &mut Programs,
     graph: &Graph,
@@ -32,10 +32,10 @@ fn check(
     let expected = reference::run(graph, &inputs);
     let graph = if compiled { optimized(graph) } else { graph.clone() };
     let has = |types: &[DataType]| graph.values.iter().any(|value| types.contains(&value.descriptor.dtype));
-    // A type that a graph does not hold cannot make a difference together with another one.
+    // A dialect's type without an operand of that type makes no difference, not even combined with another one.
     let all = has(&[DataType::Float16]) && has(&[DataType::Int64, DataType::Uint64]);
     for dialect in DIALECTS.into_iter().filter(|dialect| all || dialect.f16 == dialect.int64) {
-        // llvmpipe's and NVIDIA's.
+        // The subgroup sizes of llvmpipe and NVIDIA.
         let subgroup = if dialect.f16 { 8 } else { 32 };
         let outputs = Simulator { dialect, subgroup, edit, programs }.run(&graph, &inputs);
         let outputs = outputs.unwrap_or_else(|fault| panic!("{fault}, with {dialect:?}, of\n{graph}"));
@@ -54,7 +54,7 @@ fn sweep(names: impl Fn(&str) -> bool) {
     assert!(number > 200, "{number} graphs");
 }
 
-/// Divides the operators, so that the halves may run side by side.
+/// Splits the operators into halves that can run in parallel.
 fn is_in_first_half(name: &str) -> bool {
     Op::rules().take(48).any(|rule| rule.name == name)
 }
@@ -69,10 +69,10 @@ fn every_type_and_rank_of_the_other_half_runs_without_fault() {
     sweep(|name| !is_in_first_half(name));
 }
 
-/// Graphs of each kind that are drawn.
+/// Number of graphs to draw of each kind.
 const DRAWS: u64 = 8;
 
-/// Puts the workgroups into two rows, as [`grid`](crate::gpu::kernel::grid) does when they are too many for one.
+/// Puts the workgroups into two rows, as [`grid`](crate::gpu::kernel::grid) does if they are too many for one.
 fn in_two_rows(dispatch: &mut Dispatch) {
     if let [count, 1, 1] = dispatch.workgroups
         && count > 1
@@ -91,7 +91,7 @@ fn random_sizes_run_without_fault() {
             println!("{name}, draw {draw}");
             let mut random = Random::new(kind as u64 * DRAWS + draw + 1);
             let graph = parse(&random_graph(*generate, &mut random));
-            // Every second one with what the compiler puts behind the kernels.
+            // Every second one has fused operators after the kernels.
             let odd = draw % 2 == 1;
             check(&mut programs, &graph, &mut random, *tolerance, odd, &|dispatch| {
                 names.borrow_mut().insert(dispatch.name);

@@ -8,28 +8,28 @@ use crate::gpu::map::{Entry, Map, Readable, Wide, strided};
 use crate::ops::attention::{Attention, MaskKind};
 use crate::shape::Descriptor;
 
-/// Rows of the output that a workgroup of `attention.wgsl` computes.
+/// Rows of the output per workgroup of `attention.wgsl`.
 const ROWS: u32 = 16;
-/// Columns of the output that a workgroup computes.
+/// Columns of the output per workgroup.
 const COLUMNS: u32 = 128;
 
-/// Keys that a workgroup of `attention_decode.wgsl` goes through, and the most columns and depth of a matrix there.
+/// Keys per workgroup of `attention_decode.wgsl`, and its maximum number of columns and depth.
 const KEYS: u32 = 256;
 
 /// The variants of attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// A workgroup computes a block of rows and goes through all keys.
+    /// A workgroup computes a block of rows for all keys.
     Blocks,
-    /// A workgroup computes a row for some keys; another kernel combines the parts. Few rows leave a device with next to
-    /// nothing to do otherwise: the step of a language model that writes one token has one row for each head.
+    /// A workgroup computes a row for some keys; another kernel combines the parts. Otherwise, few rows leave a device
+    /// nearly idle: a language model generates a token with one row per head.
     Parts,
 }
 
-/// The most floats that the parts of an attention may be. So many keep any device busy with whole rows as well.
+/// Maximum number of floats in the parts of an attention. Above, whole rows keep any device busy as well.
 const MAX_PARTS: u64 = 1 << 24;
 
-/// The variant for an attention. A quarter of a block of rows or less is a waste.
+/// The variant for an attention. Blocks would be wasted on a quarter of their rows or less.
 pub fn variant(op: &Attention) -> Variant {
     let [rows, keys, depth, columns] = sizes(op);
     let parts = op.matrices() as u64 * rows as u64 * keys.div_ceil(KEYS) as u64;
@@ -48,7 +48,7 @@ fn sizes(op: &Attention) -> [u32; 4] {
 /// The names of the masks.
 const MASKS: [&str; crate::ops::attention::MAX_MASKS] = ["mask0", "mask1"];
 
-/// An attention, whose scores stay in the memory of workgroups.
+/// Lowers an attention; its scores stay in workgroup memory.
 pub fn attention(op: &Attention, l: &mut Lowering) {
     let [rows, keys, depth, columns] = sizes(op);
     let mut parameters = Parameters(vec![rows, keys, depth, columns]);

@@ -12,7 +12,7 @@ use crate::ops::strided::Strided;
 use crate::ops::triangular::Triangular;
 use crate::shape::strides;
 
-/// The names of the operands of a program; the compiler fuses no more.
+/// The names of a program's operands; the compiler fuses at most this many.
 const NAMES: [&str; 8] = ["x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"];
 
 /// A program of element-wise operators on operands that are broadcast to the output.
@@ -30,11 +30,11 @@ pub fn elementwise(l: &mut Lowering, program: &Fused) {
     }
     let (lines, result) = Scalars { dialect: l.dialect, parameters: &mut parameters }.program(program, &reads, &types);
     let functions = format!("fn value(i: u32) -> output_value {{\n{lines}  return {result};\n}}\n");
-    // The type of the output is declared behind the functions of a map.
+    // A map declares the output's type after its functions.
     l.map(0, "elementwise", inputs, &functions, parameters);
 }
 
-/// `quantizeLinear()` or `dequantizeLinear()`: scale and zero point repeat over blocks.
+/// `quantizeLinear()` or `dequantizeLinear()`; scale and zero point repeat over blocks.
 pub fn quantize(op: &Quantize, l: &mut Lowering) {
     let (input, scale) = (l.input(0), l.input(1));
     let mut parameters = Parameters::default();
@@ -49,7 +49,7 @@ pub fn quantize(op: &Quantize, l: &mut Lowering) {
     l.map(0, "quantize", inputs, &functions, parameters);
 }
 
-/// The elements at regular distances.
+/// Copies elements at regular strides.
 pub fn strided(l: &mut Lowering, output: usize, view: &Strided) {
     let mut parameters = Parameters::default();
     let first = strided_parameters(&mut parameters, &view.shape, &view.strides, view.offset);
@@ -58,7 +58,7 @@ pub fn strided(l: &mut Lowering, output: usize, view: &Strided) {
     l.map(output, "copy", inputs, &functions, parameters);
 }
 
-/// The operands one after the other: each is put into its part of the output.
+/// Copies each operand into its part of the output.
 pub fn concat(op: &Concat, l: &mut Lowering) {
     let shape = &l.outputs[0].sizes();
     let inner: u32 = shape[op.axis as usize + 1..].iter().product();
@@ -66,7 +66,7 @@ pub fn concat(op: &Concat, l: &mut Lowering) {
     let mut start = 0;
     for index in 0..l.inputs.len() {
         let own = l.input(index).sizes()[op.axis as usize];
-        // Parameters: elements behind the axis, size of the output along it, and the operand's start and size there.
+        // Parameters: elements after the axis, size of the output along it, start and size of the operand there.
         let parameters = Parameters(vec![inner, size, start, own]);
         let functions = "
 fn place(i: u32) -> u32 { return (i / parameter(0u)) % parameter(1u) - parameter(2u); }
@@ -92,8 +92,8 @@ pub fn pad(op: &Pad, l: &mut Lowering) {
         PaddingMode::Edge => 1,
         PaddingMode::Reflection => 2,
     };
-    // Parameters: rank, mode, then for each dimension, the last one first: size of the output, padding in front, size and
-    // stride of the input.
+    // Parameters: rank, mode, then for each dimension, the last one first: size of the output, leading padding, size
+    // and stride of the input.
     parameters.extend([input.rank() as u32, mode]);
     let own = strides(&input.sizes());
     for axis in (0..input.rank()).rev() {
@@ -116,7 +116,7 @@ pub fn pad(op: &Pad, l: &mut Lowering) {
 pub fn triangular(op: &Triangular, l: &mut Lowering) {
     let shape = &l.outputs[0].sizes();
     let (rows, columns) = (shape[shape.len() - 2], shape[shape.len() - 1]);
-    // Parameters: rows, columns, diagonal, whether the upper part stays.
+    // Parameters: rows, columns, diagonal, whether to keep the upper part.
     let parameters = Parameters(vec![rows, columns, op.diagonal as u32, op.upper as u32]);
     let suffix = l.dialect.suffix(l.outputs[0].dtype);
     let functions = format!(
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn many_words_agree_with_the_oracle() {
-        // A few more than from where on an invocation computes several.
+        // Slightly above the number from which on an invocation computes several.
         let text = "%0 = input x float32 [7, 149797]
                     %1 = input z float32 [7, 1]
                     %2 = add %0 %1

@@ -6,7 +6,7 @@ use crate::gpu::lower::Lowering;
 use crate::gpu::prologue::declare;
 use crate::ops::cumulative_sum::CumulativeSum;
 
-/// A workgroup adds up a row: each invocation a piece of it, and what comes before the piece.
+/// A workgroup processes a row: each invocation sums a piece and adds the sums of the preceding pieces.
 pub fn cumulative_sum(op: &CumulativeSum, l: &mut Lowering) {
     let input = l.input(0);
     let axis = op.axis as usize;
@@ -16,7 +16,7 @@ pub fn cumulative_sum(op: &CumulativeSum, l: &mut Lowering) {
     l.packed(wide(input.dtype), |l, target| {
         let dialect = l.dialect;
         let value = dialect.value(wide(input.dtype));
-        // Parameters: rows, elements of a row, elements behind the axis, whether exclusive, whether reversed.
+        // Parameters: rows, elements per row, elements after the axis, whether exclusive, whether reversed.
         let mut parameters = Parameters(vec![rows, size, inner, op.exclusive as u32, op.reversed as u32]);
         let mut bindings = Vec::new();
         let operand = declare(l, &l.readable("x", 0), false, &mut bindings, &mut parameters);
@@ -40,7 +40,7 @@ pub fn cumulative_sum(op: &CumulativeSum, l: &mut Lowering) {
     });
 }
 
-/// The type of sums, and how they begin, grow and end. Those of floats have twice the digits.
+/// The type of sums, with functions to start, extend and finish them. Float sums have twice the digits.
 fn totals(float: bool, value: &str, suffix: &str) -> String {
     match float {
         true => "alias total_value = vec2<f32>;

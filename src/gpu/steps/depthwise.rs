@@ -1,4 +1,4 @@
-//! Convolutions whose groups have one input channel each.
+//! Convolutions with one input channel per group.
 
 use super::spatial::sizes_and_strides;
 use crate::gpu::kernel::{Parameters, WORKGROUP};
@@ -8,15 +8,15 @@ use crate::ops::conv2d::Conv2dAttributes;
 use crate::ops::spatial::{InputLayout, Slide};
 use std::fmt::Write;
 
-/// Outputs that are neighbours along the width and that an invocation computes: with a stride of 1, a filter with 3 columns
-/// reads 6 elements of the input for 4 outputs, instead of 12.
+/// Neighboring outputs along the width per invocation: with a stride of 1 and a filter of 3 columns, 4 outputs read 6
+/// elements of the input instead of 12.
 const OUTPUTS: u32 = 4;
 
-/// The most elements of a line of the input that an invocation holds, and the most columns of the filter: together with the
-/// sums, they are to fit into the registers of an invocation where many of them run.
+/// Maximum number of input elements per line that an invocation holds, and of filter columns: with the sums, they must
+/// fit into the registers of an invocation at high occupancy.
 const MOST: u32 = 32;
 
-/// How many elements of a line of the input the outputs of an invocation need; `None` where that is too much.
+/// The number of elements of an input line that an invocation's outputs need; `None` if it is too large.
 pub fn span(slide: &Slide) -> Option<u32> {
     let span = |stride: u32, dilation: u32| {
         u32::checked_add((OUTPUTS - 1).checked_mul(stride)?, (slide.window - 1).checked_mul(dilation)?)?.checked_add(1)
@@ -24,8 +24,9 @@ pub fn span(slide: &Slide) -> Option<u32> {
     span(slide.stride, slide.dilation).filter(|&span| span <= MOST && slide.window <= MOST)
 }
 
-/// Appends the kernel of a convolution whose filter has the layout `filter` and one input channel for each group; positions
-/// in the padding in front must be told from those behind in 32 bits. `false` where there is none for such a filter.
+/// Appends the kernel of a convolution with the filter layout `filter` and one input channel per group; positions in
+/// the leading padding must be distinguishable from those in the trailing one in 32 bits. Returns `false` if there is
+/// no kernel for such a filter.
 pub fn depthwise(l: &mut Lowering, a: &Conv2dAttributes, slides: &[Slide; 2], bias: &str) -> bool {
     let Some(span) = span(&slides[1]) else { return false };
     let output = a.input_layout.image(&l.outputs[0].sizes());
@@ -33,15 +34,15 @@ pub fn depthwise(l: &mut Lowering, a: &Conv2dAttributes, slides: &[Slide; 2], bi
     parameters.extend(sizes_and_strides(&l.outputs[0].sizes(), a.input_layout.axes()));
     parameters.extend(sizes_and_strides(&l.input(0).sizes(), a.input_layout.axes()));
     parameters.extend(sizes_and_strides(&l.input(1).sizes(), a.filter_layout.axes()));
-    // From 24 on: outputs of a group, blocks of columns, number of blocks in all; for the height stride, padding and
-    // dilation; the padding in front of a line.
+    // From 24 on: outputs per group, blocks of columns, total number of blocks; stride, leading padding and dilation
+    // along the height; leading padding of a line.
     let blocks = output.width.div_ceil(OUTPUTS);
     let channels = l.outputs[0].elements() as u32 / (output.batches * output.height * output.width);
     let items = output.batches * channels * output.height * blocks;
     parameters.extend([channels / a.groups, blocks, items]);
     parameters.extend([slides[0].stride, slides[0].begin, slides[0].dilation, slides[1].begin]);
     let coordinates = match a.input_layout {
-        // Neighbours read what lies side by side: the next block of a line, or the next channel.
+        // Neighboring invocations read adjacent elements: the next block of a line, or the next channel.
         InputLayout::Nchw => {
             "fn item_of(item: u32) -> vec4<u32> {
   let line = item / parameter(25u);
@@ -80,7 +81,7 @@ pub fn depthwise(l: &mut Lowering, a: &Conv2dAttributes, slides: &[Slide; 2], bi
     true
 }
 
-/// The statements that read a line of the input and one of the filter and add their products: without arrays, which
+/// The statements that read a line of the input and one of the filter and add their products. They use no arrays, which
 /// compilers may keep in memory.
 fn line(slide: &Slide, span: u32) -> String {
     let mut text = String::new();

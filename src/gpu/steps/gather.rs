@@ -1,4 +1,4 @@
-//! Elements at places that another tensor holds: gathering and scattering.
+//! Gathering and scattering: elements at places given by another tensor.
 
 use crate::dtype::DataType;
 use crate::gpu::kernel::{Bound, Dispatch, Parameters, WORKGROUP, grid, header};
@@ -8,8 +8,8 @@ use crate::ops::gather::{Gather, GatherElements};
 use crate::ops::scatter::ScatterElements;
 use crate::shape::strides;
 
-/// The text of a function that gives the place which element `i` of the indices means among `size`: from the end if it is
-/// negative, and clamped.
+/// The text of a function that returns the place that element `i` of the indices selects among `size`: negative indices
+/// count from the end; the result is clamped.
 fn clamped(l: &Lowering, index: usize) -> String {
     let dtype = l.input(index).dtype;
     let suffix = l.dialect.suffix(dtype);
@@ -31,7 +31,7 @@ pub fn gather(op: &Gather, l: &mut Lowering) {
     let input = &l.input(0).sizes();
     let axis = op.axis as usize;
     let inner: u32 = input[axis + 1..].iter().product();
-    // Parameters: elements behind the axis, number of indices, size along the axis.
+    // Parameters: elements after the axis, number of indices, size along the axis.
     let parameters = Parameters(vec![inner, l.input(1).elements() as u32, input[axis]]);
     let functions = clamped(l, 1)
         + "fn value(i: u32) -> x_value {
@@ -51,7 +51,7 @@ pub fn gather_elements(op: &GatherElements, l: &mut Lowering) {
     let input = &l.input(0).sizes();
     let axis = op.axis as usize;
     let inner: u32 = input[axis + 1..].iter().product();
-    // Parameters: elements behind the axis, size along the axis of the indices and of the input.
+    // Parameters: elements after the axis, size along the axis of the indices and of the input.
     let parameters = Parameters(vec![inner, l.input(1).sizes()[axis], input[axis]]);
     let functions = clamped(l, 1)
         + "fn value(i: u32) -> x_value {
@@ -78,7 +78,7 @@ pub fn gather_nd(l: &mut Lowering) {
     l.map(0, "gatherND", inputs, &functions, parameters);
 }
 
-/// Parameters: elements of a slice that a row of coordinates picks, number of coordinates, then size and stride of each
+/// Parameters: elements per slice selected by a row of coordinates, number of coordinates, then size and stride of each
 /// dimension that they cover.
 fn coordinates(input: &[u32], indices: &[u32]) -> Parameters {
     let covered = *indices.last().expect("the rule row requires rank 1") as usize;
@@ -90,7 +90,7 @@ fn coordinates(input: &[u32], indices: &[u32]) -> Parameters {
     parameters
 }
 
-/// The function `start(row)`: where the slice lies that a row of the indices picks.
+/// The function `start(row)`: the place of the slice selected by a row of the indices.
 const COORDINATES: &str = "
 fn start(row: u32) -> u32 {
   let covered = parameter(1u);
@@ -107,7 +107,7 @@ pub fn scatter_elements(op: &ScatterElements, l: &mut Lowering) {
     let (input, indices) = (&l.input(0).sizes(), &l.input(1).sizes());
     let axis = op.axis as usize;
     let inner: u32 = input[axis + 1..].iter().product();
-    // Parameters: elements behind the axis, size along the axis of the indices and of the input.
+    // Parameters: elements after the axis, size along the axis of the indices and of the input.
     let parameters = Parameters(vec![inner, indices[axis], input[axis]]);
     let target = "fn target_of(i: u32) -> u32 {
   let inner = parameter(0u);
@@ -126,9 +126,9 @@ pub fn scatter_nd(l: &mut Lowering) {
     scatter(l, parameters, clamped(l, 1) + COORDINATES + target, slice);
 }
 
-/// Replaces slices of `slice` elements: the update `i` is put where the function `target_of(i)` says, in slices. Of several
-/// updates of one slice the last one counts, whatever the order in which the device works: first, each slice learns the
-/// highest number of its updates, then each element takes its value.
+/// Replaces slices of `slice` elements: update `i` goes to the slice number `target_of(i)`. Of several updates of one
+/// slice the last one wins, in whatever order the device works: first, each slice finds the highest number of its
+/// updates, then each element takes that update's value.
 fn scatter(l: &mut Lowering, parameters: Parameters, functions: String, slice: u32) {
     let slices = l.outputs[0].elements() as u32 / slice;
     let updates = l.input(2).elements() as u32 / slice;

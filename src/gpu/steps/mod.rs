@@ -1,4 +1,4 @@
-//! What each family of operators is on a GPU.
+//! The GPU implementation of each family of operators.
 
 pub mod attention;
 pub mod copy;

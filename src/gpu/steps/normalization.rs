@@ -1,5 +1,5 @@
-//! Softmax and normalisations: a row by the invocations of a workgroup, as a whole, or, where few long rows would leave most
-//! of a device idle, sums over rows by kernels of their own and then every element for itself.
+//! Softmax and normalizations. The invocations of a workgroup process a whole row; if few long rows would leave most of
+//! a device idle, separate kernels compute sums over rows, followed by an element-wise kernel.
 
 use super::reduce::{Reduction, Target, Total, precise_sum};
 use super::rows::{Rows, Sharing, parts};
@@ -13,13 +13,13 @@ use crate::ops::rms_normalization::RmsNormalization;
 use crate::ops::softmax::Softmax;
 use crate::shape::strides;
 
-/// How rows are shared if workgroups compute them as a whole.
+/// How invocations share rows if workgroups process whole rows.
 fn whole_rows(rows: &Rows) -> Option<Sharing> {
     let sharing = rows.sharing();
     (parts(rows.count(), rows.length(), sharing) == 1).then_some(sharing)
 }
 
-/// Appends a kernel that computes rows as a whole, with the function `run()` of `text`.
+/// Appends a kernel that processes whole rows, with the function `run()` of `text`.
 fn row_kernel(
     l: &mut Lowering,
     name: &'static str,
@@ -43,7 +43,7 @@ fn row_kernel(
     l.own(name, inputs, &text, parameters, Entry::Own { workgroups, elements: rows.count() });
 }
 
-/// A float32 of each row, in scratch memory.
+/// Reserves one float32 per row in scratch memory.
 fn row_values(l: &mut Lowering, rows: &Rows) -> Bound {
     l.scratch(rows.count() as usize * 4)
 }
@@ -52,7 +52,7 @@ fn of_rows(name: &'static str, bound: Bound) -> Readable {
     Readable { name, bound, dtype: DataType::Float32 }
 }
 
-/// The parameters of `strided()` that give the row of an element of `shape`.
+/// Appends the parameters of `strided()` that return the row of an element of `shape`.
 fn row_of(parameters: &mut Parameters, shape: &[u32], reduced: &[bool]) -> u32 {
     let kept: Vec<u32> = shape.iter().zip(reduced).map(|(&size, &reduced)| if reduced { 1 } else { size }).collect();
     let own = strides(&kept);
@@ -61,14 +61,14 @@ fn row_of(parameters: &mut Parameters, shape: &[u32], reduced: &[bool]) -> u32 {
     strided(parameters, shape, &steps, 0)
 }
 
-/// A sum of a function of the elements of each row.
+/// Appends a sum over a function of each row's elements.
 fn sum(l: &mut Lowering, rows: &Rows, others: Vec<Readable>, term: &str, finish: &str, target: Bound) {
     let mut inputs = vec![l.readable("x", 0)];
     inputs.extend(others);
     precise_sum(rows, inputs, term, finish).lower(l, Target::Scratch(target, DataType::Float32));
 }
 
-/// The largest of `term` for each row, at least `start`.
+/// Appends the maximum of `term` for each row, at least `start`.
 fn largest(l: &mut Lowering, rows: &Rows, [start, term, finish]: [&str; 3]) -> Bound {
     let target = row_values(l, rows);
     let functions = format!(
@@ -105,7 +105,7 @@ pub fn softmax(op: &Softmax, l: &mut Lowering) {
     l.map(0, "softmax", inputs, &functions, parameters);
 }
 
-/// An optional operand of the weights, and the expression for its element at `place`.
+/// An optional weight operand, as the expression for its element at `place`.
 fn weight(
     l: &Lowering,
     inputs: &mut Vec<Readable>,
@@ -123,36 +123,36 @@ fn weight(
     }
 }
 
-/// A power of two by which a float becomes about 1.
+/// A power of two that scales a float to about 1.
 const UNIT: &str = "fn unit(x: f32) -> f32 {
   return bitcast<f32>((254u - clamp(bitcast<u32>(x) >> 23u, 1u, 253u)) << 23u);
 }
 ";
 
-/// A literal that is the float.
+/// A WGSL literal for the float.
 fn literal(x: f32) -> String {
     format!("bitcast<f32>({}u)", x.to_bits())
 }
 
-/// A power of two for each row by which its elements, and the root of `epsilon`, become about 1: squares of floats reach
-/// neither infinity nor 0 then.
+/// A power of two per row that scales its elements, or the root of `epsilon`, to about 1, which keeps squares of floats
+/// from reaching infinity or 0.
 fn scales(l: &mut Lowering, rows: &Rows, epsilon: f64) -> Readable {
     let root = literal(epsilon.sqrt() as f32);
     of_rows("size", largest(l, rows, [&root, "abs(x(place))", "unit(x)"]))
 }
 
-/// The reciprocal of the root of a mean of squares, of scaled elements, and `epsilon`.
+/// The expression 1 / sqrt(mean of the squares of scaled elements + `epsilon`).
 fn reciprocal_root(epsilon: f64) -> String {
     format!("1.0 / sqrt(x / f32(LENGTH) + {} * size(row) * size(row))", literal(epsilon as f32))
 }
 
-/// A scale for each row, and the mean and the reciprocal of the standard deviation of its scaled elements.
+/// The scale of each row, and the mean and the reciprocal standard deviation of its scaled elements.
 fn moments(l: &mut Lowering, rows: &Rows, epsilon: f64) -> [Readable; 3] {
     let (mean, deviation) = (row_values(l, rows), row_values(l, rows));
     let size = scales(l, rows, epsilon);
     sum(l, rows, vec![size], "x * size(row)", "x / f32(LENGTH)", mean);
     let mean = of_rows("mean", mean);
-    // Two passes: the mean of squares less the square of the mean cancels where the mean is large.
+    // Two passes: the mean of squares minus the square of the mean cancels if the mean is large.
     let square = "(x * size(row) - mean(row)) * (x * size(row) - mean(row))";
     sum(l, rows, vec![size, mean], square, &reciprocal_root(epsilon), deviation);
     [size, mean, of_rows("deviation", deviation)]
@@ -204,8 +204,8 @@ pub fn layer(op: &LayerNormalization, l: &mut Lowering) {
     });
 }
 
-/// `(x - mean) / deviation * scale + bias`; `place` adds the parameters of `strided()` for the place of an element in the
-/// weights. `along` tells that they lie as the elements of a row do.
+/// `(x - mean) / deviation * scale + bias`; `place` appends the parameters of `strided()` for an element's place in the
+/// weights. If `along`, the weights are laid out like the elements of a row.
 fn normalize(
     l: &mut Lowering,
     reduced: &[bool],
@@ -248,9 +248,8 @@ fn normalize(
     l.map(0, "normalize", inputs, &functions, parameters);
 }
 
-/// Normalises rows as a whole. `weights` are the names of the operands from 1 on, and what stands for those that are not
-/// given; with a second one, the mean is subtracted. `place` is the place of the weights of the element `i` of a row, which is
-/// at `at`.
+/// Normalizes whole rows. `weights` are the names of the operands from 1 on, with the defaults for omitted ones; with a
+/// second one, the mean is subtracted. `place` is the place of the weights of element `i` of a row, itself at `at`.
 fn normalize_rows(
     l: &mut Lowering,
     rows: (&Rows, Sharing),
@@ -267,13 +266,13 @@ fn normalize_rows(
     }
     let text = text
         .replace("BIAS", "0.0")
-        .replace("CENTRED", if weights.len() == 2 { "true" } else { "false" })
+        .replace("CENTERED", if weights.len() == 2 { "true" } else { "false" })
         .replace("ROOT", &literal(epsilon.sqrt() as f32))
         .replace("EPSILON", &literal(epsilon as f32));
     row_kernel(l, "normalize", rows, inputs, &text, functions);
 }
 
-/// Root-mean-square normalisation.
+/// Root-mean-square normalization.
 pub fn root_mean_square(op: &RmsNormalization, l: &mut Lowering) {
     let shape = &l.input(0).sizes();
     let length: u32 = op.row(shape).iter().product();

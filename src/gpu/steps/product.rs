@@ -13,9 +13,10 @@ use crate::ops::matmul::Gemm;
 use crate::shape::{Descriptor, broadcast_strides};
 use choice::{Choice, Shape, Variant, choose};
 
-/// A stack of products of matrices: `output[r, c] = plus(alpha * (sum over terms k of a[r, k] b[k, c]))`, and what follows.
+/// A stack of matrix products, `output[r, c] = plus(alpha * (sum over terms k of a[r, k] b[k, c]))`, followed by the
+/// epilogue.
 pub struct Product<'s> {
-    /// For people.
+    /// Name, for people.
     pub name: &'static str,
     /// Rows of the first matrix.
     pub rows: u32,
@@ -25,62 +26,63 @@ pub struct Product<'s> {
     pub depth: u32,
     /// The dimensions of the stack.
     pub stack: &'s [u32],
-    /// The first and the second matrix. A position is a row of the first, a column of the second.
+    /// The two matrices. A position is a row of the first or a column of the second.
     pub sides: [Side; 2],
-    /// Where rows and columns lie in the output, in elements, and matrices: the distances of neighbours in each dimension.
+    /// Strides in the output, in elements: of rows and columns, and of matrices for each dimension of the stack.
     pub output: ([u32; 2], Vec<isize>),
-    /// A factor.
+    /// A factor of the sums.
     pub alpha: f64,
-    /// What is added.
+    /// The addition after the multiplication by `alpha`.
     pub addition: Addition,
-    /// The numbers of the kernels. The first [`FIXED`] are the product's.
+    /// The numbers of the kernels. The first [`FIXED`] are common to all products.
     pub parameters: Parameters,
 }
 
-/// Number of parameters that are the same for all products, see `matmul_common.wgsl`.
+/// Number of parameters that all products have; see `matmul_common.wgsl`.
 pub const FIXED: usize = 10;
 
-/// A matrix that is multiplied.
+/// A matrix to multiply.
 pub struct Side {
     /// The operand of the operator.
     pub operand: usize,
-    /// Where its elements are.
+    /// The places of its elements.
     pub places: Places,
 }
 
-/// Where the elements of a matrix are in an operand.
+/// The places of a matrix's elements in an operand.
 pub enum Places {
-    /// At equal distances, in elements.
+    /// Constant strides, in elements.
     Matrix {
-        /// From one position to the next, and from one term.
+        /// The strides of positions and of terms.
         steps: [u32; 2],
-        /// The distances of neighbouring matrices in each dimension of the stack.
+        /// The strides of matrices in each dimension of the stack.
         stack: Vec<isize>,
     },
-    /// Where a text says.
+    /// Computed by WGSL functions.
     Text {
         /// The functions `$SIDE_prepare(stack)` and `$SIDE_place(position, term)`.
         template: &'static str,
-        /// All values of the template but `$SIDE`.
+        /// All values of the template except `$SIDE`.
         values: Values,
-        /// Whether it is terms that lie side by side, and not positions.
+        /// Whether terms are contiguous, not positions.
         terms_first: bool,
-        /// Whether four terms that start at a multiple of four lie side by side, at a multiple of four.
+        /// Whether any four terms from a multiple of four on are contiguous, starting at a multiple of four.
         wide: bool,
     },
 }
 
-/// What is added to a product.
+/// An addition to a product.
 pub struct Addition {
-    /// What is read for that.
+    /// Tensors that it reads.
     pub inputs: Vec<Readable>,
-    /// The result, for the product `sum`, the channel `own_channel` and the element `i` of the output.
+    /// The expression for the result from the product `sum`, the channel `own_channel` and the element `i` of the
+    /// output.
     pub plus: String,
-    /// The channel of the position `position` of one side, of the matrix `stack_at` of the stack.
+    /// The expression for the channel of `position` on one side, in matrix `stack_at` of the stack.
     pub channel: String,
-    /// That side.
+    /// The index of that side.
     pub side: usize,
-    /// The channel of the element `i` of the output.
+    /// The expression for the channel of element `i` of the output.
     pub channel_of: String,
 }
 
@@ -92,7 +94,7 @@ impl Default for Addition {
 }
 
 impl Side {
-    /// Whether terms lie side by side, and not positions.
+    /// Whether terms are contiguous, not positions.
     fn terms_first(&self) -> bool {
         match &self.places {
             Places::Matrix { steps, .. } => steps[1] == 1,
@@ -100,7 +102,7 @@ impl Side {
         }
     }
 
-    /// Whether four neighbours can be read at once: terms or positions, of which there are `[positions, depth]`.
+    /// Whether four neighbors can be read at once, along the terms or the positions; `sizes` is `[positions, depth]`.
     fn is_wide(&self, terms: bool, sizes: [u32; 2]) -> bool {
         let along = terms as usize;
         match &self.places {
@@ -115,7 +117,7 @@ impl Side {
 }
 
 impl Product<'_> {
-    /// What the choice of the kernel depends on.
+    /// The inputs to the choice of a kernel.
     pub fn shape(&self, l: &Lowering) -> Shape {
         let contiguous = self.output.0 == [self.columns, 1];
         Shape {
@@ -145,14 +147,14 @@ impl Product<'_> {
             let inputs = self.inputs(l);
             return l.map(0, self.name, inputs, &text, self.parameters);
         }
-        // The parts of sums, and sums that share words with others, go through scratch memory.
+        // Parts of sums, and sums that share a word with others, go through scratch memory.
         match choice.parts > 1 || l.dialect.lanes(l.outputs[0].dtype) > 1 {
             false => self.whole(l, choice),
             true => self.in_parts(l, choice),
         }
     }
 
-    /// Fills in the parameters that all products have.
+    /// Fills in the parameters common to all products.
     fn number(&mut self, l: &Lowering, choice: Choice) {
         let ([row, column], stack) = &self.output;
         let places = strided(&mut self.parameters, self.stack, stack, 0);
@@ -172,7 +174,7 @@ impl Product<'_> {
         ]);
     }
 
-    /// One kernel that computes the output.
+    /// Appends one kernel that computes the output.
     fn whole(mut self, l: &mut Lowering, choice: Choice) {
         let kernel = kernels::kernel(&mut self, l, &choice, false);
         let mut inputs = self.operands(l);
@@ -192,7 +194,7 @@ impl Product<'_> {
         l.dispatch(dispatch);
     }
 
-    /// A kernel that computes sums of parts of the terms, and one that adds them up.
+    /// Appends a kernel that computes sums over parts of the terms, and one that adds them up.
     fn in_parts(mut self, l: &mut Lowering, choice: Choice) {
         let kernel = kernels::kernel(&mut self, l, &choice, true);
         let elements = choice.parts * l.outputs[0].elements() as u32;

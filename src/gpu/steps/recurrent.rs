@@ -10,12 +10,12 @@ use crate::ops::lstm::{Lstm, LstmCell, LstmFunction};
 use crate::ops::recurrent::{Activation, Direction};
 use crate::shape::Descriptor;
 
-/// Which operand is what.
+/// The indices of the operands.
 struct Operands {
     bias: usize,
     recurrent_bias: usize,
     hidden: usize,
-    /// Of the cell state and the peepholes, where there are any.
+    /// The cell state and the peephole weights, if any.
     cell: Option<usize>,
     peephole: Option<usize>,
 }
@@ -85,7 +85,8 @@ fn activation(activation: Activation, x: &str) -> String {
     }
 }
 
-/// The functions `prepare(unit)`, which runs before the states change, and `advance(unit)`, which gives the new state.
+/// The functions `prepare(unit)`, which runs before the states change, and `advance(unit)`, which returns the new
+/// state.
 fn gru_text(function: &GruFunction) -> String {
     let [z, r, n] = function.places;
     let [gate, new] = function.activations;
@@ -138,12 +139,12 @@ fn advance(unit: u32) -> f32 {{
     )
 }
 
-/// Appends the launch, and copies of the states to the outputs.
+/// Appends the launch, and copies from the states to the outputs.
 fn lower(l: &mut Lowering, sequence: &Sequence, operands: &Operands, functions: String) {
     let directions = sequence.direction.count() as u32;
     let rows = directions * sequence.batches;
     let hidden = sequence.hidden as usize;
-    // Of each row: hidden state, its successor, the reset state, the cell state.
+    // Per row: hidden state, its successor, the reset state, the cell state.
     let states = l.scratch(rows as usize * 4 * hidden * 4);
     let all = l.scratch(sequence.steps as usize * rows as usize * hidden * 4);
     let dialect = l.dialect;
@@ -199,7 +200,7 @@ fn lower(l: &mut Lowering, sequence: &Sequence, operands: &Operands, functions: 
     }
 }
 
-/// Copies elements of scratch memory to an output.
+/// Appends a copy from scratch memory to an output.
 fn copy(l: &mut Lowering, index: usize, output: &Descriptor, states: Bound, place: &str, parameters: Parameters) {
     let map = Map {
         name: "copy",

@@ -1,4 +1,4 @@
-//! Reductions, and the places of extremes.
+//! Reductions, and the indices of extremes.
 
 use super::rows::{Rows, Sharing, parts};
 use crate::dtype::DataType;
@@ -10,14 +10,14 @@ use crate::ops::arg_min_max::ArgMinMax;
 use crate::ops::reduce::{Reduce, ReduceKind, reduced_axes};
 use crate::shape::Descriptor;
 
-/// What a total is while it is combined, and how it is kept between two kernels.
+/// The type of a running total, and its representation between two kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Total {
-    /// A value of the type of what is reduced.
+    /// A value of the type of the elements.
     Value(DataType),
     /// The sum of two floats.
     Precise,
-    /// A value and the index of its element, which alone is kept.
+    /// A value and the index of its element; only the index is stored.
     Found,
 }
 
@@ -31,7 +31,7 @@ impl Total {
         }
     }
 
-    /// Type and number of the words that keep it.
+    /// Type and number of the words that store it.
     fn words(self) -> (DataType, u32) {
         match self {
             Total::Value(dtype) => (wide(dtype), 1),
@@ -40,7 +40,7 @@ impl Total {
         }
     }
 
-    /// The statements that keep `total` at `place`.
+    /// The statements that store `total` at `place`.
     fn keep(self) -> &'static str {
         match self {
             Total::Value(_) => "store(place, total);",
@@ -49,7 +49,7 @@ impl Total {
         }
     }
 
-    /// What was kept at `place`.
+    /// The expression for the total stored at `place`.
     fn kept(self) -> &'static str {
         match self {
             Total::Value(_) => "kept(place)",
@@ -59,29 +59,29 @@ impl Total {
     }
 }
 
-/// A reduction of rows. Few long rows are cut into parts, whose totals a second kernel combines.
+/// A reduction of rows. Few long rows are cut into parts; a second kernel combines the parts' totals.
 pub struct Reduction<'a> {
-    /// For people.
+    /// Name, for people.
     pub name: &'static str,
-    /// What is read: the first one is the tensor that is reduced.
+    /// The tensors to read; the first one is reduced.
     pub inputs: Vec<Readable>,
-    /// Which elements.
+    /// The elements of each row.
     pub rows: &'a Rows,
-    /// The functions `start(row)` and `term(place, i, row)` of the element at `place`, the `i`-th of its row, and
+    /// The functions `start(row)`, `term(place, i, row)` for the element at `place`, the `i`-th of its row, and
     /// `finish(total, row)`.
     pub functions: String,
-    /// The combination of the totals `a` and `b`.
+    /// The expression that combines the totals `a` and `b`.
     pub combine: String,
-    /// What totals are.
+    /// The type of the totals.
     pub total: Total,
 }
 
-/// Where the results of a reduction go.
+/// The destination of a reduction's results.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
-    /// To the only output, through what follows the operator. Its words hold one element.
+    /// The only output, through the epilogue. Its words hold one element.
     Output,
-    /// To scratch memory of this type.
+    /// Scratch memory of this type.
     Scratch(Bound, DataType),
 }
 
@@ -104,7 +104,7 @@ impl Reduction<'_> {
         let text = self.text(l.dialect, sharing, "term(first_of(row) + element_of(i), i, row)", &keep);
         let shape = (sharing.workgroups(count, parts), count * parts * words);
         append(l, self.name, self.inputs.clone(), &text, parameters.clone(), shape, Target::Scratch(totals, dtype));
-        // The functions read parameters of the whole rows by their places, which stay what they were.
+        // The functions read parameters of the whole rows by position; those remain unchanged.
         parameters.0[1..3].copy_from_slice(&[parts, 1]);
         let length = parameters.push(length);
         self.functions = self.functions.replace("LENGTH", &format!("parameter({length}u)"));
@@ -116,7 +116,7 @@ impl Reduction<'_> {
         append(l, self.name, self.inputs, &text, parameters, (sharing.workgroups(count, 1), count), target);
     }
 
-    /// The text of a kernel that combines `term` of each element, and does `last` with the total.
+    /// The text of a kernel that combines the `term` of each element, then runs `last` on the total.
     fn text(&self, dialect: Dialect, sharing: Sharing, term: &str, last: &str) -> String {
         let value = self.total.value(dialect);
         let alias = format!("alias total_value = {value};\n");
@@ -132,7 +132,7 @@ impl Reduction<'_> {
     }
 }
 
-/// What becomes of the total of a whole row.
+/// Finishes the total of a whole row.
 const FINISH: &str = "store(row, follow(finish(total, row), row));";
 
 fn append(
@@ -154,7 +154,7 @@ fn append(
     }
 }
 
-/// Runs `reduce` on a target for results of the type `wide`: the output itself if that has one element to a word.
+/// Runs `reduce` on a target for results of the type `wide`: the output itself if it has one element per word.
 pub fn to_output(l: &mut Lowering, wide: DataType, reduce: impl FnOnce(&mut Lowering, Target)) {
     match l.dialect.lanes(l.outputs[0].dtype) {
         1 => reduce(l, Target::Output),
@@ -162,7 +162,7 @@ pub fn to_output(l: &mut Lowering, wide: DataType, reduce: impl FnOnce(&mut Lowe
     }
 }
 
-/// Which function of the elements is combined, how, and what becomes of the result.
+/// The terms of a reduction, their combination, and the function of the total.
 struct Formula {
     term: &'static str,
     start: &'static str,
@@ -183,18 +183,18 @@ fn formula(kind: ReduceKind) -> Formula {
         K::Product => Formula { start: "one_S()", combine: "mul_S(a, b)", ..sum },
         K::Max => Formula { start: "first", combine: "max_S(a, b)", ..sum },
         K::Min => Formula { start: "first", combine: "min_S(a, b)", ..sum },
-        // Of the difference to the largest element, which was found before.
+        // Relative to the largest element, found by an earlier kernel.
         K::LogSumExp => Formula { term: "exp_f32(x - shift(row))", finish: "log_f32(x) + shift(row)", ..sum },
     }
 }
 
-/// A reduction.
+/// Lowers a reduction.
 pub fn reduce(op: &Reduce, l: &mut Lowering) {
     let reduced = reduced_axes(l.input(0).rank(), op.attributes.axes.as_deref()).expect("validated");
     reduce_axes(l, op.kind, &reduced);
 }
 
-/// A reduction of the dimensions that `reduced` names.
+/// Reduces the dimensions marked in `reduced`.
 pub fn reduce_axes(l: &mut Lowering, kind: ReduceKind, reduced: &[bool]) {
     let input = l.input(0);
     let rows = Rows::new(&input.sizes(), reduced);
@@ -209,7 +209,7 @@ pub fn reduce_axes(l: &mut Lowering, kind: ReduceKind, reduced: &[bool]) {
     to_output(l, wide(input.dtype), |l, target| reduction.lower(l, target));
 }
 
-/// The type of the values of `dtype` while they are computed with.
+/// The type for computing with values of `dtype`.
 pub fn wide(dtype: DataType) -> DataType {
     match dtype {
         DataType::Float16 => DataType::Float32,
@@ -219,7 +219,7 @@ pub fn wide(dtype: DataType) -> DataType {
     }
 }
 
-/// The reduction of rows of `x`.
+/// Builds the reduction of the rows of `x`.
 fn reduction<'r>(l: &Lowering, kind: ReduceKind, x: Readable, rows: &'r Rows, others: Vec<Readable>) -> Reduction<'r> {
     let suffix = l.dialect.suffix(x.dtype);
     let value = l.dialect.value(x.dtype);
@@ -253,8 +253,8 @@ fn finish(x: {value}, row: u32) -> {value} {{ return {finish}; }}
     }
 }
 
-/// A reduction that adds `term`, of the element `x`, with twice the digits of a float: sums of terms of both signs would
-/// keep few. `finish` is what becomes of the sum `x`.
+/// A reduction that sums `term`, a function of the element `x`, with twice the digits of a float: sums of terms of both
+/// signs would otherwise keep few. `finish` is the result as a function of the sum `x`.
 pub fn precise_sum<'r>(rows: &'r Rows, inputs: Vec<Readable>, term: &str, finish: &str) -> Reduction<'r> {
     let functions = format!(
         "fn start(row: u32) -> vec2<f32> {{ return vec2<f32>(0.0); }}
@@ -280,7 +280,7 @@ pub fn arg_min_max(op: &ArgMinMax, l: &mut Lowering) {
         };
         format!("{nan}less_{suffix}({order})")
     });
-    // The first of equal elements counts, whatever the order in which they are combined.
+    // The first of equal elements wins, in whatever order they are combined.
     let functions = format!(
         "struct Found {{ value: {value}, index: u32 }}
 fn start(row: u32) -> Found {{ return Found(x(first_of(row)), 0u); }}
@@ -312,7 +312,7 @@ mod tests {
 
     const TOLERANCE: Tolerance = Tolerance::ulps(16).or_absolute(1e-4);
 
-    /// Around the numbers of invocations that share a row, the rows of a workgroup, and what is cut into parts.
+    /// Sizes around the number of invocations per row, the rows per workgroup, and the threshold for parts.
     const SHAPES: [[u32; 3]; 10] = [
         [1, 9, 32],
         [2, 4, 33],

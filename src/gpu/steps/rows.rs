@@ -1,21 +1,21 @@
-//! Rows of elements that a result is computed of, and how the invocations of a workgroup share them.
+//! Rows of elements that results are computed from, and how the invocations of a workgroup share them.
 
 use crate::gpu::dialect::Dialect;
 use crate::gpu::kernel::Parameters;
 use crate::gpu::map::strided;
 use crate::shape::strides;
 
-/// How results are laid out in a tensor: result `r` is computed of the elements `kept(r) + reduced(i)`.
+/// The layout of rows in a tensor: result `r` depends on the elements at `kept(r) + reduced(i)`.
 #[derive(Clone, Debug)]
 pub struct Rows {
-    /// Sizes and strides of the dimensions that stay.
+    /// Sizes and strides of the remaining dimensions.
     kept: (Vec<u32>, Vec<isize>),
-    /// Sizes and strides of those that are reduced.
+    /// Sizes and strides of the reduced dimensions.
     reduced: (Vec<u32>, Vec<isize>),
 }
 
 impl Rows {
-    /// The dimensions of `shape` divided into those that `reduced` names and the others.
+    /// Divides the dimensions of `shape` into the reduced ones, marked in `reduced`, and the others.
     pub fn new(shape: &[u32], reduced: &[bool]) -> Rows {
         let own = strides(shape);
         let part = |which: bool| {
@@ -25,7 +25,7 @@ impl Rows {
         Rows { kept: part(false), reduced: part(true) }
     }
 
-    /// `count` rows of `length` elements, one after the other.
+    /// `count` contiguous rows of `length` elements.
     pub fn contiguous(count: u32, length: u32) -> Rows {
         Rows::new(&[count, length], &[false, true])
     }
@@ -35,19 +35,19 @@ impl Rows {
         self.kept.0.iter().product()
     }
 
-    /// Number of elements that each is computed of.
+    /// Number of elements per result.
     pub fn length(&self) -> u32 {
         self.reduced.0.iter().product()
     }
 
     /// How the invocations of a workgroup share these rows.
     pub fn sharing(&self) -> Sharing {
-        let neighbours = self.kept.0.last().copied().filter(|_| self.kept.1.last() == Some(&1));
-        Sharing::of(self.length(), neighbours.filter(|_| self.length() > 1))
+        let neighbors = self.kept.0.last().copied().filter(|_| self.kept.1.last() == Some(&1));
+        Sharing::of(self.length(), neighbors.filter(|_| self.length() > 1))
     }
 
-    /// Parameters: number of results, number of elements of each, number of parts that a row is cut into. Gives the
-    /// functions `first_of(row)` and `element_of(i)`, whose sum is the place of the element `i` of a row.
+    /// Returns the functions `first_of(row)` and `element_of(i)`, the sum of which is the place of element `i` of a
+    /// row. Parameters: number of results, number of elements per result, number of parts per row.
     pub fn functions(&self, parts: u32) -> (Parameters, String) {
         let mut parameters = Parameters(vec![self.count(), self.length(), parts]);
         let text = self.places(&mut parameters);
@@ -69,33 +69,33 @@ impl Rows {
     }
 }
 
-/// Floats of workgroup memory that hold rows: the rest of the 16 KiB that every device has is left for sums.
+/// Floats of workgroup memory for rows: the rest of the 16 KiB available on every device is for sums.
 const HELD: u32 = 3072;
 
-/// The most elements of a row that a few invocations share.
+/// Maximum number of elements of a row for a few invocations.
 const SHORT: u32 = 32;
-/// The most elements of a row that 64 invocations share: at 16 elements each, more of them make a row faster.
+/// Maximum number of elements of a row for 64 invocations, 16 each; longer rows are faster with more.
 const MEDIUM: u32 = 1024;
 
 /// How the invocations of a workgroup share rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharing {
-    /// Invocations that share a row, a power of two.
+    /// Invocations per row, a power of two.
     pub lanes: u32,
-    /// Rows of a workgroup.
+    /// Rows per workgroup.
     pub rows: u32,
-    /// Whether neighbours among the invocations have neighbouring rows, and not neighbouring elements of a row.
+    /// Whether neighboring invocations have neighboring rows, not neighboring elements of a row.
     pub across: bool,
 }
 
 impl Sharing {
-    /// For rows of `length` elements. `neighbours` is given where the elements of so many rows lie side by side, and those
-    /// of a row do not.
-    pub fn of(length: u32, neighbours: Option<u32>) -> Sharing {
-        match (neighbours, length) {
-            // Whole lines of 32 elements, or at least of 8, which is what memory gives at once.
+    /// The sharing of rows of `length` elements. `neighbors` is the number of rows with interleaved elements, if a
+    /// row's own elements are not contiguous.
+    pub fn of(length: u32, neighbors: Option<u32>) -> Sharing {
+        match (neighbors, length) {
+            // Whole lines of 32 elements, or at least the 8 that one memory access returns.
             (Some(_), _) if 32 * length <= HELD => Sharing { lanes: 8, rows: 32, across: true },
-            (Some(neighbours), _) if neighbours >= 32 && 8 * length > HELD => {
+            (Some(neighbors), _) if neighbors >= 32 && 8 * length > HELD => {
                 Sharing { lanes: 8, rows: 32, across: true }
             }
             (Some(_), _) => Sharing { lanes: 32, rows: 8, across: true },
@@ -105,17 +105,17 @@ impl Sharing {
         }
     }
 
-    /// Invocations of a workgroup.
+    /// Invocations per workgroup.
     pub fn workgroup(self) -> u32 {
         self.lanes * self.rows
     }
 
-    /// Workgroups for so many rows, each of which is cut into parts.
+    /// Workgroups for `count` rows of `parts` parts each.
     pub fn workgroups(self, count: u32, parts: u32) -> u32 {
         count.div_ceil(self.rows) * parts
     }
 
-    /// The entry point, which calls `run()` for each row, or part of one, with `row`, `part` and `lane` set.
+    /// The entry point. It calls `run()` for each row, or part of one, with `row`, `part` and `lane` set.
     pub fn entry(self, dialect: Dialect) -> String {
         let (builtins, known) = match self.uses_subgroups(dialect) {
             true => (
@@ -147,8 +147,8 @@ impl Sharing {
             .replace("WORKGROUP", &self.workgroup().to_string())
     }
 
-    /// The functions `fetch(i, place)`, which gives the element `i` of the row and keeps it, and `again(i, place)`, which
-    /// gives it another time: from workgroup memory as far as that reaches, and else from `x(place)`.
+    /// The functions `fetch(i, place)`, which returns element `i` of the row and keeps it, and `again(i, place)`, which
+    /// returns it again: from workgroup memory if it fits there, otherwise from `x(place)`.
     pub fn memory(self) -> String {
         let held = HELD / self.rows;
         let cell = match self.across {
@@ -170,8 +170,8 @@ fn again(i: u32, place: u32) -> f32 {{
         )
     }
 
-    /// The function `{name}_across(own)`: what the function `combine(a, b)` makes of the values, of the type `value`, of
-    /// all lanes of a row, for each of them. All invocations of a workgroup must call it.
+    /// The function `{name}_across(own)`, which combines values of the type `value` from all lanes of a row with the
+    /// function `combine(a, b)`, and returns the result in each lane. All invocations of a workgroup must call it.
     pub fn across(self, dialect: Dialect, name: &str, value: &str, combine: &str) -> String {
         let template = match self.uses_subgroups(dialect) && ["f32", "vec2<f32>", "i32", "u32"].contains(&value) {
             true => include_str!("../shaders/rows_subgroups.wgsl"),
@@ -192,18 +192,19 @@ fn again(i: u32, place: u32) -> f32 {{
             .replace("AT_FIRST", &place("0u"))
     }
 
-    /// Rows that share a workgroup share its subgroups, in an order that devices are free to choose.
+    /// Whether to use subgroups. Rows that share a workgroup would share its subgroups in an order that the device
+    /// chooses.
     fn uses_subgroups(self, dialect: Dialect) -> bool {
         dialect.subgroups && self.rows == 1
     }
 }
 
-/// Workgroups that fill a device: a large one has about 130 multiprocessors, and two keep each of them busy.
+/// Workgroups that fill a device: large ones have about 130 multiprocessors, and two workgroups keep each of them busy.
 const FILLING: u32 = 256;
-/// The least elements of a part of a row for each of its invocations: below that, a second kernel costs more than it gains.
+/// Minimum number of elements of a part per invocation: below it, a second kernel costs more than it gains.
 const LEAST: u32 = 32;
 
-/// Into how many parts each of `count` rows is cut, so that few long rows fill a device.
+/// The number of parts to cut each of `count` rows into; with parts, few long rows fill a device.
 pub fn parts(count: u32, length: u32, sharing: Sharing) -> u32 {
     let workgroups = sharing.workgroups(count, 1);
     (FILLING / workgroups.max(1)).min(length / (LEAST * sharing.lanes)).max(1)
@@ -233,13 +234,13 @@ mod tests {
     }
 
     #[test]
-    fn workgroups_hold_their_rows_where_they_can_and_are_of_a_size_that_devices_have() {
+    fn workgroups_hold_rows_that_fit_and_have_a_supported_size() {
         for length in [1, 2, 31, 32, 33, 96, 97, 384, 385, 1024, 1025, 3072, 3073, 1 << 20] {
-            for neighbours in [None, Some(2), Some(31), Some(32), Some(4096)] {
-                let sharing = Sharing::of(length, neighbours);
+            for neighbors in [None, Some(2), Some(31), Some(32), Some(4096)] {
+                let sharing = Sharing::of(length, neighbors);
                 assert!([64, 256].contains(&sharing.workgroup()) && sharing.lanes.is_power_of_two());
-                assert_eq!(sharing.across, neighbours.is_some());
-                // A row that workgroup memory could hold is held.
+                assert_eq!(sharing.across, neighbors.is_some());
+                // A row that fits into workgroup memory is kept there.
                 assert!(sharing.rows * length <= HELD || 8 * length > HELD || !sharing.across);
             }
         }

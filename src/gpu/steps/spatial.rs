@@ -1,4 +1,4 @@
-//! Convolutions, pooling and resampling, every element of the output on its own.
+//! Convolutions, pooling and resampling, each element of the output on its own.
 
 use super::depthwise::depthwise;
 use super::product::{Addition, FIXED, Places, Product, Side};
@@ -17,7 +17,7 @@ use crate::ops::resample2d::{InterpolationMode, Resample2d, between, nearest};
 use crate::ops::spatial::{InputLayout, Slide, exactly, slides};
 use crate::shape::strides;
 
-/// Sizes and strides of a tensor of four dimensions that stand in this order.
+/// Sizes and strides of a four-dimensional tensor, in the order of `axes`.
 pub fn sizes_and_strides(shape: &[u32], axes: [usize; 4]) -> [u32; 8] {
     let own = strides(shape);
     let mut numbers = [0; 8];
@@ -28,12 +28,12 @@ pub fn sizes_and_strides(shape: &[u32], axes: [usize; 4]) -> [u32; 8] {
     numbers
 }
 
-/// For an output position along one dimension, the taps of a filter that meet the input: the first one, their number, and
-/// the input position of the first.
+/// The taps of a filter that meet the input, for an output position along one dimension: first tap, number of taps,
+/// input position of the first tap.
 type Taps = (u32, u32, u32);
 
-/// Adds the taps for each output position of height and width; their places are put into the parameters `at` and
-/// `at + 1`. Behind those are the distances from one tap to the next, and from one input position to the next.
+/// Appends the taps for each output position of height and width; parameters `at` and `at + 1` receive their places.
+/// The strides of taps and of input positions follow these.
 fn add_taps(parameters: &mut Parameters, at: usize, tables: [Vec<Taps>; 2], tap: [u32; 2], position: [i64; 2]) {
     parameters.0[at + 2..at + 6].copy_from_slice(&[tap[0], tap[1], position[0] as u32, position[1] as u32]);
     for (axis, table) in tables.into_iter().enumerate() {
@@ -51,8 +51,9 @@ fn sliding(slide: &Slide, outputs: u32) -> Vec<Taps> {
     (0..outputs).map(taps).collect()
 }
 
-/// The taps of a transposed convolution that meet the input: those with `output + padding - tap * dilation` a multiple of
-/// the stride, inside of the input. They lie at equal distances, which are given too, for taps and for input positions.
+/// The taps of a transposed convolution that meet the input: those with `output + padding - tap * dilation` a multiple
+/// of the stride, and inside of the input. They are equally spaced; also returns their stride and that of the input
+/// positions.
 fn transposed(slide: &Slide, outputs: u32) -> (Vec<Taps>, u32, i64) {
     let (stride, dilation) = (slide.stride as i128, slide.dilation as i128);
     let divisor = gcd(stride, dilation);
@@ -64,7 +65,7 @@ fn transposed(slide: &Slide, outputs: u32) -> (Vec<Taps>, u32, i64) {
             return (0, 0, 0);
         };
         let position = (start - first * dilation).div_euclid(stride);
-        // Positions fall; those beyond the end of the input are left out, and those before its start.
+        // Positions decrease; skips those beyond the end of the input and those before its start.
         let beyond = (position - (slide.input as i128 - 1)).max(0);
         let skipped = (beyond + position_step - 1) / position_step;
         let (first, position) = (first + skipped * tap_step, position - skipped * position_step);
@@ -81,8 +82,8 @@ fn gcd(a: i128, b: i128) -> i128 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Parameters: for output, input and filter sizes and strides of their dimensions (batches or output channels, channels,
-/// height, width), room for what [`add_taps`] adds, number of groups.
+/// Parameters: sizes and strides of output, input and filter (batches or output channels, channels, height, width),
+/// space for the results of [`add_taps`], number of groups.
 fn convolution(l: &Lowering, layout: InputLayout, filter: [usize; 4], groups: u32) -> Parameters {
     let mut parameters = Parameters::default();
     parameters.extend(sizes_and_strides(&l.outputs[0].sizes(), layout.axes()));
@@ -131,7 +132,7 @@ const FILTER_STEP: u32 = 21u;
     convolve(l, "conv2d", places, parameters);
 }
 
-/// Whether positions in front of the image are told from those behind it in 32 bits.
+/// Whether 32 bits suffice to distinguish positions before the image from those after it.
 fn fits(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> bool {
     let output = a.input_layout.image(&l.outputs[0].sizes());
     let reach = |slide: &Slide, outputs: u32| {
@@ -140,38 +141,38 @@ fn fits(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> bool {
     reach(&slides[0], output.height).max(reach(&slides[1], output.width)) < 1 << 30
 }
 
-/// The least of output channels of a group and of output positions for a product: a quarter of a small tile each way wastes
-/// about what reading every operand once saves.
+/// Minimum number of output channels per group and of output positions for a product: a quarter of a small tile each
+/// way wastes about as much as reading every operand once saves.
 const LEAST_POSITIONS: u32 = 16;
 
-/// The fewest terms for a product.
+/// Minimum number of terms for a product.
 const LEAST_TERMS: u32 = 8;
 
-/// The fewest terms for a product with few positions, which is read by slices of the terms.
+/// Minimum number of terms for a product with few positions, computed in slices of the terms.
 const LEAST_POINT_TERMS: u32 = 32;
 
-/// Whether a convolution is better computed as a product: big enough, and positions in front of the image are told from
-/// those behind it in 32 bits.
+/// Whether a convolution is faster as a product: it must be large enough, and 32 bits must suffice to distinguish
+/// positions before the image from those after it.
 fn is_product(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> bool {
     let output = a.input_layout.image(&l.outputs[0].sizes());
     let filter = &l.input(1).sizes();
     let [channels, group_inputs, height, width] = a.filter_layout.axes().map(|axis| filter[axis]);
     let positions = (channels / a.groups).min(output.height * output.width);
     let depth = group_inputs * height * width;
-    // A single position is a product of a matrix and a vector.
+    // A single position is a matrix-vector product.
     let full = positions >= LEAST_POSITIONS || (is_pointwise(l, a, slides) && depth >= LEAST_POINT_TERMS);
     fits(l, a, slides) && full && depth >= LEAST_TERMS
 }
 
-/// Whether each output position meets only its own place in the image.
+/// Whether each output position depends on a single input position, its own.
 fn is_pointwise(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> bool {
     let (input, output) = (a.input_layout.image(&l.input(0).sizes()), a.input_layout.image(&l.outputs[0].sizes()));
     let still = slides.iter().all(|slide| slide.window == 1 && slide.stride == 1 && slide.begin == 0);
     still && (output.height, output.width) == (input.height, input.width)
 }
 
-/// A convolution as a product of the filters of a group `[output channels, terms]` with the pieces of the image that they
-/// meet `[terms, output positions]`, or its transpose where channels are the last dimension. A term is a channel and a tap.
+/// Lowers a convolution as a product of a group's filters `[output channels, terms]` with the image patches
+/// `[terms, output positions]`, or as its transpose if channels are the last dimension. A term is a channel and a tap.
 fn convolve_as_product(l: &mut Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) {
     let layout = a.input_layout;
     let channels_last = layout == InputLayout::Nhwc;
@@ -215,7 +216,7 @@ fn convolve_as_product(l: &mut Lowering, a: &Conv2dAttributes, slides: &[Slide; 
     product.lower(l);
 }
 
-/// The image as a side of a product; the image itself where each position meets only its own place.
+/// The image as a side of a product: the image itself if each position depends on its own place only.
 fn image(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2], parameters: &mut Parameters) -> Side {
     let layout = a.input_layout;
     let channels_last = layout == InputLayout::Nhwc;
@@ -241,7 +242,7 @@ fn image(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2], parameters: &m
     Side { operand: 0, places }
 }
 
-/// The filter as a side of a product; as it lies in memory where that is in the order of the terms.
+/// The filter as a side of a product, with its own strides if it is in the order of the terms.
 fn filter(l: &Lowering, a: &Conv2dAttributes, parameters: &mut Parameters) -> Side {
     let channels_last = a.input_layout == InputLayout::Nhwc;
     let axes = a.filter_layout.axes();
@@ -257,7 +258,7 @@ fn filter(l: &Lowering, a: &Conv2dAttributes, parameters: &mut Parameters) -> Si
     };
     let group = rows as isize * output as isize;
     if in_order || height * width == 1 {
-        // The terms of one tap are the channels, wherever they lie.
+        // The terms of a single tap are the channels, at any stride.
         let step = if height * width == 1 { input } else { 1 };
         return Side { operand: 1, places: Places::Matrix { steps: [output, step], stack: vec![0, group] } };
     }
@@ -271,7 +272,7 @@ fn filter(l: &Lowering, a: &Conv2dAttributes, parameters: &mut Parameters) -> Si
     Side { operand: 1, places }
 }
 
-/// The order of the terms, and the place of the first parameter of a side.
+/// The values for the order of the terms, and for the first parameter of a side.
 fn ordered(channels_last: bool, first: u32) -> Values {
     Values::default().with("CHANNELS_LAST", channels_last as u32).with("FIRST", first)
 }
@@ -308,7 +309,7 @@ const FILTER_STEP: u32 = 20u;
     convolve(l, "convTranspose2d", places, parameters);
 }
 
-/// How the filter of a convolution moves along height and width.
+/// The movement of a convolution's filter along height and width.
 fn window(l: &Lowering, layout: InputLayout, filter: [usize; 4], numbers: [&[u32]; 3]) -> [Slide; 2] {
     let shape = &l.input(1).sizes();
     let [padding, strides, dilations] = numbers;
@@ -321,7 +322,7 @@ fn window(l: &Lowering, layout: InputLayout, filter: [usize; 4], numbers: [&[u32
     )
 }
 
-/// The reduction that a pooling is, if its only window is the whole image.
+/// The equivalent reduction if the only window of a pooling is the whole image.
 fn as_reduction(op: &Pool2d, slides: &[Slide; 2]) -> Option<ReduceKind> {
     let whole = |slide: &Slide| slide.window == slide.input && (slide.begin, slide.end, slide.dilation) == (0, 0, 1);
     slides.iter().all(whole).then_some(match op.kind {
@@ -354,7 +355,7 @@ pub fn pool2d(op: &Pool2d, l: &mut Lowering) {
         PoolKind::Average => ("total + v".to_string(), "total / f32(count)".to_string()),
         PoolKind::L2 => ("total + v * v".to_string(), "sqrt(total)".to_string()),
     };
-    // What a window without elements gives.
+    // The result of a window without elements.
     let empty = match (op.kind, input.dtype) {
         (PoolKind::Max, DataType::Float32 | DataType::Float16) => "-infinity()".to_string(),
         (PoolKind::Max, DataType::Int8) => "-128".to_string(),
@@ -372,18 +373,18 @@ pub fn pool2d(op: &Pool2d, l: &mut Lowering) {
     l.map(0, "pool2d", inputs, &functions, parameters);
 }
 
-/// `resample2d()`: where an element comes from is computed here, exactly.
+/// `resample2d()`. Computes the source of each element here, exactly.
 pub fn resample2d(op: &Resample2d, l: &mut Lowering) {
     let (input, output) = (l.input(0), l.outputs[0]);
     let own = strides(&input.sizes());
     let axes = op.sorted_axes(4);
     let exact = input.dtype.size() == 1;
     let mut parameters = Parameters::default();
-    // For each dimension, the last one first: size of the output, stride of the input (0 for the two that are resampled).
+    // For each dimension, the last one first: size of the output, stride of the input (0 for the two resampled ones).
     for axis in (0..4).rev() {
         parameters.extend([output.sizes()[axis], if axes.contains(&axis) { 0 } else { own[axis] as u32 }]);
     }
-    // For each of the two: its place among those, where its table begins, the stride of the input.
+    // For each of the two: its index, the start of its table, the stride of the input.
     let first = parameters.extend([0; 6]);
     for (which, axis) in axes.into_iter().enumerate() {
         let (from, to) = (input.sizes()[axis], output.sizes()[axis]);
@@ -391,7 +392,7 @@ pub fn resample2d(op: &Resample2d, l: &mut Lowering) {
             InterpolationMode::NearestNeighbor => vec![nearest(from, to, i) as u32],
             InterpolationMode::Linear => {
                 let place = between(from, to, i);
-                // The weight is a fraction with twice the output's size below the line.
+                // The weight is a fraction with twice the output's size as denominator.
                 let weight = if exact {
                     (place.weight * 2.0 * to as f64).round() as u32
                 } else {

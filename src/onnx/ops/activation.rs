@@ -31,7 +31,7 @@ fn celu(call: &mut Call) -> Outcome {
         }
         let divisor = call.scalar_like(x, alpha)?;
         let ratio = call.div(x, divisor)?;
-        // `elu` computes `exp(x) - 1` without cancellation. The part that it does not touch is cut off below.
+        // `elu` computes `exp(x) - 1` without cancellation. The positive part, which it leaves as is, is cut off below.
         let below = call.emit(E::Elu { alpha: 1.0 }, &[ratio])?;
         let below = call.scale(below, alpha)?;
         let zero = call.scalar_like(x, 0.0)?;
@@ -59,7 +59,7 @@ fn shrink(call: &mut Call) -> Outcome {
         if !is_float && bias.fract() != 0.0 {
             return Err(Refusal(format!("bias is {bias}, expected a whole number for integers")));
         }
-        // Above a number means, for integers, above the whole number under it.
+        // For integers, above a number means above its floor.
         let (low, high) = if is_float { (-lambd, lambd) } else { ((-lambd).ceil(), lambd.floor()) };
         let zero = call.scalar_like(x, 0.0)?;
         let (low, high) = (call.scalar_like(x, low)?, call.scalar_like(x, high)?);
@@ -105,7 +105,7 @@ fn swiglu(call: &mut Call) -> Outcome {
 /// cancel where `tanh` is close to -1.
 pub fn tanh_gelu(call: &mut Call, x: OperandId) -> Step<OperandId> {
     const TWICE_SQRT_2_OVER_PI: f64 = 1.595_769_121_605_730_8;
-    // x * (a + b * x^2) has one multiplication less than a * (x + c * x^3).
+    // x * (a + b * x^2) takes one multiplication less than a * (x + c * x^3).
     let square = call.mul(x, x)?;
     let factor =
         call.emit(E::Linear { alpha: TWICE_SQRT_2_OVER_PI * 0.044715, beta: TWICE_SQRT_2_OVER_PI }, &[square])?;
@@ -122,7 +122,7 @@ fn gelu(call: &mut Call) -> Outcome {
     }
 }
 
-/// The slope broadcasts to the input.
+/// `prelu()`; the slope broadcasts to the input.
 fn prelu(call: &mut Call) -> Outcome {
     map(call, |call, x| {
         if is_unsigned(call.dtype(x)) {
@@ -133,7 +133,7 @@ fn prelu(call: &mut Call) -> Outcome {
         if !crate::shape::broadcasts_to(&slope_shape, &shape) {
             return Err(Refusal(format!("slope has shape {slope_shape:?}, which does not broadcast to {shape:?}")));
         }
-        // One slope for all elements is the simpler operator.
+        // A single slope for all elements allows the simpler operator.
         match call.numbers_of(slope).as_deref() {
             Some(&[Number::Float(alpha)]) => call.emit(E::LeakyRelu { alpha }, &[x]),
             _ => call.emit(E::Prelu, &[x, slope]),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn shrink_refuses_what_integers_cannot_hold() {
+    fn shrink_refuses_fractional_biases_for_integers() {
         let graph = TestGraph::default().input("x", Int32, &["2"]);
         let refusal = graph.node("Shrink", "x", "y", vec![("bias", Attr::Float(0.5))]).output("y").refusal(16);
         assert!(refusal.contains("bias is 0.5, expected a whole number"), "{refusal}");

@@ -1,4 +1,4 @@
-//! Operators that arrange elements anew: between depth and space, in reverse, above and below diagonals, from columns.
+//! Operators that rearrange elements: between depth and space, in reverse, above and below diagonals, from columns.
 
 use super::generate::{clamped, places};
 use crate::dimension::dims;
@@ -13,12 +13,12 @@ use crate::ops::elementwise::Elementwise as E;
 use crate::ops::gather::GatherElements;
 use crate::ops::triangular::Triangular;
 
-/// The shape of an image, `[batch, channels, height, width]`, and the size of the blocks.
+/// The shape of an image, `[batch, channels, height, width]`, and the block size.
 fn image_and_block(call: &Call) -> Step<([u32; 4], u32)> {
     let shape = call.input_sizes(0)?;
     let image = shape[..].try_into().map_err(|_| Refusal(format!("the input has shape {shape:?}, expected rank 4")))?;
     let given = call.int_attribute("blocksize").ok_or("blocksize is missing")?;
-    // Squares of larger blocks are larger than every dimension.
+    // Squares of larger blocks would exceed every dimension.
     let block = u32::try_from(given).ok().filter(|block| (1..1 << 16).contains(block));
     Ok((image, block.ok_or_else(|| Refusal(format!("blocksize is {given}, expected 1 to 65535")))?))
 }
@@ -49,7 +49,7 @@ fn space_to_depth(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let (rows, columns) = (height / block, width / block);
     let split = call.reshape(x, &[batch, channels, rows, block, columns, block])?;
-    // Which of the channels come together: those of a place in the block, or those of a channel of the input.
+    // The channels to bring together: those of a position in the block, or those of a channel of the input.
     let moved = match call.text_or("mode", "DCR").as_str() {
         "DCR" => call.transpose(split, &[0, 3, 5, 1, 2, 4])?,
         "CRD" => call.transpose(split, &[0, 1, 3, 5, 2, 4])?,
@@ -59,7 +59,7 @@ fn space_to_depth(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// What is above or below a diagonal becomes 0.
+/// Sets the elements above or below a diagonal to 0.
 fn trilu(call: &mut Call) -> Outcome {
     let diagonal = match call.value(1) {
         Some(_) => clamped(call.one_int(1, "k")?),
@@ -73,7 +73,7 @@ fn trilu(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// For each entry of the batch, the first steps in reverse: at step `t` below the length, that at `length - 1 - t`.
+/// Reverses the first steps of each batch entry: step `t` below the length becomes step `length - 1 - t`.
 fn reverse_sequence(call: &mut Call) -> Outcome {
     let (x, lengths) = (call.input(0)?, call.input(1)?);
     let shape = call.sizes(x);
@@ -100,7 +100,7 @@ fn reverse_sequence(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// Two non-negative numbers, one per dimension of an image; of a single one, the first is `other`.
+/// Two non-negative numbers, one per dimension of an image; if there is only one, the first is `other`.
 fn pair(name: &str, numbers: &[i64], other: u32) -> Step<[u32; 2]> {
     let sizes: Option<Vec<u32>> = numbers.iter().map(|&number| u32::try_from(number).ok()).collect();
     match sizes.as_deref() {
@@ -110,8 +110,8 @@ fn pair(name: &str, numbers: &[i64], other: u32) -> Step<[u32; 2]> {
     }
 }
 
-/// Blocks that are added where they overlap: a transposed convolution whose filter puts each element of a column at
-/// its place in the block.
+/// Adds up overlapping blocks: a transposed convolution with a filter that puts each element of a column at its place
+/// in the block.
 fn col2im(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let shape = call.sizes(x);
@@ -126,7 +126,7 @@ fn col2im(call: &mut Call) -> Outcome {
     let (before, after) = pads.split_at_checked(dimensions).ok_or("pads are too few")?;
     let (before, after) = (pair("pads", before, 0)?, pair("pads", after, 0)?);
     let fail = || {
-        Refusal(format!("columns of shape {shape:?} do not make an image {image_shape:?} of blocks {block_shape:?}"))
+        Refusal(format!("columns of shape {shape:?} do not form an image {image_shape:?} of blocks {block_shape:?}"))
     };
     let mut columns = [0; 2];
     for axis in 0..2 {
@@ -157,7 +157,7 @@ fn col2im(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// A filter `[rows, 1, height, width]` with a 1 at the place in the block that the row stands for.
+/// A filter `[rows, 1, height, width]` with a 1 at the block position of each row.
 fn block_filter(call: &mut Call, dtype: DataType, rows: u32, [height, width]: [u32; 2]) -> Step<OperandId> {
     let area = height as u64 * width as u64;
     let elements = (0..rows as u64 * area).map(|at| (at % area == at / area % area) as i64);
@@ -179,7 +179,7 @@ mod tests {
     use crate::onnx::testing::{Attr, TestGraph};
 
     #[test]
-    fn depth_is_taken_apart_in_the_order_of_the_mode() {
+    fn depth_is_split_in_the_order_of_the_mode() {
         let text = |mode| {
             let graph = TestGraph::default().input("x", Float, &["1", "8", "2", "3"]);
             let attributes = vec![("blocksize", Attr::Int(2)), ("mode", Attr::Text(mode))];
@@ -201,6 +201,6 @@ mod tests {
         let graph =
             TestGraph::default().input("x", Float, &["1", "5", "5"]).ints("image", &[5, 6]).ints("block", &[1, 5]);
         let refusal = graph.node("Col2Im", "x image block", "y", vec![]).output("y").refusal(18);
-        assert!(refusal.contains("columns of shape [1, 5, 5] do not make an image [5, 6]"), "{refusal}");
+        assert!(refusal.contains("columns of shape [1, 5, 5] do not form an image [5, 6]"), "{refusal}");
     }
 }

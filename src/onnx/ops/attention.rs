@@ -1,5 +1,5 @@
-//! Scaled dot product attention and rotary position embeddings: what all attention operators share, and those of the
-//! standard.
+//! Scaled dot product attention and rotary position embeddings: shared parts of all attention operators, and the
+//! operators of the standard.
 
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
@@ -14,56 +14,56 @@ use crate::ops::pad::Pad;
 use crate::ops::reduce::ReduceKind;
 use crate::shape::broadcast;
 
-/// What goes into attention, each of shape `[batch, heads, sequence, size of a head]`. Keys and values can have fewer
-/// heads than queries, each then shared by as many neighbouring ones.
+/// The operands of attention, each of shape `[batch, heads, sequence, head size]`. Keys and values may have fewer heads
+/// than queries; then neighboring heads of queries share one.
 #[derive(Clone, Copy)]
 pub struct Heads {
     /// Queries.
     pub q: OperandId,
     /// Keys.
     pub k: OperandId,
-    /// Values, whose heads can have another size.
+    /// Values; their heads may have a different size.
     pub v: OperandId,
 }
 
-/// How the products of queries and keys become probabilities, in this order.
+/// How scores, the products of queries and keys, become probabilities, in this order.
 #[derive(Clone, Default)]
 pub struct Scores {
-    /// Their factor.
+    /// The factor of the scores.
     pub scale: f64,
     /// `softcap * tanh(x / softcap)`, unless it is 0.
     pub softcap: f64,
-    /// What is added, broadcast to `[batch, heads, queries, keys]`.
+    /// Biases to add, broadcast to `[batch, heads, queries, keys]`.
     pub biases: Vec<OperandId>,
-    /// Which keys a query sees, `uint8` broadcast to `[batch, heads, queries, keys]`.
+    /// Which keys a query sees: `uint8`, broadcast to `[batch, heads, queries, keys]`.
     pub visible: Vec<OperandId>,
-    /// A score of each head, `[1, heads, 1, 1]`, that takes part in the softmax and belongs to no key.
+    /// A score per head, `[1, heads, 1, 1]`, that takes part in the softmax without a key.
     pub sink: Option<OperandId>,
-    /// The data type of the softmax, if it is not that of the scores.
+    /// The data type of the softmax, if it differs from that of the scores.
     pub softmax_type: Option<DataType>,
 }
 
-/// The stages of attention.
+/// The intermediate results of attention.
 pub struct Attended {
-    /// `[batch, heads, queries, size of a head of values]`.
+    /// `[batch, heads, queries, head size of the values]`.
     pub output: OperandId,
-    /// Scaled products, `[batch, heads, queries, keys]` as all the rest.
+    /// Scaled products, `[batch, heads, queries, keys]` like all the following.
     pub products: OperandId,
     /// After the softcap.
     pub capped: OperandId,
-    /// After what is added and hidden.
+    /// After biases and masks.
     pub masked: OperandId,
     /// After the softmax.
     pub probabilities: OperandId,
 }
 
-/// The most negative number of a type: what is hidden vanishes beside what is not, and rows where everything is
-/// hidden still have defined probabilities.
+/// The most negative number of a type: hidden scores vanish beside visible ones, and rows with all keys hidden still
+/// have defined probabilities.
 pub fn lowest(dtype: DataType) -> f64 {
     if dtype == DataType::Float16 { -65504.0 } else { f32::MIN as f64 }
 }
 
-/// Attention of `heads`.
+/// Emits attention of `heads`.
 pub fn attend(call: &mut Call, heads: Heads, scores: &Scores) -> Step<Attended> {
     let [batch, n, queries, size] = call.dims(heads.q, "the query")?;
     let [_, shared, keys, _] = call.dims(heads.k, "the key")?;
@@ -71,7 +71,7 @@ pub fn attend(call: &mut Call, heads: Heads, scores: &Scores) -> Step<Attended> 
     if !n.is_multiple_of(shared) {
         return Err(Refusal(format!("{n} heads of queries cannot share {shared} heads of keys")));
     }
-    // Queries that share keys have a dimension of their own, along which keys and values are broadcast.
+    // Queries that share keys get a dimension of their own; keys and values broadcast along it.
     let (group, full) = (n / shared, [batch, n, queries, keys]);
     let grouped = shared != n;
     let batches = if grouped { vec![batch, shared, group] } else { vec![batch, n] };
@@ -117,8 +117,8 @@ pub fn attend(call: &mut Call, heads: Heads, scores: &Scores) -> Step<Attended> 
     Ok(Attended { output, products, capped, masked, probabilities })
 }
 
-/// A mask that broadcasts to `full`, `[batch, heads, queries, keys]`, with a dimension for queries that share keys: there are
-/// `shared` times `group` heads.
+/// Reshapes a mask that broadcasts to `full`, `[batch, heads, queries, keys]`, to have a dimension for queries that
+/// share keys: there are `shared` times `group` heads.
 fn over_groups(call: &mut Call, mask: OperandId, [shared, group]: [Dim; 2], full: &[Dim; 4]) -> Step<OperandId> {
     let shape = call.shape(mask);
     if broadcast(&shape, full).is_none_or(|shape| shape != full) {
@@ -143,7 +143,7 @@ fn all_of(call: &mut Call, masks: &[OperandId]) -> Step<Option<OperandId>> {
     Ok(all)
 }
 
-/// The softmax of scores of this shape, beside a score that belongs to no key, in the type that is given.
+/// The softmax of scores of this shape, with an optional score that belongs to no key, in the given type.
 fn softmax(
     call: &mut Call,
     x: OperandId,
@@ -163,7 +163,7 @@ fn softmax(
     call.cast(probabilities, dtype)
 }
 
-/// `[batch, sequence, heads * size]` as `[batch, heads, sequence, size]`.
+/// Reshapes `[batch, sequence, heads * size]` to `[batch, heads, sequence, size]`.
 pub fn split_heads(call: &mut Call, x: OperandId, heads: u32, what: &str) -> Step<OperandId> {
     let [batch, sequence, hidden] = call.dims(x, what)?;
     if heads == 0 || !hidden.is_multiple_of(heads) {
@@ -173,14 +173,14 @@ pub fn split_heads(call: &mut Call, x: OperandId, heads: u32, what: &str) -> Ste
     call.transpose(split, &[0, 2, 1, 3])
 }
 
-/// `[batch, heads, sequence, size]` as `[batch, sequence, heads * size]`.
+/// Reshapes `[batch, heads, sequence, size]` to `[batch, sequence, heads * size]`.
 pub fn merge_heads(call: &mut Call, x: OperandId) -> Step<OperandId> {
     let [batch, heads, sequence, size] = call.dims(x, "the output")?;
     let merged = call.transpose(x, &[0, 2, 1, 3])?;
     call.reshape(merged, &[batch, sequence, heads * size])
 }
 
-/// The state at `index`, if it has elements, with `new` behind it along the sequence.
+/// Appends `new` to the state at `index` along the sequence, if the state has elements.
 pub fn appended(call: &mut Call, index: usize, new: OperandId) -> Step<OperandId> {
     match call.value(index) {
         None | Some(Value::Empty(_)) => Ok(new),
@@ -201,7 +201,7 @@ pub fn state_length(call: &Call, index: usize) -> Step<Dim> {
     length.ok_or_else(|| Refusal(format!("input {index} has shape {shape:?}, expected 4 dimensions")))
 }
 
-/// The integers from `start` on as `int32` of shape `shape`, which has one dimension that is not 1.
+/// The integers from `start` on as `int32` of shape `shape`; only one of its dimensions may differ from 1.
 pub fn counting(call: &mut Call, start: Dim, shape: &[Dim]) -> Step<OperandId> {
     counted(call, DataType::Int32, [start, Dim::number(1)], shape)
 }
@@ -211,19 +211,19 @@ pub fn columns(call: &mut Call, count: Dim, rank: usize) -> Step<OperandId> {
     places(call, DataType::Int32, count, rank - 1, rank)
 }
 
-/// Which of `keys` keys a query at each of the `positions`, `[.., queries, 1]`, sees: those up to it.
+/// A mask of the `keys` that a query at each of the `positions`, `[.., queries, 1]`, sees: those up to it.
 pub fn causal(call: &mut Call, positions: OperandId, keys: Dim) -> Step<OperandId> {
     let columns = columns(call, keys, 2)?;
     call.emit(E::LesserOrEqual, &[columns, positions])
 }
 
-/// A positive integer of an attribute; 0 if it is not given.
+/// A non-negative integer attribute; 0 if it is missing.
 pub fn count_attribute(call: &Call, name: &str) -> Step<u32> {
     let count = call.int_or(name, 0);
     u32::try_from(count).map_err(|_| Refusal(format!("{name} is {count}, expected a number that is not negative")))
 }
 
-/// The factor of an attribute, or the inverse root of the size of the heads of `q`.
+/// The attribute `scale`, or the inverse root of the head size of `q`.
 pub fn scale(call: &Call, q: OperandId) -> f64 {
     call.float_attribute("scale").filter(|&scale| scale != 0.0).unwrap_or_else(|| {
         let size = call.shape(q).last().map_or(1, |size| size.get());
@@ -270,7 +270,7 @@ fn attention(call: &mut Call) -> Outcome {
         0 => attended.products,
         1 => attended.capped,
         2 => match all_of(call, &scores.visible)? {
-            // What is hidden is added as an infinity there.
+            // This output represents hidden keys by an added infinity.
             Some(visible) => {
                 let hidden = call.scalar_like(attended.masked, f64::NEG_INFINITY)?;
                 call.select(visible, attended.masked, hidden)?
@@ -283,8 +283,8 @@ fn attention(call: &mut Call) -> Outcome {
     Ok([output, heads.k, heads.v, stage].map(Value::Operand).to_vec())
 }
 
-/// Hides keys behind the lengths that are given, those of later positions than that of the query where it is causal, and
-/// those outside of a window around it. Gives whether a query may see no key at all.
+/// Hides keys beyond the given lengths, keys after the query's position if the attention is causal, and keys outside of
+/// a window around it. Returns whether a query may see no key at all.
 fn hide_by_position(call: &mut Call, scores: &mut Scores, sizes: [Dim; 3], past: Dim) -> Step<bool> {
     let [batch, queries, keys] = sizes;
     let lengths = call.optional(6)?;
@@ -295,7 +295,7 @@ fn hide_by_position(call: &mut Call, scores: &mut Scores, sizes: [Dim; 3], past:
     {
         match call.int_or(name, -1) {
             -1 => {}
-            // No tensor is longer than the largest.
+            // No tensor is longer than this.
             size @ 0.. => windows.push((sign * size.min(1 << 30) as f64, op)),
             size => return Err(Refusal(format!("{name} is {size}, expected -1 or more"))),
         }
@@ -303,7 +303,7 @@ fn hide_by_position(call: &mut Call, scores: &mut Scores, sizes: [Dim; 3], past:
     if lengths.is_none() && !is_causal && windows.is_empty() {
         return Ok(false);
     }
-    // Where the queries are among the keys.
+    // The positions of the queries among the keys.
     let mut positions = counting(call, past, &[queries, Dim::number(1)])?;
     let columns = columns(call, keys, 2)?;
     if let Some(lengths) = lengths {
@@ -325,7 +325,7 @@ fn hide_by_position(call: &mut Call, scores: &mut Scores, sizes: [Dim; 3], past:
     Ok(lengths.is_some() || !windows.is_empty())
 }
 
-/// A mask that ends before the last key hides the keys behind it.
+/// Extends a mask that ends before the last key; the keys beyond it are hidden.
 fn lengthened(call: &mut Call, mask: OperandId, keys: Dim) -> Step<OperandId> {
     let shape = call.shape(mask);
     let Some(&length) = shape.last().filter(|&&length| length < keys) else { return Ok(mask) };
@@ -335,7 +335,7 @@ fn lengthened(call: &mut Call, mask: OperandId, keys: Dim) -> Step<OperandId> {
     call.emit(Pad { beginning, ending, value, ..Default::default() }, &[mask])
 }
 
-/// A query that sees no key at all attends to nothing: its probabilities are 0.
+/// Sets the probabilities of queries that see no key at all to 0.
 fn zero_hidden_rows(call: &mut Call, scores: &Scores, attended: &mut Attended) -> Step<()> {
     let Some(visible) = all_of(call, &scores.visible)? else { return Ok(()) };
     let last = call.rank(visible).checked_sub(1).ok_or("attn_mask is a scalar")? as u32;
@@ -347,7 +347,7 @@ fn zero_hidden_rows(call: &mut Call, scores: &Scores, attended: &mut Attended) -
     Ok(())
 }
 
-/// The type of the softmax. Doubles are not worth more here: the result is rounded to the type of the scores.
+/// The type of the softmax. Double would gain nothing: the result is rounded to the type of the scores.
 fn softmax_type(call: &Call) -> Step<Option<DataType>> {
     match call.int_attribute("softmax_precision") {
         None => Ok(None),
@@ -359,18 +359,18 @@ fn softmax_type(call: &Call) -> Step<Option<DataType>> {
 
 // ---- RotaryEmbedding ---------------------------------------------------------------------------------------------
 
-/// How features are rotated.
+/// The parameters of a rotation of features.
 #[derive(Clone, Copy)]
 pub struct Rotation {
-    /// Cosines, broadcast to those features of `x` that are the first of a pair.
+    /// Cosines, broadcast to the features of `x` that come first in a pair.
     pub cos: OperandId,
-    /// Sines of that shape.
+    /// Sines of the same shape.
     pub sin: OperandId,
-    /// Whether the two of a pair are neighbours, or else in the two halves.
+    /// Whether the features of a pair are neighbors; otherwise they are in different halves.
     pub interleaved: bool,
 }
 
-/// The features in the last dimension of `x` rotated in pairs, as many as there are cosines; the others stay.
+/// Rotates pairs of features in the last dimension of `x`, one per cosine; the others remain unchanged.
 pub fn rotated(call: &mut Call, x: OperandId, rotation: Rotation) -> Step<OperandId> {
     let shape = call.shape(x);
     let axis = shape.len() - 1;
@@ -379,7 +379,7 @@ pub fn rotated(call: &mut Call, x: OperandId, rotation: Rotation) -> Step<Operan
     if half == 0 || width > shape[axis] {
         return Err(Refusal(format!("{width} of {} features cannot be rotated", shape[axis])));
     }
-    // Sums of float16 products are rounded once.
+    // Rounds sums of float16 products only once.
     let dtype = call.dtype(x);
     let mut wide = |operand: OperandId| call.cast(operand, DataType::Float32);
     let rotation = Rotation { cos: wide(rotation.cos)?, sin: wide(rotation.sin)?, ..rotation };
@@ -414,8 +414,8 @@ pub fn rotated(call: &mut Call, x: OperandId, rotation: Rotation) -> Step<Operan
     call.concat(&pieces, axis as u32)
 }
 
-/// `x` rotated by `cos` and `sin` of shape `[batch or 1, sequence, pairs]`: `[batch, sequence, heads * size]` with
-/// `heads` heads, or `[batch, heads, sequence, size]`.
+/// Rotates `x` by `cos` and `sin` of shape `[batch or 1, sequence, pairs]`. `x` is `[batch, sequence, heads * size]`
+/// with `heads` heads, or `[batch, heads, sequence, size]`.
 pub fn rotated_heads(call: &mut Call, x: OperandId, heads: u32, rotation: Rotation) -> Step<OperandId> {
     let shape = call.shape(x);
     let axis = match shape.len() {

@@ -1,4 +1,4 @@
-//! Control flow. A graph of WebNN has none: loops are unrolled, and both branches run where the condition is computed.
+//! Control flow. WebNN graphs have none: loops are unrolled, and both branches of a computed condition run.
 
 use super::sequence::{joined, no_rows};
 use crate::dimension::numbers;
@@ -16,7 +16,7 @@ fn branch(call: &mut Call, name: &str) -> Outcome {
     call.run_body(&mut body, Vec::new())
 }
 
-/// The branch that a constant condition picks, or else both.
+/// The branch selected by a constant condition, otherwise both.
 fn if_else(call: &mut Call) -> Outcome {
     if call.constant_numbers(0).is_some() {
         let taken = call.one_int(0, "cond")? != 0;
@@ -32,7 +32,7 @@ fn if_else(call: &mut Call) -> Outcome {
     yes.into_iter().zip(no).map(|(yes, no)| chosen(call, condition, yes, no)).collect()
 }
 
-/// Either of two values, which must be of one type and shape.
+/// Selects between two values, which must have the same type and shape.
 fn chosen(call: &mut Call, condition: OperandId, yes: Value, no: Value) -> Step<Value> {
     Ok(match (yes, no) {
         (Value::Operand(yes), Value::Operand(no)) if yes == no => Value::Operand(yes),
@@ -40,7 +40,7 @@ fn chosen(call: &mut Call, condition: OperandId, yes: Value, no: Value) -> Step<
             let (a, b) = (call.descriptor(yes), call.descriptor(no));
             if a != b {
                 return Err(Refusal(format!(
-                    "the condition is computed from inputs of the model and its branches give {} {:?} and {} {:?}, \
+                    "the condition is computed from inputs of the model and its branches return {} {:?} and {} {:?}, \
                      expected the same",
                     a.dtype, a.shape, b.dtype, b.shape
                 ))
@@ -68,23 +68,23 @@ fn truth(call: &Call, value: &Value) -> Option<bool> {
     Some(call.numbers_of(*id)?.first()?.to_f64() != 0.0)
 }
 
-/// The refusal of a loop that is not unrolled where the data decide how long it is.
+/// Refuses to unroll a loop, or cuts the model there if data decide its length.
 fn decided(refusal: Refusal) -> Refusal {
     if refusal.cut.is_some() { refusal.unless(Cut::Control) } else { refusal }
 }
 
-/// Refuses to unroll so many rounds of `body` that too many nodes would become of them.
+/// Refuses to unroll `rounds` rounds of `body` if they expand to too many nodes.
 fn check_rounds(call: &Call, body: &Body, rounds: i64) -> Step<()> {
     match call.can_repeat(body, rounds) {
         true => Ok(()),
         false => {
-            let reason = format!("with the {rounds} rounds of its graph, the model becomes too many nodes");
+            let reason = format!("with the {rounds} rounds of its graph, the model expands to too many nodes");
             Err(Refusal(reason).unless(Cut::Control))
         }
     }
 }
 
-/// Rounds are run while the model is read, until the trip count is reached or the condition, which must fold to a
+/// Runs the rounds at translation time, until the trip count is reached or the condition, which must fold to a
 /// constant, is false.
 fn unrolled(call: &mut Call) -> Outcome {
     let trips = match call.value(0) {
@@ -115,7 +115,7 @@ fn unrolled(call: &mut Call) -> Outcome {
         let condition = results.next();
         round += 1;
         goes_on = condition.and_then(|value| truth(call, &value)).ok_or_else(|| {
-            Refusal(format!("whether it goes on after round {round} is computed from inputs of the model"))
+            Refusal(format!("its condition after round {round} is computed from inputs of the model"))
                 .unless(Cut::Control)
         })?;
         state = results.by_ref().take(outputs - 1 - scans).collect();
@@ -128,7 +128,7 @@ fn unrolled(call: &mut Call) -> Outcome {
     Ok(state)
 }
 
-/// What the output `index` of `body` gave in each round, stacked along the new dimension `axis`.
+/// Stacks the rows that output `index` of `body` returned in each round along the new dimension `axis`.
 fn collected(call: &mut Call, body: &Body, index: usize, rows: Vec<Value>, axis: i64) -> Step<Value> {
     if rows.is_empty() {
         let info = &body.outputs()[index];
@@ -141,12 +141,12 @@ fn collected(call: &mut Call, body: &Body, index: usize, rows: Vec<Value>, axis:
 
 // ---- Scan --------------------------------------------------------------------------------------------------------
 
-/// How `Scan` moves along its inputs and outputs.
+/// The scanned inputs and outputs of `Scan`.
 struct Scans {
     body: Body,
-    /// For each scanned input, its axis and whether it is read from the end.
+    /// For each scanned input, its axis and whether to read it from the end.
     inputs: Vec<(u32, bool)>,
-    /// For each collected output, its axis and whether rows are put in front.
+    /// For each collected output, its axis and whether to prepend rows.
     outputs: Vec<(i64, bool)>,
 }
 
@@ -159,14 +159,15 @@ fn listed(call: &Call, name: &str, count: usize) -> Step<Vec<i64>> {
     }
 }
 
-/// The states after the last round, then the collected outputs, for scanned tensors that `scanned` gives by index.
+/// Runs the rounds; returns the states after the last one, then the collected outputs. `scanned` holds the scanned
+/// inputs.
 fn run_scan(call: &mut Call, scans: &mut Scans, mut state: Vec<Value>, scanned: &[Value]) -> Step<Vec<Value>> {
     let mut lengths = Vec::new();
     for (value, (axis, _)) in scanned.iter().zip(&scans.inputs) {
         let shape = match value {
             Value::Operand(id) => call.sizes(*id),
             Value::Empty(descriptor) => numbers(&descriptor.shape),
-            _ => return Err("a scanned input is no tensor that WebNN has".into()),
+            _ => return Err("a scanned input is not a tensor that WebNN has".into()),
         };
         lengths.push(shape[*axis as usize]);
     }
@@ -265,7 +266,7 @@ fn batched_scan(call: &mut Call, body: Body, states: Vec<Value>, scanned: Vec<Va
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
-    standard("If", "a condition that is no constant only for branches of the same types and shapes: both run", if_else),
+    standard("If", "a non-constant condition only for branches of the same types and shapes: both run", if_else),
     standard("Loop", "constant trip counts and conditions: rounds are unrolled", unrolled),
     standard("Scan", "rounds are unrolled; sequence_lens of opset 8 only for full lengths", scan),
 ];
@@ -334,15 +335,15 @@ mod tests {
             .node("Loop", "_ _", "", vec![("body", Attr::Graph(empty))])
             .node("Abs", "x", "y", vec![])
             .output("y");
-        // Nothing needs the loop, so that it is not even read.
+        // No node needs the loop; it is not even decoded.
         assert!(message.text(17).contains("abs"));
         let message = looped(&[i64::MAX]).refusal(17);
-        assert!(message.contains("becomes too many nodes"), "{message}");
+        assert!(message.contains("expands to too many nodes"), "{message}");
         let idle = TestGraph::default().input("i", Int64, &[]).input("c", Bool, &[]).input("a", Float, &["2"]);
         let idle = idle.output("c").output("a");
         let graph = TestGraph::default().input("x", Float, &["2"]);
         let graph = graph.node("Loop", "_ _ x", "y", vec![("body", Attr::Graph(idle))]).output("y");
         let message = graph.refusal(17);
-        assert!(message.contains("becomes too many nodes"), "{message}");
+        assert!(message.contains("expands to too many nodes"), "{message}");
     }
 }

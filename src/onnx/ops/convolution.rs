@@ -1,7 +1,8 @@
-//! Convolutions and transposed convolutions of any number of spatial dimensions.
+//! Convolutions and transposed convolutions with any number of spatial dimensions.
 //!
-//! WebNN has those of two. One dimension gets a second of size 1. Of three and more, the first becomes one of channels:
-//! what the window sees along it lies side by side, and its places become images of the batch.
+//! WebNN supports two. A single dimension is paired with one of size 1. With three or more, the first is folded into
+//! the channels: the elements that the window covers along it become channels, and its positions become images of the
+//! batch.
 
 use super::window::{Window, pads, per_dimension, shares, steps, window};
 use crate::dimension::{Dim, numbers};
@@ -14,23 +15,23 @@ use crate::ops::conv2d::{Conv2d, Conv2dAttributes};
 use crate::ops::reverse::Reverse;
 use crate::ops::slice::Slice;
 
-/// What a convolution does with its operands.
+/// The parameters of a convolution.
 #[derive(Clone)]
 pub struct Convolution {
-    /// How the filter moves.
+    /// The movement of the filter.
     pub window: Window,
     /// Number of groups of channels.
     pub groups: u32,
 }
 
-/// The attribute `group` for `channels` channels of the input.
+/// The attribute `group` of an input with `channels` channels.
 fn groups(call: &Call, channels: Dim) -> Step<u32> {
     let group = call.int_or("group", 1);
     let groups = u32::try_from(group).ok().filter(|&groups| groups > 0 && channels.is_multiple_of(groups));
     groups.ok_or_else(|| Refusal(format!("group is {group}, expected a divisor of {channels} channels")))
 }
 
-/// Checks that both have the same number of spatial dimensions, at least one.
+/// Checks that both have the same number of spatial dimensions, and at least one.
 fn check_ranks(x: &[Dim], filter: &[Dim]) -> Step<()> {
     match x.len() == filter.len() && x.len() > 2 {
         true => Ok(()),
@@ -40,10 +41,10 @@ fn check_ranks(x: &[Dim], filter: &[Dim]) -> Step<()> {
     }
 }
 
-/// The attributes of a convolution of an input `[N, C, ...]` with a filter `[O, C / groups, ...]`.
+/// The parameters of a convolution of an input `[N, C, ...]` with a filter `[O, C / groups, ...]`.
 ///
 /// # Errors
-/// If attributes or shapes do not fit.
+/// If attributes or shapes do not match.
 pub fn convolution(call: &Call, x: &[Dim], filter: &[Dim]) -> Step<Convolution> {
     check_ranks(x, filter)?;
     let groups = groups(call, x[1])?;
@@ -56,20 +57,20 @@ pub fn convolution(call: &Call, x: &[Dim], filter: &[Dim]) -> Step<Convolution> 
     Ok(Convolution { window: window(call, &x[2..], numbers(&filter[2..]))?, groups })
 }
 
-/// The shape with a dimension of 1 in front of the spatial ones.
+/// Inserts a dimension of 1 in front of the spatial ones.
 fn with_row(shape: &[Dim]) -> Vec<Dim> {
     [&shape[..2], &[Dim::number(1)], &shape[2..]].concat()
 }
 
-/// The shape without the first spatial dimension.
+/// Removes the first spatial dimension.
 fn without_first(shape: &[Dim]) -> Vec<Dim> {
     [&shape[..2], &shape[3..]].concat()
 }
 
-/// The convolution of `x` `[N, C, ...]` with `filter` `[O, C / groups, ...]` and, optionally, `bias` `[O]`.
+/// Convolves `x` `[N, C, ...]` with `filter` `[O, C / groups, ...]` and an optional `bias` `[O]`.
 ///
 /// # Errors
-/// If types or shapes do not fit.
+/// If types or shapes do not match.
 pub fn convolve(
     call: &mut Call,
     x: OperandId,
@@ -108,11 +109,11 @@ pub fn convolve(
     }
 }
 
-/// The most elements of a kernel along a dimension that becomes one of channels.
+/// Maximum kernel size along a dimension folded into the channels.
 const MAX_FOLDED: u32 = 1024;
 
-/// The first spatial dimension as channels: `[N, C, D, ...]` becomes `[N * places, C * kernel, ...]`, where the channels
-/// of a group lie behind each other, step by step of the window. Also the number of places.
+/// Folds the first spatial dimension into the channels: `[N, C, D, ...]` becomes `[N * places, C * kernel, ...]`, with
+/// the channels of a group contiguous for each step of the window. Also returns the number of places.
 fn fold_input(call: &mut Call, x: OperandId, window: &Window, groups: u32) -> Step<(OperandId, Dim)> {
     let shape = call.shape(x);
     let rank = shape.len() as u32;
@@ -142,7 +143,7 @@ fn fold_input(call: &mut Call, x: OperandId, window: &Window, groups: u32) -> St
     Ok((call.reshape(folded, &shape)?, places))
 }
 
-/// `[O, C, K, ...]` becomes `[O, K * C, ...]`.
+/// Folds a filter: `[O, C, K, ...]` becomes `[O, K * C, ...]`.
 fn fold_filter(call: &mut Call, filter: OperandId) -> Step<OperandId> {
     let shape = call.shape(filter);
     let permutation: Vec<u32> = [0, 2, 1].into_iter().chain(3..shape.len() as u32).collect();
@@ -150,7 +151,7 @@ fn fold_filter(call: &mut Call, filter: OperandId) -> Step<OperandId> {
     call.reshape(filter, &[&[shape[0], shape[1] * shape[2]], &shape[3..]].concat())
 }
 
-/// `[N * places, O, ...]` becomes `[N, O, places, ...]`.
+/// Unfolds the output: `[N * places, O, ...]` becomes `[N, O, places, ...]`.
 fn unfold(call: &mut Call, y: OperandId, places: Dim) -> Step<OperandId> {
     let shape = call.shape(y);
     let y = call.reshape(y, &[&[shape[0] / places, places], &shape[1..]].concat())?;
@@ -165,8 +166,8 @@ fn conv(call: &mut Call) -> Outcome {
     call.one(y)
 }
 
-/// What a transposed convolution does: the whole output without `begin` elements in front and `end` elements behind it,
-/// where negative numbers add zeros.
+/// The parameters of a transposed convolution: the whole output without `begin` leading and `end` trailing elements;
+/// negative numbers add zeros instead.
 struct Transposed {
     kernel: Vec<u32>,
     strides: Vec<u32>,
@@ -177,7 +178,7 @@ struct Transposed {
 }
 
 impl Transposed {
-    /// The same without the first dimension.
+    /// Removes the first dimension.
     fn rest(&self) -> Transposed {
         Transposed {
             kernel: self.kernel[1..].to_vec(),
@@ -189,7 +190,7 @@ impl Transposed {
         }
     }
 
-    /// The same with one of size 1 in front.
+    /// Inserts a dimension of size 1 in front.
     fn with_row(&self) -> Transposed {
         let behind = |first: u32, rest: &[u32]| [&[first], rest].concat();
         Transposed {
@@ -222,11 +223,11 @@ fn transposed(call: &Call, x: &[Dim], filter: &[Dim]) -> Step<Transposed> {
     };
     let (mut begins, mut ends) = (Vec::new(), Vec::new());
     for at in 0..count {
-        // What the window reaches, and the output is longer than the moved places.
+        // The window's reach: the output covers `(size - 1) * stride` elements plus this many.
         let reach = (kernel[at] as i64 - 1).max(0).saturating_mul(dilations[at] as i64).saturating_add(1);
         let whole = (spatial[at] - 1) * strides[at] + Dim::number(reach);
         let total = match &wanted {
-            // The padding follows from the size of the output.
+            // The size of the output determines the padding.
             Some(wanted) => Some((whole + more[at] - wanted[at]).pinned()),
             None if same => Some(reach + more[at] as i64 - strides[at] as i64),
             None => None,
@@ -248,7 +249,7 @@ fn transposed(call: &Call, x: &[Dim], filter: &[Dim]) -> Step<Transposed> {
     Ok(Transposed { kernel, strides, dilations, begin: begins, end: ends, groups })
 }
 
-/// The transposed convolution of `x` `[N, C, ...]` with `filter` `[C, O / groups, ...]`.
+/// Convolves `x` `[N, C, ...]` with `filter` `[C, O / groups, ...]`, transposed.
 fn convolve_transposed(
     call: &mut Call,
     x: OperandId,
@@ -311,7 +312,7 @@ fn conv_transpose2d(
     call.add(y, bias)
 }
 
-/// As [`fold_input`], for a transposed convolution: one with the reversed filter over the input with zeros in between.
+/// Like [`fold_input`] for a transposed convolution: one with the reversed filter over the input with zeros inserted.
 fn fold_transposed_input(call: &mut Call, x: OperandId, how: &Transposed) -> Step<(OperandId, Dim)> {
     let shape = call.shape(x);
     let (size, stride) = (shape[2], how.strides[0]);
@@ -325,11 +326,11 @@ fn fold_transposed_input(call: &mut Call, x: OperandId, how: &Transposed) -> Ste
     }
     let reach = (how.kernel[0] - 1) as i64 * how.dilations[0] as i64 + 1;
     let [before, after] = [how.begin[0] as i64, how.end[0]].map(|padding| reach - 1 - padding);
-    // Negative padding cuts elements off.
+    // Negative padding removes elements.
     let cut = |padding: i64| Dim::number(-padding.min(0));
     let kept = call.shape(x)[2] - cut(before) - cut(after);
     if kept < 1 {
-        return Err("the padding leaves nothing of the output".into());
+        return Err("the padding removes the whole output".into());
     }
     x = call.slice_axis(x, 2, cut(before), kept)?;
     x = call.pad_axis(x, 2, [before, after].map(|padding| Dim::number(padding.max(0))))?;
@@ -342,7 +343,8 @@ fn fold_transposed_input(call: &mut Call, x: OperandId, how: &Transposed) -> Ste
     fold_input(call, x, &window, how.groups)
 }
 
-/// `[C, O / groups, K, ...]` becomes `[C * K, O / groups, ...]` in the order of [`fold_transposed_input`].
+/// Folds a filter: `[C, O / groups, K, ...]` becomes `[C * K, O / groups, ...]` in the order of
+/// [`fold_transposed_input`].
 fn fold_transposed_filter(call: &mut Call, filter: OperandId, groups: u32) -> Step<OperandId> {
     let shape = call.shape(filter);
     let rest: Dim = shape[3..].iter().copied().product();
@@ -383,7 +385,7 @@ mod tests {
         let attributes = vec![("strides", Attr::Ints(&[2, 1, 1])), ("group", Attr::Int(2))];
         let text = conv("Conv", &["1", "4", "7", "5", "5"], &["4", "2", "3", "3", "3"], attributes).text(17);
         assert_eq!(text.matches("conv2d").count(), 1, "{text}");
-        // Three places, and three steps of the window for every channel.
+        // Three places, and three steps of the window per channel.
         assert!(text.contains("newShape=[3, 12, 5, 5]") && text.contains("newShape=[4, 6, 3, 3]"), "{text}");
         assert!(text.contains("groups=2"), "{text}");
     }
@@ -410,13 +412,13 @@ mod tests {
         assert!(transposed(&[10, 8], "SAME_UPPER").contains("padding=[0, 1, 1, 2]"));
         assert!(transposed(&[10, 8], "NOTSET").contains("padding=[1, 0, 2, 1]"));
         assert!(transposed(&[12, 11], "NOTSET").contains("outputPadding=[1, 0]"));
-        // More than WebNN adds: zeros, and then the bias.
+        // More than WebNN can add: zeros, and then the bias.
         let text = transposed(&[14, 11], "NOTSET");
         assert!(text.contains("endingPadding=[0, 0, 3, 0]") && text.contains("= add "), "{text}");
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_shapes_are_refused() {
         let message = conv("Conv", &["1", "3", "5", "5"], &["4", "2", "3", "3"], vec![]).refusal(17);
         assert!(message.contains("the filter has shape [4, 2, 3, 3], expected [O, 3, ...]"), "{message}");
         let message =

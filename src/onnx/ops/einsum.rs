@@ -1,4 +1,4 @@
-//! `Einsum`: sums of products, as transpositions, matrix products and reductions.
+//! `Einsum`: sums of products as transpositions, matrix products and reductions.
 
 use crate::dimension::Dim;
 use crate::ir::OperandId;
@@ -9,15 +9,14 @@ use crate::ops::reduce::ReduceKind;
 use crate::ops::slice::Slice;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a dimension is called: a letter, or a place in the dimensions that an ellipsis stands for, counted from their
-/// end.
+/// The name of a dimension: a letter, or a position in the dimensions of an ellipsis, counted from their end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
     Ellipsis(usize),
     Letter(char),
 }
 
-/// An operand and the names of its dimensions.
+/// An operand with the names of its dimensions.
 struct Term {
     operand: OperandId,
     labels: Vec<Label>,
@@ -26,16 +25,16 @@ struct Term {
 /// Sizes of dimensions by name.
 type Sizes = BTreeMap<Label, Dim>;
 
-/// The most inputs: each product looks at all that follow.
+/// Maximum number of inputs: each product looks at all subsequent ones.
 const MAX_TERMS: usize = 256;
 
-/// The labels of a term of the equation, whose ellipsis stands for `ellipsis` dimensions.
+/// The labels of a term of the equation; its ellipsis stands for `ellipsis` dimensions.
 fn labels(term: &str, ellipsis: usize) -> Step<Vec<Label>> {
     let (before, after) = match term.split_once("...") {
         Some((before, after)) => (before, Some(after)),
         None => (term, None),
     };
-    let wrong = |letter: char| Refusal(format!("'{letter}' in the equation is no letter"));
+    let wrong = |letter: char| Refusal(format!("'{letter}' in the equation is not a letter"));
     let letters = |text: &str| -> Step<Vec<Label>> {
         let letter = |c: char| if c.is_ascii_alphabetic() { Ok(Label::Letter(c)) } else { Err(wrong(c)) };
         text.chars().map(letter).collect()
@@ -62,7 +61,7 @@ fn terms(call: &Call, left: &str) -> Step<Vec<Term>> {
         let operand = call.input(index)?;
         let rank = call.rank(operand);
         let named = text.replace("...", "").chars().count();
-        let fail = || Refusal(format!("the term '{text}' does not fit to input {index}, which has rank {rank}"));
+        let fail = || Refusal(format!("the term '{text}' does not match input {index}, which has rank {rank}"));
         let ellipsis = rank.checked_sub(named).ok_or_else(fail)?;
         let labels = labels(text, ellipsis)?;
         if labels.len() != rank {
@@ -73,8 +72,8 @@ fn terms(call: &Call, left: &str) -> Step<Vec<Term>> {
     Ok(terms)
 }
 
-/// The names of the output's dimensions. Where none are written, they are those of the ellipsis and the letters that
-/// come once, in alphabetical order.
+/// The names of the output's dimensions. Implicit ones are those of the ellipsis, then the letters that occur once, in
+/// alphabetical order.
 fn output_labels(terms: &[Term], right: Option<&str>) -> Step<Vec<Label>> {
     let all: BTreeSet<Label> = terms.iter().flat_map(|term| term.labels.iter().copied()).collect();
     let ellipsis = all.iter().filter(|label| matches!(label, Label::Ellipsis(_))).count();
@@ -94,14 +93,14 @@ fn output_labels(terms: &[Term], right: Option<&str>) -> Step<Vec<Label>> {
     }
 }
 
-/// The dimensions of `term` in the order of `labels`, which are all of its own.
+/// Transposes the dimensions of `term` into the order of `labels`, a permutation of its own.
 fn transposed(call: &mut Call, term: &Term, labels: &[Label]) -> Step<OperandId> {
     let place = |label| term.labels.iter().position(|own| own == label).expect("a label of the term") as u32;
     let permutation: Vec<u32> = labels.iter().map(place).collect();
     call.transpose(term.operand, &permutation)
 }
 
-/// Replaces dimensions of the same name by their diagonal.
+/// Replaces dimensions with the same name by their diagonal.
 fn diagonal(call: &mut Call, mut term: Term) -> Step<Term> {
     while let Some(&label) = (1..term.labels.len()).find_map(|at| {
         let label = &term.labels[at];
@@ -145,7 +144,7 @@ fn sizes(call: &Call, terms: &[Term]) -> Step<Sizes> {
     Ok(sizes)
 }
 
-/// Without dimensions that broadcast: the product is the same.
+/// Removes broadcast dimensions, which does not change the product.
 fn without_broadcast(call: &mut Call, term: Term, sizes: &Sizes) -> Step<Term> {
     let shape = call.shape(term.operand);
     let kept: Vec<usize> = (0..shape.len()).filter(|&axis| shape[axis] == sizes[&term.labels[axis]]).collect();
@@ -154,7 +153,7 @@ fn without_broadcast(call: &mut Call, term: Term, sizes: &Sizes) -> Step<Term> {
     Ok(Term { operand, labels: kept.iter().map(|&axis| term.labels[axis]).collect() })
 }
 
-/// The sum over the dimensions that are not `needed`.
+/// Sums over the dimensions that are not `needed`.
 fn summed(call: &mut Call, term: Term, needed: &BTreeSet<Label>) -> Step<Term> {
     let axes: Vec<u32> =
         (0..term.labels.len() as u32).filter(|&axis| !needed.contains(&term.labels[axis as usize])).collect();
@@ -165,7 +164,7 @@ fn summed(call: &mut Call, term: Term, needed: &BTreeSet<Label>) -> Step<Term> {
     Ok(Term { operand, labels: term.labels.into_iter().filter(|label| needed.contains(label)).collect() })
 }
 
-/// The product of two terms, summed over the dimensions that are not `needed`.
+/// Multiplies two terms and sums over the dimensions that are not `needed`.
 fn product(call: &mut Call, a: Term, b: Term, needed: &BTreeSet<Label>, sizes: &Sizes) -> Step<Term> {
     let of = |term: &Term| -> BTreeSet<Label> { term.labels.iter().copied().collect() };
     let (a_labels, b_labels) = (of(&a), of(&b));
@@ -192,7 +191,7 @@ fn product(call: &mut Call, a: Term, b: Term, needed: &BTreeSet<Label>, sizes: &
         let (left, right) = (call.reshape(left, left_shape)?, call.reshape(right, right_shape)?);
         call.matmul(left, right)?
     } else {
-        // Products of matrices are for floats only.
+        // Matrix products are for floats only.
         let right = transposed(call, &b, &[&batch[..], &columns, &contracted].concat())?;
         let (left, right) = (call.reshape(left, &[n, m, Dim::ONE, k])?, call.reshape(right, &[n, Dim::ONE, l, k])?);
         let products = call.mul(left, right)?;
@@ -203,7 +202,8 @@ fn product(call: &mut Call, a: Term, b: Term, needed: &BTreeSet<Label>, sizes: &
     Ok(Term { operand: call.reshape(operand, &shape)?, labels })
 }
 
-/// Terms are multiplied from left to right; what no later term and not the output needs is summed at once.
+/// Multiplies terms from left to right and sums immediately over dimensions that neither a later term nor the output
+/// needs.
 fn einsum(call: &mut Call) -> Outcome {
     let equation: String = call.text_or("equation", "").split_whitespace().collect();
     let (left, right) = match equation.split_once("->") {
@@ -271,9 +271,9 @@ mod tests {
     fn wrong_equations_are_refused() {
         let refusal = |equation| einsum(floats(&["2", "3"], &["3", "4"]), "a b", equation).refusal(12);
         assert!(refusal("ij->i").contains("the equation has 1 terms for 2 inputs"));
-        assert!(refusal("ijk,jk->i").contains("the term 'ijk' does not fit to input 0, which has rank 2"));
+        assert!(refusal("ijk,jk->i").contains("the term 'ijk' does not match input 0, which has rank 2"));
         assert!(refusal("ij,kj->i").contains("dimensions of sizes 3 and 4 have the same letter"));
         assert!(refusal("ij,jk->iz").contains("a letter twice, or one that no input has"));
-        assert!(refusal("i1,1k->ik").contains("'1' in the equation is no letter"));
+        assert!(refusal("i1,1k->ik").contains("'1' in the equation is not a letter"));
     }
 }

@@ -11,8 +11,8 @@ use crate::ops::elementwise::Elementwise as E;
 use crate::shape::{Descriptor, broadcast};
 use bytes::Bytes;
 
-/// The output of an operator that computes each element from one of input 0, with `f`; the output of a tensor without
-/// elements has none either.
+/// The output of an operator that computes each element from one of input 0, with `f`; an input without elements leads
+/// to an output without elements.
 pub fn map(call: &mut Call, f: impl FnOnce(&mut Call, OperandId) -> Step<OperandId>) -> Outcome {
     if let Some(Value::Empty(descriptor)) = call.value(0) {
         return Ok(vec![Value::Empty(descriptor)]);
@@ -22,7 +22,7 @@ pub fn map(call: &mut Call, f: impl FnOnce(&mut Call, OperandId) -> Step<Operand
     call.one(output)
 }
 
-/// The output, of type `dtype`, of an operator whose operands at `indices` broadcast, if one of them has no elements.
+/// The output, of type `dtype`, of an operator with broadcast operands at `indices`, if one of them has no elements.
 pub fn empty_broadcast(call: &Call, indices: std::ops::Range<usize>, dtype: Option<DataType>) -> Step<Option<Value>> {
     if !indices.clone().any(|index| matches!(call.value(index), Some(Value::Empty(_)))) {
         return Ok(None);
@@ -42,17 +42,17 @@ pub fn is_unsigned(dtype: DataType) -> bool {
     dtype.integer_range().is_some_and(|(min, _)| min == 0)
 }
 
-/// An operator with the meaning of `op`.
+/// Translates an operator equivalent to `op`.
 pub fn unary(call: &mut Call, op: E) -> Outcome {
     map(call, |call, x| call.emit(op, &[x]))
 }
 
-/// As [`unary`], for one that changes nothing of types without negative values, which WebNN's operator does not take.
+/// Like [`unary`], for an operator that is the identity on unsigned types, which WebNN's operator does not accept.
 fn unary_of_signed(call: &mut Call, op: E) -> Outcome {
     map(call, |call, x| if is_unsigned(call.dtype(x)) { Ok(x) } else { call.emit(op, &[x]) })
 }
 
-/// An operator of two operands that broadcast, with the meaning of `op`.
+/// Translates an operator on two broadcast operands, equivalent to `op`.
 pub fn binary(call: &mut Call, op: E) -> Outcome {
     let dtype = if op.is_test() { Some(DataType::Uint8) } else { call.input_type(0) };
     if let Some(empty) = empty_broadcast(call, 0..2, dtype)? {
@@ -91,14 +91,14 @@ fn sign(call: &mut Call) -> Outcome {
     })
 }
 
-/// Bounds are attributes before opset 11 and operands from then on.
+/// Bounds are attributes before opset 11, and operands from then on.
 fn clip(call: &mut Call) -> Outcome {
     map(call, |call, x| {
         let [min, max] = if call.opset < 11 {
             [("min", f32::MIN), ("max", f32::MAX)]
                 .map(|(name, all)| Some(Some(Number::Float(call.float_or(name, all)))))
         } else {
-            // What is given and no constant is none here.
+            // `None` for a bound that is present but not constant.
             [1, 2].map(|index| match call.value(index) {
                 None => Some(None),
                 Some(_) => call.constant_numbers(index).map(|numbers| numbers.first().copied()),
@@ -106,13 +106,13 @@ fn clip(call: &mut Call) -> Outcome {
         };
         let (Some(min), Some(max)) = (min, max) else { return clip_to_operands(call, x) };
         let (min, max) = (min.unwrap_or(Number::Float(f64::NEG_INFINITY)), max.unwrap_or(Number::Float(f64::INFINITY)));
-        // Where the bounds cross, the upper one wins.
+        // If the bounds cross, the upper one wins.
         let min = if min.to_f64() > max.to_f64() { max } else { min };
         call.emit(E::Clamp { min, max }, &[x])
     })
 }
 
-/// Bounds that are computed, which `clamp` does not take.
+/// Clips to computed bounds, which `clamp` does not accept.
 fn clip_to_operands(call: &mut Call, x: OperandId) -> Step<OperandId> {
     let mut output = x;
     for (index, op) in [(1, E::Max), (2, E::Min)] {
@@ -124,7 +124,7 @@ fn clip_to_operands(call: &mut Call, x: OperandId) -> Step<OperandId> {
     Ok(output)
 }
 
-/// The powers of ONNX have the type of the base, whatever that of the exponent.
+/// ONNX's power has the type of the base, whatever the type of the exponent.
 fn pow(call: &mut Call) -> Outcome {
     if let Some(empty) = empty_broadcast(call, 0..2, call.input_type(0))? {
         return Ok(vec![empty]);
@@ -134,7 +134,7 @@ fn pow(call: &mut Call) -> Outcome {
     let constant = call.numbers_of(exponent);
     let is_whole = |numbers: &Vec<Number>| numbers.iter().all(|number| number.to_f64().fract() == 0.0);
     let output = match constant {
-        // Powers that are often asked for, without a logarithm.
+        // Common powers, computed without a logarithm.
         Some(numbers)
             if numbers.len() == 1
                 && call.rank(exponent) <= call.rank(base)
@@ -149,7 +149,7 @@ fn pow(call: &mut Call) -> Outcome {
         }
         None if !dtype.is_float() && exponent_type.is_float() => fractional_power_of_integers(call, base, exponent),
         _ if dtype == DataType::Float16 => {
-            // An exponent of another type need not be a float16.
+            // An exponent of another type may not be representable in float16.
             let (base, exponent) = (call.cast(base, DataType::Float32)?, call.cast(exponent, DataType::Float32)?);
             let power = call.emit(E::Pow, &[base, exponent])?;
             call.cast(power, dtype)
@@ -162,9 +162,9 @@ fn pow(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// Exact for the exponents that are whole; the other powers are those of float32, cut to integers.
+/// Exact for integer exponents; other powers are computed in float32 and truncated to integers.
 fn fractional_power_of_integers(call: &mut Call, base: OperandId, exponent: OperandId) -> Step<OperandId> {
-    /// How far the float32 power of two integers may be from the exact one, relatively.
+    /// Maximum relative error of a float32 power of two integers.
     const POWER_ERROR: f64 = 1e-6;
     let dtype = call.dtype(base);
     let whole = call.emit(E::Floor, &[exponent])?;
@@ -173,7 +173,7 @@ fn fractional_power_of_integers(call: &mut Call, base: OperandId, exponent: Oper
     let exact = call.emit(E::Pow, &[base, whole])?;
     let (base, exponent) = (call.cast(base, DataType::Float32)?, call.cast(exponent, DataType::Float32)?);
     let power = call.emit(E::Pow, &[base, exponent])?;
-    // Just below an integer stands for that integer: a root, rounded.
+    // A result just below an integer is a rounded root of that integer.
     let nearest = call.emit(E::RoundEven, &[power])?;
     let distance = call.sub(power, nearest)?;
     let distance = call.emit(E::Abs, &[distance])?;
@@ -184,8 +184,8 @@ fn fractional_power_of_integers(call: &mut Call, base: OperandId, exponent: Oper
     call.select(is_whole, exact, power)
 }
 
-/// The remainder of the division that truncates, with the sign of the dividend (`fmod`), or of the one that rounds
-/// down, with the sign of the divisor.
+/// The remainder of truncating division, with the sign of the dividend (`fmod`), or of flooring division, with the sign
+/// of the divisor.
 fn modulo(call: &mut Call) -> Outcome {
     if let Some(empty) = empty_broadcast(call, 0..2, call.input_type(0))? {
         return Ok(vec![empty]);
@@ -216,7 +216,7 @@ fn modulo(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// `fmod` of float32: exact for quotients below 2^24, as each of two steps is for quotients below 2^12.
+/// `fmod` in float32: exact for quotients below 2^24, in two steps that are exact for quotients below 2^12.
 fn float_remainder(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
     let (mut rest, divisor) = (call.emit(E::Abs, &[a])?, call.emit(E::Abs, &[b])?);
     let multiple = call.scale(divisor, 4096.0)?;
@@ -227,10 +227,10 @@ fn float_remainder(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandI
     call.mul(rest, sign)
 }
 
-/// The remainder of numbers that are not negative, exact where the quotient is below 2^12: the divisor is split into
-/// two numbers of 12 bits, whose products with the quotient are not rounded.
+/// The remainder of non-negative numbers, exact if the quotient is below 2^12: the divisor is split into two 12-bit
+/// numbers with exact products with the quotient.
 fn positive_remainder(call: &mut Call, x: OperandId, divisor: OperandId) -> Step<OperandId> {
-    /// Multiplied with larger numbers, 2^12 + 1 overflows. They are not split.
+    /// Multiplying larger numbers by 2^12 + 1 would overflow. They are not split.
     const MAX_SPLIT: f64 = 1e34;
     let product = call.scale(divisor, 4097.0)?;
     let excess = call.sub(product, divisor)?;
@@ -246,7 +246,7 @@ fn positive_remainder(call: &mut Call, x: OperandId, divisor: OperandId) -> Step
         let product = call.mul(quotient, part)?;
         rest = call.sub(rest, product)?;
     }
-    // The rounded ratio can be an integer where the exact one is below it.
+    // The rounded ratio can be an integer although the exact one is below it.
     let zero = call.scalar_like(rest, 0.0)?;
     let is_below = call.emit(E::Lesser, &[rest, zero])?;
     let raised = call.add(rest, divisor)?;
@@ -256,25 +256,25 @@ fn positive_remainder(call: &mut Call, x: OperandId, divisor: OperandId) -> Step
     call.select(is_smaller, x, rest)
 }
 
-/// The type of `to`; truth values are not just any `uint8`.
+/// The type of `to`; truth values are distinguished from other `uint8`.
 fn cast(call: &mut Call) -> Outcome {
     let to = call.type_attribute("to")?.ok_or("to is missing")?;
     let dtype = to.computed().ok_or_else(|| Refusal(format!("to is {to}, which WebNN does not have")))?;
     cast_to(call, dtype, to == ElementType::Bool)
 }
 
-/// The type of the second operand. Truth values are `uint8` here, so that a cast to them cannot be told from one to
-/// integers.
+/// The type of the second operand. Truth values are `uint8` here, which makes a cast to them indistinguishable from one
+/// to integers.
 fn cast_like(call: &mut Call) -> Outcome {
     let dtype = call.input_type(1).ok_or("input 1 is of a type that WebNN does not have")?;
     if dtype == DataType::Uint8 && call.input_type(0) != Some(DataType::Uint8) {
-        return Err("whether input 1 is of type uint8 or bool cannot be told, as both are uint8 in WebNN".into());
+        return Err("input 1 may be of type uint8 or bool, which are both uint8 in WebNN".into());
     }
     cast_to(call, dtype, false)
 }
 
-/// The bits of each element as one of another type of as many bits. WebNN has no operator for that: constants are read
-/// anew, and of what is computed, integers can become other integers.
+/// Reinterprets the bits of each element as a type of the same size. WebNN has no operator for that: constants are
+/// reinterpreted during translation, and computed integers can become other integers.
 fn bit_cast(call: &mut Call) -> Outcome {
     let to = call.type_attribute("to")?.ok_or("to is missing")?;
     let constant = match call.input_literal(0) {
@@ -298,7 +298,7 @@ fn bit_cast(call: &mut Call) -> Outcome {
     })
 }
 
-/// Floats lose their fraction on the way to an integer, and everything but 0 is true.
+/// Floats lose their fraction when cast to an integer, and everything but 0 is true.
 fn cast_to(call: &mut Call, to: DataType, to_bool: bool) -> Outcome {
     if let Some(literal) = call.input_literal(0) {
         if literal.shape.contains(&0) {
@@ -332,7 +332,7 @@ fn cast_to(call: &mut Call, to: DataType, to_bool: bool) -> Outcome {
 pub const OPERATORS: &[Entry] = &[
     standard("Abs", "", |call| unary_of_signed(call, E::Abs)),
     standard("Add", "", |call| binary(call, E::Add)),
-    standard("BitCast", "of constants, or between integers", bit_cast),
+    standard("BitCast", "constants, or between integers", bit_cast),
     standard(
         "Cast",
         "double and bfloat16 become float32; no float8, float6, float4, integers of 2, 4 and 16 bits",
@@ -351,7 +351,7 @@ pub const OPERATORS: &[Entry] = &[
     standard("Max", "", |call| variadic(call, E::Max, |_, output| Ok(output))),
     standard("Mean", "", mean),
     standard("Min", "", |call| variadic(call, E::Min, |_, output| Ok(output))),
-    standard("Mod", "remainders of floats are rounded where the quotient is above 2^24", modulo),
+    standard("Mod", "float remainders are rounded if the quotient is above 2^24", modulo),
     standard("Mul", "", |call| binary(call, E::Mul)),
     standard("Neg", "", |call| unary(call, E::Neg)),
     standard("Pow", "fractional powers of integers are computed in float32", pow),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn remainders_follow_the_sign_that_is_asked_for() {
+    fn remainders_have_the_requested_sign() {
         let text = binary_text("Mod", Uint8, vec![]);
         assert!(text.contains("div") && !text.contains("where"), "{text}");
         assert!(binary_text("Mod", Int32, vec![]).contains("logicalXor"));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_elements_stays_so() {
+    fn empty_tensors_remain_empty() {
         let graph = TestGraph::default().input("x", Float, &["0", "3"]).input("y", Float, &["1", "1"]);
         let graph = graph.node("Add", "x y", "sum", vec![]).node("Equal", "sum y", "same", vec![]);
         let graph = graph.node("Cast", "same", "z", vec![("to", Attr::Int(1))]).node("Exp", "z", "e", vec![]);
@@ -408,7 +408,7 @@ mod tests {
         assert!(text.contains("notEqual"), "{text}");
         let graph = TestGraph::default().input("x", Float, &["2"]).input("like", Bool, &["1"]);
         let refusal = graph.node("CastLike", "x like", "y", vec![]).output("y").refusal(17);
-        assert!(refusal.contains("whether input 1 is of type uint8 or bool cannot be told"), "{refusal}");
+        assert!(refusal.contains("input 1 may be of type uint8 or bool"), "{refusal}");
     }
 
     #[test]
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_of_constants_and_of_integers_are_read_anew() {
+    fn bits_of_constants_and_integers_are_reinterpreted() {
         let graph = TestGraph::default().floats("one", &[1], &[1.0]);
         let graph = graph.node("BitCast", "one", "bits", vec![("to", Attr::Int(6))]);
         let imported = graph.output_of("bits", Int32).import(26, &Default::default()).unwrap();
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_that_are_computed_become_operands() {
+    fn computed_bounds_become_operands() {
         let graph = TestGraph::default().input("x", Float, &["2"]).input("low", Float, &[]);
         let text = graph.node("Clip", "x low", "y", vec![]).output("y").text(13);
         assert!(text.contains("max %0 %1"), "{text}");

@@ -13,8 +13,8 @@ use crate::shape::Descriptor;
 
 const CLAMPED: &str = "indices out of bounds are clamped";
 
-/// Where a constant list of indices starts in a dimension of `size`, if it is of neighbours in their order.
-fn neighbours(call: &Call, indices: OperandId, size: Dim) -> Option<Dim> {
+/// The start of a constant list of indices in a dimension of `size`, if the indices are consecutive.
+fn neighbors(call: &Call, indices: OperandId, size: Dim) -> Option<Dim> {
     if !call.is_constant(indices) {
         return None;
     }
@@ -35,8 +35,8 @@ fn gather(call: &mut Call) -> Outcome {
         return Ok(vec![Value::Empty(Descriptor::new(dtype, picked))]);
     }
     let (x, indices) = (call.input(0)?, call.input(1)?);
-    let output = match neighbours(call, indices, shape[axis]) {
-        // A slice costs nothing where it is one piece of memory.
+    let output = match neighbors(call, indices, shape[axis]) {
+        // A slice is free if it is contiguous in memory.
         Some(start) => {
             let count: Dim = index_shape.iter().copied().product();
             let part = call.slice_axis(x, axis, start, count)?;
@@ -47,7 +47,7 @@ fn gather(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// Along the other dimensions, the indices may reach less far than the data.
+/// The indices may be shorter than the data along the other dimensions.
 fn gather_elements(call: &mut Call) -> Outcome {
     let (x, indices) = (call.input(0)?, call.input(1)?);
     let (shape, index_shape) = (call.shape(x), call.shape(indices));
@@ -58,7 +58,7 @@ fn gather_elements(call: &mut Call) -> Outcome {
     }
     let is_part = sizes.len() == shape.len() && sizes.iter().zip(&shape).all(|(size, whole)| size <= whole);
     if !is_part {
-        return Err(Refusal(format!("the indices have shape {index_shape:?}, which does not fit to {shape:?}")));
+        return Err(Refusal(format!("the indices have shape {index_shape:?}, which does not match {shape:?}")));
     }
     let x = match sizes == shape {
         true => x,
@@ -68,7 +68,7 @@ fn gather_elements(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// The first `batch_dims` dimensions of both belong together: their place becomes a coordinate.
+/// The first `batch_dims` dimensions of data and indices correspond: they become a coordinate.
 fn gather_nd(call: &mut Call) -> Outcome {
     let (x, indices) = (call.input(0)?, call.input(1)?);
     let (shape, index_shape) = (call.shape(x), call.shape(indices));
@@ -114,7 +114,7 @@ mod tests {
     use crate::onnx::testing::{Attr, TestGraph};
 
     #[test]
-    fn neighbours_are_a_slice() {
+    fn neighbors_are_a_slice() {
         let gather = |indices: &[i64]| {
             let graph = TestGraph::default().input("x", Float, &["4", "5"]).ints("i", indices);
             graph.node("Gather", "x i", "y", vec![("axis", Attr::Int(1))]).output("y").text(13)

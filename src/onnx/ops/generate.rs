@@ -1,4 +1,4 @@
-//! Operators whose results depend on the values of constants: ranges, one-hot vectors, places of what is not zero.
+//! Operators with results that depend on the values of constants: ranges, one-hot vectors, places of nonzero elements.
 
 use crate::dimension::{Dim, numbers};
 use crate::dtype::{DataType, Number};
@@ -13,10 +13,10 @@ use crate::ops::triangular::Triangular;
 use crate::shape::Descriptor;
 use std::cmp::Ordering;
 
-/// Above so many elements, it is asked whether a translation may make them.
+/// Number of elements from which on the limit of generated constants is checked.
 const MAX_COUNTED: u32 = 1 << 20;
 
-/// The most elements that are listed one by one where each follows from sizes.
+/// Maximum number of elements to list one by one if each depends on sizes.
 const MAX_COUNTED_DIMS: u32 = 1 << 10;
 
 /// `0, 1, ... count - 1` along `axis` of a tensor of `rank` dimensions.
@@ -26,11 +26,11 @@ pub fn places<C: Into<Dim>>(call: &mut Call, dtype: DataType, count: C, axis: us
     counted(call, dtype, [Dim::number(0), Dim::number(1)], &shape)
 }
 
-/// `start, start + step, ...` in a tensor of shape `shape`, which has one dimension that need not be 1. It is a constant,
-/// unless how many there are is known later.
+/// `start, start + step, ...` in a tensor of shape `shape`; only one of its dimensions may differ from 1. The result is
+/// a constant unless the number of elements is still unknown.
 ///
 /// # Errors
-/// For more elements than a translation may make.
+/// If there are more elements than a translation may generate.
 pub fn counted(call: &mut Call, dtype: DataType, [start, step]: [Dim; 2], shape: &[Dim]) -> Step<OperandId> {
     let count: Dim = shape.iter().copied().product();
     if count > MAX_COUNTED {
@@ -63,7 +63,7 @@ pub fn counted(call: &mut Call, dtype: DataType, [start, step]: [Dim; 2], shape:
     call.reshape(numbers, shape)
 }
 
-/// The one number in the constant at `index`.
+/// The single number in the constant at `index`.
 fn one_number(call: &Call, index: usize, what: &str) -> Step<Number> {
     let numbers = call.given_numbers(index, what)?;
     let numbers = numbers.ok_or_else(|| Refusal(format!("{what} (input {index}) is missing")))?;
@@ -73,7 +73,7 @@ fn one_number(call: &Call, index: usize, what: &str) -> Step<Number> {
     }
 }
 
-/// `start, start + delta, ...` up to, but without, `limit`.
+/// `start, start + delta, ...` up to `limit`, exclusive.
 fn range(call: &mut Call) -> Outcome {
     let dtype = call.input_type(0).ok_or("start (input 0) is of a type that WebNN does not have")?;
     if let [Some(start), Some(limit), Some(delta)] = [0, 1, 2].map(|index| call.one_dim(index))
@@ -91,7 +91,7 @@ fn range(call: &mut Call) -> Outcome {
             let (distance, step) = ((limit - start) * delta.signum(), delta.abs());
             ((distance + step - 1).div_euclid(step)).max(0) as u64
         }
-        // `as` makes 0 of negative numbers and NaN.
+        // `as` turns negative numbers and NaN into 0.
         _ => ((limit.to_f64() - start.to_f64()) / delta.to_f64()).ceil() as u64,
     };
     check_generated(count)?;
@@ -106,7 +106,7 @@ fn range(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// As [`range`], where sizes that are known later decide how many there are.
+/// Like [`range`], with a number of elements that depends on sizes still unknown.
 fn sized_range(call: &mut Call, dtype: DataType, [start, limit, delta]: [Dim; 3]) -> Outcome {
     if delta == 0 {
         return Err("delta is 0".into());
@@ -121,7 +121,7 @@ fn sized_range(call: &mut Call, dtype: DataType, [start, limit, delta]: [Dim; 3]
     call.one(output)
 }
 
-/// Ones on a diagonal of a matrix of the shape of the input.
+/// A matrix of the input's shape with ones on a diagonal.
 fn eye_like(call: &mut Call) -> Outcome {
     let shape = call.input_shape(0)?;
     if shape.len() != 2 {
@@ -144,13 +144,13 @@ fn eye_like(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// A diagonal as WebNN takes it; those far away are all the same.
+/// Clamps a diagonal to WebNN's range; distant ones are all equivalent.
 pub fn clamped(diagonal: i64) -> i32 {
     diagonal.clamp(i32::MIN as i64 / 2, i32::MAX as i64 / 2) as i32
 }
 
-/// The second of `values` where the place along `axis` is the index, the first elsewhere. Indices below 0 count from
-/// the end.
+/// The second of `values` where the position along `axis` equals the index, otherwise the first. Negative indices count
+/// from the end.
 fn one_hot(call: &mut Call) -> Outcome {
     let depth = match call.one_dim(1) {
         Some(depth) => depth,
@@ -165,7 +165,7 @@ fn one_hot(call: &mut Call) -> Outcome {
     }
     let shape = call.shape(indices);
     let axis = call.axis(call.int_or("axis", -1), shape.len() + 1)? as usize;
-    // Types that need not hold the depth.
+    // These types may be too narrow for the depth.
     let indices = match call.dtype(indices) {
         DataType::Int8 | DataType::Uint8 => call.cast(indices, DataType::Int32)?,
         DataType::Float16 => call.cast(indices, DataType::Float32)?,
@@ -187,13 +187,13 @@ fn one_hot(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// The refusal of a node whose number of results follows from the elements of what is computed.
+/// Refuses a node with a number of results that depends on computed elements.
 fn decided_by_data(what: &str) -> Refusal {
-    let reason = format!("{what} is computed from inputs of the model: how many results there are is not known");
+    let reason = format!("{what} is computed from inputs of the model: the number of results is unknown");
     Refusal(reason).unless(Cut::Elements)
 }
 
-/// The coordinates of the elements that are not 0, a row per dimension.
+/// The coordinates of the nonzero elements, one row per dimension.
 fn non_zero(call: &mut Call) -> Outcome {
     let numbers = call.constant_numbers(0);
     let numbers = numbers.ok_or_else(|| decided_by_data("the input"))?;
@@ -208,7 +208,7 @@ fn non_zero(call: &mut Call) -> Outcome {
     Ok(vec![call.int_list(&[shape.len() as u32, found.len() as u32], &coordinates)?])
 }
 
-/// The operand at `index` as a list if no axis is given, and the axis.
+/// The operand at `index`, flattened if no axis is given, and the axis.
 fn along_axis(call: &mut Call, index: usize) -> Step<(OperandId, u32)> {
     let x = call.input(index)?;
     match call.int_attribute("axis") {
@@ -220,7 +220,7 @@ fn along_axis(call: &mut Call, index: usize) -> Step<(OperandId, u32)> {
     }
 }
 
-/// The rows along an axis for which a constant condition holds.
+/// The rows along an axis that a constant condition selects.
 fn compress(call: &mut Call) -> Outcome {
     let condition = call.constant_numbers(1);
     let condition = condition.ok_or_else(|| decided_by_data("condition"))?;
@@ -239,7 +239,7 @@ fn compress(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// Numbers by size; NaN is larger than all others.
+/// Orders numbers; NaN is larger than all others.
 fn order(a: &Number, b: &Number) -> Ordering {
     match (a, b) {
         (Number::Int(a), Number::Int(b)) => a.cmp(b),
@@ -250,8 +250,8 @@ fn order(a: &Number, b: &Number) -> Ordering {
     }
 }
 
-/// The different rows of a constant along an axis, where each is first, which of them each row is, and how many there
-/// are of each.
+/// The distinct rows of a constant along an axis, the first occurrence of each, the index of each row among them, and
+/// the counts.
 fn unique(call: &mut Call) -> Outcome {
     let numbers = call.constant_numbers(0);
     let numbers = numbers.ok_or_else(|| decided_by_data("the input"))?;
@@ -290,10 +290,10 @@ fn unique(call: &mut Call) -> Outcome {
 pub const OPERATORS: &[Entry] = &[
     standard("Compress", "constant conditions", compress),
     standard("EyeLike", "", eye_like),
-    standard("NonZero", "of constants", non_zero),
+    standard("NonZero", "constant inputs", non_zero),
     standard("OneHot", "constant depths", one_hot),
     standard("Range", "constant limits, at most 1048576 elements", range),
-    standard("Unique", "of constants", unique),
+    standard("Unique", "constant inputs", unique),
 ];
 
 #[cfg(test)]
@@ -315,9 +315,9 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_values_needs_constants() {
+    fn results_that_depend_on_values_require_constants() {
         let graph = TestGraph::default().input("x", Float, &["2"]).node("NonZero", "x", "y", vec![]).output("y");
-        assert!(graph.refusal(17).contains("how many results there are is not known"));
+        assert!(graph.refusal(17).contains("the number of results is unknown"));
         let graph = TestGraph::default().ints("x", &[0, 5, 0, 7]).node("NonZero", "x", "y", vec![]).output("y");
         assert!(graph.text(17).contains("constant int64 [1, 2]"));
     }

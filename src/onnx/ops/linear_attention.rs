@@ -1,4 +1,4 @@
-//! Layers of models whose state does not grow: linear attention, and the causal convolutions in front of it.
+//! Layers with a state of constant size: linear attention, and the causal convolutions in front of it.
 
 use super::activation::swish;
 use super::attention::{appended, count_attribute, scale, split_heads};
@@ -13,16 +13,16 @@ use crate::ops::conv2d::{Conv2d, Conv2dAttributes};
 use crate::ops::elementwise::Elementwise as E;
 use crate::shape::Descriptor;
 
-/// The most time steps that are unrolled.
+/// Maximum number of time steps to unroll.
 const MAX_STEPS: u32 = 4096;
 
-/// The input at `index` as float32, in which states are computed.
+/// The input at `index` in float32, the type of the states.
 fn wide(call: &mut Call, index: usize) -> Step<OperandId> {
     let x = call.input(index)?;
     call.cast(x, DataType::Float32)
 }
 
-/// The input at `index`, `[batch, steps, heads * size]`, as a column `[batch, heads, size, 1]` for each step.
+/// Splits the input at `index`, `[batch, steps, heads * size]`, into a column `[batch, heads, size, 1]` per step.
 fn columns(call: &mut Call, x: OperandId, heads: Dim, what: &str) -> Step<Vec<OperandId>> {
     let [batch, steps, features] = call.dims(x, what)?;
     if heads == 0 || !features.is_multiple_of(heads) {
@@ -32,8 +32,7 @@ fn columns(call: &mut Call, x: OperandId, heads: Dim, what: &str) -> Step<Vec<Op
     rows.into_iter().map(|row| call.reshape(row, &[batch, heads, features / heads, Dim::ONE])).collect()
 }
 
-/// A matrix for each head is the state: every step adds the product of its key and its value, and its query reads from
-/// it.
+/// The state is a matrix per head: every step adds the product of its key and its value, and its query reads from it.
 fn linear_attention(call: &mut Call) -> Outcome {
     let (heads, shared) = (count_attribute(call, "q_num_heads")?, count_attribute(call, "kv_num_heads")?);
     let (is_gated, is_delta) = match call.text_or("update_rule", "gated_delta").as_str() {
@@ -55,7 +54,7 @@ fn linear_attention(call: &mut Call) -> Outcome {
             return Err(Refusal(format!("{what} has shape {shape:?}, expected [{batch}, {steps}, ..]")));
         }
     }
-    // Each step becomes operators of its own.
+    // Each step becomes separate operators.
     let steps = steps.get();
     if steps > MAX_STEPS {
         return Err(Refusal(format!("{steps} steps cannot be unrolled, expected at most {MAX_STEPS}")));
@@ -66,7 +65,7 @@ fn linear_attention(call: &mut Call) -> Outcome {
     let keys = columns(call, key, shared, "the key")?;
     let values = columns(call, value, shared, "the value")?;
     let (size, value_size) = (call.shape(keys[0])[2], call.shape(values[0])[2]);
-    // The queries that share a key are rows of one matrix.
+    // The queries that share a key become rows of a matrix.
     let query = call.reshape(query, &[batch, shared, heads / shared, steps.into(), size])?;
     let decays = match is_gated {
         true => {
@@ -98,7 +97,7 @@ fn linear_attention(call: &mut Call) -> Outcome {
         }
         let mut added = call.reshape(values[at], &[batch, shared, Dim::ONE, value_size])?;
         if let Some(rates) = &rates {
-            // What the state holds for this key already is replaced.
+            // Replaces the state's value for this key.
             let key = call.reshape(keys[at], &[batch, shared, Dim::ONE, size])?;
             let held = call.matmul(key, state)?;
             let new = call.sub(added, held)?;
@@ -115,7 +114,7 @@ fn linear_attention(call: &mut Call) -> Outcome {
     Ok([call.cast(output, dtype)?, call.cast(state, state_type)?].map(Value::Operand).to_vec())
 }
 
-/// A convolution of each channel with what came before it, which the state holds of earlier inputs.
+/// Convolves each channel with its past; the state holds the earlier inputs.
 fn causal_conv(call: &mut Call) -> Outcome {
     let (x, weight) = (call.input(0)?, call.input(1)?);
     let [batch, channels, length] = call.dims(x, "the input")?;
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_of_a_convolution_is_the_end_of_what_it_saw() {
+    fn the_state_of_a_convolution_is_the_end_of_its_input() {
         let conv = |size: &str| {
             let graph = TestGraph::default().input("x", Float, &["1", "2", "5"]).input("w", Float, &["2", "1", size]);
             let graph = graph.node("CausalConvWithState", "x w", "y s", vec![]).node("Shape", "s", "z", vec![]);

@@ -1,4 +1,4 @@
-//! Comparisons, logic, choices, and operations on bits.
+//! Comparisons, logic, selection, and bitwise operators.
 
 use super::elementwise::{binary, empty_broadcast, is_unsigned, map};
 use crate::dimension::Dim;
@@ -12,7 +12,7 @@ use crate::ops::elementwise::Elementwise as E;
 use crate::ops::reduce::ReduceKind;
 use crate::shape::Descriptor;
 
-/// Says for each element of input 0 whether `f` holds.
+/// Tests for each element of input 0 whether `f` holds.
 fn test(call: &mut Call, f: impl FnOnce(&mut Call, OperandId) -> Step<OperandId>) -> Outcome {
     if let Some(Value::Empty(descriptor)) = call.value(0) {
         return Ok(vec![Value::Empty(Descriptor { dtype: DataType::Uint8, ..descriptor })]);
@@ -45,8 +45,8 @@ fn choose(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// A shift is a multiplication with, or a division by, a power of two. A power that overflows is 0, and so are both
-/// the product with it and, in WebNN-node, the quotient: what a shift by all bits leaves.
+/// A shift is a multiplication with, or a division by, a power of two. A power that overflows is 0, and so are the
+/// product with it and, in WebNN-node, the quotient: the result of a shift by all bits.
 fn bit_shift(call: &mut Call) -> Outcome {
     let to_left = match call.text_or("direction", "").as_str() {
         "LEFT" => true,
@@ -63,7 +63,7 @@ fn bit_shift(call: &mut Call) -> Outcome {
         let output = call.emit(if to_left { E::Mul } else { E::Div }, &[x, power]);
         return call.one(output);
     }
-    // What comes in from the left is the sign: the other bits of negative numbers, which are not negative, are shifted.
+    // A right shift fills in the sign: shifts the inverted bits of negative numbers, which are not negative.
     let zero = call.scalar_like(x, 0.0)?;
     let is_negative = call.emit(E::Lesser, &[x, zero])?;
     let turned = turn_bits(call, x)?;
@@ -74,23 +74,23 @@ fn bit_shift(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// Every bit of `-1`, or of the largest value, minus those of `x`.
+/// Subtracts `x` from `-1` or the largest value, which inverts every bit.
 fn bitwise_not(call: &mut Call) -> Outcome {
     map(call, turn_bits)
 }
 
-/// Every bit of the integers `x` turned.
+/// Inverts every bit of the integers `x`.
 fn turn_bits(call: &mut Call, x: OperandId) -> Step<OperandId> {
     let dtype = call.dtype(x);
-    let (_, max) = dtype.integer_range().ok_or("the input is no integer")?;
+    let (_, max) = dtype.integer_range().ok_or("the input is not an integer")?;
     let all = call.scalar(dtype, Number::Int(if is_unsigned(dtype) { max } else { -1 }))?;
     call.sub(all, x)
 }
 
-/// The bits that both operands have, of the type of the operands and the shape that they broadcast to.
+/// The bitwise AND of the operands, of their type and broadcast shape.
 ///
-/// WebNN has no operators on bits: the digits of both numbers are put along a dimension of their own, multiplied, and
-/// summed with their weights. Everything is exact, in integers.
+/// WebNN has no bitwise operators: the digits of both numbers are expanded along a dimension of their own, multiplied,
+/// and summed with their weights. Everything is exact, in integers.
 fn common_bits(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
     let dtype = call.dtype(a);
     if dtype.is_float() || call.dtype(b) != dtype {
@@ -119,7 +119,7 @@ fn common_bits(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
     call.cast(sum, dtype)
 }
 
-/// An operation on bits, from the sum of the operands and their common bits: `a | b = a + b - (a & b)`,
+/// A bitwise operator in terms of the sum of the operands and their common bits: `a | b = a + b - (a & b)`,
 /// `a ^ b = a + b - 2 * (a & b)`.
 fn bitwise(call: &mut Call, common: i64) -> Outcome {
     if let Some(empty) = empty_broadcast(call, 0..2, call.input_type(0))? {
@@ -142,10 +142,10 @@ fn bitwise(call: &mut Call, common: i64) -> Outcome {
 pub const OPERATORS: &[Entry] = &[
     standard("And", "", |call| binary(call, E::LogicalAnd)),
     standard("BitShift", "", bit_shift),
-    standard("BitwiseAnd", "in memory that grows with the number of bits", |call| bitwise(call, 0)),
+    standard("BitwiseAnd", "memory grows with the number of bits", |call| bitwise(call, 0)),
     standard("BitwiseNot", "", bitwise_not),
-    standard("BitwiseOr", "in memory that grows with the number of bits", |call| bitwise(call, 1)),
-    standard("BitwiseXor", "in memory that grows with the number of bits", |call| bitwise(call, 2)),
+    standard("BitwiseOr", "memory grows with the number of bits", |call| bitwise(call, 1)),
+    standard("BitwiseXor", "memory grows with the number of bits", |call| bitwise(call, 2)),
     standard("Equal", "no texts", |call| binary(call, E::Equal)),
     standard("Greater", "", |call| binary(call, E::Greater)),
     standard("GreaterOrEqual", "", |call| binary(call, E::GreaterOrEqual)),

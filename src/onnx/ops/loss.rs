@@ -1,4 +1,4 @@
-//! Losses of classifications.
+//! Losses for classification.
 
 use crate::dimension::Dim;
 use crate::ir::OperandId;
@@ -10,7 +10,7 @@ use crate::ops::elementwise::Elementwise as E;
 use crate::ops::gather::GatherElements;
 use crate::ops::reduce::ReduceKind;
 
-/// The loss for log probabilities `[N, C, ...]`, with labels `[N, ...]` and weights `[C]` in the inputs 1 and 2.
+/// The loss for log probabilities `[N, C, ...]`, with labels `[N, ...]` and weights `[C]` as inputs 1 and 2.
 fn likelihood_loss(call: &mut Call, x: OperandId) -> Step<OperandId> {
     let (labels, weights) = (call.input(1)?, call.optional(2)?);
     let shape = call.shape(labels);

@@ -1,4 +1,4 @@
-//! Operators that cut, join, repeat and pad.
+//! Operators that slice, join, repeat and pad.
 
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
@@ -15,23 +15,23 @@ use crate::ops::slice::Slice;
 use crate::ops::tile::Tile;
 use crate::shape::Descriptor;
 
-/// The elements that are taken along one dimension.
+/// The elements to take along one dimension.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Taken {
-    /// The one that lies first in the input.
+    /// The index of the element that comes first in the input.
     start: Dim,
     count: Dim,
-    /// From one to the next in the input.
+    /// The distance between elements in the input.
     stride: u32,
-    /// Whether the last one comes first in the output.
+    /// Whether the output has them in reverse order.
     reversed: bool,
 }
 
-/// What `start`, `end` and `step` take of a dimension of `size`. Places below 0 count from the end; what then is
-/// outside is moved to the border.
+/// The elements that `start`, `end` and `step` select in a dimension of `size`. Negative positions count from the end;
+/// positions outside of the dimension are moved to its border.
 fn taken(size: Dim, start: Dim, end: Dim, step: i64) -> Taken {
     let last = size - 1;
-    // Of the last places, the number does not depend on the size.
+    // The number of elements in a suffix does not depend on the size.
     let to_end = end.is_number() && end >= MAX_SIZE && step == 1;
     if to_end && start.is_number() && start < 0 && size.min(Dim::ZERO - start) == Dim::ZERO - start {
         return Taken { start: size + start, count: Dim::ZERO - start, ..whole(size) };
@@ -47,7 +47,7 @@ fn taken(size: Dim, start: Dim, end: Dim, step: i64) -> Taken {
     };
     let stride = Dim::number(step.saturating_abs());
     let count = if size == 0 { size } else { distance.div_ceil(stride).max(0u32) };
-    // A single element has no next one.
+    // A single element has no successor.
     let stride = if stride == 1 || count > 1 { stride } else { Dim::number(1) };
     let reversed = step < 0 && count > 1;
     let start = if reversed { start - (count - 1) * stride } else { start };
@@ -58,7 +58,7 @@ fn whole(size: Dim) -> Taken {
     Taken { start: Dim::number(0), count: size, stride: 1, reversed: false }
 }
 
-/// The part of `operand` that `parts` takes of each dimension, at least one element of each.
+/// Takes the part `parts` of each dimension of `operand`, at least one element each.
 fn take(call: &mut Call, operand: OperandId, parts: &[Taken]) -> Step<OperandId> {
     let mut output = operand;
     let shape = call.shape(operand);
@@ -76,7 +76,7 @@ fn take(call: &mut Call, operand: OperandId, parts: &[Taken]) -> Step<OperandId>
     }
 }
 
-/// As [`take`], where there may be nothing to take from, or nothing taken.
+/// Like [`take`], but input and output may have no elements.
 fn take_value(call: &mut Call, index: usize, parts: &[Taken]) -> Step<Value> {
     let shape: Vec<Dim> = parts.iter().map(|part| part.count).collect();
     let empty = matches!(call.value(index), Some(Value::Empty(_))) || shape.iter().any(|&count| count == 0);
@@ -89,7 +89,7 @@ fn take_value(call: &mut Call, index: usize, parts: &[Taken]) -> Step<Value> {
     }
 }
 
-/// Places are attributes before opset 10 and constants from then on.
+/// Starts and ends are attributes before opset 10, and constants from then on.
 fn slice(call: &mut Call) -> Outcome {
     let shape = call.input_shape(0)?;
     let (starts, ends, axes, steps) = if call.opset < 10 {
@@ -129,14 +129,14 @@ fn split_sizes(call: &Call, size: Dim) -> Step<Vec<Dim>> {
     if let Some(given) = given {
         let given: Vec<Dim> = given;
         let fits = given.iter().all(|&size| size >= 0) && given.iter().copied().sum::<Dim>() == size;
-        let fail = || Refusal(format!("split is {given:?}, expected sizes of {size} elements together"));
+        let fail = || Refusal(format!("split is {given:?}, expected sizes that add up to {size}"));
         return if fits { Ok(given) } else { Err(fail()) };
     }
     let outputs = call.output_count() as i64;
     let count = call.int_or("num_outputs", outputs);
     let count = u32::try_from(count).ok().filter(|&count| count > 0 && count as i64 == outputs);
     let count = count.ok_or_else(|| Refusal(format!("num_outputs is not {outputs}, the number of outputs")))?;
-    // The last one is smaller where the dimension cannot be divided.
+    // The last one is smaller if the dimension cannot be divided evenly.
     let piece = size.div_ceil(count);
     let sizes: Vec<Dim> = (0..count).map(|at| piece.min((size - piece * at).max(0u32))).collect();
     if call.opset < 18 && !size.is_multiple_of(count) {
@@ -164,7 +164,7 @@ fn split(call: &mut Call) -> Outcome {
     Ok(outputs.into_iter().map(Value::Operand).collect())
 }
 
-/// What is put around a tensor.
+/// The contents of padding.
 #[derive(Clone, Copy, PartialEq)]
 enum Border {
     Constant(Number),
@@ -173,7 +173,7 @@ enum Border {
     Wrap,
 }
 
-/// The place in a dimension of `size` that a border shows `at` elements after its start.
+/// The index in a dimension of `size` that padding repeats at `at` elements from its start.
 fn border_place(border: Border, at: i64, size: i64) -> i64 {
     match border {
         Border::Wrap => at.rem_euclid(size),
@@ -186,7 +186,7 @@ fn border_place(border: Border, at: i64, size: i64) -> i64 {
     }
 }
 
-/// `x` with `pads` elements before and after each dimension.
+/// Pads `x` by `pads` elements before and after each dimension.
 fn pad_operand(call: &mut Call, x: OperandId, pads: &[[Dim; 2]], border: Border) -> Step<OperandId> {
     let mode = match border {
         Border::Constant(_) => PaddingMode::Constant,
@@ -201,7 +201,7 @@ fn pad_operand(call: &mut Call, x: OperandId, pads: &[[Dim; 2]], border: Border)
     if border == Border::Wrap || (border == Border::Reflect && !short.all(|is_short| is_short)) {
         let mut output = x;
         for (axis, pads) in pads.iter().enumerate() {
-            // The places are listed one by one.
+            // The indices are listed one by one.
             let ([before, after], size) = (pads.map(Dim::get), shape[axis]);
             if before + after > 0 {
                 let size = size.get();
@@ -218,7 +218,8 @@ fn pad_operand(call: &mut Call, x: OperandId, pads: &[[Dim; 2]], border: Border)
     call.emit(Pad { beginning, ending, mode, value }, &[x])
 }
 
-/// Input 0 with `pads` elements before and after each dimension; negative numbers cut, before anything is added.
+/// Pads input 0 by `pads` elements before and after each dimension; negative numbers remove elements, before any are
+/// added.
 fn padded(call: &mut Call, pads: &[[Dim; 2]], border: Border) -> Step<Value> {
     let shape = call.input_shape(0)?;
     let fail = || Refusal(format!("a tensor of shape {shape:?} cannot be padded by {pads:?}"));
@@ -250,7 +251,7 @@ fn padded(call: &mut Call, pads: &[[Dim; 2]], border: Border) -> Step<Value> {
     }
 }
 
-/// Sizes and value are attributes before opset 11 and constants from then on.
+/// Sizes and value are attributes before opset 11, and constants from then on.
 fn pad(call: &mut Call) -> Outcome {
     let rank = call.input_shape(0)?.len();
     let (pads, value) = if call.opset < 11 {
@@ -283,7 +284,7 @@ fn pad(call: &mut Call) -> Outcome {
     Ok(vec![padded(call, &all, border)?])
 }
 
-/// Cuts and pads as much before as after; what is odd goes to the end.
+/// Crops and pads equally at both ends; an odd element goes to the end.
 fn center_crop_pad(call: &mut Call) -> Outcome {
     let shape = call.input_shape(0)?;
     let axes = call.ints_attribute("axes").unwrap_or_else(|| (0..shape.len() as i64).collect());
@@ -324,7 +325,7 @@ fn tile(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// Broadcasting, of both the input and the shape.
+/// Broadcasts both the input and the shape.
 fn expand(call: &mut Call) -> Outcome {
     let shape = call.input_shape(0)?;
     let sizes = call.int_dims(1, "shape")?;
@@ -391,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn negative_steps_reverse_what_is_taken() {
+    fn negative_steps_reverse_the_slice() {
         let graph = TestGraph::default().input("x", Float, &["10", "4"]);
         let graph = graph.ints("starts", &[8]).ints("ends", &[1]).ints("axes", &[0]).ints("steps", &[-3]);
         let text = graph.node("Slice", "x starts ends axes steps", "y", vec![]).output("y").text(13);
@@ -404,18 +405,18 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_equal_but_for_the_last() {
+    fn pieces_are_equal_except_the_last() {
         let split = |attributes| TestGraph::default().input("x", Float, &["7"]).node("Split", "x", "a b c", attributes);
         let text = split(vec![("num_outputs", Attr::Int(3))]).output("a").output("c").text(18);
         assert!(text.contains("split %0 splits=[3, 3, 1]"), "{text}");
         let refusal = split(vec![]).output("a").refusal(13);
         assert!(refusal.contains("7 elements cannot be split into 3 equal pieces"), "{refusal}");
         let refusal = split(vec![("split", Attr::Ints(&[3, 3, 3]))]).output("a").refusal(12);
-        assert!(refusal.contains("split is [3, 3, 3], expected sizes of 7 elements together"), "{refusal}");
+        assert!(refusal.contains("split is [3, 3, 3], expected sizes that add up to 7"), "{refusal}");
     }
 
     #[test]
-    fn pads_cut_where_they_are_negative_and_wrap_by_indices() {
+    fn negative_pads_crop_and_wrapping_uses_indices() {
         let pad = |pads: &[i64], mode| {
             let graph = TestGraph::default().input("x", Float, &["3", "4"]).ints("pads", pads).ints("axes", &[1]);
             graph.node("Pad", "x pads _ axes", "y", vec![("mode", Attr::Text(mode))]).output("y")

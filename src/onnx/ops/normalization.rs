@@ -12,14 +12,14 @@ use crate::ops::normalization::{BatchNormalization, InstanceNormalization, Layer
 use crate::ops::pool2d::{Pool2d, Pool2dAttributes, PoolKind};
 use crate::ops::reduce::ReduceKind;
 
-/// The default of `epsilon` in all of them.
+/// The default `epsilon` of all of them.
 const EPSILON: f32 = 1e-5;
 
 fn epsilon(call: &Call) -> f64 {
     call.float_or("epsilon", EPSILON)
 }
 
-/// The shape of `x`: at least a batch and channels.
+/// The shape of `x`, with at least a batch and a channel dimension.
 fn channels_of(call: &Call, x: OperandId) -> Step<Vec<Dim>> {
     let shape = call.shape(x);
     match shape.len() {
@@ -28,7 +28,7 @@ fn channels_of(call: &Call, x: OperandId) -> Step<Vec<Dim>> {
     }
 }
 
-/// Mean and variance over `axes`, which stay with size 1.
+/// Mean and variance over `axes`, which remain with size 1.
 fn moments(call: &mut Call, x: OperandId, axes: &[u32]) -> Step<[OperandId; 2]> {
     let mean = call.reduce(ReduceKind::Mean, x, axes, true)?;
     let centered = call.sub(x, mean)?;
@@ -44,7 +44,7 @@ fn batch_normalization(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let dtype = call.dtype(x);
     let shape = call.shape(x);
-    // Statistics may be of another type than the data.
+    // Statistics may have a different type than the data.
     let mut operands = Vec::new();
     for index in 0..5 {
         operands.push(call.input(index)?);
@@ -74,11 +74,11 @@ fn inference_batch(call: &mut Call, operands: &[OperandId]) -> Step<OperandId> {
     call.emit(BatchNormalization { axis: 1, epsilon: epsilon(call) }, &[x, mean, variance, scale, bias])
 }
 
-/// With the statistics of the batch itself. The other outputs are the running ones.
+/// Normalizes with the batch's own statistics. The other outputs are the running statistics.
 fn training_batch(call: &mut Call, operands: &[OperandId]) -> Step<Vec<OperandId>> {
     let &[x, scale, bias, mean, variance] = operands else { unreachable!("five operands") };
     if call.opset < 14 {
-        return Err("outputs of training are not supported before opset 14".into());
+        return Err("training outputs are not supported before opset 14".into());
     }
     let momentum = call.float_or("momentum", 0.9);
     let axes: Vec<u32> = (0..call.rank(x) as u32).filter(|&axis| axis != 1).collect();
@@ -99,7 +99,7 @@ fn training_batch(call: &mut Call, operands: &[OperandId]) -> Step<Vec<OperandId
 fn instance_normalization(call: &mut Call) -> Outcome {
     let (x, scale, bias) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let shape = channels_of(call, x)?;
-    // WebNN takes images only.
+    // WebNN accepts images only.
     let image = match shape.len() {
         4 => x,
         _ => call.reshape(x, &[shape[0], shape[1], Dim::ONE, shape[2..].iter().copied().product()])?,
@@ -114,12 +114,12 @@ fn last_axes(call: &Call, rank: usize) -> Step<Vec<u32>> {
     Ok((call.axis(call.int_or("axis", -1), rank)?..rank as u32).collect())
 }
 
-/// Whether statistics are to be computed in float32 although the data are float16.
+/// Whether statistics are computed in float32 although the data are float16.
 fn is_stashed(call: &Call, x: OperandId) -> bool {
     call.dtype(x) == DataType::Float16 && call.int_or("stash_type", 1) != 10
 }
 
-/// The operand with the shape `sizes` if it has just as many elements, so that WebNN's normalization takes it.
+/// Reshapes the operand to `sizes`, as WebNN's normalization requires, if the number of elements matches.
 fn fitted(call: &mut Call, operand: OperandId, sizes: &[Dim]) -> Step<Option<OperandId>> {
     let shape = call.shape(operand);
     let leading = shape.len().saturating_sub(sizes.len());
@@ -167,7 +167,7 @@ fn deviation(call: &mut Call, square: OperandId, epsilon: f64) -> Step<OperandId
 /// `x / sqrt(mean(x^2) + epsilon) * scale` with the mean over `axes`, and the inverse of the root.
 ///
 /// # Errors
-/// If types or shapes do not fit.
+/// If types or shapes do not match.
 pub fn rms_norm(call: &mut Call, x: OperandId, scale: OperandId, axes: &[u32], epsilon: f64) -> Step<[OperandId; 2]> {
     let stashed = if is_stashed(call, x) { call.cast(x, DataType::Float32)? } else { x };
     let squares = call.mul(stashed, stashed)?;
@@ -187,7 +187,7 @@ fn rms_normalization(call: &mut Call) -> Outcome {
     call.one(Ok(y))
 }
 
-/// Scale and bias are per group before opset 21 and per channel from then on.
+/// Scale and bias are per group before opset 21, and per channel from then on.
 fn group_normalization(call: &mut Call) -> Outcome {
     let (x, scale, bias) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let shape = channels_of(call, x)?;
@@ -215,7 +215,7 @@ fn group_normalization(call: &mut Call) -> Outcome {
     call.one(y)
 }
 
-/// Divides by a power of a sum of squares over neighbouring channels.
+/// Divides by a power of a sum of squares over neighboring channels.
 fn local_response_normalization(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let shape = channels_of(call, x)?;
@@ -227,7 +227,7 @@ fn local_response_normalization(call: &mut Call) -> Outcome {
     let image = call.reshape(squares, &[shape[0], Dim::ONE, shape[1], shape[2..].iter().copied().product()])?;
     let padded = call.pad_axis(image, 2, [(size - 1) / 2, size / 2])?;
     let attributes = Pool2dAttributes { window_dimensions: Some(vec![size, 1]), ..Default::default() };
-    // The mean with zeros for missing channels: alpha is for the sum divided by the size.
+    // The mean counts missing channels as zeros: alpha applies to the sum divided by the size.
     let mean = call.emit(Pool2d { kind: PoolKind::Average, attributes }, &[padded])?;
     let mean = call.reshape(mean, &shape)?;
     let base = call.emit(E::Linear { alpha, beta: bias }, &[mean])?;
@@ -237,7 +237,7 @@ fn local_response_normalization(call: &mut Call) -> Outcome {
     call.one(y)
 }
 
-/// What has norm 0 stays 0.
+/// Elements with norm 0 remain 0.
 fn lp_normalization(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let axis = call.axis(call.int_or("axis", -1), call.rank(x))?;
@@ -254,7 +254,7 @@ fn lp_normalization(call: &mut Call) -> Outcome {
     call.one(y)
 }
 
-/// The standard adds 1e-9 to the standard deviation; so does this to that of constant data.
+/// The standard adds 1e-9 to the standard deviation; this adds it to that of constant data.
 fn mean_variance_normalization(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let axes = call.ints_attribute("axes").unwrap_or_else(|| vec![0, 2, 3]);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_are_one_operator_and_moments_only_come_when_wanted() {
+    fn layers_are_one_operator_and_moments_are_computed_on_demand() {
         let layer = |outputs, wanted| {
             let graph = TestGraph::default().input("x", Float, &["2", "6", "5"]).input("s", Float, &["1", "5"]);
             graph.node("LayerNormalization", "x s", outputs, vec![]).output(wanted).text(17)
@@ -312,6 +312,6 @@ mod tests {
             .split(' ')
             .fold(TestGraph::default().input("x", Float, &["2", "3"]), |graph, name| graph.input(name, Float, &["3"]));
         let message = graph.node("BatchNormalization", "x s b m v", "y mean", vec![]).output("y").refusal(9);
-        assert!(message.contains("outputs of training are not supported before opset 14"), "{message}");
+        assert!(message.contains("training outputs are not supported before opset 14"), "{message}");
     }
 }

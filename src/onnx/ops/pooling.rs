@@ -1,7 +1,6 @@
 //! Pooling over any number of spatial dimensions.
 //!
-//! Maxima, averages and norms of boxes are those of their rows: dimensions that WebNN cannot pool together are pooled
-//! one after the other.
+//! Maxima, averages and norms are separable: dimensions that WebNN cannot pool together are pooled one after the other.
 
 use super::window::{Window, per_dimension, window};
 use crate::dimension::{Dim, numbers};
@@ -17,15 +16,15 @@ use crate::ops::pool2d::{Pool2d, Pool2dAttributes, PoolKind};
 use crate::ops::reduce::ReduceKind;
 use crate::ops::scatter::ScatterElements;
 
-/// A pooling: its window, which is moved by its own padding, and the sizes of the output.
+/// A pooling: its window, with its own padding, and the sizes of the output.
 struct Pooling {
     window: Window,
     outputs: Vec<Dim>,
-    /// How much more than the padding of the attributes there is at the end, for partial windows.
+    /// Additional trailing padding for partial windows, beyond that of the attributes.
     partial: Vec<Dim>,
 }
 
-/// The spatial dimensions of an input of a pooling.
+/// The spatial dimensions of a pooling's input.
 fn spatial(shape: &[Dim]) -> Step<&[Dim]> {
     match shape.len() {
         3.. => Ok(&shape[2..]),
@@ -33,7 +32,8 @@ fn spatial(shape: &[Dim]) -> Step<&[Dim]> {
     }
 }
 
-/// The attributes of a pooling of an input of this shape. With partial windows, the padding at the ends is what these reach.
+/// The parameters of a pooling for an input of this shape. With partial windows, the trailing padding is as large as
+/// they need.
 fn pooling(call: &Call, shape: &[Dim]) -> Step<Pooling> {
     let spatial = spatial(shape)?;
     if !call.has_attribute("kernel_shape") {
@@ -50,7 +50,7 @@ fn pooling(call: &Call, shape: &[Dim]) -> Step<Pooling> {
         let room = inside + end - reach;
         let mut count = if ceil { room.div_ceil(stride) } else { room / stride } + 1;
         if ceil {
-            // The last window starts inside of the input or in front of it.
+            // The last window must start inside of the input or the leading padding.
             count = count - ((count - 1) * stride / inside.max(1u32)).max(0u32).min(1u32);
         }
         if count < 1 {
@@ -92,7 +92,7 @@ fn pool_part(call: &mut Call, kind: PoolKind, x: OperandId, axis: usize, window:
     }
     let (before, after) = (&shape[..axis], &shape[axis + count..]);
     let images = [before[0], before[1..].iter().copied().product()];
-    // A single dimension is the width if it is the last one, or else the height.
+    // A single dimension is the width if it is the last one, otherwise the height.
     let one = Dim::number(1);
     let (plane, row): ([Dim; 2], bool) = match count {
         2 => ([shape[axis], shape[axis + 1]], false),
@@ -124,7 +124,7 @@ fn pool_part(call: &mut Call, kind: PoolKind, x: OperandId, axis: usize, window:
     call.reshape(y, &[before, &middle, after].concat())
 }
 
-/// `x` with zeros around it where the window is padded, and the window without them.
+/// Pads `x` with zeros according to the window's padding; returns it with the window without padding.
 fn with_zeros(call: &mut Call, x: OperandId, window: &Window) -> Step<(OperandId, Window)> {
     let mut x = x;
     for (at, &padding) in window.padding.iter().enumerate() {
@@ -133,15 +133,15 @@ fn with_zeros(call: &mut Call, x: OperandId, window: &Window) -> Step<(OperandId
     Ok((x, Window { padding: vec![[Dim::number(0); 2]; window.padding.len()], ..window.clone() }))
 }
 
-/// The averages of `x`, `[N, C, ...]`, as the attributes of the node say.
+/// Averages `x`, `[N, C, ...]`, according to the node's attributes.
 ///
 /// # Errors
-/// If they do not fit.
+/// If they do not match the input.
 pub fn average(call: &mut Call, x: OperandId) -> Step<OperandId> {
     let mut pooling = pooling(call, &call.shape(x))?;
     let mut input = x;
     if call.int_or("count_include_pad", 0) != 0 {
-        // Zeros of the padding count, what partial windows reach behind it does not.
+        // Padding zeros count; elements of partial windows beyond them do not.
         for (padding, &partial) in pooling.window.padding.iter_mut().zip(&pooling.partial) {
             padding[1] = padding[1] - partial;
         }
@@ -170,7 +170,7 @@ fn max_pool(call: &mut Call) -> Outcome {
     Ok(outputs)
 }
 
-/// Where the maxima are: their numbers among all elements of `x`, int64.
+/// The indices of the maxima among all elements of `x`, as int64.
 fn max_places(call: &mut Call, x: OperandId, pooling: &Pooling) -> Step<OperandId> {
     let shape = call.sizes(x);
     let spatial = &shape[2..];
@@ -194,9 +194,9 @@ fn max_places(call: &mut Call, x: OperandId, pooling: &Pooling) -> Step<OperandI
     call.reshape(best, &[&shape[..2], &numbers(&pooling.outputs)].concat())
 }
 
-/// How many places the window has, and for each of them the numbers of the elements of an image that it covers: in
-/// row-major order, and as they are shown. Elements in the padding are replaced by the first one that is not, which
-/// changes neither a maximum nor where it is first.
+/// The number of places in the window and, for each of them, the indices of the image elements that it covers: in
+/// row-major order, and in the output order. Elements in the padding are replaced by the first one outside of it, which
+/// changes neither a maximum nor the place of its first occurrence.
 fn window_elements(pooling: &Pooling, spatial: &[u32], column_major: bool) -> Step<(u32, Vec<i64>, Vec<i64>)> {
     let Pooling { window, outputs, .. } = pooling;
     let (outputs, begins) =
@@ -231,14 +231,14 @@ fn window_elements(pooling: &Pooling, spatial: &[u32], column_major: bool) -> St
     Ok((places.len() as u32, rows, shown))
 }
 
-/// All indices of a tensor of this shape in row-major order.
+/// All indices into a tensor of this shape, in row-major order.
 fn indices(shape: &[u32]) -> Vec<Vec<u32>> {
     shape.iter().fold(vec![Vec::new()], |all, &size| {
         all.iter().flat_map(|index| (0..size).map(|at| [index.as_slice(), &[at]].concat())).collect()
     })
 }
 
-/// The powers of magnitudes that an Lp norm sums.
+/// The powers of magnitudes that an Lp norm sums up.
 fn powers(call: &mut Call, x: OperandId, p: i64) -> Step<OperandId> {
     let magnitude = call.emit(E::Abs, &[x])?;
     if p == 1 {
@@ -248,7 +248,7 @@ fn powers(call: &mut Call, x: OperandId, p: i64) -> Step<OperandId> {
     call.emit(E::Pow, &[magnitude, p])
 }
 
-/// The norm of summed powers.
+/// The norm from the sum of powers.
 fn root(call: &mut Call, sum: OperandId, p: i64) -> Step<OperandId> {
     if p == 1 {
         return Ok(sum);
@@ -257,7 +257,7 @@ fn root(call: &mut Call, sum: OperandId, p: i64) -> Step<OperandId> {
     call.emit(E::Pow, &[sum, exponent])
 }
 
-/// The attribute `p` of norms.
+/// The attribute `p` of a norm.
 fn norm_order(call: &Call) -> Step<i64> {
     match call.int_or("p", 2) {
         p @ 1.. => Ok(p),
@@ -282,7 +282,7 @@ fn lp_pool(call: &mut Call) -> Outcome {
     call.one(y)
 }
 
-/// A pooling over all elements of a channel.
+/// Pools all elements of a channel.
 fn global(call: &mut Call, kind: ReduceKind) -> Outcome {
     let x = call.input(0)?;
     let shape = call.shape(x);
@@ -305,7 +305,7 @@ fn global_lp_pool(call: &mut Call) -> Outcome {
     call.one(y)
 }
 
-/// Puts elements back to the places that `MaxPool` gave, among zeros.
+/// Scatters elements back to the places that `MaxPool` returned, among zeros.
 fn max_unpool(call: &mut Call) -> Outcome {
     let (x, indices) = (call.input(0)?, call.input(1)?);
     let shape = call.shape(x);
@@ -317,7 +317,7 @@ fn max_unpool(call: &mut Call) -> Outcome {
         let [begin, end] = window.padding[at];
         let size = (size - 1) * window.strides[at] + window.kernel[at] - begin - end;
         if size < 1 {
-            return Err("the padding leaves nothing of the output".into());
+            return Err("the padding removes the whole output".into());
         }
         inferred.push(size);
     }
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_count_but_what_is_behind_them_does_not() {
+    fn padding_counts_but_elements_beyond_it_do_not() {
         let attributes = vec![
             ("kernel_shape", Attr::Ints(&[3, 3])),
             ("strides", Attr::Ints(&[2, 2])),
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn mismatched_shapes_are_refused() {
         let message = pool("MaxPool", &["1", "2", "4"], vec![("kernel_shape", Attr::Ints(&[5]))]).refusal(17);
         assert!(message.contains("a window of 5 elements does not fit into 4 with its padding"), "{message}");
         assert!(pool("MaxPool", &["1", "2", "4"], vec![]).refusal(17).contains("kernel_shape is missing"));

@@ -1,4 +1,4 @@
-//! Products of matrices.
+//! Matrix products.
 
 use crate::dimension::Dim;
 use crate::dtype::DataType;
@@ -9,8 +9,8 @@ use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::matmul::{Gemm, GemmAttributes};
 use crate::ops::reduce::ReduceKind;
 
-/// The product `f` of matrices for operands that may be vectors: the first a row, the second a column, whose dimension
-/// the output does not have.
+/// Applies the matrix product `f` to operands that may be vectors: the first as a row, the second as a column; the
+/// output lacks their dimension.
 ///
 /// # Errors
 /// If an operand is a scalar, or `f` fails.
@@ -36,10 +36,10 @@ pub fn with_matrices(
     call.reshape(product, &shape)
 }
 
-/// The product of `numpy.matmul`, of integers too.
+/// The product of `numpy.matmul`, also for integers.
 ///
 /// # Errors
-/// If types or shapes do not fit.
+/// If types or shapes do not match.
 pub fn matmul(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
     with_matrices(call, [a, b], |call, a, b| match call.dtype(a).is_float() {
         true => call.matmul(a, b),
@@ -47,8 +47,8 @@ pub fn matmul(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
     })
 }
 
-/// The product of matrices of integers of 32 or 64 bits: WebNN's are of floating-point numbers, so that the elements
-/// are multiplied one by one.
+/// The matrix product of 32-bit or 64-bit integers: WebNN's is for floats only, hence the elements are multiplied one
+/// by one.
 fn integer_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
     let (a_shape, b_shape) = (call.shape(a), call.shape(b));
     let one = &[Dim::number(1)][..];
@@ -60,17 +60,17 @@ fn integer_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandI
     call.reduce(ReduceKind::Sum, products, &[inner], false)
 }
 
-/// The most products of integers of at most 8 bits and a sign (255 * 255) whose sum is exact in float32, however it is
-/// computed: 258 * 255 * 255 < 2^24. A power of two keeps rows aligned.
+/// Maximum number of products of integers of at most 8 bits and a sign (255 * 255) with an exact sum in float32, in any
+/// order: 258 * 255 * 255 < 2^24. A power of two keeps rows aligned.
 pub const EXACT_PRODUCTS: u32 = 256;
 
-/// The most pieces that are added.
+/// Maximum number of pieces to add up.
 pub const MAX_PIECES: u32 = 4096;
 
-/// The product of matrices of float32 that hold integers of magnitudes up to 255: exact, int32.
+/// The exact product, as int32, of float32 matrices of integers with magnitudes up to 255.
 ///
 /// # Errors
-/// If shapes do not fit.
+/// If shapes do not match.
 pub fn exact_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
     with_matrices(call, [a, b], |call, a, b| {
         let (columns, rows) = (call.rank(a) - 1, call.rank(b) - 2);
@@ -79,7 +79,7 @@ pub fn exact_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<Operan
             let (a, b) = (call.shape(a), call.shape(b));
             return Err(Refusal(format!("matrices of shapes {a:?} and {b:?} cannot be multiplied")));
         }
-        // In how many pieces it is cut must be known.
+        // The number of pieces must be known.
         let inner = inner.get();
         if inner.div_ceil(EXACT_PRODUCTS) > MAX_PIECES {
             return Err(Refusal(format!("rows of {inner} integers are too long, expected at most 2^20")));
@@ -100,10 +100,10 @@ pub fn exact_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<Operan
     })
 }
 
-/// `alpha * a * b + beta * c` of matrices `a` and `b`, transposed as `attributes` say.
+/// `alpha * a * b + beta * c` for matrices `a` and `b`, transposed according to `attributes`.
 ///
 /// # Errors
-/// If types or shapes do not fit.
+/// If types or shapes do not match.
 pub fn gemm(call: &mut Call) -> Step<OperandId> {
     let (a, b, c) = (call.input(0)?, call.input(1)?, call.optional(2)?);
     let attributes = GemmAttributes {
@@ -116,7 +116,7 @@ pub fn gemm(call: &mut Call) -> Step<OperandId> {
     if !call.dtype(a).is_float() {
         return integer_gemm(call, [a, b], c, &attributes);
     }
-    // A factor of 0 takes the addend away, whatever it is.
+    // A factor of 0 removes the addend, whatever its value.
     let c = c.filter(|_| attributes.beta != 0.0);
     Ok(call.emit_all(Gemm { attributes }, vec![Some(a), Some(b), c])?[0])
 }
@@ -150,7 +150,7 @@ fn translate_matmul(call: &mut Call) -> Outcome {
         && *also == 0
         && ![*rows, *columns].iter().any(|&size| size == 0)
     {
-        // Sums of nothing.
+        // Empty sums.
         let zero = call.int_scalar(dtype, 0)?;
         let y = call.expand(zero, &[*rows, *columns]);
         return call.one(y);

@@ -1,10 +1,10 @@
 //! Quantization, and the products of quantized tensors.
 //!
-//! Products of integers are computed in float32, in pieces whose sums are exact, and added as int32. Where they are cast to
-//! float32, as dynamically quantized models do it, the sums need not be exact: there the product is one of what
-//! `dequantizeLinear` makes of the factors, in one piece. Its error is that of a float32 product of the same depth: none while
-//! all partial sums are below 2^24, and at most `depth * 2^-24` times the sum of the magnitudes of the terms. Devices that
-//! multiply bytes compute it exactly and round once.
+//! Products of integers are computed in float32, in pieces with exact sums, and added as int32. If the result is cast
+//! to float32, as in dynamically quantized models, the sums need not be exact: a single product of the dequantized
+//! factors replaces the pieces. Its error is that of a float32 product of the same depth: none while all partial sums
+//! are below 2^24, and at most `depth * 2^-24` times the sum of the magnitudes of the terms. Devices that multiply
+//! bytes compute it exactly and round once.
 
 use super::convolution::{Convolution, convolution, convolve};
 use super::generate::places;
@@ -26,7 +26,7 @@ use crate::shape::Descriptor;
 struct Granularity {
     shape: Vec<Dim>,
     axis: i64,
-    /// 0 if scales are not those of blocks.
+    /// The block size; 0 without blocks.
     block: u32,
 }
 
@@ -34,11 +34,11 @@ impl Granularity {
     fn new(call: &Call, shape: Vec<Dim>) -> Step<Granularity> {
         let given = call.int_or("block_size", 0);
         let block = u32::try_from(given).map_err(|_| Refusal(format!("block_size is {given}")))?;
-        // There is one scale before opset 13.
+        // Before opset 13, there is a single scale.
         Ok(Granularity { shape, axis: call.int_or("axis", 1), block })
     }
 
-    /// A scale or zero point as WebNN takes it: of the rank of the input, with sizes that divide those of the input.
+    /// Shapes a scale or zero point for WebNN: the rank of the input, with sizes that divide those of the input.
     fn spread(&self, call: &mut Call, operand: OperandId) -> Step<OperandId> {
         let (rank, got) = (self.shape.len(), call.shape(operand));
         if got.iter().all(|&size| size == 1) && self.block == 0 {
@@ -76,7 +76,7 @@ impl Granularity {
     }
 }
 
-/// A type of WebNN whose values are those of `element`, if it is an integer type.
+/// A WebNN type that holds the values of `element`, if that is an integer type.
 fn widened(element: ElementType) -> Option<DataType> {
     match element {
         ElementType::Int2 | ElementType::Int4 => Some(DataType::Int8),
@@ -86,7 +86,7 @@ fn widened(element: ElementType) -> Option<DataType> {
     }
 }
 
-/// The input at `index`, quantized numbers; constants of types that WebNN does not have are widened.
+/// The quantized input at `index`; constants of types that WebNN does not have are widened.
 fn quantized(call: &mut Call, index: usize) -> Step<OperandId> {
     let Some(literal) = call.input_literal(index) else { return call.input(index) };
     let Some(dtype) = widened(literal.element) else {
@@ -95,14 +95,14 @@ fn quantized(call: &mut Call, index: usize) -> Step<OperandId> {
     call.converted(&literal, dtype, |number| number)
 }
 
-/// The type that the attribute `name` names; `None` without it.
+/// The type named by the attribute `name`; `None` without it.
 fn named_type(call: &Call, name: &str) -> Step<Option<DataType>> {
     let Some(element) = call.type_attribute(name)? else { return Ok(None) };
     let dtype = element.webnn();
     dtype.map(Some).ok_or_else(|| Refusal(format!("{name} is {element}, which WebNN does not have")))
 }
 
-/// Zeros of the shape of `scale`: a constant if that is one, so that a dequantized constant is one, too.
+/// Zeros of the shape of `scale`: constant if `scale` is, which keeps a dequantized constant constant.
 fn zeros(call: &mut Call, scale: OperandId, dtype: DataType) -> Step<OperandId> {
     if call.is_constant(scale) {
         let descriptor = Descriptor::new(dtype, call.sizes(scale));
@@ -113,7 +113,7 @@ fn zeros(call: &mut Call, scale: OperandId, dtype: DataType) -> Step<OperandId> 
     call.expand(zero, &shape)
 }
 
-/// `x` rounded to an integer and moved by `zero_point`, which broadcasts to it and has its rank.
+/// Rounds `x` to an integer and adds `zero_point`, which broadcasts to it and has its rank.
 fn rounded(call: &mut Call, x: OperandId, zero_point: OperandId) -> Step<OperandId> {
     let one = call.scalar_like(x, 1.0)?;
     let shape = call.shape(zero_point);
@@ -121,13 +121,13 @@ fn rounded(call: &mut Call, x: OperandId, zero_point: OperandId) -> Step<Operand
     call.emit(Quantize::QuantizeLinear, &[x, ones, zero_point])
 }
 
-/// `QuantizeLinear`, also of `com.microsoft`.
+/// `QuantizeLinear`, also that of `com.microsoft`.
 ///
 /// # Errors
-/// For types that WebNN does not have.
+/// If WebNN does not have a type.
 pub fn quantize_linear(call: &mut Call) -> Outcome {
     let (x, scale) = (call.input(0)?, call.input(1)?);
-    // The division is of the type of the scale unless there is a precision.
+    // The division uses the type of the scale unless a precision is given.
     let precision = named_type(call, "precision")?.unwrap_or(call.dtype(scale));
     let (x, scale) = (call.cast(x, precision)?, call.cast(scale, precision)?);
     let range = call.input_literal(2).and_then(|literal| range_of_16_bits(literal.element));
@@ -139,9 +139,9 @@ pub fn quantize_linear(call: &mut Call) -> Outcome {
         Some(zero_point) => call.dtype(zero_point),
         None => named_type(call, "output_dtype")?.unwrap_or(DataType::Uint8),
     };
-    // The standard has no int32 here: it is what stands for integers of 16 bits, and of which of them is not known.
+    // The standard does not allow int32 here: it represents a 16-bit type, and which one is unknown.
     if dtype == DataType::Int32 && range.is_none() {
-        return Err("the zero point is an integer of 16 bits that is computed, expected a constant".into());
+        return Err("the zero point is a computed 16-bit integer, expected a constant".into());
     }
     let granularity = Granularity::new(call, call.shape(x))?;
     let scale = granularity.spread(call, scale)?;
@@ -156,7 +156,7 @@ pub fn quantize_linear(call: &mut Call) -> Outcome {
     call.one(Ok(y))
 }
 
-/// The range of an integer type of 16 bits, whose values are int32 inside of a model.
+/// The range of a 16-bit integer type, represented by int32 inside of a model.
 fn range_of_16_bits(element: ElementType) -> Option<[i128; 2]> {
     match element {
         ElementType::Int16 => Some([i16::MIN as i128, i16::MAX as i128]),
@@ -165,10 +165,10 @@ fn range_of_16_bits(element: ElementType) -> Option<[i128; 2]> {
     }
 }
 
-/// `DequantizeLinear`, also of `com.microsoft`.
+/// `DequantizeLinear`, also that of `com.microsoft`.
 ///
 /// # Errors
-/// For types that WebNN does not have.
+/// If WebNN does not have a type.
 pub fn dequantize_linear(call: &mut Call) -> Outcome {
     let (x, scale) = (quantized(call, 0)?, call.input(1)?);
     let dtype = named_type(call, "output_dtype")?.filter(|_| call.opset >= 23).unwrap_or(call.dtype(scale));
@@ -186,7 +186,7 @@ pub fn dequantize_linear(call: &mut Call) -> Outcome {
     call.one(y)
 }
 
-/// Quantizes to uint8 with a scale that fits the values and 0.
+/// Quantizes to uint8 with a scale that covers the values and 0.
 fn dynamic_quantize_linear(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let axes: Vec<u32> = (0..call.rank(x) as u32).collect();
@@ -207,7 +207,7 @@ fn dynamic_quantize_linear(call: &mut Call) -> Outcome {
     Ok([y, scale, zero_point].map(Value::Operand).to_vec())
 }
 
-/// An input of 8 bits minus its zero point at `zero`, float32. `spread` makes the zero point fit.
+/// An 8-bit input minus its zero point at `zero`, as float32. `spread` shapes the zero point.
 fn centered(
     call: &mut Call,
     index: usize,
@@ -225,8 +225,8 @@ fn centered(
     call.sub(x, zero_point)
 }
 
-/// As [`centered`], by an operator that devices which multiply bytes look for; `None` if zero points repeat otherwise.
-/// Products that read the same tensor share it.
+/// Like [`centered`], by an operator that devices with byte multiplication recognize; `None` if zero points repeat in
+/// another way. Products that read the same tensor share it.
 fn difference(
     call: &mut Call,
     index: usize,
@@ -234,7 +234,7 @@ fn difference(
     spread: impl FnOnce(&mut Call, OperandId) -> Step<OperandId>,
 ) -> Step<Option<OperandId>> {
     let (x, zero_point) = (call.input(index)?, call.optional(zero)?);
-    // One zero point for all elements fits however it is spread.
+    // A single zero point for all elements needs no shaping.
     let is_one = zero_point.is_none_or(|zero_point| call.shape(zero_point).iter().all(|&size| size == 1));
     if let Some(&known) = call.float_forms().differences.get(&(x, zero_point)).filter(|_| is_one) {
         return Ok(Some(known));
@@ -257,7 +257,7 @@ fn difference(
     Ok(Some(y))
 }
 
-/// A value per row of a first operand of a matrix product, or one for all.
+/// Shapes one value per row of the first operand of a matrix product, or one for all.
 fn per_row(call: &mut Call, operand: OperandId) -> Step<OperandId> {
     match call.shape(operand)[..] {
         [] => Ok(operand),
@@ -267,7 +267,7 @@ fn per_row(call: &mut Call, operand: OperandId) -> Step<OperandId> {
     }
 }
 
-/// A value per column of a second operand of a matrix product, or one for all.
+/// Shapes one value per column of the second operand of a matrix product, or one for all.
 fn per_column(call: &mut Call, operand: OperandId) -> Step<OperandId> {
     match call.shape(operand)[..] {
         [size] if size == 1 => call.to_scalar(operand),
@@ -285,7 +285,7 @@ fn matmul_integer(call: &mut Call) -> Outcome {
     call.one(Ok(y))
 }
 
-/// `accumulator * (a * b / y)` rounded, with the scale and zero point `y` at `index` and behind it.
+/// Rounds `accumulator * (a * b / y)`, with the scale `y` at `index` and the zero point after it.
 fn requantized(call: &mut Call, accumulator: OperandId, factor: OperandId, index: usize) -> Outcome {
     let (scale, zero_point) = (call.input(index)?, call.input(index + 1)?);
     if call.shape(scale).iter().chain(&call.shape(zero_point)).any(|&size| size != 1) {
@@ -311,7 +311,7 @@ fn qlinear_matmul(call: &mut Call) -> Outcome {
     requantized(call, product, factor, 6)
 }
 
-/// One value per output channel, in front of `dimensions` others, or one for all.
+/// Shapes one value per output channel, in front of `dimensions` others, or one for all.
 fn per_channel(call: &mut Call, operand: OperandId, dimensions: usize) -> Step<OperandId> {
     match call.shape(operand)[..] {
         [] => Ok(operand),
@@ -321,7 +321,7 @@ fn per_channel(call: &mut Call, operand: OperandId, dimensions: usize) -> Step<O
     }
 }
 
-/// The exact convolution of `x` with `filter`, float32 that hold integers of magnitudes up to 255: int32.
+/// The exact convolution, as int32, of `x` with `filter`, float32 tensors of integers with magnitudes up to 255.
 fn exact_convolution(call: &mut Call, x: OperandId, filter: OperandId, how: &Convolution) -> Step<OperandId> {
     let (shape, filter_shape) = (call.shape(x), call.sizes(filter));
     let (channels, elements) = (filter_shape[1], filter_shape[2..].iter().product::<u32>());
@@ -353,7 +353,7 @@ fn exact_convolution(call: &mut Call, x: OperandId, filter: OperandId, how: &Con
     sum.ok_or_else(|| "the input has no channels".into())
 }
 
-/// The exact convolution of two inputs, each followed by its zero point at the given places.
+/// The exact convolution of two inputs, with their zero points at the given indices.
 fn integer_convolution(
     call: &mut Call,
     [x, x_zero]: [usize; 2],
@@ -397,14 +397,14 @@ fn qlinear_conv(call: &mut Call) -> Outcome {
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
     standard("ConvInteger", "kernels of at most 256 elements", conv_integer),
-    standard("DequantizeLinear", "integers of 2, 4 and 16 bits as constants; no float8", dequantize_linear),
+    standard("DequantizeLinear", "integers of 2, 4 and 16 bits only as constants; no float8", dequantize_linear),
     standard("DynamicQuantizeLinear", "", dynamic_quantize_linear),
     standard("MatMulInteger", "", matmul_integer),
     standard("QLinearConv", "kernels of at most 256 elements", qlinear_conv),
     standard("QLinearMatMul", "", qlinear_matmul),
     standard(
         "QuantizeLinear",
-        "to int8, uint8, int16, uint16 and int32; those of 16 bits are int32 inside of a model",
+        "to int8, uint8, int16, uint16 and int32; 16-bit types are int32 inside of a model",
         quantize_linear,
     ),
 ];
@@ -419,10 +419,10 @@ mod tests {
     fn computed_zero_points_of_16_bits_are_refused() {
         let graph = TestGraph::default().input("x", Float, &["4"]).floats("s", &[], &[0.1]).input("z", Int16, &[]);
         let refusal = graph.node("QuantizeLinear", "x s z", "y", vec![]).output_of("y", Int16).refusal(21);
-        assert!(refusal.contains("the zero point is an integer of 16 bits that is computed"), "{refusal}");
+        assert!(refusal.contains("the zero point is a computed 16-bit integer"), "{refusal}");
     }
 
-    /// A product of bytes as onnxruntime's dynamic quantization writes it, of rows of 600.
+    /// A product of bytes as onnxruntime's dynamic quantization writes it, with rows of 600.
     fn dynamically_quantized() -> TestGraph {
         TestGraph::default()
             .input("x", Float, &["4", "600"])
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cast_to_floats_is_a_single_product() {
+    fn products_cast_to_floats_are_single_products() {
         let text = dynamically_quantized().output("y").text(17);
         assert_eq!(text.matches("= matmul").count(), 1, "{text}");
         assert!(!text.contains("int32"), "{text}");
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn products_of_one_input_share_what_is_made_of_it() {
+    fn products_of_one_input_share_its_difference() {
         let graph = dynamically_quantized().node("MatMulInteger", "q w x_zero w_zero", "others", vec![]);
         let text = graph.node("Cast", "others", "z", vec![("to", Attr::Int(1))]).output("y").output("z").text(17);
         assert_eq!(text.matches("= matmul").count(), 2, "{text}");
@@ -465,7 +465,7 @@ mod tests {
 
     #[test]
     fn integers_of_deep_products_are_exact_and_floats_nearly() {
-        // The terms add up to 64 million: more than float32 holds exactly.
+        // The terms add up to 64 million: more than float32 represents exactly.
         let bytes: Vec<u8> = (0..2100 * 3).map(|i| 100 + (i % 28) as u8).collect();
         let graph = TestGraph::default()
             .input("x", Uint8, &["5", "2100"])

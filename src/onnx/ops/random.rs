@@ -1,9 +1,9 @@
-//! Random numbers. With a seed, they are drawn while a model is read: a graph of WebNN computes the same every time. Without
-//! one, a session cuts the model there and draws others in each run.
+//! Random numbers. With a seed, they are drawn during translation: a WebNN graph computes the same every time. Without
+//! one, a session cuts the model there and draws new ones in each run.
 //!
-//! The generator is SplitMix64, whose state starts as the bits of the float32 `seed`. Number `i` depends on the seed and
-//! on `i` only, so that the same seed gives the same numbers everywhere, though not those of other runtimes: the standard
-//! names no generator.
+//! The generator is SplitMix64; its initial state is the bits of the float32 `seed`. Number `i` depends only on the
+//! seed and on `i`: the same seed produces the same numbers everywhere, although not those of other runtimes, because
+//! the standard names no generator.
 
 use crate::dimension::Dim;
 use crate::dtype::DataType;
@@ -19,24 +19,25 @@ use crate::shape::Descriptor;
 use std::f64::consts::TAU;
 use std::hash::{BuildHasher, RandomState};
 
-/// A source of numbers that depend on its seed only.
+/// A source of numbers that depend only on its seed.
 #[derive(Clone, Copy)]
 struct Source(u64);
 
 impl Source {
-    /// The source of the node's seed; where it has none, one that differs each time, if the node is computed for one run.
+    /// The source for the node's seed; without one, a different source each time, if the node is evaluated for a single
+    /// run.
     fn new(call: &Call) -> Step<Source> {
         match call.float_attribute("seed") {
             Some(seed) => Ok(Source((seed as f32).to_bits() as u64)),
             None if call.is_evaluated() => Ok(Source(RandomState::new().hash_one(()))),
             None => {
-                let reason = "without a seed, its numbers are others in every run, and those of a graph are fixed";
+                let reason = "without a seed, its numbers differ in every run, but those of a graph are fixed";
                 Err(Refusal(reason.to_string()).unless(Cut::Elements))
             }
         }
     }
 
-    /// Number `at`, uniform in `[0, 1)`: a multiple of 2^-24, which float32 holds.
+    /// Number `at`, uniform in `[0, 1)`: a multiple of 2^-24, which float32 represents exactly.
     fn uniform(self, at: u64) -> f64 {
         let mut z = self.0.wrapping_add(at.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -57,14 +58,14 @@ impl Source {
         -(-(self.uniform(at) + 0.5 / (1u64 << 24) as f64).ln()).ln()
     }
 
-    /// A constant of `f(0), f(1), ...`.
+    /// A constant with the elements `f(0), f(1), ...`.
     fn tensor(self, call: &mut Call, dtype: DataType, shape: &[u32], f: impl Fn(u64) -> f64) -> Step<OperandId> {
         let count: u64 = shape.iter().map(|&dim| dim as u64).product();
         call.constant(dtype, shape, (0..count).map(f))
     }
 }
 
-/// The type of the output: that of the attribute `dtype`, or else `default`.
+/// The type of the output: that of the attribute `dtype`, by default `default`.
 fn output_type(call: &Call, default: Option<DataType>) -> Step<DataType> {
     match call.type_attribute("dtype")? {
         Some(element) => {
@@ -74,7 +75,7 @@ fn output_type(call: &Call, default: Option<DataType>) -> Step<DataType> {
     }
 }
 
-/// Which numbers are drawn.
+/// The distribution to draw from.
 #[derive(Clone, Copy)]
 enum Distribution {
     Normal,
@@ -110,7 +111,7 @@ fn random(call: &mut Call, distribution: Distribution, like: bool) -> Outcome {
     call.one(output)
 }
 
-/// 1 with the probability that the input holds, else 0.
+/// 1 with the probability in the input, otherwise 0.
 fn bernoulli(call: &mut Call) -> Outcome {
     let source = Source::new(call)?;
     let dtype = output_type(call, call.input_type(0))?;
@@ -125,8 +126,8 @@ fn bernoulli(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// Draws classes, `[batch, samples]`, whose logarithmic probabilities are `[batch, classes]`: each time the class with the
-/// largest of them after a number of the Gumbel distribution is added.
+/// Draws classes, `[batch, samples]`, from log probabilities, `[batch, classes]`: each time the class with the largest
+/// sum of its log probability and a number of the Gumbel distribution.
 fn multinomial(call: &mut Call) -> Outcome {
     let source = Source::new(call)?;
     let output_data_type = output_type(call, Some(DataType::Int32))?;
@@ -134,7 +135,7 @@ fn multinomial(call: &mut Call) -> Outcome {
         return Err(Refusal(format!("dtype is {output_data_type}, expected int32 or int64")));
     }
     let x = call.input(0)?;
-    // What is drawn is a constant of this shape.
+    // The result is a constant of this shape.
     let [batch, classes] = call.dims(x, "the input")?.map(Dim::get);
     let given = call.int_or("sample_size", 1);
     let samples = u32::try_from(given).ok().filter(|&samples| samples > 0);
@@ -149,9 +150,8 @@ fn multinomial(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// What is not translated of any of them.
-const NOTES: &str =
-    "numbers of a generator of our own, with a seed the same in every run; without one for `loadModel()` only";
+/// The restrictions of all of them.
+const NOTES: &str = "own generator; with a seed, the same numbers in every run; without one, `loadModel()` only";
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
@@ -172,7 +172,7 @@ mod tests {
     use crate::ops::tensor::Tensor;
     use std::collections::HashMap;
 
-    /// The elements of the output `y` for an input `x` of this shape that is `value` everywhere.
+    /// The elements of the output `y` for an input `x` of this shape, filled with `value`.
     fn drawn(graph: TestGraph, shape: &[u32], value: f64) -> (DataType, Vec<f64>) {
         let graph = graph.output("y").import(22, &Request::default()).unwrap();
         let x = crate::shape::Descriptor::new(DataType::Float32, shape);
@@ -233,7 +233,7 @@ mod tests {
     fn without_a_seed_nothing_is_drawn() {
         let graph = TestGraph::default().node("RandomNormal", "", "y", vec![("shape", Attr::Ints(&[2]))]).output("y");
         let message = graph.refusal(22);
-        assert!(message.contains("without a seed, its numbers are others in every run"), "{message}");
+        assert!(message.contains("without a seed, its numbers differ in every run"), "{message}");
     }
 
     #[test]

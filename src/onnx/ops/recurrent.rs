@@ -15,7 +15,7 @@ use crate::ops::lstm::{Lstm, LstmAttributes, LstmCell, LstmCellAttributes};
 use crate::ops::matmul::{Gemm, GemmAttributes};
 use crate::ops::recurrent::{Activation, Direction};
 
-/// Operands and sizes that the recurrent operators share.
+/// Operands and sizes shared by the recurrent operators.
 struct Sequence {
     /// `[steps, batch, features]`.
     x: OperandId,
@@ -23,13 +23,13 @@ struct Sequence {
     recurrent_weight: OperandId,
     bias: Option<OperandId>,
     recurrent_bias: Option<OperandId>,
-    /// Whether a step is one of its sequence, `[steps, batch, 1]`; `None` if all are.
+    /// Whether each step is part of its sequence, `[steps, batch, 1]`; `None` if all are.
     valid: Option<OperandId>,
     steps: Dim,
     batch: Dim,
     hidden: u32,
     direction: Direction,
-    /// Whether batches come first.
+    /// Whether the batch dimension comes first.
     batchwise: bool,
 }
 
@@ -49,7 +49,7 @@ impl Sequence {
         };
         let batchwise = call.int_or("layout", 0) != 0;
         if call.rank(x) != 3 || call.rank(recurrent_weight) != 3 {
-            return Err("the input and its weights have another rank than 3".into());
+            return Err("the input and its weights must have rank 3".into());
         }
         let x = if batchwise { call.transpose(x, &[1, 0, 2])? } else { x };
         let &[steps, batch, _] = &call.shape(x)[..] else { return Err("the input has no steps".into()) };
@@ -91,14 +91,14 @@ impl Sequence {
         if self.batchwise { call.transpose(state, &[1, 0, 2]).map(Some) } else { Ok(Some(state)) }
     }
 
-    /// The outputs of the node from those of WebNN: all states, if there are, and the last ones.
+    /// The node's outputs from those of WebNN: all states, if requested, and the last ones.
     fn outputs(&self, call: &mut Call, all: Option<OperandId>, last: &[OperandId]) -> Outcome {
         let mut outputs = Vec::new();
         match all {
             // [steps, directions, batch, hidden] to [batch, steps, directions, hidden]
             Some(all) if self.batchwise => outputs.push(Value::Operand(call.transpose(all, &[2, 0, 1, 3])?)),
             Some(all) => outputs.push(Value::Operand(all)),
-            // Nothing reads it.
+            // No node reads it.
             None => outputs.push(Value::Unknown),
         }
         for &state in last {
@@ -109,7 +109,7 @@ impl Sequence {
     }
 }
 
-/// Which steps are of the sequences whose lengths are an input, `[steps, batch, 1]`; `None` if all are.
+/// Which steps are part of the sequences with the given lengths, `[steps, batch, 1]`; `None` if all are.
 fn valid_steps(call: &mut Call, steps: Dim, batch: Dim) -> Step<Option<OperandId>> {
     let Some(lengths) = call.optional(4)? else { return Ok(None) };
     if call.shape(lengths) != [batch] {
@@ -128,7 +128,7 @@ fn valid_steps(call: &mut Call, steps: Dim, batch: Dim) -> Step<Option<OperandId
     call.emit(E::Lesser, &[times, lengths]).map(Some)
 }
 
-/// The names of the activations of all directions: `defaults` repeated if there are none.
+/// The names of the activations of all directions; by default, `defaults` for each direction.
 fn activation_names(call: &Call, directions: usize, defaults: &[&str]) -> Step<Vec<String>> {
     let count = directions * defaults.len();
     let names = match call.texts_attribute("activations").filter(|names| !names.is_empty()) {
@@ -142,7 +142,7 @@ fn activation_names(call: &Call, directions: usize, defaults: &[&str]) -> Step<V
     }
 }
 
-/// The activations of a network as WebNN has them, the same for both directions; `None` if it does not have them.
+/// The activations of a network in WebNN, the same for both directions; `None` if WebNN does not have them.
 fn activations(call: &Call, directions: usize, defaults: &[&str]) -> Step<Option<Vec<Activation>>> {
     let names = activation_names(call, directions, defaults)?;
     let (first, second) = names.split_at(defaults.len());
@@ -158,14 +158,14 @@ fn activations(call: &Call, directions: usize, defaults: &[&str]) -> Step<Option
     Ok(known.collect())
 }
 
-/// The default activations of gates, of the cell gate, and of the cell state for the hidden one.
+/// The default activations of gates, of the cell gate, and of the cell state for the hidden state.
 const LSTM_ACTIVATIONS: [&str; 3] = ["sigmoid", "tanh", "tanh"];
 
 fn lstm(call: &mut Call) -> Outcome {
     let sequence = Sequence::new(call, 4)?;
     let (hidden, cell) = (sequence.state(call, 5)?, sequence.state(call, 6)?);
     let activations = activations(call, sequence.direction.count(), &LSTM_ACTIVATIONS)?;
-    // The output gate of WebNN sees the old cell state through its peephole, that of ONNX the new one.
+    // WebNN's output gate sees the old cell state through its peephole, ONNX's the new one.
     if call.value(7).is_some() || call.int_or("input_forget", 0) != 0 || activations.is_none() {
         return unrolled_lstm(call, &sequence, [hidden, cell]);
     }
@@ -254,7 +254,7 @@ impl Function {
     }
 }
 
-/// Whether an activation takes a value from `activation_alpha`, and one from `activation_beta`.
+/// Whether an activation takes a value from `activation_alpha`, and from `activation_beta`.
 fn parameters(name: &str) -> [bool; 2] {
     match name {
         "affine" | "scaledtanh" | "hardsigmoid" => [true, true],
@@ -263,7 +263,7 @@ fn parameters(name: &str) -> [bool; 2] {
     }
 }
 
-/// The activations of all directions. Lists of parameters have entries only for those that take one.
+/// The activations of all directions. Lists of parameters have entries only for activations that take one.
 fn functions(call: &Call, directions: usize, defaults: &[&str]) -> Step<Vec<Function>> {
     let names = activation_names(call, directions, defaults)?;
     let mut alphas = call.floats_attribute("activation_alpha").unwrap_or_default().into_iter();
@@ -282,15 +282,14 @@ fn gemm() -> Gemm {
     Gemm { attributes: GemmAttributes { b_transpose: true, ..Default::default() } }
 }
 
-/// The most time steps that are unrolled.
+/// Maximum number of time steps to unroll.
 const MAX_STEPS: u32 = 4096;
 
-/// The next states for the number of a direction, a time step and the states so far, of which the first is the hidden
-/// one.
+/// Computes the next states from a direction's number, a time step and the current states, the hidden one first.
 type TimeStep<'a> = dyn Fn(&mut Call, usize, usize, &[OperandId]) -> Step<Vec<OperandId>> + 'a;
 
-/// Unrolls a network over time. Steps beyond the length of a sequence leave its states as they are, and show zeros. The
-/// last states of a sequence without steps, of which the standard says nothing, are zeros as in onnxruntime.
+/// Unrolls a network over time. Steps beyond the length of a sequence keep its states and output zeros. The last states
+/// of a sequence without steps, which the standard leaves undefined, are zeros as in onnxruntime.
 fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], step: &TimeStep) -> Outcome {
     let Sequence { x, valid, steps, batch, hidden, direction, .. } = *sequence;
     let steps = check_steps(steps)?;
@@ -335,7 +334,7 @@ fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], s
     sequence.outputs(call, all, &last)
 }
 
-/// The number of steps, each of which becomes operators of its own.
+/// The number of steps, each of which becomes separate operators.
 fn check_steps(steps: Dim) -> Step<u32> {
     match steps.get() {
         steps @ 0..=MAX_STEPS => Ok(steps),
@@ -343,7 +342,7 @@ fn check_steps(steps: Dim) -> Step<u32> {
     }
 }
 
-/// Unrolls a network whose steps are `cell`, `lstmCell()` or `gruCell()`.
+/// Unrolls a network with the step `cell`, an `lstmCell()` or `gruCell()`.
 fn cells(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], cell: Op) -> Outcome {
     let steps = check_steps(sequence.steps)?;
     let [_, operands @ ..] = sequence.operands();
@@ -363,16 +362,16 @@ fn cells(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], ce
     })
 }
 
-/// Each of the `count` slices of `x` along its first dimension, without that dimension.
+/// The `count` slices of `x` along its first dimension, without that dimension.
 fn rows(call: &mut Call, x: OperandId, count: u32) -> Step<Vec<OperandId>> {
     let shape = call.shape(x);
     let rows = call.split(x, &vec![1; count as usize], 0)?;
     rows.into_iter().map(|row| call.reshape(row, &shape[1..])).collect()
 }
 
-/// What the gates of a network sum up, for each direction.
+/// The sums in front of a network's gates, per direction.
 struct Gates {
-    /// The products of inputs and weights with the biases, of each step. They are computed at once.
+    /// For each step, the product of input and weights plus the biases. They are computed at once.
     products: Vec<Vec<OperandId>>,
     /// The weights of the hidden state.
     recurrent: Vec<OperandId>,
@@ -418,7 +417,7 @@ fn rnn(call: &mut Call) -> Outcome {
     })
 }
 
-/// An LSTM that WebNN does not have: with peepholes, with coupled gates, or with other activations.
+/// An LSTM that WebNN does not have: with peepholes, coupled gates, or other activations.
 fn unrolled_lstm(call: &mut Call, sequence: &Sequence, initial: [Option<OperandId>; 2]) -> Outcome {
     let mut functions = functions(call, sequence.direction.count(), &LSTM_ACTIVATIONS)?;
     // Gates are clipped, the cell state is not.
@@ -435,7 +434,7 @@ fn unrolled_lstm(call: &mut Call, sequence: &Sequence, initial: [Option<OperandI
     unroll(call, sequence, &initial, &|call, direction, time, states| {
         let sum = sums.sum(call, direction, time, states[0])?;
         let [gate, update, output] = &functions[3 * direction..][..3] else { unreachable!("three functions") };
-        // Gate `at` (input, output, forget) with what it sees of a cell state.
+        // Gate `at` (input, output, forget) with its peephole to a cell state.
         let peeped = |call: &mut Call, x: OperandId, at: usize, cell: OperandId| -> Step<OperandId> {
             let x = match peepholes.get(direction) {
                 Some(weights) => {
@@ -485,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_webnn_does_not_have_is_unrolled() {
+    fn only_unsupported_networks_are_unrolled() {
         let text = lstm("x w r", vec![]).text(14);
         assert!(text.contains("= lstm ") && text.contains("returnSequence=true"), "{text}");
         let text = lstm("x w r _ _ _ _ p", vec![]).text(14);
@@ -498,16 +497,16 @@ mod tests {
     fn lengths_of_sequences_mask_the_steps() {
         let text = lstm("x w r _ n", vec![]).text(14);
         assert_eq!(text.matches("= lstmCell ").count(), 3, "{text}");
-        // Nothing reads the last states.
+        // No node reads the last states.
         assert_eq!(text.matches("= where ").count(), 7, "{text}");
         let text = lstm("x w r _ n _ _ p", vec![]).text(14);
         assert_eq!((text.matches("= gemm ").count(), text.matches("= where ").count()), (4, 7), "{text}");
-        // All steps count: nothing is unrolled.
+        // All steps are valid: nothing is unrolled.
         let text = lstm("x w r _ full", vec![]).raw("full", Int32, &[2], &[3, 0, 0, 0, 3, 0, 0, 0]).text(14);
         assert!(text.contains("= lstm ") && !text.contains("where"), "{text}");
     }
 
-    /// The outputs of a bidirectional network with 2 features and 3 hidden ones, for `x` `[steps, batch, 2]`.
+    /// The outputs of a bidirectional network with 2 features and hidden size 3, for `x` `[steps, batch, 2]`.
     fn outputs(operator: &str, gates: i64, [steps, batch]: [usize; 2], x: &[f32], lengths: &[i32]) -> [Vec<f32>; 2] {
         let weights: Vec<f32> = (0..2 * gates * 9).map(|at| (at * 7 % 11) as f32 / 11.0 - 0.4).collect();
         let dims = [steps.to_string(), batch.to_string()];
@@ -538,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_of_any_length_are_those_alone() {
+    fn sequences_in_a_batch_match_those_computed_alone() {
         let (lengths, steps, batch) = ([2, 4, 1], 4, 3);
         let x: Vec<f32> = (0..steps * batch * 2).map(|at| (at * 5 % 13) as f32 / 6.0 - 1.0).collect();
         let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5);
@@ -562,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_no_sequence_has_are_refused() {
+    fn invalid_sequence_lengths_are_refused() {
         let refusal = |name: &str, dims: &[i64], lengths: &[i32]| {
             let bytes: Vec<u8> = lengths.iter().flat_map(|length| length.to_le_bytes()).collect();
             lstm(&format!("x w r _ {name}"), vec![]).raw(name, Int32, dims, &bytes).refusal(14)

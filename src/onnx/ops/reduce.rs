@@ -1,4 +1,4 @@
-//! Reductions along dimensions, and what is normalised, searched or summed along one.
+//! Reductions along dimensions, and normalizations, searches and cumulative operators along one.
 
 use super::elementwise::map;
 use super::generate::places;
@@ -17,12 +17,12 @@ use crate::ops::reduce::{ReduceKind, reduced_shape};
 use crate::ops::reverse::Reverse;
 use crate::shape::Descriptor;
 
-/// The opset from which the axes of a reduction are an input.
+/// The opset from which on a reduction's axes are an input.
 fn opset_of_axes_input(kind: ReduceKind) -> i64 {
     if kind == ReduceKind::Sum { 13 } else { 18 }
 }
 
-/// The dimensions that are reduced: all of them if none is named, unless `noop_with_empty_axes`.
+/// The reduced dimensions: without axes all of them, unless `noop_with_empty_axes`.
 fn reduced_axes(call: &Call, kind: ReduceKind, rank: usize) -> Step<Vec<u32>> {
     let is_input = call.opset >= opset_of_axes_input(kind);
     let axes = if is_input { call.optional_ints(1, "axes")? } else { call.ints_attribute("axes") };
@@ -33,7 +33,7 @@ fn reduced_axes(call: &Call, kind: ReduceKind, rank: usize) -> Step<Vec<u32>> {
     }
 }
 
-/// What a reduction of no elements gives.
+/// The result of reducing no elements.
 fn of_nothing(kind: ReduceKind, dtype: DataType) -> Number {
     let (min, max) = match dtype.integer_range() {
         Some((min, max)) => (Number::Int(min), Number::Int(max)),
@@ -71,7 +71,7 @@ fn reduce(call: &mut Call, kind: ReduceKind) -> Outcome {
         return Ok(vec![Value::Operand(x)]);
     }
     let output = match kind {
-        // Integers are divided as integers.
+        // The mean of integers is an integer division.
         ReduceKind::Mean if !call.dtype(x).is_float() => {
             let sum = call.reduce(ReduceKind::Sum, x, &axes, keep)?;
             let count = axes.iter().map(|&axis| shape[axis as usize]).product();
@@ -83,7 +83,7 @@ fn reduce(call: &mut Call, kind: ReduceKind) -> Outcome {
     call.one(output)
 }
 
-/// The place of the first, or last, of the smallest or largest elements.
+/// The index of the first, or last, of the smallest or largest elements.
 fn arg(call: &mut Call, max: bool) -> Outcome {
     let x = call.input(0)?;
     let shape = call.shape(x);
@@ -100,7 +100,7 @@ fn arg(call: &mut Call, max: bool) -> Outcome {
     call.one(output)
 }
 
-/// The place, as int64, of the first of the smallest or largest elements along `axis`.
+/// The index, as int64, of the first of the smallest or largest elements along `axis`.
 pub fn arg_operand(call: &mut Call, x: OperandId, max: bool, axis: u32, keep: bool) -> Step<OperandId> {
     let attributes = ArgAttributes { axis, keep_dimensions: keep, output_data_type: DataType::Int64 };
     call.emit(ArgMinMax { max, attributes }, &[x])
@@ -118,8 +118,8 @@ fn cumulative_sum(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// The products of all elements up to each one. In every round, each is multiplied with the one that is as far in front
-/// of it as it covers elements.
+/// The products of all elements up to each one. In every round, each partial product is multiplied by the one as many
+/// places in front of it as it covers elements.
 fn cumulative_product(call: &mut Call) -> Outcome {
     let shape = call.input_sizes(0)?;
     let axis = call.axis(call.one_int(1, "axis")?, shape.len())?;
@@ -129,7 +129,7 @@ fn cumulative_product(call: &mut Call) -> Outcome {
         true => call.emit(Reverse { axes: Some(vec![axis]) }, &[x]),
         false => Ok(x),
     };
-    // What is `distance` elements in front; 1 where there is nothing.
+    // The elements `distance` places in front; 1 where there are none.
     let shifted = |call: &mut Call, x: OperandId, distance: u32| {
         let kept = call.slice_axis(x, axis as usize, 0u32, size - distance)?;
         let (mut beginning, ending) = (vec![Dim::number(0); shape.len()], vec![Dim::number(0); shape.len()]);
@@ -155,8 +155,7 @@ fn cumulative_product(call: &mut Call) -> Outcome {
     })
 }
 
-/// Applies `f` along the axis. Before opset 13, it is 1 if none is given, and `f` counts all dimensions from it on as
-/// one.
+/// Applies `f` along the axis. Before opset 13, the default axis is 1, and `f` treats all dimensions from it on as one.
 fn along(call: &mut Call, f: fn(&mut Call, OperandId, u32) -> Step<OperandId>) -> Outcome {
     if let Some(empty @ Value::Empty(_)) = call.value(0) {
         return Ok(vec![empty]);
@@ -169,7 +168,7 @@ fn along(call: &mut Call, f: fn(&mut Call, OperandId, u32) -> Step<OperandId>) -
         return call.one(output);
     }
     let axis = match call.int_or("axis", 1) {
-        // The default of a list: each element is a row of its own.
+        // The default for a list: each element is a row of its own.
         1 if shape.len() == 1 => 1,
         axis => call.axis(axis, shape.len())? as usize,
     };
@@ -184,7 +183,7 @@ fn along(call: &mut Call, f: fn(&mut Call, OperandId, u32) -> Step<OperandId>) -
     call.one(output)
 }
 
-/// `x - log(sum(exp(x)))`, of `x` below its maximum, so that large numbers do not cancel.
+/// `x - log(sum(exp(x)))`, after subtracting the maximum from `x`, to keep large numbers from canceling.
 fn log_softmax(call: &mut Call, x: OperandId, axis: u32) -> Step<OperandId> {
     let max = call.reduce(ReduceKind::Max, x, &[axis], true)?;
     let shifted = call.sub(x, max)?;
@@ -228,7 +227,7 @@ mod tests {
     use crate::onnx::testing::{Attr, TestGraph};
 
     #[test]
-    fn products_of_all_up_to_each_take_few_rounds() {
+    fn cumulative_products_take_few_rounds() {
         let graph = TestGraph::default().input("x", Float, &["2", "9"]).ints("axis", &[-1]);
         let text = graph.node("CumProd", "x axis", "y", vec![]).output("y").text(26);
         assert_eq!(text.matches("= mul ").count(), 4, "{text}");
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_are_where_the_opset_has_them() {
+    fn axes_are_read_where_the_opset_puts_them() {
         let attribute = || TestGraph::default().input("x", Float, &["2", "3"]);
         let attributes = || vec![("axes", Attr::Ints(&[-1])), ("keepdims", Attr::Int(0))];
         let text = attribute().node("ReduceMean", "x", "y", attributes()).output("y").text(17);

@@ -1,7 +1,7 @@
-//! Resizing: every dimension on its own, with places and weights that are computed while a model is read.
+//! Resizing: each dimension separately, with indices and weights computed during translation.
 //!
-//! What `resample2d` computes too is left to it, as it is fast. Else an output along a dimension is a sum of a few
-//! picked elements, or a product with a matrix of weights where there are many.
+//! Cases that `resample2d` covers are left to it, as it is fast. Otherwise, an output along a dimension is a sum of a
+//! few gathered elements, or a product with a matrix of weights if they are many.
 
 use crate::dimension::Dim;
 use crate::dtype::DataType;
@@ -12,7 +12,7 @@ use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::resample2d::{InterpolationMode, Resample2d, between, nearest};
 
-/// How an element of the output is made of those of the input.
+/// How an element of the output is computed from those of the input.
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
     Nearest(Nearest),
@@ -28,16 +28,16 @@ enum Nearest {
     PreferCeil,
     Floor,
     Ceil,
-    /// Of opset 10: down when the output is larger, up when it is smaller.
+    /// In opset 10: down if the output is larger, up if it is smaller.
     Simple,
 }
 
-/// What a dimension is resized to.
+/// The target length of a dimension.
 #[derive(Clone, Copy)]
 enum Length {
     /// Rounded down.
     Scale(f64),
-    /// Rounded to the nearest: a scale that all dimensions share.
+    /// Rounded to nearest: a scale shared by all dimensions.
     Common(f64),
     Size(Dim),
 }
@@ -58,26 +58,26 @@ struct Sizes {
     input: u32,
     output: u32,
     scale: f64,
-    /// The size of the output before it was rounded to a whole number.
+    /// The size of the output before rounding to a whole number.
     length: f64,
     /// Start and end of the region of interest.
     roi: [f64; 2],
 }
 
-/// How a dimension of the output is made: for each place the elements of the input and their weights.
+/// The plan for a dimension of the output: for each place, elements of the input and their weights.
 struct Plan {
     axis: usize,
     input: u32,
     taps: Vec<Vec<(u32, f64)>>,
-    /// Places that get the extrapolation value.
+    /// Places that receive the extrapolation value.
     outside: Vec<bool>,
 }
 
 impl Resizing {
-    /// The coordinate in the input of the place `x` of the output.
+    /// The coordinate in the input for place `x` of the output.
     fn coordinate(&self, sizes: &Sizes, x: u32) -> Step<f64> {
-        // Which element is the nearest one can depend on the last bit: 8 / 1.6 is 5 in float32, the type of scales, and
-        // less in float64 for the float32 that is nearest to 1.6.
+        // The nearest element can depend on the last bit: 8 / 1.6 is 5 in float32, the type of scales, but less in
+        // float64 for the float32 nearest to 1.6.
         let nearest = matches!(self.mode, Mode::Nearest(_));
         let round = |number: f64| if nearest { number as f32 as f64 } else { number };
         let Sizes { input, output, scale, length, roi: [start, end] } = *sizes;
@@ -90,7 +90,7 @@ impl Resizing {
             "pytorch_half_pixel" => center,
             "tf_half_pixel_for_nn" => round((x + 0.5) / scale),
             "asymmetric" => round(x / scale),
-            // The length of the resized dimension is a whole number here, as the standard's words and onnxruntime have it.
+            // The length of the resized dimension is a whole number here, as in the standard's text and onnxruntime.
             "align_corners" if output == 1 => 0.0,
             "align_corners" => round(round(x * last) / (output as f64 - 1.0)),
             "tf_crop_and_resize" if output == 1 => 0.5 * (start + end) * last,
@@ -99,10 +99,10 @@ impl Resizing {
         })
     }
 
-    /// The weights of the elements from the first one on around a coordinate, which is `ratio` (above 0, up to 1) behind
-    /// the element 0.
+    /// Returns the first contributing element and the weights from it on, for a coordinate `ratio` (above 0, up to 1)
+    /// behind element 0.
     fn weights(&self, ratio: f64, scale: f64) -> (i64, Vec<f64>) {
-        // An antialiasing filter is stretched when the output is smaller.
+        // An antialiasing filter is stretched if the output is smaller.
         let stretch = if self.antialias { scale.min(1.0) } else { 1.0 };
         let support = if matches!(self.mode, Mode::Cubic(_)) { 2.0 } else { 1.0 };
         let first = (-support / stretch).floor() as i64 + 1;
@@ -116,17 +116,17 @@ impl Resizing {
         (first, weights)
     }
 
-    /// Whether a dimension of the same size can be another one.
+    /// Whether a dimension may change although its size does not.
     fn moves(&self) -> bool {
         matches!(self.coordinates.as_str(), "tf_crop_and_resize" | "tf_half_pixel_for_nn")
     }
 
-    /// Whether a dimension stays as it is, without a look at every place.
+    /// Whether a dimension remains unchanged, without checking every place.
     fn keeps(&self, sizes: &Sizes) -> bool {
         sizes.input == sizes.output && sizes.scale == 1.0 && !self.moves()
     }
 
-    /// The size of the output for an `input` that is known later, if `resample2d` does the same whatever that is.
+    /// The size of the output for an `input` still unknown, if `resample2d` is equivalent for all sizes.
     fn resampled_size(&self, input: Dim, wanted: Length) -> Option<Dim> {
         let (output, factor) = match wanted {
             Length::Scale(scale) if scale.fract() == 0.0 && (1.0..=MAX_FACTOR).contains(&scale) => {
@@ -163,7 +163,7 @@ impl Resizing {
             if !x.is_finite() {
                 return Err(Refusal(format!("place {place} of dimension {axis} has the coordinate {x}")));
             }
-            // Further outside nothing changes.
+            // Further outside, nothing changes.
             let x = x.clamp(-1e12, 1e12);
             outside.push(self.coordinates == "tf_crop_and_resize" && !(0.0..=last as f64).contains(&x));
             let inside = |at: i64| at.clamp(0, last) as u32;
@@ -187,7 +187,7 @@ impl Resizing {
                 }
             }
             let total: f64 = if self.exclude_outside || self.antialias { weights.iter().sum() } else { 1.0 };
-            // Elements in front of the first one and behind the last one are like these.
+            // Elements beyond the borders repeat the border's.
             let mut merged: Vec<(u32, f64)> = Vec::new();
             for (&place, weight) in places.iter().zip(weights) {
                 match merged.last_mut() {
@@ -202,23 +202,23 @@ impl Resizing {
     }
 }
 
-/// How far coordinates may differ from those of `resample2d`: less than what a scale that was rounded to float32 makes
-/// of them in an image of usual size.
+/// Maximum difference between coordinates and those of `resample2d`: less than the effect of a scale rounded to float32
+/// in an image of usual size.
 const SAME_PLACE: f64 = 1e-5;
 
-/// The largest dimension of an output that is known later, and the largest whole factor, for which float32 tells which
-/// element is the nearest.
+/// The largest dimension of an output still unknown, and the largest integer factor, for which float32 determines the
+/// nearest element.
 const MAX_RESAMPLED: u32 = 1 << 16;
 const MAX_FACTOR: f64 = 16.0;
 
-/// The most weights along a dimension.
+/// Maximum number of weights along a dimension.
 const MAX_WEIGHTS: u64 = 1 << 22;
 
-/// The most elements of an output that are gathered one by one; more make a product with a matrix.
+/// Maximum number of elements per output to gather one by one; more become a matrix product.
 const MAX_GATHERED: usize = 4;
 
 impl Plan {
-    /// Whether `resample2d` does the same with its mode.
+    /// Whether `resample2d` is equivalent in its mode.
     fn is_resampling(&self, mode: InterpolationMode) -> bool {
         let output = self.taps.len() as u32;
         self.taps.iter().enumerate().all(|(place, taps)| match mode {
@@ -288,7 +288,7 @@ impl Plan {
     }
 }
 
-/// The mode of `resample2d` for elements of type `dtype`, if it has one.
+/// The mode of `resample2d` for elements of type `dtype`, if available.
 fn resampling(mode: Mode, dtype: DataType) -> Option<InterpolationMode> {
     match mode {
         Mode::Nearest(_) if dtype.size() <= 2 || dtype == DataType::Float32 => Some(InterpolationMode::NearestNeighbor),
@@ -297,7 +297,7 @@ fn resampling(mode: Mode, dtype: DataType) -> Option<InterpolationMode> {
     }
 }
 
-/// With `resample2d`, if it has the mode and takes these axes, which become as long as is said.
+/// Resizes with `resample2d` to the given lengths, if it has the mode and supports these axes.
 fn resample(call: &mut Call, x: OperandId, mode: Mode, lengths: &[(usize, Dim)]) -> Step<Option<OperandId>> {
     let shape = call.shape(x);
     let Some(mode) = resampling(mode, call.dtype(x)) else { return Ok(None) };
@@ -322,8 +322,8 @@ fn resample(call: &mut Call, x: OperandId, mode: Mode, lengths: &[(usize, Dim)])
     call.reshape(y, &output).map(Some)
 }
 
-/// Resizes `axes` of input 0 to `lengths`, in `regions` of interest if there are. What stays as it is may be known later, and so may be what `resample2d` does
-/// whatever the sizes are.
+/// Resizes `axes` of input 0 to `lengths`, optionally within `regions` of interest. Sizes that do not change may be
+/// unknown, and so may sizes for which `resample2d` is always equivalent.
 fn resize_axes(call: &mut Call, how: &Resizing, axes: &[u32], lengths: &[Length], regions: &[[f64; 2]]) -> Outcome {
     let shape = call.input_shape(0)?;
     let stays = |axis: usize, length: Length| match length {
@@ -398,7 +398,7 @@ fn emit(call: &mut Call, how: &Resizing, sizes: &[Sizes]) -> Outcome {
         return Err(Refusal(format!("values between those of type {dtype} are not supported")));
     }
     let mut y = if interpolates { call.cast(x, DataType::Float32)? } else { x };
-    // What becomes smaller first leaves the least to compute.
+    // Shrinking dimensions come first, to leave less to compute.
     plans.sort_by(|a, b| {
         let growth = |plan: &Plan| plan.taps.len() as f64 / plan.input as f64;
         growth(a).total_cmp(&growth(b))
@@ -415,7 +415,7 @@ fn emit(call: &mut Call, how: &Resizing, sizes: &[Sizes]) -> Outcome {
         y = call.select(outside, value, y)?;
     }
     if interpolates {
-        // The fraction is cut off.
+        // Truncates the fraction.
         let (magnitude, sign) = (call.emit(E::Abs, &[y])?, call.emit(E::Sign, &[y])?);
         let whole = call.emit(E::Floor, &[magnitude])?;
         y = call.mul(whole, sign)?;
@@ -433,7 +433,7 @@ fn scaled(input: u32, scale: f64) -> Step<u32> {
     }
 }
 
-/// A length for each of `axes` from scales.
+/// The length of each of `axes` for scales.
 fn lengths_for_scales(axes: &[u32], scales: &[f64]) -> Step<Vec<Length>> {
     match scales.len() == axes.len() {
         true => Ok(scales.iter().copied().map(Length::Scale).collect()),
@@ -441,7 +441,7 @@ fn lengths_for_scales(axes: &[u32], scales: &[f64]) -> Step<Vec<Length>> {
     }
 }
 
-/// A length for each of `axes` of a tensor of shape `shape` from sizes.
+/// The length of each of `axes` of a tensor of shape `shape` for sizes.
 fn lengths_for_sizes(shape: &[Dim], axes: &[u32], wanted: &[Dim], policy: &str) -> Step<Vec<Length>> {
     if wanted.len() != axes.len() || wanted.iter().any(|&size| size < 1 || size > i32::MAX as u32) {
         return Err(Refusal(format!("sizes are {wanted:?}, expected {} numbers above 0", axes.len())));
@@ -484,7 +484,7 @@ fn attributes(call: &Call) -> Step<Resizing> {
     })
 }
 
-/// `Upsample`, and `Resize` of opset 10, which is like it.
+/// `Upsample`, and `Resize` of opset 10, which works the same.
 fn upsample(call: &mut Call) -> Outcome {
     let shape = call.input_shape(0)?;
     let scales = match call.floats_attribute("scales").filter(|_| call.opset < 9) {
@@ -513,7 +513,7 @@ fn resize(call: &mut Call) -> Outcome {
         Some(axes) => call.axes(&axes, shape.len())?,
         None => (0..shape.len() as u32).collect(),
     };
-    // An empty list of scales stands for none.
+    // An empty list counts as missing.
     let scales = call.optional_floats(2, "scales")?.filter(|scales| !scales.is_empty());
     let lengths = match scales {
         Some(scales) => lengths_for_scales(&axes, &scales)?,
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn what_resample2d_does_is_left_to_it() {
+    fn resizing_uses_resample2d_where_equivalent() {
         let linear = |mode| {
             let attributes = vec![("mode", Attr::Text("linear")), ("coordinate_transformation_mode", Attr::Text(mode))];
             resize(&["1", "2", "5", "6"], &[1, 2, 9, 11], attributes).text(13)

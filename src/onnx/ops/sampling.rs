@@ -1,7 +1,7 @@
-//! Operators that take elements between those of an input, at places that are computed.
+//! Operators that interpolate between elements of an input, at computed places.
 //!
-//! The input becomes a table with a row of channels for every place and a row of zeros for all places outside, so that
-//! what is taken is a gather of whole rows.
+//! The input becomes a table with a row of channels per place and a row of zeros for all places outside, which turns
+//! sampling into a gather of whole rows.
 
 use super::convolution::{Convolution, convolution};
 use crate::dimension::dims;
@@ -15,21 +15,21 @@ use crate::ops::reduce::ReduceKind;
 
 /// The rows of an input `[N, C, ...]`.
 struct Table {
-    /// `[N * places + 1, C]`, the last row zeros.
+    /// `[N * places + 1, C]`; the last row is zeros.
     rows: OperandId,
     batch: u32,
     channels: u32,
     spatial: Vec<u32>,
 }
 
-/// One of the elements along a dimension that an interpolated one is made of.
+/// One of the elements along a dimension that contribute to an interpolated one.
 #[derive(Clone, Copy)]
 struct Tap {
-    /// Its index, float32; inside of the dimension.
+    /// Its index inside of the dimension, float32.
     index: OperandId,
     /// Its weight, float32; `None` for 1.
     weight: Option<OperandId>,
-    /// Whether it is there, uint8; `None` if always.
+    /// Whether it exists, uint8; `None` if always.
     exists: Option<OperandId>,
 }
 
@@ -51,8 +51,8 @@ impl Table {
         self.spatial.iter().product()
     }
 
-    /// The rows `[groups..., C]` at the places that the taps of all dimensions mean, times their weights. `first` is the
-    /// number of the first row of the image, int32. All are broadcast.
+    /// The rows `[groups..., C]` at the places of the taps of all dimensions, times their weights. `first` is the index
+    /// of the image's first row, int32. All are broadcast.
     fn weighted(&self, call: &mut Call, taps: &[Tap], first: OperandId) -> Step<OperandId> {
         let mut row = first;
         let (mut weight, mut exists): (Option<OperandId>, Option<OperandId>) = (None, None);
@@ -76,7 +76,7 @@ impl Table {
         call.mul(picked, weight)
     }
 
-    /// The sum of [`weighted`](Self::weighted) rows for all combinations of taps of the dimensions.
+    /// The sum of [`weighted`](Self::weighted) rows over all combinations of the dimensions' taps.
     fn interpolated(&self, call: &mut Call, taps: &[Vec<Tap>], first: OperandId) -> Step<OperandId> {
         let mut sum: Option<OperandId> = None;
         for taps in combinations(taps) {
@@ -86,7 +86,7 @@ impl Table {
         sum.ok_or_else(|| "there are no dimensions to interpolate".into())
     }
 
-    /// The number of the first row of each of the images that stand behind each other, `[N, 1]`.
+    /// The index of each consecutive image's first row, `[N, 1]`.
     fn firsts(&self, call: &mut Call) -> Step<OperandId> {
         let firsts = (0..self.batch as i64).map(|image| image * self.places() as i64);
         call.constant(DataType::Int32, &[self.batch, 1], firsts)
@@ -98,14 +98,14 @@ impl Table {
     }
 }
 
-/// One tap of each dimension, in all ways.
+/// All combinations of one tap per dimension.
 fn combinations(taps: &[Vec<Tap>]) -> Vec<Vec<Tap>> {
     taps.iter().fold(vec![Vec::new()], |all, taps| {
         all.iter().flat_map(|chosen| taps.iter().map(|tap| [chosen.as_slice(), &[*tap]].concat())).collect()
     })
 }
 
-/// `op` of both, or the one that is given.
+/// `op` of both, or the one that is present.
 fn joined(call: &mut Call, op: E, a: Option<OperandId>, b: Option<OperandId>) -> Step<Option<OperandId>> {
     match (a, b) {
         (Some(a), Some(b)) => call.emit(op, &[a, b]).map(Some),
@@ -113,12 +113,12 @@ fn joined(call: &mut Call, op: E, a: Option<OperandId>, b: Option<OperandId>) ->
     }
 }
 
-/// What is taken from places outside of the input.
+/// The values outside of the input.
 #[derive(Clone, Copy, PartialEq)]
 enum Padding {
     Zeros,
     Border,
-    /// Mirrored at the middle of the outermost elements if `true`, or else at their outer edges.
+    /// Mirrored at the middle of the outermost elements if `true`, otherwise at their outer edges.
     Reflection(bool),
 }
 
@@ -129,7 +129,7 @@ fn clamped(call: &mut Call, x: OperandId, last: f64) -> Step<OperandId> {
 }
 
 impl Padding {
-    /// A coordinate (in elements) as a place inside of a dimension of `size` elements, or as it is for zeros.
+    /// Maps a coordinate (in elements) into a dimension of `size` elements; leaves it as is for zeros.
     fn place(self, call: &mut Call, x: OperandId, size: u32) -> Step<OperandId> {
         let last = size as f64 - 1.0;
         let (low, range) = match self {
@@ -141,7 +141,7 @@ impl Padding {
         if range == 0.0 {
             return clamped(call, x, last);
         }
-        // The distance within a period of there and back.
+        // The distance within a period, there and back.
         let from = call.add_number(x, -low)?;
         let periods = call.scale(from, 0.5 / range)?;
         let periods = call.emit(E::Floor, &[periods])?;
@@ -152,7 +152,7 @@ impl Padding {
         call.add_number(nearer, low)
     }
 
-    /// The element with a whole number as index.
+    /// The tap for an integer index.
     fn tap(self, call: &mut Call, index: OperandId, weight: Option<OperandId>, size: u32) -> Step<Tap> {
         let last = size as f64 - 1.0;
         let exists = match self {
@@ -171,7 +171,7 @@ impl Padding {
     }
 }
 
-/// How elements in between are made.
+/// The interpolation mode.
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
     Nearest,
@@ -186,7 +186,7 @@ impl Mode {
             let x = call.emit(E::RoundEven, &[x])?;
             return Ok(vec![padding.tap(call, x, None, size)?]);
         }
-        // Four elements around a place behind the border are not all those of the border.
+        // Four elements around a place beyond the border are not all the border's.
         let x = if self == Mode::Cubic && padding == Padding::Border { x } else { padding.place(call, x, size)? };
         let floor = call.emit(E::Floor, &[x])?;
         let fraction = call.sub(x, floor)?;
@@ -200,7 +200,7 @@ impl Mode {
         Ok(taps)
     }
 
-    /// The weight of the element `offset` behind the one in front of the coordinate.
+    /// The weight of the element at `offset` from the one in front of the coordinate.
     fn weight(self, call: &mut Call, fraction: OperandId, offset: i32) -> Step<OperandId> {
         // The distance, as a linear function of the fraction.
         let (alpha, beta) = if offset <= 0 { (1.0, -offset as f64) } else { (-1.0, offset as f64) };
@@ -253,7 +253,7 @@ fn grid_sample(call: &mut Call) -> Outcome {
     let grid = call.reshape(grid, &[shape[0], outputs.iter().product(), dims as u32])?;
     let mut taps = Vec::new();
     for at in 0..dims {
-        // Coordinates of a grid are those of the last dimension first.
+        // A grid's coordinates start with those of the last dimension.
         let normal = call.slice_axis(grid, 2, (dims - 1 - at) as u32, 1)?;
         let normal = call.reshape(normal, &[shape[0], outputs.iter().product()])?;
         let size = table.spatial[at] as f64;
@@ -271,7 +271,7 @@ fn grid_sample(call: &mut Call) -> Outcome {
     call.one(y)
 }
 
-/// Refuses integers, between which there is nothing.
+/// Refuses integers, which cannot be interpolated.
 fn check_floats(call: &Call, x: OperandId, any: bool) -> Step<()> {
     match any || call.dtype(x).is_float() {
         true => Ok(()),
@@ -279,7 +279,7 @@ fn check_floats(call: &Call, x: OperandId, any: bool) -> Step<()> {
     }
 }
 
-/// Coordinates of the elements of a tensor of shape `[N, C, ...]` after affine transformations `[N, r, r + 1]`.
+/// Coordinates of the elements of a tensor `[N, C, ...]` under affine transformations `[N, r, r + 1]`.
 fn affine_grid(call: &mut Call) -> Outcome {
     let theta = call.input(0)?;
     let size = crate::onnx::tensor::checked_shape(&call.ints(1, "size")?).map_err(Refusal)?;
@@ -290,7 +290,7 @@ fn affine_grid(call: &mut Call) -> Outcome {
         let got = call.sizes(theta);
         return Err(Refusal(format!("theta has shape {got:?} for the size {size:?}, expected {expected:?}")));
     }
-    // A checked shape has no more elements than 32 bits can count.
+    // A checked shape has at most as many elements as 32 bits can count.
     let places: u32 = size[2..].iter().product();
     check_generated(places as u64 * (dims as u64 + 1))?;
     let coordinate = |at: u32, size: u32| match (align, size) {
@@ -314,8 +314,8 @@ fn affine_grid(call: &mut Call) -> Outcome {
     call.one(grid)
 }
 
-/// The taps of `RoiAlign` for coordinates along a dimension of `size` elements. Places more than an element outside are
-/// zero, others are clamped.
+/// The taps of `RoiAlign` for coordinates along a dimension of `size` elements. Places more than one element outside
+/// are zero, others are clamped.
 fn aligned_taps(call: &mut Call, x: OperandId, size: u32) -> Step<Vec<Tap>> {
     let (low, high) = (call.scalar_like(x, -1.0)?, call.scalar_like(x, size as f64)?);
     let (starts, ends) = (call.emit(E::GreaterOrEqual, &[x, low])?, call.emit(E::LesserOrEqual, &[x, high])?);
@@ -328,7 +328,7 @@ fn aligned_taps(call: &mut Call, x: OperandId, size: u32) -> Step<Vec<Tap>> {
     Ok(taps)
 }
 
-/// The taps with another shape of as many elements.
+/// Reshapes the taps.
 fn reshaped(call: &mut Call, taps: &[Tap], shape: &[u32]) -> Step<Vec<Tap>> {
     let mut all = Vec::new();
     for tap in taps {
@@ -418,7 +418,7 @@ fn roi_align(call: &mut Call) -> Outcome {
     call.one(y)
 }
 
-/// A convolution whose window takes elements at places that are moved by offsets.
+/// A convolution with a window that samples at places moved by offsets.
 fn deform_conv(call: &mut Call) -> Outcome {
     let (x, filter, offset) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let (bias, mask) = (call.optional(3)?, call.optional(4)?);

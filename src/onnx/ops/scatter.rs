@@ -14,11 +14,11 @@ use crate::ops::scatter::{ScatterElements, ScatterNd};
 use crate::shape::{Descriptor, strides};
 use std::collections::HashMap;
 
-/// The most updates of one element, or the most updates at places that are not constant: each needs operators of its
-/// own, which copy the data.
+/// Maximum number of updates of one element, or of updates at places that are not constant: each needs separate
+/// operators, which copy the data.
 const MAX_ROUNDS: usize = 128;
 
-/// How an update is combined with what is there; `None` replaces it.
+/// The operator that combines an update with the existing element; `None` replaces it.
 fn reduction(call: &Call) -> Step<Option<E>> {
     Ok(match call.text_or("reduction", "none").as_str() {
         "none" => None,
@@ -30,7 +30,7 @@ fn reduction(call: &Call) -> Step<Option<E>> {
     })
 }
 
-/// `indices` without those below 0, which count from the end; `sizes` broadcasts to them.
+/// Converts negative `indices`, which count from the end; `sizes` broadcasts to them.
 fn from_start(call: &mut Call, indices: OperandId, sizes: OperandId) -> Step<OperandId> {
     let zero = call.scalar_like(indices, 0.0)?;
     let is_below = call.emit(E::Lesser, &[indices, zero])?;
@@ -38,7 +38,7 @@ fn from_start(call: &mut Call, indices: OperandId, sizes: OperandId) -> Step<Ope
     call.select(is_below, counted, indices)
 }
 
-/// The place in the flat data of each of the elements that `ScatterElements` updates.
+/// The place in the flattened data of each element that `ScatterElements` updates.
 fn flat_places(call: &mut Call, shape: &[u32], indices: OperandId, axis: usize) -> Step<OperandId> {
     let index_shape = call.sizes(indices);
     let strides = strides(shape);
@@ -58,7 +58,7 @@ fn flat_places(call: &mut Call, shape: &[u32], indices: OperandId, axis: usize) 
     call.reshape(places, &[count as u32])
 }
 
-/// The rows of `data` (`[rows, ...]`) at `places` (`[n]`), combined one after the other with those of `updates`
+/// Combines the rows of `data` (`[rows, ...]`) at `places` (`[n]`) one after the other with those of `updates`
 /// (`[n, ...]`).
 fn combine(call: &mut Call, op: E, data: OperandId, places: OperandId, updates: OperandId) -> Step<OperandId> {
     let count = call.sizes(places)[0] as usize;
@@ -67,7 +67,7 @@ fn combine(call: &mut Call, op: E, data: OperandId, places: OperandId, updates: 
         None if count <= MAX_ROUNDS => (0..count as i64).map(|at| vec![at]).collect(),
         None => {
             return Err(Refusal(format!(
-                "{count} updates at places that are computed, which may be the same, expected at most {MAX_ROUNDS}"
+                "{count} updates at computed places, which may coincide, expected at most {MAX_ROUNDS}"
             )));
         }
     };
@@ -92,14 +92,14 @@ fn combine(call: &mut Call, op: E, data: OperandId, places: OperandId, updates: 
     Ok(output)
 }
 
-/// The rows of `data` at `places` replaced by those of `updates`.
+/// Replaces the rows of `data` at `places` by those of `updates`.
 fn replace(call: &mut Call, data: OperandId, places: OperandId, updates: OperandId) -> Step<OperandId> {
     let count = call.shape(places)[0];
     let places = call.reshape(places, &[count, Dim::ONE])?;
     call.emit(ScatterNd, &[data, places, updates])
 }
 
-/// Which updates can be made at once, so that no place comes twice in a round.
+/// Divides the updates into rounds without repeated places.
 fn rounds_of(places: &[Number]) -> Vec<Vec<i64>> {
     let mut seen: HashMap<u64, usize> = HashMap::new();
     let mut rounds: Vec<Vec<i64>> = Vec::new();
@@ -114,12 +114,12 @@ fn rounds_of(places: &[Number]) -> Vec<Vec<i64>> {
     rounds
 }
 
-/// The data, where there are no updates.
+/// The data, if there are no updates.
 fn unchanged(call: &Call) -> Option<Value> {
     matches!(call.value(2), Some(Value::Empty(_))).then(|| call.value(0)).flatten()
 }
 
-/// Along the other dimensions, the indices may reach less far than the data.
+/// The indices may be shorter than the data along the other dimensions.
 fn scatter_elements(call: &mut Call) -> Outcome {
     if let Some(data) = unchanged(call) {
         return Ok(vec![data]);
@@ -134,7 +134,7 @@ fn scatter_elements(call: &mut Call) -> Outcome {
     let fits = sizes.len() == shape.len() && sizes.iter().zip(&shape).all(|(size, whole)| size <= whole);
     if !fits || call.shape(updates) != index_shape {
         let updates = call.shape(updates);
-        let message = format!("indices {index_shape:?} and updates {updates:?} do not fit to data of shape {shape:?}");
+        let message = format!("indices {index_shape:?} and updates {updates:?} do not match data of shape {shape:?}");
         return Err(Refusal(message));
     }
     let op = reduction(call)?;
@@ -142,7 +142,7 @@ fn scatter_elements(call: &mut Call) -> Outcome {
         let output = call.emit(ScatterElements { axis }, &[data, indices, updates]);
         return call.one(output);
     }
-    // What is elsewhere in the data is listed one by one.
+    // The unaffected elements of the data are listed one by one.
     let (shape, index_shape) = (numbers(&shape), numbers(&index_shape));
     let places = flat_places(call, &shape, indices, axis as usize)?;
     let flat = call.reshape(data, &[shape.iter().product::<u32>()])?;
@@ -167,7 +167,7 @@ fn scatter_nd(call: &mut Call) -> Outcome {
     let (shape, index_shape) = (call.shape(data), call.shape(indices));
     let depth = index_shape.last().map_or(0, |depth| depth.size());
     if depth == 0 || depth > shape.len() {
-        return Err(Refusal(format!("indices have shape {index_shape:?}, which does not fit to {shape:?}")));
+        return Err(Refusal(format!("indices have shape {index_shape:?}, which does not match {shape:?}")));
     }
     let (outer, inner) = shape.split_at(depth);
     let indices = call.cast(indices, DataType::Int64)?;
@@ -187,8 +187,8 @@ fn scatter_nd(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// A cache with the rows of an update from a place on that each entry of the batch has; rows behind the last go to the
-/// front where it is `circular`.
+/// A cache with rows of an update inserted from a place per batch entry on; if `circular`, rows beyond the last one
+/// wrap to the front.
 fn tensor_scatter(call: &mut Call) -> Outcome {
     let (cache, update) = (call.input(0)?, call.input(1)?);
     let (shape, update_shape) = (call.shape(cache), call.shape(update));
@@ -197,7 +197,7 @@ fn tensor_scatter(call: &mut Call) -> Outcome {
     let mut expected = shape.clone();
     expected[axis as usize] = count;
     if axis == 0 || update_shape != expected || count > shape[axis as usize] {
-        return Err(Refusal(format!("an update {update_shape:?} does not fit to a cache {shape:?} along axis {axis}")));
+        return Err(Refusal(format!("an update {update_shape:?} does not match a cache {shape:?} along axis {axis}")));
     }
     let mut rows = places(call, DataType::Int64, count, axis as usize, shape.len())?;
     if let Some(first) = call.optional(2)? {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_are_computed_may_be_the_same() {
+    fn computed_places_may_coincide() {
         let scatter = |n: &str| {
             let graph = TestGraph::default().input("x", Float, &["5", "2"]).input("i", Int64, &[n, "1"]);
             let graph = graph.input("u", Float, &[n, "2"]);
@@ -260,7 +260,7 @@ mod tests {
         };
         assert_eq!(count(&scatter("3").text(18), "scatterND"), 3);
         let refusal = scatter("200").refusal(18);
-        assert!(refusal.contains("200 updates at places that are computed"), "{refusal}");
+        assert!(refusal.contains("200 updates at computed places"), "{refusal}");
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
         assert!(scatter("2", -2).text(24).contains("scatterElements %0"));
         for (rows, axis) in [("5", 1), ("2", 0), ("2", 2)] {
             let refusal = scatter(rows, axis).refusal(24);
-            assert!(refusal.contains(&format!("an update [2, {rows}, 3] does not fit")), "{refusal}");
+            assert!(refusal.contains(&format!("an update [2, {rows}, 3] does not match")), "{refusal}");
         }
     }
 

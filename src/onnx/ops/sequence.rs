@@ -1,4 +1,4 @@
-//! Sequences and optionals: what they hold is known while a model is read, so that nothing of them is left in a graph.
+//! Sequences and optionals: their structure is resolved during translation and leaves no trace in a graph.
 
 use crate::dimension::Dim;
 use crate::ir::OperandId;
@@ -10,26 +10,26 @@ use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::onnx::tensor::ElementType;
 use crate::shape::Descriptor;
 
-/// The most tensors in a sequence: every operator that changes one copies it.
+/// Maximum number of tensors in a sequence: every operator that changes one copies it.
 const MAX_LENGTH: usize = 4096;
 
 fn sequence(call: &Call, index: usize) -> Step<Vec<Value>> {
     match call.required(index)? {
         Value::Sequence(values) => Ok(values),
-        _ => Err(Refusal(format!("input {index} is no sequence"))),
+        _ => Err(Refusal(format!("input {index} is not a sequence"))),
     }
 }
 
 fn check_length(length: usize) -> Step<()> {
     match length {
         0..=MAX_LENGTH => Ok(()),
-        _ => Err(Refusal(format!("a sequence of {length} tensors, expected at most {MAX_LENGTH}"))),
+        _ => Err(Refusal(format!("a sequence has {length} tensors, expected at most {MAX_LENGTH}"))),
     }
 }
 
 fn bounded(call: &mut Call, values: Vec<Value>) -> Outcome {
     check_length(values.len())?;
-    // Those of all lengths are kept until the model is read.
+    // Intermediate sequences are kept until the end of translation.
     call.take_memory(values.len() * size_of::<Value>())?;
     Ok(vec![Value::Sequence(values)])
 }
@@ -41,7 +41,7 @@ fn tensor(call: &Call, index: usize) -> Step<Value> {
     }
 }
 
-/// The place that the constant at `index` means, counted from the end if it is negative, below `limit`.
+/// Resolves the position in the constant at `index`, below `limit`; negative values count from the end.
 fn position(call: &Call, index: usize, length: usize, limit: usize) -> Step<usize> {
     let position = call.one_int(index, "position")?;
     let counted = if position < 0 { position + length as i64 } else { position };
@@ -86,8 +86,8 @@ fn length(call: &mut Call) -> Outcome {
     Ok(vec![call.int_list(&[], &[length])?])
 }
 
-/// Tensors of a sequence or of the rounds of a loop joined along `axis`, a new dimension or one that they have. Those
-/// without elements add none.
+/// Joins tensors of a sequence or of a loop's rounds along `axis`, a new or an existing dimension. Tensors without
+/// elements contribute nothing.
 pub fn joined(call: &mut Call, values: &[Value], axis: i64, new_axis: bool) -> Step<Value> {
     let mut operands: Vec<OperandId> = Vec::new();
     let mut empty: Option<Descriptor> = None;
@@ -98,7 +98,7 @@ pub fn joined(call: &mut Call, values: &[Value], axis: i64, new_axis: bool) -> S
             Value::Literal(literal) => {
                 return Err(Refusal(format!("a tensor is of type {}, which WebNN does not have", literal.element)));
             }
-            _ => return Err("an element is no tensor".into()),
+            _ => return Err("an element is not a tensor".into()),
         }
     }
     if let Some(&first) = operands.first() {
@@ -118,7 +118,7 @@ pub fn joined(call: &mut Call, values: &[Value], axis: i64, new_axis: bool) -> S
         let sizes = values.iter().map(|value| if let Value::Empty(d) = value { d.shape.get(axis) } else { None });
         let size: Dim = sizes.flatten().copied().sum();
         if size > u32::MAX {
-            return Err(Refusal(format!("{size} elements along an axis")));
+            return Err(Refusal(format!("{size} elements along an axis are too many")));
         }
         descriptor.shape[axis] = size;
     }
@@ -132,7 +132,7 @@ fn concat_from_sequence(call: &mut Call) -> Outcome {
     Ok(vec![joined(call, &values, axis, new_axis)?])
 }
 
-/// The sizes of the pieces of `size`: one each, a number of them each, or as listed.
+/// The sizes of the pieces of `size`: 1 each, a constant size, or a list.
 fn piece_sizes(call: &Call, size: u32) -> Step<Vec<u32>> {
     let split = call.optional_ints(1, "split")?;
     let fail = || Refusal(format!("split is {split:?}, expected sizes that add up to {size}"));
@@ -173,7 +173,7 @@ fn split_to_sequence(call: &mut Call) -> Outcome {
     bounded(call, pieces)
 }
 
-/// The graph of the node for each tensor of the sequences; other inputs are the same every time.
+/// Runs the node's graph for each tensor of the sequences; other inputs are the same every time.
 fn map(call: &mut Call) -> Outcome {
     let inputs: Vec<Value> = (0..call.input_count()).map(|index| call.required(index)).collect::<Step<_>>()?;
     let length = sequence(call, 0)?.len();
@@ -207,7 +207,7 @@ fn get_element(call: &mut Call) -> Outcome {
     Ok(vec![call.value(0).ok_or("the optional has no element")?])
 }
 
-/// The value of an output that collects no rows at all: what its description says, with 0 rows along `axis`.
+/// The value of an output that collects no rows: according to its description, with 0 rows along `axis`.
 pub fn no_rows(info: &ValueInfo, axis: usize) -> Step<Value> {
     let fixed = |dimension: &Dimension| match dimension {
         Dimension::Fixed(size) => Some(*size),
@@ -215,7 +215,7 @@ pub fn no_rows(info: &ValueInfo, axis: usize) -> Step<Value> {
     };
     let shape: Option<Vec<u32>> = info.shape.as_ref().and_then(|shape| shape.iter().map(fixed).collect());
     let (Some(mut shape), Some(dtype)) = (shape, info.element.and_then(ElementType::webnn)) else {
-        return Err(Refusal(format!("no round gives a row of '{}', whose type is not described", info.name)));
+        return Err(Refusal(format!("no round returns a row of '{}', and its type is not described", info.name)));
     };
     shape.insert(axis, 0);
     Ok(Value::Empty(Descriptor::new(dtype, shape)))

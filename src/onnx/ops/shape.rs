@@ -1,4 +1,4 @@
-//! Operators that move elements or tell about shapes: reshapes, joins, cuts, transpositions, constants.
+//! Operators that reshape, join, split and transpose, that query shapes, and constants.
 
 use super::sequence::joined;
 use crate::dimension::{Dim, numbers};
@@ -11,7 +11,7 @@ use crate::onnx::tensor::MAX_FILE_RANK;
 use crate::onnx::tensor::{ElementType, Literal, checked_dims};
 use crate::shape::Descriptor;
 
-/// `value` with another shape of as many elements.
+/// Reshapes `value`.
 pub fn reshaped(call: &mut Call, value: Value, shape: Vec<Dim>) -> Step<Value> {
     if shape.len() > MAX_FILE_RANK {
         return Err(Refusal(format!("a tensor would get {} dimensions, more than {MAX_FILE_RANK}", shape.len())));
@@ -28,8 +28,8 @@ fn elements(shape: &[Dim]) -> Dim {
     shape.iter().copied().product()
 }
 
-/// The shape that the numbers of `Reshape` stand for: 0 copies a dimension, unless `allow_zero`, and one -1 takes what
-/// is left.
+/// The target shape of `Reshape`: 0 copies a dimension, unless `allow_zero`, and a single -1 takes the remaining
+/// elements.
 fn target_shape(numbers: &[Dim], from: &[Dim], allow_zero: bool) -> Step<Vec<Dim>> {
     let fail = || Refusal(format!("a tensor of shape {from:?} cannot get the shape {numbers:?}"));
     let mut shape = Vec::new();
@@ -62,7 +62,7 @@ fn reshape(call: &mut Call) -> Outcome {
     Ok(vec![reshaped(call, value, shape)?])
 }
 
-/// Dimensions before `axis` and from there on become two.
+/// Merges the dimensions before `axis` and those from there on into two.
 fn flatten(call: &mut Call) -> Outcome {
     let shape = call.input_shape(0)?;
     let axis = call.int_or("axis", 1);
@@ -76,7 +76,7 @@ fn flatten(call: &mut Call) -> Outcome {
     Ok(vec![reshaped(call, value, flat.to_vec())?])
 }
 
-/// Axes are an attribute before opset 13 and a constant from then on.
+/// Axes are an attribute before opset 13, and a constant from then on.
 pub fn axes(call: &Call) -> Step<Option<Vec<i64>>> {
     if call.opset < 13 { Ok(call.ints_attribute("axes")) } else { call.optional_ints(1, "axes") }
 }
@@ -148,7 +148,7 @@ fn size(call: &mut Call) -> Outcome {
     Ok(vec![call.dim_list(&[], &[count])?])
 }
 
-/// The forms of a constant in attributes.
+/// The constant forms of attributes.
 fn constant(call: &mut Call) -> Outcome {
     if let Some(literal) = call.tensor_attribute("value")? {
         return Ok(vec![call.literal(literal)?]);
@@ -166,7 +166,7 @@ fn constant(call: &mut Call) -> Outcome {
             false => Value::Operand(call.constant(DataType::Float32, &shape, floats)?),
         }
     } else {
-        return Err("a constant that is a text or sparse has no counterpart in WebNN".into());
+        return Err("a text or sparse constant has no counterpart in WebNN".into());
     };
     Ok(vec![value])
 }
@@ -189,12 +189,12 @@ fn constant_of_shape(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// Does nothing but in training.
+/// Does nothing except in training.
 fn dropout(call: &mut Call) -> Outcome {
     let value = call.required(0)?;
     if let Some(training) = call.given_numbers(2, "training_mode")? {
         let trains = training.iter().any(|flag| flag.to_f64() != 0.0);
-        // Without a ratio, half of the elements are dropped.
+        // The default ratio drops half of the elements.
         let drops = call.optional_floats(1, "ratio")?.is_none_or(|ratio| ratio.iter().any(|&ratio| ratio != 0.0));
         if trains && drops {
             return Err("training_mode is true".into());
@@ -213,7 +213,7 @@ pub const OPERATORS: &[Entry] = &[
     standard("Concat", "", concat),
     standard("Constant", "no texts, no sparse tensors", constant),
     standard("ConstantOfShape", "", constant_of_shape),
-    standard("Dropout", "of inference: the data stay as they are", dropout),
+    standard("Dropout", "inference only: passes the data through", dropout),
     standard("Flatten", "", flatten),
     standard("Reshape", "", reshape),
     standard("Shape", "", shape),

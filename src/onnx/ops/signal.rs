@@ -8,25 +8,25 @@ use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::onnx::tensor::ElementType;
 use std::f64::consts::PI;
 
-/// The type that `output_datatype` names, float32 by default.
+/// The type of `output_datatype`, by default float32.
 fn output_type(call: &Call) -> Step<DataType> {
     let element = call.type_attribute("output_datatype")?.unwrap_or(ElementType::Float);
     element.webnn().ok_or_else(|| Refusal(format!("output_datatype is {element}, which WebNN does not have")))
 }
 
-/// The number in a constant: a size.
+/// A size from a constant.
 fn size(call: &Call, index: usize, what: &str) -> Step<u32> {
     let size = call.one_int(index, what)?;
     let valid = u32::try_from(size).ok().filter(|&size| size > 0 && size <= i32::MAX as u32);
     valid.ok_or_else(|| Refusal(format!("{what} is {size}, expected a number above 0")))
 }
 
-/// A window: a sum of cosines with the factors `terms` of a whole turn's multiples.
+/// A window: a sum of cosines of multiples of a full turn with the factors `terms`.
 fn cosine_window(call: &mut Call, terms: &[f64]) -> Outcome {
     let size = size(call, 0, "size")?;
     let turn = if call.int_or("periodic", 1) != 0 { size as f64 } else { size as f64 - 1.0 };
     let value = |at: u32| {
-        // A symmetric window of one element is its peak.
+        // A symmetric window with a single element is its peak.
         let angle = if turn == 0.0 { PI } else { 2.0 * PI * at as f64 / turn };
         terms.iter().enumerate().map(|(k, factor)| factor * (angle * k as f64).cos()).sum::<f64>()
     };
@@ -36,11 +36,11 @@ fn cosine_window(call: &mut Call, terms: &[f64]) -> Outcome {
 
 /// A Fourier transform.
 struct Transform {
-    /// Number of elements; a longer signal is cut, a shorter one continued with zeros.
+    /// Number of elements; longer signals are truncated, shorter ones padded with zeros.
     length: u32,
-    /// Whether it is the inverse.
+    /// Whether it is the inverse transform.
     inverse: bool,
-    /// Whether only the first half of the frequencies is computed or, of the inverse, given: then the signal is real.
+    /// Whether only the first half of the frequencies is computed or, for the inverse, given: the signal is real.
     onesided: bool,
 }
 
@@ -49,7 +49,7 @@ impl Transform {
         if self.onesided { self.length / 2 + 1 } else { self.length }
     }
 
-    /// The most elements of the input that count.
+    /// Maximum number of input elements that are used.
     fn most(&self) -> u32 {
         if self.inverse { self.frequencies() } else { self.length }
     }
@@ -59,7 +59,7 @@ impl Transform {
         if self.inverse && self.onesided { [self.length, 1] } else { [self.frequencies(), 2] }
     }
 
-    /// The matrix `[samples * 2, length]` that makes real signals of the first half of their frequencies.
+    /// The matrix `[samples * 2, length]` that reconstructs real signals from the first half of their frequencies.
     fn real_matrix(&self, samples: u32) -> Step<Vec<f64>> {
         let length = self.length as u64;
         check_generated(2 * samples as u64 * length)?;
@@ -75,14 +75,14 @@ impl Transform {
         Ok(matrix)
     }
 
-    /// The matrix `[samples * components, frequencies * 2]` that transforms signals with real or complex elements.
+    /// The matrix `[samples * components, frequencies * 2]` that transforms signals of real or complex elements.
     fn matrix(&self, samples: u32, components: u32) -> Step<Vec<f64>> {
         let (length, frequencies) = (self.length as u64, self.frequencies() as u64);
         check_generated(samples as u64 * components as u64 * frequencies * 2)?;
         let (sign, factor) = if self.inverse { (1.0, 1.0 / length as f64) } else { (-1.0, 1.0) };
         let mut matrix = Vec::new();
         for sample in 0..samples as u64 {
-            // Whole turns are taken off before anything is rounded.
+            // Removes full turns before anything is rounded.
             let wave = |k: u64| (2.0 * PI * (sample * k % length) as f64 / length as f64).sin_cos();
             let waves: Vec<_> = (0..frequencies).map(wave).collect();
             matrix.extend(waves.iter().flat_map(|(sin, cos)| [cos * factor, sign * sin * factor]));
@@ -110,7 +110,7 @@ impl Transform {
     }
 }
 
-/// The shape of a signal, whose last dimension is 1 or 2: real or complex.
+/// The shape of a signal; its last dimension is 1 (real) or 2 (complex).
 fn signal_shape(call: &Call, x: OperandId) -> Step<Vec<u32>> {
     let shape = call.sizes(x);
     match shape[..] {
@@ -123,7 +123,7 @@ fn fourier_transform(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let shape = signal_shape(call, x)?;
     let rank = shape.len();
-    // The axis is an attribute before opset 20 and an input from then on.
+    // The axis is an attribute before opset 20, and an input from then on.
     let given = match call.opset {
         20.. => call.optional_ints(2, "axis")?.map_or(Ok(-2), |_| call.one_int(2, "axis"))?,
         _ => call.int_or("axis", 1),
@@ -143,7 +143,7 @@ fn fourier_transform(call: &mut Call) -> Outcome {
         None => shape[axis],
     };
     let transform = Transform { length, inverse, onesided };
-    // The axis becomes the last one in front of the components.
+    // The axis moves in front of the components.
     let last = rank as u32 - 1;
     let order: Vec<u32> = (0..last).filter(|&at| at as usize != axis).chain([axis as u32, last]).collect();
     let moved = call.transpose(x, &order)?;
@@ -156,7 +156,7 @@ fn fourier_transform(call: &mut Call) -> Outcome {
 
 fn short_time_fourier_transform(call: &mut Call) -> Outcome {
     let (mut x, window) = (call.input(0)?, call.optional(2)?);
-    // torch and onnxruntime leave out the dimension of a real signal's only component.
+    // torch and onnxruntime omit the dimension of a real signal's single component.
     if let [batch, samples] = call.sizes(x)[..] {
         x = call.reshape(x, &[batch, samples, 1])?;
     }
@@ -171,7 +171,7 @@ fn short_time_fourier_transform(call: &mut Call) -> Outcome {
         None => samples,
     };
     let room = samples.checked_sub(length);
-    let room = room.ok_or_else(|| Refusal(format!("a frame has {length} samples, the signal {samples}")))?;
+    let room = room.ok_or_else(|| Refusal(format!("a frame has {length} samples, but the signal has {samples}")))?;
     let frames = room / step + 1;
     let transform = Transform { length, inverse: false, onesided: call.int_or("onesided", 1) != 0 };
     if transform.onesided && components == 2 {
@@ -181,7 +181,7 @@ fn short_time_fourier_transform(call: &mut Call) -> Outcome {
     let places = call.constant(DataType::Int32, &[frames, length], places)?;
     let mut framed = call.gather(x, places, 1)?;
     if let Some(window) = window {
-        // A window that is shorter than the frame is followed by zeros.
+        // A window shorter than the frame is padded with zeros.
         let given = call.sizes(window);
         let missing = match given[..] {
             [size] => length.checked_sub(size),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_ambiguous_is_refused() {
+    fn ambiguous_transforms_are_refused() {
         let graph = TestGraph::default().input("x", Float, &["2", "8", "2"]);
         let message = graph.node("DFT", "x", "y", vec![("onesided", Attr::Int(1))]).output("y").refusal(17);
         assert!(message.contains("onesided is for transforms of real signals"), "{message}");

@@ -1,16 +1,16 @@
-//! `NonMaxSuppression`: how many boxes are kept depends on their values, so that it is computed while a model is read.
+//! `NonMaxSuppression`: the number of kept boxes depends on their values; it is therefore evaluated during translation.
 
 use crate::dtype::Number;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::{Cut, Refusal};
 use crate::onnx::registry::{Entry, Outcome, standard};
 
-/// A box as its lower and upper corner.
+/// A box as its lower and upper corners.
 #[derive(Clone, Copy)]
 struct Rectangle([[f32; 2]; 2]);
 
 impl Rectangle {
-    /// Of two corners in any order, or of a center and a size.
+    /// From two corners in any order, or from a center and a size.
     fn new(numbers: &[f32], is_center: bool) -> Rectangle {
         let &[a, b, c, d] = numbers else { unreachable!("four numbers") };
         match is_center {
@@ -24,7 +24,7 @@ impl Rectangle {
         (high[0] - low[0]) * (high[1] - low[1])
     }
 
-    /// Whether the intersection is more than the part `threshold` of the union.
+    /// Whether the intersection exceeds the fraction `threshold` of the union.
     fn overlaps(self, other: Rectangle, threshold: f32) -> bool {
         let (Rectangle([low, high]), Rectangle([other_low, other_high])) = (self, other);
         let side = |at: usize| (high[at].min(other_high[at]) - low[at].max(other_low[at])).max(0.0);
@@ -34,7 +34,7 @@ impl Rectangle {
     }
 }
 
-/// The first number of the constant at `index`, if it is given.
+/// The first number of the constant at `index`, if present.
 fn optional_number(call: &Call, index: usize, what: &str) -> Step<Option<f64>> {
     Ok(call.optional_floats(index, what)?.and_then(|numbers| numbers.first().copied()))
 }
@@ -44,14 +44,14 @@ fn floats(call: &mut Call, index: usize, count: usize) -> Step<Vec<f32>> {
     call.take_work(count)?;
     let numbers = call.constant_numbers(index);
     let numbers = numbers.ok_or_else(|| {
-        Refusal(format!("input {index} is computed from inputs of the model: how many boxes are kept is not known"))
+        Refusal(format!("input {index} is computed from inputs of the model: the number of kept boxes is unknown"))
             .unless(Cut::Elements)
     })?;
     Ok(numbers.into_iter().map(|number| Number::to_f64(number) as f32).collect())
 }
 
-/// Batch, class and place of each box that is kept: those with the highest scores first, without those that overlap one
-/// that is kept already.
+/// Batch, class and index of each kept box: those with the highest scores first, without boxes that overlap an already
+/// kept one.
 fn non_max_suppression(call: &mut Call) -> Outcome {
     let (boxes, scores) = (call.input_sizes(0)?, call.input_sizes(1)?);
     let (&[batches, count, 4], &[score_batches, classes, score_count]) = (&boxes[..], &scores[..]) else {
@@ -60,7 +60,7 @@ fn non_max_suppression(call: &mut Call) -> Outcome {
         )));
     };
     if (batches, count) != (score_batches, score_count) {
-        return Err(Refusal(format!("boxes {boxes:?} do not fit to scores {scores:?}")));
+        return Err(Refusal(format!("boxes {boxes:?} do not match scores {scores:?}")));
     }
     let most = optional_number(call, 2, "max_output_boxes_per_class")?.unwrap_or(0.0).max(0.0) as usize;
     let elements = batches as u64 * classes as u64 * count as u64;
@@ -79,7 +79,7 @@ fn non_max_suppression(call: &mut Call) -> Outcome {
         let rectangles = &rectangles[batch * count as usize..][..count as usize];
         let mut order: Vec<usize> = (0..scores.len()).collect();
         order.retain(|&at| least.is_none_or(|least| scores[at] > least));
-        // The sort is stable: of equal scores, the first counts.
+        // The sort is stable: the first of equal scores wins.
         order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
         let mut found: Vec<usize> = Vec::new();
         for at in order {
@@ -97,7 +97,7 @@ fn non_max_suppression(call: &mut Call) -> Outcome {
 }
 
 /// The operators of this family.
-pub const OPERATORS: &[Entry] = &[standard("NonMaxSuppression", "of constants", non_max_suppression)];
+pub const OPERATORS: &[Entry] = &[standard("NonMaxSuppression", "constant inputs", non_max_suppression)];
 
 #[cfg(test)]
 mod tests {
@@ -128,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn boxes_that_are_computed_are_refused() {
+    fn computed_boxes_are_refused() {
         let inputs = || graph(10, 0.5).input("b", Float, &["1", "4", "4"]).input("s", Float, &["1", "1", "4"]);
         let message = inputs().node("NonMaxSuppression", "b scores most", "y", vec![]).output("y").refusal(11);
-        assert!(message.contains("input 0 is computed from inputs of the model: how many boxes"), "{message}");
+        assert!(message.contains("input 0 is computed from inputs of the model: the number of kept"), "{message}");
         let message = inputs().node("NonMaxSuppression", "boxes s most", "y", vec![]).output("y").refusal(11);
         assert!(message.contains("input 1 is computed"), "{message}");
-        // None are asked for.
+        // No boxes are requested.
         let none = inputs().node("NonMaxSuppression", "b s", "y", vec![]).node("Shape", "y", "z", vec![]).output("z");
         assert!(none.text(13).contains("constant int64 [2]"));
     }

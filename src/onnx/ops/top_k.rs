@@ -1,4 +1,4 @@
-//! `TopK`: the largest or smallest elements along a dimension, one after the other.
+//! `TopK`: the largest or smallest elements along a dimension, in order.
 
 use super::generate::places;
 use super::reduce::arg_operand;
@@ -15,24 +15,24 @@ use crate::ops::pad::Pad;
 use crate::ops::reverse::Reverse;
 use crate::shape::Descriptor;
 
-/// The largest `K` whose elements are searched one after the other, each with operators of its own. More are sorted.
+/// The largest `K` with one search per element, each with separate operators. Above, the elements are sorted.
 const MAX_SEARCHES: u32 = 128;
 
-/// What is searched: a tensor, and which of its elements are not found yet.
+/// A search: a tensor, and which of its elements have not been found yet.
 struct Search {
     x: OperandId,
     axis: u32,
     largest: bool,
-    /// The place of every element along the axis.
+    /// The index of every element along the axis.
     all: OperandId,
-    /// What comes last in the order, in place of the elements that have been found.
+    /// The last value of the order, in place of found elements.
     worst: OperandId,
-    /// 1 where an element has not been found; `None` at the start.
+    /// 1 for elements not found yet; `None` at the start.
     left: Option<OperandId>,
 }
 
 impl Search {
-    /// The value and the place of the next element.
+    /// The value and the index of the next element.
     fn next(&mut self, call: &mut Call) -> Step<[OperandId; 2]> {
         let Search { x, axis, largest, worst, .. } = *self;
         let Some(left) = self.left else {
@@ -43,7 +43,7 @@ impl Search {
         let candidates = call.select(left, x, worst)?;
         let place = arg_operand(call, candidates, largest, axis, true)?;
         let value = call.emit(GatherElements { axis }, &[candidates, place])?;
-        // Where only the worst value is left, it cannot be told from what has been found.
+        // If only worst values remain, they are indistinguishable from found elements.
         let is_better = call.emit(E::NotEqual, &[value, worst])?;
         let first_left = arg_operand(call, left, true, axis, true)?;
         let place = call.select(is_better, place, first_left)?;
@@ -59,16 +59,16 @@ struct Order {
     worst: Number,
 }
 
-/// A network of comparisons that moves the first of the order to the front: bitonic sorting, in which every operator
-/// works on all elements. `[keys, places]` are of shape `[outer, count, inner]`, where `count` is a power of two.
+/// A network of comparisons that moves the first elements of the order to the front: bitonic sorting, with operators
+/// that each work on all elements. `[keys, places]` have shape `[outer, count, inner]`; `count` is a power of two.
 struct Network {
     largest: bool,
     line: [OperandId; 2],
 }
 
 impl Network {
-    /// Compares the elements of the halves of every `2 * distance` neighbours, of which the one that comes first in the
-    /// order moves to the first half. `mirrored`, the first of a half meets the last of the other. `halve` drops the
+    /// Compares elements between the halves of each `2 * distance` neighbors and moves the one that comes first in the
+    /// order to the first half. If `mirrored`, the first of a half meets the last of the other. `halve` drops the
     /// second halves.
     fn compare(&mut self, call: &mut Call, distance: u32, mirrored: bool, halve: bool) -> Step<()> {
         let mut halves = [[self.line[0]; 2]; 2];
@@ -80,7 +80,7 @@ impl Network {
             *halves = [first, if turned { call.emit(Reverse { axes: Some(vec![2]) }, &[second])? } else { second }];
         }
         let [keys, places] = halves;
-        // Equal ones are told by their places: no two elements are the same.
+        // Equal elements are ordered by their places: no two elements are the same.
         let is_better = call.emit(if self.largest { E::Greater } else { E::Lesser }, &keys)?;
         let is_equal = call.emit(E::Equal, &keys)?;
         let is_before = call.emit(E::Lesser, &places)?;
@@ -98,8 +98,8 @@ impl Network {
         Ok(())
     }
 
-    /// Joins every two sorted neighbours of `size` elements to sorted ones, of twice that size or, where `halve`, to the
-    /// first `size` of them.
+    /// Merges each two sorted runs of `size` elements into one of twice the size or, if `halve`, into the first `size`
+    /// of them.
     fn join(&mut self, call: &mut Call, size: u32, halve: bool) -> Step<()> {
         self.compare(call, size, true, halve)?;
         let mut distance = size / 2;
@@ -111,7 +111,7 @@ impl Network {
     }
 }
 
-/// The smallest power of two that is not below `count`: the sizes that it holds for are noted.
+/// The smallest power of two not below `count`; records the sizes for which it holds.
 fn next_power_of_two(count: Dim) -> u32 {
     let power = (count.shown() as u32).next_power_of_two();
     let holds = count <= power && count * 2 > power;
@@ -119,7 +119,7 @@ fn next_power_of_two(count: Dim) -> u32 {
     power
 }
 
-/// The places of the first `k` elements of `x` along `axis`.
+/// The indices of the first `k` elements of `x` along `axis`.
 fn sorted(call: &mut Call, x: OperandId, axis: usize, order: Order, k: Dim) -> Step<OperandId> {
     let Order { largest, worst } = order;
     let shape = call.shape(x);
@@ -137,7 +137,7 @@ fn sorted(call: &mut Call, x: OperandId, axis: usize, order: Order, k: Dim) -> S
         let (beginning, ending) = (vec![Dim::ZERO; 3], vec![Dim::ZERO, Dim::from(all) - count, Dim::ZERO]);
         keys = call.emit(Pad { beginning, ending, value: worst, ..Default::default() }, &[keys])?;
     }
-    // What was added comes behind everything, because of its place.
+    // Padding comes last, because of its places.
     let places = places(call, DataType::Int32, all, 1, 3)?;
     let mut network = Network { largest, line: [keys, places] };
     let mut size = 1;
@@ -155,7 +155,7 @@ fn sorted(call: &mut Call, x: OperandId, axis: usize, order: Order, k: Dim) -> S
     call.reshape(found, &[&shape[..axis], &[k], &shape[axis + 1..]].concat())
 }
 
-/// `K` is an attribute before opset 10 and a constant from then on.
+/// `K` is an attribute before opset 10, and a constant from then on.
 fn top_k(call: &mut Call) -> Outcome {
     let mut shape = call.input_shape(0)?;
     let axis = call.axis(call.int_or("axis", -1), shape.len())?;
@@ -181,7 +181,7 @@ fn top_k(call: &mut Call) -> Outcome {
         (None, true) => Number::Float(f64::NEG_INFINITY),
         (None, false) => Number::Float(f64::INFINITY),
     };
-    // A search for each of them asks for their number.
+    // A search for each of them requires a known number.
     if !k.is_number() || k > MAX_SEARCHES {
         let found = sorted(call, x, axis as usize, Order { largest, worst }, k)?;
         let values = call.emit(GatherElements { axis }, &[x, found])?;
@@ -228,7 +228,7 @@ mod tests {
         assert!(refusal.contains("K is 6, expected at most 5, the size of the dimension"), "{refusal}");
     }
 
-    /// The results for `x` along the middle one of three dimensions: values and places.
+    /// The results for `x` along the middle one of three dimensions: values and indices.
     fn top_k(x: &Tensor, k: i64, largest: bool) -> [Tensor; 2] {
         let Descriptor { dtype, shape } = x.descriptor();
         let dims: Vec<String> = shape.iter().map(ToString::to_string).collect();
@@ -253,7 +253,7 @@ mod tests {
         let mut random = Random::new(7);
         let shape = [2, 300, 3];
         let mut check = |dtype: DataType, specials: &[f64], k: usize, largest: bool| {
-            // Few different values: most have equals.
+            // Few distinct values: most have equals.
             let x = Tensor::from_fn(&Descriptor::new(dtype, shape), |_| {
                 let at = (random.next() % 40) as usize;
                 Number::Float(specials.get(at).copied().unwrap_or(at as f64)).cast(dtype)
@@ -273,7 +273,7 @@ mod tests {
                 for (at, place) in places.into_iter().take(k).enumerate() {
                     let [got, found] = [0, 1].map(|output| results[output][(outer * k + at) * 3 + inner]);
                     let expected = value(place);
-                    // NaN and infinities on its side of the order are one.
+                    // NaN and the infinities on its side of the order are equivalent.
                     let is_same = got == expected || got.is_nan() && expected.is_nan();
                     let is_top = got.is_infinite() && expected.is_nan() || got.is_nan() && expected.is_infinite();
                     assert!(is_same || is_top, "{dtype:?} {k} {largest}: [{at}] is {got}, expected {expected}");

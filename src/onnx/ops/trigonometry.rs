@@ -1,8 +1,7 @@
 //! The inverse trigonometric and the hyperbolic functions, which WebNN does not have.
 //!
-//! Each is a formula that is chosen so that nothing cancels; measured against float64 over the whole range of float32
-//! the relative error stays below [`MAX_ERROR`](tests) wherever the result is a normal number. They are computed in
-//! float32 for float16 too.
+//! Each formula is chosen to avoid cancellation. Measured against float64 over the whole range of float32, the relative
+//! error stays below [`MAX_ERROR`](tests) wherever the result is a normal number. float16 is also computed in float32.
 
 use super::elementwise::map;
 use crate::dtype::DataType;
@@ -45,7 +44,7 @@ fn polynomial(call: &mut Call, x: OperandId, coefficients: &[f64]) -> Step<Opera
     Ok(sum)
 }
 
-/// `x` where it is below `limit`, from `below`; the others from `above`. NaN is one of the others.
+/// `below` for `x` below `limit`, otherwise `above`, also for NaN.
 fn piecewise(call: &mut Call, x: OperandId, limit: f64, below: OperandId, above: OperandId) -> Step<OperandId> {
     let limit = call.scalar_like(x, limit)?;
     let is_below = call.emit(E::Lesser, &[x, limit])?;
@@ -59,7 +58,7 @@ fn odd(call: &mut Call, x: OperandId, f: fn(&mut Call, OperandId) -> Step<Operan
     call.mul(y, sign)
 }
 
-/// `log(1 + s)` for `s` above -1 and finite: the logarithm of the rounded sum, and what the rounding left out.
+/// `log(1 + s)` for finite `s` above -1: the logarithm of the rounded sum, plus a correction for the rounding error.
 fn log1p(call: &mut Call, s: OperandId) -> Step<OperandId> {
     let sum = call.add_number(s, 1.0)?;
     let kept = call.add_number(sum, -1.0)?;
@@ -69,7 +68,7 @@ fn log1p(call: &mut Call, s: OperandId) -> Step<OperandId> {
     call.add(log, correction)
 }
 
-/// `sqrt(1 + sign / x^2)`, which does not overflow for large `x`.
+/// `sqrt(1 + sign / x^2)`, without overflow for large `x`.
 fn root_beside_inverse_square(call: &mut Call, x: OperandId, sign: f64) -> Step<OperandId> {
     let inverse = call.emit(E::Reciprocal, &[x])?;
     let square = call.mul(inverse, inverse)?;
@@ -85,8 +84,8 @@ fn log_of_product(call: &mut Call, x: OperandId, root: OperandId) -> Step<Operan
     call.add(log, factor)
 }
 
-/// For `x` from 0: `atan(1 / x) = pi / 2 - atan(x)` leads below 1, `atan(z) = 2 * atan(z / (1 + sqrt(1 + z^2)))` to a
-/// polynomial.
+/// For `x >= 0`: `atan(1 / x) = pi / 2 - atan(x)` reduces to `x` below 1, `atan(z) = 2 * atan(z / (1 + sqrt(1 + z^2)))`
+/// to the range of the polynomial.
 fn positive_atan(call: &mut Call, x: OperandId) -> Step<OperandId> {
     let inverse = call.emit(E::Reciprocal, &[x])?;
     let one = call.scalar_like(x, 1.0)?;
@@ -138,7 +137,7 @@ fn half_exponentials(call: &mut Call, x: OperandId) -> Step<[OperandId; 2]> {
     Ok([call.emit(E::Exp, &[rising])?, call.emit(E::Exp, &[falling])?])
 }
 
-/// A polynomial below 1, where the exponentials cancel.
+/// Uses a polynomial below 1, where the exponentials cancel.
 fn sinh(call: &mut Call, x: OperandId) -> Step<OperandId> {
     odd(call, x, |call, x| {
         let [rising, falling] = half_exponentials(call, x)?;
@@ -220,7 +219,7 @@ mod tests {
     /// A few roundings of float32, and those of an exponent of up to 89 in `sinh` and `cosh`.
     const MAX_ERROR: f64 = 5e-6;
 
-    /// The results of an operator for constants: the translation folds them with the naive reference.
+    /// The results of an operator on constants: the translation folds them with the naive reference.
     fn results(operator: &str, inputs: &[f32]) -> Vec<f64> {
         let graph = TestGraph::default().floats("x", &[inputs.len() as i64], inputs);
         let graph = graph.node(operator, "x", "y", vec![]).output("y").import(22, &Default::default()).unwrap();
@@ -238,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Numbers of both signs and all magnitudes up to `limit`, and its edge.
+    /// Numbers of both signs and all magnitudes up to `limit`, including it.
     fn numbers(limit: f32) -> Vec<f32> {
         let magnitudes =
             (0..200).map(|i| limit * 0.93f32.powi(i)).chain((1..30).map(|i| limit * 1e-7f32 * 0.1f32.powi(i)));

@@ -1,26 +1,26 @@
-//! Windows that move over the spatial dimensions of an input: what convolutions and pooling have in common.
+//! Windows that move over the spatial dimensions of an input, for convolutions and pooling.
 
 use crate::dimension::Dim;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 
-/// How a window moves over the spatial dimensions of an input.
+/// The movement of a window over the spatial dimensions of an input.
 #[derive(Clone)]
 pub struct Window {
-    /// Its sizes.
+    /// Its size along each dimension.
     pub kernel: Vec<u32>,
-    /// Steps between its places.
+    /// Distance between its places.
     pub strides: Vec<u32>,
-    /// Steps between its elements.
+    /// Distance between its elements.
     pub dilations: Vec<u32>,
-    /// Before and after each dimension.
+    /// Leading and trailing padding of each dimension.
     pub padding: Vec<[Dim; 2]>,
 }
 
 /// The non-negative integers of an attribute with one entry per spatial dimension.
 ///
 /// # Errors
-/// If there are more or less than `count`, or negative ones.
+/// If there are not exactly `count`, or some are negative.
 pub fn per_dimension(call: &Call, name: &str, count: usize, default: u32) -> Step<Vec<u32>> {
     let Some(ints) = call.ints_attribute(name) else { return Ok(vec![default; count]) };
     let sizes: Option<Vec<u32>> = ints.iter().map(|&int| u32::try_from(int).ok()).collect();
@@ -32,7 +32,7 @@ pub fn per_dimension(call: &Call, name: &str, count: usize, default: u32) -> Ste
 /// The attributes `strides` and `dilations` for `count` dimensions.
 ///
 /// # Errors
-/// If there are more or less of them, or one that no window can move by.
+/// If there are not exactly `count` of each, or one is 0.
 pub fn steps(call: &Call, count: usize) -> Step<[Vec<u32>; 2]> {
     let steps = [per_dimension(call, "strides", count, 1)?, per_dimension(call, "dilations", count, 1)?];
     match steps.iter().flatten().any(|&step| step == 0) {
@@ -41,10 +41,10 @@ pub fn steps(call: &Call, count: usize) -> Step<[Vec<u32>; 2]> {
     }
 }
 
-/// The attribute `pads`: before and after each of `count` dimensions.
+/// The attribute `pads`: leading and trailing padding of `count` dimensions.
 ///
 /// # Errors
-/// If there are more or less of them, or negative ones.
+/// If there are not exactly two per dimension, or some are negative.
 pub fn pads(call: &Call, count: usize) -> Step<Vec<[u32; 2]>> {
     let pads = per_dimension(call, "pads", 2 * count, 0)?;
     Ok((0..count).map(|at| [pads[at], pads[count + at]]).collect())
@@ -53,7 +53,7 @@ pub fn pads(call: &Call, count: usize) -> Step<Vec<[u32; 2]>> {
 /// The window of a convolution or pooling over `spatial`, the spatial dimensions of the input.
 ///
 /// # Errors
-/// If an attribute does not fit.
+/// If an attribute does not match.
 pub fn window(call: &Call, spatial: &[Dim], kernel: Vec<u32>) -> Step<Window> {
     let count = spatial.len();
     if kernel.len() != count || kernel.contains(&0) {
@@ -82,24 +82,24 @@ pub fn window(call: &Call, spatial: &[Dim], kernel: Vec<u32>) -> Step<Window> {
     Ok(Window { kernel, strides, dilations, padding })
 }
 
-/// `total` in two halves; the larger one is the last if `upper`.
+/// Divides `total` into two halves; the larger one is the last if `upper`.
 pub fn shares(total: Dim, upper: bool) -> [Dim; 2] {
     let (less, more) = (total / 2, total - total / 2);
     if upper { [less, more] } else { [more, less] }
 }
 
 impl Window {
-    /// The padding as WebNN has it.
+    /// The padding in WebNN's order.
     pub fn flat_padding(&self) -> Vec<Dim> {
         self.padding.iter().flatten().copied().collect()
     }
 
-    /// How many elements the window spans along dimension `at`; what is beyond every tensor is not counted further.
+    /// The number of elements that the window spans along dimension `at`, capped beyond the size of any tensor.
     pub fn reach(&self, at: usize) -> u64 {
         ((self.kernel[at] - 1) as u64 * self.dilations[at] as u64 + 1).min(1 << 40)
     }
 
-    /// The same along one more dimension of size 1, in front.
+    /// Adds a leading dimension of size 1.
     pub fn with_row(&self) -> Window {
         let behind = |first: u32, rest: &[u32]| [&[first], rest].concat();
         Window {
@@ -110,7 +110,7 @@ impl Window {
         }
     }
 
-    /// The same along `count` dimensions from `first` on only.
+    /// Restricts the window to `count` dimensions from `first` on.
     pub fn part(&self, first: usize, count: usize) -> Window {
         let range = first..first + count;
         Window {

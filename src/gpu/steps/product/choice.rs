@@ -1,61 +1,62 @@
-//! Which kernel computes a product of matrices: a function of sizes and of what the device can do.
+//! Chooses the kernel of a matrix product, as a function of sizes and device features.
 
 use crate::gpu::dialect::Dialect;
 
 /// The kernels of products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Variant {
-    /// Each invocation computes an element and reads all that it is made of from memory.
+    /// Each invocation computes one element and reads all its terms from memory.
     Plain,
-    /// Few rows, and columns of the second matrix that lie side by side: slices of the terms, for 4 columns each.
+    /// For few rows and contiguous columns of the second matrix: slices of the terms, for 4 columns each.
     Lines,
-    /// Few rows, and terms of the second matrix that lie side by side: teams that add up the terms of a column.
+    /// For few rows and contiguous terms of the second matrix: teams that add up the terms of a column.
     Dots,
-    /// As [`Dots`](Self::Dots), with subgroups as teams.
+    /// Like [`Dots`](Self::Dots), with subgroups as teams.
     SubgroupDots,
-    /// Each workgroup computes a tile of so many rows and columns.
+    /// Each workgroup computes a square tile of this size.
     Tiled(u32),
-    /// As [`Tiled`](Self::Tiled) with this tile, by the matrix units of the device.
+    /// Like [`Tiled`](Self::Tiled), with the device's matrix units.
     Cooperative(u32),
 }
 
 /// The sides of tiles.
 pub const TILES: [u32; 3] = [32, 64, 128];
 
-/// The most rows of a product that is read like a matrix and a vector: up to here reading the second matrix takes longer
-/// than multiplying it.
+/// Maximum number of rows of a product computed as matrix times vector: up to here, reading the second matrix takes
+/// longer than multiplying it.
 pub const FEW_ROWS: u32 = 8;
 
-/// Columns that a workgroup of [`Variant::Lines`] and [`Variant::Dots`] computes.
+/// Columns per workgroup of [`Variant::Lines`] and [`Variant::Dots`].
 pub const LINE_COLUMNS: u32 = 32;
 
-/// Fewer terms than this do not occupy the 32 slices of a workgroup.
+/// Fewer terms do not occupy the 32 slices of a workgroup.
 const LEAST_LINE_TERMS: u32 = 32;
 
-/// Fewer terms than one step through workgroup memory.
+/// Fewer terms do not fill one step through workgroup memory.
 const LEAST_TILE_TERMS: u32 = 8;
 
-/// As many workgroups as the biggest devices have cores (an H200 132, an RTX 4090 128). Fewer leave cores idle there;
-/// smaller devices take a few rounds more than they would need.
+/// Workgroups to occupy the cores of the largest devices (an H200 has 132, an RTX 4090 128). Fewer leave cores idle
+/// there; more cost smaller devices at most a few extra rounds.
 const CORES: u32 = 128;
 
-/// Workgroups of 256 invocations that have enough reads on their way for the bandwidth of the biggest devices: 4 vectors of 16
-/// bytes by each are 16 KiB a workgroup, and 4.8 TB/s for the 0.8 us that a read takes are 3.8 MB.
+/// Workgroups of 256 invocations to saturate the bandwidth of the largest devices: 4 vectors of 16 bytes per invocation
+/// are 16 KiB per workgroup, and 4.8 TB/s times the read latency of 0.8 us are 3.8 MB.
 const READERS: u32 = 2 * CORES;
 
-/// Terms that are worth a workgroup of its own, and the second kernel that adds up the parts: about 1 us of reading.
+/// Terms that justify another workgroup, and the second kernel that adds up the parts: about 1 us of reading.
 const LEAST_PART: u32 = 512;
 
-/// What the terms of a part are a multiple of: a step of all slices of [`Variant::Lines`].
+/// Parts have a multiple of this many terms: one step of all slices of [`Variant::Lines`].
 const PART_STEP: u32 = 128;
 
-/// Bytes of workgroup memory of a tile of 128: two steps of 8 rows of 132 floats, for both sides.
+/// Bytes of workgroup memory for a tile of 128: two steps of 8 rows of 132 floats, for both sides.
 const LARGE_TILE_BYTES: u32 = 2 * 2 * 8 * 132 * 4;
 
-/// Bytes of workgroup memory of cooperative tiles of 128: 128 lines of 40 halves for both sides, and 8 squares of floats.
+/// Bytes of workgroup memory for a cooperative tile of 128: 128 lines of 40 halves for both sides, and 8 squares of
+/// floats.
 const COOPERATIVE_BYTES: u32 = 2 * 128 * 40 * 2 + 8 * 256 * 4;
 
-/// What a choice depends on.
+/// The inputs of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Rows of the first matrix.
@@ -66,24 +67,24 @@ pub struct Shape {
     pub depth: u32,
     /// Number of products.
     pub matrices: u32,
-    /// Whether terms lie side by side in memory, of both matrices, and not rows of the first or columns of the second.
+    /// For each matrix, whether terms are contiguous in memory, not rows of the first or columns of the second.
     pub terms_first: [bool; 2],
     /// Whether both matrices are float16 and bound as such.
     pub halves: bool,
-    /// Whether there is a plain kernel for it.
+    /// Whether a plain kernel exists.
     pub plain: bool,
 }
 
-/// What computes a product.
+/// The kernel of a product, with its layout and split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The kernel.
     pub variant: Variant,
-    /// Whether the transposed product is computed, of the second matrix with the first.
+    /// Whether to compute the transposed product, of the second matrix with the first.
     pub swapped: bool,
-    /// Parts that the terms are split into, whose sums another kernel adds up.
+    /// Number of parts that the terms are split into; another kernel adds up their sums.
     pub parts: u32,
-    /// Terms of each part but the last.
+    /// Terms per part, except the last.
     pub part_depth: u32,
 }
 
@@ -114,7 +115,7 @@ pub fn choose(shape: &Shape, dialect: Dialect) -> Choice {
     Choice { variant, swapped, parts, part_depth }
 }
 
-/// Whether `variant` can compute a product of this shape.
+/// Whether `variant` supports a product of this shape.
 pub fn possible(variant: Variant, shape: &Shape, dialect: Dialect) -> bool {
     let few = shape.rows.min(shape.columns) <= FEW_ROWS;
     match variant {
@@ -123,7 +124,7 @@ pub fn possible(variant: Variant, shape: &Shape, dialect: Dialect) -> bool {
         Variant::SubgroupDots => few && dialect.subgroups,
         Variant::Tiled(128) => dialect.workgroup_bytes >= LARGE_TILE_BYTES,
         Variant::Tiled(_) => true,
-        // The text says which invocations are a subgroup, so all subgroups must be of one size.
+        // The kernel's text assigns invocations to subgroups, which requires a fixed subgroup size.
         Variant::Cooperative(_) => {
             let subgroups = dialect.subgroups && dialect.subgroup_size.is_some_and(|size| size <= 32 && 32 % size == 0);
             let unit = dialect.cooperative.is_some_and(|units| units.side == 8 || units.side == 16);
@@ -132,15 +133,15 @@ pub fn possible(variant: Variant, shape: &Shape, dialect: Dialect) -> bool {
     }
 }
 
-/// Whether a cooperative tile is mostly full, and the device is.
+/// Whether cooperative tiles would be mostly full and would fill the device.
 fn pays(variant: Variant, shape: &Shape) -> bool {
     let Variant::Cooperative(tile) = variant else { return false };
     let full = shape.rows.min(shape.columns) > tile / 2 && shape.depth >= 32;
     full && (tile == 64 || workgroups(shape, tile, tile) >= CORES as u64)
 }
 
-/// The side of the tiles that take the least time: rounds of workgroups times the work of each. Smaller tiles read more
-/// words of workgroup memory for each multiply-add, which are the weights: one vector for 16, 10.7 and 8 of them.
+/// The tile size with the smallest estimated time: rounds of workgroups times the work per workgroup. Smaller tiles
+/// read more words of workgroup memory per multiply-add, expressed as weights: one vector per 16, 10.7 and 8 of them.
 fn tile(shape: &Shape, dialect: Dialect) -> u32 {
     let time = |side: u32| {
         let weight = match side {
@@ -158,7 +159,7 @@ fn workgroups(shape: &Shape, height: u32, width: u32) -> u64 {
     shape.rows.div_ceil(height) as u64 * shape.columns.div_ceil(width) as u64 * shape.matrices as u64
 }
 
-/// Number of parts that the terms are split into, and terms of each: as many as fill the device.
+/// Returns the number of parts to split the terms into, and the terms per part: enough parts to fill the device.
 fn split(variant: Variant, shape: &Shape, swapped: bool) -> (u32, u32) {
     let columns = if swapped { shape.rows } else { shape.columns };
     let (workgroups, wanted) = match variant {
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn tiles_are_as_large_as_fill_the_device() {
+    fn tiles_are_the_largest_that_fill_the_device() {
         assert_eq!(chosen(4096, 4096, 4096), (Variant::Tiled(128), 1));
         assert_eq!(chosen(2048, 2048, 2048), (Variant::Tiled(128), 1));
         assert_eq!(chosen(1024, 1024, 1024), (Variant::Tiled(64), 1));
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn short_sums_are_plain_where_that_can_be() {
+    fn short_sums_are_plain_if_possible() {
         assert_eq!(chosen(1000, 1000, 7).0, Variant::Plain);
         assert_eq!(chosen(1000, 1000, 8).0, Variant::Tiled(64));
         assert_eq!(chosen(1, 1000, 31).0, Variant::Plain);
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_is_forced_where_it_is_possible() {
+    fn a_variant_is_forced_if_possible() {
         let forced = |variant| Dialect { product: Some(variant), ..dialect() };
         let shape = Shape { rows: 20, columns: 20, depth: 20, ..SHAPE };
         assert_eq!(choose(&shape, forced(Variant::Tiled(128))).variant, Variant::Tiled(128));

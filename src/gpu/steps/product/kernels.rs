@@ -1,4 +1,4 @@
-//! The texts of the kernels of products, and how many workgroups run them.
+//! The texts of product kernels, and their numbers of workgroups.
 
 use super::choice::{Choice, FEW_ROWS, LINE_COLUMNS, Variant};
 use super::{Addition, Places, Product};
@@ -13,21 +13,21 @@ pub struct Kernel {
     pub text: String,
     /// How it is launched.
     pub entry: Entry,
-    /// What it binds as vectors.
+    /// The tensors that it binds as vectors.
     pub wide: Wide,
 }
 
-/// The functions that give the operands.
+/// The functions that return the operands.
 pub struct Sides {
-    /// `prepare()`, `a_load()` and all else of `matmul_common.wgsl` and `matmul_load.wgsl`.
+    /// `prepare()`, `a_load()` and everything else of `matmul_common.wgsl` and `matmul_load.wgsl`.
     pub text: String,
-    /// What is bound as vectors.
+    /// The tensors to bind as vectors.
     pub wide: Wide,
-    /// The directions of four neighbours: whether they are terms.
+    /// For each side, whether loads of four neighbors run along the terms.
     terms: [bool; 2],
 }
 
-/// The functions that give the operands of `choice`, whose elements become `$TYPE`. Adds their parameters.
+/// Assembles the functions that return the operands of `choice`, converted to `$TYPE`. Appends their parameters.
 pub fn sides(product: &mut Product, l: &Lowering, choice: &Choice, values: Values) -> Sides {
     let positions = [product.rows, product.columns];
     let plain = choice.variant == Variant::Plain;
@@ -64,7 +64,7 @@ pub fn sides(product: &mut Product, l: &Lowering, choice: &Choice, values: Value
     Sides { text, wide, terms }
 }
 
-/// Whether four neighbouring columns of the output can be stored at once.
+/// Whether four neighboring columns of the output can be stored at once.
 fn stores_wide(product: &Product, l: &Lowering) -> bool {
     let ([row, column], stack) = &product.output;
     let elements = l.outputs[0].elements();
@@ -75,7 +75,7 @@ fn stores_wide(product: &Product, l: &Lowering) -> bool {
         && stack.iter().all(|step| step % 4 == 0)
 }
 
-/// The kernel of `choice`, which stores results or, where `split`, sums of parts of the terms.
+/// The kernel of `choice`. It stores results or, if `split`, sums over parts of the terms.
 pub fn kernel(product: &mut Product, l: &Lowering, choice: &Choice, split: bool) -> Kernel {
     let values = match choice.variant {
         Variant::Plain => unreachable!("has no entry point of its own"),
@@ -89,7 +89,7 @@ pub fn kernel(product: &mut Product, l: &Lowering, choice: &Choice, split: bool)
     let (scalar, read) = if is_cooperative { ("f16", "halves") } else { ("f32", "four") };
     let values = values.with("TYPE", scalar).with("READ", read).with("SPLIT", split as u32);
     let mut sides = sides(product, l, choice, values.clone());
-    // Each invocation has the sum of one column there.
+    // In `Lines`, each invocation holds the sum of a single column.
     sides.wide.output &= choice.variant != Variant::Lines;
     let values = values.with("STORE_WIDE", sides.wide.output as u32);
     let finish = values.expand(include_str!("../../shaders/matmul_finish.wgsl"));
@@ -110,7 +110,7 @@ pub fn kernel(product: &mut Product, l: &Lowering, choice: &Choice, split: bool)
     Kernel { text, entry: Entry::Own { workgroups, elements: matrices }, wide: sides.wide }
 }
 
-/// `matmul_tiled.wgsl`, for sides whose terms lie side by side or not.
+/// Expands `matmul_tiled.wgsl`; `terms` says for each side whether terms are contiguous.
 fn tiled_text(values: &Values, terms: [bool; 2]) -> String {
     let side = |index: usize| {
         let own = values.clone().with("SIDE", ["a", "b"][index]).with("TERMS", terms[index] as u32);
@@ -119,9 +119,9 @@ fn tiled_text(values: &Values, terms: [bool; 2]) -> String {
     side(0) + &side(1) + &values.expand(include_str!("../../shaders/matmul_tiled.wgsl"))
 }
 
-/// `matmul_cooperative.wgsl`, for sides whose terms lie side by side or not.
+/// Expands `matmul_cooperative.wgsl`; `terms` says for each side whether terms are contiguous.
 fn cooperative_text(values: &Values, tile: u32, terms: [bool; 2]) -> String {
-    // Lines of workgroup memory, and vectors in each with the 8 halves that lie between them.
+    // Lines of workgroup memory, and vectors per line, including the padding of 8 halves.
     let (lines, pitches): (Vec<u32>, Vec<u32>) =
         terms.map(|terms| if terms { (tile, 32 / 4 + 2) } else { (32, tile / 4 + 2) }).into_iter().unzip();
     let side = |index: usize| {
@@ -135,7 +135,8 @@ fn cooperative_text(values: &Values, tile: u32, terms: [bool; 2]) -> String {
     own.expand(include_str!("../../shaders/matmul_cooperative.wgsl")) + &side(0) + &side(1)
 }
 
-/// The numbers of `matmul_cooperative.wgsl`: subgroups of 32 rows and 64 columns of a tile of 128, or 32 columns of one of 64.
+/// The numbers of `matmul_cooperative.wgsl`: a subgroup computes 32 rows and 64 columns of a tile of 128, or 32 columns
+/// of one of 64.
 fn cooperative(tile: u32, dialect: Dialect) -> Values {
     let (units, size) = (dialect.cooperative.expect("chosen"), dialect.subgroup_size.expect("chosen"));
     let (height, width) = (32, tile / 2);
@@ -160,7 +161,7 @@ fn cooperative(tile: u32, dialect: Dialect) -> Values {
         .with("EMULATED", units.emulated as u32)
 }
 
-/// The numbers of `matmul_lines.wgsl` and `matmul_dots.wgsl` for so many rows.
+/// The numbers of `matmul_lines.wgsl` and `matmul_dots.wgsl` for this many rows.
 fn lines(rows: u32) -> Values {
     let rows = rows.min(FEW_ROWS).next_power_of_two();
     let chunk = rows.min(4);
@@ -172,8 +173,8 @@ fn lines(rows: u32) -> Values {
         .with("WIDTH", LINE_COLUMNS)
 }
 
-/// The numbers of `matmul_tiled.wgsl`: twice as many invocations as a tile has rows, so that each brings 4 elements of both
-/// sides in a step of 8 terms, and computes tile / 2 elements.
+/// The numbers of `matmul_tiled.wgsl`: twice as many invocations as a tile has rows. Each carries 4 elements of both
+/// sides per step of 8 terms, and computes tile / 2 elements.
 fn tiled(tile: u32) -> Values {
     let [row_groups, column_groups] = match tile {
         128 => [2, 2],
@@ -198,9 +199,9 @@ fn tiled(tile: u32) -> Values {
 mod tests {
     use super::super::choice::TILES;
 
-    /// The places of a tile as `matmul_tile_side.wgsl` carries them.
+    /// The elements of a tile in the order that `matmul_tile_side.wgsl` carries them.
     #[test]
-    fn a_step_is_carried_once_and_as_a_whole() {
+    fn a_step_carries_every_element_once() {
         for tile in TILES {
             let terms_first = |local: u32, j: u32| [local >> 1, (local & 1) * 4 + j];
             let positions_first = |local: u32, j: u32| [local % (tile / 4) * 4 + j, local / (tile / 4)];
@@ -216,9 +217,9 @@ mod tests {
         }
     }
 
-    /// The pieces of a tile as `matmul_tiled.wgsl` gives them to invocations.
+    /// The assignment of a tile's pieces to invocations in `matmul_tiled.wgsl`.
     #[test]
-    fn a_tile_is_computed_once_and_as_a_whole() {
+    fn a_tile_computes_every_element_once() {
         for (tile, [row_groups, column_groups]) in [(32, [1, 1]), (64, [2, 1]), (128, [2, 2])] {
             let (row_threads, column_threads) = (tile / 4 / row_groups, tile / 4 / column_groups);
             let blocks = column_threads / 8;

@@ -1,4 +1,4 @@
-//! Every kernel of products against the oracle, at the edges of its tiles.
+//! Tests every product kernel against the oracle, at the edges of its tiles.
 
 use super::choice::{TILES, Variant};
 use super::self_test;
@@ -9,7 +9,7 @@ use crate::ir::{Graph, parse};
 use crate::testing::Tolerance;
 use std::collections::HashSet;
 
-/// Sums of `depth` products of numbers in -4..4. An element in the wrong place is off by about 1.
+/// For sums of `depth` products of numbers in -4..4. A misplaced element would be off by about 1.
 fn tolerance(depth: u32, dtype: &str) -> Tolerance {
     match dtype {
         "float16" => Tolerance::ulps(2).or_absolute(2e-3 + 4e-6 * depth as f64),
@@ -17,7 +17,7 @@ fn tolerance(depth: u32, dtype: &str) -> Tolerance {
     }
 }
 
-/// `gemm()` of these sizes, with all that it can have.
+/// `gemm()` of these sizes, with all of its options.
 fn gemm(dtype: &str, [rows, columns, depth]: [u32; 3], [a_transpose, b_transpose]: [bool; 2], rest: &str) -> Graph {
     let matrix = |rows, columns, transpose| if transpose { [columns, rows] } else { [rows, columns] };
     let (a, b) = (matrix(rows, depth, a_transpose), matrix(depth, columns, b_transpose));
@@ -32,13 +32,13 @@ fn gemm(dtype: &str, [rows, columns, depth]: [u32; 3], [a_transpose, b_transpose
     parse(&text)
 }
 
-/// A device with matrix units of this side, or with what does their work.
+/// A dialect with matrix units of this size, real or emulated.
 fn with_units(dialect: Dialect, side: u32, emulated: bool) -> Dialect {
     let cooperative = Some(MatrixUnits { side, emulated });
     Dialect { subgroups: true, subgroup_size: Some(32), cooperative, ..dialect }
 }
 
-/// Checks `graph` with a variant on every device that it is possible on, and that there is one.
+/// Checks `graph` with a variant on every device that supports it; at least one must.
 fn check(graph: &Graph, depth: u32, dtype: &str, variant: Variant) {
     let dispatches = |dialect| lower(graph, graph.nodes.last().expect("a node"), dialect).expect("kernels").dispatches;
     let adapt = |dialect: Dialect| {
@@ -57,7 +57,7 @@ fn tiles_at_their_edges() {
     for tile in TILES {
         for (turn, [rows, columns]) in [[-1, 1], [0, 4], [1, 0], [0, -1], [4, 1], [1, 4]].into_iter().enumerate() {
             let [rows, columns] = [rows, columns].map(|more: i32| tile.wrapping_add_signed(more));
-            // Depths around a step in turn, and layouts.
+            // Alternates depths around one step, and layouts.
             let depth = [8, 12, 16, 17, 31, 7][turn];
             let dtype = ["float32", "float16"][turn % 2];
             let graph = gemm(dtype, [rows, columns, depth], TRANSPOSES[turn % 4], "");
@@ -128,7 +128,7 @@ fn stacks_of_matrices_that_broadcast() {
 }
 
 #[test]
-fn what_follows_is_applied_to_every_element_once() {
+fn the_epilogue_is_applied_to_every_element_once() {
     for variant in [Variant::Plain, Variant::Tiled(32), Variant::Lines, Variant::Dots] {
         for ([rows, columns, depth], dtype) in [([4, 36, 40], "float32"), ([5, 35, 1100], "float16")] {
             let text = format!(
@@ -205,17 +205,17 @@ fn convolutions_as_products() {
 }
 
 #[test]
-fn the_self_test_finds_what_is_wrong() {
+fn the_self_test_detects_wrong_results() {
     let device = software();
     let emulated = device.with_dialect(with_units(device.dialect, 16, true)).unwrap();
     assert!(self_test::run(&emulated));
-    // The text of real units is refused here.
+    // This device refuses the text for real units.
     let refused = device.with_dialect(with_units(device.dialect, 16, false)).unwrap();
     assert!(!self_test::run(&refused), "a device without matrix units passes");
     assert!(self_test::key(&device.info).contains(&device.info.name));
 }
 
-/// The text for real units, which takes no device to check: WGSL, and what becomes of it for Vulkan.
+/// Validates the text for real units without a device: the WGSL, and its translation to SPIR-V.
 #[test]
 fn kernels_for_matrix_units_are_valid() {
     for (side, tile) in [(16, 64), (16, 128), (8, 64)] {

@@ -1,4 +1,4 @@
-//! Attention operators whose queries have as many heads as their keys, and rotary embeddings.
+//! Attention operators with as many heads of queries as of keys, and rotary embeddings.
 
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
@@ -12,20 +12,20 @@ use crate::onnx::registry::{Entry, Outcome, microsoft};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::matmul::{Gemm, GemmAttributes};
 
-/// What is added to the scores of keys that a mask hides, unless `mask_filter_value` says otherwise.
+/// Added to the scores of masked keys, unless `mask_filter_value` overrides it.
 const MASK_FILTER_VALUE: f32 = -10_000.0;
 
-/// Sizes of attention with a past.
+/// Sizes of an attention with a past.
 #[derive(Clone, Copy)]
 struct Sizes {
     batch: Dim,
     queries: Dim,
-    /// With the past.
+    /// Number of keys, including the past.
     keys: Dim,
 }
 
-/// What to add to the scores for the mask at `index`, in any of its forms: `[batch]` ends, `[2 * batch]` ends and
-/// starts, `[batch, keys]`, or `[batch, queries, keys]`.
+/// The bias of the scores for the mask at `index`, in any of its forms: `[batch]` ends, `[2 * batch]` ends and starts,
+/// `[batch, keys]`, or `[batch, queries, keys]`.
 fn mask_bias(call: &mut Call, index: usize, dtype: DataType, sizes: Sizes) -> Step<Option<OperandId>> {
     let Some(mask) = call.optional(index)? else { return Ok(None) };
     let Sizes { batch, queries, keys } = sizes;
@@ -55,7 +55,7 @@ fn mask_bias(call: &mut Call, index: usize, dtype: DataType, sizes: Sizes) -> St
     call.select(seen, zero, filter).map(Some)
 }
 
-/// Which keys are in front of the `ends` of shape `[batch]`.
+/// A mask of the keys before the `ends` of shape `[batch]`.
 fn until(call: &mut Call, ends: OperandId, sizes: Sizes) -> Step<OperandId> {
     let (columns, one) = (columns(call, sizes.keys, 4)?, Dim::number(1));
     let ends = call.cast(ends, DataType::Int32)?;
@@ -70,7 +70,7 @@ fn positive(call: &mut Call, mask: OperandId, shape: &[Dim]) -> Step<OperandId> 
 }
 
 /// The scores of `q` and `k` with the mask at `mask`, the bias at `bias` and, if `unidirectional` is set, only the keys
-/// up to a query.
+/// up to each query.
 fn scores(call: &mut Call, heads: Heads, mask: usize, bias: Option<usize>) -> Step<Scores> {
     let [batch, _, queries, _] = call.dims(heads.q, "the query")?;
     let [_, _, keys, _] = call.dims(heads.k, "the key")?;
@@ -89,7 +89,7 @@ fn scores(call: &mut Call, heads: Heads, mask: usize, bias: Option<usize>) -> St
 
 // ---- Attention ---------------------------------------------------------------------------------------------------
 
-/// Queries, keys and values of an input `[batch, sequence, features]` projected by one matrix.
+/// Projects an input `[batch, sequence, features]` to queries, keys and values by one matrix.
 fn projected(call: &mut Call, x: OperandId, weights: OperandId, bias: Option<OperandId>) -> Step<[OperandId; 3]> {
     let [batch, sequence, features] = call.dims(x, "the input")?;
     let [_, columns] = call.dims(weights, "the weights")?;
@@ -108,7 +108,7 @@ fn projected(call: &mut Call, x: OperandId, weights: OperandId, bias: Option<Ope
     Ok([split[0], split[1], split[2]])
 }
 
-/// `present`, `[2, batch, heads, keys, size]`, and attention over it; `past` at its index may have no elements.
+/// Emits `present`, `[2, batch, heads, keys, size]`, and attention over it; the `past` input may have no elements.
 fn self_attention(
     call: &mut Call,
     [q, k, v]: [OperandId; 3],
@@ -138,10 +138,10 @@ fn self_attention(
     Ok(vec![output, Value::Operand(present)])
 }
 
-/// Attributes of kernels that no CPU has.
+/// Refuses attributes that no CPU kernel supports.
 fn refuse_set(call: &Call, names: &[&str]) -> Step<()> {
     match names.iter().find(|name| call.int_or(name, 0) != 0) {
-        Some(name) => Err(Refusal(format!("{name} is set, which onnxruntime has on no CPU"))),
+        Some(name) => Err(Refusal(format!("{name} is set, which onnxruntime does not support on CPUs"))),
         None => Ok(()),
     }
 }
@@ -164,7 +164,7 @@ fn q_attention(call: &mut Call) -> Outcome {
 
 // ---- MultiHeadAttention ------------------------------------------------------------------------------------------
 
-/// The bias of the features of a projection: `size` elements from `start` on.
+/// Adds the bias of a projection's features: `size` elements from `start` on.
 fn with_bias(call: &mut Call, x: OperandId, start: Dim, size: Dim) -> Step<OperandId> {
     let Some(bias) = call.optional(3)? else { return Ok(x) };
     let [all] = call.dims(bias, "bias")?;
@@ -175,14 +175,14 @@ fn with_bias(call: &mut Call, x: OperandId, start: Dim, size: Dim) -> Step<Opera
     call.add(x, bias)
 }
 
-/// One of the tensors that are packed along dimension 3 of `[batch, sequence, heads, count, size]`.
+/// One of the tensors packed along dimension 3 of `[batch, sequence, heads, count, size]`.
 fn unpacked(call: &mut Call, packed: OperandId, at: u32) -> Step<OperandId> {
     let [batch, sequence, heads, _, size] = call.dims(packed, "packed heads")?;
     let one = call.pick(packed, 3, at)?;
     call.reshape(one, &[batch, sequence, heads * size])
 }
 
-/// Queries, keys and values as heads, whatever the form they come in.
+/// Queries, keys and values as heads, from any of the input forms.
 fn multi_heads(call: &mut Call) -> Step<Heads> {
     let n = count_attribute(call, "num_heads")?;
     let query = call.input(0)?;
@@ -198,7 +198,7 @@ fn multi_heads(call: &mut Call) -> Step<Heads> {
     let q = with_bias(call, flat[0], Dim::number(0), hidden)?;
     let q = split_heads(call, q, n, "the query")?;
     if call.rank(flat[1]) == 4 {
-        // What an encoder gave is projected already.
+        // The outputs of an encoder are already projected.
         return Ok(Heads { q, k: flat[1], v: flat[2] });
     }
     let value_hidden = call.shape(flat[2]).last().copied().unwrap_or_default();
@@ -210,7 +210,7 @@ fn multi_heads(call: &mut Call) -> Step<Heads> {
 fn multi_head_attention(call: &mut Call) -> Outcome {
     for (index, name) in [(8, "past_sequence_length"), (9, "cache_indirection")] {
         if call.value(index).is_some() {
-            return Err(Refusal(format!("{name} is given, which is of decoders that share buffers")));
+            return Err(Refusal(format!("{name} is given, which is for decoders with shared buffers")));
         }
     }
     let heads = multi_heads(call)?;
@@ -243,7 +243,7 @@ fn rotary_embedding(call: &mut Call) -> Outcome {
     }
     let [cos, sin] = [call.gather(cos, positions, 0)?, call.gather(sin, positions, 0)?];
     let heads = match count_attribute(call, "num_heads")? {
-        // Then the whole of a head is rotated.
+        // 0 means that the whole head is rotated.
         0 => {
             let [_, _, pairs] = call.dims(cos, "the cosines")?;
             (shape[shape.len() - 1] / (pairs * 2)).get()

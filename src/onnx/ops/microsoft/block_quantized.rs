@@ -1,4 +1,4 @@
-//! Weights of 2, 4 or 8 bits with a scale per block.
+//! Weights of 2, 4 or 8 bits with one scale per block.
 
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
@@ -15,7 +15,7 @@ use crate::ops::quantize::Quantize;
 use crate::shape::Descriptor;
 use std::borrow::Cow;
 
-/// The bits of a quantized weight.
+/// The number of bits of a quantized weight.
 fn bits(call: &Call) -> Step<u32> {
     match call.int_or("bits", 4) {
         bits @ (2 | 4 | 8) => Ok(bits as u32),
@@ -23,13 +23,13 @@ fn bits(call: &Call) -> Step<u32> {
     }
 }
 
-/// Every number in `bytes`, of which each holds `8 / bits`, the first in its lowest bits.
+/// Unpacks the numbers in `bytes`, `8 / bits` per byte, from the lowest bits on.
 fn unpacked(bytes: &[u8], bits: u32) -> Vec<u8> {
     let mask = (0xff_u8) >> (8 - bits);
     bytes.iter().flat_map(|byte| (0..8).step_by(bits as usize).map(move |shift| byte >> shift & mask)).collect()
 }
 
-/// A positive integer of an attribute.
+/// A positive integer attribute.
 fn positive(call: &Call, name: &str) -> Step<u32> {
     let value = call.int_attribute(name).ok_or_else(|| Refusal(format!("{name} is missing")))?;
     let valid = u32::try_from(value).ok().filter(|&value| value > 0);
@@ -38,7 +38,7 @@ fn positive(call: &Call, name: &str) -> Step<u32> {
 
 // ---- MatMulNBits -------------------------------------------------------------------------------------------------
 
-/// The sizes of a matrix `[n, k]` in blocks along its rows.
+/// The sizes of a matrix `[n, k]`, divided into blocks along its rows.
 struct Blocks {
     n: u32,
     k: u32,
@@ -48,19 +48,19 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// The type of numbers as the graph has them: those of 2 bits are made some of 4.
+    /// The type of the numbers in the graph: 2-bit numbers are widened to 4 bits.
     fn dtype(&self) -> DataType {
         if self.bits == 8 { DataType::Uint8 } else { DataType::Uint4 }
     }
 
-    /// A constant of these numbers.
+    /// A constant with these numbers.
     fn constant(&self, call: &mut Call, shape: [u32; 3], numbers: &[u8]) -> Step<OperandId> {
         let bytes = if self.bits == 8 { Cow::Borrowed(numbers) } else { Cow::Owned(packed(numbers)) };
         call.constant_from_bytes(Descriptor::new(self.dtype(), shape), &bytes)
     }
 }
 
-/// The zero points, one per block, of type `uint8`, or of that of the scales.
+/// The zero points, one per block, of type `uint8` or the scales' type.
 fn zero_points(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
     let shape = shape_of_scales(blocks);
     let Some(given) = call.optional(3)? else {
@@ -96,12 +96,12 @@ fn weights(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
     let floats = if call.dtype(zero_points) == blocks.dtype() {
         call.emit(Quantize::DequantizeLinear, &[weights, scales, zero_points])?
     } else {
-        // As (numbers - zero points) * scales: zero points are fractions.
+        // As (numbers - zero points) * scales: zero points can be fractions.
         let (one, none) = (call.scalar_like(scales, 1.0)?, vec![0; n as usize * count as usize]);
         let (one, none) = (call.expand(one, &[n, count, 1])?, blocks.constant(call, shape_of_scales(blocks), &none)?);
         let numbers = call.emit(Quantize::DequantizeLinear, &[weights, one, none])?;
-        let centred = call.sub(numbers, zero_points)?;
-        call.mul(centred, scales)?
+        let centered = call.sub(numbers, zero_points)?;
+        call.mul(centered, scales)?
     };
     let rows = call.reshape(floats, &[n, count * size])?;
     call.slice_axis(rows, 1, 0, k)
@@ -113,10 +113,10 @@ fn shape_of_scales(blocks: &Blocks) -> [u32; 3] {
 
 fn matmul_n_bits(call: &mut Call) -> Outcome {
     if call.value(4).is_some() {
-        return Err("g_idx is given, which onnxruntime has given up".into());
+        return Err("g_idx is given, which onnxruntime no longer supports".into());
     }
     if call.int_or("weight_prepacked", 0) != 0 {
-        return Err("weight_prepacked is set, a layout of another device".into());
+        return Err("weight_prepacked is set, a layout for other devices".into());
     }
     let a = call.input(0)?;
     let (n, k, size) = (positive(call, "N")?, positive(call, "K")?, positive(call, "block_size")?);
@@ -131,7 +131,7 @@ fn matmul_n_bits(call: &mut Call) -> Outcome {
     }
     let rows = shape[..shape.len() - 1].iter().copied().product();
     let flat = call.reshape(a, &[rows, Dim::from(k)])?;
-    // The least precision that A may be computed with: 4 stands for 8-bit integers.
+    // The minimum precision for A: 4 stands for 8-bit integers.
     let rounds_rows = call.int_or("accuracy_level", 0) == 4;
     let attributes = GemmAttributes { b_transpose: true, rounds_rows, ..Default::default() };
     let bias = call.optional(5)?;
@@ -143,17 +143,17 @@ fn matmul_n_bits(call: &mut Call) -> Outcome {
 
 // ---- GatherBlockQuantized ----------------------------------------------------------------------------------------
 
-/// Quantized numbers, some of them in each byte of the last dimension.
+/// Quantized numbers, several per byte of the last dimension.
 struct Packed {
     bytes: OperandId,
     bits: u32,
-    /// What stands for 0, unless a zero point is given.
+    /// The number that represents 0, unless a zero point is given.
     zero: u8,
-    /// What the numbers are larger than those of the model, to be without a sign.
+    /// The offset added to the model's numbers to make them unsigned.
     lift: u8,
 }
 
-/// The data as bytes: 4-bit types as two to a byte, if rows begin at bytes, or else as one.
+/// The data as bytes: for 4-bit types two numbers per byte if rows start at byte boundaries, otherwise one.
 fn packed_data(call: &mut Call) -> Step<Packed> {
     let Some(literal) = call.input_literal(0) else {
         let bits = bits(call)?;
@@ -169,7 +169,7 @@ fn packed_data(call: &mut Call) -> Step<Packed> {
         other => return Err(Refusal(format!("data are of type {other}, expected uint8, int4 or uint4"))),
     };
     let mut shape = literal.shape.clone();
-    // With the sign bit inverted, a number is 8 larger.
+    // Inverting the sign bit adds 8 to a number.
     let mut bytes: Vec<u8> = literal.bytes.iter().map(|byte| byte ^ (lift | lift << 4)).collect();
     let mut bits = 4;
     match shape.last_mut() {
@@ -184,7 +184,7 @@ fn packed_data(call: &mut Call) -> Step<Packed> {
     Ok(Packed { bytes, bits, zero: lift, lift })
 }
 
-/// The numbers of packed bytes, by arithmetic of the graph: what is packed stays so until it is needed.
+/// Unpacks bytes by operators of the graph, which keeps the data packed until needed.
 fn numbers(call: &mut Call, bytes: OperandId, bits: u32) -> Step<OperandId> {
     if bits == 8 {
         return Ok(bytes);
@@ -206,7 +206,7 @@ fn numbers(call: &mut Call, bytes: OperandId, bits: u32) -> Step<OperandId> {
     call.reshape(stacked, &shape)
 }
 
-/// The zero points in the shape of the scales, as the data are lifted.
+/// The zero points in the shape of the scales, with the offset of the data.
 fn table_zero_points(call: &mut Call, packed: &Packed, shape: &[u32]) -> Step<OperandId> {
     if let Some(literal) = call.input_literal(3) {
         let lift = |number: Number| Number::Float(number.to_f64() + packed.lift as f64);
@@ -223,7 +223,7 @@ fn table_zero_points(call: &mut Call, packed: &Packed, shape: &[u32]) -> Step<Op
             let got = call.sizes(given);
             let axis = shape.len() - 1;
             let per_byte = 8 / packed.bits;
-            // The last byte of a row may be filled up.
+            // The last byte of a row may be padded.
             if got.len() != shape.len() || got[..axis] != shape[..axis] || got[axis] != shape[axis].div_ceil(per_byte) {
                 return Err(Refusal(format!("zero_points have shape {got:?}, expected one for each scale {shape:?}")));
             }
@@ -233,7 +233,7 @@ fn table_zero_points(call: &mut Call, packed: &Packed, shape: &[u32]) -> Step<Op
     }
 }
 
-/// `numbers` as floats, with blocks of `size` along `axis`, the last of which may be shorter.
+/// `numbers` as floats, in blocks of `size` along `axis`; the last one may be shorter.
 fn dequantized(
     call: &mut Call,
     numbers: OperandId,
@@ -260,7 +260,7 @@ fn dequantized(
     call.slice_axis(floats, axis, 0u32, shape[axis])
 }
 
-/// Rows are gathered as they are packed, and only these are unpacked.
+/// Gathers packed rows, and unpacks only these.
 fn gather_block_quantized(call: &mut Call) -> Outcome {
     let packed = packed_data(call)?;
     let (indices, scales) = (call.input(1)?, call.input(2)?);
@@ -284,7 +284,7 @@ fn gather_block_quantized(call: &mut Call) -> Outcome {
     let rows = call.gather(packed.bytes, indices, gathered)?;
     let rows = numbers(call, rows, packed.bits)?;
     let parameters = [call.gather(scales, indices, gathered)?, call.gather(zero_points, indices, gathered)?];
-    // The dimensions of the indices take the place of one.
+    // The dimensions of the indices replace the gathered one.
     let axis = if blocked > gathered { blocked as usize + call.rank(indices) - 1 } else { blocked as usize };
     let output = dequantized(call, rows, parameters, axis, size)?;
     Ok(vec![Value::Operand(output)])
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_gathered_as_they_are_packed() {
+    fn packed_rows_are_gathered_packed() {
         let text = TestGraph::default()
             .input("i", Int64, &["3"])
             .raw("w", Int4, &[10, 32], &[0x7f; 160])
@@ -337,6 +337,6 @@ mod tests {
         };
         assert!(graph(&[0x98; 16]).text(17).contains("bTranspose"), "gemm");
         let message = graph(&[0x98; 15]).refusal(17);
-        assert!(message.contains("B (input 1) has 15 bytes, expected 16"), "{message}");
+        assert!(message.contains("B (input 1) has 15 bytes, expected the 16 bytes of "), "{message}");
     }
 }

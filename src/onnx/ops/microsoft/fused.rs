@@ -1,4 +1,4 @@
-//! Activations, products and normalizations with what precedes or follows them.
+//! Activations, products and normalizations, fused with preceding or following operators.
 
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
@@ -21,7 +21,7 @@ use crate::shape::broadcasts_to;
 
 // ---- Activations -------------------------------------------------------------------------------------------------
 
-/// The first input, with the second one added if it is given.
+/// The first input plus the optional second one.
 fn biased(call: &mut Call) -> Step<OperandId> {
     let x = call.input(0)?;
     match call.optional(1)? {
@@ -57,7 +57,7 @@ fn bias_split_gelu(call: &mut Call) -> Outcome {
     let axis = call.rank(x).checked_sub(1).ok_or("the input is a scalar")?;
     let size = call.shape(x)[axis];
     if !size.is_multiple_of(2) {
-        return Err(Refusal(format!("{size} features have no halves")));
+        return Err(Refusal(format!("{size} features cannot be halved")));
     }
     let [left, right] = [call.slice_axis(x, axis, 0u32, size / 2)?, call.slice_axis(x, axis, size / 2, size / 2)?];
     let right = call.emit(E::Gelu, &[right])?;
@@ -72,12 +72,12 @@ fn bias_add(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// The dimensions from `axis` on are one for the softmax.
+/// The softmax treats the dimensions from `axis` on as one.
 fn bias_softmax(call: &mut Call) -> Outcome {
     let (x, bias) = (call.input(0)?, call.input(1)?);
     let (shape, bias_shape) = (call.shape(x), call.shape(bias));
     let axis = call.axis(call.int_or("axis", 1), shape.len())? as usize;
-    // With fewer dimensions, which of them are meant depends on the kernel.
+    // With fewer dimensions, their meaning would depend on the kernel.
     if bias_shape.len() != shape.len() || !broadcasts_to(&bias_shape, &shape) {
         return Err(Refusal(format!("the bias has shape {bias_shape:?}, expected {shape:?} or 1 for some of these")));
     }
@@ -91,7 +91,7 @@ fn bias_softmax(call: &mut Call) -> Outcome {
 
 // ---- Products ----------------------------------------------------------------------------------------------------
 
-/// A factor of `FusedMatMul`, transposed as the attributes with the suffix `which` say.
+/// A factor of `FusedMatMul`, transposed according to the attributes with the suffix `which`.
 fn factor(call: &mut Call, index: usize, which: &str) -> Step<OperandId> {
     let mut x = call.input(index)?;
     let rank = call.rank(x) as u32;
@@ -116,7 +116,7 @@ fn fused_matmul(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// The function that the attribute `activation` names, with its parameters.
+/// Applies the function named by the attribute `activation`, with its parameters.
 fn activated(call: &mut Call, x: OperandId, parameters: &[f64]) -> Step<OperandId> {
     let parameter = |index: usize, default: f64| parameters.get(index).copied().unwrap_or(default);
     let op = match call.text_or("activation", "").as_str() {
@@ -157,7 +157,7 @@ fn fused_conv(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// A convolution of `[N, H, W, C]` with a filter `[O, C / groups, H, W]`.
+/// Convolves `[N, H, W, C]` with a filter `[O, C / groups, H, W]`.
 fn nhwc_conv(call: &mut Call) -> Outcome {
     let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
     let [batch, height, width, channels] = call.dims(x, "the input")?;
@@ -197,7 +197,7 @@ fn simplified_layer_normalization(call: &mut Call) -> Outcome {
     Ok(vec![Value::Operand(output), Value::Operand(inverse)])
 }
 
-/// Input, skip and the bias at `bias` added.
+/// The sum of input, skip and the optional bias at `bias`.
 fn skipped(call: &mut Call, bias: usize) -> Step<OperandId> {
     let (x, skip) = (call.input(0)?, call.input(1)?);
     let sum = call.add(x, skip)?;
@@ -207,10 +207,10 @@ fn skipped(call: &mut Call, bias: usize) -> Step<OperandId> {
     }
 }
 
-/// The outputs of a normalization after a skip: those in between are of training.
+/// The outputs of a normalization with a skip connection; those in between are for training.
 fn with_sum(call: &Call, output: OperandId, sum: OperandId) -> Outcome {
     if call.wants(1) || call.wants(2) {
-        return Err("its outputs mean and inv_std_var are of training".into());
+        return Err("its outputs mean and inv_std_var are for training".into());
     }
     Ok(vec![Value::Operand(output), Value::Unknown, Value::Unknown, Value::Operand(sum)])
 }
@@ -230,7 +230,7 @@ fn skip_simplified_layer_normalization(call: &mut Call) -> Outcome {
     with_sum(call, output, sum)
 }
 
-/// Rows of the embeddings of words, positions and segments added and normalized.
+/// Adds and normalizes rows of the embeddings of words, positions and segments.
 fn embed_layer_normalization(call: &mut Call) -> Outcome {
     let (words, word_table, position_table) = (call.input(0)?, call.input(2)?, call.input(3)?);
     let (scale, bias) = (call.input(5)?, call.input(6)?);
@@ -279,8 +279,8 @@ pub const OPERATORS: &[Entry] = &[
     microsoft("Gelu", "", gelu),
     microsoft("NhwcConv", "2 spatial dimensions", nhwc_conv),
     microsoft("QuickGelu", "", quick_gelu),
-    microsoft("SkipLayerNormalization", "no outputs of training", skip_layer_normalization),
-    microsoft("SkipSimplifiedLayerNormalization", "no outputs of training", skip_simplified_layer_normalization),
+    microsoft("SkipLayerNormalization", "no training outputs", skip_layer_normalization),
+    microsoft("SkipSimplifiedLayerNormalization", "no training outputs", skip_simplified_layer_normalization),
     microsoft("TransposeMatMul", "", fused_matmul),
     standard("SimplifiedLayerNormalization", "", simplified_layer_normalization),
     microsoft("SimplifiedLayerNormalization", "", simplified_layer_normalization),
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_comes_before_the_activation() {
+    fn biases_are_added_before_the_activation() {
         let text = TestGraph::default()
             .input("x", Float, &["1", "2", "4", "4"])
             .input("w", Float, &["3", "2", "1", "1"])
@@ -329,6 +329,6 @@ mod tests {
                 .output("y")
         };
         assert!(graph("y _ _ sum").text(17).contains("layerNormalization"));
-        assert!(graph("y mean").refusal(17).contains("are of training"));
+        assert!(graph("y mean").refusal(17).contains("are for training"));
     }
 }

@@ -1,5 +1,5 @@
-//! `GroupQueryAttention`: causal attention of a decoder with a growing or a fixed cache, heads of keys that several
-//! heads of queries share, and rotary embeddings.
+//! `GroupQueryAttention`: causal attention of a decoder with a growing or fixed cache, heads of keys shared by several
+//! heads of queries, and rotary embeddings.
 
 use crate::dimension::Dim;
 use crate::dtype::DataType;
@@ -12,31 +12,31 @@ use crate::onnx::registry::{Entry, Outcome, microsoft};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::gather::GatherNd;
 
-/// Sizes, and where the new tokens are.
+/// Sizes of the cache, and the places of the new tokens.
 struct Cache {
     batch: Dim,
-    /// New tokens.
+    /// Number of new tokens.
     sequence: Dim,
-    /// Length of the state that is given.
+    /// Length of the input state.
     past: Dim,
-    /// Tokens with the new ones, of the longest row.
+    /// Number of tokens in the longest row, including the new ones.
     total: Dim,
-    /// Length of the state that comes out.
+    /// Length of the output state.
     present: Dim,
     /// Position of the first new token, `int32 [batch, 1]`.
     start: OperandId,
-    /// How many keys of each row count, `int32 [batch, 1]`, if not all up to the last new one do.
+    /// Number of valid keys per row, `int32 [batch, 1]`, unless all keys up to the last new one are valid.
     lengths: Option<OperandId>,
     /// Whether the new tokens follow the whole past in every row of the batch.
     is_growing: bool,
 }
 
-/// A refusal of sizes that other inputs could have.
+/// A refusal that depends on sizes.
 fn of_sizes(reason: String) -> Refusal {
     Refusal { depends_on_sizes: true, ..Refusal(reason) }
 }
 
-/// `total_sequence_length` follows from shapes in exported models; without a past it is the number of tokens.
+/// `total_sequence_length`: exported models derive it from shapes; without a past it is the number of tokens.
 fn total_length(call: &Call, sequence: Dim, past: Dim) -> Step<Dim> {
     match call.value(6).filter(|_| call.is_known(6)) {
         None if past == 0 => Ok(sequence),
@@ -62,7 +62,7 @@ fn cache(call: &mut Call, batch: Dim, sequence: Dim) -> Step<Cache> {
     let is_prompt = total == sequence;
     let lengths = if let Some(Value::Operand(id)) = call.value(5) { call.dims_of(id) } else { None };
     let all_full = lengths.is_some_and(|all| all.iter().all(|&last| last == total - 1));
-    // The longest row is `total_sequence_length` long, so that a single row is.
+    // `total_sequence_length` is the length of the longest row, and hence that of a single row.
     let is_growing = total == past + sequence && (batch == 1 || is_prompt || all_full);
     let is_ragged = batch > 1 && !all_full;
     let lengths = if is_ragged || !(is_prompt || is_growing) { Some(row_lengths(call, batch)?) } else { None };
@@ -73,12 +73,12 @@ fn cache(call: &mut Call, batch: Dim, sequence: Dim) -> Step<Cache> {
         }
         _ => counting(call, total - sequence, &[Dim::ONE, Dim::ONE])?,
     };
-    // Only the rows of a prompt can be longer than what counts of them.
+    // Only rows of a prompt can be longer than their valid part.
     let lengths = lengths.filter(|_| is_prompt);
     Ok(Cache { batch, sequence, past, total, present: total.max(past), start, lengths, is_growing })
 }
 
-/// The number of tokens of each row, `int32 [batch, 1]`: `seqlens_k` is one less.
+/// The number of tokens per row, `int32 [batch, 1]`: `seqlens_k` is one less.
 fn row_lengths(call: &mut Call, batch: Dim) -> Step<OperandId> {
     let last = call.input(5)?;
     let last = call.cast(last, DataType::Int32)?;
@@ -93,7 +93,7 @@ fn positions(call: &mut Call, cache: &Cache) -> Step<OperandId> {
     call.add(cache.start, steps)
 }
 
-/// Queries, keys and values as `[batch, sequence, heads * size]`, from one tensor if they are packed in it.
+/// Queries, keys and values as `[batch, sequence, heads * size]`, possibly unpacked from one tensor.
 fn projections(call: &mut Call, heads: u32, shared: u32) -> Step<[OperandId; 3]> {
     let query = call.input(0)?;
     if call.value(1).is_some() {
@@ -109,7 +109,7 @@ fn projections(call: &mut Call, heads: u32, shared: u32) -> Step<[OperandId; 3]>
     Ok([split[0], split[1], split[2]])
 }
 
-/// The state at `index` with the new heads `[batch, heads, sequence, size]` in their places.
+/// The state at `index` with the new heads `[batch, heads, sequence, size]` inserted.
 fn updated(call: &mut Call, index: usize, new: OperandId, cache: &Cache) -> Step<OperandId> {
     if cache.is_growing {
         return appended(call, index, new);
@@ -119,7 +119,7 @@ fn updated(call: &mut Call, index: usize, new: OperandId, cache: &Cache) -> Step
     let zeros = call.expand(zeros, &[batch, heads, Dim::ONE, size])?;
     let all = call.concat(&[new, zeros], 2)?;
     let all = appended(call, index, all)?;
-    // Place `t` of a row shows its past in front of `start`, the new tokens from there on, and zeros behind them.
+    // Place `t` of a row holds its past up to `start`, the new tokens from there on, then zeros.
     let places = columns(call, cache.present, 2)?;
     let offset = call.sub(places, cache.start)?;
     let past = call.dim_scalar(DataType::Int32, cache.past)?;
@@ -142,7 +142,7 @@ fn updated(call: &mut Call, index: usize, new: OperandId, cache: &Cache) -> Step
     call.transpose(picked, &[0, 2, 1, 3])
 }
 
-/// Queries and keys rotated by the positions that are given, or by those of the tokens.
+/// Rotates queries and keys by the given positions, or by those of the tokens.
 fn rotary(call: &mut Call, heads: [(OperandId, u32); 2], tokens: OperandId, total: Dim) -> Step<[OperandId; 2]> {
     let (cos, sin) = (call.input(7)?, call.input(8)?);
     let given = call.optional(9)?;
@@ -159,7 +159,7 @@ fn rotary(call: &mut Call, heads: [(OperandId, u32); 2], tokens: OperandId, tota
     Ok([rotated_heads(call, q, n, rotation)?, rotated_heads(call, k, shared, rotation)?])
 }
 
-/// Which keys each query sees: those up to its own position and, with a window, only the last of these.
+/// A mask of the keys that each query sees: those up to its own position and, with a window, only the last of these.
 fn visible(call: &mut Call, cache: &Cache, positions: OperandId) -> Step<Vec<OperandId>> {
     let rows = call.shape(positions)[0];
     let window = call.int_or("local_window_size", -1);
@@ -175,7 +175,7 @@ fn visible(call: &mut Call, cache: &Cache, positions: OperandId) -> Step<Vec<Ope
     if !is_causal && window >= 0 {
         return Err("local_window_size is given for attention that is not causal".into());
     }
-    // What comes last sees everything, if there is nothing behind it.
+    // The last query sees everything, if no keys follow it.
     if !(cache.is_growing && (cache.sequence == 1 || !is_causal)) {
         let last = cache.sequence - 1;
         let seen = if is_causal { positions } else { call.slice_axis(positions, 2, last, 1u32)? };
@@ -190,7 +190,7 @@ fn visible(call: &mut Call, cache: &Cache, positions: OperandId) -> Step<Vec<Ope
     Ok(masks)
 }
 
-/// The score that belongs to no key: of each head, or 0 for all.
+/// The scores that belong to no key: one per head, or 0 for all.
 fn sink(call: &mut Call, heads: u32, like: OperandId) -> Step<Option<OperandId>> {
     if let Some(sink) = call.optional(11)? {
         return call.reshape(sink, &[1, heads, 1, 1]).map(Some);
@@ -202,7 +202,7 @@ fn sink(call: &mut Call, heads: u32, like: OperandId) -> Step<Option<OperandId>>
     call.reshape(zero, &[1, 1, 1, 1]).map(Some)
 }
 
-/// Scores with 0 for what is hidden, as they are given out.
+/// Replaces hidden scores by 0, for the output.
 fn shown(call: &mut Call, scores: OperandId, visible: &[OperandId]) -> Step<OperandId> {
     let mut shown = scores;
     for &mask in visible {
@@ -212,7 +212,7 @@ fn shown(call: &mut Call, scores: OperandId, visible: &[OperandId]) -> Step<Oper
     Ok(shown)
 }
 
-/// What only other devices have.
+/// Refuses attributes that only other devices support.
 fn check_supported(call: &Call) -> Step<()> {
     for name in ["k_quant_type", "v_quant_type"] {
         let value = call.text_or(name, "NONE");
@@ -224,7 +224,7 @@ fn check_supported(call: &Call) -> Step<()> {
         return Err("sliding_window_cache is set, expected a cache of the whole sequence".into());
     }
     if call.value(14).is_some() || call.value(15).is_some() {
-        return Err("q_norm_weight and k_norm_weight are given, which onnxruntime has on no CPU".into());
+        return Err("q_norm_weight and k_norm_weight are given, which onnxruntime does not support on CPUs".into());
     }
     Ok(())
 }
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_cannot_be_are_refused() {
+    fn impossible_lengths_are_refused() {
         let message = graph("1", 9).refusal(17);
         assert!(message.contains("total_sequence_length is 9, expected between 1 and 6"), "{message}");
         let graph = TestGraph::default()

@@ -1,4 +1,4 @@
-//! Operators on quantized tensors: what they compute is computed on dequantized ones.
+//! Operators on quantized tensors: they dequantize, compute in floats, and quantize again.
 
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
@@ -14,7 +14,7 @@ use crate::ops::matmul::{Gemm, GemmAttributes};
 use crate::ops::quantize::Quantize;
 use crate::ops::reduce::ReduceKind;
 
-/// `parameter`, a scale or zero point with one element or one per place along `axis`, shaped to broadcast to a tensor
+/// Shapes `parameter`, a scale or zero point with one element or one per place along `axis`, to broadcast to a tensor
 /// of `rank` dimensions.
 fn shaped(call: &mut Call, parameter: OperandId, rank: usize, axis: usize) -> Step<OperandId> {
     let size: Dim = call.shape(parameter).iter().copied().product();
@@ -25,8 +25,8 @@ fn shaped(call: &mut Call, parameter: OperandId, rank: usize, axis: usize) -> St
     call.reshape(parameter, &shape)
 }
 
-/// The scale at `scale` and the zero point at `zero_point`, 0 of type `dtype` if it is not given, in one shape for a
-/// tensor of `rank` dimensions.
+/// The scale at `scale` and the zero point at `zero_point` (by default 0 of type `dtype`), in one shape for a tensor of
+/// `rank` dimensions.
 fn parameters(
     call: &mut Call,
     [scale, zero_point]: [usize; 2],
@@ -44,25 +44,25 @@ fn parameters(
     Ok([call.expand(scale, &shape)?, call.expand(zero_point, &shape)?])
 }
 
-/// The quantized input `x` as floats, with its parameters at `places`, per place along `axis` if they are lists.
+/// Dequantizes the input `x` with its parameters at `places`; lists of parameters apply along `axis`.
 fn dequantized_along(call: &mut Call, x: usize, places: [usize; 2], axis: usize) -> Step<OperandId> {
     let x = call.input(x)?;
     let [scale, zero_point] = parameters(call, places, call.dtype(x), call.rank(x), axis)?;
     call.emit(Quantize::DequantizeLinear, &[x, scale, zero_point])
 }
 
-/// The quantized input `x` as floats.
+/// Dequantizes the input `x`.
 fn dequantized(call: &mut Call, x: usize) -> Step<OperandId> {
     dequantized_along(call, x, [x + 1, x + 2], 0)
 }
 
-/// The quantized input `x` as floats; the parameters at `scale` and `zero_point` may be one per column.
+/// Dequantizes the input `x`; the parameters at `scale` and `zero_point` may have one element per column.
 pub fn dequantized_columns(call: &mut Call, x: usize, scale: usize, zero_point: usize) -> Step<OperandId> {
     let axis = call.input_shape(x)?.len().saturating_sub(1);
     dequantized_along(call, x, [scale, zero_point], axis)
 }
 
-/// `x` quantized with the parameters at `scale` and behind it; to the type `dtype` if no zero point says otherwise.
+/// Quantizes `x` with the scale at `scale` and the zero point after it; the type is `dtype` without a zero point.
 fn quantized(call: &mut Call, x: OperandId, scale: usize, dtype: DataType) -> Outcome {
     let [scale, zero_point] = parameters(call, [scale, scale + 1], dtype, call.rank(x), 0)?;
     let output = call.emit(Quantize::QuantizeLinear, &[x, scale, zero_point]);
@@ -121,7 +121,7 @@ fn average_pool(call: &mut Call) -> Outcome {
     quantized(call, means, 3, type_of(call, 0)?)
 }
 
-/// Before opset 13 the dimensions from `axis` on are one.
+/// Before opset 13, the softmax treats the dimensions from `axis` on as one.
 fn softmax(call: &mut Call) -> Outcome {
     let x = dequantized(call, 0)?;
     let shape = call.shape(x);
@@ -161,7 +161,7 @@ fn matmul_integer_to_float(call: &mut Call) -> Outcome {
     with_bias(call, product, 6)
 }
 
-/// `a` rounded to the 256 steps of its own range, which includes 0.
+/// Rounds `a` to the 256 steps of its own range, which includes 0.
 fn dynamically_quantized(call: &mut Call, a: OperandId) -> Step<OperandId> {
     let axes: Vec<u32> = (0..call.rank(a) as u32).collect();
     let (low, high) = (call.reduce(ReduceKind::Min, a, &axes, false)?, call.reduce(ReduceKind::Max, a, &axes, false)?);
@@ -169,7 +169,7 @@ fn dynamically_quantized(call: &mut Call, a: OperandId) -> Step<OperandId> {
     let (low, high) = (call.emit(E::Min, &[low, zero])?, call.emit(E::Max, &[high, zero])?);
     let range = call.sub(high, low)?;
     let scale = call.linear(range, 1.0 / 255.0, 0.0)?;
-    // All zeros have no range; any scale does.
+    // All zeros have no range; any scale will do.
     let is_zero = call.emit(E::Equal, &[range, zero])?;
     let scale = call.select(is_zero, one, scale)?;
     let (min, max) = (Number::Float(0.0), Number::Float(255.0));
@@ -193,7 +193,7 @@ fn dynamic_quantize_matmul(call: &mut Call) -> Outcome {
     with_bias(call, product, 4)
 }
 
-/// `alpha * a * b + c`, where the integers of `c` have the scale of the product.
+/// `alpha * a * b + c`; the integers of `c` have the scale of the product.
 fn q_gemm(call: &mut Call) -> Outcome {
     let a = dequantized(call, 0)?;
     let b_transpose = call.int_or("transB", 0) != 0;
@@ -223,7 +223,7 @@ const TYPES: &str = "int8 and uint8";
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
-    microsoft("DequantizeLinear", "int16 and uint16 as constants or of QuantizeLinear", dequantize_linear),
+    microsoft("DequantizeLinear", "int16 and uint16 only as constants or from QuantizeLinear", dequantize_linear),
     microsoft("DynamicQuantizeMatMul", "", dynamic_quantize_matmul),
     microsoft("MatMulIntegerToFloat", TYPES, matmul_integer_to_float),
     microsoft("QGemm", TYPES, q_gemm),
@@ -239,7 +239,7 @@ pub const OPERATORS: &[Entry] = &[
     microsoft("QLinearSigmoid", TYPES, |call| unary(call, E::Sigmoid)),
     microsoft("QLinearSoftmax", TYPES, softmax),
     microsoft("QLinearWhere", TYPES, choose),
-    microsoft("QuantizeLinear", "those of 16 bits are int32 inside of a model", quantize_linear),
+    microsoft("QuantizeLinear", "16-bit types are int32 inside of a model", quantize_linear),
 ];
 
 #[cfg(test)]
