@@ -5,10 +5,10 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
 import { differenceOf, findExamples } from '../../scripts/examples.mjs';
-import { ROOT } from './run-example.mjs';
+import { root } from '../../scripts/process.mjs';
 
-const { version } = JSON.parse(readFileSync(path.join(ROOT, 'package.json'), 'utf8'));
-const index = readFileSync(path.join(ROOT, 'docs/README.md'), 'utf8');
+const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
+const index = readFileSync(path.join(root, 'docs/README.md'), 'utf8');
 
 /** Lines of a program that somebody reads before copying it. */
 const MOST_LINES = 130;

@@ -6,9 +6,9 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import test, { after, before } from 'node:test';
-import { ROOT } from './run-example.mjs';
+import { root } from '../../scripts/process.mjs';
 
-const FOLDER = path.join(ROOT, 'examples/http-endpoint');
+const FOLDER = path.join(root, 'examples/http-endpoint');
 const PICTURES = readFileSync(path.join(FOLDER, 'pictures.json'), 'utf8');
 const [PICTURE] = JSON.parse(PICTURES);
 
