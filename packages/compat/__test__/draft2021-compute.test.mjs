@@ -111,9 +111,9 @@ describe('compute', () => {
     const refuses = (inputs, outputs, message) =>
       assert.throws(() => graph.compute(inputs, outputs), { name: 'TypeError', message });
     refuses({ x: [1, 2, 3, 4] }, {}, /inputs\["x"\].dimensions is required/);
-    refuses({ x: { resource: [1, 2, 3, 4], dimensions: [2, 2] } }, {}, /inputs\["x"\].resource is no ArrayBufferView/);
+    refuses({ x: { resource: [1, 2, 3, 4], dimensions: [2, 2] } }, {}, /inputs\["x"\].resource is not an ArrayBufferView/);
     refuses({ x: 5 }, {}, /inputs\["x"\] is 5, expected an object/);
-    refuses({ x: X }, { y: X.buffer }, /outputs\["y"\] is no ArrayBufferView/);
+    refuses({ x: X }, { y: X.buffer }, /outputs\["y"\] is not an ArrayBufferView/);
     refuses({ x: new Float32Array(new SharedArrayBuffer(16)) }, {}, /inputs\["x"\] is backed by a SharedArrayBuffer/);
     assert.throws(() => graph.compute({ x: X }), { name: 'TypeError', message: /2 arguments required, 1 given/ });
   });
@@ -379,7 +379,7 @@ describe('the thread of the contexts', () => {
       Atomics.wait = () => { throw new TypeError('Atomics.wait cannot be called in this context'); };
       const { draft2021: { ml, MLGraphBuilder } } = require(COMPAT);
       try { new MLGraphBuilder(ml.createContext()); } catch (error) { console.log(error.name, error.message); }`);
-    const message = 'the draft of 2021 computes synchronously, and this thread is one that must not wait';
+    const message = 'the draft of 2021 computes synchronously, but this thread must not wait';
     assert.deepEqual(lines, [`NotSupportedError ${message}`]);
   });
 
