@@ -105,7 +105,7 @@ export type MLNamedOperands = Record<string, MLOperand>;
  */
 export type AllowSharedBufferSource = ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
 
-/** What tells a WebGPU device from options. */
+/** Distinguishes a WebGPU device from options. */
 interface GPUDeviceLike {
   readonly queue: object;
   readonly lost: Promise<unknown>;
@@ -380,11 +380,11 @@ export interface MLTensorLimits {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlbinarysupportlimits
  */
 export interface MLBinarySupportLimits {
-  /** What `a` may be. */
+  /** Allowed data types and ranks of `a`. */
   a: MLTensorLimits;
-  /** What `b` may be. */
+  /** Allowed data types and ranks of `b`. */
   b: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -393,9 +393,9 @@ export interface MLBinarySupportLimits {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlsingleinputsupportlimits
  */
 export interface MLSingleInputSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -482,17 +482,17 @@ export interface MLBatchNormalizationOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlbatchnormalizationsupportlimits
  */
 export interface MLBatchNormalizationSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `mean` may be. */
+  /** Allowed data types and ranks of `mean`. */
   mean: MLTensorLimits;
-  /** What `variance` may be. */
+  /** Allowed data types and ranks of `variance`. */
   variance: MLTensorLimits;
-  /** What `scale` may be. */
+  /** Allowed data types and ranks of `scale`. */
   scale: MLTensorLimits;
-  /** What `bias` may be. */
+  /** Allowed data types and ranks of `bias`. */
   bias: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -512,9 +512,9 @@ export interface MLClampOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlconcatsupportlimits
  */
 export interface MLConcatSupportLimits {
-  /** What `inputs` may be. */
+  /** Allowed data types and ranks of `inputs`. */
   inputs: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -553,13 +553,13 @@ export interface MLConv2dOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlconv2dsupportlimits
  */
 export interface MLConv2dSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `filter` may be. */
+  /** Allowed data types and ranks of `filter`. */
   filter: MLTensorLimits;
-  /** What `bias` may be. */
+  /** Allowed data types and ranks of `bias`. */
   bias: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -619,9 +619,9 @@ export interface MLCumulativeSumOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mllogicalnotsupportlimits
  */
 export interface MLLogicalNotSupportLimits {
-  /** What `a` may be. */
+  /** Allowed data types and ranks of `a`. */
   a: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -630,13 +630,13 @@ export interface MLLogicalNotSupportLimits {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlquantizedequantizelinearsupportlimits
  */
 export interface MLQuantizeDequantizeLinearSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `scale` may be. */
+  /** Allowed data types and ranks of `scale`. */
   scale: MLTensorLimits;
-  /** What `zeroPoint` may be. */
+  /** Allowed data types and ranks of `zeroPoint`. */
   zeroPoint: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -669,11 +669,11 @@ export interface MLGatherOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlgathersupportlimits
  */
 export interface MLGatherSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `indices` may be. */
+  /** Allowed data types and ranks of `indices`. */
   indices: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -711,13 +711,13 @@ export interface MLGemmOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlgemmsupportlimits
  */
 export interface MLGemmSupportLimits {
-  /** What `a` may be. */
+  /** Allowed data types and ranks of `a`. */
   a: MLTensorLimits;
-  /** What `b` may be. */
+  /** Allowed data types and ranks of `b`. */
   b: MLTensorLimits;
-  /** What `c` may be. */
+  /** Allowed data types and ranks of `c`. */
   c: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -761,21 +761,21 @@ export interface MLGruOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlgrusupportlimits
  */
 export interface MLGruSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `weight` may be. */
+  /** Allowed data types and ranks of `weight`. */
   weight: MLTensorLimits;
-  /** What `recurrentWeight` may be. */
+  /** Allowed data types and ranks of `recurrentWeight`. */
   recurrentWeight: MLTensorLimits;
-  /** What `bias` may be. */
+  /** Allowed data types and ranks of `bias`. */
   bias: MLTensorLimits;
-  /** What `recurrentBias` may be. */
+  /** Allowed data types and ranks of `recurrentBias`. */
   recurrentBias: MLTensorLimits;
-  /** What `initialHiddenState` may be. */
+  /** Allowed data types and ranks of `initialHiddenState`. */
   initialHiddenState: MLTensorLimits;
-  /** What `output0` can be. */
+  /** Possible data types and ranks of `output0`. */
   output0: MLTensorLimits;
-  /** What `output1` can be. */
+  /** Possible data types and ranks of `output1`. */
   output1: MLTensorLimits;
 }
 
@@ -807,19 +807,19 @@ export interface MLGruCellOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlgrucellsupportlimits
  */
 export interface MLGruCellSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `weight` may be. */
+  /** Allowed data types and ranks of `weight`. */
   weight: MLTensorLimits;
-  /** What `recurrentWeight` may be. */
+  /** Allowed data types and ranks of `recurrentWeight`. */
   recurrentWeight: MLTensorLimits;
-  /** What `hiddenState` may be. */
+  /** Allowed data types and ranks of `hiddenState`. */
   hiddenState: MLTensorLimits;
-  /** What `bias` may be. */
+  /** Allowed data types and ranks of `bias`. */
   bias: MLTensorLimits;
-  /** What `recurrentBias` may be. */
+  /** Allowed data types and ranks of `recurrentBias`. */
   recurrentBias: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -866,13 +866,13 @@ export interface MLInstanceNormalizationOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlnormalizationsupportlimits
  */
 export interface MLNormalizationSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `scale` may be. */
+  /** Allowed data types and ranks of `scale`. */
   scale: MLTensorLimits;
-  /** What `bias` may be. */
+  /** Allowed data types and ranks of `bias`. */
   bias: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -965,27 +965,27 @@ export interface MLLstmOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mllstmsupportlimits
  */
 export interface MLLstmSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `weight` may be. */
+  /** Allowed data types and ranks of `weight`. */
   weight: MLTensorLimits;
-  /** What `recurrentWeight` may be. */
+  /** Allowed data types and ranks of `recurrentWeight`. */
   recurrentWeight: MLTensorLimits;
-  /** What `bias` may be. */
+  /** Allowed data types and ranks of `bias`. */
   bias: MLTensorLimits;
-  /** What `recurrentBias` may be. */
+  /** Allowed data types and ranks of `recurrentBias`. */
   recurrentBias: MLTensorLimits;
-  /** What `peepholeWeight` may be. */
+  /** Allowed data types and ranks of `peepholeWeight`. */
   peepholeWeight: MLTensorLimits;
-  /** What `initialHiddenState` may be. */
+  /** Allowed data types and ranks of `initialHiddenState`. */
   initialHiddenState: MLTensorLimits;
-  /** What `initialCellState` may be. */
+  /** Allowed data types and ranks of `initialCellState`. */
   initialCellState: MLTensorLimits;
-  /** What `output0` can be. */
+  /** Possible data types and ranks of `output0`. */
   output0: MLTensorLimits;
-  /** What `output1` can be. */
+  /** Possible data types and ranks of `output1`. */
   output1: MLTensorLimits;
-  /** What `output2` can be. */
+  /** Possible data types and ranks of `output2`. */
   output2: MLTensorLimits;
 }
 
@@ -1014,25 +1014,25 @@ export interface MLLstmCellOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mllstmcellsupportlimits
  */
 export interface MLLstmCellSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `weight` may be. */
+  /** Allowed data types and ranks of `weight`. */
   weight: MLTensorLimits;
-  /** What `recurrentWeight` may be. */
+  /** Allowed data types and ranks of `recurrentWeight`. */
   recurrentWeight: MLTensorLimits;
-  /** What `hiddenState` may be. */
+  /** Allowed data types and ranks of `hiddenState`. */
   hiddenState: MLTensorLimits;
-  /** What `cellState` may be. */
+  /** Allowed data types and ranks of `cellState`. */
   cellState: MLTensorLimits;
-  /** What `bias` may be. */
+  /** Allowed data types and ranks of `bias`. */
   bias: MLTensorLimits;
-  /** What `recurrentBias` may be. */
+  /** Allowed data types and ranks of `recurrentBias`. */
   recurrentBias: MLTensorLimits;
-  /** What `peepholeWeight` may be. */
+  /** Allowed data types and ranks of `peepholeWeight`. */
   peepholeWeight: MLTensorLimits;
-  /** What `output0` can be. */
+  /** Possible data types and ranks of `output0`. */
   output0: MLTensorLimits;
-  /** What `output1` can be. */
+  /** Possible data types and ranks of `output1`. */
   output1: MLTensorLimits;
 }
 
@@ -1085,11 +1085,11 @@ export interface MLPool2dOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlprelusupportlimits
  */
 export interface MLPreluSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `slope` may be. */
+  /** Allowed data types and ranks of `slope`. */
   slope: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -1151,13 +1151,13 @@ export interface MLScatterOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlscattersupportlimits
  */
 export interface MLScatterSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `indices` may be. */
+  /** Allowed data types and ranks of `indices`. */
   indices: MLTensorLimits;
-  /** What `updates` may be. */
+  /** Allowed data types and ranks of `updates`. */
   updates: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -1187,9 +1187,9 @@ export interface MLSplitOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlsplitsupportlimits
  */
 export interface MLSplitSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `outputs` can be. */
+  /** Possible data types and ranks of `outputs`. */
   outputs: MLTensorLimits;
 }
 
@@ -1224,13 +1224,13 @@ export interface MLTriangularOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlwheresupportlimits
  */
 export interface MLWhereSupportLimits {
-  /** What `condition` may be. */
+  /** Allowed data types and ranks of `condition`. */
   condition: MLTensorLimits;
-  /** What `trueValue` may be. */
+  /** Allowed data types and ranks of `trueValue`. */
   trueValue: MLTensorLimits;
-  /** What `falseValue` may be. */
+  /** Allowed data types and ranks of `falseValue`. */
   falseValue: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -1447,7 +1447,7 @@ export class MLGraphBuilder {
    * @param axis The axis to search, below the rank of `input`.
    * @returns The shape of `input` without `axis`, or with size 1 for it if `keepDimensions`; the data type is
    * `outputDataType`. Possible: int32 or int64, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank, or its size does not
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank, or its size does not
    * fit the data type of the result
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-argminmax
    */
@@ -1459,7 +1459,7 @@ export class MLGraphBuilder {
    * @param axis The axis to search, below the rank of `input`.
    * @returns The shape of `input` without `axis`, or with size 1 for it if `keepDimensions`; the data type is
    * `outputDataType`. Possible: int32 or int64, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank, or its size does not
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank, or its size does not
    * fit the data type of the result
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-argminmax
    */
@@ -1471,7 +1471,7 @@ export class MLGraphBuilder {
    * @param mean [size of `axis`]. Allowed: float32 or float16, rank 1.
    * @param variance [size of `axis`]. Allowed: float32 or float16, rank 1.
    * @returns The shape and data type of `input`. Possible: float32 or float16, rank 1 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-batchnorm
    */
   batchNormalization(input: MLOperand, mean: MLOperand, variance: MLOperand, options?: MLBatchNormalizationOptions): MLOperand;
@@ -1490,7 +1490,7 @@ export class MLGraphBuilder {
    *
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
    * @returns The shape and data type of `input`. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or minValue is above maxValue
+   * @throws {TypeError} if an operand is not as described, or if minValue is above maxValue
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-clamp
    */
   clamp(input: MLOperand, options?: MLClampOptions): MLOperand;
@@ -1501,7 +1501,7 @@ export class MLGraphBuilder {
    * type, rank 1 to 8.
    * @param axis Below the rank of the inputs.
    * @returns The shape of the inputs, with the sum of their sizes for `axis`. Possible: any data type, rank 1 to 8.
-   * @throws {TypeError} if an operand is not as described, or there is no input or the axis is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if there is no input or the axis is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-concat
    */
   concat(inputs: Iterable<MLOperand>, axis: number, options?: MLOperatorOptions): MLOperand;
@@ -1515,8 +1515,8 @@ export class MLGraphBuilder {
    * @returns [batches, outputChannels, height, width], or as `inputLayout` says, where the output height and width
    * are `1 + floor((size - (filterSize - 1) * dilation - 1 + padding) / stride)`. Possible: float32 or float16, rank
    * 4.
-   * @throws {TypeError} if an operand is not as described, or a list has the wrong length, a stride or dilation is 0,
-   * channels and groups do not fit, or the filter is larger than the padded input
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, a stride or dilation is
+   * 0, channels and groups do not fit, or the filter is larger than the padded input
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-conv2d
    */
   conv2d(input: MLOperand, filter: MLOperand, options?: MLConv2dOptions): MLOperand;
@@ -1530,8 +1530,8 @@ export class MLGraphBuilder {
    * @returns [batches, outputChannels, height, width], or as `inputLayout` says, where the output height and width
    * are `(size - 1) * stride + (filterSize - 1) * dilation + 1 - padding + outputPadding`. Possible: float32 or
    * float16, rank 4.
-   * @throws {TypeError} if an operand is not as described, or a list has the wrong length, a stride or dilation is 0,
-   * an output padding is not below its stride, channels and groups do not fit, or an output size is below 1
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, a stride or dilation is
+   * 0, an output padding is not below its stride, channels and groups do not fit, or an output size is below 1
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-convtranspose2d
    */
   convTranspose2d(input: MLOperand, filter: MLOperand, options?: MLConvTranspose2dOptions): MLOperand;
@@ -1542,7 +1542,7 @@ export class MLGraphBuilder {
    * @param axis The axis to sum along, below the rank of `input`.
    * @returns The shape and data type of `input`. Possible: float32, float16, int32, uint32, int64 or uint64, rank 1
    * to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-cumulativesum
    */
   cumulativeSum(input: MLOperand, axis: number, options?: MLCumulativeSumOptions): MLOperand;
@@ -1552,7 +1552,7 @@ export class MLGraphBuilder {
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
    * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`, with their data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
    */
   add(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1562,7 +1562,7 @@ export class MLGraphBuilder {
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
    * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`, with their data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
    */
   sub(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1572,7 +1572,7 @@ export class MLGraphBuilder {
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
    * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`, with their data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
    */
   mul(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1582,7 +1582,7 @@ export class MLGraphBuilder {
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
    * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`, with their data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
    */
   div(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1592,7 +1592,7 @@ export class MLGraphBuilder {
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
    * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`, with their data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
    */
   max(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1602,7 +1602,7 @@ export class MLGraphBuilder {
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
    * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`, with their data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
    */
   min(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1612,7 +1612,7 @@ export class MLGraphBuilder {
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
    * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`, with their data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
    */
   pow(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1622,7 +1622,7 @@ export class MLGraphBuilder {
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
    * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   equal(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1632,7 +1632,7 @@ export class MLGraphBuilder {
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
    * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   notEqual(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1642,7 +1642,7 @@ export class MLGraphBuilder {
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
    * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   greater(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1652,7 +1652,7 @@ export class MLGraphBuilder {
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
    * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   greaterOrEqual(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1662,7 +1662,7 @@ export class MLGraphBuilder {
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
    * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   lesser(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1672,7 +1672,7 @@ export class MLGraphBuilder {
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
    * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   lesserOrEqual(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1691,7 +1691,7 @@ export class MLGraphBuilder {
    * @param a Nonzero values are true. Broadcasts with `b`. Allowed: uint8, rank 0 to 8.
    * @param b Nonzero values are true. Broadcasts with `a`. Allowed: uint8, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   logicalAnd(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1701,7 +1701,7 @@ export class MLGraphBuilder {
    * @param a Nonzero values are true. Broadcasts with `b`. Allowed: uint8, rank 0 to 8.
    * @param b Nonzero values are true. Broadcasts with `a`. Allowed: uint8, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   logicalOr(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1711,7 +1711,7 @@ export class MLGraphBuilder {
    * @param a Nonzero values are true. Broadcasts with `b`. Allowed: uint8, rank 0 to 8.
    * @param b Nonzero values are true. Broadcasts with `a`. Allowed: uint8, rank 0 to 8.
    * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   logicalXor(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1877,7 +1877,7 @@ export class MLGraphBuilder {
    * @param zeroPoint The shape of `scale` and the data type of `input`. Allowed: uint8, int8, uint32 or int32, rank 0
    * to 8.
    * @returns The shape of `input` and the data type of `scale`. Possible: float32 or float16, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shape of scale does not divide that of input, or
+   * @throws {TypeError} if an operand is not as described, or if the shape of scale does not divide that of input, or
    * that of zeroPoint is another one
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-dequantizelinear
    */
@@ -1891,7 +1891,7 @@ export class MLGraphBuilder {
    * @param zeroPoint The shape of `scale`. Allowed: uint8, int8, uint32 or int32, rank 0 to 8.
    * @returns The shape of `input` and the data type of `zeroPoint`. Possible: uint8, int8, uint32 or int32, rank 0 to
    * 8.
-   * @throws {TypeError} if an operand is not as described, or the shape of scale does not divide that of input, or
+   * @throws {TypeError} if an operand is not as described, or if the shape of scale does not divide that of input, or
    * that of zeroPoint is another one
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-quantizelinear
    */
@@ -1911,7 +1911,7 @@ export class MLGraphBuilder {
    * @param input Axes of size 1 are repeated; missing axes are added in front. Allowed: any data type, rank 0 to 8.
    * @param newShape The shape of `input` must broadcast to it.
    * @returns The shape `newShape`, with the data type of `input`. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shape of input does not broadcast to newShape
+   * @throws {TypeError} if an operand is not as described, or if the shape of input does not broadcast to newShape
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-expand
    */
   expand(input: MLOperand, newShape: Iterable<number>, options?: MLOperatorOptions): MLOperand;
@@ -1923,7 +1923,7 @@ export class MLGraphBuilder {
    * Allowed: int32, uint32 or int64, rank 0 to 8.
    * @returns The shape of `input` with that of `indices` in place of `axis`; the data type of `input`. Possible: any
    * data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gather
    */
   gather(input: MLOperand, indices: MLOperand, options?: MLGatherOptions): MLOperand;
@@ -1934,8 +1934,8 @@ export class MLGraphBuilder {
    * @param indices Positions along `axis`; the shape of `input` except for that axis. Negative indices count from the
    * end; indices out of range are clamped. Allowed: int32, uint32 or int64, rank 1 to 8.
    * @returns The shape of `indices`, with the data type of `input`. Possible: any data type, rank 1 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank, or the size of another
-   * axis differs
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank, or the size of
+   * another axis differs
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gatherelements
    */
   gatherElements(input: MLOperand, indices: MLOperand, options?: MLGatherOptions): MLOperand;
@@ -1947,7 +1947,7 @@ export class MLGraphBuilder {
    * end; indices out of range are clamped. Allowed: int32, uint32 or int64, rank 1 to 8.
    * @returns [..., sizes of `input` after the first n]; the data type of `input`. Possible: any data type, rank 0 to
    * 8.
-   * @throws {TypeError} if an operand is not as described, or the tuples are longer than the rank of input
+   * @throws {TypeError} if an operand is not as described, or if the tuples are longer than the rank of input
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gathernd
    */
   gatherND(input: MLOperand, indices: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1966,7 +1966,7 @@ export class MLGraphBuilder {
    * @param a [m, k], or [k, m] if `aTranspose`. Allowed: float32 or float16, rank 2.
    * @param b [k, n], or [n, k] if `bTranspose`. Allowed: float32 or float16, rank 2.
    * @returns [m, n]. Possible: float32 or float16, rank 2.
-   * @throws {TypeError} if an operand is not as described, or columns of a and rows of b differ, or c does not
+   * @throws {TypeError} if an operand is not as described, or if columns of a and rows of b differ, or c does not
    * broadcast to the result
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gemm
    */
@@ -1982,7 +1982,8 @@ export class MLGraphBuilder {
    * @param hiddenSize Number of elements of the hidden state, at least 1.
    * @returns [last state: [directions, batches, hiddenSize]] and, with `returnSequence`, [steps, directions, batches,
    * hiddenSize]. Possible: float32 or float16, rank 3.
-   * @throws {TypeError} if an operand is not as described, or a size does not fit, or there are not two activations
+   * @throws {TypeError} if an operand is not as described, or if a size does not fit, or there are not two
+   * activations
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gru
    */
   gru(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, steps: number, hiddenSize: number, options?: MLGruOptions): Array<MLOperand>;
@@ -1995,7 +1996,8 @@ export class MLGraphBuilder {
    * @param hiddenState [batches, hiddenSize]. Allowed: float32 or float16, rank 2.
    * @param hiddenSize Number of elements of the hidden state, at least 1.
    * @returns [batches, hiddenSize]. Possible: float32 or float16, rank 2.
-   * @throws {TypeError} if an operand is not as described, or a size does not fit, or there are not two activations
+   * @throws {TypeError} if an operand is not as described, or if a size does not fit, or there are not two
+   * activations
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-grucell
    */
   gruCell(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, hiddenState: MLOperand, hiddenSize: number, options?: MLGruCellOptions): MLOperand;
@@ -2031,7 +2033,7 @@ export class MLGraphBuilder {
    *
    * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
    * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-layernorm
    */
   layerNormalization(input: MLOperand, options?: MLLayerNormalizationOptions): MLOperand;
@@ -2065,7 +2067,8 @@ export class MLGraphBuilder {
    * @param hiddenSize Number of elements of the hidden state, at least 1.
    * @returns [last hidden state, last cell state: each [directions, batches, hiddenSize]] and, with `returnSequence`,
    * [steps, directions, batches, hiddenSize]. Possible: float32 or float16, rank 3.
-   * @throws {TypeError} if an operand is not as described, or a size does not fit, or there are not three activations
+   * @throws {TypeError} if an operand is not as described, or if a size does not fit, or there are not three
+   * activations
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-lstm
    */
   lstm(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, steps: number, hiddenSize: number, options?: MLLstmOptions): Array<MLOperand>;
@@ -2079,7 +2082,8 @@ export class MLGraphBuilder {
    * @param cellState [batches, hiddenSize]. Allowed: float32 or float16, rank 2.
    * @param hiddenSize Number of elements of the hidden state, at least 1.
    * @returns [hidden state, cell state], each [batches, hiddenSize]. Possible: float32 or float16, rank 2.
-   * @throws {TypeError} if an operand is not as described, or a size does not fit, or there are not three activations
+   * @throws {TypeError} if an operand is not as described, or if a size does not fit, or there are not three
+   * activations
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-lstmcell
    */
   lstmCell(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, hiddenState: MLOperand, cellState: MLOperand, hiddenSize: number, options?: MLLstmCellOptions): Array<MLOperand>;
@@ -2089,8 +2093,8 @@ export class MLGraphBuilder {
    * @param a [..., m, k]. Allowed: float32 or float16, rank 2 to 8.
    * @param b [..., k, n]. Allowed: float32 or float16, rank 2 to 8.
    * @returns [..., m, n]. Possible: float32 or float16, rank 2 to 8.
-   * @throws {TypeError} if an operand is not as described, or columns of a and rows of b differ, or the other axes do
-   * not broadcast
+   * @throws {TypeError} if an operand is not as described, or if columns of a and rows of b differ, or the other axes
+   * do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-matmul
    */
   matmul(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -2101,7 +2105,7 @@ export class MLGraphBuilder {
    * @param beginningPadding Elements to add at the beginning of each axis; one number per axis of `input`.
    * @param endingPadding Elements to add at the end of each axis; one number per axis of `input`.
    * @returns The sizes of `input` with the padding added; its data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or a list has the wrong length, or a reflection is not
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, or a reflection is not
    * smaller than its axis
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-pad
    */
@@ -2112,7 +2116,7 @@ export class MLGraphBuilder {
    * @param input [batches, channels, height, width], or as `layout` says. Allowed: float32 or float16, rank 4.
    * @returns The layout of `input`, with output height and width `1 + (size - (window - 1) * dilation - 1 + padding)
    * / stride`, rounded according to the options. Possible: float32 or float16, rank 4.
-   * @throws {TypeError} if an operand is not as described, or a list has the wrong length, a stride, dilation or
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, a stride, dilation or
    * window is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-pool2d-average
    */
@@ -2123,7 +2127,7 @@ export class MLGraphBuilder {
    * @param input [batches, channels, height, width], or as `layout` says. Allowed: float32 or float16, rank 4.
    * @returns The layout of `input`, with output height and width `1 + (size - (window - 1) * dilation - 1 + padding)
    * / stride`, rounded according to the options. Possible: float32 or float16, rank 4.
-   * @throws {TypeError} if an operand is not as described, or a list has the wrong length, a stride, dilation or
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, a stride, dilation or
    * window is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-pool2d-l2
    */
@@ -2134,7 +2138,7 @@ export class MLGraphBuilder {
    * @param input [batches, channels, height, width], or as `layout` says. Allowed: any data type, rank 4.
    * @returns The layout of `input`, with output height and width `1 + (size - (window - 1) * dilation - 1 + padding)
    * / stride`, rounded according to the options. Possible: any data type, rank 4.
-   * @throws {TypeError} if an operand is not as described, or a list has the wrong length, a stride, dilation or
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, a stride, dilation or
    * window is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-pool2d-max
    */
@@ -2146,7 +2150,7 @@ export class MLGraphBuilder {
    * @param slope Broadcasts to `input`; same data type as `input`. Allowed: float32, float16, int64, int32 or int8,
    * rank 0 to 8.
    * @returns The shape and data type of `input`. Possible: float32, float16, int64, int32 or int8, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-prelu
    */
   prelu(input: MLOperand, slope: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -2156,7 +2160,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceL1(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2166,7 +2170,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32 or float16, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceL2(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2176,7 +2180,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32 or float16, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceLogSum(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2186,7 +2190,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32 or float16, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceLogSumExp(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2196,7 +2200,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceMax(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2206,7 +2210,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32 or float16, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceMean(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2216,7 +2220,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceMin(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2226,7 +2230,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceProduct(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2236,7 +2240,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceSum(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2246,7 +2250,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceSumSquare(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2265,8 +2269,8 @@ export class MLGraphBuilder {
    * @param input Any shape of rank 4. Allowed: float32, float16, uint8 or int8, rank 4.
    * @returns The shape of `input` with new sizes for the two axes: `sizes`, or `floor(size * scale)`. Possible:
    * float32, float16, uint8 or int8, rank 4.
-   * @throws {TypeError} if an operand is not as described, or a list has the wrong length, a scale is not positive,
-   * an axis is given twice or a size is 0
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, a scale is not
+   * positive, an axis is given twice or a size is 0
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-resample2d-method
    */
   resample2d(input: MLOperand, options?: MLResample2dOptions): MLOperand;
@@ -2276,7 +2280,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
    * @param newShape Sizes with the same product as those of `input`.
    * @returns The shape `newShape`, with the data type of `input`. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the number of elements differs
+   * @throws {TypeError} if an operand is not as described, or if the number of elements differs
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reshape-method
    */
   reshape(input: MLOperand, newShape: Iterable<number>, options?: MLOperatorOptions): MLOperand;
@@ -2285,7 +2289,7 @@ export class MLGraphBuilder {
    *
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
    * @returns The shape and data type of `input`. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reverse-method
    */
   reverse(input: MLOperand, options?: MLReverseOptions): MLOperand;
@@ -2298,7 +2302,7 @@ export class MLGraphBuilder {
    * @param updates The new elements: the shape of `indices` and the data type of `input`. Allowed: any data type,
    * rank 1 to 8.
    * @returns The shape and data type of `input`. Possible: any data type, rank 1 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank, or a size differs
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank, or a size differs
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-scatterelements
    */
   scatterElements(input: MLOperand, indices: MLOperand, updates: MLOperand, options?: MLScatterOptions): MLOperand;
@@ -2311,7 +2315,7 @@ export class MLGraphBuilder {
    * @param updates The new slices: [..., sizes of `input` after the first n], with the data type of `input`. Allowed:
    * any data type, rank 0 to 8.
    * @returns The shape and data type of `input`. Possible: any data type, rank 1 to 8.
-   * @throws {TypeError} if an operand is not as described, or the tuples are longer than the rank of input, or the
+   * @throws {TypeError} if an operand is not as described, or if the tuples are longer than the rank of input, or the
    * shape of updates does not fit
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-scatternd
    */
@@ -2333,8 +2337,8 @@ export class MLGraphBuilder {
    * @param sizes The extent of the part along each axis before strides, at least 1; one number per axis of `input`.
    * @returns The shape `sizes`, divided by the strides and rounded up; the data type of `input`. Possible: any data
    * type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or a list has the wrong length, a size or stride is 0, or
-   * the part reaches beyond the input
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, a size or stride is 0,
+   * or the part reaches beyond the input
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-slice
    */
   slice(input: MLOperand, starts: Iterable<number>, sizes: Iterable<number>, options?: MLSliceOptions): MLOperand;
@@ -2344,7 +2348,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32 or float16, rank 1 to 8.
    * @param axis The axis along which the results add up to 1, below the rank of `input`.
    * @returns The shape and data type of `input`. Possible: float32 or float16, rank 1 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-softmax-method
    */
   softmax(input: MLOperand, axis: number, options?: MLOperatorOptions): MLOperand;
@@ -2372,8 +2376,8 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: any data type, rank 1 to 8.
    * @param splits How many equal parts, or the size of each part; the sizes add up to that of the axis.
    * @returns The parts in order: the shape of `input` except for the axis. Possible: any data type, rank 1 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank, or the parts do not add
-   * up to its size
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank, or the parts do not
+   * add up to its size
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-split
    */
   split(input: MLOperand, splits: number | Iterable<number>, options?: MLSplitOptions): Array<MLOperand>;
@@ -2392,7 +2396,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
    * @param repetitions How often each axis is repeated, at least once; one number per axis of `input`.
    * @returns The sizes of `input`, each times its repetitions; its data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the list has the wrong length or holds 0
+   * @throws {TypeError} if an operand is not as described, or if the list has the wrong length or holds 0
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-tile
    */
   tile(input: MLOperand, repetitions: Iterable<number>, options?: MLOperatorOptions): MLOperand;
@@ -2401,7 +2405,7 @@ export class MLGraphBuilder {
    *
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
    * @returns The sizes of `input` in the new order; its data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the permutation does not name each axis once
+   * @throws {TypeError} if an operand is not as described, or if the permutation does not name each axis once
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-transpose
    */
   transpose(input: MLOperand, options?: MLTransposeOptions): MLOperand;
@@ -2422,7 +2426,7 @@ export class MLGraphBuilder {
    * @param falseValue Broadcasts with the others; same data type as `trueValue`. Allowed: any data type, rank 0 to 8.
    * @returns The broadcast shape of all three, with the data type of `trueValue`. Possible: any data type, rank 0 to
    * 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-where
    */
   where(condition: MLOperand, trueValue: MLOperand, falseValue: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -2511,6 +2515,7 @@ export interface MLDonationContext extends MLContext {
 }
 
 /**
- * The entry to the API. `navigator.ml` of "webnn-node/auto" is another one, whose contexts have the extension "int4".
+ * The entry to the API. `navigator.ml` of "webnn-node/auto" is a different object, whose contexts have the extension
+ * "int4".
  */
 export const ml: ML;

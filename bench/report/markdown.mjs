@@ -1,4 +1,4 @@
-// Tables and notes as Markdown.
+// Formats tables and notes as Markdown.
 
 const cell = (/** @type {string} */ text) => text.replaceAll('|', '\\|');
 
