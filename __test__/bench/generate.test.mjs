@@ -34,7 +34,7 @@ test('options: what is wrong is named', () => {
     [['--types', 'q3'], /--types names q3, expected some of fp32, /],
     [['--engines', 'none'], /--engines names none/],
     [['--rounds', '0'], /--rounds has 0, expected integers from 1/],
-    [['--prompt', '2000', '--tokens', '48'], /2047 together/],
+    [['--prompt', '2000', '--tokens', '48'], /add up to at most 2047/],
     [['--tiny', '--write'], /cannot be combined with --tiny/],
     [['--fast'], /--fast/],
   ]) {
