@@ -202,7 +202,7 @@ describe('loadModel', () => {
       assert.deepEqual((await onGpu.compile()).graph.devices, ['gpu']);
       onGpu.destroy();
     } else {
-      await assert.rejects(gpu, { name: 'NotSupportedError', code: 'ERR_WEBNN_NOT_SUPPORTED', message: /device is "gpu", and no GPU can be used/ });
+      await assert.rejects(gpu, { name: 'NotSupportedError', code: 'ERR_WEBNN_NOT_SUPPORTED', message: /device is "gpu", but no GPU can be used/ });
     }
   });
 
