@@ -147,7 +147,7 @@ export interface MLContextLostInfo {
 }
 
 /**
- * What a context supports: general limits, and data types and ranks for each operator.
+ * Limits of a context: general limits, and data types and ranks for each operator.
  * @see https://www.w3.org/TR/webnn/#dictdef-mlopsupportlimits
  */
 export interface MLOpSupportLimits {

@@ -277,7 +277,7 @@ export class OnnxModel {
  * Loads a model, and compiles it if the shapes of its inputs are known. Everything except copying bytes happens on
  * background threads.
  *
- * @throws {OnnxError} if the file is not a valid model, or has unsupported nodes, all of which it lists
+ * @throws {OnnxError} if the file is not a valid model, or has unsupported nodes, which it lists
  */
 export function loadModel(source: OnnxSource, options?: OnnxLoadOptions): Promise<OnnxModel>;
 

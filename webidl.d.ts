@@ -104,5 +104,5 @@ export const ELEMENT_SIZES: Record<MLOperandDataType, number>;
 export const VIEWS: Record<MLOperandDataType, string[]>;
 /** Bytes of all elements. */
 export function byteLength(descriptor: Descriptor): number;
-/** As in messages: `float32 [1, 3]`. */
+/** Formats a descriptor for messages: `float32 [1, 3]`. */
 export function describe(descriptor: Described): string;

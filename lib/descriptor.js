@@ -95,7 +95,7 @@ function sameDescriptor(a, b) {
  * @param {string} kind from `bufferSource`
  * @param {readonly string[]} views of that data type
  * @param {string} dataType for messages
- * @param {string} what the buffer is, for messages
+ * @param {string} what name of the buffer in messages
  * @throws {TypeError} if a buffer of that kind does not hold elements of that type
  */
 function requireKind(kind, views, dataType, what) {
@@ -111,7 +111,7 @@ function requireKind(kind, views, dataType, what) {
  * @param {unknown} buffer
  * @param {string} kind from `bufferSource`
  * @param {import('./internal.js').Descriptor} descriptor
- * @param {string} what the buffer is, for messages
+ * @param {string} what name of the buffer in messages
  * @param {number} [expected] length in bytes of the descriptor, if known
  * @returns {Uint8Array}
  * @throws {TypeError} if the length or element type does not match, or the buffer is detached

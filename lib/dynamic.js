@@ -127,7 +127,8 @@ class DynamicGraph extends Graph {
  *
  * @param {import('./internal.js').GraphState} graph
  * @param {number[][]} shapes of the inputs
- * @returns {number[][]} shapes of the outputs\n * @throws {TypeError} if the inputs have other shapes
+ * @returns {number[][]} shapes of the outputs
+ * @throws {TypeError} if the inputs have other shapes
  */
 function fixedShapes({ inputs, outputs }, shapes) {
   for (const [index, input] of inputs.entries()) {

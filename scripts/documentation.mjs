@@ -13,7 +13,7 @@ export const types = {
   MLContextOptions: 'Preferences for a context.',
   MLNamedTensors: 'Tensors by input or output name.',
   MLContextLostInfo: 'Why a context was lost.',
-  MLOpSupportLimits: 'What a context supports: general limits, and data types and ranks for each operator.',
+  MLOpSupportLimits: 'Limits of a context: general limits, and data types and ranks for each operator.',
   MLRankRange: 'Smallest and largest supported rank.',
   MLDataTypeList: 'Supported data types.',
   MLTensorLimits: 'Supported data types and ranks of one operand.',

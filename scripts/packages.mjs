@@ -7,7 +7,7 @@
 //   node scripts/packages.mjs build PLATFORM          builds the addon for a platform, into the repository root
 //   node scripts/packages.mjs stage [--repository URL]
 //                                                     writes all packages to dist/npm/, from the addons in the root
-//   node scripts/packages.mjs publish [--dry-run]     publishes what lies there, each after what it needs
+//   node scripts/packages.mjs publish [--dry-run]     publishes them in dependency order
 // Building needs rustup, and for Linux also Python: cargo-zigbuild and zig are Python packages
 // (scripts/python/cross.txt).
 

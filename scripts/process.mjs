@@ -38,7 +38,7 @@ export function say(text) {
 /**
  * Runs `command` with this process's standard streams.
  *
- * @param {string} step what the command is for; names the step in the error
+ * @param {string} step purpose of the command; names the step in the error
  * @param {string} command
  * @param {string[]} args
  * @param {{ cwd?: string, env?: Record<string, string>, shell?: boolean }} [options] the folder, the repository root when

@@ -52,7 +52,7 @@ export async function pythonEnvironment(name, { requirements = join(root, 'scrip
 /**
  * Runs a Python program in the environment `name`, with this process's standard streams.
  *
- * @param {string} step what the program is for; names the step in the error
+ * @param {string} step purpose of the program; names the step in the error
  * @param {string} name of the environment
  * @param {string[]} args path of the program and its arguments
  * @throws {Failure} when it cannot be started or fails

@@ -111,8 +111,8 @@ function linkerAdvice() {
 /**
  * Runs `cargo build --release`, which rebuilds only what is stale.
  *
- * @param {{ command?: string, target?: string, env?: Record<string, string> }} [options] another command of cargo, Rust's
- *   name of another platform, and what is added to the environment
+ * @param {{ command?: string, target?: string, env?: Record<string, string> }} [options] another command of cargo,
+ *   Rust's name of another platform, and additions to the environment
  * @returns {Promise<string>} path of the shared library
  * @throws {Failure} when the build fails
  */

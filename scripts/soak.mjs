@@ -4,8 +4,8 @@
 //   npm run soak -- --minutes 10                   on the CPU
 //   npm run soak -- --minutes 10 --device gpu      on a GPU; WEBNN_GPU_SOFTWARE=1 lets it be a CPU
 //   npm run soak -- --seed 7                       the same actions again
-//   npm run soak -- --minutes 1 --graphs 20        few different graphs, so that drivers soon have compiled all
-//   npm run soak -- --without worker,loseDevice    leaves actions out, to find what is to blame
+//   npm run soak -- --minutes 1 --graphs 20        few different graphs, which drivers have soon compiled
+//   npm run soak -- --without worker,loseDevice    leaves actions out, to find the culprit
 //   npm run soak -- --json FILE                    writes the samples
 
 import { writeFileSync } from 'node:fs';

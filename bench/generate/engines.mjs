@@ -1,4 +1,4 @@
-// The engines to measure, and how to install what they need.
+// The engines to measure, and their installation.
 
 import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';

@@ -16,7 +16,7 @@ export function markdownTable({ head, rows }) {
 }
 
 /**
- * @param {string[]} notes of what was not compared
+ * @param {string[]} notes about engines that were not compared
  * @returns {string[]} lines
  */
 export function notesAsMarkdown(notes) {

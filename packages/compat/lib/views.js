@@ -31,7 +31,7 @@ const DATA_VIEW = {
  * Converts to `ArrayBufferView`.
  *
  * @param {unknown} value
- * @param {string} what the value is, for messages
+ * @param {string} what name of the value in messages
  * @returns {import('./internal.js').View}
  * @throws {TypeError} if it is not a view, or a view of a shared or resizable buffer
  */

@@ -70,7 +70,7 @@ function topologicalOrder(items, producersOf) {
  * @param {Link[]} edges
  * @param {import('./data.mjs').Total<string, string[]>} producersOf
  */
-function moveEndsToNeighbours(order, edges, producersOf) {
+function moveEndsToNeighbors(order, edges, producersOf) {
   const place = /** @type {import('./data.mjs').Total<string, number>} */ (new Map(order.map((key, i) => [key, i])));
   const firstReader = new Map();
   for (const { from, to } of edges) {
@@ -270,7 +270,7 @@ export function layOut(items, edges) {
   for (const { from, to } of edges) {
     producersOf.get(to).push(from);
   }
-  const order = moveEndsToNeighbours(topologicalOrder(items, producersOf), edges, producersOf);
+  const order = moveEndsToNeighbors(topologicalOrder(items, producersOf), edges, producersOf);
   const bands = cutIntoBands(order, edges);
   const routes = routeEdges(edges, bands, rowsOf(bands, producersOf, edges));
 

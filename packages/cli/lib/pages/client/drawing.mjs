@@ -277,7 +277,7 @@ export class Drawing {
     } else if (event.key === ' ') {
       this.#onSelect(key);
     } else if (event.key.startsWith('Arrow') || targets[event.key] !== undefined) {
-      const next = targets[event.key]?.() ?? this.#graph.neighbour(key, event.key);
+      const next = targets[event.key]?.() ?? this.#graph.neighbor(key, event.key);
       if (next !== undefined) {
         this.#onSelect(next);
         this.focus(next);

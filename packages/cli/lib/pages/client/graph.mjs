@@ -31,7 +31,7 @@ export class Graph {
    * @param {string} direction
    * @returns {string | undefined}
    */
-  neighbour(key, direction) {
+  neighbor(key, direction) {
     switch (direction) {
       case 'ArrowUp':
         return this.#nearest(key, this.producers.get(key));
