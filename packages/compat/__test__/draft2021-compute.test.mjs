@@ -82,8 +82,8 @@ describe('compute', () => {
     const y = new Float32Array(4).fill(-1);
     const refuses = (inputs, outputs, message) =>
       assert.throws(() => graph.compute(inputs, outputs), exception('DataError', message));
-    refuses({ x: X, v: W }, { y }, /input "v" is none of the graph, which has "x", "w"/);
-    refuses({ x: X, w: W }, { y, v: y }, /output "v" is none of the graph, which has "y", "z"/);
+    refuses({ x: X, v: W }, { y }, /input "v" is not in the graph, which has "x", "w"/);
+    refuses({ x: X, w: W }, { y, v: y }, /output "v" is not in the graph, which has "y", "z"/);
     refuses({ x: Float64Array.from(X) }, { y }, /input "x" is a Float64Array, expected a Float32Array for float32/);
     refuses({ x: new DataView(X.buffer) }, { y }, /input "x" is a DataView/);
     refuses({ x: X.subarray(1) }, { y }, /input "x" has 3 elements, expected the 4 of \[2, 2\]/);

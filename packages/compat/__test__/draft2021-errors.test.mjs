@@ -101,7 +101,7 @@ describe('what cannot be built', () => {
     );
     const builder = newBuilder();
     const x = builder.input('x', { type: 'float32', dimensions: [2, 2] });
-    assert.throws(() => builder.pad(x, x), exception('NotSupportedError', /padding is no constant/));
+    assert.throws(() => builder.pad(x, x), exception('NotSupportedError', /padding is not a constant/));
   });
 
   test('a refused operator leaves the builder as it was', () => {
