@@ -1,6 +1,6 @@
 import type * as webnn from './index.js';
 
-/** `Theirs` where a library declares WebNN itself, which its `NavigatorML` tells, and `Ours` where none does. */
+/** `Theirs` if a library declares WebNN itself, which shows in its `NavigatorML`; otherwise `Ours`. */
 type Declared<Theirs, Ours> = 'ml' extends keyof NavigatorML ? Theirs : Ours;
 
 type OwnNavigator = Declared<{}, { /** Entry to the WebNN API; the same object every time. */ readonly ml: ML }>;
@@ -12,7 +12,7 @@ type OwnOperand = Declared<{}, webnn.MLOperand>;
 type OwnTensor = Declared<{}, webnn.MLTensor>;
 
 declare global {
-  /** Empty here: what declares WebNN for a runtime puts `ml` into it. */
+  /** Empty here: a library that declares WebNN adds `ml`. */
   interface NavigatorML {}
   /** Merges with the navigator types of DOM and runtime libraries. */
   interface Navigator extends OwnNavigator {}
@@ -25,7 +25,7 @@ declare global {
   interface MLOperand extends OwnOperand {}
   interface MLTensor extends OwnTensor {}
 
-  // Declarations of a variable must agree: the types on the left are those that libraries give to interface objects.
+  // Declarations of a variable must agree: `Theirs` is the type that libraries give to interface objects.
   var ML: Declared<{ prototype: ML; new (): ML }, typeof webnn.ML>;
   var MLContext: Declared<{ prototype: MLContext; new (): MLContext }, typeof webnn.MLContext>;
   var MLGraph: Declared<{ prototype: MLGraph; new (): MLGraph }, typeof webnn.MLGraph>;

@@ -1,8 +1,8 @@
 'use strict';
 
 /**
- * Makes the API available as it is in browsers: `navigator.ml` and the interfaces as globals. What a
- * runtime provides already is left alone.
+ * Makes the API available as in browsers: `navigator.ml` and the interfaces as globals. Keeps everything that a runtime
+ * already provides.
  */
 
 const { ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLTensor } = require('./index.js');
@@ -11,24 +11,24 @@ const { createML } = require('./lib/ml.js');
 const { defineInterface } = require('./lib/webidl.js');
 
 /**
- * In place of a runtime's own class of this name, for runtimes without navigator. Whoever finds a navigator asks it who it
- * is, often without a look whether it can tell.
+ * The class of the navigator in runtimes without one. Code that finds a navigator often reads its `userAgent` without
+ * checking that it has one.
  */
 class Navigator {
   constructor() {
     throw illegalConstructor('Navigator');
   }
 
-  /** As Node 21 and newer have it: `Node.js/20`. */
+  /** As in Node 21 and newer: `Node.js/20`. */
   get userAgent() {
     return `Node.js/${process.versions.node.split('.', 1)[0]}`;
   }
 }
 
 /**
- * The interface of WebGPU that `ML.createContext()` takes objects of: code for browsers asks whether something is one
- * (`instanceof`) without asking first whether there is the interface. No object is, as long as no WebGPU
- * implementation puts its own class in this place.
+ * The WebGPU interface whose objects `ML.createContext()` accepts: browser code checks `instanceof GPUDevice` without
+ * checking that the interface exists. It has no instances unless a WebGPU implementation replaces it with its own
+ * class.
  */
 class GPUDevice {
   constructor() {
@@ -57,7 +57,9 @@ function defineMissing(Interface) {
   }
 }
 
-/** @returns {object} the runtime's navigator, or a new global one, with its class, that has only `userAgent` and `ml` */
+/**
+ * @returns {object} the runtime's navigator, or a new global one, with its class, that has only `userAgent` and `ml`
+ */
 function ensureNavigator() {
   if (globalThis.navigator === undefined) {
     defineMissing(defineInterface(Navigator));
@@ -76,7 +78,7 @@ function accessorHolder(navigator) {
   return prototype === null || prototype === Object.prototype ? navigator : prototype;
 }
 
-/** Libraries for browsers know earlier drafts, and ask the limits of a context whether constants can have 4 bits. */
+/** Libraries for browsers know earlier drafts, and look for 4-bit constants in the limits of a context. */
 const ml = createML(['int4']);
 
 /** Defines `navigator.ml`. */

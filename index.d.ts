@@ -58,7 +58,7 @@ export type MLRecurrentNetworkDirection = 'forward' | 'backward' | 'both';
 export type MLLstmWeightLayout = 'iofg' | 'ifgo';
 
 /**
- * What stands in the padding: a constant, the edge elements, or the input mirrored.
+ * How padding is filled: with a constant, the edge elements, or the mirrored input.
  * @see https://www.w3.org/TR/webnn/#enumdef-mlpaddingmode
  */
 export type MLPaddingMode = 'constant' | 'edge' | 'reflection';
@@ -70,7 +70,7 @@ export type MLPaddingMode = 'constant' | 'edge' | 'reflection';
 export type MLRoundingType = 'floor' | 'ceil';
 
 /**
- * How resample2d computes elements between those of the input.
+ * How resample2d computes elements between input elements.
  * @see https://www.w3.org/TR/webnn/#enumdef-mlinterpolationmode
  */
 export type MLInterpolationMode = 'nearest-neighbor' | 'linear';
@@ -100,12 +100,12 @@ export type MLNumber = bigint | number;
 export type MLNamedOperands = Record<string, MLOperand>;
 
 /**
- * A buffer or view of fixed length. Views must have the element type of the data type (Uint16Array serves for float16
- * too) or be a Uint8Array.
+ * A buffer or view of fixed length. A view must have the element type of the data type (float16 also accepts a
+ * Uint16Array) or be a Uint8Array.
  */
 export type AllowSharedBufferSource = ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
 
-/** What tells a WebGPU device from options. */
+/** Distinguishes a WebGPU device from options. */
 interface GPUDeviceLike {
   readonly queue: object;
   readonly lost: Promise<unknown>;
@@ -117,25 +117,23 @@ interface GPUDeviceLike {
  */
 export interface MLContextOptions {
   /**
-   * "low-power" prefers the GPU that takes less power, and computes on half of the threads on the CPU; the others
+   * "low-power" prefers the GPU with lower power consumption, and uses half of the threads on the CPU; the others
    * choose the fastest GPU.
    * @default "default"
    */
   powerPreference?: MLPowerPreference | undefined;
   /**
-   * Whether to compute on a GPU, where there is one that can be used; false is the CPU.
+   * Whether to compute on a GPU if one can be used; false selects the CPU.
    * @default true
    */
   accelerated?: boolean | undefined;
   /**
-   * Extension of webnn-node: what the context and its builders can do beyond the draft. "dynamic-shapes" gives
-   * dimensions of graph inputs names, "int4" constants of 4-bit integers, "donation" outputs the memory of inputs.
-   * Contexts of `webnn-node/auto` have "int4".
+   * Extension of webnn-node: features of the context and its builders beyond the draft. "dynamic-shapes" allows names
+   * for dimensions of graph inputs, "int4" adds 4-bit integer constants, "donation" lets outputs take over the memory
+   * of inputs. Contexts of `webnn-node/auto` have "int4".
    */
   extensions?: Iterable<MLContextExtension> | undefined;
-  /**
-   * Extension of webnn-node: threads that compute on the CPU, 1 to 1024. Without it, as many as the process may use.
-   */
+  /** Extension of webnn-node: number of CPU threads, 1 to 1024; when absent, as many as the process may use. */
   numThreads?: number | undefined;
 }
 
@@ -144,18 +142,18 @@ export interface MLContextOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlcontextlostinfo
  */
 export interface MLContextLostInfo {
-  /** Why, in words for people. */
+  /** The reason, as text for people. */
   message: string;
 }
 
 /**
- * What a context supports: general limits, and data types and ranks for each operator.
+ * Limits of a context: general limits, and data types and ranks for each operator.
  * @see https://www.w3.org/TR/webnn/#dictdef-mlopsupportlimits
  */
 export interface MLOpSupportLimits {
-  /** The layout of images that is computed fastest. */
+  /** The fastest layout of images. */
   preferredInputLayout: MLInputOperandLayout;
-  /** Most bytes of a tensor, an operand or a constant. */
+  /** Largest size of a tensor, operand or constant, in bytes. */
   maxTensorByteLength: number;
   /** Limits of graph inputs. */
   input: MLTensorLimits;
@@ -382,11 +380,11 @@ export interface MLTensorLimits {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlbinarysupportlimits
  */
 export interface MLBinarySupportLimits {
-  /** What `a` may be. */
+  /** Allowed data types and ranks of `a`. */
   a: MLTensorLimits;
-  /** What `b` may be. */
+  /** Allowed data types and ranks of `b`. */
   b: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -395,9 +393,9 @@ export interface MLBinarySupportLimits {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlsingleinputsupportlimits
  */
 export interface MLSingleInputSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -413,12 +411,12 @@ export interface MLOperandDescriptor {
 }
 
 /**
- * Options that every operator has.
+ * Options of every operator.
  * @see https://www.w3.org/TR/webnn/#dictdef-mloperatoroptions
  */
 export interface MLOperatorOptions {
   /**
-   * A name for messages and descriptions; it has no other effect.
+   * A name for messages and descriptions, without any other effect.
    * @default ""
    */
   label?: string | undefined;
@@ -447,7 +445,7 @@ export interface MLTensorDescriptor extends MLOperandDescriptor {
  */
 export interface MLArgMinMaxOptions extends MLOperatorOptions {
   /**
-   * Whether the axis stays, with size 1.
+   * Whether to keep the axis, with size 1.
    * @default false
    */
   keepDimensions?: boolean | undefined;
@@ -473,7 +471,7 @@ export interface MLBatchNormalizationOptions extends MLOperatorOptions {
    */
   axis?: number | undefined;
   /**
-   * Added to the variance, against a division by zero.
+   * Added to the variance to avoid a division by zero.
    * @default 0.00001
    */
   epsilon?: number | undefined;
@@ -484,17 +482,17 @@ export interface MLBatchNormalizationOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlbatchnormalizationsupportlimits
  */
 export interface MLBatchNormalizationSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `mean` may be. */
+  /** Allowed data types and ranks of `mean`. */
   mean: MLTensorLimits;
-  /** What `variance` may be. */
+  /** Allowed data types and ranks of `variance`. */
   variance: MLTensorLimits;
-  /** What `scale` may be. */
+  /** Allowed data types and ranks of `scale`. */
   scale: MLTensorLimits;
-  /** What `bias` may be. */
+  /** Allowed data types and ranks of `bias`. */
   bias: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -514,9 +512,9 @@ export interface MLClampOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlconcatsupportlimits
  */
 export interface MLConcatSupportLimits {
-  /** What `inputs` may be. */
+  /** Allowed data types and ranks of `inputs`. */
   inputs: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -529,10 +527,10 @@ export interface MLConv2dOptions extends MLOperatorOptions {
   padding?: Iterable<number> | undefined;
   /** Steps of the window: [down, right], at least 1; [1, 1] when absent. */
   strides?: Iterable<number> | undefined;
-  /** Distance between neighbours in the window: [down, right], at least 1; [1, 1] when absent. */
+  /** Distance between neighbors in the window: [down, right], at least 1; [1, 1] when absent. */
   dilations?: Iterable<number> | undefined;
   /**
-   * Number of groups that channels are divided into; each has filters of its own.
+   * Number of groups that channels are divided into; each has its own filters.
    * @default 1
    */
   groups?: number | undefined;
@@ -555,13 +553,13 @@ export interface MLConv2dOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlconv2dsupportlimits
  */
 export interface MLConv2dSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `filter` may be. */
+  /** Allowed data types and ranks of `filter`. */
   filter: MLTensorLimits;
-  /** What `bias` may be. */
+  /** Allowed data types and ranks of `bias`. */
   bias: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -574,14 +572,14 @@ export interface MLConvTranspose2dOptions extends MLOperatorOptions {
   padding?: Iterable<number> | undefined;
   /** Steps in the result: [down, right], at least 1; [1, 1] when absent. */
   strides?: Iterable<number> | undefined;
-  /** Distance between neighbours in the window: [down, right], at least 1; [1, 1] when absent. */
+  /** Distance between neighbors in the window: [down, right], at least 1; [1, 1] when absent. */
   dilations?: Iterable<number> | undefined;
   /** Rows and columns to add to the size of the result: [below, right], each below its stride; [0, 0] when absent. */
   outputPadding?: Iterable<number> | undefined;
   /** [height, width] of the result, in place of `outputPadding`; computed when absent. */
   outputSizes?: Iterable<number> | undefined;
   /**
-   * Number of groups that channels are divided into; each has filters of its own.
+   * Number of groups that channels are divided into; each has its own filters.
    * @default 1
    */
   groups?: number | undefined;
@@ -605,12 +603,12 @@ export interface MLConvTranspose2dOptions extends MLOperatorOptions {
  */
 export interface MLCumulativeSumOptions extends MLOperatorOptions {
   /**
-   * Whether an element is left out of its own sum.
+   * Whether to exclude an element from its own sum.
    * @default false
    */
   exclusive?: boolean | undefined;
   /**
-   * Whether sums begin at the end of the axis.
+   * Whether to sum from the end of the axis.
    * @default false
    */
   reversed?: boolean | undefined;
@@ -621,9 +619,9 @@ export interface MLCumulativeSumOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mllogicalnotsupportlimits
  */
 export interface MLLogicalNotSupportLimits {
-  /** What `a` may be. */
+  /** Allowed data types and ranks of `a`. */
   a: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -632,13 +630,13 @@ export interface MLLogicalNotSupportLimits {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlquantizedequantizelinearsupportlimits
  */
 export interface MLQuantizeDequantizeLinearSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `scale` may be. */
+  /** Allowed data types and ranks of `scale`. */
   scale: MLTensorLimits;
-  /** What `zeroPoint` may be. */
+  /** Allowed data types and ranks of `zeroPoint`. */
   zeroPoint: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -660,7 +658,7 @@ export interface MLEluOptions extends MLOperatorOptions {
  */
 export interface MLGatherOptions extends MLOperatorOptions {
   /**
-   * The axis that indices are positions of, below the rank of `input`.
+   * The axis that indices refer to, below the rank of `input`.
    * @default 0
    */
   axis?: number | undefined;
@@ -671,11 +669,11 @@ export interface MLGatherOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlgathersupportlimits
  */
 export interface MLGatherSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `indices` may be. */
+  /** Allowed data types and ranks of `indices`. */
   indices: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -713,13 +711,13 @@ export interface MLGemmOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlgemmsupportlimits
  */
 export interface MLGemmSupportLimits {
-  /** What `a` may be. */
+  /** Allowed data types and ranks of `a`. */
   a: MLTensorLimits;
-  /** What `b` may be. */
+  /** Allowed data types and ranks of `b`. */
   b: MLTensorLimits;
-  /** What `c` may be. */
+  /** Allowed data types and ranks of `c`. */
   c: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -740,12 +738,12 @@ export interface MLGruOptions extends MLOperatorOptions {
    */
   resetAfter?: boolean | undefined;
   /**
-   * Whether the hidden states of all steps are a result, too.
+   * Whether to return the hidden states of all steps, too.
    * @default false
    */
   returnSequence?: boolean | undefined;
   /**
-   * The order of the steps; "both" computes two networks.
+   * The order of the steps; "both" runs one network in each direction.
    * @default "forward"
    */
   direction?: MLRecurrentNetworkDirection | undefined;
@@ -763,21 +761,21 @@ export interface MLGruOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlgrusupportlimits
  */
 export interface MLGruSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `weight` may be. */
+  /** Allowed data types and ranks of `weight`. */
   weight: MLTensorLimits;
-  /** What `recurrentWeight` may be. */
+  /** Allowed data types and ranks of `recurrentWeight`. */
   recurrentWeight: MLTensorLimits;
-  /** What `bias` may be. */
+  /** Allowed data types and ranks of `bias`. */
   bias: MLTensorLimits;
-  /** What `recurrentBias` may be. */
+  /** Allowed data types and ranks of `recurrentBias`. */
   recurrentBias: MLTensorLimits;
-  /** What `initialHiddenState` may be. */
+  /** Allowed data types and ranks of `initialHiddenState`. */
   initialHiddenState: MLTensorLimits;
-  /** What `output0` can be. */
+  /** Possible data types and ranks of `output0`. */
   output0: MLTensorLimits;
-  /** What `output1` can be. */
+  /** Possible data types and ranks of `output1`. */
   output1: MLTensorLimits;
 }
 
@@ -809,19 +807,19 @@ export interface MLGruCellOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlgrucellsupportlimits
  */
 export interface MLGruCellSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `weight` may be. */
+  /** Allowed data types and ranks of `weight`. */
   weight: MLTensorLimits;
-  /** What `recurrentWeight` may be. */
+  /** Allowed data types and ranks of `recurrentWeight`. */
   recurrentWeight: MLTensorLimits;
-  /** What `hiddenState` may be. */
+  /** Allowed data types and ranks of `hiddenState`. */
   hiddenState: MLTensorLimits;
-  /** What `bias` may be. */
+  /** Allowed data types and ranks of `bias`. */
   bias: MLTensorLimits;
-  /** What `recurrentBias` may be. */
+  /** Allowed data types and ranks of `recurrentBias`. */
   recurrentBias: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -852,7 +850,7 @@ export interface MLInstanceNormalizationOptions extends MLOperatorOptions {
   /** [channels]; zeros when absent; float32 or float16, rank 1. */
   bias?: MLOperand | undefined;
   /**
-   * Added to the variance, against a division by zero.
+   * Added to the variance to avoid a division by zero.
    * @default 0.00001
    */
   epsilon?: number | undefined;
@@ -868,13 +866,13 @@ export interface MLInstanceNormalizationOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlnormalizationsupportlimits
  */
 export interface MLNormalizationSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `scale` may be. */
+  /** Allowed data types and ranks of `scale`. */
   scale: MLTensorLimits;
-  /** What `bias` may be. */
+  /** Allowed data types and ranks of `bias`. */
   bias: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -887,10 +885,10 @@ export interface MLLayerNormalizationOptions extends MLOperatorOptions {
   scale?: MLOperand | undefined;
   /** The sizes of `axes`, in their order; zeros when absent; float32 or float16, rank 0 to 8. */
   bias?: MLOperand | undefined;
-  /** Different axes, each below the rank; all but the first when absent, and none when empty. */
+  /** Different axes, each below the rank; all but the first when absent, none when empty. */
   axes?: Iterable<number> | undefined;
   /**
-   * Added to the variance, against a division by zero.
+   * Added to the variance to avoid a division by zero.
    * @default 0.00001
    */
   epsilon?: number | undefined;
@@ -944,12 +942,12 @@ export interface MLLstmOptions extends MLOperatorOptions {
   /** [directions, batches, hiddenSize]; zeros when absent; float32 or float16, rank 3. */
   initialCellState?: MLOperand | undefined;
   /**
-   * Whether the hidden states of all steps are a result, too.
+   * Whether to return the hidden states of all steps, too.
    * @default false
    */
   returnSequence?: boolean | undefined;
   /**
-   * The order of the steps; "both" computes two networks.
+   * The order of the steps; "both" runs one network in each direction.
    * @default "forward"
    */
   direction?: MLRecurrentNetworkDirection | undefined;
@@ -967,27 +965,27 @@ export interface MLLstmOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mllstmsupportlimits
  */
 export interface MLLstmSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `weight` may be. */
+  /** Allowed data types and ranks of `weight`. */
   weight: MLTensorLimits;
-  /** What `recurrentWeight` may be. */
+  /** Allowed data types and ranks of `recurrentWeight`. */
   recurrentWeight: MLTensorLimits;
-  /** What `bias` may be. */
+  /** Allowed data types and ranks of `bias`. */
   bias: MLTensorLimits;
-  /** What `recurrentBias` may be. */
+  /** Allowed data types and ranks of `recurrentBias`. */
   recurrentBias: MLTensorLimits;
-  /** What `peepholeWeight` may be. */
+  /** Allowed data types and ranks of `peepholeWeight`. */
   peepholeWeight: MLTensorLimits;
-  /** What `initialHiddenState` may be. */
+  /** Allowed data types and ranks of `initialHiddenState`. */
   initialHiddenState: MLTensorLimits;
-  /** What `initialCellState` may be. */
+  /** Allowed data types and ranks of `initialCellState`. */
   initialCellState: MLTensorLimits;
-  /** What `output0` can be. */
+  /** Possible data types and ranks of `output0`. */
   output0: MLTensorLimits;
-  /** What `output1` can be. */
+  /** Possible data types and ranks of `output1`. */
   output1: MLTensorLimits;
-  /** What `output2` can be. */
+  /** Possible data types and ranks of `output2`. */
   output2: MLTensorLimits;
 }
 
@@ -1016,25 +1014,25 @@ export interface MLLstmCellOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mllstmcellsupportlimits
  */
 export interface MLLstmCellSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `weight` may be. */
+  /** Allowed data types and ranks of `weight`. */
   weight: MLTensorLimits;
-  /** What `recurrentWeight` may be. */
+  /** Allowed data types and ranks of `recurrentWeight`. */
   recurrentWeight: MLTensorLimits;
-  /** What `hiddenState` may be. */
+  /** Allowed data types and ranks of `hiddenState`. */
   hiddenState: MLTensorLimits;
-  /** What `cellState` may be. */
+  /** Allowed data types and ranks of `cellState`. */
   cellState: MLTensorLimits;
-  /** What `bias` may be. */
+  /** Allowed data types and ranks of `bias`. */
   bias: MLTensorLimits;
-  /** What `recurrentBias` may be. */
+  /** Allowed data types and ranks of `recurrentBias`. */
   recurrentBias: MLTensorLimits;
-  /** What `peepholeWeight` may be. */
+  /** Allowed data types and ranks of `peepholeWeight`. */
   peepholeWeight: MLTensorLimits;
-  /** What `output0` can be. */
+  /** Possible data types and ranks of `output0`. */
   output0: MLTensorLimits;
-  /** What `output1` can be. */
+  /** Possible data types and ranks of `output1`. */
   output1: MLTensorLimits;
 }
 
@@ -1044,7 +1042,7 @@ export interface MLLstmCellSupportLimits {
  */
 export interface MLPadOptions extends MLOperatorOptions {
   /**
-   * What stands in the padding.
+   * How the padding is filled.
    * @default "constant"
    */
   mode?: MLPaddingMode | undefined;
@@ -1066,7 +1064,7 @@ export interface MLPool2dOptions extends MLOperatorOptions {
   padding?: Iterable<number> | undefined;
   /** Steps of the window: [down, right], at least 1; [1, 1] when absent. */
   strides?: Iterable<number> | undefined;
-  /** Distance between neighbours in the window: [down, right], at least 1; [1, 1] when absent. */
+  /** Distance between neighbors in the window: [down, right], at least 1; [1, 1] when absent. */
   dilations?: Iterable<number> | undefined;
   /**
    * Axis order of input and result.
@@ -1074,11 +1072,11 @@ export interface MLPool2dOptions extends MLOperatorOptions {
    */
   layout?: MLInputOperandLayout | undefined;
   /**
-   * Whether windows that do not fit wholly count.
+   * Whether windows that fit only in part count ("ceil") or not ("floor").
    * @default "floor"
    */
   outputShapeRounding?: MLRoundingType | undefined;
-  /** [height, width] of the result, in place of `outputShapeRounding`: what one of the two roundings gives. */
+  /** [height, width] of the result, in place of `outputShapeRounding`; equal to one of the two roundings. */
   outputSizes?: Iterable<number> | undefined;
 }
 
@@ -1087,11 +1085,11 @@ export interface MLPool2dOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlprelusupportlimits
  */
 export interface MLPreluSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `slope` may be. */
+  /** Allowed data types and ranks of `slope`. */
   slope: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -1100,10 +1098,10 @@ export interface MLPreluSupportLimits {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlreduceoptions
  */
 export interface MLReduceOptions extends MLOperatorOptions {
-  /** Different axes, each below the rank; all of them when absent, and none when empty. */
+  /** Different axes, each below the rank; all axes when absent, none when empty. */
   axes?: Iterable<number> | undefined;
   /**
-   * Whether reduced axes stay, with size 1.
+   * Whether to keep reduced axes, with size 1.
    * @default false
    */
   keepDimensions?: boolean | undefined;
@@ -1115,7 +1113,7 @@ export interface MLReduceOptions extends MLOperatorOptions {
  */
 export interface MLResample2dOptions extends MLOperatorOptions {
   /**
-   * How elements between those of the input are computed.
+   * How elements between input elements are computed.
    * @default "nearest-neighbor"
    */
   mode?: MLInterpolationMode | undefined;
@@ -1132,7 +1130,7 @@ export interface MLResample2dOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlreverseoptions
  */
 export interface MLReverseOptions extends MLOperatorOptions {
-  /** Different axes, each below the rank; all of them when absent, and none when empty. */
+  /** Different axes, each below the rank; all axes when absent, none when empty. */
   axes?: Iterable<number> | undefined;
 }
 
@@ -1142,7 +1140,7 @@ export interface MLReverseOptions extends MLOperatorOptions {
  */
 export interface MLScatterOptions extends MLOperatorOptions {
   /**
-   * The axis that indices are positions of, below the rank of `input`.
+   * The axis that indices refer to, below the rank of `input`.
    * @default 0
    */
   axis?: number | undefined;
@@ -1153,13 +1151,13 @@ export interface MLScatterOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlscattersupportlimits
  */
 export interface MLScatterSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `indices` may be. */
+  /** Allowed data types and ranks of `indices`. */
   indices: MLTensorLimits;
-  /** What `updates` may be. */
+  /** Allowed data types and ranks of `updates`. */
   updates: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -1168,7 +1166,7 @@ export interface MLScatterSupportLimits {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlsliceoptions
  */
 export interface MLSliceOptions extends MLOperatorOptions {
-  /** Steps along each axis, at least 1; as many numbers as `input` has axes, ones when absent. */
+  /** Steps along each axis, at least 1; one number per axis of `input`, ones when absent. */
   strides?: Iterable<number> | undefined;
 }
 
@@ -1178,7 +1176,7 @@ export interface MLSliceOptions extends MLOperatorOptions {
  */
 export interface MLSplitOptions extends MLOperatorOptions {
   /**
-   * The axis that is cut, below the rank of `input`.
+   * The axis to split, below the rank of `input`.
    * @default 0
    */
   axis?: number | undefined;
@@ -1189,9 +1187,9 @@ export interface MLSplitOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlsplitsupportlimits
  */
 export interface MLSplitSupportLimits {
-  /** What `input` may be. */
+  /** Allowed data types and ranks of `input`. */
   input: MLTensorLimits;
-  /** What `outputs` can be. */
+  /** Possible data types and ranks of `outputs`. */
   outputs: MLTensorLimits;
 }
 
@@ -1200,7 +1198,7 @@ export interface MLSplitSupportLimits {
  * @see https://www.w3.org/TR/webnn/#dictdef-mltransposeoptions
  */
 export interface MLTransposeOptions extends MLOperatorOptions {
-  /** For each axis of the result, the axis of `input`; each of them once. */
+  /** The axis of `input` for each axis of the result; each axis once. */
   permutation?: Iterable<number> | undefined;
 }
 
@@ -1210,12 +1208,12 @@ export interface MLTransposeOptions extends MLOperatorOptions {
  */
 export interface MLTriangularOptions extends MLOperatorOptions {
   /**
-   * Whether the upper triangle is kept.
+   * Whether to keep the upper triangle.
    * @default true
    */
   upper?: boolean | undefined;
   /**
-   * How many diagonals above the main one the triangle begins or ends; negative ones are below.
+   * How many diagonals above the main one the triangle begins or ends; negative below it.
    * @default 0
    */
   diagonal?: number | undefined;
@@ -1226,13 +1224,13 @@ export interface MLTriangularOptions extends MLOperatorOptions {
  * @see https://www.w3.org/TR/webnn/#dictdef-mlwheresupportlimits
  */
 export interface MLWhereSupportLimits {
-  /** What `condition` may be. */
+  /** Allowed data types and ranks of `condition`. */
   condition: MLTensorLimits;
-  /** What `trueValue` may be. */
+  /** Allowed data types and ranks of `trueValue`. */
   trueValue: MLTensorLimits;
-  /** What `falseValue` may be. */
+  /** Allowed data types and ranks of `falseValue`. */
   falseValue: MLTensorLimits;
-  /** What `output` can be. */
+  /** Possible data types and ranks of `output`. */
   output: MLTensorLimits;
 }
 
@@ -1246,9 +1244,8 @@ export class ML {
   /**
    * Creates a context.
    *
-   * Rejects with a TypeError when an option is invalid, with a NotSupportedError when the context cannot be
-   * supported: for the GPUDevice of an adapter that is not found, and for one of software without
-   * `WEBNN_GPU_SOFTWARE=1`.
+   * Rejects with a TypeError when an option is invalid, and with a NotSupportedError when the context cannot be
+   * supported: when the adapter of a GPUDevice is not found, or is software and `WEBNN_GPU_SOFTWARE=1` is not set.
    * @see https://www.w3.org/TR/webnn/#api-ml-createcontext
    */
   createContext(options?: MLContextOptions): Promise<MLContext>;
@@ -1265,31 +1262,31 @@ export class MLContext {
   /**
    * Queues one execution of a graph and returns at once; read an output tensor to wait for it.
    *
-   * Throws a TypeError when the tensors are not exactly the named inputs and outputs of the graph with the same data
-   * types and shapes, an InvalidStateError when the graph is destroyed.
+   * Throws a TypeError when the tensors do not match the named inputs and outputs of the graph exactly, with the same
+   * data types and shapes, and an InvalidStateError when the graph is destroyed.
    * @see https://www.w3.org/TR/webnn/#api-mlcontext-dispatch
    */
   dispatch(graph: MLGraph, inputs: MLNamedTensors, outputs: MLNamedTensors): void;
   /**
    * Creates a tensor filled with zeros.
    *
-   * Rejects with a TypeError when the descriptor is invalid, an InvalidStateError when the context is lost, an
-   * UnknownError when memory cannot be had.
+   * Rejects with a TypeError when the descriptor is invalid, an InvalidStateError when the context is lost, and an
+   * UnknownError when memory cannot be allocated.
    * @see https://www.w3.org/TR/webnn/#api-mlcontext-createtensor
    */
   createTensor(descriptor: MLTensorDescriptor): Promise<MLTensor>;
   /**
    * Creates a tensor with the given contents that graphs can use as a constant.
    *
-   * Rejects as createTensor, and with a TypeError when the data does not match the descriptor.
+   * Rejects like createTensor, and with a TypeError when the data does not match the descriptor.
    * @see https://www.w3.org/TR/webnn/#api-mlcontext-createconstanttensor
    */
   createConstantTensor(descriptor: MLOperandDescriptor, inputData: AllowSharedBufferSource): Promise<MLTensor>;
   /**
    * Reads the contents of a readable tensor after all work queued before, into a new buffer or into the given one.
    *
-   * Rejects with a TypeError when the tensor cannot be read or the buffer does not match, an InvalidStateError when
-   * tensor or context is destroyed meanwhile.
+   * Rejects with a TypeError when the tensor cannot be read or the buffer does not match, and an InvalidStateError
+   * when the tensor or the context is destroyed meanwhile.
    * @see https://www.w3.org/TR/webnn/#api-mlcontext-readtensor
    */
   readTensor(tensor: MLTensor): Promise<ArrayBuffer>;
@@ -1307,12 +1304,12 @@ export class MLContext {
    */
   opSupportLimits(): MLOpSupportLimits;
   /**
-   * Loses the context: destroys its tensors and graphs and rejects pending work.
+   * Loses the context: destroys its tensors and graphs, and rejects pending work.
    * @see https://www.w3.org/TR/webnn/#api-mlcontext-destroy
    */
   destroy(): void;
   /**
-   * The preference given to createContext, true for a GPUDevice; `MLGraph.devices` tells what is used.
+   * The preference given to createContext, true for a GPUDevice; `MLGraph.devices` says which device is used.
    * @see https://www.w3.org/TR/webnn/#api-mlcontext
    */
   get accelerated(): boolean;
@@ -1403,10 +1400,10 @@ export class MLTensor {
 /**
  * Builds one graph, operator by operator.
  *
- * Every operator throws a TypeError when an operand is of another builder, has a data type or rank that is not
- * allowed, or does not fit the others, and when the result would be larger than `maxTensorByteLength` or than the
- * largest rank; the message names the label, the operator and the operand. Every method throws an InvalidStateError
- * when the builder has built or the context is lost.
+ * Every operator throws a TypeError when an operand belongs to another builder, has a data type or rank that is not
+ * allowed, or does not fit the others, and when the result would exceed `maxTensorByteLength` or the largest rank;
+ * the message names the label, the operator and the operand. Every method throws an InvalidStateError when the
+ * builder has already built its graph or the context is lost.
  * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder
  */
 export class MLGraphBuilder {
@@ -1419,7 +1416,7 @@ export class MLGraphBuilder {
   /**
    * Adds a graph input.
    *
-   * Throws a TypeError when the name is empty or another input has it, or the descriptor is invalid.
+   * Throws a TypeError when the name is empty or taken by another input, or the descriptor is invalid.
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-input
    */
   input(name: string, descriptor: MLOperandDescriptor): MLOperand;
@@ -1427,7 +1424,8 @@ export class MLGraphBuilder {
    * Adds a constant: the contents of a buffer (copied), one number as a scalar (cast to the data type), or a constant
    * tensor.
    *
-   * Throws a TypeError when the data does not match the descriptor, or the tensor is no constant one of this context.
+   * Throws a TypeError when the data does not match the descriptor, or the tensor is not a constant tensor of this
+   * context.
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-constant
    */
   constant(descriptor: MLOperandDescriptor, buffer: AllowSharedBufferSource): MLOperand;
@@ -1436,8 +1434,9 @@ export class MLGraphBuilder {
   /**
    * Compiles the graph that computes the named outputs; the builder cannot be used afterwards.
    *
-   * Rejects with a TypeError when an output is an input, a constant or of another builder, an InvalidStateError when
-   * the builder has built or the context is lost, an OperationError when compilation fails.
+   * Rejects with a TypeError when an output is an input, is a constant or belongs to another builder, an
+   * InvalidStateError when the builder has already built its graph or the context is lost, and an OperationError when
+   * compilation fails.
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-build
    */
   build(outputs: MLNamedOperands): Promise<MLGraph>;
@@ -1446,9 +1445,9 @@ export class MLGraphBuilder {
    *
    * @param input Any shape. Allowed: any data type, rank 1 to 8.
    * @param axis The axis to search, below the rank of `input`.
-   * @returns The shape of `input` without `axis`, or with size 1 for it if `keepDimensions`; the data type that the
-   * options name. Possible: int32 or int64, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank, or its size does not
+   * @returns The shape of `input` without `axis`, or with size 1 for it if `keepDimensions`; the data type is
+   * `outputDataType`. Possible: int32 or int64, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank, or its size does not
    * fit the data type of the result
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-argminmax
    */
@@ -1458,9 +1457,9 @@ export class MLGraphBuilder {
    *
    * @param input Any shape. Allowed: any data type, rank 1 to 8.
    * @param axis The axis to search, below the rank of `input`.
-   * @returns The shape of `input` without `axis`, or with size 1 for it if `keepDimensions`; the data type that the
-   * options name. Possible: int32 or int64, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank, or its size does not
+   * @returns The shape of `input` without `axis`, or with size 1 for it if `keepDimensions`; the data type is
+   * `outputDataType`. Possible: int32 or int64, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank, or its size does not
    * fit the data type of the result
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-argminmax
    */
@@ -1472,7 +1471,7 @@ export class MLGraphBuilder {
    * @param mean [size of `axis`]. Allowed: float32 or float16, rank 1.
    * @param variance [size of `axis`]. Allowed: float32 or float16, rank 1.
    * @returns The shape and data type of `input`. Possible: float32 or float16, rank 1 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-batchnorm
    */
   batchNormalization(input: MLOperand, mean: MLOperand, variance: MLOperand, options?: MLBatchNormalizationOptions): MLOperand;
@@ -1491,18 +1490,18 @@ export class MLGraphBuilder {
    *
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
    * @returns The shape and data type of `input`. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or minValue is above maxValue
+   * @throws {TypeError} if an operand is not as described, or if minValue is above maxValue
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-clamp
    */
   clamp(input: MLOperand, options?: MLClampOptions): MLOperand;
   /**
    * Inputs joined along an axis.
    *
-   * @param inputs At least one; of equal data types, and of equal shapes except for the size of `axis`. Allowed: any
-   * data type, rank 1 to 8.
+   * @param inputs At least one; equal data types, and equal shapes except for the size of `axis`. Allowed: any data
+   * type, rank 1 to 8.
    * @param axis Below the rank of the inputs.
    * @returns The shape of the inputs, with the sum of their sizes for `axis`. Possible: any data type, rank 1 to 8.
-   * @throws {TypeError} if an operand is not as described, or there is no input or the axis is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if there is no input or the axis is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-concat
    */
   concat(inputs: Iterable<MLOperand>, axis: number, options?: MLOperatorOptions): MLOperand;
@@ -1513,10 +1512,11 @@ export class MLGraphBuilder {
    * 4.
    * @param filter [outputChannels, inputChannels / groups, height, width], or as `filterLayout` says. Allowed:
    * float32 or float16, rank 4.
-   * @returns [batches, outputChannels, height, width], or as `inputLayout` says, where a size is `1 + floor((size -
-   * (filterSize - 1) * dilation - 1 + padding) / stride)`. Possible: float32 or float16, rank 4.
-   * @throws {TypeError} if an operand is not as described, or a list has another length, a stride or dilation is 0,
-   * channels and groups do not fit, or the filter is larger than the padded input
+   * @returns [batches, outputChannels, height, width], or as `inputLayout` says, where the output height and width
+   * are `1 + floor((size - (filterSize - 1) * dilation - 1 + padding) / stride)`. Possible: float32 or float16, rank
+   * 4.
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, a stride or dilation is
+   * 0, channels and groups do not fit, or the filter is larger than the padded input
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-conv2d
    */
   conv2d(input: MLOperand, filter: MLOperand, options?: MLConv2dOptions): MLOperand;
@@ -1527,10 +1527,11 @@ export class MLGraphBuilder {
    * 4.
    * @param filter [inputChannels, outputChannels / groups, height, width], or as `filterLayout` says. Allowed:
    * float32 or float16, rank 4.
-   * @returns [batches, outputChannels, height, width], or as `inputLayout` says, where a size is `(size - 1) * stride
-   * + (filterSize - 1) * dilation + 1 - padding + outputPadding`. Possible: float32 or float16, rank 4.
-   * @throws {TypeError} if an operand is not as described, or a list has another length, a stride or dilation is 0,
-   * an output padding is not below its stride, channels and groups do not fit, or no size is left
+   * @returns [batches, outputChannels, height, width], or as `inputLayout` says, where the output height and width
+   * are `(size - 1) * stride + (filterSize - 1) * dilation + 1 - padding + outputPadding`. Possible: float32 or
+   * float16, rank 4.
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, a stride or dilation is
+   * 0, an output padding is not below its stride, channels and groups do not fit, or an output size is below 1
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-convtranspose2d
    */
   convTranspose2d(input: MLOperand, filter: MLOperand, options?: MLConvTranspose2dOptions): MLOperand;
@@ -1541,7 +1542,7 @@ export class MLGraphBuilder {
    * @param axis The axis to sum along, below the rank of `input`.
    * @returns The shape and data type of `input`. Possible: float32, float16, int32, uint32, int64 or uint64, rank 1
    * to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-cumulativesum
    */
   cumulativeSum(input: MLOperand, axis: number, options?: MLCumulativeSumOptions): MLOperand;
@@ -1549,9 +1550,9 @@ export class MLGraphBuilder {
    * Element-wise `a + b` with broadcasting.
    *
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
-   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to, with their data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`, with their data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
    */
   add(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1559,9 +1560,9 @@ export class MLGraphBuilder {
    * Element-wise `a - b` with broadcasting.
    *
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
-   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to, with their data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`, with their data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
    */
   sub(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1569,9 +1570,9 @@ export class MLGraphBuilder {
    * Element-wise `a * b` with broadcasting.
    *
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
-   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to, with their data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`, with their data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
    */
   mul(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1579,29 +1580,29 @@ export class MLGraphBuilder {
    * Element-wise `a / b` with broadcasting.
    *
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
-   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to, with their data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`, with their data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
    */
   div(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
   /**
-   * Element-wise larger of a and b with broadcasting.
+   * Element-wise maximum of a and b with broadcasting.
    *
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
-   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to, with their data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`, with their data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
    */
   max(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
   /**
-   * Element-wise smaller of a and b with broadcasting.
+   * Element-wise minimum of a and b with broadcasting.
    *
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
-   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to, with their data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`, with their data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
    */
   min(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1609,9 +1610,9 @@ export class MLGraphBuilder {
    * Element-wise `a` to the power `b` with broadcasting.
    *
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
-   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to, with their data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`, with their data type. Possible: any data type, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-binary
    */
   pow(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1619,10 +1620,9 @@ export class MLGraphBuilder {
    * Element-wise `a == b`.
    *
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
-   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
-   * 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   equal(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1630,10 +1630,9 @@ export class MLGraphBuilder {
    * Element-wise `a != b`.
    *
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
-   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
-   * 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   notEqual(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1641,10 +1640,9 @@ export class MLGraphBuilder {
    * Element-wise `a > b`.
    *
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
-   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
-   * 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   greater(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1652,10 +1650,9 @@ export class MLGraphBuilder {
    * Element-wise `a >= b`.
    *
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
-   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
-   * 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   greaterOrEqual(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1663,10 +1660,9 @@ export class MLGraphBuilder {
    * Element-wise `a < b`.
    *
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
-   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
-   * 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   lesser(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1674,10 +1670,9 @@ export class MLGraphBuilder {
    * Element-wise `a <= b`.
    *
    * @param a Broadcasts with `b`. Allowed: any data type, rank 0 to 8.
-   * @param b Broadcasts with `a`; of the same data type. Allowed: any data type, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
-   * 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param b Broadcasts with `a`; same data type as `a`. Allowed: any data type, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   lesserOrEqual(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1685,7 +1680,7 @@ export class MLGraphBuilder {
    * Element-wise logical not.
    *
    * @param a Any shape. Allowed: uint8, rank 0 to 8.
-   * @returns The shape of `a`; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank 0 to 8.
+   * @returns The shape of `a`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
    * @throws {TypeError} if an operand is not as described
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
@@ -1693,33 +1688,30 @@ export class MLGraphBuilder {
   /**
    * Element-wise logical and.
    *
-   * @param a Any value but 0 is true. Broadcasts with `b`. Allowed: uint8, rank 0 to 8.
-   * @param b Any value but 0 is true. Broadcasts with `a`. Allowed: uint8, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
-   * 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param a Nonzero values are true. Broadcasts with `b`. Allowed: uint8, rank 0 to 8.
+   * @param b Nonzero values are true. Broadcasts with `a`. Allowed: uint8, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   logicalAnd(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
   /**
    * Element-wise logical or.
    *
-   * @param a Any value but 0 is true. Broadcasts with `b`. Allowed: uint8, rank 0 to 8.
-   * @param b Any value but 0 is true. Broadcasts with `a`. Allowed: uint8, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
-   * 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param a Nonzero values are true. Broadcasts with `b`. Allowed: uint8, rank 0 to 8.
+   * @param b Nonzero values are true. Broadcasts with `a`. Allowed: uint8, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   logicalOr(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
   /**
    * Element-wise logical exclusive or.
    *
-   * @param a Any value but 0 is true. Broadcasts with `b`. Allowed: uint8, rank 0 to 8.
-   * @param b Any value but 0 is true. Broadcasts with `a`. Allowed: uint8, rank 0 to 8.
-   * @returns The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank
-   * 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @param a Nonzero values are true. Broadcasts with `b`. Allowed: uint8, rank 0 to 8.
+   * @param b Nonzero values are true. Broadcasts with `a`. Allowed: uint8, rank 0 to 8.
+   * @returns The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
   logicalXor(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1727,7 +1719,7 @@ export class MLGraphBuilder {
    * Whether elements are NaN.
    *
    * @param a Any shape. Allowed: float32 or float16, rank 0 to 8.
-   * @returns The shape of `a`; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank 0 to 8.
+   * @returns The shape of `a`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
    * @throws {TypeError} if an operand is not as described
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
@@ -1736,7 +1728,7 @@ export class MLGraphBuilder {
    * Whether elements are infinite.
    *
    * @param a Any shape. Allowed: float32 or float16, rank 0 to 8.
-   * @returns The shape of `a`; uint8, 1 where it holds and 0 elsewhere. Possible: uint8, rank 0 to 8.
+   * @returns The shape of `a`; uint8, 1 where true and 0 elsewhere. Possible: uint8, rank 0 to 8.
    * @throws {TypeError} if an operand is not as described
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-logical
    */
@@ -1880,12 +1872,12 @@ export class MLGraphBuilder {
    * `(input - zeroPoint) * scale`, with blockwise broadcasting of scale and zeroPoint.
    *
    * @param input Any shape. Allowed: uint8, int8, uint32 or int32, rank 0 to 8.
-   * @param scale Positive; has the rank of `input`, and each of its sizes divides that of `input`: an element serves
-   * a block of neighbours. Allowed: float32 or float16, rank 0 to 8.
+   * @param scale Positive; has the rank of `input`, and each of its sizes divides that of `input`: one element
+   * applies to a block of neighbors. Allowed: float32 or float16, rank 0 to 8.
    * @param zeroPoint The shape of `scale` and the data type of `input`. Allowed: uint8, int8, uint32 or int32, rank 0
    * to 8.
    * @returns The shape of `input` and the data type of `scale`. Possible: float32 or float16, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shape of scale does not divide that of input, or
+   * @throws {TypeError} if an operand is not as described, or if the shape of scale does not divide that of input, or
    * that of zeroPoint is another one
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-dequantizelinear
    */
@@ -1895,11 +1887,11 @@ export class MLGraphBuilder {
    *
    * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
    * @param scale Positive, of the data type of `input`; has the rank of `input`, and each of its sizes divides that
-   * of `input`: an element serves a block of neighbours. Allowed: float32 or float16, rank 0 to 8.
+   * of `input`: one element applies to a block of neighbors. Allowed: float32 or float16, rank 0 to 8.
    * @param zeroPoint The shape of `scale`. Allowed: uint8, int8, uint32 or int32, rank 0 to 8.
    * @returns The shape of `input` and the data type of `zeroPoint`. Possible: uint8, int8, uint32 or int32, rank 0 to
    * 8.
-   * @throws {TypeError} if an operand is not as described, or the shape of scale does not divide that of input, or
+   * @throws {TypeError} if an operand is not as described, or if the shape of scale does not divide that of input, or
    * that of zeroPoint is another one
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-quantizelinear
    */
@@ -1916,11 +1908,10 @@ export class MLGraphBuilder {
   /**
    * Broadcast to a new shape.
    *
-   * @param input Sizes of 1 are repeated; axes that are missing are added in front. Allowed: any data type, rank 0 to
-   * 8.
-   * @param newShape What the shape of `input` broadcasts to.
+   * @param input Axes of size 1 are repeated; missing axes are added in front. Allowed: any data type, rank 0 to 8.
+   * @param newShape The shape of `input` must broadcast to it.
    * @returns The shape `newShape`, with the data type of `input`. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shape of input does not broadcast to it
+   * @throws {TypeError} if an operand is not as described, or if the shape of input does not broadcast to newShape
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-expand
    */
   expand(input: MLOperand, newShape: Iterable<number>, options?: MLOperatorOptions): MLOperand;
@@ -1928,11 +1919,11 @@ export class MLGraphBuilder {
    * Slices of the input along an axis, chosen by indices.
    *
    * @param input Any shape. Allowed: any data type, rank 1 to 8.
-   * @param indices Positions along `axis`. Negative ones count from the end; those out of range are clamped. Allowed:
-   * int32, uint32 or int64, rank 0 to 8.
+   * @param indices Positions along `axis`. Negative indices count from the end; indices out of range are clamped.
+   * Allowed: int32, uint32 or int64, rank 0 to 8.
    * @returns The shape of `input` with that of `indices` in place of `axis`; the data type of `input`. Possible: any
    * data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gather
    */
   gather(input: MLOperand, indices: MLOperand, options?: MLGatherOptions): MLOperand;
@@ -1940,10 +1931,11 @@ export class MLGraphBuilder {
    * Single elements along an axis, chosen by indices of the output shape.
    *
    * @param input Any shape. Allowed: any data type, rank 1 to 8.
-   * @param indices Positions along `axis`; the shape of `input` except for that axis. Negative ones count from the
-   * end; those out of range are clamped. Allowed: int32, uint32 or int64, rank 1 to 8.
+   * @param indices Positions along `axis`; the shape of `input` except for that axis. Negative indices count from the
+   * end; indices out of range are clamped. Allowed: int32, uint32 or int64, rank 1 to 8.
    * @returns The shape of `indices`, with the data type of `input`. Possible: any data type, rank 1 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank, or another size differs
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank, or the size of
+   * another axis differs
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gatherelements
    */
   gatherElements(input: MLOperand, indices: MLOperand, options?: MLGatherOptions): MLOperand;
@@ -1951,11 +1943,11 @@ export class MLGraphBuilder {
    * Slices of the input, chosen by index tuples.
    *
    * @param input Any shape. Allowed: any data type, rank 1 to 8.
-   * @param indices [..., n]: tuples of n positions along the first n axes of `input`. Negative ones count from the
-   * end; those out of range are clamped. Allowed: int32, uint32 or int64, rank 1 to 8.
-   * @returns [..., sizes of `input` behind the first n]; the data type of `input`. Possible: any data type, rank 0 to
+   * @param indices [..., n]: tuples of n positions along the first n axes of `input`. Negative indices count from the
+   * end; indices out of range are clamped. Allowed: int32, uint32 or int64, rank 1 to 8.
+   * @returns [..., sizes of `input` after the first n]; the data type of `input`. Possible: any data type, rank 0 to
    * 8.
-   * @throws {TypeError} if an operand is not as described, or the tuples are longer than the rank of input
+   * @throws {TypeError} if an operand is not as described, or if the tuples are longer than the rank of input
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gathernd
    */
   gatherND(input: MLOperand, indices: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -1974,13 +1966,13 @@ export class MLGraphBuilder {
    * @param a [m, k], or [k, m] if `aTranspose`. Allowed: float32 or float16, rank 2.
    * @param b [k, n], or [n, k] if `bTranspose`. Allowed: float32 or float16, rank 2.
    * @returns [m, n]. Possible: float32 or float16, rank 2.
-   * @throws {TypeError} if an operand is not as described, or columns of a and rows of b differ, or c does not
+   * @throws {TypeError} if an operand is not as described, or if columns of a and rows of b differ, or c does not
    * broadcast to the result
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gemm
    */
   gemm(a: MLOperand, b: MLOperand, options?: MLGemmOptions): MLOperand;
   /**
-   * Gated recurrent unit over a sequence; gives the last state and, with returnSequence, all of them.
+   * Gated recurrent unit over a sequence; returns the last state and, with returnSequence, the states of all steps.
    *
    * @param input [steps, batches, inputSize]. Allowed: float32 or float16, rank 3.
    * @param weight [directions, 3 * hiddenSize, inputSize], where directions is 2 if `direction` is "both", and 1
@@ -1990,7 +1982,8 @@ export class MLGraphBuilder {
    * @param hiddenSize Number of elements of the hidden state, at least 1.
    * @returns [last state: [directions, batches, hiddenSize]] and, with `returnSequence`, [steps, directions, batches,
    * hiddenSize]. Possible: float32 or float16, rank 3.
-   * @throws {TypeError} if an operand is not as described, or a size does not fit, or there are not two activations
+   * @throws {TypeError} if an operand is not as described, or if a size does not fit, or there are not two
+   * activations
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-gru
    */
   gru(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, steps: number, hiddenSize: number, options?: MLGruOptions): Array<MLOperand>;
@@ -2003,7 +1996,8 @@ export class MLGraphBuilder {
    * @param hiddenState [batches, hiddenSize]. Allowed: float32 or float16, rank 2.
    * @param hiddenSize Number of elements of the hidden state, at least 1.
    * @returns [batches, hiddenSize]. Possible: float32 or float16, rank 2.
-   * @throws {TypeError} if an operand is not as described, or a size does not fit, or there are not two activations
+   * @throws {TypeError} if an operand is not as described, or if a size does not fit, or there are not two
+   * activations
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-grucell
    */
   gruCell(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, hiddenState: MLOperand, hiddenSize: number, options?: MLGruCellOptions): MLOperand;
@@ -2039,7 +2033,7 @@ export class MLGraphBuilder {
    *
    * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
    * @returns The shape and data type of `input`. Possible: float32 or float16, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-layernorm
    */
   layerNormalization(input: MLOperand, options?: MLLayerNormalizationOptions): MLOperand;
@@ -2062,8 +2056,8 @@ export class MLGraphBuilder {
    */
   linear(input: MLOperand, options?: MLLinearOptions): MLOperand;
   /**
-   * Long short-term memory over a sequence; gives last hidden state, last cell state and, with returnSequence, all
-   * hidden states.
+   * Long short-term memory over a sequence; returns the last hidden state, the last cell state and, with
+   * returnSequence, all hidden states.
    *
    * @param input [steps, batches, inputSize]. Allowed: float32 or float16, rank 3.
    * @param weight [directions, 4 * hiddenSize, inputSize], where directions is 2 if `direction` is "both", and 1
@@ -2073,12 +2067,13 @@ export class MLGraphBuilder {
    * @param hiddenSize Number of elements of the hidden state, at least 1.
    * @returns [last hidden state, last cell state: each [directions, batches, hiddenSize]] and, with `returnSequence`,
    * [steps, directions, batches, hiddenSize]. Possible: float32 or float16, rank 3.
-   * @throws {TypeError} if an operand is not as described, or a size does not fit, or there are not three activations
+   * @throws {TypeError} if an operand is not as described, or if a size does not fit, or there are not three
+   * activations
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-lstm
    */
   lstm(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, steps: number, hiddenSize: number, options?: MLLstmOptions): Array<MLOperand>;
   /**
-   * One step of long short-term memory; gives hidden state and cell state.
+   * One step of long short-term memory; returns the hidden state and the cell state.
    *
    * @param input [batches, inputSize]. Allowed: float32 or float16, rank 2.
    * @param weight [4 * hiddenSize, inputSize]. Allowed: float32 or float16, rank 2.
@@ -2087,7 +2082,8 @@ export class MLGraphBuilder {
    * @param cellState [batches, hiddenSize]. Allowed: float32 or float16, rank 2.
    * @param hiddenSize Number of elements of the hidden state, at least 1.
    * @returns [hidden state, cell state], each [batches, hiddenSize]. Possible: float32 or float16, rank 2.
-   * @throws {TypeError} if an operand is not as described, or a size does not fit, or there are not three activations
+   * @throws {TypeError} if an operand is not as described, or if a size does not fit, or there are not three
+   * activations
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-lstmcell
    */
   lstmCell(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, hiddenState: MLOperand, cellState: MLOperand, hiddenSize: number, options?: MLLstmCellOptions): Array<MLOperand>;
@@ -2097,8 +2093,8 @@ export class MLGraphBuilder {
    * @param a [..., m, k]. Allowed: float32 or float16, rank 2 to 8.
    * @param b [..., k, n]. Allowed: float32 or float16, rank 2 to 8.
    * @returns [..., m, n]. Possible: float32 or float16, rank 2 to 8.
-   * @throws {TypeError} if an operand is not as described, or columns of a and rows of b differ, or the other axes do
-   * not broadcast
+   * @throws {TypeError} if an operand is not as described, or if columns of a and rows of b differ, or the other axes
+   * do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-matmul
    */
   matmul(a: MLOperand, b: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -2106,10 +2102,10 @@ export class MLGraphBuilder {
    * The input with padding around it.
    *
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
-   * @param beginningPadding Elements to add in front of each axis; as many numbers as `input` has axes.
-   * @param endingPadding Elements to add behind each axis; as many numbers as `input` has axes.
+   * @param beginningPadding Elements to add at the beginning of each axis; one number per axis of `input`.
+   * @param endingPadding Elements to add at the end of each axis; one number per axis of `input`.
    * @returns The sizes of `input` with the padding added; its data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or a list has another length, or a reflection is not
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, or a reflection is not
    * smaller than its axis
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-pad
    */
@@ -2118,10 +2114,10 @@ export class MLGraphBuilder {
    * Average of each window.
    *
    * @param input [batches, channels, height, width], or as `layout` says. Allowed: float32 or float16, rank 4.
-   * @returns As `input`, with output height and width: `1 + (size - (window - 1) * dilation - 1 + padding) / stride`,
-   * rounded as the options say. Possible: float32 or float16, rank 4.
-   * @throws {TypeError} if an operand is not as described, or a list has another length, a stride, dilation or window
-   * is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings
+   * @returns The layout of `input`, with output height and width `1 + (size - (window - 1) * dilation - 1 + padding)
+   * / stride`, rounded according to the options. Possible: float32 or float16, rank 4.
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, a stride, dilation or
+   * window is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-pool2d-average
    */
   averagePool2d(input: MLOperand, options?: MLPool2dOptions): MLOperand;
@@ -2129,10 +2125,10 @@ export class MLGraphBuilder {
    * Square root of the sum of squares of each window.
    *
    * @param input [batches, channels, height, width], or as `layout` says. Allowed: float32 or float16, rank 4.
-   * @returns As `input`, with output height and width: `1 + (size - (window - 1) * dilation - 1 + padding) / stride`,
-   * rounded as the options say. Possible: float32 or float16, rank 4.
-   * @throws {TypeError} if an operand is not as described, or a list has another length, a stride, dilation or window
-   * is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings
+   * @returns The layout of `input`, with output height and width `1 + (size - (window - 1) * dilation - 1 + padding)
+   * / stride`, rounded according to the options. Possible: float32 or float16, rank 4.
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, a stride, dilation or
+   * window is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-pool2d-l2
    */
   l2Pool2d(input: MLOperand, options?: MLPool2dOptions): MLOperand;
@@ -2140,10 +2136,10 @@ export class MLGraphBuilder {
    * Largest value of each window.
    *
    * @param input [batches, channels, height, width], or as `layout` says. Allowed: any data type, rank 4.
-   * @returns As `input`, with output height and width: `1 + (size - (window - 1) * dilation - 1 + padding) / stride`,
-   * rounded as the options say. Possible: any data type, rank 4.
-   * @throws {TypeError} if an operand is not as described, or a list has another length, a stride, dilation or window
-   * is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings
+   * @returns The layout of `input`, with output height and width `1 + (size - (window - 1) * dilation - 1 + padding)
+   * / stride`, rounded according to the options. Possible: any data type, rank 4.
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, a stride, dilation or
+   * window is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-pool2d-max
    */
   maxPool2d(input: MLOperand, options?: MLPool2dOptions): MLOperand;
@@ -2151,10 +2147,10 @@ export class MLGraphBuilder {
    * `max(0, x) + slope * min(0, x)` with broadcasting of slope.
    *
    * @param input Any shape. Allowed: float32, float16, int64, int32 or int8, rank 0 to 8.
-   * @param slope Broadcasts to `input`; of the same data type. Allowed: float32, float16, int64, int32 or int8, rank
-   * 0 to 8.
+   * @param slope Broadcasts to `input`; same data type as `input`. Allowed: float32, float16, int64, int32 or int8,
+   * rank 0 to 8.
    * @returns The shape and data type of `input`. Possible: float32, float16, int64, int32 or int8, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-prelu
    */
   prelu(input: MLOperand, slope: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -2164,7 +2160,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceL1(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2174,7 +2170,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32 or float16, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceL2(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2184,7 +2180,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32 or float16, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceLogSum(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2194,7 +2190,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32 or float16, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceLogSumExp(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2204,7 +2200,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceMax(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2214,7 +2210,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32 or float16, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32 or float16, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceMean(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2224,7 +2220,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceMin(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2234,7 +2230,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceProduct(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2244,7 +2240,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceSum(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2254,7 +2250,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
    * @returns The shape of `input` without the reduced axes, or with size 1 for them if `keepDimensions`; the data
    * type of `input`. Possible: float32, float16, int32, uint32, int64 or uint64, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reduce
    */
   reduceSumSquare(input: MLOperand, options?: MLReduceOptions): MLOperand;
@@ -2270,11 +2266,11 @@ export class MLGraphBuilder {
   /**
    * Two axes resized by scales or to sizes.
    *
-   * @param input Any shape of that rank. Allowed: float32, float16, uint8 or int8, rank 4.
+   * @param input Any shape of rank 4. Allowed: float32, float16, uint8 or int8, rank 4.
    * @returns The shape of `input` with new sizes for the two axes: `sizes`, or `floor(size * scale)`. Possible:
    * float32, float16, uint8 or int8, rank 4.
-   * @throws {TypeError} if an operand is not as described, or a list has another length, a scale is not positive, an
-   * axis is given twice or a size is 0
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, a scale is not
+   * positive, an axis is given twice or a size is 0
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-resample2d-method
    */
   resample2d(input: MLOperand, options?: MLResample2dOptions): MLOperand;
@@ -2284,7 +2280,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
    * @param newShape Sizes with the same product as those of `input`.
    * @returns The shape `newShape`, with the data type of `input`. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the number of elements differs
+   * @throws {TypeError} if an operand is not as described, or if the number of elements differs
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reshape-method
    */
   reshape(input: MLOperand, newShape: Iterable<number>, options?: MLOperatorOptions): MLOperand;
@@ -2293,7 +2289,7 @@ export class MLGraphBuilder {
    *
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
    * @returns The shape and data type of `input`. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or an axis is given twice or is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if an axis is given twice or is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-reverse-method
    */
   reverse(input: MLOperand, options?: MLReverseOptions): MLOperand;
@@ -2301,12 +2297,12 @@ export class MLGraphBuilder {
    * The input with single elements along an axis replaced by updates.
    *
    * @param input Any shape. Allowed: any data type, rank 1 to 8.
-   * @param indices Positions along `axis`; the shape of `input` except for that axis. Negative ones count from the
-   * end; those out of range are clamped. Allowed: int32, uint32 or int64, rank 1 to 8.
+   * @param indices Positions along `axis`; the shape of `input` except for that axis. Negative indices count from the
+   * end; indices out of range are clamped. Allowed: int32, uint32 or int64, rank 1 to 8.
    * @param updates The new elements: the shape of `indices` and the data type of `input`. Allowed: any data type,
    * rank 1 to 8.
    * @returns The shape and data type of `input`. Possible: any data type, rank 1 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank, or a size differs
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank, or a size differs
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-scatterelements
    */
   scatterElements(input: MLOperand, indices: MLOperand, updates: MLOperand, options?: MLScatterOptions): MLOperand;
@@ -2314,12 +2310,12 @@ export class MLGraphBuilder {
    * The input with slices, chosen by index tuples, replaced by updates.
    *
    * @param input Any shape. Allowed: any data type, rank 1 to 8.
-   * @param indices [..., n]: tuples of n positions along the first n axes of `input`. Negative ones count from the
-   * end; those out of range are clamped. Allowed: int32, uint32 or int64, rank 1 to 8.
-   * @param updates The new slices: [..., sizes of `input` behind the first n], of the data type of `input`. Allowed:
+   * @param indices [..., n]: tuples of n positions along the first n axes of `input`. Negative indices count from the
+   * end; indices out of range are clamped. Allowed: int32, uint32 or int64, rank 1 to 8.
+   * @param updates The new slices: [..., sizes of `input` after the first n], with the data type of `input`. Allowed:
    * any data type, rank 0 to 8.
    * @returns The shape and data type of `input`. Possible: any data type, rank 1 to 8.
-   * @throws {TypeError} if an operand is not as described, or the tuples are longer than the rank of input, or the
+   * @throws {TypeError} if an operand is not as described, or if the tuples are longer than the rank of input, or the
    * shape of updates does not fit
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-scatternd
    */
@@ -2334,15 +2330,15 @@ export class MLGraphBuilder {
    */
   sigmoid(input: MLOperand, options?: MLOperatorOptions): MLOperand;
   /**
-   * A part of the input from starts with the given sizes.
+   * The part of the input that begins at starts and has the given sizes.
    *
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
-   * @param starts The first position along each axis; as many numbers as `input` has axes.
-   * @param sizes How far the part reaches along each axis, at least 1; as many numbers as `input` has axes.
+   * @param starts The first position along each axis; one number per axis of `input`.
+   * @param sizes The extent of the part along each axis before strides, at least 1; one number per axis of `input`.
    * @returns The shape `sizes`, divided by the strides and rounded up; the data type of `input`. Possible: any data
    * type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or a list has another length, a size or stride is 0, or
-   * the part reaches beyond the input
+   * @throws {TypeError} if an operand is not as described, or if a list has the wrong length, a size or stride is 0,
+   * or the part reaches beyond the input
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-slice
    */
   slice(input: MLOperand, starts: Iterable<number>, sizes: Iterable<number>, options?: MLSliceOptions): MLOperand;
@@ -2352,7 +2348,7 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: float32 or float16, rank 1 to 8.
    * @param axis The axis along which the results add up to 1, below the rank of `input`.
    * @returns The shape and data type of `input`. Possible: float32 or float16, rank 1 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-softmax-method
    */
   softmax(input: MLOperand, axis: number, options?: MLOperatorOptions): MLOperand;
@@ -2380,8 +2376,8 @@ export class MLGraphBuilder {
    * @param input Any shape. Allowed: any data type, rank 1 to 8.
    * @param splits How many equal parts, or the size of each part; the sizes add up to that of the axis.
    * @returns The parts in order: the shape of `input` except for the axis. Possible: any data type, rank 1 to 8.
-   * @throws {TypeError} if an operand is not as described, or the axis is not below the rank, or the parts do not add
-   * up to its size
+   * @throws {TypeError} if an operand is not as described, or if the axis is not below the rank, or the parts do not
+   * add up to its size
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-split
    */
   split(input: MLOperand, splits: number | Iterable<number>, options?: MLSplitOptions): Array<MLOperand>;
@@ -2398,9 +2394,9 @@ export class MLGraphBuilder {
    * The input repeated along each axis.
    *
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
-   * @param repetitions How often each axis is repeated, at least once; as many numbers as `input` has axes.
+   * @param repetitions How often each axis is repeated, at least once; one number per axis of `input`.
    * @returns The sizes of `input`, each times its repetitions; its data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the list has another length or holds 0
+   * @throws {TypeError} if an operand is not as described, or if the list has the wrong length or holds 0
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-tile
    */
   tile(input: MLOperand, repetitions: Iterable<number>, options?: MLOperatorOptions): MLOperand;
@@ -2409,7 +2405,7 @@ export class MLGraphBuilder {
    *
    * @param input Any shape. Allowed: any data type, rank 0 to 8.
    * @returns The sizes of `input` in the new order; its data type. Possible: any data type, rank 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the permutation does not name each axis once
+   * @throws {TypeError} if an operand is not as described, or if the permutation does not name each axis once
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-transpose
    */
   transpose(input: MLOperand, options?: MLTransposeOptions): MLOperand;
@@ -2427,11 +2423,10 @@ export class MLGraphBuilder {
    *
    * @param condition Broadcasts with the others. Allowed: uint8, rank 0 to 8.
    * @param trueValue Broadcasts with the others. Allowed: any data type, rank 0 to 8.
-   * @param falseValue Broadcasts with the others; of the data type of `trueValue`. Allowed: any data type, rank 0 to
+   * @param falseValue Broadcasts with the others; same data type as `trueValue`. Allowed: any data type, rank 0 to 8.
+   * @returns The broadcast shape of all three, with the data type of `trueValue`. Possible: any data type, rank 0 to
    * 8.
-   * @returns The shape that all three broadcast to, with the data type of `trueValue`. Possible: any data type, rank
-   * 0 to 8.
-   * @throws {TypeError} if an operand is not as described, or the shapes do not broadcast
+   * @throws {TypeError} if an operand is not as described, or if the shapes do not broadcast
    * @see https://www.w3.org/TR/webnn/#api-mlgraphbuilder-where
    */
   where(condition: MLOperand, trueValue: MLOperand, falseValue: MLOperand, options?: MLOperatorOptions): MLOperand;
@@ -2447,34 +2442,34 @@ export type MLDimension = number | string;
 export interface MLInputOperandDescriptor {
   /** Element type. */
   dataType: MLOperandDataType;
-  /** Sizes, each at least 1, and names, none of them empty; empty for a scalar. */
+  /** Sizes, each at least 1, and nonempty names; an empty list for a scalar. */
   shape: Iterable<MLDimension>;
 }
 
 /**
- * Extension "dynamic-shapes": the builder that `new MLGraphBuilder(context)` gives for a context with it. The shapes of its
- * operands have names among their sizes.
+ * Extension "dynamic-shapes": the builder that `new MLGraphBuilder(context)` returns for a context with the
+ * extension. Shapes of its operands may contain names.
  */
 export interface MLDynamicGraphBuilder extends MLGraphBuilder {
   /**
-   * A graph input whose named dimensions get their sizes from the tensor of each dispatch.
+   * Adds a graph input whose named dimensions get their sizes from the tensor of each dispatch.
    * @throws {TypeError} for an empty name, or as without the extension
    */
   input(name: string, descriptor: MLInputOperandDescriptor): MLOperand;
-  /** Ends the graph with these outputs. It is compiled when it is dispatched, for the sizes of the tensors. */
+  /** Completes the graph with these outputs. It is compiled when it is dispatched, for the sizes of the tensors. */
   build(outputs: MLNamedOperands): Promise<MLDynamicGraph>;
 }
 
-/** Extension "dynamic-shapes": a graph of a builder of a context with it. */
+/** Extension "dynamic-shapes": a graph built in a context with the extension. */
 export interface MLDynamicGraph extends MLGraph {
   /**
-   * The shapes of the outputs for inputs of these shapes. Computes nothing else.
+   * Returns the shapes of the outputs for inputs of these shapes, and computes nothing else.
    * @throws {TypeError} if the shapes do not fit the inputs or each other, or break the rules of an operator
    */
   computeShapes(inputShapes: Record<string, Iterable<number>>): Record<string, number[]>;
 }
 
-/** Extension "int4": the data types of constants. Two elements of 4 bits are in a byte, the first in its low bits. */
+/** Extension "int4": the data types of constants. A byte holds two 4-bit elements, the first in its low bits. */
 export type MLConstantDataType = MLOperandDataType | 'int4' | 'uint4';
 
 /** Extension "int4": data type and shape of a constant. */
@@ -2485,15 +2480,15 @@ export interface MLConstantDescriptor {
   shape: Iterable<number>;
 }
 
-/** Extension "int4": a context with it. */
+/** Extension "int4": a context with the extension. */
 export interface MLInt4Context extends MLContext {
-  /** As without the extension, also for elements of 4 bits. */
+  /** As without the extension, also for 4-bit elements. */
   createConstantTensor(descriptor: MLConstantDescriptor, inputData: AllowSharedBufferSource): Promise<MLTensor>;
 }
 
-/** Extension "int4": the builder that `new MLGraphBuilder(context)` gives for a context with it. */
+/** Extension "int4": the builder that `new MLGraphBuilder(context)` returns for a context with the extension. */
 export interface MLInt4GraphBuilder extends MLGraphBuilder {
-  /** As without the extension, also for elements of 4 bits, which dequantizeLinear() takes. */
+  /** As without the extension, also for 4-bit elements, which only dequantizeLinear() accepts. */
   constant(descriptor: MLConstantDescriptor, buffer: AllowSharedBufferSource): MLOperand;
   constant(dataType: MLConstantDataType, value: MLNumber): MLOperand;
   constant(tensor: MLTensor): MLOperand;
@@ -2502,22 +2497,25 @@ export interface MLInt4GraphBuilder extends MLGraphBuilder {
 /** Extension "donation": options of dispatch(). */
 export interface MLDispatchOptions {
   /**
-   * For names of outputs the name of the input whose memory the output takes: only what it appends is written. Such an output is
-   * concat() of that input and something behind it, along a dimension with a name. The input keeps what it holds.
+   * Maps the name of an output to the name of the input whose memory it takes over; only the appended elements are
+   * written. Such an output is a concat() of that input and something after it, along a dimension with a name. The
+   * input keeps its contents.
    */
   donate?: Record<string, string> | undefined;
 }
 
-/** Extension "donation": a context with it. */
+/** Extension "donation": a context with the extension. */
 export interface MLDonationContext extends MLContext {
   /**
-   * As without the extension, also with outputs that take the memory of inputs.
-   * @throws {TypeError} for names that the graph has not, or an output that cannot take the memory of its input
+   * As without the extension; in addition, outputs can take over the memory of inputs.
+   * @throws {TypeError} for names that the graph does not have, or an output that cannot take over the memory of its
+   *   input
    */
   dispatch(graph: MLGraph, inputs: MLNamedTensors, outputs: MLNamedTensors, options?: MLDispatchOptions): void;
 }
 
 /**
- * The entry to the API. `navigator.ml` of "webnn-node/auto" is another one, whose contexts have the extension "int4".
+ * The entry to the API. `navigator.ml` of "webnn-node/auto" is a different object, whose contexts have the extension
+ * "int4".
  */
 export const ml: ML;

@@ -1,5 +1,5 @@
-// Looking inside: what graphs became when they were compiled, how long their steps take, what this process computes
-// with. An addition of webnn-node to the draft.
+// Inspection: compiled graphs, times of their steps, and the hardware and settings of this process. An addition of
+// webnn-node to the draft.
 
 import type { MLContext, MLGraph, MLOperandDataType, MLTensor } from './index.js';
 
@@ -9,7 +9,7 @@ export interface ListedValue {
   id: number;
   dataType: MLOperandDataType;
   shape: number[];
-  /** Whether it is bound at each dispatch, known since the graph was built, or computed by a node. */
+  /** Bound at each dispatch, known since the graph was built, or computed by a node. */
   kind: 'input' | 'constant' | 'node';
   /** Its size in bytes. */
   bytes: number;
@@ -17,43 +17,43 @@ export interface ListedValue {
 
 /** One use of an operator. */
 export interface ListedNode {
-  /** Its place in `nodes`. */
+  /** Its index in `nodes`. */
   id: number;
-  /** The method of MLGraphBuilder; `fused` for a chain of element-wise operators that became one. */
+  /** The method of MLGraphBuilder, or `fused` for a chain of element-wise operators. */
   operator: string;
-  /** The label that the builder was given, or an empty string. */
+  /** The label passed to the builder, or an empty string. */
   label: string;
   /**
-   * Ids of the operands in the order of `opSupportLimits()`; null for one that was not given. Behind them stand those of
-   * the epilogue, then those of the prologues behind their first ones.
+   * Ids of the operands in the order of `opSupportLimits()`, null for an absent one; then those of the epilogue, then
+   * those of the prologues except their first operands.
    */
   inputs: (number | null)[];
   /** Ids of the results. */
   outputs: number[];
   /**
    * Options and arguments that differ from their defaults. Infinities, NaN and integers above 2^53 are strings. The
-   * attribute `program` of a fused operator lists its operators with their registers.
+   * attribute `program` of a fused operator lists its operators and their registers.
    */
   attributes: Record<string, unknown>;
   /**
-   * Operands that are computed while they are read: their places in `inputs`, where the first operand of what is computed
-   * stands, and the element-wise operators.
+   * Operands that are computed while they are read: their index in `inputs`, which holds the first operand of that
+   * computation, and the element-wise operators.
    */
   prologues: { operand: number; operators: string[] }[];
   /** Element-wise operators that are applied to the result while it is computed, in this order. */
   epilogue: string[];
   /**
-   * Ids of the nodes of the source graph that this node stands for, in order; for nodes of the source graph their own.
-   * What was computed while the graph was built is an origin of no node, everything else of one at most.
+   * Ids of the source nodes that this node stands for, in order; for a source node, its own id. A source node that was
+   * computed while the graph was built is the origin of no node, any other of at most one.
    */
   origins: number[];
 }
 
 /** A graph without its weights. */
 export interface GraphListing {
-  /** What the graph uses, by ascending ids, which may have gaps. */
+  /** The values that the graph uses, by ascending id. Ids may have gaps. */
   values: ListedValue[];
-  /** In an order in which they can run. */
+  /** In a valid execution order. */
   nodes: ListedNode[];
   inputs: { name: string; value: number }[];
   outputs: { name: string; value: number }[];
@@ -61,50 +61,50 @@ export interface GraphListing {
 
 /** A step of a dispatch. */
 export interface StepDescription {
-  /** Its place in `steps`. */
+  /** Its index in `steps`. */
   index: number;
-  /** The kernel that runs, and which of its variants: `gemm`, `conv2d depthwise`, `elementwise fused`, `copy`. */
+  /** The kernel and its variant: `gemm`, `conv2d depthwise`, `elementwise fused`, `copy`. */
   kernel: string;
-  /** Id in the compiled graph; null for the copy of a value to an output of the graph. */
+  /** Id of its node in the compiled graph; null for the copy of a value to a graph output. */
   node: number | null;
-  /** The operator of that node; `copy` where there is none. */
+  /** The operator of that node; `copy` if there is no node. */
   operator: string;
   /** The label of that node. */
   label: string;
   /**
-   * Multiply-adds of matrix products, convolutions (padding included) and the products with weights of recurrent
-   * networks. 0 for everything else, also element-wise operators and pooling.
+   * Multiply-adds of matrix products, convolutions (padding included) and the weight products of recurrent networks. 0
+   * for everything else, including element-wise operators and pooling.
    */
   multiplyAdds: number;
-  /** Bytes of the operands that are read, each counted once, as they lie in tensors (packed weights may be larger). */
+  /** Bytes of the operands that are read, each counted once, in their tensor layout (packed weights may be larger). */
   bytesRead: number;
   /** Bytes of the results. */
   bytesWritten: number;
 }
 
-/** What a graph is and does. Plain data, which JSON can hold. */
+/** Describes a compiled graph. Plain data that JSON can hold. */
 export interface GraphDescription {
-  /** The graph as it was given to `build()`, without what no output needs. */
+  /** The graph as passed to `build()`, without nodes that no output needs. */
   source: GraphListing;
-  /** What the compiler made of it. Nodes that share the memory of their operands have no step. */
+  /** The compiled graph. Nodes that share the memory of their operands have no step. */
   compiled: GraphListing;
-  /** In the order in which they run. */
+  /** In execution order. */
   steps: StepDescription[];
-  /** What the compiled graph holds: constants, constants in the order of the kernels, intermediate values. */
+  /** Memory of the compiled graph: constants, constants packed for the kernels, intermediate values. */
   memory: { constantBytes: number; packedBytes: number; arenaBytes: number };
   /** The compiler passes that ran, in order. */
   passes: string[];
-  /** What `MLGraph.devices` says: where the steps run. */
+  /** The devices on which the steps run, as in `MLGraph.devices`. */
   devices: ('cpu' | 'gpu')[];
   /** The instruction set: `portable`, `avx2`, `avx512` or `neon`; null on a GPU. */
   isa: string | null;
   /** Threads of the context; null on a GPU. */
   threads: number | null;
-  /** The adapter and the interface that it is reached through, `NVIDIA H200 (vulkan)`; null on the CPU. */
+  /** The adapter and its graphics API, such as `NVIDIA H200 (vulkan)`; null on the CPU. */
   adapter: string | null;
 }
 
-/** When something began and how long it took, in nanoseconds. */
+/** Start and duration, in nanoseconds. */
 export interface TimeSpan {
   start: number;
   duration: number;
@@ -114,36 +114,36 @@ export interface TimeSpan {
 export interface GraphProfile {
   description: GraphDescription;
   /**
-   * The runs in order. `start` counts from the start of the first run; that of a step from the start of its run. Steps
-   * are in the order of `description.steps`.
+   * The runs in order. A run's `start` counts from the start of the first run, a step's from the start of its run.
+   * Steps are in the order of `description.steps`.
    */
   runs: (TimeSpan & { steps: TimeSpan[] })[];
 }
 
 export interface ProfileOptions {
-  /** Runs that are measured, 1 to 10000; 10 when absent. A profile holds at most 1048576 timings of steps. */
+  /** Number of measured runs, 1 to 10000; 10 when absent. A profile holds at most 1048576 step timings. */
   runs?: number | undefined;
-  /** Runs in front of them that are not, 0 to 10000; 2 when absent. */
+  /** Number of runs before those, not measured, 0 to 10000; 2 when absent. */
   warmup?: number | undefined;
 }
 
-/** A GPU of this machine, or a CPU that computes as one would. */
+/** A GPU of this machine, or software that emulates one on the CPU. */
 export interface GPUAdapterDescription {
-  /** Its name, as the driver has it. */
+  /** Its name, as reported by the driver. */
   name: string;
-  /** What it is; `software` is a CPU. */
+  /** Its kind; `software` runs on the CPU. */
   type: 'discrete' | 'integrated' | 'virtual' | 'software' | 'other';
-  /** The interface that it is reached through: `vulkan`, `metal` or `dx12`. One adapter can be there through two. */
+  /** The graphics API: `vulkan`, `metal` or `dx12`. One adapter can appear with two of them. */
   backend: string;
-  /** The driver and its version, as far as they are told. */
+  /** The driver and its version, as far as they are known. */
   driver: string;
-  /** What kernels use of that which not every adapter has, by its name in wgpu: `SHADER_F16`, `SUBGROUP`. */
+  /** The optional features that kernels use, by their names in wgpu: `SHADER_F16`, `SUBGROUP`. */
   features: string[];
-  /** The largest buffer in bytes. */
+  /** Size of the largest buffer, in bytes. */
   maxBufferBytes: number;
   /** The largest part of a buffer that a kernel can use at once, in bytes. */
   maxBindingBytes: number;
-  /** Why contexts do not use it, whatever they prefer; null if they can. */
+  /** Why no context uses it, whatever its preferences; null if contexts can. */
   unused: string | null;
 }
 
@@ -152,41 +152,46 @@ export interface EnvironmentVariable {
   name: string;
   /** Null when it is not set. */
   value: string | null;
-  /** What it is for, as Markdown. */
+  /** Its purpose, as Markdown. */
   meaning: string;
-  /** Why no context can be created with this value: the variable, its value, what is expected. Null where it is fine. */
+  /**
+   * Why no context can be created with this value: the variable, its value, and the expected values. Null if the value
+   * is valid.
+   */
   problem: string | null;
 }
 
-/** What this process computes with. */
+/** Hardware, settings and limits of this process. */
 export interface SystemInfo {
   /** The version of webnn-node. */
   version: string;
   /**
-   * The instruction set that is used on the CPU: `portable`, `avx2`, `avx512` or `neon`; null where `WEBNN_ISA` makes no
-   * sense.
+   * The instruction set in use on the CPU: `portable`, `avx2`, `avx512` or `neon`; null if `WEBNN_ISA` is invalid.
    */
   isa: string | null;
-  /** Features of this CPU that matter for neural networks, used or not. */
+  /** Features of this CPU that matter to neural networks, used or not. */
   features: string[];
   /** Logical processors that this process may use. */
   logicalCores: number;
-  /** Threads of a context on the CPU that does not ask for a number; null where `WEBNN_NUM_THREADS` makes no sense. */
+  /** Default number of threads of a CPU context; null if `WEBNN_NUM_THREADS` is invalid. */
   threads: number | null;
-  /** Memory of this machine or container, above which nothing is allocated; null where the system does not tell. */
+  /** Memory of this machine or container, above which nothing is allocated; null if the system does not report it. */
   memoryLimitBytes: number | null;
   /** The environment variables that webnn-node reads. */
   environment: EnvironmentVariable[];
-  /** The GPUs of this machine, also those that are not used; none where no driver is loaded, see `gpuReason`. */
+  /** The GPUs of this machine, including unused ones; empty if no driver is loaded, see `gpuReason`. */
   gpuAdapters: GPUAdapterDescription[];
-  /** Why the context that last asked for a GPU has none, or no context can have one; null where nothing is amiss. */
+  /** Why the last context that asked for a GPU did not get one, or why none can; null if there is no problem. */
   gpuReason: string | null;
-  /** Limits of graphs and tensors: bytes of a tensor, its dimensions, tensors of a `concat()` or `split()`. */
+  /**
+   * Limits of graphs and tensors: bytes of a tensor, number of its dimensions, number of tensors in a `concat()` or
+   * `split()`.
+   */
   limits: { maxTensorByteLength: number; maxRank: number; maxTensorCount: number };
 }
 
 /**
- * What a graph is and does. Of a graph with named dimensions, for the sizes of the latest dispatch that was compiled.
+ * Describes a compiled graph; one with named dimensions, for the sizes of the latest dispatch that was compiled.
  *
  * @throws {TypeError} if `graph` is not an MLGraph
  * @throws {DOMException} NotSupportedError if the graph has named dimensions, and no dispatch has begun
@@ -195,12 +200,12 @@ export interface SystemInfo {
 export function describeGraph(graph: MLGraph): GraphDescription;
 
 /**
- * Runs a graph several times, in order with everything else that was asked of the context, and takes the times of its
- * steps. The outputs hold the results afterwards, as after `dispatch()`.
+ * Runs a graph several times, in order with all other work of the context, and measures its steps. The outputs hold the
+ * results afterwards, as after `dispatch()`.
  *
- * Rejects with a TypeError for what `dispatch()` refuses with one and for options out of range, an InvalidStateError
- * when the graph is destroyed or the context is lost meanwhile, an OperationError when a run fails, and an UnknownError
- * without memory for the times.
+ * Rejects with a TypeError in the cases where `dispatch()` throws one and for options out of range, an
+ * InvalidStateError when the graph is destroyed or the context is lost meanwhile, an OperationError when a run fails,
+ * and an UnknownError when there is no memory for the times.
  */
 export function profileGraph(
   context: MLContext,
@@ -210,5 +215,8 @@ export function profileGraph(
   options?: ProfileOptions | undefined,
 ): Promise<GraphProfile>;
 
-/** What this process computes with. A value of an environment variable that makes no sense is a `problem` in the result. */
+/**
+ * Describes hardware, settings and limits of this process. Invalid values of environment variables are reported as
+ * `problem` in the result.
+ */
 export function systemInfo(): SystemInfo;

@@ -2,34 +2,39 @@ import type { GraphDescription, StepDescription, TimeSpan } from './inspect.js';
 import type { MLContext, MLGraph, MLGraphBuilder, MLOperand, MLOperandDataType, MLTensor } from './index.js';
 
 /**
- * Where a model is: a path, a file URL (an object or its text), or the bytes of the file. Bytes are copied during the call,
- * at some 5 to 10 GB/s; a path costs nothing.
+ * The source of a model: a path, a file URL (as an object or a string), or the bytes of the file. Bytes are copied
+ * during the call, at 5 to 10 GB/s; a path costs nothing.
  */
 export type OnnxSource = string | { readonly href: string; readonly protocol: string } | ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
 
-/** Paths or bytes of files with weights, by the locations that a model names. Other files are found beside it. */
+/**
+ * Paths or bytes of external weight files, keyed by the locations that a model names. Other files are read from the
+ * model's folder.
+ */
 export type OnnxExternalData = Readonly<Record<string, OnnxSource>>;
 
 /** An input or output of a model. */
 export interface OnnxValueInfo {
   readonly name: string;
-  /** The data type in WebNN (truth values are `uint8`), or its name in ONNX where WebNN has none, as `double`. */
+  /**
+   * The WebNN data type (`uint8` for booleans), or the ONNX name of a type that WebNN does not have, such as `double`.
+   */
   readonly dataType: string;
   /** The type as ONNX writes it: `tensor(float)`, `tensor(bool)`, `seq(tensor(int64))`. */
   readonly type: string;
   /**
-   * Sizes, and names of those that are free. A free dimension without a name is called `<input>_dim_<axis>`. `null` if the
-   * model does not even say how many dimensions there are.
+   * Sizes, and names of free dimensions. A free dimension without a name is called `<input>_dim_<axis>`. `null` if the
+   * model does not declare the number of dimensions.
    */
   readonly shape: readonly (number | string)[] | null;
   /**
-   * The same as the file has it, where a free dimension without a name is an empty string; of an output that the file does
-   * not describe, as it follows from the inputs.
+   * The shape as the file declares it, with an empty string for a free dimension without a name; inferred from the
+   * inputs for an output that the file does not describe.
    */
   readonly declaredShape: readonly (number | string)[] | null;
 }
 
-/** What a model file says about itself. */
+/** Metadata of a model file. */
 export interface OnnxMetadata {
   readonly irVersion: number;
   readonly producerName: string;
@@ -56,7 +61,7 @@ export interface OnnxUnsupportedNode {
 }
 
 /**
- * What an error of these functions has as its `code`.
+ * The `code` of an error from these functions.
  *
  * - `ERR_WEBNN_MODEL_NOT_FOUND`: There is no such file, or it cannot be read.
  * - `ERR_WEBNN_MODEL_INVALID`: The file is not a sound ONNX model.
@@ -93,49 +98,49 @@ export type OnnxErrorCode =
   | 'ERR_WEBNN_DESTROYED'
   | 'ERR_WEBNN_DEVICE_LOST';
 
-/** Why a model cannot be used: a file that is not a sound model, or nodes that are not supported. */
+/** The error for a model that cannot be used: an invalid file, or unsupported nodes. */
 export class OnnxError extends Error {
   readonly code: OnnxErrorCode;
-  /** Every node that is not supported. */
+  /** All unsupported nodes. */
   readonly unsupported: readonly OnnxUnsupportedNode[];
 }
 
 export interface OnnxLoadOptions {
-  /** Where the model runs; a new one that belongs to the model when it is left out. */
+  /** The context in which the model runs; by default a new one that belongs to the model. */
   context?: MLContext | undefined;
   /**
-   * What a new context computes on: `cpu`, `gpu` (an error where none can be used), or `auto`, which is a GPU if there is one.
-   * `auto` by default.
+   * The device of a new context: `cpu`, `gpu` (an error if no GPU can be used), or `auto`, the default: a GPU if there
+   * is one.
    */
   device?: 'auto' | 'cpu' | 'gpu' | undefined;
-  /** Number of threads of a new context, 1 to 1024; as many as the machine has cores by default. */
+  /** Number of threads of a new context, 1 to 1024; by default as many as the machine has cores. */
   numThreads?: number | undefined;
   /** Sizes of free dimensions by name. */
   freeDimensions?: Record<string, number>;
   /**
-   * Whether free dimensions of one name may have different sizes in a run. Models that were written carelessly need it;
-   * `false` by default, so that feeds that do not fit each other are refused.
+   * Whether free dimensions with the same name may have different sizes in a run, for models with wrong names. By
+   * default `false`: feeds that do not fit each other are refused.
    */
   looseDimensions?: boolean | undefined;
-  /** What stands for files with weights beside the model, by the locations that it names. */
+  /** Paths or bytes of external weight files, keyed by the locations that the model names. */
   externalData?: OnnxExternalData | undefined;
-  /** Names of the values to compute, any of the main graph; the outputs of the model when it is left out. */
+  /** Names of the values to compute, from anywhere in the main graph; by default the outputs of the model. */
   outputs?: string[];
   /**
-   * Computes only the last so many places of outputs along their second to last dimension, by name, or all where there are
-   * fewer: `{ logits: 1 }` gives the logits of the next token, and those of the rest of a prompt are not computed.
+   * By output name, how many of the last positions along the second to last dimension to compute; all if there are
+   * fewer. `{ logits: 1 }` computes the logits of the next token only, not those of the whole prompt.
    */
   keepLast?: Record<string, number> | undefined;
   /**
-   * Values of inputs that are the same in every run, by name: they are no inputs of the loaded model any more. Needed where
-   * a value decides about shapes or branches, which must be known when the model is compiled.
+   * Values of inputs that are the same in every run, by name. The loaded model no longer has these inputs. A value that
+   * decides shapes or branches is then known when the model is compiled.
    */
   constants?: Record<string, Exclude<OnnxFeed, MLTensor>>;
-  /** Ends the load: it rejects with the reason of the signal. */
+  /** Cancels the load, which rejects with the signal's reason. */
   signal?: OnnxAbortSignal | undefined;
 }
 
-/** What of an AbortSignal is used: not every program has its type. */
+/** The used part of AbortSignal, for programs without its type. */
 export interface OnnxAbortSignal {
   readonly aborted: boolean;
   readonly reason: any;
@@ -144,15 +149,15 @@ export interface OnnxAbortSignal {
   removeEventListener(type: 'abort', listener: () => void): void;
 }
 
-/** A data type of WebNN, or one of ONNX that inputs and outputs can have besides: float32 or int32 is computed for them. */
+/** A WebNN data type, or another ONNX type of inputs and outputs, which is computed as float32 or int32. */
 export type OnnxDataType = MLOperandDataType | 'double' | 'int16' | 'uint16';
 
-/** An output of a run. It can be fed to a model as it is. */
+/** An output of a run. It can be fed to a model unchanged. */
 export interface OnnxResult<Data extends ArrayBufferView = any> {
   /**
-   * The elements. Those of float16 are a Float16Array where the runtime has it, and otherwise a Uint16Array of their bits.
-   * Large ones are copied into JavaScript when they are read for the first time. A result whose data nobody has read costs
-   * no copy when it is fed to a model, as a cache is.
+   * The elements. float16 is a Float16Array if the runtime has one, otherwise a Uint16Array of the bits. Large data are
+   * copied into JavaScript when they are first read. A result whose data nobody has read, such as a cache, is fed to a
+   * model without a copy.
    */
   data: Data;
   shape: number[];
@@ -160,8 +165,8 @@ export interface OnnxResult<Data extends ArrayBufferView = any> {
 }
 
 /**
- * The value of an input. Data without a shape fit inputs of fixed shape, and inputs whose one free dimension follows from
- * the number of elements.
+ * The value of an input. Data may come without a shape if the input's shape is fixed, or if its only free dimension
+ * follows from the number of elements.
  */
 export type OnnxFeed =
   | MLTensor
@@ -170,13 +175,13 @@ export type OnnxFeed =
   | SharedArrayBuffer
   | { data: ArrayBufferView | ArrayBuffer | SharedArrayBuffer; shape: readonly number[]; dataType?: OnnxDataType | undefined };
 
-/** An input or output with all sizes. */
+/** Data type and fixed shape of an input or output. */
 export interface OnnxDescriptor {
   readonly dataType: MLOperandDataType;
   readonly shape: readonly number[];
 }
 
-/** A model that was compiled for one set of input shapes. */
+/** A model compiled for one set of input shapes. */
 export interface OnnxSpecialization {
   /** Belongs to the model; `null` if no output has any elements. */
   readonly graph: MLGraph | null;
@@ -184,26 +189,29 @@ export interface OnnxSpecialization {
   readonly outputs: Readonly<Record<string, OnnxDescriptor>>;
 }
 
-/** What a model was compiled to for one set of input shapes. Plain data, which JSON can hold. */
+/** Describes a model as compiled for one set of input shapes. Plain data that JSON can hold. */
 export interface OnnxDescription {
   /**
-   * The graph. Of a model that is cut, that of the first stage: its outputs are what the stages behind it need, with a number
-   * and a colon before their names. `null` if nothing of it has any elements.
+   * The graph; for a model that is cut, that of the first stage, whose outputs are the values that later stages need,
+   * with a number and a colon before their names. `null` if none of its values has any elements.
    */
   readonly graph: GraphDescription | null;
-  /** The nodes at which the model is cut, because data decide about sizes, branches or rounds; none if the graph is all of it. */
+  /**
+   * The nodes at which the model is cut because data decide sizes, branches or loop counts; empty if the graph is the
+   * whole model.
+   */
   readonly cuts: OnnxUnsupportedNode[];
-  /** How many nodes of the model are left for later stages. */
+  /** Number of nodes left for later stages. */
   readonly nodesLeft: number;
 }
 
-/** A run with a clock. */
+/** A run with measured times. */
 export interface OnnxProfile<Results = Record<string, any>> {
-  /** What `run()` gives. */
+  /** The result of `run()`. */
   results: Results;
   /**
-   * The graphs that were run: one, or those of the stages and rounds of a model that is cut. Every `start` counts from when
-   * the first one began.
+   * The graphs that ran: one, or those of the stages and loop iterations of a model that is cut. Every `start` counts
+   * from the start of the first graph.
    */
   graphs: (TimeSpan & { steps: (StepDescription & TimeSpan)[] })[];
 }
@@ -217,13 +225,13 @@ export class OnnxModel {
   readonly context: MLContext;
 
   /**
-   * Runs the model. For shapes that it has not been run with before, it is compiled first.
+   * Runs the model, after compiling it for shapes that are new.
    *
-   * @param feeds values of all inputs, by name. Data are used as they are at the time of the call.
-   * @param fetches where outputs go: an MLTensor, `'tensor'` for a new one of the model's context, or `null` for one that is
-   *   not read
-   * @returns by name, the MLTensor of an output, or its data with type and shape. They belong to the caller.
-   * @typeParam Results what the outputs are, as in `run<{ logits: OnnxResult<Float32Array> }>(feeds)`
+   * @param feeds values of all inputs, by name. Data are read during the call.
+   * @param fetches destinations of outputs, by name: an MLTensor, `'tensor'` for a new one in the model's context, or
+   *   `null` to drop the output
+   * @returns by name, the MLTensor of an output, or its data with type and shape. All belong to the caller.
+   * @typeParam Results types of the outputs, as in `run<{ logits: OnnxResult<Float32Array> }>(feeds)`
    */
   run<Results extends Record<string, OnnxResult | MLTensor> = Record<string, any>>(
     feeds: Record<string, OnnxFeed>,
@@ -231,7 +239,7 @@ export class OnnxModel {
   ): Promise<Results>;
 
   /**
-   * Runs the model as `run()` does, and tells what that takes, step by step.
+   * Runs the model like `run()`, and measures the time of each step.
    *
    * @param feeds as for `run()`
    * @param fetches as for `run()`
@@ -242,39 +250,39 @@ export class OnnxModel {
   ): Promise<OnnxProfile<Results>>;
 
   /**
-   * The graph for these input shapes. It is compiled if it is not among those that are kept. A model that is cut is no single
-   * graph: then it rejects with `ERR_WEBNN_NOT_SUPPORTED`, and `run()` and `describe()` do what they do.
+   * Returns the graph for these input shapes, compiled now unless it is still kept. Rejects with
+   * `ERR_WEBNN_NOT_SUPPORTED` for a model that is cut, which has no single graph; `run()` and `describe()` still work.
    *
    * @param shapes of the inputs whose free dimensions are not known from `freeDimensions`
    */
   compile(shapes?: Record<string, readonly number[]>): Promise<OnnxSpecialization>;
 
   /**
-   * What `run()` does for these input shapes, as far as it is known before there are data: the whole model, or the first stage
-   * of one that is cut. It is compiled if it is not among those that are kept.
+   * Describes `run()` for these input shapes, as far as it is known before there are data: the whole model, or the
+   * first stage of a model that is cut. Compiles it unless it is still kept.
    *
    * @param shapes as for `compile()`
    */
   describe(shapes?: Record<string, readonly number[]>): Promise<OnnxDescription>;
 
   /**
-   * Frees everything; runs that have begun end as they should, but for those of a model
-   * that is cut, which end between two of its graphs with `ERR_WEBNN_DESTROYED`. Where the runtime has `Symbol.dispose` and
-   * `Symbol.asyncDispose`, `using` and `await using` call it.
+   * Frees everything. Runs that have begun finish normally, except those of a model that is cut: they end between two
+   * of its graphs, with `ERR_WEBNN_DESTROYED`. If the runtime has `Symbol.dispose` and `Symbol.asyncDispose`, `using`
+   * and `await using` call this method.
    */
   destroy(): void;
 }
 
 /**
- * Loads a model, and compiles it if the shapes of its inputs are known. Everything but the copy of bytes is done on
+ * Loads a model, and compiles it if the shapes of its inputs are known. Everything except copying bytes happens on
  * background threads.
  *
- * @throws {OnnxError} if the file is no sound model, or with all nodes that are not supported
+ * @throws {OnnxError} if the file is not a valid model, or has unsupported nodes, which it lists
  */
 export function loadModel(source: OnnxSource, options?: OnnxLoadOptions): Promise<OnnxModel>;
 
 /**
- * Appends a model to a graph under construction. If it fails, the builder is as it was before.
+ * Appends a model to a graph under construction. If it fails, the builder is unchanged.
  *
  * @param bindings operands in place of inputs, by name. Other inputs become inputs of the graph.
  * @returns the outputs by name
@@ -286,55 +294,55 @@ export function importModel(
   options?: OnnxImportOptions,
 ): Record<string, MLOperand>;
 
-/** What of a model is imported, and where its weights are. */
+/** Selects the part of a model to import, and its weight files. */
 export interface OnnxImportOptions {
   /** Sizes of free dimensions by name. */
   freeDimensions?: Record<string, number>;
-  /** Names of the values to compute; the outputs of the model when it is left out. */
+  /** Names of the values to compute; by default the outputs of the model. */
   outputs?: string[];
-  /** What stands for files with weights beside the model, by the locations that it names. */
+  /** Paths or bytes of external weight files, keyed by the locations that the model names. */
   externalData?: OnnxExternalData | undefined;
 }
 
-/** What can be known of a model without building it. */
+/** Facts about a model that are known without building it. */
 export interface OnnxInspection {
   readonly inputs: OnnxValueInfo[];
   readonly outputs: OnnxValueInfo[];
   readonly metadata: OnnxMetadata;
-  /** Numbers of nodes by operator, with its domain in front if it is not `ai.onnx`. */
+  /** Number of nodes by operator; its domain comes first if it is not `ai.onnx`. */
   readonly operators: Record<string, number>;
-  /** Elements of all weights. */
+  /** Number of elements of all weights. */
   readonly parameters: number;
   /** Bytes of all weights in the file. */
   readonly parameterBytes: number;
-  /** What an import refuses, whatever the free dimensions whose size is not known. */
+  /** Nodes that an import refuses for any sizes of the free dimensions. */
   readonly unsupported: OnnxUnsupportedNode[];
   /**
-   * Where data decide about sizes, branches or rounds: `loadModel()` cuts the model there, `importModel()` refuses it. What is
-   * cut behind these nodes is known when the model runs.
+   * Nodes where data decide sizes, branches or loop counts: `loadModel()` cuts the model there, `importModel()` refuses
+   * it. Cuts after these nodes are known only when the model runs.
    */
   readonly cuts: OnnxUnsupportedNode[];
 }
 
-/** Tells about a model, also one that is not supported. */
+/** Describes a model, even one that is not supported. */
 export function inspectModel(source: OnnxSource, options?: Omit<OnnxImportOptions, 'outputs'>): OnnxInspection;
 
 /** The shapes of a model's inputs, as far as they are known. */
 export interface OnnxInputShapes {
-  /** By input name: sizes, and names of those that are not known; `null` where not even their number is. */
+  /** By input name: sizes, and names of unknown sizes; `null` if even the number of dimensions is unknown. */
   readonly shapes: Record<string, (number | string)[] | null>;
-  /** The sizes of free dimensions that are known, as `loadModel()` takes them. */
+  /** The known sizes of free dimensions, as `loadModel()` takes them. */
   readonly freeDimensions: Record<string, number>;
 }
 
 /**
- * Completes the shapes of a model's inputs from what is known of some: dimensions of one name have one size.
+ * Completes the shapes of a model's inputs from known ones: dimensions with the same name have the same size.
  *
  * @param inputs of an OnnxModel or OnnxInspection
- * @param known sizes of free dimensions by name; by input name, the `shapes` of values, and the numbers of `elements` of values
- *   that have no shape, from which one size that is not known follows
- * @throws {TypeError} `ERR_WEBNN_SHAPE` if they do not fit the inputs or each other, `ERR_WEBNN_UNKNOWN_FEED` for a name that
- *   no input has
+ * @param known sizes of free dimensions by name; by input name, the `shapes` of values, and the numbers of `elements`
+ *   of values without a shape, which determine one unknown size
+ * @throws {TypeError} `ERR_WEBNN_SHAPE` if they do not fit the inputs or each other, `ERR_WEBNN_UNKNOWN_FEED` for a
+ *   name that is not an input
  */
 export function inputShapes(
   inputs: readonly Pick<OnnxValueInfo, 'name' | 'shape'>[],
@@ -345,5 +353,5 @@ export function inputShapes(
   },
 ): OnnxInputShapes;
 
-/** The operators that are translated, with what of them is not. */
+/** Returns the supported operators, with notes about unsupported uses. */
 export function supportedOperators(): { domain: string; operator: string; notes: string }[];

@@ -1,13 +1,14 @@
-// What packages use that implement further Web IDL interfaces on top of webnn-node, as `webnn-node-compat` does. It changes
-// with webnn-node: such a package depends on one exact version of it.
+// For packages that implement further Web IDL interfaces on webnn-node, as `webnn-node-compat` does. It changes with
+// every version of webnn-node: such a package depends on an exact version.
 
 import type { MLDimension, MLOperandDataType } from './index.js';
 
 /**
- * Converts a caller's value to a type of Web IDL, https://webidl.spec.whatwg.org/#js-type-mapping. `what` says in messages
- * where the value came from (`conv2d: options.strides`), `key` is the index or name of the property below it.
+ * Converts a caller's value to a type of Web IDL, https://webidl.spec.whatwg.org/#js-type-mapping. `what` tells
+ * messages where the value came from (`conv2d: options.strides`), `key` is the index or name of the property below it.
  *
- * @throws {TypeError} for a value that the type does not have, and whatever the caller's own code throws (getters, iterators)
+ * @throws {TypeError} for a value that the type does not allow, and whatever the caller's own code throws (getters,
+ *   iterators)
  */
 export type Converter<T> = (value: unknown, what: string, key?: string | number) => T;
 
@@ -46,11 +47,11 @@ export interface DictionaryMember {
  */
 export function dictionary<T extends object>(members: (DictionaryMember & { convert: Converter<unknown> })[]): Converter<T>;
 
-/** The internal slots of an interface: its objects have a state, which is also the proof that they are its objects. */
+/** The internal slots of an interface: the state of its objects, which also proves that they are its objects. */
 export interface Slots<State extends object, Interface extends object> {
-  /** Makes an object of the interface. `newTarget` is that of the constructor, for derived classes. */
+  /** Creates an object of the interface. `newTarget` is that of the constructor, for derived classes. */
   create(Class: Function, state: State, newTarget?: Function): Interface;
-  /** Undefined for everything that `create` did not make. */
+  /** Returns the state; undefined for everything that `create` did not make. */
   get(value: unknown): State | undefined;
 }
 
@@ -69,7 +70,7 @@ export function illegalConstructor(name: string): TypeError;
 export function illegalInvocation(member: string, name: string): TypeError;
 /** A DOMException with the name `NotSupportedError`. */
 export function notSupportedError(message: string): Error;
-/** A caller's text in quotation marks, for messages: cut to a readable length, without what confuses a terminal. */
+/** A caller's text in quotation marks, for messages: cut to a readable length, without control characters. */
 export function quote(text: string): string;
 
 /** Whether a value has the type Object of ECMAScript. */
@@ -86,13 +87,13 @@ export function bufferSource(value: unknown, what: string): string;
 /** Bytes of a buffer source other than a DataView; 0 if it is detached. `kind` is from `bufferSource`. */
 export function byteLengthOf(value: unknown, kind: string): number;
 
-/** A data type and a shape, in which dimensions can have names. */
+/** A data type and a shape that may contain named dimensions. */
 export interface Described {
   dataType: MLOperandDataType;
   shape: readonly MLDimension[];
 }
 
-/** A data type and a shape in numbers. */
+/** A data type and a shape of sizes only. */
 export interface Descriptor extends Described {
   shape: readonly number[];
 }
@@ -103,5 +104,5 @@ export const ELEMENT_SIZES: Record<MLOperandDataType, number>;
 export const VIEWS: Record<MLOperandDataType, string[]>;
 /** Bytes of all elements. */
 export function byteLength(descriptor: Descriptor): number;
-/** As in messages: `float32 [1, 3]`. */
+/** Formats a descriptor for messages: `float32 [1, 3]`. */
 export function describe(descriptor: Described): string;

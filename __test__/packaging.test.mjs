@@ -388,6 +388,6 @@ describe('the loader', () => {
     assert.match(message, /^WEBNN_NATIVE_LIBRARY_PATH is "elsewhere\.node"/);
     assert.ok(message.includes(join(directory, 'elsewhere.node')), message);
     writeFileSync(join(directory, 'other.js'), 'module.exports = {};');
-    assert.match((await load({ env: { WEBNN_NATIVE_LIBRARY_PATH: 'other.js' }, content })).message, /it is no native binary of webnn-node/);
+    assert.match((await load({ env: { WEBNN_NATIVE_LIBRARY_PATH: 'other.js' }, content })).message, /it is not a native binary of webnn-node/);
   });
 });

@@ -168,7 +168,7 @@ test('the table of speeds and the claims about them are those of the report', ()
   assert.match(speedLoss(results), /faster on 2 of 2 models; overall, webnn-node runs at 0\.50 times its speed/);
   assert.throws(() => readResults('# Results\n'), /has no table below "Times with 1 thread"/);
   assert.throws(() => readResults(REPORT.replaceAll('openvino', 'other')), /has no column "openvino"/);
-  assert.throws(() => readResults(REPORT.replace('512 MiB', '512 MB')), /"512 MB" is no memory size/);
+  assert.throws(() => readResults(REPORT.replace('512 MiB', '512 MB')), /"512 MB" is not a memory size/);
   assert.throws(() => readResults(REPORT.replace('8.00 MiB', '–')), /has no value for two onnxruntime-node/);
 });
 

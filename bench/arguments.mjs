@@ -1,12 +1,12 @@
-// Checks of command lines.
+// Checks command lines.
 
 import { Failure } from '../scripts/process.mjs';
 
-/** A context has at most so many threads. */
+/** Maximum number of threads of a context. */
 export const MAX_THREADS = 1024;
 
 /**
- * Checks whose errors end with how a program is used.
+ * Creates checks whose errors end with a program's usage.
  *
  * @param {string} usage
  */
@@ -17,7 +17,7 @@ export function checksOf(usage) {
    * @template {{ help?: boolean }} Values
    * @param {() => Values} parse a command line
    * @returns {Values}
-   * @throws {Failure} with exit status 2 when it cannot be understood, 0 when help was asked for
+   * @throws {Failure} with exit status 2 when it is invalid, 0 when help was requested
    */
   function parsed(parse) {
     let values;
@@ -57,7 +57,7 @@ export function checksOf(usage) {
    * @param {string} name of an option
    * @param {string} text with commas
    * @param {readonly Name[]} all
-   * @param {string} [others] what else may be given, for the error
+   * @param {string} [others] other allowed values, for the error
    */
   function someOf(name, text, all, others = '') {
     const names = text.split(',');

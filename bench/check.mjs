@@ -1,4 +1,4 @@
-// Whether an engine computes what the reference says.
+// Compares an engine's outputs with the reference.
 
 import { deviation } from 'd3-array';
 import { numbersOf } from 'webnn-node-cli/lib/elements.mjs';
@@ -6,23 +6,23 @@ import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
 import { largestDifference } from 'webnn-node-cli/lib/statistics.mjs';
 
 /**
- * Largest difference that is allowed, in standard deviations of the reference.
+ * Largest allowed difference, in standard deviations of the reference.
  *
- * - float32: rounding in another order. onnxruntime's own optimisations differ from each other by up to 5e-6.
+ * - float32: rounding in another order. onnxruntime's own optimizations differ from each other by up to 5e-6.
  * - float16: against a computation in float32. One step of float16 is 9.8e-4, and layers add up.
  */
 export const TOLERANCES = { float32: 1e-4, float16: 2e-2 };
 
-/** Quantized outputs may be off by so many steps: sums that nearly tie are rounded to either side. */
+/** Quantized outputs may be off by this many steps: near ties may be rounded to either side. */
 export const QUANTIZATION_STEPS = 2;
 
 /**
- * The largest error allowed in outputs of dynamically quantized models, as a multiple of the change that quantization makes,
- * both as root mean squares. Their values are multiples of no step. An activation halfway between two steps goes to either with the last bit
- * of a sum, and each layer multiplies such places: a relative change of 1e-7 in the scales makes 0.4 to 0.7. The most that
- * rounding can make is 1: weights and activations have 8 bits each, so half of the variance comes from the activations, and
- * two results with the same weights differ by twice that half. Single operators are compared exactly, by the tests of the
- * onnx package.
+ * The largest allowed error of dynamically quantized models, as a multiple of the change that quantization causes, both
+ * as root mean squares. Their outputs are not multiples of a step. The last bit of a sum decides where an activation
+ * halfway between two steps goes, and each layer multiplies such cases: a relative change of 1e-7 in the scales causes
+ * 0.4 to 0.7. Rounding can cause at most 1: weights and activations have 8 bits each, so half of the variance comes
+ * from the activations, and two results with the same weights differ by twice that half. Single operators are compared
+ * exactly, by the tests of the onnx package.
  */
 const QUANTIZATION_ERROR = 1;
 
@@ -30,7 +30,7 @@ const QUANTIZATION_ERROR = 1;
 const STEP_ROUNDING = 0.1;
 
 /**
- * The quantization step of values that all are multiples of it: the smallest distance of two of them.
+ * Returns the quantization step of values that are all multiples of it: the smallest distance between two of them.
  *
  * @param {Iterable<number>} values
  */
@@ -44,7 +44,7 @@ function quantizationStep(values) {
 }
 
 /**
- * The mean square of the differences of two lists; infinite where one is longer.
+ * Returns the mean square of the differences of two lists; infinite if their lengths differ.
  *
  * @param {ArrayLike<number>} a
  * @param {ArrayLike<number>} b
@@ -61,7 +61,7 @@ function meanSquare(a, b) {
 /** @typedef {Pick<import('webnn-node-cli/lib/types.mjs').Tensor, 'dataType' | 'data'>} Values */
 
 /**
- * Reads what an output is compared with.
+ * Reads the reference of an output.
  *
  * @param {import('./models.mjs').Reference} reference
  * @returns {Promise<{ expected: Values, unquantized?: Values }>}
@@ -76,8 +76,8 @@ export async function readReference({ file, unquantized }) {
  * @param {Values} got
  * @param {Values} expected
  * @param {import('./types.mjs').Kind} kind of the model
- * @param {Values} [unquantized] what the network gave before it was quantized, of a model that quantizes its activations by
- *   their ranges in each run
+ * @param {Values} [unquantized] output of the network before quantization, for a model that quantizes its activations
+ *   by their ranges in each run
  * @returns {import('./types.mjs').Deviation}
  */
 export function compareOutput(got, expected, kind, unquantized) {
@@ -91,13 +91,13 @@ export function compareOutput(got, expected, kind, unquantized) {
     const error = difference === 0 ? 0 : difference / quantizationStep(b);
     return { error, allowed: QUANTIZATION_STEPS + STEP_ROUNDING, unit: 'quantization steps' };
   }
-  // A constant output has no deviation to compare with.
+  // A constant output has no deviation.
   const spread = deviation(b) || Math.abs(b[0]) || 1;
   return { error: difference / spread, allowed: TOLERANCES[kind], unit: 'standard deviations' };
 }
 
 /**
- * The worst of several comparisons: the one that is furthest off, measured by what is allowed.
+ * Returns the worst of several comparisons, relative to the allowed error.
  *
  * @template {import('./types.mjs').Deviation} T
  * @param {T[]} comparisons

@@ -1,4 +1,4 @@
-// What the machine can do at most: runs the program of limits/.
+// Peak rates of the machine: runs the program in limits/.
 
 import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
@@ -15,7 +15,7 @@ const PROGRAM = join(TARGET, 'release', process.platform === 'win32' ? 'machine-
  * @property {number} fmaGflops float32 multiply-adds, each counted as two operations
  * @property {number | null} int8Gops uint8 times int8; null without such an instruction
  * @property {number | null} bf16Gflops bfloat16; null without such an instruction
- * @property {{ bytes: number, pages: 'small' | 'huge', gbps: number }[]} reading how fast memory is read
+ * @property {{ bytes: number, pages: 'small' | 'huge', gbps: number }[]} reading read bandwidth of memory
  */
 
 /** Builds the program. */
@@ -25,7 +25,7 @@ export async function buildLimits() {
 }
 
 /**
- * Measures.
+ * Measures the machine.
  *
  * @param {number[]} threads
  * @returns {Limits[]} in this order
@@ -45,7 +45,7 @@ export function measureLimits(threads) {
 const larger = (a, b) => (a === null || b === null ? (a ?? b) : Math.max(a, b));
 
 /**
- * The larger one of each number of two measurements of the same threads: others on the machine only lower them.
+ * Returns the larger of each number of two measurements with the same threads: other load can only lower them.
  *
  * @param {Limits[]} first
  * @param {Limits[]} second
@@ -65,7 +65,7 @@ export function strongest(first, second) {
 }
 
 /**
- * The limits as `shareOfLimit` takes them: memory as fast as it was in any measurement.
+ * Returns the limits for `shareOfLimit`, with the fastest memory read of any measurement.
  *
  * @param {Pick<Limits, 'fmaGflops' | 'int8Gops' | 'reading'>} limits
  * @param {{ cacheBytes: number }} machine

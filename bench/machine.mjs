@@ -1,25 +1,25 @@
-// What the machine does and is, from /proc of Linux.
+// The machine's load and hardware, from Linux's /proc.
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import os from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Milliseconds of a tick, the unit of CPU time in /proc. Linux shows all programs the same one: USER_HZ is 100. */
+/** Milliseconds of a tick, the unit of CPU time in /proc. It is fixed for user programs: USER_HZ is 100. */
 const TICK_MS = 10;
 
-/** How often it is looked whether processes rest, in milliseconds: two ticks, or one could go unseen. */
+/** Interval to check whether processes rest, in milliseconds: two ticks, because one could go unseen. */
 const REST_MS = 2 * TICK_MS;
 
-/** Whoever computes longer than this without being asked is not waited for, in milliseconds. */
+/** Maximum wait for processes to rest, in milliseconds. */
 const MAX_REST_MS = 1000;
 
 /**
- * CPU time of the whole machine.
+ * Parses the CPU time of the whole machine.
  *
  * @param {string} text of /proc/stat
- * @returns {{ busy: number, steal: number }} milliseconds in which its processors worked for it, and in which the
- *   hypervisor let others use them
+ * @returns {{ busy: number, steal: number }} milliseconds in which its processors were busy, and in which the
+ *   hypervisor gave them to others
  */
 export function parseMachineTime(text) {
   const [, fields] = /** @type {RegExpExecArray} */ (/^cpu +(.*)$/m.exec(text));
@@ -28,22 +28,22 @@ export function parseMachineTime(text) {
 }
 
 /**
- * CPU time of a process with all its threads, in milliseconds.
+ * Parses the CPU time of a process with all its threads, in milliseconds.
  *
  * @param {string} text of /proc/PID/stat
  */
 export function parseProcessTime(text) {
-  // The second field is the name of the program, which may hold spaces and parentheses.
+  // The second field is the program's name, which may contain spaces and parentheses.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
   const [utime, stime] = [fields[11], fields[12]];
   return (Number(utime) + Number(stime)) * TICK_MS;
 }
 
 /**
- * Resident memory of a process, in bytes.
+ * Returns the resident memory of a process, in bytes.
  *
  * @param {number} pid
- * @returns {{ resident: number, anonymous: number }} all of it, and the part that is no file
+ * @returns {{ resident: number, anonymous: number }} total, and the part not backed by files
  */
 export function residentMemory(pid) {
   const text = readFileSync(`/proc/${pid}/status`, 'utf8');
@@ -58,7 +58,7 @@ const machineTime = () => parseMachineTime(readFileSync('/proc/stat', 'utf8'));
 const processTime = (/** @type {number} */ pid) => parseProcessTime(readFileSync(`/proc/${pid}/stat`, 'utf8'));
 
 /**
- * CPU time of processes together, in milliseconds; one that has ended uses no more.
+ * Returns the total CPU time of processes, in milliseconds; an ended one counts 0.
  *
  * @param {number[]} pids
  */
@@ -76,8 +76,8 @@ function timeOfAll(pids) {
 }
 
 /**
- * Waits until processes use no CPU time: worker threads of some libraries spin for a while after a run, in the way of
- * whoever runs next.
+ * Waits until processes use no CPU time: worker threads of some libraries spin for a while after a run and disturb the
+ * next one.
  *
  * @param {number[]} pids
  */
@@ -94,13 +94,13 @@ export async function untilAtRest(pids) {
 }
 
 /**
- * Watches the rest of the machine while one process works.
+ * Measures the load of the rest of the machine while one process works.
  *
  * @template T
  * @param {number} pid of that process
  * @param {() => Promise<T>} work
- * @returns {Promise<{ result: T, foreign: number }>} `foreign`: how many processors others kept busy meanwhile, on
- *   average, other machines on the same hardware included
+ * @returns {Promise<{ result: T, foreign: number }>} `foreign`: average number of processors that others kept busy
+ *   meanwhile, including other machines on the same hardware
  */
 export async function watched(pid, work) {
   const now = () => ({ time: performance.now(), ...machineTime(), own: processTime(pid), self: process.cpuUsage() });
@@ -119,7 +119,7 @@ const CACHES = '/sys/devices/system/cpu/cpu0/cache';
 const UNITS = /** @type {Record<string, number>} */ ({ '': 1, K: 2 ** 10, M: 2 ** 20, G: 2 ** 30 });
 
 /**
- * Bytes of a size as Linux writes it: `32K`, `260M`.
+ * Parses a size as Linux writes it, `32K` or `260M`, to bytes.
  *
  * @param {string} text
  */
@@ -128,7 +128,7 @@ export function parseCacheSize(text) {
   return Number(number) * UNITS[unit];
 }
 
-/** Bytes of the largest cache; 0 where the system does not tell. */
+/** Returns the bytes of the largest cache; 0 if the system does not report it. */
 function largestCache() {
   if (!existsSync(CACHES)) return 0;
   const sizes = readdirSync(CACHES)
@@ -138,7 +138,7 @@ function largestCache() {
   return Math.max(0, ...sizes);
 }
 
-/** What the machine is. */
+/** Describes the machine. */
 export function describeMachine() {
   const [{ model }] = os.cpus();
   return {

@@ -1,4 +1,4 @@
-// Measures engines on one model, in turns, so that what changes on the machine meets all of them.
+// Measures engines on one model, in turns: changes on the machine then affect all of them.
 
 import { createReadStream, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -11,16 +11,16 @@ import { compareOutput, readReference, worst } from './check.mjs';
 import { residentMemory, untilAtRest, watched } from './machine.mjs';
 import { ENGINES } from './peers.mjs';
 
-/** A sample lasts about this long, so that ticks of 10 ms can tell what others did meanwhile. */
+/** Approximate length of a sample: long enough to detect other load with ticks of 10 ms. */
 const SAMPLE_MS = 150;
 
-/** Runs before anything is measured last about this long in all. */
+/** Approximate total time of warm-up runs. */
 const WARM_UP_MS = 300;
 
-/** Longer runs are long enough to fill the caches by themselves. */
+/** Longer runs need no warm-up: they fill the caches by themselves. */
 const LONG_RUN_MS = 400;
 
-/** A dirty sample is taken again, as long as there are no more than so many times the samples that were asked for. */
+/** A dirty sample is repeated until there are this many times the requested samples. */
 const MAX_REPEATS = 2;
 
 /**
@@ -29,24 +29,24 @@ const MAX_REPEATS = 2;
  * @property {import('./types.mjs').Status} status
  * @property {string} [reason] why it is not `ok`
  * @property {string} [version]
- * @property {number[]} [loadMs] from the file to a model that can run, each in a process of its own, in milliseconds
- * @property {{ empty: number, loaded: number, afterRuns?: number, anonymous?: number }} [memory] resident bytes before the
- *   library is loaded, when the model is loaded, and after all runs; and the part of the last that is no file
- * @property {Comparison} [check] absent where there is no reference
+ * @property {number[]} [loadMs] from the file to a model that is ready to run, each in its own process, in milliseconds
+ * @property {{ empty: number, loaded: number, afterRuns?: number, anonymous?: number }} [memory] resident bytes before
+ *   the library is loaded, when the model is loaded, and after all runs; and the part of the last not backed by files
+ * @property {Comparison} [check] absent without a reference
  * @property {import('webnn-node-cli/lib/statistics.mjs').Sample[]} [samples]
  * @property {Extra} [extra]
  */
 
-/** @typedef {import('./types.mjs').Deviation & { output: string }} Comparison the output that is furthest off */
+/** @typedef {import('./types.mjs').Deviation & { output: string }} Comparison the output with the largest error */
 
 /**
- * @typedef {object} Extra that is asked of an engine
+ * @typedef {object} Extra measurements of an engine
  * @property {number} [burst] milliseconds of one dispatch of many
  * @property {import('./types.mjs').Work} [work]
  */
 
 /**
- * Reads a file, so that the first engine to load it does not wait for the disk.
+ * Reads a file: the first engine to load it must not wait for the disk.
  *
  * @param {string} file
  */
@@ -55,7 +55,7 @@ export async function intoPageCache(file) {
 }
 
 /**
- * What `load` of an engine takes.
+ * Returns the parameters of an engine's `load`.
  *
  * @param {string} name
  * @param {import('./models.mjs').BenchModel} model
@@ -69,11 +69,11 @@ async function loadParameters(name, model, threads) {
 }
 
 /**
- * Compares the outputs of one run with those that are known.
+ * Compares the outputs of one run with known ones.
  *
  * @param {EngineProcess} process
  * @param {import('./models.mjs').BenchModel} model
- * @returns {Promise<Comparison | undefined>} the worst; `undefined` where nothing is known
+ * @returns {Promise<Comparison | undefined>} the worst; `undefined` if nothing is known
  */
 export async function checkOutputs(process, model) {
   const directory = mkdtempSync(join(tmpdir(), 'webnn-bench-'));
@@ -94,7 +94,7 @@ export async function checkOutputs(process, model) {
   }
 }
 
-/** One engine on one model. Steps that fail end its part; the others go on. */
+/** One engine on one model. A failing step ends its part; the others go on. */
 class Contestant {
   /** @type {Result} */
   result;
@@ -124,7 +124,7 @@ class Contestant {
   }
 
   /**
-   * Does one step; an engine that cannot is out, with `status` and the reason.
+   * Does one step; if it fails, the engine is out, with `status` and the reason.
    *
    * @template T
    * @param {'failed' | 'unsupported'} status
@@ -137,7 +137,7 @@ class Contestant {
       this.result.status = status;
       this.result.reason = /** @type {Error} */ (error).message;
       await this.end();
-      // Whatever else goes wrong is the benchmark's own fault.
+      // Any other error is the benchmark's own fault.
       if (status === 'failed' && !(error instanceof EngineError)) throw error;
       return undefined;
     }
@@ -157,7 +157,7 @@ class Contestant {
   async load() {
     await this.end();
     this.process = new EngineProcess(this.result.engine, this.#command);
-    // Its first answer comes when it has started; that nothing is there to do is an answer too.
+    // Its first answer shows that it has started; "unsupported" is an answer, too.
     const empty = await this.attempt('unsupported', () => started(this.running));
     const loaded = await this.attempt('unsupported', async () => this.process?.request('load', this.parameters));
     if (empty === undefined || loaded === undefined) return;
@@ -177,7 +177,7 @@ class Contestant {
     }
   }
 
-  /** Runs for a while, and finds out how many runs a sample needs. */
+  /** Runs for a while, and determines the runs per sample. */
   async warmUp() {
     let [iterations, spent, last] = [1, 0, 0];
     while (spent < WARM_UP_MS) {
@@ -188,7 +188,7 @@ class Contestant {
       iterations = Math.max(1, Math.min(10 * iterations, Math.ceil(SAMPLE_MS / last)));
     }
     this.#iterations = Math.max(1, Math.ceil(SAMPLE_MS / last));
-    // Others ran in between, and left nothing of this engine in the caches.
+    // Other engines ran in between and evicted this one from the caches.
     this.#warmup = last > LONG_RUN_MS ? 0 : 1;
     this.result.samples = this.samples;
   }
@@ -214,7 +214,7 @@ class Contestant {
 }
 
 /**
- * Resident bytes of an engine that has started and has loaded no library yet.
+ * Returns the resident bytes of a started engine that has not loaded its library yet.
  *
  * @param {EngineProcess} process
  */
@@ -227,7 +227,7 @@ async function started(process) {
 const untilAllRest = (contestants) => untilAtRest(contestants.filter(({ isRunning }) => isRunning).map(({ running }) => running.pid));
 
 /**
- * Takes samples in turns until each engine has enough clean ones, or too many in all.
+ * Takes samples in turns until each engine has enough clean ones, or reaches the maximum.
  *
  * @param {Contestant[]} contestants
  * @param {number} count
@@ -252,9 +252,9 @@ async function takeSamples(contestants, count, advance) {
  *
  * @param {import('./models.mjs').BenchModel} model
  * @param {{ engines: string[], threads: number, samples: number, loads: number }} plan
- * @param {{ advance?: (done: number) => void, extra?: Record<string, (process: EngineProcess) => Promise<Extra>> }} [hooks]
- *   `advance` is told the part (0 to 1) that is done; `extra` asks more of an engine, whose answer becomes `extra` of its
- *   result
+ * @param {{ advance?: (done: number) => void, extra?: Record<string, (process: EngineProcess) => Promise<Extra>> }}
+ *   [hooks] `advance` is called with the part (0 to 1) that is done; `extra` makes further measurements of an engine,
+ *   which become `extra` of its result
  * @returns {Promise<Result[]>} in the order of the engines
  */
 export async function measure(model, { engines, threads, samples, loads }, { advance = () => {}, extra = {} } = {}) {
@@ -289,7 +289,7 @@ export async function measure(model, { engines, threads, samples, loads }, { adv
 }
 
 /**
- * The median of the load times of a result, in milliseconds.
+ * Returns the median load time of a result, in milliseconds.
  *
  * @param {{ loadMs: number[] }} result
  */

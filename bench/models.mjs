@@ -1,22 +1,22 @@
-// Models to measure: NAME.onnx, with the folder NAME of in_INPUT.npy and out_OUTPUT.npy beside it, and of dynamically
-// quantized ones out_float_OUTPUT.npy.
+// Models to measure: NAME.onnx and a folder NAME with in_INPUT.npy and out_OUTPUT.npy, and out_float_OUTPUT.npy for
+// dynamically quantized models.
 
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { inspectModel } from '../onnx.js';
 import { Failure } from '../scripts/process.mjs';
 
-/** What quantized models have. */
+/** Operators of quantized models. */
 const QUANTIZED = /(^|\.)(QuantizeLinear|DynamicQuantizeLinear|ConvInteger|MatMulInteger|QLinear\w+)$/;
 
 /**
  * @typedef {object} BenchModel
  * @property {string} name
  * @property {string} file
- * @property {import('./types.mjs').Kind} kind what it computes in
- * @property {number} weightBytes of its weights in the file
+ * @property {import('./types.mjs').Kind} kind type of its computation
+ * @property {number} weightBytes size of its weights in the file
  * @property {Record<string, string>} inputs .npy files by name, in the order of the model
- * @property {Record<string, Reference | null>} outputs by name; null where nothing says what is right
+ * @property {Record<string, Reference | null>} outputs by name; null without a reference
  *
  * @typedef {object} Reference
  * @property {string} file .npy file of the reference
@@ -70,7 +70,7 @@ export function describeModel(directory, name) {
 }
 
 /**
- * The models of a folder whose names match, by name.
+ * Finds the models of a folder whose names match, sorted by name.
  *
  * @param {string} directory
  * @param {RegExp} filter

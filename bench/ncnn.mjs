@@ -1,4 +1,4 @@
-// Models in the form of ncnn, which reads no ONNX: pnnx converts them, once, under target/bench/ncnn.
+// Models in ncnn's format, because ncnn does not read ONNX: pnnx converts them once, under target/bench/ncnn.
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, symlinkSync } from 'node:fs';
@@ -7,13 +7,13 @@ import { root } from '../scripts/process.mjs';
 
 const DIRECTORY = join(root, 'target', 'bench', 'ncnn');
 
-/** Some models keep pnnx busy for ever. */
+/** pnnx never finishes some models. */
 const TIMEOUT_MS = 120_000;
 
-/** What ncnn and its engine need of all that pnnx writes. */
+/** The files of pnnx that ncnn and its engine need. */
 const KEPT = ['model.ncnn.param', 'model.ncnn.bin', 'model_ncnn.py'];
 
-/** Path of the converter that the package of Python brings; its own launcher imports PyTorch. */
+/** Returns the path of the converter in the Python package; the package's launcher imports PyTorch. */
 const converter = (/** @type {string} */ python) => {
   const libraries = join(dirname(dirname(python)), 'lib');
   const [version] = readdirSync(libraries);

@@ -9,20 +9,20 @@ import { GPU_PEERS, OURS, PEERS } from './peers.mjs';
 
 export const USAGE = `usage: npm run bench -- [OPTION ...]
 
-Runs models and compares the times with those of other engines, which are installed on demand.
+Runs models and compares their times with other engines, which are installed on demand.
 
-  --device DEVICE    cpu or gpu (cpu); on a gpu --threads, --loads, --no-limits and --svg mean nothing
+  --device DEVICE    cpu or gpu (cpu); on a GPU, --threads, --loads, --no-limits and --svg have no effect
   --models DIR       folder of NAME.onnx with NAME/in_*.npy and out_*.npy (target/onnx-models)
   --threads LIST     numbers of threads, separated by commas (1 and 2, or 1 on a single processor)
   --against LIST     engines to compare with, of ${PEERS.join(', ')}; or none
-                     (onnxruntime-node,openvino,ncnn); on a gpu all of ${GPU_PEERS.join(', ')}
-  --python PROGRAM   on a gpu: a Python that has PyTorch and onnx2torch (one is installed)
-  --gpu-limits FILE  on a gpu: JSON with what another program has measured: copyGbps, float32Gflops, float16Gflops
+                     (onnxruntime-node,openvino,ncnn); on a GPU, all of ${GPU_PEERS.join(', ')}
+  --python PROGRAM   on a GPU: a Python with PyTorch and onnx2torch (by default, one is installed)
+  --gpu-limits FILE  on a GPU: JSON with measurements of another program: copyGbps, float32Gflops, float16Gflops
   --filter RE        only models whose name matches
   --samples N        samples of each engine, model and number of threads (11)
   --loads N          how often each model is loaded (3)
-  --no-limits        do not measure what the machine can do
-  --json FILE        write everything that was measured
+  --no-limits        do not measure the limits of the machine
+  --json FILE        write all measurements
   --svg FILE         write the chart
   --write            write bench/RESULTS.md and bench/results.svg
   --help`;
@@ -55,7 +55,7 @@ function pattern(text) {
   }
 }
 
-/** The peers of a device, and those that it is compared with by default. */
+/** The peers of a device, and the default ones. */
 const PEERS_OF = {
   cpu: { all: PEERS, text: 'onnxruntime-node,openvino,ncnn' },
   gpu: { all: GPU_PEERS, text: GPU_PEERS.join(',') },
@@ -93,7 +93,7 @@ function peers(device, given) {
  *
  * @param {string[]} args
  * @returns {Options}
- * @throws {Failure} with exit status 2 when it cannot be understood, 0 when help was asked for
+ * @throws {Failure} with exit status 2 when it is invalid, 0 when help was requested
  */
 export function readOptions(args) {
   const values = parsed(() => parseArgs({ args, options: OPTIONS }).values);

@@ -1,4 +1,4 @@
-// The engines that can be measured, and the installation of what they need.
+// The engines that can be measured, and their installation.
 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,14 +13,14 @@ const inEngines = (/** @type {string} */ file) => join(here, 'engines', file);
 /** The name of this package as an engine. */
 export const OURS = 'webnn-node';
 
-/** An engine in JavaScript as a command. */
+/** Returns the command of an engine in JavaScript. */
 const javaScript = (/** @type {URL} */ module) => async () => commandOf(module);
 
-/** A module of serve.py as a command. */
+/** Returns the command of a module for serve.py. */
 const python = (/** @type {string} */ module) => async () => [await benchPython(), inEngines('serve.py'), module];
 
 /**
- * PyTorch, in the environment of `program` or one of its own: what it brings is large.
+ * PyTorch, in the environment of `program` or one of its own, because it is large.
  *
  * @param {boolean} compiled
  * @param {'float32' | 'float16'} precision
@@ -48,9 +48,10 @@ const installNpmPeers = () => installLocked('the npm packages to compare with', 
  * @typedef {object} EngineKind
  * @property {() => Promise<string[]>} command that starts it, see process.mjs
  * @property {() => Promise<void>} [install]
- * @property {Partial<import('webnn-node-cli/lib/bench/types.mjs').LoadRequest>} [options] for `load`, beside the model
- * @property {(model: import('./models.mjs').BenchModel) => Promise<string>} [prepare] gives what its `load` takes as the
- *   model, where that is not the file. @throws {Error} for a model that it does not support
+ * @property {Partial<import('webnn-node-cli/lib/bench/types.mjs').LoadRequest>} [options] for `load`, in addition to
+ *   the model
+ * @property {(model: import('./models.mjs').BenchModel) => Promise<string>} [prepare] returns the model for its `load`,
+ *   if that is not the file. @throws {Error} for a model that it does not support
  */
 
 /** @type {Record<string, EngineKind>} */
@@ -64,9 +65,9 @@ export const ENGINES = {
 
 /**
  * @typedef {object} GpuEngineKind
- * @property {(program?: string) => Promise<string[]>} command that starts it, with a Python of the caller's
+ * @property {(program?: string) => Promise<string[]>} command that starts it, with the caller's Python
  * @property {import('webnn-node-cli/lib/bench/types.mjs').EngineOptions} options for `load`
- * @property {import('./types.mjs').Kind} [kind] what it computes in where that is not the model's
+ * @property {import('./types.mjs').Kind} [kind] type of its computation, if not the model's
  */
 
 /** @type {Record<string, GpuEngineKind>} the engines that compute on a GPU */
@@ -88,7 +89,7 @@ export const ratesCommand = javaScript(new URL('engines/gpu-rates.mjs', import.m
 export const PEERS = Object.keys(ENGINES).filter((name) => name !== OURS);
 
 /**
- * Installs what engines need.
+ * Installs the packages of engines.
  *
  * @param {string[]} names
  */

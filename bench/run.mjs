@@ -1,4 +1,5 @@
-// `npm run bench`: how fast models run here and in other engines, beside what the machine can do. --help lists the options.
+// `npm run bench`: speed of models in webnn-node and other engines, and the limits of the machine. --help lists the
+// options.
 
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -21,11 +22,11 @@ import { workOf } from './work.mjs';
 
 const inBench = (/** @type {string} */ file) => fileURLToPath(new URL(file, import.meta.url));
 
-/** Dispatches that are outstanding at the same time when their cost is measured, and how often that is done. */
+/** Number of dispatches in flight when their cost is measured, and repetitions. */
 const BURST = { count: 1000, repeats: 20 };
 
 /**
- * The shortest time of one dispatch of many.
+ * Returns the shortest time per dispatch of many.
  *
  * @param {import('webnn-node-cli/lib/bench/process.mjs').EngineProcess} process
  */
@@ -46,7 +47,8 @@ const describe = async (/** @type {import('webnn-node-cli/lib/bench/process.mjs'
  * @param {import('./models.mjs').BenchModel} model
  * @param {import('./options.mjs').Options} options
  * @param {number} threads
- * @param {(process: import('webnn-node-cli/lib/bench/process.mjs').EngineProcess) => Promise<import('./measure.mjs').Extra>} ask of this package
+ * @param {(process: import('webnn-node-cli/lib/bench/process.mjs').EngineProcess) =>
+ *   Promise<import('./measure.mjs').Extra>} ask makes further measurements of this package
  * @returns {Promise<import('./report/rows.mjs').Measurement>}
  */
 async function measureModel(model, options, threads, ask) {
@@ -62,7 +64,7 @@ async function measureModel(model, options, threads, ask) {
 }
 
 /**
- * Measures all of it, the machine before and after everything else.
+ * Measures everything; the machine before and after everything else.
  *
  * @param {import('./options.mjs').Options} options
  * @returns {Promise<import('./report/rows.mjs').Run>}
@@ -99,7 +101,7 @@ async function measureAll(options) {
 
 const RESULTS = inBench('RESULTS.md');
 
-/** RESULTS.md as it is. */
+/** Returns the current RESULTS.md. */
 const results = () => (existsSync(RESULTS) ? readFileSync(RESULTS, 'utf8') : '');
 
 /**
@@ -131,20 +133,20 @@ function write(run, { json, svg, write: writeResults }) {
 
 /**
  * @param {import('./report/rows.mjs').Outcomes[]} measured
- * @throws {Failure} when this package did not compute everything rightly
+ * @throws {Failure} when this package did not compute everything correctly
  */
 function requireOurs(measured) {
   const bad = measured.flatMap(({ name, threads, results: all }) =>
     all.filter(({ engine, status }) => engine === OURS && status !== 'ok').map(({ status, reason }) => `${name}${threads === undefined ? '' : `, ${threads} threads`}: ${status}: ${reason}`));
   if (bad.length > 0) {
-    throw new Failure(`${OURS} does not compute everything rightly:\n${bad.join('\n')}`);
+    throw new Failure(`${OURS} does not compute everything correctly:\n${bad.join('\n')}`);
   }
 }
 
 await entry(async () => {
   const options = readOptions(process.argv.slice(2));
   if (process.platform !== 'linux') {
-    throw new Failure('The benchmark needs Linux: only its /proc says what else the machine does meanwhile.');
+    throw new Failure('The benchmark needs Linux: only its /proc shows what else the machine is doing.');
   }
   if (options.device === 'gpu') {
     const run = await measureGpu(options);

@@ -1,26 +1,26 @@
-// Processes of two engines, taken in turns: what the machine does meanwhile meets both.
+// Runs processes of two engines in turns: changes on the machine affect both.
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 
 /**
- * Starts a process for each sample.
+ * Takes samples, each in its own process.
  *
  * @template Sample
  * @param {[string, string]} engines
- * @param {(engine: string) => { worker: string, parameters: object }} processOf the program of a sample, which prints it as JSON,
- *   and its argument
+ * @param {(engine: string) => { worker: string, parameters: object }} processOf returns the program of a sample, which
+ *   prints it as JSON, and its argument
  * @param {number} rounds
- * @param {(done: number) => void} advance is told how many samples are done
+ * @param {(done: number) => void} advance called with the number of samples that are done
  * @returns {Promise<Record<string, Sample[]>>} by engine
- * @throws {Error} with what the program printed when it fails
+ * @throws {Error} with the program's output when it fails
  */
 export async function sampleInTurns([first, second], processOf, rounds, advance) {
   let done = 0;
   /** @type {Record<string, Sample[]>} */
   const taken = { [first]: [], [second]: [] };
   for (let round = 0; round < rounds; round++) {
-    // Neither is always the first.
+    // Alternate the order, so that neither is always first.
     for (const engine of round % 2 === 0 ? [first, second] : [second, first]) {
       const { worker, parameters } = processOf(engine);
       const { stdout } = await promisify(execFile)(process.execPath, [worker, JSON.stringify(parameters)]);

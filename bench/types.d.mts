@@ -1,9 +1,9 @@
-// Types that modules of this folder share.
+// Types shared by the modules of this folder.
 
-/** What a model computes in. */
+/** The type of a model's computation. */
 export type Kind = 'float32' | 'float16' | 'int8';
 
-/** How an engine did on a model. */
+/** The outcome of an engine on a model. */
 export type Status = 'ok' | 'wrong' | 'failed' | 'unsupported';
 
 /** Multiply-adds, and bytes that are read or written. */
@@ -12,7 +12,7 @@ export interface Work {
   bytes: number;
 }
 
-/** How far an output is off; right if `error <= allowed`. */
+/** The error of an output, correct if `error <= allowed`. */
 export interface Deviation {
   error: number;
   allowed: number;

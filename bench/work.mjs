@@ -1,14 +1,14 @@
-// How much a model computes and reads at the least, and what share of the machine's limits a time is.
+// The minimum work of a model, and the share of the machine's limits that a time reaches.
 
 /** Operators that read only some rows of their first operand. */
 const SELECTIVE = /^gather/;
 
 /**
- * The work of one run of a compiled graph.
+ * Returns the work of one run of a compiled graph.
  *
  * @param {Pick<import('../inspect.js').GraphDescription, 'compiled' | 'steps'>} description
- * @returns {import('./types.mjs').Work} the bytes that every run has to read or write in memory: the constants once, of those
- *   that are selected from only what is selected, the inputs and the outputs
+ * @returns {import('./types.mjs').Work} the bytes that every run must read or write in memory: the constants once, of
+ *   those read by a selection only the selected part, the inputs and the outputs
  */
 export function workOf({ compiled: { values, nodes, inputs, outputs }, steps }) {
   const byId = /** @type {{ get(id: number): import('../inspect.js').ListedValue }} */ (new Map(values.map((value) => [value.id, value])));
@@ -36,7 +36,7 @@ export function workOf({ compiled: { values, nodes, inputs, outputs }, steps }) 
 }
 
 /**
- * The work of all steps of a compiled graph: what a device moves and computes where nothing stays in its caches.
+ * Returns the work of all steps of a compiled graph, for a device whose caches hold nothing between steps.
  *
  * @param {Pick<import('../inspect.js').StepDescription, 'multiplyAdds' | 'bytesRead' | 'bytesWritten'>[]} steps
  * @returns {import('./types.mjs').Work}
@@ -50,15 +50,16 @@ export function workOfSteps(steps) {
 }
 
 /**
- * The share of the machine's limits that a time is: of computing or of reading, whichever allows less.
+ * Returns the share of the machine's limits that a time reaches: of arithmetic or of bandwidth, whichever is the
+ * bottleneck.
  *
  * @param {import('./types.mjs').Work} work
  * @param {import('./types.mjs').Kind} kind of the model
- * @param {{ fmaGflops: number, int8Gops: number | null, readGbps: number, cacheBytes: number }} limits for the number of
- *   threads; what fits into `cacheBytes` need not come from memory again
+ * @param {{ fmaGflops: number, int8Gops: number | null, readGbps: number, cacheBytes: number }} limits for the number
+ *   of threads; data that fit into `cacheBytes` need not come from memory again
  * @param {number} ms time of one run, in milliseconds
- * @returns {{ share: number, bound: 'compute' | 'memory' }} `share` above 1 is possible: fewer multiplications than the
- *   operators say (Winograd)
+ * @returns {{ share: number, bound: 'compute' | 'memory' }} `share` can exceed 1 with fewer multiplications than the
+ *   operators count (Winograd)
  */
 export function shareOfLimit({ multiplyAdds, bytes }, kind, limits, ms) {
   const rate = kind === 'int8' ? (limits.int8Gops ?? limits.fmaGflops) : limits.fmaGflops;

@@ -10,10 +10,13 @@ const { version } = require('../package.json');
 
 const packageDirectory = path.dirname(__dirname);
 
-/** The environment variable that says which file to load instead: for bundles, single executables and own builds. */
+/**
+ * The environment variable with the path of the file to load instead: for bundles, single executables and custom
+ * builds.
+ */
 const PATH_VARIABLE = 'WEBNN_NATIVE_LIBRARY_PATH';
 
-/** The platforms that there are packages for, as they stand in file and package names. */
+/** The platforms with packages, as written in file and package names. */
 const PLATFORMS = [
   'darwin-arm64',
   'darwin-x64',
@@ -25,48 +28,48 @@ const PLATFORMS = [
   'win32-x64',
 ];
 
-/** What Deno adds; not that of a program elsewhere which imitates a part of it. */
+/** Deno's global; undefined in other runtimes, even if a program imitates it there. */
 const deno = process.versions.deno === undefined ? undefined : /** @type {any} */ (globalThis).Deno;
 
-/** Architectures as they stand in the file name of musl's loader. */
+/** Architectures as written in the file name of musl's loader. */
 /** @type {Record<string, string>} */
 const MUSL_ARCHITECTURES = { arm64: 'aarch64', x64: 'x86_64' };
 
 /** @returns {'gnu' | 'musl'} the C library of this Linux system */
 function linuxLibc() {
-  // Deno says what it was built for. Reading files would need a permission that nothing else here needs.
+  // Deno knows its build target. Reading files would need a permission that nothing else here needs.
   const target = deno?.build.target;
   if (target !== undefined) {
     return target.includes('musl') ? 'musl' : 'gnu';
   }
   try {
-    // A script that names its library; a glibc system can have musl installed beside it.
+    // A script that names its library; musl can be installed on a glibc system.
     const ldd = fs.readFileSync('/usr/bin/ldd', 'latin1');
     if (/musl|GNU C Library|GLIBC/.test(ldd)) {
       return ldd.includes('musl') ? 'musl' : 'gnu';
     }
   } catch {
-    // Minimal images have no ldd: there, the loader of the only library tells.
+    // Minimal images have no ldd, and only one library: look for its loader.
   }
   return fs.existsSync(`/lib/ld-musl-${MUSL_ARCHITECTURES[process.arch] ?? process.arch}.so.1`) ? 'musl' : 'gnu';
 }
 
-/** @returns {string} platform, architecture and, on Linux, C library, as they stand in file and package names */
+/** @returns {string} platform, architecture and, on Linux, C library, as written in file and package names */
 function platformName() {
   const { platform, arch } = process;
   return platform === 'linux' ? `${platform}-${arch}-${linuxLibc()}` : `${platform}-${arch}`;
 }
 
-/** @returns {string | undefined} what {@link PATH_VARIABLE} says; nothing where it is empty */
+/** @returns {string | undefined} the value of {@link PATH_VARIABLE}; undefined if it is empty */
 function pathFromEnvironment() {
-  // Deno throws where a program may not read the variable: nobody there can have meant it for this package.
+  // Deno throws if the program may not read the variable: then it was not meant for this package.
   const permission = deno?.permissions.querySync({ name: 'env', variable: PATH_VARIABLE });
   return permission === undefined || permission.state === 'granted' ? process.env[PATH_VARIABLE] || undefined : undefined;
 }
 
 /**
- * The native exports, if they are those of this version: the functions between JavaScript and the binary are private, and
- * change with every version.
+ * Returns the native exports if they belong to this version: the functions between JavaScript and the binary are
+ * private and change with every version.
  *
  * @param {import('./internal.js').Binding} binding
  * @returns {import('./internal.js').Binding}
@@ -77,12 +80,12 @@ function ofThisVersion(binding) {
   if (found === version) {
     return binding;
   }
-  const what = found === undefined ? 'is no native binary of webnn-node' : `is the native binary of webnn-node ${found}`;
+  const what = found === undefined ? 'is not a native binary of webnn-node' : `is the native binary of webnn-node ${found}`;
   throw new Error(`it ${what}, and this is webnn-node ${version}`);
 }
 
 /**
- * Loads a file; unlike `require` of a bundle or of a single executable, this takes any path.
+ * Loads a file; unlike `require` in a bundle or a single executable, this accepts any path.
  *
  * @param {string} file
  */
@@ -91,8 +94,8 @@ function loadFile(file) {
 }
 
 /**
- * Loads the package of a platform. Bundlers and tracers of files see which packages may be needed, because the names are
- * literals, and take it that they may be absent, because that is caught right here.
+ * Loads the package of a platform. The names are literals, so bundlers and file tracers see which packages may be
+ * needed; errors are caught here, so they accept that packages may be absent.
  *
  * @param {string} platform
  * @param {(error: NodeJS.ErrnoException) => void} onError
@@ -125,7 +128,7 @@ function loadPackage(platform, onError) {
 }
 
 /**
- * What the system said, without the stack of requires that follows "Cannot find module".
+ * The system's message, without the stack of requires that follows "Cannot find module".
  *
  * @param {string} place
  * @param {Error} error
@@ -135,13 +138,13 @@ function reason(place, error) {
 }
 
 /**
- * Packages of other platforms that are installed here, which tells a copied folder from an incomplete one.
+ * Lists installed packages of other platforms, to tell a copied folder from an incomplete one.
  *
  * @param {string} platform
  */
 function otherPackages(platform) {
   if (deno !== undefined) {
-    return []; // to look for them would need a permission, and throw without it
+    return []; // looking for them needs a permission, and throws without it
   }
   const folders = [path.join(packageDirectory, '..'), path.join(packageDirectory, 'node_modules')];
   const installed = (/** @type {string} */ name) => folders.some((folder) => fs.existsSync(path.join(folder, name)));
@@ -149,24 +152,24 @@ function otherPackages(platform) {
 }
 
 /**
- * What to do about a binary that is there, but that the system does not load.
+ * Advice for a binary that exists but cannot be loaded.
  *
  * @param {Error[]} errors
  */
 function adviceForRefused(errors) {
   if (!errors.some(({ message }) => message.includes('GLIBC'))) {
-    return 'The file may be damaged, or made for another system: install it anew.';
+    return 'The file may be damaged or built for another system: reinstall it.';
   }
   // Deno's report needs a permission, and throws without it.
   const version = deno === undefined ? ` (${/** @type {any} */ (process.report.getReport()).header.glibcVersionRuntime})` : '';
   return [
-    `It needs a newer glibc than that of this system${version}:`,
+    `It needs a newer glibc than this system has${version}:`,
     'use a newer system, or build webnn-node on this one.',
   ].join(' ');
 }
 
 /**
- * What to do about a binary that is not there.
+ * Advice for a missing binary.
  *
  * @param {string} platform
  */
@@ -187,7 +190,7 @@ function adviceForMissing(platform) {
  * Loads the binary that {@link PATH_VARIABLE} names, and nothing else.
  *
  * @param {string} named
- * @throws {Error} that names the variable and what the system said
+ * @throws {Error} with the variable and the system's message
  */
 function loadNamed(named) {
   const file = path.resolve(named);
@@ -200,10 +203,10 @@ function loadNamed(named) {
 }
 
 /**
- * Loads the binary beside the package root if there is one, else the one in the platform's package.
+ * Loads the binary in the package root if there is one, otherwise the one in the platform's package.
  *
  * @returns {import('./internal.js').Binding} the native exports
- * @throws {Error} that names the platform, what to install and every reason that the system gave
+ * @throws {Error} with the platform, the package to install and all messages of the system
  */
 function loadBinding() {
   const named = pathFromEnvironment();
@@ -213,7 +216,7 @@ function loadBinding() {
   const platform = platformName();
   const file = path.join(packageDirectory, `webnn-node.${platform}.node`);
   const failures = /** @type {{place: string, error: NodeJS.ErrnoException}[]} */ ([]);
-  // Tried without a look at the file first: Deno allows to load what it does not allow to look at.
+  // No check for the file first: Deno may allow loading a file but not looking at it.
   try {
     return loadFile(file);
   } catch (caught) {
@@ -233,7 +236,7 @@ function loadBinding() {
       `webnn-node has no usable native binary for ${platform}.`,
       refused.length > 0 ? adviceForRefused(refused) : adviceForMissing(platform),
       ...(failures.length > 0 ? ['Tried:', ...failures.map(({ place, error }) => reason(place, error))] : []),
-      `A binary in another place is named by the environment variable ${PATH_VARIABLE}.`,
+      `To load a binary from another path, set the environment variable ${PATH_VARIABLE} to it.`,
     ].join('\n'),
     { cause: failures[0]?.error },
   );

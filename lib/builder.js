@@ -37,7 +37,7 @@ const toOperandDescriptor = dictionaryConverter('MLOperandDescriptor');
 const toNumber = converterFor('MLNumber');
 
 /**
- * A value that something native has added to a graph.
+ * A value that native code has added to a graph.
  *
  * @typedef {{name: string, dataType: import('../index.js').MLOperandDataType, shape: number[], operand: number | null}} Added
  */
@@ -64,11 +64,11 @@ class Builder {
 
   /**
    * @param {string} operation for the message
-   * @throws {DOMException} InvalidStateError if the builder can not build
+   * @throws {DOMException} InvalidStateError if the builder cannot build
    */
   requireCanBuild(operation) {
     if (this.#hasBuilt) {
-      throw invalidStateError(`${operation}: the builder has built its graph already`);
+      throw invalidStateError(`${operation}: the builder has already built its graph`);
     }
     this.#context.requireNotLost(operation);
   }
@@ -123,7 +123,7 @@ class Builder {
     return createMLOperand(operand);
   }
 
-  /** Converters of what describes a constant. */
+  /** Converters for descriptions of constants. */
   get constants() {
     return this.#context.constants;
   }
@@ -199,14 +199,15 @@ class Builder {
   }
 
   /**
-   * Appends operators that something native adds by itself, and registers the inputs that come with them.
+   * Appends operators that native code adds by itself, and registers the inputs that come with them.
    *
    * @param {(handle: import('./internal.js').Handle<'builder'>, idOf: (operand: import('./internal.js').OperandState, name: string) => number) => {
    *   inputs: Added[],
    *   outputs: Added[],
    * }} append
    * @param {string} operation for messages
-   * @returns {Record<'inputs' | 'outputs', (Omit<Added, 'operand'> & {operand: import('../index.js').MLOperand | null})[]>} as `append` gave them, with MLOperands in place of ids
+   * @returns {Record<'inputs' | 'outputs', (Omit<Added, 'operand'> & {operand: import('../index.js').MLOperand |
+   *   null})[]>} as `append` returned them, with MLOperands in place of ids
    */
   append(append, operation) {
     this.requireCanBuild(operation);
@@ -238,7 +239,7 @@ class Builder {
     const ids = named.map(([name, operand]) => this.#outputId(name, operand));
     this.#hasBuilt = true;
     const handle = this.#handle;
-    // The copies of the constants must not live as long as the builder.
+    // Frees the copies of the constants while the builder lives on.
     this.#handle = /** @type {never} */ (undefined);
     const context = this.#context;
     const inputsOf = (/** @type {string[]} */ inputNames) =>
@@ -359,7 +360,7 @@ class MLGraphBuilder {
 const isOperandType = (/** @type {string} */ type) => type === 'MLOperand' || type === 'sequence<MLOperand>';
 
 /**
- * The method of one operator, from its row in the generated table.
+ * Creates the method of one operator, from its row in the generated table.
  *
  * @param {{name: string, arguments: {name: string, type: string}[], options: string, result: string}} row
  * @returns {Function}

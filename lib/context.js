@@ -23,13 +23,13 @@ const toTensor = interfaceType('MLTensor', tensorSlots);
 const toNamedTensors = record(toTensor);
 const toTensorDescriptor = dictionaryConverter('MLTensorDescriptor');
 
-/** @typedef {{destroy(): void}} Resource what is destroyed with its context */
+/** @typedef {{destroy(): void}} Resource destroyed with its context */
 
 /** Number of the latest dispatch of this environment. */
 let dispatches = 0;
 
 /**
- * A dictionary that leaves the API has its members in code unit order.
+ * JSON reviver: puts members in code unit order, as in every dictionary that leaves the API.
  *
  * @param {string} key
  * @param {unknown} value
@@ -46,10 +46,10 @@ function inMemberOrder(key, value) {
 }
 
 /**
- * What loses a context when its GPU is lost. The native context can also have ended without a loss, in Deno while the
- * object is still there, as the process ends: then there is nothing left to lose. Made here because what waits for a
- * loss must not keep the context alive: a function made in the constructor would, with the scope that it shares with
- * others.
+ * Creates the function that loses a context when its GPU is lost. The native context may also end without a loss, in
+ * Deno while the object still exists at the end of the process: then there is nothing left to lose. It is created here
+ * because it must not keep the context alive, as a function created in the constructor would, through the scope that it
+ * shares with others.
  *
  * @param {WeakRef<Context>} context
  * @returns {(error: import('./internal.js').CodedError) => void}
@@ -76,7 +76,7 @@ class Context {
 
   /**
    * @param {import('./internal.js').Handle<'context'>} handle native context
-   * @param {number} lostId of what the native side tells when the GPU is lost
+   * @param {number} lostId id under which the native side reports the loss of the GPU
    * @param {boolean} accelerated the preference at creation
    * @param {readonly string[]} extensions by name
    */
@@ -116,12 +116,12 @@ class Context {
     return native.createBuilder(this.#handle, this.hasDynamicShapes);
   }
 
-  /** Converters of what describes a constant. */
+  /** Converters for descriptions of constants. */
   get constants() {
     return this.hasInt4 ? int4Constants : draftConstants;
   }
 
-  /** @returns {'cpu' | 'gpu'} what an open context computes on */
+  /** @returns {'cpu' | 'gpu'} the device of an open context */
   get device() {
     return native.contextDevice(this.#handle);
   }
@@ -132,7 +132,8 @@ class Context {
    * @template {Resource} T
    * @param {import('./internal.js').Handle<'model'>} model native
    * @param {import('./internal.js').SessionOptions} options for the native side
-   * @param {(handle: import('./internal.js').Handle<'session'>, signature: import('./internal.js').Signature) => T} toResource makes what is destroyed with the context
+   * @param {(handle: import('./internal.js').Handle<'session'>, signature: import('./internal.js').Signature) => T}
+   *   toResource creates the object that is destroyed with the context
    * @returns {Promise<T>}
    */
   openSession(model, options, toResource) {
@@ -186,7 +187,7 @@ class Context {
     native.destroyContext(this.#handle);
   }
 
-  /** @returns {import('../index.js').MLOpSupportLimits} a new one */
+  /** @returns {import('../index.js').MLOpSupportLimits} a new object */
   opSupportLimits() {
     return JSON.parse(native.supportLimits(this.#handle, this.hasInt4), inMemberOrder);
   }
@@ -204,7 +205,7 @@ class Context {
   }
 
   /**
-   * An MLTensor that a run has made.
+   * Creates the MLTensor of a native tensor that a run has created.
    *
    * @param {import('./internal.js').Handle<'tensor'>} handle
    * @param {import('./internal.js').Descriptor & {readable: boolean, writable: boolean}} descriptor
@@ -231,13 +232,13 @@ class Context {
   }
 
   /**
-   * Compiles what a builder has put together.
+   * Compiles the graph of a builder.
    *
    * @param {import('./internal.js').Handle<'builder'>} builder native builder
    * @param {string[]} names of the outputs
    * @param {number[]} ids of the operands that they name
-   * @param {(handle: import('./internal.js').Handle<'graph'>, inputs: string[]) => T} toResource makes the state of the MLGraph from
-   *   the native graph and the names of its inputs
+   * @param {(handle: import('./internal.js').Handle<'graph'>, inputs: string[]) => T} toResource creates the state of
+   *   the MLGraph from the native graph and the names of its inputs
    * @param {(state: T) => import('../index.js').MLGraph} toObject
    * @returns {Promise<import('../index.js').MLGraph>}
    * @template {Resource} T
@@ -249,7 +250,7 @@ class Context {
   }
 
   /**
-   * Makes a graph from the operators of a builder with named dimensions.
+   * Creates a graph from the operators of a builder with named dimensions.
    *
    * @param {import('./internal.js').Handle<'builder'>} builder native builder
    * @param {string[]} names of the outputs
@@ -269,7 +270,7 @@ class Context {
   }
 
   /**
-   * Promise of an object whose creation has begun; the object belongs to the context from now on.
+   * Returns the promise of an object whose creation has begun; the object belongs to the context from now on.
    *
    * @template {Resource} R
    * @template T
@@ -285,14 +286,14 @@ class Context {
       if (error !== undefined) {
         throw error;
       }
-      // It may have been lost while the completion was on its way.
+      // The context may have been lost while the completion was on its way.
       this.requireNotLost(operation);
       return toObject(resource);
     });
   }
 
   /**
-   * The checks of a tensor that readTensor and writeTensor share.
+   * Checks a tensor for readTensor or writeTensor.
    *
    * @param {string} operation
    * @param {import('./internal.js').TensorState} tensor
@@ -367,7 +368,7 @@ class Context {
    * @param {import('./internal.js').GraphState} graph
    * @param {Map<string, import('./internal.js').TensorState>} inputs
    * @param {Map<string, import('./internal.js').TensorState>} outputs
-   * @param {Map<string, string>} [donate] names of inputs by those of the outputs that take their memory
+   * @param {Map<string, string>} [donate] names of inputs, by the names of the outputs that take over their memory
    */
   dispatch(graph, inputs, outputs, donate = new Map()) {
     const { inputHandles, outputHandles } = this.#bind('dispatch', graph, inputs, outputs);
@@ -375,18 +376,18 @@ class Context {
   }
 
   /**
-   * Dispatches a graph several times as one request, and takes the time of its steps.
+   * Dispatches a graph several times as one request, and measures its steps.
    *
    * @param {import('./internal.js').GraphState} graph
    * @param {Map<string, import('./internal.js').TensorState>} inputs
    * @param {Map<string, import('./internal.js').TensorState>} outputs
-   * @param {{runs: number, warmup: number}} counts in their ranges
+   * @param {{runs: number, warmup: number}} counts already checked
    * @returns {Promise<import('../inspect.js').GraphProfile>}
    */
   profile(graph, inputs, outputs, { runs, warmup }) {
     const { inputHandles, outputHandles } = this.#bind('profileGraph', graph, inputs, outputs);
     graph.requireProfilable('profileGraph');
-    // Now: the graph may be destroyed before the profile is done.
+    // Described now: the graph may be destroyed before the profile is done.
     const description = graph.describe('profileGraph');
     const id = native.completions.nextId();
     const times = native.profile(this.#handle, id, graph.handle, inputHandles, outputHandles, warmup, runs);
@@ -399,7 +400,7 @@ class Context {
   }
 
   /**
-   * The checks of everything that runs a graph.
+   * Checks the arguments of everything that runs a graph.
    *
    * @param {string} operation
    * @param {import('./internal.js').GraphState} graph
@@ -440,9 +441,9 @@ class Context {
   }
 
   /**
-   * The checks of a tensor of a run.
+   * Checks a tensor of a model's run.
    *
-   * @param {string} what messages call it
+   * @param {string} what its name in messages
    * @param {import('./internal.js').TensorState} tensor
    * @throws {TypeError} if it is of another context, destroyed or a constant
    */
@@ -490,7 +491,7 @@ function newBuffer(operation, length) {
 }
 
 /**
- * The times of a profile that is done.
+ * Reads the times of a finished profile.
  *
  * @param {import('./internal.js').Handle<'read'>} times native snapshot: start and duration of each run, and of each of its steps, as float64
  * @param {number} runs
@@ -590,7 +591,7 @@ class MLContext {
       if (arguments.length === 1) {
         return context.readTensor(source);
       }
-      // Overloads are told apart by their number of arguments: an explicit undefined is no buffer.
+      // The number of arguments selects the overload: an explicit undefined is not a buffer.
       return context.readTensorInto(source, outputData, bufferSource(outputData, 'readTensor: outputData'));
     } catch (error) {
       return reject(error);

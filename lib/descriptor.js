@@ -5,10 +5,10 @@
 const { enumerations } = require('./operators.js');
 const { byteLengthOf, bytesOf } = require('./webidl.js');
 
-/** Names of the data types; the native side knows them by their index. */
+/** Names of the data types; the native side uses their index. */
 const DATA_TYPES = /** @type {import('../index.js').MLOperandDataType[]} */ (enumerations.MLOperandDataType);
 
-/** The same with those that only constants can have, in contexts with the extension "int4". */
+/** The same, with the types that only constants can have, in contexts with the extension "int4". */
 const CONSTANT_DATA_TYPES = /** @type {const} */ ([...DATA_TYPES, 'int4', 'uint4']);
 
 const DATA_TYPE_INDEX = new Map(CONSTANT_DATA_TYPES.map((name, index) => [name, index]));
@@ -22,19 +22,19 @@ const ELEMENT_SIZES = {
   uint64: 8,
   int8: 1,
   uint8: 1,
-  // Two are in a byte, the first in its low bits.
+  // Two elements per byte, the first in the low bits.
   int4: 0.5,
   uint4: 0.5,
 };
 
 /**
- * The kinds of views that hold a data type; a Uint8Array or bare buffer can hold any.
+ * The kinds of views that hold a data type; a Uint8Array or a buffer can hold any.
  *
  * @type {Record<import('../index.js').MLConstantDataType, string[]>}
  */
 const VIEWS = {
   float32: ['Float32Array'],
-  // Engines without Float16Array leave only the bit patterns.
+  // Without Float16Array, only the bit patterns are left.
   float16: ['Float16Array', 'Uint16Array'],
   int32: ['Int32Array'],
   uint32: ['Uint32Array'],
@@ -50,7 +50,7 @@ const UNTYPED = ['Uint8Array', 'ArrayBuffer', 'SharedArrayBuffer'];
 
 /**
  * @param {import('../index.js').MLOperandDataType} dataType
- * @returns {number} its index among those of constants
+ * @returns {number} its index in CONSTANT_DATA_TYPES
  */
 function dataTypeIndex(dataType) {
   return /** @type {number} */ (DATA_TYPE_INDEX.get(dataType));
@@ -58,7 +58,7 @@ function dataTypeIndex(dataType) {
 
 /**
  * @param {import('./internal.js').Descriptor} descriptor
- * @returns {number} bytes; inexact above 2^53, where no buffer can match anyway
+ * @returns {number} length in bytes; inexact above 2^53, where no buffer can match anyway
  */
 function byteLength({ dataType, shape }) {
   return Math.ceil(shape.reduce((product, dimension) => product * dimension, ELEMENT_SIZES[dataType]));
@@ -95,7 +95,7 @@ function sameDescriptor(a, b) {
  * @param {string} kind from `bufferSource`
  * @param {readonly string[]} views of that data type
  * @param {string} dataType for messages
- * @param {string} what the buffer is, for messages
+ * @param {string} what name of the buffer in messages
  * @throws {TypeError} if a buffer of that kind does not hold elements of that type
  */
 function requireKind(kind, views, dataType, what) {
@@ -106,15 +106,15 @@ function requireKind(kind, views, dataType, what) {
 }
 
 /**
- * The draft's "validate buffer with descriptor", and the bytes of the buffer without a copy.
+ * The draft's "validate buffer with descriptor". Returns the bytes of the buffer without a copy.
  *
  * @param {unknown} buffer
  * @param {string} kind from `bufferSource`
  * @param {import('./internal.js').Descriptor} descriptor
- * @param {string} what the buffer is, for messages
+ * @param {string} what name of the buffer in messages
  * @param {number} [expected] length in bytes of the descriptor, if known
  * @returns {Uint8Array}
- * @throws {TypeError} if length or element type do not match, or the buffer is detached
+ * @throws {TypeError} if the length or element type does not match, or the buffer is detached
  */
 function matchingBytes(buffer, kind, descriptor, what, expected = byteLength(descriptor)) {
   requireKind(kind, VIEWS[descriptor.dataType], descriptor.dataType, what);

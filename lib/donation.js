@@ -1,6 +1,6 @@
 'use strict';
 
-/** Outputs that take the memory of inputs: the extension "donation", see docs/donation.md. */
+/** Outputs that take over the memory of inputs: the extension "donation", see docs/donation.md. */
 
 const { quote } = require('./errors.js');
 const { dictionary, record, usvString } = require('./webidl.js');
@@ -16,7 +16,7 @@ const toDispatchOptions = dictionary([{ name: 'donate', type: 'record<USVString,
  * @param {import('./internal.js').NamedShape[]} ports
  * @param {'input' | 'output'} kind
  * @param {string} name
- * @returns {number} the place of the one with that name
+ * @returns {number} the index of the port with that name
  */
 function placeOf(ports, kind, name) {
   const place = ports.findIndex((port) => port.name === name);
@@ -27,10 +27,10 @@ function placeOf(ports, kind, name) {
 }
 
 /**
- * Pairs of an output and the input whose memory it takes, by their places.
+ * Returns pairs of indices: an output and the input whose memory it takes over.
  *
  * @param {import('./internal.js').GraphState} graph
- * @param {Map<string, string>} donate names of inputs by those of outputs
+ * @param {Map<string, string>} donate names of inputs by names of outputs
  * @throws {TypeError} for unknown names
  */
 function donationsOf({ inputs, outputs }, donate) {

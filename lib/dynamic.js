@@ -20,7 +20,7 @@ const {
 const toNamedShapes = record(sequence(enforcedUnsignedLong));
 
 /**
- * MLDimension. Only a string is a name: Web IDL would make names of null and of objects, too.
+ * MLDimension. Only strings are names: Web IDL would turn null and objects into names, too.
  *
  * @type {import('./internal.js').Converter<import('../index.js').MLDimension>}
  */
@@ -54,7 +54,7 @@ class DynamicGraph extends Graph {
   }
 
   /**
-   * Whether a tensor has the data type of an input or output: the native side knows what shape it needs.
+   * Whether a tensor has the data type of an input or output; the native side checks the shape.
    *
    * @override
    * @param {import('./internal.js').Described} tensor
@@ -79,7 +79,7 @@ class DynamicGraph extends Graph {
   }
 
   /**
-   * What the latest dispatch runs that was compiled.
+   * Describes the graph that was compiled for the latest dispatch.
    *
    * @override
    * @param {string} operation
@@ -90,7 +90,7 @@ class DynamicGraph extends Graph {
     const json = native.describeDynamicGraph(this.#handle);
     if (json === null) {
       throw notSupportedError(
-        `${operation}: the graph has named dimensions, and is compiled for their sizes when it is dispatched: dispatch it, and read a result, first`,
+        `${operation}: the graph has named dimensions and is compiled for their sizes when it is dispatched: first dispatch it and read a result`,
       );
     }
     return JSON.parse(json);
@@ -101,7 +101,7 @@ class DynamicGraph extends Graph {
    * @param {import('./internal.js').Handle<'context'>} context native
    * @param {import('./internal.js').Handle<'tensor'>[]} inputs in native order
    * @param {import('./internal.js').Handle<'tensor'>[]} outputs in native order
-   * @param {number[][]} donations pairs of an output and the input whose memory it takes
+   * @param {number[][]} donations pairs of an output and the input whose memory it takes over
    */
   dispatch(context, inputs, outputs, donations) {
     native.dynamicDispatch(context, this.#handle, inputs, outputs, donations);
@@ -109,7 +109,7 @@ class DynamicGraph extends Graph {
 
   /**
    * @param {number[][]} shapes of the inputs in native order
-   * @returns {number[][]} those of the outputs in native order
+   * @returns {number[][]} shapes of the outputs in native order
    */
   shapesOfOutputs(shapes) {
     return native.dynamicShapes(this.#handle, shapes);
@@ -123,11 +123,11 @@ class DynamicGraph extends Graph {
 }
 
 /**
- * The shapes of the outputs of a graph whose dimensions are all sizes.
+ * Returns the shapes of the outputs of a graph without named dimensions.
  *
  * @param {import('./internal.js').GraphState} graph
  * @param {number[][]} shapes of the inputs
- * @returns {number[][]} those of the outputs
+ * @returns {number[][]} shapes of the outputs
  * @throws {TypeError} if the inputs have other shapes
  */
 function fixedShapes({ inputs, outputs }, shapes) {
@@ -141,7 +141,7 @@ function fixedShapes({ inputs, outputs }, shapes) {
   return outputs.map(({ shape }) => /** @type {number[]} */ ([...shape]));
 }
 
-/** Adds what the extension has to graphs of contexts that have it, and to no others. */
+/** The members that the extension adds to graphs of contexts with it, and to no others. */
 class DynamicMLGraph {
   /** @param {unknown} inputShapes */
   computeShapes(inputShapes) {

@@ -1,8 +1,7 @@
 'use strict';
 
 /**
- * Creation of the exceptions that callers see, and cleaning of the caller's own text before it is
- * quoted in one of them.
+ * Creates the exceptions that callers see, and sanitizes the caller's own text before it is quoted in them.
  */
 
 const { DOMException } = globalThis;
@@ -10,22 +9,22 @@ const { apply } = Reflect;
 const { toWellFormed } = String.prototype;
 
 /**
- * Control characters, line separators and bidirectional marks, embeddings, overrides and isolates:
- * in a log they could break the line or show text in another order than it is stored (UTR #36).
+ * Control characters, line separators and bidirectional marks, embeddings, overrides and isolates: in a log they could
+ * break lines or reorder the displayed text (UTR #36).
  */
 const UNSAFE_TEXT = /[\p{Cc}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/gu;
 
-/** Longest piece of a caller's text that is quoted in a message, in code points. */
+/** Maximum length of quoted text in a message, in code points. */
 const QUOTED_LENGTH = 100;
 
-/** How much of a caller's text is looked at for that, in code units: texts can fill all memory. */
+/** Maximum number of code units examined for that: a caller's text can fill all memory. */
 const EXAMINED_LENGTH = 4096;
 
 /** DOMException names that the native side may report. */
 const DOM_EXCEPTION_CODES = new Set(['InvalidStateError', 'NotSupportedError', 'OperationError', 'UnknownError']);
 
 /**
- * Removes what must not reach a terminal or log from a caller's text.
+ * Replaces characters in a caller's text that must not reach a terminal or log.
  *
  * @param {string} text
  * @returns {string}
@@ -35,7 +34,7 @@ function sanitize(text) {
 }
 
 /**
- * A caller's text in quotation marks, sanitized and cut to a readable length.
+ * Returns a caller's text in quotation marks, sanitized and cut to a readable length.
  *
  * @param {string} text
  * @returns {string}
@@ -47,7 +46,7 @@ function quote(text) {
 }
 
 /**
- * A label as messages show it: sanitized, and cut when it is so long that it could fill all memory.
+ * Returns a label for messages: sanitized, and cut, because it could fill all memory.
  *
  * @param {string} label
  * @returns {string}
@@ -59,7 +58,7 @@ function shownLabel(label) {
 }
 
 /**
- * Start of the messages about one operator: `[label] operator`, or `operator` when the label is empty.
+ * Returns the beginning of messages about an operator: `[label] operator`, or `operator` when the label is empty.
  *
  * @param {string} label from `shownLabel`
  * @param {string} operator
@@ -70,7 +69,7 @@ function subject(label, operator) {
 }
 
 /**
- * Lines of a message are kept, what else could confuse a terminal is not.
+ * Sanitizes a message but keeps its line breaks.
  *
  * @param {string} text
  */
@@ -78,7 +77,7 @@ function sanitizeLines(text) {
   return text.split('\n').map(sanitize).join('\n');
 }
 
-/** Why a model cannot be used. */
+/** The error for a model that cannot be used. */
 class OnnxError extends Error {
   /**
    * @param {string} message
@@ -134,19 +133,19 @@ function illegalInvocation(member, name) {
 }
 
 /**
- * The exception for a failure that the native side describes by its name and final message.
+ * Creates the exception for a failure that the native side reports by name and message.
  *
  * @param {string} name
  * @param {string} message
  * @param {import('../onnx.js').OnnxUnsupportedNode[]} [unsupported] nodes, for an OnnxError
- * @returns {Error} a TypeError, DOMException or OnnxError; an Error with the name when it is none of
- *   the interface's, which is a defect of this package and must not pass for an API error
+ * @returns {Error} a TypeError, DOMException or OnnxError; an Error with the name for any other name, which is a defect
+ *   of this package and must not pass for an API error
  */
 function errorFromCode(name, message, unsupported = []) {
   if (name === 'OnnxError') {
     return new OnnxError(sanitizeLines(message), unsupported);
   }
-  // Graph input and output names are part of native messages.
+  // Native messages contain the caller's names of graph inputs and outputs.
   const text = sanitize(message);
   if (name === 'TypeError') {
     return new TypeError(text);
@@ -164,7 +163,7 @@ function errorFromCode(name, message, unsupported = []) {
  * @returns {T} the error, with the code
  */
 function withCode(error, code) {
-  // A DOMException inherits a number of that name.
+  // DOMException already inherits a numeric `code`.
   Object.defineProperty(error, 'code', { value: code, writable: true, enumerable: true, configurable: true });
   return error;
 }

@@ -10,7 +10,7 @@ const { defineInterface } = require('./webidl.js');
 const slots = defineSlots();
 
 /**
- * Names in quotation marks, for messages.
+ * Quotes names for messages.
  *
  * @param {string[]} names
  */
@@ -23,7 +23,7 @@ class Graph {
   isDestroyed = false;
 
   /**
-   * Known when it is built.
+   * Set when the graph is built.
    *
    * @type {readonly ('cpu' | 'gpu')[]}
    */
@@ -62,7 +62,7 @@ class Graph {
     return sameDescriptor(tensor, wanted);
   }
 
-  /** @returns {('cpu' | 'gpu')[]} the devices of a graph that is built */
+  /** @returns {('cpu' | 'gpu')[]} the devices of the built graph */
   nativeDevices() {
     return native.graphDevices(this.handle);
   }
@@ -75,7 +75,7 @@ class Graph {
 
   /**
    * @param {string} operation for messages
-   * @returns {import('../inspect.js').GraphDescription} a new one
+   * @returns {import('../inspect.js').GraphDescription} a new object
    */
   describe(operation) {
     this.requireNotDestroyed(operation);
@@ -86,7 +86,7 @@ class Graph {
    * @param {import('./internal.js').Handle<'context'>} context native
    * @param {import('./internal.js').Handle<'tensor'>[]} inputs in native order
    * @param {import('./internal.js').Handle<'tensor'>[]} outputs in native order
-   * @param {number[][]} donations pairs of an output and the input whose memory it takes
+   * @param {number[][]} donations pairs of an output and the input whose memory it takes over
    * @throws {TypeError} if there are any: without named dimensions, nothing grows
    */
   dispatch(context, inputs, outputs, donations) {
@@ -106,7 +106,7 @@ class Graph {
     }
     this.isDestroyed = true;
     this.release();
-    // What is destroyed is asked for no more.
+    // Nothing uses the handle of a destroyed graph.
     this.handle = /** @type {never} */ (undefined);
   }
 
@@ -122,7 +122,7 @@ class Graph {
  * @param {Map<string, unknown>} given
  * @param {import('./internal.js').NamedShape[]} wanted
  * @returns {never}
- * @throws {TypeError} that names what is missing and what is too much
+ * @throws {TypeError} with the missing and the unknown names
  */
 function rejectNames(operation, kind, given, wanted) {
   const known = new Set(wanted.map(({ name }) => name));
@@ -140,7 +140,7 @@ function rejectNames(operation, kind, given, wanted) {
 }
 
 /**
- * What is given for each of the inputs or outputs of a graph.
+ * Matches given values with the inputs or outputs of a graph by name.
  *
  * @template T
  * @param {string} operation for messages

@@ -1,6 +1,6 @@
 'use strict';
 
-/** What a compiled graph is and does, how long its steps take, and what this process computes with. */
+/** Descriptions and profiles of compiled graphs, and of the system. */
 
 const { slots: contextSlots } = require('./context.js');
 const { slots: graphSlots } = require('./graph.js');
@@ -15,7 +15,7 @@ const toContext = interfaceType('MLContext', contextSlots);
 const toGraph = interfaceType('MLGraph', graphSlots);
 const toNamedTensors = record(interfaceType('MLTensor', tensorSlots));
 
-/** Most runs of a profile, and most runs in front of it. */
+/** Maximum number of runs of a profile, and of warm-up runs. */
 const MAX_RUNS = 10_000;
 
 /** @type {import('./internal.js').Converter<{runs: number, warmup: number}>} */
@@ -25,7 +25,7 @@ const toProfileOptions = dictionary([
 ]);
 
 /**
- * Converter of a number of runs.
+ * Creates the converter of a number of runs.
  *
  * @param {number} least
  * @returns {import('./internal.js').Converter<number>}

@@ -3,7 +3,7 @@
 /**
  * Constants of 4-bit integers: the extension "int4", see docs/int4.md.
  *
- * For the type checker, they have types of the draft behind these converters: nothing here depends on which type it is.
+ * For the type checker, the converters return the draft's types: no code depends on which type it is.
  */
 
 const { CONSTANT_DATA_TYPES } = require('./descriptor.js');
@@ -11,7 +11,7 @@ const { dictionaries } = require('./operators.js');
 const { converterFor, dictionaryConverter } = require('./types.js');
 const { dictionary, enumeration } = require('./webidl.js');
 
-/** Converters of what describes a constant. */
+/** Converters for descriptions of constants. */
 const draftConstants = {
   toDataType: converterFor('MLOperandDataType'),
   toDescriptor: dictionaryConverter('MLOperandDescriptor'),
@@ -20,7 +20,7 @@ const draftConstants = {
 const toDataType = enumeration(CONSTANT_DATA_TYPES);
 
 /**
- * The same in contexts with the extension.
+ * The same, in contexts with the extension.
  *
  * @type {typeof draftConstants}
  */

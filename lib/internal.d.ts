@@ -1,4 +1,4 @@
-// Types that modules of this folder share.
+// Types shared by the modules of this folder.
 
 import type { Described, Descriptor } from '../webidl.js';
 import type { MLContextExtension, MLContextOptions, MLDimension, MLOperandDataType, MLTensorDescriptor } from '../index.js';
@@ -28,7 +28,7 @@ export interface NamedDescriptor extends Descriptor {
   name: string;
 }
 
-/** What converters make of the dictionaries of the IDL that are looked at here; those of operators are passed on. */
+/** Converted dictionaries of the IDL that JavaScript reads; those of operators are only passed on. */
 export interface Dictionaries {
   MLContextOptions: Required<Pick<MLContextOptions, 'powerPreference' | 'accelerated'>> & { extensions?: MLContextExtension[]; numThreads?: number };
   MLOperandDescriptor: { dataType: MLOperandDataType; shape: number[] };
@@ -37,7 +37,7 @@ export interface Dictionaries {
 
 declare const kind: unique symbol;
 
-/** An object of the native side. */
+/** A native object. */
 export interface Handle<Kind extends string> {
   readonly [kind]: Kind;
 }
@@ -51,31 +51,35 @@ type Snapshot = Handle<'read'>;
 type Environment = Handle<'environment'>;
 type Model = Handle<'model'>;
 type Session = Handle<'session'>;
-/** Unread results that are held together. */
+/** A native group of unread results. */
 type Values = Handle<'values'>;
 
-/** An output that was read: null without memory for an ArrayBuffer; a number is the place of a cache among those of the run. */
+/**
+ * An output of a run: null if there is no memory for an ArrayBuffer; a number is the index of a cache in the run's
+ * group of caches.
+ */
 export type MadeValue = ArrayBuffer | Values | number | null;
 /**
- * What a run makes of each output, undefined for one that goes elsewhere, and a tensor for one that goes into a new one. Then all
- * caches, if there are any; and a Uint32Array with the type, the rank and the sizes of each output that is not undefined.
+ * The outputs of a run: undefined for one that goes elsewhere, a tensor for one that goes into a new one. Then the
+ * group of caches, if there are any, and a Uint32Array with the type, rank and sizes of each output that is not
+ * undefined.
  */
 export type Made = (MadeValue | Tensor | undefined)[];
 
-/** For each input a tensor, bytes or results that are held together. */
+/** For each input, a tensor, bytes, or the group that holds an unread result. */
 export type NativeFeeds = (Tensor | Values | Uint8Array | undefined)[];
-/** A tensor, true for a new one, null for what is not read, undefined for what is. */
+/** A tensor, true for a new one, null for an output that is dropped, undefined for one that is returned as data. */
 export type NativeTarget = Tensor | true | null | undefined;
 
-/** What a native function gives instead of its result for a model that cannot be used. */
+/** The result of a native function for a model that cannot be used. */
 export interface Refusal {
-  /** One of the table of error codes. */
+  /** A code from the table of error codes. */
   code: string;
   message: string;
   unsupported: OnnxUnsupportedNode[];
 }
 
-/** An error of the API. It has a code if it is of the table of error codes. */
+/** An error of the API, with its code if it is in the table of error codes. */
 export type CodedError = Error & { code?: string };
 
 /** Sizes of free dimensions, in the order of their names. */
@@ -84,38 +88,40 @@ export interface FreeDimensions {
   sizes: number[];
 }
 
-/** What stands for a file beside a model: a path or bytes. */
+/** Replaces an external file of a model by a path or bytes. */
 export interface ExternalFile {
   location: string;
   source: string | Uint8Array;
 }
 
-/** Numbers of places by the names of outputs. */
+/** Numbers of positions by output name. */
 export interface KeptCounts {
   names: string[];
   counts: number[];
 }
 
-/** What is fixed for all runs of a session. */
+/** Settings for all runs of a session. */
 export interface SessionOptions {
   dimensions: FreeDimensions;
   looseDimensions: boolean;
-  /** Those of the model when left out. */
+  /** The outputs of the model when absent. */
   outputs?: string[];
   keepLast: KeptCounts;
   constants: { name: string; shape?: number[]; bytes: Uint8Array }[];
 }
 
-/** An input of a model, and what is known of its value: its shape, or the number of elements of a shape that is to be found. */
+/**
+ * An input of a model and the known facts about its value: its shape, or the number of elements of a shape to infer.
+ */
 export interface GivenInput {
   name: string;
-  /** As the model has it. */
+  /** As the model declares it. */
   shape?: readonly (number | string)[];
   given?: readonly number[];
   elements?: number;
 }
 
-/** What is known of the shapes of inputs, in their order, with the names of sizes that are not; null where nothing is. */
+/** The shapes of inputs, in order: known sizes, and names of unknown ones; null where nothing is known. */
 export interface KnownShapes {
   shapes: ((number | string)[] | null)[];
   freeDimensions: Record<string, number>;
@@ -127,7 +133,7 @@ export interface Signature {
   outputs: OnnxValueInfo[];
 }
 
-/** A specialization of a session: its number, what goes in and out, and of that, what its graph reads and writes. */
+/** A specialization of a session: its number, its inputs and outputs, and those that its graph reads and writes. */
 export interface Compilation {
   id: number;
   inputs: NamedDescriptor[];
@@ -136,7 +142,7 @@ export interface Compilation {
   writes: NamedDescriptor[];
 }
 
-/** What to import a model for: `inputs` are names of those that the `operands` replace. */
+/** Options of an import: `inputs` are the names of the inputs that the `operands` replace. */
 export interface ImportOptions {
   dimensions: FreeDimensions;
   outputs?: string[];
@@ -145,16 +151,16 @@ export interface ImportOptions {
 }
 
 /**
- * The functions of the native binary. Ids are those of `Completions`, data types indices of `DATA_TYPES`. What a request
- * has made comes with its completion.
+ * The functions of the native binary. Ids come from `Completions`; data types are indices of `DATA_TYPES`. The result
+ * of a request comes with its completion.
  */
 export interface Binding {
   version(): string;
   /** JSON of the table of error codes. */
   errorCodes(): string;
   /**
-   * Codes and messages are empty when all are successes. `details` has what each request made or, of a model that is
-   * refused, the nodes. `allocate` gives undefined when there is no memory.
+   * Codes and messages are empty when all requests succeeded. `details` has the result of each request, or the nodes of
+   * a refused model. `allocate` returns undefined when there is no memory.
    */
   initialize(
     onComplete: (ids: number[], codes: string[], messages: string[], details: unknown[][]) => void,
@@ -177,7 +183,7 @@ export interface Binding {
   constant(builder: Builder, dataType: number, shape: readonly number[], bytes: Uint8Array): number;
   constantScalar(builder: Builder, dataType: number, value: number | bigint): number;
   constantTensor(builder: Builder, tensor: Tensor): number;
-  /** Per output its id, the index of its data type and its shape. */
+  /** For each output: its id, the index of its data type, and its shape. */
   operator(
     builder: Builder,
     name: string,
@@ -204,51 +210,51 @@ export interface Binding {
   dynamicInput(builder: Builder, name: string, dataType: number, shape: readonly MLDimension[]): number;
   dynamicBuild(context: Context, builder: Builder, names: string[], operands: number[]): { graph: DynamicGraph; inputs: string[] };
   dynamicShapes(graph: DynamicGraph, inputs: number[][]): number[][];
-  /** With pairs of an output and the input whose memory it takes. */
+  /** `donations` are pairs of an output and the input whose memory it takes over. */
   dynamicDispatch(context: Context, graph: DynamicGraph, inputs: Tensor[], outputs: Tensor[], donations: number[][]): void;
   /** JSON of a GraphDescription; null before a dispatch has begun. */
   describeDynamicGraph(graph: DynamicGraph): string | null;
   destroyDynamicGraph(graph: DynamicGraph): void;
-  /** Makes the model, and JSON of its inputs, outputs and metadata. */
+  /** Completes with the model, and JSON of its inputs, outputs and metadata. */
   openModel(environment: Environment, id: number, source: string | Uint8Array, files: ExternalFile[]): void;
   readModel(source: string | Uint8Array, files: ExternalFile[]): Model | Refusal;
   /** JSON of an OnnxInspection. */
   inspectModel(model: Model, dimensions: FreeDimensions): string | Refusal;
   /** JSON of KnownShapes. */
   inputShapes(inputs: GivenInput[], dimensions: FreeDimensions): string;
-  /** JSON of the outputs, among others: `operand` is null for one without elements. */
+  /** JSON of the added inputs and outputs: `operand` is null for one without elements. */
   importModel(builder: Builder, model: Model, options: ImportOptions): string | Refusal;
-  /** JSON of the list that `supportedOperators` gives. */
+  /** JSON of the list that `supportedOperators` returns. */
   supportedOnnxOperators(): string;
-  /** Makes the session, and JSON of its Signature. */
+  /** Completes with the session, and JSON of its Signature. */
   openSession(context: Context, model: Model, id: number, options: SessionOptions): void;
-  /** Refuses names that are not those of the session. */
+  /** Throws for names that the session does not have. */
   checkNames(session: Session, feeds: string[], fetches: string[]): void;
   /**
-   * Makes what becomes of each output. That is the result where `mayRunHere` is true and the run is quick; it is told later
-   * otherwise.
+   * Runs the session. Returns the outputs if `mayRunHere` is true and the run is quick; otherwise null, and completes
+   * with them later.
    */
   runSession(session: Session, id: number, feeds: NativeFeeds, shapes: Float64Array, fetches: NativeTarget[] | undefined, mayRunHere: boolean): Made | null;
-  /** Makes what becomes of each output, and JSON of the graphs of an OnnxProfile. */
+  /** Completes with the outputs, and JSON of the graphs of an OnnxProfile. */
   profileSession(session: Session, id: number, feeds: NativeFeeds, shapes: Float64Array, fetches: NativeTarget[] | undefined): void;
-  /** Null without memory; otherwise, the result at that place is not held any more. */
+  /** Copies and releases the result at that index; null if there is no memory. */
   readValue(values: Values, place: number): ArrayBuffer | null;
-  /** The result at that place is not held any more. */
+  /** Releases the result at that index. */
   releaseValue(values: Values, place: number): void;
-  /** Makes the graph, or null for none, and JSON of a Compilation. */
+  /** Completes with the graph, or null for none, and JSON of a Compilation. */
   compileSession(session: Session, id: number, names: string[], shapes: number[][]): void;
-  /** Makes the JSON of an OnnxDescription. */
+  /** Completes with the JSON of an OnnxDescription. */
   describeSession(session: Session, id: number, names: string[], shapes: number[][]): void;
   destroySession(session: Session): void;
   /** JSON of a SystemInfo. */
   systemInfo(): string;
 }
 
-/** Of `createContext()` of the native side: 0 threads are as many as it finds right. */
+/** Options of the native `createContext()`: 0 threads lets it choose. */
 export interface NativeContextOptions {
   threads: number;
   powerPreference: string;
   accelerated: boolean;
-  /** JSON about the adapter of a GPUDevice. */
+  /** JSON that describes the adapter of a GPUDevice. */
   gpuDevice?: string;
 }

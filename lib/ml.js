@@ -16,18 +16,21 @@ const { stringify } = JSON;
 /** @type {import('./internal.js').Slots<Defaults, import('../index.js').ML>} */
 const slots = defineSlots();
 
-/** @typedef {{readonly extensions: readonly import('../index.js').MLContextExtension[]}} Defaults of the contexts that an ML creates */
+/**
+ * @typedef {{readonly extensions: readonly import('../index.js').MLContextExtension[]}} Defaults of the contexts that
+ * an ML creates
+ */
 
 const toContextOptions = dictionaryConverter('MLContextOptions');
 
-/** Largest number of threads that may be asked for. */
+/** Largest number of threads that may be requested. */
 const MAX_THREADS = 1024;
 
-/** Tells the native side to choose the number of threads. */
+/** Lets the native side choose the number of threads. */
 const DEFAULT_THREADS = 0;
 
 /**
- * Whether a value is an object of a class named GPUDevice: implementations of WebGPU need not have made it global.
+ * Whether a value is an object of a class named GPUDevice: WebGPU implementations need not define the class globally.
  *
  * @param {unknown} value
  * @returns {value is {adapterInfo?: unknown}}
@@ -47,16 +50,16 @@ function isGPUDevice(value) {
 }
 
 /**
- * What a GPUDevice says of its adapter.
+ * Reads a GPUDevice's description of its adapter.
  *
  * @param {{adapterInfo?: unknown}} device
  * @returns {string} JSON of strings and a boolean
- * @throws {DOMException} NotSupportedError if it says nothing
+ * @throws {DOMException} NotSupportedError if there is none
  */
 function adapterOf(device) {
   const info = device.adapterInfo;
   if (!isObject(info)) {
-    throw notSupportedError('createContext: the GPUDevice has no adapterInfo, which tells its adapter');
+    throw notSupportedError('createContext: the GPUDevice has no adapterInfo, which identifies its adapter');
   }
   const { vendor, device: model, description, isFallbackAdapter } = /** @type {Record<string, unknown>} */ (info);
   return stringify({
@@ -126,15 +129,15 @@ class ML {
 defineInterface(ML);
 
 /**
- * An object of the interface.
+ * Creates an object of the interface.
  *
- * @param {readonly import('../index.js').MLContextExtension[]} extensions that its contexts have without being asked
+ * @param {readonly import('../index.js').MLContextExtension[]} extensions that its contexts always have
  */
 function createML(extensions) {
   return slots.create(ML, Object.freeze({ extensions }));
 }
 
-/** The one that does what the draft says, and no more unless it is asked. */
+/** Follows the draft; extensions are on request only. */
 const ml = createML([]);
 
 module.exports = { ML, createML, ml };

@@ -1,7 +1,7 @@
 'use strict';
 
 /**
- * The functions of the native binary, with its completions connected with promises.
+ * The functions of the native binary, with its completions connected to promises.
  *
  * The functions of the binary are private and flat: they take handles, numbers and byte views, never a
  * caller's object.
@@ -51,7 +51,7 @@ function allocate(length) {
 }
 
 /**
- * A native function whose errors are those of the API.
+ * Wraps a native function and turns its errors into errors of the API.
  *
  * @template {unknown[]} Parameters
  * @template Result
@@ -76,7 +76,7 @@ function isRefusal(result) {
 }
 
 /**
- * As `translated`, for a native function that gives what is wrong with a model as its result.
+ * Like `translated`, for a native function that returns a Refusal for a model that cannot be used.
  *
  * @template {unknown[]} Parameters
  * @template Result
@@ -102,7 +102,7 @@ class Completions {
   /** @type {Map<number, {resolve: (value: any) => void, reject: (error: unknown) => void, finish: (error: Error | undefined, made: any) => unknown}>} */
   #pending = new Map();
   /**
-   * What is called when something happens that nobody waits for, by ids.
+   * Callbacks for events that no promise waits for, by id.
    *
    * @type {Map<number, (error: import('./internal.js').CodedError) => void>}
    */
@@ -115,8 +115,8 @@ class Completions {
     this.environment = binding.initialize((ids, codes, messages, details) => {
       ids.forEach((id, index) => {
         const complete = () => this.#complete(id, codes[index] ?? '', messages[index], details[index]);
-        // A task for each: what waits for one promise runs before the next one is settled and its data are written.
-        // Behind those that wait for their task: several reports can arrive in one turn of the event loop.
+        // One task per completion: reactions to one promise run before the next is settled and its data are written.
+        // Completions that already wait for a task go first: several reports can arrive in one turn of the event loop.
         if (index === 0 && this.#waiting === 0) {
           complete();
           return;
@@ -133,20 +133,20 @@ class Completions {
   /** @returns {number} an id that no other pending work of this environment has */
   nextId() {
     const id = this.#next;
-    // The native side has 32 bits; a server may ask more often than that.
+    // Native ids have 32 bits; a long-running server may need more.
     this.#next = (id + 1) >>> 0;
     return id;
   }
 
   /**
-   * The outcome of work that a native call has begun. To be called after that call has returned: it
-   * never completes within.
+   * Returns the outcome of work that a native call has begun. Call it after that call has returned: work never
+   * completes before.
    *
    * @template T
    * @template {unknown[]} [Made=unknown[]]
    * @param {number} id
-   * @param {(error: Error | undefined, made: Made) => T} finish called on completion with the failure or undefined,
-   *   and what was made; what it returns or throws settles the promise
+   * @param {(error: Error | undefined, made: Made) => T} finish called on completion with the failure or undefined, and
+   *   the results; its return value or exception settles the promise
    * @returns {Promise<T>}
    */
   outcome(id, finish) {
@@ -156,10 +156,11 @@ class Completions {
   }
 
   /**
-   * Calls `tell` with the error when what a native call watches happens, or ends without having happened.
+   * Calls `tell` with the error when the event that a native call watches happens, or can no longer happen.
    *
    * @param {number} id
-   * @param {(error: import('./internal.js').CodedError) => void} tell that keeps nothing alive which would end it
+   * @param {(error: import('./internal.js').CodedError) => void} tell must not keep alive the object whose end stops
+   *   the watch
    */
   watch(id, tell) {
     this.#watched.set(id, tell);
@@ -203,9 +204,8 @@ class Completions {
 }
 
 /**
- * The native side has one completion handler per environment. Test runners and bundlers may evaluate
- * this module several times in one environment, and then all share what is kept on the exports of the
- * binary.
+ * The native side has one completion handler per environment. Test runners and bundlers may evaluate this module
+ * several times in one environment; all copies then share the one kept on the exports of the binary.
  */
 const SHARED = Symbol.for('webnn-node.completions');
 

@@ -14,7 +14,7 @@ class Operand {
    * @param {number} id by which the native builder knows it
    * @param {import('../index.js').MLOperandDataType} dataType
    * @param {readonly import('../index.js').MLDimension[]} shape becomes frozen
-   * @param {'input' | 'constant' | 'output'} role; an output is one of an operator
+   * @param {'input' | 'constant' | 'output'} role `output` is an output of an operator
    */
   constructor(builder, id, dataType, shape, role) {
     this.builder = builder;
@@ -49,7 +49,7 @@ class MLOperand {
   }
 
   get shape() {
-    // Names are among its sizes only with the extension for dynamic shapes.
+    // It contains names only with the extension "dynamic-shapes".
     return /** @type {readonly number[]} */ (stateOf(this, 'shape').shape);
   }
 }

@@ -3,14 +3,13 @@
 /**
  * Internal slots of interface objects.
  *
- * Every interface has one private field that holds the state of its objects. The field is the brand:
- * nothing else, not even an object with the right prototype, gets through `get`.
+ * Every interface has one private field that holds the state of its objects. The field is the brand: `get` accepts
+ * nothing else, not even an object with the right prototype.
  *
- * The objects are made from WeakRef objects that were given the prototype of the interface. Nothing
- * ever uses the reference: what matters is that the structured clone algorithm refuses every object
- * with an internal slot it does not know, so `structuredClone` and `postMessage` throw a
- * DataCloneError as they must for interfaces without [Serializable]. A plain object would arrive as
- * an empty one.
+ * The objects are made from WeakRef objects that were given the prototype of the interface. Nothing ever uses the
+ * reference. But the structured clone algorithm refuses every object with an internal slot it does not know, so
+ * `structuredClone` and `postMessage` throw a DataCloneError, as they must for interfaces without [Serializable]. A
+ * plain object would arrive as an empty one.
  */
 
 const { isObject } = require('./webidl.js');
@@ -20,7 +19,7 @@ const { WeakRef } = globalThis;
 
 const REFERENT = Object.freeze(Object.create(null));
 
-/** Base class that puts the private field of a derived class on an object that exists already. */
+/** Base class that puts the private field of a derived class on an existing object. */
 class Attach {
   /** @param {object} object */
   constructor(object) {
@@ -33,8 +32,9 @@ class Attach {
  *
  * @template {object} State
  * @template {object} Interface
- * @returns {import('./internal.js').Slots<State, Interface>} `create` makes an object of the interface (`newTarget` as in a constructor, for derived
- *   classes), `get` returns the state, undefined for anything that `create` did not make
+ * @returns {import('./internal.js').Slots<State, Interface>} `create` creates an object of the interface (`newTarget`
+ *   as in a constructor, for derived classes), `get` returns the state, undefined for anything that `create` did not
+ *   create
  */
 function defineSlots() {
   class Slots extends Attach {
@@ -57,7 +57,7 @@ function defineSlots() {
 
   return {
     create(Class, state, newTarget = Class) {
-      // Read once: it can be an accessor of a derived class or proxy.
+      // Read once: it can be an accessor of a derived class or a proxy.
       const prototype = newTarget === Class ? undefined : newTarget.prototype;
       const object = construct(WeakRef, [REFERENT], Class);
       if (isObject(prototype)) {

@@ -18,7 +18,7 @@ class Tensor {
    */
   #pendingReads = new Set();
 
-  /** The last dispatch that used the tensor, to find one that is passed twice. */
+  /** Number of the last dispatch that used the tensor, to find tensors that are passed twice. */
   lastDispatch = 0;
 
   isDestroyed = false;
@@ -26,7 +26,8 @@ class Tensor {
   /**
    * @param {import('./internal.js').ContextState} context state of the MLContext
    * @param {import('./internal.js').Handle<'tensor'>} handle native tensor
-   * @param {import('./internal.js').Descriptor & {readable?: boolean, writable?: boolean}} descriptor its shape becomes frozen
+   * @param {import('./internal.js').Descriptor & {readable?: boolean, writable?: boolean}} descriptor its shape is
+   *   frozen
    * @param {boolean} constant
    */
   constructor(context, handle, { dataType, shape, readable = false, writable = false }, constant) {
@@ -45,7 +46,7 @@ class Tensor {
    *
    * @template T
    * @param {number} id
-   * @param {() => T} take gets the data when the read has succeeded
+   * @param {() => T} take returns the data when the read has succeeded
    * @returns {Promise<T>} rejected as soon as the tensor is destroyed
    */
   pendingRead(id, take) {
@@ -73,7 +74,7 @@ class Tensor {
     }
     this.#pendingReads.clear();
     native.destroyTensor(this.handle);
-    // What is destroyed is asked for no more.
+    // Nothing uses the handle of a destroyed tensor.
     this.handle = /** @type {never} */ (undefined);
   }
 }

@@ -3,10 +3,9 @@
 /**
  * Conversions from JavaScript values to Web IDL types, https://webidl.spec.whatwg.org/#js-type-mapping.
  *
- * A converter is a function `(value, what, key)`. `what` says in messages where the value came from
- * (`conv2d: options.strides`), `key` is the index or property name below it and stays apart so that
- * text is put together only for an error. Converters run a caller's code (getters, valueOf, iterators)
- * exactly when and as often as Web IDL does, and let what it throws pass.
+ * A converter is a function `(value, what, key)`. `what` tells messages where the value came from (`conv2d:
+ * options.strides`), `key` is the index or property name below it; the two are joined only for an error. Converters run
+ * a caller's code (getters, valueOf, iterators) exactly when and as often as Web IDL does, and let its exceptions pass.
  */
 
 const { quote } = require('./errors.js');
@@ -20,13 +19,13 @@ const { toWellFormed } = String.prototype;
 /**
  * @param {object | null} prototype
  * @param {string | symbol} name
- * @returns {Function} the getter of an intrinsic accessor, undefined where the engine lacks it
+ * @returns {Function} the getter of an intrinsic accessor, undefined if the engine lacks it
  */
 function getterOf(prototype, name) {
   return /** @type {Function} */ (getOwnPropertyDescriptor(/** @type {object} */ (prototype), name)?.get);
 }
 
-// Taken while loading: later changes to the prototypes, and properties that shadow them, have no effect.
+// Read at load time: later changes to the prototypes, and properties that shadow them, have no effect.
 const typedArrayPrototype = getPrototypeOf(Uint8Array.prototype);
 const typedArrayName = getterOf(typedArrayPrototype, Symbol.toStringTag);
 const typedArrayBuffer = getterOf(typedArrayPrototype, 'buffer');
@@ -48,11 +47,11 @@ function isObject(value) {
   return (typeof value === 'object' && value !== null) || typeof value === 'function';
 }
 
-/** Bigints of this size and above are not printed: that takes time and memory without bound. */
+/** Bigints of this magnitude and above are not printed: that can take unbounded time and memory. */
 const UNPRINTED_BIGINT = 2n ** 64n;
 
 /**
- * Text for "what came" in messages; looks at nothing a caller could have replaced.
+ * Describes a received value for messages; reads nothing that a caller could have replaced.
  *
  * @param {unknown} value
  */
@@ -76,7 +75,7 @@ function describeValue(value) {
 }
 
 /**
- * Text for the place of a value in messages.
+ * Returns the place of a value for messages.
  *
  * @param {string} what
  * @param {string | number} [key]
@@ -93,7 +92,7 @@ function place(what, key) {
  * @param {string | number | undefined} key
  * @param {string} expected
  * @param {unknown} value
- * @returns {TypeError} that says where the value stood, what was expected and what came
+ * @returns {TypeError} with the place of the value, the value, and the expected ones
  */
 function conversionError(what, key, expected, value) {
   return new TypeError(`${place(what, key)} is ${describeValue(value)}, expected ${expected}`);
@@ -132,7 +131,7 @@ function toNumber(value, what, key) {
 }
 
 /**
- * Converter of an integer type with [EnforceRange]: fractions are cut off, everything outside throws.
+ * Creates the converter of an integer type with [EnforceRange]: fractions are truncated, values out of range throw.
  *
  * @param {number} lower smallest value
  * @param {number} upper largest value
@@ -274,14 +273,14 @@ function bigintOrDouble(value, what, key) {
   if (typeof value === 'symbol') {
     throw conversionError(what, key, 'a number or bigint', value);
   }
-  // The postfix operator is the one construct whose result is exactly ECMAScript ToNumeric.
+  // The postfix operator is the only construct whose result is exactly ECMAScript ToNumeric.
   let numeric = /** @type {any} */ (value);
   const converted = numeric++;
   return converted;
 }
 
 /**
- * Converter of an enumeration.
+ * Creates the converter of an enumeration.
  *
  * @template {string} T
  * @param {readonly T[]} values
@@ -322,7 +321,7 @@ function iteratorMethod(value, what, key) {
 const isIteratorResult = isObject;
 
 /**
- * Web IDL "create a sequence from an iterable"; as there, the iterator is not closed when a conversion throws.
+ * Web IDL "create a sequence from an iterable"; as specified, the iterator is not closed when a conversion throws.
  *
  * @template T
  * @param {unknown} value
@@ -356,7 +355,7 @@ function sequenceFrom(value, method, element, what, key) {
 }
 
 /**
- * Converter of `sequence<T>`.
+ * Creates the converter of `sequence<T>`.
  *
  * @template T
  * @param {import('./internal.js').Converter<T>} element converter of T
@@ -373,7 +372,7 @@ function sequence(element) {
 }
 
 /**
- * Converter of `(T or sequence<T>)` with a numeric type T.
+ * Creates the converter of `(T or sequence<T>)` with a numeric type T.
  *
  * @template T
  * @param {import('./internal.js').Converter<T>} element converter of T
@@ -387,8 +386,8 @@ function elementOrSequence(element) {
 }
 
 /**
- * Converter of `record<USVString, T>` to a Map in own-property order. Two keys that become equal by
- * replacing lone surrogates keep the first position and the last value.
+ * Creates the converter of `record<USVString, T>` to a Map in own-property order. Keys that become equal when lone
+ * surrogates are replaced keep the first position and the last value.
  *
  * @template T
  * @param {(value: unknown, what: string, key: string) => T} element converter of T
@@ -413,8 +412,8 @@ function record(element) {
 }
 
 /**
- * Converter of a dictionary to an object without prototype that has the members that are present or
- * have a default.
+ * Creates the converter of a dictionary to an object without prototype that has the members that are present or have a
+ * default.
  *
  * @template {object} T
  * @param {(import('./internal.js').DictionaryMember & {convert: import('./internal.js').Converter<unknown>})[]} members in
@@ -444,7 +443,7 @@ function dictionary(members) {
 }
 
 /**
- * Converter of an interface type to the state of the object.
+ * Creates the converter of an interface type to the state of the object.
  *
  * @template {object} State
  * @param {string} name of the interface
@@ -502,8 +501,7 @@ function requireFixedLength(buffer, kind, what) {
 }
 
 /**
- * Checks that a value is an `AllowSharedBufferSource`: any view or buffer of fixed length, also one
- * of another realm.
+ * Checks that a value is an `AllowSharedBufferSource`: any view or buffer of fixed length, from any realm.
  *
  * @param {unknown} value
  * @param {string} what
@@ -526,7 +524,7 @@ function bufferSource(value, what) {
 }
 
 /**
- * The bytes of a buffer source other than a DataView; no copy is made.
+ * Returns the bytes of a buffer source other than a DataView, without a copy.
  *
  * @param {unknown} value
  * @param {string} kind from `bufferSource`
@@ -577,9 +575,8 @@ function byteLengthOf(value, kind) {
 }
 
 /**
- * Makes a class look as Web IDL defines interface objects: enumerable members and a class string.
- * (What is left, `class` does already: read-only `prototype`, methods without [[Construct]], no call
- * without new.)
+ * Makes a class look as Web IDL defines interface objects: enumerable members and a class string. (`class` already does
+ * the rest: read-only `prototype`, methods without [[Construct]], no call without new.)
  *
  * @template {Function} T
  * @param {T} Interface

@@ -1,4 +1,4 @@
-// `npm run test:clients`: installs the libraries of __test__/clients once, then runs them on this package.
+// `npm run test:clients`: installs the libraries of __test__/clients once, then tests them on this package.
 
 import { join } from 'node:path';
 import { entry, isProgram, root, run } from './process.mjs';
@@ -7,10 +7,10 @@ import { installLocked, isAtLeast, setUp } from './setup.mjs';
 const DIRECTORY = join(root, '__test__', 'clients');
 export const TESTS = ['onnxruntime-web.test.mjs', 'transformers.test.mjs'].map((name) => `__test__/clients/${name}`);
 
-/** The optimizing compiler of Node 20 takes a minute for onnxruntime-web's WebAssembly before it runs at all. */
+/** Node 20's optimizing compiler takes a minute for onnxruntime-web's WebAssembly before it runs. */
 const FLAGS = isAtLeast(process.version, '22') ? [] : ['--liftoff-only'];
 
-/** Installs the libraries where they are missing or older than the lock file. */
+/** Installs the libraries if they are missing or older than the lock file. */
 export const installClients = () => installLocked('the client libraries', DIRECTORY);
 
 if (isProgram(import.meta.url)) {

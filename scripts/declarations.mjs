@@ -10,32 +10,32 @@ import * as documentation from './documentation.mjs';
  *   dictionaries: Map<string, { parent?: string | null, members: Member[] }>,
  *   interfaces: Map<string, { members: Member[] }> }} Model of the IDL
  * @typedef {{ dataTypes: string[], rankRange: { min: number, max: number } }} Limits of an operand
- * @typedef {Record<string, Record<string, Limits>>} OperatorLimits by operators and operands
+ * @typedef {Record<string, Record<string, Limits>>} OperatorLimits by operator and operand
  * @typedef {{ operators: Member[], limits: OperatorLimits }} Context
  */
 
-/** Where the draft is; anchors are those of its sections and definitions. */
+/** The URL of the draft; anchors name its sections and definitions. */
 const DRAFT = 'https://www.w3.org/TR/webnn/';
 
 /**
- * The descriptions, by names of the IDL.
+ * The descriptions, by IDL name.
  *
  * @type {{ types: Record<string, string>, dictionaries: Record<string, Record<string, string>>,
  *   operators: Record<string, { text: string, section?: string, parameters: Record<string, string>, returns: string, errors?: string }> }}
  */
 const texts = documentation;
 
-/** Columns of a comment. */
+/** Maximum columns of a comment. */
 const WIDTH = 118;
 
-/** Dictionaries that only leave the API: their members are always there. */
+/** Dictionaries that only leave the API: their members are always present. */
 export const isOutput = (/** @type {string} */ name) => /(Limits|RankRange|LostInfo)$/.test(name);
 
-/** Source of a string or number, in single quotes. */
+/** Returns the source of a string or number, in single quotes. */
 export const literal = (/** @type {unknown} */ value) => JSON.stringify(value).replace(/"/g, "'");
 
 /**
- * TypeScript for an IDL type. Sequences are iterables on the way in, arrays on the way out.
+ * Returns the TypeScript type of an IDL type. Sequences are iterables as arguments, arrays as results.
  * @param {string} text
  * @param {'in' | 'out'} direction
  * @returns {string}
@@ -73,7 +73,7 @@ function typescriptType(text, direction) {
 }
 
 /**
- * Lines of a text, broken between words so that they fit behind `prefix`.
+ * Breaks a text between words into lines that fit after `prefix`.
  * @param {string} text
  * @param {string} prefix
  */
@@ -91,7 +91,7 @@ function wrapped(text, prefix) {
 }
 
 /**
- * A documentation comment; `text` can have several paragraphs and tags, each on a line of its own.
+ * Returns a documentation comment; `text` may have several paragraphs and tags, each on its own line.
  * @param {string} text
  * @param {string} [indent]
  */
@@ -118,11 +118,11 @@ function required(table, key, what) {
   return text;
 }
 
-/** A text with a link to a place in the draft. */
+/** Adds a link to the draft to a text. */
 const withLink = (/** @type {string} */ text, /** @type {string} */ anchor) => `${text}\n@see ${DRAFT}#${anchor}`;
 
 /**
- * `float32 or float16, rank 4`
+ * Formats limits: `float32 or float16, rank 4`.
  * @param {Limits} limits
  */
 function limitsText({ dataTypes, rankRange: { min, max } }) {
@@ -132,7 +132,7 @@ function limitsText({ dataTypes, rankRange: { min, max } }) {
 }
 
 /**
- * A description of dictionaries that belong to one operator.
+ * Describes dictionaries that belong to one operator.
  * @param {string} name
  */
 function dictionaryText(name) {
@@ -149,7 +149,7 @@ function dictionaryText(name) {
 }
 
 /**
- * What a member of a dictionary is; operands get their data types and ranks, from an operator with that dictionary.
+ * Describes a member of a dictionary; operands also get data types and ranks, from an operator with that dictionary.
  * @param {string} name
  * @param {Member} member
  * @param {Context} context
@@ -160,7 +160,7 @@ function memberText(name, member, { operators, limits }) {
     return `Limits of \`${member.name}()\`.`;
   }
   if (written === undefined && name.endsWith('SupportLimits')) {
-    return /^outputs?\d?$/.test(member.name) ? `What \`${member.name}\` can be.` : `What \`${member.name}\` may be.`;
+    return /^outputs?\d?$/.test(member.name) ? `Possible data types and ranks of \`${member.name}\`.` : `Allowed data types and ranks of \`${member.name}\`.`;
   }
   const text = written ?? required(texts.dictionaries[name], member.name, `member of ${name}`);
   if (member.type !== 'MLOperand') {
@@ -197,7 +197,7 @@ function parameterList(parameters) {
 }
 
 /**
- * The comment of an operator: what it computes, its operands with data types and ranks, its result, its errors.
+ * Returns the comment of an operator: its computation, its operands with data types and ranks, its result, its errors.
  * @param {Member} operator
  * @param {OperatorLimits} limits
  */
@@ -220,14 +220,14 @@ function operatorText({ name, parameters }, limits) {
       '',
       ...tags,
       `@returns ${returns} Possible: ${limitsText(result)}.`,
-      `@throws {TypeError} if an operand is not as described${errors === undefined ? '' : `, or ${errors}`}`,
+      `@throws {TypeError} if an operand is not as described${errors === undefined ? '' : `, or if ${errors}`}`,
     ].join('\n'),
     `api-mlgraphbuilder-${section ?? name.toLowerCase()}`,
   );
 }
 
 /**
- * The comment of a member of an interface that is no operator.
+ * Returns the comment of an interface member other than an operator.
  * @param {string} name
  * @param {Member} member
  */
@@ -247,7 +247,7 @@ function interfaceMemberText(name, member) {
 function interfaceDeclaration(name, { members }, { limits }) {
   const text = withLink(required(documentation.interfaces, name, 'interface'), `api-${name.toLowerCase()}`);
   const lines = [...comment(text), `export class ${name} {`];
-  // Makes the type nominal, as the brand checks are: an MLTensor has every member of an MLOperand and is none.
+  // Makes the type nominal, like the brand checks: an MLTensor has every member of an MLOperand but is not one.
   lines.push('  #private;');
   if (!members.some(({ kind }) => kind === 'constructor')) {
     lines.push('  private constructor();');
@@ -269,7 +269,7 @@ function interfaceDeclaration(name, { members }, { limits }) {
 }
 
 /**
- * Descriptions of things that the IDL no longer has must not stay behind.
+ * Rejects descriptions of things that the IDL no longer has.
  * @param {Model} model
  * @param {Member[]} operators
  */
@@ -294,7 +294,7 @@ function rejectLeftovers({ interfaces, dictionaries, enumerations, typedefs }, o
 }
 
 /**
- * Source of index.d.ts.
+ * Returns the source of index.d.ts.
  *
  * @param {string[]} header lines to begin with
  * @param {Model} model what generate-operators.mjs reads from the IDL
@@ -317,7 +317,7 @@ export function declarations(header, model, operators, limits) {
   }
   lines.push(...comment(documentation.types.AllowSharedBufferSource));
   lines.push('export type AllowSharedBufferSource = ArrayBuffer | SharedArrayBuffer | ArrayBufferView;', '');
-  lines.push(...comment('What tells a WebGPU device from options.'));
+  lines.push(...comment('Distinguishes a WebGPU device from options.'));
   lines.push('interface GPUDeviceLike {', '  readonly queue: object;', '  readonly lost: Promise<unknown>;', '}', '');
   for (const [name, dictionary] of dictionaries) {
     lines.push(...dictionaryDeclaration(name, dictionary, context));
@@ -326,6 +326,6 @@ export function declarations(header, model, operators, limits) {
     lines.push(...interfaceDeclaration(name, definition, context));
   }
   lines.push(documentation.extensionDeclarations);
-  lines.push(...comment('The entry to the API. `navigator.ml` of "webnn-node/auto" is another one, whose contexts have the extension "int4".'), 'export const ml: ML;', '');
+  lines.push(...comment('The entry to the API. `navigator.ml` of "webnn-node/auto" is a different object, whose contexts have the extension "int4".'), 'export const ml: ML;', '');
   return lines.join('\n');
 }

@@ -1,6 +1,6 @@
 /**
- * English descriptions for index.d.ts, keyed by IDL name. The generator fails when an operator,
- * interface member or dictionary member has none, or when a key matches nothing in the IDL.
+ * English descriptions for index.d.ts, keyed by IDL name. The generator fails when an operator, interface member or
+ * dictionary member has none, or when a key matches nothing in the IDL.
  */
 
 import { operators, options } from './operator-documentation.mjs';
@@ -13,7 +13,7 @@ export const types = {
   MLContextOptions: 'Preferences for a context.',
   MLNamedTensors: 'Tensors by input or output name.',
   MLContextLostInfo: 'Why a context was lost.',
-  MLOpSupportLimits: 'What a context supports: general limits, and data types and ranks for each operator.',
+  MLOpSupportLimits: 'Limits of a context: general limits, and data types and ranks for each operator.',
   MLRankRange: 'Smallest and largest supported rank.',
   MLDataTypeList: 'Supported data types.',
   MLTensorLimits: 'Supported data types and ranks of one operand.',
@@ -27,36 +27,36 @@ export const types = {
   MLLstmWeightLayout: 'Order of the gates in LSTM weights: input (i), output (o), forget (f), cell (g).',
   MLRecurrentNetworkActivation: 'Activation function of a recurrent network.',
   MLRecurrentNetworkDirection: 'Direction in which a recurrent network reads its sequence.',
-  MLPaddingMode: 'What stands in the padding: a constant, the edge elements, or the input mirrored.',
+  MLPaddingMode: 'How padding is filled: with a constant, the edge elements, or the mirrored input.',
   MLRoundingType: 'Rounding of pooling output sizes.',
-  MLInterpolationMode: 'How resample2d computes elements between those of the input.',
+  MLInterpolationMode: 'How resample2d computes elements between input elements.',
   MLOperandDataType: 'Element type of tensors and operands.',
   MLOperandDescriptor: 'Data type and shape of an operand.',
-  MLOperatorOptions: 'Options that every operator has.',
+  MLOperatorOptions: 'Options of every operator.',
   MLNumber: 'A number for operands of any data type; bigint keeps all bits of 64-bit integers.',
   MLTensorDescriptor: 'Data type, shape and permitted uses of a tensor.',
   MLNamedOperands: 'Operands by output name.',
   AllowSharedBufferSource:
-    'A buffer or view of fixed length. Views must have the element type of the data type (Uint16Array serves for float16 too) or be a Uint8Array.',
+    'A buffer or view of fixed length. A view must have the element type of the data type (float16 also accepts a Uint16Array) or be a Uint8Array.',
 };
 
 /** Members of interfaces: `Interface.member`. */
 export const members = {
   'ML.createContext':
-    'Creates a context.\n\nRejects with a TypeError when an option is invalid, with a NotSupportedError when the context cannot be supported: for the GPUDevice of an adapter that is not found, and for one of software without `WEBNN_GPU_SOFTWARE=1`.',
+    'Creates a context.\n\nRejects with a TypeError when an option is invalid, and with a NotSupportedError when the context cannot be supported: when the adapter of a GPUDevice is not found, or is software and `WEBNN_GPU_SOFTWARE=1` is not set.',
   'MLContext.dispatch':
-    'Queues one execution of a graph and returns at once; read an output tensor to wait for it.\n\nThrows a TypeError when the tensors are not exactly the named inputs and outputs of the graph with the same data types and shapes, an InvalidStateError when the graph is destroyed.',
+    'Queues one execution of a graph and returns at once; read an output tensor to wait for it.\n\nThrows a TypeError when the tensors do not match the named inputs and outputs of the graph exactly, with the same data types and shapes, and an InvalidStateError when the graph is destroyed.',
   'MLContext.createTensor':
-    'Creates a tensor filled with zeros.\n\nRejects with a TypeError when the descriptor is invalid, an InvalidStateError when the context is lost, an UnknownError when memory cannot be had.',
+    'Creates a tensor filled with zeros.\n\nRejects with a TypeError when the descriptor is invalid, an InvalidStateError when the context is lost, and an UnknownError when memory cannot be allocated.',
   'MLContext.createConstantTensor':
-    'Creates a tensor with the given contents that graphs can use as a constant.\n\nRejects as createTensor, and with a TypeError when the data does not match the descriptor.',
+    'Creates a tensor with the given contents that graphs can use as a constant.\n\nRejects like createTensor, and with a TypeError when the data does not match the descriptor.',
   'MLContext.readTensor':
-    'Reads the contents of a readable tensor after all work queued before, into a new buffer or into the given one.\n\nRejects with a TypeError when the tensor cannot be read or the buffer does not match, an InvalidStateError when tensor or context is destroyed meanwhile.',
+    'Reads the contents of a readable tensor after all work queued before, into a new buffer or into the given one.\n\nRejects with a TypeError when the tensor cannot be read or the buffer does not match, and an InvalidStateError when the tensor or the context is destroyed meanwhile.',
   'MLContext.writeTensor':
     'Copies data into a writable tensor; the buffer may be reused at once.\n\nThrows a TypeError when the tensor cannot be written or the data does not match it.',
   'MLContext.opSupportLimits': 'Data types and ranks that this context supports.',
-  'MLContext.destroy': 'Loses the context: destroys its tensors and graphs and rejects pending work.',
-  'MLContext.accelerated': 'The preference given to createContext, true for a GPUDevice; `MLGraph.devices` tells what is used.',
+  'MLContext.destroy': 'Loses the context: destroys its tensors and graphs, and rejects pending work.',
+  'MLContext.accelerated': 'The preference given to createContext, true for a GPUDevice; `MLGraph.devices` says which device is used.',
   'MLContext.lost': 'Resolves when the context is lost; the same promise every time.',
   'MLGraph.destroy': 'Frees the graph after the work queued so far.',
   'MLOperand.dataType': 'Element type.',
@@ -69,11 +69,11 @@ export const members = {
   'MLTensor.destroy': 'Frees the memory after the work queued so far and rejects pending reads.',
   'MLGraphBuilder.constructor': 'Starts a graph. Throws an InvalidStateError when the context is lost.',
   'MLGraphBuilder.input':
-    'Adds a graph input.\n\nThrows a TypeError when the name is empty or another input has it, or the descriptor is invalid.',
+    'Adds a graph input.\n\nThrows a TypeError when the name is empty or taken by another input, or the descriptor is invalid.',
   'MLGraphBuilder.constant':
-    'Adds a constant: the contents of a buffer (copied), one number as a scalar (cast to the data type), or a constant tensor.\n\nThrows a TypeError when the data does not match the descriptor, or the tensor is no constant one of this context.',
+    'Adds a constant: the contents of a buffer (copied), one number as a scalar (cast to the data type), or a constant tensor.\n\nThrows a TypeError when the data does not match the descriptor, or the tensor is not a constant tensor of this context.',
   'MLGraphBuilder.build':
-    'Compiles the graph that computes the named outputs; the builder cannot be used afterwards.\n\nRejects with a TypeError when an output is an input, a constant or of another builder, an InvalidStateError when the builder has built or the context is lost, an OperationError when compilation fails.',
+    'Compiles the graph that computes the named outputs; the builder cannot be used afterwards.\n\nRejects with a TypeError when an output is an input, is a constant or belongs to another builder, an InvalidStateError when the builder has already built its graph or the context is lost, and an OperationError when compilation fails.',
 };
 
 /** Interfaces. */
@@ -84,19 +84,19 @@ export const interfaces = {
   MLOperand: 'A value in a graph that is being built.',
   MLTensor: 'Memory of a context for graph inputs, outputs and constants.',
   MLGraphBuilder:
-    'Builds one graph, operator by operator.\n\nEvery operator throws a TypeError when an operand is of another builder, has a data type or rank that is not allowed, or does not fit the others, and when the result would be larger than `maxTensorByteLength` or than the largest rank; the message names the label, the operator and the operand. Every method throws an InvalidStateError when the builder has built or the context is lost.',
+    'Builds one graph, operator by operator.\n\nEvery operator throws a TypeError when an operand belongs to another builder, has a data type or rank that is not allowed, or does not fit the others, and when the result would exceed `maxTensorByteLength` or the largest rank; the message names the label, the operator and the operand. Every method throws an InvalidStateError when the builder has already built its graph or the context is lost.',
 };
 
 /** Members of dictionaries that belong to no operator. */
 const dictionaryMembers = {
   MLContextOptions: {
-    powerPreference: '"low-power" prefers the GPU that takes less power, and computes on half of the threads on the CPU; the others choose the fastest GPU.',
-    accelerated: 'Whether to compute on a GPU, where there is one that can be used; false is the CPU.',
+    powerPreference: '"low-power" prefers the GPU with lower power consumption, and uses half of the threads on the CPU; the others choose the fastest GPU.',
+    accelerated: 'Whether to compute on a GPU if one can be used; false selects the CPU.',
   },
-  MLContextLostInfo: { message: 'Why, in words for people.' },
+  MLContextLostInfo: { message: 'The reason, as text for people.' },
   MLOpSupportLimits: {
-    preferredInputLayout: 'The layout of images that is computed fastest.',
-    maxTensorByteLength: 'Most bytes of a tensor, an operand or a constant.',
+    preferredInputLayout: 'The fastest layout of images.',
+    maxTensorByteLength: 'Largest size of a tensor, operand or constant, in bytes.',
     input: 'Limits of graph inputs.',
     constant: 'Limits of constants.',
     output: 'Limits of graph outputs.',
@@ -110,7 +110,7 @@ const dictionaryMembers = {
 /** Descriptions of dictionary members, by dictionary. Those of `...SupportLimits` follow from their names. */
 export const dictionaries = { ...dictionaryMembers, ...options };
 
-/** Members that this package adds to the standard ones of dictionaries and interfaces. */
+/** Members that this package adds to standard dictionaries and interfaces. */
 export const extensions = {
   MLGraph: [
     {
@@ -127,18 +127,21 @@ export const extensions = {
       name: 'extensions',
       type: 'sequence<MLContextExtension>',
       documentation:
-        'Extension of webnn-node: what the context and its builders can do beyond the draft. "dynamic-shapes" gives dimensions of graph inputs names, "int4" constants of 4-bit integers, "donation" outputs the memory of inputs. Contexts of `webnn-node/auto` have "int4".',
+        'Extension of webnn-node: features of the context and its builders beyond the draft. "dynamic-shapes" allows names for dimensions of graph inputs, "int4" adds 4-bit integer constants, "donation" lets outputs take over the memory of inputs. Contexts of `webnn-node/auto` have "int4".',
     },
     {
       name: 'numThreads',
       type: '[EnforceRange] unsigned long',
       documentation:
-        'Extension of webnn-node: threads that compute on the CPU, 1 to 1024. Without it, as many as the process may use.',
+        'Extension of webnn-node: number of CPU threads, 1 to 1024; when absent, as many as the process may use.',
     },
   ],
 };
 
-/** What extensions declare that a program asks for by name; see docs/dynamic-shapes.md, docs/int4.md and docs/donation.md. */
+/**
+ * Declarations of the extensions that a program requests by name; see docs/dynamic-shapes.md, docs/int4.md and
+ * docs/donation.md.
+ */
 export const extensionDeclarations = `/** Names of extensions, for \`MLContextOptions.extensions\`. */
 export type MLContextExtension = 'donation' | 'dynamic-shapes' | 'int4';
 
@@ -149,34 +152,34 @@ export type MLDimension = number | string;
 export interface MLInputOperandDescriptor {
   /** Element type. */
   dataType: MLOperandDataType;
-  /** Sizes, each at least 1, and names, none of them empty; empty for a scalar. */
+  /** Sizes, each at least 1, and nonempty names; an empty list for a scalar. */
   shape: Iterable<MLDimension>;
 }
 
 /**
- * Extension "dynamic-shapes": the builder that \`new MLGraphBuilder(context)\` gives for a context with it. The shapes of its
- * operands have names among their sizes.
+ * Extension "dynamic-shapes": the builder that \`new MLGraphBuilder(context)\` returns for a context with the
+ * extension. Shapes of its operands may contain names.
  */
 export interface MLDynamicGraphBuilder extends MLGraphBuilder {
   /**
-   * A graph input whose named dimensions get their sizes from the tensor of each dispatch.
+   * Adds a graph input whose named dimensions get their sizes from the tensor of each dispatch.
    * @throws {TypeError} for an empty name, or as without the extension
    */
   input(name: string, descriptor: MLInputOperandDescriptor): MLOperand;
-  /** Ends the graph with these outputs. It is compiled when it is dispatched, for the sizes of the tensors. */
+  /** Completes the graph with these outputs. It is compiled when it is dispatched, for the sizes of the tensors. */
   build(outputs: MLNamedOperands): Promise<MLDynamicGraph>;
 }
 
-/** Extension "dynamic-shapes": a graph of a builder of a context with it. */
+/** Extension "dynamic-shapes": a graph built in a context with the extension. */
 export interface MLDynamicGraph extends MLGraph {
   /**
-   * The shapes of the outputs for inputs of these shapes. Computes nothing else.
+   * Returns the shapes of the outputs for inputs of these shapes, and computes nothing else.
    * @throws {TypeError} if the shapes do not fit the inputs or each other, or break the rules of an operator
    */
   computeShapes(inputShapes: Record<string, Iterable<number>>): Record<string, number[]>;
 }
 
-/** Extension "int4": the data types of constants. Two elements of 4 bits are in a byte, the first in its low bits. */
+/** Extension "int4": the data types of constants. A byte holds two 4-bit elements, the first in its low bits. */
 export type MLConstantDataType = MLOperandDataType | 'int4' | 'uint4';
 
 /** Extension "int4": data type and shape of a constant. */
@@ -187,15 +190,15 @@ export interface MLConstantDescriptor {
   shape: Iterable<number>;
 }
 
-/** Extension "int4": a context with it. */
+/** Extension "int4": a context with the extension. */
 export interface MLInt4Context extends MLContext {
-  /** As without the extension, also for elements of 4 bits. */
+  /** As without the extension, also for 4-bit elements. */
   createConstantTensor(descriptor: MLConstantDescriptor, inputData: AllowSharedBufferSource): Promise<MLTensor>;
 }
 
-/** Extension "int4": the builder that \`new MLGraphBuilder(context)\` gives for a context with it. */
+/** Extension "int4": the builder that \`new MLGraphBuilder(context)\` returns for a context with the extension. */
 export interface MLInt4GraphBuilder extends MLGraphBuilder {
-  /** As without the extension, also for elements of 4 bits, which dequantizeLinear() takes. */
+  /** As without the extension, also for 4-bit elements, which only dequantizeLinear() accepts. */
   constant(descriptor: MLConstantDescriptor, buffer: AllowSharedBufferSource): MLOperand;
   constant(dataType: MLConstantDataType, value: MLNumber): MLOperand;
   constant(tensor: MLTensor): MLOperand;
@@ -204,17 +207,19 @@ export interface MLInt4GraphBuilder extends MLGraphBuilder {
 /** Extension "donation": options of dispatch(). */
 export interface MLDispatchOptions {
   /**
-   * For names of outputs the name of the input whose memory the output takes: only what it appends is written. Such an output is
-   * concat() of that input and something behind it, along a dimension with a name. The input keeps what it holds.
+   * Maps the name of an output to the name of the input whose memory it takes over; only the appended elements are
+   * written. Such an output is a concat() of that input and something after it, along a dimension with a name. The
+   * input keeps its contents.
    */
   donate?: Record<string, string> | undefined;
 }
 
-/** Extension "donation": a context with it. */
+/** Extension "donation": a context with the extension. */
 export interface MLDonationContext extends MLContext {
   /**
-   * As without the extension, also with outputs that take the memory of inputs.
-   * @throws {TypeError} for names that the graph has not, or an output that cannot take the memory of its input
+   * As without the extension; in addition, outputs can take over the memory of inputs.
+   * @throws {TypeError} for names that the graph does not have, or an output that cannot take over the memory of its
+   *   input
    */
   dispatch(graph: MLGraph, inputs: MLNamedTensors, outputs: MLNamedTensors, options?: MLDispatchOptions): void;
 }

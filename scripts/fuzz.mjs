@@ -1,11 +1,10 @@
-// Fuzzes the reader of ONNX models with cargo-fuzz, from the committed corpus on. `npm test` replays that corpus.
+// Fuzzes the reader of ONNX models with cargo-fuzz, starting from the committed corpus. `npm test` replays that corpus.
 //
 //   npm run fuzz                     10 minutes
 //   npm run fuzz -- --seconds 60
 //   npm run fuzz -- --minimize       only keeps one file of the corpus for each part of the code that it reaches
-//
-// cargo-fuzz is installed under target/ when it is missing. It needs switches of the compiler that are not stable, which
-// RUSTC_BOOTSTRAP allows, and clang's address sanitizer, which comes with Rust on Linux and macOS.
+// cargo-fuzz is installed under target/ if it is missing. It needs unstable compiler flags, which RUSTC_BOOTSTRAP
+// allows, and clang's address sanitizer, which comes with Rust on Linux and macOS.
 
 import { spawnSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
@@ -14,8 +13,8 @@ import { parseArgs } from 'node:util';
 import { Failure, entry, root, run } from './process.mjs';
 
 /**
- * Largest single allocation, and time for one input, that are no finding. The target itself checks the sum of allocations;
- * with the sanitizer, everything takes many times as long as it does.
+ * Limits for a single allocation and for the time of one input. The target itself checks the sum of allocations; with
+ * the sanitizer, everything takes many times longer.
  */
 const LIMITS = ['-malloc_limit_mb=64', '-timeout=25', '-rss_limit_mb=4096', '-max_len=65536'];
 

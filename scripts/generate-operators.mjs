@@ -22,7 +22,7 @@ const IDL_FILE = 'spec/webnn.idl';
 const byCodeUnits = (/** @type {{ name: string }} */ a, /** @type {{ name: string }} */ b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0);
 
 /**
- * IDL text of a type, with the extended attributes that change its conversion.
+ * Returns the IDL text of a type, with the extended attributes that change its conversion.
  * @param {any} idlType
  * @param {{ name: string }[]} [extAttrs]
  * @returns {string}
@@ -41,7 +41,7 @@ function typeText(idlType, extAttrs = []) {
 }
 
 /**
- * JavaScript value of an IDL default.
+ * Returns the JavaScript value of an IDL default.
  * @param {any} literal
  */
 function defaultValue(literal) {
@@ -57,7 +57,7 @@ function defaultValue(literal) {
 }
 
 /**
- * Everything the outputs need, from the IDL syntax tree.
+ * Extracts everything the outputs need from the IDL syntax tree.
  * @param {string} idl
  */
 function model(idl) {
@@ -119,7 +119,7 @@ function interfaceMember(member) {
 }
 
 /**
- * Operators are the operations of the partial MLGraphBuilder interfaces.
+ * Returns the operators: the operations of the partial MLGraphBuilder interfaces.
  * @param {Model} model
  */
 function operatorsOf({ interfaces }) {
@@ -127,7 +127,7 @@ function operatorsOf({ interfaces }) {
 }
 
 /**
- * Members of a dictionary in the order in which Web IDL reads them.
+ * Returns the members of a dictionary in the order in which Web IDL reads them.
  * @param {Model['dictionaries']} dictionaries
  * @param {string} name
  * @returns {Member[]}
@@ -138,7 +138,7 @@ function readingOrder(dictionaries, name) {
 }
 
 /**
- * Source of an object literal on one line; keys are IDL identifiers.
+ * Returns the source of an object literal on one line; keys are IDL identifiers.
  * @param {object} object
  */
 function objectSource(object) {
@@ -156,7 +156,7 @@ function header(idl) {
 }
 
 /**
- * Source of lib/operators.js.
+ * Returns the source of lib/operators.js.
  * @param {string} idl
  * @param {Model} model
  */
@@ -202,7 +202,7 @@ function operatorTable(idl, model) {
   return lines.join('\n');
 }
 
-/** Data types and ranks of the operands of each operator, which the rule rows of the built addon say. */
+/** Reads data types and ranks of all operands, from the rule rows of the built addon. */
 async function readLimits() {
   const { ml } = await import('webnn-node');
   const context = await ml.createContext({ accelerated: false });
@@ -211,7 +211,7 @@ async function readLimits() {
   return limits;
 }
 
-/** The generated files by path. */
+/** Generates the files, by path. */
 export async function generate() {
   const idl = readFileSync(new URL(IDL_FILE, root), 'utf8');
   const idlModel = model(idl);

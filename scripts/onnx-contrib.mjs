@@ -1,5 +1,5 @@
-// `npm run test:onnx-contrib`: writes small models of the operators of com.microsoft with onnxruntime's results once
-// under target/, then loads and runs them all.
+// `npm run test:onnx-contrib`: writes small models of the com.microsoft operators with onnxruntime's results once under
+// target/, then loads and runs them all.
 
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -11,14 +11,14 @@ import { setUp } from './setup.mjs';
 const DIRECTORY = join(root, 'target', 'onnx-contrib');
 const GENERATOR = join(root, 'scripts', 'python', 'contrib_models.py');
 
-/** Writes the models that the present generator has not written yet. */
+/** Writes the models unless the current generator has already written them. */
 async function writeModels() {
   const stamp = join(DIRECTORY, 'generator.sha256');
   const hash = createHash('sha256').update(readFileSync(GENERATOR)).digest('hex');
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return;
   rmSync(DIRECTORY, { recursive: true, force: true });
   await run('writing of the models', await pythonEnvironment('models'), [GENERATOR, DIRECTORY]);
-  // Last, so that models are written again after a failure.
+  // Written last: after a failure, models are written again.
   writeFileSync(stamp, hash);
 }
 

@@ -20,7 +20,7 @@ const DIRECTORY = join(root, 'target', 'onnx-models');
 const GENERATOR = join(root, '..', 'shared', 'bench', 'make_models.py');
 const OWN_GENERATOR = join(root, 'scripts', 'python', 'bench_models.py');
 
-/** Reads the command line. @throws {Failure} with exit status 2 when it cannot be understood */
+/** Reads the command line. @throws {Failure} with exit status 2 when it is invalid */
 function readArguments() {
   let values;
   try {
@@ -44,13 +44,13 @@ function readArguments() {
 }
 
 /**
- * Writes the models that are not there yet, or were written by other generators.
+ * Writes the models that are missing or were written by other generators.
  *
  * @param {{ only?: string[], generator: string }} options
  */
 async function writeModels({ only, generator }) {
   const python = await pythonEnvironment('models');
-  // The folder of make_models.py belongs to others: nothing is written there.
+  // Nothing may be written into the folder of make_models.py.
   const env = { PYTHONPATH: dirname(generator), PYTHONDONTWRITEBYTECODE: '1' };
   const generators = [generator, OWN_GENERATOR];
   const namesOf = new Map(generators.map((file) => {
@@ -73,7 +73,7 @@ async function writeModels({ only, generator }) {
     mkdirSync(DIRECTORY, { recursive: true });
     writeFileSync(stamp, hash);
   }
-  // A generator adds a model to the manifest when all its files are written.
+  // A generator adds a model to the manifest after writing all its files.
   const written = existsSync(manifest) ? Object.keys(JSON.parse(readFileSync(manifest, 'utf8'))) : [];
   for (const [file, names] of namesOf) {
     const missing = names.filter((name) => (only ?? all).includes(name) && !written.includes(name));
@@ -90,7 +90,7 @@ async function writeModels({ only, generator }) {
  */
 function measuresMemory({ only }) {
   if (process.platform !== 'linux') {
-    say('memory is not measured: only Linux says how much of it is resident');
+    say('memory is not measured: only Linux reports resident memory');
     return false;
   }
   return only === undefined || only.includes('gpt2_decode');
@@ -105,6 +105,6 @@ await entry(async () => {
   if (measuresMemory(options)) {
     tests.push('__test__/onnx-models/memory.test.mjs');
   }
-  // One after the other: both hold large models.
+  // One by one: both hold large models.
   await run('tests of the models', process.execPath, ['--test', '--test-concurrency=1', ...tests], { env });
 });

@@ -10,7 +10,7 @@ const DIRECTORY = join(root, 'target', 'onnx-node-tests');
 const PREPARE = join(root, 'scripts', 'python', 'prepare_onnx_node_tests.py');
 const REQUIREMENTS = join(root, 'scripts', 'python', 'models.txt');
 
-/** Whether the prepared tests are missing or older than what prepares them. */
+/** Whether the prepared tests are missing or older than their generator. */
 function isStale() {
   const index = join(DIRECTORY, 'index.json');
   return !existsSync(index) || [PREPARE, REQUIREMENTS].some((file) => statSync(file).mtimeMs > statSync(index).mtimeMs);

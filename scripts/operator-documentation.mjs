@@ -1,29 +1,29 @@
 /**
- * English descriptions of operators and of their options for index.d.ts. The generator adds data types and ranks, which
- * the rule rows know, and fails when a parameter or an option has no description, or a description belongs to nothing.
+ * English descriptions of operators and their options for index.d.ts. The generator adds data types and ranks from the
+ * rule rows. It fails when a parameter or option has no description, or a description has no owner.
  */
 
 const SAME = 'The shape and data type of `input`.';
 
-/** Operators of one input that keep its shape. `section` names the part of the draft, without what all of them begin with. */
+/** Operators with one input that keep its shape. `section` is the draft's anchor without the common prefix. */
 const unary = (/** @type {string} */ text, section = 'unary') => ({ text, section, parameters: { input: 'Any shape.' }, returns: SAME });
 
 const binary = (/** @type {string} */ text) => ({
   text,
   section: 'binary',
-  parameters: { a: 'Broadcasts with `b`.', b: 'Broadcasts with `a`; of the same data type.' },
-  returns: 'The shape that `a` and `b` broadcast to, with their data type.',
+  parameters: { a: 'Broadcasts with `b`.', b: 'Broadcasts with `a`; same data type as `a`.' },
+  returns: 'The broadcast shape of `a` and `b`, with their data type.',
   errors: 'the shapes do not broadcast',
 });
 
-const comparison = (/** @type {string} */ text) => ({ ...binary(text), section: 'logical', returns: 'The shape that `a` and `b` broadcast to; uint8, 1 where it holds and 0 elsewhere.' });
+const comparison = (/** @type {string} */ text) => ({ ...binary(text), section: 'logical', returns: 'The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere.' });
 
 const logicalBinary = (/** @type {string} */ text) => ({
   ...comparison(text),
-  parameters: { a: 'Any value but 0 is true. Broadcasts with `b`.', b: 'Any value but 0 is true. Broadcasts with `a`.' },
+  parameters: { a: 'Nonzero values are true. Broadcasts with `b`.', b: 'Nonzero values are true. Broadcasts with `a`.' },
 });
 
-const test = (/** @type {string} */ text) => ({ text, section: 'logical', parameters: { a: 'Any shape.' }, returns: 'The shape of `a`; uint8, 1 where it holds and 0 elsewhere.' });
+const test = (/** @type {string} */ text) => ({ text, section: 'logical', parameters: { a: 'Any shape.' }, returns: 'The shape of `a`; uint8, 1 where true and 0 elsewhere.' });
 
 const reduction = (/** @type {string} */ text) => ({
   text,
@@ -37,7 +37,7 @@ const position = (/** @type {string} */ text) => ({
   text,
   section: 'argminmax',
   parameters: { input: 'Any shape.', axis: 'The axis to search, below the rank of `input`.' },
-  returns: 'The shape of `input` without `axis`, or with size 1 for it if `keepDimensions`; the data type that the options name.',
+  returns: 'The shape of `input` without `axis`, or with size 1 for it if `keepDimensions`; the data type is `outputDataType`.',
   errors: 'the axis is not below the rank, or its size does not fit the data type of the result',
 });
 
@@ -45,13 +45,13 @@ const pooling = (/** @type {string} */ text, /** @type {string} */ section) => (
   text,
   section: `pool2d-${section}`,
   parameters: { input: '[batches, channels, height, width], or as `layout` says.' },
-  returns: 'As `input`, with output height and width: `1 + (size - (window - 1) * dilation - 1 + padding) / stride`, rounded as the options say.',
-  errors: 'a list has another length, a stride, dilation or window is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings',
+  returns: 'The layout of `input`, with output height and width `1 + (size - (window - 1) * dilation - 1 + padding) / stride`, rounded according to the options.',
+  errors: 'a list has the wrong length, a stride, dilation or window is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings',
 });
 
-const QUANTIZED = 'has the rank of `input`, and each of its sizes divides that of `input`: an element serves a block of neighbours';
+const QUANTIZED = 'has the rank of `input`, and each of its sizes divides that of `input`: one element applies to a block of neighbors';
 
-const CLAMPED = 'Negative ones count from the end; those out of range are clamped.';
+const CLAMPED = 'Negative indices count from the end; indices out of range are clamped.';
 
 const RECURRENT = {
   input: '[steps, batches, inputSize].',
@@ -79,7 +79,7 @@ export const operators = {
   clamp: { ...unary('Values limited to the range from minValue to maxValue.', 'clamp'), errors: 'minValue is above maxValue' },
   concat: {
     text: 'Inputs joined along an axis.',
-    parameters: { inputs: 'At least one; of equal data types, and of equal shapes except for the size of `axis`.', axis: 'Below the rank of the inputs.' },
+    parameters: { inputs: 'At least one; equal data types, and equal shapes except for the size of `axis`.', axis: 'Below the rank of the inputs.' },
     returns: 'The shape of the inputs, with the sum of their sizes for `axis`.',
     errors: 'there is no input or the axis is not below the rank',
   },
@@ -89,8 +89,8 @@ export const operators = {
       input: '[batches, inputChannels, height, width], or as `inputLayout` says.',
       filter: '[outputChannels, inputChannels / groups, height, width], or as `filterLayout` says.',
     },
-    returns: '[batches, outputChannels, height, width], or as `inputLayout` says, where a size is `1 + floor((size - (filterSize - 1) * dilation - 1 + padding) / stride)`.',
-    errors: 'a list has another length, a stride or dilation is 0, channels and groups do not fit, or the filter is larger than the padded input',
+    returns: '[batches, outputChannels, height, width], or as `inputLayout` says, where the output height and width are `1 + floor((size - (filterSize - 1) * dilation - 1 + padding) / stride)`.',
+    errors: 'a list has the wrong length, a stride or dilation is 0, channels and groups do not fit, or the filter is larger than the padded input',
   },
   convTranspose2d: {
     text: 'Two-dimensional transposed convolution.',
@@ -98,8 +98,8 @@ export const operators = {
       input: '[batches, inputChannels, height, width], or as `inputLayout` says.',
       filter: '[inputChannels, outputChannels / groups, height, width], or as `filterLayout` says.',
     },
-    returns: '[batches, outputChannels, height, width], or as `inputLayout` says, where a size is `(size - 1) * stride + (filterSize - 1) * dilation + 1 - padding + outputPadding`.',
-    errors: 'a list has another length, a stride or dilation is 0, an output padding is not below its stride, channels and groups do not fit, or no size is left',
+    returns: '[batches, outputChannels, height, width], or as `inputLayout` says, where the output height and width are `(size - 1) * stride + (filterSize - 1) * dilation + 1 - padding + outputPadding`.',
+    errors: 'a list has the wrong length, a stride or dilation is 0, an output padding is not below its stride, channels and groups do not fit, or an output size is below 1',
   },
   cumulativeSum: {
     text: 'Running sums along an axis.',
@@ -111,8 +111,8 @@ export const operators = {
   sub: binary('Element-wise `a - b` with broadcasting.'),
   mul: binary('Element-wise `a * b` with broadcasting.'),
   div: binary('Element-wise `a / b` with broadcasting.'),
-  max: binary('Element-wise larger of a and b with broadcasting.'),
-  min: binary('Element-wise smaller of a and b with broadcasting.'),
+  max: binary('Element-wise maximum of a and b with broadcasting.'),
+  min: binary('Element-wise minimum of a and b with broadcasting.'),
   pow: binary('Element-wise `a` to the power `b` with broadcasting.'),
   equal: comparison('Element-wise `a == b`.'),
   notEqual: comparison('Element-wise `a != b`.'),
@@ -156,9 +156,9 @@ export const operators = {
   elu: unary('Exponential linear unit: `max(0, x) + alpha * (exp(min(0, x)) - 1)`.', 'elu'),
   expand: {
     text: 'Broadcast to a new shape.',
-    parameters: { input: 'Sizes of 1 are repeated; axes that are missing are added in front.', newShape: 'What the shape of `input` broadcasts to.' },
+    parameters: { input: 'Axes of size 1 are repeated; missing axes are added in front.', newShape: 'The shape of `input` must broadcast to it.' },
     returns: 'The shape `newShape`, with the data type of `input`.',
-    errors: 'the shape of input does not broadcast to it',
+    errors: 'the shape of input does not broadcast to newShape',
   },
   gather: {
     text: 'Slices of the input along an axis, chosen by indices.',
@@ -170,12 +170,12 @@ export const operators = {
     text: 'Single elements along an axis, chosen by indices of the output shape.',
     parameters: { input: 'Any shape.', indices: `Positions along \`axis\`; the shape of \`input\` except for that axis. ${CLAMPED}` },
     returns: 'The shape of `indices`, with the data type of `input`.',
-    errors: 'the axis is not below the rank, or another size differs',
+    errors: 'the axis is not below the rank, or the size of another axis differs',
   },
   gatherND: {
     text: 'Slices of the input, chosen by index tuples.',
     parameters: { input: 'Any shape.', indices: `[..., n]: tuples of n positions along the first n axes of \`input\`. ${CLAMPED}` },
-    returns: '[..., sizes of `input` behind the first n]; the data type of `input`.',
+    returns: '[..., sizes of `input` after the first n]; the data type of `input`.',
     errors: 'the tuples are longer than the rank of input',
   },
   gelu: unary('Gaussian error linear unit: `0.5 * x * (1 + erf(x / sqrt(2)))`.', 'gelu-method'),
@@ -186,7 +186,7 @@ export const operators = {
     errors: 'columns of a and rows of b differ, or c does not broadcast to the result',
   },
   gru: {
-    text: 'Gated recurrent unit over a sequence; gives the last state and, with returnSequence, all of them.',
+    text: 'Gated recurrent unit over a sequence; returns the last state and, with returnSequence, the states of all steps.',
     parameters: {
       ...RECURRENT,
       weight: `[directions, 3 * hiddenSize, inputSize], ${directions}.`,
@@ -225,7 +225,7 @@ export const operators = {
   leakyRelu: unary('`max(0, x) + alpha * min(0, x)`.', 'leakyrelu'),
   linear: unary('`alpha * x + beta`.', 'linear'),
   lstm: {
-    text: 'Long short-term memory over a sequence; gives last hidden state, last cell state and, with returnSequence, all hidden states.',
+    text: 'Long short-term memory over a sequence; returns the last hidden state, the last cell state and, with returnSequence, all hidden states.',
     parameters: {
       ...RECURRENT,
       weight: `[directions, 4 * hiddenSize, inputSize], ${directions}.`,
@@ -235,7 +235,7 @@ export const operators = {
     errors: 'a size does not fit, or there are not three activations',
   },
   lstmCell: {
-    text: 'One step of long short-term memory; gives hidden state and cell state.',
+    text: 'One step of long short-term memory; returns the hidden state and the cell state.',
     parameters: {
       input: '[batches, inputSize].',
       weight: '[4 * hiddenSize, inputSize].',
@@ -257,18 +257,18 @@ export const operators = {
     text: 'The input with padding around it.',
     parameters: {
       input: 'Any shape.',
-      beginningPadding: 'Elements to add in front of each axis; as many numbers as `input` has axes.',
-      endingPadding: 'Elements to add behind each axis; as many numbers as `input` has axes.',
+      beginningPadding: 'Elements to add at the beginning of each axis; one number per axis of `input`.',
+      endingPadding: 'Elements to add at the end of each axis; one number per axis of `input`.',
     },
     returns: 'The sizes of `input` with the padding added; its data type.',
-    errors: 'a list has another length, or a reflection is not smaller than its axis',
+    errors: 'a list has the wrong length, or a reflection is not smaller than its axis',
   },
   averagePool2d: pooling('Average of each window.', 'average'),
   l2Pool2d: pooling('Square root of the sum of squares of each window.', 'l2'),
   maxPool2d: pooling('Largest value of each window.', 'max'),
   prelu: {
     text: '`max(0, x) + slope * min(0, x)` with broadcasting of slope.',
-    parameters: { input: 'Any shape.', slope: 'Broadcasts to `input`; of the same data type.' },
+    parameters: { input: 'Any shape.', slope: 'Broadcasts to `input`; same data type as `input`.' },
     returns: SAME,
     errors: 'the shapes do not broadcast',
   },
@@ -286,9 +286,9 @@ export const operators = {
   resample2d: {
     text: 'Two axes resized by scales or to sizes.',
     section: 'resample2d-method',
-    parameters: { input: 'Any shape of that rank.' },
+    parameters: { input: 'Any shape of rank 4.' },
     returns: 'The shape of `input` with new sizes for the two axes: `sizes`, or `floor(size * scale)`.',
-    errors: 'a list has another length, a scale is not positive, an axis is given twice or a size is 0',
+    errors: 'a list has the wrong length, a scale is not positive, an axis is given twice or a size is 0',
   },
   reshape: {
     text: 'The same elements in a new shape.',
@@ -319,21 +319,21 @@ export const operators = {
     parameters: {
       input: 'Any shape.',
       indices: `[..., n]: tuples of n positions along the first n axes of \`input\`. ${CLAMPED}`,
-      updates: 'The new slices: [..., sizes of `input` behind the first n], of the data type of `input`.',
+      updates: 'The new slices: [..., sizes of `input` after the first n], with the data type of `input`.',
     },
     returns: SAME,
     errors: 'the tuples are longer than the rank of input, or the shape of updates does not fit',
   },
   sigmoid: unary('`1 / (1 + exp(-x))`.', 'sigmoid-method'),
   slice: {
-    text: 'A part of the input from starts with the given sizes.',
+    text: 'The part of the input that begins at starts and has the given sizes.',
     parameters: {
       input: 'Any shape.',
-      starts: 'The first position along each axis; as many numbers as `input` has axes.',
-      sizes: 'How far the part reaches along each axis, at least 1; as many numbers as `input` has axes.',
+      starts: 'The first position along each axis; one number per axis of `input`.',
+      sizes: 'The extent of the part along each axis before strides, at least 1; one number per axis of `input`.',
     },
     returns: 'The shape `sizes`, divided by the strides and rounded up; the data type of `input`.',
-    errors: 'a list has another length, a size or stride is 0, or the part reaches beyond the input',
+    errors: 'a list has the wrong length, a size or stride is 0, or the part reaches beyond the input',
   },
   softmax: {
     text: 'Exponentials divided by their sum along an axis.',
@@ -353,9 +353,9 @@ export const operators = {
   tanh: unary('Hyperbolic tangent.', 'tanh-method'),
   tile: {
     text: 'The input repeated along each axis.',
-    parameters: { input: 'Any shape.', repetitions: 'How often each axis is repeated, at least once; as many numbers as `input` has axes.' },
+    parameters: { input: 'Any shape.', repetitions: 'How often each axis is repeated, at least once; one number per axis of `input`.' },
     returns: 'The sizes of `input`, each times its repetitions; its data type.',
-    errors: 'the list has another length or holds 0',
+    errors: 'the list has the wrong length or holds 0',
   },
   transpose: {
     text: 'Axes in another order; reversed without a permutation.',
@@ -373,20 +373,20 @@ export const operators = {
     parameters: {
       condition: 'Broadcasts with the others.',
       trueValue: 'Broadcasts with the others.',
-      falseValue: 'Broadcasts with the others; of the data type of `trueValue`.',
+      falseValue: 'Broadcasts with the others; same data type as `trueValue`.',
     },
-    returns: 'The shape that all three broadcast to, with the data type of `trueValue`.',
+    returns: 'The broadcast shape of all three, with the data type of `trueValue`.',
     errors: 'the shapes do not broadcast',
   },
 };
 
 const IMAGE_PADDING = 'Rows and columns of zeros around the input: [above, below, left, right]; [0, 0, 0, 0] when absent.';
 const STRIDES = 'Steps of the window: [down, right], at least 1; [1, 1] when absent.';
-const DILATIONS = 'Distance between neighbours in the window: [down, right], at least 1; [1, 1] when absent.';
-const GROUPS = 'Number of groups that channels are divided into; each has filters of its own.';
+const DILATIONS = 'Distance between neighbors in the window: [down, right], at least 1; [1, 1] when absent.';
+const GROUPS = 'Number of groups that channels are divided into; each has its own filters.';
 const INPUT_LAYOUT = 'Axis order of input and result.';
-const EPSILON = 'Added to the variance, against a division by zero.';
-const LISTED_AXES = 'Different axes, each below the rank; all of them when absent, and none when empty.';
+const EPSILON = 'Added to the variance to avoid a division by zero.';
+const LISTED_AXES = 'Different axes, each below the rank; all axes when absent, none when empty.';
 const RECURRENT_BIAS = (/** @type {number} */ gates) => ({
   bias: `[directions, ${gates} * hiddenSize]; zeros when absent.`,
   recurrentBias: `[directions, ${gates} * hiddenSize]; zeros when absent.`,
@@ -394,8 +394,8 @@ const RECURRENT_BIAS = (/** @type {number} */ gates) => ({
 const CELL_BIAS = (/** @type {number} */ gates) => ({ bias: `[${gates} * hiddenSize]; zeros when absent.`, recurrentBias: `[${gates} * hiddenSize]; zeros when absent.` });
 const SEQUENCE = {
   initialHiddenState: '[directions, batches, hiddenSize]; zeros when absent.',
-  returnSequence: 'Whether the hidden states of all steps are a result, too.',
-  direction: 'The order of the steps; "both" computes two networks.',
+  returnSequence: 'Whether to return the hidden states of all steps, too.',
+  direction: 'The order of the steps; "both" runs one network in each direction.',
 };
 const GRU_ACTIVATIONS = 'For the update and reset gates, and for the new gate; sigmoid and tanh when absent.';
 const LSTM_ACTIVATIONS = 'For the gates, for the cell gate, and for the hidden state; sigmoid, tanh and tanh when absent.';
@@ -403,8 +403,8 @@ const WEIGHT_LAYOUT = 'Order of the gates in weights and biases.';
 
 /** Options by dictionary. Those of `MLOperatorOptions` are inherited by all. */
 export const options = {
-  MLOperatorOptions: { label: 'A name for messages and descriptions; it has no other effect.' },
-  MLArgMinMaxOptions: { keepDimensions: 'Whether the axis stays, with size 1.', outputDataType: 'Data type of the result: int32 or int64.' },
+  MLOperatorOptions: { label: 'A name for messages and descriptions, without any other effect.' },
+  MLArgMinMaxOptions: { keepDimensions: 'Whether to keep the axis, with size 1.', outputDataType: 'Data type of the result: int32 or int64.' },
   MLBatchNormalizationOptions: {
     scale: '[size of `axis`]; ones when absent.',
     bias: '[size of `axis`]; zeros when absent.',
@@ -435,9 +435,9 @@ export const options = {
     filterLayout: 'Axis order of the filter.',
     bias: '[outputChannels]; added to the result.',
   },
-  MLCumulativeSumOptions: { exclusive: 'Whether an element is left out of its own sum.', reversed: 'Whether sums begin at the end of the axis.' },
+  MLCumulativeSumOptions: { exclusive: 'Whether to exclude an element from its own sum.', reversed: 'Whether to sum from the end of the axis.' },
   MLEluOptions: { alpha: 'Factor of negative values.' },
-  MLGatherOptions: { axis: 'The axis that indices are positions of, below the rank of `input`.' },
+  MLGatherOptions: { axis: 'The axis that indices refer to, below the rank of `input`.' },
   MLGemmOptions: {
     c: 'Broadcasts to [m, n]; nothing is added when absent.',
     alpha: 'Factor of the product.',
@@ -468,7 +468,7 @@ export const options = {
   MLLayerNormalizationOptions: {
     scale: 'The sizes of `axes`, in their order; ones when absent.',
     bias: 'The sizes of `axes`, in their order; zeros when absent.',
-    axes: 'Different axes, each below the rank; all but the first when absent, and none when empty.',
+    axes: 'Different axes, each below the rank; all but the first when absent, none when empty.',
     epsilon: EPSILON,
   },
   MLLeakyReluOptions: { alpha: 'Factor of negative values.' },
@@ -487,30 +487,30 @@ export const options = {
     layout: WEIGHT_LAYOUT,
     activations: LSTM_ACTIVATIONS,
   },
-  MLPadOptions: { mode: 'What stands in the padding.', value: 'The constant, cast to the data type of the input.' },
+  MLPadOptions: { mode: 'How the padding is filled.', value: 'The constant, cast to the data type of the input.' },
   MLPool2dOptions: {
     windowDimensions: '[height, width] of the window, at least 1; those of the input when absent.',
     padding: 'Rows and columns around the input: [above, below, left, right]; [0, 0, 0, 0] when absent.',
     strides: STRIDES,
     dilations: DILATIONS,
     layout: INPUT_LAYOUT,
-    outputShapeRounding: 'Whether windows that do not fit wholly count.',
-    outputSizes: '[height, width] of the result, in place of `outputShapeRounding`: what one of the two roundings gives.',
+    outputShapeRounding: 'Whether windows that fit only in part count ("ceil") or not ("floor").',
+    outputSizes: '[height, width] of the result, in place of `outputShapeRounding`; equal to one of the two roundings.',
   },
-  MLReduceOptions: { axes: LISTED_AXES, keepDimensions: 'Whether reduced axes stay, with size 1.' },
+  MLReduceOptions: { axes: LISTED_AXES, keepDimensions: 'Whether to keep reduced axes, with size 1.' },
   MLResample2dOptions: {
-    mode: 'How elements between those of the input are computed.',
+    mode: 'How elements between input elements are computed.',
     scales: 'Positive factors of the two axes; [1, 1] when absent.',
     sizes: 'New sizes of the two axes, in place of `scales`.',
     axes: 'Two different axes, each below the rank; [2, 3] when absent.',
   },
   MLReverseOptions: { axes: LISTED_AXES },
-  MLScatterOptions: { axis: 'The axis that indices are positions of, below the rank of `input`.' },
-  MLSliceOptions: { strides: 'Steps along each axis, at least 1; as many numbers as `input` has axes, ones when absent.' },
-  MLSplitOptions: { axis: 'The axis that is cut, below the rank of `input`.' },
-  MLTransposeOptions: { permutation: 'For each axis of the result, the axis of `input`; each of them once.' },
+  MLScatterOptions: { axis: 'The axis that indices refer to, below the rank of `input`.' },
+  MLSliceOptions: { strides: 'Steps along each axis, at least 1; one number per axis of `input`, ones when absent.' },
+  MLSplitOptions: { axis: 'The axis to split, below the rank of `input`.' },
+  MLTransposeOptions: { permutation: 'The axis of `input` for each axis of the result; each axis once.' },
   MLTriangularOptions: {
-    upper: 'Whether the upper triangle is kept.',
-    diagonal: 'How many diagonals above the main one the triangle begins or ends; negative ones are below.',
+    upper: 'Whether to keep the upper triangle.',
+    diagonal: 'How many diagonals above the main one the triangle begins or ends; negative below it.',
   },
 };

@@ -1,5 +1,5 @@
-// `npm run test:ort-programs`: packs this package and its stand-in for onnxruntime-node, installs them beside the programs of
-// __test__/ort-programs, and runs those.
+// `npm run test:ort-programs`: packs this package and its stand-in for onnxruntime-node, installs them with the
+// programs of __test__/ort-programs, and runs the programs.
 //
 //   npm run test:ort-programs                   tests; needs ../shared/bench, Python and espeak-ng
 //   npm run test:ort-programs -- --reference    computes their reference results by onnxruntime-node
@@ -15,16 +15,16 @@ import { pythonEnvironment } from './python.mjs';
 import { renew } from './renew.mjs';
 import { installLocked, installPackages, setUp } from './setup.mjs';
 
-/** The programs beside onnxruntime-node. */
+/** The programs with the original onnxruntime-node. */
 export const ORIGINAL = join(root, '__test__', 'ort-programs');
 const PROGRAMS_FOLDER = join(ORIGINAL, 'programs');
 const GENERATORS = join(root, '..', 'shared', 'bench');
 
-/** Everything that is written. */
+/** Folder of all written files. */
 const FOLDER = join(root, 'target', 'ort-programs');
 const DATA = { models: join(FOLDER, 'models'), speech: join(FOLDER, 'speech') };
 
-/** The programs with the packed stand-in in the place of onnxruntime-node. */
+/** The programs with the packed stand-in in place of onnxruntime-node. */
 export const REPLACED = join(FOLDER, 'replaced');
 
 const STAND_IN = 'webnn-node-ort';
@@ -34,14 +34,14 @@ const TINY_ENCODER = '--layers 2 --hidden 64 --heads 4 --inner 128 --vocab 1000 
 
 /** Folders of models, and the arguments that write them. */
 const MODELS = {
-  // Its embeddings are so many that they lie beside the model.
+  // Its embeddings are large enough for an external file.
   llm: [join(GENERATORS, 'make_llm.py'), `${TINY_LLM} --vocab 8192`],
   'llm-explicit': [join(GENERATORS, 'make_llm.py'), `${TINY_LLM} --vocab 1024 --style explicit`],
   embedder: [join(GENERATORS, 'make_embedder.py'), TINY_ENCODER],
   classifier: [join(ORIGINAL, 'make_classifier.py'), ''],
 };
 
-/** What is said in recordings, with the pauses between words in units of 10 ms. */
+/** Text of the recordings, with the pauses between words in units of 10 ms. */
 const SPEECH = {
   'sentence.wav': { text: 'The quick brown fox jumps over the lazy dog.', gap: 0 },
   'pauses.wav': { text: 'Hello. This is a longer text, with pauses in between. Do you hear me?', gap: 60 },
@@ -61,7 +61,7 @@ async function writeModels() {
       await run(`model ${name}`, python, [program, ...input, folder, ...options.split(' ').filter(Boolean)]);
     }
     for (const name of ['llm', 'llm-explicit']) {
-      // Transformers.js has this name for 8 bits.
+      // Transformers.js's name for 8 bits.
       symlinkSync('model_q8.onnx', join(DATA.models, name, 'onnx', 'model_quantized.onnx'));
     }
     // fastembed reads the special tokens from here.
@@ -81,12 +81,12 @@ async function writeSpeech() {
   });
 }
 
-/** Installs what {@link ORIGINAL} asks for. */
+/** Installs the dependencies of {@link ORIGINAL}. */
 export const installOriginal = () => installLocked('the programs', ORIGINAL);
 
 /**
  * Packs the stand-in with the addon in the repository root, and installs {@link REPLACED}.
- * @returns {Promise<string[]>} the tarballs of the stand-in and what it needs
+ * @returns {Promise<string[]>} the tarballs of the stand-in and its dependencies
  */
 export async function installReplaced() {
   const packed = packThisPlatform(join(FOLDER, 'staged'), join(FOLDER, 'packed'));
@@ -108,7 +108,7 @@ export async function installReplaced() {
   return [tarball.file, ...others];
 }
 
-/** Computes the reference results by the onnxruntime-node that is installed beside the tests. */
+/** Computes the reference results with the onnxruntime-node installed for the tests. */
 async function writeReferences() {
   const { version } = JSON.parse(readFileSync(join(ORIGINAL, 'node_modules', 'onnxruntime-node', 'package.json'), 'utf8'));
   /** @type {Record<string, unknown>} */
@@ -118,7 +118,7 @@ async function writeReferences() {
     ({ results: results[name] } = await runProgram(PROGRAMS_FOLDER, name, DATA));
   }
   const note = `What onnxruntime-node ${version} computes, and for Transformers.js 2 its own version; written by npm run test:ort-programs -- --reference`;
-  // As many digits as float32 has, and a line for each program.
+  // Digits of float32, and one line per program.
   const text = (/** @type {unknown} */ value) => JSON.stringify(value, (_, x) => (typeof x === 'number' ? Number(x.toPrecision(8)) : x));
   const lines = Object.entries(results).map(([name, result]) => `${text(name)}: ${text(result)}`);
   writeFileSync(REFERENCES, `{"note": ${text(note)},\n"digests": ${text(digests(DATA))},\n"results": {\n${lines.join(',\n')}\n}}\n`);

@@ -1,6 +1,6 @@
-// `npm run pack:local`: packs what is published for this platform into dist/, installs each package into an empty project
-// outside of the repository as a user would, with no Rust on the PATH, and tries it there (trials.mjs). Prints sizes, and how
-// long an import takes. `-- --prebuilt` packs the addon that lies in the repository root, whatever built it.
+// `npm run pack:local`: packs the packages to publish for this platform into dist/, installs each into an empty project
+// outside the repository as a user would, without Rust on the PATH, and tries it there (trials.mjs). Prints sizes and
+// the time of an import. `-- --prebuilt` packs the addon in the repository root, however it was built.
 
 import { lstatSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,17 +10,17 @@ import { entry, Failure, isProgram, root, say } from './process.mjs';
 import { installPackages, setUp, thisPlatform } from './setup.mjs';
 import { Project, TRIALS } from './trials.mjs';
 
-/** Most bytes that `node_modules` may hold after `webnn-node` was installed into an empty project. */
+/** Maximum bytes of `node_modules` after installing `webnn-node` into an empty project. */
 export const INSTALLED_BYTES = 25e6;
 
-/** How much of the processor time that starting Node takes an import may take. (Milliseconds depend on the machine and its load.) */
+/** Maximum CPU time of an import, as a share of Node's start. (Milliseconds depend on the machine and its load.) */
 const IMPORT_SHARE = 0.5;
 
-/** How many processes are started to measure an import. */
+/** Number of processes started to measure an import. */
 const IMPORTS = 21;
 
 /**
- * Bytes of all files below a folder; links count as what they are.
+ * Returns the bytes of all files below a folder; links are not followed.
  * @param {string} path
  * @returns {number}
  */
@@ -30,8 +30,8 @@ export function bytesOf(path) {
 }
 
 /**
- * Milliseconds and milliseconds of processor time that `require('webnn-node')` takes, and those of a processor that Node takes to
- * start, in the middle of fresh processes.
+ * Returns the medians over fresh processes of the time and the CPU time of `require('webnn-node')`, and of the CPU time
+ * of Node's start, in milliseconds.
  * @param {Project} project
  */
 function importTimes(project) {
@@ -48,9 +48,9 @@ function importTimes(project) {
 const megabytes = (/** @type {number} */ bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 
 /**
- * Packs all packages, of those of platforms that of this one, from the addon in the repository root.
+ * Packs all packages, of the platform packages only this platform's, with the addon in the repository root.
  *
- * @param {string} staged folder for what is packed; replaced if it exists
+ * @param {string} staged folder for the package contents; replaced if it exists
  * @param {string} destination folder for the tarballs
  * @returns {Packed[]}
  */
@@ -62,7 +62,7 @@ export function packThisPlatform(staged, destination) {
 /** @typedef {ReturnType<typeof pack>} Packed */
 
 /**
- * The tarballs that a user of a package installs: its own, and those that it needs.
+ * Returns the tarballs that a user of a package installs: its own, and those of its dependencies.
  *
  * @param {string} name
  * @param {Packed[]} packed
@@ -73,7 +73,7 @@ export function tarballsFor(name, packed) {
 }
 
 /**
- * What is asked of `webnn-node` alone: that it brings nothing but its addon, its size, and how long its import takes.
+ * Checks `webnn-node` alone: it must bring nothing but its addon, and keep the limits of size and import time.
  *
  * @param {Project} project
  * @throws {Failure}

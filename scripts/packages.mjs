@@ -1,16 +1,15 @@
-// The npm packages that are published: `webnn-node`, which is plain JavaScript; one package per platform, which holds the
-// addon and nothing else; and those of packages/, which use `webnn-node`. npm installs the addon that fits, because the
-// packages of platforms are optional dependencies of `webnn-node` with the fields `os`, `cpu` and `libc`.
-//
-// The package.json of a checkout does not name them: there, the addon is built, and a lock file could not hold packages
-// that are yet to be published. All are private, so that what is published is always what this program writes.
+// The published npm packages: `webnn-node`, which is plain JavaScript; one package per platform, which holds only the
+// addon; and those of packages/, which use `webnn-node`. npm installs the matching addon, because the platform packages
+// are optional dependencies of `webnn-node` with the fields `os`, `cpu` and `libc`. The package.json of a checkout does
+// not name them: there, the addon is built, and a lock file could not hold packages that are yet to be published. All
+// are private, so only packages written by this program can be published.
 //
 //   node scripts/packages.mjs build PLATFORM          builds the addon for a platform, into the repository root
 //   node scripts/packages.mjs stage [--repository URL]
 //                                                     writes all packages to dist/npm/, from the addons in the root
-//   node scripts/packages.mjs publish [--dry-run]     publishes what lies there, each after what it needs
-//
-// Building needs rustup, and for Linux also Python: cargo-zigbuild and zig are packages of it (scripts/python/cross.txt).
+//   node scripts/packages.mjs publish [--dry-run]     publishes them in dependency order
+// Building needs rustup, and for Linux also Python: cargo-zigbuild and zig are Python packages
+// (scripts/python/cross.txt).
 
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -29,7 +28,7 @@ export const PLATFORMS = /** @type {string[]} */ (createRequire(import.meta.url)
 /** Where the packages are written. */
 export const STAGE = join(root, 'dist', 'npm');
 
-/** The oldest glibc that the addons may need: the oldest one that Rust supports, older than that of any Node. */
+/** The newest glibc that the addons may require: the oldest one that Rust supports, older than that of any Node. */
 const OLDEST_GLIBC = '2.17';
 
 /**
@@ -77,10 +76,10 @@ const readManifest = (/** @type {string} */ directory) => JSON.parse(readFileSyn
 const repositoryField = (/** @type {string | undefined} */ url) => (url === undefined ? {} : { repository: { type: 'git', url } });
 
 /**
- * The manifest of a package as it is published, without what only a checkout needs.
+ * Returns the manifest of a published package, without fields for the checkout only.
  *
  * @param {Record<string, any>} manifest that of the checkout
- * @param {string} [repository] its address, which npm compares with where a package with provenance was built
+ * @param {string} [repository] its URL, which npm compares with the place where a package with provenance was built
  * @returns {Record<string, any>}
  */
 export function publishedManifest(manifest, repository) {
@@ -89,7 +88,7 @@ export function publishedManifest(manifest, repository) {
 }
 
 /**
- * The manifest of `webnn-node` as it is published. Its addons are packages.
+ * Returns the published manifest of `webnn-node`, with its addons as optional dependencies.
  *
  * @param {Record<string, any>} manifest that of the checkout
  * @param {string} [repository]
@@ -103,7 +102,7 @@ export function mainManifest(manifest, repository) {
 }
 
 /**
- * The manifest of a platform's package.
+ * Returns the manifest of a platform's package.
  *
  * @param {string} platform
  * @param {Record<string, any>} manifest that of the checkout
@@ -127,7 +126,7 @@ export function platformManifest(platform, manifest, repository) {
 }
 
 /**
- * The newest version of glibc of which a Linux library needs symbols; undefined where it needs none.
+ * Returns the newest glibc version whose symbols a Linux library needs; undefined if it needs none.
  * @param {string} file
  */
 export function neededGlibc(file) {
@@ -145,7 +144,7 @@ function writeManifest(directory, manifest) {
 }
 
 /**
- * Copies what `npm pack` takes from a folder of the checkout, but for addons and the manifest.
+ * Copies the files that `npm pack` would take from a folder of the checkout, except addons and the manifest.
  *
  * @param {string} source
  * @param {string} folder
@@ -160,7 +159,7 @@ function copyPackage(source, folder) {
 }
 
 /**
- * Writes the declarations of a package whose types stand in comments: one that has a project of TypeScript for it.
+ * Writes the declarations of a package whose types are in comments, if it has a tsconfig.json.
  *
  * @param {string} source
  * @param {string} folder
@@ -182,12 +181,12 @@ function copyLicenses(folder) {
 }
 
 /**
- * Writes packages as folders that can be packed or published: those of platforms, `webnn-node` and those that use it.
+ * Writes packages as folders to pack or publish: the platform packages, `webnn-node` and those that use it.
  *
  * @param {string} directory replaced if it exists
- * @param {Record<string, string>} addons paths of the addons by platform
+ * @param {Record<string, string>} addons addons paths by platform
  * @param {{ repository?: string }} [options]
- * @returns {string[]} the folders, each behind those of the packages that it needs
+ * @returns {string[]} the folders in dependency order
  */
 export function stage(directory, addons, { repository } = {}) {
   const manifest = readManifest(root);
@@ -197,7 +196,7 @@ export function stage(directory, addons, { repository } = {}) {
     mkdirSync(folder, { recursive: true });
     cpSync(addon, join(folder, addonName(platform)));
     copyLicenses(folder);
-    const readme = `The native binary of webnn-node for ${platform}, which installs it where it fits.\n`;
+    const readme = `The native binary of webnn-node for ${platform}. webnn-node installs it on that platform.\n`;
     writeFileSync(join(folder, 'README.md'), readme);
     writeManifest(folder, platformManifest(platform, manifest, repository));
     return folder;
@@ -222,8 +221,8 @@ export function stage(directory, addons, { repository } = {}) {
  * Packs a folder.
  * @param {string} folder
  * @param {string} destination
- * @returns {{ name: string, file: string, size: number, unpackedSize: number, files: { path: string }[] }} the path of the tarball, its
- *   bytes, those of what it holds, and that
+ * @returns {{ name: string, file: string, size: number, unpackedSize: number, files: { path: string }[] }} name, path
+ *   of the tarball, its bytes, unpacked bytes, and files
  */
 export function pack(folder, destination) {
   mkdirSync(destination, { recursive: true });
@@ -233,7 +232,7 @@ export function pack(folder, destination) {
 }
 
 /**
- * Flags of rustc for a platform, as the environment variable that cargo takes them from.
+ * Returns rustc flags for a platform, as the environment variable that cargo reads.
  * @param {string} platform
  * @param {string} target
  * @returns {Record<string, string>}
@@ -241,9 +240,9 @@ export function pack(folder, destination) {
 function rustFlags(platform, target) {
   /** @type {Record<string, string>} */
   const flags = {
-    // Without it, Rust links musl into the library: a second C library in the process, beside that of Node.
+    // Otherwise Rust links musl statically: a second C library in the process, besides Node's.
     musl: '-C target-feature=-crt-static',
-    // With it, the library needs no runtime of Visual C++, which Node does not bring and Windows does not have.
+    // Links the Visual C++ runtime statically, because neither Node nor Windows brings it.
     win32: '-C target-feature=+crt-static',
   };
   const key = Object.keys(flags).find((part) => platform.split('-').includes(part));
@@ -271,11 +270,11 @@ async function build(platform) {
 }
 
 /**
- * Writes all packages, from addons that must lie in the repository root.
+ * Writes all packages, from addons in the repository root.
  * @param {string | undefined} repository
  */
 async function stageAll(repository) {
-  await installPackages(); // the compiler of TypeScript is one
+  await installPackages(); // for the TypeScript compiler
   const addons = Object.fromEntries(PLATFORMS.map((platform) => [platform, join(root, addonName(platform))]));
   for (const [platform, addon] of Object.entries(addons)) {
     const advice = `build it with node scripts/packages.mjs build ${platform}`;
@@ -284,7 +283,7 @@ async function stageAll(repository) {
     }
     const glibc = platform.endsWith('-gnu') ? neededGlibc(addon) : undefined;
     if (glibc !== undefined && !isAtLeast(OLDEST_GLIBC, glibc)) {
-      throw new Failure(`${addon} needs glibc ${glibc}, and may need ${OLDEST_GLIBC} at most: ${advice}`);
+      throw new Failure(`${addon} needs glibc ${glibc}, expected at most ${OLDEST_GLIBC}: ${advice}`);
     }
   }
   for (const folder of stage(STAGE, addons, { repository })) {
@@ -293,7 +292,7 @@ async function stageAll(repository) {
 }
 
 /**
- * Whether the registry has this version of a package: a publication that was broken off is taken up again.
+ * Whether the registry has this version of a package: an interrupted publication can be resumed.
  * @param {{ name: string, version: string }} published
  */
 function isPublished({ name, version }) {
@@ -305,7 +304,7 @@ function isPublished({ name, version }) {
 }
 
 /**
- * Publishes the packages, each after those that it depends on: whoever can install it can install them.
+ * Publishes the packages in dependency order: a package can always be installed with its dependencies.
  * @param {boolean} dryRun
  */
 async function publish(dryRun) {
@@ -326,7 +325,7 @@ async function publish(dryRun) {
   }
 }
 
-/** Reads the command line. @throws {Failure} with exit status 2 when it cannot be understood */
+/** Reads the command line. @throws {Failure} with exit status 2 when it is invalid */
 function readArguments() {
   let parsed;
   try {

@@ -1,5 +1,5 @@
-// What every script here needs: the repository root, a way to run a command, a way to stop with a message.
-// Node built-ins only: these run before `npm ci`.
+// Basics of every script: the repository root, running commands, stopping with a message. Node built-ins only: these
+// run before `npm ci`.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, realpathSync } from 'node:fs';
@@ -9,17 +9,17 @@ import { fileURLToPath } from 'node:url';
 /** Absolute path of the repository root, without a trailing separator. */
 export const root = fileURLToPath(new URL('..', import.meta.url)).replace(/[\\/]$/, '');
 
-/** Folders of the packages beside `webnn-node` itself, relative to the root: the npm workspaces. */
+/** Folders of the other packages, relative to the root: the npm workspaces. */
 export const WORKSPACES = readdirSync(join(root, 'packages'))
   .sort()
   .map((name) => `packages/${name}`)
   .filter((folder) => existsSync(join(root, folder, 'package.json')));
 
-/** A failure that its message explains completely: printed without a stack trace. */
+/** A failure that its message fully explains: printed without a stack trace. */
 export class Failure extends Error {
   /**
    * @param {string} message what went wrong and what to do about it
-   * @param {number} [exitCode] exit status of the process; 1 unless a failed command gave another
+   * @param {number} [exitCode] exit status of the process; that of a failed command, otherwise 1
    */
   constructor(message, exitCode = 1) {
     super(message);
@@ -28,7 +28,7 @@ export class Failure extends Error {
 }
 
 /**
- * Prints one line that says what happens now. On standard error, so that it keeps its order with tools' progress.
+ * Prints one line about the current step, on standard error to stay in order with tools' progress.
  * @param {string} text
  */
 export function say(text) {
@@ -38,7 +38,7 @@ export function say(text) {
 /**
  * Runs `command` with this process's standard streams.
  *
- * @param {string} step what the command is for; names the step in the error
+ * @param {string} step purpose of the command; names the step in the error
  * @param {string} command
  * @param {string[]} args
  * @param {{ cwd?: string, env?: Record<string, string>, shell?: boolean }} [options] the folder, the repository root when
@@ -60,7 +60,10 @@ export async function run(step, command, args, { cwd = root, env = {}, shell = f
   }
 }
 
-/** npm's own program: that of the npm that started this process, what the command is a link to, or Node's on Windows. */
+/**
+ * Returns npm's program: of the npm that started this process, the target of the command's link, or Node's own on
+ * Windows.
+ */
 function npmProgram() {
   const folders = process.env.PATH?.split(delimiter) ?? [];
   const link = folders.map((folder) => join(folder, 'npm')).find((file) => existsSync(file));
@@ -73,7 +76,7 @@ function npmProgram() {
 }
 
 /**
- * How npm is started: with this Node where its program is known, whatever the PATH is then, and else as the command.
+ * Returns how to start npm: its program with this Node if it is known, independent of PATH, otherwise the command.
  * @param {string[]} args
  */
 function npmCommand(args) {
@@ -81,7 +84,7 @@ function npmCommand(args) {
   if (program !== undefined) {
     return { command: process.execPath, args: [program, ...args], shell: false };
   }
-  // npm is a .cmd file on Windows, which only a shell can start.
+  // On Windows npm is a .cmd file, which only a shell can start.
   return { command: 'npm', args, shell: process.platform === 'win32' };
 }
 
@@ -111,11 +114,11 @@ export function npmResult(npmArgs, { cwd = root, env = process.env, timeout } = 
 }
 
 /**
- * Standard output of npm. See {@link npmResult}.
- * @param {string} step what npm is run for; names the step in the error
+ * Returns npm's standard output. See {@link npmResult}.
+ * @param {string} step purpose of the npm run; names the step in the error
  * @param {string[]} args
  * @param {{ cwd?: string, env?: NodeJS.ProcessEnv }} [options]
- * @throws {Failure} with what npm wrote, when it cannot be started or fails
+ * @throws {Failure} with npm's output, when it cannot be started or fails
  */
 export function npmOutput(step, args, options) {
   const { status, stdout, stderr } = npmResult(args, options);
@@ -126,7 +129,7 @@ export function npmOutput(step, args, options) {
 }
 
 /**
- * Standard output of `command`, trimmed, or `undefined` where it cannot be run or fails.
+ * Returns the trimmed standard output of `command`, or `undefined` if it cannot be run or fails.
  * @param {string} command
  * @param {string[]} args
  * @param {{ env?: Record<string, string> }} [options] `env` is added to the environment

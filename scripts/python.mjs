@@ -1,5 +1,5 @@
-// Virtual environments for the Python programs of this repository: made once under target/python, from pinned
-// requirements, in scripts/python/NAME.txt unless said otherwise, and made again when those change.
+// Virtual environments for the Python programs of this repository: created once under target/python from pinned
+// requirements, by default scripts/python/NAME.txt, and recreated when those change.
 
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -7,10 +7,10 @@ import { join } from 'node:path';
 import { entry, Failure, isProgram, outputOf, root, run } from './process.mjs';
 import { isAtLeast } from './setup.mjs';
 
-/** The oldest Python that the pinned packages have wheels for. */
+/** The oldest Python for which the pinned packages have wheels. */
 const OLDEST_PYTHON = '3.11';
 
-/** The first command that is a Python new enough. @throws {Failure} when there is none */
+/** Returns the first command that runs a recent enough Python. @throws {Failure} when there is none */
 function findPython() {
   const seen = [];
   for (const command of ['python3', 'python']) {
@@ -24,7 +24,7 @@ function findPython() {
 }
 
 /**
- * A virtual environment with the packages of a list of requirements, made or renewed where that is needed.
+ * Creates or renews a virtual environment with the packages of a requirements list, if needed.
  *
  * @param {string} name
  * @param {{ requirements?: string, pip?: string[] }} [options] path of the list, `scripts/python/NAME.txt` when absent, and
@@ -35,7 +35,7 @@ function findPython() {
 export async function pythonEnvironment(name, { requirements = join(root, 'scripts', 'python', `${name}.txt`), pip = [] } = {}) {
   const directory = join(root, 'target', 'python', name);
   const python = join(directory, ...(process.platform === 'win32' ? ['Scripts', 'python.exe'] : ['bin', 'python']));
-  // Written last, so an installation that was interrupted is made again.
+  // Written last: an interrupted installation is repeated.
   const stamp = join(directory, 'installed');
   const wanted = createHash('sha256').update(readFileSync(requirements)).digest('hex');
   if (existsSync(python) && existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) {
@@ -52,7 +52,7 @@ export async function pythonEnvironment(name, { requirements = join(root, 'scrip
 /**
  * Runs a Python program in the environment `name`, with this process's standard streams.
  *
- * @param {string} step what the program is for; names the step in the error
+ * @param {string} step purpose of the program; names the step in the error
  * @param {string} name of the environment
  * @param {string[]} args path of the program and its arguments
  * @throws {Failure} when it cannot be started or fails

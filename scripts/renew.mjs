@@ -1,13 +1,13 @@
-// Folders that programs write, written again when those change.
+// Generated folders that are rewritten when their generators change.
 
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 
 /**
- * Writes a folder again where what it was written from has changed.
+ * Rewrites a folder if its source has changed.
  *
  * @param {string} folder
- * @param {string} source everything that decides about the content
+ * @param {string} source everything that determines the content
  * @param {() => unknown} write
  */
 export async function renew(folder, source, write) {

@@ -1,5 +1,5 @@
-// `npm run test:runtimes`: the conformance vectors and the tests of the interface in Node, Deno and Bun, which come
-// from npm into __test__/runtimes/node_modules. For Linux on x64.
+// `npm run test:runtimes`: the conformance vectors and interface tests in Node, Deno and Bun, which npm installs into
+// __test__/runtimes/node_modules. For Linux on x64.
 //
 //   npm run test:runtimes                             everything
 //   npm run test:runtimes -- --only deno,bun          these runtimes
@@ -20,8 +20,7 @@ import { Project } from './trials.mjs';
 
 /** @typedef {import('../__test__/runtimes/runtimes.mjs').Runtime} Runtime */
 /** @typedef {{text: string, names?: string[], faults: string[]}} Result */
-/**
- * Where a suite runs, with which variables, and how to remove what was made for it.
+/** Folder and variables of a suite, and how to clean up after it.
  * @typedef {{cwd?: string, env?: Record<string, string>, tidy?: () => void}} Prepared
  */
 
@@ -29,21 +28,21 @@ const USAGE = 'usage: npm run test:runtimes -- [--only RUNTIME,...] [--suite SUI
 const VECTORS = join(root, '..', 'shared', 'conformance');
 const OUTPUT = join(root, 'target', 'runtimes');
 
-/** What Deno must allow: reading the repository, or nothing but the addon of an installed package. */
+/** Permissions for Deno in the repository; an installed package needs only its addon. */
 const READ_AND_LOAD = ['--allow-ffi', '--allow-read'];
 const LOAD = ['--allow-ffi=node_modules'];
 
-/** Paths of test files by their names without ending. */
+/** Returns paths of test files by their names without extension. */
 const testFiles = (/** @type {string[]} */ ...names) => names.map((name) => `__test__/${name}.test.mjs`);
 
-/** The test files directly in a folder. */
+/** Returns the test files directly in a folder. */
 const testsIn = (/** @type {string} */ folder) =>
   readdirSync(join(root, folder))
     .filter((name) => name.endsWith('.test.mjs'))
     .sort()
     .map((name) => `${folder}/${name}`);
 
-/** Milliseconds for one suite in one runtime. */
+/** Time limit of one suite in one runtime, in milliseconds. */
 const PATIENCE = 900_000;
 
 /**
@@ -56,7 +55,7 @@ const PATIENCE = 900_000;
 function outcomeOf(command, args, { cwd = root, env = {} } = {}) {
   const child = spawn(command, args, {
     cwd,
-    // A test runner's own variable would make reports of children part of its own.
+    // With the test runner's variable, reports of children would become part of its own report.
     env: { ...process.env, NO_COLOR: '1', NODE_TEST_CONTEXT: undefined, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: PATIENCE,
@@ -75,7 +74,7 @@ function outcomeOf(command, args, { cwd = root, env = {} } = {}) {
 }
 
 /**
- * The conformance vectors: all of them run and pass.
+ * Runs the conformance vectors: all must pass.
  * @param {Runtime} runtime
  * @param {Prepared} where
  * @returns {Promise<Result>}
@@ -90,7 +89,7 @@ async function runVectors(runtime, where) {
 }
 
 /**
- * Test files. A test may fail only if it needs something that the table lists as missing.
+ * Runs test files. A test may fail only if it needs something that the table lists as missing.
  * @param {Runtime} runtime
  * @param {string} suite
  * @param {string[]} files
@@ -116,7 +115,7 @@ async function runTests(runtime, suite, files, where) {
   return { text: `${passed} of ${tests.length} tests passed${known}`, names: tests.map(({ name }) => name), faults };
 }
 
-/** Installs the packages of this platform, as they are published, into an empty folder. @returns {Prepared} */
+/** Installs this platform's packages, as published, into an empty folder. @returns {Prepared} */
 function installPackage() {
   const project = new Project();
   const packed = packThisPlatform(join(project.folder, 'staged'), join(project.folder, 'packed'));
@@ -126,7 +125,7 @@ function installPackage() {
 }
 
 /**
- * A program that uses the installed package.
+ * Runs a program that uses the installed package.
  * @param {Runtime} runtime
  * @param {Prepared} where
  * @returns {Promise<Result>}
@@ -140,7 +139,7 @@ async function runInstalled(runtime, where) {
 /** Builds the addon that forbids external buffers. @returns {Promise<Prepared>} with the variables to use it */
 async function buildHook() {
   const addon = join(OUTPUT, 'no-external-buffers.node');
-  // Node's npm package has the headers that belong to it.
+  // Node's npm package includes its headers.
   const include = join(dirname(dirname(RUNTIMES[0].command)), 'include', 'node');
   const options = ['-O1', '-Wall', '-Wextra', '-Werror', '-shared', '-fPIC', `-I${include}`];
   await run('compilation of the addon that forbids external buffers', 'cc', [
@@ -155,11 +154,11 @@ async function buildHook() {
 
 /**
  * @typedef {object} Suite
- * @property {() => Prepared | Promise<Prepared | void>} [prepare] makes, once, what `run` gets as its second argument
+ * @property {() => Prepared | Promise<Prepared | void>} [prepare] creates, once, the second argument of `run`
  * @property {(runtime: Runtime, where: Prepared) => Promise<Result>} run
- * @property {string[]} [only] the runtimes that the suite is for, where it is not for all
- * @property {boolean} [hasFloat16Tests] whether it has tests that only run where there is Float16Array
- * @property {boolean} [isMeasured] whether it has tests of times and memory: nothing else runs beside them
+ * @property {string[]} [only] the runtimes of the suite, if not all
+ * @property {boolean} [hasFloat16Tests] whether it has tests that need Float16Array
+ * @property {boolean} [isMeasured] whether it measures times and memory: nothing else runs at the same time
  */
 
 /**
@@ -195,12 +194,12 @@ const SUITES = {
     isMeasured: true,
     run: (runtime) => runTests(runtime, 'endings', testFiles('runtime/exit', 'runtime/memory')),
   },
-  // The only one with WebGPU of its own.
+  // The only runtime with its own WebGPU.
   'contexts of a GPUDevice': {
     only: ['deno'],
     run: (runtime) => runTests(runtime, 'contexts of a GPUDevice', ['__test__/runtimes/gpu-device.mjs']),
   },
-  // `npm run test:clients` is for the Node that runs it. Where there is Float16Array, the libraries use it.
+  // `npm run test:clients` tests the current Node. The libraries use Float16Array if there is one.
   clients: {
     only: ['node-24', 'node-26'],
     prepare: installClients,
@@ -217,11 +216,11 @@ const SUITES = {
 };
 
 /**
- * Splits a list of names.
+ * Splits and checks a list of names.
  * @param {string} option
  * @param {string | undefined} text
- * @param {string[]} names all that there are
- * @throws {Failure} for one that there is not
+ * @param {string[]} names all known names
+ * @throws {Failure} for an unknown name
  */
 function chosen(option, text, names) {
   const list = text?.split(',') ?? names;
@@ -232,7 +231,7 @@ function chosen(option, text, names) {
   return list;
 }
 
-/** Reads the command line. @throws {Failure} with exit status 2 when it cannot be understood */
+/** Reads the command line. @throws {Failure} with exit status 2 when it is invalid */
 function readArguments() {
   let values;
   try {
@@ -259,7 +258,7 @@ function readArguments() {
   };
 }
 
-/** Installs the runtimes where they are missing or older than the lock file. */
+/** Installs the runtimes if they are missing or older than the lock file. */
 async function installRuntimes() {
   if (process.platform !== 'linux' || process.arch !== 'x64') {
     throw new Failure(`The runtimes are installed for linux-x64 only; this is ${process.platform}-${process.arch}.`);
@@ -284,7 +283,7 @@ async function runIn(runtime, name, prepared) {
 }
 
 /**
- * Runs one suite in all of its runtimes, as many at the same time as there are cores.
+ * Runs one suite in all its runtimes, as many at once as there are cores.
  * @param {string} name
  * @param {Runtime[]} runtimes
  * @returns {Promise<string[]>} the faults

@@ -1,5 +1,5 @@
-// Brings a checkout into a state in which it can be used: npm packages and the release build of the addon.
-// Does only what is missing or stale. Run by `npm start`, `npm test` and `npm run setup`.
+// Makes a checkout usable: installs npm packages and builds the addon in release mode, if missing or stale. Run by `npm
+// start`, `npm test` and `npm run setup`.
 
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -8,8 +8,8 @@ import { createInterface } from 'node:readline';
 import { entry, Failure, isProgram, outputOf, root, runNpm, say } from './process.mjs';
 
 /**
- * Whether version `actual` (`1.95.0`, `v20.3.1`, `1.96.0-nightly`) is at least `wanted` (`1.90`, `20`).
- * A component that `wanted` leaves out may be anything.
+ * Whether version `actual` (`1.95.0`, `v20.3.1`, `1.96.0-nightly`) is at least `wanted` (`1.90`, `20`). Components
+ * missing in `wanted` may have any value.
  * @param {string} actual
  * @param {string} wanted
  */
@@ -25,24 +25,24 @@ export function isAtLeast(actual, wanted) {
 }
 
 /**
- * A platform as it stands in the names of addons and packages, and as `lib/binary.js` looks for it: `linux-x64-gnu`,
+ * Returns a platform's name in addons and packages, the one that `lib/binary.js` looks for: `linux-x64-gnu`,
  * `darwin-arm64`, `win32-x64`.
  *
  * @param {string} platform as `process.platform`
  * @param {string} arch as `process.arch`
- * @param {boolean} glibc whether Node runs on glibc; of interest on Linux only
+ * @param {boolean} glibc whether Node runs on glibc; relevant on Linux only
  */
 export function platformName(platform, arch, glibc) {
   const libc = platform === 'linux' ? (glibc ? '-gnu' : '-musl') : '';
   return `${platform}-${arch}${libc}`;
 }
 
-/** The platform of this Node. */
+/** Returns the platform of this Node. */
 export function thisPlatform() {
   return platformName(process.platform, process.arch, /** @type {any} */ (process.report.getReport()).header.glibcVersionRuntime !== undefined);
 }
 
-/** @throws {Failure} when this Node is older than package.json asks for */
+/** @throws {Failure} when this Node is older than package.json requires */
 function checkNode() {
   const { engines } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   const wanted = engines.node.replace(/^>=/, '');
@@ -52,8 +52,8 @@ function checkNode() {
 }
 
 /**
- * Whether node_modules does not hold what package-lock.json asks for. npm writes its own lock file into
- * node_modules last, so that file's time is the time of the last complete installation.
+ * Whether node_modules does not match package-lock.json. npm writes its own lock file into node_modules last, so that
+ * file's time is the time of the last complete installation.
  *
  * @param {string} directory the folder of package-lock.json
  */
@@ -63,10 +63,10 @@ export function packagesAreStale(directory) {
 }
 
 /**
- * Installs the npm packages of a folder's lock file where they are missing or older than it, without running their
- * install scripts: none needs one, and some would fetch libraries for GPUs or what the packages contain already.
+ * Installs the npm packages of a folder's lock file if they are missing or older, without their install scripts: none
+ * is needed, and some would fetch GPU libraries or files that the packages already contain.
  *
- * @param {string} what is installed, for the error
+ * @param {string} what name of the packages in the error
  * @param {string} directory the folder of package-lock.json
  */
 export async function installLocked(what, directory) {
@@ -82,7 +82,7 @@ export async function installPackages() {
 }
 
 /**
- * @throws {Failure} when cargo or rustc is missing, or rustc is older than Cargo.toml asks for
+ * @throws {Failure} when cargo or rustc is missing, or rustc is older than Cargo.toml requires
  */
 export function checkRust() {
   const howTo = 'Install the Rust toolchain from https://rustup.rs and start again in a new terminal.';
@@ -99,7 +99,7 @@ export function checkRust() {
   }
 }
 
-/** Advice for the case that the build failed for want of a linker; empty where one is found. */
+/** Returns advice for a build that failed without a linker; empty if there is one. */
 function linkerAdvice() {
   if (process.platform === 'win32' || outputOf('cc', ['--version']) !== undefined) {
     return '';
@@ -109,10 +109,10 @@ function linkerAdvice() {
 }
 
 /**
- * Runs `cargo build --release`, which decides itself what is stale.
+ * Runs `cargo build --release`, which rebuilds only what is stale.
  *
- * @param {{ command?: string, target?: string, env?: Record<string, string> }} [options] another command of cargo, Rust's
- *   name of another platform, and what is added to the environment
+ * @param {{ command?: string, target?: string, env?: Record<string, string> }} [options] another command of cargo,
+ *   Rust's name of another platform, and additions to the environment
  * @returns {Promise<string>} path of the shared library
  * @throws {Failure} when the build fails
  */
@@ -120,7 +120,7 @@ export async function buildLibrary({ command = 'build', target, env = {} } = {})
   const platform = target === undefined ? [] : ['--target', target];
   const args = [command, '--release', '--lib', ...platform, '--message-format=json-render-diagnostics'];
   say(`cargo ${args.join(' ')}`);
-  // Standard output carries the messages read here; progress and diagnostics go to standard error.
+  // Cargo's messages come on standard output; progress and diagnostics go to standard error.
   const cargo = spawn('cargo', args, { cwd: root, stdio: ['ignore', 'pipe', 'inherit'], env: { ...process.env, ...env } });
   const ended = new Promise((resolve, reject) => {
     cargo.on('error', (error) => reject(new Failure(`build of the addon: cannot run cargo: ${error.message}`)));
@@ -144,8 +144,8 @@ export async function buildLibrary({ command = 'build', target, env = {} } = {})
 }
 
 /**
- * Puts a copy of `source` at `target` by renaming, so that a process which has the old file loaded keeps it.
- * Does nothing where both have the same content.
+ * Copies `source` to `target` by renaming, so a process that has loaded the old file keeps it. Does nothing if both
+ * have the same content.
  * @param {string} source
  * @param {string} target
  * @returns {boolean} whether the file was replaced
@@ -166,7 +166,7 @@ export function replaceFile(source, target) {
   return true;
 }
 
-/** Builds the addon and puts it into the repository root, where `lib/native.js` finds it. */
+/** Builds the addon and puts it into the repository root, where `lib/binary.js` finds it. */
 export async function buildAddon() {
   checkRust();
   const library = await buildLibrary();
@@ -174,7 +174,7 @@ export async function buildAddon() {
   say(replaceFile(library, join(root, name)) ? `${name} is new` : `${name} is current`);
 }
 
-/** All of the set-up: npm packages, then the addon. */
+/** Runs the whole setup: npm packages, then the addon. */
 export async function setUp() {
   await installPackages();
   await buildAddon();

@@ -1,5 +1,6 @@
-// `npm run soak:text`: holds conversations with a small language model that is loaded once, compares what it says with what it
-// said before, and watches what the process holds. Then one long conversation, whose cache is all that may grow.
+// `npm run soak:text`: holds conversations with a small language model that is loaded once, compares its answers with
+// earlier ones, and watches the process's resources. Then holds one long conversation, during which only its cache may
+// grow.
 //
 //   npm run soak:text -- --conversations 1000 --tokens 100000   answers of 100 tokens; branches come on top
 //   npm run soak:text -- --long 8000                            tokens of the long one
@@ -40,23 +41,23 @@ const OPTIONS = /** @type {const} */ ({
 
 const { wrong, parsed, integer, someOf } = checksOf(USAGE);
 
-/** Conversations at the same time. */
+/** Number of concurrent conversations. */
 const TOGETHER = 3;
 
-/** Samples of the conversations, and of the long one; how many samples there are from a line of progress to the next. */
+/** Number of samples of the conversations, of the long one, and between lines of progress. */
 const [SAMPLES, LONG_SAMPLES, PROGRESS] = [200, 8, 50];
 
-/** The most conversations and tokens that are asked for, and the fewest conversations whose growth has a slope. */
+/** Maximum conversations and tokens, and minimum conversations to measure growth. */
 const [MAX_COUNT, MIN_CONVERSATIONS] = [1e9, 20];
 
-/** The same conversations come again and again: what allocators keep of them is there when the warm-up ends. */
+/** The same conversations repeat: memory that allocators keep for them is there when the warm-up ends. */
 const STEADY = { ...LIMITS, rss: { ...LIMITS.rss, steady: 8 } };
 
-/** How often a cache may be held: it is moved to a larger place when it grows, and a result waits for the collector. */
+/** Copies of a cache that may exist: it moves to a larger block when it grows, and results wait for the collector. */
 const COPIES = 4;
 
 /**
- * Bytes of keys and values of a token.
+ * Returns the bytes of a token's keys and values.
  *
  * @param {Record<string, number>} config of the model
  * @param {'float32' | 'float16'} dataType
@@ -65,7 +66,7 @@ const cacheBytesOf = (config, dataType) =>
   2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * (dataType === 'float16' ? 2 : 4);
 
 /**
- * Holds conversations until there were enough. Gives the samples.
+ * Holds the requested conversations and returns the samples.
  *
  * @param {Conversations} talks
  * @param {{ conversations: number, tokens: number, seed: number }} options
@@ -94,7 +95,7 @@ async function converse(talks, { conversations, tokens, seed }) {
  * @param {Conversations} talks
  * @param {number} tokens
  * @param {number} cacheBytes of a token
- * @throws {Failure} if more than its cache grows
+ * @throws {Failure} if memory grows by more than its cache
  */
 async function talk(talks, tokens, cacheBytes) {
   const start = performance.now();
@@ -113,7 +114,7 @@ async function talk(talks, tokens, cacheBytes) {
     const growth = samples[samples.length - 1][name] - samples[0][name];
     const allowed = LIMITS[name].steady + (name === 'heap' ? 0 : COPIES * cache);
     say(`${name}: ${growth.toFixed(1)} MiB more, ${allowed.toFixed(1)} allowed for a cache of ${cache.toFixed(1)} MiB`);
-    if (growth > allowed) throw new Failure(`What a long conversation holds grows by more than its cache: ${name}`);
+    if (growth > allowed) throw new Failure(`Memory of a long conversation grows by more than its cache: ${name}`);
   }
 }
 

@@ -1,11 +1,11 @@
-// `npm run soak`: creates, uses and destroys contexts, tensors and graphs at random for a while, compares what they
-// compute with the CPU, and watches what the process holds. Fails when that grows, or anything else goes wrong.
+// `npm run soak`: creates, uses and destroys contexts, tensors and graphs at random for a while, compares their results
+// with the CPU's, and watches the process's resources. Fails when these grow, or anything else goes wrong.
 //
 //   npm run soak -- --minutes 10                   on the CPU
 //   npm run soak -- --minutes 10 --device gpu      on a GPU; WEBNN_GPU_SOFTWARE=1 lets it be a CPU
 //   npm run soak -- --seed 7                       the same actions again
-//   npm run soak -- --minutes 1 --graphs 20        few different graphs, so that drivers soon have compiled all
-//   npm run soak -- --without worker,loseDevice    leaves actions out, to find what is to blame
+//   npm run soak -- --minutes 1 --graphs 20        few different graphs, which drivers have soon compiled
+//   npm run soak -- --without worker,loseDevice    leaves actions out, to find the culprit
 //   npm run soak -- --json FILE                    writes the samples
 
 import { writeFileSync } from 'node:fs';
@@ -20,13 +20,13 @@ const USAGE = `usage: npm run soak -- [--minutes N] [--device cpu|gpu] [--seed N
                        [--json FILE]
 actions: ${Object.keys(ACTIONS).join(', ')}`;
 
-/** Actions that run at the same time, at most. */
+/** Maximum number of concurrent actions. */
 const MAX_TOGETHER = 3;
 
-/** Samples of a run, unless they would come too often; milliseconds from one to the next. */
+/** Number of samples in a run, and the minimum milliseconds between them. */
 const [SAMPLES, MIN_INTERVAL] = [200, 500];
 
-/** A line of progress comes this often, in milliseconds. */
+/** Interval of progress lines, in milliseconds. */
 const PROGRESS = 15_000;
 
 const wrong = (/** @type {string} */ message) => new Failure(`${message}\n${USAGE}`, 2);
@@ -71,7 +71,7 @@ function readOptions() {
 }
 
 /**
- * Names of the actions of a run, each as often as it weighs.
+ * Returns the actions of a run by name, each repeated according to its weight.
  * @param {Pick<Options, 'device' | 'without'>} choice
  */
 function urnOf({ device, without }) {
@@ -80,7 +80,7 @@ function urnOf({ device, without }) {
 }
 
 /**
- * The actions that run together next.
+ * Draws the actions that run together next.
  * @param {ReturnType<typeof generator>} random
  * @param {string[]} urn
  */
@@ -91,7 +91,7 @@ function draw(random, urn) {
 }
 
 /**
- * Does actions until the time is over. Gives the samples.
+ * Runs actions until the time is over, and returns the samples.
  * @param {Churn} churn
  * @param {Options} options
  */

@@ -1,4 +1,4 @@
-// Reads bench/RESULTS.md: what it says about onnxruntime-node and OpenVINO is shown in README.md and docs/speed.md.
+// Reads bench/RESULTS.md: README.md and docs/speed.md show its comparison with onnxruntime-node and OpenVINO.
 
 import { Failure } from './process.mjs';
 
@@ -13,19 +13,19 @@ const MEMORY = 'Loading and memory';
 const UNITS = { KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
 
 /**
- * `1.03 GiB` in bytes.
+ * Parses a size such as `1.03 GiB` to bytes.
  * @param {string} text
  */
 function bytesOf(text) {
   const [number, unit] = text.split(' ');
   if (!(unit in UNITS)) {
-    throw new Failure(`bench/RESULTS.md: "${text}" is no memory size`);
+    throw new Failure(`bench/RESULTS.md: "${text}" is not a memory size`);
   }
   return Number(number) * UNITS[unit];
 }
 
 /**
- * The rows of the table below a heading, each a list of cells.
+ * Returns the rows of the table below a heading, each a list of cells.
  * @param {string} markdown
  * @param {string} heading
  * @returns {Table}
@@ -54,7 +54,7 @@ function valueOf(values, key) {
 }
 
 /**
- * How many times as fast as `engine` webnn-node is, by model, as the report writes it (`1.04×`).
+ * Returns the speed of webnn-node relative to `engine` by model, as in the report (`1.04×`).
  * @param {Table} table
  * @param {string} engine
  */
@@ -69,7 +69,7 @@ function speedsOf([header, ...rows], engine) {
 }
 
 /**
- * Resident bytes after all runs, above those before the library was loaded, by model and engine.
+ * Returns the resident bytes after all runs, above those before the library was loaded, by model and engine.
  * @param {Table} table
  * @returns {Map<string, number>}
  */
@@ -87,12 +87,12 @@ function memoryOf([header, ...rows]) {
 }
 
 /**
- * What the report says.
+ * Reads the report.
  *
  * @param {string} markdown of bench/RESULTS.md
- * @returns {Results} `speeds` in the order onnxruntime-node with 1 and 2 threads, OpenVINO with 1 and 2 threads; `memory` is
- *   webnn-node's as a part of onnxruntime-node's, of which the last one is the geometric mean
- * @throws {Failure} when a table is not there
+ * @returns {Results} `speeds` in the order onnxruntime-node with 1 and 2 threads, OpenVINO with 1 and 2 threads;
+ *   `memory` is webnn-node's as a fraction of onnxruntime-node's; the one of the result is the geometric mean
+ * @throws {Failure} when a table is missing
  */
 export function readResults(markdown) {
   const speeds = ['onnxruntime-node', 'openvino'].flatMap((engine) =>
@@ -112,7 +112,7 @@ const percent = (/** @type {number} */ part) => `${Math.round(part * 100)} %`;
 const factor = (/** @type {string} */ speed) => speed.replace('×', '');
 
 /**
- * What the first sentence of README.md claims.
+ * Returns the claim in the first sentence of README.md.
  * @param {Results} results
  */
 export function speedClaim({ models, means, memory }) {
@@ -120,7 +120,7 @@ export function speedClaim({ models, means, memory }) {
 }
 
 /**
- * What README.md says of two threads.
+ * Returns README.md's sentence about two threads.
  * @param {Results} results
  */
 export function speedLoss({ models, means }) {
@@ -129,7 +129,7 @@ export function speedLoss({ models, means }) {
 }
 
 /**
- * The table of speeds as Markdown.
+ * Returns the table of speeds as Markdown.
  * @param {Results} results
  */
 export function speedTable({ models, means, memory }) {

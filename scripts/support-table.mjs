@@ -1,6 +1,6 @@
-// Writes the tables of supported operators, of ONNX operators, of environment variables and of speeds into the
-// documentation, from `MLContext.opSupportLimits()`, `supportedOperators()` and `systemInfo()` of the built addon and from
-// bench/RESULTS.md. `--check` changes nothing and fails when a table is not current.
+// Writes the tables of operators, ONNX operators, environment variables and speeds into the documentation, from
+// `MLContext.opSupportLimits()`, `supportedOperators()` and `systemInfo()` of the built addon and from
+// bench/RESULTS.md. `--check` changes nothing and fails if a table is stale.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ const SHORT_NAMES = {
 };
 
 /**
- * Data types in short: `any` for all eight, else a list like `f32 f16`.
+ * Abbreviates data types: `any` for all eight, otherwise a list like `f32 f16`.
  * @param {readonly string[]} dataTypes
  */
 export function shortTypes(dataTypes) {
@@ -33,7 +33,7 @@ export function shortTypes(dataTypes) {
 }
 
 /**
- * Data types and ranks of one operand: `f32 f16, rank 4`, `any, rank 0–8`.
+ * Formats data types and ranks of one operand: `f32 f16, rank 4`, `any, rank 0–8`.
  * @param {{ dataTypes: readonly string[], rankRange: { min: number, max: number } }} limits
  */
 function shortLimits({ dataTypes, rankRange: { min, max } }) {
@@ -41,7 +41,7 @@ function shortLimits({ dataTypes, rankRange: { min, max } }) {
 }
 
 /**
- * A table cell for `[operand, limits]` pairs; neighbours with the same limits share an entry.
+ * Formats a table cell for `[operand, limits]` pairs; neighbors with the same limits share an entry.
  * @param {[name: string, limits: Parameters<typeof shortLimits>[0]][]} operands
  */
 function cell(operands) {
@@ -68,7 +68,7 @@ function isOutput([name]) {
 }
 
 /**
- * The support table as Markdown.
+ * Returns the support table as Markdown.
  *
  * @param {import('webnn-node').MLOpSupportLimits} limits
  */
@@ -95,7 +95,7 @@ export function supportTable(limits) {
 }
 
 /**
- * The table of environment variables as Markdown.
+ * Returns the table of environment variables as Markdown.
  *
  * @param {{name: string, meaning: string}[]} environment
  */
@@ -104,7 +104,7 @@ export function environmentTable(environment) {
 }
 
 /**
- * The ONNX operators as Markdown: for each domain, a list of those without limits and a table of the others.
+ * Returns the ONNX operators as Markdown: for each domain, a list of those without limits and a table of the others.
  *
  * @param {{domain: string, operator: string, notes: string}[]} operators
  */
@@ -125,11 +125,11 @@ export function onnxTable(operators) {
 }
 
 /**
- * `text` with `table` between the markers of that name.
+ * Inserts `table` into `text` between the markers of that name.
  * @param {string} text
  * @param {string} name
  * @param {string} table
- * @throws {Failure} when the markers are not there exactly once, in order
+ * @throws {Failure} unless both markers occur exactly once, in order
  */
 export function insertTable(text, name, table) {
   const [begin, end] = ['begin', 'end'].map((place) => `<!-- ${name}:${place} -->`);
@@ -141,7 +141,7 @@ export function insertTable(text, name, table) {
   return `${before}${begin}\n\n${table}\n\n${end}${after}`;
 }
 
-/** The generated tables: the page that each stands on, the name of its markers, the table. */
+/** Returns the generated tables: page, name of the markers, table. */
 async function currentTables() {
   const { ml } = await import('webnn-node');
   const { systemInfo } = await import('webnn-node/inspect');
@@ -167,7 +167,7 @@ async function main() {
     if (old === current) {
       say(`the table in ${page} is current`);
     } else if (check) {
-      throw new Failure(`The table in ${page} is stale. Write it anew with: npm run docs`);
+      throw new Failure(`The table in ${page} is stale. Update it with: npm run docs`);
     } else {
       writeFileSync(file, current);
       say(`the table in ${page} is new`);

@@ -1,4 +1,4 @@
-// `npm test`: set-up, then every test of the repository. Stops at the first step that fails and names it.
+// `npm test`: setup, then every test of the repository. Stops at the first step that fails and names it.
 //
 //   npm test                        everything but the suites below
 //   npm test -- --only rust         Rust tests (needs no npm package and no addon)
@@ -17,24 +17,24 @@ import { entry, Failure, outputOf, root, run, say, WORKSPACES } from './process.
 import { checkRust, installPackages, setUp } from './setup.mjs';
 
 const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [--prebuilt] [--gpu | --models | --browser | FILE...]\n' +
-  '--gpu goes with --only, the other suites and files do not';
+  '--gpu can be combined with --only, the other suites and files cannot';
 
-/** Folders of tests that need more than the toolchain: trained models beside the repository, Chromium, Vulkan. */
+/** Folders of tests that need more than the toolchain: trained models outside the repository, Chromium, Vulkan. */
 const SUITES = { models: '__test__/models/', browser: 'packages/cli/__test__/browser/', gpu: '__test__/gpu/' };
 
-/** Folders whose tests run on the CPU, and again on the GPU. */
+/** Folders whose tests run on the CPU and again on the GPU. */
 const ON_BOTH = ['__test__/extensions/', '__test__/inspect/', '__test__/interfaces/', '__test__/onnx/', '__test__/runtime/'];
 
 /** Makes Rust tests of operators also run on software Vulkan. */
 const RUST_ON_GPU = { WEBNN_TEST_GPU: '1' };
 
-/** Part of the names of Rust tests that run nowhere else. */
+/** Part of the names of Rust tests that run only there. */
 const RUST_GPU_TESTS = 'on_software_vulkan';
 
 /** Makes the contexts of JavaScript tests use software Vulkan. */
 const JAVASCRIPT_ON_GPU = { WEBNN_GPU_SOFTWARE: '1' };
 
-/** Reads the command line. @throws {Failure} with exit status 2 when it cannot be understood */
+/** Reads the command line. @throws {Failure} with exit status 2 when it is invalid */
 function readArguments() {
   let parsed;
   try {
@@ -77,11 +77,12 @@ function readArguments() {
   return { only: values.only ?? (isJavaScript ? 'js' : undefined), name: values.name, files, suite, prebuilt: values.prebuilt };
 }
 
-/** Tests that need packages of Python or npm that are fetched for them; each folder has an npm script of its own. */
+/** Tests that need Python or npm packages of their own; each folder has its own npm script. */
 const PACKAGE_TESTS = ['clients', 'onnx-contrib', 'onnx-models', 'ort-programs', 'semantic-search', 'text-generation'].map((name) => `__test__/${name}/`);
 
 /**
- * Paths of the JavaScript test files, relative to the root, sorted. Listed here because Node 20 knows no globs.
+ * Returns the paths of the JavaScript test files, relative to the root, sorted. Listed here because Node 20 does not
+ * support globs.
  * @param {Pick<ReturnType<typeof readArguments>, 'suite'>} options
  */
 function testFiles({ suite }) {
@@ -99,9 +100,9 @@ function testFiles({ suite }) {
 }
 
 /**
- * The Rust tests, which all stand beside the code that they test. They are built without the `napi` feature, because a test binary has no Node to link with.
- * A name is a substring here; that none matches is an error only where no JavaScript tests follow. Those that need
- * Vulkan are left out but in the suite of GPUs.
+ * Runs the Rust tests, which are all unit tests. They are built without the `napi` feature, because a test binary has
+ * no Node to link with. A name is a substring here; if none matches, that is an error only if no JavaScript tests
+ * follow. Tests that need Vulkan run only in the GPU suite.
  * @param {ReturnType<typeof readArguments>} options
  */
 async function testRust({ only, name, suite }) {
@@ -120,14 +121,14 @@ async function testRust({ only, name, suite }) {
   await run('Rust tests', 'cargo', ['nextest', 'run', '--lib', '--no-default-features', ...whenEmpty, ...skipped, ...filter], { env });
 }
 
-/** Checks that what is generated from the IDL and from the rule rows is what the repository holds. */
+/** Checks that the files generated from the IDL and the rule rows are current. */
 async function checkGenerated() {
   await run('check of the generated operator table', process.execPath, ['scripts/generate-operators.mjs', '--check']);
   await run('check of the tables in the documentation', process.execPath, ['scripts/support-table.mjs', '--check']);
 }
 
 /**
- * The JavaScript tests. `--expose-gc` lets them see that memory is given back.
+ * Runs the JavaScript tests. `--expose-gc` lets them check that memory is freed.
  * @param {ReturnType<typeof readArguments>} options
  */
 async function testJavaScript({ name, files, suite }) {

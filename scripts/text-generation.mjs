@@ -1,5 +1,5 @@
-// `npm run test:text-generation`: writes small language models of all types once under target/, generates texts with them, and
-// compares these with onnxruntime-node's.
+// `npm run test:text-generation`: writes small language models of all weight types once under target/, generates texts
+// with them, and compares the texts with onnxruntime-node's.
 //
 //   npm run test:text-generation            on the CPU
 //   npm run test:text-generation -- --gpu   on a GPU, with the texts of the CPU; WEBNN_GPU_SOFTWARE=1 lets it be a CPU
@@ -13,7 +13,7 @@ import { setUp } from './setup.mjs';
 await entry(async () => {
   const { gpu } = parseArgs({ options: { gpu: { type: 'boolean', default: false } } }).values;
   await setUp();
-  // It brings onnxruntime-node.
+  // It includes onnxruntime-node.
   if (!gpu) await installOriginal();
   const env = { WEBNN_TEXT_MODELS: await writeModels({ tiny: true }) };
   const test = `__test__/text-generation/${gpu ? 'gpu' : 'onnxruntime'}.test.mjs`;

@@ -1,5 +1,5 @@
-// What is tried with each package in an empty project outside of the repository, as its user would: by `npm run pack:local`,
-// and by `npm test`. A package of packages/ needs a row here.
+// Trials of each package in an empty project outside the repository, as a user would: for `npm run pack:local` and `npm
+// test`. A package of packages/ needs a row here.
 
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { Failure, npmOutput, root } from './process.mjs';
 import { thisPlatform } from './setup.mjs';
 
 /**
- * The programs of a page that need no file, and what they print according to the blocks below them.
+ * Returns the programs of a page that need no file, and their output according to the blocks below them.
  *
  * @param {string} page
  * @returns {{ program: string, printed: string }[]}
@@ -19,7 +19,7 @@ export function programsOf(page) {
   return [...blocks].filter(([, files]) => files === undefined).map(([, , program, printed]) => ({ program, printed }));
 }
 
-/** This process's environment without the folders of the Rust toolchain on the PATH. */
+/** Returns this process's environment without the Rust toolchain on the PATH. */
 export function environmentWithoutRust() {
   const name = Object.keys(process.env).find((key) => key.toUpperCase() === 'PATH') ?? 'PATH';
   const tools = ['cargo', 'rustc', 'cargo.exe', 'rustc.exe'];
@@ -28,7 +28,7 @@ export function environmentWithoutRust() {
   return { ...process.env, [name]: folders.join(delimiter) };
 }
 
-/** An empty project of a user, with no Rust on the PATH. */
+/** An empty project of a user, without Rust on the PATH. */
 export class Project {
   folder = mkdtempSync(join(tmpdir(), 'webnn-user-'));
 
@@ -47,7 +47,7 @@ export class Project {
     npmOutput('installation', args, { cwd: this.folder, env: environmentWithoutRust() });
   }
 
-  /** Names of the packages and scopes that are installed. */
+  /** Names of the installed packages and scopes. */
   get packages() {
     return readdirSync(join(this.folder, 'node_modules')).filter((name) => !name.startsWith('.')).sort();
   }
@@ -59,7 +59,7 @@ export class Project {
   start(name, args) {
     const program = join(this.folder, 'node_modules', '.bin', name);
     const isCommand = existsSync(program);
-    // The commands of npm are .cmd files on Windows, which only a shell can start.
+    // On Windows npm's commands are .cmd files, which only a shell can start.
     const shell = isCommand && process.platform === 'win32';
     return spawnSync(isCommand ? program : name, args, { cwd: this.folder, shell, env: environmentWithoutRust(), encoding: 'utf8' });
   }
@@ -112,7 +112,7 @@ function expect(what, got, expected) {
 }
 
 /**
- * The programs of a page print what it shows.
+ * Checks that the programs of a page print the shown output.
  *
  * @param {Project} project
  * @param {string} page
@@ -132,7 +132,7 @@ function tryCommandLine(project) {
   expect('webnn-node --version', project.command('webnn-node', '--version'), version);
   const [{ name, shape, first }] = JSON.parse(project.command('webnn-node', 'run', MODEL, '--input', 'ones', '--json')).outputs;
   expect('webnn-node run', { name, shape, first }, { name: 'scores', shape: [1, 3], first: [1, 1, 1] });
-  // Each starts files of its own: a process for the engine, scripts and styles of the page.
+  // These need further files: the engine's process, the page's scripts and styles.
   const [engine] = JSON.parse(project.command('webnn-node', 'bench', MODEL, '--runs', '3', '--json')).engines;
   expect('webnn-node bench', [engine.name, engine.runs], ['webnn-node', 3]);
   const page = join(project.folder, 'model.html');
@@ -142,7 +142,8 @@ function tryCommandLine(project) {
 }
 
 /**
- * The examples of webnn-node-ort: a program with a flag of Node, and one whose library gets the package by an override.
+ * Tries the examples of webnn-node-ort: a program with a Node flag, and one whose library gets the package through an
+ * override.
  *
  * @param {Project} project
  * @param {Record<string, string>} tarballs
@@ -173,8 +174,8 @@ function tryStandIn(project, tarballs) {
 }
 
 /**
- * By the name of a package: tries it in a project in which it is installed, and returns a line about that. The tarballs of all
- * packages, by name, are for projects of another kind.
+ * Trials by package name: each tries the package in a project in which it is installed, and returns a line about it.
+ * The tarballs of all packages, by name, are for other projects.
  *
  * @type {Record<string, (project: Project, tarballs: Record<string, string>) => string>}
  */

@@ -34,8 +34,8 @@ test('options: what is wrong is named', () => {
     [['--types', 'q3'], /--types names q3, expected some of fp32, /],
     [['--engines', 'none'], /--engines names none/],
     [['--rounds', '0'], /--rounds has 0, expected integers from 1/],
-    [['--prompt', '2000', '--tokens', '48'], /2047 together/],
-    [['--tiny', '--write'], /does not go with --tiny/],
+    [['--prompt', '2000', '--tokens', '48'], /add up to at most 2047/],
+    [['--tiny', '--write'], /cannot be combined with --tiny/],
     [['--fast'], /--fast/],
   ]) {
     assert.throws(() => readOptions(args), (error) => message.test(error.message) && error.exitCode === 2, args.join(' '));
@@ -157,8 +157,8 @@ test('the weights of llama.cpp are those of GGUF', () => {
 test('mistakes are other first tokens where engines round alike, and types that this package cannot run', () => {
   const rows = (measurements) => measurements.flatMap((one) => rowsOf(one, run()));
   assert.deepEqual(mistakesOf(rows(run().measurements)), [
-    'webnn-node, fp32, 1 threads, prompt of 128: only the first 2 tokens are those of the reference',
-    'webnn-node, fp32, 1 threads, prompt of 1024: only the first 2 tokens are those of the reference',
+    'webnn-node, fp32, 1 threads, prompt of 128: only the first 2 tokens agree with the reference',
+    'webnn-node, fp32, 1 threads, prompt of 1024: only the first 2 tokens agree with the reference',
   ]);
   const longer = Array.from({ length: 9 }, (_, i) => i);
   const results = [result('webnn-node', 1, [...longer, 1]), result('onnxruntime-node', 1, [...longer, 2])];

@@ -220,7 +220,7 @@ test('graphs of sizes alone, and what tells about graphs', async () => {
     assert.deepEqual(one.devices, ['cpu']);
     assert.equal(`${one}`, '[object MLGraph]');
   }
-  assert.throws(() => describeGraph(dynamic), exception('NotSupportedError', /named dimensions.*dispatch it, and read a result, first$/));
+  assert.throws(() => describeGraph(dynamic), exception('NotSupportedError', /named dimensions.*first dispatch it and read a result$/));
 });
 
 test('a description is of the sizes that were used last', async () => {

@@ -27,7 +27,7 @@ test('run: the photograph shows a lesser panda, however it is prepared', async (
     assert.equal(stderr, '');
     assert.equal(code, 0);
     const lines = stdout.split('\n');
-    assert.equal(lines[0], 'output: probabilities as the model gives them');
+    assert.equal(lines[0], 'output: probabilities from the model');
     assert.match(lines[2], /^lesser panda +(9\d|100)\.\d % +388$/);
     assert.equal(lines.length, 6);
   }

@@ -202,7 +202,7 @@ describe('loadModel', () => {
       assert.deepEqual((await onGpu.compile()).graph.devices, ['gpu']);
       onGpu.destroy();
     } else {
-      await assert.rejects(gpu, { name: 'NotSupportedError', code: 'ERR_WEBNN_NOT_SUPPORTED', message: /device is "gpu", and no GPU can be used/ });
+      await assert.rejects(gpu, { name: 'NotSupportedError', code: 'ERR_WEBNN_NOT_SUPPORTED', message: /device is "gpu", but no GPU can be used/ });
     }
   });
 
@@ -231,16 +231,16 @@ describe('loadModel', () => {
       [() => loadModel(bytes, { context: {} }), /MLContext/],
       [() => loadModel(bytes, { freeDimensions: { batch: -1 } }), /freeDimensions\.batch is -1/],
       [() => loadModel(bytes, { freeDimensions: { batch: 1.5 } }), /freeDimensions.batch is 1.5/],
-      [() => loadModel(bytes, { freeDimensions: 3 }), /freeDimensions is no object/],
+      [() => loadModel(bytes, { freeDimensions: 3 }), /freeDimensions is not an object/],
       [() => loadModel(''), /the path has 0 characters/],
       [() => loadModel('a'.repeat(40000)), /the path has 40000 characters, expected 1 to 32767/],
-      [() => loadModel(bytes, { outputs: [] }), /outputs is no list of at least one name/],
-      [() => loadModel(bytes, { outputs: ['y', 'y'] }), /outputs has a name twice/],
+      [() => loadModel(bytes, { outputs: [] }), /outputs is not a list of at least one name/],
+      [() => loadModel(bytes, { outputs: ['y', 'y'] }), /outputs contains a name twice/],
       [() => loadModel(bytes, { batch: 1 }), /there is no option "batch", the options are context, device, numThreads, freeDimensions/],
       [() => loadModel(bytes, { device: 'tpu' }), /device is "tpu", expected "auto", "cpu" or "gpu"/],
       [() => loadModel(bytes, { device: 'cpu', context }), /device and numThreads are for a new context/],
       [() => loadModel(bytes, { numThreads: 0 }), /numThreads is 0, expected 1 to 1024/],
-      [() => loadModel(bytes, { signal: {} }), /signal is no AbortSignal/],
+      [() => loadModel(bytes, { signal: {} }), /signal is not an AbortSignal/],
       [() => loadModel('https://example.org/model.onnx'), /the model is at "https:", expected a file: models are files/],
       [() => loadModel(new URL('http://example.org/model.onnx')), /the model is at "http:", expected a file: models are files/],
     ];
@@ -427,7 +427,7 @@ describe('run', () => {
       [{ x: [1, 2, 3] }, {}, /ArrayBuffer/],
       [{ x: new Int32Array(3) }, {}, /is a Int32Array, expected one of Float32Array/],
       [{ x: floats(1, 2) }, {}, /feed "x" has 2 elements, which do not fill the shape \[batch, 3\]/],
-      [{ x: { data: x } }, {}, /has data and no shape/],
+      [{ x: { data: x } }, {}, /has data but no shape/],
       [{ x: { data: x, shape: [3] } }, {}, /has shape \[3\], expected \[batch, 3\]/],
       [{ x: { data: x, shape: [2, 3] } }, {}, /has 12 bytes, expected the 24 bytes of float32 \[2, 3\]/],
       [{ x: { data: x, shape: [-1, 3] } }, {}, /shape\[0\] is -1/],

@@ -1,10 +1,10 @@
-// What our own graphs of one operator reach on a GPU: a copy of a large tensor and products of matrices. Part of the
-// benchmark as an engine, so that it takes turns with the models.
+// Rates of our own single-operator graphs on a GPU: a copy of a large tensor, and matrix products. It is an engine of
+// the benchmark and takes turns with the models.
 
 import { arrayFromNumbers, elementCount } from 'webnn-node-cli/lib/elements.mjs';
 import { ml, MLGraphBuilder } from 'webnn-node';
 
-/** Operations that two matrices of `size` rows and columns need. */
+/** Returns the number of operations to multiply two matrices of `size` rows and columns. */
 const products = (/** @type {number} */ size) => 2 * size ** 3;
 
 /**
@@ -21,7 +21,7 @@ const products = (/** @type {number} */ size) => 2 * size ** 3;
  */
 
 /**
- * The graphs: what one dispatch moves is bytes read and written.
+ * Returns the graphs; the amount moved by a dispatch counts bytes read and written.
  *
  * @param {Wanted} wanted
  * @returns {Recipe[]}
@@ -49,7 +49,7 @@ function graphsOf({ copyBytes, sizes, kinds }) {
 }
 
 /**
- * Numbers from -1 to 1: chips draw less power, and are faster, on zeros.
+ * Returns numbers from -1 to 1: chips draw less power, and are faster, on zeros.
  *
  * @param {Recipe['descriptor']} descriptor
  */

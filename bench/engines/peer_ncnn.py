@@ -12,7 +12,7 @@ class Peer:
 
     def __init__(self, options):
         folder = pathlib.Path(options.model)
-        # The program that pnnx writes beside the model says which inputs lose their batch.
+        # The program that pnnx writes next to the model says which inputs lose their batch.
         program = (folder / "model_ncnn.py").read_text()
         batched = dict(re.findall(r'ex\.input\("(\w+)", (.*)\)', program))
         self.net = ncnn.Net()

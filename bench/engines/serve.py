@@ -1,8 +1,9 @@
 """The process of an engine written in Python: python serve.py MODULE.
 
-Answers the same messages as packages/cli/lib/bench/serve.mjs. MODULE has a function `load(options)`, where `options.inputs` are arrays by name,
-that gives an object with `version`, `run()` and `outputs()`, a list of arrays in the order of `options.outputs`; engines
-on a GPU also have `burst(count)`, so many runs on inputs that are there already, of which only the end is waited for.
+Answers the same messages as packages/cli/lib/bench/serve.mjs. MODULE has a function `load(options)`, where
+`options.inputs` are arrays by name. It returns an object with `version`, `run()` and `outputs()`, a list of arrays in the
+order of `options.outputs`; engines on a GPU also have `burst(count)`, which runs `count` times on inputs that are already
+on the GPU and waits only for the last run.
 """
 
 import importlib

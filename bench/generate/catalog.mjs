@@ -1,4 +1,4 @@
-// The models of the benchmark of text generation by the types of their weights, and where engines find them.
+// The models of the text generation benchmark by weight type, and their files.
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,14 +8,14 @@ import { join } from 'node:path';
  * @property {'decoder' | 'whisper'} model
  * @property {'float32' | 'float16'} dataType of activations and cache
  * @property {string} [file] of the decoder-only model, in the folder `decoder`
- * @property {{ dtype: string, model_file_name?: string }} transformers how Transformers.js names it
- * @property {string} [gguf] what comes closest to it for llama.cpp
- * @property {boolean} exact whether engines round alike, so that they choose the same tokens
+ * @property {{ dtype: string, model_file_name?: string }} transformers its name in Transformers.js
+ * @property {string} [gguf] the closest type of llama.cpp
+ * @property {boolean} exact whether engines round alike and therefore choose the same tokens
  */
 
 /** @typedef {keyof typeof TYPES} TypeName */
 
-/** llama.cpp rounds activations to 8 bits, as level 4 does, whatever the model says. */
+/** llama.cpp always rounds activations to 8 bits, as level 4 does. */
 export const TYPES = {
   fp32: type({ file: 'model.onnx', transformers: { dtype: 'fp32' }, exact: true }),
   fp16: type({ dataType: 'float16', file: 'model_fp16.onnx', transformers: { dtype: 'fp16' }, gguf: 'F16' }),
@@ -80,11 +80,11 @@ export function filesOf(models, name) {
   return [file, `${file}_data`, ...(gguf === undefined ? [] : [ggufFile(models, name)])];
 }
 
-/** The file in which the generator says what the models read. @param {string} models */
+/** Returns the file in which the generator records how much the models read. @param {string} models */
 const summaryFile = (models) => join(models, 'models.json');
 
 /**
- * Bytes of weights that are read for one token, by type and by the names of GGUF.
+ * Returns the bytes of weights read per token, by type and by GGUF name.
  *
  * @param {string} models
  * @returns {Record<string, number>}
@@ -92,7 +92,7 @@ const summaryFile = (models) => join(models, 'models.json');
 export const bytesPerToken = (models) => JSON.parse(readFileSync(summaryFile(models), 'utf8')).bytesPerToken;
 
 /**
- * The sizes of a model, by their names in Transformers.
+ * Returns the sizes of a model, by their names in Transformers.
  *
  * @param {string} models
  * @param {TypeName} name

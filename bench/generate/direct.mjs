@@ -1,5 +1,5 @@
-// Text generation on a library that runs ONNX models, as programs do it that use no other: results of the cache are fed back
-// as they are, and the token with the largest logit is the next one. Tests generate texts in the same way.
+// Text generation directly on a library that runs ONNX models: cache results are fed back unchanged, and the token with
+// the largest logit comes next. Tests generate texts in the same way.
 
 import { join } from 'node:path';
 import { elementCount } from 'webnn-node-cli/lib/elements.mjs';
@@ -9,12 +9,12 @@ import { generateBy } from './timeline.mjs';
 
 /** @typedef {Record<string, import('./types.d.mts').RuntimeTensor>} Tensors */
 
-/** Names of the cache as inputs and as outputs. */
+/** Prefixes of the cache's inputs and outputs. */
 const PAST = 'past_key_values.';
 const PRESENT = 'present.';
 
 /**
- * An empty cache.
+ * Creates an empty cache.
  *
  * @param {import('./types.d.mts').Runtime} runtime
  * @param {import('./types.d.mts').RuntimeModel} model
@@ -31,7 +31,7 @@ function emptyCache(runtime, { inputs }, dataType) {
 }
 
 /**
- * The cache among the results of a run, as it is fed to the next one.
+ * Returns the cache among the results of a run, as feeds of the next run.
  *
  * @param {Tensors} results
  * @param {(name: string) => boolean} [isWanted]
@@ -47,11 +47,14 @@ function cacheOf(results, isWanted = () => true) {
  */
 const idsTensor = (runtime, ids) => runtime.tensor('int64', BigInt64Array.from(ids, BigInt), [1, ids.length]);
 
-/** The bits of a float16 as an integer of the same order; conversion to floats would take longer than some models run. */
+/**
+ * Maps the bits of a float16 to an integer of the same order; converting to floats would take longer than some models
+ * run.
+ */
 const orderOfHalf = (/** @type {number} */ bits) => (bits & 0x8000 ? -(bits & 0x7fff) : bits);
 
 /**
- * The index of the largest logit behind the last token.
+ * Returns the index of the largest logit after the last token.
  *
  * @param {import('./types.d.mts').RuntimeTensor} logits of all tokens of a run; float16 may be its bits
  * @param {number} vocabulary
@@ -105,7 +108,7 @@ async function openWhisper(runtime, { models, type, threads }) {
     const known = past ?? await heard();
     const branch = runtime.tensor('bool', Uint8Array.of(isFirst ? 0 : 1), [1]);
     const results = await decoder.run({ input_ids: idsTensor(runtime, tokens), use_cache_branch: branch, ...known });
-    // With a cache, what belongs to the encoder comes back empty.
+    // With a cache, the encoder's part comes back empty.
     return { logits: results.logits, text: textWith({ ...known, ...cacheOf(results, (name) => isFirst || !name.includes('.encoder.')) }) };
   };
   return () => textWith(undefined);
@@ -116,12 +119,12 @@ async function openWhisper(runtime, { models, type, threads }) {
  *
  * @param {import('./types.d.mts').Runtime} runtime
  * @param {import('./types.d.mts').ModelChoice} choice
- * @returns {Promise<() => import('./types.d.mts').Text>} begins a text without tokens
+ * @returns {Promise<() => import('./types.d.mts').Text>} starts a text without tokens
  */
 export const openDirect = (runtime, choice) => (TYPES[choice.type].model === 'whisper' ? openWhisper : openDecoder)(runtime, choice);
 
 /**
- * Loads a model in a library as an engine of the benchmark.
+ * Loads a model in a library, as an engine of the benchmark.
  *
  * @param {import('./types.d.mts').Runtime} runtime
  * @param {import('./types.d.mts').GenerateLoad} parameters

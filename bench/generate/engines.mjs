@@ -1,4 +1,4 @@
-// The engines to measure, and how to install what they need.
+// The engines to measure, and their installation.
 
 import { createRequire } from 'node:module';
 import { fileURLToPath, pathToFileURL } from 'node:url';
@@ -10,7 +10,7 @@ export const OURS = 'webnn-node';
 /** The engine that runs GGUF. */
 export const LLAMA = 'node-llama-cpp';
 
-/** The engines whose choice of tokens the others are compared with, the first that is there. */
+/** Engines whose tokens are the reference for the others; the first available one is used. */
 export const REFERENCES = ['onnxruntime-node', 'transformers-onnxruntime-node', OURS];
 
 const SERVER = fileURLToPath(new URL('serve.mjs', import.meta.url));
@@ -34,7 +34,7 @@ const ENGINES = {
 export const ENGINE_NAMES = Object.keys(ENGINES);
 
 /**
- * The command that serves an engine, as EngineProcess takes it.
+ * Returns the command that serves an engine, for EngineProcess.
  *
  * @param {string} name
  */
@@ -43,5 +43,5 @@ export function commandOf(name) {
   return [process.execPath, ...flags, SERVER, new URL(`engines/${module}.mjs`, import.meta.url).href];
 }
 
-/** Installs what the engines need. node-llama-cpp brings its prebuilt libraries as packages. */
+/** Installs the engines' packages. node-llama-cpp has its prebuilt libraries as packages. */
 export const installEngines = () => installLocked('the npm packages to compare with', fileURLToPath(new URL('.', import.meta.url)));

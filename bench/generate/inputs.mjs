@@ -1,21 +1,20 @@
-// What engines are given: the same in all of them.
+// Inputs, the same for all engines.
 
 import { randomTensor } from 'webnn-node-cli/lib/random.mjs';
 
-/** Of noise and prompts. */
+/** Seed of noise and prompts. */
 const SEED = 1;
 
 /**
- * What an encoder-decoder hears: noise.
+ * Returns the input of an encoder-decoder: noise.
  *
  * @param {number} count of elements
  */
 export const featuresOf = (count) => randomTensor('float32', [count], SEED).data;
 
-/**
- * A prompt.
+/** Returns a prompt.
  *
  * @param {number} length
- * @param {number} vocabulary the last token, which ends or begins texts, is not in it
+ * @param {number} vocabulary its last token, which begins or ends texts, is not used
  */
 export const promptOf = (length, vocabulary) => Array.from(randomTensor('int32', [length], SEED, [0, vocabulary - 2]).data, Number);

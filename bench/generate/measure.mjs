@@ -1,4 +1,4 @@
-// Measures engines on one model, in turns, so that what changes on the machine meets all of them.
+// Measures engines on one model, in turns: changes on the machine then affect all of them.
 
 import { sum } from 'd3-array';
 import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
@@ -8,13 +8,16 @@ import { filesOf, TYPES, vocabularyOf } from './catalog.mjs';
 import { commandOf } from './engines.mjs';
 import { promptOf } from './inputs.mjs';
 
-/** Tokens of the first text of a process, which is not among the samples: memory is mapped, and code compiled. */
+/** Tokens of a process's first text, which is not a sample: memory is mapped and code compiled during it. */
 const WARM_UP_TOKENS = 8;
 
-/** Whisper's prompts say language and task. */
+/** Length of Whisper's prompts, which give language and task. */
 const WHISPER_PROMPT = 4;
 
-/** @typedef {import('./types.d.mts').Generated & { foreign: number }} Sample `foreign`: processors that others kept busy meanwhile */
+/**
+ * @typedef {import('./types.d.mts').Generated & { foreign: number }} Sample `foreign`: number of processors that others
+ *   kept busy meanwhile
+ */
 
 /**
  * @typedef {object} Result of an engine
@@ -22,7 +25,7 @@ const WHISPER_PROMPT = 4;
  * @property {'ok' | 'failed' | 'unsupported'} status
  * @property {string} [reason] why it is not `ok`
  * @property {string} [version]
- * @property {number} [loadMs] from the file to a model that can run
+ * @property {number} [loadMs] from the file to a model that is ready to run
  * @property {number} [firstTextMs] from the file to the first token of the first text
  * @property {{ prompt: number, samples: Sample[] }[]} texts the shortest prompt first
  */
@@ -36,7 +39,7 @@ const WHISPER_PROMPT = 4;
  */
 
 /**
- * Lengths of the prompts of a type.
+ * Returns the prompt lengths of a type.
  *
  * @param {import('./catalog.mjs').TypeName} type
  * @param {number[]} prompts of language models
@@ -44,15 +47,15 @@ const WHISPER_PROMPT = 4;
 export const promptsOf = (type, prompts) => (TYPES[type].model === 'whisper' ? [WHISPER_PROMPT] : prompts);
 
 /**
- * How often texts are generated: the longer prompts take most of the time.
+ * Returns how often texts are generated: fewer times for longer prompts, which take most of the time.
  *
- * @param {number} rounds of the shortest
+ * @param {number} rounds of the shortest prompt
  * @param {number} prompts
  * @returns {number[]} for each prompt
  */
 export const roundsOf = (rounds, prompts) => Array.from({ length: prompts }, (_, i) => (i === 0 ? rounds : Math.ceil(rounds / 2)));
 
-/** One engine. A step that fails ends its part; the others go on. */
+/** One engine. A failing step ends its part; the others go on. */
 class Contestant {
   /** @type {Result} */
   result;
@@ -67,7 +70,7 @@ class Contestant {
   }
 
   /**
-   * @param {'failed' | 'unsupported'} status of an engine that cannot do the step
+   * @param {'failed' | 'unsupported'} status if the engine cannot do the step
    * @param {() => Promise<void>} step
    */
   async attempt(status, step) {
@@ -76,7 +79,7 @@ class Contestant {
       await step();
     } catch (error) {
       await this.end();
-      // Whatever else goes wrong is the benchmark's own fault.
+      // Any other error is the benchmark's own fault.
       if (!(error instanceof EngineError)) throw error;
       Object.assign(this.result, { status, reason: error.message });
     }
@@ -108,11 +111,11 @@ class Contestant {
 }
 
 /**
- * Measures.
+ * Measures engines on a model.
  *
  * @param {{ models: string, type: import('./catalog.mjs').TypeName, threads: number }} model
  * @param {Pick<import('./options.mjs').Options, 'engines' | 'prompts' | 'tokens' | 'rounds' | 'seconds'>} options
- * @param {(done: number) => void} advance is told which share is done
+ * @param {(done: number) => void} advance called with the share that is done
  * @returns {Promise<Measurement>}
  */
 export async function measure({ models, type, threads }, { engines, prompts, tokens, rounds, seconds }, advance) {
@@ -123,7 +126,7 @@ export async function measure({ models, type, threads }, { engines, prompts, tok
   const counts = roundsOf(rounds, requests.length);
   const steps = engines.length * (1 + sum(counts));
   let done = 0;
-  // The first engine to load a model does not wait for the disk.
+  // The first engine must not wait for the disk.
   for (const file of filesOf(models, type)) await intoPageCache(file);
   const contestants = engines.map((engine) => new Contestant(engine));
   const atRest = () => untilAtRest(contestants.filter(({ isRunning }) => isRunning).map((one) => one.process.pid));
@@ -134,7 +137,7 @@ export async function measure({ models, type, threads }, { engines, prompts, tok
     }
     for (const [i, request] of requests.entries()) {
       for (let round = 0; round < counts[i]; round++) {
-        // None is always the first.
+        // Alternate the order, so that no engine is always first.
         for (const one of round % 2 === 0 ? contestants : [...contestants].reverse()) {
           await atRest();
           await one.attempt('failed', () => one.sample(request));

@@ -1,4 +1,4 @@
-// Writes the models.
+// Writes the models of the text generation benchmark.
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,14 +8,14 @@ import { renew } from '../../scripts/renew.mjs';
 
 const GENERATOR = join(root, 'scripts', 'python', 'generate_models.py');
 
-/** Everything that decides about the models. */
+/** Everything that determines the models. */
 const SOURCES = ['generate_models.py', 'generate_decoder.py', 'generate_graph.py', 'generate_whisper.py', 'generate.txt'];
 
 /**
- * Writes the models where their generator is new.
+ * Writes the models if their generator has changed.
  *
- * @param {{ tiny: boolean }} options whether their sizes are those of tests
- * @returns {Promise<string>} their folder
+ * @param {{ tiny: boolean }} options `tiny`: small sizes, for tests
+ * @returns {Promise<string>} the folder of the models
  */
 export async function writeModels({ tiny }) {
   const folder = join(root, 'target', 'generate-models', tiny ? 'tiny' : 'full');

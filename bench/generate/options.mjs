@@ -1,4 +1,4 @@
-// The command line of the benchmark of text generation.
+// The command line of the text generation benchmark.
 
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
@@ -8,13 +8,13 @@ import { ENGINE_NAMES } from './engines.mjs';
 
 const TYPE_NAMES = /** @type {import('./catalog.mjs').TypeName[]} */ (Object.keys(TYPES));
 
-/** The texts of the largest models are no longer. */
+/** Maximum length of a text: the models have no more positions. */
 const MAX_TOKENS = 2048;
 
 export const USAGE = `usage: npm run bench:generate -- [OPTION ...]
 
-Generates text with language models of random weights, which are written on demand (2.5 GB under target/), beside other
-engines, which are installed on demand.
+Generates text with language models of random weights, which are written on demand (2.5 GB under target/), and compares
+with other engines, which are installed on demand.
 
   --types LIST     of ${TYPE_NAMES.join(', ')} (all)
   --engines LIST   of ${ENGINE_NAMES.join(', ')} (all)
@@ -22,10 +22,10 @@ engines, which are installed on demand.
   --prompt LIST    tokens of the prompts (128,1024); whisper has its own
   --tokens N       tokens to generate after the first one (64)
   --rounds N       texts of each engine, type and number of threads (3); half as many of the longer prompts
-  --seconds N      begin no further token of a text after so many seconds (2)
-  --no-limits      do not measure how fast memory can be read
-  --tiny           small models, to try whether everything runs
-  --json FILE      write everything that was measured
+  --seconds N      start no further token of a text after this many seconds (2)
+  --no-limits      do not measure the read bandwidth of memory
+  --tiny           small models, to check that everything runs
+  --json FILE      write all measurements
   --write          write bench/generate/RESULTS.md
   --help`;
 
@@ -66,17 +66,17 @@ const { wrong, parsed, integer, integers, someOf } = checksOf(USAGE);
  *
  * @param {string[]} args
  * @returns {Options}
- * @throws {Failure} with exit status 2 when it cannot be understood, 0 when help was asked for
+ * @throws {Failure} with exit status 2 when it is invalid, 0 when help was requested
  */
 export function readOptions(args) {
   const values = parsed(() => parseArgs({ args, options: OPTIONS }).values);
   const prompts = integers('prompt', values.prompt, MAX_TOKENS).sort((a, b) => a - b);
   const tokens = integer('tokens', values.tokens, MAX_TOKENS);
   if (Math.max(...prompts) + tokens >= MAX_TOKENS) {
-    throw wrong(`--prompt and --tokens are ${MAX_TOKENS - 1} together at most`);
+    throw wrong(`--prompt and --tokens may add up to at most ${MAX_TOKENS - 1}`);
   }
   if (values.tiny && values.write) {
-    throw wrong('--write does not go with --tiny');
+    throw wrong('--write cannot be combined with --tiny');
   }
   return {
     types: someOf('types', values.types, TYPE_NAMES),

@@ -1,4 +1,4 @@
-// The report, as heads and rows of text: for the terminal and for RESULTS.md alike.
+// The report as tables of text, for the terminal and for RESULTS.md.
 
 import { group, max } from 'd3-array';
 import { formatBytes, formatPlural, formatRate, formatShare } from 'webnn-node-cli/lib/format.mjs';
@@ -20,7 +20,7 @@ const megabytes = (/** @type {number} */ bytes) => (bytes / 1e6).toFixed(0);
 /** @param {Pick<import('./rows.mjs').Run, 'measurements' | 'bytesPerToken' | 'reading'>} run */
 const allRows = (run) => run.measurements.flatMap((one) => rowsOf(one, run));
 
-/** A value that stands once, above empty cells. */
+/** Shows a value only in the first of several equal rows. */
 const once = (/** @type {Row[]} */ rows, /** @type {number} */ i, /** @type {(row: Row) => string} */ of) =>
   (i > 0 && of(rows[i - 1]) === of(rows[i]) ? '' : of(rows[i]));
 
@@ -31,7 +31,7 @@ function cellsOf({ type, engine, status, summary, weights, share, firstTextMs, a
   return [
     engine,
     `${shown(perSecond)}${clean === 0 ? '*' : ''}`,
-    // An encoder-decoder has little to read but what it hears.
+    // The prompt of an encoder-decoder is short: its time is for the encoder.
     isDecoder(type) ? shown((1000 * prompt) / firstMs) : NONE,
     shown(firstMs),
     shown(firstTextMs),
@@ -62,7 +62,7 @@ function tableOf(rows, tokens) {
 }
 
 /**
- * The most tokens per second of each engine, whatever the number of threads.
+ * Returns the best tokens per second of each engine over all thread counts.
  *
  * @param {Row[]} rows of the shortest prompts
  * @param {string[]} engines
@@ -94,7 +94,7 @@ function readingTable({ reading }) {
 }
 
 /**
- * The tables of a run.
+ * Returns the tables of a run.
  *
  * @param {import('./rows.mjs').Run} run
  * @returns {import('../report/tables.mjs').ReportTable[]}
@@ -107,12 +107,12 @@ export function tablesOf(run) {
   return [bestTable(rows.filter(shortest), run.engines), ...inOrder.map((some) => tableOf(some, run.tokens)), ...readingTable(run)];
 }
 
-/** What engines could not do, once for each reason. @param {import('./rows.mjs').Run} run */
+/** Returns the steps that engines could not do, once for each reason. @param {import('./rows.mjs').Run} run */
 export const generateNotes = ({ measurements }) => notesOf(measurements.map(({ type, threads, results }) => ({ name: type, threads, results })));
 
 /** How to read the tables. */
 const EXPLANATION = [
-  'Each engine runs in a process of its own, and texts are generated in turns; medians of the clean ones, in which others kept at',
+  'Each engine runs in its own process, and texts are generated in turns; medians of clean texts, during which others kept at',
   `most ${DIRTY_ABOVE} processors busy; * none is clean. Types are those of weights: \`q4\` and \`q8\` leave the level of accuracy unset, \`q4-level4\``,
   'and llama.cpp round activations to 8 bits. Beside `fp16`, `q8` and `q4-level4`, node-llama-cpp runs F16, Q8_0 and Q4_0.',
   '',

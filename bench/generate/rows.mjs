@@ -1,4 +1,4 @@
-// What was measured, in the form in which people compare it.
+// Measurements as rows to compare.
 
 import { median } from 'd3-array';
 import { isDirty } from 'webnn-node-cli/lib/statistics.mjs';
@@ -6,23 +6,23 @@ import { TYPES } from './catalog.mjs';
 import { LLAMA, OURS, REFERENCES } from './engines.mjs';
 
 /**
- * @typedef {object} Run everything that one run of the benchmark has measured
+ * @typedef {object} Run all measurements of one run of the benchmark
  * @property {string} date
  * @property {ReturnType<typeof import('../machine.mjs').describeMachine>} machine
  * @property {string[]} engines
  * @property {Record<string, string>} versions by engine
- * @property {number} tokens that were asked for
+ * @property {number} tokens requested
  * @property {number} rounds
- * @property {Record<string, number>} bytesPerToken bytes of weights that are read for one token, by type and by the names of GGUF
- * @property {{ threads: number, gbps: number }[] | null} reading how fast memory can be read
+ * @property {Record<string, number>} bytesPerToken bytes of weights read per token, by type and by GGUF name
+ * @property {{ threads: number, gbps: number }[] | null} reading read bandwidth of memory
  * @property {import('./measure.mjs').Measurement[]} measurements
  */
 
-/** So many first tokens must be the same where engines round alike: a near tie decides later ones at times. */
+/** Number of first tokens that must agree if engines round alike; later ones sometimes depend on a near tie. */
 export const COMPARED = 8;
 
 /**
- * How many tokens two texts have in common at their beginning.
+ * Counts the tokens that two texts have in common at the beginning.
  *
  * @param {number[]} a
  * @param {number[]} b
@@ -34,7 +34,7 @@ export function commonTokens(a, b) {
 }
 
 /**
- * Samples of an engine in a few numbers, medians of the clean ones, or of all where none is clean.
+ * Summarizes the samples of an engine by medians of the clean ones, or of all if none is clean.
  *
  * @param {import('./measure.mjs').Sample[]} samples at least one
  */
@@ -56,7 +56,7 @@ export function summarize(samples) {
 }
 
 /**
- * Bytes of weights that an engine reads for one token.
+ * Returns the bytes of weights that an engine reads per token.
  *
  * @param {Record<string, number>} bytesPerToken
  * @param {import('./catalog.mjs').TypeName} type
@@ -65,7 +65,7 @@ export function summarize(samples) {
 const weightsOf = (bytesPerToken, type, engine) => bytesPerToken[(engine === LLAMA && TYPES[type].gguf) || type];
 
 /**
- * Whether the numbers that the weights stand for are those of the other engines: GGUF is quantized otherwise.
+ * Whether the weights have the same values as those of the other engines: GGUF is quantized differently.
  *
  * @param {string} engine
  * @param {import('./catalog.mjs').TypeName} type
@@ -73,7 +73,7 @@ const weightsOf = (bytesPerToken, type, engine) => bytesPerToken[(engine === LLA
 const hasSameWeights = (engine, type) => engine !== LLAMA || TYPES[type].gguf === 'F16';
 
 /**
- * How much of the read bandwidth a token uses.
+ * Returns the share of the read bandwidth that a token uses.
  *
  * @param {number} bytes per token
  * @param {number | null} perSecond tokens
@@ -88,16 +88,16 @@ export const shareOfReading = (bytes, perSecond, gbps) => (perSecond === null ||
  * @property {number} prompt
  * @property {string} engine
  * @property {import('./measure.mjs').Result['status']} status
- * @property {ReturnType<typeof summarize>} [summary] absent where nothing was generated
+ * @property {ReturnType<typeof summarize>} [summary] absent if nothing was generated
  * @property {number} weights bytes
  * @property {number | null} share of reading
  * @property {number} [firstTextMs]
- * @property {{ same: number, of: number } | null} agreement tokens that are those of the reference; null of the
- *   reference itself, and of other weights
+ * @property {{ same: number, of: number } | null} agreement tokens equal to the reference's; null for the reference
+ *   itself, and for other weights
  */
 
 /**
- * The rows of one measurement.
+ * Returns the rows of one measurement.
  *
  * @param {import('./measure.mjs').Measurement} measurement
  * @param {Pick<Run, 'bytesPerToken' | 'reading'>} run
@@ -129,7 +129,7 @@ export function rowsOf({ type, threads, prompts, results }, { bytesPerToken, rea
 const agreementOf = (ids, others) => ({ same: commonTokens(ids, others), of: Math.min(ids.length, others.length) });
 
 /**
- * What this package did not do rightly: types that it cannot run, and other first tokens where engines round alike.
+ * Lists the mistakes of this package: types that it cannot run, and different first tokens where engines round alike.
  *
  * @param {Row[]} rows
  * @returns {string[]}
@@ -140,6 +140,6 @@ export function mistakesOf(rows) {
     const where = `${engine}, ${type}, ${threads} threads, prompt of ${prompt}`;
     if (status !== 'ok') return [`${where}: ${status}`];
     if (!TYPES[type].exact || agreement === null || agreement.same >= Math.min(COMPARED, agreement.of)) return [];
-    return [`${where}: only the first ${agreement.same} tokens are those of the reference`];
+    return [`${where}: only the first ${agreement.same} tokens agree with the reference`];
   });
 }

@@ -1,4 +1,4 @@
-// `npm run bench:generate`: how fast language models generate text here and in other engines. --help lists the options.
+// `npm run bench:generate`: speed of text generation in webnn-node and other engines. --help lists the options.
 
 import { fileURLToPath } from 'node:url';
 import { formatPlural, formatRate } from 'webnn-node-cli/lib/format.mjs';
@@ -19,7 +19,7 @@ import { mistakesOf, rowsOf } from './rows.mjs';
 const RESULTS = fileURLToPath(new URL('RESULTS.md', import.meta.url));
 
 /**
- * Says in one line how fast the engines are.
+ * Prints the speed of the engines in one line.
  *
  * @param {string} label
  * @param {import('./measure.mjs').Measurement} measurement
@@ -31,7 +31,7 @@ function sayMeasured(label, measurement) {
 }
 
 /**
- * Measures all of it, the machine before and after everything else.
+ * Measures everything; the machine before and after everything else.
  *
  * @param {import('./options.mjs').Options} options
  * @returns {Promise<import('./rows.mjs').Run>}
@@ -72,7 +72,7 @@ async function measureAll(options) {
 await entry(async () => {
   const options = readOptions(process.argv.slice(2));
   if (process.platform !== 'linux') {
-    throw new Failure('The benchmark needs Linux: only its /proc says what else the machine does meanwhile.');
+    throw new Failure('The benchmark needs Linux: only its /proc shows what else the machine is doing.');
   }
   const run = await measureAll(options);
   printTables(tablesOf(run), generateNotes(run));

@@ -1,4 +1,4 @@
-// The libraries that run ONNX models themselves, as text generation drives them.
+// The libraries that run ONNX models directly, behind one interface.
 
 import { createRequire } from 'node:module';
 import { loadModel } from 'webnn-node/onnx';
@@ -7,7 +7,7 @@ import { sessionOptions } from './session-options.mjs';
 const { version } = createRequire(import.meta.url)('webnn-node/package.json');
 
 /**
- * webnn-node by `loadModel()` and `run()`.
+ * webnn-node through `loadModel()` and `run()`.
  *
  * @param {'cpu' | 'gpu'} device
  * @returns {import('./types.d.mts').Runtime}
@@ -24,9 +24,9 @@ export const webnnRuntime = (device) => ({
 });
 
 /**
- * onnxruntime-node by `InferenceSession.run()`.
+ * onnxruntime-node through `InferenceSession.run()`.
  *
- * @param {string} importer path or address of a file beside whose packages it is installed
+ * @param {string} importer path or URL of a file from which it can be imported
  * @returns {import('./types.d.mts').Runtime}
  */
 export function onnxruntimeRuntime(importer) {

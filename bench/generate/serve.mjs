@@ -1,4 +1,4 @@
-// The process of an engine: node serve.mjs MODULE. See types.d.mts for what it is asked.
+// The process of an engine: node serve.mjs MODULE. See types.d.mts for the requests.
 
 import { answerRequests } from 'webnn-node-cli/lib/bench/answers.mjs';
 

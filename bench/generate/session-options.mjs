@@ -1,5 +1,5 @@
 /**
- * Options of a session that are the same for all engines with the interface of onnxruntime-node.
+ * Returns session options, the same for all engines with the interface of onnxruntime-node.
  *
  * @param {number} threads
  */

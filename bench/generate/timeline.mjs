@@ -1,6 +1,6 @@
 // The times of tokens while a text is generated.
 
-/** Tokens as they come. The clock runs from the construction on. */
+/** Records tokens as they come. The clock starts at construction. */
 export class Timeline {
   /** @type {number[]} */
   ids = [];
@@ -26,7 +26,7 @@ export class Timeline {
     return this.ids.length > tokens || /** @type {number} */ (this.#at.at(-1)) - first > 1000 * seconds;
   }
 
-  /** What has been generated. */
+  /** Returns the generated tokens and their times. */
   result() {
     const [firstMs, ...tokenMs] = this.#at.slice(1).map((time, i) => time - this.#at[i]);
     return { ids: this.ids, firstMs, tokenMs };
@@ -34,7 +34,7 @@ export class Timeline {
 }
 
 /**
- * Generates by a function that runs a model on new tokens and gives the next one.
+ * Generates text with a function that runs a model on new tokens and returns the next one.
  *
  * @param {import('./types.d.mts').GenerateRequest} request
  * @param {(tokens: number[]) => Promise<number>} next

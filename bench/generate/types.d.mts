@@ -1,4 +1,4 @@
-// What the engines of the benchmark of text generation are asked, and what they answer. Times are in milliseconds.
+// Requests to the engines of the text generation benchmark, and their answers. Times are in milliseconds.
 
 /** A model to open. */
 export interface ModelChoice {
@@ -8,9 +8,9 @@ export interface ModelChoice {
   threads: number;
 }
 
-/** What an engine is to load. */
+/** The model for an engine to load. */
 export interface GenerateLoad extends ModelChoice {
-  /** The most tokens that a text has. */
+  /** Maximum number of tokens in a text. */
   positions: number;
 }
 
@@ -18,20 +18,20 @@ export interface GenerateLoad extends ModelChoice {
 export interface GenerateRequest {
   prompt: number[];
   tokens: number;
-  /** After so long, no further token is begun: an engine that is slow generates fewer. */
+  /** After this time, no further token is started: slow engines generate fewer. */
   seconds: number;
 }
 
 export interface Generated {
-  /** The prompt's own are not among them. */
+  /** Without those of the prompt. */
   ids: number[];
   /** From the prompt to the first token. */
   firstMs: number;
   /** From each token to the next. */
   tokenMs: number[];
-  /** Of that, what passed outside of the runs of the model; of engines that do not run it themselves. */
+  /** The part of `tokenMs` outside runs of the model, for engines that do not run it directly. */
   outsideMs?: number[];
-  /** The most memory that the process has had so far. */
+  /** Peak memory of the process so far, in bytes. */
   peakBytes: number;
 }
 
@@ -47,14 +47,14 @@ export interface GenerateCommands {
   generate(parameters: GenerateRequest): Promise<Generated>;
 }
 
-/** A tensor as a runtime takes and gives it: what it gives can be fed back as it is. */
+/** A tensor of a runtime; results can be fed back unchanged. */
 export interface RuntimeTensor {
   data: any;
 }
 
 /**
- * A text with the cache of its tokens so far. Runs the model on the tokens behind them, at least one, and gives the logits of
- * each with the text that is longer by them. It stays what it is: going on with other tokens is a fork.
+ * A text with the cache of its tokens so far. Runs the model on the tokens that follow, at least one, and returns their
+ * logits and the longer text. The text itself does not change: continuing it with other tokens is a fork.
  */
 export type Text = (tokens: number[]) => Promise<{ logits: RuntimeTensor; text: Text }>;
 

@@ -1,22 +1,22 @@
-// Measures engines on a GPU: the time of one run, and of many that are in flight together, in turns with what our own
-// graphs of one operator reach.
+// Measures engines on a GPU: the time of single runs, and of many in flight at once, in turns with our own
+// single-operator graphs.
 
 import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
 import { checkOutputs } from '../measure.mjs';
 import { GPU_ENGINES } from '../peers.mjs';
 import { workOfSteps } from '../work.mjs';
 
-/** A sample lasts about this long, in milliseconds. */
+/** Approximate length of a sample, in milliseconds. */
 const SAMPLE_MS = 200;
 
-/** Runs that a sample has at least and at most. */
+/** Minimum and maximum runs of a sample. */
 const RUNS = { times: [3, 1000], burst: [4, 10_000] };
 
-/** What engines compile and find out on the side is over after so many runs. */
+/** Number of runs after which engines have finished compiling and tuning. */
 const WARM_UP = 3;
 
 /**
- * How many runs of `ms` milliseconds make a sample.
+ * Returns how many runs of `ms` milliseconds make a sample.
  *
  * @param {keyof typeof RUNS} kind
  * @param {number} ms
@@ -29,13 +29,13 @@ const runsOf = (kind, ms) => Math.min(RUNS[kind][1], Math.max(RUNS[kind][0], Mat
  * @property {import('../types.mjs').Status} status
  * @property {string} [reason] why it is not `ok`
  * @property {string} [version]
- * @property {number} [loadMs] from the file to a model that can run, in milliseconds
+ * @property {number} [loadMs] from the file to a model that is ready to run, in milliseconds
  * @property {number[]} latencies of single runs from inputs on the CPU to outputs there, in milliseconds
- * @property {number[]} bursts milliseconds of one of many runs on inputs that are on the GPU, one number for each sample
+ * @property {number[]} bursts milliseconds per run of many on inputs on the GPU, one number per sample
  * @property {import('../types.mjs').Work & { devices: string[], adapter: string | null }} [graph] of this package
  */
 
-/** One engine on one model. A step that fails ends its part. */
+/** One engine on one model. A failing step ends its part. */
 class GpuContestant {
   #runs = { times: 0, burst: 0 };
   /** @type {EngineProcess | undefined} */
@@ -47,7 +47,7 @@ class GpuContestant {
     this.result = { engine: name, status: 'ok', latencies: [], bursts: [] };
   }
 
-  /** The process, which has been started. */
+  /** The started process. */
   get #running() {
     return /** @type {EngineProcess} */ (this.#process);
   }
@@ -62,7 +62,7 @@ class GpuContestant {
     try {
       return await step();
     } catch (error) {
-      // Whatever else goes wrong is the benchmark's own fault.
+      // Any other error is the benchmark's own fault.
       if (!(error instanceof EngineError)) throw error;
       Object.assign(this.result, { status, reason: error.message });
       await this.end();
@@ -83,7 +83,7 @@ class GpuContestant {
   }
 
   /**
-   * Compares its outputs, and finds out how many runs make a sample.
+   * Compares its outputs, and determines the runs per sample.
    *
    * @param {import('../models.mjs').BenchModel} model
    */
@@ -112,7 +112,7 @@ class GpuContestant {
     });
   }
 
-  /** What the graph of this package is. */
+  /** Describes this package's graph. */
   async describe() {
     await this.#attempt('failed', async () => {
       const { devices, adapter, steps } = await this.#running.request('describe');
@@ -130,7 +130,7 @@ class GpuContestant {
  *
  * @param {import('../models.mjs').BenchModel} model
  * @param {{ engines: string[], commands: Record<string, string[]>, samples: number, ours: string }} plan
- * @param {Rates} rates which take their turns
+ * @param {Rates} rates take turns, too
  * @returns {Promise<GpuResult[]>}
  */
 export async function measureOnGpu(model, { engines, commands, samples, ours }, rates) {
@@ -149,7 +149,7 @@ export async function measureOnGpu(model, { engines, commands, samples, ours }, 
   return contestants.map(({ result }) => result);
 }
 
-/** What our own graphs of one operator reach, measured again and again. */
+/** Rates of our own single-operator graphs, measured repeatedly. */
 export class Rates {
   #process;
   /** @type {(import('webnn-node-cli/lib/bench/types.mjs').RateGraph & { count: number, fastest: number })[]} */

@@ -12,18 +12,18 @@ import { versionsOf } from '../report/rows.mjs';
 import { measureOnGpu, Rates } from './measure.mjs';
 import { PRODUCT_SIZES } from './targets.mjs';
 
-/** What our own graphs of one operator are on a GPU, and on a CPU that plays one. */
+/** Sizes of our own single-operator graphs on a GPU, and on software that emulates one. */
 /** @type {Record<'hardware' | 'software', import('../engines/gpu-rates.mjs').Wanted>} */
 const RATES = {
   hardware: { copyBytes: 256 << 20, sizes: PRODUCT_SIZES, kinds: ['float32', 'float16'] },
   software: { copyBytes: 4 << 20, sizes: [256], kinds: ['float32', 'float16'] },
 };
 
-/** The device that NVIDIA's driver makes on Linux. */
+/** The device file of NVIDIA's driver on Linux. */
 const NVIDIA_DEVICE = '/dev/nvidiactl';
 
 /**
- * Why the peers cannot run; `undefined` if they can.
+ * Returns why the peers cannot run; `undefined` if they can.
  *
  * @param {string} python
  */
@@ -34,7 +34,7 @@ function peersAreOut(python) {
 }
 
 /**
- * The engines of a run with their commands, and why others are not among them.
+ * Returns the engines of a run with their commands, and why others are missing.
  *
  * @param {import('../options.mjs').Options} options
  * @returns {Promise<{ commands: Record<string, string[]>, without?: string }>}
@@ -43,7 +43,7 @@ async function enginesOf({ engines, python }) {
   const wanted = engines.filter((name) => name !== OURS);
   /** @type {Record<string, string[]>} */
   const commands = { [OURS]: await GPU_ENGINES[OURS].command() };
-  if (wanted.length === 0) return { commands, without: 'no other engine was asked for' };
+  if (wanted.length === 0) return { commands, without: 'no other engine was requested' };
   if (!existsSync(NVIDIA_DEVICE)) return { commands, without: `there is no CUDA here (no ${NVIDIA_DEVICE})` };
   const [found] = await GPU_ENGINES[wanted[0]].command(python);
   const without = peersAreOut(found);
@@ -54,7 +54,7 @@ async function enginesOf({ engines, python }) {
 }
 
 /**
- * The engines for a model: one in float16 has no run in float32.
+ * Returns the engines for a model: float16 models do not run in float32.
  *
  * @param {import('../models.mjs').BenchModel} model
  * @param {string[]} engines
@@ -63,7 +63,7 @@ const enginesFor = ({ kind }, engines) =>
   engines.filter((name) => name === OURS || kind !== 'float16' || GPU_ENGINES[name].options.precision === 'float16');
 
 /**
- * The adapter of a compiled graph.
+ * Returns the adapter of a compiled graph.
  *
  * @param {{ devices: string[], adapter: string | null }} graph
  * @param {Pick<import('../../inspect.js').SystemInfo, 'gpuAdapters' | 'gpuReason'>} system
@@ -79,7 +79,7 @@ export function adapterOf({ devices, adapter }, { gpuAdapters, gpuReason }) {
 }
 
 /**
- * The peaks that another program has measured, from a file.
+ * Reads the peaks that another program has measured.
  *
  * @param {string | undefined} file
  * @returns {import('../report/gpu.mjs').GpuRun['limits']}
@@ -100,13 +100,13 @@ function usableAdapter() {
   const system = systemInfo();
   const usable = system.gpuAdapters.find(({ unused }) => unused === null);
   if (usable === undefined) {
-    throw new Failure(`There is no GPU to measure: ${system.gpuReason}. WEBNN_GPU_SOFTWARE=1 lets a CPU play one.`, 2);
+    throw new Failure(`There is no GPU to measure: ${system.gpuReason}. WEBNN_GPU_SOFTWARE=1 allows software that emulates one.`, 2);
   }
   return usable;
 }
 
 /**
- * Measures everything.
+ * Measures everything on a GPU.
  *
  * @param {import('../options.mjs').Options} options
  * @returns {Promise<import('../report/gpu.mjs').GpuRun>}

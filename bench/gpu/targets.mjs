@@ -1,11 +1,11 @@
-// What this package is to reach on a machine with an NVIDIA H200, and whether a run has reached it.
+// The targets of this package on a machine with an NVIDIA H200, and whether a run has met them.
 
-/** The products of matrices that targets speak of are of this many rows and columns. */
+/** Rows and columns of the matrix products in targets. */
 export const PRODUCT_SIZES = [2048, 4096];
 
 /**
- * @typedef {object} Facts of a run, `undefined` where something was not measured
- * @property {(kind: 'float32' | 'float16', size: number) => number | undefined} product FLOP/s of a product of matrices
+ * @typedef {object} Facts about a run; `undefined` where something was not measured
+ * @property {(kind: 'float32' | 'float16', size: number) => number | undefined} product FLOP/s of a matrix product
  * @property {(kind: 'float32' | 'float16') => number | undefined} peak FLOP/s of multiply-adds in registers
  * @property {(model: string) => number | undefined} copyShare of the bandwidth of a copy
  * @property {(model: string) => number | undefined} ratio how many times as fast as PyTorch, eager, in float32
@@ -39,10 +39,10 @@ const faster = (model) => ({
 /**
  * @typedef {object} Target
  * @property {string} name
- * @property {number} wanted the least
+ * @property {number} wanted minimum
  * @property {'share' | 'times' | 'TFLOP/s'} unit
- * @property {(facts: Facts) => number | undefined} got NaN or `undefined` where it was not measured
- * @property {(facts: Facts) => boolean} [or] what is enough as well
+ * @property {(facts: Facts) => number | undefined} got NaN or `undefined` if not measured
+ * @property {(facts: Facts) => boolean} [or] an alternative that suffices
  */
 
 /** @type {Target[]} */

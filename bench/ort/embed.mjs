@@ -1,5 +1,5 @@
-// One measurement of run.mjs, in a process of its own: node embed.mjs '{"project", "folder", "dtype", "batch", "texts"}'.
-// Embeds texts by the Transformers.js that is installed in `project`, and prints times, memory and delays as JSON.
+// One measurement of run.mjs, in its own process: node embed.mjs '{"project", "folder", "dtype", "batch", "texts"}'.
+// Embeds texts with the Transformers.js installed in `project`, and prints times, memory and delays as JSON.
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { quantile } from 'd3-array';
 
-/** How much of each vector is compared. */
+/** Number of compared elements of each vector. */
 const COMPARED = 8;
 
 const { project, folder, dtype, batch, texts: count } = JSON.parse(process.argv[2]);
@@ -21,7 +21,7 @@ env.localModelPath = dirname(folder);
 const texts = JSON.parse(readFileSync(join(folder, 'texts.json'), 'utf8')).slice(0, count);
 const extract = await pipeline('feature-extraction', basename(folder), { dtype });
 
-/** Milliseconds from one turn of the event loop to the next while a run is on its way. @type {number[]} */
+/** Milliseconds between turns of the event loop during a run. @type {number[]} */
 const turns = [];
 const session = extract.model.sessions.model;
 const run = session.run.bind(session);
@@ -50,7 +50,7 @@ for (let at = 0; at < texts.length; at += batch) {
   vectors.push(...result.tolist().map((/** @type {number[]} */ vector) => vector.slice(0, COMPARED)));
 }
 const seconds = (performance.now() - begin) / 1000;
-// The watch notes a delay when the event loop turns again.
+// Delays are recorded when the event loop turns again.
 await sleep(10);
 delays.disable();
 

@@ -1,5 +1,5 @@
-// `npm run bench:ort -- FOLDER`: texts embedded by Transformers.js on webnn-node-ort and on onnxruntime-node, in turns. FOLDER is
-// what ../shared/bench/make_embedder.py writes.
+// `npm run bench:ort -- FOLDER`: embeds texts with Transformers.js on webnn-node-ort and on onnxruntime-node, in turns.
+// ../shared/bench/make_embedder.py writes FOLDER.
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -26,14 +26,17 @@ const USAGE = `usage: npm run bench:ort -- FOLDER [OPTION ...]
 const ENGINES = { 'webnn-node-ort': REPLACED, 'onnxruntime-node': ORIGINAL };
 const [OURS, PEER] = Object.keys(ENGINES);
 
-/** Types of weights, and the most that elements of vectors of length 1 may differ: 8-bit models round to other integers. */
+/**
+ * Weight types, and the largest allowed difference between elements of unit vectors: 8-bit models round to other
+ * integers.
+ */
 const TYPES = { fp32: 1e-4, q8: 5e-2 };
 const BATCHES = [1, 64];
 
 const WORKER = fileURLToPath(new URL('embed.mjs', import.meta.url));
 const RESULTS = new URL('RESULTS.md', import.meta.url);
 
-/** `>` is before columns of numbers. */
+/** `>` marks columns of numbers. */
 const HEAD = ['weights', '>texts per run', 'engine', '>seconds', '>peak memory, MB', '>event loop during runs, p99, ms', '>longest, ms', '>with pooling, p99, ms', '>idle CPU, ms'];
 
 function readArguments() {
@@ -47,7 +50,7 @@ function readArguments() {
     if (positionals.length !== 1) throw new Error('expected one folder');
     const [rounds, texts] = [values.rounds, values.texts].map(Number);
     const wrong = [rounds, texts].find((value) => !(Number.isInteger(value) && value > 0));
-    if (wrong !== undefined) throw new Error('numbers are integers from 1 on');
+    if (wrong !== undefined) throw new Error('numbers must be integers from 1');
     return { folder: resolve(positionals[0]), rounds, texts, write: values.write };
   } catch (error) {
     throw new Failure(`${/** @type {Error} */ (error).message}\n\n${USAGE}`, 2);
@@ -60,7 +63,7 @@ function readArguments() {
  */
 
 /**
- * Samples of both engines, taken in turns.
+ * Takes samples of both engines in turns.
  *
  * @param {Parameters} parameters
  * @param {number} rounds
@@ -83,7 +86,7 @@ async function sample(parameters, rounds, advance) {
 }
 
 /**
- * Bytes that a package and what it needs take in an empty project, where no scripts are run.
+ * Returns the bytes that packages and their dependencies take in an empty project, installed without scripts.
  *
  * @param {string[]} packages as `npm install` takes them
  */
@@ -139,7 +142,7 @@ await entry(async () => {
   const peer = `${PEER}@${dependencies[PEER]}`;
   const megabytes = [packed, [peer]].map((packages) => (installedBytes(packages) / 1e6).toFixed(1));
   const sizes = `Installed into an empty project, without scripts: ${OURS} ${megabytes[0]} MB, ${PEER} ${megabytes[1]} MB.`;
-  const title = `${texts} texts embedded by Transformers.js`;
+  const title = `${texts} texts embedded with Transformers.js`;
   const output = new Output();
   output.heading(title);
   output.table(HEAD.map((name) => name.replace('>', '')), rows);
@@ -148,9 +151,9 @@ await entry(async () => {
     const { cpu, processors, system, node } = describeMachine();
     const about = `${new Date().toISOString().slice(0, 10)}, ${cpu}, ${processors} processors, ${system}, Node ${node}, ${peer.replace('@', ' ')}. `
       + `Medians of ${rounds} processes for each engine, taken in turns; memory, delays and idle CPU are the worst of them. `
-      + 'The event loop is watched during runs, and by `monitorEventLoopDelay` during all of the work, where Transformers.js makes tokens and '
-      + 'averages vectors on the same thread. Idle CPU is that of the second which begins '
-      + 'one second after the last run. Both engines give the same vectors.';
+      + 'The event loop is watched during runs, and with `monitorEventLoopDelay` during all of the work, where Transformers.js tokenizes and '
+      + 'averages vectors on the same thread. Idle CPU is measured for one second, beginning '
+      + 'one second after the last run. Both engines compute the same vectors.';
     const repeat = 'To repeat it: write a folder with `../shared/bench/make_embedder.py`, then `npm run bench:ort -- FOLDER --write`.';
     writeFileSync(RESULTS, `# ${title}\n\n${about}\n\n${markdownTable({ title, head: HEAD, rows }).join('\n')}\n\n${sizes}\n\n${repeat}\n`);
   }

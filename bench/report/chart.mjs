@@ -1,11 +1,11 @@
-// The speed of engines on each model as an SVG picture of bars.
+// The speed of engines on each model as an SVG bar chart.
 
 import { max, ticks } from 'd3-array';
 import { escapeXml } from 'webnn-node-cli/lib/histogram.mjs';
 import { OURS } from '../peers.mjs';
 import { rightTime, rowOf } from './rows.mjs';
 
-/** Colours of the engines on light and on dark ground, this package first. */
+/** Colors of the engines on light and dark backgrounds, this package first. */
 const COLORS = [
   ['#2563eb', '#60a5fa'],
   ['#a1a1aa', '#71717a'],
@@ -16,7 +16,7 @@ const COLORS = [
 
 const SIZE = { width: 800, left: 180, right: 60, top: 78, bottom: 44, bar: 11, gap: 12 };
 
-/** What is much faster than the rest would make the rest too small to compare; its bar is cut off and says its value. */
+/** Faster bars are cut off and labeled with their value; they would make the others too small to compare. */
 const MAX_SPEED = 3;
 
 const STYLE = [
@@ -28,13 +28,13 @@ const STYLE = [
 ].join('');
 
 /**
- * Speeds relative to a reference, per model.
+ * Returns speeds relative to a reference, per model.
  *
  * @param {import('./rows.mjs').Run} run
  * @param {string} reference the engine whose speed is 1
  * @param {number} threads
- * @returns {{ name: string, speeds: (number | null)[] }[]} in the order of the engines; null where an engine has no right
- *   result
+ * @returns {{ name: string, speeds: (number | null)[] }[]} in the order of the engines; null if an engine has no
+ *   correct result
  */
 export function relativeSpeeds(run, reference, threads) {
   const { engines, models } = run;
@@ -49,7 +49,7 @@ export function relativeSpeeds(run, reference, threads) {
 }
 
 /**
- * The chart of a run, of its smallest number of threads.
+ * Returns the chart of a run, for its smallest number of threads.
  *
  * @param {import('./rows.mjs').Run} run
  * @returns {string}

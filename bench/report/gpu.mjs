@@ -8,19 +8,20 @@ import { markdownTable, notesAsMarkdown } from './markdown.mjs';
 import { notesOf } from './rows.mjs';
 
 /**
- * @typedef {object} GpuRun everything that one run of the benchmark has measured on a GPU
+ * @typedef {object} GpuRun all measurements of one run of the benchmark on a GPU
  * @property {string} date
  * @property {ReturnType<typeof import('../machine.mjs').describeMachine>} machine
  * @property {{ name: string, type: string, backend: string, driver: string }} adapter
  * @property {string[]} engines this package first
- * @property {string | null} without why there are no others
+ * @property {string | null} without the reason if there are no others
  * @property {Record<string, string>} versions by engine
- * @property {{ copyGbps: number, float32Gflops: number, float16Gflops: number } | null} limits that another program has measured
+ * @property {{ copyGbps: number, float32Gflops: number, float16Gflops: number } | null} limits measured by another
+ *   program
  * @property {ReturnType<import('../gpu/measure.mjs').Rates['results']>} rates
  * @property {{ name: string, kind: import('../types.mjs').Kind, results: import('../gpu/measure.mjs').GpuResult[] }[]} models
  */
 
-/** What is said of a run on software, and what makes it one. */
+/** The note about a run on software. */
 export const SOFTWARE = 'software adapter: these numbers say nothing about GPUs';
 const isSoftware = (/** @type {Pick<GpuRun, 'adapter'>} */ { adapter }) => adapter.type === 'software';
 
@@ -36,7 +37,7 @@ const PERCENTILE = 0.95;
 const rate = (run, name) => run.rates.find((one) => one.name === name)?.perSecond;
 
 /**
- * The fastest product of a data type.
+ * Returns the rate of the fastest product of a data type.
  *
  * @param {GpuRun} run
  * @param {Precision} kind
@@ -44,14 +45,14 @@ const rate = (run, name) => run.rates.find((one) => one.name === name)?.perSecon
 const largestProduct = (run, kind) => Math.max(...run.rates.filter(({ name }) => name.startsWith(`product ${kind} `)).map(({ perSecond }) => perSecond));
 
 /**
- * Bytes a second of a copy: the larger one, where another program has measured it, too.
+ * Returns the bytes per second of a copy; the larger number, if another program has measured it, too.
  *
  * @param {GpuRun} run
  */
 const copyRate = (run) => Math.max(rate(run, 'copy') ?? NaN, (run.limits?.copyGbps ?? 0) * 1e9);
 
 /**
- * FLOP/s of multiply-adds in registers, where another program has measured them.
+ * Returns the FLOP/s of multiply-adds in registers, if another program has measured them.
  *
  * @param {GpuRun} run
  * @param {Precision} kind
@@ -59,7 +60,7 @@ const copyRate = (run) => Math.max(rate(run, 'copy') ?? NaN, (run.limits?.copyGb
 const peak = ({ limits }, kind) => (limits === null ? undefined : limits[/** @type {const} */ (`${kind}Gflops`)] * 1e9);
 
 /**
- * FLOP/s that count as all of the arithmetic; without limits those of our own products.
+ * Returns the FLOP/s that count as 100 %; without limits, those of our own products.
  *
  * @param {GpuRun} run
  * @param {Precision} kind
@@ -67,7 +68,7 @@ const peak = ({ limits }, kind) => (limits === null ? undefined : limits[/** @ty
 const arithmetic = (run, kind) => peak(run, kind) ?? largestProduct(run, kind);
 
 /**
- * The fastest time of one run of many, in milliseconds; `undefined` where there is none.
+ * Returns the fastest time per run of many, in milliseconds; `undefined` if there is none.
  *
  * @param {GpuRun} run
  * @param {string} model
@@ -79,7 +80,7 @@ function burstOf({ models }, model, engine) {
 }
 
 /**
- * What our time of a model is of what the device can do.
+ * Returns the shares of the device's peak rates that our time of a model reaches.
  *
  * @param {GpuRun} run
  * @param {GpuRun['models'][number]} model
@@ -97,7 +98,7 @@ export function sharesOf(run, { name, kind, results }) {
 }
 
 /**
- * The facts of a run that targets ask for.
+ * Returns the facts of a run for the targets.
  *
  * @param {GpuRun} run
  * @returns {import('../gpu/targets.mjs').Facts}
@@ -138,12 +139,12 @@ function modelsTable(run) {
   return {
     title: 'Models on the GPU',
     remark:
-      'Latency: milliseconds of one run from inputs on the CPU to outputs there. Throughput: runs a second of many in flight '
-      + 'on inputs that are on the GPU, of which only the end is waited for; the fastest sample. ×: how many times as fast as this engine '
-      + 'webnn-node is, by throughput. Of copy: bytes that the steps read and write, beside what a copy moves in the same time. '
+      'Latency: milliseconds of one run, from inputs on the CPU to outputs there. Throughput: runs per second of many in flight, '
+      + 'with inputs on the GPU, waiting only for the last; the fastest sample. ×: speed of webnn-node relative to this engine, '
+      + 'by throughput. Of copy: bytes that the steps read and write, relative to what a copy moves in the same time. '
       + (run.limits === null
-        ? 'Of our largest product: multiply-adds beside those of our own largest product of matrices, which is no limit of the device.'
-        : 'Of arithmetic: multiply-adds beside those in registers.'),
+        ? 'Of our largest product: multiply-adds relative to our own largest matrix product, which is not a limit of the device.'
+        : 'Of arithmetic: multiply-adds relative to those in registers.'),
     head: ['model', 'engine', '>latency', '>95th percentile', '>throughput', '>×', '>of copy', `>${share}`],
     rows,
   };
@@ -159,7 +160,7 @@ function ratesTable(run) {
   ];
   return {
     title: 'Rates of the GPU',
-    remark: 'Our own graphs of one operator, in turns with the models; the fastest sample. Products are of square matrices.',
+    remark: 'Our own single-operator graphs, in turns with the models; the fastest sample. Products are of square matrices.',
     head: ['what', '>milliseconds', '>rate', 'unit'],
     rows: [...shown, ...limits],
   };
@@ -178,7 +179,7 @@ function targetsTable(run) {
 }
 
 /**
- * The tables of a run; no targets on software.
+ * Returns the tables of a run, without targets on software.
  *
  * @param {GpuRun} run
  * @returns {import('./tables.mjs').ReportTable[]}
@@ -188,7 +189,7 @@ export function gpuTablesOf(run) {
 }
 
 /**
- * Lines above the tables: the adapter, and what is not there.
+ * Returns the lines above the tables: the adapter, and what is missing.
  *
  * @param {GpuRun} run
  * @returns {string[]}
@@ -205,7 +206,7 @@ export function gpuHeadOf({ date, machine, adapter, without, versions, ...run })
 }
 
 /**
- * The part of RESULTS.md about GPUs.
+ * Returns the part of RESULTS.md about GPUs.
  *
  * @param {GpuRun} run on hardware
  * @returns {string}

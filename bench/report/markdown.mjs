@@ -1,4 +1,4 @@
-// Tables and notes as Markdown.
+// Formats tables and notes as Markdown.
 
 const cell = (/** @type {string} */ text) => text.replaceAll('|', '\\|');
 
@@ -16,7 +16,7 @@ export function markdownTable({ head, rows }) {
 }
 
 /**
- * @param {string[]} notes of what was not compared
+ * @param {string[]} notes about engines that were not compared
  * @returns {string[]} lines
  */
 export function notesAsMarkdown(notes) {

@@ -1,4 +1,4 @@
-// Where reports go: the terminal and files.
+// Writes reports to the terminal and to files.
 
 import { writeFileSync } from 'node:fs';
 import { Output } from 'webnn-node-cli/lib/output.mjs';
@@ -29,6 +29,6 @@ export function writeFiles(files) {
   for (const [file, content] of files) {
     if (file === undefined) continue;
     writeFileSync(file, content());
-    say(`${file} is written`);
+    say(`wrote ${file}`);
   }
 }

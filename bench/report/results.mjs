@@ -1,15 +1,15 @@
-// bench/RESULTS.md.
+// Writes bench/RESULTS.md.
 
 import { formatBytes } from 'webnn-node-cli/lib/format.mjs';
 import { markdownTable, notesAsMarkdown } from './markdown.mjs';
 import { notesOf } from './rows.mjs';
 import { tablesOf } from './tables.mjs';
 
-/** The heading of the part that a run on a GPU writes. */
+/** The heading of the part written by a run on a GPU. */
 const GPU_PART = '# Results on a GPU\n';
 
 /**
- * RESULTS.md with one of its parts new: that of the CPU is first, that of a GPU behind it.
+ * Replaces a part of RESULTS.md: the CPU part comes first, then the GPU part.
  *
  * @param {string} old text; empty for none
  * @param {{ cpu?: string, gpu?: string }} parts that are new
@@ -22,7 +22,7 @@ export function withParts(old, { cpu, gpu }) {
 }
 
 /**
- * The part of RESULTS.md about the CPU.
+ * Returns the part of RESULTS.md about the CPU.
  *
  * @param {import('./rows.mjs').Run} run
  * @returns {string}

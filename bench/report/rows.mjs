@@ -1,4 +1,4 @@
-// What was measured, in the form in which people compare it.
+// Measurements as rows to compare.
 
 import { forShares } from '../limits.mjs';
 import { OURS } from '../peers.mjs';
@@ -11,26 +11,26 @@ import { shareOfLimit } from '../work.mjs';
  * @property {import('../types.mjs').Kind} kind
  * @property {number} weightBytes
  * @property {number} threads
- * @property {import('../types.mjs').Work | null} work of this package's graph; null where it has none
+ * @property {import('../types.mjs').Work | null} work of this package's graph; null if there is none
  * @property {import('../measure.mjs').Result[]} results
  */
 
 /**
- * @typedef {object} Run everything that one run of the benchmark has measured
+ * @typedef {object} Run all measurements of one run of the benchmark
  * @property {string} date
  * @property {ReturnType<typeof import('../machine.mjs').describeMachine>} machine
  * @property {string[]} engines this package first
  * @property {Record<string, string>} versions by engine
  * @property {import('../limits.mjs').Limits[] | null} limits
  * @property {Measurement[]} models
- * @property {Measurement[]} calls the smallest model
+ * @property {Measurement[]} calls measurements of the smallest model
  */
 
 /**
- * @typedef {ReturnType<typeof summarizeSamples> & { total: number, ratio: number | null }} Summary `total`: the number of samples;
- *   `ratio`: how many times as fast as this engine webnn-node is, by the fastest clean samples
- * @typedef {{ status: import('../types.mjs').Status } & (Summary | { [K in keyof Summary]?: undefined })} Times of one engine;
- *   only the status where it has no samples
+ * @typedef {ReturnType<typeof summarizeSamples> & { total: number, ratio: number | null }} Summary `total`: the number
+ *   of samples; `ratio`: speed of webnn-node relative to this engine, by the fastest clean samples
+ * @typedef {{ status: import('../types.mjs').Status } & (Summary | { [K in keyof Summary]?: undefined })} Times of one
+ *   engine; only the status if it has no samples
  */
 
 /**
@@ -48,7 +48,7 @@ function timesOf(result, ours) {
 }
 
 /**
- * A row of the table of times.
+ * Returns a row of the table of times.
  *
  * @param {Omit<Measurement, 'weightBytes'>} measurement
  * @param {Pick<Run, 'limits' | 'machine'>} run
@@ -64,20 +64,20 @@ export function rowOf({ name, kind, threads, work, results }, { limits, machine 
 }
 
 /**
- * The fastest clean sample of an engine that computes rightly, in milliseconds; null of others.
+ * Returns the fastest clean sample of an engine with correct outputs, in milliseconds; null for others.
  *
  * @param {Times} times
  */
 export const rightTime = ({ status, fastest }) => (status === 'ok' && fastest !== undefined ? fastest : null);
 
 /**
- * How many times as fast as each peer webnn-node is, over all models that both compute rightly.
+ * Returns the speed of webnn-node relative to a peer, over all models that both compute correctly.
  *
  * @param {ReturnType<typeof rowOf>[]} rows
  * @param {string} peer
  * @param {number} threads
- * @returns {{ mean: number | null, ahead: number, models: number }} the geometric mean; on how many models of how many it is
- *   at least as fast
+ * @returns {{ mean: number | null, ahead: number, models: number }} the geometric mean, and on how many of how many
+ *   models it is at least as fast
  */
 export function comparedWith(rows, peer, threads) {
   const ratios = rows
@@ -95,7 +95,7 @@ export function comparedWith(rows, peer, threads) {
  */
 
 /**
- * What is to be told about engines that did not compute a model rightly, once for each reason.
+ * Returns notes about engines that did not compute a model correctly, once for each reason.
  *
  * @param {Outcomes[]} measurements
  */
@@ -107,7 +107,7 @@ export function notesOf(measurements) {
 }
 
 /**
- * The versions of engines, as far as they have told them.
+ * Returns the versions of engines, as far as they are known.
  *
  * @param {{ engine: string, version?: string }[]} results
  * @returns {Record<string, string>}

@@ -1,4 +1,4 @@
-// The tables of a run, as heads and rows of text: for the terminal and for RESULTS.md alike.
+// The tables of a run as text, for the terminal and for RESULTS.md.
 
 import { formatBytes, formatRate, formatShare } from 'webnn-node-cli/lib/format.mjs';
 import { loadTime } from '../measure.mjs';
@@ -19,7 +19,7 @@ import { comparedWith, rowOf } from './rows.mjs';
 const NONE = '–';
 
 /**
- * Median and fastest clean sample: `6.94 / 6.88`; with an asterisk where no sample is clean.
+ * Formats median and fastest clean sample: `6.94 / 6.88`; with an asterisk if no sample is clean.
  *
  * @param {import('./rows.mjs').Times} times
  */
@@ -58,7 +58,7 @@ function meanRows(rows, peers, threads) {
 /**
  * @param {import('./rows.mjs').Run} run
  * @param {number} threads
- * @returns {ReportTable} times of the models with so many threads
+ * @returns {ReportTable} times of the models with this number of threads
  */
 function timesTable(run, threads) {
   const { engines, models } = run;
@@ -67,10 +67,10 @@ function timesTable(run, threads) {
   return {
     title: `Times with ${threads === 1 ? '1 thread' : `${threads} threads`}`,
     remark:
-      'Milliseconds: median / fastest clean sample. ×: how many times as fast as this engine webnn-node is, by the fastest '
-      + 'clean samples. Limit: share of what the machine can compute (C) in that time, or read from memory (M) where the model '
-      + 'fits into no cache, whichever is more. Clean: '
-      + `samples in which others kept at most ${DIRTY_ABOVE} processors busy; * no sample is.`,
+      'Milliseconds: median / fastest clean sample. ×: speed of webnn-node relative to this engine, by the fastest '
+      + 'clean samples. Limit: share of the machine\'s peak arithmetic (C) or memory bandwidth (M, if the model '
+      + 'does not fit into the cache), whichever is larger. Clean: '
+      + `samples during which others kept at most ${DIRTY_ABOVE} processors busy; *: no clean sample.`,
     head: ['model', `>${OURS}`, '>limit', ...peers.flatMap((name) => [`>${name}`, '>×']), '>clean'],
     rows: [
       ...rows.map(({ name, times, limit }) => [
@@ -86,7 +86,7 @@ function timesTable(run, threads) {
 }
 
 /**
- * Resident bytes at a time: above those of the empty process, and in all.
+ * Formats resident bytes at a time: above those of the empty process, and in total.
  *
  * @param {import('../measure.mjs').Result['memory']} memory
  * @param {'loaded' | 'afterRuns'} time
@@ -110,8 +110,8 @@ function loadTable({ models }) {
   return {
     title: 'Loading and memory',
     remark:
-      'Load: milliseconds from the file to a model that can run, median / fastest. Memory: what is resident when the model is '
-      + 'loaded and after all runs, above that of the process before the library was loaded, and in all.',
+      'Load: milliseconds from the file to a model that is ready to run, median / fastest. Memory: resident bytes when the model is '
+      + 'loaded and after all runs, above those of the process before the library was loaded, and in total.',
     head: ['model', '>weights', 'engine', '>load', '>loaded', '>in all', '>after runs', '>in all'],
     rows: models
       .filter((model) => model.threads === threads)
@@ -122,7 +122,7 @@ function loadTable({ models }) {
 
 /**
  * @param {import('./rows.mjs').Run} run
- * @returns {ReportTable} what a call costs
+ * @returns {ReportTable} the cost of a call
  */
 function callTable(run) {
   const { engines, calls } = run;
@@ -131,9 +131,9 @@ function callTable(run) {
   return {
     title: 'One addition of one number',
     remark:
-      'Microseconds from writing the input to having read the output: median / fastest clean sample. Amortised: one of many '
-      + 'dispatches of which only the last is waited for.',
-    head: ['>threads', ...engines.map((name) => `>${name}`), '>amortised'],
+      'Microseconds from writing the input to having read the output: median / fastest clean sample. Amortized: one of many '
+      + 'dispatches, waiting only for the last one.',
+    head: ['>threads', ...engines.map((name) => `>${name}`), '>amortized'],
     rows: rows.map(({ threads, times, burst }) => [
       String(threads),
       ...engines.map((name) => timeCell(times[name], microseconds)),
@@ -144,7 +144,7 @@ function callTable(run) {
 
 /**
  * @param {import('../limits.mjs').Limits[]} limits
- * @returns {ReportTable} what the machine can do
+ * @returns {ReportTable} the limits of the machine
  */
 function limitsTable(limits) {
   const { reading } = limits[0];
@@ -162,7 +162,7 @@ function limitsTable(limits) {
 }
 
 /**
- * All tables of a run.
+ * Returns all tables of a run.
  *
  * @param {import('./rows.mjs').Run} run
  * @returns {ReportTable[]}

@@ -1,5 +1,5 @@
-// One measurement of sizes.mjs, in a process of its own: node embed.mjs '{"engine", "model", "threads", "order", "batch", "texts"}'.
-// Prints a JSON of seconds, longest delay of the event loop, bytes, and the mean of the last results.
+// One measurement of run.mjs, in its own process: node embed.mjs '{"engine", "model", "threads", "order", "batch",
+// "texts"}'. Prints seconds, the longest delay of the event loop, bytes, and the mean of the last results as JSON.
 
 import { readFileSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { ENGINES } from 'webnn-node-cli/lib/bench/engines.mjs';
 
 /**
- * The feeds of all batches.
+ * Returns the feeds of all batches.
  *
  * @param {string} folder
  * @param {{ order: 'given' | 'sorted', batch: number, texts: number }} options

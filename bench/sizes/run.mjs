@@ -1,6 +1,6 @@
-// `npm run bench:sizes -- FOLDER`: texts of many lengths, one by one and in batches, beside onnxruntime-node in turns. FOLDER
-// holds a text embedder in the form in which they are published: onnx/*.onnx, tokenizer.json with a vocabulary of words,
-// and texts.json with a list of texts.
+// `npm run bench:sizes -- FOLDER`: texts of many lengths, one by one and in batches, in turns with onnxruntime-node.
+// FOLDER holds a text embedder as published: onnx/*.onnx, tokenizer.json with a vocabulary of words; and texts.json
+// with a list of texts.
 
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ const USAGE = `usage: npm run bench:sizes -- FOLDER [OPTION ...]
   --rounds N       how often everything is measured (3)
   --texts N        how many texts (500)`;
 
-/** How texts become runs. */
+/** Groupings of texts into runs. */
 const GROUPINGS = [
   { text: 'one by one', order: 'given', batch: 1 },
   { text: 'batches of 64, as given', order: 'given', batch: 64 },
@@ -31,7 +31,7 @@ const OURS = 'webnn-node';
 const PEER = 'onnxruntime-node';
 const WORKER = fileURLToPath(new URL('embed.mjs', import.meta.url));
 
-/** The most that means of results may differ: 8-bit models are computed on other integers. */
+/** Largest allowed difference between the means of results: 8-bit models round to other integers. */
 const TOLERANCE = { float: 1e-3, quantized: 5e-2 };
 
 function readArguments() {
@@ -47,7 +47,7 @@ function readArguments() {
     const [rounds, texts] = [values.rounds, values.texts].map(Number);
     const threads = values.threads.split(',').map(Number);
     const wrong = [rounds, texts, ...threads].find((value) => !(Number.isInteger(value) && value > 0));
-    if (wrong !== undefined) throw new Error('numbers are integers from 1 on');
+    if (wrong !== undefined) throw new Error('numbers must be integers from 1');
     return { folder: positionals[0], filter: new RegExp(values.filter), threads, rounds, texts };
   } catch (error) {
     throw new Failure(`${/** @type {Error} */ (error).message}\n\n${USAGE}`, 2);
@@ -60,7 +60,7 @@ function readArguments() {
  */
 
 /**
- * The medians of both engines.
+ * Returns the medians of both engines.
  *
  * @param {Parameters} parameters
  * @param {number} rounds

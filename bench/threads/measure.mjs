@@ -1,4 +1,4 @@
-// One measurement of run.mjs, in a process of its own. Prints JSON.
+// One measurement of run.mjs, in its own process. Prints JSON.
 //
 //   node measure.mjs '{"model", "inputs", "threads", "contexts", "atOnce", "neighbors", "seconds"}'  -> { ms }: of a run, on average
 //   node measure.mjs '{"pauseMs", "seconds"}'  -> { ms }: from dispatch() to the result of a graph that adds one number, the median
@@ -10,10 +10,10 @@ import { ml, MLGraphBuilder } from 'webnn-node';
 import { ENGINES } from 'webnn-node-cli/lib/bench/engines.mjs';
 import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
 
-/** Runs before the clock starts, so that memory is mapped and threads are up. */
+/** Runs before the clock starts, until memory is mapped and threads are up. */
 const WARM_UP = 5;
 
-/** How long a neighbor gets to be placed on a core, in milliseconds. */
+/** Time for a neighbor to be placed on a core, in milliseconds. */
 const SETTLE_MS = 200;
 
 const until = (/** @type {number} */ seconds) => {

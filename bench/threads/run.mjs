@@ -1,5 +1,5 @@
-// `npm run bench:threads`: how threads get along with too few cores, with other programs and with each other, and how long a
-// request takes to reach them. Both cases of a row are measured in turns, each sample in a process of its own.
+// `npm run bench:threads`: threads with too few cores, with other programs and with each other, and the latency of a
+// request. Both cases of a row are measured in turns, each sample in its own process.
 
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -31,7 +31,7 @@ const CORES = availableParallelism();
 /** One context, with as many threads as there are cores. */
 const USUAL = { threads: CORES, contexts: 1, atOnce: false, neighbors: 0 };
 
-/** What is compared, and how many times as fast the first case is to be at least. */
+/** The compared cases, and the minimum speed of the first relative to the second. */
 const ROWS = [
   { first: `${2 * CORES} threads`, second: `${CORES} threads`, least: 0.9, cases: [{ ...USUAL, threads: 2 * CORES }, USUAL] },
   {
@@ -61,7 +61,7 @@ function readArguments() {
   try {
     const { values } = parseArgs({ options });
     const [rounds, seconds] = [values.rounds, values.seconds].map(Number);
-    if (!(Number.isInteger(rounds) && rounds > 0 && seconds > 0)) throw new Error('--rounds is an integer from 1 on, --seconds above 0');
+    if (!(Number.isInteger(rounds) && rounds > 0 && seconds > 0)) throw new Error('--rounds must be an integer from 1, --seconds above 0');
     return { ...values, filter: new RegExp(values.filter), rounds, seconds };
   } catch (error) {
     throw new Failure(`${/** @type {Error} */ (error).message}\n\n${USAGE}`, 2);
@@ -69,7 +69,7 @@ function readArguments() {
 }
 
 /**
- * Medians of two cases.
+ * Returns the medians of two cases.
  *
  * @param {string} label
  * @param {[object, object]} cases
@@ -87,7 +87,7 @@ async function compare(label, [first, second], rounds) {
 
 await entry(async () => {
   const { models, filter, rounds, seconds } = readArguments();
-  if (CORES < 2) throw new Failure('this compares what threads do on 2 cores or more, and there is one', 2);
+  if (CORES < 2) throw new Failure('this compares threads on 2 cores or more, but there is only one', 2);
   const rows = [];
   for (const { name, file, inputs } of findModels(models, filter)) {
     for (const { first, second, least, cases } of ROWS) {

@@ -1,6 +1,6 @@
 'use strict';
 
-/** What `run` takes as a feed, and what it gives as a result. */
+/** Feeds and results of `run`. */
 
 const { DATA_TYPES, VIEWS, requireKind } = require('../descriptor.js');
 const { quote } = require('../errors.js');
@@ -13,7 +13,7 @@ const { toSource } = require('./source.js');
 /** @type {Record<import('../../index.js').MLOperandDataType, new (buffer: ArrayBuffer) => ArrayBufferView>} */
 const ARRAYS = {
   float32: Float32Array,
-  // Engines without Float16Array leave only the bit patterns.
+  // Without Float16Array, only the bit patterns are left.
   float16: globalThis.Float16Array ?? Uint16Array,
   int32: Int32Array,
   uint32: Uint32Array,
@@ -26,7 +26,7 @@ const ARRAYS = {
 /** @typedef {new (source: ArrayBufferLike | Iterable<number>, byteOffset?: number, length?: number) => ArrayBufferView & Iterable<number>} NumberArray */
 
 /**
- * Types of inputs and outputs that WebNN does not have: their arrays, and those that the native side takes and gives.
+ * Types of inputs and outputs that WebNN does not have: their arrays outside, and the arrays of the native side.
  *
  * @type {Map<string, {views: string[], outside: NumberArray & {BYTES_PER_ELEMENT: number}, inside: NumberArray}>}
  */
@@ -37,9 +37,9 @@ const CONVERTED = new Map([
 ]);
 
 /**
- * The elements of an input as the native side takes them.
+ * Returns the elements of an input as the native side takes them.
  *
- * @param {Uint8Array} bytes as the caller gave them
+ * @param {Uint8Array} bytes from the caller
  * @param {string} dataType of the input
  * @param {string} what for messages
  * @returns {Uint8Array}
@@ -72,7 +72,7 @@ function elementsOf(buffer, made, dataType) {
 }
 
 /**
- * What messages call a feed.
+ * Returns the name of a feed in messages.
  *
  * @param {string} name
  */
@@ -86,7 +86,7 @@ function feedName(name) {
  * @property {unknown} data
  * @property {string} kind of the data, from `bufferSource`
  * @property {number[]} [shape]
- * @property {unknown} [dataType] as the caller gave it
+ * @property {unknown} [dataType] from the caller
  * @property {undefined} [held]
  * @property {undefined} [place]
  */
@@ -95,7 +95,7 @@ function feedName(name) {
  * @typedef {object} FeedOfResult a result whose data are unread
  * @property {undefined} [tensor]
  * @property {import('../internal.js').Handle<'values'>} held
- * @property {number} place of the result among those that are held together
+ * @property {number} place index of the result in its group of results
  * @property {readonly number[]} shape
  * @property {unknown} dataType
  */
@@ -103,11 +103,11 @@ function feedName(name) {
 /** @typedef {FeedOfData | FeedOfResult | {tensor: import('../internal.js').TensorState, shape?: undefined, place?: undefined}} Feed data, or the state of an MLTensor */
 
 /**
- * What of a result is not in its properties as long as nobody has read its data.
+ * The hidden state of a result whose data nobody has read.
  *
  * @typedef {object} Unread
  * @property {import('../internal.js').Handle<'values'>} handle
- * @property {number} place among the results that are held together
+ * @property {number} place index in its group of results
  * @property {readonly number[]} shape
  * @property {string} dataType
  */
@@ -119,7 +119,7 @@ const unread = new WeakMap();
 
 /**
  * @param {string} what from `feedName`
- * @param {unknown} value an MLTensor, a view, a buffer, or `{data, shape, dataType}`, which is also what a result is
+ * @param {unknown} value an MLTensor, a view, a buffer, or `{data, shape, dataType}`, such as a result
  * @returns {Feed}
  * @throws {TypeError} for anything else
  */
@@ -151,7 +151,7 @@ function toFeedOfData(what, value) {
   }
   const { data, shape, dataType } = value;
   if (!Array.isArray(shape)) {
-    throw new TypeError(`${what} has data and no shape, expected a list of sizes`);
+    throw new TypeError(`${what} has data but no shape, expected a list of sizes`);
   }
   return { ...toSource(data, what), shape: requireNumbers(Array.from(shape), `${what}: shape`), dataType };
 }
@@ -168,7 +168,7 @@ function isSame(shape, other) {
  * @param {unknown[]} list
  * @param {string} what
  * @returns {number[]} the list
- * @throws {TypeError} if an element is no number; which numbers are sizes is the native side's to know
+ * @throws {TypeError} if an element is not a number; the native side checks for valid sizes
  */
 function requireNumbers(list, what) {
   list.forEach((item, axis) => {
@@ -203,7 +203,7 @@ function requireType({ kind, dataType: given }, dataType, what) {
   }
   const known = DATA_TYPES.find((name) => name === dataType);
   const views = known === undefined ? CONVERTED.get(dataType)?.views : VIEWS[known];
-  // Whoever loads a model of any other type is told.
+  // Loading a model with any other type fails with a message about it.
   if (views !== undefined) {
     requireKind(kind, views, dataType, what);
   }
@@ -228,7 +228,7 @@ function toResult(contents, caches, made, shape, output) {
   return unreadResult({ handle, place, shape: [...shape], dataType }, made, shape, output.name);
 }
 
-/** Whoever prints a result wants to see its data. */
+/** Shows the data of a result when it is printed. */
 const SHOWN = {
   /**
    * @this {object}
@@ -242,7 +242,7 @@ const SHOWN = {
 };
 
 /**
- * A result whose data are copied when they are read. Until then it can be fed without a copy.
+ * Creates a result whose data are copied when they are read. Until then it can be fed without a copy.
  *
  * @param {Unread} state
  * @param {import('../../index.js').MLOperandDataType} made the data type of the elements
@@ -256,7 +256,7 @@ function unreadResult(state, made, shape, name) {
   const keep = (/** @type {unknown} */ data) => {
     known = data;
     unread.delete(result);
-    // From now on it is as any other result, unless it was frozen before.
+    // From now on it is like any other result, unless it was frozen before.
     if (Object.getOwnPropertyDescriptor(result, 'data')?.configurable) {
       Object.defineProperty(result, 'data', { value: data, writable: true, enumerable: true, configurable: true });
     }

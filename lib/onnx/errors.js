@@ -3,11 +3,11 @@
 const { OnnxError, withCode } = require('../errors.js');
 const native = require('../native.js');
 
-/** The exception of a code of the table. @type {(code: string, message: string) => Error} */
+/** Creates the exception for a code of the table. @type {(code: string, message: string) => Error} */
 const codedError = native.errorOf;
 
 /**
- * Gives errors of conversions, which are about the type of a value, their code.
+ * Adds the code to TypeErrors of conversions.
  *
  * @template T
  * @param {() => T} convert

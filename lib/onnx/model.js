@@ -17,7 +17,7 @@ const { Promise } = globalThis;
 
 const CONSTRUCT = Symbol('construct');
 
-/** What `createContext` is asked for by the option `device`. */
+/** Options of `createContext` for the option `device`. */
 const DEVICES = { auto: {}, cpu: { accelerated: false }, gpu: { accelerated: true } };
 
 const LOAD_OPTIONS = ['context', 'device', 'numThreads', 'freeDimensions', 'looseDimensions', 'outputs', 'keepLast', 'constants', 'externalData', 'signal'];
@@ -42,13 +42,13 @@ const toFetches = record((value, what, name) => {
  * @property {import('../../index.js').MLContext | undefined} context
  * @property {import('../internal.js').ContextState | undefined} state of the context
  * @property {keyof typeof DEVICES | undefined} device
- * @property {number | undefined} numThreads as the caller gave it: `createContext` checks it
+ * @property {number | undefined} numThreads from the caller; `createContext` checks it
  * @property {import('../../onnx.js').OnnxAbortSignal | undefined} signal
  * @property {import('../internal.js').FreeDimensions} dimensions
  * @property {boolean} looseDimensions
  * @property {string[] | undefined} outputs
  * @property {import('../internal.js').KeptCounts} keepLast
- * @property {Map<string, Constant>} constants by the names of inputs
+ * @property {Map<string, Constant>} constants by input name
  * @property {import('../internal.js').ExternalFile[]} externalFiles
  */
 
@@ -113,7 +113,7 @@ class OnnxModel {
   }
 
   /**
-   * Runs the model with a clock.
+   * Runs the model and measures its steps.
    *
    * @param {Record<string, unknown>} feeds
    * @param {Record<string, unknown>} fetches
@@ -124,7 +124,7 @@ class OnnxModel {
   }
 
   /**
-   * The arguments of a run, checked and converted.
+   * Checks and converts the arguments of a run.
    *
    * @param {unknown} feeds
    * @param {unknown} fetches
@@ -134,13 +134,13 @@ class OnnxModel {
   #given(feeds, fetches, operation) {
     const given = converting(() => this.#toFeeds(feeds, `${operation}: feeds`));
     const targets = converting(() => toFetches(fetches, `${operation}: fetches`));
-    // Only now: reading the arguments can run code of the caller.
+    // Checked last: reading the arguments can run the caller's code.
     this.#requireAlive(operation);
     return [given, targets];
   }
 
   /**
-   * The graph for these shapes, from the cache or newly compiled.
+   * Returns the graph for these shapes, from the cache or newly compiled.
    *
    * @param {Record<string, readonly number[]>} shapes
    */
@@ -153,7 +153,7 @@ class OnnxModel {
   }
 
   /**
-   * What `run()` computes for these shapes before data decide about anything.
+   * Describes the computation of `run()` for these shapes, up to the first value that data decide.
    *
    * @param {Record<string, readonly number[]>} shapes
    */
@@ -163,7 +163,7 @@ class OnnxModel {
     return this.#session.describe(lists);
   }
 
-  /** Frees everything, and the context if the model made it. Runs that have begun end as they should. */
+  /** Frees everything, and the context if the model made it. Runs that have begun finish normally. */
   destroy() {
     this.#isDestroyed = true;
     this.#session.destroy();
@@ -190,11 +190,11 @@ class OnnxModel {
 }
 
 /**
- * Shapes of inputs by name, as the native side takes them, which knows what sizes there are.
+ * Returns shapes of inputs by name as the native side takes them; it checks for valid sizes.
  *
  * @param {unknown} shapes
  * @param {string} operation for messages
- * @throws {TypeError} for what are no lists of numbers
+ * @throws {TypeError} for anything but lists of numbers
  */
 function shapeLists(shapes, operation) {
   if (!isObject(shapes)) {
@@ -202,7 +202,7 @@ function shapeLists(shapes, operation) {
   }
   return Object.entries(shapes).map(([name, shape]) => {
     if (!Array.isArray(shape)) {
-      throw codedError('ERR_WEBNN_TYPE', `${operation}: the shape of ${quote(name)} is no list of sizes`);
+      throw codedError('ERR_WEBNN_TYPE', `${operation}: the shape of ${quote(name)} is not a list of sizes`);
     }
     const sizes = converting(() => requireNumbers(Array.from(shape), `${operation}: ${quote(name)}`));
     return /** @type {[string, number[]]} */ ([name, sizes]);
@@ -229,7 +229,7 @@ const METHODS = [
 ];
 
 for (const [symbol, value] of METHODS) {
-  // Runtimes need not have all symbols.
+  // Not all runtimes have all symbols.
   if (symbol !== undefined) {
     Object.defineProperty(OnnxModel.prototype, symbol, { value, writable: true, configurable: true });
   }
@@ -249,7 +249,7 @@ function requireNotLost(context, operation) {
 }
 
 /**
- * The options of `loadModel`, all checked that can be without the model. What they name of it is the native side's to know.
+ * Checks and converts the options of `loadModel`, except for names in the model, which the native side checks.
  *
  * @param {unknown} options
  * @returns {LoadOptions}
@@ -264,10 +264,10 @@ function toLoadOptions(options) {
     throw new TypeError(`loadModel: looseDimensions is of type ${typeof looseDimensions}, expected a boolean`);
   }
   if (context !== undefined && (device !== undefined || numThreads !== undefined)) {
-    throw new TypeError('loadModel: device and numThreads are for a new context, and context is given');
+    throw new TypeError('loadModel: device and numThreads are for a new context, but context is given');
   }
   if (signal !== undefined && (!isObject(signal) || typeof signal.aborted !== 'boolean' || typeof signal.addEventListener !== 'function')) {
-    throw new TypeError('loadModel: signal is no AbortSignal');
+    throw new TypeError('loadModel: signal is not an AbortSignal');
   }
   const state = context === undefined ? undefined : requireContext(context, 'loadModel: context');
   return {
@@ -285,11 +285,11 @@ function toLoadOptions(options) {
   };
 }
 
-/** What messages call a constant. */
+/** Returns the name of a constant in messages. */
 const constantName = (/** @type {string} */ name) => `loadModel: constant ${quote(name)}`;
 
 /**
- * Feeds for inputs that are fixed when the model is loaded, by name, with copies of their data.
+ * Returns feeds for inputs that are fixed when the model is loaded, by name, with copies of their data.
  *
  * @param {unknown} constants
  */
@@ -309,7 +309,7 @@ function toConstants(constants) {
 }
 
 /**
- * A new context for a model.
+ * Creates a context for a model.
  *
  * @param {LoadOptions} options
  */
@@ -318,7 +318,7 @@ async function createContext({ device = 'auto', numThreads }) {
   if (device === 'gpu' && requireContext(context, 'loadModel: context').device !== 'gpu') {
     context.destroy();
     const reason = JSON.parse(native.systemInfo()).gpuReason ?? 'there is none';
-    throw codedError('ERR_WEBNN_NOT_SUPPORTED', `loadModel: device is "gpu", and no GPU can be used: ${reason}`);
+    throw codedError('ERR_WEBNN_NOT_SUPPORTED', `loadModel: device is "gpu", but no GPU can be used: ${reason}`);
   }
   return context;
 }
@@ -341,7 +341,7 @@ function openModel(source, files) {
 }
 
 /**
- * The constants as the native side takes them, for a model with these inputs.
+ * Returns the constants as the native side takes them, for a model with these inputs.
  *
  * @param {Map<string, Constant>} constants
  * @param {import('../../onnx.js').OnnxValueInfo[]} inputs
@@ -414,7 +414,7 @@ async function loadModel(source, options = {}) {
 }
 
 /**
- * What `loading` gives, or the reason of the signal if that comes first; then the model is destroyed when it comes.
+ * Waits for `loading`. If the signal aborts first, rejects with its reason, and destroys the model when it arrives.
  *
  * @param {import('../../onnx.js').OnnxAbortSignal} signal
  * @param {Promise<OnnxModel>} loading
@@ -424,7 +424,7 @@ function untilAborted(signal, loading) {
   return new Promise((resolve, reject) => {
     const abort = () => {
       reject(signal.reason);
-      loading.then((model) => model.destroy(), () => {}); // the caller was told the reason
+      loading.then((model) => model.destroy(), () => {}); // the caller has the signal's reason
     };
     signal.addEventListener('abort', abort, { once: true });
     loading.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));
@@ -432,7 +432,7 @@ function untilAborted(signal, loading) {
 }
 
 /**
- * A native model, opened at once.
+ * Opens a native model synchronously.
  *
  * @param {import('../../onnx.js').OnnxSource} source
  * @param {unknown} externalData
@@ -471,14 +471,14 @@ function importModel(builder, source, bindings = {}, options = {}) {
   }, 'importModel');
   const empty = outputs.find(({ operand }) => operand === null);
   if (empty !== undefined) {
-    const message = `importModel: the output ${quote(empty.name)} has no elements, which no MLOperand can be`;
+    const message = `importModel: the output ${quote(empty.name)} has no elements, and an MLOperand cannot be empty`;
     throw codedError('ERR_WEBNN_SHAPE', message);
   }
   return Object.fromEntries(outputs.map(({ name, operand }) => [name, /** @type {import('../../index.js').MLOperand} */ (operand)]));
 }
 
 /**
- * What can be known of a model without building it.
+ * Describes a model without building it.
  *
  * @param {import('../../onnx.js').OnnxSource} source
  * @param {Omit<import('../../onnx.js').OnnxImportOptions, 'outputs'>} options
@@ -493,7 +493,7 @@ function inspectModel(source, options = {}) {
 }
 
 /**
- * The operators that are translated.
+ * Lists the supported operators.
  *
  * @returns {ReturnType<typeof import('../../onnx.js').supportedOperators>}
  */

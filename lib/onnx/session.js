@@ -1,6 +1,6 @@
 'use strict';
 
-/** Sessions of the native side: one call for each run. */
+/** Native sessions: one call per run. */
 
 const { DATA_TYPES } = require('../descriptor.js');
 const { quote } = require('../errors.js');
@@ -12,23 +12,26 @@ const { attachedBytes } = require('./source.js');
 
 const { Promise, WeakRef, setImmediate } = globalThis;
 
-/** How many runs end in their calls before the event loop turns: each takes 0.25 ms at most, or the next one is not done at once. */
+/**
+ * Maximum number of runs inside their calls before the event loop turns. Each takes at most 0.25 ms, or the next run is
+ * handed to another thread.
+ */
 const RUNS_PER_TURN = 16;
 
 /**
- * Small runs are done at once, which takes less time than to have another thread do them. Promises that are settled at once
- * keep the event loop from whatever else it has to do, so one in a while waits for it.
+ * Counts runs inside their calls. Small runs are done in the call, because handing them to another thread takes longer.
+ * Promises that are settled at once starve the event loop, so every {@link RUNS_PER_TURN}th run waits for it.
  */
 class Turns {
   #runs = 0;
   /**
-   * Settled when the event loop has turned, if it has to before anything more is done at once.
+   * Settled when the event loop has turned; undefined unless the next run has to wait for that.
    *
    * @type {Promise<void> | undefined}
    */
   over;
 
-  /** Counts a run that was done at once. */
+  /** Counts a run that was done inside its call. */
   count() {
     this.#runs += 1;
     if (this.#runs === RUNS_PER_TURN) {
@@ -43,23 +46,29 @@ class Turns {
   }
 }
 
-/** Those of all sessions together. */
+/** Shared by all sessions. */
 const turns = new Turns();
 
 /**
- * Values by name as an object of descriptors.
+ * Returns descriptors by name.
  *
  * @param {import('../internal.js').NamedDescriptor[]} ports
  */
 const descriptors = (ports) => Object.fromEntries(ports.map(({ name, dataType, shape }) => [name, { dataType, shape }]));
 
-/** @typedef {{object: import('../../index.js').MLTensor, state: import('../internal.js').TensorState} | 'tensor'} Target an MLTensor for an output and its state, or that it goes into a new one */
-
-/** @typedef {Record<string, import('../../onnx.js').OnnxResult | import('../../index.js').MLTensor>} Results of a run, by the names of the outputs */
+/**
+ * @typedef {{object: import('../../index.js').MLTensor, state: import('../internal.js').TensorState} | 'tensor'} Target
+ *   of an output: an MLTensor and its state, or `'tensor'` for a new one
+ */
 
 /**
- * The shapes of feeds as the native side takes them: for each the place of a result among those that are held together, the number
- * of dimensions, and their sizes; -1 for a shape that is not given.
+ * @typedef {Record<string, import('../../onnx.js').OnnxResult | import('../../index.js').MLTensor>} Results of a run,
+ *   by output name
+ */
+
+/**
+ * Returns the shapes of feeds as the native side takes them. For each feed: the index of a result in its group, the
+ * number of dimensions, and the sizes; -1 dimensions if there is no shape.
  *
  * @param {import('./data.js').Feed[]} feeds
  */
@@ -79,21 +88,21 @@ function shapesOf(feeds) {
 class Session {
   #context;
   #handle;
-  /** Places of the inputs and outputs by their names. */
+  /** Indices of the inputs and outputs by name. */
   #inputs;
   #outputs;
-  /** What messages call the feeds, made once. */
+  /** Names of the feeds in messages, created once. */
   #feedNames;
   /**
-   * Weak references to the graphs that `compile` gave, by the numbers of their specializations.
+   * Weak references to the graphs that `compile` returned, by the numbers of their specializations.
    *
    * @type {Map<number, WeakRef<import('../../index.js').MLGraph>>}
    */
   #graphs = new Map();
   isDestroyed = false;
-  /** Runs and compilations that the native side has begun and that have not ended: they need the context, also after `destroy()`. */
+  /** Number of unfinished native runs and compilations: they need the context, even after `destroy()`. */
   pending = 0;
-  /** Called when the last of them has ended, before its promise is settled. */
+  /** Called when the last of them has finished, before its promise is settled. */
   idle = () => {};
 
   /**
@@ -112,7 +121,7 @@ class Session {
   }
 
   /**
-   * What messages call the feed of that name, which may be of no input.
+   * Returns the name of a feed in messages; there may be no such input.
    *
    * @param {string} name
    */
@@ -122,8 +131,8 @@ class Session {
 
   /**
    * @param {Map<string, import('./data.js').Feed>} feeds
-   * @param {Map<string, Target | null>} fetches null for an output that is not read
-   * @returns {Promise<Results> | Results} results by the names of the outputs
+   * @param {Map<string, Target | null>} fetches null for an output that is dropped
+   * @returns {Promise<Results> | Results} results by output name
    */
   run(feeds, fetches) {
     const { values, shapes, targets } = this.#given(feeds, fetches);
@@ -136,10 +145,10 @@ class Session {
   }
 
   /**
-   * As `run`, with what the graphs of the run take.
+   * Like `run`, with the times of the run's graphs.
    *
    * @param {Map<string, import('./data.js').Feed>} feeds
-   * @param {Map<string, Target | null>} fetches null for an output that is not read
+   * @param {Map<string, Target | null>} fetches null for an output that is dropped
    * @returns {Promise<import('../../onnx.js').OnnxProfile>}
    */
   profile(feeds, fetches) {
@@ -153,7 +162,7 @@ class Session {
   }
 
   /**
-   * Feeds and fetches as the native side takes them.
+   * Returns feeds and fetches as the native side takes them.
    *
    * @param {Map<string, import('./data.js').Feed>} feeds
    * @param {Map<string, Target | null>} fetches
@@ -186,7 +195,7 @@ class Session {
   }
 
   /**
-   * What the native side has made at once, or null if it is told later.
+   * Starts a native run. Returns its outputs if it was done inside the call, otherwise null.
    *
    * @param {number} id
    * @param {import('../internal.js').NativeFeeds} values
@@ -199,7 +208,7 @@ class Session {
     try {
       made = native.runSession(this.#handle, id, values, shapes, targets, mayRunHere);
     } finally {
-      // One that fails was perhaps done as well.
+      // Failed runs count, too: they may have run inside the call.
       if (made !== null && mayRunHere) {
         turns.count();
       }
@@ -208,11 +217,11 @@ class Session {
   }
 
   /**
-   * What becomes of a request that the native side has begun.
+   * Returns the outcome of a native request.
    *
    * @template T
    * @param {number} id
-   * @param {(made: any) => T} finish called with what was made; what it returns or throws settles the promise
+   * @param {(made: any) => T} finish called with the results; its return value or exception settles the promise
    * @returns {Promise<T>}
    */
   #outcome(id, finish) {
@@ -230,7 +239,7 @@ class Session {
   }
 
   /**
-   * What the native side takes for a fetch.
+   * Returns a fetch as the native side takes it.
    *
    * @param {string} name
    * @param {Target | null} target
@@ -243,7 +252,7 @@ class Session {
   }
 
   /**
-   * What the native side takes for a feed: a tensor, results that it holds, or a view of bytes.
+   * Returns a feed as the native side takes it: a tensor, a group of results that it holds, or a view of bytes.
    *
    * @param {import('../../onnx.js').OnnxValueInfo} input
    * @param {import('./data.js').Feed} feed
@@ -264,7 +273,7 @@ class Session {
   }
 
   /**
-   * @param {string} what messages call the tensor
+   * @param {string} what name of the tensor in messages
    * @param {import('../internal.js').TensorState} tensor
    */
   #handleOf(what, tensor) {
@@ -340,7 +349,7 @@ class Session {
   }
 
   /**
-   * One MLGraph for each specialization, as long as somebody holds it.
+   * Returns the MLGraph of a specialization: the same one as long as somebody holds it.
    *
    * @param {number} id
    * @param {import('../internal.js').Handle<'graph'>} handle
@@ -358,7 +367,7 @@ class Session {
     return graph;
   }
 
-  /** Frees everything when what was asked before is done. */
+  /** Frees everything when all earlier requests are done. */
   destroy() {
     if (this.isDestroyed) {
       return;

@@ -1,6 +1,6 @@
 'use strict';
 
-/** What follows for the inputs of a model from what is known of some. The rules are those of the native side. */
+/** Infers shapes of a model's inputs from known ones. The native side has the rules. */
 
 const { quote } = require('../errors.js');
 const native = require('../native.js');
@@ -38,7 +38,7 @@ const toCounts = record(enforcedUnsignedLongLong);
  * @param {string} option for messages
  * @param {Map<string, unknown>} given by name of an input
  * @param {{ name: string }[]} inputs
- * @throws {TypeError} for a name that is none of an input
+ * @throws {TypeError} for a name that is not an input
  */
 function requireInputs(option, given, inputs) {
   const unknown = [...given.keys()].find((name) => !inputs.some((input) => input.name === name));
@@ -49,7 +49,7 @@ function requireInputs(option, given, inputs) {
 }
 
 /**
- * The shapes of inputs as far as they are known.
+ * Returns the shapes of inputs as far as they are known.
  *
  * @param {Parameters<typeof import('../../onnx.js').inputShapes>[0]} inputs
  * @param {Parameters<typeof import('../../onnx.js').inputShapes>[1]} known

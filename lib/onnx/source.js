@@ -1,6 +1,6 @@
 'use strict';
 
-/** Where models come from, and the options that say what of them is wanted. */
+/** Sources of models, and the options of loading and importing. */
 
 const { fileURLToPath } = require('node:url');
 
@@ -14,7 +14,7 @@ const { URL, Uint8Array } = globalThis;
 const MAX_PATH = 32767;
 
 /**
- * A buffer or view; a DataView as the bytes that it shows.
+ * Returns a buffer or view; a DataView as a view of its bytes.
  *
  * @param {unknown} value
  * @param {string} what for messages
@@ -33,7 +33,7 @@ function toSource(value, what) {
 
 /**
  * @param {string} what for messages
- * @param {() => T} read reads a buffer, which throws only where the buffer is detached
+ * @param {() => T} read reads a buffer, and throws only if the buffer is detached
  * @returns {T}
  * @template T
  */
@@ -77,7 +77,7 @@ function pathOfUrl(text, operation) {
  * @param {string} path
  * @param {string} operation for messages
  * @returns {string} the path
- * @throws {TypeError} for a path that no file can have, which would make an endless message
+ * @throws {TypeError} for a path that no file can have, before it fills a message
  */
 function requirePath(path, operation) {
   if (path === '' || path.length > MAX_PATH) {
@@ -87,7 +87,7 @@ function requirePath(path, operation) {
 }
 
 /**
- * What the native side opens a model from.
+ * Returns the source from which the native side opens a model.
  *
  * @param {unknown} source a path, a file URL or the bytes of the file
  * @param {string} operation for messages
@@ -134,15 +134,15 @@ function toOptions(options, names, operation) {
  * @param {unknown} values
  * @param {string} option
  * @param {string} operation
- * @returns {{names: string[], numbers: number[]}} for the native side, which knows what numbers there are
- * @throws {TypeError} for what is no number
+ * @returns {{names: string[], numbers: number[]}} for the native side, which checks for valid numbers
+ * @throws {TypeError} for anything but numbers
  */
 function numbersByName(values, option, operation) {
   if (values === undefined) {
     return { names: [], numbers: [] };
   }
   if (!isObject(values)) {
-    throw new TypeError(`${operation}: ${option} is no object`);
+    throw new TypeError(`${operation}: ${option} is not an object`);
   }
   const entries = Object.entries(values);
   const numbers = entries.map(([name, number]) => {
@@ -158,7 +158,7 @@ function numbersByName(values, option, operation) {
  * @param {unknown} dimensions
  * @param {string} operation
  * @returns {import('../internal.js').FreeDimensions}
- * @throws {TypeError} for a size that is no number
+ * @throws {TypeError} for a size that is not a number
  */
 function freeDimensions(dimensions, operation) {
   const { names, numbers } = numbersByName(dimensions, 'freeDimensions', operation);
@@ -169,7 +169,7 @@ function freeDimensions(dimensions, operation) {
  * @param {unknown} counts
  * @param {string} operation
  * @returns {import('../internal.js').KeptCounts}
- * @throws {TypeError} for a count that is no number
+ * @throws {TypeError} for a count that is not a number
  */
 function keptCounts(counts, operation) {
   const { names, numbers } = numbersByName(counts, 'keepLast', operation);
@@ -179,7 +179,7 @@ function keptCounts(counts, operation) {
 /**
  * @param {unknown} names
  * @param {string} operation
- * @returns {string[] | undefined} undefined for the outputs of the model
+ * @returns {string[] | undefined} undefined for the model's own outputs
  * @throws {TypeError}
  */
 function outputNames(names, operation) {
@@ -187,10 +187,10 @@ function outputNames(names, operation) {
     return undefined;
   }
   if (!Array.isArray(names) || names.length === 0 || names.some((name) => typeof name !== 'string')) {
-    throw new TypeError(`${operation}: outputs is no list of at least one name`);
+    throw new TypeError(`${operation}: outputs is not a list of at least one name`);
   }
   if (new Set(names).size < names.length) {
-    throw new TypeError(`${operation}: outputs has a name twice`);
+    throw new TypeError(`${operation}: outputs contains a name twice`);
   }
   return [...names];
 }
@@ -198,8 +198,8 @@ function outputNames(names, operation) {
 /**
  * @param {unknown} files
  * @param {string} operation
- * @returns {import('../internal.js').ExternalFile[]} what stands for files beside a model
- * @throws {TypeError} for what is no model source
+ * @returns {import('../internal.js').ExternalFile[]} replacements for external files of a model
+ * @throws {TypeError} for anything but model sources
  */
 function externalFiles(files, operation) {
   if (files === undefined) {

@@ -1,4 +1,4 @@
-// Modules without declarations that this package uses.
+// Declarations for modules that have none.
 
 declare module 'd3-array' {
   interface Bin extends Array<number> {
@@ -11,7 +11,7 @@ declare module 'd3-array' {
     thresholds(edges: number[]): Binning;
   }
   export function bin(): Binning;
-  /** These are undefined for no numbers. */
+  /** Undefined for an empty list. */
   export function deviation(numbers: Iterable<number>): number | undefined;
   export function extent(numbers: Iterable<number>): [number, number] | [undefined, undefined];
   export function max<T = number>(values: Iterable<T>, value?: (item: T) => number): number | undefined;
@@ -20,7 +20,7 @@ declare module 'd3-array' {
   export function min<T = number>(values: Iterable<T>, value?: (item: T) => number): number | undefined;
   export function quantile(numbers: Iterable<number>, p: number): number | undefined;
   export function group<T, K>(values: Iterable<T>, key: (value: T) => K): Map<K, T[]>;
-  /** Of at least one number. */
+  /** For at least one number. */
   export function quantileSorted(numbers: ArrayLike<number>, p: number): number;
   export function ticks(start: number, stop: number, count: number): number[];
   export function sum<T>(values: Iterable<T>, value?: (item: T) => number): number;

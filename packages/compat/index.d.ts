@@ -1,32 +1,34 @@
-// Programs written for earlier drafts of WebNN. On top of the public API of `webnn-node`:
-// nothing of it is part of `webnn-node` itself.
+// Earlier drafts of WebNN, implemented on the public API of `webnn-node`; no part of this is in `webnn-node` itself.
 
 import type * as webnn from 'webnn-node';
 
 /**
- * Defines `navigator.ml` and the interfaces of an earlier draft as globals, over what is there, for programs that
+ * Defines `navigator.ml` and the interfaces of an earlier draft as globals, replacing existing ones, for programs that
  * expect a browser of that time.
  */
 export function install(draft: typeof draft2021 | typeof draft2024): void;
 
 /**
- * The draft of 2021: everything is synchronous, graphs compute themselves, shapes may be unknown until then.
+ * The draft of 2021: everything is synchronous, graphs have `compute()`, and shapes may be unknown until it is called.
  *
- * Contexts live on a thread of their own. `build()`, `compute()` and the methods of the builder wait for it, and block
- * the thread that calls them. (Threads that must not wait, such as those of pages in Electron, get a
- * NotSupportedError.) What nobody holds any more is freed when the program comes back to its event loop.
+ * Contexts live on a thread of their own. `build()`, `compute()` and the methods of the builder block the calling
+ * thread until it is done. (Threads that must not wait, such as those of pages in Electron, get a NotSupportedError.)
+ * Unreachable objects are freed when the program returns to its event loop.
  *
- * Contexts of a GPUDevice or WebGLRenderingContext and resources of WebGPU and WebGL are NotSupportedErrors.
+ * Contexts of a GPUDevice or WebGLRenderingContext, and resources of WebGPU and WebGL, cause a NotSupportedError.
  */
 export namespace draft2021 {
-  /** `gpu` and `default` ask for an accelerated context, `cpu` for none. */
+  /** `gpu` and `default` request an accelerated context, `cpu` does not. */
   type MLDevicePreference = 'default' | 'gpu' | 'cpu';
   type MLPowerPreference = 'default' | 'high-performance' | 'low-power';
   type MLInputOperandLayout = 'nchw' | 'nhwc';
   type MLOperandType = 'float32' | 'float16' | 'int32' | 'uint32' | 'int8' | 'uint8';
-  /** Order of output channels (o), input channels (i), height and width, also where `transpose` is set. */
+  /** Order of output channels (o), input channels (i), height and width, also with `transpose`. */
   type MLFilterOperandLayout = 'oihw' | 'hwio' | 'ohwi' | 'ihwo';
-  /** `same-upper` and `same-lower` pad so that sizes are divided by the strides; an odd one goes behind or in front. */
+  /**
+   * `same-upper` and `same-lower` pad until output sizes are input sizes divided by strides; an odd element goes at the
+   * end or at the beginning.
+   */
   type MLAutoPad = 'explicit' | 'same-upper' | 'same-lower';
   type MLRecurrentNetworkWeightLayout = 'zrn' | 'rzn';
   type MLRecurrentNetworkActivation = 'relu' | 'sigmoid' | 'tanh';
@@ -43,11 +45,11 @@ export namespace draft2021 {
 
   interface MLOperandDescriptor {
     type: MLOperandType;
-    /** Absent for a scalar. Negative ones are unknown: they are given to `compute()`. */
+    /** Absent for a scalar. Negative dimensions are unknown until `compute()`. */
     dimensions?: Iterable<number> | undefined;
   }
 
-  /** Data of an input and its shape. */
+  /** The data of an input and its shape. */
   interface MLInput {
     resource: ArrayBufferView;
     dimensions: Iterable<number>;
@@ -66,7 +68,7 @@ export namespace draft2021 {
     epsilon?: number | undefined;
   }
 
-  /** Limits are operands; each is broadcast to the shape of the input. */
+  /** The limits are operands; each is broadcast to the shape of the input. */
   interface MLClampOptions {
     minValue?: MLOperand | undefined;
     maxValue?: MLOperand | undefined;
@@ -77,9 +79,9 @@ export namespace draft2021 {
     padding?: Iterable<number> | undefined;
     strides?: Iterable<number> | undefined;
     dilations?: Iterable<number> | undefined;
-    /** Of a transposed convolution only. */
+    /** For transposed convolutions only. */
     outputPadding?: Iterable<number> | undefined;
-    /** Of a transposed convolution only; without it, sizes follow from the strides. */
+    /** For transposed convolutions only; when absent, sizes follow from the strides. */
     outputSizes?: Iterable<number> | undefined;
     /** @default "explicit" */
     autoPad?: MLAutoPad | undefined;
@@ -112,7 +114,7 @@ export namespace draft2021 {
     resetAfter?: boolean | undefined;
     /** @default "zrn" */
     layout?: MLRecurrentNetworkWeightLayout | undefined;
-    /** That of the update and reset gates, and that of the new gate. */
+    /** For the update and reset gates, and for the new gate. */
     activations?: Iterable<MLRecurrentNetworkActivation> | undefined;
   }
 
@@ -158,7 +160,7 @@ export namespace draft2021 {
   }
 
   interface MLReduceOptions {
-    /** All when absent or null; negative ones count from the end. */
+    /** All axes when absent or null; negative axes count from the end. */
     axes?: Iterable<number> | null | undefined;
     /** @default false */
     keepDimensions?: boolean | undefined;
@@ -167,24 +169,24 @@ export namespace draft2021 {
   interface MLResampleOptions {
     /** @default "nearest-neighbor" */
     mode?: MLInterpolationMode | undefined;
-    /** One of each dimension. */
+    /** One per dimension. */
     scales?: Iterable<number> | undefined;
-    /** One of each dimension; makes `scales` void. */
+    /** One per dimension; overrides `scales`. */
     sizes?: Iterable<number> | undefined;
   }
 
   interface MLSliceOptions {
-    /** The dimensions that are cut; negative ones count from the end. */
+    /** The dimensions to slice; negative ones count from the end. */
     axes?: Iterable<number> | undefined;
   }
 
   interface MLSplitOptions {
-    /** Negative ones count from the end. @default 0 */
+    /** Negative axes count from the end. @default 0 */
     axis?: number | undefined;
   }
 
   interface MLSqueezeOptions {
-    /** All of size 1 when absent. */
+    /** All dimensions of size 1 when absent. */
     axes?: Iterable<number> | undefined;
   }
 
@@ -196,11 +198,11 @@ export namespace draft2021 {
   class ML {
     private constructor();
     #private;
-    /** A context that can be used at once. What keeps it from being created is told by the first builder. */
+    /** Returns a context that can be used at once. If its creation fails, the first builder reports it. */
     createContext(options?: MLContextOptions): MLContext;
   }
 
-  /** Where graphs are built and computed. */
+  /** The context in which graphs are built and computed. */
   class MLContext {
     private constructor();
     #private;
@@ -217,20 +219,20 @@ export namespace draft2021 {
     private constructor();
     #private;
     /**
-     * Computes the outputs that are named, and returns when they are there. Views of outputs may be longer than needed.
+     * Computes the named outputs, and returns when they are done. Views of outputs may be longer than needed.
      *
-     * Throws a DataError when names, kinds of views, dimensions or lengths do not fit the graph, an OperationError when
-     * the operators do not fit the dimensions that are known only now. The graph is compiled for each choice of outputs
-     * and unknown dimensions; the 8 that were used last are kept.
+     * Throws a DataError when names, kinds of views, dimensions or lengths do not fit the graph, and an OperationError
+     * when the operators do not fit the dimensions that were unknown before. The graph is compiled for each set of
+     * outputs and unknown dimensions; the last 8 compiled forms are kept.
      */
     compute(inputs: MLNamedInputs, outputs: MLNamedOutputs): undefined;
   }
 
   /**
-   * Builds graphs, as many as `build()` is called.
+   * Builds a graph for each call of `build()`.
    *
-   * Methods throw a TypeError for operands that do not fit. Where the shape of an operand depends on unknown
-   * dimensions, `compute()` finds it.
+   * Methods throw a TypeError for operands that do not fit; if the shape of an operand depends on unknown dimensions,
+   * `compute()` throws.
    */
   class MLGraphBuilder {
     constructor(context: MLContext);
@@ -239,7 +241,7 @@ export namespace draft2021 {
     /** The contents of a view, or one number. */
     constant(desc: MLOperandDescriptor, bufferView: ArrayBufferView): MLOperand;
     constant(value: number, type?: MLOperandType): MLOperand;
-    /** Compiles the graph of these outputs, and returns when that is done. */
+    /** Compiles the graph of these outputs, and returns when it is done. */
     build(outputs: MLNamedOperands): MLGraph;
 
     batchNormalization(
@@ -271,7 +273,7 @@ export namespace draft2021 {
     tan(x: MLOperand): MLOperand;
     tanh(x: MLOperand): MLOperand;
     gemm(a: MLOperand, b: MLOperand, options?: MLGemmOptions): MLOperand;
-    /** The last hidden state; with `returnSequence`, all of them as well. */
+    /** Returns the last hidden state and, with `returnSequence`, the hidden states of all steps. */
     gru(
       input: MLOperand,
       weight: MLOperand,
@@ -290,9 +292,9 @@ export namespace draft2021 {
     ): MLOperand;
     instanceNormalization(input: MLOperand, options?: MLInstanceNormalizationOptions): MLOperand;
     leakyRelu(x: MLOperand, options?: MLLeakyReluOptions): MLOperand;
-    /** A vector is a matrix of one row (a) or column (b); the product of two vectors is a scalar. */
+    /** A vector counts as a matrix with one row (a) or column (b); the product of two vectors is a scalar. */
     matmul(a: MLOperand, b: MLOperand): MLOperand;
-    /** `padding`, of shape [rank, 2], must be a constant: NotSupportedError otherwise. */
+    /** `padding`, of shape [rank, 2], must be a constant; otherwise throws a NotSupportedError. */
     pad(input: MLOperand, padding: MLOperand, options?: MLPadOptions): MLOperand;
     averagePool2d(input: MLOperand, options?: MLPool2dOptions): MLOperand;
     l2Pool2d(input: MLOperand, options?: MLPool2dOptions): MLOperand;
@@ -308,11 +310,11 @@ export namespace draft2021 {
     reduceSum(input: MLOperand, options?: MLReduceOptions): MLOperand;
     reduceSumSquare(input: MLOperand, options?: MLReduceOptions): MLOperand;
     resample(input: MLOperand, options?: MLResampleOptions): MLOperand;
-    /** One size may be -1 or null: it follows from the others. */
+    /** One size may be -1 or null: it is computed from the others. */
     reshape(input: MLOperand, newShape: Iterable<number | null>): MLOperand;
-    /** Negative starts count from the end; a size of -1 is everything that is left. */
+    /** Negative starts count from the end; a size of -1 means all remaining elements. */
     slice(input: MLOperand, starts: Iterable<number>, sizes: Iterable<number>, options?: MLSliceOptions): MLOperand;
-    /** Of the rows of a matrix. */
+    /** Softmax of the rows of a matrix. */
     softmax(x: MLOperand): MLOperand;
     split(input: MLOperand, splits: number | Iterable<number>, options?: MLSplitOptions): MLOperand[];
     squeeze(input: MLOperand, options?: MLSqueezeOptions): MLOperand;
@@ -323,7 +325,7 @@ export namespace draft2021 {
   const ml: ML;
 }
 
-/** Today's MLGraphBuilder without the methods that had other forms. */
+/** Today's MLGraphBuilder without the methods that had other signatures. */
 declare const BuilderWithoutEarlierForms: new (
   context: never,
 ) => Omit<
@@ -360,13 +362,13 @@ declare const BuilderWithoutEarlierForms: new (
 >;
 
 /**
- * The editor's draft of 2024: `MLContext.compute()` in place of tensors, `deviceType`, and the forms that descriptors,
- * options and activations had until then. Operators that were added since can be used as well.
+ * The editor's draft of 2024: `MLContext.compute()` in place of tensors, `deviceType`, and the descriptors, options and
+ * activations of that time. Operators that were added later are available, too.
  *
- * Contexts of a GPUDevice are NotSupportedErrors.
+ * Contexts of a GPUDevice cause a NotSupportedError.
  */
 export namespace draft2024 {
-  /** `gpu` and `npu` ask for an accelerated context, `cpu` for none. */
+  /** `gpu` and `npu` request an accelerated context, `cpu` does not. */
   type MLDeviceType = 'cpu' | 'gpu' | 'npu';
 
   interface MLContextOptions {
@@ -376,14 +378,14 @@ export namespace draft2024 {
     powerPreference?: webnn.MLPowerPreference | undefined;
   }
 
-  /** Names of 2024, or those of 2023. */
+  /** With the member names of 2024 or of 2023. */
   type MLOperandDescriptor = ({ dataType: webnn.MLOperandDataType } | { type: webnn.MLOperandDataType }) &
     ({ shape: Iterable<number> } | { dimensions: Iterable<number> });
 
-  /** Views by the names of inputs or outputs. */
+  /** Views by input or output name. */
   type MLNamedArrayBufferViews = Record<string, ArrayBufferView>;
 
-  /** The views that were given to `compute()`, on the memory that moved away from them. */
+  /** New views of the transferred memory of the views passed to `compute()`. */
   interface MLComputeResult<Inputs = MLNamedArrayBufferViews, Outputs = MLNamedArrayBufferViews> {
     inputs: Inputs;
     outputs: Outputs;
@@ -404,12 +406,12 @@ export namespace draft2024 {
     axes: readonly [number];
   }
 
-  /** An option of the first half of 2024: what is applied to the result. */
+  /** An option of the first half of 2024: the activation to apply to the result. */
   interface Fused {
     activation?: MLActivation | undefined;
   }
 
-  /** Options with activations by their names, or as objects as in the first half of 2024: relu, sigmoid and tanh. */
+  /** Options with activations by name, or as objects as in the first half of 2024: relu, sigmoid and tanh. */
   type WithActivations<Options> = Omit<Options, 'activations'> & {
     activations?: Iterable<webnn.MLRecurrentNetworkActivation | MLActivation> | undefined;
   };
@@ -421,16 +423,17 @@ export namespace draft2024 {
     createContext(options?: MLContextOptions): Promise<MLContext>;
   }
 
-  /** Where graphs are built and computed. */
+  /** The context in which graphs are built and computed. */
   class MLContext {
     private constructor();
     #private;
     /**
-     * Computes the outputs that are named. The views are transferred: they become empty, and those of the result stand
-     * on their memory.
+     * Computes the named outputs. The views are transferred: they become empty, and the views of the result use their
+     * memory.
      *
-     * Rejects with a TypeError, and transfers nothing, when the graph is of another context, an input is missing, an
-     * output unknown, a view does not fit its descriptor, or a buffer can not be transferred or stands under two views.
+     * Rejects with a TypeError, and transfers nothing, when the graph belongs to another context, an input is missing,
+     * an output is unknown, a view does not fit its descriptor, or a buffer cannot be transferred or has two of the
+     * views.
      */
     compute<Inputs extends MLNamedArrayBufferViews, Outputs extends MLNamedArrayBufferViews>(
       graph: MLGraph,
@@ -452,7 +455,9 @@ export namespace draft2024 {
     constructor(context: MLContext);
     #private;
     input(name: string, descriptor: MLOperandDescriptor): MLOperand;
-    /** The contents of a buffer, one number, or one number as it was given until spring 2024. */
+    /**
+     * A constant with the contents of a buffer, or one number; until spring 2024, numbers were passed in another form.
+     */
     constant(descriptor: MLOperandDescriptor, buffer: webnn.AllowSharedBufferSource): MLOperand;
     constant(dataType: webnn.MLOperandDataType, value: webnn.MLNumber): MLOperand;
     constant(value: webnn.MLNumber, dataType?: webnn.MLOperandDataType): MLOperand;
@@ -471,7 +476,7 @@ export namespace draft2024 {
       endingPadding: Iterable<number>,
       options?: MLPadOptions,
     ): MLOperand;
-    /** Without an axis, that of the rows of a matrix. */
+    /** Without an axis, the softmax of the rows of a matrix. */
     softmax(input: MLOperand, axis: number, options?: webnn.MLOperatorOptions): MLOperand;
     softmax(input: MLOperand, options?: webnn.MLOperatorOptions): MLOperand;
 
@@ -543,7 +548,7 @@ export namespace draft2024 {
     tanh(): MLActivation;
   }
 
-  /** Today's interfaces, which were the same. */
+  /** Today's interfaces, which have not changed. */
   const MLGraph: typeof webnn.MLGraph;
   type MLGraph = webnn.MLGraph;
   const MLOperand: typeof webnn.MLOperand;

@@ -1,9 +1,9 @@
 export * from 'onnxruntime-common';
 
-/** A backend, by the name that `executionProviders` knows it by. */
+/** A backend, by its name in `executionProviders`. */
 export interface SupportedBackend {
   readonly name: string;
-  /** Whether it needs nothing that is not installed with this package. */
+  /** Whether everything it needs is installed with this package. */
   readonly bundled: boolean;
 }
 

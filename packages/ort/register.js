@@ -23,7 +23,7 @@ modules._load = function (request, parent, ...rest) {
   if (!SPECIFIERS.includes(request)) {
     return load.call(this, request, parent, ...rest);
   }
-  // Loaded on demand: the flag costs next to nothing where onnxruntime-node is not used.
+  // Loaded on demand: the flag costs next to nothing if onnxruntime-node is not used.
   return require('./lib/stand-in.js').standInFor(commonFor(parent?.filename));
 };
 
@@ -52,6 +52,6 @@ if (modules.registerHooks !== undefined) {
     },
   });
 } else {
-  // Before Node 22.15, hooks run on a thread of their own.
+  // Before Node 22.15, hooks run on a separate thread.
   Module.register(pathToFileURL(require.resolve('./lib/hooks.mjs')), { data: SPECIFIERS });
 }

@@ -1,4 +1,4 @@
-// Transformers.js, on whatever its import of onnxruntime-node gives it.
+// Transformers.js, on whatever package its import of onnxruntime-node resolves to.
 
 import { createRequire } from 'node:module';
 import { basename } from 'node:path';
@@ -9,14 +9,14 @@ import { packageOf } from '../package-of.mjs';
 import { sessionOptions } from '../session-options.mjs';
 import { Timeline } from '../timeline.mjs';
 
-/** The package that `import 'onnxruntime-node'` leads to. */
+/** Returns the package that `import 'onnxruntime-node'` resolves to. */
 function runtimeVersion() {
   const { name, version } = packageOf(createRequire(import.meta.url).resolve('onnxruntime-node'));
   return `${name} ${version}`;
 }
 
 /**
- * Counts the time of runs of a session.
+ * Measures the time of a session's runs.
  *
  * @param {{ run: (...args: any[]) => Promise<any> }} session
  */
@@ -38,7 +38,7 @@ function watchRuns(session) {
 const idsTensor = (ids) => new Tensor('int64', BigInt64Array.from(ids, BigInt), [1, ids.length]);
 
 /**
- * The inputs of `generate()`.
+ * Returns the inputs of `generate()`.
  *
  * @param {import('../types.d.mts').GenerateRequest} request
  * @param {any} config of the model
@@ -78,7 +78,7 @@ export async function load({ models, type, threads }) {
       const timeline = new Timeline(request);
       const streamer = {
         put(/** @type {bigint[][]} */ [[id]]) {
-          // The first call brings the prompt.
+          // The first call passes the prompt.
           if (isPrompt) {
             isPrompt = false;
             return;

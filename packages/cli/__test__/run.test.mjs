@@ -48,7 +48,7 @@ describe('values', () => {
     const outputs = await written(tokens, '--input', 'ids=9007199254740993,-2,3', '--input', 'mask=1,.5,-1e1');
     assert.deepEqual(outputs['copy_ids.npy'], { dataType: 'int64', shape: [1, 3], data: BigInt64Array.from([9007199254740993n, -2n, 3n]) });
     assert.deepEqual(outputs['masked.npy'].data.slice(1), Float32Array.from([-1, -30]));
-    await refused(2, /1\.5 is not an integer, and the input is int64/, tokens, '--input', 'ids=1.5', '--input', 'mask=1');
+    await refused(2, /1\.5 is not an integer, but the input is int64/, tokens, '--input', 'ids=1.5', '--input', 'mask=1');
     await refused(2, /the list: input "x" has 3 elements, which do not fill the shape \[1, 16, 4, 4\]/, file('conv.onnx'), '--input', '1,2,3');
     await refused(2, /the list: input "mask" has 2 elements, which do not fill the shape \[batch=1, sequence=3\]/, tokens, '--input', 'ids=1,2,3', '--input', 'mask=1,2');
     await refused(2, /9223372036854775808 is not in the range of int64/, tokens, '--input', 'ids=9223372036854775808', '--input', 'mask=1');
@@ -164,14 +164,14 @@ describe('pictures', () => {
     const plain = ['run', colors, '--input', green, '--mean', '0', '--std', '1'];
     // The scores 0, 1, 0 are a distribution already.
     const given = await webnn(...plain, '--labels', lines, '--top', '1');
-    assert.match(given.stdout, /^scores: probabilities as the model gives them\n.*\ngreen +100\.0 % +1\n$/);
+    assert.match(given.stdout, /^scores: probabilities from the model\n.*\ngreen +100\.0 % +1\n$/);
     const { classes } = await webnnJson('run', colors, '--input', green, '--labels', object);
     assert.equal(classes.softmax, true);
     assert.deepEqual(classes.items[0].map(({ label }) => label), ['green', 'red', 'blue']);
     const sum = classes.items[0].reduce((total, { probability }) => total + probability, 0);
     assert.ok(Math.abs(sum - 1) < 1e-6);
     await writeFile(lines, 'red\n');
-    await refused(1, /there are 1 labels, and no output has an axis of that size: scores \[1, 3\]/, ...plain.slice(1), '--labels', lines);
+    await refused(1, /there are 1 labels, but no output has an axis of that size: scores \[1, 3\]/, ...plain.slice(1), '--labels', lines);
   });
 });
 

@@ -2,7 +2,7 @@
 import('../lib/main.mjs').then(
   ({ main }) => main(process.argv.slice(2)),
   (error) => {
-    // The addon for this platform is missing, or a dependency is: the message names it.
+    // The addon for this platform or a dependency is missing; the message names it.
     process.stderr.write(`webnn-node: ${process.argv.includes('--verbose') ? error.stack : error.message}\n`);
     process.exitCode = 1;
   },

@@ -1,7 +1,7 @@
-// A file of its own: what model.mjs imports would count as memory of the engine that `bench` measures.
+// A separate file: the imports of model.mjs would count as memory of the engine that `bench` measures.
 
 /**
- * Compiles a model for these shapes, so that no run does. A model that is cut is compiled as it runs.
+ * Compiles a model for these shapes before its first run. A model that is cut is compiled as it runs.
  * @param {import('webnn-node/onnx').OnnxModel} model
  * @param {Record<string, readonly number[]>} shapes
  */

@@ -1,10 +1,11 @@
-// Language models with a cache, as they are exported for Transformers.js: `input_ids` and the keys and values of the text
-// so far (`past_key_values.N.key`) go in, `logits` and the longer cache (`present.N.key`) come out. The rest goes by names.
+// Language models with a cache, as exported for Transformers.js: inputs are `input_ids` and the keys and values of the
+// text so far (`past_key_values.N.key`), outputs are `logits` and the longer cache (`present.N.key`). Other inputs are
+// recognized by name.
 import { arrayFromNumbers, numbersOf } from './elements.mjs';
 import { Failure } from './errors.mjs';
 import { formatShape, printable } from './format.mjs';
 
-/** A model that does not have the inputs and outputs of such a language model. */
+/** A model without the inputs and outputs of such a language model. */
 export class DecoderError extends Failure {
   name = 'DecoderError';
 }
@@ -12,29 +13,29 @@ export class DecoderError extends Failure {
 /**
  * @typedef {object} CacheInput
  * @property {string} name
- * @property {string} output whose value is this input in the next step
+ * @property {string} output that becomes this input in the next step
  * @property {string} dataType
  * @property {number} heads
  * @property {number} size of a head
  */
 
 /**
- * A language model with a cache. Plain data, which JSON can hold.
+ * A language model with a cache. Plain data that JSON can hold.
  * @typedef {object} Decoder
- * @property {{ name: string, dataType: string }[]} inputs but for the cache
+ * @property {{ name: string, dataType: string }[]} inputs except the cache
  * @property {CacheInput[]} cache
- * @property {number} vocabulary how many tokens there are
+ * @property {number} vocabulary number of tokens
  */
 
 const CACHE_INPUT = /^past_key_values\.(\d+\.(?:key|value))$/;
 
 const LOGITS = 'logits';
 
-/** The option of `loadModel()` for text that grows at its end: of all logits of a step, only the last ones are looked at. */
+/** The option of `loadModel()` for text generation, which reads only the last logits of a step. */
 export const KEEP_LAST = { [LOGITS]: 1 };
 
 /**
- * Shape and elements of every input but the cache: for `ids`, new tokens behind `past` others. The batch is 1.
+ * Shape and elements of every input except the cache, for the new tokens `ids` after `past` others. The batch is 1.
  * @type {Record<string, (ids: readonly number[], past: number) => { shape: number[], numbers: readonly number[] }>}
  */
 const STEP_INPUTS = {
@@ -80,7 +81,7 @@ function vocabularyOf(outputs) {
  * Finds the inputs and outputs of a language model by their names.
  * @param {{ readonly inputs: readonly import('webnn-node/onnx').OnnxValueInfo[], readonly outputs: readonly import('webnn-node/onnx').OnnxValueInfo[] }} model
  * @returns {Decoder}
- * @throws {DecoderError} that names what is missing, and inputs that it knows no value for
+ * @throws {DecoderError} with the missing names, or the inputs without a known value
  */
 export function describeDecoder({ inputs, outputs }) {
   const cached = inputs.filter(({ name }) => CACHE_INPUT.test(name));
@@ -98,10 +99,10 @@ export function describeDecoder({ inputs, outputs }) {
 }
 
 /**
- * All inputs of a step but the cache.
+ * Returns all inputs of a step except the cache.
  * @param {Decoder} decoder
  * @param {readonly number[]} ids new tokens, at least one
- * @param {number} past how many tokens the cache holds
+ * @param {number} past number of tokens in the cache
  * @returns {import('./types.mjs').Tensors}
  */
 export function stepInputs({ inputs }, ids, past) {
@@ -112,7 +113,7 @@ export function stepInputs({ inputs }, ids, past) {
 }
 
 /**
- * The cache before the first step.
+ * Returns the cache before the first step.
  * @param {Decoder} decoder
  * @returns {import('./types.mjs').Tensors}
  */
@@ -122,7 +123,7 @@ export function emptyCache({ cache }) {
 }
 
 /**
- * The cache of the next step: results of this one, by the names of the inputs.
+ * Returns the cache of the next step: results of this one, by input name.
  * @template T
  * @param {Decoder} decoder
  * @param {Record<string, T>} results
@@ -133,7 +134,7 @@ export function nextCache({ cache }, results) {
 }
 
 /**
- * The scores of all tokens for the place behind the last one.
+ * Returns the scores of all tokens for the position after the last one.
  * @param {import('./types.mjs').Tensor} logits [1, length, vocabulary], float32 or float16
  */
 export function lastLogits({ dataType, shape, data }) {
@@ -143,7 +144,7 @@ export function lastLogits({ dataType, shape, data }) {
 }
 
 /**
- * The place of the largest number; the first one of several.
+ * Returns the index of the largest number; the first of several.
  * @param {ArrayLike<number>} numbers
  */
 export function mostLikely(numbers) {

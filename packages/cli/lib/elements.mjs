@@ -1,16 +1,16 @@
-// Elements of tensors in memory: data types, typed arrays, conversions between them.
-// A tensor is `{ dataType, shape, data }` here: a name of WebNN or of NumPy, dimensions, a typed array.
+// Elements of tensors in memory: data types, typed arrays, conversions between them. A tensor is `{ dataType, shape,
+// data }` here: a WebNN or NumPy type name, dimensions, a typed array.
 
 /**
- * What this module needs of the constructor of a typed array.
+ * The parts of a typed array constructor that this module needs.
  * @typedef {{ readonly BYTES_PER_ELEMENT: number, new (bufferOrLength: ArrayBuffer | number): import('./types.mjs').Elements,
  *   from(numbers: ArrayLike<number | bigint>, map: (value: any) => any): import('./types.mjs').Elements }} ArrayConstructor
  */
 
-/** Arrays of float16: the runtime's own where it has them, otherwise the 16 bits of each number. */
+/** Arrays of float16: the runtime's own if it has them, otherwise the 16 bits of each number. */
 export const HalfArray = /** @type {ArrayConstructor} */ (/** @type {unknown} */ (globalThis.Float16Array ?? Uint16Array));
 
-/** The typed arrays of all data types of WebNN and of those that NumPy adds. */
+/** The typed arrays of all WebNN data types and of those that NumPy adds. */
 const ARRAYS = /** @type {Record<string, ArrayConstructor>} */ ({
   float64: Float64Array,
   float32: Float32Array,
@@ -26,7 +26,7 @@ const ARRAYS = /** @type {Record<string, ArrayConstructor>} */ ({
   bool: Uint8Array,
 });
 
-/** A tensor has at most this many bytes; `maxTensorByteLength` of every context. */
+/** Maximum size of a tensor in bytes; `maxTensorByteLength` of every context. */
 export const MAX_BYTES = 2 ** 31 - 1;
 
 const FLOATS = ['float64', 'float32', 'float16'];
@@ -45,7 +45,7 @@ const RANGES = /** @type {Record<string, [lowest: number | bigint, highest: numb
 });
 
 /**
- * Whether a data type has a typed array here; strings and 4-bit integers have none.
+ * Whether a data type has a typed array here; strings and 4-bit integers do not.
  * @param {string} dataType
  */
 export function isKnown(dataType) {
@@ -53,7 +53,7 @@ export function isKnown(dataType) {
 }
 
 /**
- * Whether numbers of the type have a fraction.
+ * Whether numbers of the type can have a fraction.
  * @param {string} dataType
  */
 export function isFloat(dataType) {
@@ -61,7 +61,7 @@ export function isFloat(dataType) {
 }
 
 /**
- * Smallest and largest value of an integer type; bigints for the 64-bit ones.
+ * Returns the smallest and largest value of an integer type; bigints for the 64-bit ones.
  * @param {string} dataType
  */
 export function rangeOf(dataType) {
@@ -69,7 +69,7 @@ export function rangeOf(dataType) {
 }
 
 /**
- * Number of elements of a shape.
+ * Returns the number of elements of a shape.
  * @param {readonly number[]} shape
  */
 export function elementCount(shape) {
@@ -77,7 +77,7 @@ export function elementCount(shape) {
 }
 
 /**
- * Bytes per element.
+ * Returns the bytes per element.
  * @param {string} dataType
  */
 export function elementSize(dataType) {
@@ -85,7 +85,7 @@ export function elementSize(dataType) {
 }
 
 /**
- * A typed array of a data type on the start of a buffer, or of `length` zeros.
+ * Creates a typed array of a data type on the start of a buffer, or of `length` zeros.
  * @param {string} dataType
  * @param {ArrayBuffer | number} bufferOrLength
  */
@@ -94,7 +94,7 @@ export function arrayOf(dataType, bufferOrLength) {
 }
 
 /**
- * The bytes of a typed array, without a copy.
+ * Returns the bytes of a typed array, without a copy.
  * @param {ArrayBufferView} data
  */
 export function bytesOf(data) {
@@ -102,7 +102,7 @@ export function bytesOf(data) {
 }
 
 /**
- * IEEE 754 binary16, given as its 16 bits, as a number.
+ * Converts the 16 bits of an IEEE 754 binary16 to a number.
  * @param {number} bits
  */
 export function numberFromHalf(bits) {
@@ -117,7 +117,7 @@ export function numberFromHalf(bits) {
 const scratch = new DataView(new ArrayBuffer(8));
 
 /**
- * The exponent of a finite number other than 0, as IEEE 754 binary64 stores it.
+ * Returns the unbiased IEEE 754 binary64 exponent of a finite number other than 0.
  * @param {number} value
  */
 function exponentOf(value) {
@@ -133,7 +133,7 @@ function roundToEven(value) {
 }
 
 /**
- * The 16 bits of the IEEE 754 binary16 nearest to a number, ties to even.
+ * Returns the 16 bits of the IEEE 754 binary16 nearest to a number, ties to even.
  * @param {number} value
  */
 export function halfFromNumber(value) {
@@ -149,8 +149,8 @@ export function halfFromNumber(value) {
 }
 
 /**
- * The elements as something with numbers inside: float16 is widened where the runtime has no arrays of it,
- * 64-bit integers become the nearest numbers.
+ * Returns the elements as numbers: float16 is widened if the runtime has no float16 arrays, 64-bit integers become the
+ * nearest numbers.
  * @param {{ dataType: string, data: import('./types.mjs').Elements }} tensor
  * @returns {Exclude<import('./types.mjs').Elements, BigInt64Array | BigUint64Array>}
  */
@@ -161,7 +161,7 @@ export function numbersOf({ dataType, data }) {
 }
 
 /**
- * A typed array from numbers or bigints that the data type can hold; floats are rounded to the nearest.
+ * Creates a typed array from numbers or bigints that the data type can hold; floats are rounded to nearest.
  * @param {string} dataType
  * @param {ArrayLike<number | bigint>} numbers
  */
@@ -172,7 +172,7 @@ export function arrayFromNumbers(dataType, numbers) {
 }
 
 /**
- * The tensor in another data type: floats to floats, integers to any type that holds all of their values.
+ * Converts a tensor to another data type: floats to floats, integers to any type that holds all of their values.
  * @param {import('./types.mjs').Tensor} tensor
  * @param {string} dataType
  * @returns {import('./types.mjs').Tensor}
@@ -195,7 +195,8 @@ export function convert(tensor, dataType) {
 }
 
 /**
- * Tensors by name as a message to another process: bytes, because not every runtime can send all of its typed arrays.
+ * Packs tensors by name into a message to another process: as bytes, because not every runtime can send all of its
+ * typed arrays.
  * @param {import('./types.mjs').Tensors} tensors
  * @returns {import('./types.mjs').PackedTensors}
  */
@@ -205,18 +206,18 @@ export function packTensors(tensors) {
 }
 
 /**
- * Tensors by name from such a message.
+ * Unpacks tensors by name from such a message.
  * @param {import('./types.mjs').PackedTensors} message
  * @returns {import('./types.mjs').Tensors}
  */
 export function unpackTensors(message) {
-  // Copied, because bytes in a message need not lie on a multiple of the size of an element.
+  // Copied, because bytes in a message need not be aligned to the element size.
   const unpack = (/** @type {import('./types.mjs').PackedTensors[string]} */ { dataType, shape, bytes }) => ({ dataType, shape, data: arrayOf(dataType, new Uint8Array(bytes).buffer) });
   return Object.fromEntries(Object.entries(message).map(([name, tensor]) => [name, unpack(tensor)]));
 }
 
 /**
- * The shapes of tensors by the names of the inputs, as `compile()` takes them.
+ * Returns the shapes of tensors by input name, for `compile()`.
  * @param {import('./types.mjs').Tensors} tensors
  * @returns {Record<string, readonly number[]>}
  */
@@ -225,7 +226,7 @@ export function shapesOf(tensors) {
 }
 
 /**
- * Tensors as `run()` takes them, by the names of the inputs.
+ * Returns feeds for `run()`, by input name.
  * @param {import('./types.mjs').Tensors} tensors
  */
 export function feedsOf(tensors) {

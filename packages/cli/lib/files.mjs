@@ -4,7 +4,7 @@ import { Failure } from './errors.mjs';
 import { printable } from './format.mjs';
 
 /**
- * `action` on a file, whose failure is one of the command that says what was to be done.
+ * Runs `action` on a file and turns its error into a Failure that says what was attempted.
  * @template A
  * @param {string} what
  * @param {string} missing
@@ -24,7 +24,7 @@ const NO_FILE = 'there is no such file';
 
 /**
  * @param {string} path
- * @param {string} what it is, as in "cannot read the labels x.txt"
+ * @param {string} what its name in messages, as in "cannot read the labels x.txt"
  * @returns {Promise<string>} its text
  * @throws {Failure}
  */
@@ -35,7 +35,7 @@ export function readText(path, what) {
 /**
  * @param {string} path
  * @param {string} what
- * @throws {Failure} unless there is such a file, and no folder
+ * @throws {Failure} unless the path is an existing file
  */
 export async function requireFile(path, what) {
   const subject = `cannot read the ${what} ${printable(path)}`;

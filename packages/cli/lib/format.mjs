@@ -1,26 +1,27 @@
-// Quantities as text, with three digits that matter: for the terminal and for the pages.
+// Quantities as text with three significant digits, for the terminal and the pages.
 
 const DIGITS = 3;
 
-/** Decimals are enough here: what is smaller is 0 for any reader. */
+/** Maximum number of decimals: smaller values read as 0. */
 const MAX_DECIMALS = 6;
 
-/** What is rounded up to the next unit is written in it: not `1000 µs`, but `1.00 ms`. */
+/** Values that round up to the next unit are written in it: not `1000 µs`, but `1.00 ms`. */
 const ALMOST = 0.9995;
 
 /**
- * `value` with three digits that matter and no exponent: 0.0123, 1.23, 12.3, 123, 1234.
+ * Formats `value` with three significant digits and no exponent: 0.0123, 1.23, 12.3, 123, 1234.
  * @param {number} value
  */
 function significant(value) {
   if (value === 0) return '0';
-  // Of the rounded value, because 0.9996 becomes 1.00 and not 1.000.
+  // Uses the rounded value: 0.9996 becomes 1.00, not 1.000.
   const magnitude = Math.floor(Math.log10(Math.abs(Number(value.toPrecision(DIGITS)))));
   return value.toFixed(Math.min(Math.max(DIGITS - 1 - magnitude, 0), MAX_DECIMALS));
 }
 
 /**
- * In the largest unit of `units` ([factor, name], ascending) that keeps `value` at 1 or above, or the first one.
+ * Formats `value` in the largest of `units` ([factor, name], ascending) that keeps it at 1 or above, or in the first
+ * one.
  * @param {number} value
  * @param {[factor: number, name: string][]} units
  */
@@ -30,7 +31,7 @@ function inUnit(value, units) {
 }
 
 /**
- * Bytes in binary units: "12 B", "4.77 MiB".
+ * Formats bytes in binary units: "12 B", "4.77 MiB".
  * @param {number} bytes
  */
 export function formatBytes(bytes) {
@@ -38,7 +39,7 @@ export function formatBytes(bytes) {
 }
 
 /**
- * A count: "950", "1.23 million", "4.56 billion"; whole below ten thousand.
+ * Formats a count: "950", "1.23 million", "4.56 billion"; whole below ten thousand.
  * @param {number} count
  */
 export function formatCount(count) {
@@ -46,7 +47,7 @@ export function formatCount(count) {
 }
 
 /**
- * A duration in nanoseconds: "812 ns", "4.51 µs", "1.20 ms", "2.40 s".
+ * Formats a duration in nanoseconds: "812 ns", "4.51 µs", "1.20 ms", "2.40 s".
  * @param {number} nanoseconds
  */
 export function formatTime(nanoseconds) {
@@ -54,7 +55,7 @@ export function formatTime(nanoseconds) {
 }
 
 /**
- * What a GraphDescription says of the processor: "avx2, 2 threads", or the adapter of a GPU.
+ * Formats the processor of a GraphDescription: "avx2, 2 threads", or the adapter of a GPU.
  * @param {{ adapter: string | null, isa: string | null, threads: number | null }} description
  */
 export function formatProcessor({ adapter, isa, threads }) {
@@ -62,7 +63,7 @@ export function formatProcessor({ adapter, isa, threads }) {
 }
 
 /**
- * The processor of a GraphDescription as names and values.
+ * Returns the processor of a GraphDescription as names and values.
  * @param {{ adapter: string | null, isa: string | null, threads: number | null }} description
  * @returns {[name: string, value: string][]}
  */
@@ -71,7 +72,7 @@ export function processorFacts({ adapter, isa, threads }) {
 }
 
 /**
- * A duration in milliseconds, as `formatTime` writes it.
+ * Formats a duration in milliseconds like `formatTime`.
  * @param {number} milliseconds
  */
 export function formatDuration(milliseconds) {
@@ -79,7 +80,7 @@ export function formatDuration(milliseconds) {
 }
 
 /**
- * A share of 1 in percent: "12.3 %", "0.04 %", "< 0.01 %", "0 %".
+ * Formats a share of 1 in percent: "12.3 %", "0.04 %", "< 0.01 %", "0 %".
  * @param {number} share
  */
 export function formatShare(share) {
@@ -89,7 +90,7 @@ export function formatShare(share) {
 }
 
 /**
- * A rate (GFLOP/s, GB/s, runs/s), or an en dash where there is none (`null`).
+ * Formats a rate (GFLOP/s, GB/s, runs/s); an en dash for `null`.
  * @param {number | null} rate
  */
 export function formatRate(rate) {
@@ -97,7 +98,7 @@ export function formatRate(rate) {
 }
 
 /**
- * A number of a tensor, short: integers as they are, others with five digits that matter.
+ * Formats an element of a tensor: integers in full, others with five significant digits.
  * @param {number | bigint} value
  */
 export function formatNumber(value) {
@@ -106,7 +107,7 @@ export function formatNumber(value) {
 }
 
 /**
- * A number of things: "1 node", "3 nodes".
+ * Formats a number of things: "1 node", "3 nodes".
  * @param {number} count
  * @param {string} noun
  */
@@ -115,7 +116,7 @@ export function formatPlural(count, noun) {
 }
 
 /**
- * A shape with its symbolic names: "[batch, 3, 224, 224]"; null is one that a model does not tell.
+ * Formats a shape with its symbolic names: "[batch, 3, 224, 224]"; null is a shape that the model does not declare.
  * @param {readonly (number | string)[] | null} shape
  */
 export function formatShape(shape) {
@@ -123,8 +124,8 @@ export function formatShape(shape) {
 }
 
 /**
- * Text of a file as it may be printed: control characters, which a terminal would obey, and characters that turn the
- * direction of writing, are written as escapes.
+ * Makes text from a file printable: escapes control characters, which a terminal would obey, and characters that change
+ * the writing direction.
  * @param {unknown} text
  */
 export function printable(text) {

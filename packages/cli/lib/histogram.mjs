@@ -4,17 +4,17 @@ import { formatDuration } from './format.mjs';
 
 const BINS = 16;
 
-/** Samples above this quantile are counted in the last bin, so that one hiccup does not flatten the rest. */
+/** Samples above this quantile go into the last bin: one outlier must not flatten the rest. */
 const UPPER_QUANTILE = 0.98;
 
-/** Equal samples still get bins that can be told apart: up to this multiple of the smallest one. */
+/** Even equal samples get distinguishable bins: up to this multiple of the smallest sample. */
 const MIN_SPREAD = 1.1;
 
 /**
- * Bins that all series share.
+ * Computes bins shared by all series.
  * @param {{ name: string, samples: number[] }[]} series milliseconds
- * @returns {{ from: number, to: number, open: boolean, counts: number[] }[]} `open`: also counts everything above `to`;
- *   `counts`: per series
+ * @returns {{ from: number, to: number, open: boolean, counts: number[] }[]} `open`: the bin also counts everything
+ *   above `to`; `counts`: per series
  */
 export function sharedBins(series) {
   const all = Float64Array.from(series.flatMap(({ samples }) => samples)).sort();
@@ -33,7 +33,7 @@ export function sharedBins(series) {
 }
 
 /**
- * The words for a bin: "4.10 to 4.20 ms".
+ * Formats the range of a bin: "4.10 to 4.20 ms".
  * @param {{ from: number, to: number, open: boolean }} range
  */
 function rangeText({ from, to, open }) {
@@ -41,10 +41,10 @@ function rangeText({ from, to, open }) {
 }
 
 /**
- * Lines of bars, one bin each, the series side by side.
+ * Returns lines of bars, one per bin, with the series side by side.
  * @param {{ name: string, samples: number[] }[]} series milliseconds
  * @param {number} width columns
- * @param {(index: number, text: string) => string} paint colours the bars of a series
+ * @param {(index: number, text: string) => string} paint colors the bars of a series
  * @returns {string[]}
  */
 export function histogramLines(series, width, paint) {
@@ -56,7 +56,7 @@ export function histogramLines(series, width, paint) {
   const largest = series.map((_, i) => Math.max(1, ...bins.map(({ counts }) => counts[i])));
   const cell = (/** @type {number} */ count, /** @type {number} */ i) => {
     const length = Math.round((count / largest[i]) * barWidth);
-    // What there is, shows.
+    // Nonzero counts stay visible.
     const bar = '█'.repeat(count > 0 ? Math.max(1, length) : 0);
     return `${paint(i, bar)}${' '.repeat(barWidth - bar.length)} ${count === 0 ? '' : count}`;
   };
@@ -71,18 +71,18 @@ const SIZE = { width: 760, height: 360, left: 56, right: 20, top: 64, bottom: 52
 const COLORS = ['#2563eb', '#d97706'];
 
 /**
- * Text as content or as an attribute of XML.
+ * Escapes text for XML content or attributes.
  * @param {unknown} text
  */
 export function escapeXml(text) {
   return String(text)
-    // XML 1.0 has no such characters, not even escaped.
+    // XML 1.0 does not allow these characters, not even escaped.
     .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, '\ufffd')
     .replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 }
 
 /**
- * The histogram as an SVG picture.
+ * Draws the histogram as an SVG picture.
  * @param {{ name: string, samples: number[], median: number }[]} series one or two; milliseconds
  * @param {string} title
  * @returns {string}
@@ -108,7 +108,7 @@ export function histogramSvg(series, title) {
   const yAxis = ticks(0, tallest, 4).map((tick) =>
     `<line x1="${left}" x2="${width - right}" y1="${at(y(tick))}" y2="${at(y(tick))}" stroke="#d4d4d8"/><text x="${left - 8}" y="${at(y(tick) + 4)}" text-anchor="end">${Math.round(100 * tick)} %</text>`);
   const medians = series.map(({ median }, i) => median > high ? '' :
-    // On white, so that it shows on a bar of its own colour.
+    // With a white outline, to stand out from a bar of the same color.
     `<g stroke-width="2"><path d="M${at(x(median))} ${top}V${height - bottom}" stroke="#ffffff"/><path d="M${at(x(median))} ${top}V${height - bottom}" stroke="${COLORS[i]}" stroke-dasharray="4 4"/></g>`);
   const legend = series.map(({ name, median, samples }, i) =>
     `<rect x="${left + i * 330}" y="36" width="12" height="12" fill="${COLORS[i]}"/><text x="${left + 18 + i * 330}" y="46">${escapeXml(`${name}: median ${formatDuration(median)}, ${samples.length} runs`)}</text>`);

@@ -15,21 +15,21 @@ const LIST = new RegExp(String.raw`^\s*(?:${NUMBER})(?:\s*,\s*(?:${NUMBER}))*\s*
 
 const MAX_SEED = 2 ** 32 - 1;
 
-/** Sources that take any shape. */
+/** Sources that fit any shape. */
 const MADE = ['random', 'fill'];
 
-/** What inputs without a value get where the values do not matter. @type {Source} */
+/** Source of inputs without a value, where values do not matter. @type {Source} */
 export const RANDOM = { kind: 'random', seed: 0 };
 
 /**
- * One value of an option `--input`.
+ * The parsed value of an option `--input`.
  * @typedef {{ kind: 'random', seed: number } | { kind: 'fill', value: number } | { kind: 'list', texts: string[] }
  *   | { kind: 'npy', path: string } | { kind: 'npz', path: string, key?: string } | { kind: 'picture', path: string }} Source
  */
 
 /**
  * @param {string} value
- * @returns {Source} what a VALUE means; a file whose name means something else is written ./random
+ * @returns {Source} the meaning of a VALUE; write ./random for a file with a name like `random`
  */
 export function parseSource(value) {
   const random = RANDOM_VALUE.exec(value);
@@ -48,8 +48,8 @@ export function parseSource(value) {
 }
 
 /**
- * Which input each value is for.
- * @param {string[]} values of the option, `NAME=VALUE`, or `VALUE` where the model has one input
+ * Assigns each value to an input.
+ * @param {string[]} values of the option, `NAME=VALUE`, or `VALUE` if the model has one input
  * @param {readonly { name: string }[]} inputs of the model
  * @returns {Map<string, Source>}
  * @throws {UsageError} if a name is unknown, missing or given twice
@@ -57,7 +57,7 @@ export function parseSource(value) {
 export function assignSources(values, inputs) {
   const sources = new Map();
   for (const value of values) {
-    // Names may hold "=", so the longest name that fits is meant.
+    // Names may contain "=": the longest matching name wins.
     const named = inputs.filter(({ name }) => value.startsWith(`${name}=`)).sort((a, b) => b.name.length - a.name.length)[0];
     const { name } = named ?? onlyInput(value, inputs);
     if (sources.has(name)) throw new UsageError(`--input ${name} is given twice`);
@@ -69,7 +69,7 @@ export function assignSources(values, inputs) {
 }
 
 /**
- * The input that a value without a known name is for.
+ * Returns the input for a value without a known name.
  * @param {string} value
  * @param {readonly { name: string }[]} inputs
  */
@@ -85,7 +85,7 @@ function onlyInput(value, inputs) {
   return inputs[0];
 }
 
-/** What is known of the shapes of a model's inputs. */
+/** The known shapes of a model's inputs. */
 class Shapes {
   #inputs;
   #freeDimensions;
@@ -101,19 +101,19 @@ class Shapes {
     this.#freeDimensions = freeDimensions;
   }
 
-  /** @param {Parameters<typeof inputShapes>[1]} [known] what is known beside or instead */
+  /** @param {Parameters<typeof inputShapes>[1]} [known] additional or overriding facts */
   #complete(known) {
     return inputShapes(this.#inputs, { freeDimensions: this.#freeDimensions, shapes: this.#shapes, ...known });
   }
 
   /**
-   * The shape of an input as far as it is known.
+   * Returns the shape of an input as far as it is known.
    * @param {import('webnn-node/onnx').OnnxValueInfo} input
    */
   of({ name }) {
     const shape = this.#complete().shapes[name];
     if (shape === null) {
-      throw new Failure(`the model does not say what shape input ${printable(name)} has: give a .npy or .npz file`);
+      throw new Failure(`the model does not declare the shape of input ${printable(name)}: give a .npy or .npz file`);
     }
     return shape;
   }
@@ -122,7 +122,7 @@ class Shapes {
    * Learns from the shape of a value.
    * @param {import('webnn-node/onnx').OnnxValueInfo} input
    * @param {readonly number[]} shape
-   * @param {string} source what messages call the value
+   * @param {string} source name of the value in messages
    */
   learn({ name }, shape, source) {
     const shapes = { ...this.#shapes, [name]: shape };
@@ -136,8 +136,8 @@ class Shapes {
   }
 
   /**
-   * Learns from the number of elements of a list, and gives its shape: a single free dimension takes what is left, further
-   * ones are 1 where they come first (batch).
+   * Learns from the number of elements of a list, and returns its shape: a single free dimension takes all remaining
+   * elements, leading ones (batch) become 1.
    * @param {import('webnn-node/onnx').OnnxValueInfo} input
    * @param {number} count
    */
@@ -155,7 +155,7 @@ class Shapes {
     }
   }
 
-  /** All sizes that are known, as `loadModel` takes them. */
+  /** All known sizes, for `loadModel`. */
   get freeDimensions() {
     return this.#complete().freeDimensions;
   }
@@ -163,7 +163,7 @@ class Shapes {
 
 /**
  * @param {unknown} caught
- * @throws what was caught, if it is not about a shape
+ * @throws the caught error, if it is not about a shape
  */
 function requireShapeError(caught) {
   const error = /** @type {NodeJS.ErrnoException} */ (caught);
@@ -172,7 +172,7 @@ function requireShapeError(caught) {
 }
 
 /**
- * The shape of an input in numbers, or the error that says which numbers are missing.
+ * Returns the shape of an input in numbers, or throws an error about the missing ones.
  * @param {import('webnn-node/onnx').OnnxValueInfo} input
  * @param {Shapes} shapes
  */
@@ -194,11 +194,11 @@ function staticShape(input, shapes) {
 /**
  * @typedef {object} Feeds
  * @property {import('./types.mjs').Tensors} tensors by input name
- * @property {Record<string, number>} freeDimensions those given and those learned from files
+ * @property {Record<string, number>} freeDimensions given sizes and sizes learned from files
  */
 
 /**
- * The tensors of all inputs.
+ * Reads or creates the tensors of all inputs.
  * @param {readonly import('webnn-node/onnx').OnnxValueInfo[]} inputs of the model
  * @param {Map<string, Source>} sources by input name
  * @param {{ freeDimensions: Record<string, number>, fallback?: Source, randomRange?: [number, number], picture: import('./types.mjs').PictureOptions }}
@@ -219,7 +219,7 @@ export async function readInputs(inputs, sources, { freeDimensions, fallback, ra
   const shapes = new Shapes(inputs, freeDimensions);
   /** @type {import('./types.mjs').Tensors} */
   const tensors = {};
-  // Files first: their shapes tell the free dimensions of the inputs that are made up.
+  // Files first: their shapes determine free dimensions of the generated inputs.
   const sourceOf = (/** @type {import('webnn-node/onnx').OnnxValueInfo} */ { name }) => /** @type {Source} */ (sources.get(name) ?? fallback);
   const isMade = (/** @type {import('webnn-node/onnx').OnnxValueInfo} */ input) => MADE.includes(sourceOf(input).kind);
   for (const input of [...inputs].sort((a, b) => Number(isMade(a)) - Number(isMade(b)))) {
@@ -264,7 +264,7 @@ async function tensorOf(input, source, shapes, { randomRange, picture }) {
 }
 
 /**
- * Refuses bounds of random integers that the input cannot hold.
+ * Refuses a random range that the input's data type cannot hold.
  * @param {import('webnn-node/onnx').OnnxValueInfo} input
  * @param {[number, number] | undefined} range
  */
@@ -293,7 +293,7 @@ function converted(input, tensor, source) {
 }
 
 /**
- * The numbers of a list: a bigint where a float would lose digits.
+ * Parses a number of a list: to a bigint if a float would lose digits.
  * @param {string} text
  * @param {string} dataType
  */
@@ -311,7 +311,7 @@ function listTensor(input, texts, shapes) {
   const integers = !isFloat(input.dataType);
   const fraction = texts.find((text) => integers && !/^[-+]?\d+$/.test(text));
   if (fraction !== undefined) {
-    throw new UsageError(`input ${printable(input.name)}: ${fraction} is not an integer, and the input is ${input.dataType}`);
+    throw new UsageError(`input ${printable(input.name)}: ${fraction} is not an integer, but the input is ${input.dataType}`);
   }
   const shape = shapes.learnList(input, texts.length);
   const numbers = texts.map((text) => parseNumber(text, input.dataType));

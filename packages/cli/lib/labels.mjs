@@ -1,15 +1,15 @@
-// Classes by name: a file of labels, probabilities, the most likely ones.
+// Class names: reads label files, computes probabilities, finds the most likely classes.
 import { max } from 'd3-array';
 import { numbersOf } from './elements.mjs';
 import { Failure } from './errors.mjs';
 import { readText } from './files.mjs';
 import { formatShape, printable } from './format.mjs';
 
-/** A distribution of float16 numbers may miss 1 by this much. */
+/** The sum of a float16 distribution may differ from 1 by this much. */
 const SUM_TOLERANCE = 1e-2;
 
 /**
- * Reads labels: a line each, or a JSON array, or a JSON object from index to label (as in `id2label`).
+ * Reads labels: one per line, a JSON array, or a JSON object from index to label (like `id2label`).
  * @param {string} path
  * @returns {Promise<string[]>}
  * @throws {Failure} if the file cannot be read or holds no labels
@@ -17,7 +17,7 @@ const SUM_TOLERANCE = 1e-2;
 export async function readLabels(path) {
   const text = await readText(path, 'labels');
   const labels = /^\s*[[{]/.test(text) ? jsonLabels(text, path) : text.replace(/\s+$/, '').split(/\r?\n/);
-  if (labels.length === 0 || labels[0] === '') throw new Failure(`${printable(path)}: there are no labels in it`);
+  if (labels.length === 0 || labels[0] === '') throw new Failure(`${printable(path)}: the file has no labels`);
   return labels;
 }
 
@@ -40,7 +40,7 @@ function jsonLabels(text, path) {
 }
 
 /**
- * The output that holds a score per label.
+ * Finds the output with a score per label.
  * @template {import('./types.mjs').Tensor & { name: string }} Output
  * @param {Output[]} outputs
  * @param {number} count of labels
@@ -50,13 +50,13 @@ export function scoresAmong(outputs, count) {
   const found = outputs.find(({ shape }) => classAxis(shape, count) !== -1);
   if (found === undefined) {
     const shapes = outputs.map(({ name, shape }) => `${printable(name)} ${formatShape(shape)}`).join(', ');
-    throw new Failure(`there are ${count} labels, and no output has an axis of that size: ${shapes}`);
+    throw new Failure(`there are ${count} labels, but no output has an axis of that size: ${shapes}`);
   }
   return found;
 }
 
 /**
- * The axis of the classes: the last one of that size after which all are 1.
+ * Returns the axis of the classes: the last one of that size with only axes of size 1 after it.
  * @param {readonly number[]} shape
  * @param {number} count
  */
@@ -67,7 +67,7 @@ function classAxis(shape, count) {
 }
 
 /**
- * Whether numbers are probabilities of classes already.
+ * Whether numbers are already probabilities of classes.
  * @param {number[]} numbers
  */
 function isDistribution(numbers) {
@@ -84,12 +84,12 @@ function softmax(numbers) {
 }
 
 /**
- * The most likely classes of each item of the batch.
+ * Returns the most likely classes of each item in the batch.
  * @param {import('./types.mjs').Tensor} output scores, see `scoresAmong`
  * @param {string[]} labels
- * @param {number} top how many
+ * @param {number} top number of classes
  * @returns {{ softmax: boolean, items: { index: number, label: string, probability: number }[][] }} `softmax`: whether
- *   the scores were no distribution and were turned into one
+ *   the scores were not a distribution and softmax was applied
  */
 export function classify(output, labels, top) {
   const numbers = Array.from(numbersOf(output));

@@ -1,4 +1,4 @@
-// The command line: its commands, what they share, and how a command ends.
+// The command line: its commands, their common options, and how a command ends.
 import { createRequire } from 'node:module';
 import { Command, CommanderError } from 'commander';
 import * as bench from './commands/bench.mjs';
@@ -29,8 +29,8 @@ Exit codes:
   130  interrupted`;
 
 /**
- * Adds a command: `define` gives it arguments and options, `execute` does the work. It is told which options were given,
- * because those with a default have a value anyway.
+ * Adds a command: `define` adds arguments and options, `execute` does the work. It learns which options were given,
+ * because options with a default always have a value.
  * @param {Command} program
  * @param {import('./types.mjs').CommandDefinition} definition
  */
@@ -38,8 +38,8 @@ function addCommand(program, { name, description, define, execute, help }) {
   const command = program.command(name).description(description);
   define(command);
   command
-    .option('--json', 'print one JSON document on standard output, and nothing else there')
-    .option('--no-color', 'no colors, as with the variable NO_COLOR')
+    .option('--json', 'print a single JSON document, and nothing else, on standard output')
+    .option('--no-color', 'print without colors, as with the variable NO_COLOR')
     .option('--verbose', 'print the stack of an error')
     .helpOption('-h, --help', 'print this text')
     .addHelpText('after', help)
@@ -49,7 +49,7 @@ function addCommand(program, { name, description, define, execute, help }) {
       const options = args.at(-2);
       const output = new Output(options);
       const exitCode = await execute(output, args.slice(0, -2), options, (name) => command.getOptionValueSource(name) === 'cli');
-      // Streams that fail set it, too.
+      // Failing streams set it, too.
       process.exitCode = exitCode || process.exitCode || 0;
     });
 }
@@ -69,13 +69,13 @@ function createProgram() {
 }
 
 /**
- * Prints an error as one message and gives its exit code.
+ * Prints an error as one message and returns its exit code.
  * @param {any} error
  * @param {boolean} verbose
  */
 function report(error, verbose) {
   if (error instanceof CommanderError) {
-    // Help and version are errors of exit code 0; all others were printed already.
+    // Help and version are errors with exit code 0; commander has already printed the others.
     return error.exitCode === 0 ? 0 : new UsageError().exitCode;
   }
   const failure = error instanceof Failure || error instanceof UsageError;
@@ -84,14 +84,14 @@ function report(error, verbose) {
   return failure ? error.exitCode : new Failure().exitCode;
 }
 
-/** Ends at once, with the cursor and the line wrapping that a progress line may have turned off. */
+/** Ends at once, after restoring the cursor and the line wrapping that a progress line may have turned off. */
 function interrupt() {
   if (process.stderr.isTTY) process.stderr.write(`${RESTORE_TERMINAL}\n`);
   process.exit(INTERRUPTED);
 }
 
 /**
- * Ends the program where standard output takes no more. A reader that has seen enough (`| head`) is no error.
+ * Ends the program when standard output fails. A reader that closes the pipe early (`| head`) is not an error.
  * @param {NodeJS.ErrnoException} error
  */
 function endWithoutOutput(error) {
@@ -101,7 +101,7 @@ function endWithoutOutput(error) {
 }
 
 /**
- * There is nowhere left to tell that standard error takes no more: what is computed goes on, and the exit code tells.
+ * Handles a failing standard error: there is nowhere to report it, so the work goes on and only the exit code shows it.
  * @param {NodeJS.ErrnoException} error
  */
 function endWithoutMessages(error) {

@@ -1,4 +1,4 @@
-// Models in files, opened through the public API.
+// Opens models from files through the public API.
 import { ml } from 'webnn-node';
 import { inspectModel, loadModel } from 'webnn-node/onnx';
 import { isFloat } from './elements.mjs';
@@ -10,7 +10,7 @@ import { checkInputOptions, pictureOptions } from './options.mjs';
 import { withProgress } from './progress.mjs';
 
 /**
- * The symbolic names in the shapes of a model's inputs.
+ * Returns the symbolic names in the shapes of a model's inputs.
  * @param {readonly import('webnn-node/onnx').OnnxValueInfo[]} inputs
  */
 export function symbolsOf(inputs) {
@@ -18,7 +18,7 @@ export function symbolsOf(inputs) {
 }
 
 /**
- * What a file says about its model, without building it.
+ * Describes the model in a file without building it.
  * @param {string} path
  * @param {Record<string, number>} [freeDimensions]
  * @returns {Promise<import('webnn-node/onnx').OnnxInspection>}
@@ -39,10 +39,10 @@ export async function readModel(path, freeDimensions = {}) {
  * Loads the model of a file.
  * @template T
  * @param {string} path
- * @param {{ freeDimensions: Record<string, number>, threads?: number }} options `threads` of the CPU, which then computes
- *   whatever GPUs there are
- * @param {(opened: Omit<import('./types.mjs').Opened, 'description'>) => Promise<T>} use what
- *   to do with it; it is destroyed afterwards
+ * @param {{ freeDimensions: Record<string, number>, threads?: number }} options `threads` selects the CPU, even if
+ *   there is a GPU
+ * @param {(opened: Omit<import('./types.mjs').Opened, 'description'>) => Promise<T>} use
+ *   called with the model, which is destroyed afterwards
  * @returns {Promise<T>}
  */
 export async function withLoaded(path, { freeDimensions, threads }, use) {
@@ -55,13 +55,13 @@ export async function withLoaded(path, { freeDimensions, threads }, use) {
 }
 
 /**
- * Builds the model of a file for known shapes; of a model that is cut, its first stage.
+ * Builds the model of a file for known shapes; for a model that is cut, its first stage.
  * @template T
  * @param {string} path
- * @param {{ freeDimensions: Record<string, number>, shapes?: Record<string, readonly number[]>, threads?: number }} options `shapes`
- *   of inputs that `freeDimensions` do not tell; others as for `withLoaded`
- * @param {(opened: import('./types.mjs').Opened) => Promise<T>} use what
- *   to do with it; it is destroyed afterwards
+ * @param {{ freeDimensions: Record<string, number>, shapes?: Record<string, readonly number[]>, threads?: number }}
+ *   options `shapes` of inputs that `freeDimensions` do not determine; others as for `withLoaded`
+ * @param {(opened: import('./types.mjs').Opened) => Promise<T>} use
+ *   called with the model, which is destroyed afterwards
  * @returns {Promise<T>}
  */
 export async function withModel(path, { shapes = {}, ...options }, use) {
@@ -72,10 +72,10 @@ export async function withModel(path, { shapes = {}, ...options }, use) {
 }
 
 /**
- * The tensors of all inputs, as the options of a command say.
+ * Returns the tensors of all inputs according to the options of a command.
  * @param {readonly import('webnn-node/onnx').OnnxValueInfo[]} inputs of the model
  * @param {import('./types.mjs').Options} options
- * @param {import('./inputs.mjs').Source} [fallback] what inputs without a value get
+ * @param {import('./inputs.mjs').Source} [fallback] source of inputs without a value
  * @returns {Promise<import('./inputs.mjs').Feeds>}
  */
 export async function readFeeds(inputs, options, fallback) {

@@ -1,5 +1,5 @@
-// NumPy's .npy and .npz files (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
-// .npy: magic | version | length of the header | a Python dictionary | the elements. .npz: a zip archive of them.
+// NumPy's .npy and .npz files (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html). .npy: magic |
+// version | header length | a Python dictionary | the elements. .npz: a zip archive of .npy files.
 import { readFile } from 'node:fs/promises';
 import { unzipSync } from 'fflate';
 import { arrayOf, bytesOf, elementCount, elementSize, MAX_BYTES } from './elements.mjs';
@@ -9,7 +9,7 @@ const MAGIC = [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59]; // "\x93NUMPY"
 const VERSION_AT = MAGIC.length;
 const HEADER_LENGTH_AT = VERSION_AT + 2;
 
-/** The elements start at a multiple of this many bytes. */
+/** The elements start at a multiple of this number of bytes. */
 const ALIGNMENT = 64;
 
 /** @type {Record<string, string>} */
@@ -43,7 +43,7 @@ export async function readNpy(path) {
 /**
  * Reads one array of a .npz archive.
  * @param {string} path
- * @param {string} [key] name of the array; may be left out where there is only one
+ * @param {string} [key] name of the array; optional if there is only one
  * @returns {Promise<import('./types.mjs').Tensor>}
  * @throws {FormatError} if the content is damaged or has no such array; errors of the file system pass through
  */
@@ -87,7 +87,7 @@ function unzip(bytes, source, filter) {
 /**
  * Reads the bytes of a .npy file.
  * @param {Uint8Array} bytes
- * @param {string} source what messages call it
+ * @param {string} source its name in messages
  * @returns {import('./types.mjs').Tensor}
  * @throws {FormatError}
  */
@@ -102,13 +102,13 @@ export function parseNpy(bytes, source = 'npy') {
       `${source}: ${problem}${got} bytes of data, expected ${expected} for ${dataType} [${shape.join(', ')}]`,
     );
   }
-  // Copied, because elements in a file need not lie on a multiple of their size.
+  // Copied, because elements in a file need not be aligned to their size.
   return { dataType, shape, data: arrayOf(dataType, new Uint8Array(bytes.subarray(dataStart)).buffer) };
 }
 
 /**
- * The bytes of a .npy file, version 1.0.
- * @param {import('./types.mjs').Tensor} tensor names of types are those of NumPy
+ * Returns the bytes of a .npy file, version 1.0.
+ * @param {import('./types.mjs').Tensor} tensor with NumPy's type names
  * @returns {Uint8Array}
  */
 export function formatNpy({ dataType, shape, data }) {

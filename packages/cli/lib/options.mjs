@@ -1,22 +1,22 @@
-// Options that several commands share, and the parsers of their values. A parser throws commander's
-// InvalidArgumentError, which names the option.
+// Options shared by several commands, and the parsers of their values. Parsers throw commander's InvalidArgumentError,
+// which names the option.
 import { InvalidArgumentError, Option } from 'commander';
 import { UsageError } from './errors.mjs';
 
-/** Runs of a profile or a benchmark; also the limit of `profileGraph()`. */
+/** Maximum runs of a profile or a benchmark; also the limit of `profileGraph()`. */
 const MAX_RUNS = 10_000;
 
-/** As `createContext()` has it. */
+/** The limit of `createContext()`. */
 const MAX_THREADS = 1024;
 
-/** Tokens of a text that is generated; no model has read longer ones. */
+/** Maximum tokens of a generated text; no model supports longer ones. */
 const MAX_TEXT = 1_000_000;
 
 /** Larger dimensions fit no tensor. */
 const MAX_DIMENSION = 2 ** 31 - 1;
 
 /**
- * A parser of whole numbers.
+ * Creates a parser of whole numbers.
  * @param {number} lowest
  * @param {number} highest
  */
@@ -31,7 +31,7 @@ function wholeNumber(lowest, highest) {
 }
 
 /**
- * A parser of numbers separated by commas, as many as `counts` allows.
+ * Creates a parser of comma-separated numbers; `counts` lists the allowed counts.
  * @param {number[]} counts
  * @param {(value: number) => boolean} [accept]
  * @param {string} [what]
@@ -62,7 +62,7 @@ function freeDimension(text, collected = {}) {
 const collect = (/** @type {string} */ value, collected = /** @type {string[]} */ ([])) => [...collected, value];
 
 /**
- * A positive factor, also as a fraction: 0.5, 1/255.
+ * Parses a positive factor, also as a fraction: 0.5, 1/255.
  * @param {string} text
  */
 function factor(text) {
@@ -73,7 +73,7 @@ function factor(text) {
 }
 
 /**
- * HEIGHTxWIDTH, or one number for both.
+ * Parses HEIGHTxWIDTH, or one number for both.
  * @param {string} text
  */
 function size(text) {
@@ -90,7 +90,7 @@ function integerRange(text) {
 }
 
 /**
- * PROMPT,TOKENS: two lengths. One token would leave none that the cache is for.
+ * Parses PROMPT,TOKENS, two lengths. With only one token, the cache would not be used.
  * @param {string} text
  */
 function textLengths(text) {
@@ -111,11 +111,11 @@ function positiveSeconds(text) {
 }
 
 /**
- * Refuses options that would change nothing: whoever gave one expects that it does.
+ * Refuses options that would have no effect, because the user expects one.
  * @param {import('./types.mjs').IsGiven} isGiven
  * @param {string[]} names in camel case
- * @param {string} why none of them has an effect
- * @throws {UsageError} that names the first one that was given
+ * @param {string} why reason why none of them has an effect
+ * @throws {UsageError} with the first one that was given
  */
 export function refuseIdle(isGiven, names, why) {
   const idle = names.find(isGiven);
@@ -135,57 +135,57 @@ const option = (flags, description, parse) => {
   return parse === undefined ? result : result.argParser(parse);
 };
 
-/** Of every command that reads a model. */
+/** An option of every command that reads a model. */
 export const freeDimensionOption = () =>
-  option('--free-dimension <NAME=N>', 'number for a symbolic dimension; may be repeated', freeDimension);
+  option('--free-dimension <NAME=N>', 'size of a symbolic dimension; may be repeated', freeDimension);
 
 export const threadsOption = () =>
-  option('--threads <N>', `compute on the CPU with so many threads, 1 to ${MAX_THREADS} (default: as many as the process may use)`, wholeNumber(1, MAX_THREADS));
+  option('--threads <N>', `compute on the CPU with this many threads, 1 to ${MAX_THREADS} (default: as many as the process may use)`, wholeNumber(1, MAX_THREADS));
 
 export const deviceOption = (/** @type {string} */ what) => option('--device <DEVICE>', what).choices(['cpu', 'gpu']).default('cpu');
 
 export const runsOption = (/** @type {string} */ what) => option('--runs <N>', `${what}, 1 to ${MAX_RUNS}`, wholeNumber(1, MAX_RUNS));
 
 export const warmupOption = () =>
-  option('--warmup <N>', `runs before the first that counts, 0 to ${MAX_RUNS}`, wholeNumber(0, MAX_RUNS)).default(3);
+  option('--warmup <N>', `runs before the first measured one, 0 to ${MAX_RUNS}`, wholeNumber(0, MAX_RUNS)).default(3);
 
 export const secondsOption = (/** @type {number} */ standard) =>
   option('--seconds <S>', `measure each engine for this long (default: ${standard})`, positiveSeconds);
 
 export const generateOption = () =>
-  option('--generate <PROMPT,TOKENS>', 'measure a language model: a prompt of so many tokens, and so many generated ones', textLengths);
+  option('--generate <PROMPT,TOKENS>', 'measure a language model: tokens of the prompt, and tokens to generate', textLengths);
 
 export const topOption = (/** @type {string} */ what, /** @type {number} */ standard) => option('--top <K>', what, wholeNumber(1, 1_000_000)).default(standard);
 
-/** The options that say what goes into a model, pictures included. */
+/** The options for model inputs, including pictures. */
 export const inputOptions = () => [
   option('-i, --input <NAME=VALUE>', 'value of an input, see below; may be repeated', collect),
-  option('--random-range <MIN,MAX>', 'random integers lie in this range, both ends included (default: 0,1)', integerRange),
+  option('--random-range <MIN,MAX>', 'range of random integers, both ends included (default: 0,1)', integerRange),
   option('--mean <M>', 'pictures: subtracted from the scaled channels, 1 or 3 numbers (default: 0.5)', numbers([1, 3])),
-  option('--std <S>', 'pictures: then divides them, 1 or 3 numbers (default: 0.5)', numbers([1, 3], (value) => value > 0, ' above 0')),
-  option('--scale <F>', 'pictures: factor of the values 0 to 255, before mean and std (default: 1/255)', factor),
+  option('--std <S>', 'pictures: divides the channels after that, 1 or 3 numbers (default: 0.5)', numbers([1, 3], (value) => value > 0, ' above 0')),
+  option('--scale <F>', 'pictures: factor for the values 0 to 255, before mean and std (default: 1/255)', factor),
   option('--layout <LAYOUT>', "pictures: order of the dimensions (default: from the input's shape)").choices(['nchw', 'nhwc']),
-  option('--resize <N>', 'pictures: length of the shorter side before the crop (default: just covers the crop)', wholeNumber(1, 65535)),
-  option('--crop <N|HxW>', "pictures: size of the crop in the middle (default: the input's)", size),
-  option('--stretch', 'pictures: resize to the size of the crop without keeping proportions').conflicts('resize'),
+  option('--resize <N>', 'pictures: length of the shorter side before the crop (default: just large enough for the crop)', wholeNumber(1, 65535)),
+  option('--crop <N|HxW>', "pictures: size of the center crop (default: the input's)", size),
+  option('--stretch', 'pictures: resize to the crop size without keeping proportions').conflicts('resize'),
 ];
 
-/** What inputs can be, for the help texts. */
+/** Values of inputs, for the help texts. */
 export const INPUT_HELP = `
-Inputs (NAME= can be left out where the model has one input):
-  FILE.npy             an array of NumPy
-  FILE.npz             the only array of an archive of NumPy
-  FILE.npz:KEY         one of several
+Inputs (NAME= may be omitted if the model has one input):
+  FILE.npy             a NumPy array
+  FILE.npz             the only array of a NumPy archive
+  FILE.npz:KEY         one of several arrays
   PICTURE              a JPEG, PNG, WebP, AVIF, GIF or TIFF file, decoded with
                        the npm package sharp
   random, random:SEED  random numbers, the same for the same seed (default: 0);
-                       floats lie in -1 to 1
+                       floats are in -1 to 1
   zeros, ones
   1,2,3                a list of numbers
-A file whose name reads like one of these is written as a path: ./random`;
+Write a file whose name looks like one of these as a path: ./random`;
 
 /**
- * The options of pictures, as `pictureTensor` takes them.
+ * Returns the options of pictures, for `pictureTensor`.
  * @param {import('./types.mjs').PictureOptions} options
  */
 export function pictureOptions({ mean, std, scale, layout, resize, crop, stretch }) {
@@ -193,9 +193,9 @@ export function pictureOptions({ mean, std, scale, layout, resize, crop, stretch
 }
 
 /**
- * Refuses options of inputs that change none of them.
+ * Refuses input options that affect no input.
  * @param {import('./types.mjs').Options} options
- * @param {{ kind?: string, isFloat: boolean }[]} sources where the inputs of the model come from, and whether their numbers
+ * @param {{ kind?: string, isFloat: boolean }[]} sources the kinds of the model's inputs, and whether their numbers can
  *   have a fraction
  * @throws {UsageError}
  */

@@ -1,4 +1,4 @@
-// What commands print: text and tables for people, one JSON document for programs, notes on standard error.
+// Output of commands: text and tables for people, a JSON document for programs, notes on standard error.
 import { styleText } from 'node:util';
 import Table from 'cli-table3';
 import { printable } from './format.mjs';
@@ -12,7 +12,7 @@ const NO_LINES = {
 };
 
 /**
- * JSON has no 64-bit integers and no numbers that are not finite: such values are written as strings.
+ * JSON replacer: JSON has no 64-bit integers and no infinities or NaN, so these become strings.
  * @param {string} _
  * @param {unknown} value
  */
@@ -22,7 +22,7 @@ function jsonValue(_, value) {
 }
 
 /**
- * Whether colours are welcome on a stream: a terminal, and neither NO_COLOR (https://no-color.org) nor a dumb one.
+ * Whether to use colors on a stream: it must be a terminal, not a dumb one, without NO_COLOR (https://no-color.org).
  * @param {NodeJS.WriteStream} stream
  * @param {NodeJS.ProcessEnv} env
  */
@@ -36,8 +36,8 @@ export class Output {
   #noteColor;
 
   /**
-   * @param {{ json?: boolean, color?: boolean }} options `json`: only `document()` writes to standard output;
-   *   `color`: false forbids colours
+   * @param {{ json?: boolean, color?: boolean }} options `json`: only `document()` writes to standard output; `color`:
+   *   false turns colors off
    */
   constructor({ json = false, color = true } = {}) {
     /** Whether the reader is a program. */
@@ -46,13 +46,13 @@ export class Output {
     this.#noteColor = color && wantsColor(process.stderr, process.env);
   }
 
-  /** Columns of the terminal; 100 where there is none. */
+  /** Columns of the terminal; 100 without a terminal. */
   get width() {
     return process.stdout.columns ?? 100;
   }
 
   /**
-   * Text in a style of `util.styleText`, unchanged where there are no colours.
+   * Returns text in a style of `util.styleText`, unchanged without colors.
    * @param {Format} format
    * @param {string} text
    */
@@ -85,7 +85,7 @@ export class Output {
   }
 
   /**
-   * Prints what is wrong on standard error, for people and programs alike.
+   * Prints an error on standard error, for people and programs alike.
    * @param {string} text
    */
   error(text) {
@@ -93,7 +93,7 @@ export class Output {
   }
 
   /**
-   * Prints a remark on standard error, for people and programs alike.
+   * Prints a note on standard error, for people and programs alike.
    * @param {string} text
    */
   note(text) {
@@ -102,7 +102,7 @@ export class Output {
   }
 
   /**
-   * Prints rows under a head. Text that comes from files is made printable.
+   * Prints rows under a header. Text from files is made printable.
    * @param {string[]} head names of columns; a leading ">" aligns a column to the right
    * @param {(string | number | Styled)[][]} rows
    */

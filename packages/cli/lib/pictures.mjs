@@ -1,11 +1,12 @@
-// Pictures as inputs: decoded, resized and cropped as torchvision's transforms do it, normalised, laid out.
+// Pictures as inputs: decodes, resizes and crops them like torchvision's transforms, normalizes them, and lays them
+// out.
 import { arrayFromNumbers, isFloat } from './elements.mjs';
 import { Failure, UsageError } from './errors.mjs';
 import { formatShape, printable } from './format.mjs';
 
 /**
- * Turns 0..1 into -1..1. Models trained on narrower or wider ranges mostly bear it; the other way round, the values of
- * ImageNet's channels (torchvision) break models that were trained on -1..1.
+ * Maps 0..1 to -1..1. Models trained on narrower or wider ranges mostly tolerate that; conversely, ImageNet's channel
+ * values (torchvision) break models that were trained on -1..1.
  */
 const DEFAULT = { mean: [0.5], std: [0.5] };
 
@@ -23,7 +24,7 @@ async function loadSharp() {
 }
 
 /**
- * Where channels, height and width stand in an input's shape.
+ * Finds channels, height and width in an input's shape.
  * @param {import('./types.mjs').ShapedInput} input
  * @param {'nchw' | 'nhwc' | undefined} layout
  * @returns {{ layout: 'nchw' | 'nhwc', channels: number, height: number | string, width: number | string }}
@@ -45,16 +46,16 @@ function placesOf(input, layout) {
   if (typeof dimension === 'number' && !isChannels(dimension)) {
     throw fail(`layout ${found} means ${dimension} channels, expected 1 or 3`);
   }
-  // A free number of channels is that of a picture in colour.
+  // A free number of channels means a color picture.
   return { layout: found, channels: typeof dimension === 'number' ? dimension : 3, height, width };
 }
 
 /**
- * The sizes of a picture on its way: after resizing, and the crop in the middle of it.
+ * Computes the size of a picture after resizing, and its center crop.
  *
- * Without options the picture is made just large enough to cover the input, and what stands out is cut off.
+ * Without options, the picture is made just large enough to cover the input, and the rest is cut off.
  * @param {{ width: number, height: number }} picture as decoded
- * @param {{ width: number | string, height: number | string }} input a name where the model takes any size
+ * @param {{ width: number | string, height: number | string }} input a name if the model takes any size
  * @param {import('./types.mjs').PictureOptions} options
  * @returns {{ resized: { width: number, height: number }, cropped: { width: number, height: number } }}
  */
@@ -77,7 +78,7 @@ function plan(picture, input, { resize, crop, stretch }) {
 }
 
 /**
- * Decodes to bytes, channel by channel of each pixel.
+ * Decodes to bytes, with interleaved channels.
  * @param {string} path
  * @param {number} channels
  * @param {{ height: number | string, width: number | string }} input
@@ -111,7 +112,7 @@ async function decode(path, channels, input, options) {
 }
 
 /**
- * One number per channel, from one number or as many as there are channels.
+ * Returns one number per channel, from a single number or one per channel.
  * @param {string} option
  * @param {number[]} numbers
  * @param {number} channels
@@ -123,8 +124,8 @@ function perChannel(option, numbers, channels) {
 }
 
 /**
- * A picture as the tensor of an input: RGB or gray, (value · scale − mean) / std. Integer inputs get the plain values
- * 0..255.
+ * Reads a picture as the tensor of an input: RGB or gray, (value · scale − mean) / std. Integer inputs get the plain
+ * values 0..255.
  * @param {string} path anything sharp reads
  * @param {import('./types.mjs').ShapedInput} input rank 3 or 4, batch of 1
  * @param {import('./types.mjs').PictureOptions} options `scale`: default 1/255; `mean`, `std`: default 0.5; `layout`: default from the

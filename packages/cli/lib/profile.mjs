@@ -10,11 +10,11 @@ import { withProgress } from './progress.mjs';
  * @param {import('./types.mjs').Tensors} tensors by input name
  * @param {{ runs: number, warmup: number }} options
  * @returns {Promise<import('webnn-node/inspect').GraphProfile>}
- * @throws {Failure} for a model that is no single graph
+ * @throws {Failure} for a model that is not a single graph
  */
 export async function profileModel({ context, model, description }, tensors, { runs, warmup }) {
   if (description.cuts.length > 0) {
-    throw new Failure('data decide about sizes or branches of the model, which runs in stages: there is no single graph to profile; "webnn-node bench" times whole runs, "webnn-node view" shows the first stage');
+    throw new Failure('data decide sizes or branches of the model, so it runs in stages: there is no single graph to profile; "webnn-node bench" times whole runs, "webnn-node view" shows the first stage');
   }
   const specialization = await model.compile(shapesOf(tensors));
   const { graph } = specialization;
@@ -31,7 +31,7 @@ export async function profileModel({ context, model, description }, tensors, { r
       return [name, await context.createTensor({ dataType, shape, ...access })];
     })),
   );
-  // Inputs that nothing reads and outputs without elements belong to the model, not to the graph.
+  // Unread inputs and outputs without elements belong to the model, not to the graph.
   const { source } = describeGraph(graph);
   const inputs = await create(source.inputs, specialization.inputs, { writable: true });
   const outputs = await create(source.outputs, specialization.outputs, {});

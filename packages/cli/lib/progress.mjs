@@ -1,4 +1,4 @@
-// Progress on standard error: only on a terminal, only for what takes a while.
+// Progress on standard error: only on a terminal, and only for long work.
 import { setTimeout as sleep } from 'node:timers/promises';
 import cliProgress from 'cli-progress';
 
@@ -11,7 +11,7 @@ const FRAME_MS = 100;
 const BAR_WIDTH = 28;
 
 /**
- * One line: a bar where the amount of work is known, else a moving sign and the seconds.
+ * Formats one line: a bar if the amount of work is known, otherwise a spinner and the seconds.
  * @param {object} _
  * @param {{ progress: number, startTime: number }} state
  * @param {{ label: string, bounded: boolean }} payload
@@ -27,19 +27,19 @@ function line(_, { progress, startTime }, { label, bounded }) {
 }
 
 /**
- * Runs `work` and shows how far it is.
+ * Runs `work` and shows its progress.
  * @template T
- * @param {string} label what is being done, without a full stop
- * @param {(advance: (done: number) => void) => Promise<T>} work reports how much of `total` is done
- * @param {number} [total] amount of work, where it is known
- * @returns {Promise<T>} what `work` resolves to
+ * @param {string} label names the work, without a full stop
+ * @param {(advance: (done: number) => void) => Promise<T>} work calls `advance` with the part of `total` that is done
+ * @param {number} [total] amount of work, if known
+ * @returns {Promise<T>} the result of `work`
  */
 export function withProgress(label, work, total) {
   return shown(label, work, total, SILENT_MS);
 }
 
 /**
- * Runs `work` that gives no timer a turn: its label stands there from the start.
+ * Runs `work` that blocks timers: its label is shown from the start.
  * @template T
  * @param {string} label
  * @param {() => T} work

@@ -2,7 +2,7 @@
 import { arrayFromNumbers, elementCount, isFloat } from './elements.mjs';
 
 /**
- * Uniform numbers in 0..1 from a 32-bit seed: mulberry32, the same on every machine.
+ * Creates a generator of uniform numbers in 0..1 from a 32-bit seed: mulberry32, the same on every machine.
  * @param {number} seed
  */
 export function randomNumbers(seed) {
@@ -16,12 +16,12 @@ export function randomNumbers(seed) {
 }
 
 /**
- * A tensor of uniform random elements.
+ * Creates a tensor of uniform random elements.
  * @param {string} dataType
  * @param {readonly number[]} shape
  * @param {number} seed 0 to 2³² − 1
- * @param {[number, number]} [range] smallest and largest value. Without it floats lie in -1..1 and integers are 0 or 1,
- *   which are legal as token, token type, mask and class of any model
+ * @param {[number, number]} [range] smallest and largest value. Without it, floats are in -1..1 and integers are 0 or
+ *   1, which are valid tokens, token types, masks and classes in any model
  */
 export function randomTensor(dataType, shape, seed, range) {
   const next = randomNumbers(seed);

@@ -1,13 +1,13 @@
-// Numbers about numbers: tensors, and times. Those of the benchmark of the repository, too.
+// Statistics of tensors and times, also for the repository's benchmark.
 import { mean, median, quantileSorted } from 'd3-array';
 import { numbersOf } from './elements.mjs';
 
-/** Elements of a tensor that are shown. */
+/** Number of elements of a tensor that are shown. */
 const FIRST = 5;
 
 /**
- * What can be said about a tensor in one line. NaNs are counted and left out of the rest; `min`, `max` and `mean` are
- * null where nothing is left.
+ * Describes a tensor in one line. NaNs are counted and excluded from the rest; `min`, `max` and `mean` are null if
+ * nothing is left.
  * @param {import('./types.mjs').Tensor} tensor
  * @returns {{ dataType: string, shape: readonly number[], min: number | null, max: number | null, mean: number | null, nans: number,
  *   first: (number | bigint)[] }}
@@ -33,7 +33,7 @@ export function describeTensor(tensor) {
 }
 
 /**
- * 64-bit integers keep all their digits.
+ * Returns an element with all digits of 64-bit integers.
  * @param {import('./types.mjs').Tensor} tensor
  * @param {ArrayLike<number>} numbers
  * @param {number} index
@@ -43,7 +43,7 @@ function exact({ data }, numbers, index) {
 }
 
 /**
- * Durations in a few numbers.
+ * Summarizes durations.
  * @param {number[]} samples milliseconds, at least one, in any order
  * @returns {{ runs: number, median: number, p95: number, min: number, mean: number, throughput: number }} milliseconds,
  *   and runs per second
@@ -62,26 +62,27 @@ export function summarizeTimes(samples) {
 }
 
 /**
- * A sample in which others kept more than this many processors busy is dirty: it says more about them. CPU time comes in
- * ticks of 10 ms, and a sample lasts 150 ms or more, so two ticks that fall on the wrong side stay below.
+ * A sample is dirty if other processes kept more than this many processors busy. CPU time comes in ticks of 10 ms, and
+ * a sample lasts 150 ms or more, so two misattributed ticks stay below the limit.
  */
 export const DIRTY_ABOVE = 0.15;
 
 /**
- * @typedef {object} Sample while the rest of the machine was watched
+ * @typedef {object} Sample measured while the rest of the machine was watched
  * @property {number} ms time of one run, in milliseconds
- * @property {number} iterations runs that it is the average of
- * @property {number} foreign processors that others kept busy meanwhile, on average
+ * @property {number} iterations number of runs it averages
+ * @property {number} foreign average number of processors that others kept busy meanwhile
  */
 
 /** @param {Pick<Sample, 'foreign'>} sample */
 export const isDirty = ({ foreign }) => foreign > DIRTY_ABOVE;
 
 /**
- * Samples in a few numbers.
+ * Summarizes samples.
  * @param {Sample[]} samples at least one
- * @returns {{ median: number, fastest: number, clean: number, foreign: number }} milliseconds: the median of all samples,
- *   the fastest clean one, or of all where none is clean; the number of clean samples; the mean foreign load
+ * @returns {{ median: number, fastest: number, clean: number, foreign: number }} milliseconds: the median of all
+ *   samples, the fastest clean one, or the fastest of all if none is clean; the number of clean samples; the mean
+ *   foreign load
  */
 export function summarizeSamples(samples) {
   const clean = samples.filter((sample) => !isDirty(sample));
@@ -95,7 +96,7 @@ export function summarizeSamples(samples) {
 }
 
 /**
- * Geometric mean of positive numbers; null of none.
+ * Returns the geometric mean of positive numbers; null for an empty list.
  * @param {number[]} values
  */
 export function geometricMean(values) {
@@ -104,7 +105,7 @@ export function geometricMean(values) {
 }
 
 /**
- * The largest difference of two lists of numbers; Infinity where the lengths differ or NaN stands against a number.
+ * Returns the largest difference of two lists of numbers; Infinity if the lengths differ or NaN meets a number.
  * @param {ArrayLike<number>} a
  * @param {ArrayLike<number>} b
  */
@@ -121,11 +122,11 @@ export function largestDifference(a, b) {
 }
 
 /**
- * How far two tensors are apart.
+ * Compares two tensors.
  * @param {import('./types.mjs').Tensor} a
  * @param {import('./types.mjs').Tensor} b the reference
- * @returns {{ maxAbsolute: number, relative: number }} largest difference, and the same relative to the largest magnitude
- *   of the reference; Infinity where the shapes differ or NaN stands against a number
+ * @returns {{ maxAbsolute: number, relative: number }} largest difference, and the same relative to the largest
+ *   magnitude of the reference; Infinity if the shapes differ or NaN meets a number
  */
 export function compareTensors(a, b) {
   const reference = numbersOf(b);

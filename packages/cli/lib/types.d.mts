@@ -1,11 +1,11 @@
-// Types that modules of this folder share.
+// Types shared by the modules of this folder.
 
 import type { Command } from 'commander';
 import type { MLContext } from 'webnn-node';
 import type { OnnxDescription, OnnxModel, OnnxValueInfo } from 'webnn-node/onnx';
 import type { Output } from './output.mjs';
 
-/** The typed arrays that elements are in; those of float16 may be their bits. */
+/** Typed arrays of elements; float16 may be stored as bits. */
 export type Elements =
   | Float64Array<ArrayBuffer>
   | Float32Array<ArrayBuffer>
@@ -19,25 +19,25 @@ export type Elements =
   | Int8Array<ArrayBuffer>
   | Uint8Array<ArrayBuffer>;
 
-/** A tensor in memory: a name of WebNN or of NumPy, dimensions, elements in row-major order. */
+/** A tensor in memory: a WebNN or NumPy type name, dimensions, elements in row-major order. */
 export interface Tensor {
   dataType: string;
   shape: readonly number[];
   data: Elements;
 }
 
-/** Tensors by the names of inputs or outputs. */
+/** Tensors by input or output name. */
 export type Tensors = Record<string, Tensor>;
 
 /** Tensors as a message between processes: bytes. */
 export type PackedTensors = Record<string, { dataType: string; shape: readonly number[]; bytes: Uint8Array }>;
 
-/** An input of a model whose shape is known, as far as it goes. */
+/** An input of a model with a declared shape. */
 export interface ShapedInput extends OnnxValueInfo {
   shape: readonly (number | string)[];
 }
 
-/** A model that is built for known shapes. */
+/** A model built for known shapes. */
 export interface Opened {
   context: MLContext;
   model: OnnxModel;
@@ -55,7 +55,7 @@ export interface PictureOptions {
   stretch?: boolean;
 }
 
-/** The options of all commands, parsed; those with a default are there in the commands that have them. */
+/** The parsed options of all commands; options with a default are present in the commands that have them. */
 export interface Options extends PictureOptions {
   json?: boolean;
   color?: boolean;
@@ -65,7 +65,7 @@ export interface Options extends PictureOptions {
   freeDimension?: Record<string, number>;
   threads?: number;
   device: 'cpu' | 'gpu';
-  /** Tokens of the prompt and tokens to generate. */
+  /** Numbers of prompt tokens and of tokens to generate. */
   generate?: [prompt: number, tokens: number];
   against?: string;
   againstFrom?: string;

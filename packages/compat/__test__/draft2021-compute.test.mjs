@@ -82,8 +82,8 @@ describe('compute', () => {
     const y = new Float32Array(4).fill(-1);
     const refuses = (inputs, outputs, message) =>
       assert.throws(() => graph.compute(inputs, outputs), exception('DataError', message));
-    refuses({ x: X, v: W }, { y }, /input "v" is none of the graph, which has "x", "w"/);
-    refuses({ x: X, w: W }, { y, v: y }, /output "v" is none of the graph, which has "y", "z"/);
+    refuses({ x: X, v: W }, { y }, /input "v" is not in the graph, which has "x", "w"/);
+    refuses({ x: X, w: W }, { y, v: y }, /output "v" is not in the graph, which has "y", "z"/);
     refuses({ x: Float64Array.from(X) }, { y }, /input "x" is a Float64Array, expected a Float32Array for float32/);
     refuses({ x: new DataView(X.buffer) }, { y }, /input "x" is a DataView/);
     refuses({ x: X.subarray(1) }, { y }, /input "x" has 3 elements, expected the 4 of \[2, 2\]/);
@@ -111,9 +111,9 @@ describe('compute', () => {
     const refuses = (inputs, outputs, message) =>
       assert.throws(() => graph.compute(inputs, outputs), { name: 'TypeError', message });
     refuses({ x: [1, 2, 3, 4] }, {}, /inputs\["x"\].dimensions is required/);
-    refuses({ x: { resource: [1, 2, 3, 4], dimensions: [2, 2] } }, {}, /inputs\["x"\].resource is no ArrayBufferView/);
+    refuses({ x: { resource: [1, 2, 3, 4], dimensions: [2, 2] } }, {}, /inputs\["x"\].resource is not an ArrayBufferView/);
     refuses({ x: 5 }, {}, /inputs\["x"\] is 5, expected an object/);
-    refuses({ x: X }, { y: X.buffer }, /outputs\["y"\] is no ArrayBufferView/);
+    refuses({ x: X }, { y: X.buffer }, /outputs\["y"\] is not an ArrayBufferView/);
     refuses({ x: new Float32Array(new SharedArrayBuffer(16)) }, {}, /inputs\["x"\] is backed by a SharedArrayBuffer/);
     assert.throws(() => graph.compute({ x: X }), { name: 'TypeError', message: /2 arguments required, 1 given/ });
   });
@@ -379,7 +379,7 @@ describe('the thread of the contexts', () => {
       Atomics.wait = () => { throw new TypeError('Atomics.wait cannot be called in this context'); };
       const { draft2021: { ml, MLGraphBuilder } } = require(COMPAT);
       try { new MLGraphBuilder(ml.createContext()); } catch (error) { console.log(error.name, error.message); }`);
-    const message = 'the draft of 2021 computes synchronously, and this thread is one that must not wait';
+    const message = 'the draft of 2021 computes synchronously, but this thread must not wait';
     assert.deepEqual(lines, [`NotSupportedError ${message}`]);
   });
 

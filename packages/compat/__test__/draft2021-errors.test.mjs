@@ -68,7 +68,7 @@ describe('what cannot be built', () => {
       (b) => b.constant({ type: 'float32', dimensions: [2] }, new Float32Array(new SharedArrayBuffer(8))),
       /SharedArrayBuffer/,
     );
-    refuses((b) => b.constant({ type: 'float32', dimensions: [2] }, new ArrayBuffer(8)), /no ArrayBufferView/);
+    refuses((b) => b.constant({ type: 'float32', dimensions: [2] }, new ArrayBuffer(8)), /not an ArrayBufferView/);
     refuses((b) => b.constant(NaN), /constant: value is NaN, expected a finite number/);
     refuses((b) => b.build({}), /build: outputs is empty/);
     refuses((b) => b.build({ y: newBuilder().constant(1) }), /build: output "y" belongs to another builder/);
@@ -101,7 +101,7 @@ describe('what cannot be built', () => {
     );
     const builder = newBuilder();
     const x = builder.input('x', { type: 'float32', dimensions: [2, 2] });
-    assert.throws(() => builder.pad(x, x), exception('NotSupportedError', /padding is no constant/));
+    assert.throws(() => builder.pad(x, x), exception('NotSupportedError', /padding is not a constant/));
   });
 
   test('a refused operator leaves the builder as it was', () => {

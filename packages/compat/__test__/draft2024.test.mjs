@@ -75,7 +75,7 @@ describe('interfaces', () => {
     const graph = await builder.build({ y: builder.neg(builder.input('x', float32(1))) });
     await assert.rejects((await ml.createContext()).compute(graph, {}, {}), {
       name: 'TypeError',
-      message: /graph is no MLGraph of a builder of this draft/,
+      message: /graph is not an MLGraph of a builder of this draft/,
     });
     context.destroy();
   });
@@ -199,7 +199,7 @@ describe('compute', () => {
     const shared = new Float32Array(8);
     const y = () => ({ y: new Float32Array(4) });
     const cases = [
-      [/graph is no MLGraph/, {}, feeds(), y()],
+      [/graph is not an MLGraph/, {}, feeds(), y()],
       [/graph belongs to another context/, other.graph, feeds(), y()],
       [/input "w" is missing/, graph, { x: feeds().x }, y()],
       [
@@ -216,7 +216,7 @@ describe('compute', () => {
         { ...feeds(), x: new Float32Array(3) },
         y(),
       ],
-      [/output "v" is none of the graph, which has "y", "z"/, graph, feeds(), { ...y(), v: new Float32Array(4) }],
+      [/output "v" is not in the graph, which has "y", "z"/, graph, feeds(), { ...y(), v: new Float32Array(4) }],
       [/output "y" is a Int32Array, expected a Float32Array for float32/, graph, feeds(), { y: new Int32Array(4) }],
       [/output "y" has 20 bytes, expected the 16 bytes/, graph, feeds(), { y: new Float32Array(5) }],
       [
@@ -226,12 +226,12 @@ describe('compute', () => {
         { y: shared.subarray(4) },
       ],
       [
-        /can not be transferred/,
+        /cannot be transferred/,
         graph,
         { ...feeds(), x: new Float32Array(new WebAssembly.Memory({ initial: 1 }).buffer, 0, 4) },
         y(),
       ],
-      [/inputs\["x"\] is no ArrayBufferView/, graph, { ...feeds(), x: new ArrayBuffer(16) }, y()],
+      [/inputs\["x"\] is not an ArrayBufferView/, graph, { ...feeds(), x: new ArrayBuffer(16) }, y()],
       [
         /inputs\["x"\] is backed by a SharedArrayBuffer/,
         graph,
@@ -244,7 +244,7 @@ describe('compute', () => {
         { ...feeds(), x: new Float32Array(new ArrayBuffer(16, { maxByteLength: 32 })) },
         y(),
       ],
-      [/outputs\["y"\] is no ArrayBufferView/, graph, feeds(), { y: [1, 2, 3, 4] }],
+      [/outputs\["y"\] is not an ArrayBufferView/, graph, feeds(), { y: [1, 2, 3, 4] }],
       [/inputs is undefined, expected an object/, graph, undefined, y()],
     ];
     for (const [message, target, inputs, outputs] of cases) {
@@ -362,7 +362,7 @@ describe('earlier forms', () => {
     );
     await assert.rejects(
       evaluate((b) => b.pad(5, [1], [0], { mode: 'symmetric' }), 9),
-      { name: 'TypeError', message: /pad: input is no MLOperand/ },
+      { name: 'TypeError', message: /pad: input is not an MLOperand/ },
     );
   });
 
@@ -381,7 +381,7 @@ describe('earlier forms', () => {
     );
     await assert.rejects(
       evaluate((b) => b.softmax(), 4),
-      { name: 'TypeError', message: /softmax: input is no MLOperand/ },
+      { name: 'TypeError', message: /softmax: input is not an MLOperand/ },
     );
   });
 
@@ -510,7 +510,7 @@ describe('activations', () => {
     );
     await assert.rejects(
       gru((b) => [b.sigmoid(), {}]),
-      { name: 'TypeError', message: /activations\[1\] is no MLActivation/ },
+      { name: 'TypeError', message: /activations\[1\] is not an MLActivation/ },
     );
   });
 
@@ -567,7 +567,7 @@ describe('activations', () => {
       name: 'TypeError',
       message: /conv2d: options.activation belongs to another builder/,
     });
-    assert.throws(() => conv('relu'), { name: 'TypeError', message: /options.activation is no MLActivation/ });
+    assert.throws(() => conv('relu'), { name: 'TypeError', message: /options.activation is not an MLActivation/ });
     assert.throws(() => first.add(first.relu(), first.relu()), { name: 'TypeError', message: /expected an MLOperand/ });
     assert.throws(() => first.relu(5), { name: 'TypeError', message: /expected an MLOperand/ });
   });

@@ -110,5 +110,5 @@ test('install() takes nothing else', async () => {
     const told = (value) => { try { install(value); } catch (error) { return error.name + ' ' + error.message; } };
     report([undefined, '2021', {}, { MLGraphBuilder: class {}, ml: {} }].map(told));`);
   for (const message of messages)
-    assert.equal(message, 'TypeError install: draft is none, expected draft2021 or draft2024');
+    assert.equal(message, 'TypeError install: draft is not an earlier draft, expected draft2021 or draft2024');
 });

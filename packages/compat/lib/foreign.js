@@ -1,6 +1,6 @@
 'use strict';
 
-/** Objects of other standards, which the drafts take and this package does not. */
+/** Objects of other standards that the drafts accept but this package does not. */
 
 const { isObject } = require('webnn-node/webidl');
 
@@ -8,7 +8,7 @@ const { apply } = Reflect;
 const { isPrototypeOf } = Object.prototype;
 
 /**
- * Whether a value is an object of one of these interfaces, where the runtime has them.
+ * Whether a value is an object of one of these interfaces, if the runtime has them.
  *
  * @param {string[]} names of global classes
  * @param {unknown} value

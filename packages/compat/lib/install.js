@@ -1,6 +1,6 @@
 'use strict';
 
-/** Puts an earlier draft in the place of today's API, for programs that find it in `navigator` and the globals. */
+/** Replaces today's API by an earlier draft, for programs that find it in `navigator` and the globals. */
 
 const draft2021 = require('./draft2021/index.js');
 const draft2024 = require('./draft2024/index.js');
@@ -9,18 +9,18 @@ const draft2024 = require('./draft2024/index.js');
 const INTERFACES = ['ML', 'MLActivation', 'MLContext', 'MLGraph', 'MLGraphBuilder', 'MLOperand', 'MLTensor'];
 
 /**
- * Defines `navigator.ml` and the interfaces of a draft as globals, over what is there.
+ * Defines `navigator.ml` and the interfaces of a draft as globals, replacing existing ones.
  *
  * @param {typeof import('../index.js').draft2021 | typeof import('../index.js').draft2024} draft
- * @throws {TypeError} if it is neither
+ * @throws {TypeError} if it is neither of the two drafts
  */
 function install(draft) {
   const drafts = /** @type {unknown[]} */ ([draft2021, draft2024]);
   if (!drafts.includes(draft)) {
-    throw new TypeError('install: draft is none, expected draft2021 or draft2024');
+    throw new TypeError('install: draft is not an earlier draft, expected draft2021 or draft2024');
   }
   const { ml, ...interfaces } = draft;
-  require('webnn-node/auto'); // makes a navigator where there is none
+  require('webnn-node/auto'); // creates a navigator if there is none
   Object.defineProperty(globalThis.navigator, 'ml', {
     get: () => ml,
     set: undefined,

@@ -1,10 +1,10 @@
-// Types that the earlier drafts share.
+// Types shared by the earlier drafts.
 
 import type { MLDynamicGraph, MLGraphBuilder, MLOperand, MLOperandDataType, MLContextOptions } from 'webnn-node';
 
 /** A view that an earlier draft accepts: of fixed length and not shared. */
 export interface View {
-  /** As it was given. */
+  /** The caller's view. */
   view: ArrayBufferView;
   /** `DataView` or the name of a typed array type. */
   kind: string;
@@ -18,22 +18,22 @@ export interface Port {
   shape: number[];
 }
 
-/** A graph of today's API, with its inputs by ids and its outputs by places. */
+/** A graph of today's API, with inputs by id and outputs by index. */
 export interface CompiledProgram {
   graph: MLDynamicGraph;
   inputs: Port[];
   outputs: Port[];
 }
 
-/** Results of a run of the draft of 2021, in memory that both threads see. */
+/** Results of a run of the draft of 2021, in memory shared by both threads. */
 export interface Results {
   buffer: SharedArrayBuffer;
   outputs: { dataType: MLOperandDataType; shape: number[]; byteOffset: number; byteLength: number }[];
 }
 
 /**
- * An operator of the draft of 2021 in terms of today's: the arguments in their order with today's operands, the options
- * with their defaults, and the numbers of small constants.
+ * Expresses an operator of the draft of 2021 with today's: takes the arguments in order with today's operands, the
+ * options with their defaults, and the numbers of small constants.
  */
 export type Lower<Arguments extends unknown[], Options = {}> = (
   builder: MLGraphBuilder,
@@ -48,12 +48,14 @@ export type AutoPad = 'explicit' | 'same-upper' | 'same-lower';
 export interface Row {
   name: string;
   arguments: { name: string; type: string }[];
-  /** Its dictionary; undefined where it has none. */
+  /** Its dictionary; undefined if it has none. */
   options: string | undefined;
   result: string;
 }
 
-/** What a builder of the draft of 2021 was told, with ids in place of operands. `isOpen` has sizes that are not known. */
+/**
+ * A recorded call of a builder of the draft of 2021, with ids in place of operands. `isOpen`: some sizes are unknown.
+ */
 export type ProgramNode = { needs: number[]; isOpen: boolean } & (
   | { kind: 'input'; dataType: MLOperandDataType; shape: number[] }
   | { kind: 'constant'; tensor: import('webnn-node').MLTensor }
@@ -68,7 +70,7 @@ export interface Input {
   dimensions: number[];
 }
 
-/** Data for an input: a view, and the shape where it was given. */
+/** Data for an input: a view, and the shape if given. */
 export interface InputData {
   resource: View;
   dimensions: number[] | undefined;
@@ -81,10 +83,10 @@ export interface Activation {
   apply(operand: unknown): MLOperand;
 }
 
-/** A method of a builder, which gets it as an argument. */
+/** A method of a builder, which is passed as an argument. */
 export type BuilderMethod = (builder: object, args: unknown[]) => unknown;
 
-/** The options of today's createContext() that contexts of the draft of 2021 have. */
+/** The options of today's createContext() that the draft of 2021 uses. */
 export type TodaysContextOptions = Pick<MLContextOptions, 'accelerated' | 'powerPreference'>;
 
 export type Bridge = InstanceType<typeof import('./draft2021/bridge.js').Bridge>;

@@ -1,13 +1,13 @@
 'use strict';
 
-/** Padding as earlier drafts had it, in terms of today's operators. */
+/** Padding of earlier drafts in terms of today's operators. */
 
 /**
- * The paddings of one spatial dimension for `autoPad`.
+ * Splits the padding of one spatial dimension for `autoPad`.
  *
- * @param {'same-upper' | 'same-lower'} autoPad which end gets the larger half
+ * @param {'same-upper' | 'same-lower'} autoPad selects the end that gets the larger half
  * @param {number} total elements to add
- * @returns {[number, number]} in front and behind
+ * @returns {[number, number]} elements at the beginning and at the end
  */
 function halves(autoPad, total) {
   const less = Math.floor(total / 2);
@@ -15,8 +15,8 @@ function halves(autoPad, total) {
 }
 
 /**
- * Padding of a window that slides over an image, so that each output size is the input size divided by the stride,
- * rounded up.
+ * Computes the padding of a sliding window with which each output size is the input size divided by the stride, rounded
+ * up.
  *
  * @param {'same-upper' | 'same-lower'} autoPad
  * @param {{input: number[], window: number[], strides: number[], dilations: number[]}} sizes of height and width
@@ -31,7 +31,8 @@ function samePadding(autoPad, { input, window, strides, dilations }) {
 }
 
 /**
- * Padding of a transposed convolution, so that each output size is the input size times the stride, or the one given.
+ * Computes the padding of a transposed convolution with which each output size is the input size times the stride, or
+ * the given one.
  *
  * @param {'same-upper' | 'same-lower'} autoPad
  * @param {{input: number[], window: number[], strides: number[], dilations: number[], outputPadding: number[],
@@ -47,14 +48,14 @@ function sameTransposedPadding(autoPad, { input, window, strides, dilations, out
 }
 
 /**
- * Padding of the mode "symmetric", which repeats the edges in the mirror image and is no mode of `pad()` any more.
+ * Pads with the mode "symmetric", which repeats the edges in the mirror image and is no longer a mode of `pad()`.
  *
  * @param {Pick<import('webnn-node').MLGraphBuilder, 'concat' | 'identity' | 'reverse' | 'slice'>} builder
  * @param {import('webnn-node').MLOperand} input
- * @param {number[]} beginning elements to add in front of each dimension
- * @param {number[]} ending elements to add behind each dimension
+ * @param {number[]} beginning elements to add at the beginning of each dimension
+ * @param {number[]} ending elements to add at the end of each dimension
  * @returns {import('webnn-node').MLOperand}
- * @throws {TypeError} if there are fewer elements than to be repeated
+ * @throws {TypeError} if there are fewer elements than must be repeated
  */
 function symmetricPad(builder, input, beginning, ending) {
   const rank = input.shape.length;

@@ -1,6 +1,6 @@
 'use strict';
 
-/** What the earlier drafts have in common about views: `ArrayBufferView` without [AllowShared]. */
+/** Views in the earlier drafts: `ArrayBufferView` without [AllowShared]. */
 
 const { ELEMENT_SIZES, VIEWS, bufferKind, bufferSource, byteLengthOf } = require('webnn-node/webidl');
 
@@ -15,7 +15,7 @@ const { apply, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
 const getter = (prototype, name) => /** @type {Function} */ (getOwnPropertyDescriptor(prototype, name)?.get);
 const typedArrayPrototype = /** @type {object} */ (getPrototypeOf(Uint8Array.prototype));
 
-/** Where a view is in its buffer, for both families of views; lengths are in elements of the view. */
+/** Getters of a view's buffer, offset and length, for both families of views; lengths are in elements of the view. */
 const TYPED_ARRAY = {
   buffer: getter(typedArrayPrototype, 'buffer'),
   byteOffset: getter(typedArrayPrototype, 'byteOffset'),
@@ -28,16 +28,16 @@ const DATA_VIEW = {
 };
 
 /**
- * Conversion to `ArrayBufferView`.
+ * Converts to `ArrayBufferView`.
  *
  * @param {unknown} value
- * @param {string} what the value is, for messages
+ * @param {string} what name of the value in messages
  * @returns {import('./internal.js').View}
- * @throws {TypeError} if it is no view, or one of a shared or resizable buffer
+ * @throws {TypeError} if it is not a view, or a view of a shared or resizable buffer
  */
 function arrayBufferView(value, what) {
   if (!isView(value)) {
-    throw new TypeError(`${what} is no ArrayBufferView, expected a typed array`);
+    throw new TypeError(`${what} is not an ArrayBufferView, expected a typed array`);
   }
   const kind = bufferSource(value, what);
   const buffer = apply((kind === 'DataView' ? DATA_VIEW : TYPED_ARRAY).buffer, value, []);
@@ -58,8 +58,8 @@ function placeOf({ view, kind }) {
 }
 
 /**
- * The bytes of a view other than a DataView as an array of this realm: not the view itself, whose methods can be others
- * (those of a Buffer are).
+ * Returns the bytes of a view other than a DataView as an array of this realm, not the view itself, which may override
+ * methods (a Buffer does).
  *
  * @param {import('./internal.js').View} view
  * @returns {Uint8Array} on the memory of the view
@@ -69,8 +69,8 @@ function bytesIn({ view, kind, buffer }) {
 }
 
 /**
- * Whether the elements of a view are those of a data type, by the table of the drafts. (For float16 theirs has no
- * entry; here it is a Float16Array, or a Uint16Array of bit patterns.)
+ * Whether the elements of a view match a data type, by the table of the drafts. (That table has no entry for float16;
+ * here it is a Float16Array, or a Uint16Array of bit patterns.)
  *
  * @param {string} kind from `arrayBufferView`
  * @param {import('webnn-node').MLOperandDataType} dataType

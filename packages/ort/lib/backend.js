@@ -13,7 +13,8 @@ const VERSION = '1.30.0';
 const PROVIDERS = ['cpu', 'webgpu'];
 
 /**
- * One above that of onnxruntime-node: if both share an onnxruntime-common, the first one wins, and the second does not throw.
+ * One above onnxruntime-node's priority: if both share an onnxruntime-common, this backend wins, and registering the
+ * other does not throw.
  */
 const PRIORITY = 101;
 

@@ -1,6 +1,6 @@
 'use strict';
 
-/** Finds the copies of onnxruntime-common in a program: each part of it gets the one that it was written for. */
+/** Finds the copies of onnxruntime-common in a program: each part of the program gets the one it was written for. */
 
 const { createRequire } = require('node:module');
 const { resolve } = require('node:path');
@@ -26,7 +26,7 @@ function find(from, request) {
 }
 
 /**
- * The onnxruntime-common that the program itself requires.
+ * Finds the onnxruntime-common that the program itself requires.
  *
  * @returns {string | undefined} its path; undefined if there is none, or if it is that of this package
  */
@@ -36,7 +36,8 @@ function programCommon() {
 }
 
 /**
- * The onnxruntime-common that the original onnxruntime-node would use. Without an original, that of the loading file.
+ * Finds the onnxruntime-common that the original onnxruntime-node would use; without an original, that of the loading
+ * file.
  *
  * @param {string | undefined} from path or file URL of the loading file
  * @returns {string} its path
@@ -48,7 +49,9 @@ function commonFor(from) {
   return find(find(from, 'onnxruntime-node/package.json') ?? from, 'onnxruntime-common') ?? OWN;
 }
 
-/** The URL that import statements resolve to: the main module of this package, with a query for another copy. */
+/**
+ * Returns the URL that import statements resolve to: the main module of this package, with a query for another copy.
+ */
 function urlFor(/** @type {string} */ path) {
   const url = pathToFileURL(require.resolve('../index.js'));
   if (path !== OWN) {
@@ -58,7 +61,7 @@ function urlFor(/** @type {string} */ path) {
 }
 
 /**
- * The source of the module at a URL of `urlFor()` with a query.
+ * Returns the source of the module at a URL of `urlFor()` with a query.
  *
  * @param {string} url
  * @returns {string | undefined} undefined for any other URL

@@ -10,7 +10,7 @@ const { inspectModel, loadModel } = require('webnn-node/onnx');
 /** @typedef {InstanceType<typeof import('./log.js').Log>} Log */
 
 /**
- * A failure as onnxruntime-node reports it: a plain Error, here with the code and the unsupported nodes of its cause.
+ * Creates an error like onnxruntime-node's: a plain Error, here with the code and the unsupported nodes of its cause.
  *
  * @param {unknown} cause
  * @param {string} message
@@ -26,7 +26,8 @@ const messageOf = (error) => (error instanceof Error ? error.message : String(er
 /** @typedef {{model: OnnxModel, outputs: readonly OnnxValueInfo[]}} Loaded a model, and all outputs of its file */
 
 /**
- * Loads a model, with the outputs that are tensors: onnxruntime-node lists sequences, and fails when they are fetched.
+ * Loads a model with only the outputs that are tensors: onnxruntime-node lists sequences, too, but fails when they are
+ * fetched.
  *
  * @param {string | Uint8Array} source
  * @param {import('webnn-node/onnx').OnnxLoadOptions} options

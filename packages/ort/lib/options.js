@@ -9,13 +9,13 @@ const { SEVERITIES } = require('./log.js');
 /** The most threads that a context can have. */
 const MAX_THREADS = 1024;
 
-/** Options that are validated, and change nothing. */
+/** Options that are validated but have no effect. */
 const WITHOUT_EFFECT = ['interOpNumThreads', 'graphOptimizationLevel', 'enableCpuMemArena', 'enableMemPattern', 'executionMode', 'extra', 'freeDimensionOverrides'];
 
 /** @typedef {(value: unknown, what: string) => void} Check throws a TypeError or RangeError that begins with `what` */
 
 /**
- * A value in a message.
+ * Formats a value for messages.
  *
  * @param {unknown} value
  */
@@ -155,7 +155,7 @@ const RUN_OPTIONS = { logSeverityLevel: requireSeverity, tag: requireString };
  *
  * @param {object} options
  * @param {Record<string, Check>} checks by the names of options
- * @param {string} what messages call the options
+ * @param {string} what name of the options in messages
  * @returns {Record<string, any>}
  */
 function checked(options, checks, what) {
@@ -194,7 +194,7 @@ function toSessionSettings(options) {
   const { intraOpNumThreads = 0 } = values;
   const warnings = [];
   if (intraOpNumThreads > MAX_THREADS) {
-    warnings.push(`intraOpNumThreads is ${intraOpNumThreads}, and ${MAX_THREADS} threads are used`);
+    warnings.push(`intraOpNumThreads is ${intraOpNumThreads}, but only ${MAX_THREADS} threads are used`);
   }
   if (values.optimizedModelFilePath) {
     warnings.push('optimizedModelFilePath has no effect: optimized models cannot be written');
@@ -253,7 +253,7 @@ function toLocations(options, outputs) {
   const locations = Object.entries(/** @type {object} */ (wanted));
   for (const [name, location] of locations) {
     if (!outputs.includes(name)) {
-      throw new TypeError(`${what} names ${shown(name)}, which is no output of the model: these are ${outputs.join(', ')}`);
+      throw new TypeError(`${what} names ${shown(name)}, which is not an output of the model; the outputs are ${outputs.join(', ')}`);
     }
     requireLocation(location, `${what}.${name}`);
   }

@@ -11,7 +11,7 @@ const NANOSECONDS_PER_MILLISECOND = 1e6;
 const MAX_EVENTS = 1_000_000;
 
 /**
- * Local time as part of a file's name: 2026-01-31_13-59-59_999.
+ * Formats local time for a file name: 2026-01-31_13-59-59_999.
  *
  * @param {Date} time
  */
@@ -34,7 +34,7 @@ class Profile {
 
   /**
    * @param {string} prefix of the file's path
-   * @param {number} begin of its time, from `performance.now()`
+   * @param {number} begin of the session, from `performance.now()`
    * @param {InstanceType<typeof import('./log.js').Log>} log reports a file that cannot be written
    */
   constructor(prefix, begin, log) {
@@ -79,7 +79,7 @@ class Profile {
   /**
    * @param {'Session' | 'Node'} category
    * @param {string} name
-   * @param {number} begin in milliseconds, as `performance.now()` counts
+   * @param {number} begin in milliseconds, from `performance.now()`
    * @param {number} duration in milliseconds
    * @param {Record<string, string>} details
    */

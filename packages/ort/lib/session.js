@@ -43,7 +43,7 @@ class Session {
   /**
    * @param {import('./backend.js').Common} common
    * @param {OnnxModel} model
-   * @param {readonly OnnxValueInfo[]} outputs of the file, also those that are not tensors
+   * @param {readonly OnnxValueInfo[]} outputs of the file, including those that are not tensors
    * @param {{log: InstanceType<typeof Log>, profile: InstanceType<typeof Profile> | undefined, isGpu: boolean}} parts
    * @param {object} options of the session
    */
@@ -74,7 +74,7 @@ class Session {
       if (factory !== undefined && !ONLY_ON_CPU.includes(type)) {
         this.#onDevice.set(name, location);
       } else if (location !== 'cpu') {
-        this.#log.warn(`preferredOutputLocation of ${JSON.stringify(name)} is ${location}, and it is given on the CPU`);
+        this.#log.warn(`preferredOutputLocation of ${JSON.stringify(name)} is ${location}, but it is returned on the CPU`);
       }
     }
   }
@@ -110,7 +110,7 @@ class Session {
   }
 
   /**
-   * Runs the model, and records how long its steps take.
+   * Runs the model and records the times of its steps.
    *
    * @param {InstanceType<typeof Profile>} profile
    * @param {Record<string, import('webnn-node/onnx').OnnxFeed>} values
@@ -126,7 +126,7 @@ class Session {
   }
 
   /**
-   * The fetched outputs.
+   * Returns the fetched outputs.
    *
    * @param {Record<string, unknown>} fetches
    * @returns {Targets}
@@ -148,7 +148,7 @@ class Session {
   }
 
   /**
-   * The fetches of `OnnxModel.run`.
+   * Returns the fetches for `OnnxModel.run`.
    *
    * @param {Targets} targets
    */
@@ -190,7 +190,7 @@ class Session {
   }
 
   /**
-   * A Tensor on the device. `getData()` downloads it.
+   * Creates a Tensor on the device. `getData()` downloads it.
    *
    * @param {import('webnn-node').MLTensor} mlTensor
    * @param {string} type
@@ -238,7 +238,7 @@ class Session {
 }
 
 /**
- * @param {import('./backend.js').Common} common whose Tensors the session gives
+ * @param {import('./backend.js').Common} common whose Tensors the session returns
  * @param {string | Uint8Array} source
  * @param {object} options of the session
  * @returns {Promise<Session>}

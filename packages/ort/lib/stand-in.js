@@ -9,7 +9,7 @@ const { OWN } = require('./copies.js');
 const standIns = new Map();
 
 /**
- * The module that exports this copy of onnxruntime-common.
+ * Returns the module that exports this copy of onnxruntime-common.
  *
  * @param {string} path of the copy
  * @returns {Record<string, unknown>} the same object in every call

@@ -18,14 +18,14 @@ const arrayName = Function.prototype.call.bind(/** @type {any} */ (Object.getOwn
 const HOLDERS = new Map([['cpu', 'data'], ['cpu-pinned', 'data'], ['texture', 'texture'], ['gpu-buffer', 'gpuBuffer'], ['ml-tensor', 'mlTensor']]);
 
 /**
- * Unread results by their Tensors. Fed back, they are not copied.
+ * Unread results by Tensor. They are not copied when fed back.
  *
  * @type {WeakMap<object, Result>}
  */
 const unread = new WeakMap();
 
 /**
- * Tells whether Tensors have a location. Before onnxruntime-common 1.16, they only had data.
+ * Whether Tensors have a location. Before onnxruntime-common 1.16, they only had data.
  *
  * @param {typeof import('onnxruntime-common').Tensor} Tensor class
  */
@@ -76,7 +76,7 @@ function toTensor(Tensor, type, result) {
 const sizeOf = (shape) => shape.reduce((size, length) => size * length, 1);
 
 /**
- * @typedef {object} Checked a valid Tensor of any class: one of data, device and result is there
+ * @typedef {object} Checked a valid Tensor of any class: exactly one of data, device and result is present
  * @property {string} type
  * @property {number[]} dims
  * @property {ArrayBufferView | undefined} data exactly the elements of `dims`, on the CPU
@@ -184,7 +184,7 @@ function checkData(data, type, dims, what) {
 }
 
 /**
- * The value of an input for `OnnxModel.run`.
+ * Returns the value of an input for `OnnxModel.run`.
  *
  * @param {unknown} tensor
  * @param {import('./types.js').Port} port an input
@@ -235,7 +235,7 @@ function toTarget(tensor, port) {
     device: target.device,
     write({ data, shape }) {
       if (!isSame(shape, target.dims)) {
-        throw new Error(`${what} is [${shape.join(', ')}], and the tensor for it is [${target.dims.join(', ')}]`);
+        throw new Error(`${what} is [${shape.join(', ')}], but the tensor for it is [${target.dims.join(', ')}]`);
       }
       const array = target.data ?? /** @type {any} */ (tensor).data;
       new Uint8Array(array.buffer, array.byteOffset, array.byteLength).set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));

@@ -2,7 +2,7 @@
 
 /** Element types, and descriptions of inputs and outputs. */
 
-/** Without Float16Array, float16 is bit patterns. */
+/** Without Float16Array, float16 data are bit patterns. */
 const Float16 = /** @type {any} */ (globalThis).Float16Array ?? Uint16Array;
 
 /**
@@ -31,7 +31,7 @@ const TYPES = new Map([
 const NAMES = new Map([...TYPES].map(([name, { onnx }]) => [onnx, name]));
 
 /**
- * One entry of `inputMetadata` or `outputMetadata`.
+ * Returns an entry of `inputMetadata` or `outputMetadata`.
  *
  * @param {import('webnn-node/onnx').OnnxValueInfo} info
  * @returns {import('onnxruntime-common').InferenceSession.ValueMetadata}
@@ -44,7 +44,7 @@ function toMetadata({ name, type, declaredShape }) {
   }
   const known = NAMES.get(element);
   if (known === undefined) {
-    throw new Error(`${JSON.stringify(name)} is a ${type}, which no Tensor can be`);
+    throw new Error(`${JSON.stringify(name)} is a ${type}, which a Tensor cannot be`);
   }
   return { name, isTensor: true, type: /** @type {import('onnxruntime-common').Tensor.Type} */ (known), shape: [...(declaredShape ?? [])] };
 }

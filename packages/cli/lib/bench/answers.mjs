@@ -1,4 +1,4 @@
-// The answers of an engine's process. See process.mjs for the form of the messages.
+// The child's side of the protocol: answers requests. See process.mjs for the form of the messages.
 
 import { writeSync } from 'node:fs';
 import { createInterface } from 'node:readline';
@@ -23,7 +23,8 @@ async function answer(handler, parameters) {
 /**
  * Answers requests one at a time until there are no more, then ends the process.
  *
- * @param {(command: string) => Handler | undefined} handlerOf a command; `undefined` where there is none
+ * @param {(command: string) => Handler | undefined} handlerOf returns the handler of a command; `undefined` if there is
+ *   none
  */
 export async function answerRequests(handlerOf) {
   for await (const line of createInterface({ input: process.stdin })) {

@@ -1,4 +1,4 @@
-// Engines of `bench`, each in its own process: started, loaded, measured in turns, ended.
+// Starts the engines of `bench`, each in its own process, loads models, and measures the engines in turns.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -11,13 +11,13 @@ import { measure } from './measure.mjs';
 /** @typedef {import('./process.mjs').EngineProcess} EngineProcess */
 
 /**
- * What engines load, and how long they run.
+ * The model for the engines to load, and how long to run it.
  * @typedef {object} Plan
  * @property {string} file
  * @property {import('../inputs.mjs').Feeds} feeds
  * @property {string[]} outputs
  * @property {Record<string, number>} [keepLast]
- * @property {string} from folder in which an engine that is no dependency is installed
+ * @property {string} from folder in which an engine that is not a dependency is installed
  * @property {'cpu' | 'gpu'} device
  * @property {number} [threads]
  * @property {number} [runs]
@@ -26,7 +26,7 @@ import { measure } from './measure.mjs';
  */
 
 /**
- * Starts engines, and ends them whatever happens.
+ * Starts engines, and always ends them.
  * @template T
  * @param {string[]} names
  * @param {(engines: EngineProcess[], folder: string) => Promise<T>} use `folder` is for files that engines read and write
@@ -35,7 +35,7 @@ import { measure } from './measure.mjs';
 export async function withEngines(names, use) {
   const engines = names.map(startEngine);
   const folder = mkdtempSync(path.join(tmpdir(), 'webnn-bench-'));
-  // Also of a command that is interrupted.
+  // Also when the command is interrupted.
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
   try {
     return await use(engines, folder);
@@ -50,7 +50,7 @@ export async function withEngines(names, use) {
  */
 async function load(engine, request) {
   const { version, loadMs } = await engine.request('load', request);
-  // Before anything else is asked of it, which takes memory, too.
+  // Before any other request, because those take memory, too.
   const { resident } = await engine.request('usage');
   return { version, loadMs, resident, processor: await engine.request('processor') };
 }

@@ -1,4 +1,4 @@
-// The engines in JavaScript that can be measured. The benchmark of the repository has more, in other languages.
+// The engines written in JavaScript. The repository's benchmark has more, in other languages.
 
 import { fileURLToPath } from 'node:url';
 import { EngineProcess } from './process.mjs';
@@ -16,7 +16,7 @@ export const ENGINES = {
 const SERVER = fileURLToPath(new URL('serve.mjs', import.meta.url));
 
 /**
- * The command that serves an engine, as EngineProcess takes it.
+ * Returns the command that serves an engine, for EngineProcess.
  *
  * @param {URL} module
  * @returns {string[]}

@@ -1,8 +1,9 @@
-// Greedy text generation in the process of an engine: the same loop for all of them.
+// Greedy text generation in an engine's process: the same loop for all engines.
 import { emptyCache, lastLogits, mostLikely, nextCache, stepInputs } from '../decoder.mjs';
 
 /**
- * Generates tokens once, from typed arrays to the chosen ids. The cache goes from one step to the next as the engine gave it.
+ * Generates one text, from typed arrays to the chosen ids. The cache is passed from step to step in the engine's own
+ * form.
  * @param {import('./types.mjs').EngineSession} session
  * @param {import('./types.mjs').GenerateRequest} request
  * @returns {Promise<import('./types.mjs').Generation>}

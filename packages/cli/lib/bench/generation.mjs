@@ -1,4 +1,4 @@
-// `bench --generate`: how fast a language model reads a prompt and writes tokens.
+// `bench --generate`: how fast a language model reads a prompt and generates tokens.
 import { describeDecoder, emptyCache, KEEP_LAST, stepInputs } from '../decoder.mjs';
 import { formatBytes, formatDuration, formatRate } from '../format.mjs';
 import { randomTensor } from '../random.mjs';
@@ -10,11 +10,11 @@ import { loadAndMeasure } from './compare.mjs';
 /** Every text starts with the same tokens, in each engine and run. */
 const SEED = 0;
 
-/** One text brings a time for each of its tokens, so fewer runs do than of other models. */
+/** One text gives a time for each of its tokens, so fewer runs suffice than for other models. */
 const MIN_RUNS = 2;
 
 /**
- * Texts that go on with a prompt.
+ * Continuations of a prompt as a subject to measure.
  * @param {import('./types.mjs').GenerateRequest} request
  * @returns {import('./measure.mjs').Subject<import('./types.mjs').Generation>}
  */
@@ -29,7 +29,7 @@ const generation = (request) => ({
 });
 
 /**
- * The times of an engine's texts in a few numbers; rates are those of the medians, in tokens per second.
+ * Summarizes the times of an engine's texts; rates are computed from medians, in tokens per second.
  * @param {import('./types.mjs').Generation[]} texts
  * @param {number} prompt length of the prompt
  */
@@ -43,7 +43,7 @@ function summarize(texts, prompt) {
 }
 
 /**
- * How many ids of two texts are the same, and the first place at which they are not.
+ * Counts the equal ids of two texts, and finds the first different position.
  * @param {number[]} own
  * @param {number[]} other
  */
@@ -54,11 +54,11 @@ function compareIds(own, other) {
 }
 
 /**
- * The text that every engine is to go on with: random tokens, the same for each.
+ * Creates the prompt for every engine: random tokens, the same for each.
  * @param {import('webnn-node/onnx').OnnxInspection} model
- * @param {[prompt: number, tokens: number]} lengths of the prompt, and of what is generated
+ * @param {[prompt: number, tokens: number]} lengths of the prompt and of the generated text
  * @returns {import('./types.mjs').GenerateRequest}
- * @throws {import('../decoder.mjs').DecoderError} if the model is no language model with a cache
+ * @throws {import('../decoder.mjs').DecoderError} if the model is not a language model with a cache
  */
 export function generateRequest(model, [length, tokens]) {
   const decoder = describeDecoder(model);
@@ -75,7 +75,7 @@ export function generateRequest(model, [length, tokens]) {
  */
 export async function measureGeneration(engines, folder, request, plan) {
   const { decoder, prompt } = request;
-  // Engines that compile for the sizes of the inputs do it for the first step.
+  // Engines that compile for given input sizes do so for the first step.
   const feeds = { tensors: { ...stepInputs(decoder, prompt, 0), ...emptyCache(decoder) }, freeDimensions: {} };
   const { measured, othersShare } = await loadAndMeasure(engines, folder, generation(request), { ...plan, feeds, keepLast: KEEP_LAST });
   const results = measured.map(({ facts, costs, samples }) => ({ ...facts, ...summarize(samples, prompt.length), ...costs, ids: samples[0].ids }));

@@ -1,30 +1,32 @@
-// How engines are measured: in turns, so that what changes on the machine meets all of them.
+// Measures engines in turns: changes on the machine then affect all of them.
 import os from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { median } from 'd3-array';
 
-/** A turn lasts about this long: shorter ones would measure cold caches, longer ones other times of the machine. */
+/**
+ * Approximate length of a turn: shorter turns would measure cold caches, longer ones different states of the machine.
+ */
 const TURN_MS = 40;
 
-/** Pause before a turn. Worker threads of an engine may spin for a while after a run, in the way of the next engine. */
+/** Pause before a turn. An engine's worker threads may spin for a while after a run and slow down the next engine. */
 const SETTLE_MS = 15;
 
-/** More samples tell nothing new. */
+/** More samples add nothing. */
 const MAX_RUNS = 100_000;
 
 /** @typedef {import('./process.mjs').EngineProcess} EngineProcess */
 
-/**
- * What is measured.
+/** The subject of a measurement.
  * @template Sample of one run
  * @typedef {object} Subject
- * @property {(engine: EngineProcess, count: number) => Promise<Sample[]>} take runs as often as `count` says
+ * @property {(engine: EngineProcess, count: number) => Promise<Sample[]>} take runs `count` times
  * @property {(sample: Sample) => number} msOf the time of a run, in milliseconds
- * @property {number} minRuns of each engine, however long one takes: a single slow run must not be the whole result
+ * @property {number} minRuns of each engine, no matter how long one takes: a single slow run must not be the whole
+ *   result
  */
 
 /**
- * Runs of the model on the inputs of the load.
+ * Runs of the model on the inputs passed to `load`.
  * @type {Subject<number>}
  */
 export const INFERENCE = {
@@ -33,13 +35,13 @@ export const INFERENCE = {
   minRuns: 5,
 };
 
-/** CPU time that all processes of the machine have used, in milliseconds. */
+/** Returns the CPU time that all processes of the machine have used, in milliseconds. */
 function machineBusy() {
   return os.cpus().reduce((sum, { times }) => sum + times.user + times.nice + times.sys + times.irq, 0);
 }
 
 /**
- * CPU time of this process and those of the engines, in milliseconds.
+ * Returns the CPU time of this process and the engines, in milliseconds.
  * @param {EngineProcess[]} engines
  */
 async function ownBusy(engines) {
@@ -54,12 +56,12 @@ async function ownBusy(engines) {
  * @param {EngineProcess[]} engines
  * @param {Subject<Sample>} subject
  * @param {number} warmup
- * @returns {Promise<number[]>} the runs of a turn, per engine
+ * @returns {Promise<number[]>} the number of runs in a turn, per engine
  */
 async function warmUp(engines, { take, msOf }, warmup) {
   const counts = [];
   for (const engine of engines) {
-    // One run at least: the length of a turn follows from it.
+    // At least one run: it determines the length of a turn.
     const samples = await take(engine, Math.max(1, warmup));
     counts.push(Math.max(1, Math.round(TURN_MS / Math.max(median(samples, msOf) ?? 0, 1e-3))));
   }
@@ -71,8 +73,8 @@ async function warmUp(engines, { take, msOf }, warmup) {
  * @template Sample
  * @param {EngineProcess[]} engines loaded
  * @param {Subject<Sample>} subject
- * @param {{ runs?: number, seconds: number, warmup: number }} plan `runs` of each engine, or else `seconds` of each
- * @param {(done: number) => void} advance told the part (0 to 1) that is done
+ * @param {{ runs?: number, seconds: number, warmup: number }} plan `runs` of each engine, otherwise `seconds` of each
+ * @param {(done: number) => void} advance called with the part (0 to 1) that is done
  * @returns {Promise<{ samples: Sample[][], othersShare: number }>} samples per engine, in order; the part (0 to 1) of
  *   the machine's CPU time that other processes took meanwhile
  */

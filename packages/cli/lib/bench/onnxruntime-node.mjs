@@ -1,22 +1,22 @@
-// onnxruntime-node as an engine of the benchmark. It is not a dependency: the user's own installation is measured.
+// onnxruntime-node as an engine. It is not a dependency: the user's own installation is measured.
 
 import { createRequire } from 'node:module';
 import path from 'node:path';
 
-/** Execution providers that compute on GPUs, the fastest first. */
+/** Execution providers for GPUs, fastest first. */
 const GPU_PROVIDERS = ['cuda', 'dml', 'webgpu'];
 
-/** Names of element types that differ from those of NumPy. */
+/** Element types whose names differ from NumPy's. */
 const DATA_TYPES = /** @type {Record<string, string>} */ ({ double: 'float64' });
 
 /**
- * A session on the CPU, or on the GPU with the first provider that works.
+ * Opens a session on the CPU, or on the GPU with the first provider that works.
  *
  * @param {typeof import('onnxruntime-node')} runtime
  * @param {string} device
  * @param {(provider: string) => Promise<import('onnxruntime-node').Session>} create
  * @returns {Promise<{ session: import('onnxruntime-node').Session, provider: string, loadMs: number }>}
- * @throws {Error} with what each provider says, where none works
+ * @throws {Error} with the message of each provider, if none works
  */
 async function openSession({ listSupportedBackends }, device, create) {
   const names = listSupportedBackends?.().map(({ name }) => name) ?? [];

@@ -1,8 +1,8 @@
-// An engine of the benchmark, seen from the parent process.
+// An engine, seen from the parent process.
 //
-// An engine is a program that answers lines of JSON: it reads `{ "command": ..., ... }` from its standard input, one at a
-// time, and writes `{ "result": ... }` or `{ "error": "..." }` to file descriptor 3. The libraries under test may print to
-// the standard streams what they like. The commands are those of types.d.mts.
+// An engine is a program that answers lines of JSON: it reads `{ "command": ..., ... }` from its standard input, one at
+// a time, and writes `{ "result": ... }` or `{ "error": "..." }` to file descriptor 3. The libraries under test may
+// print anything to the standard streams. types.d.mts lists the commands.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -14,18 +14,18 @@ import { Failure } from '../errors.mjs';
 /** Descriptor of the answers in the child. */
 const ANSWERS = 3;
 
-/** How much of the end of what an engine prints an error quotes, in characters. */
+/** How much of the end of an engine's output an error quotes, in characters. */
 const QUOTED = 600;
 
-/** An engine cannot do what was asked of it. */
+/** An engine cannot fulfil a request. */
 export class EngineError extends Failure {
   name = 'EngineError';
 }
 
 /**
- * An engine in its own process, so that memory, threads and garbage of one do not touch another.
+ * An engine in its own process: memory, threads and garbage of one do not affect another.
  *
- * @template {{ [K in keyof C]: (parameters: any) => Promise<any> }} [C=Commands] what it can be asked
+ * @template {{ [K in keyof C]: (parameters: any) => Promise<any> }} [C=Commands] its commands
  */
 export class EngineProcess {
   #child;
@@ -46,7 +46,7 @@ export class EngineProcess {
         this.#printed = (this.#printed + text).slice(-QUOTED);
       });
     }
-    // The end of the answers tells about a child that has died; what is still written to it has no other reader.
+    // A child that has died shows by the end of its answers; write errors to it carry no further news.
     this.#child.stdin.on('error', () => {});
     this.#ended = new Promise((resolve) => {
       this.#child.on('error', (error) => resolve(error.message));
@@ -55,19 +55,19 @@ export class EngineProcess {
     this.#answers = createInterface({ input: /** @type {import('node:stream').Readable} */ (this.#child.stdio[ANSWERS]) })[Symbol.asyncIterator]();
   }
 
-  /** Process id of an engine that has started. */
+  /** Process id of a started engine. */
   get pid() {
     return /** @type {number} */ (this.#child.pid);
   }
 
   /**
-   * Asks for one thing and waits for it.
+   * Sends one request and waits for the answer.
    *
    * @template {keyof C & string} K
    * @param {K} command
    * @param {Parameters<C[K]>[0]} [parameters]
-   * @returns {Promise<Awaited<ReturnType<C[K]>>>} what the engine answers
-   * @throws {EngineError} when the engine says that it cannot, or has ended
+   * @returns {Promise<Awaited<ReturnType<C[K]>>>} the engine's answer
+   * @throws {EngineError} when the engine reports an error or has ended
    */
   async request(command, parameters) {
     this.#child.stdin.write(`${JSON.stringify({ command, ...parameters })}\n`);
@@ -78,7 +78,7 @@ export class EngineProcess {
     }
     const { result, error } = JSON.parse(value);
     if (error !== undefined) {
-      // Libraries print the reasons that their errors leave out.
+      // Libraries print reasons that their errors omit.
       const [last] = this.#printed.trim().split('\n').slice(-1);
       throw new EngineError(`${this.name}: ${error}${last === '' ? '' : ` (${last})`}`);
     }

@@ -5,10 +5,10 @@
 //   run { warmup, iterations }         -> { ms }: wall time of all iterations after the warm-up, in milliseconds
 //   times { iterations }               -> { ms: [number] }: wall time of each iteration
 //   save { files: [file.npy] }         -> {}: runs once more and writes the outputs, in the order of `load`
-//   processor {}                       -> what computes
+//   processor {}                       -> the instruction set and threads, the adapter or the execution provider in use
 //   generate { decoder, prompt: [id], tokens } -> { ids, firstMs, tokenMs }: one text, see generate.mjs
 //   usage {}                           -> { resident, peak, cpuMicroseconds } of this process
-//   anything else is for the engine's own `commands`
+//   any other command is one of the engine's own `commands`
 
 import { writeFileSync } from 'node:fs';
 import { formatNpy, readNpy } from '../npy.mjs';

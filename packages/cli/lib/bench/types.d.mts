@@ -1,47 +1,47 @@
-// What engines of the benchmark are asked, and what they answer.
+// Requests to engines, and their answers.
 
 import type { GraphDescription } from 'webnn-node/inspect';
 import type { Decoder } from '../decoder.mjs';
 import type { Tensor, Tensors } from '../types.mjs';
 
-/** How an engine computes, where it has a choice. */
+/** Options of an engine that has a choice. */
 export interface EngineOptions {
   device?: 'cpu' | 'gpu' | 'cuda';
   compiled?: boolean;
   precision?: 'float32' | 'float16';
 }
 
-/** What an engine is to load. */
+/** The model for an engine to load. */
 export interface LoadRequest extends EngineOptions {
   model: string;
   /** .npy files by name. */
   inputs: Record<string, string>;
   outputs: string[];
-  /** As many as the engine finds right when it is left out. */
+  /** The engine's own default when absent. */
   threads?: number;
   freeDimensions?: Record<string, number>;
   /** The option of `loadModel()`; engines that have no such option compute everything. */
   keepLast?: Record<string, number>;
-  /** A folder in whose node_modules, or in those above it, an engine is that is no dependency. */
+  /** Folder from which an engine that is not a dependency is resolved, through node_modules here or above. */
   from?: string;
 }
 
-/** What `load` of an engine in JavaScript takes. */
+/** Parameters of the `load` function of an engine in JavaScript. */
 export interface LoadParameters extends Omit<LoadRequest, 'inputs' | 'outputs'> {
-  /** What `run()` computes with; without it, every run gets its own. */
+  /** Inputs of `run()`; when absent, every run gets its own. */
   inputs?: Tensors;
-  /** All of the model when it is left out. */
+  /** All outputs of the model when absent. */
   outputs?: string[];
 }
 
-/** A graph whose rate is measured: what one dispatch moves or computes. */
+/** A graph whose rate is measured, and the amount that one dispatch moves or computes. */
 export interface RateGraph {
   name: string;
   amount: number;
   unit: 'B/s' | 'FLOP/s';
 }
 
-/** A text that an engine is to go on with. */
+/** A prompt for an engine to continue. */
 export interface GenerateRequest {
   decoder: Decoder;
   /** Ids of tokens, at least one. */
@@ -53,9 +53,9 @@ export interface GenerateRequest {
 /** A generated text. Times are in milliseconds. */
 export interface Generation {
   ids: number[];
-  /** From the prompt to the first token. */
+  /** Time from the prompt to the first token. */
   firstMs: number;
-  /** Of each further token. */
+  /** Time of each further token. */
   tokenMs: number[];
 }
 
@@ -70,14 +70,17 @@ export interface CommonCommands {
 
 /** Commands that every engine in JavaScript has. */
 export interface ServedCommands extends CommonCommands {
-  /** What computes: an instruction set and threads, an adapter, an execution provider. An error if it is not what was asked for. */
+  /**
+   * The instruction set and threads, the adapter, or the execution provider in use. An error if it is not the requested
+   * one.
+   */
   processor(parameters: object): Promise<string>;
   usage(parameters: object): Promise<Usage>;
   /** An error if the engine has no session. */
   generate(parameters: GenerateRequest): Promise<Generation>;
 }
 
-/** Memory in bytes, now and at most, and CPU time in microseconds of the life of a process. */
+/** Current and peak memory of a process in bytes, and its total CPU time in microseconds. */
 export interface Usage {
   resident: number;
   peak: number;
@@ -86,7 +89,7 @@ export interface Usage {
 
 /** Commands that only some engines have. */
 export interface OwnCommands {
-  /** Dispatches of which only the end is waited for, `name` where there is more than one graph. */
+  /** Dispatches `count` times and waits only for the last one; `name` selects a graph if there are several. */
   burst(parameters: { count: number; name?: string }): Promise<{ ms: number }>;
   describe(parameters: object): Promise<GraphDescription>;
   names(parameters: object): Promise<RateGraph[]>;
@@ -94,7 +97,7 @@ export interface OwnCommands {
 
 export type Commands = ServedCommands & OwnCommands;
 
-/** Runs of a model on values in the engine's own form, so that a result can be a feed without being read. */
+/** Runs of a model on values in the engine's own form: a result can be fed again without being read. */
 export interface EngineSession<Value = any> {
   feedsOf(tensors: Tensors): Record<string, Value>;
   run(feeds: Record<string, Value>): Promise<Record<string, Value>>;
@@ -104,14 +107,14 @@ export interface EngineSession<Value = any> {
 /** An engine in JavaScript with its model. */
 export interface LoadedEngine {
   version: string;
-  /** Time from the file to a model that can run, in milliseconds. */
+  /** Time from the file to a model that is ready to run, in milliseconds. */
   loadMs: number;
-  /** Writes the inputs, computes, and has read the outputs when it resolves. */
+  /** Writes the inputs, computes, and reads the outputs before it resolves. */
   run(): Promise<unknown>;
-  /** Of one more run, on other inputs where they are given. */
+  /** Outputs of one more run, on other inputs if given. */
   outputs(inputs?: Tensors): Promise<Tensor[]>;
   processor?(): Promise<string>;
-  /** Of an engine that can generate text. */
+  /** For an engine that can generate text. */
   session?: EngineSession;
   commands?: Partial<OwnCommands>;
 }

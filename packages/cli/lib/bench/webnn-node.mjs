@@ -1,4 +1,4 @@
-// webnn-node as an engine of the benchmark, as users run models: `loadModel()` and `run()`.
+// webnn-node as an engine, used as programs do: `loadModel()` and `run()`.
 
 import { createRequire } from 'node:module';
 import { ml } from 'webnn-node';
@@ -15,7 +15,7 @@ import { formatProcessor } from '../format.mjs';
 export async function load({ model: file, inputs, outputs, threads, device = 'cpu', freeDimensions = {}, keepLast = {} }) {
   const { version } = createRequire(import.meta.url)('webnn-node/package.json');
   const start = performance.now();
-  // On the CPU, no driver of a GPU is loaded, whose memory is not the model's.
+  // A CPU context loads no GPU driver, whose memory would count as the model's.
   const context = await ml.createContext({ accelerated: device === 'gpu', ...(threads !== undefined && { numThreads: threads }) });
   const model = await loadModel(file, { context, freeDimensions, keepLast });
   const shapes = shapesOf(inputs ?? {});
@@ -43,19 +43,19 @@ export async function load({ model: file, inputs, outputs, threads, device = 'cp
       const system = systemInfo();
       if (graph === null && cuts.length === 0) throw new Error('there is nothing to measure: no output of the model has any elements');
       if (device === 'gpu' && (graph === null ? system.gpuReason !== null : !graph.devices.includes(device))) throw new Error(`the GPU cannot be used: ${system.gpuReason}`);
-      // Of a model that is cut before anything is computed, no graph says it.
+      // A model that is cut before its first computation has no graph to tell.
       return formatProcessor(graph ?? { adapter: device === 'gpu' ? 'GPU' : null, isa: system.isa, threads: threads ?? system.threads });
     },
     session: { feedsOf, run: (values) => model.run(values), tensorOf: (result) => result },
     commands: {
-      /** What the compiled graph is: see `describeGraph`. */
+      /** Describes the compiled graph: see `describeGraph`. */
       async describe() {
         const { graph } = await model.describe(shapes);
         if (graph === null) throw new Error('no graph is compiled: no output of the model has any elements');
         return graph;
       },
 
-      /** Milliseconds of `count` dispatches of which only the last is waited for. */
+      /** Returns the milliseconds of `count` dispatches, waiting only for the last one. */
       async burst({ count }) {
         const compiled = await model.compile(shapes);
         const graph = /** @type {import('webnn-node').MLGraph} */ (compiled.graph);

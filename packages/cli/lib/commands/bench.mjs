@@ -22,36 +22,39 @@ import { compareTensors, summarizeTimes } from '../statistics.mjs';
 
 const [OWN, OTHER] = Object.keys(ENGINES);
 
-/** Options of inputs, in camel case. */
+/** Input options, in camel case. */
 const INPUT_OPTIONS = inputOptions().map((option) => option.attributeName());
 
-/** Seconds of each engine where nothing else is asked for. */
+/** Default seconds per engine. */
 const SECONDS = 3;
 
-/** Warm-up of `--generate` where nothing else is asked for: a text takes much longer than a run. */
+/** Default warm-up of `--generate`: a text takes much longer than a run. */
 const WARMUP_TEXTS = 1;
 
-/** Other processes that take more of the machine than this can change the result. */
+/** If other processes use more of the machine than this, they can distort the result. */
 const BUSY_SHARE = 0.1;
 
-/** Outputs further apart than this, relative to the largest value, are no rounding of float32 or float16. */
+/**
+ * Outputs that differ by more than this, relative to the largest value, differ by more than float32 or float16
+ * rounding.
+ */
 const TOLERANCE = /** @type {Record<string, number>} */ ({ float32: 1e-3, float16: 2e-2 });
 
 const HELP = `${INPUT_HELP}
 Inputs without a value are random.
 
 Each engine has its own process. They run in turns (A B A B ...), on the same
-inputs and the same device, and their outputs are compared. Times are those of
-one inference from typed arrays to typed arrays. onnxruntime-node is not a
-dependency; it is looked for in the current folder, or in that of
---against-from, and installed with: npm install onnxruntime-node
+inputs and the same device, and their outputs are compared. Times are for one
+inference, from typed arrays to typed arrays. onnxruntime-node is not a
+dependency; it is loaded from the current folder or that of --against-from.
+Install it with: npm install onnxruntime-node
 
-With --generate, the model is a language model with a cache, with inputs as
-Transformers.js has them: input_ids, past_key_values.0.key. A run is a text:
-PROMPT random tokens are read, then TOKENS are generated one after the other,
-always the most likely one. The times are those of the prompt, up to the first
-token, and of each further token. Without --warmup, one text is not counted.
-Against another engine, the generated tokens are compared.
+With --generate, the model is a language model with a cache, with the inputs of
+Transformers.js: input_ids, past_key_values.0.key. A run is a text: the model
+reads PROMPT random tokens, then generates TOKENS one by one, always the most
+likely one. Times are given for the prompt, up to the first token, and for each
+further token. By default, one text is a warm-up. With --against, the generated
+tokens are compared.
 
 Examples:
   webnn-node bench model.onnx
@@ -61,7 +64,7 @@ Examples:
   webnn-node bench llm/onnx/model_q4.onnx --generate 128,32 --threads 4`;
 
 /**
- * Refuses where the other engine is not installed.
+ * Fails if the other engine is not installed.
  * @param {string} from
  */
 function requireOther(from) {
@@ -76,7 +79,7 @@ function requireOther(from) {
 }
 
 /**
- * The outputs of two engines side by side.
+ * Compares the outputs of two engines.
  * @param {string[]} names
  * @param {import('../types.mjs').Tensor[]} own
  * @param {import('../types.mjs').Tensor[]} other
@@ -90,9 +93,9 @@ function compareOutputs(names, own, other) {
 }
 
 /**
- * Outputs of one more run.
+ * Returns the outputs of one more run.
  * @param {EngineProcess} engine
- * @param {number} count how many there are
+ * @param {number} count number of outputs
  * @param {string} folder for files
  */
 async function outputsOf(engine, count, folder) {
@@ -131,7 +134,7 @@ function printTable(output, results) {
 }
 
 /**
- * One line about who is faster, by the medians.
+ * Prints which engine is faster, by the medians.
  * @param {import('../output.mjs').Output} output
  * @param {number} ratio
  * @param {string} where
@@ -154,11 +157,11 @@ function printAgreement(output, agreement) {
 }
 
 /**
- * The picture, the document, and whatever is printed for people.
+ * Writes the picture, the document, and the text for people.
  * @param {import('../output.mjs').Output} output
  * @param {{ name: string, samples: number[], median: number }[]} results
- * @param {{ document: object, what: string, file: string, svg?: string, othersShare: number, print: () => void }} report `what`
- *   the samples are times of; `print` tells about it above the histogram
+ * @param {{ document: object, what: string, file: string, svg?: string, othersShare: number, print: () => void }}
+ *   report `what` names the timed thing; `print` writes the text above the histogram
  */
 async function report(output, results, { document, what, file, svg, othersShare, print }) {
   if (svg !== undefined) await write(svg, histogramSvg(results, `${path.basename(file)}: time of one ${what}`));
@@ -173,7 +176,7 @@ async function report(output, results, { document, what, file, svg, othersShare,
 }
 
 /**
- * What a command line asks for, but for what is measured.
+ * The parsed command line, except for what to measure.
  * @typedef {object} Setting
  * @property {string} file
  * @property {import('webnn-node/onnx').OnnxInspection} model
@@ -183,7 +186,7 @@ async function report(output, results, { document, what, file, svg, othersShare,
  */
 
 /**
- * `bench`: one run after the other.
+ * `bench`: measures runs.
  * @param {import('../output.mjs').Output} output
  * @param {Setting} setting
  * @param {import('../types.mjs').Options} options
@@ -203,7 +206,7 @@ async function benchRuns(output, { file, model, engines: names, plan, where }, o
 }
 
 /**
- * `bench --generate`: texts, token by token.
+ * `bench --generate`: measures texts, token by token.
  * @param {import('../output.mjs').Output} output
  * @param {Setting} setting
  * @param {[prompt: number, tokens: number]} lengths

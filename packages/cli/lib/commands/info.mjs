@@ -1,4 +1,4 @@
-// `webnn-node info`: what computes here, and how much it may take.
+// `webnn-node info`: hardware, settings and limits.
 import { systemInfo } from 'webnn-node/inspect';
 import { formatBytes, printable } from '../format.mjs';
 
@@ -10,10 +10,10 @@ Examples:
   webnn-node info --json
   WEBNN_NUM_THREADS=1 webnn-node info`;
 
-/** Where an environment variable makes no sense. */
+/** Shown where an environment variable is invalid. */
 const UNKNOWN = 'unknown';
 
-/** The JavaScript runtime and its version. */
+/** Returns the JavaScript runtime and its version. */
 function runtime() {
   const { versions } = process;
   if (versions.bun !== undefined) return { name: 'bun', version: versions.bun };
@@ -22,7 +22,7 @@ function runtime() {
 }
 
 /**
- * Facts about an adapter.
+ * Returns the facts about an adapter.
  * @param {import('webnn-node/inspect').GPUAdapterDescription} adapter
  * @returns {[name: string, value: string][]}
  */
@@ -32,12 +32,12 @@ function adapterFacts({ type, backend, driver, features, maxBufferBytes, maxBind
     ['type', `${type}, through ${backend}`],
     ['driver', driver || 'unknown'],
     ['features in use', features.join(' ') || 'none'],
-    ['buffers', `up to ${formatBytes(maxBufferBytes)}, of which kernels see ${formatBytes(maxBindingBytes)} at once`],
+    ['buffers', `up to ${formatBytes(maxBufferBytes)}; kernels access up to ${formatBytes(maxBindingBytes)} at once`],
   ];
 }
 
 /**
- * What accelerated contexts compute on.
+ * Describes the device of accelerated contexts.
  * @param {import('webnn-node/inspect').SystemInfo} system
  */
 function acceleration({ gpuAdapters, gpuReason }) {

@@ -1,14 +1,14 @@
-// `webnn-node inspect`: what is in a model, without running it.
+// `webnn-node inspect`: describes a model without running it.
 import { formatBytes, formatCount, formatPlural, formatProcessor, formatShape } from '../format.mjs';
 import { readModel, symbolsOf, withModel } from '../model.mjs';
 import { freeDimensionOption } from '../options.mjs';
 
 const HELP = `
-Multiply-adds and memory are known once all dimensions are; the model is built
-for them. A model that is cut, because data decide about sizes or branches, runs
-in stages. Then they are those of the first stage: what comes behind the cuts is
-known when the model runs.
-Exit code 1 means that the model has nodes that are not supported.
+Multiply-adds and memory are shown if all dimensions are known; the model is
+built for them. A model that is cut, because data decide sizes or branches, runs
+in stages. Then the numbers are for the first stage; later stages are known only
+when the model runs.
+Exit code 1 means that the model has unsupported nodes.
 
 Examples:
   webnn-node inspect model.onnx
@@ -16,7 +16,7 @@ Examples:
   webnn-node inspect model.onnx --json | jq .operators`;
 
 /**
- * Work and memory of the built graph; null is a graph without any elements to compute.
+ * Returns work and memory of the built graph; null means a graph without any elements to compute.
  * @param {import('webnn-node/inspect').GraphDescription | null} graph
  */
 function costOf(graph) {
@@ -108,7 +108,7 @@ async function execute(output, [path], { freeDimension = {} }) {
   if (compiled !== null) printCost(output, compiled, cuts.length > 0);
   if (cuts.length > 0) printCuts(output, cuts);
   if (free.length > 0 && unsupported.length === 0) {
-    output.print('', `Multiply-adds and memory: give ${free.map((name) => `--free-dimension ${name}=N`).join(' ')}`);
+    output.print('', `For multiply-adds and memory, give ${free.map((name) => `--free-dimension ${name}=N`).join(' ')}`);
   }
   if (unsupported.length > 0) printUnsupported(output, unsupported);
   return unsupported.length > 0 ? 1 : 0;
@@ -117,7 +117,7 @@ async function execute(output, [path], { freeDimension = {} }) {
 /** @type {import('../types.mjs').CommandDefinition} */
 export default {
   name: 'inspect',
-  description: 'Prints inputs, outputs, operators, parameters, work and memory of a model, and what is not supported in it.',
+  description: 'Prints inputs, outputs, operators, parameters, work, memory and unsupported nodes of a model.',
   define: (command) => command.argument('<model>', 'an ONNX file').addOption(freeDimensionOption()),
   execute,
   help: HELP,

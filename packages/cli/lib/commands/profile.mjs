@@ -1,4 +1,4 @@
-// `webnn-node profile`: where the time of a model goes.
+// `webnn-node profile`: where a model spends its time.
 import path from 'node:path';
 import { shapesOf } from '../elements.mjs';
 import { write } from '../files.mjs';
@@ -22,7 +22,7 @@ Examples:
   webnn-node profile model.onnx --threads 1 --runs 50 --top 20
   webnn-node profile model.onnx --trace trace.json --html profile.html`;
 
-/** Longer lists of fused operators are cut. */
+/** Longer names of fused operators are cut. */
 const MAX_NAME = 40;
 
 /**
@@ -74,14 +74,14 @@ async function execute(output, [file], options, isGiven) {
 /** @type {import('../types.mjs').CommandDefinition} */
 export default {
   name: 'profile',
-  description: 'Prints the time of each step and operator of a model, with the rates that it reaches.',
+  description: 'Prints the time of each step and operator of a model, with the rates it reaches.',
   define: (command) => {
     command.argument('<model>', 'an ONNX file');
     for (const option of inputOptions()) command.addOption(option);
     command
       .addOption(freeDimensionOption())
       .addOption(threadsOption())
-      .addOption(runsOption('runs that count').default(10))
+      .addOption(runsOption('measured runs').default(10))
       .addOption(warmupOption())
       .addOption(topOption('how many steps to print, the slowest first', 15))
       .option('--trace <FILE>', 'write a trace in the Trace Event format (JSON)')

@@ -1,4 +1,4 @@
-// `webnn-node run`: inputs in, results out.
+// `webnn-node run`: runs a model on inputs and shows its outputs.
 import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
@@ -16,9 +16,9 @@ import { describeTensor } from '../statistics.mjs';
 
 const HELP = `${INPUT_HELP}
 
-Pictures are turned upright, converted to RGB (gray for one channel), resized,
-cropped, and become (value * scale - mean) / std, which is -1 to 1 without
-options. Integer inputs get the plain values 0 to 255. torchvision's models take
+Pictures are rotated upright, converted to RGB (gray for one channel), resized,
+cropped, and mapped to (value * scale - mean) / std, which is -1 to 1 by
+default. Integer inputs get the plain values 0 to 255. torchvision's models take
 --resize 256 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225.
 
 Labels are a text file with one per line, or JSON: an array, or an object from
@@ -33,14 +33,14 @@ Examples:
 
 /** @typedef {import('../types.mjs').Tensor & { name: string }} NamedTensor */
 
-/** Longer names of files are cut: file systems take 255 bytes. */
+/** Longer file names are cut: file systems allow 255 bytes. */
 const MAX_FILE_NAME = 200;
 
-/** Names that stand for devices on Windows, whatever comes after the dot. */
+/** Device names on Windows, whatever follows the dot. */
 const DEVICE = /^(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)/i;
 
 /**
- * File names of outputs: no separators and nothing that a file system refuses, and no two alike.
+ * Returns file names of outputs: without separators and characters that file systems refuse, and all different.
  * @param {{ name: string }[]} outputs
  */
 function fileNames(outputs) {
@@ -48,7 +48,7 @@ function fileNames(outputs) {
   return outputs.map(({ name }) => {
     const base = name.replace(/[^\w.-]+/g, '_').replace(/^\.+/, '_').replace(DEVICE, '_$1').slice(0, MAX_FILE_NAME) || 'output';
     let file = base;
-    // File systems may not tell upper from lower case.
+    // File systems may ignore case.
     for (let i = 2; taken.has(file.toLowerCase()); i++) file = `${base}-${i}`;
     taken.add(file.toLowerCase());
     return `${file}.npy`;
@@ -56,8 +56,8 @@ function fileNames(outputs) {
 }
 
 /**
- * Creates a folder and those above it. Not `mkdir` with `recursive`, which some versions of Node repeat for ever where the
- * folder above exists and creating fails all the same, as in /proc.
+ * Creates a folder and those above it. `mkdir` with `recursive` loops forever in some versions of Node if the parent
+ * exists and creation still fails, as in /proc.
  * @param {string} directory
  * @returns {Promise<void>}
  */
@@ -77,7 +77,7 @@ async function makeFolder(directory) {
 }
 
 /**
- * Writes every output; their paths.
+ * Writes every output and returns the paths.
  * @param {string} directory
  * @param {NamedTensor[]} outputs
  */
@@ -89,7 +89,7 @@ async function writeOutputs(directory, outputs) {
 }
 
 /**
- * Runs the model once: its outputs and the time that it took, in milliseconds.
+ * Runs the model once. Returns its outputs and the time in milliseconds.
  * @param {string} file
  * @param {import('../inputs.mjs').Feeds} feeds
  * @param {number | undefined} threads
@@ -111,7 +111,7 @@ async function runOnce(file, { tensors, freeDimensions }, threads) {
  * @param {ReturnType<typeof classify> & { output: string }} classes
  */
 function printClasses(output, { output: name, softmax, items }) {
-  output.print(output.style('dim', `${printable(name)}: ${softmax ? 'probabilities by softmax of the scores' : 'probabilities as the model gives them'}`));
+  output.print(output.style('dim', `${printable(name)}: ${softmax ? 'probabilities by softmax of the scores' : 'probabilities from the model'}`));
   for (const [i, classes] of items.entries()) {
     if (items.length > 1) output.heading(`item ${i}`);
     output.table(['label', '>probability', '>index'], classes.map(({ label, probability, index }) => [label, formatShare(probability), index]));
@@ -171,7 +171,7 @@ export default {
       .addOption(threadsOption())
       .option('--output-dir <DIR>', 'write each output to a .npy file in this folder')
       .option('--labels <FILE>', 'print the most likely classes by these names')
-      .addOption(topOption('how many classes', 5));
+      .addOption(topOption('number of classes', 5));
   },
   execute,
   help: HELP,

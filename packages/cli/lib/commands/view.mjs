@@ -1,4 +1,4 @@
-// `webnn-node view`: a page that shows a model before and after compilation.
+// `webnn-node view`: writes a page that shows a model before and after compilation.
 import path from 'node:path';
 import { shapesOf } from '../elements.mjs';
 import { Failure } from '../errors.mjs';
@@ -11,9 +11,9 @@ import { profileModel } from '../profile.mjs';
 import { withLabel } from '../progress.mjs';
 
 const HELP = `${INPUT_HELP}
-Inputs give the page its profile (--profile); those without a value are random.
-A model that is cut, because data decide about sizes or branches, runs in
-stages. The page shows the first one, and where the model is cut behind it.
+Inputs are used by --profile; those without a value are random.
+A model that is cut, because data decide sizes or branches, runs in stages. The
+page shows the first stage, and where the model is cut after it.
 
 The page is one file that needs no network.
 
@@ -22,11 +22,11 @@ Examples:
   webnn-node view model.onnx -o model.html --profile
   webnn-node view model.onnx -o model.html --free-dimension batch=1`;
 
-/** Options that change nothing but times, and values of inputs, which change no graph. */
+/** Options that only affect times or input values, and leave the graph unchanged. */
 const OF_PROFILES = ['runs', 'warmup', 'mean', 'std', 'scale', 'randomRange'];
 
 /**
- * The graph to show.
+ * Returns the graph to show.
  * @param {import('webnn-node/onnx').OnnxDescription} description
  */
 function graphOf({ graph, cuts }) {
@@ -48,7 +48,7 @@ async function execute(output, [file], options, isGiven) {
   const description = graphOf(described);
   const { cuts, nodesLeft } = described;
   const title = path.basename(file);
-  // Only here, because the layout of graphs is large.
+  // Imported here because the layout code is large.
   const { viewPage } = await import('../pages/view.mjs');
   const parts = { title, description, ...(profile && { profile }), model: { inputs, outputs, metadata }, cuts, nodesLeft };
   const page = await withLabel('drawing the graph', () => viewPage(parts));
@@ -57,7 +57,7 @@ async function execute(output, [file], options, isGiven) {
   const bytes = Buffer.byteLength(page);
   output.document({ model: file, page: options.output, bytes, nodes: { source, compiled }, cuts, nodesLeft });
   output.print(`wrote ${printable(options.output)} (${formatBytes(bytes)}): ${formatPlural(source, 'node')}, ${compiled} after compilation`);
-  if (cuts.length > 0) output.print(`it shows the first stage: ${formatPlural(nodesLeft, 'node')} of the model run behind ${formatPlural(cuts.length, 'cut')}`);
+  if (cuts.length > 0) output.print(`it shows the first stage: ${formatPlural(nodesLeft, 'node')} of the model run after ${formatPlural(cuts.length, 'cut')}`);
 }
 
 /** @type {import('../types.mjs').CommandDefinition} */

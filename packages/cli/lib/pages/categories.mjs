@@ -1,6 +1,6 @@
-// Kinds of operators, by what limits their speed. They give the pages their colours.
+// Kinds of operators, by what limits their speed. The pages color them by kind.
 
-/** The kinds in the order of legends: the key is also the name of a CSS class, `kind-<key>`. */
+/** The kinds in legend order; the key is also part of a CSS class, `kind-<key>`. */
 export const CATEGORIES = {
   multiply: 'Products, convolutions, recurrent',
   reduce: 'Reductions, pooling, norms',
@@ -19,7 +19,7 @@ const MEMBERS = {
 const CATEGORY_OF = new Map(Object.entries(MEMBERS).flatMap(([category, operators]) => operators.map((operator) => [operator, category])));
 
 /**
- * The kind of an operator: a key of {@link CATEGORIES}. What is in no other kind is element-wise.
+ * Returns the kind of an operator: a key of {@link CATEGORIES}. Operators in no other kind are element-wise.
  * @param {string} operator
  */
 export function categoryOf(operator) {

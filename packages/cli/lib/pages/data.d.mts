@@ -1,8 +1,8 @@
-// What the scripts of the pages in client/ find in their page, and what they are made of.
+// The data that the page scripts in client/ find in their page, and its parts.
 
 import type { CATEGORIES } from './categories.mjs';
 
-/** A map that has a value for every key that is asked for. */
+/** A map that has a value for every key in use. */
 export interface Total<K, V> extends Map<K, V> {
   get(key: K): V;
 }
@@ -21,29 +21,29 @@ export interface Item {
   operator: string;
   label: string;
   category: Category;
-  /** What its box says. */
+  /** The text of its box. */
   lines: string[];
-  /** Operators that run with it. */
+  /** Operators fused into it. */
   epilogue: string[];
-  /** `from` is the key of the item that computes it; null for constants, and for what is not given. */
+  /** `from` is the key of the item that computes it; null for constants and absent operands. */
   inputs: { type: string; from: string | null; note: string }[];
   /** `readers` are keys of items. */
   outputs: { type: string; readers: string[] }[];
   attributes: Fact[];
-  /** Where the graph is drawn. */
+  /** Present if the graph is drawn. */
   box: Box;
   /** Keys of items of the other graph. */
   related: string[];
   facts: Fact[];
-  /** What became of a node that does not run. */
+  /** The fate of a node that does not run. */
   mark?: 'view' | 'folded';
-  /** Its part of the time of a run, 0 to 1, where there is a profile. */
+  /** Its fraction of the time of a run, 0 to 1, if there is a profile. */
   share?: number;
   shareText?: string;
   shareClass?: number;
 }
 
-/** What flows from one item to another, by their keys. */
+/** A value that flows from one item to another, by their keys. */
 export interface Edge {
   from: string;
   to: string;
@@ -54,7 +54,7 @@ export interface Edge {
   path?: string | null;
 }
 
-/** A graph, laid out where it is `drawn`. */
+/** A graph, with a layout if it is `drawn`. */
 export interface GraphData {
   items: Item[];
   edges: Edge[];
@@ -65,7 +65,7 @@ export interface GraphData {
 
 export type Side = 'source' | 'compiled';
 
-/** What the page of `view` finds. */
+/** The data of the page of `view`. */
 export interface ViewData {
   title: string;
   subtitle: string;
@@ -77,7 +77,7 @@ export interface ViewData {
   sides: Record<Side, GraphData>;
 }
 
-/** A cell of a table: its text and what it is sorted by. */
+/** A cell of a table: its text and its sort value. */
 export interface Cell {
   value: number | string | null;
   text: string;
@@ -86,18 +86,18 @@ export interface Cell {
 export interface Column {
   name: string;
   numeric?: boolean;
-  /** Whether its values, parts of 1, show as lengths, too. */
+  /** Whether its values, fractions of 1, are also shown as lengths. */
   bar?: boolean;
 }
 
-/** A table that its heads sort. */
+/** A table that is sorted by its headers. */
 export interface TableData {
   columns: Column[];
   sortedBy: { column: number; descending: boolean };
   rows: { category: Category; cells: Cell[] }[];
 }
 
-/** Times are nanoseconds, and texts of them. */
+/** Times in nanoseconds, and as text. */
 export interface TimelineData {
   zooms: number[];
   steps: { index: number; name: string; label: string; kernel: string; category: Category; usual: string }[];
@@ -105,19 +105,19 @@ export interface TimelineData {
     name: string;
     duration: number;
     slices: [start: number, duration: number, text: string][];
-    /** Per magnification. */
+    /** Ticks per magnification. */
     ticks: [at: number, text: string][][];
   }[];
 }
 
-/** Runs between two durations. */
+/** Number of runs between two durations. */
 export interface HistogramBin {
   from: string;
   to: string;
   count: number;
 }
 
-/** What the page of `profile` finds. */
+/** The data of the page of `profile`. */
 export interface ProfileData {
   title: string;
   categories: typeof CATEGORIES;
@@ -128,7 +128,7 @@ export interface ProfileData {
   histogram: HistogramBin[];
 }
 
-/** Work and what it takes: nanoseconds, a part (0 to 1) of a run, rates (null where nothing is counted). */
+/** Work and its cost: nanoseconds, a fraction (0 to 1) of a run, rates (null where nothing is counted). */
 interface Work {
   median: number;
   share: number;

@@ -1,4 +1,4 @@
-// A graph listing as the page shows it: items (nodes, graph inputs, graph outputs) with all their text, and edges.
+// Converts a graph listing for the page: items (nodes, graph inputs, graph outputs) with all their text, and edges.
 
 import { formatBytes } from '../format.mjs';
 import { categoryOf } from './categories.mjs';
@@ -6,14 +6,14 @@ import { endOf, startOf } from './client/text.mjs';
 import { layOut } from './layout.mjs';
 import { shapeText, typeText } from './types.mjs';
 
-/** A drawing of more items than this takes the browser too long to show; the list still has all of them. */
+/** Browsers take too long to show drawings with more items; the list still has all of them. */
 export const MAX_DRAWN_ITEMS = 10000;
 
 const LINE_HEIGHT = 15;
 const BOX_PADDING = 8;
 const MIN_WIDTH = 104;
 const MAX_WIDTH = 232;
-/** Widths of an average character of the page's font, in pixels: bold for the first line, regular for the others. */
+/** Average character widths of the page's font, in pixels: bold for the first line, regular for the others. */
 const BOLD_CHARACTER = 7.4;
 const CHARACTER = 6.3;
 const MAX_CHARACTERS = Math.floor((MAX_WIDTH - 3 * BOX_PADDING) / CHARACTER);
@@ -25,11 +25,11 @@ export const nodeKey = (/** @type {number} */ id) => `n${id}`;
 const inputKey = (/** @type {number} */ value) => `i${value}`;
 const outputKey = (/** @type {number} */ place) => `o${place}`;
 
-/** A value of an attribute as text; numbers, texts and lists of them as JSON. */
+/** Formats the value of an attribute; numbers and lists as JSON. */
 const attributeText = (/** @type {unknown} */ value) => (typeof value === 'string' ? value : JSON.stringify(value) ?? String(value));
 
 /**
- * Constants that a node reads, as one line of its box: `weights 64×3×3×3, 64`. Scalars say nothing there.
+ * Returns the constants that a node reads as a line of its box: `weights 64×3×3×3, 64`. Scalars are left out.
  * @param {import('webnn-node/inspect').ListedNode} node
  * @param {Values} values
  */
@@ -42,7 +42,7 @@ function weightsLine(node, values) {
 }
 
 /**
- * The operators that run as one with a node: `+ relu`; of a fused chain, those that it was made of: `mul · add · exp`.
+ * Returns the operators fused into a node: `+ relu`; for a fused chain, its operators: `mul · add · exp`.
  * @param {import('webnn-node/inspect').ListedNode} node
  * @param {(id: number) => string} operatorOf
  */
@@ -52,7 +52,7 @@ function fusionLines({ operator, epilogue, origins }, operatorOf) {
 }
 
 /**
- * Where each value comes from and who reads it, by keys of items.
+ * Maps each value to its producer and its readers, by item key.
  * @param {import('webnn-node/inspect').GraphListing} listing
  */
 function connections(listing) {
@@ -130,7 +130,7 @@ function outputItem({ name, value: id }, place, values, { producer }) {
 }
 
 /**
- * One edge per value and reader; what a constant gives is part of the reader's box.
+ * Returns one edge per value and reader; constants are part of the reader's box.
  * @param {import('webnn-node/inspect').GraphListing} listing
  * @param {Values} values
  * @param {ReturnType<typeof connections>} links
@@ -145,7 +145,7 @@ function edgesOf(listing, values, { producer, readers }) {
 }
 
 /**
- * Width and height of an item's box, from its lines and what `reserve` more the first line has to hold.
+ * Returns width and height of an item's box, from its lines and `reserve` extra characters in the first line.
  * @param {string[]} lines
  * @param {number} reserve
  */
@@ -155,24 +155,24 @@ function boxOf(lines, reserve) {
   return { width: Math.round(Math.min(Math.max(width, MIN_WIDTH), MAX_WIDTH)), height: lines.length * LINE_HEIGHT + 2 * BOX_PADDING - 3 };
 }
 
-/** Characters that a box keeps free in its first line for the share of time or a mark. */
+/** Characters reserved in the first line of a box for the share of time or a mark. */
 const FIRST_LINE_RESERVE = 8;
 
-/** How far to the right the type of a value reaches, which stands at the middle of its producer's lower side. */
+/** Right end of a value's type label, which starts at the middle of its producer's lower side. */
 const labelEnd = (/** @type {import('./data.mjs').Item} */ { box: [x, , width], outputs }) => x + width / 2 + Math.max(0, ...outputs.map(({ type }) => type.length)) * CHARACTER + BOX_PADDING;
 
 /**
- * A listing as the page takes it.
+ * Converts a listing for the page.
  *
  * @param {import('webnn-node/inspect').GraphListing} listing
- * @param {(id: number) => string} operatorOf the operator of a node of the source graph, for what was fused
+ * @param {(id: number) => string} operatorOf returns the operator of a source node, for fused nodes
  * @returns {import('./data.mjs').GraphData} the items have `box`
  *   ([x, y, width, height]) and the edges `path` where `drawn` is true; an edge with path `null` is too long to be drawn
  */
 export function graphData(listing, operatorOf) {
   const values = /** @type {Values} */ (new Map(listing.values.map((value) => [value.id, value])));
   const links = connections(listing);
-  // The box, what is related and the facts are added below and by the page.
+  // The boxes, related items and facts are added below and by the page.
   const items = /** @type {import('./data.mjs').Item[]} */ ([
     ...listing.inputs.map((input) => inputItem(input, values, links)),
     ...listing.nodes.map((node) => nodeItem(node, values, links, operatorOf)),

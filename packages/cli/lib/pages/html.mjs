@@ -1,5 +1,5 @@
 // The shell of a page: one HTML file that loads nothing, with a content security policy that only its own script and
-// style satisfy. Text of models never becomes markup: it goes into the page as JSON, and the script shows it as text.
+// style satisfy. Text from models never becomes markup: it is embedded as JSON, and the script shows it as text.
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 const read = (/** @type {string} */ file) => readFileSync(new URL(`client/${file}`, import.meta.url), 'utf8');
 
 /**
- * `text` for the content of an element or an attribute in quotes.
+ * Escapes `text` for the content of an element or a quoted attribute.
  * @param {string} text
  */
 export function escapeHtml(text) {
@@ -15,7 +15,7 @@ export function escapeHtml(text) {
 }
 
 /**
- * `data` as JSON that can stand inside of a script element: without `<`, no end tag and no comment can begin in it.
+ * Formats `data` as JSON for a script element: without `<`, no end tag and no comment can begin in it.
  * @param {unknown} data
  */
 export function escapeJson(data) {
@@ -23,8 +23,8 @@ export function escapeJson(data) {
 }
 
 /**
- * The modules of `client/`, joined into one: they stand in the order of their dependence and share one scope, so their
- * one-line imports of each other go, and what they export is simply declared.
+ * Joins the modules of `client/` into one. They are listed in dependency order and share one scope, so their one-line
+ * imports are dropped, and exports become plain declarations.
  * @param {string[]} files
  */
 function joinModules(files) {
@@ -38,10 +38,11 @@ function joinModules(files) {
 const hashOf = (/** @type {string} */ text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
 
 /**
- * A page.
+ * Returns a page.
  *
  * @param {{ title: string, body: string, data: unknown, scripts: string[], styles: string[] }} parts `body` is markup of
- *   the project's own; `data` is what the script finds in the element `data`; `scripts` and `styles` are files of `client/`
+ *   the project's own; `data` is available to the script in the element `data`; `scripts` and `styles` are files of
+ *   `client/`
  * @returns {string} HTML
  */
 export function htmlPage({ title, body, data, scripts, styles }) {

@@ -1,16 +1,18 @@
-// Places the boxes of a graph and routes its edges, from top to bottom.
-//
-// dagre places some hundred boxes in a moment, but its time grows faster than the graph and its recursion is as deep as
-// the longest path. So a graph is cut into bands, where few values cross; dagre places each band, and the bands are stacked.
-// Networks are long and narrow: a few edges cross each cut, and they go on straight.
+// Places the boxes of a graph and routes its edges, from top to bottom. dagre places some hundred boxes quickly, but
+// its time grows faster than the graph, and its recursion is as deep as the longest path. So a graph is cut into bands
+// where few values cross; dagre places each band, and the bands are stacked. Networks are long and narrow: only a few
+// edges cross each cut, and they continue straight.
 
 import dagre from '@dagrejs/dagre';
 
-/** Boxes of a band: enough that a block of a network is rarely cut, few enough that dagre takes a fraction of a second. */
+/**
+ * Minimum boxes of a band: enough to rarely cut a block of a network, few enough for dagre to take a fraction of a
+ * second.
+ */
 const MIN_BAND = 100;
 const MAX_BAND = 300;
 
-/** An edge that passes more rows than this is not routed: it would push the boxes of all these rows aside. */
+/** Edges across more rows than this are not routed: they would push aside the boxes of all these rows. */
 const MAX_SPAN = 40;
 
 /**
@@ -19,14 +21,14 @@ const MAX_SPAN = 40;
  */
 
 /**
- * How an edge is drawn: within a band, from a band to the next one, or not at all.
+ * How to draw an edge: within a band, from a band to the next one, or not at all.
  * @typedef {{ edge: Link, kind: 'inside', band: number }
  *   | { edge: Link, kind: 'crossing', band: number, rowsLeft: number, rowsInto: number, port: string }
  *   | { edge: Link, kind: 'far' }} Route
  */
 
 /**
- * A band with the place of its upper left corner on the page.
+ * A band with the position of its upper left corner on the page.
  * @typedef {{ graph: ReturnType<typeof placeBand>, x: number, y: number }} Placed
  */
 
@@ -35,7 +37,7 @@ const COLUMN_GAP = 28;
 const MARGIN = 32;
 
 /**
- * The keys of the items, producers before their readers, and otherwise in the given order.
+ * Returns the keys of the items with producers before their readers, otherwise in the given order.
  * @param {{ key: string }[]} items
  * @param {import('./data.mjs').Total<string, string[]>} producersOf
  */
@@ -62,19 +64,20 @@ function topologicalOrder(items, producersOf) {
 }
 
 /**
- * What reads nothing stands before its first reader, and what nothing reads after its last producer: edges are short.
+ * Moves items without producers right before their first reader, and items without readers right after their last
+ * producer, to keep edges short.
  * @param {string[]} order
  * @param {Link[]} edges
  * @param {import('./data.mjs').Total<string, string[]>} producersOf
  */
-function moveEndsToNeighbours(order, edges, producersOf) {
+function moveEndsToNeighbors(order, edges, producersOf) {
   const place = /** @type {import('./data.mjs').Total<string, number>} */ (new Map(order.map((key, i) => [key, i])));
   const firstReader = new Map();
   for (const { from, to } of edges) {
     firstReader.set(from, Math.min(firstReader.get(from) ?? Infinity, place.get(to)));
   }
   const wanted = /** @type {import('./data.mjs').Total<string, number>} */ (new Map());
-  // Producers before their readers, so the places of the producers are known.
+  // Producers come before their readers, so their positions are known.
   for (const key of order) {
     const producers = producersOf.get(key);
     if (producers.length === 0) {
@@ -88,7 +91,7 @@ function moveEndsToNeighbours(order, edges, producersOf) {
 }
 
 /**
- * Cuts an order into bands, each time where the fewest values cross.
+ * Cuts an order into bands, each time at the position that the fewest values cross.
  * @param {string[]} order
  * @param {Link[]} edges
  * @returns {string[][]}
@@ -122,7 +125,8 @@ function cutIntoBands(order, edges) {
 }
 
 /**
- * The longest path to each item within its band, in rows; what reads nothing stands right above its first reader.
+ * Returns the longest path to each item within its band, in rows; an item without producers is placed right above its
+ * first reader.
  * @param {string[][]} bands
  * @param {import('./data.mjs').Total<string, string[]>} producersOf
  * @param {Link[]} edges
@@ -150,8 +154,8 @@ function rowsOf(bands, producersOf, edges) {
 }
 
 /**
- * Sorts the edges by how they are drawn: within a band, to the next band, or not at all because they are too long.
- * Names the ports where an edge leaves and enters a band.
+ * Decides for each edge whether it is drawn within a band, to the next band, or not at all because it is too long.
+ * Names the ports where edges leave and enter a band.
  * @param {Link[]} edges
  * @param {string[][]} bands
  * @param {import('./data.mjs').Total<string, number>} row
@@ -176,7 +180,7 @@ function routeEdges(edges, bands, row) {
 }
 
 /**
- * Has dagre place one band: its items, and a thin box per port in the first and the last row.
+ * Places one band with dagre: its items, and a thin box per port in the first and the last row.
  * @param {number} index
  * @param {string[]} band
  * @param {Route[]} routes
@@ -206,7 +210,7 @@ function placeBand(index, band, routes, boxes) {
 }
 
 /**
- * Where a band begins horizontally, so that the edges from the band above go straight down, on average.
+ * Returns the horizontal position of a band at which the edges from the band above go straight down on average.
  * @param {Placed} above
  * @param {Placed['graph']} graph
  * @param {Route[]} routes
@@ -219,7 +223,8 @@ function leftUnder(above, graph, routes, index) {
 }
 
 /**
- * A line through points that is vertical at each of them: where x does not change, it is straight. An SVG path.
+ * Returns the SVG path of a line through points that is vertical at each of them; it is straight where x does not
+ * change.
  * @param {{ x: number, y: number }[]} points
  */
 function smoothPath(points) {
@@ -233,8 +238,8 @@ function smoothPath(points) {
 }
 
 /**
- * Points of an edge on the page. It leaves in the middle of a box's lower side and enters in the middle of the upper
- * side; where dagre lets it touch the outlines instead, it could run along a box.
+ * Returns the points of an edge on the page. It leaves from the middle of a box's lower side and enters at the middle
+ * of the upper side; at dagre's own end points it could run along a box.
  * @param {Placed} placed
  * @param {string} from
  * @param {string} to
@@ -251,7 +256,8 @@ function pointsOf({ graph, x, y }, from, to, name) {
  * Places boxes and routes edges.
  *
  * @param {{ key: string, width: number, height: number }[]} items boxes, in pixels; `key` is unique
- * @param {{ from: string, to: string, value: number }[]} edges without cycles; `value` names what flows, one producer each
+ * @param {{ from: string, to: string, value: number }[]} edges without cycles; `value` identifies the value, with one
+ *   producer each
  * @returns {{ width: number, height: number, boxes: Map<string, { x: number, y: number }>, paths: (string | null)[] }}
  *   `boxes` has the upper left corners; `paths` the SVG path per edge, `null` for an edge that is too long to be drawn
  */
@@ -264,7 +270,7 @@ export function layOut(items, edges) {
   for (const { from, to } of edges) {
     producersOf.get(to).push(from);
   }
-  const order = moveEndsToNeighbours(topologicalOrder(items, producersOf), edges, producersOf);
+  const order = moveEndsToNeighbors(topologicalOrder(items, producersOf), edges, producersOf);
   const bands = cutIntoBands(order, edges);
   const routes = routeEdges(edges, bands, rowsOf(bands, producersOf, edges));
 

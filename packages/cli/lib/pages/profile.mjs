@@ -1,4 +1,4 @@
-// The page of `webnn-node profile`: where the time of a run goes, per operator type, per step, over time and over runs.
+// The page of `webnn-node profile`: time per operator type and per step, on a timeline, and over runs.
 
 import { bin, extent, ticks } from 'd3-array';
 import { formatBytes, formatCount, formatRate, formatShare, formatTime, processorFacts } from '../format.mjs';
@@ -15,14 +15,16 @@ const STYLES = ['base.css', 'profile.css'];
 
 /** Ticks of the timeline at its smallest magnification. */
 const TIMELINE_TICKS = 8;
-/** Magnifications of the timeline: at the last one, a step of a hundredth of a run is as wide as half of the page. */
+/**
+ * Magnifications of the timeline: at the last one, a step that takes a hundredth of a run is half as wide as the page.
+ */
 const ZOOM_LEVELS = [1, 2, 4, 8, 16, 32, 64];
 const MAX_BINS = 24;
 
-/** A cell of a table: the text to show, and what to sort by (`null` sorts last). */
+/** Creates a table cell: the text to show, and the sort value (`null` sorts last). */
 const cell = (/** @type {number | string | null} */ value, text = String(value)) => ({ value, text });
 
-/** Cells that both tables end with. */
+/** The last cells of a row in both tables. */
 const workCells = (/** @type {import('./data.mjs').StepSummary | import('./data.mjs').OperatorSummary} */ { median, share, multiplyAdds, bytes, gflops, gigabytesPerSecond }) => [
   cell(median, formatTime(median)),
   cell(share, formatShare(share)),
@@ -42,7 +44,7 @@ const WORK_COLUMNS = [
 ];
 
 /**
- * The table of operator types, the slowest first.
+ * Returns the table of operator types, slowest first.
  * @param {import('./data.mjs').Summary} summary
  * @returns {import('./data.mjs').TableData}
  */
@@ -58,7 +60,7 @@ function operatorTable({ perOperator }) {
 }
 
 /**
- * The shapes of a step's results; empty for a copy to an output, which belongs to no node.
+ * Returns the shapes of a step's results; empty for a copy to an output, which belongs to no node.
  * @param {import('webnn-node/inspect').GraphDescription} description
  */
 function resultShapes({ compiled }) {
@@ -68,7 +70,7 @@ function resultShapes({ compiled }) {
 }
 
 /**
- * The table of steps, in the order of execution.
+ * Returns the table of steps, in execution order.
  * @param {import('./data.mjs').Summary} summary
  * @param {import('webnn-node/inspect').GraphDescription} description
  * @returns {import('./data.mjs').TableData}
@@ -86,7 +88,7 @@ function stepTable({ perStep }, description) {
 }
 
 /**
- * The runs worth a look, by their places: of the (lower) median duration, the fastest, the slowest; each once.
+ * Returns the indices of notable runs: the (lower) median, the fastest and the slowest; each once.
  * @param {import('webnn-node/inspect').TimeSpan[]} runs
  */
 function telltaleRuns(runs) {
@@ -97,7 +99,7 @@ function telltaleRuns(runs) {
 }
 
 /**
- * Runs on a timeline: slices (start and duration in nanoseconds) and, per magnification, ticks.
+ * Returns runs as a timeline: slices (start and duration in nanoseconds) and, per magnification, ticks.
  * @param {import('webnn-node/inspect').GraphProfile} profile
  * @param {import('./data.mjs').Summary} summary
  * @returns {import('./data.mjs').TimelineData}
@@ -119,20 +121,20 @@ function timeline({ runs }, { perStep }) {
 }
 
 /**
- * Durations of the runs in bins of equal width.
+ * Returns the durations of the runs in bins of equal width.
  * @param {import('webnn-node/inspect').TimeSpan[]} runs
  * @returns {import('./data.mjs').HistogramBin[]}
  */
 function histogram(runs) {
   const durations = runs.map(({ duration }) => duration);
   const [least, most] = /** @type {[number, number]} */ (extent(durations));
-  // A width of zero has no bins: all runs took the same time.
+  // If all runs took the same time, there is only one bin.
   const bins = least === most ? [Object.assign([...durations], { x0: least, x1: most })] : bin().domain([least, most]).thresholds(ticks(least, most, Math.min(MAX_BINS, 2 * Math.ceil(Math.sqrt(runs.length)))))(durations);
   return bins.map((members) => ({ from: formatTime(members.x0), to: formatTime(members.x1), count: members.length }));
 }
 
 /**
- * The figures at the top of the page.
+ * Returns the figures at the top of the page.
  * @param {import('./data.mjs').Summary} summary
  * @param {import('webnn-node/inspect').GraphDescription} description
  * @returns {import('./data.mjs').Fact[]}
@@ -152,7 +154,7 @@ function figures({ runs: { count, median, fastest, slowest, p95, betweenSteps, g
   ];
 }
 
-/** Markup of the page; everything that a model names is filled in by the script. */
+/** Markup of the page; the script fills in everything from the model. */
 const BODY = `
 <header class="top">
   <h1 id="title"></h1>
@@ -160,7 +162,7 @@ const BODY = `
 </header>
 <main>
   <section class="card" aria-labelledby="operators-title">
-    <div class="card-head"><h2 id="operators-title">By operator type</h2><ul id="legend" class="legend" aria-label="Colours"></ul></div>
+    <div class="card-head"><h2 id="operators-title">By operator type</h2><ul id="legend" class="legend" aria-label="Colors"></ul></div>
     <div class="scroller" id="operators" tabindex="0" role="region" aria-label="Table by operator type"></div>
   </section>
   <section class="card" aria-labelledby="histogram-title">
@@ -190,7 +192,7 @@ const BODY = `
 <div id="live" class="visually-hidden" role="status" aria-live="polite"></div>`;
 
 /**
- * The page of a profile.
+ * Returns the page of a profile.
  *
  * @param {{ title: string, profile: import('webnn-node/inspect').GraphProfile }} parts
  * @returns {string} a self-contained HTML page

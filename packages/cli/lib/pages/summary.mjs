@@ -1,21 +1,21 @@
-// The numbers of a profile: medians over its runs, shares and rates. No presentation.
+// Summarizes a profile: medians over its runs, shares and rates. No presentation.
 
 import { group, max, median, min, quantile, sum } from 'd3-array';
 
-/** A statistic of numbers, of which there is one at least. */
+/** A statistic of at least one number, which is defined. */
 const known = (/** @type {number | undefined} */ value) => /** @type {number} */ (value);
 
-/** Bytes that a step moves between its operands and memory, by its description. */
+/** Bytes that a step reads and writes, by its description. */
 const bytesOf = (/** @type {import('webnn-node/inspect').StepDescription} */ { bytesRead, bytesWritten }) => bytesRead + bytesWritten;
 
 /**
- * `amount` per nanosecond, which is 1e9 per second. `null` where nothing is counted, or where the time is below
- * what the clock tells apart.
+ * Returns `amount` per nanosecond, that is 1e9 per second. `null` if nothing is counted, or if the time is below the
+ * clock's resolution.
  */
 const rate = (/** @type {number} */ amount, /** @type {number} */ nanoseconds) => (amount === 0 || nanoseconds === 0 ? null : amount / nanoseconds);
 
 /**
- * GFLOP/s and GB/s of work that took `time` nanoseconds; one multiply-add is two floating-point operations.
+ * Returns GFLOP/s and GB/s of work that took `time` nanoseconds; one multiply-add is two floating-point operations.
  * @param {{ multiplyAdds: number, bytes: number }} work
  * @param {number} time
  */
@@ -24,7 +24,7 @@ function rates({ multiplyAdds, bytes }, time) {
 }
 
 /**
- * The operators that a step computes: those of a fused chain, or one with those that run with it.
+ * Returns the operators that a step computes: those of a fused chain, or one operator with its epilogue.
  * @param {import('webnn-node/inspect').GraphDescription} description
  */
 function operatorsOf({ compiled, source }) {
@@ -40,7 +40,7 @@ function operatorsOf({ compiled, source }) {
 }
 
 /**
- * What a step of a summary is called: `conv2d + relu`, `fused: div · add`.
+ * Returns the name of a step in a summary: `conv2d + relu`, `fused: div · add`.
  * @param {{ operator: string, operators: string[] }} step
  */
 export function stepName({ operator, operators }) {
@@ -62,7 +62,7 @@ function check({ description, runs }) {
 }
 
 /**
- * The distribution of the durations of the runs, and of the time in them that belongs to no step. Nanoseconds.
+ * Returns the distribution of run durations, and of the time in them that belongs to no step, in nanoseconds.
  * @param {import('webnn-node/inspect').GraphProfile} profile
  * @returns {import('./data.mjs').RunsSummary}
  */
@@ -83,8 +83,9 @@ function summarizeRuns({ description, runs }) {
 }
 
 /**
- * Medians of a profile. Times are in nanoseconds, shares are parts (0 to 1) of the median duration of a run. What the
- * shares of all steps leave of 1 is time between the steps, and the difference of a sum of medians from the median of sums.
+ * Returns the medians of a profile. Times are in nanoseconds, shares are fractions (0 to 1) of the median duration of a
+ * run. The shares of all steps do not add up to 1: the rest is time between the steps, and the difference between a sum
+ * of medians and the median of sums.
  *
  * @param {import('webnn-node/inspect').GraphProfile} profile
  * @returns {import('./data.mjs').Summary} `gflops` is 2 · multiply-adds / time,

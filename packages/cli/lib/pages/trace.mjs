@@ -1,4 +1,4 @@
-// Profiles in the Trace Event Format, which chrome://tracing and Perfetto open.
+// Writes profiles in the Trace Event Format, which chrome://tracing and Perfetto open.
 // https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 
 import { typeText } from './types.mjs';
@@ -6,11 +6,11 @@ import { typeText } from './types.mjs';
 const PROCESS = 1;
 const THREAD = 1;
 
-/** The format counts in microseconds and takes fractions. */
+/** The format uses microseconds and allows fractions. */
 const microseconds = (/** @type {number} */ nanoseconds) => nanoseconds / 1000;
 
 /**
- * What a step reads and writes, as text; empty for a step that belongs to no node of the compiled graph.
+ * Returns the operands and results of a step as text; empty for a step without a node in the compiled graph.
  * @param {import('webnn-node/inspect').StepDescription} step
  * @param {Map<number, import('webnn-node/inspect').ListedNode>} nodes
  * @param {import('./data.mjs').Total<number, import('webnn-node/inspect').ListedValue>} values
@@ -22,7 +22,7 @@ function typesOf({ node: id }, nodes, values) {
 }
 
 /**
- * All runs of a profile on one thread: a slice per run, and within it a slice per step.
+ * Returns all runs of a profile on one thread: a slice per run, and within it a slice per step.
  *
  * @param {import('webnn-node/inspect').GraphProfile} profile
  * @returns {object} to be written with JSON.stringify

@@ -1,7 +1,7 @@
-// Shapes and types of values as the pages write them: short, because they stand in boxes and beside edges.
+// Short texts of shapes and types, for boxes and edge labels of the pages.
 
 /**
- * `1×3×224×224`, or `scalar` for the empty shape.
+ * Formats a shape: `1×3×224×224`, or `scalar` for the empty shape.
  * @param {readonly number[]} shape
  */
 export function shapeText(shape) {
@@ -9,7 +9,7 @@ export function shapeText(shape) {
 }
 
 /**
- * Data type and shape of a value of a graph listing: `float32 1×3×224×224`.
+ * Formats data type and shape of a listed value: `float32 1×3×224×224`.
  * @param {{ dataType: string, shape: readonly number[] }} value
  */
 export function typeText({ dataType, shape }) {

@@ -10,13 +10,13 @@ import { summarize } from './summary.mjs';
 const SCRIPTS = ['dom.mjs', 'graph.mjs', 'drawing.mjs', 'details.mjs', 'list.mjs', 'search.mjs', 'view.mjs'];
 const STYLES = ['base.css', 'view.css'];
 
-/** Lower bounds of the classes of a share of time; the colours of the page are one per class. */
+/** Lower bounds of the classes of shares of time; the page has one color per class. */
 const SHARE_CLASSES = [0, 0.001, 0.005, 0.02, 0.05, 0.1];
 
-/** The class of a share: the place of the highest bound that it reaches. */
+/** Returns the class of a share: the index of the highest bound that it reaches. */
 const shareClass = (/** @type {number} */ share) => SHARE_CLASSES.findLastIndex((bound) => share >= bound);
 
-/** Texts of the legend of {@link SHARE_CLASSES}. */
+/** Returns the legend of {@link SHARE_CLASSES}. */
 function shareLegend() {
   const percent = (/** @type {number} */ share) => `${share * 100}`;
   return SHARE_CLASSES.map((bound, i) => {
@@ -26,7 +26,7 @@ function shareLegend() {
 }
 
 /**
- * What is known of a step without a profile, and with its summary. Lines for the details of a node.
+ * Returns the facts about a step, with times if there is a profile, for the details of a node.
  * @param {import('webnn-node/inspect').StepDescription} step
  * @param {import('./data.mjs').StepSummary | undefined} timing
  */
@@ -50,7 +50,7 @@ function stepFacts(step, timing) {
 }
 
 /**
- * Adds to a compiled item what runs for it, and to an item without a step that it is a view.
+ * Adds its steps to a compiled item, or marks an item without a step as a view.
  * @param {import('./data.mjs').Item} item
  * @param {import('webnn-node/inspect').StepDescription[]} steps
  * @param {import('./data.mjs').Total<number, import('./data.mjs').StepSummary> | undefined} timings
@@ -58,7 +58,7 @@ function stepFacts(step, timing) {
 function addSteps(item, steps, timings) {
   if (steps.length === 0) {
     item.mark = 'view';
-    item.facts = [['Kernel', 'none: it shares the memory of its operands, and nothing runs for it']];
+    item.facts = [['Kernel', 'none: it shares the memory of its operands, so nothing runs']];
     return;
   }
   item.facts = steps.flatMap((step) => stepFacts(step, timings?.get(step.index)));
@@ -68,7 +68,7 @@ function addSteps(item, steps, timings) {
 }
 
 /**
- * Adds to a source item which compiled nodes do its work; the time of a fused node is that of all its parts.
+ * Adds to a source item the compiled nodes that do its work; the time of a fused node covers all its parts.
  * @param {import('./data.mjs').Item} item
  * @param {import('./data.mjs').Item[]} compiledItems
  * @param {boolean} timed
@@ -76,7 +76,7 @@ function addSteps(item, steps, timings) {
 function addFate(item, compiledItems, timed) {
   if (compiledItems.length === 0) {
     item.mark = 'folded';
-    item.facts = [['After compilation', 'not there: its value was known while compiling, or it was found to do nothing']];
+    item.facts = [['After compilation', 'removed: its value was known while compiling, or it does nothing']];
     return;
   }
   item.facts = [];
@@ -90,7 +90,7 @@ function addFate(item, compiledItems, timed) {
 }
 
 /**
- * Connects the items of both graphs, in `related`: nodes by their origins, graph inputs and outputs by their names.
+ * Links the items of both graphs in `related`: nodes by origin, graph inputs and outputs by name.
  * @param {import('./data.mjs').GraphData} source
  * @param {import('./data.mjs').GraphData} compiled
  * @param {import('webnn-node/inspect').GraphDescription} description
@@ -120,7 +120,7 @@ function relate(source, compiled, description) {
 }
 
 /**
- * Both graphs with everything that the page shows of their items.
+ * Returns both graphs with everything that the page shows about their items.
  * @param {import('webnn-node/inspect').GraphDescription} description
  * @param {import('./data.mjs').Summary | undefined} summary
  */
@@ -147,7 +147,7 @@ function bothGraphs(description, summary) {
 }
 
 /**
- * Facts about the whole, for the overview: the graph and the machine, then the model file.
+ * Returns the facts of the overview: the graph and the machine, then the model file.
  * @param {import('webnn-node/inspect').GraphDescription} description
  * @param {import('./data.mjs').Summary | undefined} summary
  * @param {{ metadata?: import('webnn-node/onnx').OnnxMetadata } | undefined} model
@@ -185,7 +185,7 @@ function overview(description, summary, model, cuts, nodesLeft) {
 }
 
 /**
- * Where a model is cut behind the graph, and why.
+ * Returns where and why a model is cut after the graph.
  * @param {import('webnn-node/onnx').OnnxUnsupportedNode[]} cuts
  * @param {number} nodesLeft
  */
@@ -196,7 +196,7 @@ function cutFacts(cuts, nodesLeft) {
 }
 
 /**
- * The metadata of a model file that say something.
+ * Returns the nonempty metadata of a model file.
  * @param {import('webnn-node/onnx').OnnxMetadata} metadata
  */
 function modelFacts({ graphName, producerName, producerVersion, domain, modelVersion, irVersion, opsets, description, properties }) {
@@ -214,7 +214,7 @@ function modelFacts({ graphName, producerName, producerVersion, domain, modelVer
   return facts.filter(([, text]) => text !== '');
 }
 
-/** Markup of the page; everything that a model names is filled in by the script. */
+/** Markup of the page; the script fills in everything from the model. */
 const BODY = `
 <header class="top">
   <h1 id="title"></h1>
@@ -227,7 +227,7 @@ const BODY = `
     <div id="hits" class="hits" role="listbox" aria-label="Hits" hidden></div>
   </div>
   <div class="tools">
-    <label id="colour-choice">Colour <select id="colour"><option value="kind">by kind of operator</option><option value="time">by share of time</option></select></label>
+    <label id="colour-choice">Color <select id="colour"><option value="kind">by kind of operator</option><option value="time">by share of time</option></select></label>
     <button type="button" id="help-button" aria-haspopup="dialog">Keys <kbd aria-hidden="true">?</kbd></button>
   </div>
 </header>
@@ -254,8 +254,8 @@ const BODY = `
   <table>
     <tbody>
       <tr><th scope="row"><kbd>/</kbd></th><td>search; <kbd>Enter</kbd> jumps to the hit, <kbd>Esc</kbd> leaves</td></tr>
-      <tr><th scope="row"><kbd>↑</kbd> <kbd>↓</kbd></th><td>to the node that is read from, to the node that reads</td></tr>
-      <tr><th scope="row"><kbd>←</kbd> <kbd>→</kbd></th><td>to the node beside</td></tr>
+      <tr><th scope="row"><kbd>↑</kbd> <kbd>↓</kbd></th><td>to the producer, to the reader</td></tr>
+      <tr><th scope="row"><kbd>←</kbd> <kbd>→</kbd></th><td>to the neighboring node</td></tr>
       <tr><th scope="row"><kbd>Home</kbd> <kbd>End</kbd></th><td>to the first, to the last node</td></tr>
       <tr><th scope="row"><kbd>x</kbd></th><td>to the other graph, to the node that this one became or came from</td></tr>
       <tr><th scope="row"><kbd>Enter</kbd></th><td>to the details</td></tr>
@@ -268,12 +268,12 @@ const BODY = `
 </dialog>`;
 
 /**
- * The page of a graph: before and after compilation, what became of what, and where time goes.
+ * Returns the page of a graph: before and after compilation, the relation of their nodes, and where time goes.
  *
- * @param {{ title: string, description: import('webnn-node/inspect').GraphDescription,
- *   profile?: import('webnn-node/inspect').GraphProfile, model?: { metadata?: import('webnn-node/onnx').OnnxMetadata },
- *   cuts?: import('webnn-node/onnx').OnnxUnsupportedNode[], nodesLeft?: number }} parts
- *   `profile` is one of the graph of `description`, which of a model with `cuts` is that of the first stage
+ * @param {{ title: string, description: import('webnn-node/inspect').GraphDescription, profile?:
+ *   import('webnn-node/inspect').GraphProfile, model?: { metadata?: import('webnn-node/onnx').OnnxMetadata }, cuts?:
+ *   import('webnn-node/onnx').OnnxUnsupportedNode[], nodesLeft?: number }} parts `profile` belongs to the graph of
+ *   `description`; for a model with `cuts`, that is the first stage
  * @returns {string} a self-contained HTML page
  * @throws {RangeError} when the profile has no runs or does not fit its description
  */

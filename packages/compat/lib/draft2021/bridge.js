@@ -1,8 +1,8 @@
 'use strict';
 
 /**
- * Calls that return when their work is done, on a thread of its own: `build()` and `compute()` of the draft of 2021 are
- * synchronous, today's are not. The thread is started by the first context and does not keep the process alive.
+ * Runs work on another thread and waits for it: `build()` and `compute()` of the draft of 2021 are synchronous, today's
+ * are not. The first context starts the thread, which does not keep the process alive.
  */
 
 const { MessageChannel, Worker, receiveMessageOnPort } = require('node:worker_threads');
@@ -11,15 +11,15 @@ const { notSupportedError } = require('webnn-node/webidl');
 const { DOMException, FinalizationRegistry, Int32Array, SharedArrayBuffer } = globalThis;
 const { load, store, wait } = Atomics;
 
-/** Places in the memory that both threads see. */
+/** Indices into the memory shared by both threads. */
 const fields = { DONE: 0, BEAT: 1, ENDED: 2 };
 
-/** How long one wait lasts, in milliseconds, and how many may pass without a sign of life. */
+/** Length of one wait, in milliseconds, and how many may pass without a sign of life. */
 const WAIT_MS = 1000;
 const MAX_SILENT_WAITS = 60;
 
 /**
- * The error that plain data from the thread stand for.
+ * Recreates an error from its plain data.
  *
  * @param {{ kind: string, name: string, message: string }} error
  */
@@ -30,7 +30,7 @@ function thrown({ kind, name, message }) {
   return kind === 'TypeError' ? new TypeError(message) : new Error(message);
 }
 
-/** The connection with the thread. */
+/** The connection to the thread. */
 class Bridge {
   #port;
   #state;
@@ -45,12 +45,12 @@ class Bridge {
     const signal = new SharedArrayBuffer(Object.keys(fields).length * Int32Array.BYTES_PER_ELEMENT);
     this.#port = port1;
     this.#state = new Int32Array(signal);
-    // Resolved, because a thread whose file is not there (in a bundle) would be waited for in vain.
+    // Resolved here to fail at once if the file is missing (in a bundle): waiting for such a thread would be in vain.
     const worker = new Worker(require.resolve('./worker.js'), {
       name: 'webnn-node contexts of 2021',
       workerData: { port: port2, signal, fields },
       transferList: [port2],
-      // What the program was started with (loaders, a file for --import) is not meant for this thread.
+      // The program's own arguments (loaders, a file for --import) are not meant for this thread.
       execArgv: [],
     });
     worker.on('error', (error) => {
@@ -61,7 +61,7 @@ class Bridge {
     port1.unref();
   }
 
-  /** Whether the thread can do nothing any more. */
+  /** Whether the thread has ended. */
   get hasEnded() {
     return load(this.#state, fields.ENDED) === 1;
   }
@@ -72,7 +72,7 @@ class Bridge {
   }
 
   /**
-   * Frees an object of the thread when the one that stands for it here is gone.
+   * Frees an object of the thread when its counterpart here is collected.
    *
    * @param {object} object
    * @param {'context' | 'builder' | 'graph'} kind
@@ -83,7 +83,7 @@ class Bridge {
   }
 
   /**
-   * Tells the thread to do something; nobody waits for it.
+   * Sends a request to the thread without waiting for it.
    *
    * @param {string} type
    * @param {object} request
@@ -93,13 +93,13 @@ class Bridge {
   }
 
   /**
-   * Has the thread do something, and waits for it.
+   * Sends a request to the thread and waits for it.
    *
    * @param {string} type one of the handlers in worker.js
    * @param {object} request
    * @param {ArrayBuffer[]} [transfer] buffers that move to the thread
-   * @returns {any} what the handler returned
-   * @throws {Error} what the handler threw; OperationError if the thread has ended
+   * @returns {any} the handler's result
+   * @throws {Error} the handler's error; OperationError if the thread has ended
    */
   call(type, request, transfer = []) {
     store(this.#state, fields.DONE, 0);
@@ -137,7 +137,7 @@ class Bridge {
       wait(this.#state, fields.DONE, 0, WAIT_MS);
     } catch {
       // The pages of a browser, and of Electron, may not wait.
-      throw notSupportedError('the draft of 2021 computes synchronously, and this thread is one that must not wait');
+      throw notSupportedError('the draft of 2021 computes synchronously, but this thread must not wait');
     }
   }
 
@@ -157,7 +157,7 @@ class Bridge {
 /** @type {Bridge | undefined} */
 let bridge;
 
-/** @returns {Bridge} the one for new contexts of this thread, started when it is first asked for */
+/** @returns {Bridge} the bridge for new contexts of this thread, started on first use */
 function theBridge() {
   if (bridge === undefined || bridge.hasEnded) {
     bridge = new Bridge();

@@ -1,27 +1,27 @@
 'use strict';
 
-/** A graph of the draft of 2021: compiled for each choice of outputs that it meets, and for all sizes where that is possible. */
+/** A graph of the draft of 2021: compiled for each set of outputs in use, and for all sizes if possible. */
 
 const { byteLength } = require('webnn-node/webidl');
 
 const { DOMException } = globalThis;
 
-/** How many compiled forms of a graph are kept: those that were used last. */
+/** How many compiled forms of a graph are kept: the most recently used. */
 const MAX_SPECIALIZATIONS = 8;
 
 /** For a graph that is compiled for all sizes. @type {Map<number, number[]>} */
 const NO_SHAPES = new Map();
 
-/** Results begin at multiples of this, so that views of any type can begin there. */
+/** Alignment of results, in bytes: views of any type can begin there. */
 const ALIGNMENT = 8;
 
-/** A graph of today's API for a choice of outputs, with the tensors of its last run. */
+/** A graph of today's API for a set of outputs, with the tensors of its last run. */
 class Specialization {
   #context;
   #graph;
   #inputPorts;
   #outputPorts;
-  /** The shapes of the inputs that there are tensors for. */
+  /** The input shapes of the current tensors. */
   #bound = '';
   /** @type {{ name: string, tensor: import('webnn-node').MLTensor }[]} */
   #inputs = [];
@@ -41,7 +41,7 @@ class Specialization {
   }
 
   /**
-   * Makes the tensors for these shapes, if they are not those of the last run.
+   * Creates tensors for these shapes, unless those of the last run fit.
    *
    * @param {Map<number, number[]>} shapes of the inputs by id
    * @throws {TypeError} if they do not fit the graph
@@ -114,19 +114,19 @@ class Compiled {
   #program;
   #outputs;
   /**
-   * Ids of the inputs of unknown dimensions that some outputs need, by the ids of these.
+   * Ids of the inputs with unknown dimensions that outputs need, by output ids.
    *
    * @type {Map<string, number[]>}
    */
   #openInputs = new Map();
   /**
-   * By outputs, and by the shapes of their open inputs where one form does not do for all; the one that was used last at the
-   * end.
+   * Keyed by outputs, and by the shapes of their open inputs if one form does not serve all; the most recently used is
+   * last.
    *
    * @type {Map<string, Specialization>}
    */
   #specializations = new Map();
-  /** The choices of outputs that are compiled for each choice of sizes: a lowering needs them in numbers. */
+  /** The sets of outputs that are compiled for each set of sizes, because a lowering needs numbers. */
   #sized = new Set();
 
   /**
@@ -141,7 +141,7 @@ class Compiled {
     program.retain();
   }
 
-  /** Compiles the graph now if nothing about it is unknown. */
+  /** Compiles the graph now if all its shapes are known. */
   async prepare() {
     if (this.#openInputsOf(this.#outputs).length > 0) {
       return;
@@ -162,7 +162,7 @@ class Compiled {
   /**
    * @param {[number, number[]][]} shapes of the inputs by id
    * @param {[number, Uint8Array][]} bytes of the inputs by id
-   * @param {number[]} places of the outputs to compute, ascending
+   * @param {number[]} places ascending indices of the outputs to compute
    * @returns {Promise<import('../internal.js').Results>}
    */
   async compute(shapes, bytes, places) {
@@ -200,7 +200,7 @@ class Compiled {
   }
 
   /**
-   * What computes these outputs for these shapes, with the tensors for them.
+   * Returns the specialization for these outputs and shapes, with its tensors.
    *
    * @param {number[]} ids
    * @param {Map<number, number[]>} shapes
@@ -213,7 +213,7 @@ class Compiled {
       try {
         return await this.#bound(choice, ids, shapes, NO_SHAPES);
       } catch (error) {
-        // What is wrong with these sizes is told below.
+        // Errors about these sizes are reported below.
         if (open.length === 0 || !(error instanceof TypeError)) {
           throw error;
         }
@@ -226,7 +226,7 @@ class Compiled {
    * @param {string} key of the specialization
    * @param {number[]} ids
    * @param {Map<number, number[]>} shapes
-   * @param {Map<number, number[]>} known the shapes that it is compiled for
+   * @param {Map<number, number[]>} known shapes to compile for
    */
   async #bound(key, ids, shapes, known) {
     const specialization = this.#specializations.get(key) ?? (await this.#make(ids, known));
@@ -256,7 +256,7 @@ class Compiled {
     }
   }
 
-  /** The other thread has no use for the graph any more. */
+  /** Called when the other thread no longer uses the graph. */
   release() {
     this.#specializations.forEach((specialization) => specialization.destroy());
     this.#specializations.clear();

@@ -1,13 +1,13 @@
 'use strict';
 
-/** MLGraph of the draft of 2021, whose compute() returns when the results are there. */
+/** MLGraph of the draft of 2021, whose compute() is synchronous. */
 
 const { byteLengthOf, quote } = require('webnn-node/webidl');
 const { ELEMENT_SIZES, bytesIn, holds, viewsOf } = require('../views.js');
 
 const { DOMException, SharedArrayBuffer, Uint8Array } = globalThis;
 
-/** Data of inputs begin at multiples of this, so that views of any type can begin there. */
+/** Alignment of input data, in bytes: views of any type can begin there. */
 const ALIGNMENT = 8;
 
 const shown = (/** @type {number[]} */ shape) => `[${shape.join(', ')}]`;
@@ -61,14 +61,14 @@ class Graph {
    * @type {Map<string, import('../internal.js').Input>}
    */
   #inputs;
-  /** Place and needed inputs by name. */
+  /** Index and needed inputs by name. */
   #outputs;
-  /** Memory for the data of the inputs, which the other thread reads. */
+  /** Memory for the input data, read by the other thread. */
   #staging = new SharedArrayBuffer(0);
 
   /**
-   * @param {import('../internal.js').BuilderState} builder whose context and inputs are those of the graph
-   * @param {number} id by which the thread knows the graph
+   * @param {import('../internal.js').BuilderState} builder whose context and inputs the graph has
+   * @param {number} id of the graph on the other thread
    * @param {Map<string, {place: number, needs: string[]}>} outputs by name
    */
   constructor(builder, id, outputs) {
@@ -112,7 +112,7 @@ class Graph {
     const what = `compute: input ${quote(name)}`;
     const input = this.#inputs.get(name);
     if (input === undefined) {
-      throw dataError(`${what} is none of the graph, which has ${this.#names(this.#inputs)}`);
+      throw dataError(`${what} is not in the graph, which has ${this.#names(this.#inputs)}`);
     }
     const { id, type } = input;
     const shape = shapeOf(dimensions, input.dimensions, what);
@@ -129,7 +129,7 @@ class Graph {
   #output(name) {
     const output = this.#outputs.get(name);
     if (output === undefined) {
-      throw dataError(`compute: output ${quote(name)} is none of the graph, which has ${this.#names(this.#outputs)}`);
+      throw dataError(`compute: output ${quote(name)} is not in the graph, which has ${this.#names(this.#outputs)}`);
     }
     return output;
   }
@@ -151,7 +151,7 @@ class Graph {
   }
 
   /**
-   * Copies the data of the inputs to where the other thread can read them.
+   * Copies the input data to the memory that the other thread can read.
    *
    * @param {{ bytes: Uint8Array }[]} feeds
    */
@@ -173,7 +173,7 @@ class Graph {
   }
 
   /**
-   * Writes results to the views of the caller; all are checked before anything is written.
+   * Writes results to the caller's views; checks all views before it writes anything.
    *
    * @param {import('../internal.js').Results} results
    * @param {{ name: string, view: import('../internal.js').View }[]} requested

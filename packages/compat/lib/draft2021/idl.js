@@ -28,7 +28,7 @@ const member = (name, type, fallback) => ({ name, type, default: fallback });
 const cell = [member('activations', 'sequence<MLRecurrentNetworkActivation>'), member('bias', 'MLOperand')];
 
 /**
- * Members of each dictionary in the order in which they are read, which is that of their names.
+ * Members of each dictionary in the order in which they are read, sorted by name.
  *
  * @type {Record<string, import('webnn-node/webidl').DictionaryMember[]>}
  */
@@ -103,7 +103,7 @@ const dictionaries = {
     member('windowDimensions', 'sequence<long>'),
   ],
   MLReduceOptions: [
-    // `sequence<long> axes = null` in the draft: null stands for all axes.
+    // `sequence<long> axes = null` in the draft: null means all axes.
     member('axes', 'sequence<long>?'),
     member('keepDimensions', 'boolean', false),
   ],
@@ -138,7 +138,7 @@ const row = (name, parameters, options, result = OPERAND) => ({
 });
 
 /**
- * Rows that are the same but for their names.
+ * Creates rows that differ only in their names.
  *
  * @param {string[]} names
  * @param {string[]} parameters
@@ -191,7 +191,7 @@ const operators = [
     'MLReduceOptions',
   ),
   row('resample', ['input'], 'MLResampleOptions'),
-  // Later drafts, and programs, write null for the size that follows from the others; -1 in this one.
+  // Later drafts, and programs, write null for the size to compute from the others; this draft writes -1.
   row('reshape', ['input', { name: 'newShape', type: 'sequence<long?>' }]),
   row(
     'slice',

@@ -134,7 +134,7 @@ class Builder {
   }
 
   /**
-   * Operands in place of which stand their ids, wherever they are in a value.
+   * Replaces operands by their ids, anywhere in a value.
    *
    * @param {unknown} value
    * @param {string} what
@@ -226,7 +226,7 @@ class ML {
   }
 }
 
-/** Where graphs are built and computed. */
+/** The context in which graphs are built and computed. */
 class MLContext {
   constructor() {
     throw illegalConstructor('MLContext');
@@ -303,7 +303,7 @@ class MLGraphBuilder {
 }
 
 /**
- * The method of one operator, from its row.
+ * Creates the method of one operator, from its row.
  *
  * @param {import('../internal.js').Row} row
  */

@@ -3,10 +3,10 @@
 /**
  * The operators of the draft of 2021 in terms of today's.
  *
- * A function of the table takes today's MLGraphBuilder, the arguments in their order with today's MLOperands, the
- * options with their defaults, and `valuesOf(operand)`, which gives the numbers of a small constant and undefined for
- * anything else. It returns an MLOperand, or a list of them where the draft has a sequence. Ranks are known by then; sizes
- * can be names, which `sizesOf` refuses.
+ * A function of the table takes today's MLGraphBuilder, the arguments in order with today's MLOperands, the options
+ * with their defaults, and `valuesOf(operand)`, which returns the numbers of a small constant and undefined for
+ * anything else. It returns an MLOperand, or a list of them where the draft has a sequence. Ranks are known by then;
+ * sizes can be names, which `sizesOf` refuses.
  */
 
 const { convolve, pool } = require('./spatial.js');
@@ -19,7 +19,7 @@ const { DOMException } = globalThis;
 const shown = (/** @type {readonly (number | string)[]} */ shape) => `[${shape.join(', ')}]`;
 
 /**
- * An axis as an index; negative ones count from the end.
+ * Converts an axis to an index; negative ones count from the end.
  *
  * @param {number} axis
  * @param {number} rank
@@ -36,7 +36,7 @@ function axisOf(axis, rank, what) {
 }
 
 /**
- * Several axes as indices.
+ * Converts axes to indices.
  *
  * @param {number[]} axes
  * @param {number} rank
@@ -100,7 +100,7 @@ function concat(builder, [inputs, axis]) {
 }
 
 /**
- * The sequence has the steps of a backward direction as they are computed; today, as they stand in the input.
+ * In this draft, the sequence has backward steps in the order of computation; today, in the order of the input.
  *
  * @type {import('../internal.js').Lower<[import('webnn-node').MLOperand, import('webnn-node').MLOperand, import('webnn-node').MLOperand, number, number], import('webnn-node').MLGruOptions>}
  */
@@ -123,7 +123,7 @@ function gru(builder, operands, options) {
 }
 
 /**
- * Vectors are matrices of one row or column; two of them give a scalar.
+ * Vectors count as matrices with one row or column; the product of two vectors is a scalar.
  *
  * @type {import('../internal.js').Lower<[import('webnn-node').MLOperand, import('webnn-node').MLOperand]>}
  */
@@ -139,7 +139,8 @@ function matmul(builder, [a, b]) {
  * @param {import('webnn-node').MLOperand} padding
  * @param {number} rank
  * @param {(operand: import('webnn-node').MLOperand) => number[] | undefined} valuesOf
- * @returns {[number[], number[]]} what to add in front and behind, from an operand of the shape [rank, 2]
+ * @returns {[number[], number[]]} the elements to add at the beginning and at the end, from an operand of shape [rank,
+ *   2]
  */
 function paddingOf(padding, rank, valuesOf) {
   if (shown(padding.shape) !== shown([rank, 2])) {
@@ -147,7 +148,7 @@ function paddingOf(padding, rank, valuesOf) {
   }
   const values = valuesOf(padding);
   if (values === undefined) {
-    const message = 'pad: padding is no constant of the builder: shapes must be known when a graph is compiled';
+    const message = 'pad: padding is not a constant of the builder, but shapes must be known when a graph is compiled';
     throw new DOMException(message, 'NotSupportedError');
   }
   const wrong = values.find((value) => !Number.isInteger(value) || value < 0);
@@ -163,7 +164,7 @@ function pad(builder, [input, padding], { mode, value }, valuesOf) {
   if (mode !== 'symmetric') {
     return builder.pad(input, beginning, ending, { mode, value });
   }
-  sizesOf(input); // mirror images are cut out by sizes
+  sizesOf(input); // mirror images are sliced by size
   return symmetricPad(builder, input, beginning, ending);
 }
 
@@ -172,13 +173,13 @@ const reduce =
   (name) =>
   (builder, [input], { axes, keepDimensions }) => {
     const rank = input.shape.length;
-    // An undefined member is one that was not given, which means all axes.
+    // An undefined member is absent, which means all axes.
     const indices = axes === undefined || axes === null ? undefined : axesOf(axes, rank, `${name}: options.axes`);
     return /** @type {any} */ (builder)[name](input, { axes: indices, keepDimensions });
   };
 
 /**
- * A size of null or -1 follows from the number of elements.
+ * A size of null or -1 is computed from the number of elements.
  *
  * @type {import('../internal.js').Lower<[import('webnn-node').MLOperand, (number | null)[]]>}
  */
@@ -205,7 +206,7 @@ function reshape(builder, [input, newShape]) {
 }
 
 /**
- * Negative starts count from the end, a size of -1 is what is left, and axes say which dimensions are cut.
+ * Negative starts count from the end, a size of -1 means all remaining elements, and axes name the dimensions to slice.
  *
  * @type {import('../internal.js').Lower<[import('webnn-node').MLOperand, number[], number[]], { axes?: number[] }>}
  */
@@ -277,7 +278,7 @@ function transpose(builder, [input], { permutation }) {
 const named = (names, lower) => Object.fromEntries(names.map((name) => [name, lower(name)]));
 
 /**
- * By the names of the draft's methods.
+ * By method name in the draft.
  *
  * @type {Record<string, import('../internal.js').Lower<any, any>>}
  */

@@ -1,8 +1,8 @@
 'use strict';
 
 /**
- * What a builder of the draft of 2021 has been told, kept so that it can be told to today's builder again: for a second
- * `build()`, for a choice of outputs, and for shapes that are known at compute time only.
+ * Records the calls of a builder of the draft of 2021, to replay them on today's builder: for a second `build()`, for a
+ * set of outputs, and for shapes that are known only at compute time.
  */
 
 const { MLGraphBuilder } = require('webnn-node');
@@ -12,7 +12,7 @@ const { lowerings } = require('./lowering.js');
 const isOperand = (/** @type {string} */ type) => type === 'MLOperand';
 const isOperands = (/** @type {string} */ type) => type === 'sequence<MLOperand>';
 
-/** Where operands stand in the arguments of each operator; of the options every member that holds one is known. */
+/** Which arguments of each operator are operands. For options, OPERAND_OPTIONS lists all such members. */
 const OPERAND_ARGUMENTS = new Map(
   operators.map(({ name, arguments: parameters }) => [
     name,
@@ -30,21 +30,21 @@ const operandArguments = (name) => /** @type {boolean[]} */ (OPERAND_ARGUMENTS.g
 /** Options that hold an operand. */
 const OPERAND_OPTIONS = new Set(['bias', 'c', 'initialHiddenState', 'maxValue', 'minValue', 'recurrentBias', 'scale']);
 
-/** Constants of so few elements keep their values, for the padding of `pad`. */
+/** Constants with at most this many elements keep their values, for the padding of `pad`. */
 const MAX_KEPT_VALUES = 64;
 
 /**
- * Typed arrays by the types of the draft; float16 has none that all engines know, and is no padding.
+ * Typed arrays by the draft's types; not all engines have one for float16, which cannot be a padding.
  *
  * @type {Record<string, { readonly BYTES_PER_ELEMENT: number, new (buffer: ArrayBuffer): ArrayLike<number> }>}
  */
 const ARRAYS = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, int8: Int8Array, uint8: Uint8Array };
 
-/** Most results of today's split(); what is above must be refused before there is a list of as many ids. */
+/** Maximum number of results of today's split(); more must be refused before a list of that many ids is created. */
 const MAX_OUTPUTS = 8192;
 
 /**
- * Number of results of an operator whose shapes are not known.
+ * Returns the number of results of an operator with unknown shapes.
  *
  * @param {string} name
  * @param {unknown[]} args
@@ -63,7 +63,7 @@ function countOutputs(name, args, options) {
 }
 
 /**
- * The ids of the operands of an operator.
+ * Returns the ids of the operands of an operator.
  *
  * @param {{ name: string, args: unknown[], options: Record<string, unknown> }} node
  */
@@ -75,15 +75,15 @@ function operandIds({ name, args, options }) {
 }
 
 /**
- * The shape of an input for all sizes: each that is unknown has a name of its own.
+ * Returns the shape of an input for all sizes: each unknown size gets its own name.
  *
  * @param {number[]} shape
  * @param {number} id of the input
- * @returns {number[]} with names, which only builders of contexts with the extension take
+ * @returns {number[]} with names, which only builders of contexts with the extension accept
  */
 const namedShape = (shape, id) => shape.map((size, axis) => (size < 0 ? /** @type {any} */ (`${id}:${axis}`) : size));
 
-/** What the nodes become on one of today's builders. */
+/** The operands of the nodes on one of today's builders. */
 class Session {
   /**
    * Today's operands by id.
@@ -94,7 +94,7 @@ class Session {
 
   /**
    * @param {import('webnn-node').MLContext} context
-   * @param {Map<number, number[]>} shapes of the inputs that are not known before, by id; others get names for unknown sizes
+   * @param {Map<number, number[]>} shapes of inputs that were unknown before, by id; others get names for unknown sizes
    */
   constructor(context, shapes) {
     this.builder = new MLGraphBuilder(context);
@@ -102,7 +102,7 @@ class Session {
   }
 }
 
-/** A list of nodes, each after those that it needs, whose results have ids. */
+/** A list of nodes in dependency order, whose results have ids. */
 class Program {
   #context;
   /**
@@ -130,12 +130,12 @@ class Program {
    */
   #values = new Map();
   /**
-   * Checks what is appended, and is built if nothing is unknown; undefined after that.
+   * Checks appended nodes, and is built if no shape is unknown; undefined after that.
    *
    * @type {Session | undefined}
    */
   #session;
-  /** The builder, and the graphs that can still be compiled again. */
+  /** Number of users: the builder, and the graphs that can still be compiled again. */
   #users = 1;
 
   /** @param {import('webnn-node').MLContext} context today's, with the extension "dynamic-shapes" */
@@ -179,7 +179,7 @@ class Program {
   }
 
   /**
-   * Appends an operator. It is checked now if the shapes of its operands are known, else when they are.
+   * Appends an operator. It is checked now if the shapes of its operands are known, otherwise later.
    *
    * @param {string} name
    * @param {unknown[]} args with ids in place of operands
@@ -221,7 +221,7 @@ class Program {
   }
 
   /**
-   * Tells the builder of the checks about a node; its number of results.
+   * Adds a node to the builder that checks, and returns its number of results.
    *
    * @param {import('../internal.js').ProgramNode} node
    * @param {number} first
@@ -235,7 +235,7 @@ class Program {
   }
 
   /**
-   * Ids of the first results of all nodes that some results need, in an order in which they can be told.
+   * Returns the ids of the first results of all nodes that the given results need, in dependency order.
    *
    * @param {number[]} ids
    * @param {(id: number) => boolean} [isKnown]
@@ -255,7 +255,7 @@ class Program {
   }
 
   /**
-   * Tells a builder about everything that some results need.
+   * Adds all nodes that the given results need to a builder.
    *
    * @param {Session} session
    * @param {number[]} ids
@@ -306,7 +306,7 @@ class Program {
   }
 
   /**
-   * The inputs that some results need.
+   * Returns the inputs that the given results need.
    *
    * @param {number[]} ids
    * @returns {{id: number, isOpen: boolean}[]} with whether some of their sizes are unknown
@@ -317,12 +317,12 @@ class Program {
   }
 
   /**
-   * Compiles what some results need.
+   * Compiles the nodes that the given results need.
    *
    * @param {number[]} ids
    * @param {Map<number, number[]>} shapes of the inputs by id; those without one are compiled for all sizes
-   * @returns {Promise<import('../internal.js').CompiledProgram>} inputs by their ids, outputs by their places
-   * @throws {TypeError} if a lowering needs a size that is not known
+   * @returns {Promise<import('../internal.js').CompiledProgram>} inputs by id, outputs by index
+   * @throws {TypeError} if a lowering needs an unknown size
    */
   async compile(ids, shapes) {
     const isFixed = !ids.some((id) => this.#nodeOf(id).isOpen);
@@ -342,7 +342,7 @@ class Program {
   }
 
   /**
-   * Today's graphs have no inputs and constants as outputs.
+   * Today's graphs cannot have inputs and constants as outputs.
    *
    * @param {Session} session
    * @param {number} id
@@ -352,12 +352,12 @@ class Program {
     return this.#nodeOf(id).kind === 'operator' ? operand : builder.identity(operand);
   }
 
-  /** Something else begins to use the program. */
+  /** Adds a user of the program. */
   retain() {
     this.#users++;
   }
 
-  /** Something that used the program is gone. */
+  /** Removes a user of the program. */
   release() {
     this.#users--;
     if (this.#users === 0) {

@@ -1,6 +1,6 @@
 'use strict';
 
-/** `resample` of the draft of 2021, which scales up to four dimensions, by today's `resample2d` of two. */
+/** `resample` of the draft of 2021, which scales up to four dimensions, with today's `resample2d`, which scales two. */
 
 const { sizeAt } = require('./sizes.js');
 
@@ -16,8 +16,8 @@ function requireFour(values, what) {
 }
 
 /**
- * The dimensions that are scaled, in pairs. Scaling is separable: it is done in one pair after the other. The height
- * and width of either layout, which is what programs scale, are one pair.
+ * Returns the scaled dimensions in pairs. Scaling is separable, so pairs are scaled one after the other. Height and
+ * width, which programs usually scale, are one pair in either layout.
  *
  * @param {(axis: number) => boolean} isScaled
  * @returns {[number, number][]}
@@ -33,7 +33,7 @@ function pairsOf(isScaled) {
   if (third === undefined) {
     return [[first, second]];
   }
-  // A third one is the height or the width, which are scaled together.
+  // With a third dimension, height and width are scaled together.
   return [
     [first, second],
     [2, 3],
@@ -46,7 +46,7 @@ function resample(builder, [input], { mode, scales, sizes }) {
   if (shape.length !== 4) {
     throw new TypeError(`resample: input has shape [${shape.join(', ')}], expected rank 4`);
   }
-  // Sizes that are given make scales void.
+  // Sizes override scales.
   const what = sizes === undefined ? 'scales' : 'sizes';
   const values = sizes ?? scales ?? [1, 1, 1, 1];
   requireFour(values, what);
@@ -55,7 +55,7 @@ function resample(builder, [input], { mode, scales, sizes }) {
   /** @type {Set<number>} */
   const done = new Set();
   for (const axes of pairsOf(isScaled)) {
-    // A dimension that is in two pairs keeps its size in the second.
+    // A dimension in two pairs keeps its size in the second.
     const kept = (/** @type {number} */ axis) => (what === 'sizes' ? sizeAt(scaled, axis) : 1);
     scaled = builder.resample2d(scaled, {
       mode,

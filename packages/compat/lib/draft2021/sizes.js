@@ -1,9 +1,11 @@
 'use strict';
 
-/** Sizes of operands in numbers. Where an input has unknown dimensions, graphs are first built with names in their place. */
+/**
+ * Sizes of operands in numbers. For inputs with unknown dimensions, graphs are first built with names in their place.
+ */
 
 /**
- * The size of a dimension.
+ * Returns the size of a dimension.
  *
  * @param {import('webnn-node').MLOperand} operand
  * @param {number} axis
@@ -18,7 +20,7 @@ function sizeAt({ shape }, axis) {
 }
 
 /**
- * The shape of an operand.
+ * Returns the shape of an operand.
  *
  * @param {import('webnn-node').MLOperand} operand
  * @throws {TypeError} if a dimension is a name

@@ -1,6 +1,6 @@
 'use strict';
 
-/** Convolutions and pooling of the draft of 2021 in terms of today's: paddings that are computed, and transposition. */
+/** Convolutions and pooling of the draft of 2021 in terms of today's: computed paddings, and transposition. */
 
 const { samePadding, sameTransposedPadding } = require('../spatial.js');
 const { sizeAt, sizesOf } = require('./sizes.js');
@@ -17,7 +17,7 @@ const { sizeAt, sizesOf } = require('./sizes.js');
  */
 
 /**
- * Where height and width stand.
+ * Axes of height and width by layout.
  *
  * @type {Record<string, number[]>}
  */
@@ -33,7 +33,7 @@ const TO_OIHW = { oihw: [0, 1, 2, 3], hwio: [3, 2, 0, 1], ohwi: [0, 3, 1, 2], ih
 /**
  * @param {import('webnn-node').MLOperand} operand
  * @param {string} what
- * @throws {TypeError} unless the operand has the rank 4 that the sizes are taken from
+ * @throws {TypeError} unless the operand has rank 4
  */
 function requireRank4({ shape }, what) {
   if (shape.length !== 4) {
@@ -46,7 +46,7 @@ const extentOf = (/** @type {import('webnn-node').MLOperand} */ operand, /** @ty
 /**
  * @param {number[]} values
  * @param {string} what
- * @throws {TypeError} for strides and dilations that no size can be computed from
+ * @throws {TypeError} for strides and dilations from which no size can be computed
  */
 function requirePositive(values, what) {
   if (values.length !== 2 || values.some((value) => value < 1)) {
@@ -82,7 +82,7 @@ function transposedFilter(builder, filter, layout, groups) {
 }
 
 /**
- * `conv2d`, whose option `transpose` is a method of its own today.
+ * `conv2d`, whose option `transpose` is a separate method today.
  *
  * @type {import('../internal.js').Lower<[import('webnn-node').MLOperand, import('webnn-node').MLOperand], ConvolveOptions>}
  */

@@ -10,7 +10,7 @@ const { dictionaries, enumerations } = require('./idl.js');
 const { defineSlots, notSupportedError, quote } = webidl;
 const { isView } = ArrayBuffer;
 
-/** Slots of the draft's interfaces, of which these converters need some. */
+/** Slots of the draft's interfaces. They are here because these converters need some of them. */
 const slots = {
   /** @type {import('webnn-node/webidl').Slots<import('../internal.js').ContextState, import('../../index.js').draft2021.MLContext>} */
   context: defineSlots(),
@@ -22,7 +22,7 @@ const slots = {
   graph: defineSlots(),
 };
 
-/** Interfaces of other standards whose objects the draft takes, and this package does not. */
+/** Interfaces of other standards whose objects the draft accepts but this package does not. */
 const FOREIGN_RESOURCES = ['GPUBuffer', 'GPUTexture', 'WebGLBuffer', 'WebGLTexture'];
 const FOREIGN_DEVICES = ['GPUDevice', 'WebGLRenderingContext', 'WebGL2RenderingContext'];
 
@@ -41,7 +41,7 @@ function requireNoResource(value, what) {
 }
 
 /**
- * `MLBufferView` and `MLResource`, as far as contexts that own their device have them.
+ * `MLBufferView` and `MLResource`, as far as they apply to contexts that own their device.
  *
  * @param {unknown} value
  * @param {string} what

@@ -1,9 +1,8 @@
 'use strict';
 
 /**
- * The thread on which contexts of the draft of 2021 live. There, building and computing are synchronous: the thread
- * that calls waits (bridge.js) while today's asynchronous API does the work here. Requests are handled one after the
- * other.
+ * The thread on which contexts of the draft of 2021 live. In that draft, building and computing are synchronous: the
+ * calling thread waits (bridge.js) while today's asynchronous API does the work here. Requests are handled one by one.
  */
 
 const { workerData } = require('node:worker_threads');
@@ -12,7 +11,7 @@ const { port, signal } = workerData;
 const state = new Int32Array(signal);
 const { BEAT, DONE, ENDED } = workerData.fields;
 
-// In front of what is loaded next, so that a thread that fails there is not waited for.
+// Registered before the modules below are loaded: if loading fails, the other thread must not wait for this one.
 process.on('exit', () => {
   Atomics.store(state, ENDED, 1);
   Atomics.store(state, DONE, 1);
@@ -23,7 +22,7 @@ const { ml } = require('webnn-node');
 const { Compiled } = require('./compiled.js');
 const { Program } = require('./program.js');
 
-/** How often the waiting thread is shown that this one runs, in milliseconds. */
+/** Interval of the signs of life for the waiting thread, in milliseconds. */
 const BEAT_MS = 100;
 
 /** Promises of contexts, programs and compiled graphs by the ids that the other thread gave them. */
@@ -35,7 +34,7 @@ const graphs = new Map();
 const handlers = {
   createContext({ id, options }) {
     const promise = ml.createContext({ ...options, extensions: ['dynamic-shapes'] });
-    promise.catch(() => {}); // whoever uses the context first is told
+    promise.catch(() => {}); // the first user of the context gets the error
     contexts.set(id, promise);
   },
 
@@ -84,7 +83,7 @@ const handlers = {
 };
 
 /**
- * An error as plain data: the other thread makes it anew, with a stack that says where the call was.
+ * Converts an error to plain data: the other thread recreates it, with the stack of the call.
  *
  * @param {Error} error
  */

@@ -1,23 +1,23 @@
 'use strict';
 
-/** MLActivation of the drafts until summer 2024: an operator without its operand, for another one to be fused with. */
+/** MLActivation of the drafts until summer 2024: an operator without its operand, to be fused with another one. */
 
 const { defineInterface, defineSlots, illegalConstructor, isObject, notSupportedError } = require('webnn-node/webidl');
 
 /** @type {import('webnn-node/webidl').Slots<import('../internal.js').Activation, object>} */
 const slots = defineSlots();
 
-/** Methods of MLGraphBuilder that make one when no operand is given: those without and with options. */
+/** Methods of MLGraphBuilder that create one when called without an operand: those without and with options. */
 const PLAIN = ['gelu', 'hardSwish', 'relu', 'sigmoid', 'softplus', 'softsign', 'tanh'];
 const WITH_OPTIONS = ['clamp', 'elu', 'hardSigmoid', 'leakyRelu', 'linear'];
 
 /** Operators with an option `activation`. */
 const FUSED = ['batchNormalization', 'conv2d', 'convTranspose2d'];
 
-/** Operators with an option `activations`, by the place of their options. */
+/** Operators with an option `activations`, with the index of their options argument. */
 const RECURRENT = { gru: 5, gruCell: 5, lstm: 5, lstmCell: 6 };
 
-/** What recurrent networks can apply. */
+/** Activations of recurrent networks. */
 const RECURRENT_ACTIVATIONS = ['relu', 'sigmoid', 'tanh'];
 
 /** An operator without its operand. */
@@ -38,7 +38,7 @@ defineInterface(MLActivation);
 function stateOf(activation, builder, what) {
   const state = slots.get(activation);
   if (state === undefined) {
-    throw new TypeError(`${what} is no MLActivation`);
+    throw new TypeError(`${what} is not an MLActivation`);
   }
   if (state.builder !== builder) {
     throw new TypeError(`${what} belongs to another builder`);
@@ -47,7 +47,7 @@ function stateOf(activation, builder, what) {
 }
 
 /**
- * The name of an activation of a recurrent network, which is what today's API takes.
+ * Returns the name of a recurrent network's activation, for today's API.
  *
  * @param {unknown} activation
  * @param {object} builder
@@ -65,7 +65,7 @@ function recurrentName(activation, builder, what) {
 }
 
 /**
- * Puts members in the place of those of a caller's dictionary, which may be an object of any kind.
+ * Overrides members of a caller's dictionary, which may be any object.
  *
  * @param {object} options
  * @param {object} members
@@ -73,7 +73,7 @@ function recurrentName(activation, builder, what) {
 const withMembers = (options, members) => Object.assign(Object.create(options), members);
 
 /**
- * The methods with which activations come and go.
+ * Returns the methods that create or accept activations.
  *
  * @param {Record<string, Function>} base prototype of today's MLGraphBuilder
  * @returns {Record<string, import('../internal.js').BuilderMethod>}
@@ -112,7 +112,7 @@ function activationMethods(base) {
 }
 
 /**
- * Options of a recurrent network with the names of their activations.
+ * Replaces activations in the options of a recurrent network by their names.
  *
  * @param {object} builder
  * @param {string} name
@@ -130,7 +130,7 @@ function withNames(builder, name, options) {
 }
 
 /**
- * Whether a first argument is a dictionary in the place of the operand.
+ * Whether a first argument is a dictionary in place of the operand.
  *
  * @param {unknown} value
  */

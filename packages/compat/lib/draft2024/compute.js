@@ -1,6 +1,6 @@
 'use strict';
 
-/** `MLContext.compute()` of the draft of 2024 by today's tensors. */
+/** `MLContext.compute()` of the draft of 2024, implemented with today's tensors. */
 
 const { describeGraph } = require('webnn-node/inspect');
 const { byteLength, byteLengthOf, describe, quote } = require('webnn-node/webidl');
@@ -9,7 +9,7 @@ const { holds, placeOf, viewsOf } = require('../views.js');
 const { ArrayBuffer, Promise, Set, structuredClone } = globalThis;
 
 /**
- * Those of views, by their kinds.
+ * Constructors of views, by kind.
  *
  * @type {Record<string, new (buffer: ArrayBuffer, byteOffset: number, length: number) => ArrayBufferView<ArrayBuffer>>}
  */
@@ -17,7 +17,7 @@ const CONSTRUCTORS = {
   BigInt64Array: globalThis.BigInt64Array,
   BigUint64Array: globalThis.BigUint64Array,
   DataView: globalThis.DataView,
-  Float16Array: globalThis.Float16Array, // undefined in engines that have none, and so no view of it
+  Float16Array: globalThis.Float16Array, // undefined in engines without it, which have no such views either
   Float32Array: globalThis.Float32Array,
   Float64Array: globalThis.Float64Array,
   Int8Array: globalThis.Int8Array,
@@ -31,7 +31,7 @@ const CONSTRUCTORS = {
 
 /** @typedef {Record<'inputs' | 'outputs', Record<string, import('webnn-node').MLTensor>>} TensorSet */
 
-/** Sets of tensors that a graph keeps for later computations; more are needed only by several at the same time. */
+/** Number of tensor sets that a graph keeps for later computations; only concurrent ones need more. */
 const MAX_KEPT = 1;
 
 /**
@@ -40,7 +40,7 @@ const MAX_KEPT = 1;
  * @param {import('../internal.js').View} view
  * @param {import('webnn-node/webidl').Descriptor} descriptor
  * @param {string} what
- * @throws {TypeError} where that returns false
+ * @throws {TypeError} where the draft returns false
  */
 function requireMatch({ view, kind }, descriptor, what) {
   const { dataType } = descriptor;
@@ -58,7 +58,7 @@ function requireMatch({ view, kind }, descriptor, what) {
 }
 
 /**
- * Whether a transfer of this buffer, named twice, is refused, as it has to be. Where it is, nothing moves.
+ * Whether transferring this buffer, listed twice, is refused, as it must be. If so, nothing moves.
  *
  * @param {ArrayBuffer} buffer
  */
@@ -71,22 +71,22 @@ function isRefusedTwice(buffer) {
   }
 }
 
-/** Deno moves a buffer that is named twice. */
+/** False in Deno, which moves a buffer that is listed twice. */
 const refusesTwice = isRefusedTwice(new ArrayBuffer(1));
 
 /**
- * Whether Node would copy a buffer instead of moving it, as it does with the memory of a WebAssembly module. There, it
- * overlooks that a buffer is named twice. Deno and Bun refuse to move such memory, and so does the transfer itself.
+ * Whether Node would copy a buffer instead of moving it, as it does with the memory of a WebAssembly module: then it
+ * does not notice that the buffer is listed twice. Deno and Bun refuse to transfer such memory.
  */
 const isCopied = (/** @type {ArrayBuffer} */ buffer) => refusesTwice && !isRefusedTwice(buffer);
 
 /**
- * The draft's "transfer": new views of the same memory, whose old views become empty. All buffers move at once, so that
- * nothing has moved if one of them can not.
+ * The draft's "transfer": creates new views of the same memory and empties the old ones. All buffers move at once: if
+ * one cannot, nothing moves.
  *
  * @param {Map<string, import('../internal.js').View>[]} groups of views by name
  * @returns {Map<string, ArrayBufferView<ArrayBuffer>>[]}
- * @throws {TypeError} if a buffer can not be transferred, or has two of the views
+ * @throws {TypeError} if a buffer cannot be transferred, or has two of the views
  */
 function transfer(groups) {
   const views = groups.flatMap((group) => [...group.values()]);
@@ -95,13 +95,13 @@ function transfer(groups) {
     throw new TypeError('compute: two inputs or outputs are views of the same buffer, expected one view of each');
   }
   if (buffers.some(isCopied)) {
-    throw new TypeError('compute: the memory of a WebAssembly module can not be transferred');
+    throw new TypeError('compute: the memory of a WebAssembly module cannot be transferred');
   }
   const places = views.map(placeOf);
   try {
     buffers = structuredClone(buffers, { transfer: buffers });
   } catch (error) {
-    throw new TypeError(`compute: the buffers of inputs and outputs can not be transferred: ${/** @type {Error} */ (error).message}`);
+    throw new TypeError(`compute: the buffers of inputs and outputs cannot be transferred: ${/** @type {Error} */ (error).message}`);
   }
   let next = 0;
   const moved = (/** @type {import('../internal.js').View} */ { kind }) => {
@@ -111,7 +111,7 @@ function transfer(groups) {
   return groups.map((group) => new Map([...group].map(([name, view]) => [name, moved(view)])));
 }
 
-/** What `compute()` needs of a graph. */
+/** The state of `compute()` for a graph. */
 class ComputableGraph {
   #graph;
   /**
@@ -121,7 +121,7 @@ class ComputableGraph {
    */
   #ports;
   /**
-   * Sets of tensors that no computation uses now.
+   * Sets of tensors that no computation is using.
    *
    * @type {TensorSet[]}
    */
@@ -148,7 +148,7 @@ class ComputableGraph {
   }
 
   /**
-   * The draft's compute() steps, from the checks of the inputs on.
+   * The draft's compute() steps, beginning with the checks of the inputs.
    *
    * @param {Map<string, import('../internal.js').View>} inputs by name
    * @param {Map<string, import('../internal.js').View>} outputs by name
@@ -167,7 +167,7 @@ class ComputableGraph {
       const descriptor = descriptors.outputs.get(name);
       if (descriptor === undefined) {
         const known = [...descriptors.outputs.keys()].map(quote).join(', ');
-        throw new TypeError(`compute: output ${quote(name)} is none of the graph, which has ${known}`);
+        throw new TypeError(`compute: output ${quote(name)} is not in the graph, which has ${known}`);
       }
       requireMatch(view, descriptor, `compute: output ${quote(name)}`);
     }

@@ -2,7 +2,7 @@
 
 /**
  * The interfaces of the editor's draft of 2024 on top of today's API: `MLContext.compute()` in place of tensors, and
- * the names that types and options had.
+ * the earlier names of types and options.
  */
 
 const webnn = require('webnn-node');
@@ -25,7 +25,7 @@ const mlSlots = defineSlots();
 const contextSlots = defineSlots();
 
 /**
- * What `compute()` needs, by today's MLGraph.
+ * The state of `compute()`, by today's MLGraph.
  *
  * @type {WeakMap<object, InstanceType<typeof ComputableGraph>>}
  */
@@ -65,7 +65,7 @@ class ML {
   }
 }
 
-/** Where graphs are built and computed. Its state is today's MLContext. */
+/** The context in which graphs are built and computed. Its state is today's MLContext. */
 class MLContext {
   constructor() {
     throw illegalConstructor('MLContext');
@@ -85,7 +85,7 @@ class MLContext {
       webidl.requireArguments('compute', arguments.length, 3);
       const computable = isObject(graph) ? graphs.get(graph) : undefined;
       if (computable === undefined) {
-        throw new TypeError('compute: graph is no MLGraph of a builder of this draft');
+        throw new TypeError('compute: graph is not an MLGraph of a builder of this draft');
       }
       const given = toViews(inputs, 'compute: inputs');
       const wanted = toViews(outputs, 'compute: outputs');
@@ -108,7 +108,7 @@ class MLContext {
 }
 
 /**
- * A descriptor with the names of its members as they are today, from those of any draft of 2023 and 2024.
+ * Converts a descriptor of any draft of 2023 or 2024 to today's member names.
  *
  * @param {unknown} descriptor
  * @returns {any}
@@ -125,18 +125,18 @@ function todaysDescriptor(descriptor) {
 /**
  * @param {unknown} value
  * @param {string} what
- * @throws {TypeError} unless the value is an MLOperand, whose shape is asked for next
+ * @throws {TypeError} unless the value is an MLOperand, because its shape is read next
  */
 function requireOperand(value, what) {
   if (!(value instanceof MLOperand)) {
-    throw new TypeError(`${what} is no MLOperand`);
+    throw new TypeError(`${what} is not an MLOperand`);
   }
   return value;
 }
 
 const base = /** @type {Record<string, Function>} */ (/** @type {unknown} */ (webnn.MLGraphBuilder.prototype));
 
-/** Builds graphs: today's builder, to which earlier forms of its methods are added. */
+/** Builds graphs: today's builder plus earlier forms of its methods. */
 class MLGraphBuilder extends webnn.MLGraphBuilder {
   #context;
 
@@ -164,7 +164,7 @@ class MLGraphBuilder extends webnn.MLGraphBuilder {
   constant(first, second = undefined) {
     webidl.requireArguments('constant', arguments.length, 1);
     if (arguments.length > 2) {
-      throw notSupportedError('constant: ranges of numbers were taken out of the drafts in 2024, expected a buffer');
+      throw notSupportedError('constant: ranges of numbers were removed from the drafts in 2024, expected a buffer');
     }
     if (typeof first === 'number' || typeof first === 'bigint') {
       return super.constant(second === undefined ? 'float32' : second, first);
@@ -205,7 +205,7 @@ class MLGraphBuilder extends webnn.MLGraphBuilder {
     if (rest.length > 0 && rest[0] !== undefined && !isObject(rest[0])) {
       return super.softmax(input, ...rest);
     }
-    // Until spring 2024 it was the softmax of the rows of a matrix.
+    // Until spring 2024, softmax applied to the rows of a matrix.
     const { shape } = requireOperand(input, 'softmax: input');
     if (shape.length !== 2) {
       throw new TypeError(`softmax: input has shape [${shape.join(', ')}], expected rank 2 where no axis is given`);
@@ -215,7 +215,7 @@ class MLGraphBuilder extends webnn.MLGraphBuilder {
 }
 
 /**
- * A builder's methods as they are today, for code that builds with them.
+ * Returns a builder's methods in today's form, for code that builds with them.
  *
  * @param {object} builder
  * @returns {any}

@@ -1,4 +1,5 @@
-// A program with a library that needs onnxruntime-node. By `overrides` in package.json, npm installs webnn-node-ort in its place.
+// A program with a library that needs onnxruntime-node. `overrides` in package.json makes npm install webnn-node-ort
+// instead.
 
 import { maskTokens } from 'some-library';
 

@@ -1,4 +1,4 @@
-// The details of one item, or the overview where nothing is selected.
+// Shows the details of one item, or the overview if nothing is selected.
 
 import { byId, factList, html } from './dom.mjs';
 
@@ -6,7 +6,7 @@ import { byId, factList, html } from './dom.mjs';
 const OTHER = { source: 'compiled', compiled: 'source' };
 
 /**
- * A button that leads to an item.
+ * Creates a button that leads to an item.
  * @param {import('./graph.mjs').Graph} graph
  * @param {string} key
  * @param {(side: import('../data.mjs').Side, key: string) => void} go
@@ -24,7 +24,7 @@ function itemLink(graph, key, go) {
 const linkList = (graph, keys, go) => html('ul', { class: 'links' }, ...keys.map((key) => html('li', {}, itemLink(graph, key, go))));
 
 /**
- * A section with a heading, or nothing for an empty list.
+ * Returns a section with a heading, or nothing for an empty list.
  * @param {string} heading
  * @param {Node} content
  * @param {boolean} isEmpty
@@ -34,7 +34,7 @@ function section(heading, content, isEmpty) {
 }
 
 /**
- * What the other graph makes of this item.
+ * Lists the related items of the other graph.
  * @param {import('./graph.mjs').Graph} graph
  * @param {import('./graph.mjs').Graph} other
  * @param {import('../data.mjs').Item} item
@@ -46,7 +46,7 @@ function relation(graph, other, item, go) {
 }
 
 /**
- * Everything known of an item.
+ * Returns everything known about an item.
  * @param {import('./graph.mjs').Graph} graph
  * @param {import('./graph.mjs').Graph} other
  * @param {import('../data.mjs').Item} item
@@ -62,7 +62,7 @@ function itemDetails(graph, other, item, go) {
     ...section('Runs with it', html('p', {}, item.epilogue.join(', ')), item.epilogue.length === 0),
     ...section('Attributes', factList(item.attributes), item.attributes.length === 0),
     ...section('Inputs', html('ul', { class: 'operands' }, ...inputs), inputs.length === 0),
-    ...section('Outputs, and what reads them', html('ul', { class: 'operands' }, ...outputs), outputs.length === 0),
+    ...section('Outputs and their readers', html('ul', { class: 'operands' }, ...outputs), outputs.length === 0),
   ];
 }
 
@@ -81,7 +81,7 @@ export function showItem(graphs, side, key, go) {
 }
 
 /**
- * Shows facts about the whole, in sections of a heading and facts.
+ * Shows facts about the whole, in sections with headings.
  * @param {import('../data.mjs').ViewData['overview']} sections
  */
 export function showOverview(sections) {

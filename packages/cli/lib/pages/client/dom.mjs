@@ -1,9 +1,9 @@
-// What every page needs of the document. Text always goes in as text, never as markup.
+// DOM helpers of every page. Text is always inserted as text, never as markup.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
 /**
- * Sets properties that begin with `on` as listeners and everything else as attributes; `false` and `null` leave it out.
+ * Sets properties that begin with `on` as listeners and all others as attributes; skips `false` and `null`.
  * @param {Element} node
  * @param {Record<string, any>} attributes
  */
@@ -18,7 +18,7 @@ function assign(node, attributes) {
 }
 
 /**
- * An HTML element; `children` are nodes or texts.
+ * Creates an HTML element; `children` are nodes or texts.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
  * @param {Record<string, any>} [attributes]
@@ -33,7 +33,7 @@ export function html(tag, attributes = {}, ...children) {
 }
 
 /**
- * An SVG element; `children` are nodes or texts.
+ * Creates an SVG element; `children` are nodes or texts.
  * @template {keyof SVGElementTagNameMap} K
  * @param {K} tag
  * @param {Record<string, any>} [attributes]
@@ -47,19 +47,19 @@ export function svg(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** An element that the page has. */
+/** Returns an existing element of the page. */
 export const byId = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
-/** A field of a form, or a dialog, that the page has. */
+/** Returns an existing form field or dialog of the page. */
 export const fieldById = (/** @type {string} */ id) => /** @type {HTMLInputElement & HTMLSelectElement & HTMLDialogElement} */ (/** @type {unknown} */ (byId(id)));
 
-/** The closest of the elements around what an event happened to that fits a selector; null where there is none. */
+/** Returns the closest element around an event's target that matches a selector; null if there is none. */
 export function closest(/** @type {Event} */ event, /** @type {string} */ selector) {
   return event.target instanceof Element ? /** @type {HTMLElement | null} */ (event.target.closest(selector)) : null;
 }
 
 /**
- * The data that the page was made with.
+ * Returns the data embedded in the page.
  * @returns {any} ViewData or ProfileData of ../data.d.mts
  */
 export function pageData() {
@@ -67,20 +67,20 @@ export function pageData() {
 }
 
 /**
- * Has a screen reader say `text`.
+ * Announces `text` to screen readers.
  * @param {string} text
  */
 export function announce(text) {
   byId('live').textContent = text;
 }
 
-/** How to scroll: at once for people who asked for less motion. */
+/** Returns the scroll behavior: instant for people who prefer reduced motion. */
 export function scrollBehavior() {
   return matchMedia('(prefers-reduced-motion: reduce)').matches ? 'instant' : 'smooth';
 }
 
 /**
- * Whether a key press belongs to something that text is typed into.
+ * Whether a key press goes to a text field.
  * @param {Event} event
  */
 export function isTyping(event) {
@@ -88,7 +88,7 @@ export function isTyping(event) {
 }
 
 /**
- * A list of facts: pairs of a name and a text.
+ * Creates a list of facts: pairs of a name and a text.
  * @param {import('../data.mjs').Fact[]} facts
  */
 export function factList(facts) {
@@ -96,7 +96,7 @@ export function factList(facts) {
 }
 
 /**
- * A table whose columns are `{ name, numeric }` and whose cells are nodes or texts; the first cell heads its row.
+ * Creates a table with columns `{ name, numeric }`; cells are nodes or texts, and the first cell is the row's header.
  * @param {import('../data.mjs').Column[]} columns
  * @param {(Node | string)[][]} rows
  * @param {Record<string, any>} [attributes]

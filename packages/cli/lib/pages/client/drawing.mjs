@@ -1,5 +1,5 @@
-// The drawing of one graph: boxes and edges in an SVG that its pane scrolls. Scrolling is the browser's own, so that
-// wheel, touch, scroll bars and keys work as everywhere; dragging and zooming are added.
+// The drawing of one graph: boxes and edges in an SVG inside a scrolling pane. Scrolling is the browser's own, with
+// wheel, touch, scroll bars and keys as usual; dragging and zooming are added.
 
 import { closest, html, scrollBehavior, svg } from './dom.mjs';
 import { describeItem } from './graph.mjs';
@@ -7,13 +7,13 @@ import { describeItem } from './graph.mjs';
 const MIN_SCALE = 0.02;
 const MAX_SCALE = 3;
 const ZOOM_STEP = 1.25;
-/** The least scale of a first view: a smaller one could not be read. */
+/** Minimum scale of the first view: anything smaller is unreadable. */
 export const FIRST_SCALE = 0.6;
-/** Movement of the pointer, in pixels, from which on a press is a drag. */
+/** Pointer movement, in pixels, that turns a press into a drag. */
 const DRAG_THRESHOLD = 4;
 const LINE_HEIGHT = 15;
 
-/** Where the stub of an edge that is too long to be drawn ends, from the box. */
+/** Length of the stub of an edge that is too long to be drawn. */
 const STUB = 13;
 
 export class Drawing {
@@ -29,7 +29,7 @@ export class Drawing {
   #selected = null;
 
   /**
-   * @param {HTMLElement} pane gets the drawing
+   * @param {HTMLElement} pane receives the drawing
    * @param {import('./graph.mjs').Graph} graph
    * @param {{ onSelect(key: string): void }} events
    */
@@ -51,7 +51,7 @@ export class Drawing {
   }
 
   /**
-   * Selects an item without telling: marks it, and makes it the one that Tab reaches.
+   * Selects an item without notifying: marks it, and makes it the one that Tab reaches.
    * @param {string | null} key
    */
   select(key) {
@@ -66,7 +66,7 @@ export class Drawing {
   }
 
   /**
-   * Marks the items that correspond to the selection of the other graph, and scrolls to the first of them.
+   * Marks the items related to the selection in the other graph, and scrolls to the first of them.
    * @param {string[]} keys
    */
   relate(keys) {
@@ -89,7 +89,7 @@ export class Drawing {
   }
 
   /**
-   * Scrolls until the box of `key` is well inside of the pane.
+   * Scrolls until the box of `key` is well inside the pane.
    * @param {string} key
    */
   reveal(key) {
@@ -105,7 +105,7 @@ export class Drawing {
   }
 
   /**
-   * Fits the width of the drawing into the pane, but not below `least`; then its topmost box stands in the middle.
+   * Scales the drawing to the width of the pane, but not below the scale `least`; then the topmost box is centered.
    * @param {number} least
    */
   fit(least) {
@@ -119,7 +119,7 @@ export class Drawing {
   }
 
   /**
-   * Makes everything larger by `factor`; the point at (x, y), parts of the pane's size, stays where it is.
+   * Zooms by `factor`; the point at (x, y), as fractions of the pane's size, stays in place.
    * @param {number} factor
    */
   zoomBy(factor, x = 0.5, y = 0.5) {
@@ -177,7 +177,7 @@ export class Drawing {
   }
 
   /**
-   * A stub at both ends, and a straight line that only shows while one end is selected.
+   * Draws a stub at both ends, and a straight line that only shows while one end is selected.
    * @param {string} from
    * @param {string} to
    */
@@ -194,7 +194,7 @@ export class Drawing {
   }
 
   /**
-   * The type of a value once: under its producer, or where its producer has several results, above its reader.
+   * Draws the type of a value once: below its producer or, if the producer has several results, above its reader.
    * @param {Element} parent
    */
   #labelEdges(parent) {
@@ -219,7 +219,7 @@ export class Drawing {
     const node = svg('g', { transform: `translate(${x} ${y})`, class: this.#classes(item), 'data-key': item.key },
       svg('rect', { class: 'box', width, height, rx: item.kind === 'node' ? 4 : height / 3, role: 'button', tabindex: -1, 'aria-pressed': 'false', 'aria-label': describeItem(item) }),
       ...(item.kind === 'node' ? [svg('path', { class: 'stripe', d: `M4 0H6V${height}H4A4 4 0 0 1 0 ${height - 4}V4A4 4 0 0 1 4 0z` })] : []),
-      // The button's name has all of this, in an order to listen to.
+      // The button's name says all of this, in an order for listening.
       svg('g', { 'aria-hidden': 'true' }, ...lines, ...(corner === undefined ? [] : [svg('text', { x: width - 8, y: 17, class: 'corner' }, corner)])),
       svg('title', {}, item.label === '' ? item.operator : `${item.operator} ${item.label}`),
     );
@@ -242,13 +242,13 @@ export class Drawing {
     for (const edge of this.#edgesOf.get(key)) {
       edge.classList.toggle('lit', on);
       if (on) {
-        edge.parentNode?.append(edge); // over the others
+        edge.parentNode?.append(edge); // on top of the others
       }
     }
   }
 
   /**
-   * The part of an item that has the focus and the name.
+   * Returns the part of an item that has the focus and the name.
    * @param {string} key
    */
   #button(key) {
@@ -277,7 +277,7 @@ export class Drawing {
     } else if (event.key === ' ') {
       this.#onSelect(key);
     } else if (event.key.startsWith('Arrow') || targets[event.key] !== undefined) {
-      const next = targets[event.key]?.() ?? this.#graph.neighbour(key, event.key);
+      const next = targets[event.key]?.() ?? this.#graph.neighbor(key, event.key);
       if (next !== undefined) {
         this.#onSelect(next);
         this.focus(next);

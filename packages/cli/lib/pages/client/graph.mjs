@@ -1,6 +1,6 @@
-// One graph as data: its items by key, who feeds whom, and who stands beside whom.
+// One graph as data: its items by key, their producers and readers, and their neighbors in the drawing.
 
-/** How far apart two boxes may be vertically, in pixels, to count as one row. */
+/** Maximum vertical distance, in pixels, of two boxes in the same row. */
 const ROW_HEIGHT = 30;
 
 export class Graph {
@@ -26,12 +26,12 @@ export class Graph {
   }
 
   /**
-   * The item that an arrow key leads to from `key`, or undefined.
+   * Returns the item that an arrow key leads to from `key`, or undefined.
    * @param {string} key
    * @param {string} direction
    * @returns {string | undefined}
    */
-  neighbour(key, direction) {
+  neighbor(key, direction) {
     switch (direction) {
       case 'ArrowUp':
         return this.#nearest(key, this.producers.get(key));
@@ -43,7 +43,7 @@ export class Graph {
   }
 
   /**
-   * The horizontal middle of a box; without a drawing, the place in the list stands for all coordinates.
+   * Returns the horizontal center of a box; without a drawing, the index in the list serves as coordinate.
    * @param {string} key
    */
   #place(key) {
@@ -63,7 +63,7 @@ export class Graph {
   }
 
   /**
-   * Siblings (what shares a producer or a reader) come before what only happens to stand in the same row.
+   * Siblings (items that share a producer or a reader) come before items that merely share the row.
    * @param {string} key
    * @param {number} sign
    */
@@ -84,7 +84,7 @@ export class Graph {
 }
 
 /**
- * What stands after an item's name in speech and in tooltips: its results and what became of it.
+ * Describes an item for screen readers and tooltips: its name, its results, and its mark or share of time.
  * @param {import('../data.mjs').Item} item
  */
 export function describeItem(item) {

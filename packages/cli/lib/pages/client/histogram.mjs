@@ -1,4 +1,4 @@
-// How many runs took how long: bars, and the same numbers as a table.
+// Durations of runs as a bar chart, and as a table.
 
 import { dataTable, html, svg } from './dom.mjs';
 

@@ -1,4 +1,4 @@
-// The same graph as a table, for reading in order and for screen readers.
+// A graph as a table, for reading in order and for screen readers.
 
 import { byId, closest, dataTable, fieldById, html } from './dom.mjs';
 
@@ -94,7 +94,7 @@ export class List {
   }
 
   /**
-   * Up and down go from row to row, as Tab through thousands of them would not end.
+   * Up and down go from row to row: tabbing through thousands of rows would be endless.
    * @param {KeyboardEvent} event
    */
   #onKey(event) {

@@ -17,7 +17,7 @@ byId('histogram').append(...histogramChart(data.histogram));
 const steps = sortableTable('Steps', data.steps);
 byId('steps').append(steps.element);
 
-/** Shows the steps whose texts hold what the filter says. */
+/** Shows the steps whose text contains the filter. */
 function filterSteps() {
   const wanted = fieldById('filter').value.trim().toLowerCase();
   let shown = 0;

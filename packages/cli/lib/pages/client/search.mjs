@@ -7,7 +7,7 @@ const MAX_HITS = 60;
 /** @typedef {{ graph: import('./graph.mjs').Graph, item: import('../data.mjs').Item, rank: number }} Hit */
 
 /**
- * How good a hit is, lower is better; undefined for no hit.
+ * Returns the rank of a hit, lower is better; undefined for no hit.
  * @param {import('../data.mjs').Item} item
  * @param {string} wanted
  */
@@ -55,7 +55,7 @@ export class Search {
       this.#close();
       return;
     }
-    const note = all.length === 0 ? 'No node has this name or operator.' : all.length > MAX_HITS ? `${all.length - MAX_HITS} more: type on to find them.` : '';
+    const note = all.length === 0 ? 'No node has this name or operator.' : all.length > MAX_HITS ? `${all.length - MAX_HITS} more: keep typing to find them.` : '';
     byId('hits').replaceChildren(...this.#hits.map((hit, i) => this.#option(hit, i)), ...(note === '' ? [] : [html('div', { class: 'note', role: 'option', 'aria-disabled': 'true', 'aria-selected': 'false' }, note)]));
     byId('hits').hidden = false;
     byId('search').setAttribute('aria-expanded', 'true');
@@ -71,7 +71,7 @@ export class Search {
     const option = html('div', { id: `hit-${place}`, role: 'option', 'aria-selected': 'false', class: `hit kind-${item.category}` },
       html('b', {}, item.operator), html('span', { class: 'hit-name' }, item.label), html('small', {}, graph.name.toLowerCase()));
     option.addEventListener('pointerdown', (event) => {
-      event.preventDefault(); // keeps the focus in the box until the choice is made
+      event.preventDefault(); // keeps the focus in the box until a hit is chosen
       this.#choose(place);
     });
     return option;

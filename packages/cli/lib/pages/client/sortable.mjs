@@ -1,9 +1,9 @@
-// A table that its column heads sort.
+// A table that is sorted by its column headers.
 
 import { announce, html } from './dom.mjs';
 
 /**
- * Numbers and texts in their order; `null` and empty texts come last in either direction.
+ * Compares numbers and texts; `null` and empty texts come last in either direction.
  * @param {number | string | null} a
  * @param {number | string | null} b
  * @param {boolean} descending
@@ -18,7 +18,7 @@ function compare(a, b, descending) {
 }
 
 /**
- * One cell; a column with a bar shows its number, a part of 1, as a length too.
+ * Creates a cell; in a column with a bar, its number, a fraction of 1, is also shown as a length.
  * @param {'td' | 'th'} tag
  * @param {import('../data.mjs').Cell} cell
  * @param {import('../data.mjs').Column} column
@@ -33,7 +33,7 @@ function tableCell(tag, { value, text }, { numeric, bar }) {
 }
 
 /**
- * Makes the table of `{ columns, rows, sortedBy }`, as the data of the page has it.
+ * Creates the table of `{ columns, rows, sortedBy }` from the page's data.
  * @param {string} label
  * @param {import('../data.mjs').TableData} table
  * @returns {{ element: HTMLTableElement, rows: { element: HTMLTableRowElement, cells: import('../data.mjs').Cell[] }[] }} `rows` as given
@@ -62,7 +62,7 @@ export function sortableTable(label, { columns, rows, sortedBy }) {
     });
   };
   const sortBy = (/** @type {number} */ column) => {
-    // Of numbers, the large ones are what one looks for.
+    // Numbers sort descending first: large ones are of interest.
     sorts.descending = sorts.column === column ? !sorts.descending : Boolean(columns[column].numeric) && column !== 0;
     sorts.column = column;
     show();

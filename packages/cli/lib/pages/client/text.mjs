@@ -1,7 +1,7 @@
-// Long texts in little room.
+// Shortens long texts.
 
-/** The beginning of a text, in at most `length` characters. */
+/** Returns the beginning of a text, in at most `length` characters. */
 export const startOf = (/** @type {string} */ text, /** @type {number} */ length) => (text.length <= length ? text : `${text.slice(0, length - 1)}…`);
 
-/** The end of a text: of a path, that is the part that tells it from its neighbours. */
+/** Returns the end of a text: the part of a path that differs from its neighbors. */
 export const endOf = (/** @type {string} */ text, /** @type {number} */ length) => (text.length <= length ? text : `…${text.slice(1 - length)}`);

@@ -7,10 +7,10 @@ const LANE = 34;
 const AXIS = 22;
 const TOP = 26;
 const HEIGHT = TOP + LANE + AXIS;
-/** A slice narrower than this, in pixels, has no room for text; wider ones have an average character per so many. */
+/** Slices narrower than this, in pixels, have no text. */
 const MIN_TEXT_WIDTH = 44;
 const CHARACTER_WIDTH = 6.6;
-/** Room that the text of a tick needs, in pixels. */
+/** Width of a tick's text, in pixels. */
 const TICK_WIDTH = 64;
 
 export class Timeline {
@@ -64,7 +64,7 @@ export class Timeline {
     return document.activeElement?.closest('.slice-box') != null;
   }
 
-  /** The middle of the current step, as a part of the width. */
+  /** The center of the current step, as a fraction of the width. */
   #middleOfCurrent() {
     const run = this.#data.runs[this.#run];
     const [start, duration] = run.slices[this.#current];
@@ -131,7 +131,7 @@ export class Timeline {
   }
 
   /**
-   * Focuses a step, and tells which one.
+   * Focuses a step and shows its description.
    * @param {number} index
    */
   #go(index) {

@@ -1,4 +1,4 @@
-// The page of a graph: joins drawings, details, list and search, and holds what is selected.
+// The page of a graph: connects drawings, details, list and search, and holds the selection.
 
 import { announce, byId, closest, fieldById, html, isTyping, pageData } from './dom.mjs';
 import { describeItem, Graph } from './graph.mjs';
@@ -15,11 +15,11 @@ const drawings = {};
 /** @type {{ side: import('../data.mjs').Side, key: string } | null} */
 let selection = null;
 
-/** What the other graph is called inside of this script. */
+/** The side of the other graph. */
 const opposite = (/** @type {import('../data.mjs').Side} */ side) => (side === 'source' ? 'compiled' : 'source');
 
 /**
- * Says instead of a drawing why there is none.
+ * Explains why there is no drawing.
  * @param {Element} pane
  * @param {import('./graph.mjs').Graph} graph
  */
@@ -55,7 +55,7 @@ function select(side, key) {
 }
 
 /**
- * Selects an item and moves the focus to it: in the drawing, or to its details where there is none.
+ * Selects an item and moves the focus to it in the drawing, or to its details if there is no drawing.
  * @param {import('../data.mjs').Side} side
  * @param {string} key
  */
@@ -69,7 +69,7 @@ function go(side, key) {
   }
 }
 
-/** From the selected item to the one that it became or came from. */
+/** Goes from the selected item to a related one in the other graph. */
 function cross() {
   if (selection === null) {
     return;
@@ -83,20 +83,20 @@ function cross() {
 }
 
 /**
- * Explains the colours, of boxes and of the stripes at their left.
+ * Draws the legend for the colors of boxes and of the stripes at their left.
  * @param {string} mode
  */
 function drawLegend(mode) {
   const shares = mode === 'time' ? data.shareLegend.map((text, i) => [`share-${i}`, text]) : [];
   const kinds = Object.entries(data.categories).map(([kind, text]) => [`kind kind-${kind}`, text]);
-  const marks = [['folded', 'folded away'], ['view', 'view: no step of its own'], ['stub', 'edge to far away']];
+  const marks = [['folded', 'folded away'], ['view', 'view: no step of its own'], ['stub', 'edge to a distant node']];
   const swatch = (/** @type {string[]} */ [name, text]) => html('li', {}, html('span', { class: `swatch ${name}`, 'aria-hidden': 'true' }), text);
   const row = (/** @type {string} */ heading, /** @type {string[][]} */ entries) => (entries.length === 0 ? [] : [html('ul', { 'aria-label': heading }, html('li', { class: 'legend-head' }, heading), ...entries.map(swatch))]);
   byId('legend').replaceChildren(...row('Share of a run', shares), ...row('Kind', [...kinds, ...marks]));
 }
 
 /**
- * Colours everything `by` kind or share of time.
+ * Colors everything `by` kind or share of time.
  * @param {string} by
  */
 function colour(by) {
