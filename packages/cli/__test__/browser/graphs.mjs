@@ -2,7 +2,7 @@
 
 import { ml, MLGraphBuilder } from 'webnn-node';
 import { describeGraph, profileGraph } from 'webnn-node/inspect';
-import { INPUT, OUTPUT, squeezenet } from '../../../../examples/lib/squeezenet.mjs';
+import { INPUT, OUTPUT, squeezenet } from '../../../../__test__/models/squeezenet.mjs';
 
 /** A label that would end the script element, were it markup. */
 export const HOSTILE = '</script><img src=x onerror=alert(1)>';
