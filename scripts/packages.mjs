@@ -6,8 +6,7 @@
 // that are yet to be published. All are private, so that what is published is always what this program writes.
 //
 //   node scripts/packages.mjs build PLATFORM          builds the addon for a platform, into the repository root
-//   node scripts/packages.mjs stage [--repository URL]
-//                                                     writes all packages to dist/npm/, from the addons in the root
+//   node scripts/packages.mjs stage                   writes all packages to dist/npm/, from the addons in the root
 //   node scripts/packages.mjs publish [--dry-run]     publishes what lies there, each after what it needs
 //
 // Building needs rustup, and for Linux also Python: cargo-zigbuild and zig are packages of it (scripts/python/cross.txt).
@@ -21,7 +20,7 @@ import { entry, Failure, isProgram, npmOutput, npmResult, root, run, runNpm, say
 import { pythonEnvironment } from './python.mjs';
 import { buildLibrary, installPackages, isAtLeast, replaceFile } from './setup.mjs';
 
-const USAGE = 'usage: node scripts/packages.mjs build PLATFORM | stage [--repository URL] | publish [--dry-run]';
+const USAGE = 'usage: node scripts/packages.mjs build PLATFORM | stage | publish [--dry-run]';
 
 /** Platforms as `lib/binary.js` names them. */
 export const PLATFORMS = /** @type {string[]} */ (createRequire(import.meta.url)('../lib/binary.js').PLATFORMS);
@@ -74,29 +73,26 @@ const LICENSES = ['LICENSE-APACHE', 'LICENSE-MIT'];
 
 const packageName = (/** @type {string} */ platform) => `webnn-node-${platform}`;
 const readManifest = (/** @type {string} */ directory) => JSON.parse(readFileSync(join(directory, 'package.json'), 'utf8'));
-const repositoryField = (/** @type {string | undefined} */ url) => (url === undefined ? {} : { repository: { type: 'git', url } });
 
 /**
  * The manifest of a package as it is published, without what only a checkout needs.
  *
  * @param {Record<string, any>} manifest that of the checkout
- * @param {string} [repository] its address, which npm compares with where a package with provenance was built
  * @returns {Record<string, any>}
  */
-export function publishedManifest(manifest, repository) {
+export function publishedManifest(manifest) {
   const { private: _, scripts, devDependencies, workspaces, ...published } = manifest;
-  return { ...published, ...repositoryField(repository) };
+  return published;
 }
 
 /**
  * The manifest of `webnn-node` as it is published. Its addons are packages.
  *
  * @param {Record<string, any>} manifest that of the checkout
- * @param {string} [repository]
  */
-export function mainManifest(manifest, repository) {
+export function mainManifest(manifest) {
   return {
-    ...publishedManifest(manifest, repository),
+    ...publishedManifest(manifest),
     files: manifest.files.filter((/** @type {string} */ pattern) => !pattern.endsWith('.node')),
     optionalDependencies: Object.fromEntries(PLATFORMS.map((platform) => [packageName(platform), manifest.version])),
   };
@@ -107,16 +103,19 @@ export function mainManifest(manifest, repository) {
  *
  * @param {string} platform
  * @param {Record<string, any>} manifest that of the checkout
- * @param {string} [repository]
  */
-export function platformManifest(platform, manifest, repository) {
+export function platformManifest(platform, manifest) {
   const [os, cpu, libc] = platform.split('-');
+  const { version, homepage, bugs, repository, author, license } = manifest;
   return {
     name: packageName(platform),
-    version: manifest.version,
+    version,
     description: `The native binary of webnn-node for ${platform}`,
-    license: manifest.license,
-    ...repositoryField(repository),
+    homepage,
+    bugs,
+    repository,
+    author,
+    license,
     main: addonName(platform),
     files: [addonName(platform), ...LICENSES],
     engines: manifest.engines,
@@ -186,10 +185,9 @@ function copyLicenses(folder) {
  *
  * @param {string} directory replaced if it exists
  * @param {Record<string, string>} addons paths of the addons by platform
- * @param {{ repository?: string }} [options]
  * @returns {string[]} the folders, each behind those of the packages that it needs
  */
-export function stage(directory, addons, { repository } = {}) {
+export function stage(directory, addons) {
   const manifest = readManifest(root);
   rmSync(directory, { recursive: true, force: true });
   const platforms = Object.entries(addons).map(([platform, addon]) => {
@@ -199,12 +197,12 @@ export function stage(directory, addons, { repository } = {}) {
     copyLicenses(folder);
     const readme = `The native binary of webnn-node for ${platform}, which installs it where it fits.\n`;
     writeFileSync(join(folder, 'README.md'), readme);
-    writeManifest(folder, platformManifest(platform, manifest, repository));
+    writeManifest(folder, platformManifest(platform, manifest));
     return folder;
   });
   const main = join(directory, manifest.name);
   copyPackage(root, main);
-  writeManifest(main, mainManifest(manifest, repository));
+  writeManifest(main, mainManifest(manifest));
   const others = WORKSPACES.map((path) => {
     const source = join(root, path);
     const own = readManifest(source);
@@ -212,7 +210,7 @@ export function stage(directory, addons, { repository } = {}) {
     copyPackage(source, folder);
     writeDeclarations(source, folder);
     copyLicenses(folder);
-    writeManifest(folder, { ...publishedManifest(own, repository), ...(own.files && { files: [...own.files, ...LICENSES] }) });
+    writeManifest(folder, { ...publishedManifest(own), ...(own.files && { files: [...own.files, ...LICENSES] }) });
     return folder;
   });
   return [...platforms, main, ...others];
@@ -270,11 +268,8 @@ async function build(platform) {
   say(`${addonName(platform)} is built`);
 }
 
-/**
- * Writes all packages, from addons that must lie in the repository root.
- * @param {string | undefined} repository
- */
-async function stageAll(repository) {
+/** Writes all packages, from addons that must lie in the repository root. */
+async function stageAll() {
   await installPackages(); // the compiler of TypeScript is one
   const addons = Object.fromEntries(PLATFORMS.map((platform) => [platform, join(root, addonName(platform))]));
   for (const [platform, addon] of Object.entries(addons)) {
@@ -287,7 +282,7 @@ async function stageAll(repository) {
       throw new Failure(`${addon} needs glibc ${glibc}, and may need ${OLDEST_GLIBC} at most: ${advice}`);
     }
   }
-  for (const folder of stage(STAGE, addons, { repository })) {
+  for (const folder of stage(STAGE, addons)) {
     say(folder);
   }
 }
@@ -332,7 +327,7 @@ function readArguments() {
   try {
     parsed = parseArgs({
       allowPositionals: true,
-      options: { repository: { type: 'string' }, 'dry-run': { type: 'boolean', default: false } },
+      options: { 'dry-run': { type: 'boolean', default: false } },
     });
   } catch (error) {
     throw new Failure(`${/** @type {Error} */ (error).message}\n${USAGE}`, 2);
@@ -350,9 +345,9 @@ function readArguments() {
 
 if (isProgram(import.meta.url)) {
   await entry(async () => {
-    const { command, platform, repository, 'dry-run': dryRun } = readArguments();
+    const { command, platform, 'dry-run': dryRun } = readArguments();
     /** @type {Record<string, () => unknown>} */
-    const commands = { build: () => build(platform), stage: () => stageAll(repository), publish: () => publish(dryRun) };
+    const commands = { build: () => build(platform), stage: stageAll, publish: () => publish(dryRun) };
     await commands[command]();
   });
 }
