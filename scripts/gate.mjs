@@ -28,9 +28,13 @@ const LOOM = '--manifest-path loom/Cargo.toml';
 /** Checks the forms that GitHub reads, and what makes workflows unsafe. */
 async function checkGithub() {
   const programs = dirname(await pythonEnvironment('workflows'));
-  const workflows = readdirSync(join(root, '.github', 'workflows')).map((name) => `.github/workflows/${name}`);
+  const filesOf = (/** @type {string} */ folder) => readdirSync(join(root, folder)).map((name) => `${folder}/${name}`);
+  const [config, issueForms] = [true, false].map((is) => filesOf('.github/ISSUE_TEMPLATE').filter((file) => file.endsWith('/config.yml') === is));
   const forms = [
-    ['vendor.github-workflows', ...workflows],
+    ['vendor.github-workflows', ...filesOf('.github/workflows')],
+    ['vendor.github-actions', '.github/actions/toolchain/action.yml'],
+    ['vendor.github-issue-forms', ...issueForms],
+    ['vendor.github-issue-config', ...config],
     ['vendor.dependabot', '.github/dependabot.yml'],
     ['vendor.citation-file-format', 'CITATION.cff'],
   ];
@@ -154,6 +158,20 @@ export const STEPS = [
     debian: ['venv', 'vulkan'],
     env: SOFTWARE_GPU,
     run: ['npm run test:text-generation -- --gpu'],
+  },
+  {
+    name: 'coverage-js',
+    title: 'coverage of the JavaScript tests, as a report',
+    needs: ['addon'],
+    onlyNamed: true,
+    run: ['npm test -- --only js --coverage'],
+  },
+  {
+    name: 'coverage-rust',
+    title: 'coverage of the Rust tests, as a report',
+    subcommand: 'llvm-cov',
+    onlyNamed: true,
+    run: ['cargo llvm-cov --lib --no-default-features -- --skip on_software_vulkan'],
   },
   { name: 'search', title: 'semantic search', needs: ['addon'], debian: ['venv'], run: ['npm run test:semantic-search'] },
 ];
