@@ -312,7 +312,7 @@ async function main() {
     await performAll(steps, rows);
   } finally {
     const without = selected.filter(({ name }) => rows.every((row) => row.name !== name));
-    rows.push(...without.map((step) => ({ name: step.name, result: steps.includes(step) ? 'not reached' : 'not run' })));
+    rows.push(...without.map((step) => ({ name: step.name, result: steps.includes(step) ? 'not reached' : `not run: no ${obstacles(step).join(', ')}` })));
     console.log(`\n${summary(rows, (performance.now() - start) / 1000)}`);
   }
 }
