@@ -19,7 +19,7 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 /**
  * Starts Chromium with an empty profile.
  * @param {string[]} [flags] more of them
- * @returns {Promise<{ open(html: string, options?: object): Promise<OpenPage>, visit(url: string): Promise<OpenPage>, close(): Promise<void> }>}
+ * @returns {Promise<{ open(html: string, options?: { colorScheme?: 'light' | 'dark' }): Promise<OpenPage>, visit(url: string): Promise<OpenPage>, close(): Promise<void> }>}
  */
 export async function startBrowser(flags = []) {
   assert.ok(existsSync(CHROMIUM), `${CHROMIUM} is missing, which these tests need; scripts/install-debian-packages.sh installs it`);
@@ -46,6 +46,10 @@ export class OpenPage {
   complaints = [];
   /** Addresses that the page asked for, its own included. */
   requests = [];
+  /** @type {import('playwright-core').Page} */
+  page;
+  /** @type {string} */
+  url;
 
   static async open(context, url, colorScheme) {
     const opened = new OpenPage();
@@ -74,7 +78,7 @@ export class OpenPage {
   async checkAccessibility() {
     // Evaluated by the debugger, so that the page's policy against foreign scripts stays in force.
     await this.page.evaluate(axe);
-    const { violations, passes } = await this.page.evaluate(() => globalThis.axe.run());
+    const { violations, passes } = await this.page.evaluate(() => /** @type {any} */ (globalThis).axe.run());
     const report = violations.map(({ id, help, nodes }) => `${id}: ${help}\n${nodes.slice(0, 3).map(({ html, failureSummary }) => `  ${html.slice(0, 200)}\n  ${failureSummary}`).join('\n')}`);
     assert.equal(violations.length, 0, report.join('\n'));
     assert.ok(passes.length > 10, 'axe-core looked at the page');
@@ -84,7 +88,7 @@ export class OpenPage {
   async checkNarrow() {
     const wide = this.page.viewportSize();
     await this.page.setViewportSize({ width: 400, height: 800 });
-    assert.equal(await this.page.evaluate(() => document.documentElement.scrollWidth), 400);
+    assert.equal(await this.page.evaluate('document.documentElement.scrollWidth'), 400);
     await this.checkAccessibility();
     await this.page.setViewportSize(wide);
   }
