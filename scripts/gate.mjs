@@ -66,7 +66,7 @@ export const STEPS = [
     run: ['npx biome format', ...['', LIMITS, LOOM, '--manifest-path fuzz/Cargo.toml'].map((crate) => `cargo fmt --check ${crate}`)],
   },
   { name: 'lint', title: 'Biome', run: ['npm run --silent lint'] },
-  { name: 'types', title: 'tsc over all JavaScript and the declarations', run: ['node scripts/test.mjs --prebuilt __test__/types/types.test.mjs'] },
+  { name: 'types', title: 'tsc over JavaScript and the declarations', run: ['node scripts/test.mjs --prebuilt __test__/types/types.test.mjs'] },
   { name: 'github', title: 'workflows, their safety, and forms', debian: ['venv'], run: [checkGithub] },
   { name: 'deny', title: 'licenses and sources of crates', subcommand: 'deny', run: ['cargo deny check bans licenses sources'] },
   // Most of the optimized build runs on one core.
@@ -269,12 +269,17 @@ async function performAll(steps, rows) {
     console.log(`\n=== ${name}: ${row.result} in ${shown(row.seconds)}`);
     if (error !== undefined) throw error;
   };
-  for (const step of steps) {
-    for (const name of step.needs ?? []) await finish(name);
-    running.set(step.name, perform(step));
-    if (!step.beside) await finish(step.name);
+  try {
+    for (const step of steps) {
+      for (const name of step.needs ?? []) await finish(name);
+      running.set(step.name, perform(step));
+      if (!step.beside) await finish(step.name);
+    }
+    for (const name of running.keys()) await finish(name);
+  } finally {
+    // Behind a failure, what ran beside the step ends first.
+    for (const { error: _, ...row } of await Promise.all(running.values())) rows.push(row);
   }
-  for (const name of running.keys()) await finish(name);
 }
 
 /**
