@@ -29,12 +29,11 @@ const LOOM = '--manifest-path loom/Cargo.toml';
 async function checkGithub() {
   const programs = dirname(await pythonEnvironment('workflows'));
   const filesOf = (/** @type {string} */ folder) => readdirSync(join(root, folder)).map((name) => `${folder}/${name}`);
-  const [config, issueForms] = [true, false].map((is) => filesOf('.github/ISSUE_TEMPLATE').filter((file) => file.endsWith('/config.yml') === is));
   const forms = [
     ['vendor.github-workflows', ...filesOf('.github/workflows')],
     ['vendor.github-actions', '.github/actions/toolchain/action.yml'],
-    ['vendor.github-issue-forms', ...issueForms],
-    ['vendor.github-issue-config', ...config],
+    ['vendor.github-issue-forms', ...filesOf('.github/ISSUE_TEMPLATE').filter((file) => !file.endsWith('/config.yml'))],
+    ['vendor.github-issue-config', '.github/ISSUE_TEMPLATE/config.yml'],
     ['vendor.dependabot', '.github/dependabot.yml'],
     ['vendor.citation-file-format', 'CITATION.cff'],
   ];
