@@ -158,6 +158,7 @@ export const STEPS = [
     env: SOFTWARE_GPU,
     run: ['npm run test:text-generation -- --gpu'],
   },
+  { name: 'examples', title: 'each example in an empty project', needs: ['addon'], debian: ['venv', 'redis'], run: ['npm run test:examples'] },
   {
     name: 'coverage-js',
     title: 'coverage of the JavaScript tests, as a report',
