@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { after, before, describe } from 'node:test';
 import { runNode } from './lib/processes.mjs';
@@ -28,7 +28,10 @@ describe('package.json', () => {
   test('the packages of this repository have one version, and need that of each other', () => {
     for (const own of WORKSPACES.map(readManifest)) {
       assert.equal(own.version, manifest.version, own.name);
-      assert.equal(own.license, manifest.license, own.name);
+      for (const field of ['license', 'author', 'homepage', 'bugs']) assert.equal(own[field], manifest[field], `${own.name} ${field}`);
+      // npm compares the address with where a package with provenance was built.
+      assert.equal(own.repository.url, manifest.repository.url, own.name);
+      assert.ok(existsSync(join(root, own.repository.directory, 'package.json')), own.name);
       assert.deepEqual(own.engines, manifest.engines, own.name);
       assert.equal(own.dependencies['webnn-node'], manifest.version, own.name);
       assert.ok(own.private && own.scripts === undefined, own.name);
@@ -60,10 +63,11 @@ describe('package.json', () => {
     }
   });
 
-  test('has the version and the licence of Cargo.toml', () => {
+  test('has the version, license, authors and repository of Cargo.toml', () => {
     const cargo = read('Cargo.toml');
-    assert.equal(/^version = "(.*)"$/m.exec(cargo)[1], manifest.version);
-    assert.equal(/^license = "(.*)"$/m.exec(cargo)[1], manifest.license);
+    for (const field of ['version', 'license']) assert.equal(new RegExp(`^${field} = "(.*)"$`, 'm').exec(cargo)[1], manifest[field]);
+    assert.equal(/^authors = \["(.*)"\]$/m.exec(cargo)[1], manifest.author);
+    assert.equal(`git+${/^repository = "(.*)"$/m.exec(cargo)[1]}.git`, manifest.repository.url);
   });
 
   test('the lock file is of this version, pins every package by its content and names no download address', () => {
@@ -80,13 +84,12 @@ describe('package.json', () => {
 
 describe('the packages of the platforms', () => {
   test('are optional dependencies of the same version, of the published package only', () => {
-    const published = mainManifest(manifest, 'git+https://example.com/repository.git');
+    const published = mainManifest(manifest);
     assert.deepEqual(Object.keys(published.optionalDependencies).sort(), PLATFORMS.map((name) => `webnn-node-${name}`).sort());
     assert.deepEqual([...new Set(Object.values(published.optionalDependencies))], [manifest.version]);
     for (const one of [published, ...WORKSPACES.map((folder) => publishedManifest(readManifest(folder)))]) {
       for (const field of ['private', 'scripts', 'devDependencies', 'workspaces']) assert.equal(one[field], undefined, `${one.name} ${field}`);
     }
-    assert.equal(published.repository.url, 'git+https://example.com/repository.git');
     assert.deepEqual([manifest.private, manifest.optionalDependencies], [true, undefined], 'the checkout');
   });
 

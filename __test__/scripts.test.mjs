@@ -5,6 +5,8 @@ import test from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { runNode } from './lib/processes.mjs';
 import { temporaryFolder } from './lib/folders.mjs';
+import { selectSteps, STEPS, summary } from '../scripts/gate.mjs';
+import { releaseNotes } from '../scripts/release-notes.mjs';
 import { isAtLeast, packagesAreStale, platformName, replaceFile } from '../scripts/setup.mjs';
 import { readResults, speedClaim, speedLoss, speedTable } from '../scripts/speed-table.mjs';
 import { environmentTable, insertTable, onnxTable, shortTypes, supportTable } from '../scripts/support-table.mjs';
@@ -185,4 +187,40 @@ test('suites of tests that do not go together are refused', async () => {
     assert.match(stderr, message);
     assert.match(stderr, /usage: npm test -- .*--gpu/);
   }
+});
+
+test('the steps of the gate: the whole, or those that are named after what they need', () => {
+  const names = (...named) => selectSteps(named).map(({ name }) => name);
+  assert.deepEqual(names(), STEPS.filter(({ onlyNamed }) => !onlyNamed).map(({ name }) => name));
+  assert.deepEqual(names('bench', 'format'), ['format', 'addon', 'onnx-models', 'bench']);
+  assert.deepEqual(names('rust'), ['rust']);
+  assert.throws(() => names('formt'), { message: /^There is no step formt; there are format, lint, /, exitCode: 2 });
+});
+
+test('each step of the gate stands behind those that it needs', () => {
+  for (const [index, { needs = [] }] of STEPS.entries()) {
+    assert.deepEqual(needs.filter((name) => !STEPS.slice(0, index).some((step) => step.name === name)), []);
+  }
+});
+
+test('the summary of the gate has a line for each step, and one for all', () => {
+  const rows = [{ name: 'format', result: 'passed', seconds: 3.9 }, { name: 'js', result: 'FAILED', seconds: 125 }, { name: 'models', result: 'not run' }];
+  assert.equal(summary(rows, 128.9), 'format    0:03  passed\njs        2:05  FAILED\nmodels       –  not run\nall       2:08');
+});
+
+test('the workflow runs every step of the gate whose data is in a repository, and no other', () => {
+  const workflow = readFileSync(new URL('../.github/workflows/checks.yml', import.meta.url), 'utf8');
+  const lines = [...workflow.matchAll(/^ +(?:- run: \.ci\/run|step:) ([^"\n]*)$/gm)].flatMap(([, words]) => words.match(/[\w-]+/g));
+  const isHere = ({ needs = [], outside = [] }) => outside.every((name) => name === 'wpt') && STEPS.filter(({ name }) => needs.includes(name)).every(isHere);
+  // The steps js and gpu build what these build.
+  const implied = ['addon', 'rust-build'];
+  const expected = STEPS.filter(isHere).map(({ name }) => name);
+  assert.deepEqual([...new Set([...lines, ...implied])].sort(), expected.sort());
+});
+
+test('release notes are what the changelog says about a version', () => {
+  const changelog = '# Changelog\n\n## [Unreleased]\n\n### Added\n\n- c\n\n## [0.2.0] - 2027-01-01\n\n### Fixed\n\n- b\n\n## [0.1.0] - 2026-12-01\n\n- a\n';
+  assert.equal(releaseNotes(changelog, '0.2.0'), '### Fixed\n\n- b');
+  assert.equal(releaseNotes(changelog, '0.1.0'), '- a');
+  assert.throws(() => releaseNotes(changelog, '0.3.0'), { message: 'CHANGELOG.md says nothing about version 0.3.0' });
 });

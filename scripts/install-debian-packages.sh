@@ -1,18 +1,32 @@
 #!/usr/bin/env bash
-# Installs what the tests of HTML pages, of models, of kernels for GPUs, of voice detectors and of the examples need beside the
-# toolchain, from Debian's packages and where it is missing: Chromium, Python's module venv, Vulkan on the CPU, synthesized
-# speech, and Redis.
+# Installs what tests need beside the toolchain from Debian's packages, where it is missing: Chromium, Python's module venv,
+# Vulkan on the CPU, synthesized speech, Redis. Root's rights are asked for only where something is missing.
+#
+#   scripts/install-debian-packages.sh [chromium|venv|vulkan|speech|redis]...     all of them where none is named
 set -euo pipefail
 
+[ "$#" -gt 0 ] || set -- chromium venv vulkan speech redis
+
 packages=()
-[ -x /usr/bin/chromium ] || packages+=(chromium)
-python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
-compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' >/dev/null || packages+=(mesa-vulkan-drivers)
-ldconfig -p | grep -q libvulkan.so.1 || packages+=(libvulkan1)
-command -v espeak-ng >/dev/null || packages+=(espeak-ng)
-command -v redis-server >/dev/null || packages+=(redis-server)
+for need in "$@"; do
+  case "$need" in
+    chromium) [ -x /usr/bin/chromium ] || packages+=(chromium) ;;
+    venv) python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv) ;;
+    vulkan)
+      compgen -G '/usr/share/vulkan/icd.d/lvp_icd*.json' >/dev/null || packages+=(mesa-vulkan-drivers)
+      ldconfig -p | grep -q libvulkan.so.1 || packages+=(libvulkan1)
+      ;;
+    redis) command -v redis-server >/dev/null || packages+=(redis-server) ;;
+    speech) command -v espeak-ng >/dev/null || packages+=(espeak-ng) ;;
+    *) echo "$0: there is nothing named $need" >&2; exit 2 ;;
+  esac
+done
 [ "${#packages[@]}" -gt 0 ] || exit 0
 
+if ! command -v apt-get >/dev/null; then
+  echo "Missing, by Debian's names: ${packages[*]}. Install them with this system's package manager." >&2
+  exit 1
+fi
 as_root=()
 [ "$(id -u)" -eq 0 ] || as_root=(sudo)
 "${as_root[@]}" apt-get update --quiet

@@ -5,8 +5,7 @@
 // are private, so only packages written by this program can be published.
 //
 //   node scripts/packages.mjs build PLATFORM          builds the addon for a platform, into the repository root
-//   node scripts/packages.mjs stage [--repository URL]
-//                                                     writes all packages to dist/npm/, from the addons in the root
+//   node scripts/packages.mjs stage                   writes all packages to dist/npm/, from the addons in the root
 //   node scripts/packages.mjs publish [--dry-run]     publishes them in dependency order
 // Building needs rustup, and for Linux also Python: cargo-zigbuild and zig are Python packages
 // (scripts/python/cross.txt).
@@ -20,7 +19,7 @@ import { entry, Failure, isProgram, npmOutput, npmResult, root, run, runNpm, say
 import { pythonEnvironment } from './python.mjs';
 import { buildLibrary, installPackages, isAtLeast, replaceFile } from './setup.mjs';
 
-const USAGE = 'usage: node scripts/packages.mjs build PLATFORM | stage [--repository URL] | publish [--dry-run]';
+const USAGE = 'usage: node scripts/packages.mjs build PLATFORM | stage | publish [--dry-run]';
 
 /** Platforms as `lib/binary.js` names them. */
 export const PLATFORMS = /** @type {string[]} */ (createRequire(import.meta.url)('../lib/binary.js').PLATFORMS);
@@ -73,29 +72,26 @@ const LICENSES = ['LICENSE-APACHE', 'LICENSE-MIT'];
 
 const packageName = (/** @type {string} */ platform) => `webnn-node-${platform}`;
 const readManifest = (/** @type {string} */ directory) => JSON.parse(readFileSync(join(directory, 'package.json'), 'utf8'));
-const repositoryField = (/** @type {string | undefined} */ url) => (url === undefined ? {} : { repository: { type: 'git', url } });
 
 /**
  * Returns the manifest of a published package, without fields for the checkout only.
  *
  * @param {Record<string, any>} manifest that of the checkout
- * @param {string} [repository] its URL, which npm compares with the place where a package with provenance was built
  * @returns {Record<string, any>}
  */
-export function publishedManifest(manifest, repository) {
+export function publishedManifest(manifest) {
   const { private: _, scripts, devDependencies, workspaces, ...published } = manifest;
-  return { ...published, ...repositoryField(repository) };
+  return published;
 }
 
 /**
  * Returns the published manifest of `webnn-node`, with its addons as optional dependencies.
  *
  * @param {Record<string, any>} manifest that of the checkout
- * @param {string} [repository]
  */
-export function mainManifest(manifest, repository) {
+export function mainManifest(manifest) {
   return {
-    ...publishedManifest(manifest, repository),
+    ...publishedManifest(manifest),
     files: manifest.files.filter((/** @type {string} */ pattern) => !pattern.endsWith('.node')),
     optionalDependencies: Object.fromEntries(PLATFORMS.map((platform) => [packageName(platform), manifest.version])),
   };
@@ -106,16 +102,19 @@ export function mainManifest(manifest, repository) {
  *
  * @param {string} platform
  * @param {Record<string, any>} manifest that of the checkout
- * @param {string} [repository]
  */
-export function platformManifest(platform, manifest, repository) {
+export function platformManifest(platform, manifest) {
   const [os, cpu, libc] = platform.split('-');
+  const { version, homepage, bugs, repository, author, license } = manifest;
   return {
     name: packageName(platform),
-    version: manifest.version,
+    version,
     description: `The native binary of webnn-node for ${platform}`,
-    license: manifest.license,
-    ...repositoryField(repository),
+    homepage,
+    bugs,
+    repository,
+    author,
+    license,
     main: addonName(platform),
     files: [addonName(platform), ...LICENSES],
     engines: manifest.engines,
@@ -185,10 +184,9 @@ function copyLicenses(folder) {
  *
  * @param {string} directory replaced if it exists
  * @param {Record<string, string>} addons addons paths by platform
- * @param {{ repository?: string }} [options]
  * @returns {string[]} the folders in dependency order
  */
-export function stage(directory, addons, { repository } = {}) {
+export function stage(directory, addons) {
   const manifest = readManifest(root);
   rmSync(directory, { recursive: true, force: true });
   const platforms = Object.entries(addons).map(([platform, addon]) => {
@@ -198,12 +196,12 @@ export function stage(directory, addons, { repository } = {}) {
     copyLicenses(folder);
     const readme = `The native binary of webnn-node for ${platform}. webnn-node installs it on that platform.\n`;
     writeFileSync(join(folder, 'README.md'), readme);
-    writeManifest(folder, platformManifest(platform, manifest, repository));
+    writeManifest(folder, platformManifest(platform, manifest));
     return folder;
   });
   const main = join(directory, manifest.name);
   copyPackage(root, main);
-  writeManifest(main, mainManifest(manifest, repository));
+  writeManifest(main, mainManifest(manifest));
   const others = WORKSPACES.map((path) => {
     const source = join(root, path);
     const own = readManifest(source);
@@ -211,7 +209,7 @@ export function stage(directory, addons, { repository } = {}) {
     copyPackage(source, folder);
     writeDeclarations(source, folder);
     copyLicenses(folder);
-    writeManifest(folder, { ...publishedManifest(own, repository), ...(own.files && { files: [...own.files, ...LICENSES] }) });
+    writeManifest(folder, { ...publishedManifest(own), ...(own.files && { files: [...own.files, ...LICENSES] }) });
     return folder;
   });
   return [...platforms, main, ...others];
@@ -269,11 +267,8 @@ async function build(platform) {
   say(`${addonName(platform)} is built`);
 }
 
-/**
- * Writes all packages, from addons in the repository root.
- * @param {string | undefined} repository
- */
-async function stageAll(repository) {
+/** Writes all packages, from addons in the repository root. */
+async function stageAll() {
   await installPackages(); // for the TypeScript compiler
   const addons = Object.fromEntries(PLATFORMS.map((platform) => [platform, join(root, addonName(platform))]));
   for (const [platform, addon] of Object.entries(addons)) {
@@ -286,7 +281,7 @@ async function stageAll(repository) {
       throw new Failure(`${addon} needs glibc ${glibc}, expected at most ${OLDEST_GLIBC}: ${advice}`);
     }
   }
-  for (const folder of stage(STAGE, addons, { repository })) {
+  for (const folder of stage(STAGE, addons)) {
     say(folder);
   }
 }
@@ -331,7 +326,7 @@ function readArguments() {
   try {
     parsed = parseArgs({
       allowPositionals: true,
-      options: { repository: { type: 'string' }, 'dry-run': { type: 'boolean', default: false } },
+      options: { 'dry-run': { type: 'boolean', default: false } },
     });
   } catch (error) {
     throw new Failure(`${/** @type {Error} */ (error).message}\n${USAGE}`, 2);
@@ -349,9 +344,9 @@ function readArguments() {
 
 if (isProgram(import.meta.url)) {
   await entry(async () => {
-    const { command, platform, repository, 'dry-run': dryRun } = readArguments();
+    const { command, platform, 'dry-run': dryRun } = readArguments();
     /** @type {Record<string, () => unknown>} */
-    const commands = { build: () => build(platform), stage: () => stageAll(repository), publish: () => publish(dryRun) };
+    const commands = { build: () => build(platform), stage: stageAll, publish: () => publish(dryRun) };
     await commands[command]();
   });
 }

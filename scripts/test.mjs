@@ -9,6 +9,7 @@
 //   npm test -- --models            only the tests on trained models beside the repository
 //   npm test -- --prebuilt          with the addon that lies in the repository root, whatever built it
 //   npm test -- --browser           only the tests of HTML pages in Chromium
+//   npm test -- --coverage          also says which lines the JavaScript tests ran
 
 import { existsSync, readdirSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
@@ -16,7 +17,7 @@ import { parseArgs } from 'node:util';
 import { entry, Failure, outputOf, root, run, say, WORKSPACES } from './process.mjs';
 import { checkRust, installPackages, setUp } from './setup.mjs';
 
-const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [--prebuilt] [--gpu | --models | --browser | FILE...]\n' +
+const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [--prebuilt] [--coverage] [--gpu | --models | --browser | FILE...]\n' +
   '--gpu can be combined with --only, the other suites and files cannot';
 
 /** Folders of tests that need more than the toolchain: trained models outside the repository, Chromium, Vulkan. */
@@ -47,6 +48,7 @@ function readArguments() {
         gpu: { type: 'boolean', default: false },
         models: { type: 'boolean', default: false },
         browser: { type: 'boolean', default: false },
+        coverage: { type: 'boolean', default: false },
         help: { type: 'boolean', short: 'h' },
       },
     });
@@ -74,7 +76,8 @@ function readArguments() {
   }
   const [suite] = suites;
   const isJavaScript = files.length > 0 || (suite !== undefined && !values.gpu);
-  return { only: values.only ?? (isJavaScript ? 'js' : undefined), name: values.name, files, suite, prebuilt: values.prebuilt };
+  const { name, prebuilt, coverage } = values;
+  return { only: values.only ?? (isJavaScript ? 'js' : undefined), name, files, suite, prebuilt, coverage };
 }
 
 /** Tests that need Python or npm packages of their own; each folder has its own npm script. */
@@ -131,10 +134,10 @@ async function checkGenerated() {
  * Runs the JavaScript tests. `--expose-gc` lets them check that memory is freed.
  * @param {ReturnType<typeof readArguments>} options
  */
-async function testJavaScript({ name, files, suite }) {
-  const pattern = name === undefined ? [] : [`--test-name-pattern=${name}`];
+async function testJavaScript({ name, files, suite, coverage }) {
+  const flags = [...(name === undefined ? [] : [`--test-name-pattern=${name}`]), ...(coverage ? ['--experimental-test-coverage'] : [])];
   const env = suite === 'gpu' ? JAVASCRIPT_ON_GPU : {};
-  await run('JavaScript tests', process.execPath, ['--expose-gc', '--test', ...pattern, ...(files.length > 0 ? files : testFiles({ suite }))], { env });
+  await run('JavaScript tests', process.execPath, ['--expose-gc', '--test', ...flags, ...(files.length > 0 ? files : testFiles({ suite }))], { env });
 }
 
 await entry(async () => {

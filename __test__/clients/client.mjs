@@ -11,7 +11,7 @@ export { ort };
  * onnxruntime-node. Where there is Float16Array, it makes such arrays of float16 tensors and then cannot read them
  * (https://github.com/microsoft/onnxruntime/pull/32323). It asks once whether there is.
  *
- * @returns {typeof import('onnxruntime-node')}
+ * @returns {any} its module, whose types the older declarations of bench/ would replace
  */
 function loadNative() {
   const runtime = createRequire(import.meta.url)('onnxruntime-node');

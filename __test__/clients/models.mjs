@@ -51,8 +51,11 @@ export const MODELS = [];
  * @param {object} parts
  * @param {Record<string, import('./tensors.mjs').TestTensor>} parts.feeds
  * @param {Record<string, import('./tensors.mjs').TestTensor>} [parts.weights]
- * @param {object[]} parts.nodes
+ * @param {ReturnType<typeof node>[]} parts.nodes
  * @param {Record<string, number>} parts.outputs element types
+ * @param {number} [parts.opset]
+ * @param {number} [parts.tolerance]
+ * @param {number} [parts.steps]
  */
 function model(name, { feeds, weights = {}, nodes, outputs, opset = 17, tolerance = 1e-5, steps = 0 }) {
   const bytes = writeModel({

@@ -76,7 +76,7 @@ function readCases(path, promised) {
 /**
  * All vector files of a folder: those that are there and those that index.json promises.
  *
- * @returns {{ file: string, cases?: object[], error?: string }[]} sorted; `error` where a file cannot be used
+ * @returns {{ file: string, cases?: any[], error?: string }[]} sorted; `error` where a file cannot be used
  */
 function readVectors(directory) {
   const unreadable = (file, error) => ({ file, error: error.message });

@@ -14,7 +14,7 @@ export const PAGES = [
 /** Paths of all Markdown files of the repository whose links are checked. */
 export const LINKED = [
   ...PAGES,
-  'CHANGELOG.md',
+  ...['CHANGELOG', 'CODE_OF_CONDUCT', 'CONTRIBUTING', 'SECURITY', 'SUPPORT'].map((name) => `${name}.md`),
   ...['bench', 'examples']
     // With types, because links are followed without: the one in node_modules leads back here.
     .flatMap((folder) => readdirSync(join(root, folder), { recursive: true, withFileTypes: true }))

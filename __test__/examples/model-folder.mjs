@@ -42,7 +42,7 @@ export const TOKENIZER = {
  * Writes a folder.
  * @param {string} folder
  * @param {object} [content]
- * @param {object} [content.style] of the model, see `languageModel`
+ * @param {import('../onnx/language-model.mjs').Style} [content.style] of the model
  * @param {string[]} [content.models] names of the files in onnx/
  * @param {object} [content.config] config.json
  * @param {object} [content.generation] generation_config.json

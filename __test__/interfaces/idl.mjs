@@ -15,7 +15,7 @@ function membersOf(type) {
   return result;
 }
 
-/** Members of each interface. @type {Map<string, object[]>} */
+/** Members of each interface, as webidl2 has them. @type {Map<string, any[]>} */
 export const interfaces = membersOf('interface');
 
 /** Values of each enumeration. @type {Map<string, string[]>} */
@@ -26,10 +26,18 @@ const parents = new Map(ofType('dictionary').map(({ name, inheritance }) => [nam
 const typedefs = new Map(ofType('typedef').map(({ name, idlType }) => [name, idlType]));
 
 /**
+ * @typedef {object} Type
+ * @property {string} kind
+ * @property {string} [name]
+ * @property {Type} [element]
+ * @property {boolean} [isEnforced]
+ */
+
+/**
  * The type of an argument, member or attribute.
  *
- * @param {object} node of webidl2, with `idlType`, and perhaps `extAttrs` that belong to the type
- * @returns {{ kind: string, name?: string, element?: object, isEnforced?: boolean }} `kind` is `integer`, `double`,
+ * @param {{ idlType: any, extAttrs?: any[] }} node of webidl2, with `idlType`, and perhaps `extAttrs` that belong to the type
+ * @returns {Type} `kind` is `integer`, `double`,
  *   `number` (a number or bigint), `boolean`, `string`, `buffer`, `other`, or a kind of definition or generic type
  *   (`enum`, `dictionary`, `interface`, `sequence`, `record`), or `one-or-sequence`; `element` is that of the last three
  */
@@ -77,7 +85,7 @@ function namedType(name, attributes) {
  * Members of a dictionary in the order in which Web IDL reads them: inherited ones first, each level by code units.
  *
  * @param {string} name
- * @returns {{ name: string, type: object, required: boolean }[]}
+ * @returns {{ name: string, type: Type, required: boolean }[]}
  */
 export function dictionaryMembers(name) {
   const inherited = parents.get(name);
@@ -93,7 +101,7 @@ export function dictionaryMembers(name) {
  * draft does not define.
  *
  * @returns {{ interface: string, name: string, isPromise: boolean, isOverloaded: boolean,
- *   parameters: { name: string, type: object }[] }[]} the name of a constructor is `constructor`
+ *   parameters: { name: string, type: Type }[] }[]} the name of a constructor is `constructor`
  */
 export function allOperations() {
   return [...interfaces].flatMap(([owner, members]) =>

@@ -21,10 +21,10 @@ function readMembers(name) {
 /**
  * The events of a value's conversion, in order; `null` stands for one that a caller cannot see.
  *
- * @param {object} type see `typeOf`
+ * @param {import('./idl.mjs').Type} type
  * @param {string} path
  * @param {boolean} [isPlain] whether an enumeration value is a plain string
- * @returns {{ path: string, type?: object, event: string | null, isMember?: boolean }[]}
+ * @returns {{ path: string, type?: import('./idl.mjs').Type, event: string | null, isMember?: boolean }[]}
  */
 export function planOf(type, path, isPlain = false) {
   switch (type.kind) {
@@ -68,7 +68,7 @@ function planOfMember({ name, type }, path) {
 /**
  * A value that logs its conversion.
  *
- * @param {object} type
+ * @param {import('./idl.mjs').Type} type
  * @param {string} path
  * @param {{ log: string[], objects: Record<string, object>, replaced?: { path: string, value: unknown },
  *   isPlain?: boolean }} world `objects` has one of each interface by name; the value at the path of `replaced` is that
@@ -133,7 +133,7 @@ function observedRecord(type, path, world) {
         return Reflect.ownKeys(target);
       },
       getOwnPropertyDescriptor(target, key) {
-        log.push(`descriptor ${path}.${key}`);
+        log.push(`descriptor ${path}.${String(key)}`);
         return Reflect.getOwnPropertyDescriptor(target, key);
       },
       get(_, key) {
@@ -151,7 +151,7 @@ function observedDictionary(type, path, world) {
     {
       get(_, key) {
         world.log.push(`get ${path}.${String(key)}`);
-        return types.has(key) ? observed(types.get(key), `${path}.${key}`, world) : undefined;
+        return typeof key === 'string' && types.has(key) ? observed(types.get(key), `${path}.${key}`, world) : undefined;
       },
     },
   );

@@ -18,7 +18,8 @@ export function temporaryFolder(owner = { after }, files = {}) {
   for (const [path, contents] of Object.entries(files)) {
     const file = join(folder, path);
     mkdirSync(dirname(file), { recursive: true });
-    writeFileSync(file, typeof contents === 'string' || ArrayBuffer.isView(contents) ? contents : JSON.stringify(contents));
+    const isWritten = typeof contents === 'string' || ArrayBuffer.isView(contents);
+    writeFileSync(file, isWritten ? /** @type {string | Uint8Array} */ (contents) : JSON.stringify(contents));
   }
   return folder;
 }

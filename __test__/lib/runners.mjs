@@ -8,7 +8,8 @@ export class UsageError extends Error {}
 /**
  * Reads a command line. See `parseArgs()`.
  *
- * @param {import('node:util').ParseArgsConfig} config
+ * @template {import('node:util').ParseArgsConfig} Config
+ * @param {Config} config
  * @throws {UsageError}
  */
 export function readCommandLine(config) {

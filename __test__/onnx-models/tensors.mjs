@@ -15,7 +15,7 @@ export const dataTypeOf = ({ dataType }) => NAMES[dataType] ?? dataType;
 /**
  * The elements of a tensor as numbers or bigints; float16 is widened.
  *
- * @param {ArrayBufferView} data
+ * @param {Parameters<typeof numbersOf>[0]['data']} data
  * @param {string} dataType
  */
 export function valuesOf(data, dataType) {

@@ -10,19 +10,24 @@ import { difference } from './compare.mjs';
 /** A test that takes longer hangs: the slowest needs less than a second. In milliseconds. */
 const TIME_LIMIT = 60_000;
 
-/** Reads the tensors that `rows` of the index name. @returns {Promise<Record<string, import('webnn-node-cli/lib/npy.mjs').Tensor>>} */
+/** Reads the tensors that `rows` of the index name. @returns {Promise<Record<string, Awaited<ReturnType<typeof readNpy>>>>} */
 async function readTensors(directory, { name, ...test }, kind) {
   const entries = test[kind].map(async (row) => [row.name, await readNpy(join(directory, name, row.file))]);
   return Object.fromEntries(await Promise.all(entries));
 }
 
-/** What is wrong with one output; `undefined` if nothing. */
+/**
+ * What is wrong with one output; `undefined` if nothing.
+ * @param {string} name
+ * @param {import('webnn-node/onnx').OnnxResult} result
+ * @param {Awaited<ReturnType<typeof readNpy>>} expected
+ */
 function outputProblem(name, { data, ...descriptor }, expected) {
   const wanted = { dataType: dataTypeOf(expected), shape: expected.shape };
   if (descriptor.dataType !== wanted.dataType || descriptor.shape.join() !== wanted.shape.join()) {
     return `${name}: is ${descriptor.dataType} [${descriptor.shape.join(', ')}], expected ${wanted.dataType} [${wanted.shape.join(', ')}]`;
   }
-  const kind = arrayOf(expected.dataType, 0).constructor;
+  const kind = /** @type {any} */ (arrayOf(expected.dataType, 0).constructor);
   if (!(data instanceof kind)) {
     return `${name}: is a ${data.constructor.name}, expected a ${kind.name}`;
   }

@@ -21,7 +21,12 @@ test ran; 2 wrong usage.`;
 /** So many of all tests have to pass. */
 const REQUIRED_PASSES = 1560;
 
-/** Reads the command line. @throws {UsageError} */
+/**
+ * Reads the command line.
+ * @param {string[]} args
+ * @returns {{ directory: string, index: string, filter: RegExp | undefined, json?: string, jobs: number, quiet: boolean } | undefined} undefined where help is asked for
+ * @throws {UsageError}
+ */
 function readArguments(args) {
   const { values, positionals } = readCommandLine({
     args,
@@ -34,7 +39,7 @@ function readArguments(args) {
       help: { type: 'boolean', short: 'h' },
     },
   });
-  if (values.help) return { help: true };
+  if (values.help) return undefined;
   if (positionals.length !== 1) throw new UsageError(`expected one folder, got ${positionals.length}`);
   const index = join(positionals[0], 'index.json');
   if (!existsSync(index)) throw new UsageError(`${index} does not exist`);
@@ -43,7 +48,7 @@ function readArguments(args) {
   return { directory: positionals[0], index, filter, json: values.json, jobs, quiet: values.quiet };
 }
 
-/** Runs the tests, at most `jobs` at a time. @returns {Promise<object[]>} `{ name, status, message }` in their order */
+/** Runs the tests, at most `jobs` at a time. @returns {Promise<{ name: string, status: string, message?: string }[]>} in their order */
 async function runTests({ directory, jobs }, tests) {
   const { ml } = await import('webnn-node');
   const { runCase } = await import('./cases.mjs');
@@ -60,7 +65,7 @@ async function runTests({ directory, jobs }, tests) {
 /** Runs everything that the command line asks for. @returns {Promise<number>} the exit status */
 async function main(args) {
   const options = readArguments(args);
-  if (options.help) {
+  if (options === undefined) {
     console.log(USAGE);
     return 0;
   }

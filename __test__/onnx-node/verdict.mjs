@@ -4,8 +4,8 @@
  * Checks the table against the index: every name exists and stands there once, and what a reason claims of its
  * tests (`dataType`, `operator`, `opset`, `emptyTensors`) is true of each.
  *
- * @param {object[]} table
- * @param {object[]} index
+ * @param {Record<string, any>[]} table
+ * @param {Record<string, any>[]} index
  * @returns {string[]} what is wrong
  */
 export function tableProblems(table, index) {

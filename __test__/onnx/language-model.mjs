@@ -99,7 +99,7 @@ export function languageModel(style) {
   const { inputs, outputs } = decoderValues({ type, vocabulary, cache: ['0.key', '0.value'], heads: HEADS, size: SIZE, positions });
   const nodes = [...cacheNodes(type), ...SUM_NODES];
   let sum = 'row';
-  const add = (/** @type {string} */ name, /** @type {object[]} */ ...made) => {
+  const add = (/** @type {string} */ name, /** @type {ReturnType<typeof node>[]} */ ...made) => {
     nodes.push(...made, node('Add', [sum, name], [`${sum}_${name}`]));
     sum = `${sum}_${name}`;
   };

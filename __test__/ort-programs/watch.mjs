@@ -1,7 +1,7 @@
 // Preloaded before a program: says last which addons and libraries of engines it had loaded.
 
 process.on('exit', () => {
-  const { sharedObjects } = process.report.getReport();
+  const { sharedObjects } = /** @type {any} */ (process.report.getReport());
   const libraries = sharedObjects.map((path) => path.split(/[\\/]/).at(-1)).filter((name) => /onnxruntime|webnn/.test(name));
   console.log(JSON.stringify({ libraries }));
 });

@@ -77,7 +77,7 @@ export const PROVOCATIONS = {
     using(scaling(), (model) => model.run({ x: new Int32Array(2), scale })),
     using(scaling(), (model) => model.run({ x: 'text', scale })),
   ],
-  ERR_WEBNN_UNKNOWN_OPTION: [load(scaling(), { numThread: 1 }), async () => inspectModel(scaling(), { outputs: ['y'] })],
+  ERR_WEBNN_UNKNOWN_OPTION: [load(scaling(), { numThread: 1 }), async () => inspectModel(scaling(), /** @type {any} */ ({ outputs: ['y'] }))],
   ERR_WEBNN_SHAPE: [
     using(scaling(), (model) => model.run({ x: floats(1, 2), scale })),
     using(scaling(), (model) => model.run({ x: { data: floats(1, 2), shape: [2, 2] }, scale })),
@@ -134,7 +134,7 @@ export const ON_GPU = ['ERR_WEBNN_DEVICE_LOST'];
  */
 export async function checkCode({ code, exception }, context) {
   for (const provoke of PROVOCATIONS[code]) {
-    await assert.rejects(provoke(context), (error) => {
+    await assert.rejects(provoke(context), (/** @type {any} */ error) => {
       assert.ok(error instanceof (CLASSES[exception] ?? DOMException), error.stack);
       assert.deepEqual([error.name, error.code], [exception, code], error.stack);
       return true;

@@ -13,7 +13,7 @@ function allowSoftware(isAllowed) {
 }
 
 async function softwareDevice() {
-  const adapter = await navigator.gpu.requestAdapter({ forceFallbackAdapter: true });
+  const adapter = await /** @type {any} */ (navigator).gpu.requestAdapter({ forceFallbackAdapter: true });
   return adapter.requestDevice();
 }
 
@@ -41,7 +41,7 @@ test('a context of a GPUDevice is on its adapter', async (t) => {
 test('a GPUDevice of software is refused where software is not asked for', async () => {
   allowSoftware(false);
   const device = await softwareDevice();
-  await assert.rejects(ml.createContext(device), (error) => {
+  await assert.rejects(ml.createContext(device), (/** @type {Error} */ error) => {
     assert.equal(error.name, 'NotSupportedError');
     assert.match(error.message, /^createContext: the adapter of the GPUDevice \(.*\) is software, .*WEBNN_GPU_SOFTWARE is 1$/);
     return true;

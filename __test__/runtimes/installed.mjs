@@ -10,7 +10,7 @@ import 'webnn-node/auto';
 
 const context = await navigator.ml.createContext();
 const builder = new MLGraphBuilder(context);
-const descriptor = { dataType: 'float32', shape: [2, 2] };
+const descriptor = /** @type {const} */ ({ dataType: 'float32', shape: [2, 2] });
 const graph = await builder.build({ y: builder.add(builder.input('x', descriptor), builder.constant('float32', 0.5)) });
 const x = await context.createTensor({ ...descriptor, writable: true });
 const y = await context.createTensor({ ...descriptor, readable: true });

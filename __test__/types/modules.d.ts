@@ -52,6 +52,7 @@ declare module '@rgrove/parse-xml' {
 declare module 'onnxruntime-web/webgpu' {
   export const env: { wasm: { wasmPaths: string } };
   export const InferenceSession: { create(model: Uint8Array, options: object): Promise<object> };
+  export const Tensor: { new (type: string, data: unknown, dims: readonly number[]): object; fromMLTensor(tensor: object, options: object): object };
 }
 
 declare module '@huggingface/transformers' {

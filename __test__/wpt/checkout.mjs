@@ -42,12 +42,12 @@ export function servedFile(directory, pathname) {
  * All tests of `webnn/`, in the order of their addresses.
  *
  * @param {string} directory of the checkout
- * @returns {object[]} see `testsOf`
+ * @returns {import('./meta.mjs').Test[]}
  */
 export function findTests(directory) {
   return readdirSync(join(directory, 'webnn'), { recursive: true, withFileTypes: true })
     .filter((file) => file.isFile() && file.name.endsWith('.js'))
-    .map((file) => join(file.parentPath ?? file.path, file.name))
+    .map((file) => join(file.parentPath, file.name))
     .flatMap((file) => testsOf(relative(directory, file).split(sep).join('/'), readFileSync(file, 'utf8')))
     .sort((a, b) => (a.url < b.url ? -1 : 1));
 }

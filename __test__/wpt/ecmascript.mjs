@@ -1,6 +1,6 @@
 // Methods of ECMAScript that test files use and Node 20 lacks.
 
-/** `ArrayBuffer.prototype.transfer`, ECMAScript 2024. */
+/** `ArrayBuffer.prototype.transfer`, ECMAScript 2024. @this {ArrayBuffer} */
 function transfer(newLength = this.byteLength) {
   const moved = structuredClone(this, { transfer: [this] });
   if (newLength === moved.byteLength) return moved;
@@ -9,7 +9,7 @@ function transfer(newLength = this.byteLength) {
   return result;
 }
 
-/** `get ArrayBuffer.prototype.detached`, ECMAScript 2024. */
+/** `get ArrayBuffer.prototype.detached`, ECMAScript 2024. @this {ArrayBuffer} */
 function isDetached() {
   try {
     return new Uint8Array(this) === undefined;
@@ -19,16 +19,16 @@ function isDetached() {
   }
 }
 
-/** `Set.prototype.difference`, ECMAScript 2025. */
+/** `Set.prototype.difference`, ECMAScript 2025. @this {Set<unknown>} */
 function difference(other) {
   return new Set([...this].filter((value) => !other.has(value)));
 }
 
 /** Defines those of the methods that the engine does not have. */
 export function installMissingMethods() {
-  for (const [prototype, method] of [
-    [ArrayBuffer.prototype, transfer],
-    [Set.prototype, difference],
+  for (const { prototype, method } of [
+    { prototype: ArrayBuffer.prototype, method: transfer },
+    { prototype: Set.prototype, method: difference },
   ]) {
     if (!(method.name in prototype)) {
       Object.defineProperty(prototype, method.name, { value: method, writable: true, configurable: true });

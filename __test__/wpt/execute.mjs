@@ -54,13 +54,21 @@ function outcomeOf({ harness }, { code, signal, isLate, output }, timeout) {
 }
 
 /**
+ * @typedef {object} Result
+ * @property {import('./meta.mjs').Test} test
+ * @property {string} status
+ * @property {string | null} message
+ * @property {number} duration
+ * @property {{ name: string, status: string, message: string | null }[]} subtests
+ */
+
+/**
  * Runs a test.
  *
  * @param {string} directory of the checkout
- * @param {object} test see `testsOf`
+ * @param {import('./meta.mjs').Test} test
  * @param {AbortSignal} [signal] kills the process
- * @returns {Promise<{ test: object, status: string, message: string | null, duration: number,
- *   subtests: { name: string, status: string, message: string | null }[] }>} statuses are those of wptreport; a
+ * @returns {Promise<Result>} statuses are those of wptreport; a
  *   process that does not end in the test's time is killed (TIMEOUT), one that ends otherwise than with exit code 0 has
  *   crashed (CRASH), and both have the results until then; `duration` is in milliseconds
  */
@@ -81,7 +89,7 @@ export function execute(directory, test, signal) {
       end.output = (end.output + text).slice(-KEPT_OUTPUT);
     });
   }
-  child.on('message', (message) => {
+  child.on('message', (/** @type {any} */ message) => {
     const { type, test: subtest } = message;
     progress.take(subtest === undefined ? message : { ...message, test: { ...subtest, hasResult: type === 'result' } });
   });

@@ -72,6 +72,19 @@ function deviceOf(variant) {
 }
 
 /**
+ * @typedef {object} Test
+ * @property {string} url
+ * @property {string} path of its file in the checkout
+ * @property {string} scope
+ * @property {boolean} isInNode whether Node has that scope
+ * @property {string} variant
+ * @property {string} [device] that the variant asks for
+ * @property {string[]} scripts
+ * @property {string} [title]
+ * @property {number} timeout in milliseconds
+ */
+
+/**
  * The tests that a file stands for: one for each scope and variant.
  *
  * @param {string} path of the file in the checkout, with slashes

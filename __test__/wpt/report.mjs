@@ -14,11 +14,13 @@ function printable(text) {
   );
 }
 
+/** @typedef {{ result: import('./execute.mjs').Result, verdict: import('./verdict.mjs').Verdict }} Outcome */
+
 /**
  * The line of a test, and below it its failures.
  *
- * @param {{ test: { url: string }, status: string, duration: number, subtests: object[] }} result
- * @param {object} verdict see `judge`
+ * @param {import('./execute.mjs').Result} result
+ * @param {import('./verdict.mjs').Verdict} verdict
  * @returns {string}
  */
 export function linesOf({ test, status, duration, subtests }, { failures, listed, passed }) {
@@ -40,7 +42,7 @@ export function linesOf({ test, status, duration, subtests }, { failures, listed
 /**
  * Totals per directory of the checkout, and of all.
  *
- * @param {{ result: object, verdict: object }[]} outcomes
+ * @param {Outcome[]} outcomes
  * @returns {Map<string, { files: number, subtests: number, passed: number, listed: number, failed: number }>}
  */
 export function totalsOf(outcomes) {
@@ -60,7 +62,7 @@ export function totalsOf(outcomes) {
   const { all, ...parts } = Object.fromEntries(totals);
   return new Map([
     ...Object.entries(parts).sort(([a], [b]) => (a < b ? -1 : 1)),
-    ...(all === undefined ? [] : [['all', all]]),
+    .../** @type {[string, any][]} */ (all === undefined ? [] : [['all', all]]),
   ]);
 }
 
@@ -117,7 +119,7 @@ function reportedTest({ result, verdict }) {
 /**
  * A report in the form that `wpt run --log-wptreport` writes and wpt.fyi reads.
  *
- * @param {{ result: object, verdict: object }[]} outcomes
+ * @param {Outcome[]} outcomes
  * @param {{ revision?: string, begin: number, end: number }} run the commit of the checkout, times in ms since 1970
  * @returns {object}
  */

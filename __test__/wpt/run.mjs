@@ -27,7 +27,12 @@ not allow that, or is missing, or no test ran; 2 wrong usage.`;
 
 const DEVICES = ['cpu', 'gpu', 'npu'];
 
-/** Reads the command line. @throws {UsageError} */
+/**
+ * Reads the command line.
+ * @param {string[]} args
+ * @returns {{ directory: string, filter: RegExp | undefined, device: string | undefined, json?: string, jobs: number } | undefined} undefined where help is asked for
+ * @throws {UsageError}
+ */
 function readArguments(args) {
   const { values } = readCommandLine({
     args,
@@ -40,7 +45,7 @@ function readArguments(args) {
       help: { type: 'boolean', short: 'h' },
     },
   });
-  if (values.help) return { help: true };
+  if (values.help) return undefined;
   if (values.wpt === undefined) throw new UsageError('--wpt DIR is missing');
   const missing = missingParts(values.wpt);
   if (missing.length > 0) throw new UsageError(`--wpt: ${values.wpt} has no ${missing.join(', ')}`);
@@ -66,7 +71,7 @@ function requireWritable(file) {
 function interruption() {
   const controller = new AbortController();
   setMaxListeners(0, controller.signal); // one per test in flight
-  for (const [signal, number] of [['SIGINT', 2], ['SIGTERM', 15]]) {
+  for (const [signal, number] of Object.entries({ SIGINT: 2, SIGTERM: 15 })) {
     process.on(signal, () => {
       controller.abort();
       process.exit(128 + number);
@@ -75,7 +80,7 @@ function interruption() {
   return controller.signal;
 }
 
-/** Runs the tests, at most `jobs` at a time, and prints each as it ends. @returns {Promise<object[]>} in their order */
+/** Runs the tests, at most `jobs` at a time, and prints each as it ends. @returns {Promise<import('./report.mjs').Outcome[]>} in their order */
 function runTests({ directory, jobs }, tests) {
   const signal = interruption();
   return mapConcurrently(tests, jobs, async (test) => {
@@ -99,7 +104,7 @@ function reportUnused({ filter, device }, verdicts) {
 /** Runs everything that the command line asks for. @returns {Promise<number>} the exit status */
 async function main(args) {
   const options = readArguments(args);
-  if (options.help) {
+  if (options === undefined) {
     console.log(USAGE);
     return 0;
   }

@@ -31,13 +31,20 @@ function verdictOn({ name, status, message }, entry, normal, listed) {
 }
 
 /**
+ * @typedef {object} Verdict
+ * @property {number} passed
+ * @property {Entry[]} listed
+ * @property {Entry[]} inTime
+ * @property {{ name: string | null, status: string, message: string | null }[]} failures
+ */
+
+/**
  * Judges the result of a test, subtest by subtest.
  *
  * @param {{ test: { path: string }, status: string, message: string | null,
  *   subtests: { name: string, status: string, message: string | null }[] }} result see `execute`
  * @param {Entry[]} table
- * @returns {{ passed: number, listed: Entry[], inTime: Entry[],
- *   failures: { name: string | null, status: string, message: string | null }[] }} `passed` counts subtests; `listed`
+ * @returns {Verdict} `passed` counts subtests; `listed`
  *   has an entry for each subtest, and perhaps the file, that fails as the table says, `inTime` one for each that passes
  *   as its entry allows; a failure without name is one of the file as a whole
  */

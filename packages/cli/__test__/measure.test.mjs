@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
-import test, { after } from 'node:test';
+import test from 'node:test';
 import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import { root } from '../../../scripts/process.mjs';
 import { histogramLines, histogramSvg, sharedBins } from '../lib/histogram.mjs';

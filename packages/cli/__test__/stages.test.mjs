@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import path from 'node:path';
-import test, { after, before } from 'node:test';
+import test from 'node:test';
 import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import { FLOAT, INT64, node, value, weight, writeModel } from '../../../__test__/onnx/model-writer.mjs';
 import { webnn, webnnJson } from './command.mjs';

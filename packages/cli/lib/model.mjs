@@ -4,7 +4,6 @@ import { inspectModel, loadModel } from 'webnn-node/onnx';
 import { isFloat } from './elements.mjs';
 import { UsageError } from './errors.mjs';
 import { requireFile } from './files.mjs';
-import { printable } from './format.mjs';
 import { assignSources, readInputs } from './inputs.mjs';
 import { checkInputOptions, pictureOptions } from './options.mjs';
 import { withProgress } from './progress.mjs';

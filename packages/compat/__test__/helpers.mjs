@@ -47,8 +47,16 @@ export function permuted(values, shape, permutation) {
 
 /**
  * A convolution of nchw images with oihw filters.
- * @param {[number, number]} begin padding in front
- * @param {number[]} outputShape
+ * @param {number[]} x
+ * @param {number[]} xShape
+ * @param {number[]} w
+ * @param {number[]} wShape
+ * @param {object} options
+ * @param {[number, number]} options.begin padding in front
+ * @param {number[]} [options.strides]
+ * @param {number[]} [options.dilations]
+ * @param {number} [options.groups]
+ * @param {number[]} options.outputShape
  */
 export function convolution(
   x,

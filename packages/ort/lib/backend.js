@@ -21,8 +21,9 @@ const PRIORITY = 101;
 /** Shared by all copies of this package in the process. */
 const BACKENDS = Symbol.for('webnn-node-ort.backends');
 
+const shared = /** @type {any} */ (globalThis);
 /** @type {WeakMap<object, import('onnxruntime-common').Backend>} by the registries that they are in */
-const backends = (/** @type {any} */ (globalThis)[BACKENDS] ??= new WeakMap());
+const backends = (shared[BACKENDS] ??= new WeakMap());
 
 /**
  * A backend whose sessions return Tensors of this copy of onnxruntime-common.

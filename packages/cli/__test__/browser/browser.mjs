@@ -19,7 +19,7 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 /**
  * Starts Chromium with an empty profile.
  * @param {string[]} [flags] more of them
- * @returns {Promise<{ open(html: string, options?: object): Promise<OpenPage>, visit(url: string): Promise<OpenPage>, close(): Promise<void> }>}
+ * @returns {Promise<{ open(html: string, options?: { colorScheme?: 'light' | 'dark' }): Promise<OpenPage>, visit(url: string): Promise<OpenPage>, close(): Promise<void> }>}
  */
 export async function startBrowser(flags = []) {
   assert.ok(existsSync(CHROMIUM), `${CHROMIUM} is missing, which these tests need; scripts/install-debian-packages.sh installs it`);
@@ -52,6 +52,10 @@ export class OpenPage {
    * @type {string[]}
    */
   requests = [];
+  /** @type {import('playwright-core').Page} */
+  page;
+  /** @type {string} */
+  url;
 
   /**
    * @param {import('playwright-core').Page} page

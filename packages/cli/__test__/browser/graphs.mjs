@@ -30,8 +30,9 @@ async function profileOf(input, output, build) {
 /** Channels of SqueezeNet's layers: a squeeze layer and both expansions of each fire module. */
 const FIRES = { fire2: [96, 16, 64], fire3: [128, 16, 64], fire4: [128, 32, 128], fire5: [256, 32, 128], fire6: [256, 48, 192], fire7: [384, 48, 192], fire8: [384, 64, 256], fire9: [512, 64, 256] };
 
-/** Shapes of SqueezeNet's weights by their names. */
+/** Shapes of SqueezeNet's weights by their names. @returns {[string, number[]][]} */
 function squeezenetShapes() {
+  /** @returns {[string, number[]][]} */
   const convolution = (name, out, channels, side) => [[`${name}.weight`, [out, channels, side, side]], [`${name}.bias`, [out]]];
   const fires = Object.entries(FIRES).flatMap(([name, [channels, squeezed, expanded]]) => [
     ...convolution(`${name}_squeeze`, squeezed, channels, 1),
@@ -45,7 +46,7 @@ function squeezenetShapes() {
 export function profileSqueezenet() {
   const tensors = squeezenetShapes().map(([name, shape]) => {
     const values = noise(product(shape));
-    return [name, { descriptor: { dataType: 'float32', shape }, bytes: new Uint8Array(values.buffer) }];
+    return /** @type {[string, any]} */ ([name, { descriptor: { dataType: 'float32', shape }, bytes: new Uint8Array(values.buffer) }]);
   });
   return profileOf(INPUT, OUTPUT, (builder, image) => squeezenet(builder, image, new Map(tensors)));
 }
