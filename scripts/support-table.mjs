@@ -63,7 +63,7 @@ function cell(operands) {
  * Whether a member of an operator's limits describes a result (`output`, `outputs`, `output0`, ...).
  * @param {[name: string, limits: unknown]} operand
  */
-function isOutput([name]) {
+export function isOutput([name]) {
   return /^output(s|\d+)?$/.test(name);
 }
 

@@ -1,0 +1,72 @@
+// The site of the documentation: the pages of docs/, and those that scripts/site.mjs writes into docs/generated/.
+
+import { readFileSync } from 'node:fs';
+import { defineConfig } from 'vitepress';
+import { siteLinks } from './links.mjs';
+
+const read = (path) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8');
+
+const { description, version, repository } = JSON.parse(read('../package.json'));
+const address = repository.url.replace(/^git\+|\.git$/g, '');
+
+const guides = (() => {
+  const sections = read('README.md').split(/^## /m).slice(1).map((section) => {
+    const [text] = section.split('\n', 1);
+    const links = [...section.matchAll(/^\| \[([^\]]+)\]\(([\w-]+)\.md\)/gm)];
+    return { text, items: links.map(([, title, page]) => ({ text: title, link: `/${page}` })) };
+  });
+  return sections.filter(({ items }) => items.length > 0);
+})();
+
+/** The pages of operators, by families. */
+const operators = JSON.parse(read('generated/operators.json')).map(({ title, members }) => ({
+  text: title,
+  items: members.map((name) => ({ text: name, link: `/operators/${name}` })),
+}));
+
+/** Entries of typedoc's navigation as the sidebar has them. */
+const referenceItem = ({ title, path, children }) => ({
+  text: title,
+  ...(path && { link: `/reference/${path.replace(/(index)?\.md$/, '')}` }),
+  ...(children && { items: children.map(referenceItem), collapsed: true }),
+});
+const navigation = JSON.parse(read('generated/reference.json'));
+const reference = navigation.map((entry) => ({ ...referenceItem(entry), text: entry.title === 'index' ? 'webnn-node' : `webnn-node/${entry.title}` }));
+
+export default defineConfig({
+  title: 'webnn-node',
+  description,
+  lang: 'en',
+  outDir: '../target/site',
+  cacheDir: '../target/vitepress',
+  cleanUrls: true,
+  // The site has a copy with links to the pages of operators.
+  srcExclude: ['operators.md'],
+  rewrites: {
+    'README.md': 'overview.md',
+    'generated/:path(.*)': ':path',
+  },
+  markdown: {
+    config: (md) => siteLinks(md, { repository: address, entries: navigation.map(({ title }) => title) }),
+    theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
+  },
+  themeConfig: {
+    nav: [
+      { text: 'Guides', link: '/overview', activeMatch: '^/(?!operators/|reference/|errors$)[\\w-]+$' },
+      { text: 'Operators', link: '/operators/', activeMatch: '^/operators/' },
+      { text: 'Reference', link: '/reference/', activeMatch: '^/reference/' },
+      { text: 'Errors', link: '/errors' },
+      { text: version, link: `${address}/blob/main/CHANGELOG.md` },
+    ],
+    sidebar: { '/': guides, '/operators/': [{ text: 'All operators', link: '/operators/' }, ...operators], '/reference/': [{ text: 'Reference', link: '/reference/', items: reference }] },
+    outline: [2, 3],
+    socialLinks: [{ icon: 'github', link: address }],
+    search: {
+      provider: 'local',
+      options: {
+        // The global interfaces of webnn-node/auto have the members of those of webnn-node once more.
+        _render: (source, env, md) => (/^reference\/auto\/interfaces\//.test(env.relativePath) ? '' : md.render(source, env)),
+      },
+    },
+  },
+});
