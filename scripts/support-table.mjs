@@ -1,6 +1,5 @@
-// Writes the tables of supported operators, of ONNX operators, of environment variables and of speeds into the
-// documentation, from `MLContext.opSupportLimits()`, `supportedOperators()` and `systemInfo()` of the built addon and from
-// bench/RESULTS.md. `--check` changes nothing and fails when a table is not current.
+// Writes the tables of supported operators, of ONNX operators, of environment variables, of error codes and of speeds into
+// the documentation, from what the built addon says of itself and from bench/RESULTS.md. `--check` changes nothing and fails when a table is not current.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -103,6 +102,19 @@ export function environmentTable(environment) {
   return ['| Variable | Meaning |', '|---|---|', ...environment.map(({ name, meaning }) => `| \`${name}\` | ${meaning} |`)].join('\n');
 }
 
+/** The anchor of an error code on its page. @param {string} code */
+export const errorAnchor = (code) => code.toLowerCase();
+
+/**
+ * The table of error codes as Markdown, with links to the sections of their page.
+ *
+ * @param {{code: string, exception: string, meaning: string}[]} codes
+ */
+export function errorsTable(codes) {
+  const rows = codes.map(({ code, exception, meaning }) => `| [\`${code}\`](#${errorAnchor(code)}) | \`${exception}\` | ${meaning} |`);
+  return ['| Code | Error | Meaning |', '|---|---|---|', ...rows].join('\n');
+}
+
 /**
  * The ONNX operators as Markdown: for each domain, a list of those without limits and a table of the others.
  *
@@ -146,6 +158,7 @@ async function currentTables() {
   const { ml } = await import('webnn-node');
   const { systemInfo } = await import('webnn-node/inspect');
   const { supportedOperators } = await import('webnn-node/onnx');
+  const { default: { errorCodes } } = await import('../lib/native.js');
   const context = await ml.createContext({ accelerated: false });
   const limits = context.opSupportLimits();
   context.destroy();
@@ -153,6 +166,7 @@ async function currentTables() {
   return [
     { page: 'docs/operators.md', name: 'support-table', table: supportTable(limits) },
     { page: 'docs/onnx-operators.md', name: 'onnx-table', table: onnxTable(supportedOperators()) },
+    { page: 'docs/errors.md', name: 'errors-table', table: errorsTable(errorCodes) },
     { page: 'docs/environment.md', name: 'environment-table', table: environmentTable(systemInfo().environment) },
     { page: 'docs/speed.md', name: 'speed-table', table: speedTable(results) },
   ];
@@ -167,7 +181,7 @@ async function main() {
     if (old === current) {
       say(`the table in ${page} is current`);
     } else if (check) {
-      throw new Failure(`The table in ${page} is stale. Write it anew with: npm run docs`);
+      throw new Failure(`The table in ${page} is stale. Write it anew with: npm run docs:tables`);
     } else {
       writeFileSync(file, current);
       say(`the table in ${page} is new`);
