@@ -1,8 +1,12 @@
-// The table of error codes, which the native side has, in the types and in their documentation.
+// The table of error codes, which the native side has, in the types, on their page, and in the tests.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { root, WORKSPACES } from '../../scripts/process.mjs';
+import { errorAnchor, errorsTable } from '../../scripts/support-table.mjs';
+import { anchorsOf } from '../documentation/page.mjs';
 
 const { errorCodes } = createRequire(import.meta.url)('../../lib/native.js');
 const types = readFileSync(new URL('../../onnx.d.ts', import.meta.url), 'utf8');
@@ -16,6 +20,22 @@ test('the meaning of every code is documented', () => {
   for (const { code, meaning } of errorCodes) {
     assert.ok(types.includes(` * - \`${code}\`: ${meaning}\n`), `${code}: ${meaning}`);
   }
+});
+
+test('every code has a row and a section on its page', () => {
+  const page = readFileSync(join(root, 'docs', 'errors.md'), 'utf8');
+  const anchors = anchorsOf(page);
+  assert.ok(page.includes(errorsTable(errorCodes)));
+  assert.deepEqual(errorCodes.filter(({ code }) => !anchors.has(errorAnchor(code))), []);
+});
+
+test('a test provokes every code', () => {
+  const files = ['.', ...WORKSPACES]
+    .flatMap((folder) => readdirSync(join(root, folder, '__test__'), { recursive: true, withFileTypes: true }))
+    .filter((file) => file.isFile() && file.name.endsWith('.test.mjs') && !file.parentPath.includes('node_modules'))
+    .map((file) => readFileSync(join(file.parentPath, file.name), 'utf8'));
+  assert.ok(files.length > 50);
+  assert.deepEqual(errorCodes.filter(({ code }) => !files.some((text) => text.includes(`'${code}'`))), []);
 });
 
 test('every code comes with an exception', () => {
