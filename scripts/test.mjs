@@ -78,7 +78,7 @@ function readArguments() {
 }
 
 /** Tests that need packages of Python or npm that are fetched for them; each folder has an npm script of its own. */
-const PACKAGE_TESTS = ['clients', 'onnx-contrib', 'onnx-models', 'ort-programs', 'semantic-search', 'text-generation'].map((name) => `__test__/${name}/`);
+const PACKAGE_TESTS = ['clients', 'onnx-contrib', 'onnx-models', 'ort-programs', 'semantic-search', 'site', 'text-generation'].map((name) => `__test__/${name}/`);
 
 /**
  * Paths of the JavaScript test files, relative to the root, sorted. Listed here because Node 20 knows no globs.

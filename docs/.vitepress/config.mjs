@@ -1,6 +1,7 @@
 // The site of the documentation: the pages of docs/, and those that scripts/site.mjs writes into docs/generated/.
 
 import { readFileSync } from 'node:fs';
+import { slug } from 'github-slugger';
 import { defineConfig } from 'vitepress';
 import { siteLinks } from './links.mjs';
 
@@ -48,6 +49,8 @@ export default defineConfig({
   },
   markdown: {
     config: (md) => siteLinks(md, { repository: address, entries: navigation.map(({ title }) => title) }),
+    // The addresses that headings have at GitHub.
+    anchor: { slugify: slug },
     theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
   },
   themeConfig: {
