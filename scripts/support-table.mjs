@@ -1,5 +1,6 @@
-// Writes the tables of supported operators, of ONNX operators, of environment variables, of error codes and of speeds into
-// the documentation, from what the built addon says of itself and from bench/RESULTS.md. `--check` changes nothing and fails when a table is not current.
+// Writes the tables of supported operators, of ONNX operators, of environment variables, of error codes, of options of the
+// command line and of speeds into the documentation, from what the built addon and the command line say of themselves and from
+// bench/RESULTS.md. `--check` changes nothing and fails when a table is not current.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -116,6 +117,22 @@ export function errorsTable(codes) {
 }
 
 /**
+ * The options of each command as Markdown: what its `--help` prints, as tables.
+ *
+ * @param {import('commander').Command} program
+ */
+export function optionTables(program) {
+  const help = program.createHelp();
+  const escaped = (/** @type {string} */ text) => text.replaceAll('|', '\\|').replaceAll('<', '&lt;');
+  const commands = help.visibleCommands(program).filter((command) => command.name() !== 'help');
+  return commands.map((command) => [
+    `### ${program.name()} ${command.name()}`,
+    help.commandDescription(command),
+    ['| Option | Meaning |', '|---|---|', ...help.visibleOptions(command).map((option) => `| \`${help.optionTerm(option).replaceAll('|', '\\|')}\` | ${escaped(help.optionDescription(option))} |`)].join('\n'),
+  ].join('\n\n')).join('\n\n');
+}
+
+/**
  * The ONNX operators as Markdown: for each domain, a list of those without limits and a table of the others.
  *
  * @param {{domain: string, operator: string, notes: string}[]} operators
@@ -159,6 +176,7 @@ async function currentTables() {
   const { systemInfo } = await import('webnn-node/inspect');
   const { supportedOperators } = await import('webnn-node/onnx');
   const { default: { errorCodes } } = await import('../lib/native.js');
+  const { createProgram } = await import('../packages/cli/lib/main.mjs');
   const context = await ml.createContext({ accelerated: false });
   const limits = context.opSupportLimits();
   context.destroy();
@@ -166,6 +184,7 @@ async function currentTables() {
   return [
     { page: 'docs/operators.md', name: 'support-table', table: supportTable(limits) },
     { page: 'docs/onnx-operators.md', name: 'onnx-table', table: onnxTable(supportedOperators()) },
+    { page: 'docs/command-line.md', name: 'options-table', table: optionTables(createProgram()) },
     { page: 'docs/errors.md', name: 'errors-table', table: errorsTable(errorCodes) },
     { page: 'docs/environment.md', name: 'environment-table', table: environmentTable(systemInfo().environment) },
     { page: 'docs/speed.md', name: 'speed-table', table: speedTable(results) },

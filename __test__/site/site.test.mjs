@@ -84,14 +84,19 @@ test('links lead to pages and headings, or to files of the repository', async ()
 test('no page is wider than a phone', async () => {
   const { page } = await visit('/');
   await page.setViewportSize({ width: 390, height: 844 });
-  const wide = [];
-  for (const file of files) {
-    await page.goto(server.origin + addressOf(file), { waitUntil: 'load' });
-    const width = await page.evaluate(() => document.documentElement.scrollWidth);
-    if (width > 390) wide.push(`${file}: ${width}`);
-  }
+  // One after the other in one document, which has the style of all: opening each takes minutes.
+  const widths = await page.evaluate(async (addresses) => {
+    const result = {};
+    for (const address of addresses) {
+      const parsed = new DOMParser().parseFromString(await (await fetch(address)).text(), 'text/html');
+      document.querySelector('#app').replaceWith(document.adoptNode(parsed.querySelector('#app')));
+      result[address] = document.documentElement.scrollWidth;
+    }
+    return result;
+  }, files.map(addressOf));
   await page.close();
-  assert.deepEqual(wide, []);
+  assert.equal(Object.keys(widths).length, files.length);
+  assert.deepEqual(Object.entries(widths).filter(([, width]) => width !== 390), []);
 });
 
 test('the search finds an operator, and leads there', async () => {
@@ -99,7 +104,7 @@ test('the search finds an operator, and leads there', async () => {
   await page.locator('#local-search button').click();
   await page.locator('#localsearch-input').fill('conv2d');
   const first = page.locator('#localsearch-list a').first();
-  assert.match(await first.innerText(), /^conv2d/);
+  assert.match(await first.innerText(), /^#\s*conv2d$/);
   await first.click();
   await page.waitForURL(/\/operators\/conv2d/);
   assert.equal((await page.locator('h1').innerText()).trim(), 'conv2d');

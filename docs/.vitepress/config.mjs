@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { slug } from 'github-slugger';
 import { defineConfig } from 'vitepress';
-import { siteLinks } from './links.mjs';
+import { PLACES, siteLinks } from './links.mjs';
 
 const read = (path) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8');
 
@@ -14,7 +14,7 @@ const guides = (() => {
   const sections = read('README.md').split(/^## /m).slice(1).map((section) => {
     const [text] = section.split('\n', 1);
     const links = [...section.matchAll(/^\| \[([^\]]+)\]\(([\w-]+)\.md\)/gm)];
-    return { text, items: links.map(([, title, page]) => ({ text: title, link: `/${page}` })) };
+    return { text, items: links.map(([, title, page]) => ({ text: title, link: PLACES[`docs/${page}.md`] ?? `/${page}` })) };
   });
   return sections.filter(({ items }) => items.length > 0);
 })();
@@ -38,6 +38,7 @@ export default defineConfig({
   title: 'webnn-node',
   description,
   lang: 'en',
+  head: [['link', { rel: 'icon', href: `data:image/svg+xml,${encodeURIComponent(read('.vitepress/icon.svg'))}` }]],
   outDir: '../target/site',
   cacheDir: '../target/vitepress',
   cleanUrls: true,

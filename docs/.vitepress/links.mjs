@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 
 /** Pages with other addresses than their names. */
-const PLACES = { 'docs/README.md': '/overview', 'docs/operators.md': '/operators/', 'README.md': '/' };
+export const PLACES = { 'docs/README.md': '/overview', 'docs/operators.md': '/operators/', 'README.md': '/' };
 
 /**
  * Where a link of a page leads on the site.
