@@ -26,15 +26,20 @@ export function startPage(readme) {
     throw new Failure('README.md has no title or no section "Documentation", between which the start page of the site lies');
   }
   const { description } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-  const actions = [['brand', 'Get started', '/get-started'], ['alt', 'All guides', '/overview'], ['alt', 'Operators', '/operators/']];
   return `---
-layout: home
-hero:
-  name: webnn-node
-  tagline: ${JSON.stringify(description)}
-  actions:
-${actions.map(([theme, title, link]) => `    - { theme: ${theme}, text: ${title}, link: ${link} }`).join('\n')}
+sidebar: false
+aside: false
+pageClass: start
 ---
+# webnn-node
+
+<p class="tagline">${description}</p>
+
+<div class="actions">
+
+[Get started](/get-started) [All guides](/overview) [Operators](/operators/) [Reference](/reference/)
+
+</div>
 ${text}`;
 }
 

@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { slug } from 'github-slugger';
 import { defineConfig } from 'vitepress';
-import { PLACES, siteLinks } from './links.mjs';
+import { PLACES, plainCorners, siteLinks } from './links.mjs';
 
 const read = (path) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8');
 
@@ -25,12 +25,12 @@ const operators = JSON.parse(read('generated/operators.json')).map(({ title, mem
   items: members.map((name) => ({ text: name, link: `/operators/${name}` })),
 }));
 
-/** Entries of typedoc's navigation as the sidebar has them. */
-const referenceItem = ({ title, path, children }) => ({
-  text: title,
-  ...(path && { link: `/reference/${path.replace(/(index)?\.md$/, '')}` }),
-  ...(children && { items: children.map(referenceItem), collapsed: true }),
-});
+/** Entries of typedoc's navigation as the sidebar has them: what can be collapsed is no link itself. */
+function referenceItem({ title, path, children }) {
+  const link = path && `/reference/${path.replace(/(index)?\.md$/, '')}`;
+  const overview = link === undefined ? [] : [{ text: 'Overview', link }];
+  return children === undefined ? { text: title, link } : { text: title, items: [...overview, ...children.map(referenceItem)], collapsed: true };
+}
 const navigation = JSON.parse(read('generated/reference.json'));
 const reference = navigation.map((entry) => ({ ...referenceItem(entry), text: entry.title === 'index' ? 'webnn-node' : `webnn-node/${entry.title}` }));
 
@@ -49,7 +49,10 @@ export default defineConfig({
     'generated/:path(.*)': ':path',
   },
   markdown: {
-    config: (md) => siteLinks(md, { repository: address, entries: navigation.map(({ title }) => title) }),
+    config: (md) => {
+      siteLinks(md, { repository: address, entries: navigation.map(({ title }) => title) });
+      plainCorners(md);
+    },
     // The addresses that headings have at GitHub.
     anchor: { slugify: slug },
     theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },

@@ -1,5 +1,5 @@
-// Links that lead to where things are on the site: pages of docs/ are pages there, declarations are the reference, and all
-// other files of the repository are found at its address.
+// What differs between a page at GitHub and on the site. Links lead to where things are: pages of docs/ are pages there,
+// declarations are the reference, and all other files of the repository are found at its address.
 
 import { statSync } from 'node:fs';
 import { dirname, join, posix, relative, sep } from 'node:path';
@@ -55,5 +55,21 @@ export function siteLinks(md, site) {
         token.attrSet('href', siteLink(token.attrGet('href'), path, site));
       }
     }
+  });
+}
+
+/**
+ * Makes corners of tables that say nothing plain cells: screen readers announce headers.
+ *
+ * @param {import('markdown-it')} md
+ */
+export function plainCorners(md) {
+  md.core.ruler.push('plain-corners', ({ tokens }) => {
+    tokens.forEach((token, i) => {
+      if (token.type === 'th_open' && tokens[i + 1].content === '') {
+        token.tag = 'td';
+        tokens[i + 2].tag = 'td';
+      }
+    });
   });
 }
