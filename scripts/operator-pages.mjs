@@ -46,7 +46,7 @@ function printed(result) {
 }
 
 /** Columns of code that a page shows without scrolling. */
-const WIDTH = 92;
+const WIDTH = 90;
 
 /** A list in parentheses behind `head`, on one line where it fits. @param {string} head @param {string[]} list @param {string} [end] */
 function call(head, list, end = ';') {
@@ -77,7 +77,8 @@ export function operatorExample(name) {
     `const ${list === undefined ? names : `[${names}]`} = builder.${name}(${given});`,
     `const graph = await builder.build({ ${names} });`,
     '',
-    'const tensorFor = ({ dataType, shape }) => context.createTensor({ dataType, shape, readable: true });',
+    'const tensorFor = ({ dataType, shape }) =>',
+    '  context.createTensor({ dataType, shape, readable: true });',
     `const tensors = { ${results.map((result) => `${result.name}: await tensorFor(${result.name})`).join(', ')} };`,
     'context.dispatch(graph, {}, tensors);',
     ...results.map((result) => call('console.log', [`${result.name}.shape`, `...new ${result.array}(await context.readTensor(tensors.${result.name}))`])),

@@ -25,14 +25,14 @@ const operators = JSON.parse(read('generated/operators.json')).map(({ title, mem
   items: members.map((name) => ({ text: name, link: `/operators/${name}` })),
 }));
 
-/** Entries of typedoc's navigation as the sidebar has them: what can be collapsed is no link itself. */
-function referenceItem({ title, path, children }) {
-  const link = path && `/reference/${path.replace(/(index)?\.md$/, '')}`;
-  const overview = link === undefined ? [] : [{ text: 'Overview', link }];
-  return children === undefined ? { text: title, link } : { text: title, items: [...overview, ...children.map(referenceItem)], collapsed: true };
-}
+/** The reference: entries, and what each declares. Nothing is collapsed: the theme nests buttons where it is. */
 const navigation = JSON.parse(read('generated/reference.json'));
-const reference = navigation.map((entry) => ({ ...referenceItem(entry), text: entry.title === 'index' ? 'webnn-node' : `webnn-node/${entry.title}` }));
+const referenceLink = (path) => `/reference/${path.replace(/(index)?\.md$/, '')}`;
+const entries = navigation.map(({ title, path }) => ({ text: title === 'index' ? 'webnn-node' : `webnn-node/${title}`, link: referenceLink(path) }));
+const reference = Object.fromEntries(navigation.map(({ path, children }) => [referenceLink(path), [
+  { text: 'Entries', items: entries },
+  ...children.map(({ title, children }) => ({ text: title, items: children.map(({ title, path }) => ({ text: title, link: referenceLink(path) })) })),
+]]));
 
 export default defineConfig({
   title: 'webnn-node',
@@ -65,7 +65,7 @@ export default defineConfig({
       { text: 'Errors', link: '/errors' },
       { text: version, link: `${address}/blob/main/CHANGELOG.md` },
     ],
-    sidebar: { '/': guides, '/operators/': [{ text: 'All operators', link: '/operators/' }, ...operators], '/reference/': [{ text: 'Reference', link: '/reference/', items: reference }] },
+    sidebar: { '/': guides, '/operators/': [{ text: 'All operators', link: '/operators/' }, ...operators], '/reference/': [{ text: 'Entries', items: entries }], ...reference },
     outline: [2, 3],
     socialLinks: [{ icon: 'github', link: address }],
     search: {
