@@ -3,13 +3,14 @@ import { mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 
 import { join } from 'node:path';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { Command } from 'commander';
 import { runNode } from './lib/processes.mjs';
 import { temporaryFolder } from './lib/folders.mjs';
 import { selectSteps, STEPS, summary } from '../scripts/gate.mjs';
 import { releaseNotes } from '../scripts/release-notes.mjs';
 import { isAtLeast, packagesAreStale, platformName, replaceFile } from '../scripts/setup.mjs';
 import { readResults, speedClaim, speedLoss, speedTable } from '../scripts/speed-table.mjs';
-import { environmentTable, insertTable, onnxTable, shortTypes, supportTable } from '../scripts/support-table.mjs';
+import { environmentTable, errorsTable, insertTable, onnxTable, optionTables, shortTypes, supportTable } from '../scripts/support-table.mjs';
 
 test('versions are compared number by number', () => {
   for (const [actual, wanted] of [
@@ -104,6 +105,18 @@ test('the support table has one row per operator, with equal neighbours put toge
 test('the table of variables has one row per variable', () => {
   const table = environmentTable([{ name: 'WEBNN_A', value: null, meaning: '`1` or `2`' }]);
   assert.equal(table, '| Variable | Meaning |\n|---|---|\n| `WEBNN_A` | `1` or `2` |');
+});
+
+test('the table of error codes leads to their sections', () => {
+  const table = errorsTable([{ code: 'ERR_WEBNN_A', exception: 'TypeError', meaning: 'It is wrong.' }]);
+  assert.equal(table.split('\n').at(-1), '| [`ERR_WEBNN_A`](#err_webnn_a) | `TypeError` | It is wrong. |');
+});
+
+test('options of the command line are those of its help', () => {
+  const program = new Command('tool');
+  program.command('go').description('Goes.').option('-n, --number <A|B>', 'how often <or> not', '1').helpOption('-h, --help', 'print this text');
+  const rows = ['| `-n, --number <A\\|B>` | how often &lt;or> not (default: "1") |', '| `-h, --help` | print this text |'];
+  assert.equal(optionTables(program), `### tool go\n\nGoes.\n\n| Option | Meaning |\n|---|---|\n${rows.join('\n')}`);
 });
 
 test('ONNX operators are listed by domain, those with limits in a table', () => {

@@ -15,7 +15,7 @@ import * as documentation from './documentation.mjs';
  */
 
 /** The URL of the draft; anchors name its sections and definitions. */
-const DRAFT = 'https://www.w3.org/TR/webnn/';
+export const DRAFT = 'https://www.w3.org/TR/webnn/';
 
 /**
  * The descriptions, by IDL name.
@@ -40,7 +40,7 @@ export const literal = (/** @type {unknown} */ value) => JSON.stringify(value).r
  * @param {'in' | 'out'} direction
  * @returns {string}
  */
-function typescriptType(text, direction) {
+export function typescriptType(text, direction) {
   const plain = text.replaceAll('[EnforceRange] ', '');
   const generic = /^(\w+)<(.*)>$/.exec(plain);
   if (plain.startsWith('(')) {
@@ -125,7 +125,7 @@ const withLink = (/** @type {string} */ text, /** @type {string} */ anchor) => `
  * Formats limits: `float32 or float16, rank 4`.
  * @param {Limits} limits
  */
-function limitsText({ dataTypes, rankRange: { min, max } }) {
+export function limitsText({ dataTypes, rankRange: { min, max } }) {
   const listed = [dataTypes.slice(0, -1).join(', '), dataTypes.at(-1)].filter((part) => part !== '').join(' or ');
   const types = dataTypes.length === 8 ? 'any data type' : listed;
   return `${types}, rank ${min === max ? min : `${min} to ${max}`}`;
@@ -192,7 +192,7 @@ function dictionaryDeclaration(name, { parent, members }, context) {
 }
 
 /** @param {Parameter[]} parameters */
-function parameterList(parameters) {
+export function parameterList(parameters) {
   return parameters.map((p) => `${p.name}${p.optional ? '?' : ''}: ${typescriptType(p.type, 'in')}`).join(', ');
 }
 
@@ -222,9 +222,16 @@ function operatorText({ name, parameters }, limits) {
       `@returns ${returns} Possible: ${limitsText(result)}.`,
       `@throws {TypeError} if an operand is not as described${errors === undefined ? '' : `, or if ${errors}`}`,
     ].join('\n'),
-    `api-mlgraphbuilder-${section ?? name.toLowerCase()}`,
+    draftSection(name, section),
   );
 }
+
+/**
+ * Returns the anchor of an operator in the draft.
+ * @param {string} name
+ * @param {string | undefined} section
+ */
+export const draftSection = (name, section) => `api-mlgraphbuilder-${section ?? name.toLowerCase()}`;
 
 /**
  * Returns the comment of an interface member other than an operator.

@@ -93,6 +93,7 @@ export const STEPS = [
     run: ['npm test -- --gpu'],
   },
   { name: 'browser', title: 'HTML pages in Chromium', needs: ['addon'], debian: ['chromium'], run: ['npm run test:browser'] },
+  { name: 'site', title: 'the site of the documentation, built and read in Chromium', needs: ['addon'], debian: ['chromium'], run: ['npm run test:site'] },
   {
     name: 'conformance',
     title: 'conformance vectors',

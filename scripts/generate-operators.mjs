@@ -202,23 +202,32 @@ function operatorTable(idl, model) {
   return lines.join('\n');
 }
 
-/** Reads data types and ranks of all operands, from the rule rows of the built addon. */
-async function readLimits() {
+/**
+ * Reads data types and ranks of all operands, from the rule rows of the built addon.
+ * @returns {Promise<import('./declarations.mjs').OperatorLimits>}
+ */
+export async function readLimits() {
   const { ml } = await import('webnn-node');
   const context = await ml.createContext({ accelerated: false });
   const limits = context.opSupportLimits();
   context.destroy();
-  return limits;
+  return /** @type {any} */ (limits);
+}
+
+/** The IDL, the model of it and its operators. */
+export function readIdl() {
+  const idl = readFileSync(new URL(IDL_FILE, root), 'utf8');
+  const idlModel = model(idl);
+  idlModel.interfaces.delete('NavigatorML');
+  return { idl, idlModel, operators: operatorsOf(idlModel) };
 }
 
 /** Generates the files, by path. */
 export async function generate() {
-  const idl = readFileSync(new URL(IDL_FILE, root), 'utf8');
-  const idlModel = model(idl);
-  idlModel.interfaces.delete('NavigatorML');
+  const { idl, idlModel, operators } = readIdl();
   return new Map([
     ['lib/operators.js', operatorTable(idl, idlModel)],
-    ['index.d.ts', declarations(header(idl), idlModel, operatorsOf(idlModel), /** @type {any} */ (await readLimits()))],
+    ['index.d.ts', declarations(header(idl), idlModel, operators, await readLimits())],
   ]);
 }
 

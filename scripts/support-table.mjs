@@ -1,6 +1,6 @@
-// Writes the tables of operators, ONNX operators, environment variables and speeds into the documentation, from
-// `MLContext.opSupportLimits()`, `supportedOperators()` and `systemInfo()` of the built addon and from
-// bench/RESULTS.md. `--check` changes nothing and fails if a table is stale.
+// Writes the tables of operators, ONNX operators, environment variables, error codes, command line options and speeds into the
+// documentation, from what the built addon and the command line report and from bench/RESULTS.md. `--check` changes nothing and
+// fails if a table is stale.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -63,7 +63,7 @@ function cell(operands) {
  * Whether a member of an operator's limits describes a result (`output`, `outputs`, `output0`, ...).
  * @param {[name: string, limits: unknown]} operand
  */
-function isOutput([name]) {
+export function isOutput([name]) {
   return /^output(s|\d+)?$/.test(name);
 }
 
@@ -101,6 +101,35 @@ export function supportTable(limits) {
  */
 export function environmentTable(environment) {
   return ['| Variable | Meaning |', '|---|---|', ...environment.map(({ name, meaning }) => `| \`${name}\` | ${meaning} |`)].join('\n');
+}
+
+/** The anchor of an error code on its page. @param {string} code */
+export const errorAnchor = (code) => code.toLowerCase();
+
+/**
+ * The table of error codes as Markdown, with links to the sections of their page.
+ *
+ * @param {{code: string, exception: string, meaning: string}[]} codes
+ */
+export function errorsTable(codes) {
+  const rows = codes.map(({ code, exception, meaning }) => `| [\`${code}\`](#${errorAnchor(code)}) | \`${exception}\` | ${meaning} |`);
+  return ['| Code | Error | Meaning |', '|---|---|---|', ...rows].join('\n');
+}
+
+/**
+ * The options of each command as Markdown: what its `--help` prints, as tables.
+ *
+ * @param {import('commander').Command} program
+ */
+export function optionTables(program) {
+  const help = program.createHelp();
+  const escaped = (/** @type {string} */ text) => text.replaceAll('|', '\\|').replaceAll('<', '&lt;');
+  const commands = help.visibleCommands(program).filter((command) => command.name() !== 'help');
+  return commands.map((command) => [
+    `### ${program.name()} ${command.name()}`,
+    help.commandDescription(command),
+    ['| Option | Meaning |', '|---|---|', ...help.visibleOptions(command).map((option) => `| \`${help.optionTerm(option).replaceAll('|', '\\|')}\` | ${escaped(help.optionDescription(option))} |`)].join('\n'),
+  ].join('\n\n')).join('\n\n');
 }
 
 /**
@@ -146,6 +175,8 @@ async function currentTables() {
   const { ml } = await import('webnn-node');
   const { systemInfo } = await import('webnn-node/inspect');
   const { supportedOperators } = await import('webnn-node/onnx');
+  const { default: { errorCodes } } = await import('../lib/native.js');
+  const { createProgram } = await import('../packages/cli/lib/main.mjs');
   const context = await ml.createContext({ accelerated: false });
   const limits = context.opSupportLimits();
   context.destroy();
@@ -153,6 +184,8 @@ async function currentTables() {
   return [
     { page: 'docs/operators.md', name: 'support-table', table: supportTable(limits) },
     { page: 'docs/onnx-operators.md', name: 'onnx-table', table: onnxTable(supportedOperators()) },
+    { page: 'docs/command-line.md', name: 'options-table', table: optionTables(createProgram()) },
+    { page: 'docs/errors.md', name: 'errors-table', table: errorsTable(errorCodes) },
     { page: 'docs/environment.md', name: 'environment-table', table: environmentTable(systemInfo().environment) },
     { page: 'docs/speed.md', name: 'speed-table', table: speedTable(results) },
   ];
@@ -167,7 +200,7 @@ async function main() {
     if (old === current) {
       say(`the table in ${page} is current`);
     } else if (check) {
-      throw new Failure(`The table in ${page} is stale. Update it with: npm run docs`);
+      throw new Failure(`The table in ${page} is stale. Update it with: npm run docs:tables`);
     } else {
       writeFileSync(file, current);
       say(`the table in ${page} is new`);

@@ -3,14 +3,21 @@
 import assert from 'node:assert/strict';
 import { availableParallelism } from 'node:os';
 import test, { describe } from 'node:test';
+import { operatorExample, operatorPages } from '../../scripts/operator-pages.mjs';
 import { blocksOf } from './page.mjs';
 import { PAGES, read } from './pages.mjs';
 import { checkSyntax, createProject, isShown, programsOf, runProgram } from './program.mjs';
 
 /** How many code blocks are not run, each for the reason that its page gives. */
-const NOT_RUN = 18;
+const NOT_RUN = 31;
 
-const pages = PAGES.map((name) => ({ name, programs: programsOf(blocksOf(read(name), name)) }));
+const toPage = (name, markdown) => ({ name, programs: programsOf(blocksOf(markdown, name)) });
+
+/** The pages of the repository, and the examples of operators, whose pages are written when the site is built. */
+const pages = [
+  ...PAGES.map((name) => toPage(name, read(name))),
+  ...[...(await operatorPages()).pages.keys()].map((name) => toPage(`page of ${name}`, operatorExample(name))),
+];
 
 /** Runs a program, or checks what is not run, and compares the outputs. */
 async function check(page, project, parts) {
@@ -39,6 +46,12 @@ describe('the code of the documentation', { concurrency: availableParallelism() 
       for (const parts of programs) await t.test(`line ${parts[0].line}`, () => check(name, project, parts));
     });
   }
+});
+
+test('the pages of operators show their examples', async () => {
+  const { pages } = await operatorPages();
+  assert.equal(pages.size, 95);
+  pages.forEach((text, name) => assert.ok(text.includes(operatorExample(name)), name));
 });
 
 test('blocks that are not run are counted', (t) => {

@@ -41,7 +41,10 @@ const PACKAGES = ['.', ...WORKSPACES].map((path) => {
   return { folder, name, bin };
 });
 
-/** An empty project that has the packages of this checkout, commands included. */
+/** Packages of the development setup that guides use beside those of this checkout. */
+const LIBRARIES = ['@huggingface/tokenizers', 'sharp'];
+
+/** An empty project that has the packages of this checkout, commands included, and the libraries. */
 export function createProject(t) {
   const project = temporaryFolder(t);
   const modules = join(project, 'node_modules');
@@ -49,6 +52,10 @@ export function createProject(t) {
   for (const { folder, name, bin } of PACKAGES) {
     symlinkSync(folder, join(modules, name), 'junction');
     for (const [command, program] of Object.entries(bin)) linkCommand(join(modules, '.bin', command), join(folder, program));
+  }
+  for (const library of LIBRARIES) {
+    mkdirSync(dirname(join(modules, library)), { recursive: true });
+    symlinkSync(join(root, 'node_modules', library), join(modules, library), 'junction');
   }
   writeFileSync(join(project, 'package.json'), '{ "private": true }\n');
   return project;

@@ -1,8 +1,13 @@
-// The table of error codes, which the native side has, in the types and in their documentation.
+// The table of error codes, which the native side has, in the types and on their page. ../robustness/codes.test.mjs
+// provokes each.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { root } from '../../scripts/process.mjs';
+import { errorAnchor, errorsTable } from '../../scripts/support-table.mjs';
+import { anchorsOf } from '../documentation/page.mjs';
 
 const { errorCodes } = createRequire(import.meta.url)('../../lib/native.js');
 const types = readFileSync(new URL('../../onnx.d.ts', import.meta.url), 'utf8');
@@ -16,6 +21,13 @@ test('the meaning of every code is documented', () => {
   for (const { code, meaning } of errorCodes) {
     assert.ok(types.includes(` * - \`${code}\`: ${meaning}\n`), `${code}: ${meaning}`);
   }
+});
+
+test('every code has a row and a section on its page', () => {
+  const page = readFileSync(join(root, 'docs', 'errors.md'), 'utf8');
+  const anchors = anchorsOf(page);
+  assert.ok(page.includes(errorsTable(errorCodes)));
+  assert.deepEqual(errorCodes.filter(({ code }) => !anchors.has(errorAnchor(code))), []);
 });
 
 test('every code comes with an exception', () => {

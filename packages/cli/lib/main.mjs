@@ -54,7 +54,8 @@ function addCommand(program, { name, description, define, execute, help }) {
     });
 }
 
-function createProgram() {
+/** The program with all commands. Its documentation lists their options, too. */
+export function createProgram() {
   const program = new Command('webnn-node')
     .description('Runs, inspects, measures and shows neural networks in ONNX files, with WebNN on GPUs and CPUs.')
     .version(version, '-V, --version', 'print the version')

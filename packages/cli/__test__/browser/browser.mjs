@@ -19,7 +19,7 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 /**
  * Starts Chromium with an empty profile.
  * @param {string[]} [flags] more of them
- * @returns {Promise<{ open(html: string, options?: { colorScheme?: 'light' | 'dark' }): Promise<OpenPage>, visit(url: string): Promise<OpenPage>, close(): Promise<void> }>}
+ * @returns {Promise<{ open(html: string, options?: { colorScheme?: 'light' | 'dark' }): Promise<OpenPage>, visit(url: string, options?: { colorScheme?: 'light' | 'dark' }): Promise<OpenPage>, close(): Promise<void> }>}
  */
 export async function startBrowser(flags = []) {
   assert.ok(existsSync(CHROMIUM), `${CHROMIUM} is missing, which these tests need; scripts/install-debian-packages.sh installs it`);
@@ -32,7 +32,7 @@ export async function startBrowser(flags = []) {
       writeFileSync(file, html);
       return OpenPage.open(context, pathToFileURL(file).href, colorScheme);
     },
-    visit: (url) => OpenPage.open(context, url, 'light'),
+    visit: (url, { colorScheme = 'light' } = {}) => OpenPage.open(context, url, colorScheme),
     close: async () => {
       await context.close();
       rmSync(folder, { recursive: true });
