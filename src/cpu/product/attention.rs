@@ -1,13 +1,13 @@
 //! Attention: `softmax(scale * query * key^T, capped and masked) * value`, without a matrix of scores.
 //!
-//! A block of queries is worked on against one block of keys after the other. Beside the sums of the output, the maximum
-//! and the sum of the exponentials are kept, and what is there is scaled down whenever the maximum grows. Scores are held
-//! transposed, `[key][query]`: a vector holds as many queries, so that maxima and sums need no work across lanes, and the
-//! scores are at once the packed operand of the product with the values. Key and value are read where they are.
+//! A block of queries is processed against one block of keys after another. Besides the sums of the output, it keeps
+//! the maximum and the sum of the exponentials, and scales the existing sums down whenever the maximum grows. Scores
+//! are stored transposed, `[key][query]`: a vector holds as many queries, maxima and sums need no work across lanes,
+//! and the scores are already the packed operand of the product with the values. Keys and values are read in place.
 //!
-//! Few queries [stream](Stream) through keys and values instead.
+//! A few queries [stream](Stream) through keys and values instead.
 //!
-//! Both work on the keys alone that masks leave: see [`SeenKeys`](super::masks::SeenKeys).
+//! Both process only the keys that masks leave visible: see [`SeenKeys`](super::masks::SeenKeys).
 
 mod stream;
 
