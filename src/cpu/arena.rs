@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_grows_and_is_given_back() {
+    fn it_grows_and_frees_its_memory() {
         let arena = Arena::default();
         assert!(arena.release(Duration::ZERO));
         arena.reserve(2 * KEPT).unwrap();

@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_is_resized_is_the_plan_of_its_sizes() {
+    fn a_resized_plan_equals_a_new_one() {
         let graphs = [
             // A product with bias, activation and residual; views; a product of two computed matrices.
             "%0 = input x float32 [SIZE, 48]
@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_that_a_step_reads_in_place_stay() {
+    fn constants_read_in_place_stay() {
         let text = "%0 = input x float32 [8, 8]\n%1 = constant float32 [8, 8]\n%2 = matmul %0 %1\n%3 = add %0 %1\n\
                     output y = %2\noutput z = %3";
         let graph = parse(text);
@@ -680,7 +680,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watched_run_has_the_results_of_another_and_times_for_every_step() {
+    fn an_observed_run_has_the_same_results_and_times_every_step() {
         use crate::observe::Stopwatch;
         let mut plan = plan(parse(NETWORK));
         let threads = Threads::new(1).unwrap();

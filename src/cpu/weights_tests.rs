@@ -90,7 +90,7 @@ fn tied(dtype: &str, transposed: bool, besides: &str) -> Graph {
 }
 
 #[test]
-fn a_matrix_that_is_gathered_from_and_multiplied_with_is_held_once() {
+fn a_matrix_gathered_and_multiplied_is_held_once() {
     for (dtype, size, tolerance) in [("float32", 4, SUMS), ("float16", 2, HALF_SUMS)] {
         for transposed in [false, true] {
             let graph = tied(dtype, transposed, "");
@@ -108,7 +108,7 @@ fn a_matrix_that_is_gathered_from_and_multiplied_with_is_held_once() {
 }
 
 #[test]
-fn a_matrix_that_is_also_read_otherwise_keeps_its_raw_bytes() {
+fn a_matrix_with_other_readers_keeps_its_raw_bytes() {
     for besides in ["%8 = add %7 %1\noutput s = %8", "%8 = gather %1 %2 axis=1\noutput s = %8"] {
         let graph = tied("float32", true, besides);
         check(&graph, SUMS);
@@ -154,7 +154,7 @@ fn plans_share_equal_weights() {
 }
 
 #[test]
-fn what_is_packed_is_packed_once_for_all_plans() {
+fn constants_are_packed_once_for_all_plans() {
     let (mapped, _file) = with_mapped_constants(&product(9, "float32"), 3);
     for graph in [product(7, "float32"), mapped] {
         let constant = graph.value(ValueId(1)).constant().unwrap();

@@ -70,7 +70,6 @@ pub fn rows<I: Index>(indices: &[I], coordinates: &[Coordinate], rows: &mut [u32
 
 /// Copies rows of `row_len` elements: for each block of `block` rows of `src`, the result has the rows `rows` of it.
 /// `out` is the result from its row `first` on, or a part of that.
-/// the result from its row `first` on, or a part of that.
 pub fn gather_rows<T: Element>(src: &[T], block: usize, rows: &[u32], row_len: usize, first: usize, mut out: &mut [T]) {
     let (mut block_index, mut row) = (first / rows.len(), first % rows.len());
     while !out.is_empty() {
@@ -128,7 +127,7 @@ mod tests {
     use crate::ops::gather::clamp_index;
 
     #[test]
-    fn places_are_those_of_the_reference() {
+    fn indices_match_the_reference() {
         for index in [0, 1, 4, 5, 6, 100, -1, -5, -6, -100, i64::MAX, i64::MIN] {
             assert_eq!(index.place(5), clamp_index(Number::Int(index as i128), 5), "{index}");
             assert_eq!((index as i32).place(5), clamp_index(Number::Int(index as i32 as i128), 5), "{index}");

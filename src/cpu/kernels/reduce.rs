@@ -161,7 +161,6 @@ impl Nest {
 
 /// Iterates over the runs of an output. It is an iterator because a loop body is compiled for the instruction set of
 /// the surrounding kernel; a closure is not.
-/// a closure is not.
 pub(super) struct Runs<'a> {
     reduced: &'a [Dimension],
     index: [usize; MAX_RANK],
@@ -462,7 +461,6 @@ impl<T: Float> Reduction<T> for LogSumExp {
 
 /// Mean and `1 / sqrt(variance + epsilon)`, with the variance about the mean: `E[x^2] - E[x]^2` cancels badly when the
 /// mean is large relative to the deviation.
-/// large against the deviation.
 #[derive(Clone, Copy)]
 pub struct Moments {
     /// The addend of the variance.

@@ -78,7 +78,6 @@ impl<W: Copy + Add<Output = W> + Mul<Output = W>> Neighbors<W> {
 
 /// The sum of the elements times `weights`, added in order. onnxruntime adds in the same order: networks that quantize
 /// the resized data obtain the same integers.
-/// resized come to the same integers.
 #[inline(always)]
 fn weighted<W: Copy + Add<Output = W> + Mul<Output = W>>(weights: [W; 4], [a, b, c, d]: [W; 4]) -> W {
     a * weights[0] + b * weights[1] + c * weights[2] + d * weights[3]

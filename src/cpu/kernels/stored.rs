@@ -101,7 +101,6 @@ impl Kernel for Widen<'_> {
 
 /// Runs `$body` with the type name `$T` bound to one type of `$bytes` bytes: kernels that only move elements are
 /// compiled four times instead of eight.
-/// four times and not eight.
 #[macro_export]
 macro_rules! with_storage {
     ($bytes:expr, $T:ident => $body:expr) => {

@@ -29,7 +29,6 @@ impl Columns<'_> {
     ///
     /// # Panics
     /// If `room` is too short, or `cols` does not start at a panel of an operand that was packed in advance.
-    /// If `room` is shorter, or `cols` does not start at a panel of an operand that was packed beforehand.
     pub fn panel<'s>(
         &'s self,
         isa: Isa,

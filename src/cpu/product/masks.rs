@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_range_is_that_of_the_formula() {
+    fn the_range_follows_the_formula() {
         let mut random = Random::new(3);
         for case in 0..400 {
             let size @ [queries, keys] = [1 + random.next() as usize % 5, 1 + random.next() as usize % 200];

@@ -114,7 +114,7 @@ impl PatchMatrix {
     }
 }
 
-/// A matrix of image patches over the elements of an image, never materialised.
+/// A matrix of image patches over the elements of an image, never materialized.
 #[derive(Clone, Copy)]
 pub struct Patches<'a> {
     /// The elements, starting with channel 0 at the upper left of image 0.

@@ -364,7 +364,6 @@ impl Part<'_> {
     /// # Safety
     /// `left` is readable for `ROWS` rows of `depth` elements, `columns_at` for `VECS` vectors at each depth. The
     /// `ROWS` rows of `sink` are readable and writable: `cols` floats of the output, `VECS` vectors of a buffer.
-    /// `sink` says can be read and written: `cols` floats of the output, `VECS` vectors of a buffer.
     #[inline(always)]
     unsafe fn tile<S: Simd, const ROWS: usize, const VECS: usize>(
         &self,
@@ -527,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn several_panels_are_those_one_by_one() {
+    fn several_panels_equal_single_ones() {
         for isa in Isa::available() {
             let width = tile_size(isa).cols;
             for (rows, count, last) in

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operand_that_is_dear_to_move_is_read_once() {
+    fn the_expensive_operand_is_read_once() {
         // One thread: nothing that fits is cut.
         assert_eq!(
             partition(&shape(1, [128, 768, 768]), 1),

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn work_within_work_is_not_split_again() {
+    fn nested_work_is_not_split() {
         for (outer, inner) in [(2, 2), (7, 2), (2, 7)] {
             let (outer, inner) = (Threads::new(outer).unwrap(), Threads::new(inner).unwrap());
             let count = AtomicUsize::new(0);

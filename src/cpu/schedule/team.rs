@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn every_piece_is_done_once() {
+    fn every_piece_runs_once() {
         for members in [0, 1, 6] {
             calls(members, &[0, 1, 2, 3, 100, 1]);
             calls(members, &[5; 500]);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_waits_for_no_member_that_came_late() {
+    fn a_leader_does_not_wait_for_late_members() {
         let mut leader = Leader::new(2);
         let team = leader.team().clone();
         let looks = AtomicUsize::new(0);

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_comes_back_when_dropped() {
+    fn a_dropped_slot_is_free_again() {
         let mut scratch = vec![0.0; 6];
         let slots = Slots::new(&mut scratch, 3, 2);
         let (a, b) = (slots.take(), slots.take());

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_that_are_added() {
+    fn added_masks() {
         for (rows, shape) in
             [(20, "[1, 1, 20, 140]"), (20, "[2, 1, 1, 140]"), (2, "[2, 2, 2, 140]"), (20, "[20, 1]"), (37, "[1]")]
         {
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_that_replace() {
+    fn replacing_masks() {
         for (rows, shape) in [(20, "[1, 1, 20, 140]"), (20, "[2, 1, 1, 140]"), (2, "[1, 2, 2, 140]")] {
             for middle in ["%m = where %3 %s %n", "%m = where %3 %n %s"] {
                 let inputs = format!("%3 = input m uint8 {shape}\n%n = constant float32 [] -1e9");
@@ -387,7 +387,7 @@ mod tests {
     ];
 
     #[test]
-    fn keys_that_masks_hide() {
+    fn masked_keys() {
         for (index, sees) in SIGHTS.into_iter().enumerate() {
             for (rows, keys) in [(37, 260), (3, 260), (33, 129)] {
                 for (dtype, middle, [shown, hidden]) in [
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_no_query_sees_are_not_read() {
+    fn unseen_keys_are_not_read() {
         for (rows, isa) in Isa::available().into_iter().flat_map(|isa| [(3, isa), (70, isa)]) {
             let inputs = format!("%3 = input m float32 [{rows}, 300]");
             let graph = graph("float32", [1, 2], [rows, 300, 8, 5], &inputs, "%m = add %s %3");

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_applied() {
+    fn epilogues_are_applied() {
         for dtype in ["float32", "float16"] {
             for rows in [1, 6] {
                 for tail in [
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rounded_is_off_by_half_a_step() {
+    fn rounding_errors_are_at_most_half_a_step() {
         let rounded = graph(&Case { rounds: true, rows: 3, ..CASE });
         // 48 terms, each with an error of up to 4 / 127 / 2 times up to 8, but not all in the same direction.
         check(&rounded, Tolerance::ulps(0).or_absolute(1.5));
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_no_digits_hold_are_floats() {
+    fn rows_beyond_the_digits_stay_floats() {
         let graph = graph(&Case { zero: Some(0), weights: "uint8", rows: 2, ..CASE });
         for special in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-36, 1e36] {
             // The second row is an ordinary one.

@@ -38,11 +38,11 @@ enum Method {
     /// A product of patches and filter per group, as matrices in this order. With channels last the patches are the
     /// left operand.
     Product { patches: Box<[PatchMatrix; 2]>, packed: Vec<Panels>, grid: Grid },
-    /// Directly, plane by plane, with the filter in `f32` as `[channel][tap]`.
+    /// Direct, plane by plane, with the filter in `f32` as `[channel][tap]`.
     Depthwise { window: Window, weights: Option<Arc<Buffer>>, grid: Grid },
-    /// Directly, with channels last.
+    /// Direct, with channels last.
     DepthwisePixels(DepthwisePixels),
-    /// With transformed filters, with channels last.
+    /// Winograd's algorithm with transformed filters, channels last.
     Winograd(WinogradPlan),
 }
 

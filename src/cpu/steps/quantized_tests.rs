@@ -91,7 +91,7 @@ fn convolutions_of_every_kind() {
 }
 
 #[test]
-fn padding_and_dilations_that_no_table_has_room_for() {
+fn padding_and_dilations_beyond_any_table() {
     let options = "padding=[0, 0, 4294967295, 0] dilations=[1, 4294967295]".to_string();
     let [x, w, y] = ["uint8", "int8", "uint8"];
     let base = Convolution {
@@ -219,7 +219,7 @@ fn convolutions_with_computed_zero_points_and_factors() {
 }
 
 #[test]
-fn what_is_multiplied_behind_a_convolution_in_groups() {
+fn factors_after_grouped_convolutions() {
     for (groups, i, o) in [(16, 1, 16), (2, 3, 6), (1, 4, 5)] {
         let inputs = groups * i;
         for factor in ["[]".to_string(), format!("[{o}, 1, 1]")] {

@@ -96,8 +96,8 @@ pub trait Cell: Sync {
     /// Number of states: 2 with a cell state, otherwise 1.
     const STATES: usize;
 
-    /// The position of the gate with a product with the hidden state that is not simply added to that with the input,
-    /// if there is one.
+    /// The position of the separate gate, if there is one: its product with the hidden state is not simply added to the
+    /// product with the input.
     fn separate(&self) -> Option<usize> {
         None
     }

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn products_have_no_parts_which_could_overflow() {
+    fn products_are_not_split_into_parts() {
         let input = Descriptor::new(DataType::Float32, [8192, 64]);
         let step = |kind| {
             let attributes = ReduceAttributes { axes: Some(vec![0]), ..ReduceAttributes::default() };

@@ -65,7 +65,7 @@ pub struct BlockPanels {
     scale_type: DataType,
     /// Whether all weights are 0 or normal numbers of float16.
     is_normal: bool,
-    /// The zero point of all blocks, if they have the same.
+    /// The common zero point of all blocks, if there is one.
     zero: Option<u8>,
     places: Places,
 }
@@ -205,7 +205,7 @@ struct BlockPanel<'a> {
     scale_type: DataType,
     is_normal: bool,
     bits: usize,
-    /// The zero point of all blocks, if they have the same.
+    /// The common zero point of all blocks, if there is one.
     zero: Option<u8>,
     /// Whether to prefetch what follows.
     asks: bool,

@@ -72,7 +72,7 @@ impl Rounding {
     }
 
     /// Whether a rounded row represents the floats: with three digits, all of them must be finite, and no block may
-    /// have only tiny ones. With one digit, a row that is not finite returns NaN.
+    /// have only tiny ones. With one digit, a row that is not finite produces NaN.
     pub fn fits(&self, row: &[f32]) -> bool {
         !self.scales(row)[0].is_nan()
     }

@@ -37,7 +37,6 @@ impl ToBytes {
 /// # Safety
 /// A vector has exactly [`LANES`](Dot::LANES) integers or [`BYTES`](Dot::BYTES) bytes, and no method accesses memory
 /// beyond what it documents: kernels check the ends of their slices by these numbers.
-/// than it says: kernels check the ends of their slices by these numbers.
 pub unsafe trait Dot: Copy + Send + Sync + 'static {
     /// The level of floating-point vectors with as many lanes.
     type Float: Simd;

@@ -126,7 +126,7 @@ fn layouts_groups_and_edges() {
 }
 
 #[test]
-fn steps_and_dilations_that_no_memory_has_room_for() {
+fn steps_and_dilations_beyond_any_memory() {
     // One tap is inside the image. Padded rows would take 2^63 floats, twice that is 0 modulo 2^64.
     let far = i32::MAX as usize;
     let base = shape([2, 2], 2, [1, 1], [2, 1], [1, 1 << 28], [far, 1], [far, 0, 0, 0]).unwrap();
