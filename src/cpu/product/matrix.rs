@@ -70,8 +70,8 @@ pub fn copied<'s, S: Simd, T: Float>(
 }
 
 /// The parameters of a matrix of image patches. A lane is an output position `(image, y, x)` in row-major order; a
-/// depth index is a pair of taps and an input channel: `(channel, tap y, tap x)` if `channels_first`, else `(tap y, tap
-/// x, channel)`. All strides are in elements.
+/// depth index is a pair of taps and an input channel: `(channel, tap y, tap x)` if `channels_first`, else
+/// `(tap y, tap x, channel)`. All strides are in elements.
 ///
 /// The element is the input at `(image, channel, y * step_y + taps_y[tap y], x * step_x + taps_x[tap x])`, or 0 outside
 /// the image.

@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Matrices of the same shape in one row-major buffer: element `(batch, row, col)` is at `batch * batch_stride + row *
-/// row_stride + col`. All numbers are in elements.
+/// Matrices of the same shape in one row-major buffer: element `(batch, row, col)` is at
+/// `batch * batch_stride + row * row_stride + col`. All numbers are in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrices {
     /// Number of matrices.

@@ -42,8 +42,8 @@ const MIN_COLUMNS: usize = 128;
 /// Tiles per thread.
 const TILES: usize = 4;
 
-/// One axis of a transposed convolution: input element `at` and tap `tap` contribute to output element `at * stride +
-/// tap * dilation - padding`.
+/// One axis of a transposed convolution: input element `at` and tap `tap` contribute to output element
+/// `at * stride + tap * dilation - padding`.
 #[derive(Clone, Copy)]
 struct Axis {
     input: usize,

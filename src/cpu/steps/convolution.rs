@@ -46,9 +46,9 @@ impl<Layout> ConvolutionShape<Layout> {
 
 /// The parameters of a transposed convolution. Pairs are rows, then columns.
 ///
-/// Input element `(y, x)` adds `filter[tap y][tap x]` times itself to output element `(y * strides + tap y * dilations
-/// - padding, ...)`. Positions outside the input count as zeros that take part in the products: an infinite or NaN
-/// weight over them produces NaN.
+/// Input element `(y, x)` adds `filter[tap y][tap x]` times itself to output element
+/// `(y * strides + tap y * dilations - padding, ...)`. Positions outside the input count as zeros that take part in the
+/// products: an infinite or NaN weight over them produces NaN.
 pub type ConvTranspose2dShape = ConvolutionShape<TransposedFilterLayout>;
 
 impl ConvTranspose2dShape {

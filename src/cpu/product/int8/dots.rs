@@ -28,8 +28,8 @@ pub struct BytePanels {
 }
 
 impl BytePanels {
-    /// Packs `columns` columns of `depth` numbers between -255 and 255, less than 256 apart, as returned by `at(column,
-    /// depth)`.
+    /// Packs `columns` columns of `depth` numbers between -255 and 255, less than 256 apart, as returned by
+    /// `at(column, depth)`.
     ///
     /// # Errors
     /// An `UnknownError` if there is not enough memory for the panels.

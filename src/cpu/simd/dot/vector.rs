@@ -105,8 +105,8 @@ pub unsafe trait Dot: Copy + Send + Sync + 'static {
     /// `sums - a * b`, the lowest 32 bits.
     fn sub_product(self, sums: Self::Sums, a: Self::Sums, b: Self::Sums) -> Self::Sums;
 
-    /// Interleaves bytes `b` of four vectors as the four bytes of a lane: that of byte `16 * l + 4 * v + e` is lane `4
-    /// * l + e` of vector `v`.
+    /// Interleaves bytes `b` of four vectors as the four bytes of a lane: that of byte `16 * l + 4 * v + e` is lane
+    /// `4 * l + e` of vector `v`.
     fn interleave(self, bytes: [Self::Bytes; 4]) -> [Self::Bytes; 4];
 
     /// Converts to the nearest floats.
