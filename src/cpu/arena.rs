@@ -1,49 +1,49 @@
-//! The arena: the memory for intermediate values and scratch memory of all plans that run one after the other.
+//! The arena: memory for the intermediate values and scratch of all plans, which run one at a time.
 
 use crate::error::Result;
 use crate::memory::Buffer;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes that are never given back: mapping and unmapping them all the time costs more than they do.
+/// Bytes that are never freed: mapping and unmapping them repeatedly costs more than keeping them.
 const KEPT: usize = 1 << 20;
 
-/// One arena, as large as the largest plan that runs in it needs.
+/// One arena, grown to the largest plan that has run in it.
 #[derive(Default)]
 pub struct Arena(Mutex<Held>);
 
 #[derive(Default)]
 struct Held {
     bytes: Buffer,
-    /// When it was needed last.
+    /// The time of the last use.
     used: Option<Instant>,
 }
 
 impl Arena {
-    /// Makes sure that there are `len` bytes.
+    /// Grows the arena to at least `len` bytes.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for them.
+    /// An `UnknownError` if there is not enough memory.
     pub fn reserve(&self, len: usize) -> Result<()> {
         self.hold(len).map(drop)
     }
 
-    /// Runs `work` with at least `len` bytes, in which there is anything.
+    /// Runs `work` with at least `len` bytes of undefined content.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for them.
+    /// An `UnknownError` if there is not enough memory.
     pub fn with<T>(&self, len: usize, work: impl FnOnce(&mut Buffer) -> T) -> Result<T> {
         Ok(work(&mut self.hold(len)?.bytes))
     }
 
-    /// Whether there is nothing to give back.
+    /// Whether there is nothing to free.
     pub fn is_small(&self) -> bool {
         self.lock().bytes.len() <= KEPT
     }
 
-    /// Gives its memory back if nobody has needed it for `idle`. Whether there is nothing left to give back.
+    /// Frees the memory if it has been unused for `idle`. Returns whether nothing is left to free.
     pub fn release(&self, idle: Duration) -> bool {
-        let Ok(mut held) = self.0.try_lock() else { return false }; // a plan runs
+        let Ok(mut held) = self.0.try_lock() else { return false }; // a plan is running
         if held.used.is_some_and(|used| used.elapsed() >= idle) && held.bytes.len() > KEPT {
             held.bytes = Buffer::default();
         }
@@ -53,7 +53,7 @@ impl Arena {
     fn hold(&self, len: usize) -> Result<MutexGuard<'_, Held>> {
         let mut held = self.lock();
         if held.bytes.len() < len {
-            // Not both at the same time.
+            // Frees the old memory first: both at once would take more.
             held.bytes = Buffer::default();
             held.bytes = Buffer::zeroed(len)?;
         }
@@ -62,7 +62,7 @@ impl Arena {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        // What a step that panicked has left there is overwritten by the next run.
+        // If a step panicked, the next run overwrites what it left there.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_grows_and_is_given_back() {
+    fn it_grows_and_frees_its_memory() {
         let arena = Arena::default();
         assert!(arena.release(Duration::ZERO));
         arena.reserve(2 * KEPT).unwrap();
@@ -81,9 +81,9 @@ mod tests {
         assert!(!arena.is_small());
         arena.with(1, |_| assert!(!arena.release(Duration::ZERO))).unwrap();
         assert!(arena.release(Duration::ZERO));
-        arena.with(KEPT, |bytes| assert_eq!(bytes.len(), KEPT, "nothing was left")).unwrap();
+        arena.with(KEPT, |bytes| assert_eq!(bytes.len(), KEPT, "all was freed")).unwrap();
         assert!(arena.release(Duration::ZERO));
-        arena.with(1, |bytes| assert_eq!(bytes.len(), KEPT, "as little as that stays")).unwrap();
+        arena.with(1, |bytes| assert_eq!(bytes.len(), KEPT, "a small arena is kept")).unwrap();
         assert!(arena.reserve(usize::MAX / 2).is_err());
     }
 }

@@ -1,5 +1,4 @@
-//! Graphs of 100,000 nodes, inputs, outputs, constants or living values: looking at all pairs of them, or once more at all of
-//! them for each, would take hours here.
+//! Graphs of 100,000 nodes, inputs, outputs, constants or live values. Quadratic algorithms would take hours here.
 
 use super::arena::Arena;
 use super::plan::{Plan, PlanOptions};
@@ -24,7 +23,7 @@ use crate::shape::Descriptor;
 
 const MANY: usize = 100_000;
 
-/// A graph under construction, all of whose inputs are ones.
+/// A graph under construction; all its inputs are ones.
 #[derive(Default)]
 struct Large(Builder);
 
@@ -47,7 +46,7 @@ impl Large {
         self.0.constant(descriptor, &bytes).unwrap()
     }
 
-    /// Builds the graph with these outputs, and runs it: every element of every output must be `expected`.
+    /// Builds the graph with these outputs and runs it: every element of every output must be `expected`.
     fn check(self, outputs: Vec<OperandId>, expected: f32) {
         let named = outputs.into_iter().enumerate().map(|(index, id)| (index.to_string(), id)).collect();
         let threads = Threads::new(1).unwrap();
@@ -95,7 +94,7 @@ fn nested_concats() {
 fn nested_concats_of_constants() {
     let mut large = Large::default();
     let (mut all, one) = (large.constant(1.0, &[1]), large.constant(1.0, &[1]));
-    // Copied again and again, they are quadratic in bytes.
+    // Repeated copies are quadratic in bytes.
     for _ in 0..MANY / 10 {
         all = large.add(Concat { axis: 0 }, &[all, one]);
     }
@@ -108,7 +107,7 @@ fn nested_concats_of_constants() {
 fn living_values() {
     let mut large = Large::default();
     let x = large.input("x", &[100]);
-    // Not an input, of which nobody needs a copy.
+    // A computed value: slices of an input would need no copy.
     let x = large.add(Softmax { axis: 0 }, &[x]);
     let part = |large: &mut Large, x, size: u32| {
         let op = Slice { starts: vec![0u32.into()], sizes: vec![size.into()], strides: None };

@@ -1,4 +1,4 @@
-//! Lowering: one arm per operator family turns a node into a step.
+//! Lowering: turns each node into a step, with one match arm per operator family.
 
 use super::product::blocks::{self, BlockPanels};
 use super::step::Step;
@@ -36,16 +36,16 @@ use crate::ops::resample2d::InterpolationMode;
 use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::{Descriptor, Sizes};
 
-/// What lowering knows about a node.
+/// The context for lowering one node.
 struct Lowering<'a> {
-    /// With what the step will run.
+    /// The environment that the step will run with.
     env: Env<'a>,
     /// Whether Winograd's algorithm may compute convolutions.
     winograd: bool,
-    /// What follows the operator. A step that does it takes it.
+    /// The node's epilogue. A step that applies it takes it.
     epilogue: Option<&'a Epilogue>,
-    /// Operands whose raw bytes the step does not read when it runs, because it keeps a packed copy: memory that
-    /// nobody else needs is given back.
+    /// Operands that the step keeps a packed copy of. It does not read their raw bytes, which are freed unless another
+    /// step does.
     packed: Vec<usize>,
     graph: &'a Graph,
     node: &'a Node,
@@ -57,12 +57,12 @@ impl<'a> Lowering<'a> {
         Lowering { env: *env, winograd, epilogue, packed: Vec::new(), graph, node }
     }
 
-    /// How many operands there are, absent ones included.
+    /// Number of operands, including absent ones.
     fn count(&self) -> usize {
         self.node.inputs.len()
     }
 
-    /// The operand at `index`, if it is given.
+    /// The operand at `index`, if present.
     fn given(&self, index: usize) -> Option<&'a Descriptor> {
         self.node.inputs.get(index)?.map(|id| self.graph.descriptor(id))
     }
@@ -72,7 +72,7 @@ impl<'a> Lowering<'a> {
         self.given(index).expect("the rule row requires this operand")
     }
 
-    /// The operands that are given.
+    /// The operands that are present.
     fn inputs(&self) -> impl Iterator<Item = &'a Descriptor> + use<'a> {
         let graph = self.graph;
         self.node.inputs.iter().flatten().map(|&id| graph.descriptor(id))
@@ -83,7 +83,7 @@ impl<'a> Lowering<'a> {
         self.graph.descriptor(self.node.outputs[0])
     }
 
-    /// The operand at `index`, if it is a constant. A step that packs one lists it in [`packed`](Self::packed).
+    /// The operand at `index`, if it is a constant. A step that packs it lists it in [`packed`](Self::packed).
     fn constant(&self, index: usize) -> Option<&'a Constant> {
         let id = (*self.node.inputs.get(index)?)?;
         self.graph.value(id).constant()
@@ -94,39 +94,40 @@ impl<'a> Lowering<'a> {
         self.constant(index).map(|constant| Weights::of(constant, self.input(index).dtype, Some(self.env.threads)))
     }
 
-    /// Notes that the step keeps a packed copy of the operand at `index`, if it does.
+    /// Records whether the step keeps a packed copy of the operand at `index`.
     fn pack(&mut self, index: usize, keeps: bool) {
         self.packed.extend(keeps.then_some(index));
     }
 }
 
-/// A step and the operands that it does not read from memory.
+/// A step, with the operands that it does not read from memory.
 pub struct Lowered {
     /// The step.
     pub step: Step,
-    /// Operands that the step keeps a packed copy of.
+    /// Operands that the step keeps packed copies of.
     pub packed: Vec<usize>,
 }
 
-/// Turns a node into a step that runs with `env`; `winograd` says whether that algorithm may compute convolutions.
+/// Turns a node into a step for `env`; `winograd` permits Winograd's algorithm for convolutions.
 ///
 /// # Errors
-/// An `UnknownError` when there is no memory for packed constants or lists of places, an `OperationError` when a mapped
-/// constant cannot be read.
+/// An `UnknownError` if there is not enough memory for packed constants or lists of positions, an `OperationError` if a
+/// mapped constant cannot be read.
 ///
 /// # Panics
-/// If the node has an epilogue that the step does not apply: a pass is wrong.
+/// If the step does not apply the node's epilogue, which is a bug in a pass.
 pub fn lower(graph: &Graph, node: &Node, env: &Env, winograd: bool) -> Result<Lowered> {
     let mut lowering = Lowering::new(graph, node, env, winograd);
     let step = match &node.op {
         Api(op) => lower_op(op, &mut lowering)?,
         Operation::Fusion(fusion) => lower_fusion(fusion, &mut lowering)?,
     };
-    assert!(lowering.epilogue.is_none(), "the step of {} applies no epilogue", node.op.rule().name);
+    assert!(lowering.epilogue.is_none(), "the step of {} does not apply its epilogue", node.op.rule().name);
     Ok(Lowered { step, packed: lowering.packed })
 }
 
-/// Makes `step` fit the sizes that `node` has now, with what it has packed; `false` if it has to be made anew.
+/// Adapts `step` to the current sizes of `node`, keeping its packed operands; returns `false` if the node must be
+/// lowered again.
 pub fn resize(step: &mut Step, graph: &Graph, node: &Node, env: &Env, winograd: bool) -> bool {
     let mut l = Lowering::new(graph, node, env, winograd);
     match (step, &node.op) {
@@ -165,7 +166,7 @@ fn copy_step(op: &Op, l: &Lowering) -> Option<CopyStep> {
             let inputs: Vec<&[u32]> = inputs.iter().map(|sizes| &**sizes).collect();
             match l.graph.cache_of(l.node.outputs[0]) {
                 None => CopyStep::concat(op, &inputs, output),
-                // The cache is in its place. The step writes what is behind it.
+                // The cache is already in place. The step writes the elements after it.
                 Some(cache) => {
                     let mut behind = output.clone();
                     behind.shape[0] = behind.shape[0] - l.graph.descriptor(cache).shape[0];
@@ -244,7 +245,7 @@ fn lower_fusion(fusion: &Fusion, l: &mut Lowering) -> Result<Step> {
     })
 }
 
-/// The numbers of a product or convolution.
+/// The shape of a product or convolution.
 fn dense_shape(op: &Op, l: &Lowering) -> Option<DenseShape> {
     let images = || [l.input(0), l.input(1), l.output()];
     Some(match op {
@@ -256,7 +257,8 @@ fn dense_shape(op: &Op, l: &Lowering) -> Option<DenseShape> {
     })
 }
 
-/// Calls `work` with what follows the product of a node, which adds its operand at `addend`, if that is given.
+/// Calls `work` with the operations that follow the product of a node: its optional addend, at operand `addend`, and
+/// its epilogue.
 fn with_following<R>(l: &mut Lowering, addend: usize, work: impl FnOnce(&Lowering, &Following) -> R) -> R {
     let nothing = Epilogue::default();
     let Epilogue { program, operands } = l.epilogue.take().unwrap_or(&nothing);
@@ -273,7 +275,7 @@ fn lower_dense(shape: DenseShape, l: &mut Lowering) -> Result<Step> {
 }
 
 fn lower_quantized(op: &Quantized, l: &mut Lowering) -> Result<Step> {
-    const MADE: &str = "the pass makes this constant";
+    const MADE: &str = "the pass creates this constant";
     let operands = Operands {
         input: l.input(0),
         filter: (l.constant(1).expect(MADE), l.input(1)),
@@ -289,7 +291,7 @@ fn lower_quantized(op: &Quantized, l: &mut Lowering) -> Result<Step> {
 }
 
 fn lower_block_product(op: &BlockProduct, l: &mut Lowering) -> Result<Step> {
-    const MADE: &str = "the pass takes constants only";
+    const MADE: &str = "the pass accepts only constants";
     let (b, scale) = (l.input(1), l.input(2));
     let blocks = op.blocks(&b.sizes(), &scale.sizes());
     let operands = blocks::Operands {

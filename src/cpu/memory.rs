@@ -1,4 +1,4 @@
-//! What a step of a plan sees of the memory of a dispatch.
+//! The memory of a dispatch, as a step of a plan sees it.
 
 use super::kernels::float::{Floats, FloatsMut};
 use crate::compile::memory::{Place, Space};
@@ -7,7 +7,7 @@ use crate::memory::{Appended, Buffer, elements, elements_mut};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// A piece of memory: of the arena, a bound tensor or a constant.
+/// A range of memory in the arena, a bound tensor or a constant.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     start: *mut u8,
@@ -20,12 +20,12 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// `place` inside of `buffer`.
+    /// The region of `place` in `buffer`.
     ///
     /// # Panics
-    /// If it does not lie inside.
+    /// If the place is not inside the buffer.
     fn of(buffer: &Buffer, place: &Place) -> Region {
-        assert!(place.offset + place.bytes <= buffer.len(), "{place:?} is outside of its {} bytes", buffer.len());
+        assert!(place.offset + place.bytes <= buffer.len(), "{place:?} is outside its {} bytes", buffer.len());
         Region { start: buffer.as_ptr().wrapping_add(place.offset), bytes: place.bytes }
     }
 
@@ -34,7 +34,7 @@ impl Region {
     }
 }
 
-/// Where the operands, outputs and scratch memory of a step are. Outputs and scratch memory overlap nothing else.
+/// The places of a step's operands, outputs and scratch. Outputs and scratch overlap nothing else.
 pub struct StepPlaces {
     inputs: Vec<Option<Place>>,
     outputs: Vec<Place>,
@@ -48,11 +48,10 @@ impl Default for StepPlaces {
 }
 
 impl StepPlaces {
-    /// Changes the places.
+    /// Replaces the places.
     ///
     /// # Panics
-    /// If an output or the scratch memory overlaps another place or is in memory that must not be written: the memory
-    /// plan is wrong.
+    /// If an output or the scratch overlaps another place or is in read-only memory, which is a bug in the memory plan.
     pub fn set(
         &mut self,
         inputs: impl Iterator<Item = Option<Place>>,
@@ -66,23 +65,23 @@ impl StepPlaces {
         self.scratch = scratch;
         let written = || self.outputs.iter().chain([&self.scratch]);
         for (index, place) in written().enumerate() {
-            assert!(matches!(place.space, Space::Arena | Space::Output(_)), "{place:?} is written");
+            assert!(matches!(place.space, Space::Arena | Space::Output(_)), "{place:?} is read-only");
             let others = written().take(index).chain(self.inputs());
             others.for_each(|other| assert!(!place.overlaps(other), "{place:?} overlaps {other:?}"));
         }
     }
 
-    /// The places that are read.
+    /// The places that the step reads.
     pub fn inputs(&self) -> impl Iterator<Item = &Place> {
         self.inputs.iter().flatten()
     }
 
-    /// Bytes of the outputs.
+    /// Total size of the outputs in bytes.
     pub fn written_bytes(&self) -> usize {
         self.outputs.iter().map(|place| place.bytes).sum()
     }
 
-    /// Number of operands and of outputs.
+    /// The numbers of operands and of outputs.
     pub fn counts(&self) -> (usize, usize) {
         (self.inputs.len(), self.outputs.len())
     }
@@ -90,13 +89,13 @@ impl StepPlaces {
 
 /// The memory of one dispatch.
 pub struct Memory<'a, 'b> {
-    /// Intermediate values and scratch memory.
+    /// Intermediate values and scratch.
     pub arena: &'a mut Buffer,
     /// The tensors bound to the inputs.
     pub inputs: &'a [&'a Buffer],
     /// The tensors bound to the outputs.
     pub outputs: &'a mut [Bound<'b>],
-    /// Constants by value.
+    /// Constants by value index.
     pub constants: &'a [Option<Arc<Buffer>>],
 }
 
@@ -108,22 +107,22 @@ impl Memory<'_, '_> {
             Space::Output(index) => match &self.outputs[index] {
                 Bound::Buffer(buffer) => &**buffer,
                 Bound::Appended(appended) => {
-                    assert!(place.offset + place.bytes <= appended.len(), "{place:?} is outside of a cache");
+                    assert!(place.offset + place.bytes <= appended.len(), "{place:?} is outside a cache");
                     return Region { start: appended.as_ptr().wrapping_add(place.offset), bytes: place.bytes };
                 }
             },
-            Space::Constant(id) => self.constants[id.index()].as_ref().expect("a plan holds what it reads"),
+            Space::Constant(id) => self.constants[id.index()].as_ref().expect("a plan holds the constants it reads"),
         };
         Region::of(buffer, place)
     }
 }
 
-/// Where an output goes.
+/// The destination of an output.
 pub enum Bound<'a> {
-    /// Into a tensor of its own.
+    /// A tensor of its own.
     Buffer(&'a mut Buffer),
-    /// Behind the input that it begins with, see [`Growing`](crate::ir::Growing). No step writes what was there: an input has no
-    /// step.
+    /// Appended to the input that it starts with, see [`Growing`](crate::ir::Growing). No step writes the existing
+    /// bytes: an input has no step.
     Appended(&'a mut Appended),
 }
 
@@ -137,7 +136,7 @@ impl Bound<'_> {
     }
 }
 
-/// Room for the resolved places of the step that runs, so that running one allocates nothing.
+/// The resolved places of the running step, allocated in advance: running a step allocates nothing.
 #[derive(Default)]
 pub struct Regions {
     inputs: Vec<Option<Region>>,
@@ -145,7 +144,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Room for steps with that many operands and outputs.
+    /// Reserves room for steps with up to this many operands and outputs.
     pub fn with_capacity(inputs: usize, outputs: usize) -> Regions {
         Regions { inputs: Vec::with_capacity(inputs), outputs: Vec::with_capacity(outputs) }
     }
@@ -153,69 +152,69 @@ impl Regions {
     /// Runs `work` with access to `places` in `memory`.
     ///
     /// # Panics
-    /// If a place lies outside of its memory.
+    /// If a place is outside its memory.
     pub fn run(&mut self, places: &StepPlaces, memory: &mut Memory, work: impl FnOnce(&mut Io)) {
         self.inputs.clear();
         self.inputs.extend(places.inputs.iter().map(|place| place.as_ref().map(|place| memory.region(place))));
         self.outputs.clear();
         self.outputs.extend(places.outputs.iter().map(|place| memory.region(place)));
         let scratch = memory.region(&places.scratch);
-        // SAFETY: the regions lie inside of buffers that `memory` borrows for this call, the written ones (`StepPlaces`
-        // has seen that they are in the arena or in outputs) mutably and from different buffers each; `StepPlaces` has
-        // seen that outputs and scratch memory overlap nothing else. Places are multiples of the element size from the
-        // start of buffers, which are aligned for every element.
+        // SAFETY: the regions are inside buffers that `memory` borrows for this call. The written ones are in the arena
+        // or in outputs, as checked by `StepPlaces`: mutable borrows of separate buffers. `StepPlaces` also checked
+        // that outputs and scratch overlap nothing else. Places are at multiples of the element size from the start of
+        // buffers, which are aligned for all elements.
         work(&mut unsafe { Io::new(&self.inputs, &self.outputs, scratch) });
     }
 }
 
-/// Runs `work` on buffers of its own, one each: for a step outside of a plan.
+/// Runs `work` on separate buffers, one per operand and output: for a step outside a plan.
 pub fn run_once(inputs: &[Option<&Buffer>], outputs: &mut [Buffer], scratch: &mut Buffer, work: impl FnOnce(&mut Io)) {
     let inputs: Vec<Option<Region>> = inputs.iter().map(|input| input.map(Region::whole)).collect();
     let outputs: Vec<Region> = outputs.iter().map(Region::whole).collect();
-    // SAFETY: every region is a buffer of its own that is borrowed for this call, the written ones mutably.
+    // SAFETY: every region is a separate buffer borrowed for this call, the written ones mutably.
     work(&mut unsafe { Io::new(&inputs, &outputs, Region::whole(scratch)) });
 }
 
-/// The operands, outputs and scratch memory of one step.
+/// The operands, outputs and scratch of one step.
 pub struct Io<'a> {
     inputs: &'a [Option<Region>],
     outputs: &'a [Region],
     scratch: Region,
-    /// How many outputs were handed out: they can be taken once, in order.
+    /// Number of outputs handed out so far: each can be taken once, in order.
     taken: usize,
     scratch_taken: bool,
     lifetime: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> Io<'a> {
-    /// Gives a step access to its memory.
+    /// Creates a step's access to its memory.
     ///
     /// # Safety
-    /// All regions must be valid for `'a` and aligned for the elements that live there. Nobody else may access the
-    /// outputs and the scratch region or write to the inputs for `'a`; outputs and scratch overlap nothing else.
+    /// All regions must be valid for `'a` and aligned for their elements. For `'a`, no other code may access the
+    /// outputs and the scratch region or write to the inputs; outputs and scratch overlap nothing else.
     unsafe fn new(inputs: &'a [Option<Region>], outputs: &'a [Region], scratch: Region) -> Io<'a> {
         Io { inputs, outputs, scratch, taken: 0, scratch_taken: false, lifetime: PhantomData }
     }
 
-    /// The elements of the operand at `index`, if it was given.
+    /// The elements of the operand at `index`, if present.
     ///
     /// # Panics
     /// If the memory does not fit elements of type `T`.
     pub fn optional<T: Element>(&self, index: usize) -> Option<&'a [T]> {
         let region = self.inputs.get(index).copied().flatten()?;
-        // SAFETY: by the contract of `new` the region is valid and not written to for `'a`.
+        // SAFETY: by the contract of `new`, the region is valid and not written to for `'a`.
         Some(elements(unsafe { std::slice::from_raw_parts(region.start, region.bytes) }))
     }
 
     /// The elements of the operand at `index`.
     ///
     /// # Panics
-    /// If it was not given: lowering is wrong.
+    /// If it is absent, which is a bug in lowering.
     pub fn input<T: Element>(&self, index: usize) -> &'a [T] {
         self.optional(index).expect("the rule row requires this operand")
     }
 
-    /// The floating-point elements of the operand at `index`, which are of type `dtype`, if it was given.
+    /// The floating-point elements, of type `dtype`, of the operand at `index`, if present.
     pub fn floats(&self, index: usize, dtype: DataType) -> Option<Floats<'a>> {
         match dtype {
             DataType::Float16 => self.optional(index).map(Floats::F16),
@@ -223,32 +222,32 @@ impl<'a> Io<'a> {
         }
     }
 
-    /// Number of operands, absent ones included.
+    /// Number of operands, including absent ones.
     pub fn inputs(&self) -> usize {
         self.inputs.len()
     }
 
-    /// Number of outputs that were not taken yet.
+    /// Number of outputs that are not taken yet.
     pub fn outputs_left(&self) -> usize {
         self.outputs.len() - self.taken
     }
 
-    /// The elements of the next output: the first call gives the first output, and so on.
+    /// The elements of the next output: the first call returns the first output, and so on.
     ///
     /// # Panics
-    /// If there is none left, or the memory does not fit elements of type `T`.
+    /// If none is left, or the memory does not fit elements of type `T`.
     pub fn output<T: Element>(&mut self) -> &'a mut [T] {
         let region = self.outputs[self.taken];
         self.taken += 1;
-        // SAFETY: by the contract of `new` nobody else accesses the region for `'a`; `taken` makes sure that it is
+        // SAFETY: by the contract of `new`, no other code accesses the region for `'a`; `taken` ensures that it is
         // handed out once.
         elements_mut(unsafe { std::slice::from_raw_parts_mut(region.start, region.bytes) })
     }
 
-    /// As [`output`](Self::output), of floating-point elements of type `dtype`.
+    /// Like [`output`](Self::output), with floating-point elements of type `dtype`.
     ///
     /// # Panics
-    /// As there.
+    /// As [`output`](Self::output).
     pub fn floats_output(&mut self, dtype: DataType) -> FloatsMut<'a> {
         match dtype {
             DataType::Float16 => FloatsMut::F16(self.output()),
@@ -256,20 +255,20 @@ impl<'a> Io<'a> {
         }
     }
 
-    /// The scratch memory, with anything in it. Can be taken once.
+    /// The scratch memory, with undefined content. Can be taken once.
     ///
     /// # Panics
-    /// If it was taken already.
+    /// If it has already been taken.
     pub fn scratch<T: Element>(&mut self) -> &'a mut [T] {
         assert!(!std::mem::replace(&mut self.scratch_taken, true), "scratch memory is taken once");
         // SAFETY: as for `output`.
         elements_mut(unsafe { std::slice::from_raw_parts_mut(self.scratch.start, self.scratch.bytes) })
     }
 
-    /// As [`scratch`](Self::scratch), as float64, which no tensor has.
+    /// [`scratch`](Self::scratch) as float64, which is not a tensor type.
     pub fn scratch_f64(&mut self) -> &'a mut [f64] {
         let words = self.scratch::<u64>();
-        // SAFETY: both types have the same size and alignment, and every bit pattern is a value of both.
+        // SAFETY: both types have the same size and alignment, and every bit pattern is valid for both.
         unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len()) }
     }
 }

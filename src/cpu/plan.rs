@@ -1,4 +1,4 @@
-//! A compiled graph on the CPU: a flat list of steps, a memory plan and the constants that the steps read.
+//! A compiled graph on the CPU: a flat list of steps, a memory plan, and the constants that the steps read.
 
 use super::lower::{Lowered, lower, resize};
 use super::memory::{Bound, Memory, Regions, StepPlaces, run_once};
@@ -16,14 +16,14 @@ use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::Descriptor;
 use std::sync::Arc;
 
-/// How plans are made and run; the debug knobs among them are for tests.
+/// Options for creating and running plans; the debug options are for tests.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanOptions {
     /// Whether views share memory instead of being copied.
     pub share_views: bool,
     /// Whether Winograd's algorithm may compute convolutions.
     pub winograd: bool,
-    /// Whether the arena is filled with NaN before each dispatch, so that a step that reads what nobody wrote shows.
+    /// Whether to fill the arena with NaN before each dispatch, which reveals reads of memory that was never written.
     pub fill_arena: bool,
 }
 
@@ -33,14 +33,15 @@ impl Default for PlanOptions {
     }
 }
 
-/// A plan that writes fewer bytes, and multiplies less, runs on the thread that calls it. Calling the threads of the pool
-/// costs about 5 us, which is what it takes to write 64 KiB; done once here, the steps need not do it one by one.
+/// Plans that write fewer bytes and multiply less than [`MIN_POOL_WORK`] run on the calling thread. Waking the threads
+/// of the pool costs about 5 us, as long as writing 64 KiB; doing it once per plan spares the steps from doing it one
+/// by one.
 const MIN_POOL_BYTES: u64 = 1 << 16;
 
-/// The multiply-adds that take as long.
+/// Multiply-adds that take as long as writing [`MIN_POOL_BYTES`].
 const MIN_POOL_WORK: u64 = 1 << 18;
 
-/// What a planned step does.
+/// The work of a planned step.
 enum Action {
     Step(Box<Lowered>),
     /// Copies the operand to the output.
@@ -53,33 +54,33 @@ struct PlannedStep {
     places: StepPlaces,
 }
 
-/// A graph that is ready to run.
+/// A graph compiled and ready to run.
 pub struct Plan {
     steps: Vec<PlannedStep>,
-    /// By the values that they are; `None` for what no step reads in place.
+    /// Indexed by value; `None` for values that no step reads in place.
     constants: Box<[Option<Arc<Buffer>>]>,
     memory: MemoryPlan,
     options: PlanOptions,
     inputs: Vec<(String, Descriptor)>,
     outputs: Vec<(String, Descriptor)>,
     growing: Vec<Growing>,
-    /// For each input, whether an output begins with it, in its memory.
+    /// For each input, whether an output starts with it and shares its memory.
     caches: Box<[bool]>,
-    /// For each value, the input that it begins with, if that is such an output.
+    /// For each value, the input that it starts with, if it is such an output.
     begins: Box<[Option<ValueId>]>,
     regions: Regions,
-    /// Whether running it is worth the threads of the pool.
+    /// Whether the plan is worth waking the threads of the pool.
     enters_pool: bool,
     description: Arc<Description>,
 }
 
 impl Plan {
-    /// Lowers `graph` to steps that run with `env`: packed constants are good for its instruction set only. The bytes of
-    /// a constant are given back as soon as every reader of it has packed it.
+    /// Lowers `graph` to steps for `env`: packed constants suit only its instruction set. Frees the bytes of a constant
+    /// as soon as every reader has packed it.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the arena or packed constants, an `OperationError` when a mapped
-    /// constant cannot be read.
+    /// An `UnknownError` if there is not enough memory for the arena or packed constants, an `OperationError` if a
+    /// mapped constant cannot be read.
     pub fn new(mut graph: Graph, env: &Env, options: PlanOptions) -> Result<Plan> {
         let passes = Passes { views: options.share_views, winograd: options.winograd, ..Passes::NONE };
         unpack(&mut graph)?;
@@ -87,12 +88,11 @@ impl Plan {
         Plan::of_optimized(&mut graph, origin, env, options)
     }
 
-    /// Lowers `graph`, which is what the passes for [`TARGET`] have made. The bytes of its constants that only packed copies are read of
-    /// are dropped.
+    /// Lowers `graph`, the result of the passes for [`TARGET`]. Frees the bytes of constants that are only read packed.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for constants or the arena, an `OperationError` when a mapped constant
-    /// cannot be read.
+    /// An `UnknownError` if there is not enough memory for constants or the arena, an `OperationError` if a mapped
+    /// constant cannot be read.
     pub fn of_optimized(graph: &mut Graph, origin: Origin, env: &Env, options: PlanOptions) -> Result<Plan> {
         let memory = MemoryPlan::new(graph, options.share_views, TARGET.granularity);
         let lowered = lower_all(graph, memory.views(), env, options)?;
@@ -127,12 +127,12 @@ impl Plan {
         let (inputs, outputs) = (counts().map(|(n, _)| n).max(), counts().map(|(_, n)| n).max());
         plan.regions = Regions::with_capacity(inputs.unwrap_or(0), outputs.unwrap_or(0));
         let holdings = holdings(&plan.constants, &plan.steps, plan.memory.arena);
-        Arc::get_mut(&mut plan.description).expect("nobody else has it yet").memory = holdings;
+        Arc::get_mut(&mut plan.description).expect("it is not shared yet").memory = holdings;
         Ok(plan)
     }
 
-    /// Makes this the plan of the graph that it was made of with other sizes. What is packed stays where it is right for them.
-    /// `false` if the plan has to be made anew; it is of no use then.
+    /// Adapts the plan to other sizes of the same graph. Keeps packed constants that fit them. Returns `false` if the
+    /// plan must be rebuilt; it is unusable then.
     ///
     /// # Errors
     /// As [`of_optimized`](Self::of_optimized).
@@ -150,7 +150,7 @@ impl Plan {
             let node = &graph.nodes[index as usize];
             let is_new = |operand: &usize| node.inputs[*operand].is_some_and(|id| sizes.contains(&id));
             let keeps = || !step.packed.iter().any(is_new);
-            // What is written behind a cache does not depend on how long that is.
+            // The elements after a cache do not depend on the cache's length.
             let appends_same = || {
                 let rest = node.inputs.iter().skip(1).flatten();
                 self.begins[node.outputs[0].index()].is_some() && rest.into_iter().all(|id| !changes.values[id.index()])
@@ -193,7 +193,7 @@ impl Plan {
         Ok(true)
     }
 
-    /// Takes the constants that steps read in place.
+    /// Holds the constants that steps read in place.
     fn hold_constants(&mut self, graph: &Graph) -> Result<()> {
         for place in self.steps.iter().flat_map(|step| step.places.inputs()) {
             if let Space::Constant(id) = place.space
@@ -206,7 +206,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Gives the steps their places, those whose operands or outputs have `changes` or lie elsewhere now.
+    /// Assigns places to steps with `changes` in their operands or outputs, and to those whose places moved.
     fn place(&mut self, graph: &Graph, env: &Env, changes: &Changes) {
         let threads = env.threads.count();
         let scratch = self.steps.iter().filter_map(|step| match (&step.action, step.computes) {
@@ -229,10 +229,11 @@ impl Plan {
                     };
                     let others = node.epilogue.operands.iter().map(|id| Some(place(id)));
                     let inputs = node.inputs.iter().enumerate().map(input).chain(others);
-                    // Steps in front of it write behind the cache, as views of it do.
+                    // A step that writes a value with a cache at its start, or a view of one, writes only the part
+                    // after the cache.
                     let written = |id: &ValueId| match begins[id.index()] {
                         None => place(id),
-                        // What is there already is nobody's to write.
+                        // No step writes the existing elements.
                         Some(cache) => place(id).after(graph.descriptor(cache).bytes()),
                     };
                     places.set(inputs, node.outputs.iter().map(written), memory.scratch[index as usize]);
@@ -248,55 +249,55 @@ impl Plan {
         self.enters_pool = enters_pool(graph, &self.steps, env);
     }
 
-    /// Runs the passes on `graph` and lowers what they leave.
+    /// Runs the passes on `graph` and lowers the result.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for constants or the arena, an `OperationError` for an operator that
-    /// the draft accepts and does not define, or when a mapped constant cannot be read.
+    /// An `UnknownError` if there is not enough memory for constants or the arena, an `OperationError` for an operator
+    /// that the draft accepts but does not define, or if a mapped constant cannot be read.
     pub fn compile(mut graph: Graph, env: &Env, passes: Passes, options: PlanOptions) -> Result<Plan> {
         graph.check_defined()?;
         let origin = Origin::optimize(&mut graph, &TARGET, passes, &|graph, node| evaluate(graph, node, env))?;
         Plan::of_optimized(&mut graph, origin, env, options)
     }
 
-    /// Names and descriptors of the inputs, in the order in which [`run`](Plan::run) takes them.
+    /// Names and descriptors of the inputs, in the order for [`run`](Plan::run).
     pub fn inputs(&self) -> &[(String, Descriptor)] {
         &self.inputs
     }
 
-    /// Names and descriptors of the outputs, in the order in which [`run`](Plan::run) takes them.
+    /// Names and descriptors of the outputs, in the order for [`run`](Plan::run).
     pub fn outputs(&self) -> &[(String, Descriptor)] {
         &self.outputs
     }
 
-    /// The outputs that begin with an input, in its memory.
+    /// The outputs that start with an input and share its memory.
     pub fn growing(&self) -> &[Growing] {
         &self.growing
     }
 
-    /// Whether an output begins with the input at `index`, in its memory.
+    /// Whether an output starts with the input at `index` and shares its memory.
     pub fn is_cache(&self, index: usize) -> bool {
         self.caches[index]
     }
 
-    /// Whether running it is worth the threads of the pool.
+    /// Whether the plan is worth waking the threads of the pool.
     pub fn enters_pool(&self) -> bool {
         self.enters_pool
     }
 
-    /// Bytes that this plan holds: constants that steps read in place, and packed constants. What several steps share counts
-    /// once. What is shared with other plans, or with constant tensors, counts in each of them: it is freed with the last one.
-    /// The arena is not its own.
+    /// Bytes held by this plan: constants read in place, and packed constants. Memory shared by several steps counts
+    /// once. Memory shared with other plans or with constant tensors counts in each of them: it is freed with the last
+    /// one. The arena does not belong to the plan.
     pub fn bytes(&self) -> usize {
         self.description.bytes()
     }
 
-    /// What the plan is and does.
+    /// Describes the plan and its steps.
     pub fn description(&self) -> &Arc<Description> {
         &self.description
     }
 
-    /// The buffers of all constants that steps read in place, and of what steps packed; one as often as it is read.
+    /// The buffers of all constants that steps read in place, and of all packed constants; each is listed once per reader.
     pub fn weights(&self) -> impl Iterator<Item = &Arc<Buffer>> {
         self.constants.iter().flatten().chain(self.steps.iter().flat_map(|step| step.action.packed()))
     }
@@ -304,18 +305,17 @@ impl Plan {
     /// Runs the steps on the bytes of the bound tensors, in the arena of `env`.
     ///
     /// # Errors
-    /// An `UnknownError` when the arena was given back and there is no memory for it.
+    /// An `UnknownError` if the arena was freed and there is not enough memory for it.
     ///
     /// # Panics
-    /// If the number or sizes of the tensors are not those of [`inputs`](Plan::inputs) and
-    /// [`outputs`](Plan::outputs).
+    /// If the number or sizes of the tensors differ from [`inputs`](Plan::inputs) and [`outputs`](Plan::outputs).
     pub fn run(&mut self, env: &Env, inputs: &[&Buffer], outputs: &mut [&mut Buffer]) -> Result<()> {
         let mut outputs: Vec<Bound> = outputs.iter_mut().map(|buffer| Bound::Buffer(buffer)).collect();
         self.run_observed(env, inputs, &mut outputs, &mut Unobserved)
     }
 
-    /// As [`run`](Plan::run), with somebody who is told when steps begin and end. Inputs that outputs [begin
-    /// with](Self::growing) are not read: their bytes are those of the outputs.
+    /// Like [`run`](Plan::run), with an observer of the start and end of each step. Does not read inputs that outputs
+    /// [start with](Self::growing): their bytes are in the outputs.
     ///
     /// # Errors
     /// As [`run`](Plan::run).
@@ -372,7 +372,7 @@ impl Plan {
     }
 }
 
-/// Lowers every node that is not a view. Frees the bytes of constants once only their packed copies are read.
+/// Lowers every node that is not a view. Frees the bytes of constants that are only read packed.
 fn lower_all(graph: &mut Graph, views: &[bool], env: &Env, options: PlanOptions) -> Result<Vec<Option<Lowered>>> {
     let mut readers = Readers::new(graph);
     let mut all = Vec::with_capacity(graph.nodes.len());
@@ -388,7 +388,8 @@ fn lower_all(graph: &mut Graph, views: &[bool], env: &Env, options: PlanOptions)
     Ok(all)
 }
 
-/// What the constants and steps of a plan hold. What several of them share counts once, as a constant if it is one.
+/// The memory held by the constants and steps of a plan. Memory shared by several of them counts once, as a constant if
+/// it is one.
 fn holdings(constants: &[Option<Arc<Buffer>>], steps: &[PlannedStep], arena: usize) -> Holdings {
     let constants = constants.iter().flatten().map(|buffer| (Arc::as_ptr(buffer), false, buffer.len()));
     let packed = steps.iter().flat_map(|step| step.action.packed());
@@ -405,12 +406,12 @@ fn enters_pool(graph: &Graph, steps: &[PlannedStep], env: &Env) -> bool {
     env.threads.count() > 1 && (reaches(work, MIN_POOL_WORK) || reaches(written, MIN_POOL_BYTES))
 }
 
-/// Whether the sum of `counts` is at least `least`. Looks at no more of them than that takes.
+/// Whether the sum of `counts` is at least `least`. Stops at the first count that reaches it.
 fn reaches(mut counts: impl Iterator<Item = u64>, least: u64) -> bool {
     counts.try_fold(0u64, |sum, count| Some(sum.saturating_add(count)).filter(|sum| *sum < least)).is_none()
 }
 
-/// The CPU, as the compiler sees it.
+/// The CPU as a compilation target.
 pub const TARGET: Target = Target {
     passes: Passes { prologues: false, ..Passes::ALL },
     takes_epilogue: |op| match op {
@@ -431,7 +432,7 @@ impl Action {
 }
 
 impl PlannedStep {
-    /// A step without places yet.
+    /// Creates a step without places.
     fn new(action: Action, computes: Computes) -> PlannedStep {
         PlannedStep { action, computes, places: StepPlaces::default() }
     }
@@ -448,10 +449,10 @@ impl PlannedStep {
     }
 }
 
-/// The bytes of the outputs of `node`, all of whose operands are constants.
+/// The bytes of the outputs of `node`; all its operands are constants.
 ///
 /// # Errors
-/// An `UnknownError` when there is no memory for them, an `OperationError` when a mapped constant cannot be read.
+/// An `UnknownError` if there is not enough memory, an `OperationError` if a mapped constant cannot be read.
 pub fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
     let lowered = lower(graph, node, env, false)?;
     // A packed operand is not read again.
@@ -477,7 +478,7 @@ mod tests {
     use crate::cpu::simd::Isa;
     use crate::ir::{Constant, parse};
 
-    /// Images stay as they are, so that every step belongs to an operator of the graph.
+    /// Keeps the layout of images: every step then belongs to an operator of the graph.
     const PASSES: Passes = Passes { layout: false, ..TARGET.passes };
 
     fn plan(graph: Graph) -> Plan {
@@ -486,7 +487,7 @@ mod tests {
         Plan::compile(graph, &env, PASSES, PlanOptions::default()).unwrap()
     }
 
-    /// The bits of the outputs for some inputs.
+    /// The bits of the outputs for pseudo-random inputs.
     fn outputs(plan: &mut Plan, env: &Env) -> Vec<Buffer> {
         let bytes = |(_, descriptor): &(String, Descriptor)| {
             let mut random = crate::testing::Random::new(descriptor.bytes() as u64);
@@ -500,7 +501,7 @@ mod tests {
         outputs
     }
 
-    /// What has other sizes in `after`.
+    /// The nodes and values with other sizes in `after`.
     fn changes(before: &Graph, after: &Graph) -> Changes {
         let values: Vec<bool> = before
             .values
@@ -516,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_is_resized_is_the_plan_of_its_sizes() {
+    fn a_resized_plan_equals_a_new_one() {
         let graphs = [
             // A product with bias, activation and residual; views; a product of two computed matrices.
             "%0 = input x float32 [SIZE, 48]
@@ -539,7 +540,7 @@ mod tests {
              output y = %12
              output z = %4
              output u = %15",
-            // Broadcasts, whose rows are long or short, and sizes of one type in blocks.
+            // Broadcasts with long and short rows, and sizes of one type in blocks.
             "%0 = input x float32 [SIZE, 70]
              %1 = input v float32 [70]
              %2 = input c float32 [SIZE, 1]
@@ -551,7 +552,7 @@ mod tests {
              %8 = concat %5 %6 axis=1
              output y = %7
              output z = %8",
-            // Convolutions of all methods with channels last.
+            // Convolutions by every method with channels last.
             "%0 = input x float32 [1, 64, SIZE, 24]
              %1 = constant float32 [64, 64, 3, 3]
              %2 = constant float32 [64, 1, 3, 3]
@@ -609,14 +610,14 @@ mod tests {
             let Some(Constant::Owned(raw)) = graph.values.iter().find_map(|value| value.constant()) else { panic!() };
             let (raw, bytes) = (Arc::downgrade(raw), raw.len());
             let plan = plan(graph);
-            assert!(raw.upgrade().is_none(), "{operator}: the raw weights are dropped");
+            assert!(raw.upgrade().is_none(), "{operator}: the raw weights are freed");
             let packed = plan.bytes();
             assert!((bytes..bytes + bytes / 8).contains(&packed), "{operator}: {packed} for {bytes} bytes");
         }
     }
 
     #[test]
-    fn constants_that_a_step_reads_in_place_stay() {
+    fn constants_read_in_place_stay() {
         let text = "%0 = input x float32 [8, 8]\n%1 = constant float32 [8, 8]\n%2 = matmul %0 %1\n%3 = add %0 %1\n\
                     output y = %2\noutput z = %3";
         let graph = parse(text);
@@ -624,8 +625,8 @@ mod tests {
         assert_eq!(plan(graph).constants.iter().flatten().map(|constant| constant.len()).sum::<usize>(), bytes);
     }
 
-    /// A small network: convolution with its activation, depthwise convolution, a view, a product, a softmax, and an
-    /// output that is copied.
+    /// A small network: a convolution with its activation, a depthwise convolution, a view, a product, a softmax, and
+    /// an output that is copied.
     const NETWORK: &str = "%0 = input x float32 [1, 3, 8, 8]
         %1 = constant float32 [8, 3, 3, 3]
         %2 = conv2d %0 %1 padding=[1, 1, 1, 1]
@@ -679,7 +680,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watched_run_has_the_results_of_another_and_times_for_every_step() {
+    fn an_observed_run_has_the_same_results_and_times_every_step() {
         use crate::observe::Stopwatch;
         let mut plan = plan(parse(NETWORK));
         let threads = Threads::new(1).unwrap();
@@ -716,7 +717,7 @@ mod tests {
                 assert!(*start >= end && *duration >= 0.0, "steps follow each other: {times:?}");
                 end = start + duration;
             }
-            assert!(end <= run[1], "steps lie within their run: {times:?}");
+            assert!(end <= run[1], "steps are within their run: {times:?}");
             assert!(steps.iter().map(|[_, duration]| duration).sum::<f64>() <= run[1]);
         }
         assert_eq!(times[0], 0.0);

@@ -1,5 +1,5 @@
-//! Which nodes still need the raw bytes of which constants while a graph is lowered, so that bytes of which packed
-//! copies are enough are given back at once.
+//! Tracks which nodes still need the raw bytes of which constants while a graph is lowered: bytes that are only read
+//! packed are freed at once.
 
 use super::lower::Lowered;
 use super::product::panels::Panels;
@@ -10,22 +10,22 @@ use crate::memory::Buffer;
 use crate::ops::{Api, Op};
 use std::collections::HashMap;
 
-/// A packed matrix, and whether the product that it was packed for multiplies with the transposed one.
+/// A packed matrix, and whether its product multiplies with the transposed matrix.
 type Tied = (Panels, bool);
 
 /// The readers of the constants of a graph.
 pub struct Readers {
-    /// For each value, how many operands and outputs of the graph read its raw bytes.
+    /// For each value, the number of operands and outputs of the graph that read its raw bytes.
     raw: Vec<usize>,
-    /// For each constant, the nodes that gather from it. No step that gathers reads anything else of it.
+    /// For each constant, the nodes that gather from it. Gather steps read nothing else of it.
     gathers: HashMap<ValueId, Vec<usize>>,
     /// Constants that are only gathered from and packed for products, such as the embeddings of a language model that
-    /// also compute its logits: the rows are read from the panels.
+    /// also compute its logits: gathers read the rows from the panels.
     tied: HashMap<ValueId, Tied>,
 }
 
 impl Readers {
-    /// The readers in `graph`, of which nothing is lowered yet.
+    /// The readers in `graph`, before any node is lowered.
     pub fn new(graph: &Graph) -> Readers {
         let mut gathers: HashMap<ValueId, Vec<usize>> = HashMap::new();
         for (index, node) in graph.nodes.iter().enumerate() {
@@ -36,15 +36,15 @@ impl Readers {
         Readers { raw: graph.use_counts(), gathers, tied: HashMap::new() }
     }
 
-    /// The step of `node` if it gathers from a constant of which only a packed copy is kept.
+    /// The step of `node`, if it gathers from a constant that is only kept packed.
     pub fn lower_tied(&self, graph: &Graph, node: &Node) -> Option<Lowered> {
         let matrix = self.tied.get(&gathered(node)?)?;
         tied_gather(graph, node, matrix).map(lowered)
     }
 
-    /// Notes what the last one of the steps in `all`, those of the nodes so far (views have none), has packed. Steps that
-    /// gather from what it packed are replaced in `all` if nothing else needs the raw bytes. Bytes that nobody needs are
-    /// given back.
+    /// Records what the last step in `all` packed; `all` has the steps of the nodes lowered so far (views have none).
+    /// If nothing else needs the raw bytes of a constant it packed, replaces the steps in `all` that gather from the
+    /// constant. Frees bytes without readers.
     pub fn note(&mut self, graph: &mut Graph, all: &mut [Option<Lowered>]) {
         let index = all.len() - 1;
         let Some(packed) = all[index].as_ref().map(|lowered| lowered.packed.clone()) else { return };
@@ -63,8 +63,8 @@ impl Readers {
         }
     }
 
-    /// Lets all that gather from `id`, which the last step in `all` has packed, read the packed copy, if nothing else
-    /// reads the raw bytes.
+    /// Makes all nodes that gather from `id`, which the last step in `all` packed, read the packed copy, if nothing
+    /// else reads the raw bytes.
     fn tie(&mut self, graph: &Graph, all: &mut [Option<Lowered>], id: ValueId) {
         let Some(gathers) = self.gathers.get(&id).filter(|gathers| gathers.len() == self.raw[id.index()]) else {
             return;
@@ -83,7 +83,7 @@ impl Readers {
     }
 }
 
-/// What a node gathers rows from.
+/// The value that a node gathers rows from.
 fn gathered(node: &Node) -> Option<ValueId> {
     match (&node.op, node.inputs.as_slice()) {
         (Api(Op::Gather(_)), [Some(input), Some(indices)]) if input != indices => Some(*input),

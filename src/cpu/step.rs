@@ -1,4 +1,4 @@
-//! The steps that there are.
+//! The step types.
 
 use super::memory::Io;
 use super::steps::arg_min_max::ArgMinMaxStep;
@@ -55,9 +55,9 @@ steps! {
     Dense(DenseStep),
     /// Products of quantized tensors.
     Quantized(QuantizedStep),
-    /// Products with weights of 4 or 8 bits.
+    /// Products with 4-bit or 8-bit weights.
     BlockProduct(BlockProductStep),
-    /// Attention that the compiler made one operator.
+    /// Attention that the compiler fused into one operator.
     Attention(AttentionStep),
     /// Pooling.
     Pool2d(Pool2dStep),
@@ -67,19 +67,19 @@ steps! {
     Lstm(LstmStep),
     /// Copies between layouts.
     Copy(CopyStep),
-    /// Copies by lists of places.
+    /// Copies by lists of positions.
     Remap(RemapStep),
     /// Bilinear resampling.
     Linear(LinearStep),
-    /// Rows at the places of indices.
+    /// Gathers rows by index.
     Gather(GatherStep),
-    /// Rows of a packed matrix at the places of indices.
+    /// Gathers rows of a packed matrix by index.
     PackedGather(PackedGatherStep),
-    /// Elements at the places of indices.
+    /// Gathers elements by index.
     GatherElements(GatherElementsStep),
-    /// Replaced rows.
+    /// Scatters rows.
     Scatter(ScatterStep),
-    /// Replaced elements.
+    /// Scatters elements.
     ScatterElements(ScatterElementsStep),
     /// Triangular matrices.
     Triangular(TriangularStep),

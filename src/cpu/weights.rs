@@ -1,5 +1,5 @@
-//! Constants as steps need them: read in pieces for packing, so that large mapped weights are never in memory twice, and
-//! one buffer for all steps and graphs of the process that need the same bytes.
+//! Constants as steps need them: read in pieces for packing, which means large mapped weights are never in memory
+//! twice, and one buffer for all steps and graphs of the process that need the same bytes.
 
 use super::kernels::float::Floats;
 use super::schedule::pool::Threads;
@@ -13,11 +13,11 @@ use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 
-/// The most bytes that are read in one piece where that is possible: enough that a read of a file costs little, and few
-/// enough that a piece is still in cache when it is packed.
+/// Maximum bytes per piece where pieces are possible: large enough to make reading a file cheap, and small enough to
+/// keep a piece in cache until it is packed.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// The elements of a constant: from some element on, all to the end.
+/// The elements of a constant, from a first element to the end.
 #[derive(Clone, Copy)]
 pub struct Weights<'a> {
     source: Source<'a>,
@@ -33,12 +33,12 @@ enum Source<'a> {
     Mapped(&'a Mapped),
 }
 
-/// Room for pieces that are read. Grows as needed.
+/// A buffer for the pieces that are read. Grows as needed.
 #[derive(Default)]
 pub struct Staging(Option<Buffer>);
 
 impl<'a> Weights<'a> {
-    /// The elements of `constant`, which are of type `dtype`. `threads` pack them, or this thread alone.
+    /// The elements of `constant`, of type `dtype`. `threads` pack them, or this thread alone.
     pub fn of(constant: &'a Constant, dtype: DataType, threads: Option<&'a Threads>) -> Weights<'a> {
         let source = match constant {
             Constant::Owned(buffer) => Source::Memory(buffer),
@@ -52,13 +52,13 @@ impl<'a> Weights<'a> {
         Weights { source: Source::Slice(bytes_of(slice)), dtype: T::DATA_TYPE, first: 0, threads: None }
     }
 
-    /// The same without the first `count` elements.
+    /// Skips the first `count` elements.
     pub fn skip(self, count: usize) -> Weights<'a> {
         Weights { first: self.first + count, ..self }
     }
 
-    /// Calls `work` with parts of `out` that cover it once, on the threads that pack: with the index of the first unit of
-    /// `unit` elements, and the elements of some units. `cost` is that of an element, in multiply-adds.
+    /// Calls `work` with parts of `out` that cover it once, on the packing threads. `work` receives the index of the
+    /// first unit of `unit` elements, and the elements of some units. `cost` is per element, in multiply-adds.
     pub fn fill<T: Send>(&self, out: &mut [T], unit: usize, cost: usize, work: impl Fn(usize, &mut [T]) + Sync) {
         match self.threads {
             Some(threads) => for_each_chunk(threads, out, unit, 1, cost.saturating_mul(unit), work),
@@ -71,7 +71,7 @@ impl<'a> Weights<'a> {
         self.dtype
     }
 
-    /// How many elements should be read in one [`piece`](Self::piece): any number if they are in memory.
+    /// How many elements to read in one [`piece`](Self::piece): any number if they are in memory.
     pub fn piece_len(&self) -> usize {
         match self.source {
             Source::Slice(_) | Source::Memory(_) => usize::MAX,
@@ -79,13 +79,13 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// The elements `range`, in memory where they are, or read to `staging`.
+    /// The elements in `range`: in place if they are in memory, or read into `staging`.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the copy, an `OperationError` when a mapped file cannot be read.
+    /// An `UnknownError` if there is not enough memory for the copy, an `OperationError` if a mapped file cannot be read.
     ///
     /// # Panics
-    /// If there are fewer elements, or they are no floats.
+    /// If there are fewer elements, or they are not floats.
     pub fn piece<'s>(&self, range: Range<usize>, staging: &'s mut Staging) -> Result<Floats<'s>>
     where
         'a: 's,
@@ -97,7 +97,7 @@ impl<'a> Weights<'a> {
         })
     }
 
-    /// The bytes of the elements `range`, as they are stored.
+    /// The stored bytes of the elements in `range`.
     fn stored<'s>(&self, range: Range<usize>, copy: &'s mut Option<Buffer>) -> Result<&'s [u8]>
     where
         'a: 's,
@@ -115,8 +115,8 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// The buffer that `make` packs these elements to, in a way that `form` tells in every detail: one for all who ask for
-    /// the same.
+    /// The buffer into which `make` packs these elements. `form` describes the packing in full: all callers with the
+    /// same elements and form share one buffer.
     ///
     /// # Errors
     /// Those of `make`.
@@ -132,17 +132,17 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// At least `len` bytes of the buffer in `slot`, exactly `len` of which are given.
+/// Grows the buffer in `slot` to at least `len` bytes, and returns the first `len`.
 fn room(slot: &mut Option<Buffer>, len: usize) -> Result<&mut [u8]> {
     if slot.as_ref().is_none_or(|buffer| buffer.len() < len) {
-        // The old one goes first.
+        // Frees the old buffer first.
         *slot = None;
         *slot = Some(Buffer::zeroed(len)?);
     }
     Ok(&mut slot.as_mut().expect("just made").bytes_mut()[..len])
 }
 
-/// All bytes of `constant` for steps that read them in place: one buffer for all constants with the same bytes.
+/// All bytes of `constant`, for steps that read them in place: one buffer for all constants with the same bytes.
 ///
 /// # Errors
 /// As [`Constant::buffer`].
@@ -155,7 +155,7 @@ pub fn resident(constant: &Constant) -> Result<Arc<Buffer>> {
     once(Origin { backing, start, form: Form::Raw(end - start) }, || constant.buffer())
 }
 
-/// Where bytes come from and what was made of them: enough to know that they are the same without looking.
+/// The source of bytes and what was made of them: identifies equal contents without comparing them.
 #[derive(PartialEq, Eq, Hash)]
 struct Origin {
     backing: Backing,
@@ -163,11 +163,11 @@ struct Origin {
     form: Form,
 }
 
-/// What holds the bytes.
+/// The memory that holds the bytes.
 enum Backing {
     /// A mapping, by its number.
     File(u64),
-    /// A buffer. While this is kept, no other one has its address.
+    /// A buffer. As long as this exists, no other buffer has its address.
     Memory(Weak<Buffer>),
 }
 
@@ -198,12 +198,12 @@ impl Hash for Backing {
     }
 }
 
-/// What is made of elements.
+/// What was made of the elements.
 #[derive(PartialEq, Eq, Hash)]
 enum Form {
-    /// That many bytes as they are.
+    /// This many bytes, unchanged.
     Raw(usize),
-    /// Elements of that type, packed in the way that the text tells.
+    /// Elements of this type, packed as the text describes.
     Packed(DataType, String),
 }
 
@@ -213,19 +213,19 @@ fn lock() -> MutexGuard<'static, WeakBuffers<Origin>> {
     MADE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// How many origins there is something made of, or was until lately.
+/// Number of origins with a shared buffer that is alive, or was until recently.
 #[cfg(test)]
 pub fn origins() -> usize {
     lock().count()
 }
 
-/// The shared buffer of what `make` makes of `origin`, made only if nobody holds it.
+/// The shared buffer that `make` creates from `origin`; calls `make` only if no one holds the buffer.
 fn once(origin: Origin, make: impl FnOnce() -> Result<Arc<Buffer>>) -> Result<Arc<Buffer>> {
     let known = lock().get(&origin).pop();
     if let Some(buffer) = known {
         return Ok(buffer);
     }
-    // Who makes the same at the same time gets the same in the end: equal bytes are shared.
+    // Threads that make the same bytes at the same time end up with one buffer: equal bytes are shared.
     let buffer = share(make()?);
     lock().insert(origin, &buffer);
     Ok(buffer)

@@ -1,4 +1,4 @@
-//! Graphs with mapped constants: the same bits as with owned ones, and memory that is held once.
+//! Graphs with mapped constants: the same bits as with owned ones, and memory held only once.
 
 use super::arena::Arena;
 use super::plan::{Plan, PlanOptions};
@@ -23,7 +23,7 @@ fn plan(graph: &Graph) -> Plan {
     Plan::compile(graph.clone(), &env, Passes::ALL, PlanOptions::default()).unwrap()
 }
 
-/// The addresses of what a plan holds.
+/// The addresses of the buffers held by a plan.
 fn addresses(plan: &Plan) -> Vec<*const Buffer> {
     plan.weights().map(Arc::as_ptr).collect()
 }
@@ -70,7 +70,7 @@ fn mapped_constants_give_the_same_bits() {
 const SUMS: Tolerance = Tolerance::ulps(16).or_absolute(2e-4);
 const HALF_SUMS: Tolerance = Tolerance::ulps(1).or_absolute(2e-4);
 
-/// A matrix that is gathered from and multiplied with, and what reads it besides.
+/// A matrix that is both gathered from and multiplied with, plus `besides`, its other readers.
 fn tied(dtype: &str, transposed: bool, besides: &str) -> Graph {
     let shape = if transposed { "[90, 70]" } else { "[70, 90]" };
     parse(&format!(
@@ -90,7 +90,7 @@ fn tied(dtype: &str, transposed: bool, besides: &str) -> Graph {
 }
 
 #[test]
-fn a_matrix_that_is_gathered_from_and_multiplied_with_is_held_once() {
+fn a_matrix_gathered_and_multiplied_is_held_once() {
     for (dtype, size, tolerance) in [("float32", 4, SUMS), ("float16", 2, HALF_SUMS)] {
         for transposed in [false, true] {
             let graph = tied(dtype, transposed, "");
@@ -108,7 +108,7 @@ fn a_matrix_that_is_gathered_from_and_multiplied_with_is_held_once() {
 }
 
 #[test]
-fn a_matrix_that_is_also_read_otherwise_keeps_its_raw_bytes() {
+fn a_matrix_with_other_readers_keeps_its_raw_bytes() {
     for besides in ["%8 = add %7 %1\noutput s = %8", "%8 = gather %1 %2 axis=1\noutput s = %8"] {
         let graph = tied("float32", true, besides);
         check(&graph, SUMS);
@@ -116,7 +116,7 @@ fn a_matrix_that_is_also_read_otherwise_keeps_its_raw_bytes() {
     }
 }
 
-/// A product with packed weights of 40 KiB, and weights that are read in place.
+/// A product with packed weights of 40 KiB, and with weights that are read in place.
 fn product(rows: usize, dtype: &str) -> Graph {
     parse(&format!(
         "%0 = input x {dtype} [{rows}, 100]
@@ -150,24 +150,24 @@ fn plans_share_equal_weights() {
          output y = %4",
     ));
     assert_eq!(addresses(&twice)[0], addresses(&twice)[1]);
-    assert!(weight_bytes(&twice) < 2 * 40_000, "what steps share counts once");
+    assert!(weight_bytes(&twice) < 2 * 40_000, "memory shared by steps counts once");
 }
 
 #[test]
-fn what_is_packed_is_packed_once_for_all_plans() {
+fn constants_are_packed_once_for_all_plans() {
     let (mapped, _file) = with_mapped_constants(&product(9, "float32"), 3);
     for graph in [product(7, "float32"), mapped] {
         let constant = graph.value(ValueId(1)).constant().unwrap();
         let weights = Weights::of(constant, DataType::Float32, None);
-        // One that no other test packs to.
+        // A form that no other test packs to.
         let form = ("this test", 96, 100);
         let first = weights.packed(&form, || Buffer::zeroed(40)).unwrap();
-        let again = weights.packed(&form, || panic!("it is there")).unwrap();
+        let again = weights.packed(&form, || panic!("it is shared")).unwrap();
         assert!(Arc::ptr_eq(&first, &again));
         let raw = [resident(constant).unwrap(), resident(constant).unwrap()];
         assert!(Arc::ptr_eq(&raw[0], &raw[1]));
         drop((first, again));
-        assert!(weights.packed(&form, || Buffer::zeroed(50)).unwrap().len() == 50, "nothing is kept alive");
+        assert!(weights.packed(&form, || Buffer::zeroed(50)).unwrap().len() == 50, "no buffer is kept alive");
     }
 }
 
@@ -191,13 +191,13 @@ fn bytes_are_packed_once_for_all_plans() {
         let plan = plan(&graph);
         let held: Vec<_> = plan.weights().collect();
         let [panels] = held[..] else { panic!("{} weights", held.len()) };
-        assert!(panels.len() < 12_000, "one byte for each weight, and a few for each column");
+        assert!(panels.len() < 12_000, "one byte per weight, and a few per column");
         let constant = graph.value(ValueId(4)).constant().unwrap();
         let DotWidths { lanes, vectors } = DotLevel::of(Isa::best()).widths();
         let zeros = vec![3; 90];
         let (widths, sizes, strides) = ([lanes, vectors], [90, 100], [1, 90, 0, 0]);
         let form = ("int8", widths, sizes, 0, strides, [1, 100], &zeros);
-        let again = Weights::of(constant, DataType::Int8, None).packed(&form, || panic!("it is there")).unwrap();
+        let again = Weights::of(constant, DataType::Int8, None).packed(&form, || panic!("it is shared")).unwrap();
         assert!(Arc::ptr_eq(panels, &again));
     }
 }

@@ -1,4 +1,4 @@
-//! Where the smallest or largest element is.
+//! The position of the smallest or largest element.
 
 use super::reduce::{Fold, Nest, Reduction, WIDTH};
 use super::stored::{Stored, WIDENED};
@@ -6,7 +6,7 @@ use crate::cpu::simd::Simd;
 use crate::dtype::Element;
 use std::marker::PhantomData;
 
-/// Which elements win.
+/// The order of the elements: which one wins.
 pub trait Order<T>: Fold<T, Sum = T> {
     /// Whether `a` comes before `b`; false if either is NaN.
     fn precedes(a: T, b: T) -> bool;
@@ -32,13 +32,13 @@ where
     }
 }
 
-/// The index of the first element that wins among those of an output, along one reduced dimension. The first NaN wins
-/// over all numbers.
+/// The index of the winning element of each output, along one reduced dimension; the first one wins a tie. The first
+/// NaN wins over all numbers.
 #[derive(Clone, Copy)]
 pub struct Arg<F>(PhantomData<F>);
 
 impl<F> Arg<F> {
-    /// The search for what `F` folds to.
+    /// Creates the search for the result of the fold `F`.
     pub fn new(_: F) -> Arg<F> {
         Arg(PhantomData)
     }
@@ -54,7 +54,7 @@ impl<T: Stored, F: Order<T::Lane> + Copy + Sync> Reduction<T> for Arg<F> {
 
     #[inline(always)]
     fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> i32 {
-        // A fold is vectorised, and so is the search for its result; a loop that keeps an index is not.
+        // A fold vectorizes, and so does the search for its result; a loop that tracks an index does not.
         let best = nest.fold_run::<S, T, F>(simd, x, start, 0.0);
         let mut buffer = [T::Lane::default(); WIDENED];
         let mut before = 0;

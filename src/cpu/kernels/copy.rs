@@ -7,27 +7,27 @@ use crate::memory::SharedMut;
 use crate::ops::strided::Strided;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The most loops of a copy: `tile()` writes each of the 8 dimensions as two.
+/// Maximum number of loops of a copy: `tile()` writes each of the 8 dimensions as two.
 const MAX_LOOPS: usize = 16;
 
-/// Elements along each side of a square of a transposition that is worked on at a time: both sides of a square of
-/// 4-byte elements are 32 KiB, which fits a first-level cache.
+/// Side of a square that a transposition processes at a time, in elements: both squares of 4-byte elements take 32 KiB,
+/// which fits a first-level cache.
 const TRANSPOSE_BLOCK: usize = 64;
 
-/// Elements that are copied as one item of work, when they lie together: large enough to make the bookkeeping
-/// invisible, and small enough to share a tensor of some ten thousand elements between threads.
+/// Elements copied as one item of work, when they are contiguous: large enough to make the bookkeeping invisible, and
+/// small enough to share a tensor of some ten thousand elements between threads.
 const COPY_BLOCK: usize = 4096;
 
-/// The most lanes of a vector register.
+/// Maximum number of lanes of a vector register.
 const MAX_LANES: usize = 16;
 
-/// Bytes that are copied, where they lie together, in the time of one multiply-add.
+/// Bytes copied in the time of one multiply-add, when they are contiguous.
 const BYTES_PER_COST: usize = 2;
 
-/// Multiply-adds in the time of an element that is copied alone.
+/// Cost of copying a single element, in multiply-adds.
 const STRIDED_COST: usize = 8;
 
-/// A loop over `len` elements that are `src` and `dst` elements apart.
+/// A loop over `len` elements, with strides of `src` and `dst` elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Loop {
     len: usize,
@@ -38,29 +38,29 @@ struct Loop {
 impl Loop {
     const ONCE: Loop = Loop { len: 1, src: 0, dst: 0 };
 
-    /// The loop that starts each block of `block` elements of this one.
+    /// The loop over the starts of blocks of `block` elements of this one.
     fn blocks(self, block: usize) -> Loop {
         Loop { len: self.len.div_ceil(block), src: self.src * block as isize, dst: self.dst * block }
     }
 }
 
-/// How the two innermost loops run.
+/// The strategy for the two innermost loops.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Plane {
     /// Rows are contiguous in both.
     Rows,
     /// Rows of the destination are contiguous and filled with one element.
     Fill,
-    /// Rows of the destination are contiguous; their elements lie apart in the source, where columns are contiguous.
+    /// Rows of the destination are contiguous. Their elements are strided in the source, where columns are contiguous.
     Transpose,
     /// Anything else.
     Strided,
 }
 
-/// A copy with all its loops ordered, merged and chosen: made once, run often.
+/// A copy with its loops ordered and merged and its strategy chosen: created once, run often.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StridedCopy {
-    /// The loops around the planes, outermost first, and then the loops over the blocks of a plane.
+    /// The loops around the planes, outermost first, then the loops over the blocks of a plane.
     outer: Vec<Loop>,
     rows: Loop,
     cols: Loop,
@@ -69,13 +69,13 @@ pub struct StridedCopy {
     block_cols: usize,
     src_start: usize,
     dst_start: usize,
-    /// One more than the last element that is read and written.
+    /// One past the last element that is read, and the last that is written.
     src_end: usize,
     dst_end: usize,
 }
 
-/// The loops of a copy without those that run once, the longest step in the destination first, and neighbours that
-/// make one longer loop merged.
+/// The loops of a copy, the longest stride in the destination first. Drops loops that run once, and merges neighbors
+/// that form one longer loop.
 fn merged_loops(src: &Strided, dst: &Strided) -> Vec<Loop> {
     let all = src.shape.iter().zip(&src.strides).zip(&dst.strides);
     let mut loops: Vec<Loop> = all
@@ -96,11 +96,11 @@ fn merged_loops(src: &Strided, dst: &Strided) -> Vec<Loop> {
 }
 
 impl StridedCopy {
-    /// The copy of every element of `src` to its place in `dst`, two views of the same shape.
+    /// Creates a copy of every element of `src` to its position in `dst`. The views have the same shape.
     ///
     /// # Panics
-    /// If places of `dst` are not nested: every stride must be positive and reach beyond all that the shorter ones
-    /// cover, so that no place is written twice. Views of whole tensors and windows of them are nested.
+    /// If positions of `dst` are not nested: every stride must be positive and reach beyond the span of all shorter
+    /// ones, which means that no position is written twice. Views of whole tensors and windows of them are nested.
     pub fn new(src: &Strided, dst: &Strided) -> StridedCopy {
         assert_eq!(src.shape, dst.shape);
         let mut loops = merged_loops(src, dst);
@@ -129,7 +129,7 @@ impl StridedCopy {
             _ => loops.pop().unwrap_or(Loop::ONCE),
         };
         let (block_rows, block_cols) = match plane {
-            // Of a narrow transposition a block is as much longer.
+            // A block of a narrow transposition is longer, to have as many elements.
             Plane::Transpose if rows.len < TRANSPOSE_BLOCK => (rows.len, COPY_BLOCK / rows.len),
             Plane::Transpose => (COPY_BLOCK / cols.len.min(TRANSPOSE_BLOCK), cols.len.min(TRANSPOSE_BLOCK)),
             _ if cols.len >= COPY_BLOCK => (1, COPY_BLOCK),
@@ -151,7 +151,7 @@ impl StridedCopy {
         }
     }
 
-    /// Begins to copy elements from `src` to `dst`. Elements of `dst` that are not in the view stay as they are.
+    /// Starts copying elements from `src` to `dst`. Elements of `dst` outside the view stay unchanged.
     ///
     /// # Panics
     /// If a view reaches beyond its slice.
@@ -171,13 +171,13 @@ impl StridedCopy {
             (Plane::Transpose, _) if self.cols.src > 0 && rows.min(cols) >= min_side::<T>() => {
                 self.transpose_squares(isa, src, from, dst, to, [rows, cols]);
             }
-            // Images with three or four colours become pixels.
+            // Images with three or four color channels become pixels.
             (Plane::Transpose, 3 | 4) if self.rows.dst == cols && self.cols.src > 0 => {
                 self.interleave(isa, src, from, dst, to, [rows, cols]);
             }
             (Plane::Transpose, _) => self.transpose(src, from, dst, to, rows, cols),
-            // A fixed length spares the call that copies a slice of any length: rows of 2 to 4 elements are common
-            // (points, colours) and much shorter than such a call.
+            // A constant length avoids calling a copy for slices of any length: rows of 2 to 4 elements are common
+            // (points, colors), and take much less time than such a call.
             (Plane::Rows, 2) => self.copy_rows(src, from, dst, to, rows, 2),
             (Plane::Rows, 3) => self.copy_rows(src, from, dst, to, rows, 3),
             (Plane::Rows, 4) => self.copy_rows(src, from, dst, to, rows, 4),
@@ -197,8 +197,8 @@ impl StridedCopy {
         cols: usize,
     ) {
         for _ in 0..rows {
-            // SAFETY: `new` checked that the places are nested, so the spans of different rows do not overlap, and
-            // `copy_next` gives each block to one thread, which holds one row at a time.
+            // SAFETY: `new` checked that the positions are nested, hence the spans of different rows do not overlap;
+            // `copy_next` hands each block to one thread, which holds one row at a time.
             let out = unsafe { dst.range(to..to + (cols - 1) * self.cols.dst + 1) };
             match self.plane {
                 Plane::Rows => out.copy_from_slice(&src[from..from + cols]),
@@ -210,7 +210,7 @@ impl StridedCopy {
         }
     }
 
-    /// Copies the elements from the place `from` of `src` on to the span `out`, with the steps of the inner loop.
+    /// Copies the elements of `src` from position `from` to the span `out`, with the strides of the inner loop.
     #[inline(always)]
     fn copy_strided<T: Element>(&self, src: &[T], from: usize, out: &mut [T]) {
         let step = self.cols.src.unsigned_abs();
@@ -226,8 +226,8 @@ impl StridedCopy {
         }
     }
 
-    /// As [`transpose`](Self::transpose) for elements of up to four bytes, a source that is read forwards, and at least
-    /// [`min_side`] rows and columns.
+    /// Like [`transpose`](Self::transpose), for elements of up to four bytes, a source that is read forward, and at
+    /// least [`min_side`] rows and columns.
     fn transpose_squares<T: Element>(
         &self,
         isa: Isa,
@@ -244,8 +244,8 @@ impl StridedCopy {
         assert!(rows.min(cols) >= min_side::<T>());
         let (from, to) = (src.as_ptr().wrapping_add(from), dst.as_mut_ptr().wrapping_add(to));
         match size_of::<T>() {
-            // SAFETY: the first and last elements lie in the slices, all bits are elements of either type, and no thread copies
-            // the same ones.
+            // SAFETY: the first and last elements are inside the slices, all bit patterns are valid for either type,
+            // and no other thread copies the same elements.
             1 => unsafe { transpose_small::<1>(from.cast(), src_stride, to.cast(), dst_stride, size) },
             // SAFETY: as above.
             2 => unsafe { transpose_small::<2>(from.cast(), src_stride, to.cast(), dst_stride, size) },
@@ -253,8 +253,8 @@ impl StridedCopy {
         }
     }
 
-    /// As [`transpose`](Self::transpose) for 3 or 4 columns that lie in the destination without gaps, and a source that is
-    /// read forwards.
+    /// Like [`transpose`](Self::transpose), for 3 or 4 columns without gaps in the destination and a source that is
+    /// read forward.
     fn interleave<T: Element>(
         &self,
         isa: Isa,
@@ -265,13 +265,13 @@ impl StridedCopy {
         [rows, cols]: [usize; 2],
     ) {
         let planes = std::array::from_fn(|col| &src[from + col.min(cols - 1) * self.cols.src as usize..][..rows]);
-        // SAFETY: as in `copy_rows`: the rows have no gaps, so the span is theirs alone.
+        // SAFETY: as in `copy_rows`: the rows have no gaps, so no other thread writes to the span.
         let out = unsafe { dst.range(to..to + rows * cols) };
         isa.run(Interleave { planes, cols, out });
     }
 
-    /// Copies `rows` rows of `cols` elements, where neighbours in a column are neighbours in the source: small
-    /// squares are read along one side and written along the other.
+    /// Copies `rows` rows of `cols` elements, where neighbors in a column are neighbors in the source. Small squares
+    /// are read along one side and written along the other.
     fn transpose<T: Element>(&self, src: &[T], from: usize, dst: &SharedMut<T>, to: usize, rows: usize, cols: usize) {
         for row in (0..rows).step_by(SQUARE) {
             for col in (0..cols).step_by(SQUARE) {
@@ -280,7 +280,7 @@ impl StridedCopy {
                 // Constant sizes let the compiler unroll the whole square and keep it in registers.
                 match ((rows - row).min(SQUARE), (cols - col).min(SQUARE)) {
                     (SQUARE, SQUARE) => self.transpose_tile(src, from, dst, to, SQUARE, SQUARE),
-                    // Three or four colours, of images with gaps or mirrored ones where they become pixels.
+                    // Three or four color channels: images with gaps or mirrored ones that become pixels.
                     (SQUARE, 3) => self.transpose_tile(src, from, dst, to, SQUARE, 3),
                     (SQUARE, 4) => self.transpose_tile(src, from, dst, to, SQUARE, 4),
                     (3, SQUARE) => self.transpose_tile(src, from, dst, to, 3, SQUARE),
@@ -309,7 +309,7 @@ impl StridedCopy {
         }
         for row in 0..rows {
             let to = to + row * self.rows.dst;
-            // SAFETY: as in `copy_rows`; one piece of a row is held at a time.
+            // SAFETY: as in `copy_rows`; only one piece of a row is held at a time.
             let out = unsafe { dst.range(to..to + cols) };
             for (o, column) in out.iter_mut().zip(&tile) {
                 *o = column[row];
@@ -318,7 +318,7 @@ impl StridedCopy {
     }
 }
 
-/// The fewest rows and columns of a transposition in squares that stay in registers.
+/// Minimum number of rows and columns for transposing squares in registers.
 fn min_side<T>() -> usize {
     match size_of::<T>() {
         1 | 2 => SQUARE,
@@ -327,7 +327,7 @@ fn min_side<T>() -> usize {
     }
 }
 
-/// A copy in progress: blocks of similar size that any thread can copy.
+/// A copy in progress, divided into blocks of similar size; any thread can copy any block.
 pub struct CopyBlocks<'a, T> {
     copy: &'a StridedCopy,
     isa: Isa,
@@ -342,7 +342,7 @@ impl<T: Element> CopyBlocks<'_, T> {
         self.copy.outer.iter().map(|l| l.len).product()
     }
 
-    /// What a block takes, in multiply-adds.
+    /// Cost of a block, in multiply-adds.
     pub fn cost(&self) -> usize {
         let StridedCopy { rows, cols, block_rows, block_cols, .. } = *self.copy;
         let elements = block_rows.min(rows.len) * block_cols.min(cols.len);
@@ -352,10 +352,10 @@ impl<T: Element> CopyBlocks<'_, T> {
         }
     }
 
-    /// Copies the next `count` blocks, or those that are left.
+    /// Copies the next `count` blocks, or the remaining ones if there are fewer.
     pub fn copy_next(&self, count: usize) {
         let count = count.min(self.count());
-        // Each block is taken once, whoever asks.
+        // Each block is taken once, by whichever thread.
         let first = self.next.fetch_add(count, Ordering::Relaxed);
         let mut block = Position::new(&self.copy.outer, first);
         for _ in first..(first + count).min(self.count()) {
@@ -378,7 +378,7 @@ impl<T: Copy> Kernel for Interleave<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         let Interleave { planes: [a, b, c, d], cols, out } = self;
-        // Loops that the compiler makes shuffles of vectors.
+        // The compiler turns these loops into vector shuffles.
         if cols == 3 {
             for (((out, &a), &b), &c) in out.as_chunks_mut::<3>().0.iter_mut().zip(a).zip(b).zip(c) {
                 *out = [a, b, c];
@@ -391,9 +391,9 @@ impl<T: Copy> Kernel for Interleave<'_, T> {
     }
 }
 
-/// A transposition of elements of four bytes: `to[r * dst_stride + c] = from[c * src_stride + r]`. Who makes this value
-/// guarantees that all of them can be read and written and that nobody else writes them; there are at least [`MAX_LANES`]
-/// rows and columns.
+/// A transposition of 4-byte elements: `to[r * dst_stride + c] = from[c * src_stride + r]`. Whoever constructs this
+/// value guarantees that all elements can be read and written, that no other thread writes them, and that there are at
+/// least [`MAX_LANES`] rows and columns.
 struct TransposeWords {
     from: *const f32,
     src_stride: usize,
@@ -408,10 +408,10 @@ impl Kernel for TransposeWords {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let TransposeWords { from, src_stride, to, dst_stride, size: [rows, cols] } = self;
-        // The last squares overlap the ones before.
+        // The last squares overlap the preceding ones.
         for row in (0..rows).step_by(S::LANES).map(|row| row.min(rows - S::LANES)) {
             for col in (0..cols).step_by(S::LANES).map(|col| col.min(cols - S::LANES)) {
-                // SAFETY: the square lies inside of what can be read and written. Vectors of floats move any bits.
+                // SAFETY: the square is inside the elements that can be read and written. Vectors of floats move any bits.
                 unsafe {
                     let from = from.add(col * src_stride + row);
                     simd.transpose_ptr(from, src_stride, to.add(row * dst_stride + col), dst_stride);
@@ -421,9 +421,9 @@ impl Kernel for TransposeWords {
     }
 }
 
-/// Where a walk over nested loops stands.
+/// The state of a walk over nested loops.
 struct Position {
-    /// How far each loop is.
+    /// The iteration of each loop.
     counts: [usize; MAX_LOOPS],
     /// Elements from the start of the view.
     src: isize,
@@ -431,7 +431,7 @@ struct Position {
 }
 
 impl Position {
-    /// The place of the item `item` of `loops`, the last of which is the innermost.
+    /// The position of item number `item` of `loops`; the last loop is the innermost.
     fn new(loops: &[Loop], mut item: usize) -> Position {
         let mut position = Position { counts: [0; MAX_LOOPS], src: 0, dst: 0 };
         for (count, l) in position.counts[..loops.len()].iter_mut().zip(loops).rev() {
@@ -443,7 +443,7 @@ impl Position {
         position
     }
 
-    /// Goes to the next item; from the last one to the first.
+    /// Advances to the next item, and from the last one to the first.
     fn advance(&mut self, loops: &[Loop]) {
         for (count, l) in self.counts[..loops.len()].iter_mut().zip(loops).rev() {
             *count += 1;
@@ -468,7 +468,7 @@ mod tests {
     use crate::with_storage;
     use proptest::prelude::*;
 
-    /// Every element by its index, one at a time.
+    /// Copies every element by its index, one at a time.
     fn naive(src: &Strided, dst: &Strided, from: &[u32], to: &mut [u32]) {
         let shape: Vec<usize> = src.shape.iter().map(|&dim| dim as usize).collect();
         for index in ndarray::indices(shape) {
@@ -493,7 +493,7 @@ mod tests {
             });
             out
         }
-        // Small numbers, which every storage type holds.
+        // Small numbers, which all storage types represent exactly.
         let from: Vec<u32> = (0..from as u32).map(|i| i.wrapping_mul(37) % 127).collect();
         let mut expected = vec![0x7f; to];
         naive(src, dst, &from, &mut expected);
@@ -511,7 +511,7 @@ mod tests {
         }
     }
 
-    /// The dimensions `shape` read in the order `axes` from a tensor of them.
+    /// Checks the transposition of a tensor with dimensions `shape`, read in the order `axes`.
     fn check_transpose(shape: &[u32], axes: &[usize]) {
         let whole = Strided::row_major(shape);
         let src = Strided {
@@ -553,7 +553,7 @@ mod tests {
     #[test]
     fn short_rows_reversals_and_fills() {
         for cols in [1, 2, 3, 4, 5, 9] {
-            // A column of the destination from a reversed source, and one element for all.
+            // A column of the destination from a reversed source, and one from a single element.
             let dst = Strided::row_major(&[700, 11]).window(&[0, 2], &[700, cols]);
             let reversed = Strided {
                 shape: vec![700, cols],
@@ -584,7 +584,7 @@ mod tests {
             let starts: Vec<u32> = shape.iter().map(|_| pick(3) as u32).collect();
             let outer: Vec<u32> = shape.iter().zip(&starts).map(|(&dim, &start)| dim + start + pick(3) as u32).collect();
             let dst = Strided::row_major(&outer).window(&starts, &shape);
-            // The source has its dimensions in any order, some repeated, some reversed, some with gaps.
+            // The source has its dimensions in any order: some repeated, some reversed, some with gaps.
             let mut order: Vec<usize> = (0..shape.len()).collect();
             order.sort_by_key(|_| pick(1000));
             let mut src = Strided { shape: shape.clone(), strides: vec![0; shape.len()], offset: 0 };

@@ -7,13 +7,13 @@ use crate::dtype::nearest_f16;
 use crate::memory::ColumnBlock;
 use half::f16;
 
-/// A type of elements that are summed.
+/// An element type that can be summed.
 pub trait Summand: Stored {
-    /// What sums are kept in: float64 for floats, so that a long sum is as good as its formula.
+    /// The accumulator: float64 for floats, for long sums that are as accurate as the formula.
     type Sum: Copy + Default;
-    /// The sum with one more element; integers wrap around.
+    /// Adds an element to the sum; integers wrap around.
     fn add(sum: Self::Sum, x: Self) -> Self::Sum;
-    /// The nearest element.
+    /// The element nearest to the sum.
     fn from_sum(sum: Self::Sum) -> Self;
 }
 
@@ -54,7 +54,7 @@ macro_rules! integer_summands {
 
 integer_summands! { i32 u32 i64 u64 }
 
-/// The running sum of one row.
+/// Writes the running sum of one row.
 pub fn sum_row<T: Summand>(x: &[T], out: &mut [T], exclusive: bool, reversed: bool) {
     let mut sum = T::Sum::default();
     let mut step = |x: &T, out: &mut T| {
@@ -68,9 +68,9 @@ pub fn sum_row<T: Summand>(x: &[T], out: &mut [T], exclusive: bool, reversed: bo
     }
 }
 
-/// The running sums of at most [`WIDTH`] neighbouring columns of a matrix `[rows, stride]`.
+/// The running sums of at most [`WIDTH`] neighboring columns of a matrix `[rows, stride]`.
 pub struct SumColumns<'a, T> {
-    /// The elements from the first row of the first column on.
+    /// The elements, starting at the first row of the first column.
     pub x: &'a [T],
     /// The elements of the output.
     pub out: ColumnBlock<'a, T>,
@@ -78,7 +78,7 @@ pub struct SumColumns<'a, T> {
     pub rows: usize,
     /// Elements from one row to the next.
     pub stride: usize,
-    /// Whether an element is left out of its own sum.
+    /// Whether each sum excludes its own element.
     pub exclusive: bool,
     /// Whether sums start at the last row.
     pub reversed: bool,

@@ -1,69 +1,69 @@
-//! Depthwise convolution plane by plane: every output channel reads one input channel. Too little arithmetic per element
-//! for a matrix product, so the image is read directly.
+//! Depthwise convolution plane by plane: every output channel reads one input channel. There is too little arithmetic
+//! per element for a matrix product, so the kernel reads the image directly.
 
 use super::float::Float;
 use super::lanes::gather;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
 
-/// Vectors that are summed side by side.
+/// Vectors summed side by side.
 const UNROLL: usize = 4;
 
-/// The numbers of one plane of a depthwise convolution. All strides are in elements.
+/// The parameters of one plane of a depthwise convolution. All strides are in elements.
 ///
 /// `out[y][x] = sum over taps of weight[tap y][tap x] * in[y * step_y + tap y * dilation_y - padding_y][...]`,
-/// where everything outside of the image is 0.
+/// where positions outside the image are 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Input rows and columns.
     pub size: [usize; 2],
-    /// Distance between input rows, and between input columns.
+    /// Distance between input rows and between input columns.
     pub strides: [usize; 2],
     /// Output columns.
     pub out_cols: usize,
     /// Filter rows and columns.
     pub filter: [usize; 2],
-    /// Input rows per output row, and columns per column.
+    /// Input rows per output row, and input columns per output column.
     pub step: [usize; 2],
     /// Distance between taps, in input rows and columns.
     pub dilation: [usize; 2],
-    /// Rows of zeros above, and columns to the left of the image.
+    /// Rows of zeros above and columns of zeros left of the image.
     pub padding: [usize; 2],
 }
 
 impl Window {
-    /// Floats per padded input row: one stretch for each residue of the column by the step.
+    /// Floats of one stretch of a padded input row: there is a stretch for each residue of the column modulo the step.
     fn stretch(&self) -> usize {
         let reach = (self.filter[1] - 1) * self.dilation[1] / self.step[1];
-        // Whole vectors are read, of at most 16 lanes.
+        // Reads whole vectors of at most 16 lanes.
         self.out_cols.next_multiple_of(16) + reach
     }
 
-    /// Input rows under `rows` output rows.
+    /// Number of input rows under `rows` output rows.
     pub fn rows_under(&self, rows: usize) -> usize {
         (rows - 1) * self.step[0] + (self.filter[0] - 1) * self.dilation[0] + 1
     }
 
-    /// The scratch floats that [`Padded::fill`] needs for `rows` output rows; saturates for steps and dilations that no
-    /// memory has room for.
+    /// Length of the scratch in floats that [`Padded::fill`] needs for `rows` output rows. Saturates for steps and
+    /// dilations beyond any memory.
     pub fn scratch_len(&self, rows: usize) -> usize {
         self.rows_under(rows).saturating_mul(self.step[1]).saturating_mul(self.stretch())
     }
 }
 
-/// The input rows under some output rows, widened and padded, with columns sorted by their residue by the step:
-/// then every tap reads neighbours.
+/// The input rows under some output rows, widened and padded, with columns sorted by their residue modulo the step:
+/// every tap then reads contiguous elements.
 pub struct Padded<'a> {
     window: &'a Window,
     rows: &'a [f32],
-    /// [`Window::stretch`], kept because divisions per row would show.
+    /// [`Window::stretch`], cached because a division per row would be noticeable.
     stretch: usize,
-    /// From one tap of a row to the next: whole steps, and the rest.
+    /// Distance between taps of a row: whole steps, and the remainder.
     hop: [usize; 2],
 }
 
 impl<'a> Padded<'a> {
-    /// Copies what output rows `rows` read from the plane that starts at `image`.
+    /// Copies the input of the output rows `rows` from the plane that starts at `image`.
     pub fn fill<T: Float>(
         isa: Isa,
         window: &'a Window,
@@ -77,7 +77,7 @@ impl<'a> Padded<'a> {
         Padded { window, rows: scratch, stretch: window.stretch(), hop }
     }
 
-    /// Output row `row`, counted from the first of the rows this was filled for. `weights` are the taps in
+    /// Computes output row `row`, relative to the first of the rows passed to `fill`. `weights` are the taps in
     /// row-major order.
     pub fn convolve(&self, isa: Isa, row: usize, weights: &[f32], out: &mut [f32]) {
         isa.run(Convolve { padded: self, row, weights, out });
@@ -125,7 +125,7 @@ struct Convolve<'a> {
 }
 
 impl Convolve<'_> {
-    /// Writes `VECS` vectors of outputs from column `x` on; the last one may reach beyond the row.
+    /// Writes `VECS` vectors of outputs starting at column `x`; the last one may extend beyond the row.
     #[inline(always)]
     fn sum<S: Simd, const VECS: usize>(&mut self, simd: S, x: usize) {
         let Padded { window: w, rows, stretch, hop } = *self.padded;
@@ -173,7 +173,7 @@ impl Kernel for Convolve<'_> {
 mod tests {
     use super::*;
 
-    /// Small integers make sums exact.
+    /// Small integers keep sums exact.
     #[test]
     fn planes_follow_the_formula() {
         for (size, filter, step, dilation, padding, out) in [

@@ -1,41 +1,40 @@
-//! Depthwise convolution with channels last: a vector is a stretch of channels of one pixel, and the outputs of several
-//! neighbouring pixels are kept in registers, so that every weight is loaded once for all of them, and what the windows
-//! of neighbours share is loaded once where the window is known.
+//! Depthwise convolution with channels last: a vector holds consecutive channels of one pixel. The outputs of several
+//! neighboring pixels stay in registers, which load every weight once for all of them, and input shared by neighboring
+//! windows once if the filter size is known at compile time.
 
 use super::depthwise::Window;
 use super::float::Float;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use std::ops::Range;
 
-/// The most output columns that are summed side by side: 7 divides the widths of most networks, and 7 chains of
+/// Maximum number of output columns summed side by side: 7 divides the widths of most networks, and 7 chains of
 /// multiply-adds nearly hide the latency of two units.
 const WIDE: usize = 7;
 
-/// Vectors of channels that are summed side by side where a column is computed alone.
+/// Vectors of channels summed side by side when a column is computed alone.
 const VECTORS: usize = 4;
 
-/// Bytes of the input rows under one output row that are read again for the next ones: half of a small first-level cache.
-/// Only as many vectors of channels are computed at a time as that leaves room for, but a few: reading less than that of
-/// each pixel is slower.
+/// Bytes of the input rows under one output row that the next rows read again: half of a small first-level cache.
+/// Limits the number of channel vectors per pass, down to a few: reading less of each pixel is slower.
 const REUSED_BYTES: usize = 24 << 10;
 
-/// Where the vector of channels with index `block` starts. The last one overlaps its neighbour rather than being shorter:
-/// a channel is computed in the same way whichever vector it is in.
+/// The first channel of vector number `block`. The last vector overlaps its neighbor instead of being shorter: a
+/// channel is computed in the same way whichever vector it is in.
 #[inline(always)]
 fn block_start(block: usize, channels: usize, lanes: usize) -> usize {
     (block * lanes).min(channels.saturating_sub(lanes))
 }
 
-/// The floats that [`pack_filter`] makes of `taps` taps of `channels` channels.
+/// Length of the output of [`pack_filter`] in floats, for `taps` taps of `channels` channels.
 pub fn packed_len(isa: Isa, channels: usize, taps: usize) -> usize {
     channels.div_ceil(isa.lanes()) * isa.lanes() * taps
 }
 
-/// Packs a filter as `[vector of channels][tap][lane]`; `of` gives the weight of a channel and a tap. Lanes beyond the
-/// last channel are 0.
+/// Packs a filter as `[vector of channels][tap][lane]`; `of` returns the weight of a channel and a tap. Lanes beyond
+/// the last channel are 0.
 ///
 /// # Panics
-/// If `out` is not as long as [`packed_len`] says.
+/// If the length of `out` differs from [`packed_len`].
 pub fn pack_filter(isa: Isa, channels: usize, taps: usize, of: impl Fn(usize, usize) -> f32, out: &mut [f32]) {
     let lanes = isa.lanes();
     assert_eq!(out.len(), packed_len(isa, channels, taps));
@@ -49,7 +48,7 @@ pub fn pack_filter(isa: Isa, channels: usize, taps: usize, of: impl Fn(usize, us
     }
 }
 
-/// The channels of a pixel in an image that [`Pixels`] reads: at least one vector.
+/// Number of channels per pixel, padding included, in an image for [`Pixels`]: at least one vector.
 pub fn padded_channels(isa: Isa, channels: usize) -> usize {
     channels.max(isa.lanes())
 }
@@ -84,43 +83,43 @@ impl<T: Float> Kernel for Expand<'_, T> {
     }
 }
 
-/// Some rows of a depthwise convolution, bias included. Positions outside of the image are skipped, so
-/// that no weight over them counts, not even an infinite one.
+/// Some rows of a depthwise convolution, bias included. Skips positions outside the image, where even an infinite
+/// weight does not count.
 pub struct Pixels<'a> {
-    /// The numbers; the strides are those of `image`, `[row, column]`.
+    /// The parameters; the strides are those of `image`, `[row, column]`.
     pub window: &'a Window,
-    /// The image from row `top` on; every pixel has [`padded_channels`] floats that can be read.
+    /// The image from row `top` on; every pixel has [`padded_channels`] readable floats.
     pub image: &'a [f32],
-    /// The row of the image that `image` starts with.
+    /// The image row at the start of `image`.
     pub top: usize,
     /// The output rows.
     pub rows: Range<usize>,
-    /// Channels of the output.
+    /// Number of output channels.
     pub channels: usize,
-    /// What [`pack_filter`] made.
+    /// The output of [`pack_filter`].
     pub weights: &'a [f32],
     /// [`padded_channels`] floats.
     pub bias: &'a [f32],
-    /// The bounds to keep results within. NaN stays.
+    /// The bounds to clamp results to. NaN stays NaN.
     pub bounds: [f32; 2],
     /// `[rows][columns][channels]`
     pub out: &'a mut [f32],
 }
 
-/// The taps whose row lies in the image, and the first float of the upper one of them.
+/// The taps with a row in the image, and the first float under the uppermost one.
 struct RowTaps {
     taps: Range<usize>,
     start: usize,
 }
 
-/// An output column, and where its first channel is in the output.
+/// An output column, and the offset of its first channel in the output.
 #[derive(Clone, Copy)]
 struct OutputPixel {
     x: usize,
     out: usize,
 }
 
-/// [`Pixels`] at work.
+/// The state of a running [`Pixels`].
 struct PixelWriter<'a> {
     window: &'a Window,
     image: &'a [f32],
@@ -130,18 +129,18 @@ struct PixelWriter<'a> {
     weights: &'a [f32],
     bias: &'a [f32],
     bounds: [f32; 2],
-    /// All of `rows` can be written.
+    /// All of `rows` is writable.
     out: *mut f32,
 }
 
 impl PixelWriter<'_> {
-    /// What is under output row `y`.
+    /// The taps that read the image for output row `y`.
     #[inline(always)]
     fn under(&self, y: usize) -> RowTaps {
         let w = self.window;
         let first = (y * w.step[0]) as isize - w.padding[0] as isize;
         let reach = |distance: isize| match (distance.max(0) as usize, w.dilation[0]) {
-            // Divisions are slow.
+            // Avoids a slow division.
             (distance, 1) => distance.min(w.filter[0]),
             (distance, dilation) => distance.div_ceil(dilation).min(w.filter[0]),
         };
@@ -151,7 +150,7 @@ impl PixelWriter<'_> {
         RowTaps { start: if taps.is_empty() { 0 } else { row as usize * w.strides[0] }, taps }
     }
 
-    /// The output columns whose windows lie in the width of the image as a whole.
+    /// The output columns with windows fully inside the width of the image.
     fn inner(&self) -> Range<usize> {
         let w = self.window;
         let reach = (w.filter[1] - 1) * w.dilation[1];
@@ -185,10 +184,10 @@ impl PixelWriter<'_> {
         }
     }
 
-    /// One output row of the vectors of channels `blocks`.
+    /// Computes one output row of the channel vectors `blocks`.
     ///
     /// # Safety
-    /// All that is under the row can be read, for all channels, as can the weights and the bias; `out` has the row.
+    /// The image under the row is readable for all channels, as are the weights and the bias; `out` has room for the row.
     #[inline(always)]
     unsafe fn row<S: Simd, const TAPS: usize, const STEP: usize>(
         &self,
@@ -203,7 +202,7 @@ impl PixelWriter<'_> {
         for x in (0..inner.start).chain(inner.end..wide) {
             let at = place(x);
             let mut blocks = blocks.clone();
-            // SAFETY: as this function; only pixels inside of the image are read.
+            // SAFETY: as this function; only pixels inside the image are read.
             unsafe {
                 while blocks.len() >= VECTORS {
                     self.column::<S, VECTORS>(simd, at, &rows, blocks.start);
@@ -214,12 +213,12 @@ impl PixelWriter<'_> {
         }
         let (mut x, mut chunks) = (inner.start, inner.len().div_ceil(WIDE));
         while chunks > 0 {
-            // As even as possible.
+            // Chunks as even as possible.
             let cols = (inner.end - x).div_ceil(chunks);
             macro_rules! columns {
                 ($($cols:literal)*) => {
                     match cols {
-                        // SAFETY: as this function; the windows of inner columns lie in the image.
+                        // SAFETY: as this function; the windows of inner columns are inside the image.
                         $($cols => unsafe { self.columns::<S, TAPS, STEP, $cols>(simd, place(x), &rows, blocks.clone()) },)*
                         _ => unreachable!("at most {WIDE} columns"),
                     }
@@ -230,8 +229,8 @@ impl PixelWriter<'_> {
         }
     }
 
-    /// `COLS` columns whose windows lie in the width of the image. `TAPS` and `STEP` are the columns of the filter and the
-    /// columns per output, or 0 for any, and any dilation.
+    /// Computes `COLS` columns with windows inside the width of the image. `TAPS` and `STEP` are the columns of the
+    /// filter and the input columns per output, or 0 for any number of them and any dilation.
     ///
     /// # Safety
     /// As [`row`](Self::row), for all pixels under the filter.
@@ -276,7 +275,7 @@ impl PixelWriter<'_> {
         }
     }
 
-    /// `VECS` vectors of channels of any column.
+    /// Computes `VECS` vectors of channels of any column.
     ///
     /// # Safety
     /// As [`row`](Self::row).
@@ -297,7 +296,7 @@ impl PixelWriter<'_> {
                 let pixel = self.image.as_ptr().wrapping_add(start + x as usize * w.strides[1]);
                 for (v, sum) in sums.iter_mut().enumerate() {
                     let weight = ((block + v) * w.filter[0] + row) * w.filter[1] + tap;
-                    // SAFETY: the pixel lies in the image; the contract covers its channels and the weights.
+                    // SAFETY: the pixel is inside the image; the contract covers its channels and the weights.
                     unsafe {
                         let weight = simd.load_ptr(self.weights.as_ptr().add(weight * S::LANES));
                         *sum = simd.mul_add(simd.load_ptr(pixel.add(channels[v])), weight, *sum);
@@ -311,17 +310,17 @@ impl PixelWriter<'_> {
         }
     }
 
-    /// The weights of a vector of channels, from the first tap in the image on.
+    /// The weights of a vector of channels, starting at the first tap inside the image.
     #[inline(always)]
     fn weights(&self, block: usize, rows: &RowTaps, lanes: usize) -> *const f32 {
         let [high, wide] = self.window.filter;
         self.weights.as_ptr().wrapping_add((block * high + rows.taps.start) * wide * lanes)
     }
 
-    /// Writes a vector of channels, or as many as there are, within the bounds.
+    /// Writes a vector of channels, or as many as remain, clamped to the bounds.
     ///
     /// # Safety
-    /// `out` can be written for that many floats from `at` on.
+    /// That many floats of `out` from `at` on are writable.
     #[inline(always)]
     unsafe fn store<S: Simd>(&self, simd: S, sums: S::F32, at: usize) {
         let [low, high] = self.bounds.map(|bound| simd.splat(bound));
@@ -352,7 +351,7 @@ impl Kernel for Pixels<'_> {
 mod tests {
     use super::*;
 
-    /// Small integers make sums exact.
+    /// Small integers keep sums exact.
     #[test]
     fn rows_follow_the_formula() {
         for (size, filter, step, dilation, padding, out) in [

@@ -7,41 +7,41 @@ use half::f16;
 
 /// `f32` or [`f16`].
 pub trait Float: Stored<Lane = f32> {
-    /// Whether the type is `f32`, so that sums can be kept in an output of it.
+    /// Whether the type is `f32` and its outputs can hold sums.
     const IS_F32: bool;
     /// The value as `f32`, exact.
     #[inline(always)]
     fn to_f32(self) -> f32 {
         self.lane()
     }
-    /// The nearest value of this type.
+    /// Rounds to the nearest value of this type.
     fn from_f32(x: f32) -> Self;
-    /// The nearest value of this type.
+    /// Rounds to the nearest value of this type.
     fn from_f64(x: f64) -> Self;
-    /// The first `LANES` elements of `from`; panics when there are fewer.
+    /// Loads the first `LANES` elements of `from`; panics if there are fewer.
     fn load<S: Simd>(simd: S, from: &[Self]) -> S::F32;
-    /// `to[i] = from[i]`, rounded to the nearest. Both have the same length.
+    /// `to[i] = from[i]`, rounded to nearest. Both slices have the same length.
     fn narrow_slice<S: Simd>(simd: S, from: &[f32], to: &mut [Self]);
-    /// Lets `compute` write `out` as float32, in place or in the front of `buffer`, and rounds to nearest.
+    /// Lets `compute` write `out` as float32, in place or at the start of `buffer`, and rounds to nearest.
     ///
     /// # Panics
     /// If `out` is longer than [`CHUNK`](Stored::CHUNK).
     fn narrow<S: Simd>(simd: S, out: &mut [Self], buffer: &mut [f32; WIDENED], compute: impl FnOnce(&mut [f32]));
-    /// The slice, with its type.
+    /// Wraps the slice with its type.
     fn floats(from: &[Self]) -> Floats<'_>;
-    /// The elements, which are of this type.
+    /// Unwraps the elements, which must have this type.
     ///
     /// # Panics
-    /// If they are of the other.
+    /// If they have the other type.
     fn typed(floats: Floats<'_>) -> &[Self];
-    /// The slice, with its type.
+    /// Wraps the slice with its type.
     fn floats_mut(from: &mut [Self]) -> FloatsMut<'_>;
-    /// The slice itself when the type is `f32`.
+    /// Returns the slice itself if the type is `f32`.
     #[inline(always)]
     fn as_f32(from: &[Self]) -> Option<&[f32]> {
         Self::floats(from).as_f32()
     }
-    /// The slice itself when the type is `f32`.
+    /// Returns the slice itself if the type is `f32`.
     #[inline(always)]
     fn as_f32_mut(from: &mut [Self]) -> Option<&mut [f32]> {
         if let FloatsMut::F32(floats) = Self::floats_mut(from) { Some(floats) } else { None }
@@ -75,7 +75,7 @@ impl Float for f32 {
         Floats::F32(from)
     }
     fn typed(floats: Floats<'_>) -> &[f32] {
-        floats.as_f32().expect("float32, as the output")
+        floats.as_f32().expect("float32, like the output")
     }
     #[inline(always)]
     fn floats_mut(from: &mut [f32]) -> FloatsMut<'_> {
@@ -127,7 +127,7 @@ impl Float for f16 {
     }
 }
 
-/// Floating-point elements as they are stored.
+/// Stored floating-point elements.
 #[derive(Clone, Copy, Debug)]
 pub enum Floats<'a> {
     /// float32
@@ -136,7 +136,7 @@ pub enum Floats<'a> {
     F16(&'a [f16]),
 }
 
-/// Floating-point elements as they are stored, to be written.
+/// Writable floating-point elements.
 pub enum FloatsMut<'a> {
     /// float32
     F32(&'a mut [f32]),
@@ -144,7 +144,7 @@ pub enum FloatsMut<'a> {
     F16(&'a mut [f16]),
 }
 
-/// Evaluates `$body` with `$slice` standing for the elements of a [`Floats`] or [`FloatsMut`], whatever their type.
+/// Evaluates `$body` with `$slice` bound to the elements of a [`Floats`] or [`FloatsMut`] of either type.
 #[macro_export]
 macro_rules! with_floats {
     ($Floats:ident, $floats:expr, $slice:pat => $body:expr) => {
@@ -156,7 +156,7 @@ macro_rules! with_floats {
 }
 
 impl FloatsMut<'_> {
-    /// The same elements for a while.
+    /// Borrows the same elements for a shorter lifetime.
     pub fn reborrow(&mut self) -> FloatsMut<'_> {
         match self {
             FloatsMut::F32(floats) => FloatsMut::F32(floats),
@@ -171,7 +171,7 @@ impl<'a> Floats<'a> {
         with_floats!(Floats, self, floats => floats.len())
     }
 
-    /// Whether there are none.
+    /// Whether there are no elements.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -179,7 +179,7 @@ impl<'a> Floats<'a> {
     /// The elements from `start` on.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If there are fewer than `start`.
     #[inline(always)]
     pub fn after(self, start: usize) -> Floats<'a> {
         match self {
@@ -188,7 +188,7 @@ impl<'a> Floats<'a> {
         }
     }
 
-    /// The elements if they are `f32`.
+    /// The elements, if they are `f32`.
     #[inline(always)]
     pub fn as_f32(self) -> Option<&'a [f32]> {
         if let Floats::F32(floats) = self { Some(floats) } else { None }
@@ -200,10 +200,10 @@ impl<'a> Floats<'a> {
         with_floats!(Floats, self, floats => floats[index].to_f32())
     }
 
-    /// Widens the first elements to the whole of `to`.
+    /// Widens the first elements into the whole of `to`.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If there are fewer elements than that.
     pub fn widen(self, isa: Isa, to: &mut [f32]) {
         let len = to.len();
         with_floats!(Floats, self, floats => Stored::copy(isa, &floats[..len], to));
@@ -223,7 +223,7 @@ impl<T: Float> Kernel for Narrow<'_, T> {
     }
 }
 
-/// `to[i] = from[i]`, rounded to the nearest. Both have the same length.
+/// `to[i] = from[i]`, rounded to nearest. Both slices have the same length.
 pub fn narrow<T: Float>(isa: Isa, from: &[f32], to: &mut [T]) {
     isa.run(Narrow { from, to });
 }

@@ -1,13 +1,13 @@
-//! Reading at places that a tensor of indices holds. Out-of-range indices are clamped, as `ops::gather` defines it.
+//! Reads at positions from a tensor of indices. Out-of-range indices are clamped, as `ops::gather` defines it.
 
 use crate::dtype::Element;
 
-/// A type of indices.
+/// An index type.
 pub trait Index: Element {
-    /// The index as a number that no type of indices exceeds.
+    /// The index as a number; `i64` holds the values of all index types.
     fn to_i64(self) -> i64;
 
-    /// The place among `size` that the index means.
+    /// The position that the index refers to in a dimension of `size`.
     #[inline(always)]
     fn place(self, size: usize) -> usize {
         let (index, size) = (self.to_i64(), size as i64);
@@ -34,7 +34,7 @@ impl Index for i64 {
     }
 }
 
-/// Runs `$body` with the type name `$I` standing for the [`Index`] type that stores `$dtype`.
+/// Runs `$body` with the type name `$I` bound to the [`Index`] type that stores `$dtype`.
 #[macro_export]
 macro_rules! with_index {
     ($dtype:expr, $I:ident => $body:expr) => {
@@ -56,10 +56,10 @@ macro_rules! with_index {
     };
 }
 
-/// The size of a dimension that indices point into, and how many rows apart its places are.
+/// The size of a dimension that indices refer to, and its stride in rows.
 pub type Coordinate = (usize, usize);
 
-/// For each group of indices, one per coordinate, the row that they mean.
+/// Computes the row that each group of indices refers to, one index per coordinate.
 pub fn rows<I: Index>(indices: &[I], coordinates: &[Coordinate], rows: &mut [u32]) {
     assert_eq!(indices.len(), rows.len() * coordinates.len());
     for (row, group) in rows.iter_mut().zip(indices.chunks_exact(coordinates.len())) {
@@ -68,8 +68,8 @@ pub fn rows<I: Index>(indices: &[I], coordinates: &[Coordinate], rows: &mut [u32
     }
 }
 
-/// Copies rows of `row_len` elements: the result has, for each block of `block` rows of `src`, the rows `rows` of it. `out` is
-/// the result from its row `first` on, or a part of that.
+/// Copies rows of `row_len` elements: for each block of `block` rows of `src`, the result has the rows `rows` of it.
+/// `out` is the result from its row `first` on, or a part of that.
 pub fn gather_rows<T: Element>(src: &[T], block: usize, rows: &[u32], row_len: usize, first: usize, mut out: &mut [T]) {
     let (mut block_index, mut row) = (first / rows.len(), first % rows.len());
     while !out.is_empty() {
@@ -88,9 +88,9 @@ pub fn gather_rows<T: Element>(src: &[T], block: usize, rows: &[u32], row_len: u
     }
 }
 
-/// Along the middle one of three dimensions, which has `size` places in `src` and `count` in `indices` and the result:
-/// `result[o, a, i] = src[o, indices[o, a, i], i]`, with `inner` places of the last dimension. `out` is the result from its
-/// element `first` on, or a part of that; both are whole rows of `inner` elements.
+/// Gathers along the middle one of three dimensions, with `size` positions in `src` and `count` in `indices` and the
+/// result: `result[o, a, i] = src[o, indices[o, a, i], i]`, with `inner` positions in the last dimension. `out` is the
+/// result from its element `first` on, or a part of that; both are whole rows of `inner` elements.
 pub fn gather_elements<T: Element, I: Index>(
     src: &[T],
     size: usize,
@@ -127,7 +127,7 @@ mod tests {
     use crate::ops::gather::clamp_index;
 
     #[test]
-    fn places_are_those_of_the_reference() {
+    fn indices_match_the_reference() {
         for index in [0, 1, 4, 5, 6, 100, -1, -5, -6, -100, i64::MAX, i64::MIN] {
             assert_eq!(index.place(5), clamp_index(Number::Int(index as i128), 5), "{index}");
             assert_eq!((index as i32).place(5), clamp_index(Number::Int(index as i32 as i128), 5), "{index}");

@@ -1,10 +1,10 @@
-//! Lanes of matrices that become rows of floats side by side.
+//! Interleaves rows of matrices: each becomes a lane of rows of floats.
 
 use super::float::Float;
 use crate::cpu::simd::Simd;
 
-/// Writes `out[k * width + lane] = of(lane)[k]` for the lanes below `lanes`; `None` stands for zeros. All lanes
-/// are equally long.
+/// Writes `out[k * width + lane] = of(lane)[k]` for lanes below `lanes`; `None` stands for zeros. All lanes have the
+/// same length.
 #[inline(always)]
 pub fn transpose<'a, T: Float>(lanes: usize, width: usize, out: &mut [f32], of: impl Fn(usize) -> Option<&'a [T]>) {
     let mut lane = 0;
@@ -24,7 +24,7 @@ pub fn transpose<'a, T: Float>(lanes: usize, width: usize, out: &mut [f32], of: 
     }
 }
 
-/// Writes `to[i] = from[i]` over the whole of `to`, most often some vectors: a masked one instead of a scalar rest.
+/// Writes `to[i] = from[i]` over the whole of `to`, usually a few vectors: a masked load instead of a scalar tail.
 #[inline(always)]
 pub fn copy<S: Simd, T: Float>(simd: S, from: &[T], to: &mut [f32]) {
     let from = &from[..to.len()];
@@ -52,7 +52,7 @@ pub fn gather<S: Simd, T: Float>(simd: S, from: &[T], hop: usize, to: &mut [f32]
     match hop {
         1 => copy(simd, from, to),
         2 => {
-            // Pairs of a known length become vector shuffles.
+            // Pairs of a constant length become vector shuffles.
             let (pairs, last) = from.as_chunks::<2>();
             let len = pairs.len();
             to.iter_mut().zip(pairs).for_each(|(to, from)| *to = from[0].to_f32());
@@ -64,7 +64,7 @@ pub fn gather<S: Simd, T: Float>(simd: S, from: &[T], hop: usize, to: &mut [f32]
     }
 }
 
-/// Four lanes at a time, in squares of 4 by 4 that stay in registers.
+/// Transposes four lanes at a time, in squares of 4 by 4 that stay in registers.
 #[inline(always)]
 fn transpose_four<T: Float>(from: [&[T]; 4], width: usize, out: &mut [f32]) {
     let depth = from[0].len();

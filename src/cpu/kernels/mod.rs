@@ -1,4 +1,4 @@
-//! Kernels: slices and numbers in, slices out. A kernel knows no graph, no plan and no thread pool of its own; it may
+//! Kernels: slices and numbers in, slices out. A kernel has no graph, no plan and no thread pool of its own, and may
 //! assume valid input.
 
 pub mod arg;

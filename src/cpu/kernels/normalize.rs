@@ -1,8 +1,8 @@
-//! `(x - mean) * factor + bias` for the normalisations, where `factor` is `scale / sqrt(variance + epsilon)`.
+//! `(x - mean) * factor + bias` for normalizations, where `factor` is `scale / sqrt(variance + epsilon)`.
 //!
-//! Rows are measured and normalised in float32, with means in float64: the difference to the mean can be small against its
-//! terms. Results are within 4 ULP of the larger of product and bias. Where squares of float32 would leave its range, and
-//! where every element has coefficients of its own, the arithmetic is in float64.
+//! Rows are measured and normalized in float32, with means in float64: the difference from the mean can be small
+//! relative to its terms. Results are within 4 ULP of the larger of product and bias. The arithmetic is in float64
+//! where squares would leave the range of float32, and where every element has its own coefficients.
 
 use super::float::Float;
 use super::reduce::{Moments, Nest, Reduction};
@@ -10,17 +10,17 @@ use super::rows::{Plain, SquaresAbout, sum};
 use super::stored::WIDENED;
 use crate::cpu::simd::{Kernel, Simd};
 
-/// Variances and factors in here, and what they are made of, are normal float32 numbers.
+/// In this range, variances and factors and their terms are normal float32 numbers.
 const SAFE: std::ops::Range<f64> = 1e-24..1e24;
 
-/// A mean in two parts, so that differences to it are those to the float64.
+/// Splits a mean into two parts: differences from it are then as accurate as those from the float64.
 #[inline(always)]
 fn halves(mean: f64) -> [f32; 2] {
     let high = mean as f32;
     [high, (mean - high as f64) as f32]
 }
 
-/// Mean and variance of a row, as [`Moments`] has them.
+/// Mean and variance of a row, as defined by [`Moments`].
 #[inline(always)]
 fn moments_of_row<S: Simd, T: Float>(simd: S, moments: Moments, row: &Nest, x: &[T]) -> [f64; 2] {
     let count = x.len() as f64;
@@ -33,7 +33,7 @@ fn moments_of_row<S: Simd, T: Float>(simd: S, moments: Moments, row: &Nest, x: &
     }
 }
 
-/// No mean, and the factor for the mean of the squares.
+/// A mean of 0, and the factor from the mean of the squares.
 #[inline(always)]
 fn root_mean_square<S: Simd, T: Float>(simd: S, moments: Moments, row: &Nest, x: &[T]) -> [f64; 2] {
     let squares = sum(simd, x, SquaresAbout(0.0));
@@ -41,15 +41,15 @@ fn root_mean_square<S: Simd, T: Float>(simd: S, moments: Moments, row: &Nest, x:
     [0.0, 1.0 / (squares / x.len() as f64 + moments.epsilon).sqrt()]
 }
 
-/// Mean and variance of neighbouring rows.
+/// Mean and variance of neighboring rows.
 pub struct RowMoments<'a, T> {
     /// The rows.
     pub x: &'a [T],
     /// The loops over a single row.
     pub row: &'a Nest,
-    /// What is computed.
+    /// The reduction.
     pub moments: Moments,
-    /// One for each row.
+    /// One pair per row.
     pub out: &'a mut [[f64; 2]],
 }
 
@@ -69,23 +69,23 @@ impl<T: Float> Kernel for RowMoments<'_, T> {
 pub struct Coefficients<'a> {
     /// Mean.
     pub mean: &'a [f64],
-    /// Scale over the deviation.
+    /// Scale divided by the deviation.
     pub factor: &'a [f64],
     /// Bias.
     pub bias: &'a [f64],
 }
 
-/// Rows of the same length, each with coefficients of its own.
+/// Rows of the same length, each with its own coefficients.
 pub struct UniformRows<'a, T> {
     /// Rows of the operand.
     pub x: &'a [T],
     /// The same rows of the output.
     pub out: &'a mut [T],
-    /// Elements of a row.
+    /// Elements per row.
     pub columns: usize,
     /// The index of the first row.
     pub first: usize,
-    /// The coefficients of the row at `index` are at `index` modulo their number.
+    /// The coefficients of row `index` are at `index` modulo their number.
     pub coefficients: Coefficients<'a>,
 }
 
@@ -120,13 +120,13 @@ impl<T: Float> Kernel for UniformRows<'_, T> {
     }
 }
 
-/// One row whose elements all have coefficients of their own.
+/// One row with separate coefficients for each element.
 pub struct ChannelRow<'a, T> {
     /// The row of the operand.
     pub x: &'a [T],
     /// The same row of the output.
     pub out: &'a mut [T],
-    /// As long as the row.
+    /// The coefficients, as many as there are elements in the row.
     pub coefficients: Coefficients<'a>,
 }
 
@@ -151,7 +151,7 @@ impl<T: Float> Kernel for ChannelRow<'_, T> {
     }
 }
 
-/// Layers that are contiguous rows: mean and variance of each row, and weights along it.
+/// Layers that are contiguous rows: mean and variance per row, and weights along it.
 pub struct LayerRows<'a, T> {
     /// Rows of the operand.
     pub x: &'a [T],
@@ -161,11 +161,11 @@ pub struct LayerRows<'a, T> {
     pub row: &'a Nest,
     /// Mean and variance.
     pub moments: Moments,
-    /// Whether the mean is subtracted; if not, the variance is that about 0.
+    /// Whether to subtract the mean; if not, the variance is about 0.
     pub centered: bool,
-    /// Weights of a row.
+    /// The scales along a row.
     pub scale: Option<&'a [T]>,
-    /// Weights of a row.
+    /// The biases along a row.
     pub bias: Option<&'a [T]>,
 }
 
@@ -220,7 +220,7 @@ fn layer_row<S: Simd, T: Float>(
     }
 }
 
-/// Every `stride`-th element of `x`, or the first one for stride 0, as float64; `default` without `x`.
+/// Writes every `stride`-th element of `x`, or the first one for stride 0, as float64; writes `default` if there is no `x`.
 pub fn fill_weights<T: Float>(x: Option<&[T]>, stride: usize, default: f64, out: &mut [f64]) {
     let wide = |x: T| x.lane() as f64;
     match (x, stride) {

@@ -1,33 +1,33 @@
-//! Pools: the elements of a window become one.
+//! Pooling: reduces the elements of each window to one.
 //!
-//! Sums are `f64`, so that their rounding does not show in `f32`.
+//! Sums are `f64`, so their rounding does not show in `f32`.
 
 use crate::cpu::simd::{Kernel, Simd};
 use crate::ops::spatial::Slide;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// How elements of type `T` become one.
+/// A reduction of elements of type `T` to one.
 pub trait PoolFold<T>: Copy + Sync {
-    /// What is kept while elements are taken in.
+    /// The accumulator.
     type Sum: Copy;
-    /// Of no elements.
+    /// The accumulator of no elements.
     const EMPTY: Self::Sum;
-    /// Takes `x` in.
+    /// Adds `x` to the accumulator.
     fn add(sum: Self::Sum, x: T) -> Self::Sum;
-    /// Of the elements of both.
+    /// Combines two accumulators.
     fn merge(a: Self::Sum, b: Self::Sum) -> Self::Sum;
     /// The result for `count` elements.
     fn finish(sum: Self::Sum, count: usize) -> T;
 }
 
-/// The mean; 0 of no elements.
+/// The mean; 0 for no elements.
 #[derive(Clone, Copy)]
 pub struct Average;
 
 impl PoolFold<f32> for Average {
     type Sum = f64;
-    // -0, so that the mean of negative zeros is one.
+    // -0: the mean of negative zeros is a negative zero.
     const EMPTY: f64 = -0.0;
     #[inline(always)]
     fn add(sum: f64, x: f32) -> f64 {
@@ -43,7 +43,7 @@ impl PoolFold<f32> for Average {
     }
 }
 
-/// The square root of the sum of squares; 0 of no elements.
+/// The square root of the sum of squares; 0 for no elements.
 #[derive(Clone, Copy)]
 pub struct Norm;
 
@@ -64,7 +64,7 @@ impl PoolFold<f32> for Norm {
     }
 }
 
-/// The largest element, or NaN if there is one; the smallest value of the type of no elements.
+/// The largest element, or NaN if there is one; for no elements, the smallest value of the type.
 #[derive(Clone, Copy)]
 pub struct Largest;
 
@@ -76,7 +76,7 @@ macro_rules! largest {
             #[inline(always)]
             #[allow(clippy::eq_op, reason = "integers are never NaN")]
             fn add(sum: $type, x: $type) -> $type {
-                // Both conditions are evaluated, so that the loop has no branches.
+                // Evaluates both conditions to keep branches out of the loop.
                 if (x > sum) | (x != x) { x } else { sum }
             }
             #[inline(always)]
@@ -101,14 +101,14 @@ largest! {
 pub struct Taps {
     /// Position in the image.
     pub start: usize,
-    /// Number of positions; 0 when the window lies in padding.
+    /// Number of positions; 0 if the window is entirely in the padding.
     pub count: usize,
     /// Distance between positions.
     pub step: usize,
 }
 
 impl Taps {
-    /// What a window at the output position `at` covers.
+    /// The elements covered by the window of output position `at`.
     #[inline(always)]
     pub fn at(slide: &Slide, at: usize) -> Taps {
         let (_, count, start) = slide.taps(at);
@@ -122,21 +122,21 @@ const SIDE_BY_SIDE: usize = 64;
 /// Partial sums of one reduction over contiguous elements.
 const PARTS: usize = 16;
 
-/// Fewer outputs are computed one by one, each over contiguous elements, rather than side by side.
+/// Fewer outputs than this are computed one by one, each over contiguous elements, rather than side by side.
 const MIN_SIDE_BY_SIDE: usize = 4;
 
-/// One row of windows over a plane whose rows are contiguous.
+/// One row of windows over a plane with contiguous rows.
 #[derive(Clone)]
 pub struct Windows<'a, T> {
     /// `[height, width]`
     pub plane: &'a [T],
     /// Elements per row of the plane.
     pub width: usize,
-    /// The rows of all windows.
+    /// The rows under all windows.
     pub rows: Taps,
-    /// How the windows move along the columns.
+    /// The movement of the windows along the columns.
     pub columns: &'a Slide,
-    /// The windows that lie in the width of the image as a whole.
+    /// The windows that are fully inside the width of the image.
     pub inner: Range<usize>,
 }
 
@@ -144,9 +144,9 @@ pub struct Windows<'a, T> {
 pub struct PlaneRow<'a, T, R> {
     /// The windows.
     pub windows: Windows<'a, T>,
-    /// As many elements as there are windows.
+    /// One element per window.
     pub out: &'a mut [T],
-    /// Which reduction.
+    /// The reduction.
     pub reduction: PhantomData<R>,
 }
 
@@ -194,7 +194,7 @@ impl<T: Copy> Windows<'_, T> {
         R::finish(parts.into_iter().fold(R::EMPTY, R::merge), count)
     }
 
-    /// Reduces complete windows, `STRIDE` apart (0: any distance), the first of which covers `columns`.
+    /// Reduces complete windows, `STRIDE` apart (0: any distance); the first one covers `columns`.
     #[inline(always)]
     fn side_by_side<R: PoolFold<T>, const STRIDE: usize>(&self, columns: Taps, out: &mut [T]) {
         let stride = if STRIDE == 0 { self.columns.stride as usize } else { STRIDE };
@@ -218,7 +218,7 @@ impl<T: Copy> Windows<'_, T> {
     }
 }
 
-/// Takes the elements in, the `i`-th into part `i % PARTS`.
+/// Adds the elements to the accumulators, the `i`-th one to part `i % PARTS`.
 #[inline(always)]
 fn contiguous<T: Copy, R: PoolFold<T>>(elements: &[T], parts: &mut [R::Sum; PARTS]) {
     let (blocks, tail) = elements.as_chunks::<PARTS>();
@@ -232,7 +232,7 @@ fn contiguous<T: Copy, R: PoolFold<T>>(elements: &[T], parts: &mut [R::Sum; PART
     }
 }
 
-/// Reduces one window of an image whose channels are contiguous, for every channel.
+/// Reduces one window of an image with contiguous channels, for every channel.
 pub struct Pixel<'a, T, R> {
     /// `[height, width, channels]`
     pub image: &'a [T],
@@ -242,9 +242,9 @@ pub struct Pixel<'a, T, R> {
     pub rows: Taps,
     /// The columns of the window.
     pub columns: Taps,
-    /// One element for each channel.
+    /// One element per channel.
     pub out: &'a mut [T],
-    /// Which reduction.
+    /// The reduction.
     pub reduction: PhantomData<R>,
 }
 

@@ -1,7 +1,7 @@
 //! Reductions over any set of dimensions.
 //!
-//! Floating-point sums and products are kept in float64 and rounded once, so that a result is as good as its formula.
-//! The order of the terms of one output depends on the shapes alone.
+//! Floating-point sums and products are accumulated in float64 and rounded once, which makes results as accurate as the
+//! formula. The order of the terms of an output depends only on the shapes.
 
 use super::elementwise::Integer;
 use super::float::Float;
@@ -10,29 +10,30 @@ use crate::cpu::simd::{Kernel, Simd, math};
 use crate::shape::MAX_RANK;
 use std::marker::PhantomData;
 
-/// Columns that are reduced at the same time: their accumulators take 1 KiB.
+/// Columns reduced at the same time: their accumulators take 1 KiB.
 pub const WIDTH: usize = 128;
-/// Accumulators of one contiguous run. Enough to hide the latency of additions: 4 vectors of 8 float64.
+/// Accumulators of one contiguous run, enough to hide the latency of additions: 4 vectors of 8 float64.
 const LANES: usize = 32;
 
-/// Rows of fewer than [`LANES`] elements that are transposed and reduced as columns: alone, each is a chain of additions.
+/// Number of rows of fewer than [`LANES`] elements to transpose and reduce as columns: each row alone is a chain of
+/// additions.
 const TURNED: usize = 64;
-/// The fewest of them that this is worth it for.
+/// Minimum number of short rows that makes this worthwhile.
 const MIN_TURNED: usize = 8;
 
-/// Rows that are added to columns at a time: their sums are loaded and stored once for all of them.
+/// Rows added to columns at a time: the sums of the columns are loaded and stored once for all of them.
 const ROWS: usize = 4;
 
 /// A dimension and its stride, in elements.
 type Dimension = (usize, usize);
 
-/// The loops of a reduction: a contiguous tensor, dimensions of size 1 dropped and neighbours merged that are both
+/// The loops of a reduction of a contiguous tensor. Dimensions of size 1 are dropped, and neighbors merged if both are
 /// reduced or both kept.
 #[derive(Debug)]
 pub struct Nest {
-    /// Kept dimensions, without the last one if it is contiguous.
+    /// Kept dimensions, except the last one if it is contiguous.
     kept: Vec<Dimension>,
-    /// Reduced dimensions, without the last one if it is contiguous.
+    /// Reduced dimensions, except the last one if it is contiguous.
     reduced: Vec<Dimension>,
     /// Length of the contiguous runs that are reduced; 1 if the last dimension is kept.
     run: usize,
@@ -43,7 +44,7 @@ pub struct Nest {
 }
 
 impl Nest {
-    /// The loops for a tensor of dimensions `dims`; `reduced` says which ones go.
+    /// Creates the loops for a tensor of dimensions `dims`; `reduced` marks the dimensions to reduce.
     pub fn new(dims: &[usize], reduced: &[bool]) -> Nest {
         let mut merged: Vec<(usize, bool)> = Vec::new();
         for (&dim, &reduced) in dims.iter().zip(reduced).filter(|(dim, _)| **dim != 1) {
@@ -67,17 +68,17 @@ impl Nest {
         nest
     }
 
-    /// Number of elements that make one output.
+    /// Number of elements per output.
     pub fn count(&self) -> usize {
         self.run * self.reduced.iter().map(|(dim, _)| dim).product::<usize>()
     }
 
-    /// Outputs that are computed together: vectors of neighbouring columns.
+    /// Outputs computed together: vectors of neighboring columns.
     pub fn grain(&self) -> usize {
         if self.columns > 1 { LANES } else { 1 }
     }
 
-    /// Where the elements of an output start, for its index among the kept dimensions but the last.
+    /// The offset of the elements of an output, from its index among the kept dimensions except the last.
     #[inline(always)]
     fn start(&self, mut index: usize) -> usize {
         let mut start = 0;
@@ -94,7 +95,7 @@ impl Nest {
         Runs { reduced: &self.reduced, index: [0; MAX_RANK], next: Some(0) }
     }
 
-    /// Folds all elements of the output whose elements start at `start`.
+    /// Folds all elements of the output that starts at element `start`.
     #[inline(always)]
     pub(super) fn fold_run<S: Simd, T: Stored, F: Fold<T::Lane>>(
         &self,
@@ -119,7 +120,7 @@ impl Nest {
         self.fold_run::<S, T, SumSquares>(simd, x, 0, 0.0)
     }
 
-    /// As [`fold_run`](Self::fold_run) for `sums.len()` neighbouring outputs, at most [`WIDTH`], each with its shift.
+    /// Like [`fold_run`](Self::fold_run) for `sums.len()` neighboring outputs, at most [`WIDTH`], each with its own shift.
     #[inline(always)]
     fn fold_columns<S: Simd, T: Stored, F: Fold<T::Lane>>(
         &self,
@@ -158,8 +159,8 @@ impl Nest {
     }
 }
 
-/// Walks over the runs of an output. An iterator, because the body of a loop is compiled for the level of the kernel around it;
-/// a closure is not.
+/// Iterates over the runs of an output. It is an iterator because a loop body is compiled for the instruction set of
+/// the surrounding kernel; a closure is not.
 pub(super) struct Runs<'a> {
     reduced: &'a [Dimension],
     index: [usize; MAX_RANK],
@@ -200,7 +201,7 @@ pub(super) fn fold_slice<S: Simd, T: Copy, F: Fold<T>>(simd: S, sum: F::Sum, x: 
             *lane = F::add(simd, *lane, x, shift);
         }
     }
-    // Loops of known lengths become vector operations.
+    // Loops of constant length become vector operations.
     let (eights, rest) = tail.as_chunks::<8>();
     for (lanes, eight) in lanes.as_chunks_mut::<8>().0.iter_mut().zip(eights) {
         for (lane, &x) in lanes.iter_mut().zip(eight) {
@@ -218,7 +219,7 @@ pub(super) fn fold_slice<S: Simd, T: Copy, F: Fold<T>>(simd: S, sum: F::Sum, x: 
     F::join(sum, lanes[0])
 }
 
-/// Joins the first `HALF` lanes with those behind them.
+/// Joins the first `HALF` lanes with the following `HALF`.
 #[inline(always)]
 fn join_halves<T, F: Fold<T>, const HALF: usize>(lanes: &mut [F::Sum; LANES]) {
     for i in 0..HALF {
@@ -226,15 +227,15 @@ fn join_halves<T, F: Fold<T>, const HALF: usize>(lanes: &mut [F::Sum; LANES]) {
     }
 }
 
-/// How elements of type `T` are folded.
+/// A fold of elements of type `T`.
 pub trait Fold<T> {
-    /// What is known of the elements so far.
+    /// The accumulator.
     type Sum: Copy;
-    /// Of no elements.
+    /// The accumulator of no elements.
     const NONE: Self::Sum;
-    /// With one more element. Some folds use a `shift`, which is the same for all elements of an output.
+    /// Adds an element. Some folds use a `shift`, the same for all elements of an output.
     fn add<S: Simd>(simd: S, sum: Self::Sum, x: T, shift: f64) -> Self::Sum;
-    /// Of the elements of both.
+    /// Combines two accumulators.
     fn join(a: Self::Sum, b: Self::Sum) -> Self::Sum;
 }
 
@@ -339,27 +340,27 @@ impl Fold<f32> for SumSquaresAbout {
     }
 }
 
-/// What is computed for each output.
+/// The computation of each output.
 pub trait Reduction<T: Stored>: Copy + Sync {
-    /// The element of the output.
+    /// The output element.
     type Out: Send;
 
-    /// The output whose elements start at `start`.
+    /// The output with elements from `start` on.
     fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> Self::Out;
 
-    /// Neighbouring outputs, at most [`WIDTH`], whose elements start at `start`.
+    /// Neighboring outputs, at most [`WIDTH`], with elements from `start` on.
     fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [Self::Out]);
 }
 
 /// No shift.
 const UNSHIFTED: [f64; WIDTH] = [0.0; WIDTH];
 
-/// A fold is the output: of integers, or of a part of the floats that make an output.
+/// A fold as the output: of integers, or of a part of the floats of an output.
 #[derive(Clone, Copy)]
 pub struct Folded<F>(PhantomData<F>);
 
 impl<F> Folded<F> {
-    /// The reduction by a fold.
+    /// Creates the reduction by a fold.
     pub fn new(_: F) -> Folded<F> {
         Folded(PhantomData)
     }
@@ -379,7 +380,7 @@ impl<T: Stored, F: Fold<T::Lane, Sum: Send> + Copy + Sync> Reduction<T> for Fold
     }
 }
 
-/// A function of a fold of floats and the number of elements is the output.
+/// The output is a function of a fold of floats and the number of elements.
 #[derive(Clone, Copy)]
 pub struct Finished<F> {
     fold: PhantomData<F>,
@@ -387,19 +388,19 @@ pub struct Finished<F> {
 }
 
 impl<F> Finished<F> {
-    /// The reduction that gives `finish(fold, count)`.
+    /// Creates the reduction to `finish(fold, count)`.
     pub fn new(_: F, finish: fn(f64, f64) -> f64) -> Finished<F> {
         Finished { fold: PhantomData, finish }
     }
 }
 
 impl<F: Fold<f32, Sum = f64>> Finished<F> {
-    /// The fold of some of the elements that make an output.
+    /// The fold of some of the elements of an output.
     pub fn unfinished(&self) -> Folded<F> {
         Folded(PhantomData)
     }
 
-    /// The output for the [folds](Self::unfinished) of all its parts, which have `count` elements together.
+    /// Computes the output from the [folds](Self::unfinished) of all its parts, which have `count` elements in total.
     pub fn join<T: Float>(&self, parts: impl Iterator<Item = f64>, count: usize) -> T {
         T::from_f64((self.finish)(parts.fold(F::NONE, F::join), count as f64))
     }
@@ -425,13 +426,13 @@ impl<T: Float, F: Fold<f32, Sum: Into<f64>> + Copy + Sync> Reduction<T> for Fini
     }
 }
 
-/// `log(sum(exp(x)))`, shifted by the largest element so that nothing overflows.
+/// `log(sum(exp(x)))`, shifted by the largest element to avoid overflow.
 #[derive(Clone, Copy)]
 pub struct LogSumExp;
 
 impl LogSumExp {
     fn finish(max: f64, sum: f64) -> f64 {
-        // An infinite or NaN maximum is the result, where the shift would make Inf - Inf.
+        // An infinite or NaN maximum is the result; the shift would compute Inf - Inf.
         if max.is_finite() { sum.ln() + max } else { max }
     }
 }
@@ -458,11 +459,11 @@ impl<T: Float> Reduction<T> for LogSumExp {
     }
 }
 
-/// Mean and `1 / sqrt(variance + epsilon)`, the variance about the mean: `E[x^2] - E[x]^2` cancels badly when the mean is
-/// large against the deviation.
+/// Mean and `1 / sqrt(variance + epsilon)`, with the variance about the mean: `E[x^2] - E[x]^2` cancels badly when the
+/// mean is large relative to the deviation.
 #[derive(Clone, Copy)]
 pub struct Moments {
-    /// What is added to the variance.
+    /// The addend of the variance.
     pub epsilon: f64,
 }
 
@@ -496,17 +497,17 @@ impl<T: Float> Reduction<T> for Moments {
     }
 }
 
-/// Computes the outputs from `first` on, in row-major order: run it with [`Isa::run`](crate::cpu::simd::Isa::run).
+/// Computes the outputs from `first` on, in row-major order; run it with [`Isa::run`](crate::cpu::simd::Isa::run).
 pub struct Reduce<'a, T: Stored, R: Reduction<T>> {
     /// The loops.
     pub nest: &'a Nest,
-    /// What is computed.
+    /// The reduction.
     pub reduction: R,
     /// All elements of the operand.
     pub x: &'a [T],
     /// The index of the first output of `out`.
     pub first: usize,
-    /// Some outputs.
+    /// Consecutive outputs.
     pub out: &'a mut [R::Out],
 }
 

@@ -1,27 +1,27 @@
-//! Copies where every dimension of the destination has its own list of places in the source: padding with mirrored
-//! values, resampling to the nearest element.
+//! Copies with a list of source positions for each dimension of the destination: padding with mirrored values,
+//! resampling to the nearest element.
 
 use crate::dtype::Element;
 use crate::shape::{MAX_RANK, strides};
 
-/// Rows with runs that are at least this long on average are copied run by run, others element by element: a run
-/// costs about as much as that many elements.
+/// Minimum average length of runs to copy rows run by run instead of element by element: a run costs about as much as
+/// this many elements.
 const MIN_RUN: usize = 4;
 
-/// The most bytes that a place of a list takes while a [`Remap`] is made: the place itself, and a run of its own.
+/// Maximum bytes per listed position while creating a [`Remap`]: the position itself, and a run of its own.
 pub const PLACE_BYTES: usize = size_of::<u32>() + 2 * size_of::<Stretch>();
 
-/// Which places of the source a dimension of the destination shows.
+/// The source positions along a dimension of the destination.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AxisPlaces {
     /// All of them, in order.
     All(usize),
-    /// These.
+    /// The listed ones.
     Listed(Vec<u32>),
 }
 
 impl AxisPlaces {
-    /// The places `source(0..len)` along a dimension of `size` elements of the source.
+    /// The positions `source(0..len)` along a dimension with `size` elements in the source.
     pub fn new(size: usize, len: usize, source: impl Fn(usize) -> usize) -> AxisPlaces {
         match len == size && (0..len).all(|i| source(i) == i) {
             true => AxisPlaces::All(len),
@@ -41,12 +41,12 @@ impl AxisPlaces {
 #[derive(Clone, Debug)]
 struct Outer {
     places: AxisPlaces,
-    /// Elements of the source from one place to the next.
+    /// Stride of the dimension in the source, in elements.
     stride: usize,
 }
 
 impl Outer {
-    /// The element of the source that the place `i` begins with.
+    /// The source offset of position `i`, in elements.
     fn offset(&self, i: usize) -> usize {
         match &self.places {
             AxisPlaces::All(_) => i * self.stride,
@@ -55,7 +55,7 @@ impl Outer {
     }
 }
 
-/// Elements of a row that lie together in the source, forwards or backwards, or that are all the same.
+/// Elements of a row that are contiguous in the source, forward or backward, or all the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Stretch {
     from: usize,
@@ -69,16 +69,16 @@ enum RowSource {
     Elements(Vec<u32>),
 }
 
-/// A copy by lists of places: made once, run often.
+/// A copy by lists of positions: created once, run often.
 #[derive(Clone, Debug)]
 pub struct Remap {
     outer: Vec<Outer>,
     row: RowSource,
-    /// Elements of a row of the destination.
+    /// Elements per row of the destination.
     pub row_len: usize,
 }
 
-/// The longest runs that `places` consists of.
+/// Splits `places` into runs of maximum length.
 fn runs(places: &[u32]) -> Vec<Stretch> {
     let mut runs: Vec<Stretch> = Vec::new();
     for &place in places {
@@ -98,13 +98,13 @@ fn runs(places: &[u32]) -> Vec<Stretch> {
 }
 
 impl Remap {
-    /// The copy from a row-major source of the shape `input` to a row-major destination with these `places`, one per
+    /// Creates the copy from a row-major source of shape `input` to a row-major destination with `places`, one per
     /// dimension.
     pub fn new(input: &[u32], places: Vec<AxisPlaces>) -> Remap {
         let mut outer: Vec<Outer> = Vec::new();
         for (places, stride) in places.into_iter().zip(strides(input)) {
             match (outer.last_mut(), &places) {
-                // Two whole dimensions are one.
+                // Merges two whole dimensions.
                 (Some(Outer { places: AxisPlaces::All(len), stride: last }), AxisPlaces::All(inner)) => {
                     *len *= inner;
                     *last = stride;
@@ -124,10 +124,10 @@ impl Remap {
         Remap { outer, row, row_len }
     }
 
-    /// Writes whole rows, which are those of the destination from the row `first` on.
+    /// Writes whole rows of the destination, starting at row `first`.
     ///
     /// # Panics
-    /// If `src` is not as long as its shape says.
+    /// If the length of `src` does not match its shape.
     pub fn run<T: Element>(&self, src: &[T], first: usize, rows: &mut [T]) {
         let mut counts = [0; MAX_RANK];
         let mut rest = first;
@@ -185,7 +185,7 @@ mod tests {
         let lists = [vec![5, 0, 1, 1], vec![0, 1, 2, 3, 4], vec![3, 3, 3, 3, 3, 2, 1, 0, 1, 2, 3, 3, 3, 3]];
         let sizes = [6, 5, 4];
         for keep in 0..8 {
-            // Each dimension listed, or whole.
+            // Each dimension listed or whole.
             let lists: Vec<Vec<usize>> = (0..3)
                 .map(|axis| if keep >> axis & 1 == 1 { (0..sizes[axis]).collect() } else { lists[axis].clone() })
                 .collect();

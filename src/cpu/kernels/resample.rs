@@ -5,16 +5,16 @@ use crate::ops::resample2d::{Between, nearest_integer};
 use half::f16;
 use std::ops::{Add, Mul};
 
-/// An element that can be interpolated.
+/// An element type that can be interpolated.
 pub trait Interpolated: Element {
-    /// The type of the arithmetic. For the integers and for float16, whose terms can cancel, it has digits to spare, so
-    /// that a result is rounded as the exact one.
+    /// The type of the arithmetic. For integers and for float16, where terms can cancel, it has spare digits, and
+    /// rounding its result is the same as rounding the exact one.
     type Wide: Copy + Add<Output = Self::Wide> + Mul<Output = Self::Wide>;
-    /// The value in the type of the arithmetic.
+    /// Converts the value to the type of the arithmetic.
     fn widen(self) -> Self::Wide;
-    /// The nearest value of this type; for the integers ties go to the even one.
+    /// Rounds to the nearest value of this type; for integers ties go to even.
     fn narrow(wide: Self::Wide) -> Self;
-    /// A weight in the type of the arithmetic.
+    /// Converts a weight to the type of the arithmetic.
     fn weight(weight: f64) -> Self::Wide;
 }
 
@@ -47,7 +47,7 @@ interpolated! {
     u8 as f64: |x| x as f64, |y| nearest_integer(y) as u8;
 }
 
-/// Two elements and their weights.
+/// Two neighbors and their weights.
 #[derive(Clone, Copy)]
 struct Neighbors<W> {
     low: usize,
@@ -67,7 +67,7 @@ impl<W: Copy + Add<Output = W> + Mul<Output = W>> Neighbors<W> {
         }
     }
 
-    /// The weights of four elements, those of the lower row first.
+    /// The weights of four elements, the lower row first.
     #[inline(always)]
     fn corners(y: &Neighbors<W>, x: &Neighbors<W>) -> [W; 4] {
         let row = |weight: W| [x.low_weight * weight, x.high_weight * weight];
@@ -76,28 +76,28 @@ impl<W: Copy + Add<Output = W> + Mul<Output = W>> Neighbors<W> {
     }
 }
 
-/// The sum of elements times `weights`, from the first on. onnxruntime adds in the same order: networks that quantize what was
-/// resized come to the same integers.
+/// The sum of the elements times `weights`, added in order. onnxruntime adds in the same order: networks that quantize
+/// the resized data obtain the same integers.
 #[inline(always)]
 fn weighted<W: Copy + Add<Output = W> + Mul<Output = W>>(weights: [W; 4], [a, b, c, d]: [W; 4]) -> W {
     a * weights[0] + b * weights[1] + c * weights[2] + d * weights[3]
 }
 
-/// The sizes of a tensor around and between the two dimensions that are resampled: `[outer, y, between, x, inner]`.
+/// The sizes of a tensor with two resampled dimensions: `[outer, y, between, x, inner]`.
 #[derive(Clone, Copy, Debug)]
 pub struct ResampleSizes {
-    /// Of the input along y.
+    /// Input size along y.
     pub y: usize,
     /// Elements between y and x.
     pub between: usize,
-    /// Of the input along x.
+    /// Input size along x.
     pub x: usize,
-    /// Elements behind x.
+    /// Elements after x.
     pub inner: usize,
 }
 
-/// Each `result[o, i, b, j, c]` is interpolated between the four `src[o, y, b, x, c]` around the place `ys[i]`, `xs[j]`. `rows`
-/// are whole rows `[xs, inner]` of the result, from its row `first` on.
+/// Interpolates each `result[o, i, b, j, c]` between the four `src[o, y, b, x, c]` around the position `ys[i]`,
+/// `xs[j]`. `rows` are whole rows `[xs, inner]` of the result, starting at row `first`.
 pub fn interpolate<T: Interpolated>(
     src: &[T],
     sizes: ResampleSizes,
@@ -115,7 +115,7 @@ pub fn interpolate<T: Interpolated>(
     }
 }
 
-/// One row of the output, `[xs, inner]`, between the rows `low` and `high` of the input, `[x, inner]`.
+/// Computes one output row, `[xs, inner]`, between the input rows `low` and `high`, `[x, inner]`.
 fn linear_row<T: Interpolated>(
     low: &[T],
     high: &[T],

@@ -1,17 +1,17 @@
-//! Folds of contiguous rows: float32 vectors within a block, the blocks joined in float64. A sum is within a few units in
-//! the last place of float32 of the sum of the magnitudes of its terms.
+//! Folds of contiguous rows: float32 vectors within a block, with the blocks joined in float64. The error of a sum is a
+//! few units in the last place (float32) of the sum of the magnitudes of its terms.
 
 use super::float::Float;
 use super::stored::WIDENED;
 use crate::cpu::simd::{Simd, math};
 
-/// Elements that are summed in float32: 16 by each of four vectors of 16.
+/// Elements summed in float32: 16 for each of four vectors of 16.
 const SUMMED: usize = 1024;
 
-/// Vectors that are summed side by side.
+/// Vectors summed side by side.
 const UNROLL: usize = 4;
 
-/// The largest element that is not NaN; -infinity without one.
+/// The largest element that is not NaN; -infinity if there is none.
 #[inline(always)]
 pub fn largest<S: Simd>(simd: S, x: &[f32]) -> f32 {
     let mut best = [simd.splat(f32::NEG_INFINITY); UNROLL];
@@ -31,8 +31,8 @@ pub fn largest<S: Simd>(simd: S, x: &[f32]) -> f32 {
     lanes.iter().chain(tail).fold(f32::NEG_INFINITY, |best, &x| if x > best { x } else { best })
 }
 
-/// `out = exp(x + shift)` and the sum of that, for at most [`WIDENED`] elements and results up to 1. What is below the
-/// smallest normal float is 0.
+/// Computes `out = exp(x + shift)` and returns the sum, for at most [`WIDENED`] elements and results up to 1. Results
+/// below the smallest normal float are 0.
 #[inline(always)]
 pub fn powers<S: Simd>(simd: S, x: &[f32], shift: f32, out: &mut [f32]) -> f32 {
     let out = &mut out[..x.len()];
@@ -57,11 +57,11 @@ pub fn powers<S: Simd>(simd: S, x: &[f32], shift: f32, out: &mut [f32]) -> f32 {
     simd.sum(simd.add(sums[0], sums[1])) + last
 }
 
-/// What is summed.
+/// The terms of a sum.
 pub trait Term: Copy {
-    /// `sum` and the terms of `x`.
+    /// Adds the terms of `x` to `sum`.
     fn add<S: Simd>(self, simd: S, x: S::F32, sum: S::F32) -> S::F32;
-    /// The term of one element.
+    /// The term of a single element.
     fn of(self, x: f32) -> f32;
 }
 
@@ -80,7 +80,7 @@ impl Term for Plain {
     }
 }
 
-/// The squares of the differences to a number.
+/// The squares of the differences from a number.
 #[derive(Clone, Copy)]
 pub struct SquaresAbout(pub f32);
 

@@ -1,12 +1,12 @@
-//! Writing at places that a tensor of indices holds. When two updates have the same place, the last one stays.
+//! Writes at positions from a tensor of indices. If two updates have the same position, the last one wins.
 
 use super::gather::Index;
 use crate::dtype::Element;
 use crate::memory::ColumnBlock;
 use std::ops::Range;
 
-/// Puts the columns `columns` of the rows of `updates`, each of `row_len` elements, over those of the rows `rows` of a matrix,
-/// in this order; `out` has these columns.
+/// Writes the columns `columns` of the rows of `updates`, each of `row_len` elements, over those of the rows `rows` of
+/// a matrix, in order; `out` holds these columns.
 pub fn scatter_rows<T: Element>(
     updates: &[T],
     rows: &[u32],
@@ -20,8 +20,8 @@ pub fn scatter_rows<T: Element>(
     }
 }
 
-/// Along the middle one of three dimensions, which has `size` places in `out` and `count` in `indices` and `updates`:
-/// `out[o, indices[o, a, i], i] = updates[o, a, i]` for one `a` after the other, with `inner` places of the last
+/// Scatters along the middle one of three dimensions, with `size` positions in `out` and `count` in `indices` and
+/// `updates`: `out[o, indices[o, a, i], i] = updates[o, a, i]` in the order of `a`, with `inner` positions in the last
 /// dimension.
 pub fn scatter_elements<T: Element, I: Index>(
     updates: &[T],

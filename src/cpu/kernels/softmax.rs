@@ -1,7 +1,7 @@
 //! Softmax: `exp(x - max) / sum(exp(x - max))`.
 //!
-//! The maximum is subtracted, so that nothing overflows. What holds a NaN or only -infinity becomes NaN, as the formula
-//! says. Exponentials below the smallest normal float count as 0. Sums of blocks are joined in float64.
+//! Subtracting the maximum prevents overflow. A row or column with a NaN or with only -infinity becomes NaN, as the
+//! formula says. Exponentials below the smallest normal float count as 0. Sums of blocks are joined in float64.
 
 use super::float::Float;
 use super::reduce::WIDTH;
@@ -10,13 +10,13 @@ use super::stored::WIDENED;
 use crate::cpu::simd::{Kernel, Simd, math};
 use crate::memory::ColumnBlock;
 
-/// Softmax of each row of a matrix of `columns` columns; `x` and `out` are as long.
+/// Softmax of each row of a matrix with `columns` columns; `x` and `out` have the same length.
 pub struct SoftmaxRows<'a, T> {
     /// Rows of the operand.
     pub x: &'a [T],
     /// The same rows of the output.
     pub out: &'a mut [T],
-    /// Elements of a row.
+    /// Elements per row.
     pub columns: usize,
 }
 
@@ -32,7 +32,7 @@ impl<T: Float> Kernel for SoftmaxRows<'_, T> {
     }
 }
 
-/// One row. The buffers are only used for float16; clearing them for each short row would cost more than the row.
+/// Computes one row. Only float16 uses the buffers; clearing them for each short row would cost more than the row itself.
 #[inline(always)]
 fn softmax_row<S: Simd, T: Float>(
     simd: S,
@@ -42,7 +42,7 @@ fn softmax_row<S: Simd, T: Float>(
     buffer: &mut [f32; WIDENED],
 ) {
     let max = x.chunks(T::CHUNK).fold(f32::NEG_INFINITY, |max, x| largest(simd, T::widen(simd, x, wide)).max(max));
-    // A row of nothing but -infinity gives NaN here; one with a NaN or infinity gives one there.
+    // A row of only -infinity becomes NaN here; one with a NaN or infinity does so below.
     let shift = -max;
     let mut sum = 0.0;
     if let Some(out) = T::as_f32_mut(out) {
@@ -53,7 +53,7 @@ fn softmax_row<S: Simd, T: Float>(
         out.iter_mut().for_each(|out| *out *= factor);
         return;
     }
-    // Exponentials that were rounded to float16 would lose their digits: they are computed twice.
+    // Exponentials rounded to float16 would lose digits, so they are computed twice.
     for x in x.chunks(WIDENED) {
         sum += powers(simd, T::widen(simd, x, wide), shift, buffer) as f64;
     }
@@ -66,9 +66,9 @@ fn softmax_row<S: Simd, T: Float>(
     }
 }
 
-/// Softmax of each of at most [`WIDTH`] neighbouring columns of a matrix `[rows, stride]`.
+/// Softmax of each of at most [`WIDTH`] neighboring columns of a matrix `[rows, stride]`.
 pub struct SoftmaxColumns<'a, T> {
-    /// The elements from the first row of the first column on.
+    /// The elements, starting at the first row of the first column.
     pub x: &'a [T],
     /// The elements of the output.
     pub out: ColumnBlock<'a, T>,

@@ -1,4 +1,4 @@
-//! How elements are stored, and what kernels compute with: float16 becomes float32, all other types stay as they are.
+//! Stored and computed element types: kernels compute with float16 as float32, and with all other types as they are.
 
 use crate::cpu::simd::{self, Isa, Kernel, Simd};
 use crate::dtype::Element;
@@ -7,27 +7,27 @@ use half::f16;
 /// Elements that kernels widen at a time, into buffers on the stack.
 pub const WIDENED: usize = 256;
 
-/// An element type as it is stored.
+/// A stored element type.
 pub trait Stored: Element {
     /// The type that kernels compute with.
     type Lane: Element;
 
-    /// The most elements that [`widen`](Stored::widen) takes.
+    /// Maximum number of elements for [`widen`](Stored::widen).
     const CHUNK: usize;
 
-    /// The value.
+    /// The value in the type of the arithmetic.
     fn lane(self) -> Self::Lane;
 
-    /// `x` to compute with: `x` itself, or its values in the front of `buffer`.
+    /// Returns `x` in the type of the arithmetic: `x` itself, or its values at the start of `buffer`.
     ///
     /// # Panics
     /// If `x` is longer than [`CHUNK`](Stored::CHUNK).
     fn widen<'a, S: Simd>(simd: S, x: &'a [Self], buffer: &'a mut [Self::Lane; WIDENED]) -> &'a [Self::Lane];
 
-    /// Copies the values of `x` to `out`, which is as long.
+    /// Copies the values of `x` to `out`, which has the same length.
     fn widen_slice<S: Simd>(simd: S, x: &[Self], out: &mut [Self::Lane]);
 
-    /// [`widen_slice`](Stored::widen_slice) outside of a kernel.
+    /// [`widen_slice`](Stored::widen_slice) for callers outside a kernel.
     fn copy(isa: Isa, x: &[Self], out: &mut [Self::Lane]);
 }
 
@@ -99,8 +99,8 @@ impl Kernel for Widen<'_> {
     }
 }
 
-/// Runs `$body` with the type name `$T` standing for one type of `$bytes` bytes: kernels that only move elements are compiled
-/// four times and not eight.
+/// Runs `$body` with the type name `$T` bound to one type of `$bytes` bytes: kernels that only move elements are
+/// compiled four times instead of eight.
 #[macro_export]
 macro_rules! with_storage {
     ($bytes:expr, $T:ident => $body:expr) => {

@@ -1,11 +1,11 @@
-//! Transposition of matrices in squares that stay in registers.
+//! Transposes matrices in squares that stay in registers.
 
 use crate::cpu::simd::Simd;
 
 /// `to[c * to_stride + r] = from[r * from_stride + c]` for a matrix of `rows` by `cols`.
 ///
 /// # Panics
-/// If a slice is shorter than that.
+/// If a slice is too short.
 #[inline(always)]
 pub fn transpose<S: Simd>(
     simd: S,
@@ -22,24 +22,24 @@ pub fn transpose<S: Simd>(
         return;
     }
     assert!((rows - 1) * from_stride + cols <= from.len() && (cols - 1) * to_stride + rows <= to.len());
-    // The last squares of a row or column overlap the ones before.
+    // The last squares of a row or column overlap the preceding ones.
     for r in (0..rows).step_by(S::LANES).map(|r| r.min(rows - S::LANES)) {
         for c in (0..cols).step_by(S::LANES).map(|c| c.min(cols - S::LANES)) {
             let (from, to) = (from[r * from_stride + c..].as_ptr(), to[c * to_stride + r..].as_mut_ptr());
-            // SAFETY: the square lies inside of both matrices, whose ends were checked above.
+            // SAFETY: the square is inside both matrices; their ends were checked above.
             unsafe { simd.transpose_ptr(from, from_stride, to, to_stride) };
         }
     }
 }
 
-/// Elements along each side of a square of [`transpose_small`].
+/// Side of a square of [`transpose_small`], in elements.
 pub const SQUARE: usize = 8;
 
-/// `to[r * to_stride + c] = from[c * from_stride + r]` for elements of one or two bytes. There are at least [`SQUARE`] `rows` and
-/// `cols`.
+/// `to[r * to_stride + c] = from[c * from_stride + r]` for elements of one or two bytes. `rows` and `cols` are at least
+/// [`SQUARE`].
 ///
 /// # Safety
-/// All of these elements can be read and written.
+/// All of these elements are readable and writable.
 pub unsafe fn transpose_small<const BYTES: usize>(
     from: *const [u8; BYTES],
     from_stride: usize,
@@ -47,24 +47,24 @@ pub unsafe fn transpose_small<const BYTES: usize>(
     to_stride: usize,
     [rows, cols]: [usize; 2],
 ) {
-    // The last squares overlap the ones before.
+    // The last squares overlap the preceding ones.
     for row in (0..rows).step_by(SQUARE).map(|row| row.min(rows - SQUARE)) {
         for col in (0..cols).step_by(SQUARE).map(|col| col.min(cols - SQUARE)) {
             let mut square = [[0; BYTES]; SQUARE];
             for (c, words) in square.iter_mut().enumerate() {
-                // SAFETY: 8 elements of the matrix are `BYTES` words of 8 bytes, and can be read.
+                // SAFETY: 8 elements of the matrix are `BYTES` words of 8 bytes, and are readable.
                 *words = unsafe { from.add((col + c) * from_stride + row).cast::<[u64; BYTES]>().read_unaligned() };
             }
             turn(&mut square);
             for (r, words) in square.iter().enumerate() {
-                // SAFETY: as above; they can be written.
+                // SAFETY: as above; they are writable.
                 unsafe { to.add((row + r) * to_stride + col).cast::<[u64; BYTES]>().write_unaligned(*words) };
             }
         }
     }
 }
 
-/// Transposes a square of elements of `BYTES` bytes, as many words in each row: quarters of it change places, and then quarters
+/// Transposes a square of elements of `BYTES` bytes, with as many words per row: swaps its quarters, then the quarters
 /// of these.
 #[inline(always)]
 fn turn<const BYTES: usize>(square: &mut [[u64; BYTES]; SQUARE]) {

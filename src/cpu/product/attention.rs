@@ -1,13 +1,13 @@
 //! Attention: `softmax(scale * query * key^T, capped and masked) * value`, without a matrix of scores.
 //!
-//! A block of queries is worked on against one block of keys after the other. Beside the sums of the output, the maximum
-//! and the sum of the exponentials are kept, and what is there is scaled down whenever the maximum grows. Scores are held
-//! transposed, `[key][query]`: a vector holds as many queries, so that maxima and sums need no work across lanes, and the
-//! scores are at once the packed operand of the product with the values. Key and value are read where they are.
+//! A block of queries is processed against one block of keys after another. Besides the sums of the output, it keeps
+//! the maximum and the sum of the exponentials, and scales the existing sums down whenever the maximum grows. Scores
+//! are stored transposed, `[key][query]`: a vector holds as many queries, maxima and sums need no work across lanes,
+//! and the scores are already the packed operand of the product with the values. Keys and values are read in place.
 //!
-//! Few queries [stream](Stream) through keys and values instead.
+//! A few queries [stream](Stream) through keys and values instead.
 //!
-//! Both work on the keys alone that masks leave: see [`SeenKeys`](super::masks::SeenKeys).
+//! Both process only the keys that masks leave visible: see [`SeenKeys`](super::masks::SeenKeys).
 
 mod stream;
 
@@ -23,14 +23,14 @@ use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use crate::ops::attention::MAX_MASKS;
 use std::ops::Range;
 
-/// Keys of a block: the scores of 32 queries are then 16 KiB, and leave the first-level cache room for what they are
-/// multiplied with.
+/// Keys per block: the scores of 32 queries then take 16 KiB, which leaves room in the first-level cache for the other
+/// operand.
 pub const KEY_BLOCK: usize = 128;
 
-/// Up to this number of queries each is worked on alone, with keys and values that stay near for all.
+/// Up to this number, queries are processed one by one, with keys and values cached for all of them.
 const MAX_ALONE: usize = 8;
 
-/// The sizes of the matrices of an attention.
+/// The matrix sizes of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Rows of the query.
@@ -44,26 +44,26 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Whether queries are few enough to be [streamed](Stream) against.
+    /// Whether there are few enough queries to [stream](Stream) keys and values.
     pub fn are_streamed(&self) -> bool {
         self.rows <= MAX_ALONE
     }
 
-    /// Queries of a block of [`Attend`], for kernels of `isa`.
+    /// Queries per block of [`Attend`], for kernels of `isa`.
     pub fn query_block(&self, isa: Isa) -> usize {
         block_width(isa)
     }
 
-    /// The scratch floats of [`Stream`] for so many queries, for kernels of `isa`.
+    /// Scratch length in floats that [`Stream`] needs for this many queries, for kernels of `isa`.
     pub fn stream_scratch(&self, isa: Isa, queries: usize) -> usize {
         stream::scratch(self, isa.lanes(), queries)
     }
 
-    /// The scratch floats of a block of [`Attend`] for kernels of `isa`.
+    /// Scratch length in floats that a block of [`Attend`] needs, for kernels of `isa`.
     pub fn scratch(&self, isa: Isa, is_f32: bool) -> usize {
         let (width, keys) = (block_width(isa), self.key_block());
         let wide = if is_f32 { 0 } else { self.wide_floats(width) };
-        // Queries, sums of the output, statistics, scores and two masks of them.
+        // Queries, sums of the output, statistics, scores and two masks for them.
         width * (self.depth + self.columns + 3 + 3 * KEY_BLOCK.max(keys)) + wide
     }
 
@@ -71,7 +71,7 @@ impl Sizes {
         self.keys.min(KEY_BLOCK)
     }
 
-    /// Floats for widened blocks of key, of value and of queries.
+    /// Floats for widened blocks of keys, values and queries.
     fn wide_floats(&self, width: usize) -> usize {
         self.key_block() * (self.depth + self.columns) + width * self.depth
     }
@@ -86,15 +86,15 @@ fn block_width(isa: Isa) -> usize {
 pub struct Attend<'a, T> {
     /// The level that runs it.
     pub isa: Isa,
-    /// Of the whole matrices.
+    /// Sizes of the whole matrices.
     pub sizes: Sizes,
-    /// Queries of this block, at most [`Sizes::query_block`].
+    /// Number of queries in this block, at most [`Sizes::query_block`].
     pub queries: usize,
     /// The factor of the products.
     pub scale: f32,
-    /// The scaled products become this times their `tanh`, unless it is 0.
+    /// The scaled products become `softcap * tanh(product)`; 0 leaves them unchanged.
     pub softcap: f32,
-    /// Whether a row whose softmax is NaN counts as zeros.
+    /// Whether a row becomes zeros if its softmax is NaN.
     pub empty_is_zero: bool,
     /// The queries of this block.
     pub query: TypedMatrix<'a, T>,
@@ -102,7 +102,7 @@ pub struct Attend<'a, T> {
     pub key: TypedMatrix<'a, T>,
     /// All values.
     pub value: TypedMatrix<'a, T>,
-    /// The keys to work on, at least one.
+    /// The keys to process, at least one.
     pub keys: Range<usize>,
     /// Masks, applied in this order.
     pub masks: &'a [Option<Mask<'a>>],
@@ -129,7 +129,7 @@ impl<T: Float> Kernel for Attend<'_, T> {
 }
 
 impl<T: Float> Attend<'_, T> {
-    /// All queries of the block at once, `VECS` vectors of them.
+    /// Processes all queries of the block at once, `VECS` vectors of them.
     #[inline(always)]
     fn block<S: Simd, const VECS: usize>(self, simd: S) {
         let Attend { isa, sizes, queries, scale, softcap, empty_is_zero, query, key, value, keys, masks, out, scratch } =
@@ -169,10 +169,10 @@ impl<T: Float> Attend<'_, T> {
     }
 }
 
-/// The most matrices that are worked on at once.
+/// Maximum number of matrices processed at once.
 pub const MAX_STREAMED: usize = 8;
 
-/// A matrix of few queries.
+/// A matrix with few queries.
 pub struct StreamedHead<'a, T> {
     /// Number of queries.
     pub queries: usize,
@@ -182,7 +182,7 @@ pub struct StreamedHead<'a, T> {
     pub key: TypedMatrix<'a, T>,
     /// All values.
     pub value: TypedMatrix<'a, T>,
-    /// The keys to work on, at least one.
+    /// The keys to process, at least one.
     pub keys: Range<usize>,
     /// Masks, applied in this order.
     pub masks: [Option<Mask<'a>>; MAX_MASKS],
@@ -198,7 +198,7 @@ fn vector<S: Simd>(simd: S, from: &[f32], v: usize) -> S::F32 {
 struct Statistics<'a, const VECS: usize> {
     max: &'a mut [f32],
     sum: &'a mut [f32],
-    /// Minus the maximum, or 0 when that is -infinity: the exponentials are 0 then, and not those of NaN.
+    /// Minus the maximum, or 0 if that is -infinity: the exponentials are then 0 instead of NaN.
     shift: &'a mut [f32],
 }
 
@@ -212,7 +212,7 @@ impl<'a, const VECS: usize> Statistics<'a, VECS> {
         Statistics { max, sum, shift }
     }
 
-    /// Makes the scores of more keys their exponentials; gives the factors of what was summed before.
+    /// Replaces the scores of more keys by their exponentials; returns the correction factors of the previous sums.
     #[inline(always)]
     fn update<S: Simd>(&mut self, simd: S, scores: &mut [f32]) -> [S::F32; VECS] {
         const UNROLL: usize = 4;
@@ -272,7 +272,7 @@ impl<'a, const VECS: usize> Statistics<'a, VECS> {
     }
 }
 
-/// `sums *= correction`, which has a factor for each column; `sums` has `VECS` vectors in each row.
+/// `sums *= correction`, with a factor per column; each row of `sums` has `VECS` vectors.
 #[inline(always)]
 fn scale_columns<S: Simd, const VECS: usize>(simd: S, correction: [S::F32; VECS], sums: &mut [f32]) {
     for row in sums.chunks_exact_mut(VECS * S::LANES) {
@@ -290,15 +290,15 @@ fn cap<S: Simd>(simd: S, softcap: f32, scores: &mut [f32]) {
     }
 }
 
-/// What becomes of products.
+/// The destination of products.
 enum Sums {
-    /// They are multiplied with a factor.
+    /// Multiply them with a factor and store them.
     Scaled(f32),
-    /// They are added to what is there.
+    /// Add them to the existing sums.
     Added,
 }
 
-/// The products of `a`, which is `[rows, depth]`, and `b`, which has `width` columns, as the result.
+/// Writes or adds the products of `a`, which is `[rows, depth]`, and `b`, which has `width` columns.
 fn multiply_rows(
     isa: Isa,
     a: TypedMatrix<f32>,
@@ -324,7 +324,7 @@ fn multiply_rows(
         accumulate: matches!(sums, Sums::Added),
         finish,
     };
-    // SAFETY: `out` has `rows` rows of `width` floats, just checked.
+    // SAFETY: `out` was just checked to have `rows` rows of `width` floats.
     unsafe { multiply(isa, product) };
 }
 
@@ -342,7 +342,7 @@ fn widened<'s, S: Simd, T: Float>(
     }
 }
 
-/// Writes the queries as `[depth][width]`, those beyond the last one as zeros.
+/// Writes the queries as `[depth][width]`, padded with zeros after the last one.
 #[inline(always)]
 fn pack_queries<S: Simd, T: Float>(
     simd: S,

@@ -1,4 +1,4 @@
-//! Right operands of products: packed beforehand, or packed panel by panel while the product is computed.
+//! Right operands of products: packed in advance, or packed panel by panel during the product.
 
 use super::blocks::BlockPanels;
 use super::matrix::{Matrix, StridedMatrix};
@@ -8,27 +8,27 @@ use crate::cpu::kernels::float::Floats;
 use crate::cpu::simd::Isa;
 use std::ops::Range;
 
-/// Panels that so few register tiles read are not worth packing when their rows are neighbours in memory.
+/// Panels read by this few register tiles are not worth packing if their rows are contiguous in memory.
 const UNPACKED_TILES: usize = 2;
 
 /// A right operand.
 #[derive(Clone, Copy)]
 pub enum Columns<'a> {
-    /// Packed beforehand.
+    /// Packed in advance.
     Panels(&'a Panels),
-    /// Numbers of few bits, which become floats panel by panel.
+    /// Numbers of a few bits, converted to floats panel by panel.
     Blocks(&'a BlockPanels),
-    /// Packed when they are needed, or read in place.
+    /// Packed when needed, or read in place.
     Matrix(Matrix<'a>),
 }
 
 impl Columns<'_> {
-    /// The panel of the columns `cols`, at most as many as a register tile has, at the depths `depth`, a depth block, for a tile
-    /// of so many rows. `next` is the first column and depth of the panel that is needed after it. `room` has a register tile's
-    /// columns for each depth.
+    /// The panel of the columns `cols`, at most one register tile of them, at the depths `depth`, a depth block, for a
+    /// tile of `rows` rows. `next` is the first column and depth of the panel needed after it. `room` has one register
+    /// tile of columns for each depth.
     ///
     /// # Panics
-    /// If `room` is shorter, or `cols` does not start at a panel of an operand that was packed beforehand.
+    /// If `room` is too short, or `cols` does not start at a panel of an operand that was packed in advance.
     pub fn panel<'s>(
         &'s self,
         isa: Isa,

@@ -1,5 +1,5 @@
-//! What follows a product or convolution: scaling, a bias, a residual and bounds, in the registers that hold the sums where
-//! that is possible, and anything else on runs of results that are in cache.
+//! The operations after a product or convolution: scaling, a bias, a residual and bounds, in the registers that hold
+//! the sums if possible; everything else on runs of results in cache.
 
 use crate::cpu::kernels::float::{Float, Floats, narrow};
 use crate::cpu::schedule::tiles::Tile;
@@ -7,7 +7,7 @@ use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::with_floats;
 use std::ops::Range;
 
-/// What is added to the product: `beta * data[row * row_stride + col * col_stride]`. Stride 0 broadcasts.
+/// The addend of a product: `beta * data[row * row_stride + col * col_stride]`. Stride 0 broadcasts.
 #[derive(Clone, Copy)]
 pub struct Addend<'a> {
     /// The elements.
@@ -20,26 +20,26 @@ pub struct Addend<'a> {
     pub beta: f32,
 }
 
-/// Called once for each contiguous run of outputs, in `f32`, while it is in cache, with the place of the first one in the
-/// whole output. Runs are as long as the layout allows.
+/// A function called once for each contiguous run of outputs, in `f32`, while it is in cache, with the position of its
+/// first element in the whole output. Runs are as long as the layout allows.
 pub type Finish<'a> = Option<&'a (dyn Fn(usize, &mut [f32]) + Sync)>;
 
-/// What happens to the results of a product or convolution, whatever its layout, before they are stored.
+/// The operations on the results of a product or convolution of any layout before they are stored.
 #[derive(Clone, Copy)]
 pub struct Tail<'a> {
-    /// What is added first: one element per element of the output, in the same order.
+    /// The first addend: one element per element of the output, in the same order.
     pub residual: Option<Floats<'a>>,
-    /// The bounds to keep within. NaN stays, and so does -0 at a lower bound of 0.
+    /// The bounds to clamp to. NaN stays NaN, and -0 stays at a lower bound of 0.
     pub clamp: Option<[f32; 2]>,
-    /// What is applied last.
+    /// The last operation.
     pub finish: Finish<'a>,
 }
 
 impl Tail<'_> {
-    /// Nothing happens.
+    /// No operations.
     pub const NONE: Self = Tail { residual: None, clamp: None, finish: None };
 
-    /// Applies this to a run of results, which starts at `offset` of the whole output.
+    /// Applies the operations to a run of results that starts at `offset` of the whole output.
     pub fn apply(&self, isa: Isa, offset: usize, sums: &mut [f32]) {
         self.bound(isa, offset, sums);
         if let Some(finish) = self.finish {
@@ -47,7 +47,8 @@ impl Tail<'_> {
         }
     }
 
-    /// Applies this to the results of a tile, which `sums` holds row by row, and writes them to it, rounded to the nearest.
+    /// Applies the operations to the results of a tile, held row by row in `sums`, and writes them to the tile, rounded
+    /// to nearest.
     pub(super) fn narrow<T: Float>(&self, isa: Isa, mut sums: &mut [f32], tile: &mut Tile<T>) {
         for (offset, run) in tile.runs() {
             let (now, behind) = sums.split_at_mut(run.len());
@@ -57,7 +58,7 @@ impl Tail<'_> {
         }
     }
 
-    /// As [`apply`](Self::apply), but for what finishes.
+    /// Like [`apply`](Self::apply), without `finish`.
     fn bound(&self, isa: Isa, offset: usize, sums: &mut [f32]) {
         if let Some(residual) = self.residual {
             isa.run(AddAll { residual: residual.after(offset), sums });
@@ -68,18 +69,19 @@ impl Tail<'_> {
     }
 }
 
-/// What happens to the sums before they are stored.
+/// The operations on the sums before they are stored.
 pub struct ProductEpilogue<'a> {
     /// The factor of the product.
     pub alpha: f32,
-    /// What is added.
+    /// The addend, if any.
     pub addend: Option<Addend<'a>>,
-    /// What follows.
+    /// The operations that follow.
     pub tail: Tail<'a>,
 }
 
 impl ProductEpilogue<'_> {
-    /// Applies this to the elements of row `row` from column `col` on, which start at `offset` of the whole output.
+    /// Applies the operations to the elements of row `row` from column `col` on, which start at `offset` of the whole
+    /// output.
     pub fn apply(&self, isa: Isa, [row, col]: [usize; 2], offset: usize, sums: &mut [f32]) {
         self.add(isa, [row, col], offset, sums);
         if let Some(finish) = self.tail.finish {
@@ -87,7 +89,7 @@ impl ProductEpilogue<'_> {
         }
     }
 
-    /// As [`apply`](Self::apply), but for what finishes.
+    /// Like [`apply`](Self::apply), without `finish`.
     fn add(&self, isa: Isa, [row, col]: [usize; 2], offset: usize, sums: &mut [f32]) {
         if self.alpha != 1.0 || self.addend.is_some() {
             isa.run(Affine { alpha: self.alpha, addend: &self.addend, row, col, sums });
@@ -95,7 +97,7 @@ impl ProductEpilogue<'_> {
         self.tail.bound(isa, offset, sums);
     }
 
-    /// What is done in the registers that hold the sums, if all of it is `f32`.
+    /// The operations done in the registers that hold the sums, if all operands are `f32`.
     pub(super) fn in_registers(&self) -> Option<InRegisters<'_>> {
         let addend = match &self.addend {
             Some(Addend { data, row_stride, col_stride, beta }) => {
@@ -110,8 +112,8 @@ impl ProductEpilogue<'_> {
         Some(InRegisters { alpha: self.alpha, addend, residual, clamp: self.tail.clamp })
     }
 
-    /// What is done in the registers that hold the sums of some columns before [`tail`](Self::tail), if there is one addend
-    /// for each column, or none: these are widened to `addends`.
+    /// The operations done in the registers that hold the sums of some columns before [`tail`](Self::tail), if there is
+    /// at most one addend per column; widens these to `addends`.
     pub(super) fn widened<'a>(&self, isa: Isa, cols: Range<usize>, addends: &'a mut [f32]) -> Option<InRegisters<'a>> {
         let addend = match self.addend {
             None => None,
@@ -187,13 +189,13 @@ impl Kernel for ClampAll<'_> {
     }
 }
 
-/// How many lanes of vector `v` of a row of a tile are among its `cols` columns.
+/// The number of lanes of vector `v` of a tile's row that are within its `cols` columns.
 #[inline(always)]
 pub(super) fn lanes_within<S: Simd>(cols: usize, v: usize) -> usize {
     cols.saturating_sub(v * S::LANES).min(S::LANES)
 }
 
-/// What is done to sums in the registers of the micro-kernel.
+/// The operations on sums in the registers of the micro-kernel.
 #[derive(Clone, Copy)]
 pub struct InRegisters<'a> {
     alpha: f32,
@@ -203,19 +205,19 @@ pub struct InRegisters<'a> {
 }
 
 impl InRegisters<'_> {
-    /// Sums are multiplied with `alpha`.
+    /// Multiplies sums with `alpha`.
     pub fn scaled(alpha: f32) -> Self {
         InRegisters { alpha, addend: None, residual: None, clamp: None }
     }
 
-    /// Whether neighbours in a row are neighbours in what is added, or all the same.
+    /// Whether neighbors in a row have addends that are contiguous or all the same.
     pub(super) fn is_plain(&self) -> bool {
         self.addend.as_ref().is_none_or(|(_, [_, col_stride], _)| *col_stride <= 1)
     }
 
-    /// Finishes the sums of a tile of `cols` columns. Its first element has this row and column of the product, and the place
-    /// `offset` in an output with `stride` elements from row to row. The loops are short, so that the compiler unrolls them:
-    /// the sums must stay in registers.
+    /// Finishes the sums of a tile of `cols` columns. Its first element has this row and column of the product, and the
+    /// position `offset` in an output with `stride` elements between rows. The loops are short enough for the compiler
+    /// to unroll: the sums must stay in registers.
     #[inline(always)]
     pub(super) fn apply_all<S: Simd, const ROWS: usize, const VECS: usize>(
         &self,
@@ -234,7 +236,7 @@ impl InRegisters<'_> {
                 assert!(data.len() > (ROWS - 1) * row_stride + (cols - 1) * col_stride);
                 for (row, sums) in sums.iter_mut().enumerate() {
                     let data = data.as_ptr().wrapping_add(row * row_stride);
-                    // SAFETY: the elements of the tile were just seen to be there, one or `cols` of each row.
+                    // SAFETY: the elements of the tile were just checked to be present, one or `cols` per row.
                     let mut addends = [unsafe { simd.splat(*data) }; VECS];
                     if *col_stride != 0 {
                         for (v, addend) in addends.iter_mut().enumerate() {
@@ -278,7 +280,7 @@ impl InRegisters<'_> {
         }
     }
 
-    /// The results for the sums at row and column `place` of the product, `len` of them, at `offset` of the output.
+    /// The results for `len` sums at row and column `place` of the product, at `offset` of the output.
     #[inline(always)]
     pub(super) fn apply<S: Simd>(
         &self,

@@ -1,11 +1,11 @@
 //! The loops around the register tile: depth blocks, then panels of columns.
 //!
 //! `out[row][col] = clamp(alpha * sum_k a[row][k] * b[k][col] + beta * addend[row][col] + residual[row][col])`, then
-//! `finish`. All but the last is done in the registers that hold the sums, where outputs are `f32`. Sums of float16 outputs
-//! are kept in scratch memory.
+//! `finish`. All except the last is done in the registers that hold the sums, if outputs are `f32`. Sums of float16
+//! outputs are kept in scratch memory.
 //!
-//! Every element is summed over the depth blocks in order, and within a block in order of the depth, whatever tile it lies
-//! in. So any split of rows, and of columns on panel borders, gives the same bits.
+//! Every element is summed over the depth blocks in order, and within a block in the order of the depth, whatever tile
+//! it belongs to. Any split of rows, and of columns at panel boundaries, therefore produces the same bits.
 
 use super::columns::Columns;
 use super::finish::{InRegisters, ProductEpilogue};
@@ -18,28 +18,28 @@ use crate::cpu::schedule::tiles::Tile;
 use crate::cpu::simd::Isa;
 use std::ops::Range;
 
-/// The most rows of a tile: 240 by 256 elements of depth are 240 KiB, a share of the second-level cache that leaves room for
-/// the output. A panel of columns meets all of them while it is in the first-level cache.
+/// Maximum rows of a tile: 240 by 256 elements of depth are 240 KiB, a share of the second-level cache that leaves room
+/// for the output. A panel of columns meets all of them while it is in the first-level cache.
 const MAX_ROWS: usize = 240;
 
-/// The most columns of a tile: copying the rows is then a small share of the work.
+/// Maximum columns of a tile: copying the rows is then a small share of the work.
 const MAX_COLS: usize = 1024;
 
-/// The most elements of a tile whose results are read again before they are complete: 240 KiB of the second-level cache.
+/// Maximum elements of a tile with results that are read again before they are complete: 240 KiB of the second-level cache.
 const MAX_FINISHED: usize = 240 << 8;
 
-/// What decides how a product is cut into tiles.
+/// The properties of a product that determine its tiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Cutting {
     /// Number of products.
     pub batches: usize,
-    /// Rows, columns and depth of each.
+    /// Rows, columns and depth of each product.
     pub size: [usize; 3],
-    /// Whether rows are copied before they are multiplied.
+    /// Whether rows are copied before the multiplication.
     pub copies_rows: bool,
-    /// Whether columns are packed before they are multiplied.
+    /// Whether columns are packed before the multiplication.
     pub packs_columns: bool,
-    /// Whether results are read again: for float16 outputs, and for what finishes them.
+    /// Whether results are read again: for float16 outputs, and for operations that finish them.
     pub rereads: bool,
 }
 
@@ -55,14 +55,14 @@ impl Cutting {
             most: [MAX_ROWS, MAX_COLS],
             area: if self.rereads { MAX_FINISHED } else { MAX_ROWS * MAX_COLS },
             finishes: self.rereads,
-            // What is copied is read, written and read again.
+            // Copied elements are read, written and read again.
             left_bytes: if self.copies_rows { 12 } else { 4 },
             right_bytes: if self.packs_columns { 12 } else { 4 },
         };
         partition(&shape, threads)
     }
 
-    /// The scratch floats that [`Product::compute`] needs for a tile of `grid`.
+    /// Scratch length in floats that [`Product::compute`] needs for a tile of `grid`.
     pub fn scratch_len(&self, isa: Isa, grid: &Grid) -> usize {
         let [rows, cols] = grid.largest();
         let Parts { sums, left, right } = Parts::new(isa, [rows, cols], self.size[2], self.copies_rows, self.rereads);
@@ -81,7 +81,7 @@ impl Parts {
     fn new(isa: Isa, [rows, cols]: [usize; 2], depth: usize, copies_rows: bool, sums: bool) -> Parts {
         let block = depth_block(depth);
         Parts {
-            // With an addend for each column.
+            // Including an addend for each column.
             sums: if sums { (rows + 1) * cols } else { 0 },
             left: if copies_rows { copied_len(rows, block) } else { 0 },
             right: MAX_PANELS * tile_size(isa).cols * block,
@@ -89,11 +89,11 @@ impl Parts {
     }
 }
 
-/// A product of two operands, of which tiles can be computed.
+/// A product of two operands; its tiles can be computed separately.
 pub struct Product<'a> {
     /// The level; panels were packed for it.
     pub isa: Isa,
-    /// Elements of a row.
+    /// Elements per row.
     pub depth: usize,
     /// The left operand.
     pub rows: Rows<'a>,
@@ -105,7 +105,7 @@ impl Product<'_> {
     /// Computes one tile of the output, which starts at a panel of the columns. Needs [`Cutting::scratch_len`] floats.
     ///
     /// # Panics
-    /// If the scratch memory is shorter, or an operand than its numbers say.
+    /// If the scratch memory is too short, or an operand is shorter than its sizes.
     pub fn compute<T: Float>(&self, tile: &mut Tile<T>, epilogue: &ProductEpilogue, scratch: &mut [f32]) {
         let (rows, cols, offset) = (tile.rows.clone(), tile.cols.clone(), tile.offset(0));
         let (base, stride) = tile.as_mut_ptr();
@@ -136,25 +136,25 @@ impl Product<'_> {
         epilogue.tail.narrow(self.isa, sums, tile);
     }
 
-    /// The bare sums of `rows` by `cols`, row-major into `sums`.
+    /// Computes the bare sums of `rows` by `cols`, row-major into `sums`.
     ///
     /// # Panics
-    /// If `sums` is shorter.
+    /// If `sums` is too short.
     pub fn sums(&self, rows: Range<usize>, cols: Range<usize>, sums: &mut [f32], scratch: &mut [f32]) {
         let stride = cols.len();
         assert!(sums.len() >= rows.len() * stride);
         if self.depth == 0 {
             return sums[..rows.len() * stride].fill(0.0);
         }
-        // SAFETY: the slice holds `rows.len()` rows of `stride` floats, just checked.
+        // SAFETY: the slice was just checked to hold `rows.len()` rows of `stride` floats.
         unsafe { self.sum(&rows, &cols, sums.as_mut_ptr(), stride, None, scratch) };
     }
 
-    /// Writes the sums of a tile to `out`, whose rows are `stride` floats apart.
+    /// Writes the sums of a tile to `out`, with rows `stride` floats apart.
     ///
     /// # Safety
-    /// `out` must be valid for reads and writes of `cols.len()` floats at the start of each of `rows.len()` rows, and nobody
-    /// else may use them meanwhile.
+    /// `out` must be valid for reads and writes of `cols.len()` floats at the start of each of `rows.len()` rows, and
+    /// no other code may access them meanwhile.
     unsafe fn sum(
         &self,
         rows: &Range<usize>,
@@ -177,7 +177,7 @@ impl Product<'_> {
                 let next = match (own.end < cols.end, is_last) {
                     (true, _) => [own.end, depth.start],
                     (false, false) => [cols.start, depth.end],
-                    // Whoever computes the columns behind these, it is often the same thread.
+                    // Often the same thread computes the next columns.
                     (false, true) => [cols.end, 0],
                 };
                 let rooms = for_columns.chunks_exact_mut(size.cols * depth_block(self.depth));
@@ -199,7 +199,7 @@ impl Product<'_> {
                     panels: &panels[..count],
                     cols: own.len(),
                     depth: depth.len(),
-                    // SAFETY: the columns are among those that can be written.
+                    // SAFETY: the columns are among the writable ones.
                     out: unsafe { out.add(column) },
                     stride,
                     panel_stride: size.cols,
@@ -213,11 +213,11 @@ impl Product<'_> {
     }
 }
 
-/// What happens to the sums of a tile in registers, and where its rows are in the whole output.
+/// The operations on the sums of a tile in registers, and the position of its rows in the whole output.
 #[derive(Clone, Copy)]
 struct RegisterFinish<'a> {
     ops: InRegisters<'a>,
-    /// The column of the product that the addends begin with.
+    /// The column of the product where the addends start.
     base: usize,
     offset: usize,
     stride: usize,
@@ -232,7 +232,7 @@ mod tests {
     use crate::cpu::schedule::pool::Threads;
     use crate::cpu::schedule::tiles::{Matrices, Tiles};
 
-    /// Small integers, so that sums are exact in any order.
+    /// Small integers: sums are exact in any order.
     fn integers(len: usize, factor: usize) -> Vec<f32> {
         (0..len).map(|i| (i * factor % 7) as f32 - 3.0).collect()
     }

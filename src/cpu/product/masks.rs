@@ -1,4 +1,4 @@
-//! What masks do with the scores of attention, and which keys they leave to work on.
+//! The effect of masks on attention scores, and the keys that they leave visible.
 
 use super::attention::KEY_BLOCK;
 use super::matrix::{TypedMatrix, copied};
@@ -8,30 +8,30 @@ use crate::ops::attention::MAX_MASKS;
 use half::f16;
 use std::ops::Range;
 
-/// A mask of the scores, from the first query of the block on.
+/// A mask of the scores, starting at the first query of the block.
 #[derive(Clone, Copy)]
 pub enum Mask<'a> {
-    /// Is added.
+    /// A float32 addend.
     Add(TypedMatrix<'a, f32>),
-    /// Is added.
+    /// A float16 addend.
     AddHalf(TypedMatrix<'a, f16>),
-    /// Where the condition is (`when`) or is not 0, `value` takes the place of the score.
+    /// Replaces the score by `value` where the condition is nonzero (`when`) or zero (not `when`).
     Fill {
         /// The condition.
         condition: TypedMatrix<'a, u8>,
-        /// Where it is what.
+        /// Whether the condition must be nonzero.
         when: bool,
-        /// What takes the place.
+        /// The replacement.
         value: f32,
-        /// Whether that is so low that it vanishes beside any other score.
+        /// Whether the replacement is so low that it vanishes next to any other score.
         hides: bool,
     },
 }
 
-/// What is added to a score that vanishes beside any other is at most minus this. Scores are far smaller.
+/// An addend of at most minus this makes a score vanish next to any other. Scores are far smaller.
 pub const OUT_OF_SIGHT: f32 = 1e30;
 
-/// [`OUT_OF_SIGHT`] of float16: its largest number.
+/// [`OUT_OF_SIGHT`] for float16: its largest number.
 pub const OUT_OF_SIGHT_HALF: f32 = 65504.0;
 
 impl Mask<'_> {
@@ -44,8 +44,9 @@ impl Mask<'_> {
         }
     }
 
-    /// Which of the keys from `first` on are hidden from `query` behind this mask, if those that are `hidden` were in front of
-    /// it: one that replaces them may show them again, and so may a number as large that is added, or NaN.
+    /// Updates which of the keys from `first` on this mask hides from `query`, given the keys `hidden` by previous
+    /// masks. A mask that replaces scores may reveal keys again, and so may NaN or an addend as large as the one that
+    /// hid them.
     #[inline(always)]
     fn hide(&self, query: usize, first: usize, hidden: &mut [bool]) {
         const HALF: u16 = f16::MAX.to_bits();
@@ -55,7 +56,7 @@ impl Mask<'_> {
                 let next = |hidden, x| (x <= -OUT_OF_SIGHT) | (hidden & (x < OUT_OF_SIGHT));
                 hide_each(m, query, first, hidden, next);
             }
-            // By bits, which is fast everywhere.
+            // Compares bits, which is fast on all CPUs.
             Mask::AddHalf(m) => hide_each(m, query, first, hidden, |hidden, x| {
                 let bits = x.to_bits();
                 LOWEST.contains(&bits) | (hidden & (bits & 0x7fff < HALF))
@@ -68,7 +69,7 @@ impl Mask<'_> {
     }
 }
 
-/// `hidden = next(hidden, element)` for elements of a row from column `first` on.
+/// `hidden = next(hidden, element)` for the elements of a row from column `first` on.
 #[inline(always)]
 fn hide_each<T: Copy>(
     matrix: TypedMatrix<T>,
@@ -84,9 +85,9 @@ fn hide_each<T: Copy>(
     }
 }
 
-/// The keys that a block of queries works on: from the first to behind the last that one of the queries sees; run it with
-/// [`Isa::run`](crate::cpu::simd::Isa::run). What masks hide in front of and behind these is not read, so that NaN and infinities
-/// there do not reach the result, which the formula would make NaN.
+/// The range of keys that a block of queries processes: from the first to the last that any of them sees; run it with
+/// [`Isa::run`](crate::cpu::simd::Isa::run). Masked keys before and after the range are not read: NaN and infinities
+/// there do not reach the result, although the formula would make it NaN.
 ///
 /// All keys, if a query sees none: its result is then that of all of them, a mean or NaN.
 pub struct SeenKeys<'a> {
@@ -110,7 +111,7 @@ impl Kernel for SeenKeys<'_> {
         let queries = if masks().all(Mask::is_same) { 1 } else { self.queries };
         let (mut start, mut end) = (self.keys, 0);
         for query in 0..queries {
-            // Only what widens the range is of interest, or that something is seen at all.
+            // Only keys that widen the range matter, and whether the query sees any key at all.
             let first = self.first(query, 0..start);
             let last = self.last(query, end..self.keys);
             if first.is_none() && last.is_none() && self.first(query, start..end).is_none() {
@@ -122,7 +123,7 @@ impl Kernel for SeenKeys<'_> {
     }
 }
 
-/// Keys that are looked at at once.
+/// Number of keys examined at once.
 const GLANCE: usize = 64;
 
 impl SeenKeys<'_> {
@@ -140,7 +141,8 @@ impl SeenKeys<'_> {
         starts.find_map(|at| Some(at + self.glance(query, at..keys.end)?.iter().rposition(|hidden| !hidden)?))
     }
 
-    /// Which of the first keys of a range are hidden from a query, and those behind it; `None` if all are.
+    /// Flags the first [`GLANCE`] keys of a range that are hidden from a query, and those beyond the range; `None` if
+    /// all are.
     #[inline(always)]
     fn glance(&self, query: usize, keys: Range<usize>) -> Option<[bool; GLANCE]> {
         let mut hidden = [true; GLANCE];
@@ -167,7 +169,7 @@ pub fn apply_mask<S: Simd>(
     let (turned, rows) = tiles.split_at_mut(KEY_BLOCK * width);
     let scores_of_keys = scores.chunks_exact_mut(width).enumerate().map(|(key, scores)| (first + key, scores));
     match *mask {
-        // Every query has the same mask: one number for a row of scores.
+        // All queries have the same mask: one number per row of scores.
         Mask::Add(m) if m.row == 0 => {
             for (key, scores) in scores_of_keys {
                 let x = m.at(0, key);
@@ -208,7 +210,7 @@ pub fn apply_mask<S: Simd>(
                     col => row.iter_mut().enumerate().for_each(|(key, to)| note(to, from[key * col])),
                 }
             }
-            // Most blocks of causal masks fill nothing.
+            // Most blocks of a causal mask fill nothing.
             if !any {
                 return;
             }
@@ -234,7 +236,7 @@ pub fn mask_row(mask: &Mask, query: usize, first: usize, scores: &mut [f32]) {
     }
 }
 
-/// Changes each score with the element of a mask that belongs to it.
+/// Updates each score with its element of a mask.
 #[inline(always)]
 fn with_row<M: Copy>(
     mask: TypedMatrix<M>,
@@ -245,7 +247,7 @@ fn with_row<M: Copy>(
 ) {
     let row = &mask.data[query * mask.row + first * mask.col..];
     match mask.col {
-        // Neighbours become vectors.
+        // Contiguous elements become vectors.
         1 => scores.iter_mut().zip(row).for_each(|(score, &x)| change(score, x)),
         col => scores.iter_mut().enumerate().for_each(|(key, score)| change(score, row[key * col])),
     }
@@ -257,19 +259,19 @@ mod tests {
     use crate::cpu::simd::Isa;
     use crate::testing::Random;
 
-    /// A matrix of so many rows and columns whose rows are the same and whose columns are, where that is asked for.
+    /// A matrix of this size; all rows are equal if `same[0]`, all columns if `same[1]`.
     fn matrix<T>(data: &[T], [_, cols]: [usize; 2], same: [bool; 2]) -> TypedMatrix<'_, T> {
         let row = if same[0] { 0 } else { cols };
         TypedMatrix { data, row, col: usize::from(!same[1]) }
     }
 
     #[test]
-    fn the_range_is_that_of_the_formula() {
+    fn the_range_follows_the_formula() {
         let mut random = Random::new(3);
         for case in 0..400 {
             let size @ [queries, keys] = [1 + random.next() as usize % 5, 1 + random.next() as usize % 200];
             let mut any = |of: usize| random.next() as usize % of;
-            // Most keys are hidden, so that ranges have all lengths.
+            // Most keys are hidden, which makes ranges of all lengths.
             let shown: Vec<bool> = (0..2 * queries * keys).map(|_| any(1 + case % 90) == 0).collect();
             let odd = [1e30, f32::NAN, f32::INFINITY, 7.0];
             let floats: Vec<f32> = shown.iter().map(|&shown| if shown { odd[any(4)] } else { -1e30 }).collect();

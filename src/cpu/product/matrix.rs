@@ -1,5 +1,5 @@
-//! Where the elements of an operand are: a matrix with any strides, or patches of images that are never materialised. Their
-//! lanes are packed as panels.
+//! The elements of an operand: a matrix with any strides, or image patches that are never materialized. Lanes are
+//! packed as panels.
 
 use crate::cpu::kernels::float::{Float, Floats};
 use crate::cpu::kernels::lanes::{copy, gather, transpose};
@@ -7,11 +7,11 @@ use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::with_floats;
 use std::ops::Range;
 
-/// The most lanes in a panel.
+/// Maximum number of lanes in a panel.
 const MAX_WIDTH: usize = 32;
 
-/// A matrix in memory: the element of `lane` at `depth` is `data[lane * lane_stride + depth * depth_stride]`. The lanes of
-/// a left operand are rows, those of a right one columns.
+/// A matrix in memory: the element of `lane` at `depth` is `data[lane * lane_stride + depth * depth_stride]`. The lanes
+/// of a left operand are its rows, those of a right operand its columns.
 #[derive(Clone, Copy)]
 pub struct StridedMatrix<'a> {
     /// The elements, starting with lane 0 at depth 0.
@@ -25,7 +25,7 @@ pub struct StridedMatrix<'a> {
 /// A matrix in memory: the element at `[r, c]` is `data[r * row + c * col]`.
 #[derive(Clone, Copy)]
 pub struct TypedMatrix<'a, T> {
-    /// The elements, from the first one on.
+    /// The elements, starting with the first one.
     pub data: &'a [T],
     /// Distance between rows, in elements.
     pub row: usize,
@@ -34,25 +34,25 @@ pub struct TypedMatrix<'a, T> {
 }
 
 impl<'a, T: Copy> TypedMatrix<'a, T> {
-    /// The matrix without its first rows.
+    /// The matrix without its first `row` rows.
     pub fn after(self, row: usize) -> TypedMatrix<'a, T> {
         TypedMatrix { data: &self.data[row * self.row..], ..self }
     }
 
-    /// An element.
+    /// The element at `[row, col]`.
     #[inline(always)]
     pub fn at(self, row: usize, col: usize) -> T {
         self.data[row * self.row + col * self.col]
     }
 
-    /// Panics unless all elements of `rows` by `cols` are there.
+    /// Panics unless all elements of `rows` by `cols` are present.
     #[inline(always)]
     pub fn check(self, rows: usize, cols: usize) {
         assert!((rows - 1) * self.row + (cols - 1) * self.col < self.data.len());
     }
 }
 
-/// A copy of a matrix without gaps.
+/// Copies a matrix without gaps.
 #[inline(always)]
 pub fn copied<'s, S: Simd, T: Float>(
     simd: S,
@@ -69,17 +69,17 @@ pub fn copied<'s, S: Simd, T: Float>(
     TypedMatrix { data: wide, row: cols, col: 1 }
 }
 
-/// The numbers of a matrix of image patches. A lane is an output position `(image, y, x)` in row-major order; a depth index
-/// is a pair of taps and an input channel: `(channel, tap y, tap x)` when `channels_first`, else `(tap y, tap x, channel)`.
-/// All strides are in elements.
+/// The parameters of a matrix of image patches. A lane is an output position `(image, y, x)` in row-major order; a
+/// depth index is a pair of taps and an input channel: `(channel, tap y, tap x)` if `channels_first`, else
+/// `(tap y, tap x, channel)`. All strides are in elements.
 ///
-/// The element is the input at `(image, channel, y * step_y + taps_y[tap y], x * step_x + taps_x[tap x])`, or 0 outside of
+/// The element is the input at `(image, channel, y * step_y + taps_y[tap y], x * step_x + taps_x[tap x])`, or 0 outside
 /// the image.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PatchMatrix {
     /// Input channels.
     pub channels: usize,
-    /// The order of the depth index, chosen so that neighbours in memory are visited together.
+    /// The order of the depth index, chosen to visit neighbors in memory together.
     pub channels_first: bool,
     /// Input rows and columns.
     pub size: [usize; 2],
@@ -87,13 +87,13 @@ pub struct PatchMatrix {
     pub image_stride: usize,
     /// Distance between channels.
     pub channel_stride: usize,
-    /// Distance between input rows, and between input columns.
+    /// Distance between input rows and between input columns.
     pub strides: [usize; 2],
     /// Output rows and columns.
     pub out: [usize; 2],
-    /// Input rows per output row, and columns per column.
+    /// Input rows per output row, and input columns per output column.
     pub step: [usize; 2],
-    /// The offsets of the filter rows and columns, padding already subtracted.
+    /// The offsets of the filter rows and columns, with the padding already subtracted.
     pub taps: [Vec<isize>; 2],
 }
 
@@ -114,12 +114,12 @@ impl PatchMatrix {
     }
 }
 
-/// A matrix of image patches over the elements of an image, never materialised.
+/// A matrix of image patches over the elements of an image, never materialized.
 #[derive(Clone, Copy)]
 pub struct Patches<'a> {
-    /// The elements, from channel 0 at the upper left of image 0.
+    /// The elements, starting with channel 0 at the upper left of image 0.
     pub image: Floats<'a>,
-    /// The numbers.
+    /// The parameters.
     pub matrix: &'a PatchMatrix,
 }
 
@@ -133,8 +133,8 @@ pub enum Matrix<'a> {
 }
 
 impl Matrix<'_> {
-    /// Writes the panel of `width` lanes that covers `lanes` at the depths `depth` to the whole of `panel`: `[depth][width]`,
-    /// with zeros beyond the last lane.
+    /// Writes the panel of `width` lanes that covers `lanes` at the depths `depth` to the whole of `panel`:
+    /// `[depth][width]`, with zeros beyond the last lane.
     pub fn pack(self, isa: Isa, lanes: Range<usize>, depth: Range<usize>, width: usize, panel: &mut [f32]) {
         if lanes.len() < width {
             panel.fill(0.0);
@@ -152,7 +152,7 @@ impl Matrix<'_> {
 
 struct PackStrided<'a, T> {
     data: &'a [T],
-    /// Between lanes and between depths.
+    /// Distances between lanes and between depths.
     strides: [usize; 2],
     lanes: Range<usize>,
     depth: Range<usize>,
@@ -204,7 +204,7 @@ struct Gathered<'a, T> {
     matrix: &'a PatchMatrix,
 }
 
-/// Lanes of one panel that are neighbours in one output row.
+/// Lanes of one panel that are contiguous in one output row.
 #[derive(Clone, Copy, Default)]
 struct Run {
     lane: usize,
@@ -275,7 +275,7 @@ impl<T: Float> Gathered<'_, T> {
         }
     }
 
-    /// `to[i]` is the element of an input row at column `x + i * step`.
+    /// Writes the elements of an input row at columns `x + i * step` to `to[i]`.
     #[inline(always)]
     fn pack_row<S: Simd>(&self, simd: S, row: &[T], x: isize, to: &mut [f32]) {
         let (wide, step, stride) = (self.matrix.size[1] as isize, self.matrix.step[1] as isize, self.matrix.strides[1]);
@@ -284,7 +284,7 @@ impl<T: Float> Gathered<'_, T> {
         if x >= 0 && last < wide {
             return gather(simd, &row[x as usize * stride..], hop, to);
         }
-        // The lanes from `low` to `high` lie inside of the image.
+        // The lanes from `low` to `high` are inside the image.
         let low = ((-x).max(0) as usize).div_ceil(step as usize).min(len);
         let high = ((wide - x).max(0) as usize).div_ceil(step as usize).clamp(low, len);
         to[..low].fill(0.0);
@@ -294,7 +294,7 @@ impl<T: Float> Gathered<'_, T> {
         }
     }
 
-    /// Whether all taps of a filter row read adjoining elements inside of the image, at every lane.
+    /// Whether all taps of a filter row read contiguous elements inside the image, at every lane.
     #[inline(always)]
     fn rows_are_contiguous(&self, runs: &[Run]) -> bool {
         let m = self.matrix;
@@ -350,7 +350,7 @@ impl<T: Float> Gathered<'_, T> {
 pub(super) mod tests {
     use super::*;
 
-    /// Matrices of all kinds over an image of 210 elements, and what is in them.
+    /// Matrices of all kinds over an image of 210 elements.
     pub fn matrices() -> Vec<PatchMatrix> {
         let base = PatchMatrix {
             channels: 3,
@@ -374,7 +374,7 @@ pub(super) mod tests {
         vec![base, last, strided, strided_last, wide_last, far, odd_order]
     }
 
-    /// The element of `matrix` in `image`, by the definition.
+    /// The element of `matrix` in `image`, by definition.
     pub fn element(matrix: &PatchMatrix, image: &[f32], lane: usize, k: usize) -> f32 {
         let (c, ty, tx) = matrix.tap(k);
         let (n, oy, ox) =

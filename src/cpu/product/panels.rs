@@ -1,9 +1,9 @@
-//! How a right operand is kept: panels of as many columns as the register tile has, and how one depth block of one panel
-//! becomes floats.
+//! Storage of a right operand: panels of as many columns as the register tile has, and the conversion of one depth
+//! block of a panel to floats.
 //!
-//! A product sums over the *depth*. A right operand is a list of *lanes*, its columns, each with one element per depth. A
-//! panel holds `width` neighbouring lanes as `[depth][width]`; lanes beyond the last one are 0. The panels of one depth block
-//! follow each other, and the blocks follow each other.
+//! A product sums over the *depth*. A right operand is a list of *lanes*, its columns, with one element per depth each.
+//! A panel holds `width` neighboring lanes as `[depth][width]`; lanes beyond the last one are 0. The panels of a depth
+//! block are consecutive, and so are the blocks.
 
 use super::matrix::{Matrix, PatchMatrix, Patches, StridedMatrix};
 use crate::cpu::kernels::float::{Float, Floats, narrow};
@@ -17,17 +17,18 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The most depth indices that are summed in one go. Longer depths are cut into equal blocks.
+/// Maximum number of depth indices summed in one go. Longer depths are cut into equal blocks.
 ///
-/// A panel of 32 columns is then 32 KiB, which fits a first-level cache of 48 KiB beside one of 12 rows; with it
-/// `cargo bench --bench kernels` gave 70 to 90 % of the measured peak at 256^3 and 1024^3 on a busy Sapphire Rapids.
+/// A panel of 32 columns then takes 32 KiB, which fits a first-level cache of 48 KiB together with a panel of 12 rows.
+/// With it, `cargo bench --bench kernels` reached 70 to 90 % of the measured peak at 256^3 and 1024^3 on a busy
+/// Sapphire Rapids.
 const MAX_DEPTH_BLOCK: usize = 256;
 
-/// Multiply-adds that take as long as packing an element, which comes from memory.
+/// Multiply-adds that take as long as packing an element from memory.
 const COPY_COST: usize = 16;
 
-/// The length of the blocks that `depth` is cut into, a multiple of 8 if there are several; the last one may be shorter. Depends
-/// on nothing else, so that every path sums in the same order.
+/// The length of the blocks of `depth`, a multiple of 8 if there are several; the last one may be shorter. Depends only
+/// on `depth`: every path sums in the same order.
 pub fn depth_block(depth: usize) -> usize {
     match depth {
         0..=MAX_DEPTH_BLOCK => depth.max(1),
@@ -41,7 +42,7 @@ pub fn depth_blocks(depth: usize) -> impl Iterator<Item = Range<usize>> {
     (0..depth).step_by(step).map(move |start| start..(start + step).min(depth))
 }
 
-/// Where the lanes of an operand are among the elements of a constant, which start with lane 0 at depth 0.
+/// The positions of an operand's lanes among the elements of a constant, which start with lane 0 at depth 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Layout<'a> {
     /// As in [`StridedMatrix`].
@@ -55,10 +56,10 @@ pub enum Layout<'a> {
     Patches(Cow<'a, PatchMatrix>),
 }
 
-/// A part of an operand that is packed at once, and the elements of the constant that it needs.
+/// A part of an operand to pack at once, and the constant's elements that it needs.
 #[derive(Debug)]
 pub struct Piece {
-    /// The lanes, from a panel on.
+    /// The lanes, starting at a panel.
     pub lanes: Range<usize>,
     /// The depth indices.
     pub depth: Range<usize>,
@@ -67,7 +68,7 @@ pub struct Piece {
 }
 
 impl Layout<'_> {
-    /// The operand that `data` holds.
+    /// The operand in `data`.
     fn source<'d>(&'d self, data: Floats<'d>) -> Matrix<'d> {
         match self {
             &Layout::Strided { lane_stride, depth_stride } => {
@@ -86,8 +87,8 @@ impl Layout<'_> {
         }
     }
 
-    /// Number of elements from the first to the last one of the first `lanes` lanes at the first `depth` depth indices
-    /// (of patches, at all).
+    /// Number of elements from the first to the last of the first `lanes` lanes at the first `depth` depth indices (for
+    /// patches, of the whole image).
     fn extent(&self, lanes: usize, depth: usize) -> usize {
         match self {
             Layout::Strided { lane_stride, depth_stride } => (lanes - 1) * lane_stride + (depth - 1) * depth_stride + 1,
@@ -99,8 +100,8 @@ impl Layout<'_> {
         }
     }
 
-    /// Cuts an operand into pieces of `limit` elements, if it has more and its lanes, or all of the same depth, follow
-    /// each other in memory. Others (filters whose output channels are not outermost) stay in one piece.
+    /// Cuts an operand into pieces of `limit` elements, if it has more and either its lanes or all elements of the same
+    /// depth are consecutive in memory. Others (filters with output channels that are not outermost) stay in one piece.
     pub fn pieces(&self, lanes: usize, depth: usize, width: usize, limit: usize) -> Vec<Piece> {
         if lanes == 0 || depth == 0 {
             return Vec::new();
@@ -133,8 +134,8 @@ impl Layout<'_> {
     }
 }
 
-/// An operand that was packed beforehand, of the element type of the constant: float16 weights take no more memory than the
-/// raw ones. Clones share the memory, and so does everything that packs the same elements in the same way.
+/// An operand packed in advance, in the element type of the constant: float16 weights take no more memory than the raw
+/// ones. Clones share the memory, as do all operands that pack the same elements in the same way.
 #[derive(Clone)]
 pub struct Panels {
     data: Arc<Buffer>,
@@ -148,7 +149,8 @@ impl Panels {
     /// Packs all `lanes` lanes of `depth` elements in panels of `width` lanes.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the panels, an `OperationError` when mapped weights cannot be read.
+    /// An `UnknownError` if there is not enough memory for the panels, an `OperationError` if mapped weights cannot be
+    /// read.
     pub fn new(isa: Isa, weights: Weights, layout: Layout, lanes: usize, depth: usize, width: usize) -> Result<Panels> {
         let dtype = weights.dtype();
         let data = weights.packed(&("panels", &layout, lanes, depth, width), || {
@@ -168,7 +170,7 @@ impl Panels {
         Ok(Panels { data, dtype, lanes, depth, width })
     }
 
-    /// The memory that is held.
+    /// The buffer of the panels.
     pub fn buffer(&self) -> &Arc<Buffer> {
         &self.data
     }
@@ -178,12 +180,12 @@ impl Panels {
         self.dtype
     }
 
-    /// Number of lanes, and of elements in each.
+    /// Number of lanes, and of elements per lane.
     pub fn sizes(&self) -> [usize; 2] {
         [self.lanes, self.depth]
     }
 
-    /// The floats that [`extract`](Self::extract) needs room for.
+    /// The number of floats that [`extract`](Self::extract) needs room for.
     pub fn room(&self) -> usize {
         match self.dtype {
             DataType::Float32 => 0,
@@ -218,7 +220,7 @@ impl Panels {
         &elements::<T>(self.data.bytes())[start..][..lanes.len().div_ceil(self.width) * self.width * depth.len()]
     }
 
-    /// Where the panel that starts at `lane` has the depth block that starts at `depth`, in elements.
+    /// The offset in elements of the depth block at `depth` in the panel at `lane`.
     pub fn place(&self, [lane, depth]: [usize; 2]) -> usize {
         let padded = self.lanes.div_ceil(self.width) * self.width;
         padded * depth + lane * depth_block(self.depth).min(self.depth - depth)
@@ -227,7 +229,7 @@ impl Panels {
     /// Copies all elements of one lane.
     ///
     /// # Panics
-    /// If the elements are of another type.
+    /// If the elements have another type.
     pub fn copy_lane<T: Float>(&self, lane: usize, out: &mut [T]) {
         assert_eq!(self.dtype, T::DATA_TYPE);
         let first = lane / self.width * self.width;
@@ -238,10 +240,10 @@ impl Panels {
         }
     }
 
-    /// Copies the elements of all lanes at one depth index to `out`, which is as long as there are lanes.
+    /// Copies the elements of all lanes at one depth index to `out`, with one element per lane.
     ///
     /// # Panics
-    /// If the elements are of another type.
+    /// If the elements have another type.
     pub fn copy_depth<T: Float>(&self, depth: usize, out: &mut [T]) {
         assert_eq!(self.dtype, T::DATA_TYPE);
         let start = depth / depth_block(self.depth) * depth_block(self.depth);
@@ -253,9 +255,9 @@ impl Panels {
     }
 }
 
-/// A piece of an operand that goes into its panels.
+/// A piece of an operand to write to its panels.
 struct Filling<'a> {
-    /// From the first lane and depth index of the piece on.
+    /// The elements, starting at the first lane and depth index of the piece.
     source: &'a Matrix<'a>,
     /// Lanes, which start at a panel, and depth indices.
     piece: [&'a Range<usize>; 2],
@@ -342,7 +344,7 @@ mod tests {
         }
     }
 
-    /// Lanes and depth indices can be copied out of the panels.
+    /// Checks that lanes and depth indices can be copied out of the panels.
     fn check_rows<T: Float>(packed: &Panels, data: &[T], [lane_stride, depth_stride]: [usize; 2]) {
         let [lanes, depth] = packed.sizes();
         for lane in 0..lanes {
@@ -372,7 +374,7 @@ mod tests {
         check::<f16>();
     }
 
-    /// Packing in pieces, by any number of threads, gives what packing at once gives, from aligned and unaligned windows.
+    /// Checks that packing in pieces, by any number of threads, from aligned and unaligned windows, equals packing at once.
     fn check_pieces<T: Float>(layout: &Layout, [lanes, depth, width]: [usize; 3]) {
         let isa = Isa::best();
         let elements: Vec<T> =
@@ -381,7 +383,7 @@ mod tests {
         let whole =
             Panels::new(isa, Weights::of(&owned, T::DATA_TYPE, None), layout.clone(), lanes, depth, width).unwrap();
         let pieces = layout.pieces(lanes, depth, width, (4 << 20) / size_of::<T>());
-        assert!(pieces.len() > 1, "{layout:?} is cut");
+        assert!(pieces.len() > 1, "{layout:?} is not cut");
         for offset in [0, 1, 4, 6] {
             let bytes = [&vec![255; offset], bytes_of(&elements)].concat();
             let window = Mapped::new(Backing::of_bytes(bytes), offset..offset + owned.len()).unwrap();
@@ -389,7 +391,7 @@ mod tests {
             let threads = Threads::new(1 + offset).unwrap();
             let weights = Weights::of(&mapped, T::DATA_TYPE, Some(&threads));
             let packed = Panels::new(isa, weights, layout.clone(), lanes, depth, width).unwrap();
-            assert!(Arc::ptr_eq(packed.buffer(), whole.buffer()), "{layout:?}: the same bytes are one buffer");
+            assert!(Arc::ptr_eq(packed.buffer(), whole.buffer()), "{layout:?}: the same bytes share one buffer");
         }
     }
 

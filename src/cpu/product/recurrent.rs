@@ -1,4 +1,4 @@
-//! Recurrent networks: products with panels of weights, and the gates, element by element.
+//! Recurrent networks: products with panels of weights, and the element-wise gates.
 
 use super::tile::{Left, Multiply, Panel, multiply, tile_size};
 use crate::cpu::kernels::float::Floats;
@@ -6,11 +6,11 @@ use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use crate::memory::ColumnBlock;
 use crate::ops::recurrent::Activation;
 
-/// Adds `h * panels[i]` to the rows of `out` from `first + i * rows` on, for `rows` rows of `h`, which are `stride` apart, and
-/// `depth` elements of each.
+/// Adds `h * panels[i]` to the rows of `out` from `first + i * rows` on, for `rows` rows of `h`, `stride` apart with
+/// `depth` elements each.
 ///
 /// # Panics
-/// If a slice is shorter, `out` has fewer rows or other columns than a panel.
+/// If a slice is too short, or `out` has fewer rows or other columns than a panel.
 pub fn add_products<const N: usize>(
     isa: Isa,
     h: &[f32],
@@ -33,7 +33,7 @@ pub fn add_products<const N: usize>(
         accumulate: true,
         finish: None,
     };
-    // SAFETY: the block has that many rows of a panel's columns, just checked, and is borrowed mutably.
+    // SAFETY: the block was just checked to have that many rows of a panel's columns, and is borrowed mutably.
     unsafe { multiply(isa, product) };
 }
 
@@ -50,15 +50,15 @@ fn activate<S: Simd>(simd: S, activation: Activation, xs: &mut [f32]) {
 
 /// Some elements of an LSTM. All slices have the same length.
 pub struct LstmGates<'a> {
-    /// Of the input, forget and output gates, of the cell gate, and of the cell state for the hidden state.
+    /// The activations of the input, forget and output gates, of the cell gate, and of the cell state for the hidden state.
     pub activations: [Activation; 3],
-    /// Peephole weights of the input, output and forget gate.
+    /// Peephole weights of the input, output and forget gates.
     pub peephole: Option<[&'a [f32]; 3]>,
-    /// What the input, output, forget and cell gate are computed from; holds anything afterwards.
+    /// The inputs of the input, output, forget and cell gates; undefined afterwards.
     pub gates: [&'a mut [f32]; 4],
     /// The cell state, replaced by the next one.
     pub cell: &'a mut [f32],
-    /// Gets the next hidden state.
+    /// Receives the next hidden state.
     pub hidden: &'a mut [f32],
 }
 
@@ -93,9 +93,9 @@ impl Kernel for LstmGates<'_> {
 
 /// The reset gate of a GRU: `hidden = activation(reset) * hidden`. All slices have the same length.
 pub struct GruReset<'a> {
-    /// Of the gate.
+    /// The activation of the gate.
     pub activation: Activation,
-    /// What the gate is computed from; holds the gate afterwards.
+    /// The input of the gate, replaced by the gate.
     pub reset: &'a mut [f32],
     /// The hidden state.
     pub hidden: &'a mut [f32],
@@ -112,13 +112,13 @@ impl Kernel for GruReset<'_> {
     }
 }
 
-/// The update and new gate of a GRU. All slices have the same length.
+/// The update and new gates of a GRU. All slices have the same length.
 pub struct GruGates<'a> {
-    /// Of the update and of the new gate.
+    /// The activations of the update and new gates.
     pub activations: [Activation; 2],
-    /// What the update gate is computed from; holds anything afterwards.
+    /// The input of the update gate; undefined afterwards.
     pub update: &'a mut [f32],
-    /// What the new gate is computed from, with the part of the hidden state; holds anything afterwards.
+    /// The input of the new gate, including the hidden state's part; undefined afterwards.
     pub new: &'a mut [f32],
     /// The hidden state, replaced by the next one.
     pub hidden: &'a mut [f32],

@@ -1,4 +1,4 @@
-//! Where the rows of a left operand are: in place, in panels of one lane, or pixels of an image that are gathered.
+//! The rows of a left operand: in place, in panels of one lane, or gathered from the pixels of an image.
 
 use super::matrix::{Matrix, PatchMatrix, Patches, StridedMatrix};
 use super::panels::Panels;
@@ -13,19 +13,19 @@ use std::ops::Range;
 /// A left operand.
 #[derive(Clone, Copy)]
 pub enum Rows<'a> {
-    /// What is copied for each tile, unless it is float32 whose depths are neighbours.
+    /// Copied for each tile, except float32 with contiguous depths.
     Matrix(Matrix<'a>),
-    /// Panels of one lane: rows whose depths are neighbours within a depth block.
+    /// Panels of one lane: rows that are contiguous within a depth block.
     Panels(&'a Panels),
 }
 
-/// Distance between rows that are copied: one cache line more than they take, so that rows of 1 KiB are not all at the same
-/// places of their pages.
+/// Distance between copied rows in floats: one cache line more than they take, which keeps rows of 1 KiB from sharing
+/// the same page offsets.
 fn copied_stride(depth: usize) -> usize {
     depth.next_multiple_of(16) + 16
 }
 
-/// The floats that [`Rows::block`] may copy `rows` rows of a depth block of `depth` to.
+/// Length in floats of the copy that [`Rows::block`] may make of `rows` rows of a depth block of `depth`.
 pub fn copied_len(rows: usize, depth: usize) -> usize {
     rows * copied_stride(depth)
 }
@@ -101,7 +101,7 @@ impl Kernel for Turn<'_> {
     }
 }
 
-/// Copies patches to rows, for some of the depth.
+/// Copies patches to rows, for a part of the depth.
 struct CopyPatches<'a, T> {
     image: &'a [T],
     matrix: &'a PatchMatrix,
@@ -122,13 +122,13 @@ impl<T: Float> Kernel for CopyPatches<'_, T> {
 }
 
 impl<T: Float> CopyPatches<'_, T> {
-    /// The channels of a pixel are neighbours, and often whole rows of a patch.
+    /// Copies pixels with contiguous channels, often whole rows of a patch at once.
     #[inline(always)]
     fn channels<S: Simd>(self, simd: S) {
         let CopyPatches { image: elements, matrix: m, rows, depth, stride, out } = self;
         let [high, wide] = m.out;
         let row_len = m.taps[1].len() * m.channels;
-        // All taps of a filter row are one stretch of the image where they lie in it.
+        // All taps of a filter row inside the image are contiguous.
         let adjoining = m.strides[1] == m.channels && m.taps[1].windows(2).all(|taps| taps[1] == taps[0] + 1);
         let (from, to) = (m.taps[1][0], m.taps[1][m.taps[1].len() - 1]);
         let (above, below) = (m.taps[0][0], m.taps[0][m.taps[0].len() - 1]);
@@ -143,7 +143,7 @@ impl<T: Float> CopyPatches<'_, T> {
             let mut out = &mut out[..depth.len()];
             let top = (y * m.step[0]) as isize;
             if all && whole && top + above >= 0 && top + below < m.size[0] as isize {
-                // Nearly all patches of a first convolution, whose rows are a few elements long.
+                // This covers nearly all patches of a first convolution, with rows of a few elements.
                 let base = image + (left + from) as usize * m.strides[1];
                 for (tap, out) in m.taps[0].iter().zip(out.chunks_exact_mut(row_len)) {
                     copy(simd, &elements[base + (top + tap) as usize * m.strides[0]..][..row_len], out);
@@ -187,7 +187,7 @@ impl<T: Float> CopyPatches<'_, T> {
         }
     }
 
-    /// Any strides, element by element.
+    /// Copies element by element, with any strides.
     #[inline(always)]
     fn elements(self) {
         let CopyPatches { image, matrix: m, rows, depth, stride, out } = self;

@@ -1,6 +1,6 @@
-//! The register tile: some rows of the left operand times one panel of the right one, with the sums in registers.
+//! The register tile: some rows of the left operand times one panel of the right operand, with the sums in registers.
 //!
-//! Every sum is in order of the depth, whatever rows and columns it is computed with.
+//! Every sum is in the order of the depth, whatever rows and columns it is computed with.
 
 #![expect(
     clippy::needless_range_loop,
@@ -16,36 +16,36 @@ use std::arch::asm;
 /// Vectors per row of the tile.
 const VECTORS: usize = 2;
 
-/// The most rows of the tile, and the most lanes of a vector.
+/// Maximum number of rows of the tile, and of lanes of a vector.
 const MAX_ROWS: usize = 12;
 const MAX_LANES: usize = 16;
 
-/// With so few rows a product is as fast as its right operand comes from memory: it is asked for early.
+/// With up to this many rows, a product is as fast as its right operand arrives from memory, so the operand is prefetched.
 const STREAMED_ROWS: usize = 8;
 
-/// How many bytes of a panel early: 4 KiB take some 300 ns at 13 GB/s, longer than a line is on its way. Of several panels at once
-/// half of it was as good or better, with fewer lines on their way that are not used.
+/// Prefetch distance in bytes of a panel: 4 KiB take some 300 ns at 13 GB/s, longer than the latency of a line. With
+/// several panels at once, half of it was as good or better, with fewer prefetched lines left unused.
 const AHEAD: usize = 4 << 10;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Rows and columns of the register tile of a level. A panel is as wide.
+/// Rows and columns of the register tile of a level. A panel has the same number of columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TileSize {
-    /// The most rows of the left operand.
+    /// Maximum rows of the left operand.
     pub rows: usize,
     /// Columns of the right operand.
     pub cols: usize,
 }
 
-/// Rows of the tile: accumulators for all rows, the vectors of the right operand and a temporary must fit the registers.
-/// 12 by 2 of 32 registers keep two multiply-add units busy for their latency.
+/// Rows of the tile: the accumulators of all rows, the vectors of the right operand and a temporary must fit into the
+/// registers. 12 by 2 of 32 registers keep two multiply-add units busy for their latency.
 const fn tile_rows(registers: usize, lanes: usize) -> usize {
     match (registers, lanes) {
         (32, _) => 12,
         (_, 8) => 6,
-        // Without a fused multiply-add the products need registers as well.
+        // Without a fused multiply-add, the products need registers too.
         _ => 4,
     }
 }
@@ -85,20 +85,20 @@ impl<'a> Left<'a> {
 /// One panel of a right operand: the element of column `c` at depth `k` is `data[k * step + c]`.
 #[derive(Clone, Copy)]
 pub struct Panel<'a> {
-    /// The elements: whole vectors for each depth, as many as the columns that are wanted need. float16 only where
-    /// [`takes_half`] says so.
+    /// The elements: for each depth, as many whole vectors as the requested columns need. float16 only if
+    /// [`takes_half`] allows it.
     pub data: Floats<'a>,
     /// Distance between depths, in elements.
     pub step: usize,
-    /// Distance to the panel that is needed next, in elements: it is asked for while this is worked on. 0 if that is unknown.
+    /// Distance to the panel needed next, in elements, for prefetching it while this one is processed; 0 if unknown.
     pub next: isize,
 }
 
-/// The most panels of a [`Multiply`].
+/// Maximum number of panels of a [`Multiply`].
 pub const MAX_PANELS: usize = 4;
 
-/// How many panels products of so many rows should be given at once: one row and two vectors of columns would wait for each
-/// addition.
+/// How many panels to pass at once to products of `rows` rows: with one row and two vectors of columns, each addition
+/// would wait for the previous one.
 pub fn panels_at_once(rows: usize) -> usize {
     match rows {
         1 => MAX_PANELS,
@@ -107,23 +107,23 @@ pub fn panels_at_once(rows: usize) -> usize {
     }
 }
 
-/// Whether products of so many rows widen float16 panels in registers. With more rows, widening them once in memory is a small
-/// share of the work.
+/// Whether products of `rows` rows widen float16 panels in registers. With more rows, widening them once in memory is a
+/// small share of the work.
 pub fn takes_half(rows: usize) -> bool {
     panels_at_once(rows) > 1
 }
 
-/// A product of some rows and neighbouring panels: `out[r][c] (+)= sum over k of left[r][k] * panels[k][c]`.
+/// A product of some rows and neighboring panels: `out[r][c] (+)= sum over k of left[r][k] * panels[k][c]`.
 pub struct Multiply<'a> {
     /// The rows.
     pub left: Left<'a>,
-    /// How many.
+    /// Number of rows.
     pub rows: usize,
-    /// The columns, at most [`MAX_PANELS`]; all but the last are full.
+    /// The panels, at most [`MAX_PANELS`]; all except the last are full.
     pub panels: &'a [Panel<'a>],
-    /// How many columns.
+    /// Number of columns.
     pub cols: usize,
-    /// Elements of each row that are multiplied; at least 1.
+    /// Number of elements of each row to multiply, at least 1.
     pub depth: usize,
     /// The first output.
     pub out: *mut f32,
@@ -131,38 +131,38 @@ pub struct Multiply<'a> {
     pub stride: usize,
     /// Distance between the first columns of panels in the output, in elements.
     pub panel_stride: usize,
-    /// Whether the sums are added to what is in the output.
+    /// Whether to add the sums to the output.
     pub accumulate: bool,
-    /// What happens to the sums before they are stored, if they are complete.
+    /// The operations on the sums before they are stored, if the sums are complete.
     pub finish: Option<Place<'a>>,
 }
 
-/// What happens to the sums of a tile, and where the tile is.
+/// The operations on the sums of a tile, and the position of the tile.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
-    /// What happens.
+    /// The operations.
     pub ops: InRegisters<'a>,
-    /// Row and column of the product that the first output is at.
+    /// Row and column of the first output in the product.
     pub at: [usize; 2],
-    /// The place of the first output in the whole output, and the distance between rows there, in elements.
+    /// The position of the first output in the whole output, in elements.
     pub offset: usize,
-    /// The distance between rows there.
+    /// The distance between rows in the whole output, in elements.
     pub stride: usize,
 }
 
 /// Computes the product.
 ///
 /// # Safety
-/// `out` must be valid for reads and writes of the columns of each panel at the start of each of `rows` rows, and nobody else
-/// may use them meanwhile.
+/// `out` must be valid for reads and writes of the columns of each panel at the start of each of `rows` rows, and no
+/// other code may access them meanwhile.
 ///
 /// # Panics
-/// If an operand is shorter than its numbers say.
+/// If an operand is shorter than its sizes.
 pub unsafe fn multiply(isa: Isa, product: Multiply) {
     isa.run(Tiles(product));
 }
 
-/// Whoever makes this value guarantees what [`multiply`] demands.
+/// Whoever constructs this value guarantees the contract of [`multiply`].
 struct Tiles<'a>(Multiply<'a>);
 
 impl Kernel for Tiles<'_> {
@@ -174,7 +174,7 @@ impl Kernel for Tiles<'_> {
             (0, _) => {}
             (1, _) if is_wide => with_floats!(Floats, self.0.panels[0].data, of => self.wide::<S, _, 1, 4>(simd, of)),
             (2, _) if is_wide => with_floats!(Floats, self.0.panels[0].data, of => self.wide::<S, _, 2, 2>(simd, of)),
-            // Not in a closure, which would be compiled for any CPU where it is not inlined.
+            // Not in a closure, which would be compiled for the baseline CPU unless inlined.
             _ => {
                 for index in 0..self.0.panels.len() {
                     self.part::<S>(index).run(simd);
@@ -198,7 +198,7 @@ impl<'a> Tiles<'a> {
             panel: panels[index],
             cols: (cols - first).min(VECTORS * S::LANES),
             depth,
-            // SAFETY: the panel's columns are among those that can be written.
+            // SAFETY: the panel's columns are among the writable ones.
             out: unsafe { out.add(index * self.0.panel_stride) },
             stride,
             accumulate,
@@ -206,8 +206,8 @@ impl<'a> Tiles<'a> {
         }
     }
 
-    /// Few rows and several panels of the type of `_of`, with as many sums on their way as the latency of an addition
-    /// asks for.
+    /// Computes few rows and several panels of the type of `_of`, with as many sums in flight as the latency of an
+    /// addition requires.
     #[inline(always)]
     fn wide<S: Simd, T: Float, const ROWS: usize, const PANELS: usize>(&self, simd: S, _of: &[T]) {
         let Multiply { left, panels, depth, .. } = self.0;
@@ -215,13 +215,13 @@ impl<'a> Tiles<'a> {
         for (group, panels) in panels.chunks(PANELS).enumerate() {
             assert!(depth > 0 && left.data.len() > (ROWS - 1) * left.stride + (depth - 1) * left.step);
             assert!(panels.iter().all(|panel| T::typed(panel.data).len() >= (depth - 1) * panel.step + wide));
-            // Where there are fewer panels, the last one is computed again.
+            // If there are fewer panels, the last one is computed again.
             let panel = |index: usize| panels[index.min(panels.len() - 1)];
             let mut at: [*const T; PANELS] = std::array::from_fn(|index| T::typed(panel(index).data).as_ptr());
             let steps: [usize; PANELS] = std::array::from_fn(|index| panel(index).step);
             let mut from = left.data.as_ptr();
             let mut sums = [[[simd.splat(0.0); VECTORS]; PANELS]; ROWS];
-            // Near the end of a panel, the start of the next one is asked for.
+            // Near the end of a panel, prefetch the start of the next one.
             let (ahead, step) = (AHEAD / 2 / size_of::<T>(), steps[0].max(1));
             let early = ahead / step;
             let jump = panels[0].next - (depth * steps[0]) as isize;
@@ -234,8 +234,8 @@ impl<'a> Tiles<'a> {
                             simd.prefetch_l2(at[index].wrapping_offset(line).cast());
                         }
                         for v in 0..VECTORS {
-                            // SAFETY: the lengths of the operands were checked above; pointers end at most one step beyond the
-                            // last depth, and wrapping arithmetic is fine with that.
+                            // SAFETY: the lengths of the operands were checked above; pointers end at most one step
+                            // beyond the last depth, which wrapping arithmetic permits.
                             let column = unsafe { std::slice::from_raw_parts(at[index].add(v * S::LANES), S::LANES) };
                             let column = T::load(simd, column);
                             for row in 0..ROWS {
@@ -249,7 +249,7 @@ impl<'a> Tiles<'a> {
                     from = from.wrapping_add(left.step);
                 }
             }
-            // Not only as many as there are: the sums would be in memory if the index were not known.
+            // Constant bounds: with an unknown index the sums would be in memory.
             for index in 0..PANELS {
                 if index < panels.len() {
                     let mut own = [[simd.splat(0.0); VECTORS]; ROWS];
@@ -258,7 +258,7 @@ impl<'a> Tiles<'a> {
                     }
                     let part = self.part::<S>(group * PANELS + index);
                     if part.is_plain() {
-                        // SAFETY: the rows and columns of the part can be written.
+                        // SAFETY: the rows and columns of the part are writable.
                         unsafe { part.write(simd, own, 0) };
                         continue;
                     }
@@ -273,7 +273,7 @@ impl<'a> Tiles<'a> {
     }
 }
 
-/// Whoever makes this value guarantees that the output can be written.
+/// Whoever constructs this value guarantees that the output is writable.
 struct Part<'a> {
     left: Left<'a>,
     rows: usize,
@@ -286,21 +286,21 @@ struct Part<'a> {
     finish: Option<Place<'a>>,
 }
 
-/// The pointer itself, of which the compiler does not know where it comes from. Otherwise it computes each pointer of a loop from
-/// the one before, and there are more additions than the processor can issue beside the multiply-adds.
+/// Hides a pointer's origin from the compiler, which otherwise computes each pointer of a loop from the previous one:
+/// more additions than the processor can issue besides the multiply-adds.
 #[inline(always)]
 pub(super) fn opaque<T>(mut pointer: *const T) -> *const T {
-    // SAFETY: there is no instruction.
+    // SAFETY: the assembly contains no instruction.
     unsafe { asm!("/* {0} */", inout(reg) pointer, options(pure, readonly, nostack, preserves_flags)) };
     pointer
 }
 
-/// Where a register tile goes.
+/// The destination of a register tile.
 #[derive(Clone, Copy)]
 enum Sink {
-    /// To the output, from this row on.
+    /// The output, from this row on.
     Output(usize),
-    /// The bare sums go here, row by row.
+    /// A buffer for the bare sums, row by row.
     Buffer(*mut f32),
 }
 
@@ -310,7 +310,7 @@ impl Part<'_> {
         if self.cols > S::LANES { self.all::<S, VECTORS>(simd) } else { self.all::<S, 1>(simd) }
     }
 
-    /// Whether sums are finished in registers. Where neighbours in a row have different addends, they go through memory.
+    /// Whether sums are finished in registers. If neighbors in a row have different addends, the sums go through memory.
     #[inline(always)]
     fn is_plain(&self) -> bool {
         self.finish.as_ref().is_none_or(|place| place.ops.is_plain())
@@ -321,12 +321,12 @@ impl Part<'_> {
         let Part { left, rows, panel, cols, depth, .. } = self;
         let wide = VECS * S::LANES;
         assert!(depth > 0 && left.data.len() > (rows - 1) * left.stride + (depth - 1) * left.step);
-        // Whole vectors are read.
+        // Reads whole vectors.
         let columns = f32::typed(panel.data);
         assert!(cols <= wide && cols + S::LANES > wide && columns.len() >= (depth - 1) * panel.step + wide);
         let plain = self.is_plain();
         let mut buffer = [0.0f32; MAX_ROWS * VECTORS * MAX_LANES];
-        // Tiles of about equal height: 49 rows are four of ten and one of nine where twelve fit.
+        // Tiles of nearly equal height: with 12 as the limit, 49 rows are four tiles of ten and one of nine.
         let count = rows.div_ceil(tile_rows(S::REGISTERS, S::LANES));
         let mut top = 0;
         for index in 1..=count {
@@ -341,12 +341,12 @@ impl Part<'_> {
             macro_rules! heights {
                 ($($height:literal)*) => {
                     match height {
-                        // SAFETY: the lengths of the operands were checked above; what is written lies within the rows and
-                        // columns that can be written, or in the buffer.
+                        // SAFETY: the lengths of the operands were checked above; writes are within the writable rows
+                        // and columns, or in the buffer.
                         $($height if $height <= tile_rows(S::REGISTERS, S::LANES) => unsafe {
                             self.tile::<S, $height, VECS>(simd, from, columns.as_ptr(), sink, next)
                         },)*
-                        _ => unreachable!("tiles are not higher than that"),
+                        _ => unreachable!("tiles have no more rows"),
                     }
                 };
             }
@@ -358,12 +358,12 @@ impl Part<'_> {
         }
     }
 
-    /// One register tile of `ROWS` rows and `VECS` vectors. Also asks for the `VECS` vectors that are `next` floats from
-    /// those of each depth.
+    /// Computes one register tile of `ROWS` rows and `VECS` vectors. Also prefetches the `VECS` vectors `next` floats
+    /// after those of each depth.
     ///
     /// # Safety
-    /// `left` can be read for `ROWS` rows of `depth` elements, `columns_at` for `VECS` vectors at each depth; the `ROWS` rows that
-    /// `sink` says can be read and written: `cols` floats of the output, `VECS` vectors of a buffer.
+    /// `left` is readable for `ROWS` rows of `depth` elements, `columns_at` for `VECS` vectors at each depth. The
+    /// `ROWS` rows of `sink` are readable and writable: `cols` floats of the output, `VECS` vectors of a buffer.
     #[inline(always)]
     unsafe fn tile<S: Simd, const ROWS: usize, const VECS: usize>(
         &self,
@@ -374,7 +374,7 @@ impl Part<'_> {
         next: isize,
     ) {
         let Part { left: Left { stride: apart, step, .. }, panel, depth, stride, .. } = *self;
-        // Stores that miss the caches would stall what follows; the lines are here when the sums are.
+        // Stores that miss the caches would stall what follows; prefetched here, the lines arrive in time for the sums.
         if let Sink::Output(top) = sink {
             for row in top..top + ROWS {
                 for v in 0..VECS {
@@ -383,13 +383,13 @@ impl Part<'_> {
             }
         }
         let mut sums = [[simd.splat(0.0); VECS]; ROWS];
-        // Three rows share a pointer, or twelve would not fit the registers.
+        // Three rows share a pointer: twelve pointers would not fit into the registers.
         let mut rows_at: [*const f32; 4] = std::array::from_fn(|i| left.wrapping_add(3 * i * apart));
         for _ in 0..depth {
             let mut columns = [simd.splat(0.0); VECS];
             for v in 0..VECS {
-                // SAFETY: the function's contract covers all reads at this depth; pointers end at most one step beyond the
-                // last one, and wrapping arithmetic is fine with that.
+                // SAFETY: the function's contract covers all reads at this depth; pointers end at most one step beyond
+                // the last one, which wrapping arithmetic permits.
                 columns[v] = unsafe { simd.load_ptr(columns_at.add(v * S::LANES)) };
                 let line = columns_at.wrapping_offset(next + (v * S::LANES) as isize);
                 if ROWS <= STREAMED_ROWS { simd.prefetch(line) } else { simd.prefetch_l2(line) }
@@ -420,10 +420,10 @@ impl Part<'_> {
         }
     }
 
-    /// Finishes sums in registers, and writes them to the rows from `top` on.
+    /// Finishes sums in registers and writes them to the rows from `top` on.
     ///
     /// # Safety
-    /// `ROWS` rows of `cols` floats from `top` on can be read and written.
+    /// `ROWS` rows of `cols` floats from `top` on are readable and writable.
     #[inline(always)]
     unsafe fn write<S: Simd, const ROWS: usize, const VECS: usize>(
         &self,
@@ -459,7 +459,7 @@ impl Part<'_> {
     fn spread<S: Simd, const VECS: usize>(&self, simd: S, sums: &[f32], top: usize, rows: usize) {
         let Part { cols, out, stride, accumulate, .. } = *self;
         for (row, sums) in (top..top + rows).zip(sums.chunks_exact(VECS * S::LANES)) {
-            // SAFETY: the row can be read and written, as whoever made this value guarantees.
+            // SAFETY: the row is readable and writable, guaranteed by whoever constructed this value.
             let out = unsafe { std::slice::from_raw_parts_mut(out.add(row * stride), cols) };
             for (v, (out, sums)) in out.chunks_mut(S::LANES).zip(sums.chunks_exact(S::LANES)).take(VECS).enumerate() {
                 let mut sum = simd.load(sums);
@@ -481,14 +481,14 @@ impl Part<'_> {
 mod tests {
     use super::*;
 
-    /// Small integers, so that sums are exact in any order.
+    /// Small integers: sums are exact in any order.
     #[test]
     fn every_height_is_exact_and_stays_in_its_columns() {
         for isa in Isa::available() {
             let (lanes, TileSize { rows: high, cols: width }) = (isa.lanes(), tile_size(isa));
             for rows in 0..=2 * high + 2 {
                 for (cols, depth) in [(1, 1), (lanes, lanes + 3), (lanes + 1, 5), (width, 2 * lanes)] {
-                    // Rows that follow each other, and a transposed matrix.
+                    // Consecutive rows, and a transposed matrix.
                     for (stride, step) in [(depth + 3, 1), (1, rows + 1)] {
                         let value = |row: usize, k: usize| ((row * 3 + k * 5) % 7) as f32 - 3.0;
                         let mut a = vec![f32::NAN; rows.max(1) * stride + depth * step];
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn several_panels_are_those_one_by_one() {
+    fn several_panels_equal_single_ones() {
         for isa in Isa::available() {
             let width = tile_size(isa).cols;
             for (rows, count, last) in

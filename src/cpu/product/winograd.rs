@@ -1,16 +1,16 @@
-//! Convolution with 3 by 3 filters at step 1 by Winograd's algorithm (Lavin and Gray, "Fast Algorithms for Convolutional
-//! Neural Networks", 2015), channels last: tiles of the input and the filters are transformed, multiplied position by
-//! position, as matrices over the channels, and the products are transformed to tiles of the output. F(2x2, 3x3) takes
-//! 16 multiplications for 4 outputs instead of 36, F(4x4, 3x3) 36 for 16 instead of 144.
+//! Convolution with 3 by 3 filters at step 1 by Winograd's algorithm (Lavin and Gray, "Fast Algorithms for
+//! Convolutional Neural Networks", 2015), channels last. Tiles of the input and the filters are transformed, multiplied
+//! position by position as matrices over the channels, and the products transformed to tiles of the output. F(2x2, 3x3)
+//! takes 16 multiplications for 4 outputs instead of 36, F(4x4, 3x3) 36 for 16 instead of 144.
 //!
 //! # Errors
 //! With `u = 2^-24` and the largest `sum |x| |w|` among the outputs of a tile, `|out - exact|` is below 3.5 u of it for
-//! F(2x2, 3x3) and below 16 u for F(4x4, 3x3), most often 5 u, as far as random operands of 32 channels and more show, plus
-//! the rounding of the result; direct sums of as many terms reach 4.4 u. Tests assert it.
+//! F(2x2, 3x3) and below 16 u for F(4x4, 3x3), usually 5 u, according to random operands of 32 and more channels; the
+//! rounding of the result comes on top. Direct sums of as many terms reach 4.4 u. Tests assert these bounds.
 //!
 //! # Special values
-//! An output depends on all inputs of its tile: where an input is infinite or NaN, outputs become NaN that the definition
-//! gives other values, up to three pixels away. An infinite or NaN weight makes all outputs of its channel NaN.
+//! An output depends on all inputs of its tile: an infinite or NaN input makes outputs up to three pixels away NaN,
+//! where the definition has other values. An infinite or NaN weight makes all outputs of its channel NaN.
 
 use super::finish::Tail;
 use super::panels::depth_block;
@@ -21,7 +21,7 @@ use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::cpu::weights::Weights;
 use std::ops::Range;
 
-/// The outputs that are computed together.
+/// The outputs computed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OutputTile {
     /// F(2x2, 3x3).
@@ -31,7 +31,7 @@ pub enum OutputTile {
 }
 
 impl OutputTile {
-    /// Rows and columns of a tile of the output.
+    /// Rows and columns of an output tile.
     pub const fn size(self) -> usize {
         match self {
             OutputTile::Two => 2,
@@ -39,7 +39,7 @@ impl OutputTile {
         }
     }
 
-    /// Rows and columns of a tile of the input, and of a transformed filter.
+    /// Rows and columns of an input tile and of a transformed filter.
     pub const fn side(self) -> usize {
         self.size() + 2
     }
@@ -50,8 +50,8 @@ impl OutputTile {
     }
 }
 
-/// F(4x4, 3x3) interpolates at 0, at these points and their negatives, and at infinity. With 3/4 and 3/2 the errors are a
-/// quarter of those with the usual 1 and 2, and `f32` holds all factors of inputs and products exactly.
+/// F(4x4, 3x3) interpolates at 0, at these points and their negatives, and at infinity. With 3/4 and 3/2 the errors are
+/// a quarter of those with the usual 1 and 2, and `f32` represents all factors of inputs and products exactly.
 const POINTS: [f32; 2] = [0.75, 1.5];
 
 /// `x - y`.
@@ -60,7 +60,7 @@ fn sub<S: Simd>(simd: S, x: S::F32, y: S::F32) -> S::F32 {
     simd.mul_add(y, simd.splat(-1.0), x)
 }
 
-/// The transform of the input along one dimension.
+/// Transforms the input along one dimension.
 #[inline(always)]
 fn input_transform<S: Simd, const SIDE: usize>(simd: S, d: [S::F32; SIDE]) -> [S::F32; SIDE] {
     let times = |factor: f32, x, y| simd.mul_add(simd.splat(factor), x, y);
@@ -84,7 +84,7 @@ fn input_transform<S: Simd, const SIDE: usize>(simd: S, d: [S::F32; SIDE]) -> [S
     out
 }
 
-/// The transform of the products along one dimension.
+/// Transforms the products along one dimension.
 #[inline(always)]
 fn output_transform<S: Simd, const SIDE: usize, const SIZE: usize>(simd: S, m: [S::F32; SIDE]) -> [S::F32; SIZE] {
     let times = |factor: f32, x, y| simd.mul_add(simd.splat(factor), x, y);
@@ -105,7 +105,7 @@ fn output_transform<S: Simd, const SIDE: usize, const SIZE: usize>(simd: S, m: [
     out
 }
 
-/// The rows of the transform of filters.
+/// The rows of the filter transform.
 fn filter_rows(tile: OutputTile) -> [[f64; 3]; 6] {
     match tile {
         OutputTile::Two => [[1.0, 0.0, 0.0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0.0, 0.0, 1.0], [0.0; 3], [0.0; 3]],
@@ -118,13 +118,13 @@ fn filter_rows(tile: OutputTile) -> [[f64; 3]; 6] {
     }
 }
 
-/// Transformed filters: `[panel of output channels][position][input channel][output channel of the panel]`, with
-/// zeros beyond the last output channel, so that everything is read front to back.
+/// Transformed filters: `[panel of output channels][position][input channel][output channel of the panel]`, with zeros
+/// beyond the last output channel. Everything is read sequentially.
 #[derive(Clone, Copy)]
 pub struct Filters {
-    /// The level whose panels are used.
+    /// The level that determines the panels.
     pub isa: Isa,
-    /// Which transform.
+    /// The transform.
     pub tile: OutputTile,
     /// Input and output channels.
     pub channels: [usize; 2],
@@ -137,8 +137,8 @@ impl Filters {
         outputs.div_ceil(width) * width * inputs * self.tile.positions()
     }
 
-    /// Transforms the filters of the output channels `outputs`, which start at a panel. In `filter`, `strides` are the
-    /// distances between output channels, input channels, rows and columns.
+    /// Transforms the filters of the output channels `outputs`, which start at a panel. `strides` are the distances in
+    /// `filter` between output channels, input channels, rows and columns.
     ///
     /// # Panics
     /// If a slice is too short.
@@ -164,7 +164,7 @@ impl Filters {
     }
 }
 
-/// Multiply-adds that take as long as an element of a transformed filter.
+/// Multiply-adds that take as long as one element of a transformed filter.
 const FILL_COST: usize = 64;
 
 struct FillPanel<'a, T> {
@@ -176,7 +176,7 @@ struct FillPanel<'a, T> {
     out: &'a mut [f32],
 }
 
-/// Filters that are transformed side by side.
+/// Filters transformed side by side.
 const FILTER_LANES: usize = 8;
 
 impl<T: Float> Kernel for FillPanel<'_, T> {
@@ -221,15 +221,15 @@ impl<T: Float> Kernel for FillPanel<'_, T> {
 pub struct Winograd<'a> {
     /// The filters.
     pub filters: Filters,
-    /// Their floats.
+    /// The floats of the filters.
     pub weights: &'a [f32],
     /// Rows and columns of the input.
     pub input: [usize; 2],
-    /// Rows of zeros above, and columns to the left of the input.
+    /// Rows of zeros above and columns of zeros left of the input.
     pub padding: [usize; 2],
     /// Columns of the output.
     pub wide: usize,
-    /// The most of them that are computed at once: whole tiles of the algorithm.
+    /// Maximum columns computed at once: whole tiles of the algorithm.
     pub cols: usize,
 }
 
@@ -255,19 +255,19 @@ impl Winograd<'_> {
         }
     }
 
-    /// The scratch floats that [`compute`](Self::compute) needs for so many rows of the output, so many columns at once, and
-    /// `sums` results that are not of type `f32`.
+    /// Scratch length in floats that [`compute`](Self::compute) needs for this many rows of the output, this many
+    /// columns at once, and `sums` results of another type than `f32`.
     pub fn scratch_len(filters: Filters, pixels: [usize; 2], sums: usize) -> usize {
         let Parts { inputs, products, bias, sums } = Self::parts(filters, pixels, sums);
         inputs + products + bias + sums
     }
 
-    /// Computes a tile of the output of one image: its rows are the pixels of whole rows of the image, from a whole tile of
-    /// the algorithm on, its columns are channels, from a panel on; `image` is `[row][column][channel]`.
+    /// Computes a tile of the output of one image. Its rows are the pixels of whole image rows, starting at a whole
+    /// tile of the algorithm; its columns are channels, starting at a panel. `image` is `[row][column][channel]`.
     ///
     /// # Panics
-    /// If the scratch memory is shorter than [`scratch_len`](Self::scratch_len), or the image or the weights are shorter
-    /// than their sizes.
+    /// If the scratch memory is shorter than [`scratch_len`](Self::scratch_len), or the image or the weights are
+    /// shorter than their sizes.
     pub fn compute<T: Float>(
         &self,
         image: &[T],
@@ -310,19 +310,19 @@ impl Winograd<'_> {
     }
 }
 
-/// Floats from one position to the next: one vector more than are used, so that the positions of a tile are not all at
-/// the same place in their pages.
+/// Distance between positions in floats: one vector more than they use, which keeps the positions of a tile from
+/// sharing the same page offsets.
 fn position_stride(floats: usize, lanes: usize) -> usize {
     floats + lanes
 }
 
-/// Floats from one tile of the input to the next at the same position: a vector more than the channels take, so that rows
-/// are not all at the same place in their pages.
+/// Distance between tiles of the input at the same position, in floats: one vector more than the channels take, which
+/// keeps rows from sharing the same page offsets.
 fn row_stride(channels: usize, lanes: usize) -> usize {
     channels.next_multiple_of(lanes) + lanes
 }
 
-/// Some channels of some pixels of the output, from whole tiles of the algorithm and a panel on.
+/// Some channels of some pixels of the output, starting at whole tiles of the algorithm and at a panel.
 struct Block<'a, T> {
     conv: &'a Winograd<'a>,
     rows: Range<usize>,
@@ -332,11 +332,11 @@ struct Block<'a, T> {
 }
 
 impl<T: Float> Block<'_, T> {
-    /// Writes the convolution with bias to `out`, which starts with column 0 of the first row and the first channel; its
+    /// Writes the convolution with bias to `out`, which starts with column 0 of the first row and the first channel;
     /// pixels are `pixel` floats apart.
     ///
     /// # Safety
-    /// `out` can be written for the channels of all columns, at each of the rows.
+    /// `out` is writable for the channels of all columns, in each of the rows.
     unsafe fn sums(&self, inputs: &mut [f32], products: &mut [f32], bias: &[f32], out: *mut f32, pixel: usize) {
         let Winograd { filters: Filters { isa, tile, channels: [from, _] }, weights, wide, .. } = *self.conv;
         let (width, lanes, size) = (tile_size(isa).cols, isa.lanes(), tile.size());
@@ -379,7 +379,7 @@ impl<T: Float> Block<'_, T> {
                     unsafe { multiply(isa, product) };
                 }
             }
-            // SAFETY: the channels of the panel in these columns are among those that can be written.
+            // SAFETY: the channels of the panel in these columns are among the writable ones.
             let out = unsafe { out.add(self.cols.start * pixel + first - self.channels.start) };
             let size = [self.rows.len(), self.cols.len()];
             let (bias, strides) = (&bias[first..], [wide * pixel, pixel]);
@@ -389,7 +389,7 @@ impl<T: Float> Block<'_, T> {
     }
 }
 
-/// Transforms the input under a block: for each position, a row of channels for each tile.
+/// Transforms the input under a block: for each position, one row of channels per tile.
 struct TransformInput<'a, 'b, T> {
     block: &'a Block<'a, T>,
     grid: [usize; 2],
@@ -407,11 +407,11 @@ impl<T: Float> Kernel for TransformInput<'_, '_, T> {
     }
 }
 
-/// The pixels of the input under one tile.
+/// The input pixels under one tile.
 struct Under {
-    /// Row and column of the first.
+    /// Row and column of the first pixel.
     start: [isize; 2],
-    /// Whether all of them are in the image.
+    /// Whether all pixels are inside the image.
     inside: bool,
 }
 
@@ -459,7 +459,7 @@ impl<T: Float> TransformInput<'_, '_, T> {
     fn tile<S: Simd, const SIDE: usize>(&mut self, simd: S, tile: usize, under: &Under, channel: usize) {
         let conv = self.block.conv;
         let [high, wide] = conv.input;
-        // By columns.
+        // Column by column.
         let mut half = [[simd.splat(0.0); SIDE]; SIDE];
         for (i, row) in (0..SIDE).zip(under.start[0]..) {
             if row < 0 || row >= high as isize {
@@ -497,7 +497,7 @@ struct TransformOutput<'a> {
     /// Channels of the panel.
     channels: usize,
     bias: &'a [f32],
-    /// The channels of the panel can be written in all rows and columns, which are so far apart.
+    /// The channels of the panel are writable in all rows and columns, which are this far apart.
     out: *mut f32,
     strides: [usize; 2],
 }
@@ -552,7 +552,7 @@ impl TransformOutput<'_> {
                 if column >= self.size[1] {
                     break;
                 }
-                // SAFETY: the pixel is one of the block, and the channels are those of the panel.
+                // SAFETY: the pixel belongs to the block, and the channels to the panel.
                 unsafe {
                     let out = self.out.add(y * self.strides[0] + column * self.strides[1] + channel);
                     simd.store_first(simd.add(x, bias), out, lanes);

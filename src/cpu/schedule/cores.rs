@@ -1,11 +1,11 @@
-//! How many threads of this process compute, and on how many cores they can.
+//! Counts the computing threads of this process, relative to the cores available to it.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Cores that threads of this process compute on, or more where there are more such threads than cores.
+/// Cores in use by computing threads of this process. Exceeds the number of cores if there are more such threads.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -13,8 +13,7 @@ thread_local! {
     static COMPUTES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The cores that this process may use: those of its affinity mask, within the quota of its container. In tests, as many as
-/// they ask for.
+/// The cores that this process may use: its affinity mask, within the quota of its container. Unlimited in tests.
 fn available() -> usize {
     static AVAILABLE: OnceLock<usize> = OnceLock::new();
     *AVAILABLE.get_or_init(|| match cfg!(test) {
@@ -23,16 +22,16 @@ fn available() -> usize {
     })
 }
 
-/// Whether more threads compute than there are cores. A thread that only waits for more work is then in the way of others.
+/// Whether more threads compute than there are cores. A thread that only waits for more work then slows the others down.
 pub fn are_crowded() -> bool {
     USED.load(Ordering::Relaxed) > available()
 }
 
-/// A core that a thread computes on until this is dropped.
+/// A core reserved for a computing thread until this is dropped.
 pub struct Core(PhantomData<()>);
 
 impl Core {
-    /// One that nobody uses, if there is one.
+    /// Reserves an unused core, if there is one.
     pub fn find() -> Option<Core> {
         let one_more = |used| (used < available()).then_some(used + 1);
         USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
@@ -46,7 +45,7 @@ impl Drop for Core {
     }
 }
 
-/// This thread computes until this is dropped, whatever others do.
+/// Counts this thread as computing until dropped, even if no core is free.
 struct Computing(Core);
 
 impl Drop for Computing {
@@ -55,7 +54,7 @@ impl Drop for Computing {
     }
 }
 
-/// Does `work`, which computes.
+/// Runs `work` and counts this thread as computing meanwhile.
 pub fn computing<R>(work: impl FnOnce() -> R) -> R {
     let _computing = (!COMPUTES.replace(true)).then(|| {
         USED.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! How work is shared between threads.
+//! Shares work between threads.
 
 mod cores;
 pub mod partition;

@@ -1,12 +1,12 @@
-//! How matrices are cut into tiles that threads share: pure numbers.
+//! Cuts matrices into tiles that threads share: pure numbers.
 //!
-//! A [`Cut`] divides a count evenly: parts differ by at most one unit. [`partition`] chooses how often to cut rows and
-//! columns of a product: for each choice it estimates the time of the thread that works longest, and what more often cut
-//! operands cost to read again.
+//! A [`Cut`] divides a count evenly: parts differ by at most one unit. [`partition`] chooses the number of cuts of the
+//! rows and columns of a product: for each choice it estimates the time of the busiest thread, and the cost of reading
+//! operands again when they are cut more often.
 
 use std::ops::Range;
 
-/// A count in even parts, each of whole units but for the last.
+/// A count divided into even parts, each of whole units except the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
     count: usize,
@@ -15,13 +15,13 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// `count` in `parts` parts, or as many as there are units.
+    /// Cuts `count` into `parts` parts, or as many as there are units.
     pub fn new(count: usize, unit: usize, parts: usize) -> Cut {
         let unit = unit.max(1);
         Cut { count, unit, parts: parts.clamp(1, count.div_ceil(unit).max(1)) }
     }
 
-    /// `count` in parts of at most `most` elements, or of one unit.
+    /// Cuts `count` into parts of at most `most` elements, or of one unit.
     pub fn at_most(count: usize, unit: usize, most: usize) -> Cut {
         if count <= most {
             return Cut::new(count, unit, 1);
@@ -30,12 +30,12 @@ impl Cut {
         Cut::new(count, unit, count.div_ceil(unit.max(1)).div_ceil(most))
     }
 
-    /// `count` in one part.
+    /// Leaves `count` in one part.
     pub fn whole(count: usize) -> Cut {
         Cut::new(count, count, 1)
     }
 
-    /// The same parts of elements that are `factor` as many.
+    /// The same parts of a count that is `factor` times as large.
     pub fn scaled(self, factor: usize) -> Cut {
         Cut { count: self.count * factor, unit: self.unit * factor, parts: self.parts }
     }
@@ -52,13 +52,13 @@ impl Cut {
         at(index)..at(index + 1)
     }
 
-    /// The most elements of a part.
+    /// Size of the largest part in elements.
     pub fn largest(self) -> usize {
         (self.count.div_ceil(self.unit).div_ceil(self.parts) * self.unit).min(self.count)
     }
 }
 
-/// How each of some matrices is cut into tiles.
+/// The cuts of each of several matrices into tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// The rows.
@@ -68,80 +68,80 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Each matrix is one tile.
+    /// One tile per matrix.
     pub fn whole(rows: usize, cols: usize) -> Grid {
         Grid { rows: Cut::whole(rows), cols: Cut::whole(cols) }
     }
 
-    /// Tiles of one matrix.
+    /// Number of tiles per matrix.
     pub fn tiles(&self) -> usize {
         self.rows.parts * self.cols.parts
     }
 
-    /// The most rows and columns of a tile.
+    /// Maximum rows and columns of a tile.
     pub fn largest(&self) -> [usize; 2] {
         [self.rows.largest(), self.cols.largest()]
     }
 }
 
-/// A product to be shared. All sizes are in elements unless they say otherwise.
+/// A product to share between threads. Sizes are in elements unless stated otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Number of products.
     pub batches: usize,
-    /// Rows, columns and depth of each.
+    /// Rows, columns and depth of each product.
     pub size: [usize; 3],
     /// Rows and columns of a register tile. Parts have whole register tiles of columns.
     pub tile: [usize; 2],
-    /// Parts have multiples of so many rows.
+    /// The rows of a part are a multiple of this.
     pub unit: usize,
-    /// The most rows and columns of a part, for the caches.
+    /// Maximum rows and columns of a part, for the caches.
     pub most: [usize; 2],
-    /// The most elements of a part, where one unit of rows by one register tile of columns is not more.
+    /// Maximum elements of a part, unless the smallest one (one unit of rows by one register tile of columns) has more.
     pub area: usize,
-    /// Whether results are finished run by run: rows of a part that adjoin are one.
+    /// Whether results are finished run by run; contiguous rows of a part form a single run.
     pub finishes: bool,
-    /// Bytes that are moved for an element of the left operand whenever columns are cut once more.
+    /// Bytes moved per element of the left operand for each additional cut of the columns.
     pub left_bytes: usize,
-    /// Bytes that are moved for an element of the right operand whenever rows are cut once more.
+    /// Bytes moved per element of the right operand for each additional cut of the rows.
     pub right_bytes: usize,
 }
 
-/// Nanoseconds of a multiply-add: a core with AVX-512 does 125 in a nanosecond at best, 80 as a rule.
+/// Nanoseconds per multiply-add: a core with AVX-512 does at best 125 per nanosecond, typically 80.
 const MULTIPLY_ADD: f64 = 1.0 / 80.0;
-/// Nanoseconds of a byte from beyond the caches of a core.
+/// Nanoseconds per byte from beyond the caches of a core.
 const BYTE: f64 = 1.0 / 20.0;
-/// The part of the time of reading operands that the work on them does not hide.
+/// Fraction of the time to read operands that computation does not hide.
 const NOT_HIDDEN: f64 = 0.1;
-/// Nanoseconds that a tile costs beside its work.
+/// Overhead per tile in nanoseconds.
 const TILE: f64 = 200.0;
-/// Nanoseconds that finishing a run of results costs beside its work.
+/// Overhead of finishing a run of results in nanoseconds.
 const RUN: f64 = 60.0;
-/// Nanoseconds that sharing costs at all: members of the team look for work.
+/// Fixed overhead of sharing in nanoseconds: members of the team look for work.
 const SHARING: f64 = 1500.0;
-/// The part of a tile's time that threads wait for the last one, on average: they do not begin together, and other
-/// processes take cores away.
+/// Average wait for the last thread, as a fraction of a tile's time: threads do not start together, and other processes
+/// take cores away.
 const WAIT: f64 = 0.25;
-/// Register tiles with fewer rows take as long as with so many: additions wait for each other.
+/// Register tiles with fewer rows take as long as with this many: additions wait for each other.
 const MIN_ROWS: usize = 4;
-/// How much more often than necessary rows and columns are cut at most, for each thread.
+/// Maximum cuts of rows or columns beyond the necessary ones, per thread.
 const MORE: usize = 6;
 
 impl Shape {
-    /// The estimate for `down` parts of the rows and `across` parts of the columns, in nanoseconds.
+    /// The estimated time with `grid`, in nanoseconds.
     fn time(&self, grid: &Grid, threads: usize) -> f64 {
         let [m, n, k] = self.size.map(|size| size as f64);
         let tiles = self.batches * grid.tiles();
         let [rows, cols] = grid.largest();
         let high = rows.max(rows.div_ceil(self.tile[0]) * MIN_ROWS);
-        // Half a register tile is the least that is computed.
+        // At least half a register tile is computed.
         let wide = cols.next_multiple_of(self.tile[1].div_ceil(2));
         let runs = if self.finishes && grid.cols.parts > 1 { rows } else { 0 };
         let tile = (high * wide) as f64 * k * MULTIPLY_ADD + runs as f64 * RUN + TILE;
         let left = m * k * (self.left_bytes * grid.cols.parts) as f64;
         let right = n * k * (self.right_bytes * grid.rows.parts) as f64;
         let bytes = self.batches as f64 * (left + right) * BYTE;
-        // Operands are asked for while others are multiplied.
+        // Operands are prefetched during the multiplications.
         let overlapped = |work: f64, bytes: f64| work.max(bytes) + bytes * NOT_HIDDEN;
         if threads == 1 || tiles == 1 {
             return overlapped(tiles as f64 * tile, bytes);
@@ -156,7 +156,7 @@ pub fn partition(shape: &Shape, threads: usize) -> Grid {
     let least = [Cut::at_most(m, shape.unit, shape.most[0]).parts, Cut::at_most(n, shape.tile[1], shape.most[1]).parts];
     let of_area = (m * n).div_ceil(shape.area);
     let more = [least[0].max(of_area), least[1]].map(|parts| parts.max(MORE * threads));
-    // More tiles than that are never better.
+    // More tiles than this are never better.
     let most = MORE * (4 * threads).max(shape.batches * of_area.max(least[0] * least[1]));
     let mut best: Option<(f64, Grid)> = None;
     for down in least[0]..least[0] + more[0] {
@@ -224,8 +224,8 @@ mod tests {
         }
     }
 
-    /// The most that a thread computes when tiles are taken in order by whoever is free, as a multiple of an even share of
-    /// all register tiles.
+    /// The load of the busiest thread when each free thread takes the next tile, as a multiple of an even share of all
+    /// register tiles.
     fn longest(shape: &Shape, grid: &Grid, threads: usize) -> f64 {
         let mut load = vec![0usize; threads];
         for _ in 0..shape.batches {
@@ -252,7 +252,7 @@ mod tests {
         let [rows, cols] = grid.largest();
         assert!(rows <= shape.most[0] && cols <= shape.most[1].max(shape.tile[1]), "{shape:?}: {grid:?}");
         let blocks = shape.batches * m.div_ceil(12) * n.div_ceil(32);
-        // What takes a while, can be shared at all, and is not so low that reading an operand twice takes as long.
+        // Only products that take a while, can be shared, and are not so low that reading an operand twice takes as long.
         if blocks >= 16 * threads && shape.batches * m * n * k >= threads << 23 && m.min(n) >= 48 {
             let longest = longest(shape, &grid, threads);
             assert!(longest <= most, "{shape:?} on {threads} threads: {grid:?} takes {longest} of the ideal");
@@ -301,8 +301,8 @@ mod tests {
     }
 
     #[test]
-    fn the_operand_that_is_dear_to_move_is_read_once() {
-        // One thread: nothing is cut that fits.
+    fn the_expensive_operand_is_read_once() {
+        // One thread: nothing that fits is cut.
         assert_eq!(
             partition(&shape(1, [128, 768, 768]), 1),
             Grid { rows: Cut::new(128, 1, 1), cols: Cut::new(768, 32, 1) }
@@ -318,7 +318,7 @@ mod tests {
             size in [1usize..3000, 1usize..3000, 1usize..2000],
             threads in 1usize..9,
         ) {
-            // Rows or columns that are hardly enough for all threads: parts that are more even would read more.
+            // Rows or columns are barely enough for all threads: more even parts would read more.
             let is_low = size[0].min(size[1]) < 48 + 16 * threads;
             check(&shape(batches, size), threads, if is_low { 1.1 } else { 1.06 });
         }

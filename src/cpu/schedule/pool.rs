@@ -1,5 +1,5 @@
-//! The thread pools: one per number of threads, shared by all contexts of the process. Each thread leads a [team](super::team)
-//! or is a member of one.
+//! The thread pools: one per number of threads, shared by all contexts of the process. Each thread leads a
+//! [team](super::team) or is a member of one.
 
 use super::cores::{Core, are_crowded, computing};
 use super::team::{Leader, is_within};
@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 
 /// Work below this many multiply-adds (or comparable element operations) runs on the calling thread.
 ///
-/// One core does some 60 multiply-adds per nanosecond in a matrix product, and a [team](super::team) shares work out in about a
-/// microsecond: this is two.
+/// One core does some 60 multiply-adds per nanosecond in a matrix product, and a [team](super::team) shares work within
+/// about a microsecond: this is about two microseconds of work.
 const MIN_PARALLEL_COST: usize = 1 << 17;
 
-/// How long a member waits for the next section before it leaves: long against a step that is not shared out, short
-/// against what a person or another process notices.
+/// How long a member waits for the next section before it leaves the team: long compared with a step that is not
+/// shared, short compared with what a person or another process notices.
 const PATIENCE: Duration = Duration::from_micros(200);
 
-/// How long it waits without letting other threads have the core.
+/// How long a member spins before it starts yielding its core to other threads.
 const ALERT: Duration = Duration::from_micros(20);
 
-/// Looks between two at the clock: one or two microseconds.
+/// Checks of the gate between two of the clock: one or two microseconds.
 const LOOKS: u32 = 32;
 
 thread_local! {
@@ -45,7 +45,7 @@ struct Pool {
     taken: AtomicUsize,
 }
 
-/// A thread of a pool that has something to do until this is dropped.
+/// A busy thread of a pool, until this is dropped.
 struct BusyThread(Arc<Pool>);
 
 impl Drop for BusyThread {
@@ -55,7 +55,7 @@ impl Drop for BusyThread {
 }
 
 impl Threads {
-    /// The pool of `count` threads (at least 1, at most 1024) of this process, started when it is not running.
+    /// Returns the process's pool of `count` threads (at least 1, at most 1024), and starts it if it is not running.
     pub fn new(count: usize) -> std::io::Result<Threads> {
         static POOLS: Mutex<Option<HashMap<usize, Weak<Pool>>>> = Mutex::new(None);
         let count = count.clamp(1, 1024);
@@ -67,7 +67,8 @@ impl Threads {
         let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(count)
             .thread_name(|index| format!("webnn-{index}"))
-            // Whoever waits for the end of work that panicked is told when it is dropped. Without this the process ends.
+            // Whoever waits for work that panicked notices when the work is dropped. Without a handler the process
+            // would abort.
             .panic_handler(drop)
             .build()
             .map_err(std::io::Error::other)?;
@@ -81,7 +82,7 @@ impl Threads {
         self.pool.threads.current_num_threads()
     }
 
-    /// Runs `work` on a thread of the pool that has nothing else to do, or gives it back if there is none.
+    /// Runs `work` on an idle thread of the pool, or returns it as an error if there is none.
     pub fn spawn<W: FnOnce() + Send + 'static>(&self, work: W) -> Result<(), W> {
         let Some(place) = self.place() else { return Err(work) };
         self.pool.threads.spawn(move || {
@@ -91,7 +92,7 @@ impl Threads {
         Ok(())
     }
 
-    /// A thread that has nothing to do.
+    /// Reserves an idle thread.
     fn place(&self) -> Option<BusyThread> {
         let count = self.count();
         let one_more = |taken| (taken < count).then_some(taken + 1);
@@ -99,7 +100,7 @@ impl Threads {
         Some(BusyThread(self.pool.clone()))
     }
 
-    /// Runs `work` on this thread as the leader of a team, which threads of the pool join when [`split`](Self::split) or
+    /// Runs `work` on this thread as the leader of a team. Threads of the pool join it when [`split`](Self::split) or
     /// [`install`](Self::install) needs them.
     pub fn lead<R>(&self, work: impl FnOnce() -> R) -> R {
         if self.count() == 1 || is_within() || LEADER.with_borrow(Option::is_some) {
@@ -110,8 +111,8 @@ impl Threads {
         work()
     }
 
-    /// Runs `work`, which computes, on this thread, with the threads of the pool at hand: they stay awake for what
-    /// [`split`](Self::split) has for them until `work` is done.
+    /// Runs `work`, which computes, on this thread, with the threads of the pool ready: they stay awake for
+    /// [`split`](Self::split) until `work` is done.
     pub fn install<R>(&self, work: impl FnOnce() -> R) -> R {
         computing(|| {
             self.lead(|| {
@@ -123,13 +124,13 @@ impl Threads {
         })
     }
 
-    /// Whether this thread leads a team of this pool, and is not within a piece.
+    /// Whether this thread leads a team of this pool and is not within a piece.
     fn leads(&self) -> bool {
         !is_within()
             && LEADER.with_borrow(|leader| leader.as_ref().is_some_and(|led| led.team().size() == self.count()))
     }
 
-    /// Asks for the members that are missing, as far as there are cores for them: more would only be in the way.
+    /// Invites the missing members, as far as there are cores for them: more would only slow the others down.
     fn invite(&self, leader: &Leader) {
         for _ in 0..leader.team().missing() {
             let Some(core) = Core::find() else { return };
@@ -139,7 +140,7 @@ impl Threads {
                 let _core = core;
                 team.serve(waiting);
             };
-            // Whoever keeps the threads busy leads or serves another team.
+            // All threads lead or serve other teams.
             if let Err(serve) = self.spawn(serve) {
                 leader.team().forget_member();
                 return drop(serve);
@@ -147,12 +148,12 @@ impl Threads {
         }
     }
 
-    /// Calls `work` with ranges that cover `0..items` once, in parallel when `items * cost` is worth it
-    /// (`cost` per item, in multiply-adds). Every range but the last is a multiple of `grain` items long.
+    /// Calls `work` with ranges that cover `0..items` once, in parallel if `items * cost` is worth it (`cost` per item,
+    /// in multiply-adds). The length of every range except the last is a multiple of `grain`.
     ///
     /// The split depends on the number of threads: `work` must compute each item independently of its range.
     pub fn split(&self, items: usize, grain: usize, cost: usize, work: impl Fn(Range<usize>) + Sync) {
-        // One copy of the code of the pool serves all closures.
+        // All closures share one copy of the pool's code.
         self.split_dyn(items, grain, cost, &work);
     }
 
@@ -166,14 +167,14 @@ impl Threads {
             }
             return;
         }
-        // More ranges than threads, so that a thread that lost its core, or came late, does not hold up the others.
+        // More ranges than threads: a thread that lost its core or came late does not delay the others.
         let parts = (parts * 4).min(worthwhile).min(items.div_ceil(grain));
         let length = items.div_ceil(grain).div_ceil(parts) * grain;
         self.share_dyn(items.div_ceil(length), &|part| work(part * length..((part + 1) * length).min(items)));
     }
 
-    /// Calls `work` with every number below `count` once, in parallel when `cost` (of all of them, in multiply-adds) is
-    /// worth it.
+    /// Calls `work` once with every number below `count`, in parallel if `cost` (of all calls together, in
+    /// multiply-adds) is worth it.
     pub fn share(&self, count: usize, cost: usize, work: impl Fn(usize) + Sync) {
         if self.count() == 1 || count <= 1 || cost < 2 * MIN_PARALLEL_COST {
             return (0..count).for_each(work);
@@ -183,7 +184,7 @@ impl Threads {
 
     fn share_dyn(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
         self.lead(|| {
-            // Within a piece, or within the work of another number of threads.
+            // This thread is within a piece, or in a team with another number of threads.
             if !self.leads() {
                 return (0..count).for_each(work);
             }
@@ -196,7 +197,7 @@ impl Threads {
     }
 }
 
-/// Ends the team that this thread leads when it is dropped, also by a panic.
+/// Ends the team that this thread leads when dropped, even after a panic.
 struct Led;
 
 impl Drop for Led {
@@ -205,7 +206,7 @@ impl Drop for Led {
     }
 }
 
-/// A wait of a member: gives whether to wait on.
+/// Starts the wait of a member: the returned closure tells whether to keep waiting.
 fn waiting() -> impl FnMut() -> bool {
     let (start, mut looks, mut is_alert) = (Instant::now(), 0, true);
     move || {
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn work_within_work_is_not_split_again() {
+    fn nested_work_is_not_split() {
         for (outer, inner) in [(2, 2), (7, 2), (2, 7)] {
             let (outer, inner) = (Threads::new(outer).unwrap(), Threads::new(inner).unwrap());
             let count = AtomicUsize::new(0);
@@ -276,16 +277,16 @@ mod tests {
             assert!(threads.spawn(work()).is_ok());
         }
         assert!(threads.spawn(work()).is_err(), "all threads are taken");
-        // Nobody comes to help.
+        // No thread is free to help.
         let count = AtomicUsize::new(0);
         threads.split(100, 1, 1 << 20, |range| _ = count.fetch_add(range.len(), Ordering::Relaxed));
         assert_eq!(count.into_inner(), 100);
         drop(go);
         let deadline = Instant::now() + Duration::from_secs(10);
         while threads.pool.taken.load(Ordering::Relaxed) > 0 {
-            assert!(Instant::now() < deadline, "threads are free again");
+            assert!(Instant::now() < deadline, "the threads do not become idle");
             yield_now();
         }
-        assert!(threads.spawn(|| panic!("this ends no process")).is_ok());
+        assert!(threads.spawn(|| panic!("this does not end the process")).is_ok());
     }
 }

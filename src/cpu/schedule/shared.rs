@@ -1,4 +1,4 @@
-//! Loops over disjoint parts of one output that threads share.
+//! Loops over disjoint parts of one output, shared between threads.
 
 use super::team::thread_number;
 use crate::cpu::schedule::pool::Threads;
@@ -6,10 +6,10 @@ use crate::memory::{ColumnBlock, SharedMut};
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Calls `work` with parts of `out` that cover it once, in parallel when it is worth it.
+/// Calls `work` with parts of `out` that cover it once, in parallel if it is worth it.
 ///
-/// `out` consists of units of `unit` elements. `work` gets the index of the first unit of its part and the elements
-/// of the part: `grain` units or a multiple of them, except for the last part. `cost` is that of one unit, as for
+/// `out` consists of units of `unit` elements. `work` receives the index of the first unit of its part and the elements
+/// of the part: `grain` units or a multiple of that, except for the last part. `cost` is per unit, as for
 /// [`Threads::split`]. The parts depend on the number of threads: `work` must compute each unit independently of them.
 ///
 /// # Panics
@@ -35,11 +35,11 @@ pub fn for_each_chunk<T: Send>(
 }
 
 thread_local! {
-    /// Whether this thread uses its part of the scratch memory of a step.
+    /// Whether this thread is using its part of a step's scratch memory.
     static USES_SCRATCH: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks the scratch memory of this thread as used until it is dropped, also by a panic: the thread is needed again.
+/// Marks this thread's scratch as in use until dropped, even after a panic: the pool reuses the thread.
 struct ScratchInUse;
 
 impl ScratchInUse {
@@ -62,30 +62,30 @@ pub struct PerThread<'a, S> {
 }
 
 impl<'a, S> PerThread<'a, S> {
-    /// Divides `scratch`, which holds anything, between `threads`.
+    /// Divides `scratch`, of undefined content, between `threads`.
     pub fn new(threads: &Threads, scratch: &'a mut [S]) -> PerThread<'a, S> {
         PerThread { scratch: SharedMut::new(scratch), threads: threads.count() }
     }
 
-    /// Calls `work` with the part of this thread.
+    /// Calls `work` with this thread's part.
     ///
     /// # Panics
-    /// If this thread is within another call, or is none of those that share a section.
+    /// If this thread is already within a call, or does not belong to the threads that share the section.
     pub fn with(&self, work: impl FnOnce(&mut [S])) {
         let _in_use = ScratchInUse::new();
         let (thread, own) = (thread_number(), self.scratch.len() / self.threads);
         assert!(thread < self.threads, "thread {thread} of {}", self.threads);
-        // SAFETY: those that work at the same time are the threads of a team, which have different numbers: their ranges
-        // are disjoint. A thread does not give its range out twice at a time.
+        // SAFETY: the threads working at the same time belong to one team and have different numbers: their ranges are
+        // disjoint. A thread hands out its range only once at a time.
         work(unsafe { self.scratch.range(thread * own..(thread + 1) * own) });
     }
 }
 
-/// [`Threads::split`] where `work` also gets scratch memory of its own, with anything in it: `scratch` divided by the
-/// number of threads. `work` must not enter the pool.
+/// [`Threads::split`] with scratch for `work`, of undefined content: `scratch` divided by the number of threads. `work`
+/// must not enter the pool.
 ///
 /// # Panics
-/// If `work` enters the pool and comes back here.
+/// If `work` enters the pool and returns here.
 pub fn split_with<S: Send>(
     threads: &Threads,
     items: usize,
@@ -98,7 +98,7 @@ pub fn split_with<S: Send>(
     threads.split(items, grain, cost, |range| own.with(|scratch| work(range, scratch)));
 }
 
-/// [`for_each_chunk`] where `work` also gets scratch memory of its own, as from [`split_with`].
+/// [`for_each_chunk`] with scratch for `work`, as in [`split_with`].
 ///
 /// # Panics
 /// As [`for_each_chunk`] and [`split_with`].
@@ -123,13 +123,14 @@ pub fn for_each_chunk_with<T: Send, S: Send>(
     });
 }
 
-/// Calls `work` for every block of at most `width` neighbouring columns of the `matrices` matrices `[rows, columns]` that
-/// `out` consists of, in parallel when it is worth it. `work` gets the index of the matrix, the first column, the number of
-/// columns and the elements; `cost` is that of one element, as for [`Threads::split`]. The blocks of a thread come in their
-/// order, or `backwards`: whoever passes again and again over more than the caches hold finds the end of the last pass there.
+/// Calls `work` for every block of at most `width` neighboring columns of the `matrices` matrices `[rows, columns]` in
+/// `out`, in parallel if it is worth it. `work` receives the index of the matrix, the first column, the number of
+/// columns and the elements; `cost` is per element, as for [`Threads::split`]. Each thread visits its blocks in
+/// ascending order, or in descending order if `backwards`: when data exceed the caches, a pass in the opposite
+/// direction starts with what the previous pass left in them.
 ///
 /// # Panics
-/// If `out` has another number of elements.
+/// If the number of elements in `out` does not match.
 pub fn for_each_column_block<T: Send>(
     threads: &Threads,
     out: &mut [T],
@@ -148,15 +149,15 @@ pub fn for_each_column_block<T: Send>(
             let (matrix, first) = (item / blocks, item % blocks * width);
             let width = width.min(columns - first);
             let start = matrix * rows * columns + first;
-            // SAFETY: `split` gives out every block once, and blocks are disjoint.
+            // SAFETY: `split` hands out every block once, and blocks are disjoint.
             work(matrix, first, width, unsafe { ColumnBlock::new(&out, start, width, columns, rows) });
         }
     });
 }
 
-/// Calls `work` with ranges of the columns of the row-major matrix `out` and their elements, in parallel when it is worth it:
-/// `columns` per row, `grain` or a multiple of that in each range but the last. `cost` is that of one column, as for
-/// [`Threads::split`].
+/// Calls `work` with ranges of the columns of the row-major matrix `out` and their elements, in parallel if it is worth
+/// it. There are `columns` columns per row; each range except the last has a multiple of `grain` of them. `cost` is per
+/// column, as for [`Threads::split`].
 pub fn for_each_range_of_columns<T: Send>(
     threads: &Threads,
     out: &mut [T],

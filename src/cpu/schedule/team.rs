@@ -1,10 +1,10 @@
-//! Threads that work together for a while: sections of work are shared out without putting threads to sleep in between.
+//! Teams: threads that share sections of work for a while, without going to sleep in between.
 //!
-//! Waking a thread takes longer than many a step of a graph. So the members of a team wait for the next section awake, for
-//! a while. Each thread has a part of the pieces, the same part in each section of as many: what it wrote in one step is in
-//! its caches when it reads it in the next. Who is done with its own part takes from those of the others, so that no piece
-//! waits for a member that has lost its core or has not come yet. A member that comes when a section has been closed does not
-//! get in, so the leader waits for those only that are within a piece.
+//! Waking a thread takes longer than many steps of a graph, so the members of a team stay awake for a while and wait
+//! for the next section. Each thread has a part of the pieces, the same part in all sections with the same count: data
+//! written in one step are still in its caches when the next step reads them. A thread that has finished its own part
+//! takes pieces from the others: no piece waits for a member that has lost its core or has not arrived yet. A member
+//! that arrives after a section was closed does not enter it, so the leader waits only for members within a piece.
 
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, UnsafeCell, of_thread, pause};
 use std::any::Any;
@@ -14,17 +14,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-/// Calls with each number below a count.
+/// A function to call with each number below a count.
 type Section<'a> = dyn Fn(usize) + Sync + 'a;
 
 of_thread! {
-    /// This thread's number in the team that it works in: 0 leads.
+    /// This thread's number in its team; 0 is the leader.
     NUMBER: Cell<usize> = Cell::new(0);
-    /// Whether this thread is within a piece of a section: sections within are not shared out.
+    /// Whether this thread is within a piece of a section: nested sections are not shared.
     WITHIN: Cell<bool> = Cell::new(false);
 }
 
-/// The number of this thread among those that share the section that it works on; 0 elsewhere.
+/// The number of this thread among those that share the current section; 0 elsewhere.
 pub fn thread_number() -> usize {
     NUMBER.with(Cell::get)
 }
@@ -34,27 +34,28 @@ pub fn is_within() -> bool {
     WITHIN.with(Cell::get)
 }
 
-/// A value on cache lines of its own: processors fetch them in pairs.
+/// A value on its own cache lines: processors fetch them in pairs.
 #[repr(align(128))]
 struct Alone<T>(T);
 
-/// The gate to sections is one number, which changes as a whole: members that are within, whether a section is open, whether
-/// the team is closed, and how many sections there have been.
+/// The gate to sections is a single number that changes atomically: the number of members within, whether a section is
+/// open, whether the team is closed, and the number of sections so far.
 const MEMBER: usize = 1;
-/// All bits of the number of members, of which there are at most 1023.
+/// Mask of the number of members, at most 1023.
 const MEMBERS: usize = OPEN - 1;
 const OPEN: usize = 1 << 10;
 const CLOSED: usize = 1 << 11;
-/// One more section. Where the count wraps around, on 32 bits after a million, a member would have had to look away for exactly as many.
+/// The increment for each section. On 32 bits the count wraps around after a million; only a member that missed exactly
+/// that many would be fooled.
 const TURN: usize = 1 << 12;
 
-/// What a member finds at the gate.
+/// The result of a member's look at the gate.
 enum Gate {
-    /// It is within the section of this turn.
+    /// The member has entered the section of this turn.
     Within(usize),
-    /// There is nothing to do, yet.
+    /// There is no section to enter yet.
     Shut,
-    /// There will be nothing to do.
+    /// There will be no more sections.
     Closed,
 }
 
@@ -64,7 +65,8 @@ struct Open {
     work: *const Section<'static>,
     /// Number of pieces.
     count: usize,
-    /// Number of parts that they are in: one for each thread that was there, or on its way, when the section was opened.
+    /// Number of parts the pieces are divided into: one per thread that was present or announced when the section was
+    /// opened.
     parts: usize,
 }
 
@@ -75,52 +77,52 @@ impl Open {
     }
 }
 
-/// The threads that have come to help a [`Leader`].
+/// The threads that help a [`Leader`].
 pub struct Team {
     gate: Alone<AtomicUsize>,
     /// The next piece of each part of the open section.
     next: Vec<Alone<AtomicUsize>>,
-    /// The open section. Only the leader writes it, while none is open and no member is within.
+    /// The open section. Only the leader writes it, while no section is open and no member is within.
     section: UnsafeCell<Option<Open>>,
-    /// Members that wait for sections or work on one, and those that were announced.
+    /// Members that wait for sections or work on one, and announced ones.
     present: AtomicUsize,
-    /// Which numbers are taken. A member has one as long as it is present.
+    /// The numbers in use. A member has one as long as it is present.
     numbers: Vec<AtomicBool>,
-    /// Of the first piece that panicked.
+    /// The payload of the first panic in a piece.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: the pointer in `section` is followed only by members that came through the gate while it was open; the leader
-// keeps what it points to, which is `Sync`, alive until they are gone, and writes the cell only when there are none.
+// SAFETY: only members that came through the gate while it was open follow the pointer in `section`. The leader keeps
+// its target, which is `Sync`, alive until they are gone, and writes the cell only when there are none.
 unsafe impl Send for Team {}
 // SAFETY: as above.
 unsafe impl Sync for Team {}
 
 impl Team {
-    /// The most threads that work in the team, its leader included.
+    /// Maximum number of threads in the team, including its leader.
     pub fn size(&self) -> usize {
         self.numbers.len() + 1
     }
 
-    /// Members that are missing.
+    /// Number of missing members.
     pub fn missing(&self) -> usize {
         self.numbers.len().saturating_sub(self.present.load(Ordering::Relaxed))
     }
 
-    /// Announces one more member, which is to call [`serve`](Self::serve).
+    /// Announces one more member, which must call [`serve`](Self::serve).
     pub fn expect_member(&self) {
         self.present.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes the announcement back.
+    /// Withdraws an announcement.
     pub fn forget_member(&self) {
         self.present.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What a member does: works on sections until the team is closed or it has waited for too long. `waiting` is called
-    /// when a wait begins; what it gives is called after each look, and says whether to look again.
+    /// Serves as a member: works on sections until the team is closed or the wait gets too long. Calls `waiting` at the
+    /// start of each wait, and the returned closure after each look at the gate; it tells whether to look again.
     pub fn serve<W: FnMut() -> bool>(&self, waiting: impl Fn() -> W) {
-        // A member that comes late may find the numbers taken by those that were asked for after it.
+        // If this member arrives late, members invited after it may have taken all numbers.
         let free = self.numbers.iter().position(|taken| !taken.swap(true, Ordering::Acquire));
         if let Some(index) = free {
             NUMBER.with(|number| number.set(index + 1));
@@ -142,18 +144,18 @@ impl Team {
                     Gate::Shut | Gate::Closed => return,
                 }
             };
-            // SAFETY: this member came through the open gate, so the leader has written the cell before, and waits now.
+            // SAFETY: this member came through the open gate: the leader wrote the cell before opening it, and waits now.
             let section = self.section.with(|section| unsafe { *section });
             if let Some(open) = section {
-                // SAFETY: as above: what it points to is alive until this member has left.
+                // SAFETY: as above: the target is alive until this member has left.
                 self.take_pieces(unsafe { &*open.work }, &open);
             }
-            // The leader sees what this member has done when it sees that it is gone.
+            // When the leader sees that this member has left, it also sees all its work.
             self.gate.0.fetch_sub(MEMBER, Ordering::Release);
         }
     }
 
-    /// Goes through the gate if it is that of an open section other than the one `seen` before.
+    /// Enters the gate if a section other than `seen` is open.
     fn enter(&self, seen: usize) -> Gate {
         let mut gate = self.gate.0.load(Ordering::Relaxed);
         loop {
@@ -164,7 +166,7 @@ impl Team {
             if gate & OPEN == 0 || turn == seen {
                 return Gate::Shut;
             }
-            // What the leader wrote before it opened the gate is seen behind it.
+            // `Acquire`: whoever enters sees what the leader wrote before it opened the gate.
             match self.gate.0.compare_exchange_weak(gate, gate + MEMBER, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Gate::Within(turn),
                 Err(other) => gate = other,
@@ -172,7 +174,7 @@ impl Team {
         }
     }
 
-    /// Works on pieces until all are taken, those of this thread's own part first.
+    /// Works on pieces until all are taken, starting with this thread's own part.
     fn take_pieces(&self, work: &Section, open: &Open) {
         let outer = WITHIN.with(|within| within.replace(true));
         let own = thread_number();
@@ -190,28 +192,28 @@ impl Team {
         }));
         WITHIN.with(|within| within.set(outer));
         if let Err(panic) = result {
-            // Nobody needs the rest.
+            // The remaining pieces are moot after a panic.
             self.next.iter().for_each(|next| _ = next.0.fetch_max(open.count, Ordering::Relaxed));
             self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
         }
     }
 }
 
-/// The thread that leads a team, and the only way to share work out: there is one for each team, and it stays on its thread.
-/// When it is dropped the members are sent away.
+/// The leader of a team, and the only way to share work: there is one per team, and it stays on its thread. Dropping it
+/// dismisses the members.
 pub struct Leader {
     team: Arc<Team>,
-    /// How many sections there have been.
+    /// Number of sections so far.
     turns: usize,
     /// Not `Send`: numbers belong to threads.
     thread: PhantomData<*const ()>,
 }
 
 impl Leader {
-    /// The leader of a new team of at most `count` threads (1024 at most), of which this thread is one.
+    /// Creates a team of at most `count` threads (1024 at most), with this thread as its leader.
     ///
     /// # Panics
-    /// On a member of another team.
+    /// If this thread is a member of another team.
     pub fn new(count: usize) -> Leader {
         assert!(!is_within() && thread_number() == 0, "members do not lead");
         assert!(count <= MEMBERS + 1, "{count} threads in a team, expected at most {}", MEMBERS + 1);
@@ -226,30 +228,30 @@ impl Leader {
         Leader { team: Arc::new(team), turns: 0, thread: PhantomData }
     }
 
-    /// The team, for those that are to become members.
+    /// The team, for threads that will become members.
     pub fn team(&self) -> &Arc<Team> {
         &self.team
     }
 
-    /// Calls `work` with every number below `count` once, on all threads of the team that are there in time.
+    /// Calls `work` once with every number below `count`, on all threads of the team that arrive in time.
     ///
     /// # Panics
-    /// If a piece does.
+    /// If a piece panics.
     pub fn share(&mut self, count: usize, work: &Section) {
         let team = &*self.team;
-        // SAFETY: only the lifetime changes. Members follow the pointer while they are within the section, and all of them
-        // have left when this function returns.
+        // SAFETY: only the lifetime changes. Members follow the pointer only while they are within the section, and all
+        // of them have left when this function returns.
         let erased = unsafe { std::mem::transmute::<*const Section<'_>, *const Section<'static>>(work) };
         let there = team.present.load(Ordering::Relaxed).min(team.numbers.len()) + 1;
         let open = Open { work: erased, count, parts: there.min(count).max(1) };
-        // SAFETY: the gate is shut and no member is within: the last call waited for that, and there is one leader, which is
+        // SAFETY: the gate is shut and no member is within, because the last call waited for that; the only leader is
         // borrowed mutably.
         team.section.with_mut(|section| unsafe { *section = Some(open) });
         for part in 0..open.parts {
             team.next[part].0.store(open.start(part), Ordering::Relaxed);
         }
         self.turns = self.turns.wrapping_add(1);
-        // Nobody else changes a gate that is shut.
+        // No other thread changes a shut gate.
         team.gate.0.store(self.turns.wrapping_mul(TURN) | OPEN, Ordering::Release);
         team.take_pieces(work, &open);
         let mut gate = team.gate.0.fetch_sub(OPEN, Ordering::Acquire);
@@ -276,7 +278,7 @@ impl Drop for Leader {
 mod tests {
     use super::*;
 
-    /// A wait that ends with the team.
+    /// A wait that lasts until the team is closed.
     fn forever() -> impl FnMut() -> bool {
         || {
             std::thread::yield_now();
@@ -284,7 +286,7 @@ mod tests {
         }
     }
 
-    /// Leads a team that has `members` members.
+    /// Leads a team of `members` members.
     fn with_team(members: usize, lead: impl FnOnce(&mut Leader)) {
         let mut leader = Leader::new(members + 1);
         let team = leader.team().clone();
@@ -300,7 +302,7 @@ mod tests {
         assert!(!is_within() && thread_number() == 0);
     }
 
-    /// Whether each piece of some sections is called once, with as many members.
+    /// Checks that each piece of the sections runs exactly once, with `members` members.
     fn calls(members: usize, sections: &[usize]) {
         with_team(members, |leader| {
             for &count in sections {
@@ -315,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn every_piece_is_done_once() {
+    fn every_piece_runs_once() {
         for members in [0, 1, 6] {
             calls(members, &[0, 1, 2, 3, 100, 1]);
             calls(members, &[5; 500]);
@@ -328,10 +330,10 @@ mod tests {
         let team = leader.team();
         team.expect_member();
         assert_eq!(team.missing(), 0);
-        // Nothing comes.
+        // No section is opened.
         team.serve(|| || false);
         assert_eq!(team.missing(), 1);
-        // More than there are numbers.
+        // More attempts than there are numbers.
         let seats: Vec<bool> = (0..3).map(|_| team.numbers[0].swap(true, Ordering::Relaxed)).collect();
         assert_eq!(seats, [false, true, true]);
         team.expect_member();
@@ -340,12 +342,12 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_waits_for_no_member_that_came_late() {
+    fn a_leader_does_not_wait_for_late_members() {
         let mut leader = Leader::new(2);
         let team = leader.team().clone();
         let looks = AtomicUsize::new(0);
         leader.share(1, &|_| {});
-        // The section is over: it does not get in, and nobody has to wait for it.
+        // The section is over: the member does not enter, and the leader does not wait for it.
         team.serve(|| || looks.fetch_add(1, Ordering::Relaxed) < 10);
         assert_eq!(looks.into_inner(), 11);
         assert_eq!(team.gate.0.load(Ordering::Relaxed), TURN);

@@ -1,4 +1,4 @@
-//! Handing out disjoint parts of one buffer to threads, without locks and without `unsafe` in the callers.
+//! Hands out disjoint parts of one buffer to threads, without locks and without `unsafe` in the callers.
 
 use super::partition::{Cut, Grid};
 use super::pool::Threads;
@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Equally shaped row-major matrices in one buffer: element `(batch, row, col)` is at
+/// Matrices of the same shape in one row-major buffer: element `(batch, row, col)` is at
 /// `batch * batch_stride + row * row_stride + col`. All numbers are in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrices {
@@ -15,16 +15,16 @@ pub struct Matrices {
     pub batches: usize,
     /// Distance between matrices.
     pub batch_stride: usize,
-    /// Rows of each.
+    /// Rows of each matrix.
     pub rows: usize,
     /// Distance between rows.
     pub row_stride: usize,
-    /// Columns of each; neighbours are adjacent.
+    /// Columns of each matrix; neighbors are contiguous.
     pub cols: usize,
 }
 
 impl Matrices {
-    /// Whether the buffer of `len` elements holds all elements and no two of them share a place.
+    /// Whether a buffer of `len` elements holds all elements, each at a position of its own.
     fn is_disjoint_within(&self, len: usize) -> bool {
         if self.batches == 0 || self.rows == 0 || self.cols == 0 {
             return true;
@@ -38,7 +38,7 @@ impl Matrices {
     }
 }
 
-/// Cuts matrices into tiles and gives each tile away once, to whichever thread asks.
+/// Cuts matrices into tiles and hands out each tile once, to any thread.
 pub struct Tiles<'a, T> {
     base: *mut T,
     matrices: Matrices,
@@ -46,12 +46,12 @@ pub struct Tiles<'a, T> {
     owner: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a shared `Tiles` only gives away disjoint parts of a buffer that it borrows mutably, each part once, so threads
-// never reach the same element.
+// SAFETY: a shared `Tiles` only hands out disjoint parts of a buffer that it borrows mutably, each part once: no two
+// threads reach the same element.
 unsafe impl<T: Send> Sync for Tiles<'_, T> {}
 
 impl<'a, T> Tiles<'a, T> {
-    /// The tiles that `grid` cuts all of `matrices` in `buffer` into.
+    /// Cuts all of `matrices` in `buffer` into the tiles of `grid`.
     ///
     /// # Panics
     /// If the matrices overlap or exceed the buffer.
@@ -68,8 +68,8 @@ impl<'a, T> Tiles<'a, T> {
         if m.rows == 0 || m.cols == 0 { 0 } else { m.batches * self.grid.tiles() }
     }
 
-    /// Gives every tile to `work`, with scratch memory that belongs to the thread until `work` returns: `scratch` divided
-    /// by the number of threads. `cost` is that of all tiles together, in multiply-adds.
+    /// Calls `work` with every tile, and with scratch that belongs to the thread until `work` returns: `scratch`
+    /// divided by the number of threads. `cost` is that of all tiles together, in multiply-adds.
     pub fn share(
         self,
         threads: &Threads,
@@ -81,28 +81,28 @@ impl<'a, T> Tiles<'a, T> {
     {
         let own = PerThread::new(threads, scratch);
         threads.share(self.count(), cost, |index| {
-            // SAFETY: `share` gives every number below the count once.
+            // SAFETY: `share` passes every number below the count once.
             let mut tile = unsafe { self.tile(index) };
             own.with(|scratch| work(&mut tile, scratch));
         });
     }
 
-    /// The tile at `index`, in the order batches, rows, columns.
+    /// The tile at `index`, in the order of batches, rows, columns.
     ///
     /// # Safety
-    /// There is such a tile, and it is asked for once.
+    /// The tile must exist and be requested only once.
     unsafe fn tile(&self, index: usize) -> Tile<'_, T> {
         let (m, across) = (&self.matrices, self.grid.cols.parts());
         let (batch, index) = (index / self.grid.tiles(), index % self.grid.tiles());
         let (rows, cols) = (self.grid.rows.range(index / across), self.grid.cols.range(index % across));
         let offset = batch * m.batch_stride + rows.start * m.row_stride + cols.start;
-        // SAFETY: `new` checked that every element of the matrices lies in the buffer.
+        // SAFETY: `new` checked that every element of the matrices is in the buffer.
         let base = unsafe { self.base.add(offset) };
         Tile { base, offset, row_stride: m.row_stride, batch, rows, cols, owner: PhantomData }
     }
 }
 
-/// A part of one matrix that belongs to the holder.
+/// A part of one matrix, owned by the holder.
 pub struct Tile<'a, T> {
     base: *mut T,
     offset: usize,
@@ -120,7 +120,7 @@ impl<'a, T> Tile<'a, T> {
     /// All of `buffer` as a tile of `rows` by `cols`.
     ///
     /// # Panics
-    /// If the buffer is shorter.
+    /// If the buffer is too short.
     pub fn whole(buffer: &'a mut [T], rows: usize, cols: usize) -> Tile<'a, T> {
         assert!(rows.checked_mul(cols).is_some_and(|wanted| wanted <= buffer.len()));
         let base = buffer.as_mut_ptr();
@@ -135,20 +135,20 @@ impl<'a, T> Tile<'a, T> {
         unsafe { std::slice::from_raw_parts_mut(self.base.add(row * self.row_stride), self.cols.len()) }
     }
 
-    /// The elements row by row, or all at once where the rows adjoin, with the place of the first one of each run in the
-    /// buffer that the tiles were cut from.
+    /// The elements row by row, or all at once if rows are contiguous, with the position of the first element of each
+    /// run in the buffer that the tiles were cut from.
     pub fn runs(&mut self) -> impl Iterator<Item = (usize, &mut [T])> {
         let (rows, cols) = (self.rows.len(), self.cols.len());
         let (count, len) = if self.row_stride == cols { (1, rows * cols) } else { (rows, cols) };
         (0..count).map(move |run| {
-            // SAFETY: the tile owns `cols` elements from the start of each of its rows, and is borrowed mutably; each run is
-            // given once.
+            // SAFETY: the tile owns `cols` elements from the start of each of its rows, and is borrowed mutably; each
+            // run is returned once.
             let elements = unsafe { std::slice::from_raw_parts_mut(self.base.add(run * self.row_stride), len) };
             (self.offset + run * self.row_stride, elements)
         })
     }
 
-    /// Where row `row` of the tile, counted from its top, starts in the buffer that the tiles were cut from.
+    /// The start of row `row` of the tile, counted from its top, in the buffer that the tiles were cut from.
     pub fn offset(&self, row: usize) -> usize {
         self.offset + row * self.row_stride
     }
@@ -159,7 +159,7 @@ impl<'a, T> Tile<'a, T> {
     }
 }
 
-/// The most threads that scratch memory can be divided between.
+/// Maximum number of threads to divide scratch between.
 const MAX_SLOTS: usize = 1024;
 
 /// Divides scratch memory into equal slots for the threads of one step.
@@ -175,35 +175,35 @@ pub struct Slots<'a> {
 unsafe impl Sync for Slots<'_> {}
 
 impl<'a> Slots<'a> {
-    /// `count` slots (at most 1024) of `slot` floats each.
+    /// Creates `count` slots (at most 1024) of `slot` floats each.
     ///
     /// # Panics
-    /// If `scratch` is shorter than that.
+    /// If `scratch` is too short for them.
     pub fn new(scratch: &'a mut [f32], slot: usize, count: usize) -> Slots<'a> {
         let count = count.clamp(1, MAX_SLOTS);
-        // With a check: a product that wraps around would make slots outside of the scratch memory.
+        // Checked: a product that wraps around would put slots outside the scratch memory.
         let fits = slot.checked_mul(count).is_some_and(|wanted| wanted <= scratch.len());
         assert!(fits, "{} floats of scratch, {count} slots of {slot} wanted", scratch.len());
         let taken = [const { AtomicBool::new(false) }; MAX_SLOTS];
         Slots { base: scratch.as_mut_ptr(), slot, count, taken, owner: PhantomData }
     }
 
-    /// A slot that no other thread holds.
+    /// Takes a slot that no other thread holds.
     ///
     /// # Panics
-    /// If more threads ask at a time than there are slots.
+    /// If more threads hold slots at a time than there are.
     pub fn take(&self) -> Slot<'_> {
         let index = self.taken[..self.count]
             .iter()
             .position(|taken| !taken.swap(true, Ordering::Acquire))
             .expect("as many slots as threads");
-        // SAFETY: `new` checked that all slots lie in the scratch memory, and the flag was ours to set.
+        // SAFETY: `new` checked that all slots are inside the scratch memory, and this call set the flag.
         let floats = unsafe { std::slice::from_raw_parts_mut(self.base.add(index * self.slot), self.slot) };
         Slot { floats, taken: &self.taken[index] }
     }
 }
 
-/// Scratch memory that belongs to the holder until it is dropped.
+/// Scratch memory owned by the holder until dropped.
 pub struct Slot<'a> {
     /// The memory, with undefined content.
     pub floats: &'a mut [f32],
@@ -234,7 +234,7 @@ mod tests {
                 let grid = Grid { rows: Cut::at_most(m.rows, 1, rows), cols: Cut::at_most(m.cols, 1, cols) };
                 let tiles = Tiles::new(&mut buffer, m, grid);
                 for index in 0..tiles.count() {
-                    // SAFETY: each is asked for once.
+                    // SAFETY: each tile is requested once.
                     let mut tile = unsafe { tiles.tile(index) };
                     for row in 0..tile.rows.len() {
                         let (b, r, c) = (tile.batch, tile.rows.start + row, tile.cols.start);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_comes_back_when_dropped() {
+    fn a_dropped_slot_is_free_again() {
         let mut scratch = vec![0.0; 6];
         let slots = Slots::new(&mut scratch, 3, 2);
         let (a, b) = (slots.take(), slots.take());

@@ -1,12 +1,11 @@
-//! Element functions as branch-free scalar code, which the compiler vectorises in loops over slices.
+//! Element functions as branch-free scalar code, which the compiler vectorizes in loops over slices.
 //!
-//! Every function takes the witness of the level that it is inlined into and is correct for all floats, also
-//! NaN, the infinities, -0 and denormals. The stated bounds are in units in the last place of the exact result;
-//! the tests check them on a progression over all floats at every level. Polynomials are Chebyshev fits made
-//! for these intervals.
+//! Every function takes the witness of the level that it is inlined into, and is correct for all floats, including NaN,
+//! infinities, -0 and denormals. The stated bounds are in units in the last place of the exact result; tests check them
+//! on a progression through all floats at every level. Polynomials are Chebyshev fits for these intervals.
 //!
-//! [`sin`], [`cos`] and [`tan`] leave the branch-free path for huge arguments; [`sin_slice`] and its sisters do
-//! so per block, which keeps the loop vectorised.
+//! [`sin`], [`cos`] and [`tan`] leave the branch-free path for huge arguments; [`sin_slice`] and its siblings do so per
+//! block, which keeps the loop vectorized.
 
 #![expect(clippy::excessive_precision, reason = "constants keep the digits that round to the intended float")]
 
@@ -18,7 +17,7 @@ const ROUND: f32 = 12582912.0;
 /// [`ROUND`] for `f64`, for magnitudes below 2^51.
 const ROUND_F64: f64 = 6755399441055744.0;
 
-/// ln 2 in two parts. The first has 9 bits, so that its products with exponents are exact without fused arithmetic.
+/// ln 2 in two parts. The first has 9 bits: its products with exponents are exact even without fused multiply-add.
 const LN2_HIGH: f32 = 0.693359375;
 const LN2_LOW: f32 = -0.000_212_194_44;
 
@@ -32,7 +31,7 @@ fn polynomial<S: Simd, const N: usize>(simd: S, x: f32, c: [f32; N]) -> f32 {
     sum
 }
 
-/// `a` where `condition`, else `b`, as a select of bits, so that no arithmetic hides behind a branch.
+/// `a` if `condition`, else `b`: a bitwise select, which keeps arithmetic from moving behind a branch.
 #[inline(always)]
 fn select(condition: bool, a: f32, b: f32) -> f32 {
     if condition { a } else { b }
@@ -49,16 +48,16 @@ fn exp_of_rest<S: Simd>(simd: S, x: f32, n: f32) -> f32 {
     simd.mul_add_scalar(r * r, polynomial(simd, r, EXP), r) + 1.0
 }
 
-/// `2^n` for -126 <= n <= 127, where `n` is in the low bits. Other `n` (from NaN) give some float.
+/// `2^n` for -126 <= n <= 127, where `n` is in the low bits. Other `n` (from NaN) return an unspecified float.
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) as u32) << 23)
 }
 
-/// `e^x` for `x <= 0`, within 2 ULP. NaN stays, and what is above 0 gives anything.
+/// `e^x` for `x <= 0`, within 2 ULP. NaN stays NaN; results for `x > 0` are unspecified.
 #[inline(always)]
 fn exp_falling<S: Simd>(simd: S, x: f32) -> f32 {
-    /// 2^32 keeps the power of two a normal float where the result is none.
+    /// 2^32 keeps the power of two a normal float where the result is not.
     const SHIFT: i32 = 32;
     let x = select(x < -104.0, -104.0, x);
     let rounded = simd.mul_add_scalar(x, std::f32::consts::LOG2_E, ROUND);
@@ -75,20 +74,20 @@ pub fn exp<S: Simd>(simd: S, x: f32) -> f32 {
     // x = n ln 2 + r with |r| <= ln 2 / 2.
     let rounded = simd.mul_add_scalar(x, std::f32::consts::LOG2_E, ROUND);
     let y = exp_of_rest(simd, x, rounded - ROUND);
-    // 2^n in two factors, because 2^128 and 2^-150 are no floats. The first product is exact, so a denormal
-    // result is rounded once.
+    // 2^n in two factors, because 2^128 and 2^-150 are not floats. The first product is exact, so a denormal result is
+    // rounded once.
     let n = (rounded.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     let half = n >> 1;
     y * power_of_two(half) * power_of_two(n.wrapping_sub(half))
 }
 
-/// `e^x` of each lane for `x <= 0`, within 2 ULP down to the smallest normal float, and 0 for what is below. NaN stays,
-/// and other lanes above 0.3 give anything.
+/// `e^x` of each lane for `x <= 0`, within 2 ULP down to the smallest normal float, and 0 below it. NaN stays NaN;
+/// results for lanes above 0.3 are unspecified.
 #[inline(always)]
 pub fn exp_nonpositive<S: Simd>(simd: S, x: S::F32) -> S::F32 {
     /// [`ROUND`], with the bias of an exponent in its low bits.
     const BIASED: f32 = ROUND + 127.0;
-    // The exponent of the lowest bound is that of 0.
+    // The exponent at the lowest bound is that of 0.
     let x = simd.max(simd.splat(-88.0), x);
     let rounded = simd.mul_add(x, simd.splat(std::f32::consts::LOG2_E), simd.splat(BIASED));
     let n = simd.add(rounded, simd.splat(-BIASED));
@@ -139,7 +138,7 @@ pub fn log<S: Simd>(simd: S, x: f32) -> f32 {
 /// The hyperbolic tangent, within 6 ULP and in [-1, 1].
 #[inline(always)]
 pub fn tanh<S: Simd>(simd: S, x: f32) -> f32 {
-    /// From here on the quotient is 1.
+    /// The quotient is 1 from here on.
     const BOUND: f32 = 7.998_811_7;
     let x = select(x > BOUND, BOUND, x);
     let x = select(x < -BOUND, -BOUND, x);
@@ -162,7 +161,7 @@ pub fn tanh<S: Simd>(simd: S, x: f32) -> f32 {
 /// `1 / (1 + e^-x)`, within 4 ULP and in [0, 1].
 #[inline(always)]
 pub fn sigmoid<S: Simd>(simd: S, x: f32) -> f32 {
-    /// 1 and e^-x are scaled with this, so that e^104, which makes the result 0, is a float.
+    /// Scale of 1 and e^-x: it keeps e^104, which makes the result 0, within the range of floats.
     const SCALE: i32 = -32;
     // Above 40 the result is 1; NaN passes both selects.
     let y = select(x > 40.0, -40.0, -x);
@@ -179,7 +178,7 @@ pub fn softplus<S: Simd>(simd: S, x: f32) -> f32 {
     // max(x, 0) + ln(1 + e), e = e^-|x| in (0, 1].
     let e = exp_falling(simd, -x.abs());
     let u = 1.0 + e;
-    // What 1 + e lost in rounding comes back through the derivative of the logarithm.
+    // The derivative of the logarithm recovers what 1 + e lost in rounding.
     let tail = log(simd, u) + (e - (u - 1.0)) / u;
     select(x > 0.0, x, 0.0) + tail
 }
@@ -242,11 +241,11 @@ pub fn gelu<S: Simd>(simd: S, x: f32) -> f32 {
     // cancellation on either side.
     let a = x.abs();
     let b = select(a > 14.5, 14.5, a);
-    // a^2 / 2 is rounded, and the exponential would magnify that: the square of the upper 12 bits is exact.
+    // a^2 / 2 is rounded, which the exponential would magnify; the square of the upper 12 bits is exact.
     let upper = f32::from_bits(b.to_bits() & 0xffff_f000);
     let low = (upper - b) * (upper + b) * 0.5;
     let power = exp_falling(simd, upper * upper * -0.5);
-    // e^low, of which the cube is beyond a float.
+    // e^low; its cube is below the precision of a float.
     let correction = low * simd.mul_add_scalar(low, 0.5, 1.0);
     let t = simd.mul_add_scalar(power, correction, power) * normal_tail(simd, b);
     let negative = -b * t;
@@ -255,8 +254,8 @@ pub fn gelu<S: Simd>(simd: S, x: f32) -> f32 {
     select(x < 0.0, negative, positive + select(x == 0.0, x, 0.0))
 }
 
-/// `base^exponent`, rounded from a result within 1e-9 of the exact one (0.51 ULP), with the special cases of C: 1 for an
-/// exponent of 0 and for a base of 1, NaN for a negative base with a fraction as exponent.
+/// `base^exponent`, rounded from a result within 1e-9 of the exact one (0.51 ULP), with the special cases of C: 1 for
+/// an exponent of 0 and for a base of 1, NaN for a negative base with a fractional exponent.
 #[inline(always)]
 pub fn pow(base: f32, exponent: f32) -> f32 {
     let (a, y) = (base.abs() as f64, exponent as f64);
@@ -266,7 +265,7 @@ pub fn pow(base: f32, exponent: f32) -> f32 {
     let m = f64::from_bits((bits & 0x000f_ffff_ffff_ffff) + SQRT_HALF_BITS);
     let s = (m - 1.0) / (m + 1.0);
     let square = s * s;
-    // The series of the inverse hyperbolic tangent; s^2 <= 0.0295.
+    // Series of the inverse hyperbolic tangent; s^2 <= 0.0295.
     let p = 1.0 / 13.0;
     let p = p * square + 1.0 / 11.0;
     let p = p * square + 1.0 / 9.0;
@@ -283,7 +282,7 @@ pub fn pow(base: f32, exponent: f32) -> f32 {
     let t = if t < -200.0 { -200.0 } else { t };
     let rounded = t + ROUND_F64;
     let r = (t - (rounded - ROUND_F64)) * std::f64::consts::LN_2;
-    // The series of Taylor; |r| <= 0.347.
+    // Taylor series; |r| <= 0.347.
     let p = 1.0 / 362880.0;
     let p = p * r + 1.0 / 40320.0;
     let p = p * r + 1.0 / 5040.0;
@@ -306,20 +305,20 @@ pub fn pow(base: f32, exponent: f32) -> f32 {
     select((base == 1.0) | (exponent == 0.0), 1.0, defined)
 }
 
-/// The bits of sqrt(1/2), a little less.
+/// The bits of a number slightly below sqrt(1/2).
 const SQRT_HALF_BITS: u64 = 0x3fe6_a09e_0000_0000;
-/// 2^52: a small integer added to its bits is added to it.
+/// 2^52: adding a small integer to its bits adds it to the value.
 const INTEGERS: f64 = 4_503_599_627_370_496.0;
 
-/// Up to this magnitude the branch-free reduction by multiples of pi/2 is exact enough for every float.
+/// Up to this magnitude, the branch-free reduction by multiples of pi/2 is accurate enough for every float.
 const MAX_REDUCED: f32 = 1e6;
 
-/// pi/2 in two parts. The first has 33 bits, so that its products with integers below 2^20 are exact.
+/// pi/2 in two parts. The first has 33 bits: its products with integers below 2^20 are exact.
 const FRAC_PI_2_HIGH: f64 = 1.570_796_326_734_125_6;
 const FRAC_PI_2_LOW: f64 = 6.077_100_506_506_192_6e-11;
 
-/// The sine and cosine of `x` reduced to [-pi/4, pi/4], and the number of quarter turns taken off.
-/// In `f64`: a float near a multiple of pi/2 loses up to 28 bits in the reduction.
+/// The sine and cosine of `x` reduced to [-pi/4, pi/4], and the number of quarter turns subtracted. In `f64`: a float
+/// near a multiple of pi/2 loses up to 28 bits in the reduction.
 #[inline(always)]
 fn reduced(x: f32) -> (f64, f64, u64) {
     let x = x as f64;
@@ -334,7 +333,7 @@ fn reduced(x: f32) -> (f64, f64, u64) {
     (r + r * s * p, 1.0 + s * q, rounded.to_bits())
 }
 
-/// The sign bit of a float, set when bit 1 of `quarter` is.
+/// The sign bit of a float, set if bit 1 of `quarter` is.
 #[inline(always)]
 fn flip(x: f64, quarter: u64) -> f64 {
     f64::from_bits(x.to_bits() ^ ((quarter & 2) << 62))
@@ -344,7 +343,7 @@ fn flip(x: f64, quarter: u64) -> f64 {
 fn sin_reduced(x: f32) -> f32 {
     let (sin, cos, n) = reduced(x);
     let y = flip(if n & 1 == 0 { sin } else { cos }, n) as f32;
-    // -0 would come out as +0.
+    // -0 would become +0.
     select(x == 0.0, x, y)
 }
 
@@ -370,7 +369,7 @@ macro_rules! periodic {
             if x.abs() <= MAX_REDUCED { $reduced(x) } else { $large(x) }
         }
 
-        #[doc = concat!("[`", stringify!($name), "`] of every element, in place, vectorised.")]
+        #[doc = concat!("[`", stringify!($name), "`] of every element, in place, vectorized.")]
         #[inline(always)]
         pub fn $slice<S: Simd>(simd: S, xs: &mut [f32]) {
             for block in xs.chunks_mut(256) {
@@ -400,7 +399,7 @@ mod tests {
     use super::*;
     use crate::cpu::simd::{Isa, Kernel};
 
-    /// One function in a loop over a slice, as kernels use it.
+    /// Runs one function in a loop over a slice, as kernels do.
     struct Map<'a>(&'a str, &'a mut [f32]);
 
     impl Kernel for Map<'_> {
@@ -429,10 +428,10 @@ mod tests {
         }
     }
 
-    /// A progression through all floats of both signs, with the special values and borders.
+    /// A progression through all floats of both signs, plus special values and boundaries.
     fn floats() -> Vec<f32> {
         let mut xs: Vec<f32> = (0..u32::MAX).step_by(60_013).map(f32::from_bits).collect();
-        // Most of the floats above are tiny or huge: the range where the functions bend, more closely.
+        // Most of the floats above are tiny or huge; these cover the range where the functions bend.
         xs.extend((-120_000..120_000).map(|i| i as f32 * 1.000_123e-3));
         xs.extend((-40_000..40_000).map(|i| i as f32 * 0.250_321));
         let special = [
@@ -457,7 +456,7 @@ mod tests {
         xs
     }
 
-    /// The distance of `got` from the exact value in units in the last place of the exact value.
+    /// The distance from `got` to the exact value, in units in the last place of the exact value.
     fn ulps(got: f32, exact: f64) -> f64 {
         let rounded = exact as f32;
         if got.to_bits() == rounded.to_bits() || (got.is_nan() && rounded.is_nan()) {
@@ -492,7 +491,7 @@ mod tests {
             for (&x, &y) in xs.iter().zip(&got) {
                 let exact = reference(x as f64);
                 assert!(y.is_nan() == exact.is_nan(), "{name}({x:e}) on {isa:?} is {y}, expected {exact}");
-                assert!(!(y < range.0 || y > range.1), "{name}({x:e}) on {isa:?} is {y}, outside of {range:?}");
+                assert!(!(y < range.0 || y > range.1), "{name}({x:e}) on {isa:?} is {y}, outside {range:?}");
                 let distance = ulps(y, exact);
                 if relevant(exact) && distance > worst.0 {
                     worst = (distance, x, y);

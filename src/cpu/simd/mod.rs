@@ -1,12 +1,11 @@
 //! Vector instruction sets: detected once, proved by witnesses, used through [`Simd`] and [`Kernel`].
 //!
-//! A value of a witness type ([`Portable`], `Avx2`, `Avx512`, `Neon`) exists only on a CPU that has the
-//! instructions, and [`Isa`] carries the witness, so whoever holds an `Isa` may run vector code with it.
+//! A value of a witness type ([`Portable`], `Avx2`, `Avx512`, `Neon`) exists only on a CPU that has the instructions.
+//! [`Isa`] carries the witness: whoever holds an `Isa` may run vector code with it.
 //!
-//! [`Isa::run`] enters a function that is compiled for the level and calls [`Kernel::run`] there. Everything
-//! `#[inline(always)]` below it is compiled for the level too, which also lets plain scalar loops over
-//! slices be vectorised with the registers of the level. What is *not* inlined is compiled for the base
-//! architecture: correct, but slow.
+//! [`Isa::run`] enters a function compiled for the level and calls [`Kernel::run`] there. All `#[inline(always)]`
+//! functions below it are compiled for the level too, which also vectorizes plain scalar loops over slices with the
+//! level's registers. A function that is *not* inlined is compiled for the base architecture: correct, but slow.
 
 pub mod dot;
 pub mod math;
@@ -27,13 +26,13 @@ pub use portable::Portable;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx512};
 
-/// The environment variable that forces a level: one of the names that [`Isa::name`] gives.
+/// The environment variable that forces a level: one of the names returned by [`Isa::name`].
 pub const ISA_VARIABLE: &str = "WEBNN_ISA";
 
 /// A level of vector instructions that this CPU has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Isa {
-    /// What every CPU of the architecture has. Multiply and add round separately.
+    /// The baseline of the architecture. Multiply and add round separately.
     Portable,
     /// AVX2, FMA, F16C and BMI2: 8 lanes.
     #[cfg(target_arch = "x86_64")]
@@ -47,11 +46,11 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The level to use in this process, found at the first call: the best one that the CPU has, or the one
-    /// that the environment variable `WEBNN_ISA` names.
+    /// The level for this process, determined by the first call: the best one of the CPU, or the one named by the
+    /// environment variable `WEBNN_ISA`.
     ///
     /// # Errors
-    /// `NotSupported` when the variable holds anything but the name of an available level.
+    /// `NotSupported` if the variable holds anything but the name of an available level.
     pub fn detect() -> Result<Isa> {
         static DETECTED: OnceLock<Result<Isa>> = OnceLock::new();
         DETECTED
@@ -81,7 +80,7 @@ impl Isa {
         levels.into_iter().flatten().collect()
     }
 
-    /// The available level of that name.
+    /// The available level with this name.
     ///
     /// # Errors
     /// `NotSupported`, with the names of the available levels.
@@ -96,7 +95,7 @@ impl Isa {
         })
     }
 
-    /// The name in `WEBNN_ISA` and in reports.
+    /// The name used in `WEBNN_ISA` and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
@@ -122,7 +121,7 @@ impl Isa {
         self.run(Lanes)
     }
 
-    /// Runs `kernel` in a function that is compiled for this level.
+    /// Runs `kernel` in a function compiled for this level.
     #[inline]
     pub fn run<K: Kernel>(self, kernel: K) -> K::Output {
         match self {
@@ -137,15 +136,14 @@ impl Isa {
     }
 }
 
-/// Names the features of the list that the CPU has.
+/// The listed features that the CPU has, by name.
 macro_rules! detected {
     ($detect:ident: $($feature:tt)*) => {
         [$(($feature, std::arch::$detect!($feature)),)*].into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
     };
 }
 
-/// The features of this CPU that matter for neural networks, by the names that Rust has for them. Which of them are used,
-/// [`Isa`] says.
+/// The features of this CPU that matter for neural networks, by their Rust names. [`Isa`] tells which of them are used.
 #[cfg(target_arch = "x86_64")]
 pub fn features() -> Vec<&'static str> {
     detected!(is_x86_feature_detected:
@@ -153,24 +151,24 @@ pub fn features() -> Vec<&'static str> {
         "avx512bf16" "avx512fp16")
 }
 
-/// The features of this CPU that matter for neural networks, by the names that Rust has for them. Which of them are used,
-/// [`Isa`] says.
+/// The features of this CPU that matter for neural networks, by their Rust names. [`Isa`] tells which of them are used.
 #[cfg(target_arch = "aarch64")]
 pub fn features() -> Vec<&'static str> {
     detected!(is_aarch64_feature_detected: "neon" "fp16" "dotprod" "i8mm" "bf16" "sve" "sve2")
 }
 
-/// The features of this CPU that matter for neural networks: none is known for this architecture.
+/// The features of this CPU that matter for neural networks: none are known for this architecture.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn features() -> Vec<&'static str> {
     Vec::new()
 }
 
-/// Whether a core must be asked early for memory that it reads in one go from large pages.
+/// Whether sequential reads from large pages need software prefetch.
 ///
-/// Zen 4 fetches ahead by itself, and asking costs time: a token of a model with weights of 8 bits takes 5.4 instead of 8.3 ms in
-/// products (28 instead of 18 GB/s, one thread), with 4 bits and rows of 8 bits 3.1 instead of 3.4 ms. Zen 5 took 7.3 ms without
-/// and 4.3 ms with it, for 4 bits in small pages. Zen 4 is the only CPU with bfloat16 and GFNI that has no AVX-VNNI.
+/// Zen 4 prefetches by itself, and prefetch instructions cost time: a token of a model with 8-bit weights takes 5.4 ms
+/// in products without them and 8.3 ms with them (28 vs. 18 GB/s, one thread); with 4-bit weights and 8-bit rows 3.1
+/// vs. 3.4 ms. Zen 5 took 7.3 ms without and 4.3 ms with them, for 4-bit weights in small pages. Zen 4 is the only CPU
+/// with bfloat16 and GFNI but without AVX-VNNI.
 #[cfg(target_arch = "x86_64")]
 pub fn needs_prefetch() -> bool {
     !(is_x86_feature_detected!("avx512bf16")
@@ -178,7 +176,7 @@ pub fn needs_prefetch() -> bool {
         && !is_x86_feature_detected!("avxvnni"))
 }
 
-/// Whether a core must be asked early for memory that it reads in one go from large pages. Not measured on this architecture.
+/// Whether sequential reads from large pages need software prefetch. Not measured on this architecture.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn needs_prefetch() -> bool {
     true
@@ -190,33 +188,32 @@ impl fmt::Debug for Isa {
     }
 }
 
-/// Code that is compiled once per level. Mark `run`, and every function below it that matters, with
-/// `#[inline(always)]`.
+/// Code that is compiled once per level. Mark `run` and all performance-critical functions below it `#[inline(always)]`.
 pub trait Kernel {
-    /// What the kernel returns.
+    /// The kernel's return type.
     type Output;
-    /// The work, with the witness of the level it is compiled for.
+    /// Does the work, with the witness of the level it is compiled for.
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 
-/// The vector operations of one level. Implementors are witnesses: holding one proves that the CPU has the
-/// instructions. Only inside of [`Isa::run`] do the methods compile to single instructions.
+/// The vector operations of one level. Implementors are witnesses: a value proves that the CPU has the instructions.
+/// The methods compile to single instructions only inside [`Isa::run`].
 ///
 /// # Safety
-/// A vector has exactly [`LANES`](Simd::LANES) floats, at most 16, and no method reads or writes other memory than it says: kernels
-/// check the ends of their slices by these numbers.
+/// A vector has exactly [`LANES`](Simd::LANES) floats, at most 16, and no method accesses memory beyond what it
+/// documents: kernels check the ends of their slices by these numbers.
 pub unsafe trait Simd: Copy + Send + Sync + 'static {
-    /// Number of `f32` in one vector.
+    /// Number of `f32` per vector.
     const LANES: usize;
-    /// Number of vector registers, for kernels that choose a tile.
+    /// Number of vector registers, for kernels that choose a tile size.
     const REGISTERS: usize;
     /// A vector of [`LANES`](Simd::LANES) floats.
     type F32: Copy;
 
-    /// All lanes are `x`.
+    /// A vector with `x` in all lanes.
     fn splat(self, x: f32) -> Self::F32;
 
-    /// The `LANES` floats at `from`, at any alignment.
+    /// Loads the `LANES` floats at `from`, at any alignment.
     ///
     /// # Safety
     /// `from` must be valid for reads of `LANES` floats.
@@ -228,13 +225,13 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// `to` must be valid for writes of `LANES` floats.
     unsafe fn store_ptr(self, v: Self::F32, to: *mut f32);
 
-    /// The first `min(len, LANES)` floats of `from`; the other lanes are 0. Reads nothing beyond.
+    /// Loads the first `min(len, LANES)` floats of `from`; the other lanes are 0. Reads nothing beyond them.
     fn load_partial(self, from: &[f32]) -> Self::F32;
 
     /// Writes the first `min(len, LANES)` lanes to `to`, and nothing beyond.
     fn store_partial(self, v: Self::F32, to: &mut [f32]);
 
-    /// The first `count` floats at `from`, at most `LANES`; the other lanes are 0. Reads nothing beyond.
+    /// Loads the first `count` floats at `from`, at most `LANES`; the other lanes are 0. Reads nothing beyond them.
     ///
     /// # Safety
     /// `from` must be valid for reads of `count` floats.
@@ -262,7 +259,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
-    /// Asks for the cache line at `address`, which may be any, to come to the second-level cache: nothing is read.
+    /// Prefetches the cache line at `address`, which may be any address, to the second-level cache. Reads nothing.
     #[inline(always)]
     fn prefetch_l2(self, _address: *const f32) {}
 
@@ -275,24 +272,24 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// `a * b`.
     fn mul(self, a: Self::F32, b: Self::F32) -> Self::F32;
 
-    /// `a * b + c`, rounded once where the level has fused multiply-add.
+    /// `a * b + c`, rounded once if the level has fused multiply-add.
     fn mul_add(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
 
-    /// The larger lane of each pair. When either is NaN, the result is the lane of `b`.
+    /// The larger lane of each pair; if either is NaN, the lane of `b`.
     fn max(self, a: Self::F32, b: Self::F32) -> Self::F32;
 
-    /// The smaller lane of each pair. When either is NaN, the result is the lane of `b`.
+    /// The smaller lane of each pair; if either is NaN, the lane of `b`.
     fn min(self, a: Self::F32, b: Self::F32) -> Self::F32;
 
-    /// Asks for the cache line at `address`, which may be any, to come near: nothing is read.
+    /// Prefetches the cache line at `address`, which may be any address, to the first-level cache. Reads nothing.
     #[inline(always)]
     fn prefetch(self, _address: *const f32) {}
 
-    /// `a * b + c`, rounded once where the level has fused multiply-add, so that a scalar loop that uses it
-    /// is vectorised and never calls into the C library.
+    /// `a * b + c`, rounded once if the level has fused multiply-add. A scalar loop that uses it vectorizes and never
+    /// calls into the C library.
     fn mul_add_scalar(self, a: f32, b: f32, c: f32) -> f32;
 
-    /// The first `LANES` floats of `from`.
+    /// Loads the first `LANES` floats of `from`.
     ///
     /// # Panics
     /// If `from` is shorter.
@@ -303,7 +300,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         unsafe { self.load_ptr(from.as_ptr()) }
     }
 
-    /// Writes all lanes to the front of `to`.
+    /// Writes all lanes to the start of `to`.
     ///
     /// # Panics
     /// If `to` is shorter than `LANES`.
@@ -314,7 +311,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         unsafe { self.store_ptr(v, to.as_mut_ptr()) }
     }
 
-    /// The first `LANES` half floats of `from`, widened.
+    /// Loads the first `LANES` half floats of `from`, widened.
     ///
     /// # Panics
     /// If `from` is shorter.
@@ -327,7 +324,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         self.load(&lanes)
     }
 
-    /// Writes all lanes, rounded to the nearest half float, to the front of `to`.
+    /// Writes all lanes, rounded to the nearest half float, to the start of `to`.
     ///
     /// # Panics
     /// If `to` is shorter than `LANES`.
@@ -340,7 +337,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
-    /// The half float nearest to each lane.
+    /// Rounds each lane to the nearest half float.
     #[inline(always)]
     fn round_f16(self, v: Self::F32) -> Self::F32 {
         let mut halves = [f16::ZERO; 16];
@@ -348,8 +345,8 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         self.load_f16(&halves)
     }
 
-    /// The 8 unsigned numbers of 4 bits in each of `LANES` words of 32 bits at `from`, less `zero`, a whole number up to 255: those
-    /// in the low halves of bytes first. If `SAME`, all lanes of `zero` are the same.
+    /// The 8 unsigned 4-bit numbers in each of `LANES` 32-bit words at `from`, minus `zero`, a whole number up to 255:
+    /// the numbers in the low halves of bytes come first. `SAME` means that all lanes of `zero` are equal.
     ///
     /// # Safety
     /// `from` must be valid for reads of `4 * LANES` bytes.
@@ -371,7 +368,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         vectors
     }
 
-    /// The 4 unsigned bytes in each of `LANES` words of 32 bits at `from`, less `zero`, a whole number up to 255.
+    /// The 4 unsigned bytes in each of `LANES` 32-bit words at `from`, minus `zero`, a whole number up to 255.
     ///
     /// # Safety
     /// `from` must be valid for reads of `4 * LANES` bytes.
@@ -391,7 +388,8 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         vectors
     }
 
-    /// `2^(n - 127)` of each lane, where `n`, 0 to 254, is in the low bits of the lane and makes no carry: 0 for 0.
+    /// `2^(n - 127)` of each lane, where `n`, 0 to 254, is in the low bits of the lane and shifts without a carry;
+    /// returns 0 for 0.
     #[inline(always)]
     fn power_of_two(self, v: Self::F32) -> Self::F32 {
         let mut lanes = [0.0f32; 16];
@@ -403,8 +401,8 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     /// Transposes `LANES` by `LANES` floats: `to[c * to_stride + r] = from[r * from_stride + c]`.
     ///
     /// # Safety
-    /// Rows of `LANES` floats, `LANES` of them at these distances, must be valid for reads from `from` and for writes
-    /// to `to`. The two do not overlap.
+    /// `LANES` rows of `LANES` floats at these strides must be valid for reads from `from` and for writes to `to`. The
+    /// two must not overlap.
     #[inline(always)]
     unsafe fn transpose_ptr(self, from: *const f32, from_stride: usize, to: *mut f32, to_stride: usize) {
         for r in 0..Self::LANES {
@@ -415,7 +413,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
-    /// The sums of `LANES` rows of as many floats, each in a lane.
+    /// The sums of `LANES` rows of `LANES` floats, one per lane.
     ///
     /// # Panics
     /// If there are fewer.
@@ -423,7 +421,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     fn sum_rows(self, rows: &[f32]) -> Self::F32 {
         let mut turned = [0.0; 256];
         assert!(rows.len() >= Self::LANES * Self::LANES);
-        // SAFETY: both squares are there, the array for at most 16 lanes.
+        // SAFETY: both squares are present; the array has room for 16 lanes, the maximum.
         unsafe { self.transpose_ptr(rows.as_ptr(), Self::LANES, turned.as_mut_ptr(), Self::LANES) };
         let mut sums = [self.load(&turned), self.load(&turned[Self::LANES..])];
         for pair in turned[2 * Self::LANES..Self::LANES * Self::LANES].chunks_exact(2 * Self::LANES) {
@@ -432,7 +430,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         self.add(sums[0], sums[1])
     }
 
-    /// The sum of all lanes, added in lane order pairwise from the halves of the vector.
+    /// The sum of all lanes, added pairwise in lane order from the halves of the vector.
     #[inline(always)]
     fn sum(self, v: Self::F32) -> f32 {
         let mut lanes = [0.0; 16];
@@ -448,11 +446,11 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     }
 }
 
-/// The value of a half float, branch-free and exact: the compiler vectorises it where it cannot use hardware.
+/// The value of a half float, branch-free and exact: the compiler vectorizes it where there is no hardware instruction.
 #[inline(always)]
 pub fn widen(x: f16) -> f32 {
     let bits = (x.to_bits() & 0x7fff) as u32;
-    // 2^112 moves the exponent to its place, and also makes denormals right.
+    // 2^112 moves the exponent into place, and also makes denormals right.
     let scaled = f32::from_bits(bits << 13) * f32::from_bits(0x7780_0000);
     let special = if bits >= 0x7c00 { 0x7f80_0000 } else { 0 };
     f32::from_bits(scaled.to_bits() | special | ((x.to_bits() & 0x8000) as u32) << 16)
@@ -519,7 +517,7 @@ mod tests {
             assert_eq!(lanes(simd.sum_rows(&rows)), rows.chunks(n).map(|row| row.iter().sum()).collect::<Vec<f32>>());
             let square: Vec<f32> = (0..n * (n + 3)).map(|i| i as f32).collect();
             let mut turned = vec![-1.0; n * (n + 1)];
-            // SAFETY: `n` rows of `n` floats at these distances lie in both.
+            // SAFETY: both hold `n` rows of `n` floats at these strides.
             unsafe { simd.transpose_ptr(square.as_ptr(), n + 3, turned.as_mut_ptr(), n + 1) };
             for (i, &x) in turned.iter().enumerate() {
                 let (c, r) = (i / (n + 1), i % (n + 1));

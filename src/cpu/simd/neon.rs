@@ -8,7 +8,7 @@ use std::arch::aarch64::*;
 pub struct Neon(());
 
 impl Neon {
-    /// The witness, when the CPU has the instructions.
+    /// Returns the witness if the CPU has the instructions.
     pub fn detect() -> Option<Neon> {
         std::arch::is_aarch64_feature_detected!("neon").then_some(Neon(()))
     }

@@ -1,9 +1,9 @@
-//! The level that every CPU has.
+//! The baseline level of all CPUs.
 
 use super::Simd;
 
-/// Four floats per vector in plain Rust, which the compiler turns into the base vector registers of the
-/// architecture. Multiply and add round separately.
+/// Four floats per vector in plain Rust, which the compiler maps to the base vector registers of the architecture.
+/// Multiply and add round separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Portable;
 

@@ -9,7 +9,7 @@ use std::arch::x86_64::*;
 pub struct Avx2(());
 
 impl Avx2 {
-    /// The witness, when the CPU has the instructions.
+    /// Returns the witness if the CPU has the instructions.
     pub fn detect() -> Option<Avx2> {
         let has = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
@@ -30,12 +30,12 @@ impl Avx2 {
     }
 }
 
-/// Proof that this CPU has AVX-512 F, VL, BW and DQ, and everything that [`Avx2`] proves.
+/// Proof that this CPU has AVX-512 F, VL, BW and DQ and everything that [`Avx2`] proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx512(());
 
 impl Avx512 {
-    /// The witness, when the CPU has the instructions.
+    /// Returns the witness if the CPU has the instructions.
     pub fn detect() -> Option<Avx512> {
         let has = Avx2::detect().is_some()
             && is_x86_feature_detected!("avx512f")
@@ -64,7 +64,7 @@ impl Avx2 {
     #[inline(always)]
     fn mask(self, len: usize) -> __m256i {
         let start = 8 - len.min(8);
-        // SAFETY: `self` proves AVX2; `start..start + 8` lies in the 16 elements.
+        // SAFETY: `self` proves AVX2; `start..start + 8` is within the 16 elements.
         unsafe { _mm256_loadu_si256(MASKS.as_ptr().add(start).cast()) }
     }
 }
@@ -95,19 +95,19 @@ unsafe impl Simd for Avx2 {
 
     #[inline(always)]
     fn load_partial(self, from: &[f32]) -> __m256 {
-        // SAFETY: `self` proves AVX2; the mask selects only lanes within the slice, the others are not read.
+        // SAFETY: `self` proves AVX2; the mask selects only lanes within the slice, and no others are read.
         unsafe { _mm256_maskload_ps(from.as_ptr(), self.mask(from.len())) }
     }
 
     #[inline(always)]
     fn store_partial(self, v: __m256, to: &mut [f32]) {
-        // SAFETY: `self` proves AVX2; the mask selects only lanes within the slice, the others are not written.
+        // SAFETY: `self` proves AVX2; the mask selects only lanes within the slice, and no others are written.
         unsafe { _mm256_maskstore_ps(to.as_mut_ptr(), self.mask(to.len()), v) }
     }
 
     #[inline(always)]
     fn prefetch_l2(self, address: *const f32) {
-        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU has it.
+        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU supports it.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
     }
 
@@ -149,7 +149,7 @@ unsafe impl Simd for Avx2 {
 
     #[inline(always)]
     fn prefetch(self, address: *const f32) {
-        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU has it.
+        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU supports it.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
     }
 
@@ -227,14 +227,14 @@ unsafe impl Simd for Avx2 {
     #[inline(always)]
     fn sum_rows(self, rows: &[f32]) -> __m256 {
         assert!(rows.len() >= 64);
-        // SAFETY: `self` proves AVX2; there are 8 rows of 8 floats, just checked.
+        // SAFETY: `self` proves AVX2; the 8 rows of 8 floats were just checked.
         unsafe {
             let mut pairs = [_mm256_setzero_ps(); 4];
             for (index, pair) in pairs.iter_mut().enumerate() {
                 let row = rows.as_ptr().add(16 * index);
                 *pair = _mm256_hadd_ps(_mm256_loadu_ps(row), _mm256_loadu_ps(row.add(8)));
             }
-            // In each half of a vector the sums of that half of four rows.
+            // Each half of a vector has the sums of that half of four rows.
             let (above, below) = (_mm256_hadd_ps(pairs[0], pairs[1]), _mm256_hadd_ps(pairs[2], pairs[3]));
             let (low, high) =
                 (_mm256_permute2f128_ps::<0x20>(above, below), _mm256_permute2f128_ps::<0x31>(above, below));
@@ -304,19 +304,19 @@ unsafe impl Simd for Avx512 {
 
     #[inline(always)]
     fn load_partial(self, from: &[f32]) -> __m512 {
-        // SAFETY: `self` proves AVX-512 F; the mask selects only lanes within the slice, the others are not read.
+        // SAFETY: `self` proves AVX-512 F; the mask selects only lanes within the slice, and no others are read.
         unsafe { _mm512_maskz_loadu_ps(self.mask(from.len()), from.as_ptr()) }
     }
 
     #[inline(always)]
     fn store_partial(self, v: __m512, to: &mut [f32]) {
-        // SAFETY: `self` proves AVX-512 F; the mask selects only lanes within the slice, the others are not written.
+        // SAFETY: `self` proves AVX-512 F; the mask selects only lanes within the slice, and no others are written.
         unsafe { _mm512_mask_storeu_ps(to.as_mut_ptr(), self.mask(to.len()), v) }
     }
 
     #[inline(always)]
     fn prefetch_l2(self, address: *const f32) {
-        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU has it.
+        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU supports it.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(address.cast()) }
     }
 
@@ -358,7 +358,7 @@ unsafe impl Simd for Avx512 {
 
     #[inline(always)]
     fn prefetch(self, address: *const f32) {
-        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU has it.
+        // SAFETY: a prefetch does not fault, whatever the address; every x86-64 CPU supports it.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
     }
 
@@ -394,7 +394,7 @@ unsafe impl Simd for Avx512 {
             let words = _mm512_loadu_si512(from.cast());
             let all = _mm512_setr_ps(0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12., 13., 14., 15.);
             let table = if SAME { _mm512_sub_ps(all, zero) } else { all };
-            // Of an index, the lowest 4 bits count.
+            // Only the lowest 4 bits of an index count.
             let number = |shifted: __m512i| match SAME {
                 true => _mm512_permutexvar_ps(shifted, table),
                 false => _mm512_sub_ps(_mm512_permutexvar_ps(shifted, table), zero),
@@ -417,7 +417,8 @@ unsafe impl Simd for Avx512 {
         // SAFETY: `self` proves AVX-512 F; the caller guarantees that 64 bytes can be read.
         unsafe {
             let words = _mm512_loadu_si512(from.cast());
-            // A byte in the lowest bits of 2^23 is that number more: the difference to `zero` is exact, and takes no conversion.
+            // A byte in the lowest bits of 2^23 adds its value: the difference from `zero` is exact and needs no
+            // conversion.
             let power = _mm512_set1_epi32(0x4b00_0000);
             let zero = _mm512_add_ps(zero, _mm512_castsi512_ps(power));
             let number = |shifted: __m512i| {
@@ -443,7 +444,7 @@ unsafe impl Simd for Avx512 {
     #[inline(always)]
     fn sum_rows(self, rows: &[f32]) -> __m512 {
         assert!(rows.len() >= 256);
-        // SAFETY: `self` proves AVX-512 F; there are 16 rows of 16 floats, just checked.
+        // SAFETY: `self` proves AVX-512 F; the 16 rows of 16 floats were just checked.
         unsafe {
             let mut halves = [_mm512_setzero_ps(); 8];
             for (index, half) in halves.iter_mut().enumerate() {
@@ -451,7 +452,7 @@ unsafe impl Simd for Avx512 {
                 let (a, b) = (_mm512_loadu_ps(row), _mm512_loadu_ps(row.add(16)));
                 *half = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
             }
-            // In each quarter of a vector the sums of that quarter of four rows.
+            // Each quarter of a vector has the sums of that quarter of four rows.
             let mut quarters = [_mm512_setzero_ps(); 4];
             for (quarter, pair) in quarters.iter_mut().zip(halves.chunks_exact(2)) {
                 let (a, b) = (_mm512_castps_pd(pair[0]), _mm512_castps_pd(pair[1]));
@@ -486,7 +487,7 @@ unsafe impl Simd for Avx512 {
                 quads[g + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd));
             }
             for c in 0..4 {
-                // Of the upper and of the lower eight rows, quarters 0 and 2, and 1 and 3.
+                // For the upper and the lower eight rows each: quarters 0 and 2, then 1 and 3.
                 let even = _mm512_shuffle_f32x4::<0x88>(quads[c], quads[4 + c]);
                 let even_low = _mm512_shuffle_f32x4::<0x88>(quads[8 + c], quads[12 + c]);
                 let odd = _mm512_shuffle_f32x4::<0xdd>(quads[c], quads[4 + c]);

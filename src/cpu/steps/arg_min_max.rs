@@ -11,7 +11,7 @@ use crate::ops::arg_min_max::ArgMinMax;
 use crate::shape::Descriptor;
 use crate::with_element;
 
-/// The search made ready to run.
+/// A compiled search for the smallest or largest element.
 pub struct ArgMinMaxStep {
     max: bool,
     dtype: DataType,
@@ -20,7 +20,7 @@ pub struct ArgMinMaxStep {
 }
 
 impl ArgMinMaxStep {
-    /// The search `op` in an operand `input`.
+    /// Creates the search `op` in an operand `input`.
     pub fn new(op: &ArgMinMax, input: &Descriptor) -> ArgMinMaxStep {
         let dims: Vec<usize> = input.sizes().iter().map(|&dim| dim as usize).collect();
         let mut reduced = vec![false; dims.len()];

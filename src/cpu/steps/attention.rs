@@ -1,4 +1,4 @@
-//! Attention that the compiler made one operator.
+//! Attention that the compiler fused into one operator.
 
 use super::{Env, Run};
 use crate::cpu::kernels::float::{Float, narrow};
@@ -15,25 +15,25 @@ use crate::ops::attention::{Attention, MAX_MASKS, MaskKind, Places};
 use half::f16;
 use std::ops::Range;
 
-/// An attention made ready to run.
+/// A compiled attention.
 pub struct AttentionStep {
     op: Box<Attention>,
     sizes: Sizes,
     dtype: DataType,
-    /// Of the masks.
+    /// Data types of the masks.
     mask_types: Vec<DataType>,
     isa: Isa,
 }
 
 impl AttentionStep {
-    /// The attention `op` of operands of type `dtype` with masks of these types, for kernels of `isa`.
+    /// Creates the attention `op` for operands of type `dtype` and masks of these types, with kernels of `isa`.
     pub fn new(op: &Attention, dtype: DataType, mask_types: Vec<DataType>, isa: Isa) -> AttentionStep {
         let op = Box::new(grouped(op.clone()));
         let [rows, keys, depth, columns] = [op.rows, op.keys, op.depth, op.columns].map(Dim::size);
         AttentionStep { op, sizes: Sizes { rows, keys, depth, columns }, dtype, mask_types, isa }
     }
 
-    /// Queries that a thread works on at once.
+    /// Queries per block of a thread.
     fn queries(&self) -> usize {
         match self.sizes.are_streamed() {
             true => (self.op.matrices() * self.sizes.rows).min(MAX_STREAMED * self.sizes.rows),
@@ -41,7 +41,7 @@ impl AttentionStep {
         }
     }
 
-    /// Scratch floats of one thread: those of the kernel and a block of the output.
+    /// Scratch length per thread in floats: for the kernel and a block of the output.
     fn slot(&self) -> usize {
         let kernel = match self.sizes.are_streamed() {
             true => self.sizes.stream_scratch(self.isa, self.queries()),
@@ -50,7 +50,7 @@ impl AttentionStep {
         kernel + self.queries() * self.sizes.columns
     }
 
-    /// Few queries of some matrices at once.
+    /// Streams a few queries of several matrices at once.
     fn stream<T: Float>(&self, env: &Env, io: &mut Io) {
         let (op, sizes) = (&self.op, self.sizes);
         let [query, key, value] = [0, 1, 2].map(|index| io.input::<T>(index));
@@ -71,7 +71,7 @@ impl AttentionStep {
                         query: self.matrix(query, &op.query, matrix, first),
                         key: self.matrix(key, &op.key, matrix, 0),
                         value: self.matrix(value, &op.value, matrix, 0),
-                        // Those of all queries, as which of them are here depends on the number of threads.
+                        // The keys seen by any query: which queries are in this call depends on the number of threads.
                         keys: self.seen(env, &self.masks(io, matrix, 0), sizes.rows),
                         masks: self.masks(io, matrix, first),
                     })
@@ -87,7 +87,7 @@ impl AttentionStep {
                     scratch,
                 });
                 for (item, sums) in (begin..next).zip(sums.chunks_exact(sizes.columns)) {
-                    // SAFETY: each row is one item.
+                    // SAFETY: each row is written by one item.
                     unsafe { self.write(env, &out, [item / sizes.rows, item % sizes.rows], sums) };
                 }
             }
@@ -97,10 +97,10 @@ impl AttentionStep {
     /// Writes a row of a matrix of the output.
     ///
     /// # Safety
-    /// Nobody else writes the row.
+    /// No other code writes the row.
     unsafe fn write<T: Float>(&self, env: &Env, out: &SharedMut<T>, [matrix, row]: [usize; 2], sums: &[f32]) {
         let start = self.op.start(&self.op.output, matrix) + row * self.op.output.row.size();
-        // SAFETY: the matrices of the output cover it once, and the caller guarantees that the row is not written elsewhere.
+        // SAFETY: the matrices of the output cover it once, and the caller guarantees that no other code writes the row.
         let out = unsafe { out.range(start..start + sums.len()) };
         match T::as_f32_mut(out) {
             Some(out) => out.copy_from_slice(sums),
@@ -108,7 +108,7 @@ impl AttentionStep {
         }
     }
 
-    /// A block of many queries of one matrix at a time.
+    /// Processes one block of many queries of one matrix at a time.
     fn attend<T: Float>(&self, env: &Env, io: &mut Io) {
         let (op, sizes) = (&self.op, self.sizes);
         let [query, key, value] = [0, 1, 2].map(|index| io.input::<T>(index));
@@ -139,25 +139,25 @@ impl AttentionStep {
                     scratch,
                 });
                 for (row, sums) in sums.chunks_exact(sizes.columns).take(queries).enumerate() {
-                    // SAFETY: each row is in one block.
+                    // SAFETY: each row belongs to one block.
                     unsafe { self.write(env, &out, [matrix, first + row], sums) };
                 }
             }
         });
     }
 
-    /// The matrix of the batch at `index`, from row `first` on.
+    /// The batch's matrix at `index`, starting at row `first`.
     fn matrix<'a, T>(&self, data: &'a [T], places: &Places, index: usize, first: usize) -> TypedMatrix<'a, T> {
         let data = &data[self.op.start(places, index) + first * places.row.size()..];
         TypedMatrix { data, row: places.row.size(), col: places.col.size() }
     }
 
-    /// The keys that some of so many queries see.
+    /// The keys that at least one of `queries` queries sees.
     fn seen(&self, env: &Env, masks: &[Option<Mask>; MAX_MASKS], queries: usize) -> Range<usize> {
         env.isa.run(SeenKeys { masks, queries, keys: self.sizes.keys })
     }
 
-    /// The masks of the matrix at `index`, from row `first` on.
+    /// The masks of the matrix at `index`, starting at row `first`.
     fn masks<'a>(&self, io: &Io<'a>, index: usize, first: usize) -> [Option<Mask<'a>>; MAX_MASKS] {
         std::array::from_fn(|mask| self.mask(io, mask, index, first))
     }
@@ -182,14 +182,15 @@ impl AttentionStep {
     }
 }
 
-/// The same attention with queries of a group of heads, which share keys and values, as rows of one matrix, if each has one row.
+/// If each head has a single query, turns the queries of a group of heads that share keys and values into the rows of
+/// one matrix.
 fn grouped(mut op: Attention) -> Attention {
     let shares = |places: &Places| places.batch.last().is_some_and(|&stride| stride == 0);
     if op.rows != 1 || !(shares(&op.key) && shares(&op.value)) {
         return op;
     }
     let Attention { batch, rows, query, key, value, masks, output, .. } = &mut op;
-    *rows = batch.pop().expect("places have as many dimensions");
+    *rows = batch.pop().expect("places have as many dimensions as the batch");
     [key, value].into_iter().for_each(|places| _ = places.batch.pop());
     for places in [query, output].into_iter().chain(masks.iter_mut().map(|mask| &mut mask.places)) {
         places.row = places.batch.pop().expect("places have as many dimensions");
@@ -227,10 +228,10 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    /// Weighted means of values in -1..1. Scores of up to 8 that are off by a few units in their last places change the
-    /// weights by as much as that.
+    /// Weighted means of values in -1..1. Scores of up to 8 with errors of a few units in the last place change the
+    /// weights by this much.
     const TOLERANCE: Tolerance = Tolerance::ulps(8).or_absolute(4e-6);
-    /// Each operator of the graph as it is built rounds to float16.
+    /// Each operator of the graph as built rounds to float16.
     const HALF: Tolerance = Tolerance::ulps(8).or_absolute(4e-3);
 
     /// `[batch, rows, heads, depth]` against `[batch, keys, heads, depth]`, with `middle` between product and softmax.
@@ -264,7 +265,7 @@ mod tests {
         check_masked(graph, tolerance, |_| -> f64 { unreachable!("no mask") });
     }
 
-    /// Random operands in -1..1; the input `m`, if there is one, from `mask`.
+    /// Random operands in -1..1; the input `m`, if present, comes from `mask`.
     fn check_masked(graph: &Graph, tolerance: Tolerance, mask: impl FnMut(&[usize]) -> f64) {
         check_with(graph, &operands(graph, mask), tolerance);
     }
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_that_are_added() {
+    fn added_masks() {
         for (rows, shape) in
             [(20, "[1, 1, 20, 140]"), (20, "[2, 1, 1, 140]"), (2, "[2, 2, 2, 140]"), (20, "[20, 1]"), (37, "[1]")]
         {
@@ -307,7 +308,7 @@ mod tests {
                 let inputs = format!("%3 = input m {dtype} {shape}");
                 let graph = graph(dtype, [2, 2], [rows, 140, 4, 5], &inputs, "%m = add %3 %s");
                 let tolerance = if dtype == "float32" { TOLERANCE } else { HALF };
-                // Every third is as good as gone, and a row of nothing else is the mean of all.
+                // Every third key practically vanishes; a row where all of them do is the mean of all.
                 check_masked(&graph, tolerance, |index| if index.iter().sum::<usize>() % 3 == 1 { -30.0 } else { 0.5 });
             }
         }
@@ -324,7 +325,7 @@ mod tests {
             assert!(text.contains("softmax"));
             let empty = |index: &[usize]| match index[2] {
                 1 => f64::NEG_INFINITY,
-                // The first block of keys has nothing, the second one has.
+                // Hides the whole first block of keys, and none of the second.
                 2 if index[3] < 140 => f64::NEG_INFINITY,
                 _ => 0.0,
             };
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_that_replace() {
+    fn replacing_masks() {
         for (rows, shape) in [(20, "[1, 1, 20, 140]"), (20, "[2, 1, 1, 140]"), (2, "[1, 2, 2, 140]")] {
             for middle in ["%m = where %3 %s %n", "%m = where %3 %n %s"] {
                 let inputs = format!("%3 = input m uint8 {shape}\n%n = constant float32 [] -1e9");
@@ -353,7 +354,7 @@ mod tests {
 
     #[test]
     fn capped_scores() {
-        // Scores up to 7 are bent a lot by a cap of 1.5, and hardly by one of 50.
+        // A cap of 1.5 bends scores of up to 7 strongly, one of 50 hardly at all.
         for (rows, cap) in [(3, 1.5), (20, 1.5), (3, 50.0), (20, 50.0)] {
             let middle = format!("%b = linear %s alpha={}\n%t = tanh %b\n%e = linear %t alpha={cap}", 1.0 / cap);
             for (dtype, tolerance) in [("float32", TOLERANCE), ("float16", HALF)] {
@@ -366,27 +367,27 @@ mod tests {
         }
     }
 
-    /// Which keys a query of a batch sees, of so many queries and keys.
+    /// Whether a query of a batch sees a key, given the numbers of queries and keys.
     type Sight = fn([usize; 3], [usize; 2]) -> bool;
 
-    /// All ways in which masks leave a range of keys to blocks of queries.
+    /// The shapes of masks that leave a range of keys to blocks of queries.
     const SIGHTS: [Sight; 7] = [
-        // Causal, the last query is at the last key.
+        // Causal; the last query is at the last key.
         |[_, query, key], [rows, keys]| key + rows <= query + keys,
-        // Among the last 21 keys.
+        // Causal, limited to the last 21 keys.
         |[_, query, key], [rows, keys]| key + rows <= query + keys && key + rows + 21 > query + keys,
-        // Padding to the left, to the right, and to both sides.
+        // Padding on the left, on the right, and on both sides.
         |[batch, _, key], _| key >= 5 + 120 * batch,
         |[batch, _, key], [_, keys]| key + 3 + 120 * batch < keys,
         |[batch, _, key], _| key >= 127 + batch && key < 130,
-        // A query that sees nothing, beside others.
+        // One query sees nothing, the others one key.
         |[_, query, key], _| query != 1 && key == 128,
         // Holes.
         |[_, query, key], _| key % 50 == query % 3 + 7,
     ];
 
     #[test]
-    fn keys_that_masks_hide() {
+    fn masked_keys() {
         for (index, sees) in SIGHTS.into_iter().enumerate() {
             for (rows, keys) in [(37, 260), (3, 260), (33, 129)] {
                 for (dtype, middle, [shown, hidden]) in [
@@ -411,11 +412,11 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_no_query_sees_are_not_read() {
+    fn unseen_keys_are_not_read() {
         for (rows, isa) in Isa::available().into_iter().flat_map(|isa| [(3, isa), (70, isa)]) {
             let inputs = format!("%3 = input m float32 [{rows}, 300]");
             let graph = graph("float32", [1, 2], [rows, 300, 8, 5], &inputs, "%m = add %s %3");
-            // All blocks of queries see keys from 100 to 230, each of them other ones.
+            // Each block of queries sees a different part of the keys from 100 to 230.
             let sees = |query: usize, key: usize| key >= 100 + query && key < 200 + query.min(30);
             let mask = |index: &[usize]| if sees(index[0], index[1]) { 0.0 } else { f64::NEG_INFINITY };
             let mut operands = operands(&graph, mask);

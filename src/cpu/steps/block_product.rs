@@ -1,4 +1,4 @@
-//! Products with weights of 4 or 8 bits.
+//! Products with 4-bit or 8-bit weights.
 
 use super::epilogue::{EpilogueStep, Following, is_vector_along};
 use super::{Env, Run};
@@ -22,22 +22,22 @@ use crate::with_floats;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Up to so many rows are multiplied one by one, with weights that are never in memory as floats. With more, it is faster to
-/// write those of a panel to the first-level cache.
+/// Up to this many rows are multiplied one by one, with weights that are never in memory as floats. For more rows it is
+/// faster to write the weights of a panel to the first-level cache.
 const FEW_ROWS: usize = 2;
 
-/// The most rows and columns of a tile that is computed row by row, and the most sums: what is kept of it stays in the second-level
-/// cache.
+/// Maximum rows and columns of a tile that is computed row by row, and maximum sums: this keeps the tile's data in the
+/// second-level cache.
 const MOST: [usize; 2] = [128, 1 << 14];
 const MOST_SUMS: usize = 1 << 16;
 
-/// Multiply-adds of bytes that take as long as one of floats.
+/// Multiply-adds of bytes in the time of one multiply-add of floats.
 const SPEED: usize = 4;
 
-/// Multiply-adds that take as long as rounding an element.
+/// Multiply-adds in the time of rounding one element.
 const ROUNDING: usize = 64;
 
-/// A product with weights of 4 or 8 bits, ready to run, and element-wise operators on its output.
+/// A compiled product with 4-bit or 8-bit weights, and the element-wise operators on its output.
 pub struct BlockProductStep {
     panels: BlockPanels,
     /// Rows, columns and depth.
@@ -52,7 +52,7 @@ pub struct BlockProductStep {
 }
 
 impl BlockProductStep {
-    /// The product of rows `a` and `panels`, followed by what `following` tells.
+    /// Creates the product of rows `a` and `panels`, followed by the operations in `following`.
     pub fn new(env: &Env, a: &Descriptor, panels: BlockPanels, rounds_rows: bool, following: &Following) -> Self {
         let epilogue = EpilogueStep::new(following, |strides| is_bias(strides, following));
         let (isa, threads, dtype) = (env.isa, env.threads.count(), a.dtype);
@@ -62,7 +62,7 @@ impl BlockProductStep {
         step
     }
 
-    /// Computes the same product for other rows; `false` if the step has to be made anew.
+    /// Adapts the product to other rows; returns `false` if the step must be rebuilt.
     #[must_use]
     pub fn resize(&mut self, a: &Descriptor, following: &Following) -> bool {
         self.size = sizes(a, &self.panels);
@@ -83,7 +83,7 @@ impl BlockProductStep {
             most: MOST,
             area: MOST_SUMS,
             finishes: true,
-            // Rows are widened for each tile, if they are not rounded before.
+            // Rows are widened for each tile, unless they were rounded in advance.
             left_bytes: if self.rounding().is_some() { 4 } else { 16 },
             right_bytes: 1,
         };
@@ -106,7 +106,7 @@ impl BlockProductStep {
         self.rounds_rows || self.size[0] <= FEW_ROWS
     }
 
-    /// How rows are rounded, if they are.
+    /// The rounding of the rows, if any.
     fn rounding(&self) -> Option<Rounding> {
         let digits = match self.rounds_rows {
             true => Some(Digits::One),
@@ -115,12 +115,12 @@ impl BlockProductStep {
         digits.map(|digits| self.panels.rounding(self.size[2], digits))
     }
 
-    /// The floats of all rounded rows.
+    /// Length of all rounded rows in floats.
     fn rounded_len(&self) -> usize {
         self.rounding().map_or(0, |rounding| (self.size[0] * rounding.row_len()).next_multiple_of(16))
     }
 
-    /// The floats that a thread needs for a tile.
+    /// Scratch length in floats that a thread needs for a tile.
     fn slot(&self) -> usize {
         let [rows, cols] = self.grid.largest();
         let own = match self.is_row_by_row() {
@@ -221,7 +221,7 @@ impl Run for BlockProductStep {
     fn run(&self, env: &Env, io: &mut Io) {
         assert!(env.isa == self.isa && env.threads.count() <= self.threads);
         let (epilogue, threads) = (&self.epilogue, env.threads.count());
-        let a = io.floats(0, self.dtype).expect("the rows are given");
+        let a = io.floats(0, self.dtype).expect("the rows are present");
         let bias = epilogue.addend().and_then(|operand| io.floats(operand, self.dtype));
         let (out, scratch) = (io.floats_output(self.dtype), io.scratch::<f32>());
         let (registers, scratch) = scratch.split_at_mut(epilogue.scratch_len(threads));
@@ -245,7 +245,7 @@ fn sizes(a: &Descriptor, panels: &BlockPanels) -> [usize; 3] {
     [a.elements() / depth, panels.blocks().columns, depth]
 }
 
-/// Whether an operand that is read with these strides is a number for each column.
+/// Whether an operand with these strides has one element per column.
 fn is_bias(strides: &[usize], following: &Following) -> bool {
     is_vector_along(strides.len() - 1, strides, &following.output.sizes())
 }
@@ -259,11 +259,11 @@ mod tests {
     use crate::testing::{Random, Tolerance, check, check_with};
     use proptest::prelude::*;
 
-    /// Some hundred terms of up to 4 times 15 times 4.
+    /// A few hundred terms of up to 4 times 15 times 4.
     const FLOAT: Tolerance = Tolerance::ulps(8).or_absolute(2e-2);
     const HALF: Tolerance = Tolerance::ulps(2).or_absolute(2e-2);
 
-    /// `rows` times a matrix of `columns` columns with blocks of `block`, `blocks` of them, of which `depth` rows count.
+    /// `rows` times a matrix of `columns` columns with `blocks` blocks of `block` each; only `depth` rows of them are used.
     struct Case<'a> {
         dtype: &'a str,
         weights: &'a str,
@@ -272,7 +272,7 @@ mod tests {
         block: u32,
         blocks: u32,
         depth: u32,
-        /// All zero points; any, if there is none.
+        /// The same zero point for all blocks; random ones if `None`.
         zero: Option<i32>,
         rounds: bool,
         tail: &'a str,
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_applied() {
+    fn epilogues_are_applied() {
         for dtype in ["float32", "float16"] {
             for rows in [1, 6] {
                 for tail in [
@@ -379,7 +379,7 @@ mod tests {
         }
     }
 
-    /// Rows whose blocks are multiples of 1/127 of their largest element, so that rounding changes nothing.
+    /// Rows with blocks of multiples of 1/127 of their largest element, which rounding does not change.
     fn check_rounded(case: &Case) {
         let graph = graph(&Case { rounds: true, ..*case });
         let mut random = Random::new(3);
@@ -416,9 +416,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rounded_is_off_by_half_a_step() {
+    fn rounding_errors_are_at_most_half_a_step() {
         let rounded = graph(&Case { rounds: true, rows: 3, ..CASE });
-        // 48 terms, each off by up to 4 / 127 / 2 times up to 8, but not all in the same direction.
+        // 48 terms, each with an error of up to 4 / 127 / 2 times up to 8, but not all in the same direction.
         check(&rounded, Tolerance::ulps(0).or_absolute(1.5));
         let zeros = rounded
             .inputs
@@ -429,14 +429,14 @@ mod tests {
 
     #[test]
     fn few_rows_are_as_exact_as_with_floats() {
-        // 48 terms, each off by up to 4 * 2^-23 times 8. Digits of 16 bits would be off by a hundred times as much.
+        // 48 terms, each with an error of up to 4 * 2^-23 times 8. Digits of 16 bits would have a hundred times that error.
         for rows in [1, 2] {
             check(&graph(&Case { rows, ..CASE }), Tolerance::ulps(0).or_absolute(2e-4));
         }
     }
 
     #[test]
-    fn rows_that_no_digits_hold_are_floats() {
+    fn rows_beyond_the_digits_stay_floats() {
         let graph = graph(&Case { zero: Some(0), weights: "uint8", rows: 2, ..CASE });
         for special in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-36, 1e36] {
             // The second row is an ordinary one.

@@ -33,36 +33,36 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use winograd::WinogradPlan;
 
-/// How the convolution is computed.
+/// The method of the convolution.
 enum Method {
-    /// As a product of patches and filter (as matrices in this order) per group. With channels last the patches
-    /// are on the left.
+    /// A product of patches and filter per group, as matrices in this order. With channels last the patches are the
+    /// left operand.
     Product { patches: Box<[PatchMatrix; 2]>, packed: Vec<Panels>, grid: Grid },
-    /// Directly, plane by plane, with the filter in `f32` as `[channel][tap]`.
+    /// Direct, plane by plane, with the filter in `f32` as `[channel][tap]`.
     Depthwise { window: Window, weights: Option<Arc<Buffer>>, grid: Grid },
-    /// Directly, with channels last.
+    /// Direct, with channels last.
     DepthwisePixels(DepthwisePixels),
-    /// With transformed filters, with channels last.
+    /// Winograd's algorithm with transformed filters, channels last.
     Winograd(WinogradPlan),
 }
 
-/// A convolution, ready to run.
+/// A compiled convolution.
 pub struct Conv2dStep {
     shape: Conv2dShape,
-    /// Of the input and the output.
+    /// Type of the input and the output.
     dtype: DataType,
-    /// Whether the results are finished by more than what is done in registers.
+    /// Whether operations other than those in registers finish the results.
     finishes: bool,
     isa: Isa,
     threads: usize,
     method: Method,
 }
 
-/// Output elements that a depthwise tile aims at: some ten microseconds of work.
+/// Target number of output elements of a depthwise tile: some ten microseconds of work.
 const DEPTHWISE_TILE: usize = 8192;
 
-/// The most floats of padded rows for a depthwise tile: 16 MiB per thread, a hundred times what usual strides and
-/// dilations need. Padded rows grow with both, up to sizes that no memory holds; a product of patches does not.
+/// Maximum floats of padded rows for a depthwise tile: 16 MiB per thread, a hundred times the need of usual strides and
+/// dilations. Padded rows grow with both, up to sizes beyond any memory; a product of patches does not.
 const MAX_PADDED: usize = 1 << 22;
 
 impl Conv2dStep {
@@ -85,8 +85,8 @@ impl Conv2dStep {
         step
     }
 
-    /// Plans the convolution of other images with the same filter; `winograd` is the algorithm for a constant one. `false` if
-    /// the filter has to be packed in another way.
+    /// Plans the convolution of other images with the same filter; `winograd` is the algorithm for a constant one.
+    /// Returns `false` if the filter must be packed in another way.
     #[must_use]
     pub fn resize(&mut self, shape: Conv2dShape, winograd: Option<OutputTile>) -> bool {
         let of_filter = |shape: &Conv2dShape| (shape.groups, shape.channels, shape.filter, shape.channels_last);
@@ -121,7 +121,7 @@ impl Conv2dStep {
         fits && winograd.is_none()
     }
 
-    /// What decides how a product is cut, with filters that are packed or not.
+    /// The properties that determine the tiles of a product, with packed or unpacked filters.
     fn cutting(&self, patches: &PatchMatrix, packed: bool) -> Cutting {
         let (shape, matrices, is_f32) = (&self.shape, self.shape.matrices(), self.dtype == DataType::Float32);
         let in_place = shape.is_pointwise();
@@ -138,7 +138,7 @@ impl Conv2dStep {
         }
     }
 
-    /// Cuts a product into tiles anew.
+    /// Cuts a product into tiles again.
     fn cut(&mut self) {
         if let Method::Product { patches, packed, .. } = &self.method {
             let new = self.cutting(&patches[0], !packed.is_empty()).grid(self.isa, self.threads);
@@ -147,14 +147,14 @@ impl Conv2dStep {
         }
     }
 
-    /// Packs a constant filter, or transforms it for `winograd`, if the shape [fits](Conv2dShape::fits_winograd); [`run`]
-    /// no longer reads its elements.
+    /// Packs a constant filter, or transforms it for `winograd` if the shape [fits](Conv2dShape::fits_winograd);
+    /// [`run`] no longer reads its elements.
     ///
     /// [`run`]: Self::run
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
-    /// read.
+    /// An `UnknownError` if there is not enough memory for the packed copy, an `OperationError` if mapped weights
+    /// cannot be read.
     pub fn prepack(&mut self, data: Weights, winograd: Option<OutputTile>) -> Result<()> {
         let (shape, isa) = (&self.shape, self.isa);
         if let Some(tile) = winograd.filter(|_| shape.fits_winograd()) {
@@ -185,13 +185,13 @@ impl Conv2dStep {
                 pixels.pack(shape, data.piece(0..floats, &mut staging)?, elements_mut(buffer.bytes_mut()));
                 pixels.weights = Some(share(Arc::new(buffer)));
             }
-            // Transformed before.
+            // Already transformed.
             Method::Winograd(_) => {}
         }
         Ok(())
     }
 
-    /// The name of the kernel that computes it.
+    /// The kernel name.
     pub fn kernel(&self) -> &'static str {
         match &self.method {
             Method::Product { .. } if self.shape.is_pointwise() => "conv2d gemm",
@@ -201,7 +201,7 @@ impl Conv2dStep {
         }
     }
 
-    /// The `f32` elements of scratch that [`run`](Self::run) needs.
+    /// Scratch length in `f32` elements that [`run`](Self::run) needs.
     pub fn scratch_len(&self) -> usize {
         match &self.method {
             Method::Product { patches, packed, grid } => {
@@ -218,7 +218,7 @@ impl Conv2dStep {
         }
     }
 
-    /// The memory of the packed filter.
+    /// The buffers of the packed filter.
     pub fn packed(&self) -> Vec<&Arc<Buffer>> {
         match &self.method {
             Method::Product { packed, .. } => packed.iter().map(Panels::buffer).collect(),
@@ -228,11 +228,11 @@ impl Conv2dStep {
         }
     }
 
-    /// Computes the convolution of the input with the filter, which is not read if it is packed; `bias` has one element per
-    /// output channel.
+    /// Computes the convolution of the input with the filter, which is not read if it is packed; `bias` has one element
+    /// per output channel.
     ///
     /// # Panics
-    /// If `env` is not what the step was planned for, or there are too few elements.
+    /// If `env` differs from the one the step was planned for, or there are too few elements.
     pub fn run(
         &self,
         env: &Env,
@@ -315,12 +315,12 @@ impl Conv2dStep {
     }
 }
 
-/// Where the filter of one group starts.
+/// The offset of the filter of one group.
 fn group_start(shape: &Conv2dShape, matrix: &PatchMatrix, group: usize) -> usize {
     group * shape.group()[1] * matrix.image_stride
 }
 
-/// The weights as `[channel][tap]`.
+/// Writes the weights as `[channel][tap]`.
 fn depthwise_weights(shape: &Conv2dShape, filter: Floats, out: &mut [f32]) {
     let ([o, _, row, col], channels) = (shape.filter_strides(), shape.channels[1]);
     let taps = shape.filter[0] * shape.filter[1];
@@ -332,7 +332,7 @@ fn depthwise_weights(shape: &Conv2dShape, filter: Floats, out: &mut [f32]) {
     }
 }
 
-/// A depthwise convolution of planes at work.
+/// A running depthwise convolution of planes.
 struct DepthwisePlanes<'a> {
     shape: &'a Conv2dShape,
     window: &'a Window,
@@ -341,7 +341,7 @@ struct DepthwisePlanes<'a> {
 }
 
 impl DepthwisePlanes<'_> {
-    /// Rows of one plane.
+    /// Computes rows of one plane.
     fn rows<T: Float>(&self, call: &Call, tile: &mut Tile<T>, scratch: &mut [f32]) {
         let shape = self.shape;
         let (image, channel) = (tile.batch / shape.channels[1], tile.batch % shape.channels[1]);

@@ -1,8 +1,8 @@
 //! Transposed convolution: `convTranspose2d` of the draft.
 //!
-//! Each row of the filter is a product with the input pixels, whose results for the columns of the filter are added to the
-//! output where they belong: no product is wasted on zeros between input elements, and every output is one sum in the order of
-//! the filter. Where taps do not meet ([`Disjoint`]), there is nothing to add.
+//! Each row of the filter is multiplied with the input pixels, and the results for the columns of the filter are added
+//! to the output at their positions: no product is wasted on zeros between input elements, and every output is a single
+//! sum in the order of the filter. If taps do not overlap ([`Disjoint`]), there is nothing to add.
 
 use super::Env;
 use super::convolution::ConvTranspose2dShape;
@@ -27,22 +27,22 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Results of a product that are not added yet, in floats: half of a second-level cache.
+/// Maximum results of a product before they are added to the output, in floats: half of a second-level cache.
 const SUMS: usize = 1 << 16;
 
-/// The most input pixels of a product.
+/// Maximum input pixels of a product.
 const MAX_PIXELS: usize = 240;
 
-/// Output elements of a tile, at most: they are read and written once per row of the filter.
+/// Maximum output elements of a tile: they are read and written once per row of the filter.
 const TILE: usize = 1 << 16;
 
-/// The fewest output columns of a tile that is cut between columns: input pixels at its borders are multiplied twice.
+/// Minimum output columns of a tile that is cut between columns: input pixels at its borders are multiplied twice.
 const MIN_COLUMNS: usize = 128;
 
-/// Tiles for each thread.
+/// Tiles per thread.
 const TILES: usize = 4;
 
-/// One axis of a transposed convolution: input element `at` and tap `tap` meet in output element
+/// One axis of a transposed convolution: input element `at` and tap `tap` contribute to output element
 /// `at * stride + tap * dilation - padding`.
 #[derive(Clone, Copy)]
 struct Axis {
@@ -64,7 +64,7 @@ impl Axis {
         }
     }
 
-    /// The input elements that meet `tap` in the output elements `outputs`.
+    /// The input elements that contribute to `outputs` through `tap`.
     fn inputs(self, tap: usize, outputs: &Range<usize>) -> Range<usize> {
         let below = |output: usize| {
             (output + self.padding).saturating_sub(tap * self.dilation).div_ceil(self.stride).min(self.input)
@@ -72,44 +72,44 @@ impl Axis {
         below(outputs.start)..below(outputs.end)
     }
 
-    /// The input elements that meet any tap there.
+    /// The input elements that contribute to `outputs` through any tap.
     fn inputs_of_all(self, outputs: &Range<usize>) -> Range<usize> {
         self.inputs(self.filter - 1, outputs).start..self.inputs(0, outputs).end
     }
 
-    /// Where input element `at` meets `tap`, of those that do.
+    /// The output element of input element `at` and `tap`, which must exist.
     fn output(self, at: usize, tap: usize) -> usize {
         at * self.stride + tap * self.dilation - self.padding
     }
 }
 
-/// A transposed convolution, ready to run.
+/// A compiled transposed convolution.
 pub struct ConvTranspose2dStep {
     shape: ConvTranspose2dShape,
-    /// Of the input and the output.
+    /// Type of the input and the output.
     dtype: DataType,
     isa: Isa,
     threads: usize,
-    /// A row of the filter of one group: lanes are its taps and of each the output channels with channels last, otherwise the
-    /// output channels and of each its taps.
+    /// A row of the filter of one group. Lanes are pairs of tap and output channel, with the channels innermost if
+    /// channels are last, else with the taps innermost.
     filter: PatchMatrix,
-    /// Each row of the filter of each group, when it is constant.
+    /// Each row of the filter of each group, if it is constant.
     packed: Vec<Panels>,
-    /// How a constant filter is used whose taps do not meet.
+    /// The method for a constant filter with taps that do not overlap.
     disjoint: Option<Disjoint>,
-    /// With channels last, of the rows and columns of an image; otherwise of the channels of a group and the pixels.
+    /// With channels last, cuts the rows and columns of an image, otherwise the channels of a group and the pixels.
     grid: Grid,
-    /// Input pixels of a product, at most.
+    /// Maximum input pixels of a product.
     pixels: usize,
 }
 
 impl ConvTranspose2dStep {
-    /// Plans the transposed convolution of elements of type `dtype` for `threads` threads at a level. A constant `filter` is
-    /// packed; [`run`](Self::run) does not read its elements.
+    /// Plans the transposed convolution of elements of type `dtype` for `threads` threads at a level. Packs a constant
+    /// `filter`; [`run`](Self::run) does not read its elements.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the packed filter, an `OperationError` when mapped weights cannot be
-    /// read.
+    /// An `UnknownError` if there is not enough memory for the packed filter, an `OperationError` if mapped weights
+    /// cannot be read.
     pub fn new(
         isa: Isa,
         threads: usize,
@@ -143,7 +143,7 @@ impl ConvTranspose2dStep {
         Ok(step)
     }
 
-    /// Plans a transposed convolution of other sizes with the same filter; `false` if the step has to be made anew.
+    /// Plans a transposed convolution of other sizes with the same filter; returns `false` if the step must be rebuilt.
     #[must_use]
     pub fn resize(&mut self, shape: ConvTranspose2dShape) -> bool {
         let of_filter = |shape: &ConvTranspose2dShape| {
@@ -171,13 +171,14 @@ impl ConvTranspose2dStep {
         rows.map(pack).collect()
     }
 
-    /// Where row `row` of the filter of `group` starts.
+    /// The offset of row `row` of the filter of `group`.
     fn filter_start(&self, group: usize, row: usize) -> usize {
         let [_, input, height, _] = self.shape.filter_strides();
         group * self.shape.group()[0] * input + row * height
     }
 
-    /// Scratch floats of a thread: the sums of a product, the whole tile unless it is kept in the output, and operands.
+    /// Scratch lengths of a thread in floats: the sums of a product, the whole tile unless it is kept in the output,
+    /// and operands.
     fn slot_parts(&self) -> [usize; 3] {
         let ([depth, group], [rows, cols]) = (self.shape.group(), self.grid.largest());
         let lanes = self.shape.filter[1] * if self.shape.channels_last { group } else { rows };
@@ -193,27 +194,27 @@ impl ConvTranspose2dStep {
         [size[0] * size[1], tile, cutting.scratch_len(self.isa, &Grid::whole(size[0], size[1]))]
     }
 
-    /// The `f32` elements of scratch that [`run`](Self::run) needs.
+    /// Scratch length in `f32` elements that [`run`](Self::run) needs.
     pub fn scratch_len(&self) -> usize {
         let slots = || self.slot_parts().iter().sum::<usize>().next_multiple_of(16) * self.threads;
         self.disjoint.as_ref().map_or_else(slots, Disjoint::scratch_len)
     }
 
-    /// The memory of the packed filter.
+    /// The buffers of the packed filter.
     pub fn packed(&self) -> impl Iterator<Item = &Arc<Buffer>> {
         self.packed.iter().map(Panels::buffer)
     }
 
-    /// The name of the kernel that computes it.
+    /// The kernel name.
     pub fn kernel(&self) -> &'static str {
         if self.disjoint.is_some() { "convTranspose2d gemm" } else { "convTranspose2d taps" }
     }
 
-    /// Computes the transposed convolution of the input with the filter, which is not read if it is packed; `bias` has one
-    /// element per output channel.
+    /// Computes the transposed convolution of the input with the filter, which is not read if it is packed; `bias` has
+    /// one element per output channel.
     ///
     /// # Panics
-    /// If `env` is not what the step was planned for, or there are too few elements.
+    /// If `env` differs from the one the step was planned for, or there are too few elements.
     pub fn run(
         &self,
         env: &Env,
@@ -233,7 +234,7 @@ impl ConvTranspose2dStep {
     }
 }
 
-/// Tiles of the output: even, small enough for a cache, and some for each thread.
+/// The tiles of the output: even, small enough for a cache, and several per thread.
 fn grid(shape: &ConvTranspose2dShape, threads: usize) -> Grid {
     let ([high, wide], [_, group]) = (shape.output, shape.group());
     let most = (TILE / (wide * if shape.channels_last { shape.channels[1] } else { group })).max(1);
@@ -249,7 +250,7 @@ fn grid(shape: &ConvTranspose2dShape, threads: usize) -> Grid {
     Grid { rows: channels, cols: rows.scaled(wide) }
 }
 
-/// The operands at work.
+/// The operands of a run.
 struct TapCall<'a> {
     step: &'a ConvTranspose2dStep,
     input: Floats<'a>,
@@ -299,7 +300,7 @@ impl TapCall<'_> {
         }
     }
 
-    /// What sums begin with: the bias. The row is that of an image with channels last, otherwise a channel of a group.
+    /// Initializes sums with the bias. The row is a row of an image with channels last, otherwise a channel of a group.
     fn begin(&self, row: usize, batch: usize, out: &mut [f32]) {
         let shape = &self.step.shape;
         let Some(bias) = self.bias else { return out.fill(0.0) };
@@ -392,7 +393,7 @@ impl TapCall<'_> {
     }
 }
 
-/// Blocks of `ys` by `xs` input pixels: at most `pixels` that follow each other, of rows of `wide`.
+/// Blocks of `ys` by `xs` input pixels: at most `pixels` consecutive ones, from rows of `wide`.
 fn blocks(
     ys: Range<usize>,
     xs: Range<usize>,
@@ -406,7 +407,7 @@ fn blocks(
     })
 }
 
-/// A tile whose sums are kept in it if they are floats, and otherwise in scratch memory.
+/// A tile that holds its own sums if they are floats; otherwise they are in scratch memory.
 struct Target<'t, 'a, T> {
     tile: &'t mut Tile<'a, T>,
     whole: &'t mut [f32],
@@ -431,19 +432,19 @@ impl<T: Float> Target<'_, '_, T> {
     }
 }
 
-/// Adds what some pixels of a row of the input give for a row of the filter.
+/// Adds the products of some pixels of an input row and one row of the filter.
 struct AddPixels<'a> {
     /// `[pixel][tap][channel]`.
     sums: &'a [f32],
     /// The pixels.
     xs: Range<usize>,
     across: Axis,
-    /// The columns of the output that `out` holds.
+    /// The output columns in `out`.
     columns: Range<usize>,
-    /// The first channel, and the number of them.
+    /// The first channel, and the number of channels.
     at: usize,
     group: usize,
-    /// Channels of a pixel of the output.
+    /// Channels per output pixel.
     channels: usize,
     out: &'a mut [f32],
 }
@@ -453,11 +454,11 @@ impl Kernel for AddPixels<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         let AddPixels { sums, xs, across, columns, at, group, channels, out } = self;
-        // Taps that are neighbours in the output, too.
+        // Taps that are contiguous in the output, too.
         let run = if group == channels && across.dilation == 1 { across.filter } else { 1 };
         for (x, sums) in xs.zip(sums.chunks_exact(across.filter * group)) {
             for (first, sums) in (0..across.filter).step_by(run).zip(sums.chunks_exact(run * group)) {
-                // Counted from the first column of `out`; may be negative.
+                // Relative to the first column of `out`; may be negative.
                 let column =
                     (x * across.stride + first * across.dilation) as isize - (across.padding + columns.start) as isize;
                 let taps = (-column).max(0)..(columns.len() as isize - column).min(run as isize);
@@ -481,7 +482,7 @@ mod tests {
     use half::f16;
     use proptest::prelude::*;
 
-    /// The formula in `f64`, scattering: the value and the sum of magnitudes of each output.
+    /// The formula in `f64`, by scattering: the value and the sum of magnitudes of each output.
     fn reference<T: Float>(s: &ConvTranspose2dShape, input: &[T], filter: &[T], bias: &[T]) -> Vec<(f64, f64)> {
         let ([ic, row, col], f) = (s.input_strides(), s.filter_strides());
         let ([gi, go], [oh, ow]) = (s.group(), s.output);
@@ -531,7 +532,7 @@ mod tests {
             let run = |env: &Env| {
                 let threads = env.threads.count();
                 let constant = packed.then(|| Weights::of_slice(&filter));
-                // Planned for images that are larger first.
+                // Planned for larger images first.
                 let larger = ConvTranspose2dShape {
                     input: shape.input.map(|size| size + 3),
                     output: [0, 1].map(|axis| shape.output[axis] + 3 * shape.strides[axis]),
@@ -561,7 +562,7 @@ mod tests {
         }
     }
 
-    /// A shape with the output size that the other numbers give, `extra` rows and columns included.
+    /// A shape with the output size that follows from the other numbers, including `extra` rows and columns.
     #[expect(clippy::too_many_arguments, reason = "the numbers of a test case")]
     fn shape(
         groups: usize,
@@ -602,7 +603,7 @@ mod tests {
             shape(1, [3, 5], [4, 6], [3, 3], [1, 1], [1, 1], [0; 4], 0),
             shape(1, [3, 13], [5, 5], [2, 2], [2, 2], [1, 1], [0; 4], 0),
             shape(2, [3, 2], [5, 7], [4, 4], [2, 2], [1, 1], [1; 4], 0),
-            // Taps that do not meet.
+            // Taps that do not overlap.
             shape(1, [3, 35], [5, 6], [2, 2], [2, 2], [1, 1], [0; 4], 0),
             shape(1, [130, 5], [3, 7], [1, 3], [1, 3], [1, 1], [0; 4], 0),
             // Phases without any tap.

@@ -1,14 +1,14 @@
-//! What convolution and transposed convolution have in common.
+//! The common part of convolution and transposed convolution.
 
 use crate::ops::conv_transpose2d::TransposedFilterLayout;
 
-/// The numbers of a convolution, of either kind; `Layout` orders the dimensions of its filter. Pairs are rows, then
+/// The parameters of a convolution of either kind; `Layout` is the order of the filter dimensions. Pairs are rows, then
 /// columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConvolutionShape<Layout> {
-    /// Images.
+    /// Number of images.
     pub batches: usize,
-    /// Groups; both channel counts are multiples of it.
+    /// Number of groups; both channel counts are multiples of it.
     pub groups: usize,
     /// Input and output channels, of all groups.
     pub channels: [usize; 2],
@@ -16,16 +16,16 @@ pub struct ConvolutionShape<Layout> {
     pub input: [usize; 2],
     /// Filter rows and columns.
     pub filter: [usize; 2],
-    /// Output rows and columns, output padding included.
+    /// Output rows and columns, including output padding.
     pub output: [usize; 2],
-    /// Input steps per output step; of a transposed convolution, output steps per input step.
+    /// Input steps per output step; for a transposed convolution, output steps per input step.
     pub strides: [usize; 2],
     /// Distance between filter taps.
     pub dilations: [usize; 2],
-    /// Rows of padding above and columns to the left, of a transposed convolution those that are cut off there. Below
-    /// and to the right follow from the output size.
+    /// Rows of padding above and columns on the left; for a transposed convolution, those cut off there. The padding
+    /// below and on the right follows from the output size.
     pub padding: [usize; 2],
-    /// Whether input and output are `[n, h, w, c]`, else `[n, c, h, w]`.
+    /// Whether input and output are `[n, h, w, c]`; otherwise `[n, c, h, w]`.
     pub channels_last: bool,
     /// The order of the filter dimensions.
     pub layout: Layout,
@@ -37,22 +37,22 @@ impl<Layout> ConvolutionShape<Layout> {
         self.channels.map(|c| c / self.groups)
     }
 
-    /// Distance between input channels, rows and columns.
+    /// Distances between input channels, rows and columns.
     pub(super) fn input_strides(&self) -> [usize; 3] {
         let ([h, w], c) = (self.input, self.channels[0]);
         if self.channels_last { [1, w * c, c] } else { [h * w, w, 1] }
     }
 }
 
-/// The numbers of a transposed convolution. Pairs are rows, then columns.
+/// The parameters of a transposed convolution. Pairs are rows, then columns.
 ///
 /// Input element `(y, x)` adds `filter[tap y][tap x]` times itself to output element
-/// `(y * strides + tap y * dilations - padding, ...)`. Positions outside of the input count as zeros that take
-/// part in the products: an infinite or NaN weight over them makes NaN.
+/// `(y * strides + tap y * dilations - padding, ...)`. Positions outside the input count as zeros that take part in the
+/// products: an infinite or NaN weight over them produces NaN.
 pub type ConvTranspose2dShape = ConvolutionShape<TransposedFilterLayout>;
 
 impl ConvTranspose2dShape {
-    /// Distance between output channels, input channels, rows and columns of the filter.
+    /// Distances between output channels, input channels, rows and columns of the filter.
     pub(super) fn filter_strides(&self) -> [usize; 4] {
         let (i, [_, o], [h, w]) = (self.channels[0], self.group(), self.filter);
         match self.layout {

@@ -14,42 +14,42 @@ use crate::ops::strided::Strided;
 use crate::shape::Descriptor;
 use crate::with_storage;
 
-/// Elements that one range of a fill has at least.
+/// Minimum elements of one range of a fill.
 const FILL_GRAIN: usize = 4096;
 
 /// Copies from the operands to the outputs.
 pub struct CopyStep {
-    /// Bytes of an element.
+    /// Bytes per element.
     size: usize,
     outputs: Vec<Output>,
 }
 
-/// What is written to one output, in this order.
+/// The writes to one output, in this order.
 struct Output {
-    /// The lowest bits of the value that every element gets first.
+    /// The lowest bits of the value to fill all elements with first.
     fill: Option<u64>,
-    /// Copies, each from the operand of that index.
+    /// Copies, each from the operand at this index.
     copies: Vec<(usize, StridedCopy)>,
 }
 
 impl CopyStep {
-    /// A step whose only output, `output`, has the elements of operand 0 that lie at `source`.
+    /// Creates a step with the elements of operand 0 at `source` in its only output, `output`.
     pub fn new(source: &Strided, output: &Descriptor) -> CopyStep {
         CopyStep { size: output.dtype.size(), outputs: vec![Output::whole(source)] }
     }
 
-    /// A step that copies all elements of operand 0 in their order.
+    /// Creates a step that copies all elements of operand 0 in order.
     pub fn contiguous(output: &Descriptor) -> CopyStep {
         CopyStep::new(&Strided::row_major(&output.sizes()), output)
     }
 
-    /// `split()` of `input`.
+    /// Creates the step for `split()` of `input`.
     pub fn split(op: &Split, input: &Descriptor) -> CopyStep {
         let outputs = op.strided(&input.sizes()).iter().map(Output::whole).collect();
         CopyStep { size: input.dtype.size(), outputs }
     }
 
-    /// `concat()` of operands of these shapes.
+    /// Creates the step for `concat()` of operands with these shapes.
     pub fn concat(op: &Concat, inputs: &[&[u32]], output: &Descriptor) -> CopyStep {
         let places = op.strided(inputs).into_iter().zip(inputs);
         let copies = places.map(|(place, shape)| StridedCopy::new(&Strided::row_major(shape), &place));
@@ -57,13 +57,13 @@ impl CopyStep {
         CopyStep { size: output.dtype.size(), outputs: vec![Output { fill: None, copies }] }
     }
 
-    /// The same of operands that stand `by` places later.
+    /// The same step for operands that come `by` positions later.
     pub fn shifted(mut self, by: usize) -> CopyStep {
         self.outputs.iter_mut().flat_map(|output| &mut output.copies).for_each(|(operand, _)| *operand += by);
         self
     }
 
-    /// `pad()` of `input` with a constant.
+    /// Creates the step for `pad()` of `input` with a constant.
     pub fn pad(op: &Pad, input: &Descriptor, output: &Descriptor) -> CopyStep {
         let copy = StridedCopy::new(&Strided::row_major(&input.sizes()), &op.strided(&input.sizes(), &output.sizes()));
         let fill = (input.shape != output.shape).then(|| low_bits(op.value, output));
@@ -86,7 +86,7 @@ impl CopyStep {
 }
 
 impl Output {
-    /// All elements are copied from operand 0, where they lie at `source`.
+    /// Copies all elements from operand 0, where they are at `source`.
     fn whole(source: &Strided) -> Output {
         let copy = StridedCopy::new(source, &Strided::row_major(&source.shape));
         Output { fill: None, copies: vec![(0, copy)] }

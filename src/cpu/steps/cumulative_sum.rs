@@ -10,17 +10,17 @@ use crate::ops::cumulative_sum::CumulativeSum;
 use crate::shape::{Descriptor, elements};
 use half::f16;
 
-/// Running sums made ready to run.
+/// Compiled running sums.
 pub struct CumulativeSumStep {
     dtype: DataType,
-    /// Elements in front of the axis, along it and behind it.
+    /// Elements before the axis, along it and after it.
     sizes: [usize; 3],
     exclusive: bool,
     reversed: bool,
 }
 
 impl CumulativeSumStep {
-    /// The sums `op` of an operand `input`.
+    /// Creates the sums `op` of an operand `input`.
     pub fn new(op: &CumulativeSum, input: &Descriptor) -> CumulativeSumStep {
         let sizes = around_axis(&input.sizes(), op.axis as usize);
         CumulativeSumStep { dtype: input.dtype, sizes, exclusive: op.exclusive, reversed: op.reversed }
@@ -45,7 +45,7 @@ impl CumulativeSumStep {
     }
 }
 
-/// Elements of a shape in front of an axis, along it and behind it.
+/// The number of elements of a shape before an axis, along it and after it.
 pub(super) fn around_axis(shape: &[u32], axis: usize) -> [usize; 3] {
     [elements(&shape[..axis]), shape[axis] as usize, elements(&shape[axis + 1..])]
 }
@@ -63,7 +63,7 @@ impl Run for CumulativeSumStep {
             DataType::Uint32 => self.sum::<u32>(env, io),
             DataType::Int64 => self.sum::<i64>(env, io),
             DataType::Uint64 => self.sum::<u64>(env, io),
-            _ => unreachable!("no row takes {}", self.dtype),
+            _ => unreachable!("no rule row accepts {}", self.dtype),
         }
     }
 }
@@ -79,7 +79,7 @@ mod tests {
             "%0 = input x {dtype} {shape:?}\n\
              %1 = cumulativeSum %0 axis={axis} exclusive={exclusive} reversed={reversed}\noutput y = %1"
         );
-        // Sums are kept in float64 and rounded once, as the oracle does.
+        // Sums are kept in float64 and rounded once, as in the oracle.
         check(&parse(&text), Tolerance::ulps(1));
     }
 

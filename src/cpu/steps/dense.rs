@@ -1,4 +1,4 @@
-//! Matrix products and convolutions, for both floating-point types and with what follows them.
+//! Matrix products and convolutions, for both floating-point types and with the operations that follow them.
 
 use super::conv_transpose2d::ConvTranspose2dStep;
 use super::conv2d::{Conv2dShape, Conv2dStep};
@@ -20,7 +20,7 @@ use crate::ops::spatial::InputLayout;
 use crate::shape::{Descriptor, PerAxis, Sizes, broadcast_strides};
 use std::sync::Arc;
 
-/// A product, ready to run.
+/// A compiled product.
 enum Dense {
     Matmul(MatmulStep),
     Conv2d(Conv2dStep),
@@ -30,16 +30,16 @@ enum Dense {
 /// `matmul()`, `gemm()`, `conv2d()` or `convTranspose2d()`, and element-wise operators on its output.
 pub struct DenseStep {
     dense: Box<Dense>,
-    /// Of the operands and the output.
+    /// Type of the operands and the output.
     dtype: DataType,
     epilogue: EpilogueStep,
-    /// Operands that the step keeps a packed copy of.
+    /// Operands that the step keeps packed copies of.
     packed: Vec<usize>,
 }
 
-/// The numbers of a product.
+/// The parameters of a product.
 #[derive(Clone, Debug)]
-// It lives on the stack while a step is made or resized.
+// Large, but only on the stack while a step is created or resized.
 #[allow(clippy::large_enum_variant)]
 pub enum DenseShape {
     /// `matmul()` and `gemm()`.
@@ -51,12 +51,12 @@ pub enum DenseShape {
 }
 
 impl DenseStep {
-    /// The step of `shape`, followed by what `following` tells. `constants` are the first two operands where they are
-    /// constants; `winograd` says whether that algorithm may compute convolutions.
+    /// Creates the step for `shape`, followed by the operations in `following`. `constants` are the first two operands,
+    /// as far as they are constant; `winograd` permits that algorithm for convolutions.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for packed constants, an `OperationError` when mapped ones cannot be
-    /// read.
+    /// An `UnknownError` if there is not enough memory for packed constants, an `OperationError` if mapped ones cannot
+    /// be read.
     pub fn new(
         env: &Env,
         mut shape: DenseShape,
@@ -72,8 +72,8 @@ impl DenseStep {
         Ok(DenseStep { dense, dtype, epilogue, packed })
     }
 
-    /// Computes the same operator at other sizes, with what is packed; `false` if the step has to be made anew. `constants`
-    /// tells which of the first two operands are constants.
+    /// Adapts the operator to other sizes, keeping the packed constants; returns `false` if the step must be rebuilt.
+    /// `constants` tells which of the first two operands are constant.
     #[must_use]
     pub fn resize(
         &mut self,
@@ -87,12 +87,12 @@ impl DenseStep {
         fits && self.dense.resize(shape, constants, winograd)
     }
 
-    /// Operands that the step keeps a packed copy of.
+    /// Operands that the step keeps packed copies of.
     pub fn packed_operands(&self) -> &[usize] {
         &self.packed
     }
 
-    /// The packed copy of operand 1, if that is a single matrix.
+    /// The packed copy of operand 1, if it is a single matrix.
     pub fn packed_matrix(&self) -> Option<Panels> {
         if let Dense::Matmul(step) = &*self.dense { step.packed_b().cloned() } else { None }
     }
@@ -139,12 +139,12 @@ impl Run for DenseStep {
     }
 }
 
-/// With what a product is planned.
+/// The context for planning a product.
 struct Planning<'a> {
     env: &'a Env<'a>,
     dtype: DataType,
     winograd: bool,
-    /// Whether the results are finished by more than what is done in registers.
+    /// Whether operations other than those in registers finish the results.
     finishes: bool,
 }
 
@@ -200,7 +200,7 @@ impl Dense {
 }
 
 impl DenseShape {
-    /// Lets the product add an operand that is read with `strides` over the dimensions `output`, if it can.
+    /// Makes the product add an operand with `strides` over the dimensions `output`, if it can; returns whether it does.
     fn take_addend(&mut self, strides: &[usize], output: &[u32]) -> bool {
         let channel = |channels_last| if channels_last { 3 } else { 1 };
         match self {
@@ -211,20 +211,20 @@ impl DenseShape {
     }
 }
 
-/// Whether `b` is worth packing: all but a vector are. A transposed matrix that is multiplied with one row could be read
-/// in place, too; `cargo bench --bench kernels` shows that this is no faster, for 1024 x 1024 and for 768 x 50257, and the
-/// graphs of the same model for one row and for many would not share it then.
+/// Whether `b` is worth packing: everything except a vector is. A transposed matrix that is multiplied with one row
+/// could also be read in place. `cargo bench --bench kernels` shows no speedup from that, for 1024 x 1024 and for 768 x
+/// 50257, and graphs of the same model for one row and for many rows could then not share the matrix.
 fn packs_b(shape: &MatmulShape) -> bool {
     shape.n > 1
 }
 
-/// Whether `a` is worth packing: a vector is not, and neither is a matrix with contiguous rows that is multiplied with one
+/// Whether `a` is worth packing. A vector is not, nor is a matrix with contiguous rows that is multiplied with one
 /// column, because it is read once, in place.
 fn packs_a(shape: &MatmulShape) -> bool {
     shape.m > 1 && !(shape.n == 1 && shape.a.col == 1 && shape.a.row != 1)
 }
 
-/// The numbers of `matmul()`.
+/// The parameters of `matmul()`.
 pub fn matmul_shape(a: &Descriptor, b: &Descriptor, output: &Descriptor) -> DenseShape {
     let split = |descriptor: &Descriptor| {
         let sizes = descriptor.sizes();
@@ -247,7 +247,7 @@ pub fn matmul_shape(a: &Descriptor, b: &Descriptor, output: &Descriptor) -> Dens
     })
 }
 
-/// The numbers of `gemm()`.
+/// The parameters of `gemm()`.
 pub fn gemm_shape(op: &GemmAttributes, a: &Descriptor, output: &Descriptor, c: Option<&Descriptor>) -> DenseShape {
     let [m, n] = [0, 1].map(|axis| output.sizes()[axis] as usize);
     let k = a.sizes()[if op.a_transpose { 0 } else { 1 }] as usize;
@@ -269,7 +269,7 @@ fn pair(values: &[u32]) -> [usize; 2] {
     [0, 1].map(|axis| values[axis] as usize)
 }
 
-/// The numbers of `conv2d()`.
+/// The parameters of `conv2d()`.
 pub fn conv2d_shape(op: &Conv2dAttributes, images: [&Descriptor; 3]) -> DenseShape {
     let [_, _, height, width] = op.filter_layout.axes();
     DenseShape::Conv2d(ConvolutionShape {
@@ -281,7 +281,7 @@ pub fn conv2d_shape(op: &Conv2dAttributes, images: [&Descriptor; 3]) -> DenseSha
     })
 }
 
-/// The numbers of `convTranspose2d()`.
+/// The parameters of `convTranspose2d()`.
 pub fn conv_transpose2d_shape(op: &ConvTranspose2dAttributes, images: [&Descriptor; 3]) -> DenseShape {
     let [_, _, height, width] = op.filter_layout.axes();
     DenseShape::ConvTranspose2d(ConvolutionShape {
@@ -323,9 +323,9 @@ mod tests {
     use crate::testing::{Tolerance, check};
     use proptest::prelude::*;
 
-    /// Some hundred terms of up to 8: each addition can be off by 2^-15.
+    /// A few hundred terms of up to 8: each addition has an error of up to 2^-15.
     const FLOAT: Tolerance = Tolerance::ulps(8).or_absolute(5e-4);
-    /// One rounding, and what float32 was off.
+    /// One rounding, plus the error of float32.
     const HALF: Tolerance = Tolerance::ulps(1).or_absolute(5e-4);
 
     fn check_both(text: &str) {
@@ -333,7 +333,7 @@ mod tests {
         check(&parse(&text.replace("FLOAT", "float16")), HALF);
     }
 
-    /// With the operands `a` and `b` as inputs and as constants.
+    /// Checks the operands `a` and `b` as inputs and as constants.
     fn check_sources(text: &str) {
         for (a, b) in [("input a", "input b"), ("input a", "constant"), ("constant", "input b")] {
             check_both(&text.replace("SOURCE_A", a).replace("SOURCE_B", b));
@@ -385,7 +385,7 @@ mod tests {
         }
     }
 
-    /// The shape with the given sizes in the order of `layout`.
+    /// The shape with these sizes in the order of `layout`.
     fn ordered(layout: &str, sizes: &[(char, usize)]) -> Vec<usize> {
         let size = |letter| sizes.iter().find(|(other, _)| *other == letter).expect("a letter of the layout").1;
         layout.chars().map(size).collect()
@@ -395,7 +395,7 @@ mod tests {
         transposed: bool,
         batches: usize,
         groups: usize,
-        /// Input and output channels of a group.
+        /// Input and output channels per group.
         channels: [usize; 2],
         input: [usize; 2],
         filter: [usize; 2],
@@ -406,7 +406,7 @@ mod tests {
         fn text(&self, input_layout: &str, filter_layout: &str, constant: bool, bias: bool) -> String {
             let Convolution { transposed, batches, groups, channels: [i, o], input, filter, options } = self;
             let input = [('n', *batches), ('c', groups * i), ('h', input[0]), ('w', input[1])];
-            // The channels of all groups are in the dimension of the filter that the groups share out.
+            // The filter dimension that is divided among the groups has the channels of all groups.
             let (fi, fo) = if *transposed { (groups * i, *o) } else { (*i, groups * o) };
             let filter = [('i', fi), ('o', fo), ('h', filter[0]), ('w', filter[1])];
             format!(
@@ -481,8 +481,8 @@ mod tests {
         }
     }
 
-    /// What exporters write behind products. `%r` is the result, `%v` a vector along its channels or columns, `%f` a value of
-    /// its shape, `%s` a scalar; the last line defines `%y`.
+    /// Typical operations after products in exported models. `%r` is the result, `%v` a vector along its channels or
+    /// columns, `%f` a value of its shape, `%s` a scalar; the last line defines `%y`.
     const TAILS: &[&str] = &[
         "%y = clamp %r minValue=0 maxValue=6",
         "%a = neg %r\n%b = relu %a\n%y = sqrt %b",
@@ -497,14 +497,14 @@ mod tests {
         "%a = add %r %s\n%y = add %a %s",
     ];
 
-    /// With every one of [`TAILS`] behind the first value of `product`, which has the shape `out`.
+    /// Checks every one of [`TAILS`] after `%r`, the result of `product`, which has the shape `out`.
     fn check_tails(product: &str, out: &[usize], vector: &[usize]) {
         for tail in TAILS {
             let text = format!(
                 "{product}\n%v = constant FLOAT {vector:?}\n%f = input f FLOAT {out:?}\n%s = constant FLOAT [] 1.5\n{tail}\noutput y = %y"
             );
             check(&parse(&text.replace("FLOAT", "float32")), FLOAT);
-            // Rounded in between where nothing is fused.
+            // Where nothing is fused, intermediate values are rounded.
             check(&parse(&text.replace("FLOAT", "float16")), Tolerance::ulps(4).or_absolute(6e-2));
         }
     }

@@ -1,7 +1,8 @@
-//! Transposed convolution whose taps do not meet, as of 2x2 with strides 2: each input element makes a rectangle of its own.
+//! Transposed convolution with taps that do not overlap, for example 2x2 with strides 2: each input element produces a
+//! rectangle of its own.
 //!
-//! With channels last, the row of the output that comes from one row of the input and one row of the filter is the product
-//! `[input columns][input channels] * [input channels][filter columns, output channels]`, in place.
+//! With channels last, the row of the output that comes from one row of the input and one row of the filter is the
+//! product `[input columns][input channels] * [input channels][filter columns, output channels]`, in place.
 
 use super::Env;
 use super::convolution::ConvTranspose2dShape;
@@ -17,11 +18,11 @@ use crate::cpu::schedule::tiles::{Matrices, Tiles};
 use crate::cpu::simd::Isa;
 use crate::dtype::DataType;
 
-/// The numbers of such a transposed convolution.
+/// A compiled transposed convolution with disjoint taps.
 pub struct Disjoint {
     isa: Isa,
     threads: usize,
-    /// Of the input and the output.
+    /// Type of the input and the output.
     dtype: DataType,
     cutting: Cutting,
     grid: Grid,
@@ -30,7 +31,7 @@ pub struct Disjoint {
 }
 
 impl Disjoint {
-    /// Whether a transposed convolution is one.
+    /// Whether the taps of a transposed convolution are disjoint.
     pub fn fits(shape: &ConvTranspose2dShape) -> bool {
         let along = |axis: usize| {
             let (filter, stride) = (shape.filter[axis], shape.strides[axis]);
@@ -42,7 +43,7 @@ impl Disjoint {
         shape.channels_last && shape.groups == 1 && along(0) && along(1)
     }
 
-    /// Plans one of inputs and outputs of type `dtype`.
+    /// Plans the transposed convolution of inputs and outputs of type `dtype`.
     pub fn new(isa: Isa, threads: usize, shape: &ConvTranspose2dShape, dtype: DataType) -> Disjoint {
         let cutting = cutting(shape, dtype);
         Disjoint { isa, threads, dtype, cutting, grid: cutting.grid(isa, threads), channels: shape.channels[1] }
@@ -54,13 +55,14 @@ impl Disjoint {
         self.grid = self.cutting.grid(self.isa, self.threads);
     }
 
-    /// The `f32` elements of scratch that [`run`](Self::run) needs: the bias under each column, and what each thread needs.
+    /// Scratch length in `f32` elements that [`run`](Self::run) needs: the bias under each column, and the scratch of
+    /// each thread.
     pub fn scratch_len(&self) -> usize {
         self.cutting.size[1].next_multiple_of(16) + self.threads * self.cutting.scratch_len(self.isa, &self.grid)
     }
 
-    /// Computes the transposed convolution of `input`. `filter` has the panels of each row of the filter, whose columns are its
-    /// taps, and of each the output channels; `bias` has one element per output channel.
+    /// Computes the transposed convolution of `input`. `filter` has the panels of each row of the filter, with pairs of
+    /// tap and output channel as columns, channels innermost; `bias` has one element per output channel.
     ///
     /// # Panics
     /// If there are too few elements.

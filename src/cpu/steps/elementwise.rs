@@ -16,25 +16,25 @@ use crate::with_element;
 use arrayvec::ArrayVec;
 use half::f16;
 
-/// Elements of a block. A register takes 2 to 4 KiB then: those of a chain of operators fit into a first-level cache of
-/// 32 KiB, and the cost of choosing the loop of an operator (some 5 ns) is small against its work (some 50 ns).
+/// Elements per block. A register then takes 2 to 4 KiB: the registers of a chain of operators fit into a first-level
+/// cache of 32 KiB, and selecting the loop of an operator (some 5 ns) is cheap compared with its work (some 50 ns).
 const SPAN: usize = 1024;
-/// Bytes of a register, for elements of any type.
+/// Bytes per register, for elements of any type.
 pub(super) const REGISTER: usize = SPAN * 8;
-/// Rows of the broadcast operands at least this long are blocks of their own, whose operands are read in place; shorter
-/// ones are gathered into registers.
+/// Rows of broadcast operands at least this long are separate blocks with operands read in place; shorter ones are
+/// gathered into registers.
 const MIN_ROW: usize = 256;
-/// The most dimensions of a program.
+/// Maximum dimensions of a program.
 const MAX_DIMENSIONS: usize = 16;
 
 /// A number for each dimension of a program.
 pub(super) type Axes = ArrayVec<usize, MAX_DIMENSIONS>;
 
-/// An element-wise program made ready to run.
+/// A compiled element-wise program.
 ///
-/// A register holds the elements of a block as u8, i8, i32, u32, i64, u64 or f32, which also stands for float16:
-/// operands of type float16 are widened when they are read, intermediate values of it are rounded as if they were stored,
-/// and the output is narrowed when it is written: a chain has the bits of its operators one by one.
+/// A register holds the elements of a block as u8, i8, i32, u32, i64, u64 or f32. float16 uses f32: operands are
+/// widened when they are read, intermediate values are rounded as if they were stored, and the output is narrowed when
+/// it is written. A chain therefore has the same bits as its operators one by one.
 pub struct ElementwiseStep {
     operands: Vec<Operand>,
     actions: Vec<Action>,
@@ -42,16 +42,16 @@ pub struct ElementwiseStep {
     /// Blocks do not cross a multiple of this many elements.
     row: usize,
     registers: usize,
-    /// Cost of an element, for the split over threads.
+    /// Cost per element, for the split over threads.
     cost: usize,
-    /// Whether operand 0 is the run itself: [`run_in_place`](Self::run_in_place).
+    /// Whether operand 0 is the run itself: see [`run_in_place`](Self::run_in_place).
     in_place: bool,
 }
 
 struct Operand {
     dtype: DataType,
     view: View,
-    /// When it is read into a register; `None` if it is used where it is.
+    /// When to read the operand into a register; `None` if it is used in place.
     when: Option<When>,
 }
 
@@ -60,7 +60,7 @@ impl Operand {
         Operand { dtype, view, when: None }
     }
 
-    /// When it has to be read, if blocks lie within rows of all operands or do not.
+    /// When to read the operand, depending on whether blocks lie within `rows` of all operands.
     fn find_when(&self, rows: bool) -> Option<When> {
         match (self.view.inner().1, self.view.dims.len() == 1) {
             (0, true) => Some(When::Once),
@@ -71,7 +71,7 @@ impl Operand {
     }
 }
 
-/// Where the elements of a block are.
+/// The location of the elements of a block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Location {
     Register(usize),
@@ -81,14 +81,14 @@ enum Location {
     Output,
 }
 
-/// When an operand is read into its register.
+/// When to load an operand into its register.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum When {
     /// Before every block.
     Always,
-    /// One element, which is the same for a whole row.
+    /// One element, the same for a whole row.
     Row,
-    /// One element, which is the same everywhere.
+    /// One element, the same everywhere.
     Once,
 }
 
@@ -99,7 +99,7 @@ enum Action {
         when: When,
     },
     Compute(Compute),
-    /// Rounds an intermediate value to float16, as if it were stored.
+    /// Rounds an intermediate value to float16 as if it were stored.
     Round {
         register: usize,
     },
@@ -114,21 +114,21 @@ struct Compute {
     operands: [Location; 3],
     /// Data types of the operands.
     types: [DataType; 3],
-    /// Whether all elements of the second operand are equal in a block.
+    /// Whether all elements of the second operand are equal within a block.
     uniform: bool,
     dtype: DataType,
     out: Location,
 }
 
-/// Dimensions with the strides of one operand, in elements; 0 where it is repeated. Neighbouring dimensions that can be
-/// one are one.
+/// Dimensions with the strides of one operand, in elements; 0 if it is repeated. Neighboring dimensions are merged
+/// where possible.
 pub(super) struct View {
     dims: Axes,
     strides: Axes,
 }
 
 impl View {
-    /// The view of dimensions and strides that may still be merged.
+    /// Creates the view from dimensions and strides, and merges them.
     pub fn new(all: &[usize], strides: &[usize]) -> View {
         let (mut dims, mut own) = (Axes::new(), Axes::new());
         for (&dim, &stride) in all.iter().zip(strides).filter(|(dim, _)| **dim != 1) {
@@ -147,12 +147,12 @@ impl View {
         View { dims, strides: own }
     }
 
-    /// The longest runs of elements that have one distance, and that distance.
+    /// The length of the longest runs of elements with a single stride, and that stride.
     pub fn inner(&self) -> (usize, usize) {
         (self.dims[self.dims.len() - 1], self.strides[self.strides.len() - 1])
     }
 
-    /// The place of the element at `index` of the output.
+    /// The operand's position of the element at `index` of the output.
     pub fn offset(&self, mut index: usize) -> usize {
         let mut offset = 0;
         for (&dim, &stride) in self.dims.iter().zip(&self.strides).skip(1).rev() {
@@ -168,13 +168,13 @@ fn axes(output: &Descriptor) -> Axes {
     output.sizes().iter().map(|&dim| dim as usize).collect()
 }
 
-/// The strides with which an operand is broadcast to `output`.
+/// The strides that broadcast an operand to `output`.
 fn broadcast(operand: &Descriptor, output: &Descriptor) -> Axes {
     broadcast_strides(&operand.sizes(), &output.sizes()).into_iter().collect()
 }
 
 impl ElementwiseStep {
-    /// A program on operands that are broadcast to the shape of `output`.
+    /// Compiles a program on operands that are broadcast to the shape of `output`.
     pub fn new<'a>(
         program: &Fused,
         inputs: impl Iterator<Item = &'a Descriptor>,
@@ -183,8 +183,8 @@ impl ElementwiseStep {
         ElementwiseStep::broadcasting(program, inputs, output, false)
     }
 
-    /// A program on operands of the data types `types` that are read with `strides` (in elements, 0 = repeated) over the
-    /// dimensions `dims` of the output.
+    /// Compiles a program on operands of the data types `types`, read with `strides` (in elements, 0 = repeated) over
+    /// the dimensions `dims` of the output.
     pub fn with_strides(
         program: &Fused,
         types: &[DataType],
@@ -196,10 +196,11 @@ impl ElementwiseStep {
         ElementwiseStep::build(program, operands.collect(), dims, output, false)
     }
 
-    /// A program whose operand 0 is computed by another step, which calls [`run_in_place`](Self::run_in_place), and has the
-    /// shape of the output; both are floats. The types and shapes of the other operands follow in `others`.
+    /// Compiles a program with an operand 0 computed by another step, which calls [`run_in_place`](Self::run_in_place).
+    /// Operand 0 has the shape of the output, and both are floats. `others` are the types and shapes of the other
+    /// operands.
     ///
-    /// What is of type float16 is not rounded in between: float32 sums are narrowed once, when all is done.
+    /// float16 values are not rounded in between: float32 sums are narrowed once, at the end.
     pub fn behind<'a>(
         program: &Fused,
         output: &'a Descriptor,
@@ -235,11 +236,11 @@ impl ElementwiseStep {
         step
     }
 
-    /// Finds the rows of the operands over the dimensions `dims`, and when operands are read; `false` if some are read at
-    /// other times than before.
+    /// Determines the rows of the operands over the dimensions `dims`, and when to read operands; returns `false` if
+    /// some of these times change.
     fn measure(&mut self, dims: &[usize]) -> bool {
         let elements = dims.iter().product();
-        // What is evenly spaced in all operands.
+        // The runs with a single stride in all operands.
         let inner = self.operands.iter().map(|operand| operand.view.inner().0).min().unwrap_or(elements);
         self.row = if inner >= MIN_ROW { inner } else { elements };
         let (rows, mut same) = (self.row < elements, true);
@@ -250,8 +251,8 @@ impl ElementwiseStep {
         same
     }
 
-    /// Lets operands of other shapes be broadcast to the shape of `output`, for a step that [`new`](Self::new) or
-    /// [`behind`](Self::behind) has made; `false` if the step has to be made anew.
+    /// Adapts to operands of other shapes, broadcast to the shape of `output`, for a step created by [`new`](Self::new)
+    /// or [`behind`](Self::behind); returns `false` if the step must be rebuilt.
     #[must_use]
     pub fn resize<'a>(&mut self, inputs: impl Iterator<Item = &'a Descriptor>, output: &'a Descriptor) -> bool {
         let dims = axes(output);
@@ -262,24 +263,24 @@ impl ElementwiseStep {
         self.measure(&dims)
     }
 
-    /// Lets operands be read with other strides, for a step that [`with_strides`](Self::with_strides) has made; `false` if
-    /// the step has to be made anew.
+    /// Adapts to other strides of the operands, for a step created by [`with_strides`](Self::with_strides); returns
+    /// `false` if the step must be rebuilt.
     #[must_use]
     pub fn resize_strides(&mut self, dims: &Axes, strides: &[Axes]) -> bool {
         self.operands.iter_mut().zip(strides).for_each(|(operand, own)| operand.view = View::new(dims, own));
         self.measure(dims)
     }
 
-    /// Bytes of the registers that [`run_in_place`](Self::run_in_place) needs.
+    /// Size in bytes of the registers that [`run_in_place`](Self::run_in_place) needs.
     pub fn register_bytes(&self) -> usize {
         self.registers * REGISTER
     }
 
-    /// Replaces `values`, the elements of operand 0 from the place `at` of the output on, by the results. Operand `i` is
+    /// Replaces `values`, the elements of operand 0 from position `at` of the output on, by the results. Operand `i` is
     /// operand `i + shift` of `io`.
     ///
     /// # Panics
-    /// If this was not made by [`behind`](Self::behind), or `registers` is shorter than
+    /// If this was not created by [`behind`](Self::behind), or `registers` is shorter than
     /// [`register_bytes`](Self::register_bytes).
     pub fn run_in_place(&self, isa: Isa, io: &Io, shift: usize, at: usize, values: &mut [f32], registers: &mut [u8]) {
         assert!(self.in_place);
@@ -296,7 +297,7 @@ impl ElementwiseStep {
     }
 }
 
-/// Rough cost of an operator on one element, in the multiply-adds of a matrix product: a core does some 60 in a nanosecond.
+/// Approximate cost of an operator per element, in multiply-adds of a matrix product: a core does some 60 per nanosecond.
 fn cost(op: &Elementwise) -> usize {
     match op {
         E::Pow => 128,
@@ -310,13 +311,13 @@ fn cost(op: &Elementwise) -> usize {
 struct RegisterAllocator<'a> {
     program: &'a Fused,
     operands: &'a [Operand],
-    /// Whether operand 0 lies in the first register, and the output is stored as float32 whatever its type.
+    /// Whether operand 0 is in the first register, and the output is stored as float32 whatever its type.
     in_place: bool,
-    /// Whether values of type float16 are rounded.
+    /// Whether float16 values are rounded.
     rounds: bool,
-    /// For each value of the program the value that it is a copy of.
+    /// For each value of the program, the value that it is a copy of.
     origin: Vec<usize>,
-    /// For each value the last instruction that reads it.
+    /// For each value, the last instruction that reads it.
     last_use: Vec<usize>,
     places: Vec<Option<Location>>,
     free: Vec<usize>,
@@ -360,7 +361,7 @@ impl<'a> RegisterAllocator<'a> {
         }
     }
 
-    /// The place of a value that an instruction reads; loads an operand at its first use.
+    /// The location of a value read by an instruction; loads an operand at its first use.
     fn read(&mut self, value: usize) -> Location {
         if let Some(place) = self.places[value] {
             return place;
@@ -368,7 +369,7 @@ impl<'a> RegisterAllocator<'a> {
         let place = match self.operands[value].when {
             None => Location::Operand(value),
             Some(when) => {
-                // What is loaded less than once per block must not share its register with other values.
+                // A value loaded less than once per block must not share its register with other values.
                 let register = match when {
                     When::Always => self.register(),
                     When::Row | When::Once => {
@@ -414,7 +415,7 @@ impl<'a> RegisterAllocator<'a> {
         self.places[result] = Some(out);
         match out {
             Location::Register(register) if is_last => self.actions.push(Action::Store { register }),
-            // Whether two numbers are equal, or one is infinite, must not depend on what is fused.
+            // Fusion must not change whether two numbers are equal, or whether one is infinite.
             Location::Register(register)
                 if instruction.dtype == DataType::Float16 && !instruction.op.is_exact() && self.rounds =>
             {
@@ -472,7 +473,7 @@ struct Span<'a> {
     len: usize,
 }
 
-/// All registers but the one that is written.
+/// All registers except the one being written.
 #[derive(Clone, Copy)]
 struct Registers<'a> {
     before: &'a [u8],
@@ -490,7 +491,7 @@ impl<'a> Registers<'a> {
     }
 }
 
-/// Runs `$body` with `$T` standing for the type that a register holds elements of `$dtype` in.
+/// Runs `$body` with `$T` bound to the type in which a register holds elements of `$dtype`.
 macro_rules! with_lane {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
@@ -503,7 +504,7 @@ macro_rules! with_lane {
     };
 }
 
-/// As [`with_lane`], for the integer types only.
+/// Like [`with_lane`], for integer types only.
 macro_rules! with_integer {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
@@ -520,7 +521,7 @@ macro_rules! with_integer {
     };
 }
 
-/// As [`with_lane`], for the types of quantized values only.
+/// Like [`with_lane`], for quantized types only.
 macro_rules! with_quantized {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
@@ -540,7 +541,7 @@ macro_rules! with_quantized {
                 type $T = u8;
                 $body
             }
-            other => unreachable!("{other} is none of the types that were asked for"),
+            other => unreachable!("{other} is not one of the expected types"),
         }
     };
 }
@@ -620,7 +621,7 @@ impl Span<'_> {
         }
     }
 
-    /// Operators whose operands and output have one type.
+    /// Computes operators that have the same type for operands and output.
     fn arithmetic(&self, compute: &Compute, operands: Operands, out: &mut [u8]) {
         let Compute { op, operands: places, dtype, uniform, .. } = compute;
         let unary = places[1] == Location::Output;
@@ -675,7 +676,7 @@ fn round_to_half(isa: Isa, values: &mut [f32]) {
     f16::copy(isa, halves, values);
 }
 
-/// Reads the elements of `x` that `view` has from the place `at` of the output on.
+/// Reads the elements of `x` seen through `view`, starting at position `at` of the output.
 fn read_view<T: Stored>(isa: Isa, view: &View, x: &[T], at: usize, out: &mut [T::Lane]) {
     let (inner, stride) = view.inner();
     let column = at % inner;
@@ -697,7 +698,7 @@ fn read_view<T: Stored>(isa: Isa, view: &View, x: &[T], at: usize, out: &mut [T:
     }
 }
 
-/// Fills `out` with the elements of `x` over and over, the first one at `start`.
+/// Fills `out` by repeating the elements of `x`, starting at index `start`.
 fn repeat<T: Stored>(isa: Isa, x: &[T], start: usize, out: &mut [T::Lane]) {
     let head = (x.len() - start).min(out.len());
     let period = x.len().min(out.len());
@@ -711,7 +712,7 @@ fn repeat<T: Stored>(isa: Isa, x: &[T], start: usize, out: &mut [T::Lane]) {
     }
 }
 
-/// Walks over all dimensions of a view but the last one.
+/// Iterates over all dimensions of a view except the last one.
 struct ViewRows<'a> {
     view: &'a View,
     index: [usize; MAX_DIMENSIONS],

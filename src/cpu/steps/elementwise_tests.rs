@@ -16,15 +16,15 @@ use crate::testing::{Random, Tolerance, check, check_with};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-/// The functions of `simd::math` are within 4 units; a product or quotient adds one. In float16 an argument near a zero of
-/// a function is exact, so that the same bound holds.
+/// The functions of `simd::math` are within 4 units; a product or quotient adds one. In float16 an argument near a zero
+/// of a function is exact, so the same bound holds.
 const TOLERANCE: Tolerance = Tolerance::ulps(6);
 
 fn tolerance(dtype: DataType) -> Tolerance {
     if dtype.is_float() { TOLERANCE } else { Tolerance::EXACT }
 }
 
-/// The line of a graph that calls the method `name`, with the attributes that it needs.
+/// The line of a graph that calls the method `name`, with its required attributes.
 fn call(name: &str, operands: &str) -> String {
     let attributes = match name {
         "clamp" => " minValue=-1 maxValue=2",
@@ -38,7 +38,7 @@ fn call(name: &str, operands: &str) -> String {
     format!("{name} {operands}{attributes}")
 }
 
-/// A graph with one operator on inputs of the shapes.
+/// A graph with one operator on inputs of these shapes.
 fn graph(name: &str, dtype: DataType, shapes: &[Vec<u32>]) -> Graph {
     let rule = Op::rules().find(|rule| rule.name == name).unwrap();
     let mut text = String::new();
@@ -50,7 +50,7 @@ fn graph(name: &str, dtype: DataType, shapes: &[Vec<u32>]) -> Graph {
     parse(&(text + "%9 = " + &call(name, &operands.join(" ")) + "\noutput y = %9"))
 }
 
-/// Every method with every data type that it takes: (name, type, number of operands).
+/// Every method with every supported data type: (name, type, number of operands).
 fn cases() -> Vec<(&'static str, DataType, usize)> {
     let mut cases = Vec::new();
     for rule in <Elementwise as crate::ops::ApiOperator>::RULES {
@@ -123,7 +123,7 @@ fn casts_between_all_types() {
 
 #[test]
 fn operands_are_read_in_every_way() {
-    // (dimensions of the output, of the operands): in place, one element, one per row, repeated rows short and long,
+    // (dimensions of the output, of the operands): in place, one element, one per row, short and long repeated rows,
     // gathered, around the block length.
     let shapes: &[[&[u32]; 3]] = &[
         [&[], &[], &[]],
@@ -180,7 +180,7 @@ fn programs_reuse_registers() {
     let inputs = inputs.collect();
     let outputs = builder.add_operation(Operation::Fusion(program.into()), inputs, String::new()).unwrap();
     let graph = builder.finish(vec![("y".to_string(), outputs[0])]);
-    // Exact operations on values near 0 but for two roundings, which a comparison or truncation could make visible.
+    // Exact operations on values near 0, except for two roundings, which a comparison or truncation could make visible.
     check(&graph, Tolerance::ulps(2));
 }
 
@@ -207,7 +207,7 @@ proptest! {
         let (name, dtype, operands) = cases[case % cases.len()];
         let mut dims = dims;
         dims.iter_mut().rev().take(1).for_each(|dim| *dim = long);
-        // The first operand has the whole shape; the others lose leading dimensions or repeat some.
+        // The first operand has the whole shape; the others drop leading dimensions or repeat some.
         let shapes: Vec<Vec<u32>> = masks[..operands].iter().enumerate().map(|(i, (mask, skip))| {
             let kept = |axis: usize, dim: u32| if i == 0 || mask >> axis & 1 == 0 { dim } else { 1 };
             let shape = dims.iter().enumerate().map(|(axis, &dim)| kept(axis, dim));
@@ -229,7 +229,7 @@ fn output_bytes(graph: Graph, input: &[u8]) -> Vec<u8> {
 
 #[test]
 fn chains_of_half_floats_have_the_bits_of_their_operators() {
-    // Operators that jump, behind products and sums that are infinite, NaN or equal in float16 only.
+    // Discontinuous operators after products and sums that are infinite, NaN or equal only in float16.
     let halves: Vec<u8> = (0..600u16).flat_map(|i| half::f16::from_f32(i as f32 * 0.731).to_le_bytes()).collect();
     for op in [
         "isInfinite %1",

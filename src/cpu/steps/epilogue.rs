@@ -1,4 +1,4 @@
-//! What follows a product or convolution: the part of the program that the kernels do in registers, and the rest.
+//! The operations after a product or convolution: the part of the program that the kernels do in registers, and the rest.
 
 use super::elementwise::{ElementwiseStep, REGISTER};
 use crate::cpu::kernels::elementwise::unary_float_in_place;
@@ -12,9 +12,9 @@ use crate::ops::elementwise::Elementwise as E;
 use crate::ops::fused::{Fused, Instruction};
 use crate::shape::{Descriptor, broadcast_strides};
 
-/// The program behind an operator, and its operands.
+/// The program after an operator, and its operands.
 pub struct Following<'a> {
-    /// The place of the operand that the operator itself adds, if it has one.
+    /// The index of the operand that the operator itself adds, if it has one.
     pub addend: Option<usize>,
     /// The program; operand 0 is the result of the operator.
     pub program: &'a Fused,
@@ -22,12 +22,12 @@ pub struct Following<'a> {
     pub output: &'a Descriptor,
     /// The other operands of the program.
     pub operands: &'a [&'a Descriptor],
-    /// The place of the first one of these among all that the step reads.
+    /// The index of the first of these among all operands of the step.
     pub first: usize,
 }
 
-/// A program behind a product, made ready to run. It may begin with an addition that the product does (a bias), then one
-/// of a value of the output's shape (a residual), then bounds: these are done in registers.
+/// A compiled program after a product. It may start with an addition by the product (a bias), then a value of the
+/// output's shape (a residual), then bounds: these are done in registers.
 pub struct EpilogueStep {
     registers: RegisterPart,
     rest: Rest,
@@ -35,27 +35,27 @@ pub struct EpilogueStep {
     shift: usize,
 }
 
-/// What is done with results that are in cache.
+/// The operations on results in cache.
 enum Rest {
     Nothing,
-    /// One function of each of them.
+    /// A single function of each result.
     Function(E),
     Program(ElementwiseStep),
 }
 
-/// What is done in registers.
+/// The operations in registers.
 #[derive(Clone, Copy)]
 struct RegisterPart {
     addend: Option<usize>,
     residual: Option<usize>,
     clamp: Option<[f32; 2]>,
-    /// How many instructions that are.
+    /// Number of instructions in registers.
     done: usize,
 }
 
 impl EpilogueStep {
-    /// Makes the program ready. `takes` is asked whether the product, which adds nothing yet, can add an operand that is
-    /// read with these strides over the dimensions of the output; it is asked again only after it has said no.
+    /// Compiles the program. `takes` tells whether the product, which has no addend yet, can add an operand with these
+    /// strides over the dimensions of the output; it is called again only after returning false.
     pub fn new(following: &Following, takes: impl FnMut(&[usize]) -> bool) -> EpilogueStep {
         let Following { program, output, first, .. } = following;
         let registers = RegisterPart::new(following, takes);
@@ -70,7 +70,7 @@ impl EpilogueStep {
         EpilogueStep { registers, rest, shift: first.saturating_sub(1) }
     }
 
-    /// Makes the same program ready for other sizes; `false` if the step has to be made anew.
+    /// Adapts the program to other sizes; returns `false` if the step must be rebuilt.
     #[must_use]
     pub fn resize(&mut self, following: &Following, takes: impl FnMut(&[usize]) -> bool) -> bool {
         let done = self.registers.done;
@@ -82,17 +82,17 @@ impl EpilogueStep {
             }
     }
 
-    /// The operand of the node that the product adds: its own, or one of the program.
+    /// The node's operand that the product adds: its own, or one of the program.
     pub fn addend(&self) -> Option<usize> {
         self.registers.addend
     }
 
-    /// Whether results are finished by more than what is done in registers.
+    /// Whether operations other than those in registers finish the results.
     pub fn finishes(&self) -> bool {
         !matches!(self.rest, Rest::Nothing)
     }
 
-    /// The `f32` elements of scratch that [`with_tail`](Self::with_tail) needs on so many threads.
+    /// Scratch length in `f32` elements that [`with_tail`](Self::with_tail) needs on `threads` threads.
     pub fn scratch_len(&self, threads: usize) -> usize {
         self.slot() * threads
     }
@@ -104,7 +104,7 @@ impl EpilogueStep {
         }
     }
 
-    /// Calls `run` with what follows the sums on `threads` threads; the output is of type `dtype`.
+    /// Calls `run` with the operations on the sums, for `threads` threads; the output is of type `dtype`.
     pub fn with_tail(
         &self,
         isa: Isa,
@@ -132,7 +132,7 @@ impl EpilogueStep {
 }
 
 impl RegisterPart {
-    /// As [`EpilogueStep::new`] is asked.
+    /// Takes over instructions as long as possible; `takes` is as in [`EpilogueStep::new`].
     fn new(following: &Following, mut takes: impl FnMut(&[usize]) -> bool) -> RegisterPart {
         let Following { addend, program, .. } = following;
         let mut registers = RegisterPart { addend: *addend, residual: None, clamp: None, done: 0 };
@@ -147,7 +147,7 @@ impl RegisterPart {
         registers
     }
 
-    /// Takes over an instruction on `value`, if that can be done in registers after what was taken over before.
+    /// Takes over an instruction on `value`, if it can be done in registers after the previous ones.
     fn takes(
         &mut self,
         instruction: &Instruction,
@@ -186,7 +186,7 @@ impl RegisterPart {
     }
 }
 
-/// The program without its first `done` instructions, the result of the last of which is operand 0 now.
+/// The program without its first `done` instructions; the result of the last of these becomes operand 0.
 fn without(program: &Fused, done: usize) -> Fused {
     let register = |&register: &usize| match register.checked_sub(program.inputs) {
         Some(result) if result + 1 == done => 0,

@@ -14,22 +14,22 @@ use crate::shape::{Descriptor, elements, strides};
 use crate::{with_floats, with_index, with_storage};
 use std::sync::Arc;
 
-/// Elements that one range of work has at least, where they are moved one by one.
+/// Minimum elements of one range of work if they are moved one by one.
 const GRAIN: usize = 1024;
 
-/// Which rows of a tensor a tensor of indices means.
+/// The rows of a tensor that a tensor of indices refers to.
 pub struct IndexedRows {
     index_type: DataType,
     coordinates: Vec<Coordinate>,
-    /// How many rows are meant.
+    /// Number of rows referred to.
     count: usize,
-    /// Elements of a row.
+    /// Elements per row.
     pub row_len: usize,
 }
 
 impl IndexedRows {
     /// The last dimension of `indices` holds coordinates into the first dimensions of `input`; the other dimensions
-    /// make a row.
+    /// form a row.
     pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> IndexedRows {
         let (sizes, input) = (indices.sizes(), input.sizes());
         let (&dimensions, batch) = sizes.split_last().expect("the rule row requires rank 1");
@@ -38,7 +38,7 @@ impl IndexedRows {
         IndexedRows { index_type: indices.dtype, coordinates, count: elements(batch), row_len: elements(row) }
     }
 
-    /// Each of `indices` is a place along a dimension of `size` places with rows of `row_len` elements.
+    /// Each of `indices` is a position along a dimension of `size` positions with rows of `row_len` elements.
     fn along(size: usize, row_len: usize, indices: &Descriptor) -> IndexedRows {
         IndexedRows { index_type: indices.dtype, coordinates: vec![(size, 1)], count: indices.elements(), row_len }
     }
@@ -48,7 +48,7 @@ impl IndexedRows {
         self.count * size_of::<u32>()
     }
 
-    /// Reads the indices, which are operand 1, and writes the rows to the scratch memory.
+    /// Reads the indices, which are operand 1, and writes the row numbers to the scratch memory.
     pub fn find<'a>(&self, env: &Env, io: &mut Io<'a>) -> &'a [u32] {
         let found = &mut io.scratch::<u32>()[..self.count];
         let group = self.coordinates.len();
@@ -64,15 +64,15 @@ impl IndexedRows {
 
 /// Copies rows.
 pub struct GatherStep {
-    /// Bytes of an element.
+    /// Bytes per element.
     size: usize,
-    /// Rows of the input that the rows are counted in, one block after the other.
+    /// Rows per block of the input; row numbers are relative to a block, one block after another.
     block: usize,
     rows: IndexedRows,
 }
 
 impl GatherStep {
-    /// `gather()` from `input`.
+    /// Creates the step for `gather()` from `input`.
     pub fn new(op: &Gather, input: &Descriptor, indices: &Descriptor) -> GatherStep {
         let axis = op.axis as usize;
         let size = input.sizes()[axis] as usize;
@@ -80,7 +80,7 @@ impl GatherStep {
         GatherStep { size: input.dtype.size(), block: size, rows }
     }
 
-    /// `gatherND()` from `input`.
+    /// Creates the step for `gatherND()` from `input`.
     pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> GatherStep {
         let rows = IndexedRows::by_coordinates(input, indices);
         GatherStep { size: input.dtype.size(), block: input.elements() / rows.row_len, rows }
@@ -111,14 +111,14 @@ impl Run for GatherStep {
 /// `gather()` of rows of a packed matrix.
 pub struct PackedGatherStep {
     matrix: Panels,
-    /// Whether the rows are the lanes, not the depth indices, of the packed matrix.
+    /// Whether the rows are the lanes of the packed matrix; otherwise they are its depth indices.
     lanes: bool,
     rows: IndexedRows,
 }
 
 impl PackedGatherStep {
-    /// The `gather()` from the matrix `input`, of which `matrix` is the packed copy; `transposed` tells that the product
-    /// multiplies with the transposed matrix. `None` when the step gathers something else than rows of the matrix.
+    /// Creates the `gather()` from the matrix `input`; `matrix` is its packed copy. `transposed` means that the product
+    /// multiplies with the transposed matrix. Returns `None` if the step gathers anything but rows of the matrix.
     pub fn new(
         op: &Gather,
         [input, indices]: [&Descriptor; 2],
@@ -129,7 +129,7 @@ impl PackedGatherStep {
         Some(PackedGatherStep { matrix: matrix.clone(), lanes: transposed, rows })
     }
 
-    /// Gathers with indices of another shape; `false` if the step gathers something else than rows then.
+    /// Adapts to indices of another shape; returns `false` if the step would then gather anything but rows.
     #[must_use]
     pub fn resize(&mut self, op: &Gather, operands: [&Descriptor; 2]) -> bool {
         let rows = packed_rows(op, operands, &self.matrix, self.lanes);
@@ -171,12 +171,11 @@ impl Run for PackedGatherStep {
     }
 }
 
-/// Copies rows of a packed matrix, to which `rows` points: its lanes if `lanes`, otherwise the elements of all lanes at one
-/// depth index.
+/// Copies the rows `rows` of a packed matrix: its lanes if `lanes`, otherwise the elements of all lanes at one depth index.
 fn gather_packed<T: Float>(env: &Env, matrix: &Panels, lanes: bool, rows: &[u32], dst: &mut [T]) {
     let [count, depth] = matrix.sizes();
     let row_len = if lanes { depth } else { count };
-    // The elements of a lane lie in as many cache lines.
+    // Every element of a lane is in another cache line.
     let cost = if lanes { 2 * row_len } else { row_len };
     for_each_chunk(env.threads, dst, row_len, GRAIN.div_ceil(row_len), cost, |first, part| {
         for (out, &row) in part.chunks_exact_mut(row_len).zip(&rows[first..]) {
@@ -188,16 +187,16 @@ fn gather_packed<T: Float>(env: &Env, matrix: &Panels, lanes: bool, rows: &[u32]
     });
 }
 
-/// The dimension that elements are gathered or scattered along, and what is around it.
+/// The dimension that elements are gathered or scattered along, with the sizes around it.
 pub struct Along {
-    /// Bytes of an element.
+    /// Bytes per element.
     element: usize,
     index_type: DataType,
-    /// Places of the input.
+    /// Positions of the input along the dimension.
     pub size: usize,
-    /// Places of the indices.
+    /// Positions of the indices along the dimension.
     pub count: usize,
-    /// Elements behind the dimension.
+    /// Elements after the dimension.
     pub inner: usize,
 }
 
@@ -214,7 +213,7 @@ impl Along {
         }
     }
 
-    /// Bytes of an element.
+    /// Bytes per element.
     pub fn element(&self) -> usize {
         self.element
     }

@@ -13,11 +13,11 @@ use crate::shape::Descriptor;
 pub type GruStep = RecurrentStep<GruFunction>;
 
 impl GruStep {
-    /// The step of `op` for an input of this descriptor; `weights` are the weights and the recurrent
-    /// weights if they are constant.
+    /// Creates the step of `op` for an input with this descriptor; `weights` are the weights and the recurrent weights,
+    /// if constant.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for packed weights.
+    /// An `UnknownError` if there is not enough memory for packed weights.
     pub fn sequence(env: &Env, op: &Gru, input: &Descriptor, weights: [Option<Weights>; 2]) -> Result<GruStep> {
         let places =
             OperandPlaces { bias: Some(3), recurrent_bias: Some(4), hidden: Some(5), ..OperandPlaces::default() };
@@ -25,11 +25,11 @@ impl GruStep {
         RecurrentStep::new(env, function, input, op.attributes.hidden_size, op.attributes.direction, places, weights)
     }
 
-    /// The step of `op` for an input of this descriptor; `weights` are the weights and the recurrent
-    /// weights if they are constant.
+    /// Creates the step of `op` for an input with this descriptor; `weights` are the weights and the recurrent weights,
+    /// if constant.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for packed weights.
+    /// An `UnknownError` if there is not enough memory for packed weights.
     pub fn cell(env: &Env, op: &GruCell, input: &Descriptor, weights: [Option<Weights>; 2]) -> Result<GruStep> {
         let places =
             OperandPlaces { bias: Some(4), recurrent_bias: Some(5), hidden: Some(3), ..OperandPlaces::default() };
@@ -89,10 +89,10 @@ mod tests {
     use crate::testing::{Tolerance, check};
     use proptest::prelude::*;
 
-    /// Sums of terms of up to 8 are off by some 1e-6, and with recurrent weights of up to 2 each time step can make
-    /// that several times larger.
+    /// Sums of terms of up to 8 have errors of some 1e-6; with recurrent weights of up to 2, each time step can
+    /// multiply that several times.
     const FLOAT: Tolerance = Tolerance::ulps(16).or_absolute(2e-4);
-    /// One rounding, and what float32 was off.
+    /// One rounding, plus the error of float32.
     const HALF: Tolerance = Tolerance::ulps(1).or_absolute(2e-4);
 
     fn sequence(dtype: &str, [steps, batch, input, hidden]: [usize; 4], both: bool, weight: &str, options: &str) {
@@ -135,7 +135,7 @@ mod tests {
         for first in ["relu", "sigmoid", "tanh"] {
             for second in ["relu", "sigmoid", "tanh"] {
                 let options = format!("activations=[{first}, {second}]");
-                // More steps would make the states of relu explode.
+                // With more steps, the states of relu would explode.
                 sequence("float32", [1, 2, 3, 4], false, "constant", &options);
             }
         }

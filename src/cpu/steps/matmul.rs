@@ -33,10 +33,10 @@ pub struct MatrixStrides {
     pub col: usize,
 }
 
-/// The numbers of `out[b] = alpha * a[b] * b[b] + beta * c[b]` with `a` of `[m, k]`, `b` of `[k, n]` and `c`, if
-/// there is one, of `[m, n]`. The output is contiguous, `[..batch, m, n]`.
+/// The parameters of `out[b] = alpha * a[b] * b[b] + beta * c[b]` with `a` of `[m, k]`, `b` of `[k, n]` and `c`, if
+/// present, of `[m, n]`. The output is contiguous, `[..batch, m, n]`.
 ///
-/// A transposed operand is one with its row and column strides swapped.
+/// A transposed operand has its row and column strides swapped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatmulShape {
     /// Batch dimensions of the output, outermost first.
@@ -47,11 +47,11 @@ pub struct MatmulShape {
     pub k: usize,
     /// Columns of `b` and the output.
     pub n: usize,
-    /// Where the elements of `a` are.
+    /// Strides of `a`.
     pub a: MatrixStrides,
-    /// Where the elements of `b` are.
+    /// Strides of `b`.
     pub b: MatrixStrides,
-    /// Where the elements of `c` are, if it is given.
+    /// Strides of `c`, if present.
     pub c: Option<MatrixStrides>,
     /// The factor of the product.
     pub alpha: f32,
@@ -70,8 +70,8 @@ impl MatmulShape {
         self.batch.iter().product()
     }
 
-    /// Lets `c` be an operand that is read with `strides` over the dimensions of the output. Not one that makes several
-    /// products out of one.
+    /// Makes `c` an operand with `strides` over the dimensions of the output; returns whether it does. Refuses an
+    /// operand that would split one product into several.
     pub fn take_addend(&mut self, strides: &[usize]) -> bool {
         let Some((batch, &[row, col])) = strides.split_last_chunk::<2>() else { return false };
         if self.c.is_some() || batch.len() != self.batch.len() {
@@ -108,19 +108,19 @@ impl MatmulShape {
         Distinct { starts, index }
     }
 
-    /// Whether this is one row times a matrix whose columns are contiguous, which is read once in place.
+    /// Whether this is one row times a matrix with contiguous columns, which is read once, in place.
     fn is_dot(&self, packs_b: bool) -> bool {
         self.m == 1 && !packs_b && self.b.row == 1 && self.b.col != 1
     }
 
-    /// The product as it is computed, and whether `a` and `b` have changed places.
+    /// The product in the orientation in which it is computed, and whether `a` and `b` are swapped.
     fn oriented(self) -> (MatmulShape, bool) {
         let shape = self.flattened();
         let swapped = shape.n == 1 && shape.m > 1;
         (if swapped { shape.transposed() } else { shape }, swapped)
     }
 
-    /// Where matrix `index` of the batch starts in an operand with these strides.
+    /// The offset of matrix `index` of the batch in an operand with these strides.
     fn offset(&self, strides: &MatrixStrides, index: usize) -> usize {
         let mut rest = index;
         let mut offset = 0;
@@ -131,7 +131,7 @@ impl MatmulShape {
         offset
     }
 
-    /// The same product transposed, for a single output column: then it is one row times a matrix.
+    /// The transposed product for a single output column: one row times a matrix.
     fn transposed(mut self) -> MatmulShape {
         let turn = |s: &mut MatrixStrides| std::mem::swap(&mut s.row, &mut s.col);
         std::mem::swap(&mut self.a, &mut self.b);
@@ -142,7 +142,8 @@ impl MatmulShape {
         self
     }
 
-    /// Whether all batches multiply with the same `b`, and the rows of `a` and of an addend `c` follow on.
+    /// Whether all batches multiply with the same `b`, and the rows of `a` and of an addend `c` continue from batch to
+    /// batch.
     fn is_flat(&self, c: Option<&MatrixStrides>) -> bool {
         let follows = |s: &MatrixStrides| {
             let mut wanted = s.row * self.m;
@@ -156,7 +157,7 @@ impl MatmulShape {
         !self.batch.is_empty() && shared && follows(&self.a) && c.is_none_or(follows)
     }
 
-    /// The batch as more rows, where that is possible.
+    /// Turns the batch into more rows, if possible.
     fn flattened(mut self) -> MatmulShape {
         if self.is_flat(self.c.as_ref()) {
             self.m *= self.batches();
@@ -171,9 +172,9 @@ impl MatmulShape {
 
 /// The distinct matrices of an operand with batch dimensions.
 struct Distinct {
-    /// Where each of them starts.
+    /// The offset of each distinct matrix.
     starts: Vec<usize>,
-    /// Which of them each matrix of the batch is.
+    /// For each matrix of the batch, its distinct matrix.
     index: Vec<usize>,
 }
 
@@ -183,14 +184,14 @@ struct PackedBatch {
     distinct: Distinct,
 }
 
-/// A batched matrix product, ready to run.
+/// A compiled batched matrix product.
 pub struct MatmulStep {
     shape: Box<MatmulShape>,
-    /// Of the operands and of the output.
+    /// Types of the operands and of the output.
     types: [DataType; 2],
-    /// Whether `a` and `b` have changed places.
+    /// Whether `a` and `b` are swapped.
     swapped: bool,
-    /// Whether the results are finished by more than what is done in registers.
+    /// Whether operations other than those in registers finish the results.
     finishes: bool,
     isa: Isa,
     threads: usize,
@@ -208,7 +209,7 @@ impl MatmulStep {
         step
     }
 
-    /// Plans a product of other sizes with the same constants; `false` if they have to be packed in another way.
+    /// Plans a product of other sizes with the same constants; returns `false` if they must be packed in another way.
     #[must_use]
     pub fn resize(&mut self, shape: MatmulShape) -> bool {
         let (shape, swapped) = shape.oriented();
@@ -251,8 +252,8 @@ impl MatmulStep {
     /// Packs a constant `a`; [`run`](Self::run) no longer reads its elements.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
-    /// read.
+    /// An `UnknownError` if there is not enough memory for the packed copy, an `OperationError` if mapped weights
+    /// cannot be read.
     pub fn prepack_a(&mut self, a: Weights) -> Result<()> {
         self.prepack(self.swapped as usize, a)
     }
@@ -260,8 +261,8 @@ impl MatmulStep {
     /// Packs a constant `b`; [`run`](Self::run) no longer reads its elements.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the packed copy, an `OperationError` when mapped weights cannot be
-    /// read.
+    /// An `UnknownError` if there is not enough memory for the packed copy, an `OperationError` if mapped weights
+    /// cannot be read.
     pub fn prepack_b(&mut self, b: Weights) -> Result<()> {
         self.prepack(1 - self.swapped as usize, b)
     }
@@ -285,25 +286,25 @@ impl MatmulStep {
         self.shape.is_dot(self.packed[1].is_some())
     }
 
-    /// The name of the kernel that computes it.
+    /// The kernel name.
     pub fn kernel(&self) -> &'static str {
         if self.is_dot() { "vector" } else { "gemm" }
     }
 
     fn slot(&self) -> usize {
         if self.is_dot() {
-            // The vector, and the sums when they are not kept in the output.
+            // The vector, and the sums unless they are kept in the output.
             return (self.shape.k + copied_len(1, self.shape.k).max(self.grid.cols.largest())).next_multiple_of(16);
         }
         self.cutting().scratch_len(self.isa, &self.grid)
     }
 
-    /// The `f32` elements of scratch that [`run`](Self::run) needs.
+    /// Scratch length in `f32` elements that [`run`](Self::run) needs.
     pub fn scratch_len(&self) -> usize {
         self.slot() * self.threads
     }
 
-    /// The memory of the packed constants.
+    /// The buffers of the packed constants.
     pub fn packed(&self) -> impl Iterator<Item = &Arc<Buffer>> {
         self.packed.iter().flatten().flat_map(|p| &p.matrices).map(Panels::buffer)
     }
@@ -314,10 +315,10 @@ impl MatmulStep {
         if let [matrix] = packed.matrices.as_slice() { Some(matrix) } else { None }
     }
 
-    /// Computes the product. The elements of a packed operand are not read.
+    /// Computes the product. Does not read the elements of a packed operand.
     ///
     /// # Panics
-    /// If `env` is not what the step was planned for, or there are too few elements.
+    /// If `env` differs from the one the step was planned for, or there are too few elements.
     pub fn run(
         &self,
         env: &Env,
@@ -375,7 +376,7 @@ impl MatmulStep {
         });
     }
 
-    /// The packed matrix of an operand that belongs to a matrix of the batch.
+    /// The packed matrix of an operand for a matrix of the batch.
     fn matrix(&self, side: usize, batch: usize) -> Option<&Panels> {
         let packed = self.packed[side].as_ref()?;
         Some(&packed.matrices[packed.distinct.index[batch]])
@@ -458,7 +459,7 @@ mod tests {
         batch + (rows - 1) * s.row + (cols - 1) * s.col + 1
     }
 
-    /// Runs with every choice of packed operands.
+    /// Checks every choice of packed operands.
     fn check<T: Float>(shape: &MatmulShape) {
         let a = random::<T>(extent(shape, &shape.a, shape.m, shape.k), 1);
         let b = random::<T>(extent(shape, &shape.b, shape.k, shape.n), 2);

@@ -1,6 +1,5 @@
-//! Steps: operators made ready to run. A step holds only numbers and packed constants that were computed when the
-//! graph was built; running it calls kernels, splits the work over the threads, and allocates nothing. No step knows which
-//! others there are.
+//! Steps: compiled operators. A step holds only numbers and packed constants computed when the graph was built; running
+//! it calls kernels, splits the work over the threads, and allocates nothing. Steps are independent of each other.
 
 pub mod arg_min_max;
 pub mod attention;
@@ -40,23 +39,23 @@ use super::simd::Isa;
 use crate::memory::Buffer;
 use std::sync::Arc;
 
-/// With what a step runs.
+/// The environment of a running step.
 #[derive(Clone, Copy)]
 pub struct Env<'a> {
     /// The pool to split work over.
     pub threads: &'a Threads,
     /// The instruction set to use.
     pub isa: Isa,
-    /// Where plans have intermediate values.
+    /// The memory for intermediate values of plans.
     pub arena: &'a Arena,
 }
 
-/// What every step can do.
+/// The interface of all steps.
 pub trait Run {
-    /// What runs, in a few words for people: the kernel, and which of its variants.
+    /// A short name of the kernel and its variant, for display.
     fn kernel(&self) -> &'static str;
 
-    /// Runs the step on the operands and outputs in `io`, which have the sizes that the step was made for.
+    /// Runs the step on the operands and outputs in `io`, which have the sizes that the step was created for.
     fn run(&self, env: &Env, io: &mut Io);
 
     /// Bytes of scratch memory that [`run`](Run::run) needs on a pool of `threads` threads.
@@ -64,7 +63,7 @@ pub trait Run {
         0
     }
 
-    /// The packed copies of constants that the step holds, which it may share with others.
+    /// The packed copies of constants held by the step, possibly shared with others.
     fn packed(&self) -> Vec<&Arc<Buffer>> {
         Vec::new()
     }

@@ -15,29 +15,29 @@ use crate::ops::rms_normalization::RmsNormalization;
 use crate::shape::{Descriptor, elements, strides};
 use half::f16;
 
-/// Rough cost of an element in the multiply-adds of a matrix product, for one pass.
+/// Approximate cost per element and pass, in multiply-adds of a matrix product.
 const COST: usize = 8;
 
-/// A normalisation of channels, made ready to run.
+/// A compiled normalization of channels.
 pub struct ChannelNormStep {
     dtype: DataType,
     /// Number of sets of coefficients: 1, or one per batch.
     sets: usize,
     channels: usize,
-    /// Rows of elements, and their length: all elements of a channel that are neighbours, or all channels.
+    /// Length of the rows: all contiguous elements of a channel, or all channels.
     columns: usize,
     rows_per_set: usize,
-    /// Whether the elements of a row are those of different channels.
+    /// Whether the elements of a row belong to different channels.
     channels_last: bool,
     epsilon: f64,
-    /// The loops of mean and variance, if they are not operands.
+    /// The loops for mean and variance, unless these are operands.
     moments: Option<Nest>,
     /// The loops over a row.
     row: Nest,
 }
 
 impl ChannelNormStep {
-    /// The batch normalisation `op` of an operand `input`.
+    /// Creates the batch normalization `op` of an operand `input`.
     pub fn batch(op: &BatchNormalization, input: &Descriptor) -> ChannelNormStep {
         let (axis, shape) = (op.axis as usize, &input.sizes());
         let (channels, inner) = (shape[axis] as usize, elements(&shape[axis + 1..]));
@@ -56,7 +56,7 @@ impl ChannelNormStep {
         }
     }
 
-    /// The instance normalisation `op` of an operand `input`.
+    /// Creates the instance normalization `op` of an operand `input`.
     pub fn instance(op: &InstanceNormalization, input: &Descriptor) -> ChannelNormStep {
         let dims: Vec<usize> = input.sizes().iter().map(|&dim| dim as usize).collect();
         let (sets, channels) = (dims[0], dims[op.channel_axis()]);
@@ -106,7 +106,7 @@ impl ChannelNormStep {
         self.apply(env, x, io.output::<T>(), Coefficients { mean, factor, bias });
     }
 
-    /// Mean and factor of every channel of every batch.
+    /// Computes the mean and factor of every channel of every batch.
     fn measure<T: Float>(&self, env: &Env, nest: &Nest, x: &[T], moments: &mut [[f64; 2]]) {
         let reduction = Moments { epsilon: self.epsilon };
         for_each_chunk(env.threads, moments, 1, 1, COST * nest.count(), |first, out| {
@@ -135,7 +135,7 @@ impl ChannelNormStep {
     }
 }
 
-/// Three parts of `count` elements.
+/// Splits off three parts of `count` elements each.
 fn split(values: &mut [f64], count: usize) -> [&mut [f64]; 3] {
     let (a, rest) = values.split_at_mut(count);
     let (b, c) = rest.split_at_mut(count);
@@ -160,17 +160,17 @@ impl Run for ChannelNormStep {
     }
 }
 
-/// A layer normalisation made ready to run.
+/// A compiled layer normalization.
 pub struct LayerNormStep {
     dtype: DataType,
     moments: Moments,
-    /// Whether the mean is subtracted.
+    /// Whether to subtract the mean.
     centered: bool,
     layers: Layers,
 }
 
 enum Layers {
-    /// A layer is a contiguous row, and the weights lie in its order.
+    /// A layer is a contiguous row, and the weights are in the same order.
     Rows(Nest),
     /// Any other order of dimensions.
     Strided {
@@ -179,15 +179,15 @@ enum Layers {
         count: usize,
         /// Length of the runs with one stride for moments and weights.
         run: usize,
-        /// Where the moments of an element are, and the stride along a run.
+        /// The positions of an element's moments, and the stride along a run.
         layer: (Box<View>, usize),
-        /// Where the weights of an element are, and the stride along a run.
+        /// The positions of an element's weights, and the stride along a run.
         weight: (Box<View>, usize),
     },
 }
 
 impl LayerNormStep {
-    /// The layer normalisation `op` of an operand `input`.
+    /// Creates the layer normalization `op` of an operand `input`.
     pub fn new(op: &LayerNormalization, input: &Descriptor) -> LayerNormStep {
         let axes = op.axes(input.rank());
         let dims: Vec<usize> = input.sizes().iter().map(|&dim| dim as usize).collect();
@@ -200,7 +200,7 @@ impl LayerNormStep {
         LayerNormStep { dtype: input.dtype, moments: Moments { epsilon: op.epsilon }, centered: true, layers }
     }
 
-    /// The root-mean-square normalisation `op` of an operand `input`.
+    /// Creates the root-mean-square normalization `op` of an operand `input`.
     pub fn root_mean_square(op: &RmsNormalization, input: &Descriptor) -> LayerNormStep {
         let row: Vec<usize> = op.row(&input.sizes()).iter().map(|&dim| dim as usize).collect();
         let layers = Layers::Rows(Nest::new(&row, &vec![true; row.len()]));
@@ -258,7 +258,7 @@ fn strided(dims: &[usize], reduced: &[bool], axes: &[u32]) -> Layers {
     }
 }
 
-/// One run: moments and weights start at the first element of their slices and have one stride each.
+/// Computes one run: moments and weights start at the first element of their slices, with one stride each.
 fn strided_run<T: Float>(
     env: &Env,
     x: &[T],
@@ -312,10 +312,10 @@ mod tests {
     use crate::testing::{Tolerance, check};
     use proptest::prelude::*;
 
-    /// Terms are up to 70, and 4 of their units in the last place are 3e-5; most are below 8.
+    /// Terms are up to 70, where 4 units in the last place are 3e-5; most are below 8.
     const TOLERANCE: Tolerance = Tolerance::ulps(4).or_absolute(1e-5);
 
-    /// The lines that define the operands after the first, some of them absent, and the words that name them.
+    /// The lines that define the operands after the first, some of them absent, and their names.
     fn weights(dtype: &str, shape: &[u32], scale: bool, bias: bool) -> (String, String) {
         let lines = format!("%8 = input s {dtype} {shape:?}\n%9 = input b {dtype} {shape:?}\n");
         (lines, format!("{} {}", if scale { "%8" } else { "_" }, if bias { "%9" } else { "_" }))
@@ -324,7 +324,7 @@ mod tests {
     fn batch(dtype: &str, shape: &[u32], axis: usize, scale: bool, bias: bool) {
         let channels = [shape[axis]];
         let (lines, words) = weights(dtype, &channels, scale, bias);
-        // The variance is a constant, so that the oracle reads the same rounded numbers.
+        // The variance is a constant: the oracle then reads the same rounded numbers.
         let values: Vec<String> = (0..channels[0]).map(|i| format!("{}", 0.5 + (i % 7) as f32)).collect();
         let text = format!(
             "%0 = input x {dtype} {shape:?}\n%1 = input m {dtype} {channels:?}\n\
@@ -401,7 +401,7 @@ mod tests {
         }
     }
 
-    /// Squares that float32 does not hold, and a deviation that is small against the mean.
+    /// Squares beyond the range of float32, and a deviation that is small relative to the mean.
     #[test]
     fn magnitudes_at_the_edges() {
         for (scale, offset) in [("1e-25", "0"), ("1e25", "0"), ("1", "1000"), ("1", "300000")] {
@@ -410,7 +410,7 @@ mod tests {
                     "%0 = input x float32 [1, 2, 20, 20]\n%1 = constant float32 [] {scale}\n\
                      %2 = constant float32 [] {offset}\n%9 = mul %0 %1\n%3 = add %9 %2\n%4 = {line}\noutput y = %4"
                 ));
-                // The sum with the offset is rounded before: the oracle does not know that.
+                // The sum with the offset is rounded first, which the oracle does not do.
                 let rounding = if offset == "0" { 1e-5 } else { offset.parse::<f64>().unwrap() * 1e-7 };
                 check(&graph, Tolerance::ulps(8).or_absolute(rounding));
             }

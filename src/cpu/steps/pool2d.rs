@@ -15,7 +15,7 @@ use half::f16;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Elements that one thread widens or narrows at least.
+/// Minimum elements that one thread widens or narrows.
 const CONVERTED: usize = 4096;
 
 /// `averagePool2d()`, `l2Pool2d()` and `maxPool2d()`.
@@ -26,16 +26,16 @@ pub struct Pool2dStep {
     input: Image,
     /// Rows and columns of the output.
     output: [usize; 2],
-    /// How the window moves along rows and columns.
+    /// The movement of the window along rows and columns.
     slides: [Slide; 2],
-    /// The columns of the output whose windows lie in the width of the image as a whole.
+    /// The output columns with windows fully inside the width of the image.
     inner: Range<usize>,
-    /// About how many elements a window covers.
+    /// Approximate number of elements under a window.
     cost: usize,
 }
 
 impl Pool2dStep {
-    /// The step of `op` for operands of these descriptors.
+    /// Creates the step of `op` for operands with these descriptors.
     pub fn new(op: &Pool2d, input: &Descriptor, output: &Descriptor) -> Pool2dStep {
         let layout = op.attributes.layout;
         let (image, pooled) = (layout.image(&input.sizes()), layout.image(&output.sizes()));
@@ -64,7 +64,7 @@ impl Pool2dStep {
         }
     }
 
-    /// One unit of work is a row of outputs.
+    /// Pools planes; one unit of work is a row of outputs.
     fn pool_planes<T: Element, R: PoolFold<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
         let (height, width) = (self.input.height as usize, self.input.width as usize);
         let [rows, outputs] = self.output;
@@ -83,7 +83,7 @@ impl Pool2dStep {
         });
     }
 
-    /// One unit of work is a pixel of the output.
+    /// Pools pixels; one unit of work is an output pixel.
     fn pool_pixels<T: Element, R: PoolFold<T>>(&self, env: &Env, input: &[T], out: &mut [T]) {
         let channels = self.input.channels as usize;
         let (width, size) = (self.input.width as usize, self.input_elements() / self.input.batches as usize);
@@ -148,7 +148,7 @@ impl Run for Pool2dStep {
             DataType::Uint64 => largest!(u64),
             DataType::Int8 => largest!(i8),
             DataType::Uint8 => largest!(u8),
-            DataType::Int4 | DataType::Uint4 => unreachable!("no row takes {}", self.dtype),
+            DataType::Int4 | DataType::Uint4 => unreachable!("no rule row accepts {}", self.dtype),
         }
     }
 
@@ -169,7 +169,7 @@ mod tests {
     use crate::testing::{Tolerance, check, check_with};
     use proptest::prelude::*;
 
-    /// The sums are float64: what is left is the rounding of the result, on both sides.
+    /// The sums are float64: only the rounding of the result remains, on both sides.
     const ROUNDED: Tolerance = Tolerance::ulps(1);
 
     fn graph(pool: &str, dtype: &str, shape: [usize; 4], options: &str) -> crate::ir::Graph {
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn every_kind_and_layout() {
         for layout in ["nchw", "nhwc"] {
-            // Around the widths that are computed side by side, and global pools.
+            // Around the widths computed side by side, and global pools.
             for (shape, options) in [
                 ([1, 1, 1, 1], ""),
                 ([2, 3, 7, 9], ""),
@@ -190,7 +190,7 @@ mod tests {
                 ([1, 2, 9, 9], "windowDimensions=[3, 3] strides=[2, 2] dilations=[2, 3] padding=[1, 1, 2, 2]"),
                 ([1, 2, 5, 5], "windowDimensions=[3, 3] strides=[2, 2] padding=[1, 0, 0, 1] outputSizes=[3, 3]"),
                 ([1, 2, 4, 4], "windowDimensions=[3, 3] strides=[2, 2] outputShapeRounding=ceil"),
-                // Windows that lie in padding, or beyond it.
+                // Windows within the padding, or beyond it.
                 ([1, 2, 3, 3], "windowDimensions=[2, 2] padding=[4, 4, 5, 5]"),
                 ([1, 1, 2, 2], "windowDimensions=[1, 1] strides=[5, 5] outputShapeRounding=ceil"),
                 ([1, 1, 2, 2], "windowDimensions=[2, 2] dilations=[4294967295, 1] padding=[4294967295, 0, 0, 0]"),

@@ -5,7 +5,7 @@ use crate::ops::fused::Fused;
 use crate::ops::quantize::Quantize;
 use crate::shape::{Descriptor, strides};
 
-/// The step of `op` for input, scale and zero point.
+/// Creates the step of `op` for input, scale and zero point.
 pub fn step(op: Quantize, inputs: [&Descriptor; 3], output: &Descriptor) -> ElementwiseStep {
     let types = inputs.map(|input| input.dtype);
     let (dims, strides) = blocks(inputs);
@@ -13,15 +13,15 @@ pub fn step(op: Quantize, inputs: [&Descriptor; 3], output: &Descriptor) -> Elem
     ElementwiseStep::with_strides(&program, &types, &dims, &strides, output.dtype)
 }
 
-/// Lets a step have operands of other shapes; `false` if it has to be made anew.
+/// Adapts a step to operands of other shapes; returns `false` if it must be rebuilt.
 #[must_use]
 pub fn resize(step: &mut ElementwiseStep, inputs: [&Descriptor; 3]) -> bool {
     let (dims, strides) = blocks(inputs);
     step.resize_strides(&dims, &strides)
 }
 
-/// Dimensions, and the strides of the operands. Each dimension is seen as two, blocks and elements of a block: the scale
-/// repeats over the second.
+/// The dimensions, and the strides of the operands. Each dimension is split into two, blocks and elements of a block:
+/// the scale repeats along the second.
 fn blocks([input, scale, _]: [&Descriptor; 3]) -> (Axes, [Axes; 3]) {
     let (sizes, parts) = (input.sizes(), scale.sizes());
     let blocks = sizes.iter().zip(parts.iter());
@@ -44,7 +44,7 @@ mod tests {
             "%0 = input x {float} {shape:?}\n{operands}\n%4 = constant {float} [] 0.01\n%5 = add %2 %4\n\
              %6 = cast %5 dataType={float}\n%7 = quantizeLinear %0 %6 %3\noutput y = %7"
         );
-        // The scale is a sum that was rounded differently in the oracle, which can move a quotient over a tie.
+        // The oracle rounds the sum in the scale differently, which can move a quotient over a tie.
         check(&parse(&quantize), Tolerance::ulps(1));
         let dequantize =
             format!("%0 = input x {integer} {shape:?}\n{operands}\n%4 = dequantizeLinear %0 %2 %3\noutput y = %4");

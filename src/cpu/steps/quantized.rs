@@ -22,25 +22,25 @@ use crate::shape::{Descriptor, strides};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Multiply-adds of bytes that take as long as one of floats.
+/// Multiply-adds of bytes in the time of one multiply-add of floats.
 const SPEED: usize = 4;
 /// Rows of the register tile.
 const TILE_ROWS: usize = 12;
-/// The most pointers in the table of a row of a depthwise convolution. Only dilations that no image is meant for need
-/// more; patches do without.
+/// Maximum pointers in the table of a row of a depthwise convolution. Only dilations unsuitable for any image need
+/// more; patches do without the table.
 const MAX_TABLE: usize = 1 << 16;
 
 /// A product of quantized tensors with its constants packed.
 pub struct QuantizedStep {
     method: QuantizedMethod,
-    /// Of each group.
+    /// The rescaling of each group.
     columns: Vec<Rescale<'static>>,
     computed: Option<Computed>,
-    /// The bits of the input that are inverted to make its bytes unsigned.
+    /// The bits of the input to invert to make its bytes unsigned.
     flip: u8,
 }
 
-/// What follows from operands that are computed: where the sums of columns start, and their scales.
+/// The rescaling that depends on computed operands: the initial sums of columns, and their scales.
 struct Computed {
     /// The sum of each column.
     sums: Vec<i32>,
@@ -50,23 +50,23 @@ struct Computed {
     factor: bool,
 }
 
-/// The place of the zero point among the operands.
+/// The index of the zero point among the operands.
 pub const ZERO: usize = 5;
-/// The place of the factor.
+/// The index of the factor.
 pub const FACTOR: usize = 6;
 
 impl Computed {
-    /// What is computed of these operands, for columns with these sums.
+    /// The computed part for these operands, for columns with these sums.
     fn of(&Operands { zero, factor, .. }: &Operands, sums: &[i32]) -> Option<Computed> {
         (zero || factor).then(|| Computed { sums: sums.to_vec(), zero, factor })
     }
 
-    /// Elements of 4 bytes that [`columns`](Self::columns) needs: whole cache lines.
+    /// Scratch length of [`columns`](Self::columns) in 4-byte elements: whole cache lines.
     fn scratch_len(&self) -> usize {
         (2 * self.sums.len()).next_multiple_of(16)
     }
 
-    /// `known` for what the operands are now.
+    /// Updates `known` with the current values of the operands.
     fn columns<'a>(&self, known: &'a Rescale, flip: u8, io: &Io, scratch: &'a mut [f32]) -> Rescale<'a> {
         let (start, scale) = scratch[..2 * self.sums.len()].split_at_mut(self.sums.len());
         let start = elements_mut::<i32>(bytes_of_mut(start));
@@ -87,48 +87,48 @@ impl Computed {
     }
 }
 
-/// How the product is computed.
+/// The method of the product.
 enum QuantizedMethod {
     Depthwise {
         convolution: Box<Depthwise>,
         images: usize,
-        /// Bytes of an image.
+        /// Bytes per image.
         image: usize,
-        /// Rows of an output image, and elements in each.
+        /// Rows of an output image, and elements per row.
         output: [usize; 2],
     },
     Product {
-        /// Of each group.
+        /// The panels of each group.
         panels: Vec<BytePanels>,
-        /// How images become rows; `None` if the input has rows.
+        /// The conversion of images to rows; `None` if the input has rows.
         patches: Option<BytePatches>,
-        /// Images, and bytes and rows of each.
+        /// Number of images, and bytes and rows per image.
         images: [usize; 3],
     },
 }
 
-/// What a product is made of. Everything but the input, its zero point and the factor is constant.
+/// The operands of a product. All except the input, its zero point and the factor are constant.
 #[derive(Clone, Copy)]
 pub struct Operands<'a> {
-    /// What the input is.
+    /// The descriptor of the input.
     pub input: &'a Descriptor,
-    /// The filter or second matrix, and what it is.
+    /// The filter or second matrix, and its descriptor.
     pub filter: (&'a Constant, &'a Descriptor),
-    /// Of each channel: float32.
+    /// The scale of each channel, in float32.
     pub scales: &'a Constant,
-    /// Of each channel, if any is not 0: of the filter's type.
+    /// The zero point of each channel, in the filter's type; `None` if all are 0.
     pub zeros: Option<&'a Constant>,
-    /// Of each channel: float32.
+    /// The bias of each channel, in float32.
     pub bias: Option<&'a Constant>,
     /// Whether the zero point of the input is computed.
     pub zero: bool,
     /// Whether there is a factor.
     pub factor: bool,
-    /// What the output is.
+    /// The descriptor of the output.
     pub output: &'a Descriptor,
 }
 
-/// The constants of a product; all but the filter are read.
+/// The constants of a product; all except the filter are loaded.
 struct Constants<'a> {
     filter: &'a Constant,
     filter_type: DataType,
@@ -144,7 +144,7 @@ impl<'a> Constants<'a> {
         Ok(Constants { filter, filter_type: *dtype, scale: scales.buffer()?, zeros: zeros?, bias: bias? })
     }
 
-    /// The number at `index` of `bytes`, which have the type of the filter.
+    /// The number at `index` of `bytes`, which has the type of the filter.
     fn number(&self, bytes: &Buffer, index: usize) -> i16 {
         match self.filter_type {
             DataType::Int8 => bytes.bytes()[index] as i8 as i16,
@@ -157,25 +157,25 @@ impl<'a> Constants<'a> {
     }
 }
 
-/// How to find the elements of a filter.
+/// The layout of a filter.
 struct Filter<'a> {
     constants: &'a Constants<'a>,
     /// Distances between output channels, input channels, rows and columns.
     strides: [usize; 4],
-    /// Columns and input channels.
+    /// Numbers of columns and of input channels.
     taps: [usize; 2],
 }
 
 impl Filter<'_> {
-    /// An element of `bytes` without its zero point, between -255 and 255.
+    /// An element of `bytes` minus its zero point, between -255 and 255.
     fn at(&self, bytes: &Buffer, [channel, input, row, column]: [usize; 4]) -> i16 {
         let [o, i, h, w] = self.strides;
         let place = channel * o + input * i + row * h + column * w;
         self.constants.number(bytes, place) - self.constants.zero(channel)
     }
 
-    /// The panels of the `columns` output channels from `first` on, whose elements are the taps, row by row. They are packed
-    /// once for all steps and graphs.
+    /// The panels of the `columns` output channels from `first` on, with the taps as elements, row by row. Packed once
+    /// for all steps and graphs.
     fn panels(&self, level: DotLevel, first: usize, [columns, depth]: [usize; 2]) -> Result<BytePanels> {
         let Filter { constants, strides, taps } = *self;
         let zeros: Vec<i16> = (first..first + columns).map(|channel| constants.zero(channel)).collect();
@@ -196,10 +196,11 @@ impl Filter<'_> {
 }
 
 impl QuantizedStep {
-    /// The step of `op` for `isa`. The constants are read now, and not again.
+    /// Creates the step of `op` for `isa`. Reads the constants now, and not again.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for packed constants, an `OperationError` when mapped ones cannot be read.
+    /// An `UnknownError` if there is not enough memory for packed constants, an `OperationError` if mapped ones cannot
+    /// be read.
     pub fn new(isa: Isa, op: &Quantized, operands: &Operands) -> Result<QuantizedStep> {
         let constants = Constants::read(operands)?;
         let signed = operands.input.dtype == DataType::Int8;
@@ -222,8 +223,8 @@ impl QuantizedStep {
         }
     }
 
-    /// Computes the same product of matrices, with a second one of these sizes, for an output of another number of rows;
-    /// `false` if the step has to be made anew.
+    /// Adapts the product of matrices to another number of output rows, with a second matrix of these sizes; returns
+    /// `false` if the step must be rebuilt.
     #[must_use]
     pub fn resize(&mut self, op: &Quantized, filter: &[u32], output: &Descriptor) -> bool {
         match (&op.product, &mut self.method) {
@@ -236,7 +237,7 @@ impl QuantizedStep {
     }
 }
 
-/// The rows of a product with this output as an image.
+/// The rows of a product with this output, as an image.
 fn rows(output: &Descriptor, [depth, columns]: [usize; 2]) -> [usize; 3] {
     let rows = output.elements() / columns;
     [1, rows * depth, rows]
@@ -260,7 +261,7 @@ impl QuantizedBuilder<'_> {
         if self.signed { 0x80 } else { 0 }
     }
 
-    /// What stands for 0 in the input, made unsigned.
+    /// The number that represents 0 in the input, made unsigned.
     fn zero(&self) -> i32 {
         self.op.input.zero as i32 + if self.signed { 128 } else { 0 }
     }
@@ -310,7 +311,7 @@ impl QuantizedBuilder<'_> {
         let (columns, sums): (_, Vec<Vec<i32>>) =
             panels.iter().enumerate().map(|(group, panels)| self.group(group * each, panels)).unzip();
         let computed = Computed::of(operands, &sums[0]);
-        assert!(computed.is_none() || groups == 1, "the pass makes no others");
+        assert!(computed.is_none() || groups == 1, "the pass creates no others");
         let pointwise = groups == 1 && slides.iter().all(|s| (s.window, s.stride, s.begin, s.end) == (1, 1, 0, 0));
         let images = [images, image, size[0] * size[1]];
         let images = if pointwise { [1, images[0] * image, images[0] * images[2]] } else { images };
@@ -318,7 +319,7 @@ impl QuantizedBuilder<'_> {
         Ok(QuantizedStep { method, columns, computed, flip: self.flip() })
     }
 
-    /// What is made of the sums of `panels`, those of the output channels from `first` on, and the sums of their columns.
+    /// The rescaling of the sums of `panels`, which has the output channels from `first` on, and the sums of its columns.
     fn group(&self, first: usize, panels: &BytePanels) -> (Rescale<'static>, Vec<i32>) {
         let (sums, lifts) = panels.sums_and_lifts();
         let mut all = sums.to_vec();
@@ -327,8 +328,8 @@ impl QuantizedBuilder<'_> {
         (self.columns((0..all.len()).map(own)), all)
     }
 
-    /// What is made of the sums of columns: of each its output channel, the sum of its elements, and what they are too
-    /// small by.
+    /// The rescaling of columns. Per column: the output channel, the sum of its weights, and the lift subtracted from
+    /// each of them.
     fn columns(&self, each: impl Iterator<Item = Option<(usize, i32, i32)>>) -> Rescale<'static> {
         let (scales, op) = (elements::<f32>(self.constants.scale.bytes()), self.op);
         let bias = self.constants.bias.as_ref().map(|bias| elements::<f32>(bias.bytes()));
@@ -338,7 +339,7 @@ impl QuantizedBuilder<'_> {
         let (mut scale, mut bias_of) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for column in each {
             let (channel, sum, lift) = column.unwrap_or((0, 0, 0));
-            // Elements that are too small by `lift` make the sum too small by `lift` times the sum of the row.
+            // Weights that are too small by `lift` make the sum too small by `lift` times the sum of the row.
             start.push(-self.zero() * sum);
             zeros.push(-lift);
             scale.push((op.input.scale as f64 * scales[channel] as f64 / step) as f32);
@@ -367,7 +368,7 @@ impl QuantizedStep {
         self.columns[0].to
     }
 
-    /// Bytes of scratch memory of a thread.
+    /// Scratch bytes per thread.
     fn slot(&self) -> usize {
         let bytes = match &self.method {
             QuantizedMethod::Depthwise { convolution, .. } => convolution.scratch_bytes(),
@@ -418,7 +419,7 @@ impl Run for QuantizedStep {
                 };
                 let parts = if count > 1 { 4 * count } else { 1 };
                 let grid = Grid { rows: Cut::new(matrix.rows, 1, parts), cols: Cut::whole(matrix.cols) };
-                // Most of the time goes into moving bytes: it is no faster than one on floats.
+                // Moving bytes takes most of the time: it is no faster than a convolution of floats.
                 let cost = matrix.rows * row * convolution.taps();
                 Tiles::new(out, matrix, grid).share(env.threads, cost, scratch, |tile, scratch| {
                     for (index, place) in tile.rows.clone().enumerate() {
@@ -452,7 +453,7 @@ impl Run for QuantizedStep {
     }
 }
 
-/// The tiles of each of `batches` outputs with `rows` rows of `columns` elements, of `size` bytes, for each group.
+/// The tiles of each of `batches` outputs with `rows` rows of `columns` elements, of `size` bytes, per group.
 fn cut([batches, rows, columns]: [usize; 3], panels: &[BytePanels], size: usize, threads: usize) -> Grid {
     let (all, depth) = (columns * panels.len(), panels[0].sizes()[1]);
     let shape = Shape {

@@ -8,18 +8,18 @@ use crate::ops::tensor::Tensor;
 use crate::testing::{Random, Tolerance, check, check_with, optimized};
 use proptest::prelude::*;
 
-/// A quantized convolution in the words of the draft.
+/// A quantized convolution in terms of the draft.
 struct Convolution {
     types: [&'static str; 3],
     groups: usize,
-    /// Input and output channels of a group.
+    /// Input and output channels per group.
     channels: [usize; 2],
     input: [usize; 2],
     filter: [usize; 2],
     options: String,
     /// Whether the output is quantized.
     quantized: bool,
-    /// The zero point of the filter, whose numbers are between -64 and 63, or 0 and 127.
+    /// The zero point of the filter; its numbers are between -64 and 63, or 0 and 127.
     zero: i32,
 }
 
@@ -60,7 +60,7 @@ impl Convolution {
 
     fn check(&self) {
         for layout in ["nhwc", "nchw"] {
-            // As built, some hundred products of up to 12 are summed in float32.
+            // The graph as built sums a few hundred products of up to 12 in float32.
             let tolerance = if self.quantized { Tolerance::ulps(1) } else { Tolerance::ulps(2).or_absolute(1e-4) };
             check(&parse(&self.text(layout)), tolerance);
         }
@@ -91,7 +91,7 @@ fn convolutions_of_every_kind() {
 }
 
 #[test]
-fn padding_and_dilations_that_no_table_has_room_for() {
+fn padding_and_dilations_beyond_any_table() {
     let options = "padding=[0, 0, 4294967295, 0] dilations=[1, 4294967295]".to_string();
     let [x, w, y] = ["uint8", "int8", "uint8"];
     let base = Convolution {
@@ -164,7 +164,7 @@ fn products_with_computed_zero_points_and_factors() {
              output y = %12"
         );
         let graph = parse(&text);
-        // As built, some hundred products of up to 15 are summed in float32, and scaled by up to 4.
+        // The graph as built sums a few hundred products of up to 15 in float32, and scales them by up to 4.
         check(&graph, Tolerance::ulps(4).or_absolute(2e-3));
         let mut random = Random::new(1);
         let mut inputs: std::collections::HashMap<_, _> =
@@ -212,14 +212,14 @@ fn convolutions_with_computed_zero_points_and_factors() {
             let optimized = optimized(&parse(&text), &env);
             let names: Vec<&str> = optimized.nodes.iter().map(|node| node.op.rule().name).collect();
             assert!(names.contains(&"quantizedConv2d") && !names.contains(&"add"), "{names:?}");
-            // As built, some hundred products of up to 15 are summed in float32, and scaled by up to 4.
+            // The graph as built sums a few hundred products of up to 15 in float32, and scales them by up to 4.
             check(&graph, Tolerance::ulps(4).or_absolute(2e-3));
         }
     }
 }
 
 #[test]
-fn what_is_multiplied_behind_a_convolution_in_groups() {
+fn factors_after_grouped_convolutions() {
     for (groups, i, o) in [(16, 1, 16), (2, 3, 6), (1, 4, 5)] {
         let inputs = groups * i;
         for factor in ["[]".to_string(), format!("[{o}, 1, 1]")] {

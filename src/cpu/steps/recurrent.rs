@@ -1,8 +1,8 @@
-//! What the recurrent operators share: the product of the inputs of all time steps with their weights, and the loop
-//! over directions and time steps. A cell operator is a sequence of one step.
+//! The common part of the recurrent operators: the product of the inputs of all time steps with their weights, and the
+//! loop over directions and time steps. A cell operator is a sequence of one step.
 //!
-//! A time step is computed in blocks of units (features of the hidden state): the weights of a block's units are a panel for
-//! each gate, and the gates are applied while the sums are in cache. Everything is computed in `f32`.
+//! A time step is computed in blocks of units (features of the hidden state): the weights of a block's units are one
+//! panel per gate, and the gates are applied while the sums are in cache. All computation is in `f32`.
 
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
@@ -25,12 +25,12 @@ use crate::with_floats;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-/// Multiply-adds of a time step from which on its units are worth sharing for each thread. Two directions with less are
+/// Multiply-adds of a time step, per thread, that make sharing its units worthwhile. Two directions with fewer are
 /// computed side by side.
 const SHARED_STEP: usize = 1 << 20;
 
-/// Where the operands are that not every recurrent operator has at the same place. `input`, `weight` and
-/// `recurrentWeight` always come first.
+/// The operands with positions that differ between recurrent operators. `input`, `weight` and `recurrentWeight` always
+/// come first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OperandPlaces {
     /// `bias`
@@ -39,9 +39,9 @@ pub struct OperandPlaces {
     pub recurrent_bias: Option<usize>,
     /// `peepholeWeight`
     pub peephole: Option<usize>,
-    /// The first hidden state.
+    /// The initial hidden state.
     pub hidden: Option<usize>,
-    /// The first cell state.
+    /// The initial cell state.
     pub cell: Option<usize>,
 }
 
@@ -56,14 +56,14 @@ pub struct NetworkSizes {
     pub input: usize,
     /// Features of the hidden state.
     pub hidden: usize,
-    /// Gates.
+    /// Number of gates.
     pub gates: usize,
-    /// 2 with a cell state, otherwise 1.
+    /// Number of states: 2 with a cell state, otherwise 1.
     pub states: usize,
 }
 
 impl NetworkSizes {
-    /// The sizes for `C` and an input of the shape `[steps, batch, input]`, or of one step `[batch, input]`.
+    /// The sizes for `C` and an input of shape `[steps, batch, input]`, or `[batch, input]` for a single step.
     fn new<C: Cell>(input: &[u32], hidden: u32) -> NetworkSizes {
         let (steps, &[batch, features]) = input.split_last_chunk().expect("the rule row requires rank 2");
         NetworkSizes {
@@ -87,17 +87,17 @@ impl NetworkSizes {
     }
 }
 
-/// What a network computes in a time step.
+/// The computation of a time step.
 pub trait Cell: Sync {
-    /// The name of the kernel.
+    /// The kernel name.
     const KERNEL: &'static str;
     /// Number of gates.
     const GATES: usize;
     /// Number of states: 2 with a cell state, otherwise 1.
     const STATES: usize;
 
-    /// The place of the gate whose product with the hidden state is not simply added to that with the input, if there is
-    /// one.
+    /// The position of the separate gate, if there is one: its product with the hidden state is not simply added to the
+    /// product with the input.
     fn separate(&self) -> Option<usize> {
         None
     }
@@ -107,10 +107,10 @@ pub trait Cell: Sync {
         false
     }
 
-    /// Replaces the hidden state in `block` by the one that the recurrent weights are multiplied with.
+    /// Replaces the hidden state in `block` by the one to multiply with the recurrent weights.
     fn reset(&self, _moment: &Moment, _block: &mut StateBlock) {}
 
-    /// Replaces the states in `block` by the next ones. `reset` is what [`reset`](Cell::reset) made of the hidden
+    /// Replaces the states in `block` by the next ones. `reset` is the result of [`reset`](Cell::reset) for the hidden
     /// state `[batch, hidden]`, or the state itself.
     fn advance(&self, moment: &Moment, reset: &[f32], block: &mut StateBlock);
 }
@@ -122,11 +122,13 @@ pub struct RecurrentStep<C> {
 }
 
 impl<C: Cell> RecurrentStep<C> {
-    /// The step for an input of this descriptor, `[steps, batch, input]` or for a single step `[batch, input]`, and
-    /// `hidden` features of the hidden state; `weights` are the weights and the recurrent weights if they are constant.
+    /// Creates the step for an input with this descriptor, `[steps, batch, input]` or `[batch, input]` for a single
+    /// step, and `hidden` features of the hidden state; `weights` are the weights and the recurrent weights, if
+    /// constant.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for packed weights, an `OperationError` when mapped ones cannot be read.
+    /// An `UnknownError` if there is not enough memory for packed weights, an `OperationError` if mapped ones cannot be
+    /// read.
     pub fn new(
         env: &Env,
         cell: C,
@@ -165,18 +167,18 @@ impl<C: Cell> Run for RecurrentStep<C> {
     }
 }
 
-/// The most units in a block: the columns of a panel.
+/// Maximum units in a block: the columns of a panel.
 const MAX_UNITS: usize = 32;
 
 /// Some units of the states and of the sums of gates.
 pub struct StateBlock<'a> {
-    /// The units that it covers.
+    /// The units in this block.
     pub units: Range<usize>,
     /// Rows of the batch.
     pub batch: usize,
     /// Number of states.
     states: usize,
-    /// Rows of the states, then of the sums, `[states + gates, batch]`.
+    /// The rows of the states, then of the sums, `[states + gates, batch]`.
     columns: ColumnBlock<'a, f32>,
 }
 
@@ -194,8 +196,8 @@ impl StateBlock<'_> {
         (states.map(|state| &mut state[..units]), sums.map(|sums| &mut sums[..units]))
     }
 
-    /// `h * R^T` of the gates at these places, added to what they start with, for the slots from `first` on; `h` is
-    /// `[batch, hidden]`.
+    /// Computes `h * R^T` of the gates at these positions, added to their initial sums, in the slots from `first` on;
+    /// `h` is `[batch, hidden]`.
     pub fn multiply<const N: usize>(&mut self, moment: &Moment, gates: [(usize, Start); N], first: usize, h: &[f32]) {
         let (batch, hidden) = (self.batch, moment.sizes.hidden);
         let first = (self.states + first) * batch;
@@ -213,7 +215,7 @@ impl StateBlock<'_> {
     }
 }
 
-/// What the sums of a gate start with.
+/// The initial value of a gate's sums.
 #[derive(Clone, Copy)]
 pub enum Start {
     /// The product of input and weights, with the bias, and the recurrent one unless the gate is
@@ -228,7 +230,7 @@ pub enum Start {
 enum GatePanels<'a> {
     /// One operand per gate, packed when the graph was built.
     Kept(&'a [Panels]),
-    /// Widened or packed for this run: gates, depth blocks, and panels.
+    /// Widened or packed for this run: gates, depth blocks, panels.
     Wide(&'a [f32]),
 }
 
@@ -246,7 +248,7 @@ pub struct Moment<'a> {
 }
 
 impl<'a> Moment<'a> {
-    /// With what the step runs.
+    /// The environment of the running step.
     pub fn env(&self) -> &'a Env<'a> {
         self.env
     }
@@ -261,7 +263,7 @@ impl<'a> Moment<'a> {
         &self.inputs[row * self.sizes.sums() + place * self.sizes.hidden..][units]
     }
 
-    /// What the sums of the gate at `place` start with, for row `row` of the batch and some units.
+    /// Writes the initial sums of the gate at `place`, for row `row` of the batch and some units.
     fn start(&self, place: usize, start: Start, row: usize, units: Range<usize>, sums: &mut [f32]) {
         match (start, self.recurrent_bias) {
             (Start::Input, _) => sums.copy_from_slice(self.inputs(place, row, units)),
@@ -272,7 +274,7 @@ impl<'a> Moment<'a> {
         }
     }
 
-    /// The peephole weights of the gate with the number `index` in the front.
+    /// The peephole weights of gate number `index`, at the start of the array.
     pub fn peephole(&self, index: usize, block: &StateBlock) -> Option<[f32; MAX_UNITS]> {
         let mut weights = [0.0; MAX_UNITS];
         let from = self.peephole?.after(index * self.sizes.hidden + block.units.start);
@@ -294,46 +296,47 @@ impl<'a> Moment<'a> {
     }
 }
 
-/// A recurrent network, ready to run.
+/// A compiled recurrent network.
 struct Network {
     sizes: NetworkSizes,
     dtype: DataType,
     direction: Direction,
     places: OperandPlaces,
-    /// Multiply all inputs with the weights of a direction.
+    /// The products of all inputs with the weights of a direction.
     inputs: Vec<MatmulStep>,
     packs_weight: bool,
-    /// The packed recurrent weights of each direction and gate if they are constant.
+    /// The packed recurrent weights of each direction and gate, if constant.
     recurrent: Option<Vec<Panels>>,
-    /// Units of a panel.
+    /// Units per panel.
     width: usize,
 }
 
-/// Lengths of the parts of scratch memory, in floats.
+/// Lengths of the parts of the scratch memory, in floats.
 struct ScratchParts {
-    /// Of each direction: recurrent weights as panels.
+    /// Per direction: recurrent weights as panels.
     weights: usize,
-    /// For the product of inputs and weights.
+    /// The scratch of the product of inputs and weights.
     product: usize,
     /// The biases of a direction.
     bias: usize,
-    /// Of each direction: the states with the sums of gates, the hidden state, the hidden state after the reset gate, and the
-    /// sums of the inputs.
+    /// Per direction: the states with the sums of gates, the hidden state, the hidden state after the reset gate, and
+    /// the sums of the inputs.
     states: [usize; 4],
 }
 
 impl ScratchParts {
-    /// Floats of the states of a direction: whole cache lines.
+    /// Length of the states of a direction in floats: whole cache lines.
     fn own(&self) -> usize {
         self.states.iter().sum::<usize>().next_multiple_of(16)
     }
 }
 
 impl Network {
-    /// Plans the network. `weights` are the weights and the recurrent weights if they are constant.
+    /// Plans the network. `weights` are the weights and the recurrent weights, if constant.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for packed weights, an `OperationError` when mapped ones cannot be read.
+    /// An `UnknownError` if there is not enough memory for packed weights, an `OperationError` if mapped ones cannot be
+    /// read.
     fn new(
         env: &Env,
         sizes: NetworkSizes,
@@ -371,13 +374,13 @@ impl Network {
         Ok(Network { sizes, dtype, direction, places, inputs, packs_weight: weight.is_some(), recurrent, width })
     }
 
-    /// The memory of the packed weights.
+    /// The buffers of the packed weights.
     fn packed(&self) -> Vec<&Arc<Buffer>> {
         let inputs = self.inputs.iter().flat_map(MatmulStep::packed);
         inputs.chain(self.recurrent.iter().flatten().map(Panels::buffer)).collect()
     }
 
-    /// The units of all panels.
+    /// Number of units in all panels, including padding.
     fn padded(&self) -> usize {
         self.sizes.hidden.next_multiple_of(self.width)
     }
@@ -480,7 +483,7 @@ impl Network {
         }
     }
 
-    /// What is added to the products of inputs and weights of direction `d`.
+    /// Adds the biases to the products of inputs and weights of direction `d`.
     fn add_biases(&self, env: &Env, cell: &impl Cell, biases: [Option<Floats>; 2], d: usize, out: &mut [f32]) {
         let (hidden, [bias, recurrent]) = (self.sizes.hidden, biases);
         let own = |all: Option<Floats<'_>>, to: &mut [f32]| match all {
@@ -497,7 +500,7 @@ impl Network {
         }
     }
 
-    /// The recurrent weights of direction `d` as panels of floats: `raw` ones, or those that are kept.
+    /// Writes the recurrent weights of direction `d` as panels of floats, from `raw` ones or from the packed copy.
     fn widen(&self, env: &Env, d: usize, raw: Option<Floats>, out: &mut [f32]) {
         let NetworkSizes { gates, hidden, .. } = self.sizes;
         let padded = hidden.next_multiple_of(self.width);
@@ -520,8 +523,8 @@ impl Network {
         }
     }
 
-    /// All time steps of direction `d`. The first features of `sums`, which has what [`Moment::inputs`] are for each step,
-    /// become the hidden states after the steps; the first rows of `memory` become the last states.
+    /// Runs all time steps of direction `d`. `sums` has [`Moment::inputs`] of each step; its first features become the
+    /// hidden states after the steps. The first rows of `memory` become the last states.
     fn direction(
         &self,
         moment: Moment,
@@ -551,7 +554,7 @@ impl Network {
             if cell.resets() {
                 self.for_each_block(&now, work, backwards, &|block| cell.reset(&now, block));
                 copy_rows(self.state(work, 0), reset.chunks_exact_mut(hidden));
-                // The blocks of the second pass start from the hidden state again.
+                // The blocks of the second pass start again from the hidden state.
                 copy_rows(h.chunks_exact(hidden), self.state(work, 0));
             }
             let reset = if cell.resets() { &*reset } else { &*h };
@@ -560,15 +563,15 @@ impl Network {
         }
     }
 
-    /// The rows of the state with the number `index`.
+    /// The rows of state number `index`.
     fn state<'w>(&self, work: &'w mut [f32], index: usize) -> impl Iterator<Item = &'w mut [f32]> {
         let NetworkSizes { batch, hidden, .. } = self.sizes;
         let rows = work.chunks_exact_mut(self.padded()).skip(index * batch).take(batch);
         rows.map(move |row| &mut row[..hidden])
     }
 
-    /// Calls `call` with the blocks of the states and sums, `[states + gates, batch, padded]`, in parallel over units. Every
-    /// other time step goes `backwards`.
+    /// Calls `call` with the blocks of the states and sums, `[states + gates, batch, padded]`, in parallel over units.
+    /// Every other time step goes `backwards`.
     fn for_each_block(
         &self,
         moment: &Moment,
@@ -598,7 +601,7 @@ impl Network {
     }
 }
 
-/// Copies rows to the fronts of others.
+/// Copies rows to the starts of others.
 fn copy_rows<'a>(from: impl Iterator<Item = impl Deref<Target = [f32]>>, to: impl Iterator<Item = &'a mut [f32]>) {
     from.zip(to).for_each(|(from, to)| to[..from.len()].copy_from_slice(&from));
 }

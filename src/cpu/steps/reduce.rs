@@ -12,17 +12,17 @@ use crate::ops::reduce::{Reduce as ReduceOp, ReduceKind, reduced_axes};
 use crate::shape::{Descriptor, MAX_RANK};
 use half::f16;
 
-/// What an element takes, in multiply-adds: floats are widened to float64, and often come from a cache that is far away.
+/// Cost per element in multiply-adds: floats are widened to float64, and often come from a distant cache.
 const COST: usize = 8;
 
-/// The most outputs of a reduction whose threads share the elements of an output.
+/// Maximum outputs of a reduction for threads to share the elements of an output.
 const FEW: usize = 256;
-/// The fewest elements of its operand.
+/// Minimum elements of its operand.
 const MANY: usize = 1 << 16;
-/// The most parts of an output: how many there are depends on the shape alone, and so do the bits.
+/// Maximum parts of an output. The number of parts depends only on the shape, and so do the bits.
 const MAX_PARTS: usize = 8;
 
-/// A reduction made ready to run.
+/// A compiled reduction.
 pub struct ReduceStep {
     kind: ReduceKind,
     dtype: DataType,
@@ -30,16 +30,16 @@ pub struct ReduceStep {
     parts: Option<Parts>,
 }
 
-/// Parts of a long reduction to a few outputs.
+/// The parts of a long reduction to a few outputs.
 struct Parts {
     count: usize,
     outputs: usize,
-    /// The reduction of each part: its outputs are those of the first part, and so on.
+    /// The reduction of each part: the outputs of the first part come first, and so on.
     nest: Nest,
 }
 
 impl Parts {
-    /// The parts of a reduction of dimensions `dims`, if it is long and the first dimension that goes can be divided.
+    /// Creates the parts of a reduction of dimensions `dims`, if it is long and the first reduced dimension is divisible.
     fn new(dims: &[usize], reduced: &[bool]) -> Option<Parts> {
         let outputs = dims.iter().zip(reduced).filter(|(_, reduced)| !**reduced).map(|(dim, _)| dim).product();
         let first = dims.iter().zip(reduced).position(|(&dim, &reduced)| dim != 1 || reduced)?;
@@ -57,12 +57,12 @@ impl Parts {
 }
 
 impl ReduceStep {
-    /// The reduction `op` of an operand `input`.
+    /// Creates the reduction `op` of an operand `input`.
     pub fn new(op: &ReduceOp, input: &Descriptor) -> ReduceStep {
         let dims: Vec<usize> = input.sizes().iter().map(|&dim| dim as usize).collect();
         let reduced = reduced_axes(dims.len(), op.attributes.axes.as_deref()).expect("the shape rule checked the axes");
         let (nest, parts) = (Nest::new(&dims, &reduced), Parts::new(&dims, &reduced));
-        // A part of a product can overflow where the whole is 0; the other kinds that are left out keep no float64.
+        // A part of a product can overflow although the whole is 0; the other excluded kinds do not use float64.
         let sums = match op.kind {
             ReduceKind::Product | ReduceKind::LogSumExp | ReduceKind::Max | ReduceKind::Min => false,
             _ => input.dtype.is_float(),
@@ -85,7 +85,7 @@ impl ReduceStep {
         }
     }
 
-    /// The operators that keep float64, part by part where there are parts.
+    /// Computes the operators that use float64, in parts if there are any.
     fn sum<T: Float, F>(&self, env: &Env, io: &mut Io, reduction: Finished<F>)
     where
         F: Fold<f32, Sum = f64> + Copy + Sync,
@@ -100,7 +100,7 @@ impl ReduceStep {
         }
     }
 
-    /// The operators that look at the order of integers.
+    /// Computes the operators that depend on the order of integers.
     fn extreme<T: Stored<Lane = T> + Integer>(&self, env: &Env, io: &mut Io) {
         match self.kind {
             ReduceKind::Max => self.reduce::<T, _>(env, io, Folded::new(Max)),
@@ -109,15 +109,15 @@ impl ReduceStep {
         }
     }
 
-    /// All operators on integers. Sums and products that wrap around have the same bits for signed and unsigned integers:
-    /// `T` is the signed type, and only absolute values have to know.
+    /// Computes all operators on integers. Wrapping sums and products have the same bits for signed and unsigned
+    /// integers: `T` is the signed type, and only absolute values depend on `signed`.
     fn integer<T: Stored<Lane = T> + Integer>(&self, env: &Env, io: &mut Io, signed: bool) {
         match self.kind {
             ReduceKind::L1 if signed => self.reduce::<T, _>(env, io, Folded::new(SumAbs)),
             ReduceKind::L1 | ReduceKind::Sum => self.reduce::<T, _>(env, io, Folded::new(Sum)),
             ReduceKind::Product => self.reduce::<T, _>(env, io, Folded::new(Product)),
             ReduceKind::SumSquare => self.reduce::<T, _>(env, io, Folded::new(SumSquares)),
-            kind => unreachable!("{kind:?} takes no integers"),
+            kind => unreachable!("{kind:?} does not take integers"),
         }
     }
 
@@ -151,7 +151,7 @@ impl Run for ReduceStep {
             DataType::Uint8 => self.extreme::<u8>(env, io),
             dtype @ (DataType::Int32 | DataType::Uint32) => self.integer::<i32>(env, io, dtype == DataType::Int32),
             dtype @ (DataType::Int64 | DataType::Uint64) => self.integer::<i64>(env, io, dtype == DataType::Int64),
-            dtype @ (DataType::Int4 | DataType::Uint4) => unreachable!("no row takes {dtype}"),
+            dtype @ (DataType::Int4 | DataType::Uint4) => unreachable!("no rule row accepts {dtype}"),
         }
     }
 }
@@ -165,8 +165,8 @@ mod tests {
     use crate::testing::{Tolerance, check};
     use proptest::prelude::*;
 
-    /// Sums are kept in float64; the exponentials of `reduceLogSumExp` are off by 2 units each, and its logarithm can be
-    /// near 0.
+    /// Sums are kept in float64; the exponentials of `reduceLogSumExp` have errors of 2 units each, and its logarithm
+    /// can be near 0.
     const TOLERANCE: Tolerance = Tolerance::ulps(4).or_absolute(2e-6);
 
     fn reduce(name: &str, dtype: &str, shape: &[u32], axes: &[u32], keep: bool) {
@@ -207,7 +207,7 @@ mod tests {
             reduce("reduceMean", "float32", &[70, 33, 130], axes, true);
             reduce("reduceMax", "float16", &[70, 33, 130], axes, true);
         }
-        // In parts.
+        // Reduced in parts.
         for (shape, axes) in [
             (&[1, 112, 30, 33][..], &[1, 2][..]),
             (&[64, 1100], &[0, 1]),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn products_have_no_parts_which_could_overflow() {
+    fn products_are_not_split_into_parts() {
         let input = Descriptor::new(DataType::Float32, [8192, 64]);
         let step = |kind| {
             let attributes = ReduceAttributes { axes: Some(vec![0]), ..ReduceAttributes::default() };

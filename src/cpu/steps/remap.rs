@@ -1,4 +1,4 @@
-//! Steps that copy by lists of places: `pad` with mirrored values, and `resample2d` to the nearest element.
+//! Steps that copy by lists of positions: `pad` with mirrored values, and `resample2d` to the nearest element.
 
 use super::{Env, Run};
 use crate::cpu::kernels::remap::{AxisPlaces, PLACE_BYTES, Remap};
@@ -11,26 +11,26 @@ use crate::ops::resample2d::{Resample2d, nearest};
 use crate::shape::Descriptor;
 use crate::with_storage;
 
-/// Copies operand 0 by lists of places.
+/// Copies operand 0 by lists of positions.
 pub struct RemapStep {
-    /// Bytes of an element.
+    /// Bytes per element.
     size: usize,
     remap: Remap,
 }
 
 impl RemapStep {
-    /// `pad()` of `input` with mirrored values.
+    /// Creates the step for `pad()` of `input` with mirrored values.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the lists of places.
+    /// An `UnknownError` if there is not enough memory for the lists of positions.
     pub fn pad(op: &Pad, input: &Descriptor, output: &Descriptor) -> Result<RemapStep> {
         RemapStep::new(input, output, |axis, size, i| op.source(axis, size, i).expect("no constant"))
     }
 
-    /// `resample2d()` of `input` to the nearest element.
+    /// Creates the step for `resample2d()` of `input` to the nearest element.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the lists of places.
+    /// An `UnknownError` if there is not enough memory for the lists of positions.
     pub fn nearest(op: &Resample2d, input: &Descriptor, output: &Descriptor) -> Result<RemapStep> {
         let axes = op.sorted_axes(input.rank());
         RemapStep::new(input, output, |axis, size, i| match axes.contains(&axis) {
@@ -39,10 +39,9 @@ impl RemapStep {
         })
     }
 
-    /// The place `i` along `axis` of the output shows the place `source(axis, size, i)` of the `size` places of the
-    /// input.
+    /// Position `i` along `axis` of the output shows position `source(axis, size, i)` of the `size` positions of the input.
     fn new(input: &Descriptor, output: &Descriptor, source: impl Fn(usize, u32, usize) -> usize) -> Result<RemapStep> {
-        // A dimension that stays as long is not listed.
+        // Dimensions that keep their length need no list.
         let (sizes, lens) = (input.sizes(), output.sizes());
         let listed = sizes.iter().zip(lens.iter()).filter(|(size, len)| size != len);
         check_room(listed.map(|(_, &len)| len as usize * PLACE_BYTES).sum())?;

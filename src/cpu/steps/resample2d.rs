@@ -1,4 +1,4 @@
-//! The step of `resample2d` with the mode `linear`.
+//! The step for `resample2d` with the mode `linear`.
 
 use super::{Env, Run};
 use crate::cpu::kernels::resample::{Interpolated, ResampleSizes, interpolate};
@@ -20,10 +20,10 @@ pub struct LinearStep {
 }
 
 impl LinearStep {
-    /// `resample2d()` of `input` to the shape of `output`.
+    /// Creates the step for `resample2d()` of `input` to the shape of `output`.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the places of all rows and columns.
+    /// An `UnknownError` if there is not enough memory for the positions of all rows and columns.
     pub fn new(op: &Resample2d, input: &Descriptor, output: &Descriptor) -> Result<LinearStep> {
         let [y, x] = op.sorted_axes(input.rank());
         check_room((output.sizes()[y] as usize + output.sizes()[x] as usize) * size_of::<Between>())?;
@@ -74,7 +74,7 @@ mod tests {
     fn check_op(dtype: DataType, shape: &[u32], op: &str) {
         let text = format!("%0 = input x {dtype} {shape:?}\n%1 = resample2d %0 mode=linear {op}\noutput y = %1");
         let tolerance = match dtype {
-            // Two mixes of values below 4, each rounded three times by at most half a unit of 4.
+            // Two blends of values below 4, each rounded three times by at most half a unit of 4.
             DataType::Float32 => Tolerance::ulps(4).or_absolute(6.0 * f32::EPSILON as f64),
             // Computed in float64 and rounded once; the float64 error can tip a tie.
             DataType::Float16 => Tolerance::ulps(1),
@@ -94,7 +94,7 @@ mod tests {
             }
             check_op(dtype, &[1, 1, 1, 1], "sizes=[3, 2]");
             check_op(dtype, &[2, 3, 4, 5], "");
-            // Has terms that cancel almost.
+            // Some terms almost cancel.
             check_op(dtype, &[4, 3, 5, 8], "sizes=[15, 3] axes=[0, 2]");
         }
     }

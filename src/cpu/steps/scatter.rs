@@ -1,5 +1,5 @@
-//! The steps of `scatterND` and `scatterElements`. When two updates have the same place, the last one stays: the work is only
-//! split where the places of different threads differ.
+//! The steps for `scatterND` and `scatterElements`. If two updates have the same position, the last one wins: the work
+//! is only split where the threads have different positions.
 
 use super::gather::{Along, IndexedRows};
 use super::{Env, Run};
@@ -12,13 +12,13 @@ use crate::dtype::Element;
 use crate::shape::Descriptor;
 use crate::{with_index, with_storage};
 
-/// Elements that one range of the copy of the input has at least.
+/// Minimum elements of one range of the copy of the input.
 const COPY_GRAIN: usize = 4096;
 
-/// Columns that one thread has at least: whole cache lines.
+/// Minimum columns per thread: whole cache lines.
 const COLUMNS: usize = 64;
 
-/// Takes the output of the step, as a copy of operand 0.
+/// Takes the output of the step, and copies operand 0 to it.
 fn copy_of_input<'a, T: Element>(threads: &Threads, io: &mut Io<'a>) -> &'a mut [T] {
     let (input, output) = (io.input::<T>(0), io.output::<T>());
     for_each_chunk(threads, output, 1, COPY_GRAIN, 1, |first, part| {
@@ -29,13 +29,13 @@ fn copy_of_input<'a, T: Element>(threads: &Threads, io: &mut Io<'a>) -> &'a mut 
 
 /// Replaces rows.
 pub struct ScatterStep {
-    /// Bytes of an element.
+    /// Bytes per element.
     size: usize,
     rows: IndexedRows,
 }
 
 impl ScatterStep {
-    /// `scatterND()` over a copy of `input`.
+    /// Creates the step for `scatterND()` over a copy of `input`.
     pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> ScatterStep {
         ScatterStep { size: input.dtype.size(), rows: IndexedRows::by_coordinates(input, indices) }
     }
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_last_of_equal_places_wins() {
-        // Most of the random indices are clamped to the first and last place.
+        // Most of the random indices are clamped to the first and last positions.
         for (input, indices, op) in [
             ([3, 4], [50, 4], "scatterElements"),
             ([4, 3], [4, 50], "scatterElements axis=1"),

@@ -12,18 +12,18 @@ use crate::ops::softmax::Softmax;
 use crate::shape::Descriptor;
 use half::f16;
 
-/// Rough cost of an element in multiply-adds: an exponential and three passes.
+/// Approximate cost per element in multiply-adds: an exponential and three passes.
 const COST: usize = 24;
 
-/// A softmax made ready to run.
+/// A compiled softmax.
 pub struct SoftmaxStep {
     dtype: DataType,
-    /// Elements in front of the axis, along it and behind it.
+    /// Elements before the axis, along it and after it.
     sizes: [usize; 3],
 }
 
 impl SoftmaxStep {
-    /// The softmax `op` of an operand `input`.
+    /// Creates the softmax `op` of an operand `input`.
     pub fn new(op: &Softmax, input: &Descriptor) -> SoftmaxStep {
         SoftmaxStep { dtype: input.dtype, sizes: around_axis(&input.sizes(), op.axis as usize) }
     }

@@ -1,4 +1,4 @@
-//! What the tests of the products share.
+//! Helpers shared by the tests of products.
 
 use super::Env;
 use crate::cpu::arena::Arena;
@@ -19,8 +19,8 @@ pub fn random<T: Float>(len: usize, seed: u64) -> Vec<T> {
         .collect()
 }
 
-/// Compares with exact sums and the sums of magnitudes. A sum of `terms` products in any order is off by at
-/// most `terms` roundings of the sum of magnitudes; half floats are rounded once more.
+/// Compares with exact sums and the sums of magnitudes. A sum of `terms` products in any order has an error of at most
+/// `terms` roundings of the sum of magnitudes; half floats are rounded once more.
 pub fn assert_sums<T: Float>(got: &[T], exact: &[(f64, f64)], terms: usize, case: impl Fn() -> String) {
     assert_eq!(got.len(), exact.len(), "{}", case());
     let store = if T::IS_F32 { 0.0 } else { 2f64.powi(-11) };
@@ -37,7 +37,7 @@ pub fn bits<T: Float>(xs: &[T]) -> Vec<u32> {
     xs.iter().map(|x| x.to_f32().to_bits()).collect()
 }
 
-/// Runs `run` on every level with 1, 2 and 7 threads; the bits must not depend on the number of threads.
+/// Runs `run` at every level with 1, 2 and 7 threads; the bits must not depend on the number of threads.
 pub fn on_all<T: Float>(run: impl Fn(&Env) -> Vec<T>, check: impl Fn(&Env, &[T])) {
     for isa in Isa::available() {
         let mut first = None;

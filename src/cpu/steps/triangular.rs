@@ -1,4 +1,4 @@
-//! The step of `triangular`.
+//! The step for `triangular`.
 
 use super::{Env, Run};
 use crate::cpu::memory::Io;
@@ -10,7 +10,7 @@ use crate::with_storage;
 
 /// Copies one side of a diagonal and clears the other.
 pub struct TriangularStep {
-    /// Bytes of an element.
+    /// Bytes per element.
     size: usize,
     rows: usize,
     columns: usize,
@@ -19,7 +19,7 @@ pub struct TriangularStep {
 }
 
 impl TriangularStep {
-    /// `triangular()` of `input`.
+    /// Creates the step for `triangular()` of `input`.
     pub fn new(op: &Triangular, input: &Descriptor) -> TriangularStep {
         let [.., rows, columns] = input.sizes()[..] else { unreachable!("the rule row requires rank 2") };
         TriangularStep {
@@ -36,7 +36,7 @@ impl TriangularStep {
         for_each_chunk(env.threads, output, self.columns, 1, self.columns, |first, part| {
             let input = input[first * self.columns..].chunks_exact(self.columns);
             for (row, (out, input)) in (first..).zip(part.chunks_exact_mut(self.columns).zip(input)) {
-                // The first column of the upper part, or the first one behind the lower part.
+                // The first column of the upper part, or the first one after the lower part.
                 let bound = (row % self.rows) as i64 + self.diagonal + !self.upper as i64;
                 let bound = bound.clamp(0, self.columns as i64) as usize;
                 let kept = if self.upper { bound..self.columns } else { 0..bound };

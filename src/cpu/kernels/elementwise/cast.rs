@@ -4,10 +4,10 @@ use super::map;
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::dtype::Element;
 
-/// A conversion as `cast()` defines it: floats to integers truncate and saturate, NaN gives 0; integers keep their
-/// lowest bits; everything rounds to the nearest float.
+/// A conversion as defined by `cast()`: floats to integers truncate and saturate, NaN becomes 0; integers keep their
+/// lowest bits; conversions to floats round to nearest.
 pub trait Convert<To>: Element {
-    /// The converted value.
+    /// Converts the value.
     fn convert(self) -> To;
 }
 
@@ -16,7 +16,7 @@ macro_rules! converts {
         impl Convert<$to> for $from {
             #[inline(always)]
             fn convert(self) -> $to {
-                // The `as` of Rust has the semantics of the draft.
+                // Rust's `as` has the semantics of the draft.
                 self as $to
             }
         }
@@ -36,7 +36,7 @@ converts! {
 impl Convert<i8> for f32 {
     #[inline(always)]
     fn convert(self) -> i8 {
-        // In two steps, because only the conversion to the wider type is vectorised.
+        // Two steps, because only the conversion to the wider type vectorizes.
         (self as i32).clamp(-128, 127) as i8
     }
 }

@@ -1,19 +1,19 @@
-//! Comparisons and tests, which answer with 0 or 1, and selection.
+//! Comparisons and tests with results of 0 or 1, and selection.
 
 use super::{map, zip};
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::dtype::Element;
 use crate::ops::elementwise::Elementwise::{self, self as E};
 
-/// Compares elements of one type. Every comparison with NaN but "not equal" is false.
+/// Compares elements of one type. Every comparison with NaN except "not equal" is false.
 ///
 /// # Panics
-/// If `op` is no comparison.
+/// If `op` is not a comparison.
 pub fn compare<T: Element>(isa: Isa, op: Elementwise, x: &[T], y: &[T], out: &mut [u8]) {
     isa.run(Compare { op, x, y, out });
 }
 
-/// `isNaN` or `isInfinite`.
+/// Computes `isNaN` or `isInfinite`.
 ///
 /// # Panics
 /// If `op` is neither.
@@ -46,7 +46,7 @@ impl<T: Element> Kernel for Compare<'_, T> {
             E::GreaterOrEqual => zip(x, y, out, |x, y| (x >= y) as u8),
             E::Lesser => zip(x, y, out, |x, y| (x < y) as u8),
             E::LesserOrEqual => zip(x, y, out, |x, y| (x <= y) as u8),
-            _ => unreachable!("{op:?} is no comparison"),
+            _ => unreachable!("{op:?} is not a comparison"),
         }
     }
 }
@@ -65,7 +65,7 @@ impl Kernel for TestFloat<'_> {
         match self.op {
             E::IsNaN => map(self.x, self.out, |x| x.is_nan() as u8),
             E::IsInfinite => map(self.x, self.out, |x| x.is_infinite() as u8),
-            op => unreachable!("{op:?} is no test of a float"),
+            op => unreachable!("{op:?} is not a test of a float"),
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{map, zip};
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use crate::ops::elementwise::Elementwise::{self, self as E};
 
-/// A unary operator from float32 to float32.
+/// Applies a unary operator from float32 to float32.
 ///
 /// # Panics
 /// If `op` is not one.
@@ -12,12 +12,12 @@ pub fn unary_float(isa: Isa, op: Elementwise, x: &[f32], out: &mut [f32]) {
     isa.run(UnaryFloat { op, over: Between { x, out } });
 }
 
-/// As [`unary_float`], in place.
+/// Like [`unary_float`], in place.
 pub fn unary_float_in_place(isa: Isa, op: Elementwise, values: &mut [f32]) {
     isa.run(UnaryFloat { op, over: InPlace(values) });
 }
 
-/// A binary operator from float32 to float32. `uniform` says that all elements of `y` are equal.
+/// Applies a binary operator from float32 to float32. `uniform` means that all elements of `y` are equal.
 ///
 /// # Panics
 /// If `op` is not one.
@@ -28,20 +28,20 @@ pub fn binary_float(isa: Isa, op: Elementwise, x: &[f32], y: &[f32], uniform: bo
     }
 }
 
-/// The larger of both; NaN if either is.
+/// The larger of both; NaN if either is NaN.
 #[inline(always)]
 fn max(a: f32, b: f32) -> f32 {
     if a.is_nan() || a > b { a } else { b }
 }
 
-/// The smaller of both; NaN if either is.
+/// The smaller of both; NaN if either is NaN.
 #[inline(always)]
 fn min(a: f32, b: f32) -> f32 {
     if a.is_nan() || a < b { a } else { b }
 }
 
-/// `a * x + b` of exact floats, rounded once but for a last bit of float64: without it, a sum near 0 would lose all
-/// digits on a CPU that has no fused multiply-add.
+/// `a * x + b` of exact floats, rounded once except for the last bit of float64: without it, a sum near 0 would lose
+/// all digits on a CPU without fused multiply-add.
 #[inline(always)]
 fn linear(a: f64, x: f32, b: f64) -> f32 {
     (a * x as f64 + b) as f32
@@ -50,7 +50,7 @@ fn linear(a: f64, x: f32, b: f64) -> f32 {
 /// `e^x - 1`, within 5 ULP for x <= 0.
 #[inline(always)]
 fn exp_m1<S: Simd>(simd: S, x: f32) -> f32 {
-    // The series of Taylor: x^9 / 9! is below half a unit in the last place for |x| <= 0.4.
+    // Taylor series: x^9 / 9! is below half a unit in the last place for |x| <= 0.4.
     const C: [f32; 6] = [1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0];
     let mut p = C[0];
     for &c in &C[1..] {
@@ -61,11 +61,11 @@ fn exp_m1<S: Simd>(simd: S, x: f32) -> f32 {
     if x.abs() < 0.4 { near_zero } else { far }
 }
 
-/// Where a unary operator reads and writes.
+/// The input and output of a unary operator.
 trait Over<'a> {
     /// Writes `f` of each element.
     fn map(self, f: impl Fn(f32) -> f32);
-    /// The elements, where they are written.
+    /// Copies the elements to the output and returns it.
     fn copied(self) -> &'a mut [f32];
 }
 
@@ -126,7 +126,7 @@ impl<'a, O: Over<'a>> Kernel for UnaryFloat<O> {
             E::Sqrt => over.map(f32::sqrt),
             E::Relu => over.map(|x| max(x, 0.0)),
             E::Softsign => over.map(|x| x / (1.0 + x.abs())),
-            // The factor first: six times a large number is infinite.
+            // Divides first: six times a large number is infinite.
             E::HardSwish => over.map(|x| x * (max(0.0, min(x + 3.0, 6.0)) / 6.0)),
             E::HardSigmoid { alpha, beta } => over.map(|x| min(max(linear(alpha, x, beta), 0.0), 1.0)),
             E::LeakyRelu { alpha } => {
@@ -166,7 +166,7 @@ fn transcendental<'a, S: Simd>(simd: S, op: Elementwise, over: impl Over<'a>) {
                 _ => math::tan_slice(simd, values),
             }
         }
-        _ => unreachable!("{op:?} is no unary operator on floats"),
+        _ => unreachable!("{op:?} is not a unary operator on floats"),
     }
 }
 
@@ -192,12 +192,12 @@ impl Kernel for BinaryFloat<'_> {
             E::Min => zip(x, y, out, min),
             E::Pow => zip(x, y, out, math::pow),
             E::Prelu => zip(x, y, out, |x, y| if x < 0.0 { y * x } else { x }),
-            _ => unreachable!("{op:?} is no binary operator on floats"),
+            _ => unreachable!("{op:?} is not a binary operator on floats"),
         }
     }
 }
 
-/// `x^exponent` for one exponent.
+/// `x^exponent` for a single exponent.
 struct PowConstant<'a> {
     x: &'a [f32],
     exponent: f32,

@@ -1,11 +1,11 @@
-//! Integer arithmetic: wraps around on overflow, division by zero gives 0.
+//! Integer arithmetic: wraps around on overflow; division by zero returns 0.
 
 use super::{map, zip};
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::dtype::{Element, Number};
 use crate::ops::elementwise::Elementwise::{self, self as E};
 
-/// An integer type of elements.
+/// An integer element type.
 #[expect(missing_docs, reason = "the methods of the integer types of Rust, wrapping")]
 pub trait Integer: Element + Ord {
     const ZERO: Self;
@@ -17,9 +17,9 @@ pub trait Integer: Element + Ord {
     fn mul(self, other: Self) -> Self;
     fn abs(self) -> Self;
     fn sign(self) -> Self;
-    /// Towards zero; 0 for a division by zero.
+    /// Divides, rounding toward zero; division by zero returns 0.
     fn div(self, other: Self) -> Self;
-    /// The reciprocal, truncated towards zero, for a negative exponent.
+    /// Raises to a power; a negative exponent returns the reciprocal, truncated toward zero.
     fn pow(self, exponent: Self) -> Self;
     /// The lowest bits of `x`.
     fn low_bits(x: i128) -> Self;
@@ -60,7 +60,7 @@ macro_rules! integers {
             }
             #[inline(always)]
             fn pow(self, exponent: $type) -> $type {
-                // The lowest bits of a product depend on the lowest bits of its factors only.
+                // The lowest bits of a product depend only on the lowest bits of its factors.
                 power(self as u64, self as i128, exponent as i128) as $type
             }
             #[inline(always)]
@@ -100,7 +100,7 @@ fn power(bits: u64, base: i128, exponent: i128) -> u64 {
     result
 }
 
-/// A unary operator that keeps the integer type.
+/// Applies a unary operator that keeps the integer type.
 ///
 /// # Panics
 /// If `op` is not one.
@@ -108,7 +108,7 @@ pub fn unary_integer<T: Integer>(isa: Isa, op: Elementwise, x: &[T], out: &mut [
     isa.run(UnaryInteger { op, x, out });
 }
 
-/// A binary operator that keeps the integer type.
+/// Applies a binary operator that keeps the integer type.
 ///
 /// # Panics
 /// If `op` is not one.
@@ -139,7 +139,7 @@ impl<T: Integer> Kernel for UnaryInteger<'_, T> {
                 let (min, max) = (T::low_bits(min), T::low_bits(max));
                 map(x, out, |x| x.max(min).min(max));
             }
-            _ => unreachable!("{op:?} is no unary operator on integers"),
+            _ => unreachable!("{op:?} is not a unary operator on integers"),
         }
     }
 }
@@ -170,7 +170,7 @@ impl<T: Integer> Kernel for BinaryInteger<'_, T> {
             E::LogicalAnd => zip(x, y, out, |x, y| truth((x != T::ZERO) & (y != T::ZERO))),
             E::LogicalOr => zip(x, y, out, |x, y| truth((x != T::ZERO) | (y != T::ZERO))),
             E::LogicalXor => zip(x, y, out, |x, y| truth((x != T::ZERO) != (y != T::ZERO))),
-            _ => unreachable!("{op:?} is no binary operator on integers"),
+            _ => unreachable!("{op:?} is not a binary operator on integers"),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Loops over slices for the element-wise operators: one `match` per call, then one loop that is compiled for each
-//! instruction set.
+//! Loops over slices for the element-wise operators: one `match` per call, then one loop, compiled for each instruction
+//! set.
 //!
-//! All slices of a call have the same length. float16 is widened to float32 before and narrowed after.
+//! All slices of a call have the same length. Callers widen float16 to float32 before and narrow it after.
 
 mod cast;
 mod compare;

@@ -3,16 +3,15 @@
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::dtype::Element;
 
-/// An integer type of quantized values.
+/// A quantized integer type.
 pub trait Quantized: Element {
     /// `(self - zero) * scale`, rounded to float32.
     fn dequantize(self, scale: f32, zero: Self) -> f32;
-    /// `quotient`, rounded to an integer (of ties to the even one), and `zero`, clamped to the range of the type; NaN
-    /// gives 0.
+    /// Rounds `quotient` to an integer, ties to even, adds `zero`, and clamps to the range of the type; NaN returns 0.
     fn shifted(quotient: f32, zero: Self) -> Self;
 }
 
-// The formulas are pasted into the methods: closures would not be inlined in every build, and so not vectorised.
+// The formulas are pasted into the methods: closures would not be inlined in every build, and hence not vectorized.
 macro_rules! quantized {
     ($($type:ty:
         |$x:ident, $scale:ident, $zero:ident| $dequantize:expr,
@@ -43,17 +42,17 @@ quantized! {
         |x, zero| (x.round_ties_even() as f64 + zero as f64) as u32;
 }
 
-/// `x`, clamped to what a zero point of 8 bits brings into the range of 8 bits, and rounded to an integer, of ties to the
-/// even one: numbers of this magnitude have no digits behind the point.
+/// Clamps `x` to the range that an 8-bit zero point can shift into 8 bits, and rounds it to an integer, ties to even:
+/// numbers of the magnitude of [`WHOLE`] have no fractional digits.
 #[inline(always)]
 fn nearest(x: f32) -> f32 {
     (x.clamp(-512.0, 512.0) + WHOLE) - WHOLE
 }
 
-/// What has no digits behind the point when small numbers are added: its last bits count ones.
+/// A number without fractional digits, even after adding small numbers: its last bit counts ones.
 const WHOLE: f32 = 12_582_912.0;
 
-/// The lowest bits of a small whole number; NaN gives 0. A conversion with `as` would not be vectorised.
+/// The lowest bits of a small whole number; NaN returns 0. A conversion with `as` would not vectorize.
 #[inline(always)]
 fn low_byte(x: f32) -> u8 {
     let x = if x.is_nan() { 0.0 } else { x };
@@ -65,8 +64,8 @@ pub fn dequantize<T: Quantized>(isa: Isa, x: &[T], scale: &[f32], zero: &[T], ou
     isa.run(Dequantize { x, scale, zero, out });
 }
 
-/// `out[i] = clamp(roundEven(x[i] / scale[i]) + zero[i])`. The quotient is one of float32, as it is in the operators that
-/// the draft composes this one of.
+/// `out[i] = clamp(roundEven(x[i] / scale[i]) + zero[i])`. The quotient is float32, as in the draft's decomposition of
+/// the operator.
 pub fn quantize<T: Quantized>(isa: Isa, x: &[f32], scale: &[f32], zero: &[T], out: &mut [T]) {
     isa.run(Quantize { x, scale, zero, out });
 }

@@ -1,8 +1,8 @@
-//! The attention of few queries: keys and values stream through once, with vectors along their columns.
+//! The attention of a few queries: keys and values stream through once, with vectors along their columns.
 //!
-//! Some rows of each matrix are worked on after the other: those of neighbouring heads lie beside each other in a cache. Keys are
-//! multiplied with all queries that share them while a vector of them is in a register, and so are values. A query's sums are in
-//! the order of the columns and of the keys, whatever other queries there are.
+//! The matrices are processed a few rows at a time in turn, because the rows of neighboring heads are next to each
+//! other in a cache. A vector of keys is multiplied with all queries that share it while it is in a register, and so
+//! are values. The order of a query's sums is that of the columns and of the keys, independent of the other queries.
 
 #![expect(
     clippy::needless_range_loop,
@@ -17,35 +17,37 @@ use crate::cpu::kernels::rows::largest;
 use crate::cpu::simd::{Kernel, Simd, math};
 use std::ops::Range;
 
-/// How many rows early each is asked for: one while one is worked on, since a core has few places for lines on their way.
+/// Prefetch distance in rows: one row is prefetched while one is processed, since a core can track only a few lines in
+/// flight.
 const AHEAD: usize = 32;
 
-/// The attention of few queries of some matrices; run it with [`Isa::run`](crate::cpu::simd::Isa::run). Keys and values stream
-/// through once, some of each matrix after the other: those of neighbouring heads lie beside each other in a cache.
+/// The attention of a few queries of several matrices; run it with [`Isa::run`](crate::cpu::simd::Isa::run). Keys and
+/// values stream through once, a few rows of each matrix in turn: the rows of neighboring heads are next to each other
+/// in a cache.
 pub struct Stream<'a, T> {
-    /// Of the whole matrices.
+    /// Sizes of the whole matrices.
     pub sizes: Sizes,
     /// The factor of the products.
     pub scale: f32,
-    /// The scaled products become this times their `tanh`, unless it is 0.
+    /// The scaled products become `softcap * tanh(product)`; 0 leaves them unchanged.
     pub softcap: f32,
-    /// Whether a row whose softmax is NaN counts as zeros.
+    /// Whether a row becomes zeros if its softmax is NaN.
     pub empty_is_zero: bool,
     /// The matrices.
     pub heads: &'a [Option<StreamedHead<'a, T>>; MAX_STREAMED],
-    /// `[queries, columns]` of all matrices together.
+    /// `[queries, columns]` of all matrices, one after another.
     pub out: &'a mut [f32],
     /// [`scratch`] floats for all queries.
     pub scratch: &'a mut [f32],
 }
 
-/// The scratch floats of [`Stream`] for so many queries, with vectors of `lanes`.
+/// Scratch length in floats that [`Stream`] needs for this many queries, with vectors of `lanes`.
 pub fn scratch(sizes: &Sizes, lanes: usize, queries: usize) -> usize {
     let [depth, columns] = [sizes.depth, sizes.columns].map(|size| size.next_multiple_of(lanes));
     queries * (depth + columns + KEY_BLOCK + 2) + TOGETHER * lanes * lanes + lanes * depth.max(columns)
 }
 
-/// The most queries that are multiplied with a row while it is in registers.
+/// Maximum number of queries multiplied with a row while it is in registers.
 const TOGETHER: usize = 4;
 
 impl<T: Float> Kernel for Stream<'_, T> {
@@ -163,7 +165,7 @@ impl<T: Float> Kernel for Stream<'_, T> {
 }
 
 impl<T> StreamedHead<'_, T> {
-    /// The keys to work on from that at `from` among them on, at most `count`.
+    /// At most `count` of the keys to process, starting at index `from` among them.
     #[inline(always)]
     fn rows(&self, from: usize, count: usize) -> Range<usize> {
         let start = self.keys.end.min(self.keys.start + from);
@@ -179,7 +181,7 @@ impl<T: Copy> TypedMatrix<'_, T> {
     }
 }
 
-/// A copy of a matrix whose rows are `width` floats, with zeros behind its columns.
+/// Copies a matrix to rows of `width` floats, with zeros after its columns.
 #[inline(always)]
 fn padded<'s, T: Float>(
     matrix: TypedMatrix<T>,
@@ -194,11 +196,11 @@ fn padded<'s, T: Float>(
     TypedMatrix { data: wide, row: width, col: 1 }
 }
 
-/// Rows that are asked for while others are worked on; they need not be there.
+/// Rows to prefetch while others are processed; they may be out of bounds.
 #[derive(Clone, Copy)]
 struct Early {
     start: *const u8,
-    /// Bytes from row to row.
+    /// Distance between rows in bytes.
     row: usize,
 }
 
@@ -210,15 +212,15 @@ impl Early {
         Early { start: start.cast(), row: matrix.row * size_of::<T>() }
     }
 
-    /// Asks for the line of a row that has the element at `at`.
+    /// Prefetches the cache line of the element at `at` in a row.
     #[inline(always)]
     fn fetch<S: Simd, T>(self, simd: S, row: usize, at: usize) {
         simd.prefetch_l2(self.start.wrapping_add(row * self.row + at * size_of::<T>()).cast());
     }
 }
 
-/// `out[q * KEY_BLOCK + r] = sum_k x[q][k] * key[r][k]` for the `rows` of `key`, at most as many as a vector has lanes, and all
-/// queries `x`, whose rows are `depth` elements, whole vectors. The others of a vector are left undefined.
+/// `out[q * KEY_BLOCK + r] = sum_k x[q][k] * key[r][k]` for the `rows` of `key`, at most as many as a vector has lanes,
+/// and all queries `x`, with rows of `depth` elements, whole vectors. The other lanes of a vector are left undefined.
 #[inline(always)]
 fn products<S: Simd, T: Float>(
     simd: S,
@@ -261,7 +263,7 @@ fn products_of<S: Simd, T: Float, const QUERIES: usize>(
             let key = T::load(simd, unsafe { std::slice::from_raw_parts(key.add(at), lanes) });
             early.fetch::<S, T>(simd, row, at);
             for query in 0..QUERIES {
-                // SAFETY: as many as that for each query, checked above.
+                // SAFETY: the length for each query was checked above.
                 let x = unsafe { simd.load_ptr(x.as_ptr().add(query * depth + at)) };
                 sums[query] = simd.mul_add(x, key, sums[query]);
             }
@@ -276,8 +278,8 @@ fn products_of<S: Simd, T: Float, const QUERIES: usize>(
     }
 }
 
-/// `sums[q] += sum_i x[q * KEY_BLOCK + i] * rows[i]` for the first `count` rows and all rows of `sums`, which are `columns`
-/// elements, whole vectors.
+/// `sums[q] += sum_i x[q * KEY_BLOCK + i] * rows[i]` for the first `count` rows and all rows of `sums`, which have
+/// `columns` elements, whole vectors.
 #[inline(always)]
 fn weighted_sums<S: Simd, T: Float>(
     simd: S,
@@ -321,7 +323,7 @@ fn columns_of<S: Simd, T: Float, const QUERIES: usize>(
     }
 }
 
-/// The `VECS` vectors of columns from `at` on, with their sums in registers.
+/// Adds to the `VECS` vectors of columns from `at` on, with their sums in registers.
 #[inline(always)]
 fn vectors_of<S: Simd, T: Float, const QUERIES: usize, const VECS: usize>(
     simd: S,
@@ -344,7 +346,7 @@ fn vectors_of<S: Simd, T: Float, const QUERIES: usize, const VECS: usize>(
         let row = rows.data[index * rows.row + at..][..VECS * lanes].as_ptr();
         let mut value = [simd.splat(0.0); VECS];
         for v in 0..VECS {
-            // SAFETY: the row has as many vectors.
+            // SAFETY: the row has at least that many vectors.
             value[v] = T::load(simd, unsafe { std::slice::from_raw_parts(row.add(v * lanes), lanes) });
             early.fetch::<S, T>(simd, index, at + v * lanes);
         }

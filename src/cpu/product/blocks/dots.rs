@@ -1,9 +1,10 @@
-//! Products of [rounded](super::rounding) rows. Their sums within blocks are exact.
+//! Products of [rounded](super::rounding) rows. The sums within blocks are exact.
 //!
-//! Each digit has its own sums of products of bytes, which the CPU adds four at a time; a block ends with the sums of its digits put
-//! together. With three digits, each factor is off by at most 2^-22 of the largest magnitude of its block, about what adding floats
-//! one by one loses. That takes less time than converting weights to floats: a token of a model with 4 bits takes 3.9 instead of
-//! 5.6 ms in products, one with 8 bits 5.3 instead of 7.2 ms (Zen 4, one thread).
+//! Each digit has its own sums of products of bytes, which the CPU adds four at a time; a block ends by combining the
+//! sums of its digits. With three digits, the error of each factor is at most 2^-22 of the largest magnitude of its
+//! block, about as much as adding floats one by one loses. This is faster than converting weights to floats: the
+//! products of a token take 3.9 instead of 5.6 ms in a model with 4-bit weights, and 5.3 instead of 7.2 ms with 8-bit
+//! weights (Zen 4, one thread).
 
 #![expect(
     clippy::needless_range_loop,
@@ -19,27 +20,28 @@ use crate::dtype::DataType;
 use half::f16;
 use std::ops::Range;
 
-/// The most rows of a register tile.
+/// Maximum number of rows of a register tile.
 const ROWS: usize = 4;
 
-/// The largest block with three digits: its sums, and those of its zero points, are exact as floats.
+/// The largest block with three digits: its sums and those of its zero points are exact as floats.
 const MOST_DEPTHS: usize = 512;
 
 impl BlockPanels {
-    /// Whether rows of three digits are faster than rows of floats, and as exact.
+    /// Whether rows of three digits are faster than rows of floats, and as accurate.
     pub fn takes_digits(&self, isa: Isa) -> bool {
         self.scale_type == DataType::Float32 && self.blocks.size() <= MOST_DEPTHS && DotLevel::of(isa).is_fast()
     }
 
-    /// How rows of `depth` floats are rounded to be multiplied with these weights.
+    /// The rounding of rows of `depth` floats for products with these weights.
     pub fn rounding(&self, depth: usize, digits: Digits) -> Rounding {
         Rounding { depth, block: self.blocks.size(), digits, bits: self.bits }
     }
 
-    /// The products of `rows`, which `rounding` has rounded, and the columns `cols`, which start at a panel, row by row into `out`.
+    /// Computes the products of `rows`, as rounded by `rounding`, with the columns `cols`, which start at a panel, row
+    /// by row into `out`.
     ///
     /// # Panics
-    /// If `out` is shorter, or `rounding` is not that of these weights.
+    /// If `out` is too short, or `rounding` does not belong to these weights.
     pub fn multiply_rounded(&self, isa: Isa, rounding: Rounding, rows: &[f32], cols: Range<usize>, out: &mut [f32]) {
         let (stride, count) = (cols.len(), rows.len() / rounding.row_len());
         assert!(out.len() >= count * stride && rounding.depth <= self.blocks.depth);
@@ -81,7 +83,7 @@ fn tiles<D: Dot, T: Float, const NIBBLE: bool, const SAME: bool>(dot: D, product
     }
     while row < product.count {
         match product.rounding.digits {
-            // One row has each sum in two parts, so that fewer additions wait for the one before.
+            // Two partial sums per sum if there is one row: fewer additions then wait for the previous one.
             Digits::One => product.tile::<D, T, 1, 1, 2, NIBBLE, SAME>(dot, row),
             Digits::Three => product.tile::<D, T, 1, 3, 1, NIBBLE, SAME>(dot, row),
         }
@@ -125,8 +127,8 @@ impl RowsTimesPanel<'_> {
                     }
                 }
             }
-            // SAFETY: the block is one of the panel, whose columns are `VECTORS` vectors, and has words for all of its depths;
-            // rows were checked to be that long, in whole words of 8 bytes.
+            // SAFETY: the block belongs to the panel, which has `VECTORS` vectors of columns and words for all depths
+            // of the block; rows were checked to be that long, in whole words of 8 bytes.
             unsafe {
                 let mut words = block.add(panel.places.words);
                 let mut from = from.map(|row| row.add(start));

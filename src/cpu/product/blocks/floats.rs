@@ -1,4 +1,4 @@
-//! Products whose weights become floats on their way into registers.
+//! Products with weights that are converted to floats on their way into registers.
 
 #![expect(
     clippy::needless_range_loop,
@@ -12,20 +12,21 @@ use crate::dtype::DataType;
 use half::f16;
 use std::ops::Range;
 
-/// The sums of a row are kept apart, so that none waits for the addition before.
+/// Number of partial sums of a row: separate ones do not wait for the previous addition.
 const CHAINS: usize = 4;
 
 impl BlockPanels {
-    /// The elements that a row which [`multiply_row`](Self::multiply_row) reads must have: zeros behind `depth`.
+    /// Required length in elements of a row for [`multiply_row`](Self::multiply_row): zeros after `depth`.
     pub fn padded(depth: usize) -> usize {
         depth.next_multiple_of(8)
     }
 
-    /// The products of a row of `depth` floats, with zeros up to [`padded`](Self::padded), and the columns `cols`, which start
-    /// at a panel. Scales of float32 are applied to the sums of blocks; with those of float16, weights are float16, too.
+    /// Computes the products of a row of `depth` floats, with zeros up to [`padded`](Self::padded), and the columns
+    /// `cols`, which start at a panel. Float32 scales are applied to the sums of blocks; with float16 scales, the
+    /// weights are float16 too.
     ///
     /// # Panics
-    /// If `row` or `out` is shorter.
+    /// If `row` or `out` is too short.
     pub fn multiply_row(&self, isa: Isa, row: &[f32], depth: usize, cols: Range<usize>, out: &mut [f32]) {
         let row = &row[..Self::padded(depth)];
         for (start, out) in cols.clone().step_by(self.width).zip(out[..cols.len()].chunks_mut(self.width)) {
@@ -33,10 +34,10 @@ impl BlockPanels {
         }
     }
 
-    /// The depths `depth`, which start at a multiple of 8, of the panel that starts at `column` as floats `[depth][width]`.
+    /// Converts the depths `depth`, which start at a multiple of 8, of the panel at `column` to floats `[depth][width]`.
     ///
     /// # Panics
-    /// If `room` is shorter.
+    /// If `room` is too short.
     pub fn extract(&self, isa: Isa, column: usize, depth: Range<usize>, room: &mut [f32]) {
         assert!(depth.start.is_multiple_of(8) && room.len() >= depth.len() * self.width);
         isa.run(Extract { panel: self.panel(column), depth, room });
@@ -74,8 +75,8 @@ fn row_times_panel<S: Simd, T: Float, const NIBBLE: bool, const SAME: bool>(
         let block = panel.block(index);
         let first = index * size;
         let mut sums = [[simd.splat(0.0); CHAINS]; VECTORS];
-        // SAFETY: the block is one of the panel and has words for all of its depths; the row was checked to be that long, in
-        // whole words of 8.
+        // SAFETY: the block belongs to the panel and has words for all of its depths; the row was checked to be that
+        // long, in whole words of 8.
         unsafe {
             let zero = [0, 1].map(|v| panel.zeros::<S, SAME>(simd, block, v));
             let scale = [0, 1].map(|v| panel.scales::<S, T>(simd, block, v));
@@ -124,11 +125,11 @@ fn row_times_panel<S: Simd, T: Float, const NIBBLE: bool, const SAME: bool>(
     }
 }
 
-/// `number * scale` of float16, rounded to it. `is_normal` says that it is 0 or a normal number of float16.
+/// `number * scale` of float16, rounded to float16. `is_normal` means that the result is 0 or a normal float16.
 ///
-/// A float16 has 11 of the 24 bits of a float32: adding the product times 2^13 and taking it away again leaves as many, rounded to
-/// even (Veltkamp's splitting; products of 11 bits and integers of 8 are exact). That takes half of the time of converting to
-/// float16 and back, for which a core has few units.
+/// A float16 has 11 of the 24 significant bits of a float32: adding the product times 2^13 and subtracting it again
+/// leaves as many, rounded to even (Veltkamp's splitting; products of 11-bit numbers and 8-bit integers are exact).
+/// This takes half the time of converting to float16 and back, for which a core has few units.
 #[inline(always)]
 fn half_weight<S: Simd>(simd: S, number: S::F32, scale: S::F32, is_normal: bool) -> S::F32 {
     if !is_normal {
@@ -167,7 +168,7 @@ fn extract<S: Simd, T: Float, const NIBBLE: bool, const SAME: bool>(
     while k < depth.end {
         let index = k / size;
         let (block, end) = (panel.block(index), depth.end.min((index + 1) * size));
-        // SAFETY: the block is one of the panel.
+        // SAFETY: the block belongs to the panel.
         let scale = unsafe { [0, 1].map(|v| panel.scales::<S, T>(simd, block, v)) };
         // SAFETY: as above.
         let zero = unsafe { [0, 1].map(|v| panel.zeros::<S, SAME>(simd, block, v)) };
@@ -206,7 +207,7 @@ mod tests {
     use super::super::gives_normal_halves;
     use super::*;
 
-    /// Weights of all numbers for one scale.
+    /// The weights of all numbers for one scale.
     struct Weights<'a> {
         numbers: &'a [f32],
         scale: f16,
@@ -230,7 +231,7 @@ mod tests {
     fn half_weights_are_rounded_to_even() {
         let numbers: Vec<f32> = (-255..=255i16).map(f32::from).collect();
         let mut out = vec![0.0; numbers.len()];
-        // Subnormal scales, the smallest normal ones, those of models, and those whose products are largest or infinite.
+        // Subnormal scales, the smallest normal ones, typical ones, and those with the largest or infinite products.
         let exponents = [0u16, 1, 10, 11, 22, 23, 30];
         let scales = exponents.iter().flat_map(|exponent| (0..1024).map(move |mantissa| exponent << 10 | mantissa));
         for isa in Isa::available() {

@@ -1,9 +1,10 @@
-//! Right operands of 4 or 8 bits with a scale and a zero point for each block along the depth, kept as they are.
+//! Right operands of 4 or 8 bits with a scale and a zero point per block along the depth, kept in that form.
 //!
-//! A panel holds as many columns as the register tile has. Neighbouring depths of a column are one word of 32 bits: 8 of 4 bits
-//! in the order of [`NIBBLES`], or 4 of 8 bits. A block is a row of scales, one for each column, a row of zero points where they
-//! differ, and rows of words; the blocks of a panel, and panels, follow each other, so that all is read in one go. Numbers are
-//! unsigned; those of a signed type, and their zero points, are half of the range larger.
+//! A panel has as many columns as the register tile. Neighboring depths of a column share a 32-bit word: 8 of 4 bits in
+//! the order of [`NIBBLES`], or 4 of 8 bits. A block consists of a row of scales, one per column, a row of zero points
+//! if they differ, and rows of words. The blocks of a panel are consecutive, and so are panels: everything is read
+//! sequentially. Numbers are unsigned; numbers of a signed type and their zero points are stored with half of the range
+//! added.
 
 pub mod dots;
 pub mod floats;
@@ -22,25 +23,25 @@ use crate::ops::block_product::Blocks;
 use half::f16;
 use std::sync::Arc;
 
-/// Which of 8 neighbouring depths are in the low half of each byte of a word, and then in the high half: as they are in memory,
-/// two to a byte.
+/// Depths, of 8 neighboring ones, in the low half of each byte of a word, then in the high half: the same as in memory,
+/// two per byte.
 pub const NIBBLES: [usize; 8] = [0, 2, 4, 6, 1, 3, 5, 7];
 
-/// Multiply-adds that take as long as packing a byte, which comes from memory.
+/// Multiply-adds that take as long as packing a byte from memory.
 const BYTE_COST: usize = 4;
 
-/// Where the parts of a block of a panel are, in bytes.
+/// The offsets and sizes of the parts of a block of a panel, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Places {
-    /// Where the zero points start, behind the scales.
+    /// Offset of the zero points, after the scales.
     zeros: usize,
-    /// Where the words start.
+    /// Offset of the words.
     words: usize,
-    /// Of a row of words.
+    /// Size of a row of words.
     row: usize,
-    /// Of a block.
+    /// Size of a block.
     block: usize,
-    /// Of a panel.
+    /// Size of a panel.
     panel: usize,
 }
 
@@ -58,18 +59,18 @@ impl Places {
 pub struct BlockPanels {
     data: Arc<Buffer>,
     blocks: Blocks,
-    /// Columns of a panel.
+    /// Columns per panel.
     width: usize,
     bits: usize,
     scale_type: DataType,
     /// Whether all weights are 0 or normal numbers of float16.
     is_normal: bool,
-    /// The zero point of all blocks, if they have one.
+    /// The common zero point of all blocks, if there is one.
     zero: Option<u8>,
     places: Places,
 }
 
-/// The constants that panels are made of.
+/// The constants to make panels from.
 pub struct Operands<'a> {
     /// The integers, and their type.
     pub numbers: (&'a Constant, DataType),
@@ -79,14 +80,14 @@ pub struct Operands<'a> {
     pub zeros: &'a Constant,
     /// The sizes.
     pub blocks: Blocks,
-    /// Whether columns are outermost; depths or blocks, if not.
+    /// Whether columns are the outermost dimension; otherwise it is depths or blocks.
     pub by_column: bool,
     /// Whether all columns have the same scales and zero points.
     pub one_column: bool,
 }
 
 impl Operands<'_> {
-    /// The place of the scale of a block.
+    /// The index of the scale of a block.
     fn scale_at(&self, column: usize, block: usize) -> usize {
         let Blocks { columns, count, .. } = self.blocks;
         match (self.one_column, self.by_column) {
@@ -96,7 +97,7 @@ impl Operands<'_> {
         }
     }
 
-    /// What is added to a number so that it is unsigned.
+    /// The offset that makes numbers unsigned.
     fn lift(&self) -> u8 {
         match self.numbers.1 {
             DataType::Int4 => 8,
@@ -118,10 +119,11 @@ impl Operands<'_> {
 }
 
 impl BlockPanels {
-    /// Packs the weights, on the threads that `weights` has.
+    /// Packs the weights, on the threads of `weights`.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the panels, an `OperationError` when mapped weights cannot be read.
+    /// An `UnknownError` if there is not enough memory for the panels, an `OperationError` if mapped weights cannot be
+    /// read.
     pub fn new(isa: Isa, weights: Weights, operands: &Operands) -> Result<BlockPanels> {
         let (blocks, width) = (operands.blocks, tile_size(isa).cols);
         let zeros = operands.zero_points()?;
@@ -132,7 +134,7 @@ impl BlockPanels {
         let (scale_bytes, by_column) = (operands.scales.0.buffer()?, operands.by_column);
         let is_normal =
             scale_type == DataType::Float16 && elements(scale_bytes.bytes()).iter().all(gives_normal_halves);
-        // Whoever has the same integers has other scales only if it is another model.
+        // The same integers have other scales only in another model.
         let contents = [sum(scale_bytes.bytes()), sum(&zeros)];
         let form = ("blocks", width, blocks, by_column, operands.one_column, scale_type, contents);
         let data = weights.packed(&form, || {
@@ -156,7 +158,7 @@ impl BlockPanels {
         Ok(BlockPanels { data, blocks, width, bits, scale_type, is_normal, zero, places })
     }
 
-    /// The memory that is held.
+    /// The buffer of the panels.
     pub fn buffer(&self) -> &Arc<Buffer> {
         &self.data
     }
@@ -166,7 +168,7 @@ impl BlockPanels {
         self.blocks
     }
 
-    /// The bits of a number.
+    /// Bits per number.
     pub fn bits(&self) -> usize {
         self.bits
     }
@@ -180,13 +182,13 @@ impl BlockPanels {
     }
 }
 
-/// Whether the products of a scale and integers below 256 are 0 or normal numbers of float16.
+/// Whether the products of a scale and integers below 256 are 0 or normal float16 numbers.
 fn gives_normal_halves(scale: &f16) -> bool {
     let magnitude = scale.to_f32().abs();
     magnitude == 0.0 || (f16::MIN_POSITIVE.to_f32()..=256.0).contains(&magnitude)
 }
 
-/// A number that differs for other bytes as a rule.
+/// A checksum: usually differs for different bytes.
 fn sum(bytes: &[u8]) -> u64 {
     use std::hash::{DefaultHasher, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -194,7 +196,7 @@ fn sum(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The columns of one panel: all of its bytes are there.
+/// The columns of one panel; all of its bytes are present.
 #[derive(Clone, Copy)]
 struct BlockPanel<'a> {
     bytes: &'a [u8],
@@ -203,14 +205,14 @@ struct BlockPanel<'a> {
     scale_type: DataType,
     is_normal: bool,
     bits: usize,
-    /// The zero point of all blocks, if they have one.
+    /// The common zero point of all blocks, if there is one.
     zero: Option<u8>,
-    /// Whether what follows is asked for early.
+    /// Whether to prefetch what follows.
     asks: bool,
 }
 
-/// Calls `$work` with the code that is compiled for how `$panel` is stored: the type of scales, whether numbers have 4 bits, and
-/// whether there is one zero point.
+/// Calls `$work` with the code compiled for the storage of `$panel`: the type of the scales, whether numbers have 4
+/// bits, and whether there is a single zero point.
 macro_rules! with_forms {
     ($panel:expr, $work:ident::<$First:ty>($($argument:expr),*)) => {
         match ($panel.scale_type == DataType::Float16, $panel.bits, $panel.zero) {
@@ -231,15 +233,15 @@ impl BlockPanel<'_> {
     /// The block at `index`.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no such block.
     #[inline(always)]
     fn block(&self, index: usize) -> *const u8 {
         assert!(index < self.blocks.count);
-        // SAFETY: there are so many blocks in the bytes of the panel.
+        // SAFETY: the panel has enough bytes for that many blocks.
         unsafe { self.bytes.as_ptr().add(index * self.places.block) }
     }
 
-    /// Asks for what lies [`AHEAD`] bytes behind `from`, if that helps. Reads nothing.
+    /// Prefetches the bytes [`AHEAD`] bytes after `from`, if that helps. Reads nothing.
     #[inline(always)]
     fn ask<S: Simd>(&self, simd: S, from: *const u8) {
         if self.asks {
@@ -250,7 +252,7 @@ impl BlockPanel<'_> {
     /// The scales of vector `v` of a block.
     ///
     /// # Safety
-    /// `block` is one of this panel, which has `VECTORS * S::LANES` columns and scales of type `T`.
+    /// `block` belongs to this panel, which has `VECTORS * S::LANES` columns and scales of type `T`.
     #[inline(always)]
     unsafe fn scales<S: Simd, T: Float>(&self, simd: S, block: *const u8, v: usize) -> S::F32 {
         // SAFETY: the scales come first, and start at a multiple of their size.
@@ -260,7 +262,7 @@ impl BlockPanel<'_> {
     /// The zero points of vector `v` of a block.
     ///
     /// # Safety
-    /// As of [`scales`](Self::scales).
+    /// As [`scales`](Self::scales).
     #[inline(always)]
     unsafe fn zeros<S: Simd, const SAME: bool>(&self, simd: S, block: *const u8, v: usize) -> S::F32 {
         if SAME {
@@ -268,21 +270,21 @@ impl BlockPanel<'_> {
         }
         let mut wide = [0.0f32; 16];
         for (lane, wide) in wide.iter_mut().enumerate().take(S::LANES) {
-            // SAFETY: without a common one, there is a zero point for each column.
+            // SAFETY: without a common zero point there is one for each column.
             *wide = unsafe { *block.add(self.places.zeros + v * S::LANES + lane) } as f32;
         }
         simd.load(&wide)
     }
 }
 
-/// Vectors in a row of a panel.
+/// Vectors per row of a panel.
 const VECTORS: usize = 2;
 
-/// How many bytes early weights are asked for, where the core [must be asked](needs_prefetch): on Zen 5 it computes with them faster
-/// than they come, and what is asked for 4 KiB early is still on its way then.
+/// Prefetch distance of weights in bytes, where a core [needs it](needs_prefetch): Zen 5 computes with them faster than
+/// they arrive, and at a distance of 4 KiB they are still in flight when needed.
 const AHEAD: usize = 1 << 14;
 
-/// How panels are filled.
+/// The inputs of packing.
 struct Packing<'a> {
     operands: &'a Operands<'a>,
     numbers: &'a [u8],
@@ -293,7 +295,7 @@ struct Packing<'a> {
 }
 
 impl Packing<'_> {
-    /// Fills the panel of that index, which is all zeros.
+    /// Fills the panel at `index`, which is all zeros.
     fn pack(&self, index: usize, panel: &mut [u8], each_zero: bool) {
         let Packing { operands, places, width, .. } = *self;
         let own = index * width..operands.blocks.columns.min((index + 1) * width);
@@ -322,7 +324,7 @@ impl Packing<'_> {
         };
         let (per_word, first) = (32 / dtype.bits(), block * blocks.size());
         if by_column && blocks.size().is_multiple_of(8) {
-            // As they are.
+            // Copied unchanged.
             for (place, column) in own.enumerate() {
                 let from = &self.numbers[dtype.bytes_of(column * depth + first)..][..dtype.bytes_of(blocks.size())];
                 for (row, word) in words.chunks_exact_mut(self.places.row).zip(from.as_chunks::<4>().0) {

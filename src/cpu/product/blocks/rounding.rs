@@ -1,19 +1,20 @@
-//! Rows of floats as integers of 8 or 24 bits, with a scale for each block.
+//! Rows of floats rounded to 8-bit or 24-bit integers, with a scale per block.
 //!
-//! An integer is one or three signed digits to the base 256, so that products with packed weights are sums of products of bytes.
+//! An integer is one or three signed digits to the base 256: products with packed weights are then sums of products of
+//! bytes.
 
 use super::BlockPanels;
 use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel, ToBytes};
 use crate::cpu::simd::{Isa, Simd};
 use crate::memory::{bytes_of, bytes_of_mut, elements, elements_mut};
 
-/// Signed bytes of what is rounded.
+/// Conversion to signed bytes.
 const SIGNED: ToBytes = ToBytes { zero: 128, low: 0, high: 255, flip: 0x80 };
 
-/// Magnitudes below this one are not rounded to 24 bits: the inverse of their scale may be infinite.
+/// Smaller magnitudes are not rounded to 24 bits: the inverse of their scale could be infinite.
 const LEAST: f32 = 1e-30;
 
-/// The digits of the integers that a row is rounded to.
+/// The number of digits of the integers that a row is rounded to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Digits {
     /// 8-bit integers.
@@ -22,39 +23,40 @@ pub enum Digits {
     Three = 3,
 }
 
-/// How rows are rounded.
+/// The format of rounded rows.
 ///
-/// A rounded row has, for each digit, the highest one first, [`BlockPanels::padded`] bytes in the order in which the words of panels
-/// have them, with zeros behind the depth; the scale of each block; and for each digit the sum of the bytes of each block.
+/// For each digit, the highest one first, a rounded row has [`BlockPanels::padded`] bytes in the byte order of the
+/// words in panels, with zeros after the depth; then the scale of each block; then, for each digit, the sum of the
+/// bytes of each block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rounding {
-    /// Elements of a row.
+    /// Elements per row.
     pub depth: usize,
-    /// Elements of a block.
+    /// Elements per block.
     pub block: usize,
-    /// The digits of an element.
+    /// Digits per element.
     pub digits: Digits,
-    /// The bits of the weights that rows are multiplied with, which decide about the order of bytes.
+    /// The bits of the weights to multiply with, which determine the byte order.
     pub bits: usize,
 }
 
 impl Rounding {
-    /// Blocks of a row.
+    /// Blocks per row.
     pub(super) fn blocks(&self) -> usize {
         self.depth.div_ceil(self.block)
     }
 
-    /// Bytes from one digit of a row to the next.
+    /// Distance between digits of a row, in bytes.
     pub(super) fn stride(&self) -> usize {
         BlockPanels::padded(self.depth)
     }
 
-    /// Floats before the scales.
+    /// Offset of the scales, in floats.
     fn scales_start(&self) -> usize {
         self.digits as usize * self.stride() / size_of::<f32>()
     }
 
-    /// The memory of a rounded row, in floats.
+    /// Size of a rounded row, in floats.
     pub fn row_len(&self) -> usize {
         self.scales_start() + (1 + self.digits as usize) * self.blocks()
     }
@@ -69,17 +71,18 @@ impl Rounding {
         elements(bytes_of(&row[self.scales_start() + self.blocks()..self.row_len()]))
     }
 
-    /// Whether a rounded row stands for the floats: with three digits, all of them must be finite, and no block may have tiny ones
-    /// only. With one digit, a row that is not finite gives NaN.
+    /// Whether a rounded row represents the floats: with three digits, all of them must be finite, and no block may
+    /// have only tiny ones. With one digit, a row that is not finite produces NaN.
     pub fn fits(&self, row: &[f32]) -> bool {
         !self.scales(row)[0].is_nan()
     }
 
-    /// Rounds `from`: with one digit to multiples of 1/127 of the largest magnitude of each block. With three digits to those of a
-    /// power of two, at most 2^-22 of that magnitude: integers, and floats with few bits that are not much smaller, stay as they are.
+    /// Rounds `from`. With one digit, to multiples of 1/127 of the largest magnitude of each block. With three digits,
+    /// to multiples of a power of two that is at most 2^-22 of that magnitude: integers stay exact, and so do floats
+    /// with few bits that are not much smaller.
     ///
     /// # Panics
-    /// If `from` is shorter than a row, or `to` than [`row_len`](Self::row_len).
+    /// If `from` is shorter than a row, or `to` is shorter than [`row_len`](Self::row_len).
     pub fn round(&self, isa: Isa, from: &[f32], to: &mut [f32]) {
         let (bytes, rest) = to[..self.row_len()].split_at_mut(self.scales_start());
         let (scales, sums) = rest.split_at_mut(self.blocks());
@@ -101,7 +104,7 @@ impl Rounding {
     }
 }
 
-/// Eight bytes in the order of [`NIBBLES`](super::NIBBLES): the even ones first.
+/// Reorders eight bytes as in [`NIBBLES`](super::NIBBLES): the even ones first.
 fn nibble_order(bytes: u64) -> u64 {
     let even = |bytes: u64| {
         let bytes = bytes & 0x00ff_00ff_00ff_00ff;
@@ -126,7 +129,7 @@ impl<const DIGITS: usize> DotKernel for Round<'_, DIGITS> {
         let Round { from, block, bytes, scales } = self;
         let stride = bytes.len() / DIGITS;
         bytes.chunks_exact_mut(stride).for_each(|line| line[from.len()..].fill(0));
-        // NaN if any factor is NaN or infinite: then all products are NaN.
+        // NaN if any factor is NaN or infinite: all products are then NaN.
         let (mut finite, mut least) = (simd.splat(0.0), f32::MAX);
         for (index, from) in from.chunks(block).enumerate() {
             let mut most = simd.splat(0.0);
@@ -143,12 +146,12 @@ impl<const DIGITS: usize> DotKernel for Round<'_, DIGITS> {
             for (at, x) in from.chunks(lanes).enumerate() {
                 let mut rest = dot.to_float(dot.round(simd.mul(simd.load_partial(x), inverse)));
                 for digit in (0..DIGITS).rev() {
-                    // Half a unit more is exact, and no tie: what is left is in -128..=127.
+                    // Adding half a unit is exact and avoids ties: the remainder is in -128..=127.
                     let above = simd.mul(simd.add(rest, simd.splat(0.5)), simd.splat(1.0 / 256.0));
                     let above = if digit == 0 { simd.splat(0.0) } else { dot.to_float(dot.round(above)) };
                     let own = dot.round(simd.mul_add(above, simd.splat(-256.0), rest));
                     let to = &mut bytes[digit * stride + index * block + at * lanes..][..x.len()];
-                    // SAFETY: `to` has as many bytes.
+                    // SAFETY: `to` has that many bytes.
                     unsafe { dot.store_bytes::<1, false>([own], SIGNED, to.as_mut_ptr(), x.len()) };
                     rest = above;
                 }
@@ -161,10 +164,10 @@ impl<const DIGITS: usize> DotKernel for Round<'_, DIGITS> {
     }
 }
 
-/// The largest integer of three digits.
+/// The largest three-digit integer.
 const LARGEST: f32 = (127 << 16 | 127 << 8 | 127) as f32;
 
-/// The least power of two of which magnitudes up to `most`, a normal number, are multiples of up to [`LARGEST`].
+/// The smallest power of two that represents magnitudes up to `most`, a normal number, as multiples of up to [`LARGEST`].
 #[inline(always)]
 fn step(most: f32) -> f32 {
     let step = f32::from_bits(most.to_bits() & f32::INFINITY.to_bits()) / (1 << 22) as f32;

@@ -1,7 +1,7 @@
 //! Depthwise convolution of bytes, channels last.
 //!
-//! Vectors run along the channels. Four taps are interleaved, so that one instruction multiplies them all; where the
-//! filter moves by one, two outputs share their taps.
+//! Vectors run along the channels. Four taps are interleaved for one instruction to multiply; if the filter moves by
+//! one, two outputs share their taps.
 
 use super::{Rescale, Scales, To};
 use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel};
@@ -10,21 +10,21 @@ use crate::memory::{Buffer, share};
 use crate::ops::spatial::Slide;
 use std::sync::Arc;
 
-/// A depthwise convolution with its filter packed.
+/// A depthwise convolution with its packed filter.
 pub struct Depthwise {
     level: DotLevel,
     slides: [Slide; 2],
     output: [usize; 2],
     channels: usize,
-    /// Neighbouring outputs that are computed together: 1 or 2.
+    /// Number of neighboring outputs computed together: 1 or 2.
     together: usize,
-    /// The places of the taps in the table of a row, four per quad.
+    /// The positions of the taps in the table of a row, four per quad.
     taps: Vec<usize>,
     /// Pointers per filter row in the table of a row.
     width: usize,
-    /// For each block of channels, quad and output of those that are computed together: four vectors.
+    /// Four vectors for each block of channels, quad, and output computed together.
     filter: Arc<Buffer>,
-    /// A pixel of the byte that stands for 0.
+    /// A pixel of the byte that represents 0.
     zeros: Vec<u8>,
     signed: bool,
 }
@@ -33,12 +33,12 @@ pub struct Depthwise {
 type TapPlace = (usize, usize);
 
 impl Depthwise {
-    /// A convolution of images with `channels` channels. `at(channel, row, column)` gives the elements of the filter,
-    /// between -255 and 255: those that a signed byte cannot hold count as two taps. `zero` is the byte that stands for 0
-    /// in the image, whose bytes are signed or not.
+    /// Creates a convolution of images with `channels` channels. `at(channel, row, column)` returns the elements of the
+    /// filter, between -255 and 255: elements outside the range of a signed byte count as two taps. `zero` is the byte
+    /// that represents 0 in the image, which has signed or unsigned bytes.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the packed filter.
+    /// An `UnknownError` if there is not enough memory for the packed filter.
     pub fn new(
         level: DotLevel,
         slides: [Slide; 2],
@@ -47,12 +47,12 @@ impl Depthwise {
         (zero, signed): (u8, bool),
         at: impl Fn(usize, usize, usize) -> i16,
     ) -> Result<Depthwise> {
-        // Half a vector is enough for few channels, and has its instructions done on more ports.
+        // Half a vector is enough for few channels, and its instructions run on more ports.
         let level = if channels <= level.narrow().widths().lanes * 4 { level.narrow() } else { level };
         let [high, wide] = slides.map(|slide| slide.window as usize);
         let [step, dilation] = [slides[1].stride, slides[1].dilation].map(|size| size as usize);
         let together = if step == 1 && dilation == 1 && wide > 1 { 2 } else { 1 };
-        // Columns of the image that the outputs that are computed together read.
+        // Image columns read by the outputs that are computed together.
         let columns = wide + together - 1;
         let mut places: Vec<(TapPlace, bool)> = Vec::new();
         let fits = |(y, x): TapPlace| (0..channels).all(|c| i8::try_from(at(c, y, x)).is_ok());
@@ -61,7 +61,7 @@ impl Depthwise {
             places.extend(row.iter().map(|&place| (place, false)));
             places
                 .extend(row.iter().filter(|&&(y, x)| !covers(wide, together, x, |x| fits((y, x)))).map(|&p| (p, true)));
-            // Where taps are shared, no quad holds those of two rows: this leaves room for the quads of the other output.
+            // If taps are shared, no quad holds taps of two rows: this leaves room for the quads of the other output.
             while together == 2 && !places.len().is_multiple_of(4) {
                 places.push(((y, usize::MAX), false));
             }
@@ -69,7 +69,7 @@ impl Depthwise {
         while !places.len().is_multiple_of(4) {
             places.push(((0, usize::MAX), false));
         }
-        // Of the last outputs, places behind the last column may be read: they have weights of 0.
+        // The last outputs may read positions after the last column; their weights are 0.
         let width = (output[1] - 1) / together * together * step + (columns - 1) * dilation + 1;
         let taps =
             places.iter().map(|&((y, x), _)| y * width + if x == usize::MAX { 0 } else { x * dilation }).collect();
@@ -105,12 +105,12 @@ impl Depthwise {
         })
     }
 
-    /// The memory that is held.
+    /// The buffer of the packed filter.
     pub fn buffer(&self) -> &Arc<Buffer> {
         &self.filter
     }
 
-    /// The columns of the vectors, as [`Rescale`] must have them: the channel of each, if there is one.
+    /// The columns of the vectors, in the order that [`Rescale`] requires: the channel of each, if there is one.
     pub fn order(&self) -> impl Iterator<Item = Option<usize>> {
         let lanes = self.level.widths().lanes;
         let (block, channels) = (4 * lanes, self.channels);
@@ -125,12 +125,12 @@ impl Depthwise {
         self.slides[0].window as usize * self.width
     }
 
-    /// Bytes of scratch memory that [`row`](Self::row) needs, aligned for a pointer.
+    /// Scratch size in bytes that [`row`](Self::row) needs, aligned for a pointer.
     pub fn scratch_bytes(&self) -> usize {
         self.table_len() * size_of::<*const u8>()
     }
 
-    /// The taps that are multiplied for an output element.
+    /// Number of taps multiplied per output element.
     pub fn taps(&self) -> usize {
         self.taps.len()
     }
@@ -138,7 +138,7 @@ impl Depthwise {
     /// Computes row `y` of the output.
     ///
     /// # Panics
-    /// If anything is too short.
+    /// If a slice is too short.
     pub fn row(&self, image: &[u8], y: usize, columns: &Rescale, scratch: &mut [f32], out: &mut [u8]) {
         let [vertical, horizontal] = self.slides;
         let padded = self.order().count();
@@ -146,7 +146,7 @@ impl Depthwise {
         assert!(image.len() >= vertical.input as usize * horizontal.input as usize * self.channels);
         assert!(out.len() >= self.output[1] * self.channels * columns.to.size());
         assert!([columns.start.len(), columns.scale.len(), columns.bias.len()].iter().all(|&len| len >= padded));
-        // SAFETY: pointers may have any bits, and each is written before it is read.
+        // SAFETY: any bits are valid for these pointers, and each is written before it is read.
         let table = &mut unsafe { scratch.align_to_mut::<*const u8>() }.1[..self.table_len()];
         let (top, high, image_y) = vertical.taps(y);
         let left = horizontal.begin as usize;
@@ -160,8 +160,8 @@ impl Depthwise {
             let pixels = line.chunks_exact(self.channels).take(horizontal.input as usize);
             pointers.iter_mut().skip(left).zip(pixels).for_each(|(pointer, pixel)| *pointer = pixel.as_ptr());
         }
-        // Whole vectors may be read where the last pixel has that many bytes behind it: those of other pixels are multiplied
-        // with 0.
+        // Whole vectors may be read as long as the last pixel has that many bytes after it: bytes of other pixels are
+        // multiplied with 0.
         let last = image_y + high.saturating_sub(1) * vertical.dilation as usize;
         let end = (last + 1) * horizontal.input as usize * self.channels;
         let whole = end - self.channels + padded <= image.len();
@@ -169,13 +169,12 @@ impl Depthwise {
     }
 }
 
-/// The lane of a channel of a block among those of four vectors.
+/// The lane of a block's channel among those of four vectors.
 fn order(channel: usize, lanes: usize) -> usize {
     channel % 16 / 4 * lanes + channel / 16 * 4 + channel % 4
 }
 
-/// Whether `fits` holds for the filter columns that read image column `x` for any of the outputs that are computed
-/// together.
+/// Whether `fits` holds for the filter columns that read image column `x` for any of the outputs computed together.
 fn covers(wide: usize, together: usize, x: usize, fits: impl Fn(usize) -> bool) -> bool {
     (0..together).filter_map(|output| x.checked_sub(output)).filter(|&x| x < wide).all(fits)
 }
@@ -183,10 +182,10 @@ fn covers(wide: usize, together: usize, x: usize, fits: impl Fn(usize) -> bool) 
 struct Row<'a> {
     convolution: &'a Depthwise,
     columns: &'a Rescale<'a>,
-    /// Pointers to as many bytes as there are channels, of whole blocks if `whole`.
+    /// Pointers to as many bytes as there are channels, in whole blocks if `whole`.
     table: &'a [*const u8],
     out: &'a mut [u8],
-    /// Whether whole vectors can be read from the start of every block of channels.
+    /// Whether whole vectors can be read at the start of every block of channels.
     whole: bool,
 }
 
@@ -216,7 +215,7 @@ impl Row<'_> {
         }
     }
 
-    /// A block of channels, of which whole vectors can be read if `FULL`.
+    /// Computes a block of channels; whole vectors can be read if `FULL`.
     #[inline(always)]
     fn block<D: Dot, const TOGETHER: usize, const SIGNED: bool, const FULL: bool>(&mut self, dot: D, first: usize) {
         let Depthwise { channels, taps, filter, output, slides, .. } = self.convolution;
@@ -229,7 +228,7 @@ impl Row<'_> {
         let size = self.columns.to.size();
         let mut start = [dot.splat(0); 4];
         for (v, start) in start.iter_mut().enumerate() {
-            // SAFETY: `Depthwise::row` has checked that the columns have whole blocks.
+            // SAFETY: `Depthwise::row` has checked that the columns are whole blocks.
             *start = unsafe { dot.load_sums(self.columns.start.as_ptr().add(first + v * D::LANES)) };
         }
         // SAFETY: as above.
@@ -241,8 +240,8 @@ impl Row<'_> {
             assert!(most < table.len());
             let mut weights = filter.as_ptr();
             for quad in taps.as_chunks::<4>().0 {
-                // SAFETY: every tap has a pointer in the table, as was just checked. It points to `channels` bytes, `count` of
-                // them from this block on, or to whole blocks if `FULL`.
+                // SAFETY: every tap has a pointer in the table, as just checked. It points to `channels` bytes, `count`
+                // of them from this block on, or to whole blocks if `FULL`.
                 let bytes = unsafe {
                     [
                         pixel::<D, SIGNED, FULL>(dot, table.get_unchecked(quad[0]).wrapping_add(first), count),
@@ -261,7 +260,7 @@ impl Row<'_> {
                     weights = weights.wrapping_add(4 * D::BYTES);
                 }
             }
-            // Constant bounds, so that the loop is unrolled and the sums stay in registers.
+            // Constant bounds: the loop must be unrolled to keep the sums in registers.
             #[expect(clippy::needless_range_loop, reason = "an iterator over arrays of vectors would not be unrolled")]
             for output_x in 0..TOGETHER {
                 if x + output_x < output[1] {
@@ -274,29 +273,29 @@ impl Row<'_> {
     }
 }
 
-/// The first `count` bytes at `from`, unsigned; as many as a vector has if `FULL`.
+/// Loads the first `count` bytes at `from` as unsigned, or a full vector if `FULL`.
 ///
 /// # Safety
-/// They can be read.
+/// These bytes must be readable.
 #[inline(always)]
 unsafe fn pixel<D: Dot, const SIGNED: bool, const FULL: bool>(dot: D, from: *const u8, count: usize) -> D::Bytes {
-    // SAFETY: as the caller guarantees.
+    // SAFETY: the caller guarantees it.
     let bytes = unsafe { if FULL { dot.load(from) } else { dot.load_first(from, count) } };
     if SIGNED { dot.invert_signs(bytes) } else { bytes }
 }
 
-/// As [`Scales::store`], for interleaved lanes and any type of output.
+/// [`Scales::store`] for interleaved lanes and any type of output.
 ///
 /// # Safety
-/// As there.
+/// As [`Scales::store`].
 #[inline(always)]
 unsafe fn store<D: Dot>(dot: D, scales: &Scales<D, 4>, sums: [D::Sums; 4], to: To, out: *mut u8, count: usize) {
     if let To::Bytes(how) = to {
-        // SAFETY: as the caller guarantees.
+        // SAFETY: the caller guarantees it.
         return unsafe { scales.store::<true>(dot, sums, To::Bytes(how), out, count) };
     }
     let mut floats = [0.0; 64];
-    // SAFETY: there is room for all lanes of four vectors, of at most 16 each.
+    // SAFETY: there is room for all lanes of four vectors, at most 16 each.
     unsafe { scales.store::<false>(dot, sums, to, floats.as_mut_ptr().cast(), D::BYTES) };
     let out: *mut f32 = out.cast();
     for channel in 0..count {

@@ -15,10 +15,11 @@ use crate::memory::{Buffer, elements, elements_mut, share};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// Right factors in panels of columns: four neighbouring depths of a column are four neighbouring bytes.
+/// Right factors in panels of columns: four neighboring depths of a column are four neighboring bytes.
 ///
-/// A panel is as wide as the register tile of the level; the last one is as narrow as its columns allow. Behind the panels,
-/// there are the sum of each column and its lift: what was taken off its elements so that they are signed bytes.
+/// A panel is as wide as the register tile of the level; the last one is as narrow as its columns allow. After the
+/// panels come the sum and the lift of each column: the offset that was subtracted from its elements to make them
+/// signed bytes.
 pub struct BytePanels {
     level: DotLevel,
     data: Arc<Buffer>,
@@ -27,24 +28,25 @@ pub struct BytePanels {
 }
 
 impl BytePanels {
-    /// Packs `columns` columns of `depth` numbers between -255 and 255, less than 256 apart, which `at(column, depth)` gives.
+    /// Packs `columns` columns of `depth` numbers between -255 and 255, less than 256 apart, as returned by
+    /// `at(column, depth)`.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the panels.
+    /// An `UnknownError` if there is not enough memory for the panels.
     pub fn new(level: DotLevel, columns: usize, depth: usize, at: impl Fn(usize, usize) -> i16) -> Result<BytePanels> {
         let data = share(Arc::new(BytePanels::pack(level, columns, depth, at)?));
         Ok(BytePanels::of(level, columns, depth, data))
     }
 
-    /// The panels that [`pack`](Self::pack) has made with the same arguments.
+    /// The panels in a buffer created by [`pack`](Self::pack) with the same arguments.
     pub fn of(level: DotLevel, columns: usize, depth: usize, data: Arc<Buffer>) -> BytePanels {
         BytePanels { level, data, columns, depth }
     }
 
-    /// What [`new`](Self::new) keeps.
+    /// Creates the buffer of [`new`](Self::new).
     ///
     /// # Errors
-    /// As there.
+    /// As [`new`](Self::new).
     pub fn pack(level: DotLevel, columns: usize, depth: usize, at: impl Fn(usize, usize) -> i16) -> Result<Buffer> {
         let padded = padded_columns(level, columns);
         let panels = padded * depth.next_multiple_of(4);
@@ -79,30 +81,30 @@ impl BytePanels {
         Ok(data)
     }
 
-    /// The sum of each column, and its lift.
+    /// The sum and the lift of each column.
     pub fn sums_and_lifts(&self) -> (&[i32], &[i32]) {
         let behind = self.data.len() - 2 * self.columns * size_of::<i32>();
         elements(&self.data.bytes()[behind..]).split_at(self.columns)
     }
 
-    /// The memory that is held.
+    /// The buffer of the panels.
     pub fn buffer(&self) -> &Arc<Buffer> {
         &self.data
     }
 
-    /// The number of columns, and of elements in each.
+    /// The number of columns, and of elements per column.
     pub fn sizes(&self) -> [usize; 2] {
         [self.columns, self.depth]
     }
 
-    /// The columns of a full panel.
+    /// Columns per full panel.
     pub fn panel(&self) -> usize {
         let widths = self.level.widths();
         widths.vectors * widths.lanes
     }
 }
 
-/// The columns that the panels of `columns` columns have room for: as many as [`Rescale`] must have.
+/// The number of columns that the panels of `columns` columns have room for, which [`Rescale`] must have.
 pub fn padded_columns(level: DotLevel, columns: usize) -> usize {
     let widths = level.widths();
     let width = widths.vectors * widths.lanes;
@@ -110,23 +112,23 @@ pub fn padded_columns(level: DotLevel, columns: usize) -> usize {
     columns - rest + rest.div_ceil(widths.lanes).next_power_of_two() * widths.lanes * (rest > 0) as usize
 }
 
-/// The most rows of a tile of [`ByteProduct`]: patches of so many stay in the second-level cache.
+/// Maximum rows of a tile of [`ByteProduct`]: this many patches stay in the second-level cache.
 pub const ROW_BLOCK: usize = 96;
 
-/// A product, or one for each group of a convolution, of which tiles can be computed.
+/// A product, or one per group of a convolution; its tiles can be computed separately.
 pub struct ByteProduct<'a> {
     /// The right factors of each group, all of the same sizes.
     pub panels: &'a [BytePanels],
-    /// What is made of the sums of each group.
+    /// The conversion of the sums of each group.
     pub columns: &'a [Rescale<'a>],
-    /// How images become rows; `None` if the left operand has rows.
+    /// The conversion of images to rows; `None` if the left operand has rows.
     pub patches: Option<&'a BytePatches>,
-    /// The bits of the left operand that are inverted to make its bytes unsigned.
+    /// The bits of the left operand to invert to make its bytes unsigned.
     pub flip: u8,
 }
 
 impl ByteProduct<'_> {
-    /// Bytes of scratch memory that [`run`](Self::run) needs.
+    /// Scratch size in bytes that [`run`](Self::run) needs.
     pub fn scratch_bytes(&self) -> usize {
         let sums = ROW_BLOCK * size_of::<i32>();
         match self.patches {
@@ -136,11 +138,11 @@ impl ByteProduct<'_> {
         }
     }
 
-    /// Computes a tile of at most [`ROW_BLOCK`] rows of the output bytes of one image or matrix `left`: from a full panel
-    /// on, or all columns of all groups.
+    /// Computes a tile of at most [`ROW_BLOCK`] rows of the output bytes of one image or matrix `left`: columns
+    /// starting at a full panel, or all columns of all groups.
     ///
     /// # Panics
-    /// If anything is too short.
+    /// If a slice is too short.
     pub fn run(&self, left: &[u8], tile: &mut OutputTile<u8>, scratch: &mut [f32]) {
         let size = self.columns[0].to.size();
         let (first, rows) = (tile.rows.start, tile.rows.len());
@@ -150,7 +152,7 @@ impl ByteProduct<'_> {
         let each = self.panels[0].columns;
         assert!(self.panels.len() == 1 || (from == 0 && count == each * self.panels.len()));
         let (sums, bytes) = scratch.split_at_mut(ROW_BLOCK);
-        // SAFETY: integers and bytes have the size of floats or less, and any bits.
+        // SAFETY: integers and bytes are not larger than floats, and any bits are valid for them.
         let (sums, bytes) = unsafe { (sums.align_to_mut::<i32>().1, bytes.align_to_mut::<u8>().1) };
         for (group, (panels, columns)) in self.panels.iter().zip(self.columns).enumerate() {
             let depth = panels.depth;
@@ -178,21 +180,21 @@ impl ByteProduct<'_> {
     }
 }
 
-/// Rows of unsigned bytes times columns.
+/// A product of rows of unsigned bytes and columns.
 struct PanelProduct<'a> {
-    /// The rows: the first at the start, the others `left_stride` bytes apart.
+    /// The rows, `left_stride` bytes apart, with the first one at the start.
     left: &'a [u8],
     /// Distance between rows.
     left_stride: usize,
-    /// The sum of the bytes of each row, where [`Rescale::zeros`] needs it.
+    /// The sum of the bytes of each row, if [`Rescale::zeros`] needs it.
     row_sums: &'a [i32],
     /// The right factors.
     right: &'a BytePanels,
-    /// What is made of the sums: for all columns of the panels.
+    /// The conversion of the sums, for all columns of the panels.
     columns: &'a Rescale<'a>,
     /// Number of rows.
     rows: usize,
-    /// The first column, at which a full panel starts.
+    /// The first column, at the start of a full panel.
     first: usize,
     /// Number of columns.
     count: usize,
@@ -216,15 +218,15 @@ impl PanelProduct<'_> {
         right.level.run(RunPanels { product: self, out, out_stride });
     }
 
-    /// The bytes of a row that are read: where there is room for it, some that are multiplied with 0, so that there are
-    /// whole quads.
+    /// The bytes to read of a row: includes bytes that are multiplied with 0, if there is room for them, to complete
+    /// the last quad.
     fn readable(&self) -> usize {
         let (depth, quads) = (self.right.depth, self.right.depth.next_multiple_of(4));
         if self.left_stride >= quads { quads } else { depth }
     }
 }
 
-/// The sums of the bytes of `rows` rows of `depth` bytes, `stride` bytes apart.
+/// Writes the sums of the bytes of `rows` rows of `depth` bytes, `stride` bytes apart.
 fn row_sums(left: &[u8], stride: usize, depth: usize, sums: &mut [i32]) {
     for (row, sum) in sums.iter_mut().enumerate() {
         *sum = left[row * stride..][..depth].iter().map(|&x| x as i32).sum();
@@ -233,7 +235,7 @@ fn row_sums(left: &[u8], stride: usize, depth: usize, sums: &mut [i32]) {
 
 struct RunPanels<'a> {
     product: &'a PanelProduct<'a>,
-    /// Valid for all elements of the product, as whoever makes this value guarantees.
+    /// Valid for all elements of the product, guaranteed by whoever constructs this value.
     out: *mut u8,
     out_stride: usize,
 }
@@ -265,7 +267,7 @@ struct PanelTiles<'a> {
     run: &'a RunPanels<'a>,
     panel: &'a [u8],
     column: usize,
-    /// The first column within the output.
+    /// The first column in the output.
     at: usize,
     count: usize,
 }
@@ -276,7 +278,7 @@ impl PanelTiles<'_> {
         let height = D::ROWS[VECS.ilog2() as usize];
         let rows = self.run.product.rows;
         assert!(self.panel.len() >= self.run.product.right.depth.next_multiple_of(4) * VECS * D::LANES);
-        // Tiles of nearly equal height: one that is much lower than the others would take as long as they do.
+        // Tiles of nearly equal height: a much lower one would take as long as the others.
         let count = rows.div_ceil(height);
         let mut top = 0;
         for index in 1..=count {
@@ -295,11 +297,11 @@ impl PanelTiles<'_> {
         }
     }
 
-    /// One register tile.
+    /// Computes one register tile.
     ///
     /// # Safety
-    /// `HEIGHT` rows from `top` on can be read and written, `VECS` vectors of the panel and of everything in [`Rescale`]
-    /// can be read.
+    /// `HEIGHT` rows from `top` on are readable and writable; `VECS` vectors of the panel and of everything in
+    /// [`Rescale`] are readable.
     #[inline(always)]
     unsafe fn tile<D: Dot, const HEIGHT: usize, const VECS: usize>(&self, dot: D, top: usize) {
         let product = self.run.product;
@@ -349,16 +351,16 @@ impl PanelTiles<'_> {
                 }
             }
         }
-        // The loop that follows is not unrolled, and takes the sums from memory. They are stored here, or LLVM would keep
-        // them there from the beginning.
+        // The following loop is not unrolled and takes the sums from memory. Without storing them here, LLVM would keep
+        // them in memory from the beginning.
         let mut stored = [[MaybeUninit::uninit(); VECS]; HEIGHT];
         for row in 0..HEIGHT {
             for v in 0..VECS {
                 stored[row][v].write(sums[row][v]);
             }
         }
-        // What becomes of them is decided here, not once for each row.
-        // SAFETY: all of them were just written, and the rest is what the caller guarantees.
+        // Decides the output type here, not once per row.
+        // SAFETY: all sums were just written; the caller guarantees the rest.
         unsafe {
             match columns.to {
                 To::Bytes(how) => self.finish(dot, top, &stored, To::Bytes(how)),
@@ -370,7 +372,7 @@ impl PanelTiles<'_> {
     /// Finishes the sums of a register tile.
     ///
     /// # Safety
-    /// As for [`tile`](Self::tile); all sums have been written.
+    /// As [`tile`](Self::tile); all sums have been written.
     #[inline(always)]
     unsafe fn finish<D: Dot, const HEIGHT: usize, const VECS: usize>(
         &self,
@@ -383,7 +385,7 @@ impl PanelTiles<'_> {
         // SAFETY: the columns have that many vectors.
         let scales = unsafe { columns.scales::<D, VECS>(dot, self.column) };
         for (row, stored) in (top..).zip(stored) {
-            // SAFETY: as the caller guarantees.
+            // SAFETY: the caller guarantees it.
             let mut sums = std::array::from_fn::<_, VECS, _>(|v| unsafe { stored[v].assume_init() });
             if !columns.zeros.is_empty() {
                 let row_sum = dot.splat(row_sums[row]);
@@ -394,7 +396,7 @@ impl PanelTiles<'_> {
                 }
             }
             let place = (row * out_stride + self.at) * to.size();
-            // SAFETY: the place is in the row that can be written, and the columns have that many vectors.
+            // SAFETY: the position is in the writable row, and the columns have that many vectors.
             unsafe { scales.store::<false>(dot, sums, to, out.add(place), self.count) };
         }
     }
@@ -403,13 +405,13 @@ impl PanelTiles<'_> {
 /// The right factors of `VECS` vectors.
 ///
 /// # Safety
-/// The vectors can be read.
+/// The vectors must be readable.
 #[inline(always)]
 unsafe fn right_factors<D: Dot, const VECS: usize>(dot: D, panel: *const u8) -> [D::Right; VECS] {
-    // SAFETY: as the caller guarantees.
+    // SAFETY: the caller guarantees it.
     let mut factors = [dot.right(unsafe { dot.load(panel) }); VECS];
     for (v, factor) in factors.iter_mut().enumerate().skip(1) {
-        // SAFETY: as the caller guarantees.
+        // SAFETY: the caller guarantees it.
         *factor = dot.right(unsafe { dot.load(panel.add(v * D::BYTES)) });
     }
     factors

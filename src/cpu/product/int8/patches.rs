@@ -2,44 +2,44 @@
 
 use crate::ops::spatial::Slide;
 
-/// Bytes behind a run that may be written with it.
+/// Bytes after a run that may be overwritten with it.
 const SLACK: usize = 16;
 
-/// How an image becomes rows: one for each output pixel, row by row, with the taps of the filter in it, row by row.
+/// The conversion of an image to rows: one per output pixel, row by row, with the taps of the filter inside, row by row.
 #[derive(Clone, Debug)]
 pub struct BytePatches {
-    /// Along height and width.
+    /// The movement of the filter along height and width.
     pub slides: [Slide; 2],
     /// Output rows and columns.
     pub output: [usize; 2],
     /// Channels of the image.
     pub channels: usize,
-    /// Channels of a group.
+    /// Channels per group.
     pub group: usize,
-    /// The byte that stands for 0, as in the image.
+    /// The byte that represents 0 in the image.
     pub zero: u8,
-    /// The bits of the image that are inverted: 0x80 makes signed bytes unsigned.
+    /// The bits of the image to invert: 0x80 makes signed bytes unsigned.
     pub flip: u8,
 }
 
 impl BytePatches {
-    /// Bytes of a row.
+    /// Bytes per row.
     pub fn depth(&self) -> usize {
         self.slides.iter().map(|slide| slide.window as usize).product::<usize>() * self.group
     }
 
-    /// Distance between rows.
+    /// Distance between rows in bytes.
     pub fn stride(&self) -> usize {
         self.depth().next_multiple_of(4)
     }
 
-    /// Bytes that [`fill`](Self::fill) needs for `rows` rows.
+    /// Size in bytes that [`fill`](Self::fill) needs for `rows` rows.
     pub fn bytes(&self, rows: usize) -> usize {
         rows * self.stride() + SLACK
     }
 
-    /// Fills `out` with the patches of `rows` output pixels from `first` on; those of the channels from `channel` on.
-    /// Between rows and behind the last one, there may be anything.
+    /// Fills `out` with the patches of `rows` output pixels from `first` on, for the channels from `channel` on. The
+    /// content between rows and after the last one is undefined.
     ///
     /// # Panics
     /// If `out` is too short or there are fewer pixels.
@@ -49,7 +49,7 @@ impl BytePatches {
         assert!(
             out.len() >= self.bytes(rows) && first + rows <= self.output[0] * self.output[1] && image.len() >= size
         );
-        // At these places no column of the filter lies in padding.
+        // At these positions no column of the filter is in the padding.
         let inner = horizontal.inner(self.output[1]);
         let mut row = 0;
         while row < rows {
@@ -72,8 +72,8 @@ impl BytePatches {
 }
 
 impl BytePatches {
-    /// The patch at column `x` of an output row, where all columns of the filter lie in the image, next to each other;
-    /// `lines` are the rows of the filter that do, as [`Slide::taps`] has them.
+    /// Writes the patch at column `x` of an output row where all columns of the filter are inside the image and
+    /// contiguous. `lines` are the rows of the filter inside the image, as returned by [`Slide::taps`].
     #[inline(always)]
     fn inner(&self, image: &[u8], (top, high, image_y): (usize, usize, usize), x: usize, out: &mut [u8]) {
         let [vertical, horizontal] = self.slides;
@@ -87,13 +87,13 @@ impl BytePatches {
             let image_y = image_y + tap * vertical.dilation as usize;
             copy(&image[image_y * line + image_x..], &mut out[(top + tap) * width..], width);
         }
-        // After the copies, which may write more than their run.
+        // After the copies, which may write beyond their run.
         if top + high < vertical.window as usize {
             out[(top + high) * width..self.depth()].fill(self.zero);
         }
     }
 
-    /// As [`inner`](Self::inner), at any column.
+    /// Like [`inner`](Self::inner), at any column.
     fn patch(&self, image: &[u8], (top, high, image_y): (usize, usize, usize), x: usize, out: &mut [u8]) {
         let [vertical, horizontal] = self.slides;
         let (left, wide, image_x) = horizontal.taps(x);
@@ -110,8 +110,8 @@ impl BytePatches {
     }
 }
 
-/// Copies `len` bytes; of short runs the 16 bytes at `from` where there are that many, because a copy of a fixed length is a
-/// single instruction.
+/// Copies `len` bytes. For short runs, copies the 16 bytes at `from` if there are that many: a copy of constant length
+/// is a single instruction.
 #[inline(always)]
 fn copy(from: &[u8], to: &mut [u8], len: usize) {
     if len <= SLACK

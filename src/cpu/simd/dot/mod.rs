@@ -1,7 +1,7 @@
-//! Sums of products of 8-bit integers: four neighbouring products are added to each 32-bit lane.
+//! Sums of products of 8-bit integers: adds four neighboring products to each 32-bit lane.
 //!
-//! The left factors are unsigned, the right ones signed, as the instructions of x86 want them; signed left factors are
-//! made unsigned by adding 128, which callers take off the sums again. All sums are exact (modulo 2^32), on every level.
+//! The left factors are unsigned, the right ones signed, as the x86 instructions require. Signed left factors become
+//! unsigned by adding 128, which callers subtract from the sums. All sums are exact (modulo 2^32) at every level.
 
 mod portable;
 mod vector;
@@ -14,10 +14,10 @@ pub use vector::{Dot, DotKernel, ToBytes};
 #[cfg(target_arch = "x86_64")]
 use x86::{Avx2Dot, Avx512Dot, Avx512Narrow, Avx512Vnni, AvxVnni};
 
-/// The instructions that sums of products of bytes use.
+/// The instruction set for sums of products of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DotLevel {
-    /// What every CPU of the architecture has.
+    /// The baseline of the architecture.
     Portable,
     /// AVX2: bytes are widened to 16 bits.
     #[cfg(target_arch = "x86_64")]
@@ -37,7 +37,7 @@ pub enum DotLevel {
 }
 
 impl DotLevel {
-    /// All levels of this CPU that go with `isa`, the best one last. Tests run on all of them.
+    /// All levels of this CPU that are compatible with `isa`, the best one last. Tests run on all of them.
     pub fn available(isa: Isa) -> Vec<DotLevel> {
         let levels = match isa {
             #[cfg(target_arch = "x86_64")]
@@ -55,12 +55,12 @@ impl DotLevel {
         levels.into_iter().flatten().collect()
     }
 
-    /// The best level of this CPU that goes with `isa`.
+    /// The best level of this CPU that is compatible with `isa`.
     pub fn of(isa: Isa) -> DotLevel {
         DotLevel::available(isa).pop().unwrap_or(DotLevel::Portable)
     }
 
-    /// Whether one instruction multiplies bytes and adds the products, without widening them first.
+    /// Whether a single instruction multiplies bytes and adds the products, without widening them first.
     pub fn is_fast(self) -> bool {
         match self {
             DotLevel::Portable => false,
@@ -71,7 +71,7 @@ impl DotLevel {
         }
     }
 
-    /// The level with half as many lanes, where there is one that is as good.
+    /// The level with half as many lanes, if there is an equally capable one.
     pub fn narrow(self) -> DotLevel {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -80,7 +80,7 @@ impl DotLevel {
         }
     }
 
-    /// Runs `kernel` in a function that is compiled for this level.
+    /// Runs `kernel` in a function compiled for this level.
     #[inline]
     pub fn run<K: DotKernel>(self, kernel: K) -> K::Output {
         match self {
@@ -98,7 +98,7 @@ impl DotLevel {
         }
     }
 
-    /// The vectors that the kernels of this level read.
+    /// The vector sizes that kernels of this level use.
     pub fn widths(self) -> DotWidths {
         struct Widths;
         impl DotKernel for Widths {
@@ -112,12 +112,12 @@ impl DotLevel {
     }
 }
 
-/// The vectors of a level.
+/// The vector sizes of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DotWidths {
     /// 32-bit lanes of a vector.
     pub lanes: usize,
-    /// The most vectors in a row of a register tile.
+    /// Maximum number of vectors in a row of a register tile.
     pub vectors: usize,
 }
 
@@ -136,9 +136,9 @@ mod tests {
             let bytes = |seed: usize| (0..n).map(|i| (i * 89 + seed * 57 + 13) as u8).collect::<Vec<u8>>();
             let (a, b) = (bytes(1), bytes(2));
             let ints: Vec<i32> = (0..D::LANES as i32).map(|i| i * 1000 - 7).collect();
-            // Every sum of products is one of extreme factors, too.
+            // Also with extreme factors in every product.
             for (a, b) in [(a.clone(), b), (vec![255; n], vec![0x80; n]), (vec![255; n], vec![0x7f; n])] {
-                // SAFETY: the vectors hold the bytes and integers that are read.
+                // SAFETY: the vectors hold all bytes and integers that are read.
                 let (left, right, start) =
                     unsafe { (dot.load(a.as_ptr()), dot.load(b.as_ptr()), dot.load_sums(ints.as_ptr())) };
                 let sums = dot.dot(start, dot.left(left), dot.right(right));
@@ -152,7 +152,7 @@ mod tests {
                 assert_eq!(lanes(dot, sums), expected);
             }
             let quad = dot.left_quad(u32::from_le_bytes([1, 200, 3, 255]));
-            // SAFETY: the vector holds the bytes that are read.
+            // SAFETY: the vector holds all bytes that are read.
             let right = dot.right(unsafe { dot.load(a.as_ptr()) });
             let sums = lanes(dot, dot.dot(dot.splat(5), quad, right));
             let signed = |i: usize| a[i] as i8 as i32;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     fn lanes<D: Dot>(dot: D, sums: D::Sums) -> Vec<i32> {
-        // As floats: the sums are below 2^24.
+        // Exact as floats: the sums are below 2^24.
         let mut floats = vec![0.0; D::LANES];
         dot.float().store(dot.to_float(sums), &mut floats);
         floats.into_iter().map(|x| x as i32).collect()
@@ -202,13 +202,13 @@ mod tests {
                 }
             }
             let columns: Vec<Vec<u8>> = (0..4).map(|c| (0..n).map(|i| (i + 64 * c) as u8).collect()).collect();
-            // SAFETY: the vectors hold the bytes that are read.
+            // SAFETY: the vectors hold all bytes that are read.
             let quads = dot.interleave([0, 1, 2, 3].map(|c| unsafe { dot.load(columns[c].as_ptr()) }));
             for v in 0..4 {
-                // The right factors 1, 0, 0, 0 pick the first byte of each lane, and so on.
+                // The right factors 1, 0, 0, 0 select the first byte of each lane, and so on.
                 for (byte, column) in columns.iter().enumerate() {
                     let pick: Vec<u8> = (0..n).map(|i| (i % 4 == byte) as u8).collect();
-                    // SAFETY: the vector holds the bytes that are read.
+                    // SAFETY: the vector holds all bytes that are read.
                     let right = dot.right(unsafe { dot.load(pick.as_ptr()) });
                     let picked = lanes(dot, dot.dot(dot.splat(0), dot.left(quads[v]), right));
                     let source = |lane: usize| column[16 * (lane / 4) + 4 * v + lane % 4] as i32;

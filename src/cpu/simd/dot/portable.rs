@@ -1,4 +1,4 @@
-//! The level that every CPU has.
+//! The baseline level of all CPUs.
 
 use super::super::{Portable, Simd};
 use super::vector::{Dot, ToBytes};
@@ -43,7 +43,7 @@ unsafe impl Dot for PortableDot {
     #[inline(always)]
     unsafe fn load_first(self, from: *const u8, count: usize) -> [u8; 16] {
         let mut bytes = [0; 16];
-        // SAFETY: the caller guarantees that `count` bytes can be read; no more than the array has are written.
+        // SAFETY: the caller guarantees that `count` bytes can be read; no more than the array holds are written.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), count.min(16)) };
         bytes
     }

@@ -1,26 +1,26 @@
-//! What a level has to have: vectors of bytes and of their sums.
+//! The operations of a level: vectors of bytes and of their sums.
 
 use crate::cpu::simd::Simd;
 
-/// Code that is compiled once per [`DotLevel`](super::DotLevel). Mark `run`, and every function below it that matters, with
-/// `#[inline(always)]`.
+/// Code that is compiled once per [`DotLevel`](super::DotLevel). Mark `run` and all performance-critical functions
+/// below it `#[inline(always)]`.
 pub trait DotKernel {
-    /// What the kernel returns.
+    /// The kernel's return type.
     type Output;
-    /// The work, with the witness of the level it is compiled for.
+    /// Does the work, with the witness of the level it is compiled for.
     fn run<D: Dot>(self, dot: D) -> Self::Output;
 }
 
-/// How 32-bit results become bytes: `clamp(x + zero, low, high)`, with some bits inverted at last.
+/// The conversion of 32-bit results to bytes: `clamp(x + zero, low, high)`, with some bits inverted at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToBytes {
-    /// What stands for 0, in 0..=255.
+    /// The value that represents 0, in 0..=255.
     pub zero: i16,
-    /// The least byte.
+    /// The smallest byte.
     pub low: u8,
-    /// The greatest byte.
+    /// The largest byte.
     pub high: u8,
-    /// The bits that are inverted: 0x80 makes signed bytes, whose `zero`, `low` and `high` are 128 larger than said.
+    /// The bits to invert: 0x80 produces signed bytes; `zero`, `low` and `high` are then 128 larger than the signed values.
     pub flip: u8,
 }
 
@@ -32,56 +32,56 @@ impl ToBytes {
     }
 }
 
-/// The operations of one level. Implementors are witnesses: holding one proves that the CPU has the instructions.
+/// The operations of one level. Implementors are witnesses: a value proves that the CPU has the instructions.
 ///
 /// # Safety
-/// A vector has exactly [`LANES`](Dot::LANES) integers or [`BYTES`](Dot::BYTES) bytes, and no method reads or writes other memory
-/// than it says: kernels check the ends of their slices by these numbers.
+/// A vector has exactly [`LANES`](Dot::LANES) integers or [`BYTES`](Dot::BYTES) bytes, and no method accesses memory
+/// beyond what it documents: kernels check the ends of their slices by these numbers.
 pub unsafe trait Dot: Copy + Send + Sync + 'static {
-    /// The level of floating-point vectors, which have as many lanes.
+    /// The level of floating-point vectors with as many lanes.
     type Float: Simd;
     /// A vector of [`LANES`](Dot::LANES) 32-bit integers.
     type Sums: Copy;
     /// A vector of `4 * LANES` bytes.
     type Bytes: Copy;
-    /// Left factors, made ready.
+    /// Left factors, prepared for [`dot`](Dot::dot).
     type Left: Copy;
-    /// Right factors, made ready.
+    /// Right factors, prepared for [`dot`](Dot::dot).
     type Right: Copy;
-    /// 32-bit lanes of a vector.
+    /// 32-bit lanes per vector.
     const LANES: usize;
-    /// Bytes of a vector.
+    /// Bytes per vector.
     const BYTES: usize = 4 * Self::LANES;
-    /// The most vectors in a row of a register tile, a power of two.
+    /// Maximum number of vectors in a row of a register tile, a power of two.
     const VECTORS: usize;
-    /// The rows of a register tile with 1, 2 or 4 vectors, by the binary logarithm of that number.
+    /// The rows of a register tile with 1, 2 or 4 vectors, indexed by the binary logarithm of that number.
     const ROWS: [usize; 3];
 
     /// The floating-point operations.
     fn float(self) -> Self::Float;
 
-    /// All lanes are `x`.
+    /// A vector with `x` in all lanes.
     fn splat(self, x: i32) -> Self::Sums;
 
-    /// The `LANES` integers at `from`, at any alignment.
+    /// Loads the `LANES` integers at `from`, at any alignment.
     ///
     /// # Safety
     /// `from` must be valid for reads of `LANES` integers.
     unsafe fn load_sums(self, from: *const i32) -> Self::Sums;
 
-    /// The `BYTES` bytes at `from`.
+    /// Loads the `BYTES` bytes at `from`.
     ///
     /// # Safety
     /// `from` must be valid for reads of `BYTES` bytes.
     unsafe fn load(self, from: *const u8) -> Self::Bytes;
 
-    /// The first `min(count, BYTES)` bytes at `from`; the others are 0. Reads nothing beyond.
+    /// Loads the first `min(count, BYTES)` bytes at `from`; the others are 0. Reads nothing beyond them.
     ///
     /// # Safety
     /// `from` must be valid for reads of `count` bytes.
     unsafe fn load_first(self, from: *const u8, count: usize) -> Self::Bytes;
 
-    /// All bytes with their sign bit inverted.
+    /// Inverts the sign bit of all bytes.
     fn invert_signs(self, bytes: Self::Bytes) -> Self::Bytes;
 
     /// The four bytes of `quad` in every lane, as left factors.
@@ -90,33 +90,33 @@ pub unsafe trait Dot: Copy + Send + Sync + 'static {
     /// The four signed bytes of `quad` in every lane, as right factors.
     fn right_quad(self, quad: u32) -> Self::Right;
 
-    /// The low and the high halves of bytes, as bytes.
+    /// The low and the high nibbles of the bytes, as bytes.
     fn nibbles(self, bytes: Self::Bytes) -> [Self::Bytes; 2];
 
-    /// Unsigned bytes as left factors.
+    /// Converts unsigned bytes to left factors.
     fn left(self, bytes: Self::Bytes) -> Self::Left;
 
-    /// Signed bytes as right factors.
+    /// Converts signed bytes to right factors.
     fn right(self, bytes: Self::Bytes) -> Self::Right;
 
-    /// `sums`, and to each lane the sum of the products of its four bytes.
+    /// `sums`, plus the sum of the products of the four bytes in each lane.
     fn dot(self, sums: Self::Sums, left: Self::Left, right: Self::Right) -> Self::Sums;
 
-    /// `sums - a * b`, in the lowest 32 bits.
+    /// `sums - a * b`, the lowest 32 bits.
     fn sub_product(self, sums: Self::Sums, a: Self::Sums, b: Self::Sums) -> Self::Sums;
 
-    /// Bytes `b` of four vectors, next to each other, as the four bytes of a lane: that of byte `16 * l + 4 * v + e` is
-    /// lane `4 * l + e` of vector `v`.
+    /// Interleaves bytes `b` of four vectors as the four bytes of a lane: that of byte `16 * l + 4 * v + e` is lane
+    /// `4 * l + e` of vector `v`.
     fn interleave(self, bytes: [Self::Bytes; 4]) -> [Self::Bytes; 4];
 
-    /// The nearest floats.
+    /// Converts to the nearest floats.
     fn to_float(self, sums: Self::Sums) -> <Self::Float as Simd>::F32;
 
-    /// The nearest integers, of ties the even ones. Anything outside of the range of `i32` has an undefined result.
+    /// Rounds to the nearest integers, ties to even. Results outside the range of `i32` are undefined.
     fn round(self, x: <Self::Float as Simd>::F32) -> Self::Sums;
 
     /// Writes the bytes of the first `count` lanes of `sums`, which are below 2^30 in magnitude, to `to`. The lanes are
-    /// in the order of [`interleave`](Dot::interleave) if `INTERLEAVED`, else one vector after the other.
+    /// in the order of [`interleave`](Dot::interleave) if `INTERLEAVED`, else vector by vector.
     ///
     /// # Safety
     /// `to` must be valid for writes of `count` bytes. `VECS` is 1, 2 or 4, and 4 if `INTERLEAVED`.

@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx2Dot(pub(super) Avx2);
 
-/// Proof that this CPU has AVX-VNNI, and everything that [`Avx2`] proves.
+/// Proof that this CPU has AVX-VNNI and everything that [`Avx2`] proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AvxVnni(Avx2);
 
@@ -16,28 +16,28 @@ pub struct AvxVnni(Avx2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx512Dot(pub(super) Avx512);
 
-/// Proof that this CPU has AVX-512 VNNI, and everything that [`Avx512`] proves.
+/// Proof that this CPU has AVX-512 VNNI and everything that [`Avx512`] proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx512Vnni(Avx512);
 
-/// Proof that this CPU has AVX-512 VNNI and VL, for vectors of 256 bits.
+/// Proof that this CPU has AVX-512 VNNI and VL, for 256-bit vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Avx512Narrow(Avx2);
 
 impl AvxVnni {
-    /// The witness, when the CPU has the instructions.
+    /// Returns the witness if the CPU has the instructions.
     pub fn detect(avx2: Avx2) -> Option<AvxVnni> {
         is_x86_feature_detected!("avxvnni").then_some(AvxVnni(avx2))
     }
 }
 
 impl Avx512Vnni {
-    /// The witness, when the CPU has the instructions.
+    /// Returns the witness if the CPU has the instructions.
     pub fn detect(avx512: Avx512) -> Option<Avx512Vnni> {
         is_x86_feature_detected!("avx512vnni").then_some(Avx512Vnni(avx512))
     }
 
-    /// The same instructions for half as many lanes.
+    /// The same instructions with half as many lanes.
     pub fn narrow(self) -> Option<Avx512Narrow> {
         Avx2::detect().map(Avx512Narrow)
     }
@@ -66,10 +66,10 @@ enter!(Avx512Dot, "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
 enter!(Avx512Narrow, "avx512vnni,avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
 enter!(Avx512Vnni, "avx512vnni,avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
 
-/// The factors of even and of odd bytes as 16-bit integers: no sum of two products overflows 32 bits.
+/// The factors at even and odd bytes as 16-bit integers: no sum of two products overflows 32 bits.
 type Wide<V> = [V; 2];
 
-/// What does not depend on whether there is VNNI, in 512-bit vectors.
+/// The 512-bit operations that are the same with and without VNNI.
 macro_rules! wide512 {
     () => {
         type Float = Avx512;
@@ -271,7 +271,7 @@ unsafe impl Dot for Avx512Dot {
     }
 }
 
-/// What does not depend on whether there is VNNI, in 256-bit vectors.
+/// The 256-bit operations that are the same with and without VNNI.
 macro_rules! wide256 {
     () => {
         type Float = Avx2;
@@ -306,7 +306,7 @@ macro_rules! wide256 {
         unsafe fn load_first(self, from: *const u8, count: usize) -> __m256i {
             let mut bytes = [0; 32];
             // SAFETY: `self` proves AVX2; the caller guarantees that `count` bytes can be read, and no more than the
-            // array has are written.
+            // array holds are written.
             unsafe {
                 std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), count.min(32));
                 _mm256_loadu_si256(bytes.as_ptr().cast())
@@ -363,7 +363,7 @@ macro_rules! wide256 {
 
         #[inline(always)]
         fn round(self, x: __m256) -> __m256i {
-            // SAFETY: `self` proves AVX2. The rounding mode of the process is the default one, to nearest even.
+            // SAFETY: `self` proves AVX2. The process uses the default rounding mode, to nearest even.
             unsafe { _mm256_cvtps_epi32(x) }
         }
 

@@ -14,22 +14,22 @@ use crate::memory::{Buffer, elements};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The most output elements of a tile: 256 KiB, so that what it reads and writes stays in the second-level cache while
+/// Maximum output elements of a tile: 256 KiB, which keeps the data it reads and writes in the second-level cache while
 /// it is computed a few channels at a time.
 const TILE: usize = 1 << 16;
 
-/// A depthwise convolution whose vectors are channels.
+/// A depthwise convolution with vectors of channels.
 pub(super) struct DepthwisePixels {
     isa: Isa,
     threads: usize,
     is_f32: bool,
-    /// With the strides of the image that the kernel reads.
+    /// The window, with the strides of the image that the kernel reads.
     window: Window,
-    /// Whether the kernel reads a copy of the image: widened, with channels repeated, or padded to a vector.
+    /// Whether the kernel reads a copy of the image: widened, with repeated channels, or padded to a vector.
     expands: bool,
-    /// How the output rows of an image are cut.
+    /// The cuts of an image's output rows.
     strips: Cut,
-    /// The filter as the kernel reads it, once it is packed.
+    /// The filter in the kernel's layout, once it is packed.
     pub(super) weights: Option<Arc<Buffer>>,
 }
 
@@ -40,7 +40,7 @@ impl DepthwisePixels {
         let is_f32 = dtype == DataType::Float32;
         let expands = !is_f32 || stride != shape.channels[0];
         let window = Window { strides: [shape.input[1] * stride, stride], ..shape.window() };
-        // A few tiles for each thread.
+        // A few tiles per thread.
         let strips = if threads > 1 { (4 * threads).div_ceil(shape.batches) } else { 1 };
         let fitting = Cut::at_most(shape.output[0], 1, TILE / (channels * shape.output[1]));
         let strips = Cut::new(shape.output[0], 1, strips.max(fitting.parts()));
@@ -51,7 +51,7 @@ impl DepthwisePixels {
         self.window.filter[0] * self.window.filter[1]
     }
 
-    /// Floats of the filter as the kernel reads it.
+    /// Length of the filter in the kernel's layout, in floats.
     pub(super) fn weights_len(&self, shape: &Conv2dShape) -> usize {
         packed_len(self.isa, shape.channels[1], self.taps())
     }
@@ -62,7 +62,7 @@ impl DepthwisePixels {
         pack_filter(self.isa, shape.channels[1], self.taps(), weight, out);
     }
 
-    /// Scratch floats of a copy of the image under a tile, of its sums and of the bias.
+    /// Scratch lengths in floats of a copy of the image under a tile, of its sums and of the bias.
     fn slot_parts(&self, shape: &Conv2dShape) -> [usize; 3] {
         let strip = self.strips.largest();
         let rows = self.window.rows_under(strip).min(self.window.size[0]);
@@ -71,13 +71,13 @@ impl DepthwisePixels {
         [image, sums, padded_channels(self.isa, shape.channels[1])]
     }
 
-    /// Scratch floats of all threads, and of a filter that is not packed beforehand.
+    /// Scratch length in floats of all threads and of a filter that is not packed in advance.
     pub(super) fn scratch_len(&self, shape: &Conv2dShape) -> usize {
         let unpacked = if self.weights.is_some() { 0 } else { self.weights_len(shape) };
         unpacked + self.slot_parts(shape).iter().sum::<usize>() * self.threads
     }
 
-    /// As [`Conv2dStep::run`](super::Conv2dStep::run).
+    /// Runs as [`Conv2dStep::run`](super::Conv2dStep::run).
     pub(super) fn run<T: Float>(&self, env: &Env, shape: &Conv2dShape, call: Call, out: &mut [T], scratch: &mut [f32]) {
         let (weights, scratch) = match &self.weights {
             Some(weights) => (elements::<f32>(weights.bytes()), scratch),
@@ -87,7 +87,7 @@ impl DepthwisePixels {
                 (&weights[..], scratch)
             }
         };
-        // A tile is a stretch of one image.
+        // A tile is a contiguous part of one image.
         let row = shape.output[1] * shape.channels[1];
         let cols = shape.output[0] * row;
         let images = Matrices { batches: shape.batches, batch_stride: cols, rows: 1, row_stride: cols, cols };
@@ -100,7 +100,7 @@ impl DepthwisePixels {
         });
     }
 
-    /// Some rows of one image, which is the input of `call`.
+    /// Computes some rows of one image, the input of `call`.
     fn tile<T: Float>(
         &self,
         shape: &Conv2dShape,
@@ -126,7 +126,7 @@ impl DepthwisePixels {
             _ => self.expanded(shape, image, &rows, copy),
         };
         let offset = tile.offset(0);
-        // Bounds hold for what a residual was added to.
+        // Bounds apply after adding a residual.
         let (bounds, tail) = match call.tail {
             Tail { residual: None, clamp: Some(bounds), .. } => (bounds, Tail { clamp: None, ..call.tail }),
             tail => ([f32::NEG_INFINITY, f32::INFINITY], tail),
@@ -147,7 +147,7 @@ impl DepthwisePixels {
         }
     }
 
-    /// The rows of `image` under the output rows `rows` as the kernel reads them, and the first one of them.
+    /// The rows of `image` under the output rows `rows` in the kernel's layout, and the index of the first one.
     fn expanded<'s, T: Float>(
         &self,
         shape: &Conv2dShape,

@@ -1,4 +1,4 @@
-//! The numbers of `conv2d`, and what it reads.
+//! The parameters of `conv2d`, and its operands.
 
 use crate::cpu::kernels::depthwise::Window;
 use crate::cpu::kernels::float::Floats;
@@ -8,10 +8,10 @@ use crate::cpu::schedule::tiles::Matrices;
 use crate::cpu::steps::convolution::ConvolutionShape;
 use crate::ops::conv2d::FilterLayout;
 
-/// The numbers of a convolution. Pairs are rows, then columns.
+/// The parameters of a convolution. Pairs are rows, then columns.
 ///
-/// Padding is zeros that take part in the products: an infinite or NaN weight over them makes NaN. Depthwise
-/// convolutions with channels last skip them.
+/// Padding consists of zeros that take part in the products: an infinite or NaN weight over them produces NaN.
+/// Depthwise convolutions with channels last skip them.
 pub type Conv2dShape = ConvolutionShape<FilterLayout>;
 
 impl Conv2dShape {
@@ -24,7 +24,7 @@ impl Conv2dShape {
         self.filter == [1, 1] && self.strides == [1, 1] && self.padding == [0, 0] && self.input == self.output
     }
 
-    /// Distance between output channels, input channels, rows and columns of the filter.
+    /// Distances between output channels, input channels, rows and columns of the filter.
     pub(super) fn filter_strides(&self) -> [usize; 4] {
         let ([i, _], o, [h, w]) = (self.group(), self.channels[1], self.filter);
         match self.layout {
@@ -68,7 +68,7 @@ impl Conv2dShape {
         }
     }
 
-    /// The filter as a matrix of the same depth order: each output channel is an image with a single patch.
+    /// The filter as a matrix with the same depth order: each output channel is an image with a single patch.
     pub(super) fn filter_matrix(&self) -> PatchMatrix {
         let [o, i, row, col] = self.filter_strides();
         PatchMatrix {
@@ -96,7 +96,7 @@ impl Conv2dShape {
         }
     }
 
-    /// The output as planes that a depthwise strip is cut from.
+    /// The output as the planes that depthwise strips are cut from.
     pub(super) fn depthwise_matrices(&self) -> Matrices {
         let ([high, wide], channels) = (self.output, self.channels[1]);
         let batches = self.batches * channels;
@@ -104,7 +104,7 @@ impl Conv2dShape {
     }
 }
 
-/// What a convolution reads, and what follows it.
+/// The operands of a convolution, and the operations that follow it.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub(super) input: Floats<'a>,

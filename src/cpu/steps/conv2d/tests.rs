@@ -71,7 +71,7 @@ fn check<T: Float>(shape: &Conv2dShape) {
     }
 }
 
-/// A shape with the output size that the other numbers give.
+/// A shape with the output size that follows from the other numbers.
 fn shape(
     channels: [usize; 2],
     groups: usize,
@@ -126,8 +126,8 @@ fn layouts_groups_and_edges() {
 }
 
 #[test]
-fn steps_and_dilations_that_no_memory_has_room_for() {
-    // One tap lies in the image. Padded rows would take 2^63 floats, twice which is 0 modulo 2^64.
+fn steps_and_dilations_beyond_any_memory() {
+    // One tap is inside the image. Padded rows would take 2^63 floats, twice that is 0 modulo 2^64.
     let far = i32::MAX as usize;
     let base = shape([2, 2], 2, [1, 1], [2, 1], [1, 1 << 28], [far, 1], [far, 0, 0, 0]).unwrap();
     for channels_last in [false, true] {
@@ -178,13 +178,13 @@ fn tile_magnitudes(s: &Conv2dShape, tile: OutputTile, exact: &[(f64, f64)]) -> V
     (0..exact.len()).map(of).collect()
 }
 
-/// Compares with the exact sums within the stated multiple of the sums of magnitudes.
+/// Compares with the exact sums, within the documented multiple of the sums of magnitudes.
 fn check_winograd<T: Float>(shape: &Conv2dShape, tile: OutputTile) {
     let [inputs, outputs] = shape.channels;
     let input = random::<T>(shape.batches * inputs * shape.input[0] * shape.input[1], 1);
     let filter = random::<T>(outputs * inputs * 9, 2);
     let bias = random::<T>(outputs, 3);
-    // Errors of few channels do not average out.
+    // With few channels, errors do not average out.
     let units = if inputs < 32 { 2.0 } else { 1.0 }
         * match tile {
             OutputTile::Two => 3.5,
@@ -252,13 +252,13 @@ fn winograd_is_for_images_of_many_pixels_per_weight() {
     };
     assert_eq!(gate([64, 64], 56), Some(OutputTile::Four));
     assert_eq!(gate([128, 128], 28), Some(OutputTile::Four));
-    // The filters would grow by 7 MB for 6 % less time.
+    // The filters would grow by 7 MB to save 6 % of the time.
     assert_eq!(gate([256, 256], 14), Some(OutputTile::Two));
-    // By 11 MB.
+    // They would grow by 11 MB.
     assert_eq!(gate([320, 320], 32), Some(OutputTile::Two));
-    // By 7 MB that come from far away in each run.
+    // They would grow by 7 MB, read from distant memory in each run.
     assert_eq!(gate([512, 512], 7), None);
-    // The transforms take what the products save.
+    // The transforms take as long as the products save.
     assert_eq!(gate([3, 64], 112), None);
     assert_eq!(gate([64, 8], 112), None);
     assert_eq!(gate([64, 16], 112), Some(OutputTile::Four));

@@ -1,4 +1,4 @@
-//! Convolution by Winograd's algorithm: when it pays, and how it is cut into tiles.
+//! Convolution by Winograd's algorithm: when it pays off, and how it is cut into tiles.
 
 use super::super::Env;
 use super::shape::{Call, Conv2dShape};
@@ -17,33 +17,33 @@ use crate::with_floats;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The fewest input and output channels: a vector of either.
+/// Minimum number of input and output channels: one vector of each.
 const MIN_CHANNELS: usize = 16;
 
-/// The fewest rows and columns of the output. Tiles of smaller images are mostly padding, and a single infinite input
+/// Minimum rows and columns of the output. Tiles of smaller images are mostly padding, and a single infinite input
 /// would reach all of their outputs.
 const MIN_SIZE: usize = 4;
 
-/// What an element costs to transform, in multiply-adds of a product: about a sixth of a cycle.
+/// Cost of transforming an element, in multiply-adds of a product: about a sixth of a cycle.
 const TRANSFORM_COST: f64 = 6.0;
 
-/// Multiply-adds in the time that a byte of filters takes to come from the third-level cache: it delivers some 8 bytes in
-/// a cycle, in which a core does 32.
+/// Multiply-adds in the time to load a byte of filters from the third-level cache, which delivers some 8 bytes per
+/// cycle; a core does 32 multiply-adds in that.
 const BYTE_COST: f64 = 4.0;
 
-/// The multiply-adds that every byte by which the filters grow must save per run. 28 x 28 pixels with F(4x4) instead of
-/// F(2x2) save 17, 14 x 14 save 4; 14 x 14 with F(2x2) instead of the direct sum save 35, 7 x 7 save 6.
+/// Multiply-adds per run that every additional byte of filters must save. 28 x 28 pixels with F(4x4) instead of F(2x2)
+/// save 17, 14 x 14 save 4; 14 x 14 with F(2x2) instead of direct sums save 35, 7 x 7 save 6.
 const SAVED_PER_BYTE: f64 = 10.0;
 
-/// The most bytes by which the filters of one convolution may grow, so that the weights of a network of some dozen such
-/// layers do not grow by more than a sixth.
+/// Maximum growth of the filters of one convolution in bytes: the weights of a network with some dozen such layers then
+/// grow by at most a sixth.
 const MAX_GROWTH: f64 = (4 << 20) as f64;
 
-/// The bytes of transformed inputs and of products that a tile may have: they stay in a second-level cache of 2 MiB with
+/// Maximum bytes of transformed inputs and products per tile: they stay in a second-level cache of 2 MiB together with
 /// the filters that pass through.
 const TILE_BYTES: usize = 5 << 18;
 
-/// What one run costs in multiply-adds of a product, or the time they take, and the bytes of the filters.
+/// The cost of one run, in multiply-adds of a product or the time they take, and the bytes of the filters.
 #[derive(Clone, Copy)]
 struct Estimate {
     cost: f64,
@@ -51,7 +51,7 @@ struct Estimate {
 }
 
 impl Conv2dShape {
-    /// Whether Winograd's algorithm computes this convolution at all.
+    /// Whether Winograd's algorithm supports this convolution.
     pub fn fits_winograd(&self) -> bool {
         self.channels_last
             && self.groups == 1
@@ -79,8 +79,8 @@ impl Conv2dShape {
         self.estimate(products, tile.positions(), products * channels * TRANSFORM_COST)
     }
 
-    /// The tile of the algorithm that this convolution is worth, or `None` if its sums are best computed directly. Depends on
-    /// the shape alone.
+    /// The worthwhile tile of the algorithm for this convolution, or `None` if direct sums are best. Depends only on
+    /// the shape.
     pub fn winograd(&self) -> Option<OutputTile> {
         let large = self.channels.iter().all(|&channels| channels >= MIN_CHANNELS)
             && self.output.iter().all(|&size| size >= MIN_SIZE);
@@ -100,13 +100,13 @@ impl Conv2dShape {
     }
 }
 
-/// Transformed filters and how the output is cut.
+/// Transformed filters, and the cuts of the output.
 pub(super) struct WinogradPlan {
     filters: Filters,
     pub(super) weights: Arc<Buffer>,
-    /// The tiles of each image, whose rows are pixels and whose columns are channels.
+    /// The tiles of each image; their rows are pixels and their columns are channels.
     grid: Grid,
-    /// The most columns of pixels that are computed at once.
+    /// Maximum columns of pixels computed at once.
     cols: usize,
     slot: usize,
     threads: usize,
@@ -116,7 +116,8 @@ impl WinogradPlan {
     /// Transforms the filters and cuts the output for `threads` threads.
     ///
     /// # Errors
-    /// An `UnknownError` when there is no memory for the filters, an `OperationError` when mapped weights cannot be read.
+    /// An `UnknownError` if there is not enough memory for the filters, an `OperationError` if mapped weights cannot be
+    /// read.
     pub(super) fn new(
         isa: Isa,
         threads: usize,
@@ -168,7 +169,7 @@ impl WinogradPlan {
         self.slot * self.threads
     }
 
-    /// As [`Conv2dStep::run`](super::Conv2dStep::run).
+    /// Runs as [`Conv2dStep::run`](super::Conv2dStep::run).
     pub(super) fn run<T: Float>(&self, env: &Env, shape: &Conv2dShape, call: Call, out: &mut [T], scratch: &mut [f32]) {
         let ([high, wide], [from, to]) = (shape.output, shape.channels);
         let pixels = high * wide;
@@ -185,10 +186,11 @@ impl WinogradPlan {
     }
 }
 
-/// Bytes that are moved for an element of the transformed input: those of the pixels, and the time that the transform takes.
+/// Bytes moved per element of the transformed input: those of the pixels, plus the equivalent of the time for the
+/// transform.
 const INPUT_BYTES: usize = 12;
 
-/// The tiles of an image, and the most columns of pixels that are computed at once: as many as the cache has room for.
+/// The tiles of an image, and the maximum columns of pixels computed at once, limited by the cache.
 fn cut(threads: usize, shape: &Conv2dShape, filters: Filters) -> (Grid, usize) {
     let (size, positions, register) = (filters.tile.size(), filters.tile.positions(), tile_size(filters.isa));
     let [high, wide] = shape.output.map(|pixels| pixels.div_ceil(size));
