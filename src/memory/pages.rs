@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_keep_their_bytes_and_new_ones_are_zero() {
+    fn neighbors_keep_their_bytes_and_new_ones_are_zero() {
         let lens = [100, 70 << 10, 3 << 20, MIN_ALONE - 1, MIN_ALONE + 1, 1 << 20, 64];
         let mut kept: Vec<(LargePages, u8)> = Vec::new();
         for round in 0..3 {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_neighbours_share_are_not_whole() {
+    fn pages_that_neighbors_share_are_not_whole() {
         for (address, len, whole) in [
             (0, MAX_SMALL_PAGE, 0..MAX_SMALL_PAGE),
             (64, MAX_SMALL_PAGE, 0..0),
