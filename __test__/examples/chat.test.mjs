@@ -334,7 +334,7 @@ describe('the program', () => {
     await refused(/not an ONNX file/, other);
     const colors = await folderOf();
     await copyFile(path.join(root, 'packages/cli/__test__/files/colors.onnx'), path.join(colors, 'onnx', 'model.onnx'));
-    await refused(/this model cannot generate text: loadModel: keepLast names "logits", which is no output: there is "scores"/, colors);
+    await refused(/this model cannot generate text: loadModel: keepLast names "logits", which is not an output: the model has "scores"/, colors);
     await refused(/--system has no effect: this model has no chat template/, await folderOf({ tokenizerConfig: { chat_template: undefined } }), '--system', 'Be brief.');
     await refused(/token 256 is outside of the model's vocabulary of 200 tokens/, await folderOf({ style: { vocabulary: 200, next: () => 97 } }));
   });

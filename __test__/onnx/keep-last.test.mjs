@@ -90,7 +90,7 @@ describe('keepLast', () => {
     for (const count of [0, -1, 1.5, NaN, Infinity]) {
       await refused({ scores: count }, `loadModel: keepLast.scores is ${count === Infinity ? 'inf' : count}, expected an integer of at least 1`, 'ERR_WEBNN_SHAPE');
     }
-    await refused({ logits: 1 }, 'loadModel: keepLast names "logits", which is no output: there is "scores", "sum"', 'ERR_WEBNN_UNKNOWN_OUTPUT');
+    await refused({ logits: 1 }, 'loadModel: keepLast names "logits", which is not an output: the model has "scores", "sum"', 'ERR_WEBNN_UNKNOWN_OUTPUT');
     await refused({ sum: 1 }, 'loadModel: keepLast names "sum", which has rank 0, expected at least 2', 'ERR_WEBNN_SHAPE');
   });
 });

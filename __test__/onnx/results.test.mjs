@@ -176,7 +176,7 @@ test('an output in a new tensor is one of the context of the model', async () =>
 
 test('an output without elements is no tensor', async () => {
   await assert.rejects(model.run({ x: { data: floats(0), shape: [0] } }, { y: 'tensor' }), {
-    name: 'TypeError', code: 'ERR_WEBNN_SHAPE', message: /output "y" has no elements, which no tensor can be/,
+    name: 'TypeError', code: 'ERR_WEBNN_SHAPE', message: /output "y" has no elements, which a tensor cannot represent/,
   });
   await assert.rejects(model.run({ x: floats(1) }, { y: 'text' }), { code: 'ERR_WEBNN_TYPE', message: /fetch "y" is "text", expected an MLTensor, "tensor" or null/ });
 });

@@ -162,13 +162,13 @@ describe('loadModel', () => {
     assert.deepEqual(model.inputs.map(({ name }) => name), ['x']);
     assert.deepEqual((await model.run({ x: floats(1, 2, 3, 4) })).y, { data: floats(1, 2, 3, 4), shape: [2, 2], dataType: 'float32' });
     assert.deepEqual((await model.compile({ x: [6] })).outputs.y.shape, [2, 3]);
-    await assert.rejects(model.run({ x: floats(1, 2), shape }), /"shape" is no input/);
+    await assert.rejects(model.run({ x: floats(1, 2), shape }), /"shape" is not an input/);
     model.destroy();
     const cases = [
-      [{ z: shape }, /constant "z" is no input/],
+      [{ z: shape }, /constant "z" is not an input/],
       [{ shape: BigInt64Array.of(1n) }, /8 bytes/],
       [{ shape: floats(1, 2) }, /expected one of BigInt64Array/],
-      [{ x: floats(1, 2) }, /no data of a known shape/],
+      [{ x: floats(1, 2) }, /has no valid shape/],
       [{ shape: 5 }, /expected an MLTensor/],
       [{ shape: { data: shape, shape: [2], dataType: 'int32' } }, /is of type "int32", expected int64/],
     ];
@@ -422,7 +422,7 @@ describe('run', () => {
     const x = floats(1, 2, 3);
     const cases = [
       [{}, {}, /"x" is missing/],
-      [{ x, z: x }, {}, /"z" is no input; the model has "x"/],
+      [{ x, z: x }, {}, /"z" is not an input; the model has "x"/],
       [{ x: 'text' }, {}, /expected an MLTensor/],
       [{ x: [1, 2, 3] }, {}, /ArrayBuffer/],
       [{ x: new Int32Array(3) }, {}, /is a Int32Array, expected one of Float32Array/],

@@ -43,7 +43,7 @@ describe('types of ONNX that WebNN does not have', () => {
       assert.deepEqual((await model.run({ x: { data: data.buffer, shape: [3], dataType: name } })).y.data, data);
       assert.deepEqual((await model.run({ x: new data.constructor(0) })).y.data, new data.constructor(0));
       await assert.rejects(model.run({ x: Float32Array.of(1) }), { code: 'ERR_WEBNN_TYPE', message: new RegExp(`is a Float32Array, expected one of ${data.constructor.name}`) });
-      await assert.rejects(model.run({ x: bytes.subarray(0, 1) }), { code: 'ERR_WEBNN_SHAPE', message: /1 bytes, no whole number of elements/ });
+      await assert.rejects(model.run({ x: bytes.subarray(0, 1) }), { code: 'ERR_WEBNN_SHAPE', message: /1 bytes, not a whole number of elements/ });
       model.destroy();
     });
   }

@@ -52,7 +52,7 @@ function nativeBytes(bytes, dataType, what) {
   const { outside, inside } = types;
   const count = bytes.byteLength / outside.BYTES_PER_ELEMENT;
   if (!Number.isInteger(count)) {
-    throw codedError('ERR_WEBNN_SHAPE', `${what} has ${bytes.byteLength} bytes, no whole number of elements of ${dataType}`);
+    throw codedError('ERR_WEBNN_SHAPE', `${what} has ${bytes.byteLength} bytes, not a whole number of elements of ${dataType}`);
   }
   const aligned = bytes.byteOffset % outside.BYTES_PER_ELEMENT === 0 ? bytes : bytes.slice();
   const { buffer } = new inside(new outside(aligned.buffer, aligned.byteOffset, count));

@@ -1,5 +1,5 @@
-//! What scales and shifts the channels of a convolution, or pads its image with zeros, becomes part of the convolution:
-//! of its filter, its bias and its padding. The new filter is written as operators on constants, which
+//! Operators that scale and shift the channels of a convolution, or pad its image with zeros, become part of the
+//! convolution: of its filter, bias and padding. The new filter is written as operators on constants, which
 //! [`fold`](super::fold) computes.
 
 use crate::dimension::Dim;
@@ -14,8 +14,8 @@ use crate::ops::{Api, Op, Operation};
 use crate::shape::Descriptor;
 use std::collections::HashSet;
 
-/// Makes batch normalizations, products, sums and paddings with constants part of the `float32` convolutions beside them.
-/// Batch normalizations that stay become element-wise operators.
+/// Merges batch normalizations, products, sums and paddings with constants into adjacent `float32` convolutions. The
+/// remaining batch normalizations become element-wise operators.
 pub fn absorb_affine(graph: &mut Graph) {
     let uses = graph.use_counts();
     let nodes = std::mem::take(&mut graph.nodes);
@@ -44,9 +44,9 @@ pub fn absorb_affine(graph: &mut Graph) {
 
 struct Absorb<'g> {
     graph: &'g mut Graph,
-    /// For each value the place of the node that computes it.
+    /// The index of the node that computes each value.
     producers: Vec<Option<usize>>,
-    /// The values that this pass computes of constants alone.
+    /// The values that this pass computes from constants alone.
     known: HashSet<ValueId>,
 }
 
@@ -65,12 +65,12 @@ impl Absorb<'_> {
         self.graph.value(id).constant().is_some()
     }
 
-    /// Whether a value is a constant, or becomes one: it is a filter or bias that this pass made.
+    /// Whether a value is or becomes a constant: a filter or bias computed by this pass.
     fn is_known(&self, id: ValueId) -> bool {
         self.is_constant(id) || self.known.contains(&id)
     }
 
-    /// Appends an operator; gives its output, of that shape.
+    /// Appends an operator; returns its output, of shape `shape`.
     fn compute(&mut self, op: impl Into<Operation>, inputs: &[ValueId], shape: &[Dim]) -> ValueId {
         let id = self.graph.add_value(Descriptor::new(DataType::Float32, shape), Source::Node);
         if inputs.iter().all(|&id| self.is_known(id)) {
@@ -82,7 +82,7 @@ impl Absorb<'_> {
         id
     }
 
-    /// `id` with its elements along dimension `axis` of `rank` dimensions.
+    /// Reshapes `id` to `rank` dimensions, with all elements along dimension `axis`.
     fn along(&mut self, id: ValueId, axis: usize, rank: usize) -> ValueId {
         let mut new_shape = vec![Dim::number(1); rank];
         new_shape[axis] = self.graph.descriptor(id).count();
@@ -90,7 +90,7 @@ impl Absorb<'_> {
         self.compute(Reshape { new_shape }, &[id], &shape)
     }
 
-    /// The convolution at `index`, if it can take on constants: its operator and filter.
+    /// The operator and filter of the convolution at `index`, if it can absorb constants.
     fn convolution(&self, index: usize) -> Option<(Conv2d, ValueId)> {
         let node = &self.graph.nodes[index];
         let Api(Op::Conv2d(op)) = &node.op else { return None };
@@ -99,8 +99,9 @@ impl Absorb<'_> {
         (known && float).then(|| (op.clone(), node.inputs[1].expect("the rule row requires this operand")))
     }
 
-    /// Replaces filter and bias of the convolution at `index` by their products with `factors` and the sum of that and
-    /// `terms`, each with one element per output channel, or one for all; the outputs are those of `node` then.
+    /// Multiplies (or divides) filter and bias of the convolution at `index` by `factors`, and adds `terms` to (or
+    /// subtracts them from) the bias. Both have one element per output channel, or one for all. The convolution takes
+    /// over the outputs of `node`.
     fn affine(
         &mut self,
         index: usize,
@@ -133,8 +134,8 @@ impl Absorb<'_> {
             bias = Some(self.compute(operator, &[bias_or_zeros, terms], &channels));
         }
         inputs[2] = bias;
-        // Behind what its operands are computed by. Nothing else reads the old one, whose origins would be copied for each
-        // operator of a long chain.
+        // Pushed behind the nodes that compute its operands. Nothing else reads the old convolution, and copying its
+        // origins for each operator of a long chain would be expensive.
         let origins = std::mem::take(&mut self.graph.nodes[index].origins);
         let outputs = node.outputs.clone();
         let mut convolution = Node { inputs, outputs, origins, ..self.graph.nodes[index].clone() };
@@ -147,7 +148,7 @@ impl Absorb<'_> {
         self.graph.add_constant(Descriptor::new(DataType::Float32, [0u32; 0]), &value.to_ne_bytes()).ok()
     }
 
-    /// A product, quotient, sum or difference with a constant that is the same in all places of a channel.
+    /// Absorbs a product, quotient, sum or difference with a constant that has one value per channel.
     fn operator(&mut self, index: usize, operator: Elementwise, node: &Node) -> Option<()> {
         let (op, _) = self.convolution(index)?;
         let constant = node.inputs.get(1).copied().flatten().filter(|&id| self.is_constant(id))?;
@@ -183,7 +184,7 @@ impl Absorb<'_> {
         Some(self.compute(Elementwise::Div, &[scale, deviation], &shape))
     }
 
-    /// A batch normalization of the channels of a convolution.
+    /// Absorbs a batch normalization of the channels of a convolution.
     fn normalization(&mut self, index: usize, op: &BatchNormalization, node: &Node) -> Option<()> {
         let (convolution, _) = self.convolution(index)?;
         let [_, channels, _, _] = convolution.attributes.input_layout.axes();
@@ -201,8 +202,8 @@ impl Absorb<'_> {
         self.affine(index, Some((Elementwise::Mul, factors)), Some((Elementwise::Add, terms)), node)
     }
 
-    /// `(x - mean) * factors + bias` for a batch normalization, whose factors need not be computed again and again, and
-    /// which becomes part of what surrounds it.
+    /// Writes a batch normalization as `(x - mean) * factors + bias`: the factors are then computed once, and the
+    /// operators fuse with their neighbors.
     fn written_out(&mut self, node: &Node) -> Option<()> {
         let Api(Op::BatchNormalization(op)) = &node.op else { return None };
         let factors = self.factors(op, node)?;
@@ -215,7 +216,7 @@ impl Absorb<'_> {
             let operand = self.along(operand, axis, shape.len());
             value = self.compute(operator, &[value, operand], &shape);
         }
-        // The last one is the node's own.
+        // The last step takes over the node's output.
         let last = self.graph.nodes.last_mut().expect("just pushed");
         last.outputs = node.outputs.clone();
         last.label = node.label.clone();
@@ -225,7 +226,7 @@ impl Absorb<'_> {
         Some(())
     }
 
-    /// The zeros that the node at `index` puts around the image of the convolution `node`.
+    /// Turns the zeros that the node at `index` adds around the image into padding of the convolution `node`.
     fn padding(&mut self, index: usize, node: &Node) -> Option<()> {
         let (Api(Op::Conv2d(convolution)), Api(Op::Pad(pad))) = (&node.op, &self.graph.nodes[index].op) else {
             return None;
@@ -259,7 +260,7 @@ mod tests {
     use crate::reference;
     use crate::testing::{CPU, Tolerance, check, check_pass, check_pass_changes_nothing};
 
-    /// The operators that are left when constants are folded.
+    /// The operators that remain after constants are folded.
     fn operators(text: &str) -> Vec<&'static str> {
         let mut graph = parse(text);
         let passes = Passes { layout: false, epilogues: false, chains: false, ..Passes::ALL };
@@ -326,7 +327,7 @@ mod tests {
         absorb_affine(&mut graph);
         let origins: Vec<usize> =
             graph.nodes.iter().map(|node| node.origins.len()).filter(|&count| count > 0).collect();
-        assert_eq!(origins, [links + 1], "the convolution stands for all");
+        assert_eq!(origins, [links + 1], "the convolution stands for all nodes");
     }
 
     #[test]
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_convolution_cannot_take_on_stays() {
+    fn operators_that_a_convolution_cannot_absorb_stay() {
         let convolution = "%0 = input x float32 [1, 3, 4, 5]
              %1 = constant float32 [6, 3, 2, 2]
              %2 = constant float32 [6, 1, 1]

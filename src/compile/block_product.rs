@@ -1,5 +1,5 @@
-//! Products with weights that `dequantizeLinear` makes of constants of 4 or 8 bits, block by block along the depth, become one
-//! operator that reads the weights as they are: they are never floats in memory.
+//! Products with weights that `dequantizeLinear` computes from constants of 4 or 8 bits, block by block along the
+//! depth, become one operator that reads the weights as they are: they never become floats in memory.
 
 use crate::dimension::{Dim, dims};
 use crate::ir::{Graph, Node, Source, ValueId};
@@ -9,13 +9,13 @@ use crate::ops::slice::Slice;
 use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::Descriptor;
 
-/// Where there are several blocks, their sizes are multiples of so many integers: those of a word of panels.
+/// Block sizes must be multiples of this many integers if there are several blocks: the integers in a word of panels.
 const BLOCK_UNIT: usize = 8;
 
-/// The most integers of a block whose sums of products of bytes stay below 2^31.
+/// Maximum number of integers in a block: the sum of their byte products stays below 2^31.
 const MAX_ROUNDED: usize = 1 << 15;
 
-/// A matrix that `dequantizeLinear` gives.
+/// A matrix computed by `dequantizeLinear`.
 struct Weights {
     /// The integers, scales and zero points.
     operands: [ValueId; 3],
@@ -23,7 +23,7 @@ struct Weights {
     shapes: [[u32; 2]; 2],
 }
 
-/// Makes products with quantized weights [`BlockProduct`]s.
+/// Replaces products with quantized weights by [`BlockProduct`]s.
 pub fn fuse_block_products(graph: &mut Graph) {
     let producers = graph.producers();
     for index in 0..graph.nodes.len() {
@@ -43,7 +43,7 @@ pub fn fuse_block_products(graph: &mut Graph) {
     graph.drop_unused();
 }
 
-/// The operator, bias and weights of `node`, if that is a product with quantized weights.
+/// The operator, bias and weights of `node`, if it is a product with quantized weights.
 fn product(
     graph: &Graph,
     producers: &[Option<usize>],
@@ -72,7 +72,7 @@ fn product(
     let mut op = BlockProduct { b_transpose, rounds_rows };
     let blocks = op.blocks(matrix, scales);
     let fits = blocks.count == 1 || blocks.size().is_multiple_of(BLOCK_UNIT);
-    // Those of a quantized left operand are products of integers.
+    // With a quantized left operand, these are products of integers.
     let integers = blocks.count == 1 && is_dequantized(graph, producers, node.inputs[0]?);
     op.rounds_rows &= blocks.size() <= MAX_ROUNDED;
     (blocks.columns > 1 && fits && !integers).then_some((op, bias, weights))
@@ -86,13 +86,13 @@ fn is_dequantized(graph: &Graph, producers: &[Option<usize>], id: ValueId) -> bo
     matches!(node, Some(Node { op: Api(Op::Quantize(Quantize::DequantizeLinear)), .. }))
 }
 
-/// The matrix that `id` is the transposition of.
+/// The matrix whose transpose is `id`.
 fn transposed(graph: &Graph, producers: &[Option<usize>], id: ValueId) -> Option<ValueId> {
     let Node { op: Api(Op::Transpose(op)), inputs, .. } = &graph.nodes[producers[id.index()]?] else { return None };
     (graph.descriptor(id).rank() == 2 && op.axes(2) == [1, 0]).then_some(inputs[0]).flatten()
 }
 
-/// The matrix `id`, past a cut of its depth to `depth` and a reshape that joins blocks.
+/// The weights behind the matrix `id`, past a slice that cuts its depth to `depth` and a reshape that joins blocks.
 fn weights(
     graph: &Graph,
     producers: &[Option<usize>],
@@ -116,7 +116,7 @@ fn weights(
     if !is_weight_type(graph.descriptor(numbers).dtype) {
         return None;
     }
-    // Large constants are not reshaped when models are read.
+    // Large constants are not reshaped when models are imported.
     let constant = |id: ValueId| {
         let mut id = id;
         while let Some(Node { op: Api(Op::Reshape(_)), inputs, .. }) = producer(id) {
@@ -125,7 +125,7 @@ fn weights(
         matches!(graph.value(id).source, Source::Constant(_)).then_some(id)
     };
     let operands = [constant(numbers)?, constant(scale)?, constant(zero)?];
-    // Sizes are asked for only where they are known: asking for others decides about them.
+    // Sizes are queried only where they are known: querying others would make the graph depend on them.
     let [own, scales] = [numbers, scale].map(|id| graph.descriptor(id).sizes());
     let (matrix, scales) = match (is_joined, &*own, &*scales) {
         (false, &[a, b], &[c, d]) => ([a, b], [c, d]),
@@ -142,7 +142,7 @@ fn weights(
     (is_of_columns && joined == dims(&matrix)).then_some(Weights { operands, shapes: [matrix, scales] })
 }
 
-/// Whether `slice` gives the first `depth` columns of a matrix of that shape.
+/// Whether `slice` returns the first `depth` columns of a matrix of shape `shape`.
 fn is_front(slice: &Slice, shape: &[Dim], depth: Dim) -> bool {
     slice.starts.iter().all(|&start| start == 0)
         && slice.strides.iter().flatten().all(|&stride| stride == 1)
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transposition_is_a_matter_of_reading() {
+    fn a_transpose_changes_how_weights_are_read() {
         check_pass(
             fuse_block_products,
             "%0 = input x float32 [2, 3, 30]
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn so_do_those_with_a_scale_per_column() {
+    fn weights_with_a_scale_per_column_become_block_products() {
         check_pass(
             fuse_block_products,
             "%0 = input x float16 [2, 3, 10]
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn other_products_stay() {
         for (weights, scales) in
-            // Scales for rows of a matrix whose rows are summed over, and blocks that are too small.
+            // Scales for rows of a matrix that is summed over its rows, and blocks that are too small.
             [("[10, 4]", "[10, 4]"), ("[10, 4]", "[5, 4]"), ("[10, 1]", "[1, 1]"), ("[10, 4]", "[1, 2]")]
         {
             check_pass_changes_nothing(

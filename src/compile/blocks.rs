@@ -1,46 +1,46 @@
-//! Blocks of an arena: which bytes of it each has for as long as it lives.
+//! Blocks of an arena: assigns bytes to each block for its lifetime.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// The most pairs of blocks that live together for which each block is compared with all that live with it.
+/// The maximum number of simultaneously live pairs for which each block is compared with all that live with it.
 const MAX_PAIRS: usize = 1 << 22;
 
-/// First and last moment in which some bytes are needed.
+/// The first and last moment in which some bytes are needed.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetime {
-    /// The first one.
+    /// The first moment.
     pub first: usize,
-    /// The last one.
+    /// The last moment, inclusive.
     pub last: usize,
 }
 
-/// The most bytes that a block has room for beyond those that it needs.
+/// Maximum spare room of a block in bytes.
 const MAX_SPARE: usize = 1 << 16;
 
-/// Some bytes of the arena for some time.
+/// Bytes of the arena that are in use for some time.
 struct ArenaBlock {
     lifetime: Lifetime,
     bytes: usize,
-    /// Bytes that it has room for.
+    /// Reserved size in bytes, at least `bytes`.
     room: usize,
-    /// Where it starts; `None` before it is placed.
+    /// Start in bytes; `None` before it is placed.
     offset: Option<usize>,
 }
 
-/// All blocks of an arena. How many bytes they have may change, when they live does not.
+/// All blocks of an arena. Sizes may change, lifetimes do not.
 pub struct ArenaBlocks {
     all: Vec<ArenaBlock>,
     calendar: Calendar,
-    /// All of them, the largest first: hardly any other order than the time before, as a rule.
+    /// All of them, the largest first: usually almost the previous order.
     order: Vec<usize>,
-    /// Room for those that live with one of them.
-    neighbours: Vec<Range<usize>>,
+    /// Scratch list: the ranges of the blocks that live with one of them.
+    neighbors: Vec<Range<usize>>,
 }
 
-/// The room of a block of `bytes` bytes: up to an eighth more, so that a block which grows by a little again and again, as the scores
-/// of an attention over a cache do, rarely outgrows it.
+/// The room for a block of `bytes` bytes: up to an eighth more. A block that grows in small steps, like the scores of
+/// an attention over a cache, then rarely outgrows it.
 fn room_for(bytes: usize) -> usize {
     bytes.next_multiple_of((bytes.next_power_of_two() / 16).clamp(1, MAX_SPARE))
 }
@@ -52,10 +52,10 @@ impl ArenaBlocks {
             lifetimes.map(|lifetime| ArenaBlock { lifetime, bytes: 0, room: 0, offset: None }).collect();
         let calendar = Calendar::new(all.iter().map(|block| block.lifetime));
         let order = (0..all.len()).collect();
-        ArenaBlocks { all, calendar, order, neighbours: Vec::new() }
+        ArenaBlocks { all, calendar, order, neighbors: Vec::new() }
     }
 
-    /// Gives the block at `index` that many bytes; whether it had room for fewer or many more, so that all blocks have to be
+    /// Sets the size of the block at `index` in bytes. Returns whether its room has changed: then all blocks must be
     /// [packed](Self::pack).
     pub fn set_bytes(&mut self, index: usize, bytes: usize) -> bool {
         let (block, room) = (&mut self.all[index], room_for(bytes));
@@ -63,14 +63,14 @@ impl ArenaBlocks {
         std::mem::replace(&mut block.room, room) != room
     }
 
-    /// The bytes of the arena that the block at `index` has.
+    /// The range of the block at `index` in the arena, in bytes.
     pub fn range(&self, index: usize) -> Range<usize> {
         let ArenaBlock { bytes, offset, .. } = self.all[index];
         let start = offset.unwrap_or(0);
         start..start + bytes
     }
 
-    /// Gives every block its place and returns the bytes of the arena. Places are multiples of `alignment`.
+    /// Places all blocks at multiples of `alignment`; returns the size of the arena in bytes.
     pub fn pack(&mut self, alignment: usize) -> usize {
         self.all.iter_mut().for_each(|block| block.offset = None);
         match self.pairs() <= MAX_PAIRS {
@@ -79,9 +79,9 @@ impl ArenaBlocks {
         }
     }
 
-    /// The number of pairs of blocks that live together.
+    /// The number of pairs of blocks that are live together.
     fn pairs(&self) -> usize {
-        // For each moment, how many begin, and how many have ended before it.
+        // For each moment, the number of blocks that begin, and that have ended before it.
         let mut changes = vec![(0, 0); self.calendar.moments + 1];
         for ArenaBlock { lifetime, .. } in self.all.iter().filter(|block| block.bytes > 0) {
             changes[lifetime.first].0 += 1;
@@ -96,9 +96,9 @@ impl ArenaBlocks {
         pairs
     }
 
-    /// The largest blocks first, each at the lowest place where it fits between the blocks that live at the same time.
+    /// Places the largest blocks first, each at the lowest offset that fits between the blocks live at the same time.
     fn pack_by_size(&mut self, alignment: usize) -> usize {
-        let ArenaBlocks { all, calendar, order, neighbours } = self;
+        let ArenaBlocks { all, calendar, order, neighbors } = self;
         order.sort_by_key(|&index| (Reverse(all[index].room), index));
         let mut arena = 0;
         for &index in &*order {
@@ -106,14 +106,14 @@ impl ArenaBlocks {
             if room == 0 {
                 break;
             }
-            neighbours.clear();
+            neighbors.clear();
             calendar.each_living(lifetime, |other| {
                 let ArenaBlock { room, offset, .. } = all[other];
-                neighbours.extend(offset.map(|start| start..start + room));
+                neighbors.extend(offset.map(|start| start..start + room));
             });
-            neighbours.sort_unstable_by_key(|taken| taken.start);
+            neighbors.sort_unstable_by_key(|taken| taken.start);
             let mut offset = 0;
-            for taken in &*neighbours {
+            for taken in &*neighbors {
                 if offset + room <= taken.start {
                     break;
                 }
@@ -125,8 +125,8 @@ impl ArenaBlocks {
         arena
     }
 
-    /// Places blocks in the order in which they begin to live, like an allocator that does not know what comes next. The time
-    /// this takes hardly depends on how many blocks live together.
+    /// Places blocks in the order in which their lifetimes begin, like an allocator without knowledge of the future.
+    /// The time hardly depends on how many blocks are live together.
     fn pack_by_time(&mut self, alignment: usize) -> usize {
         let all = &mut self.all;
         let mut starting: Vec<usize> = (0..all.len()).filter(|&index| all[index].bytes > 0).collect();
@@ -147,14 +147,14 @@ impl ArenaBlocks {
     }
 }
 
-/// The bytes of an arena that no living block has.
+/// The bytes of an arena outside of live blocks.
 #[derive(Default)]
 struct Free {
-    /// The gaps: the bytes of each by where it starts.
+    /// The gaps: size by start, in bytes.
     gaps: BTreeMap<usize, usize>,
-    /// Bytes and starts of the gaps.
+    /// The gaps as (size, start), in bytes.
     by_size: BTreeSet<(usize, usize)>,
-    /// Where the last block ends that ever lived.
+    /// The highest end of any block so far.
     end: usize,
 }
 
@@ -164,7 +164,7 @@ impl Free {
         self.by_size.remove(&(bytes, start));
     }
 
-    /// Takes `bytes` bytes from the smallest gap that has as many, or from the end; gives where they start.
+    /// Takes `bytes` bytes from the smallest gap that fits, or from the end; returns their start.
     fn take(&mut self, bytes: usize) -> usize {
         let Some(&(gap, start)) = self.by_size.range((bytes, 0)..).next() else {
             let last = self.gaps.last_key_value().map(|(&start, &gap)| (start, gap));
@@ -185,7 +185,7 @@ impl Free {
         start
     }
 
-    /// Adds a gap, and makes it one with those beside it.
+    /// Adds a gap and merges it with adjacent ones.
     fn give(&mut self, mut start: usize, mut bytes: usize) {
         let before = self.gaps.range(..start).next_back().map(|(&start, &gap)| (start, gap));
         if let Some((other, gap)) = before.filter(|(other, gap)| other + gap == start) {
@@ -201,27 +201,27 @@ impl Free {
     }
 }
 
-/// Blocks by the time in which they live. It finds those that live at the same time as another one without a look at each of
-/// the thousands of a graph, few of which live long.
+/// Blocks by lifetime. Finds the blocks that are live together with another one without looking at all of the thousands
+/// of a graph, most of them short-lived.
 struct Calendar {
     /// Number of moments, a power of two.
     moments: usize,
-    /// A binary tree over the moments, the root at 1, the children of node `i` at `2 * i` and `2 * i + 1`, the moments at
-    /// the end. A block stands at the fewest nodes that cover its lifetime.
+    /// A binary tree over the moments: the root at 1, the children of node `i` at `2 * i` and `2 * i + 1`, the moments
+    /// at the end. A block is listed at the fewest nodes that cover its lifetime.
     covering: Lists,
     /// Blocks by the first moment of their lifetime.
     starting: Lists,
 }
 
-/// Lists of blocks, one behind the other.
+/// Lists of blocks, one after the other.
 struct Lists {
-    /// Where each list begins, and where the last one ends.
+    /// The start of each list, followed by the end of the last one.
     starts: Vec<u32>,
     blocks: Vec<u32>,
 }
 
 impl Lists {
-    /// `count` lists of the blocks that `entries` gives with the lists that they belong to.
+    /// `count` lists of blocks; `entries` are pairs of list and block.
     fn new(count: usize, entries: &[(usize, usize)]) -> Lists {
         let mut starts = vec![0; count + 1];
         entries.iter().for_each(|(list, _)| starts[list + 1] += 1);
@@ -263,8 +263,8 @@ impl Calendar {
         Calendar { moments, covering: Lists::new(2 * moments, &covering), starting: Lists::new(moments, &starting) }
     }
 
-    /// Shows `visit` the blocks that live at some moment of a lifetime: those that live at its start, and those that start
-    /// later.
+    /// Calls `visit` with the blocks that are live at some moment of a lifetime: those live at its start, and those
+    /// that start later.
     fn each_living(&self, Lifetime { first, last }: Lifetime, mut visit: impl FnMut(usize)) {
         let mut show = |blocks: &[u32]| blocks.iter().for_each(|&block| visit(block as usize));
         let mut node = first + self.moments;
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_packed_again_as_if_for_the_first_time() {
+    fn repacked_blocks_are_placed_like_new_ones() {
         let (mut again, mut random) = (random_blocks(200, 20), crate::testing::Random::new(3));
         for _ in 0..20 {
             let sizes: Vec<usize> = (0..200).map(|_| (random.next() % 9) as usize * 100).collect();
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn calendars_know_who_lives_together() {
+    fn calendars_find_blocks_that_live_together() {
         let ArenaBlocks { all, calendar, .. } = random_blocks(200, 30);
         for block in &all {
             let mut living = Vec::new();
@@ -373,13 +373,13 @@ mod tests {
         let filled: Vec<_> = blocks.all.iter().filter(|block| block.bytes > 0).collect();
         let pairs = |(i, a): (usize, &&ArenaBlock)| filled[..i].iter().filter(|b| lives_with(a, b)).count();
         let expected: usize = filled.iter().enumerate().map(pairs).sum();
-        // Of those that begin together some count as half a pair with themselves.
+        // Some of the blocks that begin together count as half a pair with themselves.
         assert!((expected..=expected + filled.len()).contains(&blocks.pairs()), "{} for {expected}", blocks.pairs());
     }
 
     #[test]
-    fn what_is_packed_by_time_needs_little_more_than_what_lives() {
-        // All live at the same time, and then each second one ends for a smaller one.
+    fn packing_by_time_needs_little_more_than_the_live_bytes() {
+        // All are live at the same time; then every second one ends and a smaller one takes its place.
         let early = (0..1000).map(|index| (Lifetime { first: index, last: 1000 + index % 2 * 2000 }, 640));
         let late = (0..500).map(|index| (Lifetime { first: 1001 + index, last: 4000 }, 64 + index % 10 * 64));
         let mut blocks = blocks(early.chain(late));
@@ -388,14 +388,14 @@ mod tests {
 
     #[test]
     fn large_graphs_are_planned_in_no_time() {
-        // Each block lives with the next few ones, and every hundredth for long.
+        // Each block lives together with the next few, and every hundredth lives long.
         let block = |first: usize| {
             let length = if first.is_multiple_of(100) { 500 } else { 3 };
             (Lifetime { first, last: first + length }, 64 + first % 7 * 4096)
         };
         let start = std::time::Instant::now();
         blocks((0..1 << 14).map(block)).pack(ALIGNMENT);
-        // Looking at all pairs takes seconds in a build like this one.
+        // Comparing all pairs takes seconds in a debug build.
         assert!(start.elapsed().as_millis() < 500, "{:?}", start.elapsed());
     }
 }

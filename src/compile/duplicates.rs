@@ -1,5 +1,5 @@
-//! What is computed twice from the same operands is computed once: translations of operators write the same positions and
-//! masks for each layer.
+//! Nodes that compute the same from the same operands run once: importers write the same positions and masks for each
+//! layer.
 
 use crate::dimension::{Dim, DimKey};
 use crate::dtype::DataType;
@@ -7,16 +7,16 @@ use crate::ir::{Graph, Source, Value, ValueId};
 use crate::ops::{Operation, Operator};
 use std::collections::HashMap;
 
-/// Constants of more bytes are not compared: those that are written again and again are small.
+/// Constants above this size in bytes are not compared: the repeated ones are small.
 const MAX_COMPARED: usize = 256;
 
 /// Constants with the same elements: type, shape, and bytes or sizes.
 type ConstantKey = (DataType, Vec<DimKey>, Vec<u8>, Vec<DimKey>);
 
-/// Nodes that may do the same: the operator, its operands and its dimensions.
+/// Candidates for equal nodes: the operator, its operands and its dimensions.
 type NodeKey = (&'static str, Vec<Option<ValueId>>, Vec<DimKey>);
 
-/// Lets every reader read the first of several nodes that do the same, and of several small constants with the same elements.
+/// Redirects readers to the first of several equal nodes, and of several small constants with the same elements.
 pub fn merge_duplicates(graph: &mut Graph) {
     let mut replacements = constants(graph);
     let mut heirs = vec![None; graph.nodes.len()];
@@ -38,18 +38,19 @@ pub fn merge_duplicates(graph: &mut Graph) {
             None => alike.push((op, index)),
         }
     }
-    // An output stays what it is: two of them cannot be one value.
+    // Outputs stay separate: two of them cannot be one value.
     graph.drop_replaced(heirs);
 }
 
-/// The operator with all dimensions 0, and what these are whatever the sizes: to compare them would be to decide about sizes.
+/// The operator with all dimensions set to 0, and keys for these: comparing their sizes would make the graph depend on
+/// them.
 fn without_dims(op: &Operation) -> (Operation, Vec<DimKey>) {
     let (mut op, mut keys) = (op.clone(), Vec::new());
     op.visit_dims(&mut |dim| keys.push(std::mem::replace(dim, Dim::ZERO).key()));
     (op, keys)
 }
 
-/// For each value what stands for it: itself, or the first constant with the same type, shape and elements.
+/// The replacement of each value: itself, or the first constant with the same type, shape and elements.
 fn constants(graph: &Graph) -> Vec<ValueId> {
     let mut known: HashMap<ConstantKey, ValueId> = HashMap::new();
     let of = |(index, value): (usize, &Value)| {
@@ -74,7 +75,7 @@ mod tests {
     use crate::testing::check_pass;
 
     #[test]
-    fn what_is_the_same_is_computed_once() {
+    fn equal_nodes_run_once() {
         check_pass(
             merge_duplicates,
             "%0 = input x float32 [2, 3]

@@ -1,4 +1,4 @@
-//! Constant folding: nodes whose operands are all constants are computed when the graph is built.
+//! Constant folding: nodes with constant operands are computed when the graph is built.
 
 use super::Evaluate;
 use super::simplify::does_nothing;
@@ -12,10 +12,10 @@ const MAX_GROWTH: usize = 8;
 /// ... and larger than this many bytes: a scalar expanded to a whole tensor is cheaper to compute than to store.
 const SMALL_BYTES: usize = 1 << 16;
 
-/// Replaces what can be computed now by constants, but for the values in `keep`.
+/// Replaces nodes with constant operands by their results, except for the values in `keep`.
 ///
 /// # Errors
-/// An `UnknownError` when there is no memory for the constants, an `OperationError` when a mapped one cannot be read.
+/// An `UnknownError` if memory for the constants runs out, an `OperationError` if a mapped one cannot be read.
 pub fn fold(graph: &mut Graph, keep: &HashSet<ValueId>, evaluate: Evaluate) -> Result<()> {
     let mut uses = graph.use_counts();
     for node in std::mem::take(&mut graph.nodes) {
@@ -38,7 +38,8 @@ pub fn fold(graph: &mut Graph, keep: &HashSet<ValueId>, evaluate: Evaluate) -> R
         for (id, constant) in node.outputs.iter().zip(constants) {
             graph.values[id.index()].source = Source::Constant(constant);
         }
-        // Each constant on the way goes as soon as it is used up: together those of a long chain may need more than there is.
+        // Each intermediate constant is dropped after its last use: those of a long chain may not fit into memory
+        // together.
         for id in node.reads() {
             uses[id.index()] -= 1;
             if uses[id.index()] == 0 {
@@ -50,8 +51,8 @@ pub fn fold(graph: &mut Graph, keep: &HashSet<ValueId>, evaluate: Evaluate) -> R
     Ok(())
 }
 
-/// The outputs of a node that moves no byte of its constant operand: windows over that, so that large weights that are
-/// only reshaped or split are not copied.
+/// The outputs of a node that moves no byte of its constant operand, as windows over it: large weights that are only
+/// reshaped or split are not copied.
 fn windows(graph: &Graph, node: &Node) -> Result<Option<Vec<Constant>>> {
     let operand = node.inputs.first().copied().flatten();
     let Some(constant) = operand.and_then(|id| graph.value(id).constant()) else { return Ok(None) };

@@ -1,5 +1,5 @@
 //! Element-wise fusion. A chain of element-wise operators becomes one program that keeps intermediate values in
-//! registers, and what follows a matrix product or convolution becomes its epilogue.
+//! registers; operators behind a matrix product or convolution become its epilogue.
 
 use super::Target;
 use crate::dtype::DataType;
@@ -10,20 +10,21 @@ use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::{Descriptor, broadcasts_to};
 use std::collections::BTreeSet;
 
-/// The most operands of a program: each needs a register block while it runs.
+/// Maximum number of operands of a program: each needs a register block while it runs.
 const MAX_OPERANDS: usize = 8;
-/// The most instructions of a program: its register blocks must stay in the first-level cache.
+/// Maximum number of instructions of a program: its register blocks must stay in the first-level cache.
 const MAX_INSTRUCTIONS: usize = 24;
 
 /// Moves element-wise operators into the epilogue of the product whose result they read, together with everything
-/// between them, as far as nothing else reads it. The product moves to where the other operands are known.
+/// between them that nothing else reads. The product moves to the position where the other operands are computed.
 pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
     let uses = graph.use_counts();
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
         node.reads().for_each(|id| readers[id.index()].push(index));
     }
-    // Where each node goes: one that takes others over goes to the last of them, whose result it computes.
+    // The new position of each node: a product with an epilogue moves to the last node that it absorbs, and computes
+    // its result.
     let mut places: Vec<Option<usize>> = (0..graph.nodes.len()).map(Some).collect();
     for index in 0..graph.nodes.len() {
         if places[index] != Some(index) || !accepts_epilogue(&graph.nodes[index], target) {
@@ -38,7 +39,7 @@ pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
             graph.nodes[index].absorb(origins);
         }
         places[index] = Some(last);
-        // Behind float16 sums nothing is rounded until the end; behind others what is float16 is rounded as if it were stored.
+        // Epilogues of float16 sums round only at the end; others round float16 values as if they were stored.
         let unrounded = graph.descriptor(outputs[0]).dtype == DataType::Float16;
         let node = &mut graph.nodes[index];
         let (program, mut operands) = chain.finish(unrounded);
@@ -54,33 +55,33 @@ pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
     graph.nodes = nodes.into_iter().map(|(_, node)| node).collect();
 }
 
-/// Whether the kernel of a node can apply operators to its output.
+/// Whether the kernel of a node can apply an epilogue to its output.
 fn accepts_epilogue(node: &Node, target: &Target) -> bool {
     (target.takes_epilogue)(&node.op) && node.epilogue.is_empty()
 }
 
-/// Whether the result of an operator jumps: it must not be decided by digits that float16 does not have.
+/// Whether an operator is discontinuous: digits beyond float16 must not decide its result.
 fn jumps(op: Elementwise) -> bool {
     use Elementwise::{Cast, Ceil, Dequantize, Floor, Quantize, RoundEven, Sign};
     op.is_test() || matches!(op, Ceil | Floor | RoundEven | Sign | Cast { .. } | Quantize | Dequantize)
 }
 
-/// Element-wise nodes behind a product, all of whose results but the last one are read within.
+/// Element-wise nodes behind a product; only the result of the last one is read outside.
 struct Region {
     /// Their program; its first operand is the result of the product.
     chain: Chain,
-    /// Their places in the graph, in order.
+    /// Their indices in the graph, ascending.
     members: Vec<usize>,
 }
 
 impl Region {
-    /// The largest region behind the node `host`. `places` tells which nodes are gone.
+    /// The largest region behind the node `host`. Nodes without an entry in `places` are gone.
     fn behind(graph: &Graph, uses: &[usize], readers: &[Vec<usize>], places: &[Option<usize>], host: usize) -> Region {
         let result = graph.nodes[host].outputs[0];
         let Descriptor { dtype, shape } = graph.descriptor(result);
         let mut region = Region { chain: Chain::default(), members: Vec::new() };
         let mut inside: Vec<(ValueId, ChainOperand)> = vec![(result, region.chain.operand(result))];
-        // How often values inside are read by nodes that are not members yet.
+        // The number of uses of inside values by nodes that are not members yet.
         let mut open = uses[result.index()];
         let mut next: BTreeSet<usize> = readers[result.index()].iter().copied().collect();
         let mut closed = (region.chain.size(), 0);
@@ -118,7 +119,7 @@ impl Region {
     }
 }
 
-/// Merges element-wise operators into the one that alone reads their output.
+/// Merges element-wise operators into the only operator that reads their output.
 pub fn fuse_chains(graph: &mut Graph) {
     let uses = graph.use_counts();
     let mut nodes: Vec<Option<Node>> = Vec::new();
@@ -135,7 +136,7 @@ pub fn fuse_chains(graph: &mut Graph) {
                     operands.push(operand);
                     continue;
                 }
-                // Room for what the node itself brings.
+                // Leaves room for the node's own operands and instructions.
                 let rest = (inputs.len() - at - 1, own.instructions.len());
                 let inner = inner.and_then(|index| Some((index, nodes[index].as_ref()?)));
                 let taken = inner.and_then(|(index, inner)| Some((index, chain.absorb(graph, inner, rest)?)));
@@ -159,8 +160,8 @@ pub fn fuse_chains(graph: &mut Graph) {
     graph.nodes = nodes.into_iter().flatten().collect();
 }
 
-/// Whether nothing but `reader` needs the value `id`, and it has the shape of the result: computing it there computes
-/// no element twice.
+/// Whether only `reader` needs the value `id`, and it has the shape of the result: computing it there computes no
+/// element twice.
 fn reads_alone(graph: &Graph, uses: &[usize], reader: &Node, id: ValueId) -> bool {
     let times = reader.inputs.iter().filter(|input| **input == Some(id)).count();
     uses[id.index()] == times && graph.descriptor(id).shape == graph.descriptor(reader.outputs[0]).shape
@@ -176,7 +177,7 @@ pub(super) fn program(graph: &Graph, node: &Node) -> Option<Fused> {
         Api(Op::Quantize(op)) => {
             let descriptors: Vec<_> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id)).collect();
             let [input, scale, _] = descriptors[..] else { return None };
-            // A scale that repeats in blocks is broadcast in no way that a program knows.
+            // Programs cannot broadcast a scale that repeats in blocks.
             let types: Vec<_> = descriptors.iter().map(|descriptor| descriptor.dtype).collect();
             broadcasts_to(&scale.shape, &input.shape).then(|| Fused::single(op.elementwise(), &types))
         }
@@ -185,7 +186,7 @@ pub(super) fn program(graph: &Graph, node: &Node) -> Option<Fused> {
     }
 }
 
-/// Where an instruction of a chain finds an operand.
+/// An operand of an instruction in a chain.
 #[derive(Clone, Copy)]
 enum ChainOperand {
     /// An operand of the whole chain.
@@ -210,7 +211,7 @@ impl Chain {
         }))
     }
 
-    /// Appends `program` with its operands taken from `operands`; gives its result.
+    /// Appends `program` with its operands taken from `operands`; returns its result.
     fn append(&mut self, program: &Fused, operands: &[ChainOperand]) -> ChainOperand {
         let start = self.instructions.len();
         for Instruction { op, operands: registers, dtype } in &program.instructions {
@@ -223,7 +224,8 @@ impl Chain {
         ChainOperand::Result(self.instructions.len() - 1)
     }
 
-    /// Appends the program of `node`, if it is one that leaves room for some operands and instructions; gives its result.
+    /// Appends the program of `node`, if it has one and leaves room for the given numbers of operands and instructions;
+    /// returns its result.
     fn absorb(&mut self, graph: &Graph, node: &Node, (operands, instructions): (usize, usize)) -> Option<ChainOperand> {
         let (program, size) = (program(graph, node)?, self.size());
         let sources: Vec<ChainOperand> = node.inputs.iter().flatten().map(|&id| self.operand(id)).collect();
@@ -239,19 +241,19 @@ impl Chain {
         self.inputs.len() <= MAX_OPERANDS && self.instructions.len() <= MAX_INSTRUCTIONS
     }
 
-    /// Numbers of operands and instructions so far.
+    /// The numbers of operands and instructions so far.
     fn size(&self) -> (usize, usize) {
         (self.inputs.len(), self.instructions.len())
     }
 
-    /// Takes back everything that was appended since there were so many.
+    /// Removes everything appended since the chain had this size.
     fn truncate(&mut self, (inputs, instructions): (usize, usize)) {
         self.inputs.truncate(inputs);
         self.instructions.truncate(instructions);
     }
 
-    /// The program and its operands. `x * sigmoid(x)` is one instruction, but of float16 only where nothing in between is
-    /// rounded (`unrounded`).
+    /// The program and its operands. `x * sigmoid(x)` becomes one instruction, for float16 only if intermediate values
+    /// are not rounded (`unrounded`).
     fn finish(self, unrounded: bool) -> (Fused, Vec<ValueId>) {
         let inputs = self.inputs.len();
         let register = |operand: ChainOperand| match operand {
@@ -273,7 +275,7 @@ impl Chain {
     }
 }
 
-/// Makes the product at `index` of a program one instruction with the sigmoid before it, if it is `x * sigmoid(x)`.
+/// Contracts the product at `index` of a program with the sigmoid before it, if it is `x * sigmoid(x)`.
 fn contract_silu(program: &mut Fused, index: usize) {
     let product = &program.instructions[index];
     let (Elementwise::Mul, &[a, b]) = (product.op, product.operands.as_slice()) else { return };
@@ -463,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_between_whose_values_is_another_reader_stays() {
+    fn a_chain_with_another_reader_of_an_intermediate_value_stays() {
         check_pass_changes_nothing(
             epilogues,
             "%0 = input x float32 [4, 4]
@@ -489,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn what_jumps_between_stays_behind_half_floats() {
+    fn discontinuous_operators_in_between_stay_behind_half_floats() {
         check_pass(
             epilogues,
             "%0 = input x float16 [4, 4]
@@ -520,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_that_jumps_stays_behind_half_floats() {
+    fn a_discontinuous_operator_stays_behind_half_floats() {
         let text = "%0 = input x float16 [4, 4]
                     %1 = matmul %0 %0
                     %2 = floor %1
@@ -615,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn of_operands_that_are_too_much_together_some_are_merged() {
+    fn only_as_many_operands_are_merged_as_fit() {
         let chain = |start: usize, from: usize| -> String {
             (0..14).map(|i| format!("%{} = abs %{}\n", start + i, if i == 0 { from } else { start + i - 1 })).collect()
         };

@@ -1,8 +1,8 @@
-//! Caches that grow: an output that is an input with rows behind it takes the memory of that input, so that only the new rows
+//! Growing caches: an output that is an input with rows appended takes the memory of that input, and only the new rows
 //! are written.
 //!
-//! The dimension along which a cache grows comes first in the memory of both, so that rows can be appended whatever the other
-//! dimensions are. Whoever runs the graph hands such tensors over in that order, see [`Growing`].
+//! The growing dimension comes first in the memory of both: rows can then be appended whatever the other dimensions
+//! are. Whoever runs the graph passes such tensors in that order, see [`Growing`].
 
 use crate::dimension::Dim;
 use crate::ir::{Graph, Growing, Node, Source, ValueId};
@@ -11,7 +11,7 @@ use crate::ops::transpose::Transpose;
 use crate::ops::{Api, Op};
 use crate::shape::Descriptor;
 
-/// Notes in `graph` which outputs are an input with something behind it: caches of any length.
+/// Records in `graph` which outputs are an input with something appended: caches of any length.
 pub fn find_growing(graph: &mut Graph) {
     let mut found: Vec<Growing> = Vec::new();
     for one in appending(graph, |id, axis| !graph.descriptor(id).shape[axis].is_number()) {
@@ -22,8 +22,8 @@ pub fn find_growing(graph: &mut Graph) {
     graph.growing = found;
 }
 
-/// The outputs of `graph` that are an input with something behind it, along a dimension that `is_free`. Several may begin with the
-/// same input.
+/// The outputs of `graph` that are an input with something appended along a dimension that `is_free`. Several may begin
+/// with the same input.
 pub fn appending(graph: &Graph, is_free: impl Fn(ValueId, usize) -> bool) -> Vec<Growing> {
     let producers = graph.producers();
     let appending = |(output, (_, id)): (usize, &(String, ValueId))| {
@@ -38,7 +38,7 @@ pub fn appending(graph: &Graph, is_free: impl Fn(ValueId, usize) -> bool) -> Vec
     graph.outputs.iter().enumerate().filter_map(appending).collect()
 }
 
-/// Gives the caches of `graph` the order of dimensions in which they grow.
+/// Reorders the dimensions of the caches of `graph`, the growing one first.
 pub fn grow(graph: &mut Graph) {
     for Growing { input, output, axis } in graph.growing.clone() {
         let (past, present) = (graph.inputs[input].1, graph.outputs[output].1);
@@ -53,7 +53,7 @@ pub fn grow(graph: &mut Graph) {
         let mut nodes = std::mem::take(&mut graph.nodes);
         let behind = nodes.split_off(place + 1);
         nodes.pop();
-        // Others that read the input do so in its own order.
+        // Other readers of the input expect its original order.
         graph.values[past.index()].source = Source::Node;
         nodes.insert(0, transpose(&concat, own_past, past, &back));
         let mut operands = vec![Some(own_past)];
@@ -74,7 +74,7 @@ pub fn grow(graph: &mut Graph) {
     graph.drop_unused();
 }
 
-/// A value with the dimensions of `id` in this order.
+/// Adds a value with the dimensions of `id` in this order.
 fn reordered(graph: &mut Graph, id: ValueId, order: &[u32], source: Source) -> ValueId {
     let Descriptor { dtype, shape } = graph.descriptor(id);
     let shape: Vec<Dim> = order.iter().map(|&axis| shape[axis as usize]).collect();
@@ -82,7 +82,7 @@ fn reordered(graph: &mut Graph, id: ValueId, order: &[u32], source: Source) -> V
     graph.add_value(descriptor, source)
 }
 
-/// What makes `to` of `from`, for `concat`.
+/// The transpose of `from` to `to`, named after `concat`.
 fn transpose(concat: &Node, from: ValueId, to: ValueId, order: &[u32]) -> Node {
     let op = Transpose { permutation: Some(order.to_vec()) }.into();
     Node { op, inputs: vec![Some(from)], outputs: vec![to], origins: Vec::new(), ..concat.clone() }
@@ -94,7 +94,7 @@ mod tests {
     use crate::dimension::Tape;
     use crate::ir::parse;
 
-    /// The text of `graph` with the sizes of `past` along `axis` free, after both.
+    /// The text of `graph` with the size of `past` along `axis` free, after both functions.
     fn grown(text: &str, past: u32, axis: usize) -> (String, Vec<Growing>) {
         let mut graph = parse(text);
         let ((), _) = Tape::record(&[i64::from(graph.value(ValueId(past)).descriptor.sizes()[axis])], |free| {
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn other_outputs_stay_as_they_are() {
         for (text, axis) in [
-            // Behind something, twice the same, of a fixed length, and an output under two names.
+            // Behind something else, twice the same, of a fixed length, and an output under two names.
             ("%2 = concat %1 %0 axis=2\noutput y = %2", 2),
             ("%2 = concat %0 %0 axis=2\noutput y = %2", 2),
             ("%2 = concat %0 %1 axis=2\noutput y = %2", 1),

@@ -1,9 +1,9 @@
-//! Layout assignment: networks of convolutions compute with channels last, whatever the layout of the graph.
+//! Layout assignment: convolutional networks compute with channels last, whatever the layout of the graph.
 //!
-//! With channels last a pixel is a row of a matrix: products read it without packing, and every kernel has its channels
-//! in the lanes of vectors. The pass rewrites the graph with the operators of the draft alone. A convolution is given
-//! the transposed image; the operators that follow compute on the transposed values as long as they can; transposes
-//! remain at the borders, and those that meet there cancel each other in [`simplify`](super::simplify).
+//! With channels last, a pixel is a row of a matrix: products read it without packing, and every kernel has its
+//! channels in the lanes of vectors. The pass rewrites the graph with the draft's operators alone. A convolution reads
+//! the transposed image; the operators behind it compute on transposed values as long as they can; transposes remain at
+//! the borders, and adjacent ones cancel in [`simplify`](super::simplify).
 
 use crate::dimension::Dim;
 use crate::ir::{Graph, Node, Source, ValueId};
@@ -15,14 +15,15 @@ use crate::ops::{Api, Op, Operation, Operator};
 use crate::shape::Descriptor;
 use std::collections::{HashMap, HashSet};
 
-/// Output channels of a group for which a convolution is worth transposing its image: fewer leave most lanes of the
-/// vectors empty.
+/// Minimum number of output channels for which transposing the image of a convolution pays: fewer leave most vector
+/// lanes empty.
 const MIN_CHANNELS: u32 = 8;
 
-/// Networks of whose convolutions one in so many has groups stay as they are: those would be transposed to and fro.
+/// Networks in which at least one in this many convolutions is grouped stay unchanged: grouped ones would be transposed
+/// back and forth.
 const MOST_GROUPED: usize = 4;
 
-/// Gives convolutions with channels first, and what surrounds them, images with channels last.
+/// Rewrites channels-first convolutions, and the operators around them, to channels last.
 pub fn channels_last(graph: &mut Graph) {
     let weights = super::quantized::weights(graph);
     let float = |node: &&Node| node.inputs.get(1).is_some_and(|id| id.is_none_or(|id| !weights.contains(&id)));
@@ -42,13 +43,13 @@ pub fn channels_last(graph: &mut Graph) {
     graph.drop_unused();
 }
 
-/// The groups of a convolution with channels first.
+/// The kind of grouping of a channels-first convolution.
 #[derive(Clone, Copy, PartialEq)]
 enum Groups {
     One,
-    /// One for each input channel.
+    /// One group per input channel.
     Depthwise,
-    /// With channels last, few channels of a group leave lanes of the vectors empty.
+    /// With channels last, the few channels of a group leave vector lanes empty.
     Several,
 }
 
@@ -67,12 +68,12 @@ impl Groups {
     }
 }
 
-/// The dimensions of a tensor with channels last, by their places with channels first.
+/// The channels-first dimension at each channels-last position.
 fn axes(rank: usize) -> Vec<usize> {
     [0].into_iter().chain(2..rank).chain([1]).collect()
 }
 
-/// The dimensions of a tensor with channels first, by their places with channels last.
+/// The channels-last dimension at each channels-first position.
 fn inverse(rank: usize) -> Vec<usize> {
     [0, rank - 1].into_iter().chain(1..rank - 1).collect()
 }
@@ -81,17 +82,17 @@ fn inverse(rank: usize) -> Vec<usize> {
 #[derive(Clone, Copy)]
 struct Last {
     id: ValueId,
-    /// Whether it is computed like that, and not transposed for one reader.
+    /// Whether it is computed in this form, rather than transposed for one reader.
     native: bool,
 }
 
 struct Rewrite<'g> {
     graph: &'g mut Graph,
-    /// Filters that are constants but for their quantization, which is not folded yet.
+    /// Filters that are constant except for their quantization, which is not folded yet.
     weights: HashSet<ValueId>,
-    /// For a value with channels first the one with channels last.
+    /// The channels-last value of each channels-first value.
     last: HashMap<ValueId, Last>,
-    /// The values that nothing computes yet, with what they are the transposition of.
+    /// Values without a node yet, each with the channels-last value to transpose it from.
     absent: HashMap<ValueId, ValueId>,
 }
 
@@ -109,7 +110,7 @@ impl Rewrite<'_> {
         self.graph.add_value(Descriptor::new(dtype, shape), Source::Node)
     }
 
-    /// Appends a node that belongs to no operator of the graph as built.
+    /// Appends a node without origins in the graph as built.
     fn push(&mut self, op: impl Into<Operation>, input: ValueId, output: ValueId) {
         let (op, inputs, outputs) = (op.into(), vec![Some(input)], vec![output]);
         let (label, epilogue, prologues, origins) = Default::default();
@@ -121,14 +122,14 @@ impl Rewrite<'_> {
         self.push(Transpose { permutation }, input, output);
     }
 
-    /// Sees to it that `id` itself is computed, too.
+    /// Ensures that `id` itself is computed, too.
     fn plain(&mut self, id: ValueId) {
         if let Some(last) = self.absent.remove(&id) {
             self.push_transpose(inverse(self.rank(id)), last, id);
         }
     }
 
-    /// `id` with channels last.
+    /// Returns `id` with channels last.
     fn last(&mut self, id: ValueId) -> ValueId {
         if let Some(last) = self.last.get(&id) {
             return last.id;
@@ -141,7 +142,7 @@ impl Rewrite<'_> {
         last
     }
 
-    /// `id`, which is broadcast to `rank` dimensions, with channels last.
+    /// Returns `id`, which broadcasts to `rank` dimensions, with channels last.
     fn broadcast_last(&mut self, id: ValueId, rank: usize) -> ValueId {
         let own = &self.graph.descriptor(id).shape;
         if own.len() == rank {
@@ -177,7 +178,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// Appends what computes the outputs of `node` with channels last: `op` on `inputs`.
+    /// Appends `op` on `inputs`, which computes the outputs of `node` with channels last.
     fn push_native(&mut self, op: Operation, inputs: Vec<Option<ValueId>>, node: &Node) {
         let mut outputs = Vec::new();
         for &id in &node.outputs {
@@ -191,7 +192,7 @@ impl Rewrite<'_> {
         self.graph.nodes.push(Node { op, inputs, outputs, ..node.clone() });
     }
 
-    /// The operands of `node`, of which the first `count` are transposed.
+    /// The operands of `node`, the first `count` of them transposed.
     fn operands(&mut self, node: &Node, count: usize, rank: usize) -> Vec<Option<ValueId>> {
         let mut inputs = node.inputs.clone();
         for (index, id) in inputs.iter_mut().enumerate().filter_map(|(index, id)| Some((index, id.as_mut()?))) {
@@ -204,7 +205,7 @@ impl Rewrite<'_> {
         inputs
     }
 
-    /// A convolution computes with channels last if its filter can be packed for that when the graph is built.
+    /// Rewrites a convolution to channels last if its filter can be packed for that when the graph is built.
     fn convolution(&mut self, op: &Conv2d, node: &Node) -> Option<()> {
         let (image, filter) = (node.inputs[0]?, node.inputs[1]?);
         let last = op.transposed(&axes(4))?;
@@ -223,18 +224,18 @@ impl Rewrite<'_> {
         Some(())
     }
 
-    /// Any other operator computes with channels last if an operand is computed like that.
+    /// Rewrites any other operator to channels last if one of its operands is already computed in that form.
     fn follower(&mut self, op: &Operation, node: &Node) -> Option<()> {
         let count = match op {
             Api(Op::Elementwise(_) | Op::Quantize(_) | Op::Concat(_)) => node.inputs.len(),
             _ => 1,
         };
-        // Caches have an order of their own.
+        // Caches keep an order of their own.
         if self.graph.cache_of(node.outputs[0]).is_some() {
             return None;
         }
         let rank = self.rank(node.outputs[0]);
-        // Elements that are there with channels last, and elements that would have to be transposed.
+        // Elements already channels last, and elements that would need a transpose.
         let (mut native, mut foreign) = (Dim::number(0), Dim::number(0));
         for &id in node.inputs[..count].iter().flatten() {
             let elements = self.graph.descriptor(id).count();
@@ -253,7 +254,7 @@ impl Rewrite<'_> {
         Some(())
     }
 
-    /// A reduction that drops dimensions, if the order of the others stays.
+    /// Rewrites a reduction that drops dimensions, if the order of the others stays the same.
     fn reduction(&mut self, reduced: Option<&[u32]>, node: &Node) -> Option<()> {
         let input = node.inputs[0].filter(|&id| self.is_native(id))?;
         let axes = axes(self.rank(input));
@@ -265,7 +266,7 @@ impl Rewrite<'_> {
         Some(())
     }
 
-    /// A reshape that keeps batches and channels apart from the rest.
+    /// Rewrites a reshape that keeps batches and channels apart from the rest.
     fn reshape(&mut self, node: &Node) -> Option<()> {
         let (input, output) = (node.inputs[0]?, node.outputs[0]);
         let (from, to) = (&self.graph.descriptor(input).shape, &self.graph.descriptor(output).shape);
@@ -278,14 +279,15 @@ impl Rewrite<'_> {
             self.push_native(Reshape { new_shape }.into(), vec![Some(last.id)], node);
             return Some(());
         }
-        // Both forms: nothing is copied for them.
+        // Keeps both forms: neither copies anything.
         let id = self.add_value(output, new_shape.clone());
         self.push(Reshape { new_shape }, last.id, id);
         self.last.insert(output, Last { id, native: false });
         None
     }
 
-    /// A transpose reads the form that its operand has, and what it transposes from channels last has that form already.
+    /// Rewrites a transpose to read its operand in the form that exists. The operand of a transpose from channels last
+    /// is the channels-last form of the output.
     fn transpose(&mut self, op: &Transpose, node: &Node) -> Option<()> {
         let (input, output) = (node.inputs[0]?, node.outputs[0]);
         let rank = self.rank(input);
@@ -307,7 +309,7 @@ mod tests {
     use crate::compile::simplify::simplify;
     use crate::testing::{check_pass, check_pass_changes_nothing};
 
-    /// The pass and what cancels transposes after it.
+    /// The pass, followed by the one that cancels transposes.
     fn pass(graph: &mut Graph) {
         channels_last(graph);
         simplify(graph);
@@ -450,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn images_stay_that_nothing_is_won_for() {
+    fn images_without_a_gain_stay() {
         for text in [
             // Few channels, groups, a filter that is not known yet, channels last already, no convolution.
             "%0 = input x float32 [1, 3, 8, 8]

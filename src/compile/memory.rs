@@ -1,20 +1,20 @@
-//! The memory plan: where every value lives during a dispatch. Shapes are static, so all intermediate values share
-//! one arena; values whose lifetimes do not overlap share its bytes, views share the bytes of what they view, and
-//! outputs are computed in place in the bound tensors.
+//! The memory plan: the place of every value during a dispatch. Shapes are static, so all intermediate values share one
+//! arena; values with disjoint lifetimes share its bytes, views share the bytes of their source, and outputs are
+//! computed in place in the bound tensors.
 
 use super::Granularity;
 use super::blocks::{ArenaBlocks, Lifetime};
 use super::views::{View, view};
 use crate::ir::{Changes, Graph, Growing, Source, ValueId};
 
-/// A memory that is known at dispatch.
+/// A memory known at dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     /// The arena of the graph.
     Arena,
-    /// The tensor bound to the input of this index.
+    /// The tensor bound to the input with this index.
     Input(usize),
-    /// The tensor bound to the output of this index.
+    /// The tensor bound to the output with this index.
     Output(usize),
     /// The bytes of this constant value.
     Constant(ValueId),
@@ -23,19 +23,19 @@ pub enum Space {
 /// A piece of memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which memory.
+    /// The memory.
     pub space: Space,
-    /// Where it starts in it.
+    /// Start in that memory, in bytes.
     pub offset: usize,
-    /// How long it is.
+    /// Length in bytes.
     pub bytes: usize,
 }
 
 impl Place {
-    /// No bytes.
+    /// An empty place.
     pub const NONE: Place = Place { space: Space::Arena, offset: 0, bytes: 0 };
 
-    /// The place without its first bytes.
+    /// The place without its first `bytes` bytes.
     pub fn after(self, bytes: usize) -> Place {
         Place { offset: self.offset + bytes, bytes: self.bytes - bytes, ..self }
     }
@@ -47,49 +47,49 @@ impl Place {
     }
 }
 
-/// Where the values of a graph live.
+/// The places of the values of a graph.
 pub struct MemoryPlan {
-    /// For each value that is computed or read, its place.
+    /// The place of each value that is computed or read.
     pub places: Vec<Option<Place>>,
-    /// For each node, the place of its scratch memory.
+    /// The scratch memory of each node.
     pub scratch: Vec<Place>,
-    /// Bytes of the arena.
+    /// Size of the arena in bytes.
     pub arena: usize,
-    /// The values that nodes or the graph read or give. Passes leave many others behind.
+    /// The values that nodes or the graph read or write. Passes leave many others behind.
     used: Vec<usize>,
-    /// For each node, those that it reads and gives.
+    /// The values that each node reads or writes.
     touched: Box<[Box<[ValueId]>]>,
-    /// For each node, the view that it is.
+    /// The view of each node, if it is one.
     found: Vec<Option<View>>,
     aliasing: Aliasing,
-    /// That for the sizes before, whose memory the next one takes.
+    /// The aliasing for the previous sizes; its memory is reused for the next ones.
     before: Aliasing,
     granularity: Granularity,
-    /// Values that have a block in the arena, in the order of the blocks. Behind them come those of scratch memory.
+    /// Values with a block in the arena, in the order of the blocks. The blocks of scratch memory follow.
     roots: Vec<usize>,
     blocks: ArenaBlocks,
-    /// For each value, whether [`place`](Self::place) has given it another place than it had, or it has another size.
+    /// For each value, whether its place or size has changed since the previous [`place`](Self::place).
     moved: Vec<bool>,
-    /// For each node, whether its scratch memory may have another place or size.
+    /// For each node, whether the place or size of its scratch memory may have changed.
     moved_scratch: Vec<bool>,
 }
 
-/// Which values share memory.
+/// The values that share memory.
 #[derive(Default)]
 struct Aliasing {
-    /// For each value, the value it lives inside of and where; itself if nowhere. That one lives in no other in the end.
+    /// For each value, the value that contains it and the offset; itself if none. In the end, that one is a root.
     parents: Vec<Home>,
     views: Vec<bool>,
-    /// For each root that is computed in the tensor of an output, the index of the output.
+    /// For each root that is computed in the tensor of an output, the index of that output.
     outputs: Vec<Option<usize>>,
     copies: Vec<(ValueId, usize)>,
     /// For each value, whether it is an output of the graph.
     is_output: Vec<bool>,
-    /// For each value, the last node that was seen to read it.
+    /// For each value, the last node found to read it.
     readers: Vec<Option<usize>>,
 }
 
-/// The value that a value's bytes are a part of, and where.
+/// The value that contains a value's bytes, and their offset.
 #[derive(Clone, Copy)]
 struct Home {
     root: usize,
@@ -97,7 +97,7 @@ struct Home {
 }
 
 impl MemoryPlan {
-    /// The plan of `graph` before anything has a place. `share_views` allows views to need no step.
+    /// A plan of `graph` without places. With `share_views`, views need no step.
     pub fn new(graph: &Graph, share_views: bool, granularity: Granularity) -> MemoryPlan {
         let found: Vec<Option<View>> = graph.nodes.iter().map(|node| view(graph, node)).collect();
         let used = used_values(graph);
@@ -133,18 +133,18 @@ impl MemoryPlan {
         }
     }
 
-    /// For each node, whether it is a view, which needs no step.
+    /// For each node, whether it is a view without a step.
     pub fn views(&self) -> &[bool] {
         &self.aliasing.views
     }
 
-    /// Values that are copied to the output of this index when all nodes are done.
+    /// Values copied to the output with this index after all nodes.
     pub fn copies(&self) -> &[(ValueId, usize)] {
         &self.aliasing.copies
     }
 
-    /// Lets the graph have other sizes, for which nothing has a place yet; `false` if other values share memory then, so that
-    /// the plan has to be made anew.
+    /// Adopts other sizes of `graph`; nothing has a place for these yet. Returns `false` if other values share memory
+    /// now: the plan must then be made anew.
     #[must_use]
     pub fn resize(&mut self, graph: &Graph, share_views: bool, changes: &Changes) -> bool {
         let MemoryPlan { used, found, aliasing, before, moved, .. } = self;
@@ -160,13 +160,14 @@ impl MemoryPlan {
         aliasing.is_alike(before, used)
     }
 
-    /// Whether anything that the node at `index` reads or writes lies elsewhere since the places before.
+    /// Whether the node at `index` reads or writes anything whose place has changed since the previous places.
     pub fn has_moved(&self, index: u32) -> bool {
         let index = index as usize;
         self.moved_scratch[index] || self.touched[index].iter().any(|id| self.moved[id.index()])
     }
 
-    /// Gives all values places; `scratch` are nodes with `changes`, and the bytes of scratch memory of their steps.
+    /// Assigns places to all values; `scratch` lists nodes with `changes` and the bytes of scratch memory of their
+    /// steps.
     pub fn place(&mut self, graph: &Graph, scratch: impl Iterator<Item = (usize, usize)>, changes: &Changes) {
         let MemoryPlan { places, used, aliasing, roots, blocks, moved, moved_scratch, .. } = self;
         let mut is_other = places.is_empty();
@@ -184,7 +185,7 @@ impl MemoryPlan {
             moved.fill(true);
             moved_scratch.fill(true);
         }
-        // What lies in something that has another place or length is found by that.
+        // Values inside one that has moved or changed its length are found through it.
         for (moved, changed) in moved.iter_mut().zip(&changes.values) {
             *moved |= changed;
         }
@@ -224,15 +225,15 @@ impl MemoryPlan {
     }
 }
 
-/// Plans the memory of `graph`; `scratch` holds, for each node, the bytes of scratch memory of its step, and
-/// `share_views` allows views to need no step.
+/// Plans the memory of `graph`; `scratch` has the bytes of scratch memory of each node's step. With `share_views`,
+/// views need no step.
 pub fn plan(graph: &Graph, scratch: &[usize], share_views: bool, granularity: Granularity) -> MemoryPlan {
     let mut plan = MemoryPlan::new(graph, share_views, granularity);
     plan.place(graph, scratch.iter().copied().enumerate(), &Changes::all(graph));
     plan
 }
 
-/// The values that nodes or `graph` read or give, each once.
+/// The values that nodes or `graph` read or write, each once.
 fn used_values(graph: &Graph) -> Vec<usize> {
     let mut is_used = vec![false; graph.values.len()];
     let of_nodes = graph.nodes.iter().flat_map(|node| node.reads().chain(&node.outputs));
@@ -241,15 +242,15 @@ fn used_values(graph: &Graph) -> Vec<usize> {
     (0..is_used.len()).filter(|&id| is_used[id]).collect()
 }
 
-/// Makes `list` one of `len` times `item`.
+/// Refills `list` with `len` copies of `item`.
 fn reset<T: Clone>(list: &mut Vec<T>, len: usize, item: T) {
     list.clear();
     list.resize(len, item);
 }
 
 impl Aliasing {
-    /// Finds which of the values of `graph` that are `used` share memory; those that are `found` to be views do where `views` tells
-    /// their granularity.
+    /// Finds out which of the `used` values of `graph` share memory. Views that were `found` do if `views` holds their
+    /// granularity.
     fn find(&mut self, graph: &Graph, used: &[usize], found: &[Option<View>], views: Option<Granularity>) {
         let count = graph.values.len();
         self.parents.resize(count, Home { root: 0, offset: 0 });
@@ -268,7 +269,7 @@ impl Aliasing {
         self.place_outputs(graph);
     }
 
-    /// Whether the same values share memory, at whatever places.
+    /// Whether the same values share memory, at any offsets.
     fn is_alike(&self, other: &Aliasing, used: &[usize]) -> bool {
         self.views == other.views
             && self.outputs == other.outputs
@@ -276,8 +277,8 @@ impl Aliasing {
             && used.iter().all(|&id| self.parents[id].root == other.parents[id].root)
     }
 
-    /// The root that the value `id` lives in, and where. All on the way to it are noted to live in it themselves, so that
-    /// long ways are gone once.
+    /// The root that contains value `id`, and the offset in it. Compresses the path: all values on it then point at the
+    /// root.
     fn home(&mut self, id: usize) -> Home {
         let mut home = Home { root: id, offset: 0 };
         while self.parents[home.root].root != home.root {
@@ -301,7 +302,7 @@ impl Aliasing {
             let fits = |offset: &usize| offset.is_multiple_of(granularity.view);
             match found[index].as_ref().filter(|view| view.offsets().iter().all(fits)) {
                 Some(View::Parts(offsets)) => {
-                    // A view of a view is one of the whole value, so that chains of views stay short.
+                    // A view of a view becomes a view of the whole value, which keeps chains of views short.
                     let home = self.home(node.inputs[0].expect("a view has an operand").index());
                     for (output, offset) in node.outputs.iter().zip(offsets) {
                         self.parents[output.index()] = Home { root: home.root, offset: home.offset + offset };
@@ -310,12 +311,12 @@ impl Aliasing {
                 }
                 Some(View::Joined(offsets)) => {
                     let inputs = || node.inputs.iter().flatten();
-                    // Each operand must be computed, live in memory of its own, and be needed at one place only once.
+                    // Each operand must be computed, have memory of its own, and appear only once.
                     let root = node.outputs[0].index();
                     let Aliasing { parents, is_output, readers, .. } = self;
                     let movable = |(place, id): (usize, &ValueId)| {
                         let own = parents[id.index()].root;
-                        // A cache is there already, at the beginning.
+                        // A cache is already there, at the start.
                         let is_there = place == 0 && matches!(graph.value(*id).source, Source::Input) && own == root;
                         is_there
                             || matches!(graph.value(*id).source, Source::Node)
@@ -335,9 +336,9 @@ impl Aliasing {
         }
     }
 
-    /// Computes outputs in their tensors where possible; the others are copied at the end.
+    /// Computes outputs in their tensors if possible; the others are copied at the end.
     fn place_outputs(&mut self, graph: &Graph) {
-        // Nothing else has the tensor that a cache is in.
+        // Only the cache lives in its tensor.
         for growing in &graph.growing {
             self.outputs[graph.outputs[growing.output].1.index()] = Some(growing.output);
         }
@@ -356,7 +357,7 @@ impl Aliasing {
         }
     }
 
-    /// For each root, when its bytes are needed.
+    /// The lifetime of each root.
     fn lifetimes(&self, graph: &Graph) -> Vec<Option<Lifetime>> {
         let mut lifetimes: Vec<Option<Lifetime>> = vec![None; graph.values.len()];
         let mut need = |id: ValueId, at: usize| {
@@ -424,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn views_live_inside_of_what_they_view() {
+    fn views_live_inside_their_source() {
         let graph = parse(
             "%0 = input x float32 [4, 16]
              %1 = exp %0
@@ -471,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_is_there_at_the_beginning_of_its_output_and_copied_elsewhere() {
+    fn a_cache_stays_at_the_start_of_its_output_and_is_copied_elsewhere() {
         for (operands, is_view) in [("%0 %1", true), ("%0 %0", false), ("%0 %1 %0", false)] {
             let text =
                 format!("%0 = input x float32 [1, 4]\n%1 = abs %0\n%2 = concat {operands} axis=0\noutput y = %2");
@@ -484,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_views_is_views_of_one_value() {
+    fn a_chain_of_views_becomes_views_of_one_value() {
         let mut text = "%0 = input x float32 [4, 16]\n%1 = exp %0\n".to_string();
         for i in 1..2000 {
             text += &format!("%{} = reshape %{i} newShape={}\n", i + 1, ["[64]", "[4, 16]"][i % 2]);
@@ -494,7 +495,7 @@ mod tests {
         assert_eq!(plan.places[2000], plan.places[1]);
     }
 
-    /// What can go wrong where values share memory.
+    /// Cases that can go wrong where values share memory.
     #[test]
     fn graphs_whose_values_share_memory() {
         let graphs = [
@@ -505,9 +506,9 @@ mod tests {
             "%1 = exp %0\n%2 = concat %1 %1 axis=0\n%3 = concat %2 %2 axis=0\noutput y = %3\noutput z = %2",
             "%1 = exp %0\n%2 = neg %0\n%3 = concat %1 %2 axis=0\n%4 = concat %2 %1 axis=0\noutput y = %3\noutput z = %4",
             "%1 = exp %0\n%2 = concat %1 %0 axis=0\n%3 = reshape %2 newShape=[2, 12]\noutput y = %3\noutput z = %2",
-            // A value is computed inside of a concatenation while a slice of that is read.
+            // A value is computed inside a concatenation while a slice of that is read.
             "%1 = exp %0\n%2 = slice %1 starts=[1, 0] sizes=[2, 4]\n%3 = neg %2\n%4 = concat %1 %3 axis=0\noutput y = %4",
-            // Pieces that are outputs, as they are and in parts.
+            // Pieces that are outputs, whole and in parts.
             "%1, %2, %3 = split %0 splits=3\noutput y = %1\noutput z = %3",
             "%1 = exp %0\n%2, %3, %4 = split %1 splits=3\n%5 = slice %3 starts=[0, 1] sizes=[1, 2]
              output x1 = %5\noutput y = %4\noutput z = %1\noutput w = %3",

@@ -1,4 +1,4 @@
-//! The compiler: passes that rewrite a graph, one per file, and the memory plan. Nothing here knows a backend.
+//! The compiler: passes that rewrite a graph, one per file, and the memory plan. Knows no backend.
 
 pub mod affine;
 mod block_product;
@@ -29,10 +29,10 @@ pub use block_product::fuse_block_products;
 use std::collections::HashSet;
 pub use unpack::unpack;
 
-/// Runs those of `passes` on `graph` that `target` has kernels for, and gives them.
+/// Runs those of `passes` on `graph` that `target` has kernels for, and returns them.
 ///
 /// # Errors
-/// An `UnknownError` when there is no memory for folded constants, an `OperationError` when a mapped one cannot be read.
+/// An `UnknownError` if memory for folded constants runs out, an `OperationError` if a mapped one cannot be read.
 pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Evaluate) -> Result<Passes> {
     let passes = passes.and(target.passes);
     if passes.growing {
@@ -42,12 +42,12 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
         graph.growing.clear();
     }
     if passes.prologues {
-        // Before products look for transposed constants.
+        // Before transposed constants are moved into products.
         quantized::sink(graph)?;
         check(graph);
     }
     if passes.simplify {
-        // Before constants are folded, which would transpose them.
+        // Before folding, which would transpose the constants.
         transposed::transpose_in_products(graph);
         check(graph);
     }
@@ -74,7 +74,7 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
         check(graph);
         tidy(graph, target, passes, evaluate)?;
     }
-    // The filters that it writes out are to be computed now, not at each dispatch.
+    // The filters that it writes as operators should be computed now, not at each dispatch.
     if passes.affine && passes.fold {
         affine::absorb_affine(graph);
         check(graph);
@@ -109,10 +109,10 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
     Ok(passes)
 }
 
-/// Computes what has become constant, and removes what has come to do nothing.
+/// Folds new constants, and removes operators that do nothing any more.
 fn tidy(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Evaluate) -> Result<()> {
     if passes.fold {
-        // What products of quantized tensors read stays quantized until they are fused.
+        // Operands of products of quantized tensors stay quantized until they are fused.
         let mut keep = if passes.quantized { quantized::weights(graph) } else { HashSet::new() };
         if passes.prologues {
             keep.extend(prologue::weights(graph, target));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_stands_for_what_was_removed_behind_it_and_merged_into_it() {
+    fn an_operator_stands_for_nodes_removed_behind_it_and_merged_into_it() {
         let nodes = compiled(
             "%0 = input x float32 [2, 3, 4]
              %1 = softmax %0 axis=0
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn transposes_that_undo_each_other_belong_to_what_computes_their_result() {
+    fn transposes_that_cancel_belong_to_the_node_that_computes_their_result() {
         let nodes = compiled(
             "%0 = input x float32 [2, 3]
              %1 = softmax %0 axis=0
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_that_stays_for_another_reader_stands_for_itself() {
+    fn an_operator_kept_for_another_reader_stands_for_itself() {
         let nodes = compiled(
             "%0 = input x float32 [2, 3]
              %1 = transpose %0

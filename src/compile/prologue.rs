@@ -1,6 +1,5 @@
-//! Prologues: element-wise operators in front of a node that alone reads their result become a part of it, so that the
-//! result is never written to memory. Weights that are stored in few bits stay so: whatever reads them computes their
-//! values while it does.
+//! Prologues: element-wise operators in front of their only reader become part of it, and their result is never written
+//! to memory. Weights stored in few bits stay that way: every reader computes their values while it reads them.
 
 use super::fuse::program;
 use super::{Reads, Target};
@@ -13,16 +12,16 @@ use crate::ops::{Api, Op};
 use crate::shape::Descriptor;
 use std::collections::{HashMap, HashSet};
 
-/// The most instructions of a program that is run again for each reader of an element.
+/// Maximum number of instructions of a program that runs again for each reader of an element.
 const MAX_CHEAP: usize = 4;
 
-/// The most operands of a node with its prologues: with parameters and outputs, devices must bind them all.
+/// Maximum number of operands of a node with its prologues: devices must bind all of them, plus parameters and outputs.
 const MAX_OPERANDS: usize = 8;
 
-/// The most reshapes between an operand and what computes it.
+/// Maximum number of reshapes between an operand and its producer.
 const MAX_RESHAPES: usize = 8;
 
-/// Whether reading the elements of `producer` by its operands takes fewer bytes, and little else.
+/// Whether reading the operands of `producer` instead of its result takes fewer bytes and little computation.
 fn saves_bytes(graph: &Graph, producer: &Node, program: &Fused) -> bool {
     let bytes = |id: &ValueId| graph.descriptor(*id).count() * graph.descriptor(*id).dtype.size() as u32;
     let operands: Dim = producer.inputs.iter().flatten().map(bytes).sum();
@@ -31,13 +30,13 @@ fn saves_bytes(graph: &Graph, producer: &Node, program: &Fused) -> bool {
         && program.instructions.iter().all(|instruction| is_cheap(instruction.op))
 }
 
-/// What computes an operand, past what only changes its shape.
+/// The producer of an operand, past reshapes.
 struct FoundPrologue {
     /// The element-wise node.
     producer: usize,
-    /// What it computes of each element.
+    /// Its program for each element.
     program: Fused,
-    /// Whether all of its operands are constants, so that several readers may compute it.
+    /// Whether all of its operands are constants: several readers may then compute it.
     known: bool,
     /// The values from the operand back to the node's output.
     way: Vec<ValueId>,
@@ -60,7 +59,7 @@ impl FoundPrologue {
         None
     }
 
-    /// Whether a kernel can compute what was found while it reads its operand so often.
+    /// Whether a kernel that reads its operand this often can compute the prologue.
     fn fits(&self, graph: &Graph, reads: Reads) -> bool {
         match reads {
             Reads::Once => true,
@@ -87,10 +86,11 @@ fn known_values(graph: &Graph) -> Vec<bool> {
     known
 }
 
-/// The values that constants stored in few bits stand for, which must not be folded: all of their readers compute them.
+/// The values dequantized from constants stored in few bits. They must not be folded: all of their readers compute
+/// them.
 pub fn weights(graph: &Graph, &Target { reads, .. }: &Target) -> HashSet<ValueId> {
     let (producers, known) = (graph.producers(), known_values(graph));
-    // Whether all readers that were seen so far compute the value; readers come from behind.
+    // Whether all readers so far compute the value; nodes are visited last to first.
     let mut computed = vec![true; graph.values.len()];
     graph.outputs.iter().for_each(|(_, id)| computed[id.index()] = false);
     let mut kept = HashSet::new();
@@ -120,10 +120,10 @@ pub fn weights(graph: &Graph, &Target { reads, .. }: &Target) -> HashSet<ValueId
     kept
 }
 
-/// Lets nodes compute the operands that element-wise nodes give them alone, or that are made of constants.
+/// Moves element-wise nodes into their readers, if they have a single reader or depend on constants only.
 ///
 /// # Errors
-/// An `UnknownError` when there is no memory for packed constants, an `OperationError` when a mapped one cannot be read.
+/// An `UnknownError` if memory for packed constants runs out, an `OperationError` if a mapped one cannot be read.
 pub fn fuse_prologues(graph: &mut Graph, &Target { reads, .. }: &Target) -> Result<()> {
     let (producers, known) = (graph.producers(), known_values(graph));
     let mut uses = graph.use_counts();
@@ -155,7 +155,7 @@ pub fn fuse_prologues(graph: &mut Graph, &Target { reads, .. }: &Target) -> Resu
     Ok(())
 }
 
-/// Makes what was found a prologue of the node at `index`.
+/// Makes `found` a prologue of the node at `index`.
 fn take(
     graph: &mut Graph,
     index: usize,
@@ -170,7 +170,7 @@ fn take(
     let mut operands = producer.inputs.into_iter().flatten();
     let mut first = operands.next().expect("a program has operands");
     let mut storage = Storage::Whole;
-    // Numbers that are computed with only once can be packed however they are read.
+    // Numbers that only the first instruction reads can be packed, however often the kernel reads them.
     let reads_once = |instruction: &crate::ops::fused::Instruction| !instruction.operands.contains(&0);
     if found.known
         && graph.descriptor(first).shape == shape
@@ -187,8 +187,7 @@ fn take(
     Ok(())
 }
 
-/// The numbers of a constant of an 8-bit type, packed two to a byte, if they all fit into 4 bits. `packed` holds what was
-/// found before.
+/// The numbers of an 8-bit constant, packed two to a byte, if all fit into 4 bits. `packed` caches the results.
 fn nibbles(graph: &mut Graph, id: ValueId, packed: &mut HashMap<ValueId, Option<ValueId>>) -> Result<Option<ValueId>> {
     if let Some(known) = packed.get(&id) {
         return Ok(*known);
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dequantizes_weights_moves_into_the_product_past_a_reshape() {
+    fn dequantization_of_weights_moves_into_the_product_past_a_reshape() {
         check_pass(
             fuse,
             "%0 = input x float32 [2, 6]
@@ -268,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn an_embedding_that_is_also_a_product_is_computed_by_both() {
+    fn an_embedding_that_is_also_a_product_operand_is_computed_by_both() {
         check_pass(
             fuse,
             "%0 = input x float32 [2, 6]
@@ -294,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_moves_into_what_reads_it_once_and_stands_behind_an_epilogue() {
+    fn a_chain_moves_into_its_reader_and_stands_behind_an_epilogue() {
         check_pass(
             fuse,
             "%0 = input x float16 [4, 4]
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_much_or_saves_no_bytes_stays_in_front_of_what_reads_it_often() {
+    fn costly_or_larger_operands_stay_in_front_of_a_reader_that_reads_them_often() {
         let text = "%0 = input x float32 [4, 4]
                     %1 = input z float16 [4, 4]
                     %2 = neg %0
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_read_stays() {
+    fn values_with_other_readers_stay() {
         check_pass_changes_nothing(
             fuse,
             "%0 = input x float32 [4, 4]
@@ -338,7 +337,7 @@ mod tests {
         );
     }
 
-    /// The bytes of all constants of the compiled graph.
+    /// Total size in bytes of all constants of the compiled graph.
     fn constants(text: &str) -> usize {
         let mut graph = parse(text);
         optimize(&mut graph, &GPU, Passes::ALL, &reference::evaluate).expect("a graph");
@@ -393,9 +392,9 @@ mod tests {
     }
 
     #[test]
-    fn other_readers_of_what_they_compute_agree_with_the_oracle() {
+    fn other_kernels_with_prologues_agree_with_the_oracle() {
         let tolerance = Tolerance::ulps(8).or_absolute(1e-4);
-        // Scales of rows, columns, blocks along both, and one for all.
+        // Scales per row, per column, per block along both, and one for all.
         for scale in ["[6, 1]", "[1, 8]", "[3, 4]", "[1, 1]", "[6, 8]"] {
             let text = format!(
                 "%0 = input x int8 [6, 8]

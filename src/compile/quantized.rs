@@ -1,9 +1,9 @@
 //! Quantized products: `dequantizeLinear` of both operands, a product, a bias, a clamp and `quantizeLinear` become one
-//! operator on integers. Without `quantizeLinear`, it gives floats. Then the scale and zero point of the first operand may be
-//! computed, as dynamically quantized models do it, and so may what the result is scaled with.
+//! operator on integers. Without `quantizeLinear`, it returns floats. Then the scale and zero point of the first
+//! operand may be computed, as in dynamically quantized models, and so may the factor of the result.
 //!
-//! To find more of them, `dequantizeLinear` sinks below what only moves elements, and goes where `quantizeLinear` undoes
-//! it.
+//! To find more of them, `dequantizeLinear` sinks below operators that only move elements, and disappears where
+//! `quantizeLinear` undoes it.
 
 use super::{Evaluate, fold, simplify};
 use crate::dimension::Dim;
@@ -22,13 +22,13 @@ use crate::ops::{Api, Op, Operation};
 use crate::shape::Descriptor;
 use std::collections::HashSet;
 
-/// The most operators that move elements between `dequantizeLinear` and a product, or a constant.
+/// Maximum number of operators that move elements between `dequantizeLinear` and a product, or a constant.
 const MAX_MOVES: usize = 8;
 
-/// Makes products of quantized tensors operators on integers.
+/// Replaces products of quantized tensors by operators on integers.
 ///
 /// # Errors
-/// An `UnknownError` when there is no memory for constants, an `OperationError` when a mapped one cannot be read.
+/// An `UnknownError` if memory for constants runs out, an `OperationError` if a mapped one cannot be read.
 pub fn quantized(graph: &mut Graph, evaluate: Evaluate) -> Result<()> {
     sink(graph)?;
     let weights = weights(graph);
@@ -40,12 +40,12 @@ pub fn quantized(graph: &mut Graph, evaluate: Evaluate) -> Result<()> {
     Ok(())
 }
 
-/// The values on the way from 8-bit constants to products with quantized tensors, which must not be folded to floats
-/// before [`quantized`] has seen them.
+/// The values between 8-bit constants and products with quantized tensors, which must not be folded to floats before
+/// [`quantized`] has seen them.
 pub fn weights(graph: &Graph) -> HashSet<ValueId> {
     let producers = graph.producers();
     let producer = |id: ValueId| producers[id.index()].map(|index| &graph.nodes[index]);
-    // The values from an operand back to 8-bit integers, past what moves elements.
+    // The values from an operand back to 8-bit integers, past operators that move elements.
     let way = |mut id: ValueId| {
         let mut way = vec![id];
         for _ in 0..MAX_MOVES {
@@ -68,7 +68,7 @@ pub fn weights(graph: &Graph) -> HashSet<ValueId> {
     ways.flatten().collect()
 }
 
-/// Whether a value is a constant, or one whose elements are moved.
+/// Whether a value is a constant, possibly with moved elements.
 fn is_known(graph: &Graph, producers: &[Option<usize>], mut id: ValueId) -> bool {
     for _ in 0..MAX_MOVES {
         let Some(node) = producers[id.index()].map(|index| &graph.nodes[index]) else { break };
@@ -88,7 +88,7 @@ fn is_byte(graph: &Graph, id: ValueId) -> bool {
     matches!(graph.descriptor(id).dtype, DataType::Int8 | DataType::Uint8)
 }
 
-/// Moves bytes instead of floats: `dequantizeLinear` goes behind `transpose()` and `reshape()`.
+/// Moves `dequantizeLinear` behind `transpose()` and `reshape()`, which then move bytes instead of floats.
 pub(super) fn sink(graph: &mut Graph) -> Result<()> {
     let mut producers: Vec<Option<usize>> = vec![None; graph.values.len()];
     let mut nodes: Vec<Node> = Vec::new();
@@ -126,8 +126,8 @@ pub(super) fn sink(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// The operands of `dequantize`, if that is `dequantizeLinear` of bytes and `node` moves its elements in a way that scales
-/// can follow.
+/// The operands of `dequantize`, if it is `dequantizeLinear` of bytes and its scale can follow the elements through
+/// `node`.
 fn moved(graph: &Graph, dequantize: &Node, node: &Node) -> Option<[ValueId; 3]> {
     let Api(Op::Quantize(Quantize::DequantizeLinear)) = dequantize.op else { return None };
     let &[Some(input), Some(scale), Some(zero)] = dequantize.inputs.as_slice() else { return None };
@@ -139,8 +139,8 @@ fn moved(graph: &Graph, dequantize: &Node, node: &Node) -> Option<[ValueId; 3]> 
     (follows && is_byte(graph, input)).then_some([input, scale, zero])
 }
 
-/// Makes `quantizeLinear` of what `dequantizeLinear` gave the identity, if both have the same scale: it gives every integer
-/// of 8 bits back.
+/// Replaces `quantizeLinear` of the result of `dequantizeLinear` by the identity, if both have the same scale: the
+/// round trip preserves every 8-bit integer.
 fn cancel(graph: &mut Graph) -> Result<()> {
     let producers = graph.producers();
     for index in 0..graph.nodes.len() {
@@ -156,7 +156,7 @@ fn cancel(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// The bytes that the value `id` is dequantized from with a single scale, and that scale.
+/// The bytes that `id` is dequantized from with a single scale, and that scale.
 fn dequantized(graph: &Graph, producers: &[Option<usize>], id: Option<ValueId>) -> Result<Option<(ValueId, Scale)>> {
     let Some(node) = id.and_then(|id| producers[id.index()]).map(|index| &graph.nodes[index]) else { return Ok(None) };
     match (&node.op, node.inputs[0]) {
@@ -167,25 +167,26 @@ fn dequantized(graph: &Graph, producers: &[Option<usize>], id: Option<ValueId>) 
     }
 }
 
-/// The only scale and zero point of a node, if they are constants that fused products can use.
+/// The only scale and zero point of a node, if they are constants usable in fused products.
 fn scale_of(graph: &Graph, node: &Node) -> Result<Option<Scale>> {
     let (Some(scale), Some(zero)) = (node.inputs[1], node.inputs[2]) else { return Ok(None) };
     let ([scale], [zero]) = (&floats(graph, scale)?[..], &bytes(graph, zero)?[..]) else { return Ok(None) };
     Ok(is_usable(*scale).then_some(Scale { scale: *scale, zero: *zero }))
 }
 
-/// Products and quotients of other scales may be infinite, or 0, and those with negative ones turn clamps around.
+/// Excludes extreme scales, whose products and quotients may be infinite or 0, and negative ones, which would reverse
+/// clamps.
 fn is_usable(scale: f32) -> bool {
     (1e-15..1e15).contains(&scale)
 }
 
-/// The place of the factor among the operands of [`Quantized`].
+/// The index of the factor among the operands of [`Quantized`].
 const FACTOR: usize = 6;
 
-/// The most elements of a constant that is looked at: those of scales and biases.
+/// Maximum number of elements of the constants to look at: those of scales and biases.
 const MAX_ELEMENTS: usize = 1 << 20;
 
-/// The elements of a constant; none if `id` is none, or of another type.
+/// The elements of a constant; empty if `id` is not a constant of this type, or too large.
 fn constant<T: Element>(graph: &Graph, id: ValueId) -> Result<Vec<T>> {
     let (value, descriptor) = (graph.value(id).constant(), graph.descriptor(id));
     match value {
@@ -200,35 +201,35 @@ fn floats(graph: &Graph, id: ValueId) -> Result<Vec<f32>> {
     constant(graph, id)
 }
 
-/// The elements of a constant of either 8-bit type.
+/// The elements of a constant of either 8-bit type; empty for others.
 fn bytes(graph: &Graph, id: ValueId) -> Result<Vec<i16>> {
     let signed = constant::<i8>(graph, id)?.into_iter().map(i16::from);
     Ok(signed.chain(constant::<u8>(graph, id)?.into_iter().map(i16::from)).collect())
 }
 
-/// The bytes of a constant filter, and the scale and zero point of every output channel.
+/// The bytes of a constant filter, and the scale and zero point of each output channel.
 struct Filter {
     bytes: ValueId,
     scales: Vec<f32>,
     zeros: Vec<i16>,
 }
 
-/// The bytes that are multiplied, and what is computed of how they stand for numbers.
+/// The bytes to multiply, and the computed parts of their quantization.
 struct Input {
     bytes: ValueId,
     zero: Option<ValueId>,
-    /// What sums are multiplied with.
+    /// The factor of the sums.
     factor: Option<ValueId>,
 }
 
-/// What was found of a product.
+/// A quantized product that was found.
 struct FoundProduct {
     op: Quantized,
     input: Input,
     filter: Filter,
-    /// Of every output channel; none without a bias.
+    /// One element per output channel; empty without a bias.
     bias: Vec<f32>,
-    /// The nodes that it stands for, the last of which gives its output.
+    /// The nodes that it replaces; the last one computes its output.
     nodes: Vec<usize>,
     /// The nodes that dequantize its operands.
     sources: Vec<usize>,
@@ -269,7 +270,7 @@ fn fuse(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// Adds the operator that was `found` in place of `node`; gives its place.
+/// Adds the operator that was `found` in place of `node`; returns its index.
 fn emit(graph: &mut Graph, node: Node, found: &FoundProduct, nodes: &mut Vec<Node>) -> Result<usize> {
     let channels = found.filter.scales.len() as u32;
     let bytes: Vec<u8> = found.filter.scales.iter().flat_map(|x| x.to_le_bytes()).collect();
@@ -307,7 +308,7 @@ fn emit(graph: &mut Graph, node: Node, found: &FoundProduct, nodes: &mut Vec<Nod
         nodes.push(product(op, inputs, node.outputs.clone(), node.origins.clone()));
         return Ok(nodes.len() - 1);
     };
-    // The operator wants the channels last.
+    // The operator requires channels last.
     let (to_last, to_first) = ([0, 2, 3, 1], [0, 3, 1, 2]);
     let mut transposed = |from: ValueId, axes: [u32; 4]| {
         let Descriptor { dtype, shape } = graph.descriptor(from).clone();
@@ -338,7 +339,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The quantized product that the node at `index` is the product of.
+    /// The quantized product around the product at `index`.
     fn product(&self, index: usize) -> Result<Option<FoundProduct>> {
         let node = &self.graph.nodes[index];
         let Some(product) = kind(self.graph, node) else { return Ok(None) };
@@ -360,7 +361,7 @@ impl Search<'_> {
         Ok(Some(found))
     }
 
-    /// The bytes that the first operand of a product is dequantized from, and what is known of their scale.
+    /// The bytes that the first operand of a product is dequantized from, and the known part of their scale.
     fn input(&self, product: &Product, id: Option<ValueId>) -> Result<Option<(Input, Scale)>> {
         if let Some((bytes, scale)) = dequantized(self.graph, self.producers, id)? {
             return Ok(Some((Input { bytes, zero: None, factor: None }, scale)));
@@ -387,7 +388,7 @@ impl Search<'_> {
         Ok(is_usable(known.scale).then_some((input, known)))
     }
 
-    /// The bytes of a constant filter, and the scale and zero point of every output channel.
+    /// The bytes of a constant filter, and the scale and zero point of each output channel.
     fn filter(&self, op: &Quantized, node: &Node) -> Result<Option<Filter>> {
         let (Api(Op::Quantize(Quantize::DequantizeLinear)), [Some(filter), Some(scale), Some(zero)]) =
             (&node.op, node.inputs.as_slice())
@@ -417,10 +418,10 @@ impl Search<'_> {
         Ok(Some(Filter { bytes: *filter, scales, zeros }))
     }
 
-    /// The elements of a constant bias for that many channels, whose dimension is the one that `from_end` says.
+    /// The elements of a constant bias for `channels` channels, along the dimension `from_end` (1 is the last one).
     fn bias(&self, id: ValueId, channels: usize, from_end: usize) -> Result<Option<Vec<f32>>> {
         let mut bias = floats(self.graph, id)?;
-        // As many elements in another dimension are one for each row.
+        // The same number of elements along another dimension is a bias per row.
         let along = bias.len() == 1 || is_along(&self.graph.descriptor(id).shape, channels, from_end);
         if bias.len() == 1 {
             bias = vec![bias[0]; channels];
@@ -429,7 +430,7 @@ impl Search<'_> {
         Ok(fits.then_some(bias))
     }
 
-    /// Adds what alone reads the result: a bias, clamps, and `quantizeLinear`.
+    /// Absorbs readers of the result, each its only one: a bias, clamps, and `quantizeLinear`.
     fn follow(&self, found: &mut FoundProduct, depth: usize) -> Result<()> {
         let (channels, from_end) = (found.filter.scales.len(), found.channels_from_end());
         loop {
@@ -456,7 +457,7 @@ impl Search<'_> {
                     let fits = |shape: &[Dim]| is_single(shape) || is_along(shape, channels, from_end);
                     let other = other.filter(|id| same_shape && fits(&self.graph.descriptor(**id).shape));
                     let Some(&other) = other else { return Ok(()) };
-                    // Of two products, each would be the factor of the other.
+                    // With two products, each would be the factor of the other.
                     let producer = self.producers[other.index()].map(|index| &self.graph.nodes[index]);
                     if producer.is_some_and(|node| kind(self.graph, node).is_some()) {
                         return Ok(());
@@ -497,7 +498,7 @@ impl FoundProduct {
         (self.op.min, self.op.max) = (self.op.min.max(min).min(max), self.op.max.max(min).min(max));
     }
 
-    /// The place of the channels in the shape of the result, 1 for the last one.
+    /// The dimension of the channels in the shape of the result, counted from the end (1 is the last one).
     fn channels_from_end(&self) -> usize {
         match &self.op.product {
             Product::Conv2d(Conv2dAttributes { input_layout: InputLayout::Nchw, .. }) => 3,
@@ -506,19 +507,19 @@ impl FoundProduct {
     }
 }
 
-/// Whether nothing of the operator can be computed: kernels have sums of their own for each group, or none. Groups have few
-/// terms, which floats add exactly.
+/// Whether a convolution is grouped. Then nothing of its quantization can be computed: kernels keep separate sums per
+/// group, or none. Groups have few terms, which floats add exactly.
 fn is_grouped(product: &Product) -> bool {
     matches!(product, Product::Conv2d(options) if options.groups != 1)
 }
 
-/// Whether a tensor of that shape has one element per channel, in the dimension that `from_end` says, 1 for the last one.
+/// Whether a tensor of this shape has one element per channel, along the dimension `from_end` (1 is the last one).
 fn is_along(shape: &[Dim], channels: usize, from_end: usize) -> bool {
     let is_fit = |(at, &size): (usize, &Dim)| size == if at + from_end == shape.len() { channels as u32 } else { 1 };
     shape.len() >= from_end && shape.iter().enumerate().all(is_fit)
 }
 
-/// The product of a node, if it is one of float32 that there is an operator for.
+/// The product of a node, if it is a float32 product with a quantized counterpart.
 fn kind(graph: &Graph, node: &Node) -> Option<Product> {
     if graph.descriptor(node.outputs[0]).dtype != DataType::Float32 || !node.epilogue.is_empty() {
         return None;

@@ -36,7 +36,7 @@ fn a_convolution_between_quantized_tensors() {
 }
 
 #[test]
-fn channels_become_last_and_a_float_output_stays_one() {
+fn channels_move_last_and_a_float_output_stays_float() {
     check_pass(
         pass,
         "%0 = input x int8 [1, 3, 5, 6]
@@ -67,7 +67,7 @@ fn channels_become_last_and_a_float_output_stays_one() {
 }
 
 #[test]
-fn what_moves_elements_moves_bytes() {
+fn operators_that_move_elements_move_bytes() {
     check_pass(
         pass,
         "%0 = input x uint8 [2, 2, 3]
@@ -134,7 +134,7 @@ fn scales_and_zero_points_may_be_computed() {
          %8 = quantizedMatmul %0 %4 %5 %6 %7 %3 %2 inputScale=1.0 minValue=0.0
          output y = %8",
     );
-    // The scale of the input is the factor, so that a second one stays, as does a bias in front of one.
+    // The scale of the input is the factor: a second one stays, as does a bias in front of a factor.
     let dequantized = "%0 = input x int8 [3, 2, 6]
          %1 = input z int8 [1, 1, 1]
          %2 = input s float32 [1, 1, 1]
@@ -185,7 +185,7 @@ output y = %10"
 }
 
 #[test]
-fn of_two_products_neither_is_the_factor_of_the_other() {
+fn neither_of_two_products_is_the_factor_of_the_other() {
     let text = "%0 = input x int8 [1, 6]
          %1 = constant float32 [1, 1] 0.5
          %2 = constant int8 [1, 1] 1
@@ -301,7 +301,7 @@ fn only_weights_of_quantized_products_stay_quantized() {
 }
 
 #[test]
-fn every_node_is_an_origin_of_one() {
+fn every_node_is_an_origin_of_one_node() {
     let mut graph = parse(
         "%0 = input x uint8 [2, 6]
          %1 = constant float32 [1, 1] 0.5
@@ -322,7 +322,7 @@ fn every_node_is_an_origin_of_one() {
 }
 
 #[test]
-fn one_bias_for_each_row_is_none_for_each_channel() {
+fn a_bias_per_row_is_not_a_bias_per_channel() {
     let product = "%0 = input x uint8 [4, 8]
          %1 = constant float32 [1, 1] 0.5
          %2 = constant uint8 [1, 1] 3

@@ -1,8 +1,9 @@
-//! Rows: what `slice()` and `gather()` drop is not computed in the first place. They move in front of the operators that
-//! compute their operand and treat its places one by one: of the logits of a prompt, only the last row is a product then.
+//! Rows: positions that `slice()` and `gather()` drop are not computed in the first place. These two move in front of
+//! the operators that compute their operand position by position: of the logits of a prompt, only the last row is then
+//! a product.
 //!
-//! Each value is needed as a whole or at the same few places by all its readers; an operator whose result is needed at
-//! a few places needs its operands at these ([`Operator::rows`]). Where that ends, the value is sliced.
+//! All readers need a value as a whole, or at the same few positions; an operator with a result needed at a few
+//! positions needs its operands at these ([`Operator::rows`]). Where that ends, the value is sliced.
 
 use super::{Reads, Target};
 use crate::dimension::{Dim, DimKey};
@@ -15,29 +16,29 @@ use crate::ops::{Api, Op, Operation, Operator};
 use crate::shape::{Descriptor, MAX_RANK};
 use std::collections::{HashMap, HashSet};
 
-/// Of so many places one may be kept. Rows of operands are written and read once more when they are copied: with a third of
-/// them, that is less than reading all.
+/// At most one in this many positions may be kept. Rows of operands are written and read once more when they are
+/// copied: with a third of them, that is still less than reading all.
 const MOST_KEPT: u32 = 3;
 
-/// Which places are kept.
+/// The positions that are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Places<D> {
-    /// Every n-th place of a window.
+    /// Every `stride`-th position of a window.
     Window { start: D, window: D, stride: u32 },
-    /// Those at the indices in a value.
+    /// Positions at the indices in a value.
     Indices(ValueId),
 }
 
-/// Places of a value.
+/// Positions of a value.
 #[derive(Clone, Copy)]
 struct Kept {
     along: Along,
-    /// How many places of each group.
+    /// Number of positions per group.
     count: Dim,
     places: Places<Dim>,
 }
 
-/// What is the same for the same places.
+/// Equal for equal positions.
 type KeptKey = (usize, [DimKey; 3], Places<DimKey>);
 
 impl Kept {
@@ -53,7 +54,7 @@ impl Kept {
     }
 }
 
-/// What the readers of a value need of it.
+/// The positions of a value that its readers need.
 #[derive(Clone)]
 enum Need {
     Nothing,
@@ -71,16 +72,16 @@ impl Need {
     }
 }
 
-/// What becomes of a node.
+/// The future of a node.
 enum Plan {
     Stays,
-    /// It keeps these places of its first operand.
+    /// It keeps these positions of its first operand.
     Keeps(Kept),
-    /// It computes these places of its output only.
+    /// It computes only these positions of its output.
     Computes(Kept, Box<Rows<Operation>>),
 }
 
-/// Computes only the places of values that slices and gathers keep.
+/// Computes only the positions of values that slices and gathers keep.
 pub fn keep_rows(graph: &mut Graph, target: &Target) {
     let producers = graph.producers();
     let mut plans = plans(graph, &producers);
@@ -95,10 +96,10 @@ pub fn keep_rows(graph: &mut Graph, target: &Target) {
     graph.drop_unused();
 }
 
-/// The places that `node` keeps of its first operand, if it keeps few.
+/// The positions that `node` keeps of its first operand, if they are few.
 fn kept_by(graph: &Graph, producers: &[Option<usize>], node: &Node) -> Option<Kept> {
     let input = *node.inputs.first()?.as_ref()?;
-    // Sizes are only compared where something can come of it: what is compiled depends on the outcome.
+    // Sizes are compared only if that can pay: the outcome of the comparison decides what is compiled.
     producers[input.index()].filter(|_| node.is_plain())?;
     let shape = &graph.descriptor(input).shape;
     let kept = |axis: usize, count: Dim, places: Places<Dim>| {
@@ -119,7 +120,7 @@ fn kept_by(graph: &Graph, producers: &[Option<usize>], node: &Node) -> Option<Ke
     }
 }
 
-/// What can become of each node, as far as its readers and its operator tell.
+/// The plan of each node, as far as its readers and its operator allow.
 fn plans(graph: &Graph, producers: &[Option<usize>]) -> Vec<Plan> {
     let mut needs = vec![Need::Nothing; graph.values.len()];
     graph.outputs.iter().for_each(|(_, id)| needs[id.index()] = Need::Everything);
@@ -148,13 +149,13 @@ fn plans(graph: &Graph, producers: &[Option<usize>]) -> Vec<Plan> {
     plans
 }
 
-/// What computes the places of the output of `node` that its readers need.
+/// Computes only the positions of the output of `node` that its readers need, if possible.
 fn computed(graph: &Graph, node: &Node, needs: &[Need]) -> Option<Plan> {
     let &[output] = node.outputs.as_slice() else { return None };
     let Need::Kept(kept) = &needs[output.index()] else { return None };
     let inputs = graph.input_descriptors(node);
     let rows = node.op.rows(&inputs, graph.descriptor(output), kept.along, kept.count)?;
-    // Places of several groups are sliced with a dimension for the groups.
+    // Positions of several groups are sliced with an extra dimension for the groups.
     let fits = |(input, along): (&Option<&Descriptor>, &Option<Along>)| match (input, along) {
         (Some(input), Some(along)) => along.is_whole() || input.rank() < MAX_RANK,
         _ => true,
@@ -163,12 +164,12 @@ fn computed(graph: &Graph, node: &Node, needs: &[Need]) -> Option<Plan> {
     (node.is_plain() && all_fit).then(|| Plan::Computes(*kept, rows.into()))
 }
 
-/// Lets nodes stay whose operands are all computed as a whole, and that gain nothing from slices of these: those that can cost
-/// nothing, and those that the kernel of a product computes behind it or that of a slice in front of it.
+/// Keeps nodes unchanged if all their operands are computed as a whole and slicing these gains nothing: nodes that may be
+/// free, and nodes that the kernel of a product in front of them or of a slice behind them computes.
 fn withdraw(graph: &Graph, producers: &[Option<usize>], target: &Target, plans: &mut [Plan]) {
     let uses = graph.use_counts();
     let computes_before = (target.reads)(&Slice::default().into(), 0) == Reads::Once;
-    // What kernels of products that compute everything can compute on.
+    // Values that the kernel of a fully computed product can continue with.
     let mut fused: HashSet<ValueId> = HashSet::new();
     for (index, node) in graph.nodes.iter().enumerate() {
         let Plan::Computes(_, rows) = &plans[index] else {
@@ -198,7 +199,8 @@ fn withdraw(graph: &Graph, producers: &[Option<usize>], target: &Target, plans: 
     }
 }
 
-/// Moves what computes the indices of gathers to the front. None of it can depend on what is computed at their places only.
+/// Moves the nodes that compute the indices of gathers to the front. None of them can depend on values that are
+/// computed only at these indices.
 fn indices_first(work: &mut [(Node, Plan)]) {
     let indices = |(_, plan): &(Node, Plan)| match plan {
         Plan::Computes(Kept { places: Places::Indices(id), .. }, _) => Some(*id),
@@ -218,7 +220,7 @@ fn indices_first(work: &mut [(Node, Plan)]) {
 
 struct Rewrite<'g> {
     graph: &'g mut Graph,
-    /// Places of values that are computed.
+    /// The positions of values computed so far.
     kept: HashMap<(ValueId, KeptKey), ValueId>,
 }
 
@@ -249,7 +251,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// What is left to do for `node` when `id` has the places that it keeps.
+    /// The rest of the work of `node` when `id` has the positions that it keeps.
     fn rest(&self, node: Node, Kept { along: Along { axis, .. }, count, .. }: Kept, id: ValueId) -> Node {
         let op = match &node.op {
             Api(Op::Slice(op)) => {
@@ -263,7 +265,7 @@ impl Rewrite<'_> {
         Node { op, inputs: vec![Some(id)], ..node }
     }
 
-    /// These places of `id`.
+    /// Returns these positions of `id`.
     fn sliced(&mut self, id: ValueId, kept: Kept) -> ValueId {
         if let Some(&known) = self.kept.get(&(id, kept.key())) {
             return known;
@@ -282,7 +284,7 @@ impl Rewrite<'_> {
         made
     }
 
-    /// Appends what takes the places along the dimension `axis` of `id`.
+    /// Appends an operator that takes the positions along dimension `axis` of `id`.
     fn push_places(&mut self, id: ValueId, axis: usize, Kept { count, places, .. }: Kept) -> ValueId {
         let mut shape = self.graph.descriptor(id).shape.clone();
         let (op, inputs): (Operation, _) = match places {
@@ -317,7 +319,7 @@ impl Rewrite<'_> {
         self.graph.add_value(Descriptor::new(dtype, shape), Source::Node)
     }
 
-    /// Appends a node that belongs to no operator of the graph as built.
+    /// Appends a node without origins in the graph as built.
     fn push(&mut self, op: Operation, inputs: Vec<Option<ValueId>>, output: ValueId) {
         let (label, epilogue, prologues, origins) = Default::default();
         self.graph.nodes.push(Node { op, label, inputs, outputs: vec![output], epilogue, prologues, origins });

@@ -3,7 +3,7 @@ use crate::compile::simplify::simplify;
 use crate::ir::parse;
 use crate::testing::{CPU, GPU, Random, Tolerance, check, check_pass, check_pass_changes_nothing};
 
-/// The pass and what removes slices of everything after it.
+/// The pass, followed by the one that removes slices of everything.
 fn pass(graph: &mut Graph) {
     keep_rows(graph, &CPU);
     graph.verify();
@@ -11,7 +11,7 @@ fn pass(graph: &mut Graph) {
 }
 
 #[test]
-fn a_slice_moves_in_front_of_all_that_treats_rows_alone() {
+fn a_slice_moves_in_front_of_all_operators_that_treat_rows_separately() {
     check_pass(
         pass,
         "%0 = input x float32 [1, 6, 8]
@@ -61,7 +61,7 @@ fn a_batch_that_was_joined_with_rows_is_split_off() {
 }
 
 #[test]
-fn what_is_flat_from_the_start_is_sliced_by_groups() {
+fn flat_values_are_sliced_by_groups() {
     check_pass(
         pass,
         "%0 = input x float32 [12, 8]
@@ -82,7 +82,7 @@ fn what_is_flat_from_the_start_is_sliced_by_groups() {
 }
 
 #[test]
-fn two_readers_of_the_same_rows_are_one() {
+fn two_readers_of_the_same_rows_share_them() {
     check_pass(
         pass,
         "%0 = input x float32 [1, 6, 8]
@@ -126,7 +126,7 @@ fn a_value_that_others_read_is_sliced() {
 }
 
 #[test]
-fn a_gather_moves_behind_what_computes_its_indices() {
+fn a_gather_moves_behind_the_nodes_that_compute_its_indices() {
     check_pass(
         pass,
         "%0 = input x float32 [1, 6, 8]
@@ -163,7 +163,7 @@ fn indices_that_depend_on_the_value_leave_it_whole() {
 }
 
 #[test]
-fn nothing_moves_that_would_gain_nothing() {
+fn nothing_moves_without_a_gain() {
     for text in [
         // Half of the rows.
         "%0 = input x float32 [6, 8]
@@ -176,7 +176,7 @@ fn nothing_moves_that_would_gain_nothing() {
          %2 = slice %1 sizes=[1, 8] starts=[0, 0]
          output y = %1
          output z = %2",
-        // Other rows are.
+        // Other rows are read elsewhere.
         "%0 = input x float32 [6, 8]
          %1 = exp %0
          %2 = slice %1 sizes=[1, 8] starts=[0, 0]
@@ -205,7 +205,7 @@ fn nothing_moves_that_would_gain_nothing() {
          %2 = matmul %0 %1
          %3 = slice %2 sizes=[6, 1] starts=[0, 3]
          output y = %3",
-        // The kernel of the product computes the functions on its way, past a reshape too.
+        // The kernel of the product computes the functions in its epilogue, past a reshape too.
         "%0 = input x float32 [4, 8]
          %1 = constant float32 [8, 8]
          %2 = gemm %1 %0 bTranspose=true
@@ -220,7 +220,7 @@ fn nothing_moves_that_would_gain_nothing() {
 }
 
 #[test]
-fn a_slice_that_computes_what_it_reads_stays() {
+fn a_slice_whose_kernel_computes_its_operand_stays() {
     let text = "%0 = input x float32 [6, 8]
                 %1 = exp %0
                 %2 = slice %1 sizes=[1, 8] starts=[0, 0]
@@ -231,7 +231,7 @@ fn a_slice_that_computes_what_it_reads_stays() {
     assert_eq!(graph.nodes[1].op.rule().name, "exp");
 }
 
-/// An operator on `%value` of a shape, as text with `%next` for its output: it keeps, moves or mixes places.
+/// An operator on `%value` of a shape, as text with output `%next`: it keeps, moves or mixes positions.
 fn random_operator(
     random: &mut Random,
     value: usize,
@@ -249,7 +249,7 @@ fn random_operator(
     match below(13) {
         0 => line(format!("tanh %{value}")),
         1 => {
-            // A constant that is broadcast along some dimensions, in front too.
+            // A constant that is broadcast along some dimensions, also as the first operand.
             let from = below(rank + 1);
             let own: Vec<u32> = shape[from..].iter().map(|&size| if below(2) == 0 { 1 } else { size }).collect();
             let constant = line(format!("constant float32 {own:?}"));
@@ -303,7 +303,7 @@ fn random_operator(
     }
 }
 
-/// A chain of random operators with a slice or gather behind it. Some of its values are outputs.
+/// A chain of random operators followed by a slice or gather. Some of its values are outputs.
 fn random_graph(seed: u64) -> String {
     let mut random = Random::new(seed);
     let mut shape: Vec<u32> = [2, 6, 4][(random.next() % 2) as usize..].to_vec();

@@ -1,15 +1,15 @@
-//! Simplification: operators that do nothing go, and chains that move elements become one.
+//! Simplification: removes operators that do nothing, and merges chains that move elements.
 
 use crate::ir::{Graph, Node, Source, ValueId};
 use crate::ops::elementwise::Elementwise;
 use crate::ops::transpose::Transpose;
 use crate::ops::{Api, Op};
 
-/// Removes what changes nothing and merges transposes and reshapes that follow each other.
+/// Removes operators that change nothing, and merges consecutive transposes and consecutive reshapes.
 pub fn simplify(graph: &mut Graph) {
     let mut replacements: Vec<ValueId> = (0..graph.values.len() as u32).map(ValueId).collect();
     let producers = graph.producers();
-    // Which node does the work of a node that nothing needs any more.
+    // For each node that nothing needs any more, the node that does its work.
     let mut heirs: Vec<Option<usize>> = vec![None; graph.nodes.len()];
     for index in 0..graph.nodes.len() {
         let mut node = graph.nodes[index].clone();
@@ -24,7 +24,7 @@ pub fn simplify(graph: &mut Graph) {
         }
         graph.nodes[index] = node;
     }
-    // An output keeps its own node when what replaces it is an input or a constant: nothing else would compute it.
+    // An output keeps its own node if its replacement is an input or a constant: nothing else would compute it.
     for (_, id) in &mut graph.outputs {
         let replacement = replacements[id.index()];
         if matches!(graph.values[replacement.index()].source, Source::Node) {
@@ -34,7 +34,7 @@ pub fn simplify(graph: &mut Graph) {
     graph.drop_replaced(heirs);
 }
 
-/// Whether the output of `node` equals its first operand, in shape as well.
+/// Whether the output of `node` equals its first operand, including the shape.
 pub(super) fn does_nothing(graph: &Graph, node: &Node) -> bool {
     let Some(Some(input)) = node.inputs.first() else { return false };
     if node.outputs.len() != 1 || graph.descriptor(*input) != graph.descriptor(node.outputs[0]) {
@@ -51,7 +51,7 @@ pub(super) fn does_nothing(graph: &Graph, node: &Node) -> bool {
     }
 }
 
-/// Lets `node` read what its producer reads, if the two are transposes, or reshapes, of each other. The result is that
+/// Lets `node` read the operand of its producer, if both are transposes, or both reshapes. Returns the index of that
 /// producer.
 fn merge_with_producer(graph: &Graph, producers: &[Option<usize>], node: &mut Node) -> Option<usize> {
     let input = (*node.inputs.first()?)?;
@@ -77,7 +77,7 @@ mod tests {
     use crate::testing::{check_pass, check_pass_changes_nothing};
 
     #[test]
-    fn operators_that_do_nothing_go() {
+    fn operators_that_do_nothing_are_removed() {
         check_pass(
             simplify,
             "%0 = input x float32 [2, 3]
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn transposes_that_undo_each_other_go() {
+    fn transposes_that_cancel_are_removed() {
         check_pass(
             simplify,
             "%0 = input x float32 [2, 3]
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_merged_transpose_that_another_reads_stays() {
+    fn a_merged_transpose_with_another_reader_stays() {
         check_pass(
             simplify,
             "%0 = input x float32 [2, 3]

@@ -1,49 +1,49 @@
-//! What the compiler asks a backend, and what it is told to do. A backend is a [`Target`]: a value of plain answers.
+//! The compiler's view of a backend, and its options. A backend is a [`Target`]: a value of plain answers.
 
 use crate::error::Result;
 use crate::ir::{Graph, Node};
 use crate::memory::Buffer;
 use crate::ops::Operation;
 
-/// A backend, as far as the compiler has to know it.
+/// A backend, as far as the compiler needs to know it.
 pub struct Target {
-    /// The passes that make operators which it has kernels for; with [`layout`](Passes::layout), kernels that prefer
-    /// channels last.
+    /// The passes whose operators it has kernels for; with [`layout`](Passes::layout), kernels that prefer channels
+    /// last.
     pub passes: Passes,
     /// Whether the kernel of an operator applies an epilogue to its result while that is in cache.
     pub takes_epilogue: fn(&Operation) -> bool,
-    /// How often the kernel of an operator reads the elements of the operand at an index, which a prologue would compute.
+    /// How often the kernel of an operator reads the elements of the operand at an index, if a prologue computes them.
     pub reads: fn(&Operation, usize) -> Reads,
-    /// Where values and views may start.
+    /// Alignment of values and views.
     pub granularity: Granularity,
 }
 
 /// How often the kernel of an operator reads the elements of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {
-    /// About once each: whatever comes before costs no more there than in a kernel of its own.
+    /// About once each: a prologue costs no more than a kernel of its own.
     Once,
-    /// Many times: only what costs less than the bytes that it saves may be computed each time.
+    /// Many times: a prologue pays only if it costs less than the bytes that it saves.
     Often,
-    /// In a way that leaves no room for computing.
+    /// In a way that allows no prologue.
     Never,
 }
 
-/// What offsets must be multiples of, in bytes.
+/// Alignment of offsets, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Granularity {
-    /// Those of values and scratch memory in the arena.
+    /// For values and scratch memory in the arena.
     pub block: usize,
-    /// Those of views in what they are a part of; operators whose views would lie elsewhere need steps.
+    /// For views within their source; operators with views at other offsets need steps.
     pub view: usize,
 }
 
-/// Computes the bytes of the outputs of a node whose operands are all constants.
+/// Computes the bytes of the outputs of a node with constant operands.
 pub type Evaluate<'a> = &'a dyn Fn(&Graph, &Node) -> Result<Vec<Buffer>>;
 
 macro_rules! passes {
     ($($(#[$meta:meta])* $name:ident,)*) => {
-        /// Which passes run. Each can be switched off, to find out which one is to blame.
+        /// The passes to run. Each can be switched off, to find out which one is to blame.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Passes { $($(#[$meta])* pub $name: bool,)* }
 
@@ -55,12 +55,12 @@ macro_rules! passes {
             /// Their names.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
 
-            /// The passes that are in both.
+            /// The passes in both sets.
             pub const fn and(self, other: Passes) -> Passes {
                 Passes { $($name: self.$name && other.$name,)* }
             }
 
-            /// Every pass but the one of that name; `None` if there is none.
+            /// Removes the pass `name`; `None` if there is none.
             fn remove(&mut self, name: &str) -> Option<()> {
                 match name {
                     $(stringify!($name) => self.$name = false,)*
@@ -69,7 +69,7 @@ macro_rules! passes {
                 Some(())
             }
 
-            /// The names of those that run, in the order in which they do.
+            /// The names of the enabled passes, in the order in which they run.
             pub fn enabled(&self) -> impl Iterator<Item = &'static str> {
                 [$((stringify!($name), self.$name),)*].into_iter().filter(|(_, runs)| *runs).map(|(name, _)| name)
             }
@@ -78,38 +78,38 @@ macro_rules! passes {
 }
 
 passes! {
-    /// Lets caches of sessions grow where they are.
+    /// Lets caches of sessions grow in place.
     growing,
-    /// Computes nodes whose operands are constants.
+    /// Computes nodes with constant operands.
     fold,
-    /// Removes what changes nothing.
+    /// Removes operators that change nothing.
     simplify,
-    /// Makes what is written out in many operators one.
+    /// Replaces decomposed patterns of many operators by one.
     patterns,
     /// Computes only the rows that slices and gathers keep.
     rows,
-    /// Makes what scales, shifts and pads convolutions part of them.
+    /// Merges operators that scale, shift and pad into convolutions.
     affine,
-    /// Lets networks of convolutions compute with channels last.
+    /// Lets convolutional networks compute with channels last.
     layout,
-    /// Makes products of quantized tensors operators on integers.
+    /// Replaces products of quantized tensors by operators on integers.
     quantized,
-    /// Makes products with weights of 4 or 8 bits operators that read these as they are.
+    /// Replaces products with weights of 4 or 8 bits by operators that read these as they are.
     weights,
-    /// Makes element-wise operators the epilogue of the product that they follow.
+    /// Moves element-wise operators into the epilogue of the product that they follow.
     epilogues,
-    /// Makes chains of element-wise operators one.
+    /// Merges chains of element-wise operators.
     chains,
-    /// Moves an element-wise operator into the only operator that reads its result, as a prologue; weights stay quantized.
+    /// Moves an element-wise operator into its only reader, as a prologue; weights stay quantized.
     prologues,
     /// Lets views share memory.
     views,
-    /// Computes convolutions with 3 by 3 filters by Winograd's algorithm where that pays.
+    /// Computes 3 by 3 convolutions by Winograd's algorithm where that pays.
     winograd,
 }
 
 impl Passes {
-    /// Every pass but those in `names`, separated by commas, or `all`; `None` for an unknown name.
+    /// Every pass except those in `names`, separated by commas, or `all`; `None` for an unknown name.
     pub fn without(names: &str) -> Option<Passes> {
         if names == "all" {
             return Some(Passes::NONE);

@@ -1,5 +1,5 @@
-//! Products with a transposed constant: the product transposes while it packs, so that the constant is neither copied
-//! nor held in both forms when something else (the embeddings of a language model) reads it as it is.
+//! Products with a transposed constant: the product transposes while it packs. The constant is then neither copied nor
+//! held in both forms if another operator (the embeddings of a language model) reads it as it is.
 
 use crate::dimension::Dim;
 use crate::ir::{Graph, Node, Source, ValueId};
@@ -9,7 +9,7 @@ use crate::ops::{Api, Op};
 use crate::shape::Descriptor;
 use std::collections::HashMap;
 
-/// Lets matrix products whose second operand is the transposition of a constant matrix read that constant itself.
+/// Lets matrix products whose second operand transposes a constant matrix read that constant itself.
 pub fn transpose_in_products(graph: &mut Graph) {
     let constants: HashMap<ValueId, ValueId> =
         graph.nodes.iter().filter_map(|node| Some((node.outputs[0], transposed_constant(graph, node)?))).collect();
@@ -38,7 +38,7 @@ fn transposed_constant(graph: &Graph, node: &Node) -> Option<ValueId> {
     (matrix && op.axes(2) == [1, 0]).then_some(*id)
 }
 
-/// Adds what computes the `matmul()` of `node` with the transposition of `constant`: the batch becomes more rows.
+/// Adds the `matmul()` of `node` with `constant` transposed, as a `gemm()`: the batch becomes more rows.
 fn push_gemm(graph: &mut Graph, node: &Node, constant: ValueId) {
     let a = node.inputs[0].expect("the rule row requires this operand");
     let attributes = GemmAttributes { b_transpose: true, ..GemmAttributes::default() };
@@ -62,7 +62,7 @@ fn push_gemm(graph: &mut Graph, node: &Node, constant: ValueId) {
         op: Reshape { new_shape }.into(),
         inputs: vec![Some(from)],
         outputs: vec![to],
-        // What is computed, the product computes.
+        // The origins belong to the product.
         origins: Vec::new(),
         ..node.clone()
     };
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn other_transpositions_stay() {
+    fn other_transposes_stay() {
         for text in [
             "%0 = input x float32 [3, 5]
              %1 = input y float32 [4, 5]

@@ -1,4 +1,5 @@
-//! Constants of 4-bit integers become bytes where anything but a packed product reads them: no kernel reads parts of bytes.
+//! Constants of 4-bit integers become bytes, unless only packed products read them: no other kernel reads parts of
+//! bytes.
 
 use crate::dtype::DataType;
 use crate::error::Result;
@@ -7,10 +8,10 @@ use crate::memory::Buffer;
 use crate::nibbles::unpacked;
 use crate::ops::{Fusion, Operation};
 
-/// Makes every constant of 4-bit integers one of bytes, unless a [`BlockProduct`](Fusion::BlockProduct) alone reads it.
+/// Converts every constant of 4-bit integers to bytes, unless only a [`BlockProduct`](Fusion::BlockProduct) reads it.
 ///
 /// # Errors
-/// An `UnknownError` when there is no memory for the bytes, an `OperationError` when a mapped constant cannot be read.
+/// An `UnknownError` if memory for the bytes runs out, an `OperationError` if a mapped constant cannot be read.
 pub fn unpack(graph: &mut Graph) -> Result<()> {
     let mut stays = vec![true; graph.values.len()];
     graph.outputs.iter().for_each(|(_, id)| stays[id.index()] = false);
@@ -24,7 +25,7 @@ pub fn unpack(graph: &mut Graph) -> Result<()> {
             DataType::Uint4 => DataType::Uint8,
             _ => continue,
         };
-        // What is computed of constants follows their type.
+        // Values computed from constants change their type with them.
         if let Some(constant) = value.constant() {
             let numbers = unpacked(constant.buffer()?.bytes(), value.descriptor.elements(), bytes == DataType::Int8);
             value.source = Source::Constant(Buffer::copy_of(&numbers)?.into());

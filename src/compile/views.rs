@@ -1,5 +1,5 @@
-//! Views: operators whose output is, byte for byte, a contiguous part of an operand (or the other way round), so
-//! that the memory planner can give both the same place and no step is needed.
+//! Views: operators whose output is, byte for byte, a contiguous part of an operand (or the other way round). The
+//! memory planner gives both the same place, and no step is needed.
 
 use crate::ir::{Graph, Node};
 use crate::ops::elementwise::Elementwise;
@@ -25,7 +25,7 @@ impl View {
     }
 }
 
-/// The view that `node` is, if it is one. What computes its operand or result is no view, and may have other shapes.
+/// The view of `node`, if it is one. A node with an epilogue or prologue is not, and may have other shapes.
 pub fn view(graph: &Graph, node: &Node) -> Option<View> {
     if !node.is_plain() {
         return None;
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_computes_its_operand_is_no_view() {
+    fn a_node_that_computes_its_operand_is_not_a_view() {
         let mut graph = parse(
             "%0 = constant uint8 [4, 2, 3]
              %1 = constant float32 [4, 2, 1]

@@ -1,5 +1,5 @@
-//! Bytes that somebody else holds, as a rule a file that is mapped into memory, and windows over them: weights that are
-//! read where they lie, when they are needed, and never copied as a whole.
+//! Bytes with another owner, usually a memory-mapped file, and windows over them: weights are read in place when they
+//! are needed, and never copied as a whole.
 
 use crate::error::{Error, ErrorKind, Result};
 use memmap2::{Mmap, MmapOptions};
@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A regular file that is mapped into memory, read-only and private.
+/// A regular file, memory-mapped read-only and private.
 ///
-/// [`as_ref`](MappedFile::as_ref) gives its bytes for parsing. Where another process truncates the file, the system ends
-/// a process that touches a page behind the new end, and nothing can catch that; [`check`](MappedFile::check) right before
-/// parsing leaves only the time that parsing takes. A [`Mapped`] window is not read through the map, but from the
-/// open file: a file that has become shorter is an error there at any time.
+/// [`as_ref`](MappedFile::as_ref) returns its bytes for parsing. If another process truncates the file, the system
+/// kills a process that touches a page behind the new end, which cannot be caught; [`check`](MappedFile::check) right
+/// before parsing narrows the window to the time that parsing takes. A [`Mapped`] window is not read through the map,
+/// but from the open file, where a shorter file is an error at any time.
 ///
-/// The file must not be rewritten in place while it is mapped: what is read is then a mixture of the old and the new
-/// bytes. To replace it by a new file of the same name is safe.
+/// The file must not be rewritten in place while it is mapped: reads would return a mixture of old and new bytes.
+/// Replacing it by a new file of the same name is safe.
 pub struct MappedFile {
     id: u64,
     path: PathBuf,
@@ -31,41 +31,41 @@ impl MappedFile {
     /// Maps the file at `path`.
     ///
     /// # Errors
-    /// An `OperationError` with the path for a file that cannot be read, that is empty, or that is no regular file.
+    /// An `OperationError` with the path if the file cannot be read, is empty, or is not a regular file.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<MappedFile>> {
         let path = path.as_ref();
         let fail = |why: &dyn fmt::Display| failure(path, why);
         let regular = |metadata: std::fs::Metadata| match metadata.is_file() {
             true if metadata.len() == 0 => Err(fail(&"the file is empty")),
             true => Ok(()),
-            false => Err(fail(&"it is no regular file")),
+            false => Err(fail(&"it is not a regular file")),
         };
-        // Before it is opened: opening a pipe would wait for somebody who writes to it.
+        // Before it is opened: opening a pipe would wait for a writer.
         std::fs::metadata(path).map_err(|error| fail(&error)).and_then(regular)?;
         let file = File::open(path).map_err(|error| fail(&error))?;
         file.metadata().map_err(|error| fail(&error)).and_then(regular)?;
-        // SAFETY: nobody writes through this map, and no reader relies on what the bytes are: those who parse them
-        // check everything that they read. What happens when the file is truncated is documented above.
+        // SAFETY: nobody writes through this map, and no reader relies on the bytes: parsers check everything that they
+        // read. Truncation of the file is documented above.
         let map = unsafe { MmapOptions::new().map_copy_read_only(&file) }.map_err(|error| fail(&error))?;
         Ok(Arc::new(MappedFile { id: next_id(), path: path.to_path_buf(), file, map }))
     }
 
-    /// Where the file was opened.
+    /// The path that the file was opened with.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Checks that the file is still as long as it was when it was mapped.
+    /// Checks that the file has not become shorter since it was mapped.
     ///
     /// # Errors
-    /// An `OperationError` with the path and both lengths when it has become shorter.
+    /// An `OperationError` with the path and both lengths if it has.
     pub fn check(&self) -> Result<()> {
         let metadata = self.file.metadata().map_err(|error| failure(&self.path, &error))?;
         if metadata.len() < self.map.len() as u64 { Err(self.shrunk(metadata.len())) } else { Ok(()) }
     }
 
     /// Tells the system that the pages of `range` are not needed now: they no longer count as memory of this process,
-    /// and come back from the cache of the system when they are read again.
+    /// and return from the system's page cache when they are read again.
     ///
     /// # Panics
     /// If `range` lies outside of the file.
@@ -74,9 +74,9 @@ impl MappedFile {
         #[cfg(unix)]
         {
             use memmap2::UncheckedAdvice::DontNeed;
-            // SAFETY: the map is never written, so every page that is dropped reads the same again from the file.
+            // SAFETY: the map is never written, so every dropped page reads the same again from the file.
             let advised = unsafe { self.map.unchecked_advise_range(DontNeed, range.start, range.len()) };
-            // It is advice: a system that keeps the pages (because the process locked its memory) is right, too.
+            // Only advice: a system may keep the pages, for example those that the process locked.
             drop(advised);
         }
     }
@@ -132,7 +132,7 @@ fn read_exact_at(file: &File, mut at: u64, mut into: &mut [u8]) -> io::Result<()
     Ok(())
 }
 
-/// What windows are cut from: a mapped file, or bytes in memory that somebody owns. Cheap to clone.
+/// The source of windows: a mapped file, or bytes in memory with an owner. Cheap to clone.
 #[derive(Clone)]
 pub struct Backing {
     id: u64,
@@ -146,23 +146,23 @@ enum Source {
 }
 
 impl Backing {
-    /// The bytes of `owner`, which must always give the same ones.
+    /// The bytes of `owner`, which must return the same ones every time.
     pub fn of_bytes(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Backing {
         Backing { id: next_id(), source: Source::Memory(Arc::new(owner)) }
     }
 
-    /// A number that every clone of this has, and nothing else in this process, now or later.
+    /// A number shared by all clones and unique in this process, even over time.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The file, if there is one.
+    /// The file, unless the bytes are in memory.
     pub fn file(&self) -> Option<&Arc<MappedFile>> {
         if let Source::File(file) = &self.source { Some(file) } else { None }
     }
 
-    /// The window over `slice`, if that is a part of [`as_ref`](Backing::as_ref): for readers that hand out parts of the
-    /// bytes without saying where those are.
+    /// The window over `slice`, if it is part of [`as_ref`](Backing::as_ref): for parsers that return slices without
+    /// their offsets.
     pub fn window_of(&self, slice: &[u8]) -> Option<Mapped> {
         let start = slice.as_ptr().addr().checked_sub(self.as_ref().as_ptr().addr())?;
         Mapped::new(self.clone(), start..start.checked_add(slice.len())?).ok()
@@ -193,7 +193,7 @@ impl fmt::Debug for Backing {
     }
 }
 
-/// A window over the bytes of a [`Backing`], aligned to nothing.
+/// A window over the bytes of a [`Backing`], without any alignment.
 #[derive(Clone, Debug)]
 pub struct Mapped {
     backing: Backing,
@@ -204,7 +204,7 @@ impl Mapped {
     /// The bytes `range` of `backing`.
     ///
     /// # Errors
-    /// An `OperationError` for a range that does not lie inside.
+    /// An `OperationError` if the range is out of bounds.
     pub fn new(backing: impl Into<Backing>, range: Range<usize>) -> Result<Mapped> {
         let backing = backing.into();
         let len = backing.as_ref().len();
@@ -215,12 +215,12 @@ impl Mapped {
         Err(Error::new(ErrorKind::Operation, message))
     }
 
-    /// What the window is cut from.
+    /// The source of the window.
     pub fn backing(&self) -> &Backing {
         &self.backing
     }
 
-    /// Where the window lies.
+    /// The range of the window in its source, in bytes.
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
@@ -235,20 +235,20 @@ impl Mapped {
         self.range.is_empty()
     }
 
-    /// The part `range` of this window.
+    /// The part `range` of this window, in bytes from its start.
     ///
     /// # Panics
-    /// If `range` lies outside.
+    /// If `range` is out of bounds.
     pub fn window(&self, range: Range<usize>) -> Mapped {
         assert!(range.start <= range.end && range.end <= self.len());
         let start = self.range.start;
         Mapped { backing: self.backing.clone(), range: start + range.start..start + range.end }
     }
 
-    /// Copies the bytes from `at` on to `into`.
+    /// Copies the bytes from offset `at` to `into`.
     ///
     /// # Errors
-    /// An `OperationError` when the file has become shorter or cannot be read any more.
+    /// An `OperationError` if the file has become shorter or cannot be read any more.
     ///
     /// # Panics
     /// If the window has fewer bytes.
@@ -256,8 +256,8 @@ impl Mapped {
         assert!(into.len() <= self.len() && at <= self.len() - into.len());
         let at = self.range.start + at;
         match &self.backing.source {
-            // Not through the map: a read that fails is an error, a page that fails is the end of the process. And pages
-            // that were never touched need not be given back.
+            // Not through the map: a failed read is an error, a failed page fault kills the process. And untouched
+            // pages need no release.
             Source::File(file) => file.read(at, into),
             Source::Memory(owner) => {
                 into.copy_from_slice(&(**owner).as_ref()[at..][..into.len()]);

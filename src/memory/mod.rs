@@ -1,6 +1,5 @@
-//! Memory for the bytes of tensors: aligned, zeroed, and with an error instead of an abort when there is none left;
-//! files that are mapped into memory; memory that is shared because it holds the same bytes; and parts of a slice that
-//! threads share.
+//! Memory for tensors: aligned, zeroed buffers that return an error instead of aborting when memory runs out;
+//! memory-mapped files; buffers shared because they hold the same bytes; and parts of a slice that threads share.
 
 mod mapped;
 #[cfg(target_os = "linux")]
@@ -28,22 +27,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Alignment of every buffer in bytes: a cache line, and the widest vector.
 pub const ALIGNMENT: usize = 64;
 
-/// From so many bytes on, memory that is read once, in order, lies in large pages: it came 2 to 32 % faster from these than from
-/// small ones on a busy Sapphire Rapids, and half as fast again on Zen 4.
+/// Size in bytes from which memory that is read once, in order, lies in large pages: reads from these were 2 to 32 %
+/// faster than from small ones on a busy Sapphire Rapids, and half as fast again on Zen 4.
 #[cfg(target_os = "linux")]
 const MIN_STREAMED_BYTES: usize = 64 << 10;
 
 /// An aligned block of bytes.
 pub struct Buffer {
-    /// The first byte that is aligned, in a block that is [`ALIGNMENT`] bytes longer.
+    /// The first aligned byte, in a block that is [`ALIGNMENT`] bytes longer.
     data: NonNull<u8>,
     block: Block,
     len: usize,
 }
 
-/// What a buffer lies in.
+/// The memory of a buffer.
 enum Block {
-    /// What the allocator gave: for larger alignments than its own it would clear the memory itself, and so touch it.
+    /// From the allocator, which would clear larger alignments than its own itself, and thereby touch the memory.
     Allocated(NonNull<u8>),
     /// Pages of the system.
     #[cfg(target_os = "linux")]
@@ -56,36 +55,37 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// `len` bytes, all zero. The system may hand out the pages only when they are touched.
+    /// `len` bytes, all zero. The system may provide the pages only when they are touched.
     ///
     /// # Errors
-    /// An `UnknownError` when the memory cannot be had.
+    /// An `UnknownError` if memory runs out.
     pub fn zeroed(len: usize) -> Result<Buffer> {
-        // SAFETY: called with a layout whose size is not zero, as `allocate` promises; zeros are initialised bytes.
+        // SAFETY: `allocate` only passes layouts with a nonzero size; zeros are initialized bytes.
         Buffer::allocate(len, |layout| unsafe { alloc_zeroed(layout) })
     }
 
-    /// `len` bytes that `allocator` gives for a layout whose size is not zero. The caller initialises them.
+    /// `len` bytes from `allocator`, which gets a layout with a nonzero size. The caller initializes them.
     fn allocate(len: usize, allocator: impl FnOnce(Layout) -> *mut u8) -> Result<Buffer> {
         if len == 0 {
             return Ok(Buffer::default());
         }
         let refused = |why: String| refused(len, &why);
-        let layout = block_layout(len).ok_or_else(|| refused("that is more than can be addressed".to_string()))?;
+        let layout = block_layout(len).ok_or_else(|| refused("more than can be addressed".to_string()))?;
         reserve(len).map_err(|used| refused(too_much(used)))?;
         let Some(block) = NonNull::new(allocator(layout)) else {
             IN_USE.fetch_sub(len, Ordering::Relaxed);
-            return Err(refused("the system refused it".to_string()));
+            return Err(refused("refused by the system".to_string()));
         };
         let padding = block.as_ptr().align_offset(ALIGNMENT);
-        // SAFETY: `padding` is below `ALIGNMENT`, which the block is longer than `len`.
+        // SAFETY: `padding` is below `ALIGNMENT`, and the block is `ALIGNMENT` bytes longer than `len`.
         Ok(Buffer { data: unsafe { block.add(padding) }, block: Block::Allocated(block), len })
     }
 
-    /// `len` bytes, all zero, for what is written once and streamed often: in large pages, which it shares with other buffers.
+    /// `len` bytes, all zero, for data that is written once and streamed often: in large pages, shared with other
+    /// buffers.
     ///
     /// # Errors
-    /// An `UnknownError` when the memory cannot be had.
+    /// An `UnknownError` if memory runs out.
     pub fn streamed(len: usize) -> Result<Buffer> {
         #[cfg(target_os = "linux")]
         if len >= MIN_STREAMED_BYTES {
@@ -100,7 +100,7 @@ impl Buffer {
         reserve(len).map_err(|used| refused(too_much(used)))?;
         let pages = pages::LargePages::new(len).map_err(|error| {
             IN_USE.fetch_sub(len, Ordering::Relaxed);
-            refused(format!("the system refused it: {error}"))
+            refused(format!("refused by the system: {error}"))
         })?;
         Ok(Buffer { data: pages.data(), block: Block::Pages { _pages: pages }, len })
     }
@@ -108,9 +108,9 @@ impl Buffer {
     /// A copy of `bytes`.
     ///
     /// # Errors
-    /// An `UnknownError` when the memory cannot be had.
+    /// An `UnknownError` if memory runs out.
     pub fn copy_of(bytes: &[u8]) -> Result<Buffer> {
-        // SAFETY: the target is new memory of the same length, all of which the copy initializes.
+        // SAFETY: the target is new memory of the same length, and the copy initializes all of it.
         unsafe {
             Buffer::filled(bytes.len(), |target| {
                 target.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
@@ -118,17 +118,17 @@ impl Buffer {
         }
     }
 
-    /// `len` bytes that `fill` writes.
+    /// `len` bytes written by `fill`.
     ///
     /// # Errors
-    /// An `UnknownError` when the memory cannot be had.
+    /// An `UnknownError` if memory runs out.
     ///
     /// # Safety
-    /// `fill` initializes all that it is given, which is `len` bytes.
+    /// `fill` must initialize its whole argument of `len` bytes.
     unsafe fn filled(len: usize, fill: impl FnOnce(&mut [MaybeUninit<u8>])) -> Result<Buffer> {
-        // SAFETY: called with a layout whose size is not zero, as `allocate` promises.
+        // SAFETY: `allocate` only passes layouts with a nonzero size.
         let buffer = Buffer::allocate(len, |layout| unsafe { alloc(layout) })?;
-        // SAFETY: the new block has room for as many bytes, which need not be initialized, and nobody else has it.
+        // SAFETY: the new block has room for `len` bytes, which need not be initialized, and nobody else has it.
         fill(unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr().cast(), len) });
         Ok(buffer)
     }
@@ -145,11 +145,11 @@ impl Buffer {
 
     /// All bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `data` points to `len` initialised bytes that live as long as `self`.
+        // SAFETY: `data` points to `len` initialized bytes that live as long as `self`.
         unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.len) }
     }
 
-    /// All bytes.
+    /// All bytes, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
@@ -170,7 +170,7 @@ impl AsRef<[u8]> for Buffer {
 #[repr(align(64))]
 struct Aligned;
 
-/// The error of everything that there is no memory for.
+/// The error if memory for `len` bytes runs out.
 fn refused(len: usize, why: &str) -> Error {
     Error::new(ErrorKind::Unknown, format!("no memory for {len} bytes: {why}"))
 }
@@ -179,11 +179,11 @@ fn too_much(used: usize) -> String {
     format!("{used} bytes are in use, of the {} that this machine or container has", machine_bytes())
 }
 
-/// Checks that the machine has room for `len` bytes beside all buffers: for large memory that is no [`Buffer`], and that
-/// would end the process where it cannot be had.
+/// Checks that the machine has room for `len` bytes beside all buffers: for large memory outside of a [`Buffer`], which
+/// would kill the process if it ran out.
 ///
 /// # Errors
-/// An `UnknownError` when it has not.
+/// An `UnknownError` if it has not.
 pub fn check_room(len: usize) -> Result<()> {
     let used = IN_USE.load(Ordering::Relaxed);
     match used.checked_add(len) {
@@ -192,7 +192,7 @@ pub fn check_room(len: usize) -> Result<()> {
     }
 }
 
-/// The layout of a block that holds `len` aligned bytes somewhere, if it can be addressed.
+/// The layout of a block with room for `len` aligned bytes, if it can be addressed.
 fn block_layout(len: usize) -> Option<Layout> {
     Layout::from_size_align(len.checked_add(ALIGNMENT)?, 1).ok()
 }
@@ -202,18 +202,18 @@ static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts `len` bytes as used.
 ///
-/// Systems that hand out more memory than they have end the process when it is touched, which nobody can catch: what
-/// the machine can never hold is refused here instead.
+/// Systems that overcommit memory kill the process when it touches the excess, which cannot be caught: sizes that the
+/// machine can never hold are refused here instead.
 ///
 /// # Errors
-/// The bytes in use, when `len` more of them are more than the machine has.
+/// The bytes in use, if `len` more would exceed the memory of the machine.
 fn reserve(len: usize) -> Result<(), usize> {
     let fits = |used: usize| used.checked_add(len).filter(|&sum| sum <= machine_bytes());
     IN_USE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map(drop)
 }
 
-/// Bytes of memory that this machine, or the container that this process runs in, has; `usize::MAX` where the system
-/// does not tell.
+/// Bytes of memory of this machine, or of the container that this process runs in; `usize::MAX` if the system does not
+/// say.
 pub fn machine_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {
@@ -268,7 +268,7 @@ pub fn elements<T: Element>(bytes: &[u8]) -> &[T] {
     unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len() / size_of::<T>()) }
 }
 
-/// Views bytes as elements that can be changed. `bytes` must be aligned for `T` and a whole number of elements long.
+/// Views bytes as mutable elements. `bytes` must be aligned for `T` and a whole number of elements long.
 ///
 /// # Panics
 /// If they are not.
@@ -278,11 +278,11 @@ pub fn elements_mut<T: Element>(bytes: &mut [u8]) -> &mut [T] {
     unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), bytes.len() / size_of::<T>()) }
 }
 
-/// The bytes of elements, to be changed.
+/// The bytes of elements, mutable.
 pub fn bytes_of_mut<T: Element>(elements: &mut [T]) -> &mut [u8] {
     let len = size_of_val(elements);
-    // SAFETY: these are the bytes of a slice that is borrowed mutably; no `Element` type has padding, and every bit pattern
-    // is a value of each.
+    // SAFETY: these are the bytes of a mutably borrowed slice; no `Element` type has padding, and every bit pattern is
+    // a value of each.
     unsafe { std::slice::from_raw_parts_mut(elements.as_mut_ptr().cast(), len) }
 }
 

@@ -1,4 +1,4 @@
-//! Large pages of the system, which many buffers share.
+//! Large pages of the system, shared by many buffers.
 
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 use std::io;
@@ -8,30 +8,30 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::ALIGNMENT;
 
-/// Bytes of a large page. Where the system's are larger, only their speed is lost.
+/// Bytes of a large page. If the system's are larger, only their speed is lost.
 const LARGE_PAGE: usize = 2 << 20;
 
-/// The largest small pages that a system has; others have 4 or 16 KiB.
+/// The largest small pages of any system; other systems have 4 or 16 KiB.
 const MAX_SMALL_PAGE: usize = 64 << 10;
 
-/// Bytes that are mapped at once, for many buffers. They are addresses: only what is touched is memory.
+/// Bytes mapped at once for many buffers. These are addresses: only touched pages are memory.
 const SHARED: usize = 32 << 20;
 
-/// From so many bytes on, a buffer has a mapping of its own, whose end in small pages is a small part of it.
+/// Size in bytes from which a buffer has a mapping of its own: its end in small pages is then a small part of it.
 const MIN_ALONE: usize = 8 << 20;
 
-/// Where the next buffer may begin.
+/// The position of the next buffer.
 struct Free {
     /// Gone with the last buffer in it.
     pages: Weak<MmapRaw>,
-    /// Bytes from the start of the pages.
+    /// Offset in bytes from the start of the pages.
     next: usize,
 }
 
 static FREE: Mutex<Free> = Mutex::new(Free { pages: Weak::new(), next: 0 });
 
-/// Bytes in large pages. Small buffers are neighbours of those that were asked for before, so that large pages hold them, too. The
-/// memory returns to the system when this is dropped, but for that of pages which neighbours have a part of.
+/// Bytes in large pages. Small buffers lie next to each other in the order of allocation, which puts them in large
+/// pages, too. Dropping one returns its memory to the system, except pages shared with neighbors.
 pub struct LargePages {
     pages: Arc<MmapRaw>,
     start: usize,
@@ -42,7 +42,7 @@ impl LargePages {
     /// `len` bytes, all zero, aligned to [`ALIGNMENT`].
     ///
     /// # Errors
-    /// When the system refuses the addresses.
+    /// If the system refuses the addresses.
     pub fn new(len: usize) -> io::Result<LargePages> {
         if len >= MIN_ALONE {
             let (pages, start) = map(len, len / LARGE_PAGE * LARGE_PAGE)?;
@@ -66,16 +66,17 @@ impl LargePages {
     }
 }
 
-/// Maps `len` bytes, the first `large` of them in large pages. Returns the mapping, and the offset of the first byte in it.
+/// Maps `len` bytes, the first `large` of them in large pages. Returns the mapping and the offset of the first byte in
+/// it.
 fn map(len: usize, large: usize) -> io::Result<(Arc<MmapRaw>, usize)> {
     let pages: MmapRaw = MmapOptions::new().len(len.saturating_add(LARGE_PAGE)).map_anon()?.into();
     let start = pages.as_ptr().align_offset(LARGE_PAGE);
-    // A system without large pages says no and gives small ones, which do as well.
+    // A system without large pages refuses and provides small ones, which work as well.
     let _ = pages.advise_range(Advice::HugePage, start, large);
     Ok((Arc::new(pages), start))
 }
 
-/// The bytes among `len` at `address` that fill small pages of any size.
+/// The range of the `len` bytes at `address` that fills whole small pages of any size.
 fn whole_pages(address: usize, len: usize) -> Range<usize> {
     let start = address.next_multiple_of(MAX_SMALL_PAGE) - address;
     let end = (address + len) / MAX_SMALL_PAGE * MAX_SMALL_PAGE;
@@ -87,8 +88,8 @@ impl Drop for LargePages {
         let own = whole_pages(self.data().addr().get(), self.len);
         if !own.is_empty() {
             let from = self.start + own.start;
-            // SAFETY: these pages belong to this buffer alone, whose bytes nobody reads any more. Where the system refuses, they
-            // return with the neighbours.
+            // SAFETY: these pages belong to this buffer alone, and nobody reads its bytes any more. If the system
+            // refuses, they return with the neighbors.
             let _ = unsafe { self.pages.unchecked_advise_range(UncheckedAdvice::DontNeed, from, own.len()) };
         }
     }
@@ -104,14 +105,14 @@ mod tests {
         unsafe { pages.data().write_bytes(byte, pages.len) };
     }
 
-    /// Whether a buffer holds nothing else.
+    /// Whether every byte of a buffer is `byte`.
     fn holds(pages: &LargePages, byte: u8) -> bool {
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts(pages.data().as_ptr(), pages.len) }.iter().all(|&at| at == byte)
     }
 
     #[test]
-    fn neighbours_keep_their_bytes_and_new_ones_are_zero() {
+    fn neighbors_keep_their_bytes_and_new_ones_are_zero() {
         let lens = [100, 70 << 10, 3 << 20, MIN_ALONE - 1, MIN_ALONE + 1, 1 << 20, 64];
         let mut kept: Vec<(LargePages, u8)> = Vec::new();
         for round in 0..3 {
@@ -122,7 +123,7 @@ mod tests {
                 fill(&pages, byte);
                 kept.push((pages, byte));
             }
-            // Every second one goes, and the others are as they were.
+            // Every second one is dropped; the others keep their bytes.
             let mut index = 0;
             kept.retain(|_| {
                 index += 1;
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_neighbours_share_are_not_whole() {
+    fn pages_that_neighbors_share_are_not_whole() {
         for (address, len, whole) in [
             (0, MAX_SMALL_PAGE, 0..MAX_SMALL_PAGE),
             (64, MAX_SMALL_PAGE, 0..0),

@@ -3,21 +3,21 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// A slice that several threads write to, each to its own part.
+/// A slice that several threads write to, each to a part of its own.
 pub struct SharedMut<'a, T> {
     start: *mut T,
     len: usize,
     lifetime: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a `SharedMut` stands for an exclusive borrow of elements that may move between threads; `range` makes its
-// callers keep the parts disjoint.
+// SAFETY: a `SharedMut` stands for an exclusive borrow of elements that may move between threads; the contract of
+// `range` makes callers keep the parts disjoint.
 unsafe impl<T: Send> Send for SharedMut<'_, T> {}
-// SAFETY: as above; a shared reference gives elements out through `range` only.
+// SAFETY: as above; a shared reference hands elements out through `range` only.
 unsafe impl<T: Send> Sync for SharedMut<'_, T> {}
 
 impl<'a, T> SharedMut<'a, T> {
-    /// Shares `slice` for as long as it is borrowed.
+    /// Shares `slice` for the duration of the borrow.
     pub fn new(slice: &'a mut [T]) -> SharedMut<'a, T> {
         SharedMut { start: slice.as_mut_ptr(), len: slice.len(), lifetime: PhantomData }
     }
@@ -35,10 +35,10 @@ impl<'a, T> SharedMut<'a, T> {
     /// The elements of `range`.
     ///
     /// # Safety
-    /// No two ranges that were given out and are still in use may overlap.
+    /// No two ranges in use at the same time may overlap.
     ///
     /// # Panics
-    /// If the range does not lie within the slice.
+    /// If the range is out of bounds.
     pub unsafe fn range(&self, range: Range<usize>) -> &'a mut [T] {
         assert!(range.start <= range.end && range.end <= self.len, "{range:?} of {} elements", self.len);
         // SAFETY: the range lies within the exclusively borrowed slice, and by the contract nobody else uses it.
@@ -47,13 +47,13 @@ impl<'a, T> SharedMut<'a, T> {
 }
 
 impl<T> SharedMut<'_, T> {
-    /// The first element, for writes through pointers that keep to what [`range`](Self::range) demands.
+    /// The first element, for writes through pointers that satisfy the contract of [`range`](Self::range).
     pub fn as_mut_ptr(&self) -> *mut T {
         self.start
     }
 }
 
-/// The elements of some neighbouring columns of a row-major matrix, row by row.
+/// The elements of adjacent columns of a row-major matrix, row by row.
 pub struct ColumnBlock<'a, T> {
     out: &'a SharedMut<'a, T>,
     start: usize,
@@ -66,7 +66,7 @@ impl<'a, T> ColumnBlock<'a, T> {
     /// The columns `start..start + width` of `rows` rows that are `stride` elements apart in `out`.
     ///
     /// # Safety
-    /// Nothing else of `out` that is in use while this is has elements of these columns.
+    /// While this block is in use, no other range or block of `out` in use may have elements of these columns.
     pub unsafe fn new(out: &'a SharedMut<'a, T>, start: usize, width: usize, stride: usize, rows: usize) -> Self {
         ColumnBlock { out, start, width, stride, rows }
     }
@@ -80,22 +80,22 @@ impl<'a, T> ColumnBlock<'a, T> {
         unsafe { self.shared_row(index) }
     }
 
-    /// As [`row`](Self::row).
+    /// Like [`row`](Self::row), with a shared borrow.
     ///
     /// # Safety
-    /// No row that was given out and is still in use may be given out again.
+    /// No row that is still in use may be handed out again.
     #[expect(clippy::mut_from_ref, reason = "callers keep the rows apart")]
     unsafe fn shared_row(&self, index: usize) -> &mut [T] {
         assert!(index < self.rows);
         let start = self.start + index * self.stride;
-        // SAFETY: no columns are in two blocks or ranges at a time, and the caller keeps the rows apart.
+        // SAFETY: no column is in two blocks or ranges at a time, and the caller keeps the rows apart.
         unsafe { self.out.range(start..start + self.width) }
     }
 
     /// The elements of two lists of rows in these columns.
     ///
     /// # Panics
-    /// If there is no such row, or one is named twice.
+    /// If a row does not exist or is listed twice.
     pub fn several<const A: usize, const B: usize>(
         &mut self,
         a: [usize; A],

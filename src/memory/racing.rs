@@ -1,11 +1,12 @@
-//! Copies between memory that other threads may read and write at the same time, as JavaScript allows with a
-//! `SharedArrayBuffer`, and memory of our own.
+//! Copies between our own memory and memory that other threads may read and write at the same time, as JavaScript
+//! allows with a `SharedArrayBuffer`.
 //!
-//! A slice promises that nobody writes to it meanwhile, and a plain copy through pointers that no other thread does; where
-//! one does, both are undefined behavior. Relaxed atomic accesses promise nothing: each byte that is copied is one that the
-//! memory held meanwhile, which is also what JavaScript says of such races. They are made by words, because compilers do not
-//! join atomic bytes, which took 4 times as long. The other thread may access the same bytes in pieces of another size: Rust's
-//! memory model leaves that open, JavaScript's does not, and on all processors aligned words are read and written as a whole.
+//! A slice promises that nobody writes to it meanwhile, and a plain copy through pointers that no other thread does;
+//! breaking either promise is undefined behavior. Relaxed atomic accesses promise nothing: each copied byte is one that
+//! the memory held at some time during the copy, which is also JavaScript's rule for such races. The copies use words,
+//! because compilers do not merge atomic bytes, which took 4 times as long. The other thread may access the same bytes
+//! in pieces of another size: Rust's memory model leaves that open, JavaScript's does not, and all processors read and
+//! write aligned words as a whole.
 
 use super::Buffer;
 use crate::error::Result;
@@ -14,13 +15,13 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 const WORD: usize = size_of::<usize>();
 
-/// The same memory as aligned words, with the bytes before and behind them.
+/// The same memory as aligned words, with the bytes before and after them.
 fn words(memory: &[AtomicU8]) -> (&[AtomicU8], &[AtomicUsize], &[AtomicU8]) {
-    // SAFETY: either type is plain bytes of which every value is valid, and may be written through shared references.
+    // SAFETY: both types are plain bytes, valid for every value, and may be written through shared references.
     unsafe { memory.align_to() }
 }
 
-/// Copies `source` to `target`, which is as long.
+/// Copies `source` to `target`, which has the same length.
 fn load(source: &[AtomicU8], target: &mut [MaybeUninit<u8>]) {
     let (head, middle, tail) = words(source);
     let (first, rest) = target.split_at_mut(head.len());
@@ -33,10 +34,10 @@ fn load(source: &[AtomicU8], target: &mut [MaybeUninit<u8>]) {
     }
 }
 
-/// Copies `source` to `target`, which others may read and write meanwhile.
+/// Copies `source` to `target`, which other threads may read and write meanwhile.
 ///
 /// # Panics
-/// If they differ in length.
+/// If the lengths differ.
 pub fn store(source: &[u8], target: &[AtomicU8]) {
     assert_eq!(source.len(), target.len());
     let (head, middle, tail) = words(target);
@@ -51,23 +52,23 @@ pub fn store(source: &[u8], target: &[AtomicU8]) {
 }
 
 impl Buffer {
-    /// A copy of `bytes`, which others may write meanwhile.
+    /// A copy of `bytes`, which other threads may write meanwhile.
     ///
     /// # Errors
-    /// An `UnknownError` when the memory cannot be had.
+    /// An `UnknownError` if memory runs out.
     pub fn copy_of_racing(bytes: &[AtomicU8]) -> Result<Buffer> {
-        // SAFETY: `load` writes as many bytes as `bytes` has, which are all.
+        // SAFETY: `load` writes as many bytes as `bytes` has, which is the whole target.
         unsafe { Buffer::filled(bytes.len(), |target| load(bytes, target)) }
     }
 
-    /// Replaces the bytes by `bytes`, which others may write meanwhile.
+    /// Replaces the contents by `bytes`, which other threads may write meanwhile.
     ///
     /// # Panics
-    /// If they differ in length.
+    /// If the lengths differ.
     pub fn replace_by_racing(&mut self, bytes: &[AtomicU8]) {
         assert_eq!(bytes.len(), self.len());
         let target: *mut [u8] = self.bytes_mut();
-        // SAFETY: the same bytes, of which `load` only writes ones that are initialized.
+        // SAFETY: the same bytes; `load` only writes initialized ones.
         load(bytes, unsafe { &mut *(target as *mut [MaybeUninit<u8>]) });
     }
 }

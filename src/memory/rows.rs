@@ -1,18 +1,18 @@
 //! Memory that grows at its end while others read its beginning: the keys and values of a text that is being generated.
 //!
-//! [`Rows`] are the first bytes of a block. What follows them can be written once, by whoever [appends](Rows::append) first;
-//! rows that others hold stay as they are. Who fails to write it gives its place back. Who appends later to the same rows (a fork
-//! of the text), or finds no room, gets a copy in a block of its own.
+//! [`Rows`] are the first bytes of a block. The bytes behind them can be written once, by the first
+//! [append](Rows::append); rows that others hold stay unchanged. An append that is dropped unfinished frees its space.
+//! A later append to the same rows (a fork of the text), or one without room, gets a copy in a block of its own.
 
 use super::Buffer;
 use crate::error::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A block, of which the first bytes are in use.
+/// A block with its first bytes in use.
 struct Block {
     buffer: Buffer,
-    /// Bytes that somebody has, or writes.
+    /// Bytes that are held or being written.
     used: AtomicUsize,
 }
 
@@ -23,8 +23,8 @@ pub struct Rows {
     len: usize,
 }
 
-/// Rows whose last bytes only the owner may write. If dropped before they are [finished](Appended::finish), their place is free
-/// for the next append.
+/// Rows with last bytes that only the owner may write. If dropped before they are [finished](Appended::finish), their
+/// space is free for the next append.
 pub struct Appended {
     block: Arc<Block>,
     kept: usize,
@@ -32,28 +32,29 @@ pub struct Appended {
 }
 
 impl Rows {
-    /// Rows of `len` bytes, which `fill` writes: it is given zeros.
+    /// Rows of `len` bytes written by `fill`, which gets zeros.
     ///
     /// # Errors
-    /// An `UnknownError` without memory.
+    /// An `UnknownError` if memory runs out.
     pub fn new(len: usize, fill: impl FnOnce(&mut [u8])) -> Result<Rows> {
         let mut buffer = Buffer::zeroed(with_room(len))?;
         fill(&mut buffer.bytes_mut()[..len]);
         Ok(Rows { block: Arc::new(Block { buffer, used: AtomicUsize::new(len) }), len })
     }
 
-    /// The rows of a dense tensor of the shape `[outer, rows, inner]`, `inner` in bytes. They are `[rows, outer, inner]`.
+    /// The rows of a dense tensor of shape `[outer, rows, inner]`, with `inner` in bytes, stored as `[rows, outer,
+    /// inner]`.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Those of [`new`](Self::new).
     pub fn of_dense(bytes: &[u8], sizes: [usize; 3]) -> Result<Rows> {
         Rows::new(bytes.len(), |to| exchange(bytes, to, sizes))
     }
 
-    /// The rows as a dense tensor of the shape `[outer, rows, inner]`.
+    /// The rows as a dense tensor of shape `[outer, rows, inner]`, with `inner` in bytes.
     ///
     /// # Errors
-    /// An `UnknownError` without memory.
+    /// An `UnknownError` if memory runs out.
     pub fn to_dense(&self, [outer, rows, inner]: [usize; 3]) -> Result<Buffer> {
         let mut dense = Buffer::zeroed(self.len)?;
         exchange(self.bytes(), dense.bytes_mut(), [rows, outer, inner]);
@@ -76,14 +77,14 @@ impl Rows {
         unsafe { std::slice::from_raw_parts(self.block.buffer.as_ptr(), self.len) }
     }
 
-    /// These rows with room behind them, `len` bytes together: where they are, or in a copy if somebody else has appended to
-    /// them or there is no room.
+    /// These rows with room behind them, `len` bytes altogether: in place, or in a copy if somebody else has appended
+    /// to them or there is no room.
     ///
     /// # Errors
-    /// An `UnknownError` without memory for the copy.
+    /// An `UnknownError` if memory for the copy runs out.
     ///
     /// # Panics
-    /// If `len` is less than there is.
+    /// If `len` is less than the current length.
     pub fn append(&self, len: usize) -> Result<Appended> {
         assert!(len >= self.len);
         let used = &self.block.used;
@@ -96,7 +97,7 @@ impl Rows {
         Ok(Appended { block: Arc::new(Block { buffer, used: AtomicUsize::new(len) }), kept: self.len, len })
     }
 
-    /// Whether `other` are in the same memory.
+    /// Whether `other` is in the same block.
     #[cfg(test)]
     pub fn is_beside(&self, other: &Rows) -> bool {
         Arc::ptr_eq(&self.block, &other.block)
@@ -104,7 +105,7 @@ impl Rows {
 }
 
 impl Appended {
-    /// All bytes: those that were there, then zeros or what was written before something failed.
+    /// Number of bytes: the existing ones, followed by zeros or whatever was written before a failure.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -114,19 +115,19 @@ impl Appended {
         self.len == 0
     }
 
-    /// The first byte. Those that were there must not be written; the others are its owner's.
+    /// The first byte. The first [`kept`](Self::kept) bytes must not be written; the others belong to the owner.
     pub fn as_ptr(&self) -> *mut u8 {
         self.block.buffer.as_ptr()
     }
 
-    /// How many bytes were there.
+    /// Number of bytes that existed before.
     pub fn kept(&self) -> usize {
         self.kept
     }
 
-    /// All of them as rows. Nothing is written any more.
+    /// Returns all bytes as rows. Nothing is written any more.
     pub fn finish(mut self) -> Rows {
-        // Nothing is given back.
+        // Keeps `drop` from freeing the space.
         self.kept = self.len;
         Rows { block: self.block.clone(), len: self.len }
     }
@@ -135,13 +136,13 @@ impl Appended {
 impl Drop for Appended {
     fn drop(&mut self) {
         if self.kept < self.len {
-            // Nobody can have appended behind what is no rows yet, so that these are the last bytes in use.
+            // Nobody can append behind unfinished rows, so these are the last bytes in use.
             self.block.used.store(self.kept, Ordering::Release);
         }
     }
 }
 
-/// Exchanges the first two dimensions: `to` is `[b, a, inner]` of `from`, `[a, b, inner]` bytes.
+/// Exchanges the first two dimensions: `from` is `[a, b, inner]`, `to` becomes `[b, a, inner]`, with `inner` in bytes.
 fn exchange(from: &[u8], to: &mut [u8], [a, b, inner]: [usize; 3]) {
     if inner == 0 {
         return;
@@ -152,12 +153,12 @@ fn exchange(from: &[u8], to: &mut [u8], [a, b, inner]: [usize; 3]) {
     }
 }
 
-/// The bytes of a block for `len` bytes of rows: half as many more, so that growing copies each byte three times at most.
+/// Block size for `len` bytes of rows: 1.5 times as many, so that growth copies each byte three times at most.
 fn with_room(len: usize) -> usize {
     len.saturating_add(len / 2).max(MIN_BLOCK)
 }
 
-/// The fewest bytes of a block.
+/// The minimum size of a block in bytes.
 const MIN_BLOCK: usize = 1 << 12;
 
 #[cfg(test)]
@@ -172,7 +173,7 @@ mod tests {
     fn grown(rows: &Rows, more: &[u8]) -> Rows {
         let appended = rows.append(rows.len() + more.len()).unwrap();
         assert_eq!(appended.kept(), rows.len());
-        // SAFETY: the bytes behind those that were kept are those of `appended` alone.
+        // SAFETY: the bytes behind the kept ones belong to `appended` alone.
         unsafe { appended.as_ptr().add(appended.kept()).copy_from_nonoverlapping(more.as_ptr(), more.len()) };
         appended.finish()
     }
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finished_gives_its_place_back() {
+    fn unfinished_rows_free_their_space() {
         let first = rows(&[1, 2, 3]);
         let failed = first.append(5).unwrap();
         assert!(!grown(&first, &[6]).is_beside(&first), "its place is taken");
@@ -205,7 +206,7 @@ mod tests {
         let second = grown(&first, &[4]);
         assert!(second.is_beside(&first));
         assert_eq!((first.bytes(), second.bytes()), (&[1, 2, 3][..], &[1, 2, 3, 4][..]));
-        // What is behind rows that others have stays theirs.
+        // Bytes behind rows held by others stay theirs.
         drop(first.append(5).unwrap());
         assert!(grown(&second, &[5]).is_beside(&first));
     }

@@ -1,17 +1,17 @@
-//! Buffers that are one because they hold the same bytes: weights that several graphs have in common.
+//! Buffers deduplicated by content: weights that several graphs have in common.
 
 use super::Buffer;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, LazyLock, Mutex, Weak};
 
-/// Smaller buffers are not worth looking for others like them.
+/// Size in bytes below which buffers are not worth deduplicating.
 pub const MIN_SHARED_BYTES: usize = 1 << 12;
 
-/// Buffers by keys, as long as somebody else holds them.
+/// Weak references to buffers by key: a buffer stays as long as somebody else holds it.
 pub struct WeakBuffers<K> {
     buffers: HashMap<K, Vec<Weak<Buffer>>>,
-    /// Keys after which those without a buffer are looked for next.
+    /// Number of keys that triggers the next cleanup of keys without a buffer.
     limit: usize,
 }
 
@@ -22,13 +22,13 @@ impl<K> Default for WeakBuffers<K> {
 }
 
 impl<K: Eq + Hash> WeakBuffers<K> {
-    /// How many keys there are, with those that nobody holds a buffer of and that are not forgotten yet.
+    /// Number of keys, including dead ones not yet forgotten.
     #[cfg(test)]
     pub fn count(&self) -> usize {
         self.buffers.len()
     }
 
-    /// The buffers of `key` that somebody still holds.
+    /// The buffers of `key` that are still alive.
     pub fn get(&self, key: &K) -> Vec<Arc<Buffer>> {
         self.buffers.get(key).into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
@@ -48,10 +48,10 @@ impl<K: Eq + Hash> WeakBuffers<K> {
     }
 }
 
-/// A buffer of this process with the bytes of `buffer`: one that was shared before and that somebody still holds, or
-/// `buffer` itself. Small ones are always given back as they are.
+/// Returns a buffer of this process with the bytes of `buffer`: one that was shared before and is still alive, or
+/// `buffer` itself. Small ones are always returned unchanged.
 ///
-/// Nobody may change a buffer that was shared.
+/// Nobody may change a shared buffer.
 pub fn share(buffer: Arc<Buffer>) -> Arc<Buffer> {
     static SHARED: LazyLock<Mutex<WeakBuffers<(usize, u64)>>> = LazyLock::new(Mutex::default);
     if buffer.len() < MIN_SHARED_BYTES {
@@ -59,7 +59,7 @@ pub fn share(buffer: Arc<Buffer>) -> Arc<Buffer> {
     }
     let key = (buffer.len(), rapidhash::v3::rapidhash_v3(buffer.bytes()));
     let mut others: Vec<Arc<Buffer>> = Vec::new();
-    // Bytes are compared without the lock; meanwhile somebody may add a buffer that was not compared.
+    // Bytes are compared without the lock; somebody may add a buffer meanwhile.
     loop {
         let news: Vec<Arc<Buffer>> = {
             let mut shared = SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_bytes_are_one_buffer_while_somebody_holds_it() {
+    fn equal_bytes_share_a_buffer_while_it_is_held() {
         let len = MIN_SHARED_BYTES + 77;
         let first = share(filled(201, len));
         assert!(Arc::ptr_eq(&first, &share(filled(201, len))) && Arc::ptr_eq(&first, &share(first.clone())));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_that_are_gone_are_forgotten() {
+    fn dead_buffers_are_forgotten() {
         let mut buffers = WeakBuffers::default();
         let kept = filled(1, 1);
         buffers.insert(1000, &kept);

@@ -1,6 +1,6 @@
-//! How asynchronous requests end in JavaScript: one thread-safe function per environment, which keeps the process
-//! alive only while requests are outstanding. Requests that end before JavaScript comes to hear of the first one are told
-//! in one call: entering JavaScript costs more than what a small request does.
+//! Completion of asynchronous requests in JavaScript: one thread-safe function per environment, which keeps the process
+//! alive only while requests are outstanding. Requests that end before JavaScript has learned of the first one are
+//! reported in the same call: entering JavaScript costs more than the work of a small request.
 
 use super::handle::{Owner, Passing};
 use super::session::UnsupportedNode;
@@ -14,24 +14,25 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::ThreadId;
 use std::time::Duration;
 
-/// Environments that have not ended. The process ends with the last one.
+/// Number of environments that have not ended. The process ends with the last one.
 static ENVIRONMENTS: AtomicUsize = AtomicUsize::new(0);
 
 /// How long the end of the process waits for a GPU that must not be interrupted.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Bytes of an ArrayBuffer for which there is memory as long as the process can go on at all.
+/// Size in bytes of an ArrayBuffer that can always be allocated while the process can go on at all.
 const SMALL_BUFFER: usize = 1 << 20;
 
-/// `(ids, codes, messages, details)` in the order in which the requests ended. An empty code is success; codes and messages
-/// are empty when all are successes. Details are lists: of what a request made, and of nodes that are not supported.
+/// `(ids, codes, messages, details)` in the order in which the requests ended. An empty code is success; codes and
+/// messages are empty lists if all succeeded. Each detail is a list: of the values that a request made, or of
+/// unsupported nodes.
 pub type Completions = FnArgs<(Vec<u32>, Vec<String>, Vec<String>, Vec<Details>)>;
 type Notify = ThreadsafeFunction<(), Unknown<'static>, Completions, Status, false, true>;
 
-/// Makes the JavaScript values of what a request made, on the JavaScript thread.
+/// Converts the results of a request to JavaScript values, on the JavaScript thread.
 pub type Collect = Box<dyn FnOnce(&Env) -> napi::Result<Vec<sys::napi_value>> + Send>;
 
-/// What is told of a request beside its end.
+/// Details of the end of a request.
 pub enum Details {
     None,
     Made(Collect),
@@ -51,7 +52,7 @@ impl ToNapiValue for Details {
             }
         };
         let mut array = std::ptr::null_mut();
-        // SAFETY: as above; all values are alive until the call into JavaScript that they are arguments of has returned.
+        // SAFETY: as above; all values stay alive until the call into JavaScript that they are arguments of returns.
         unsafe {
             check_status!(sys::napi_create_array_with_length(raw, values.len(), &mut array))?;
             for (at, value) in values.into_iter().enumerate() {
@@ -66,17 +67,17 @@ impl ToNapiValue for Details {
 struct End {
     id: u32,
     result: Result<()>,
-    /// Of a success.
+    /// Converts the results of a success.
     collect: Option<Collect>,
-    /// Whether it was outstanding: JavaScript waits for it.
+    /// Whether the request was outstanding: JavaScript waits for it.
     awaited: bool,
 }
 
-/// Requests that have ended and that JavaScript has not heard of; `None` when there is nobody left to be told.
+/// Requests that have ended without JavaScript knowing; `None` once nobody is left to be notified.
 struct Ended(Mutex<Option<Vec<End>>>);
 
 impl Ended {
-    /// Adds one; gives whether it is the first, which JavaScript has to be told of.
+    /// Adds one; returns whether it is the first, and JavaScript must be notified.
     fn add(&self, end: End) -> bool {
         match &mut *self.lock() {
             Some(ended) => {
@@ -91,7 +92,7 @@ impl Ended {
         self.lock().as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Forgets all of them, now and from now on: what they made may hold the environment.
+    /// Drops all of them, now and in the future: their results may hold the environment.
     fn close(&self) {
         let ended = self.lock().take();
         drop(ended);
@@ -110,7 +111,7 @@ struct Outstanding {
 }
 
 impl Outstanding {
-    /// None yet. This is the JavaScript thread.
+    /// Starts with none. Must be called on the JavaScript thread.
     fn new() -> Outstanding {
         Outstanding { count: AtomicUsize::new(0), notify: OnceLock::new(), thread: std::thread::current().id() }
     }
@@ -127,14 +128,14 @@ impl Outstanding {
         }
     }
 
-    /// Tells JavaScript to look for what has ended; nothing happens when the environment is gone.
+    /// Makes JavaScript collect the ended requests; does nothing if the environment is gone.
     fn wake(&self) {
         if let Some(notify) = self.notify.get().and_then(Weak::upgrade) {
             notify.call((), ThreadsafeFunctionCallMode::NonBlocking);
         }
     }
 
-    /// Whether the event loop waits for the thread-safe function.
+    /// Sets whether the event loop waits for the thread-safe function.
     ///
     /// # Panics
     /// On another thread.
@@ -146,7 +147,8 @@ impl Outstanding {
                 return;
             }
             let (env, function) = (env.raw(), notify.handle.get_raw());
-            // SAFETY: this is the thread whose event loop the function belongs to, as was checked, and it is not aborted.
+            // SAFETY: as checked above, this is the thread whose event loop the function belongs to, and it is not
+            // aborted.
             let status = unsafe {
                 match alive {
                     true => sys::napi_ref_threadsafe_function(env, function),
@@ -162,20 +164,21 @@ impl Outstanding {
 /// One JavaScript environment: the main thread or a worker.
 pub struct Environment {
     notify: Arc<Notify>,
-    /// Gives an ArrayBuffer of so many bytes, or undefined without memory: the functions of Node-API end the process then.
+    /// Returns an ArrayBuffer of that many bytes, or undefined if memory runs out, when the functions of Node-API would
+    /// end the process.
     allocate: FunctionRef<f64, Unknown<'static>>,
     outstanding: Arc<Outstanding>,
     completed: Arc<Ended>,
-    /// Those end with it: nobody sees what they would still do. That does not wait for the finalizers of their handles,
-    /// because not every runtime runs those of a worker that is terminated.
+    /// Contexts that end with the environment: nobody sees their further work. They do not wait for the finalizers of
+    /// their handles, because not every runtime runs those of a terminated worker.
     contexts: Arc<WeakList<Owner>>,
-    /// Of results that were fed, on their way to those that come of them.
+    /// The weight of fed results, on its way to the results of the run.
     pub passing: Passing,
 }
 
 impl Environment {
-    /// The environment whose requests are told to `on_complete`. `allocate` gives an ArrayBuffer of so many bytes, or
-    /// undefined when there is no memory for it.
+    /// The environment that reports ends of requests to `on_complete`. `allocate` returns an ArrayBuffer of that many
+    /// bytes, or undefined if memory runs out.
     pub fn new(
         env: &Env,
         on_complete: Function<Completions, Unknown<'static>>,
@@ -191,8 +194,8 @@ impl Environment {
                 if is_last { context.end_with_process(PATIENCE) } else { context.end() }
             }
             completed.close();
-            // Deno 2.9 keeps the event loop of a terminated worker, and two file descriptors with it, until an addon that the
-            // worker had loaded wakes that loop once more.
+            // Deno 2.9 keeps the event loop of a terminated worker, and two file descriptors with it, until an addon
+            // loaded by the worker wakes that loop once more.
             outstanding.wake();
         })?;
         ENVIRONMENTS.fetch_add(1, Ordering::Relaxed);
@@ -216,20 +219,20 @@ impl Environment {
         owner
     }
 
-    /// The end of request `id`, which is outstanding from now on. Called on the JavaScript thread. JavaScript is told
-    /// even if the request is refused at once; it ignores the end of a request that it never made.
+    /// The completion of request `id`, which is outstanding from now on. Called on the JavaScript thread. JavaScript is
+    /// notified even if the request is refused at once; it ignores the end of a request that it never made.
     pub fn request(self: &Arc<Self>, env: &Env, id: u32) -> Done {
         self.outstanding.add(env);
         self.telling(id, true, None)
     }
 
-    /// As [`request`](Self::request), for one that makes something, which `collect` gives when it has succeeded.
+    /// Like [`request`](Self::request), for a request with results, which `collect` returns after a success.
     pub fn deliver(self: &Arc<Self>, env: &Env, id: u32, collect: Collect) -> Done {
         self.outstanding.add(env);
         self.telling(id, true, Some(collect))
     }
 
-    /// An ArrayBuffer with a copy of `bytes`; null when there is no memory for it. Called on the JavaScript thread.
+    /// An ArrayBuffer with a copy of `bytes`; null if memory runs out. Called on the JavaScript thread.
     pub fn array_buffer(&self, env: &Env, bytes: &[u8]) -> napi::Result<sys::napi_value> {
         let (raw, mut buffer, mut data, mut len) = (env.raw(), std::ptr::null_mut(), std::ptr::null_mut(), 0);
         if bytes.len() <= SMALL_BUFFER {
@@ -238,7 +241,7 @@ impl Environment {
             len = bytes.len();
         } else {
             buffer = self.allocate.borrow_back(env)?.call(bytes.len() as f64)?.raw();
-            // SAFETY: as above, and the value was made just now. The call fails for anything but an ArrayBuffer.
+            // SAFETY: as above, and the value was just created. The call fails for anything but an ArrayBuffer.
             unsafe { sys::napi_get_arraybuffer_info(raw, buffer, &mut data, &mut len) };
         }
         if len != bytes.len() {
@@ -251,7 +254,7 @@ impl Environment {
         Ok(buffer)
     }
 
-    /// The end of `id`, which may never come: the event loop does not wait for it.
+    /// The completion of `id`, which may never happen: the event loop does not wait for it.
     pub fn watch(&self, id: u32) -> Done {
         self.telling(id, false, None)
     }
@@ -261,7 +264,7 @@ impl Environment {
         Done::waking(move |result| {
             let is_first = completed.add(End { id, result, collect, awaited });
             is_first.then(|| -> Wake {
-                // When the environment has ended, nobody is left to be told.
+                // If the environment has ended, nobody is left to be notified.
                 Box::new(move || _ = notify.call((), ThreadsafeFunctionCallMode::NonBlocking))
             })
         })

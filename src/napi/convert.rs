@@ -1,4 +1,4 @@
-//! Conversions between the values that the facade passes and those of the crate.
+//! Conversions between values of the facade and those of the crate.
 
 use super::Result;
 use crate::dtype::{DataType, Number};
@@ -9,7 +9,7 @@ use napi::bindgen_prelude::{Array, BigInt, FromNapiValue, JsObjectValue, Object,
 use napi::{JsValue, ValueType};
 use std::collections::BTreeMap;
 
-/// The exception for an error: its `code` is that of the error, or the name of the exception.
+/// The exception for an error; its `code` is the code of the error, or the name of the exception.
 pub fn thrown(error: Error) -> napi::Error<String> {
     napi::Error::new(error.tag().to_string(), error.message)
 }
@@ -29,16 +29,16 @@ pub fn from_napi(error: napi::Error) -> napi::Error<String> {
     type_error(&error.reason)
 }
 
-/// The data type of an index of the IDL enumeration.
+/// The data type with this index in the IDL enumeration.
 pub fn data_type(index: u32) -> Result<DataType> {
     DataType::ALL.get(index as usize).copied().ok_or_else(no_such_type)
 }
 
 fn no_such_type() -> napi::Error<String> {
-    type_error("there is no data type of that index")
+    type_error("there is no data type with that index")
 }
 
-/// The data type of a constant: of an index of the IDL enumeration with the types of the extension `int4` behind it.
+/// The data type of a constant, by index in the IDL enumeration extended by the types of the extension `int4`.
 pub fn constant_type(index: u32) -> Result<DataType> {
     DataType::OF_CONSTANTS.get(index as usize).copied().ok_or_else(no_such_type)
 }
@@ -48,10 +48,10 @@ pub fn data_type_index(dtype: DataType) -> u32 {
     DataType::ALL.iter().position(|&other| other == dtype).expect("a data type") as u32
 }
 
-/// A value as napi-rs converts it.
+/// Converts a value with napi-rs.
 ///
 /// # Errors
-/// A TypeError for one of another type.
+/// A TypeError for a value of another type.
 pub fn from_value<T: FromNapiValue>(value: &Unknown) -> Result<T> {
     let raw = value.value();
     // SAFETY: `raw` is a live value of its environment.

@@ -1,4 +1,4 @@
-//! Graphs with named dimensions, in builders of contexts that have the extension for them.
+//! Graphs with named dimensions, in builders of contexts with the extension for them.
 
 use super::convert::{data_type, invalid_state, thrown, type_error};
 use super::handle::{BuilderHandle, Handle, Weight};
@@ -15,7 +15,7 @@ pub type DimensionValue = Either<u32, String>;
 
 type DynamicGraphHandle = Handle<DynamicGraph>;
 
-/// What a dimension is in JavaScript.
+/// Converts a dimension to JavaScript.
 pub fn value(dimension: NamedDimension) -> DimensionValue {
     match dimension {
         NamedDimension::Number(size) => Either::A(size),
@@ -23,7 +23,7 @@ pub fn value(dimension: NamedDimension) -> DimensionValue {
     }
 }
 
-/// A named input, some of whose dimensions are names; gives its operand.
+/// Adds a named input with dimensions that may be names; returns its operand.
 #[napi(catch_unwind)]
 pub fn dynamic_input(
     builder: &External<BuilderHandle>,
@@ -41,7 +41,7 @@ pub fn dynamic_input(
     with_builder(builder, |builder| symbols.borrow_mut().input(builder, &name, dtype, shape).map(|id| id.0))
 }
 
-/// A graph with named dimensions, and the names of the inputs that it needs, in the order in which `dynamicDispatch` wants them.
+/// A graph with named dimensions, and the names of its inputs, in the order that `dynamicDispatch` expects.
 #[napi(object, object_from_js = false)]
 pub struct DynamicBuild {
     /// The graph.
@@ -50,7 +50,7 @@ pub struct DynamicBuild {
     pub inputs: Vec<String>,
 }
 
-/// Makes a graph with the named outputs. Dispatches compile it for their sizes. The builder is used up.
+/// Creates a graph with the named outputs. Dispatches compile it for their sizes. Consumes the builder's contents.
 #[napi(catch_unwind)]
 pub fn dynamic_build(
     env: Env,
@@ -64,23 +64,23 @@ pub fn dynamic_build(
     let most = builder.max_tensor_bytes();
     let outline = Outline::new(builder.finish(named(output_names, output_ids)), symbols, most);
     let inputs = outline.input_names().map(str::to_string).collect();
-    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+    // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
     let weight = unsafe { Weight::new(&env, outline.constant_bytes()) };
     let graph = External::new(Handle::new(Arc::new(DynamicGraph::new(outline)), context, weight));
     Ok(DynamicBuild { graph, inputs })
 }
 
-/// The shapes of the outputs, in their order, for inputs of these shapes.
+/// Returns the shapes of the outputs, in their order, for inputs of these shapes.
 #[napi(catch_unwind)]
 pub fn dynamic_shapes(graph: &External<DynamicGraphHandle>, inputs: Vec<Vec<u32>>) -> Result<Vec<Vec<u32>>> {
     if inputs.len() != graph.ports()[0] {
-        return Err(type_error("computeShapes: there is not one shape for each input"));
+        return Err(type_error("computeShapes: expected one shape for each input"));
     }
     graph.compute_shapes("computeShapes", &inputs).map(|(_, shapes)| shapes).map_err(thrown)
 }
 
-/// Runs a graph on tensors in the order of its inputs and outputs. `donations` are pairs of an output and the input whose memory
-/// it takes, by their places.
+/// Runs a graph on tensors in the order of its inputs and outputs. `donations` are pairs of an output and the input
+/// whose memory it takes, by index.
 #[napi(catch_unwind)]
 pub fn dynamic_dispatch(
     context: &External<ContextHandle>,
@@ -91,7 +91,7 @@ pub fn dynamic_dispatch(
 ) -> Result<()> {
     let [inputs, outputs] = bound("dispatch", context, &inputs, &outputs)?;
     if [inputs.len(), outputs.len()] != graph.ports() {
-        return Err(type_error("dispatch: there is not one tensor for each input and output"));
+        return Err(type_error("dispatch: expected one tensor for each input and output"));
     }
     let pair = |pair: Vec<u32>| <[u32; 2]>::try_from(pair).map(|pair| pair.map(|at| at as usize));
     let donations: std::result::Result<Vec<_>, _> = donations.into_iter().map(pair).collect();
@@ -99,14 +99,14 @@ pub fn dynamic_dispatch(
     graph.shared().dispatch(&context.context, inputs, outputs, &donations).map_err(thrown)
 }
 
-/// What a graph is and does for the sizes of the latest dispatch that was compiled, as the JSON of a `GraphDescription`; null
-/// before any has.
+/// Describes a graph for the sizes of the latest compiled dispatch, as the JSON of a `GraphDescription`; null before
+/// the first one.
 #[napi(catch_unwind)]
 pub fn describe_dynamic_graph(graph: &External<DynamicGraphHandle>) -> Result<Option<String>> {
     graph.description().map(|description| text(&description.json())).transpose().map_err(thrown)
 }
 
-/// Frees what a graph holds when everything before is done.
+/// Frees the memory of a graph after all previous work.
 #[napi(catch_unwind)]
 pub fn destroy_dynamic_graph(graph: &External<DynamicGraphHandle>) {
     graph.shared().release(graph.context());

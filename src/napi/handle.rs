@@ -1,4 +1,4 @@
-//! What JavaScript holds: handles to objects of the runtime, and their weight for the garbage collector.
+//! Handles that JavaScript holds to objects of the runtime, and their weight for the garbage collector.
 
 use super::completion::Environment;
 use crate::dynamic::Symbols;
@@ -11,11 +11,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A context and the environment that it was made in.
+/// A context and the environment that created it.
 pub struct Owner {
     /// The context.
     pub context: Arc<Context>,
-    /// Where the ends of its requests are told.
+    /// The environment that its requests report to.
     pub environment: Arc<Environment>,
 }
 
@@ -42,7 +42,7 @@ impl<T> Handle<T> {
         &self.owner.context
     }
 
-    /// The object's memory is now `bytes` bytes, although the handle is the same.
+    /// Updates the object's memory to `bytes` bytes.
     pub fn weigh(&self, bytes: usize) {
         self.weight.set(bytes);
     }
@@ -59,28 +59,28 @@ impl<T> Deref for Handle<T> {
 pub struct BuilderHandle {
     /// `None` once it has built.
     pub builder: RefCell<Option<Builder>>,
-    /// The names of dimensions, where the context has the extension for them.
+    /// The names of dimensions, if the context has the extension for them.
     pub symbols: Option<RefCell<Symbols>>,
     /// Bytes of its constants.
     pub weight: Weight,
 }
 
-/// Bytes outside of the JavaScript heap that the garbage collector should know of. Reported once, taken back once: when
-/// the object is destroyed or its handle is collected, on the JavaScript thread.
+/// Bytes outside of the JavaScript heap that the garbage collector should know of. Reported once and withdrawn once:
+/// when the object is destroyed or its handle is collected, on the JavaScript thread.
 pub struct Weight {
     env: sys::napi_env,
     bytes: Cell<i64>,
 }
 
-/// Bytes that are reported for what runs were given, and go over to what comes of it. Told anew for each token, caches of some
-/// tens of megabytes would make the garbage collector run each time.
+/// Bytes reported for the feeds of runs, which pass to the results. Reported anew for each token, caches of tens of
+/// megabytes would trigger the garbage collector each time.
 #[derive(Default)]
 pub struct Passing(AtomicUsize);
 
 impl Passing {
-    /// Takes back what nothing has come of. Called on the JavaScript thread of `env`.
+    /// Withdraws the bytes that no result has taken over. Called on the JavaScript thread of `env`.
     pub fn end(&self, env: &Env) {
-        // SAFETY: it ends here.
+        // SAFETY: the weight ends in this function.
         let rest = unsafe { Weight::new(env, 0) };
         rest.take(self.0.load(Ordering::Relaxed), self);
     }
@@ -90,14 +90,14 @@ impl Weight {
     /// Reports `bytes` bytes.
     ///
     /// # Safety
-    /// The weight ends before the environment does, as all that JavaScript holds in an `External`.
+    /// The weight must end before the environment does, like everything that JavaScript holds in an `External`.
     pub unsafe fn new(env: &Env, bytes: usize) -> Weight {
         let weight = Weight { env: env.raw(), bytes: Cell::new(0) };
         weight.set(bytes);
         weight
     }
 
-    /// Reports `bytes` bytes instead of what was reported.
+    /// Reports `bytes` bytes instead of the previous number.
     pub fn set(&self, bytes: usize) {
         let before = self.bytes.replace(bytes as i64);
         if before != bytes as i64 {
@@ -110,7 +110,7 @@ impl Weight {
         self.set(self.bytes.get() as usize + bytes);
     }
 
-    /// Changes what is reported to `bytes`. If that is less, the difference moves to `passing` and stays reported.
+    /// Changes the reported number to `bytes`. If that is less, the difference moves to `passing` and stays reported.
     pub fn pass(&self, bytes: usize, passing: &Passing) {
         match (self.bytes.get() as usize).checked_sub(bytes) {
             Some(fewer) => {
@@ -121,7 +121,7 @@ impl Weight {
         }
     }
 
-    /// Changes what is reported to `bytes`, using up what is `passing` before anything new is reported.
+    /// Changes the reported number to `bytes`, using up `passing` before anything new is reported.
     pub fn take(&self, bytes: usize, passing: &Passing) {
         let known = passing.0.load(Ordering::Relaxed).min(bytes);
         passing.0.fetch_sub(known, Ordering::Relaxed);
@@ -129,7 +129,7 @@ impl Weight {
         self.set(bytes);
     }
 
-    /// Takes back what was reported.
+    /// Withdraws the reported bytes.
     pub fn release(&self) {
         self.set(0);
     }
@@ -139,7 +139,8 @@ impl Weight {
             return;
         }
         let mut total = 0;
-        // SAFETY: the environment lives, as `new` was promised, and this is its thread: a weight cannot be sent to another one.
+        // SAFETY: the environment lives, by the contract of `new`, and this is its thread: a weight cannot be sent to
+        // another one.
         let status = unsafe { sys::napi_adjust_external_memory(self.env, bytes, &mut total) };
         // Fails only for null arguments.
         debug_assert_eq!(status, sys::Status::napi_ok);
@@ -155,7 +156,7 @@ impl Drop for Weight {
 /// The objects behind an array of handles.
 ///
 /// # Errors
-/// If an element is not a handle of that type, or belongs to another owner: the facade is wrong.
+/// If an element is not a handle of that type, or belongs to another owner: a defect of the facade.
 pub fn handles<T: 'static>(array: &Array, owner: &Arc<Owner>) -> super::Result<Vec<Arc<T>>> {
     (0..array.len())
         .map(|index| {
@@ -168,12 +169,12 @@ pub fn handles<T: 'static>(array: &Array, owner: &Arc<Owner>) -> super::Result<V
         .collect()
 }
 
-/// The handle that `element` is, if it is one of that type and owner.
+/// The handle in `element`, if it is one of this type and owner.
 pub fn element_handle<'a, T: 'static>(element: &Unknown<'a>, owner: &Arc<Owner>) -> Option<&'a Handle<T>> {
     external_of::<Handle<T>>(element).filter(|handle| Arc::ptr_eq(&handle.owner, owner))
 }
 
-/// What `element` holds, if it is an `External` of that type.
+/// The contents of `element`, if it is an `External` of this type.
 pub fn external_of<'a, T: 'static>(element: &Unknown<'a>) -> Option<&'a T> {
     let value = element.value();
     let mut data = std::ptr::null_mut();
@@ -182,7 +183,7 @@ pub fn external_of<'a, T: 'static>(element: &Unknown<'a>) -> Option<&'a T> {
     if status != sys::Status::napi_ok {
         return None;
     }
-    // SAFETY: napi-rs keeps a registry of its externals and their types, and gives `None` for anything else; the external
-    // lives as long as its element, which the array holds during this call.
+    // SAFETY: napi-rs keeps a registry of its externals and their types, and returns `None` for anything else; the
+    // external lives as long as its element, which the array holds during this call.
     unsafe { External::<T>::inner_from_raw(data) }
 }

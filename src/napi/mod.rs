@@ -1,5 +1,5 @@
-//! The JavaScript binding: flat functions over handles, numbers and byte views. The facade in `lib/` calls them with
-//! converted arguments only; they are not an interface for anybody else.
+//! The JavaScript binding: flat functions over handles, numbers and byte views. Only the facade in `lib/` calls them,
+//! with converted arguments; they are not an interface for anybody else.
 
 mod completion;
 mod convert;
@@ -31,9 +31,9 @@ type ContextHandle = Arc<Owner>;
 type TensorHandle = Handle<runtime::Tensor>;
 type GraphHandle = Handle<runtime::CompiledGraph>;
 
-/// Called once per JavaScript environment, with the function that is told how each asynchronous request ended:
-/// `(ids, codes, messages, details)`, where an empty code, or none, is success; and with one that gives an ArrayBuffer of so
-/// many bytes, or undefined when there is no memory for it.
+/// Called once per JavaScript environment. `on_complete` is called with the ends of asynchronous requests, `(ids,
+/// codes, messages, details)`, where an empty code, or none, is success; `allocate` returns an ArrayBuffer of that many
+/// bytes, or undefined if memory runs out.
 #[napi(catch_unwind)]
 pub fn initialize(
     env: Env,
@@ -43,21 +43,21 @@ pub fn initialize(
     Environment::new(&env, on_complete, allocate).map(External::new).map_err(convert::from_napi)
 }
 
-/// What a context is asked to be.
+/// The requested properties of a context.
 #[napi(object, object_to_js = false)]
 pub struct ContextOptions {
     /// Number of threads; 0 stands for the default.
     pub threads: u32,
     /// `default`, `high-performance` or `low-power`.
     pub power_preference: String,
-    /// Whether a GPU is wanted.
+    /// Whether a GPU is requested.
     pub accelerated: bool,
-    /// The adapter of a GPUDevice, as JSON, where one was given.
+    /// The adapter of a GPUDevice, as JSON, if one was given.
     pub gpu_device: Option<String>,
 }
 
-/// A context, which is open when the request `id` has ended. The end of `lost` comes when its GPU is lost, with the reason,
-/// or when the context is gone; nothing waits for that.
+/// Creates a context, which is open when the request `id` has ended. The request `lost` ends when its GPU is lost, with
+/// the reason, or when the context is gone; nothing waits for it.
 #[napi(catch_unwind)]
 pub fn create_context(
     env: Env,
@@ -81,7 +81,7 @@ pub fn create_context(
     Ok(External::new(environment.own(context)))
 }
 
-/// What an open context computes on: `cpu` or `gpu`.
+/// The device of an open context: `cpu` or `gpu`.
 #[napi(catch_unwind)]
 pub fn context_device(context: &External<ContextHandle>) -> &'static str {
     match context.context.backend() {
@@ -90,7 +90,7 @@ pub fn context_device(context: &External<ContextHandle>) -> &'static str {
     }
 }
 
-/// Loses the GPU of a context as a driver that fails would, for tests. Nothing happens on the CPU.
+/// Loses the GPU of a context as a failing driver would, for tests. Does nothing on the CPU.
 #[napi(catch_unwind)]
 pub fn lose_device(context: &External<ContextHandle>) {
     if let Some(runtime::Backend::Gpu(device)) = context.context.backend() {
@@ -98,7 +98,7 @@ pub fn lose_device(context: &External<ContextHandle>) {
     }
 }
 
-/// Aborts what is queued; every outstanding request ends with an InvalidStateError.
+/// Aborts queued work; every outstanding request ends with an InvalidStateError.
 #[napi(catch_unwind)]
 pub fn destroy_context(context: &External<ContextHandle>) {
     context.context.lose();
@@ -110,13 +110,13 @@ pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// What this process computes with, as the JSON of a `SystemInfo`.
+/// Describes the processors and libraries that this process uses, as the JSON of a `SystemInfo`.
 #[napi(catch_unwind)]
 pub fn system_info() -> Result<String> {
     text(&runtime::system_info()).map_err(thrown)
 }
 
-/// `MLOpSupportLimits` as JSON, with the types of the extension `int4` or without.
+/// `MLOpSupportLimits` as JSON, with or without the types of the extension `int4`.
 #[napi(catch_unwind)]
 pub fn support_limits(context: &External<ContextHandle>, int4: bool) -> String {
     support_limits_json(context.context.max_tensor_bytes(), int4)
@@ -124,12 +124,12 @@ pub fn support_limits(context: &External<ContextHandle>, int4: bool) -> String {
 
 /// A handle to `tensor`, which belongs to `owner`.
 fn tensor_handle(env: &Env, tensor: Arc<runtime::Tensor>, owner: &Arc<Owner>) -> External<TensorHandle> {
-    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+    // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
     let weight = unsafe { Weight::new(env, tensor.descriptor().bytes()) };
     External::new(Handle::new(tensor, owner, weight))
 }
 
-/// A tensor of zeros.
+/// Creates a tensor of zeros.
 #[napi(catch_unwind)]
 pub fn create_tensor(
     env: Env,
@@ -143,7 +143,7 @@ pub fn create_tensor(
     Ok(tensor_handle(&env, tensor, context))
 }
 
-/// A constant tensor with a copy of `bytes`.
+/// Creates a constant tensor with a copy of `bytes`.
 #[napi(catch_unwind)]
 pub fn create_constant_tensor(
     env: Env,
@@ -160,7 +160,7 @@ pub fn create_constant_tensor(
     Ok(tensor_handle(&env, tensor, context))
 }
 
-/// Takes a snapshot of a tensor when everything before is done.
+/// Takes a snapshot of a tensor after all previous work.
 #[napi(catch_unwind)]
 pub fn read_tensor(
     env: Env,
@@ -171,34 +171,35 @@ pub fn read_tensor(
     External::new(context.context.read(tensor.shared(), context.environment.request(&env, id)))
 }
 
-/// Copies the snapshot of a read that has completed.
+/// Copies the snapshot of a completed read.
 #[napi(catch_unwind)]
 pub fn take_read(read: &External<Arc<runtime::Read>>, into: View) -> Result<()> {
     let bytes = read.take().ok_or_else(|| convert::type_error("takeRead: there is no snapshot to take"))?;
     into.replace(bytes.bytes()).map_err(thrown)
 }
 
-/// Writes a copy of `bytes`, made now, when everything before is done.
+/// Writes a copy of `bytes`, made now, after all previous work.
 #[napi(catch_unwind)]
 pub fn write_tensor(context: &External<ContextHandle>, tensor: &External<TensorHandle>, bytes: View) -> Result<()> {
     bytes.copy().and_then(|bytes| context.context.write(tensor.shared(), bytes)).map_err(thrown)
 }
 
-/// Frees a tensor's bytes when everything before is done.
+/// Frees a tensor's bytes after all previous work.
 #[napi(catch_unwind)]
 pub fn destroy_tensor(tensor: &External<TensorHandle>) {
     tensor.context().release_tensor(tensor.shared());
     tensor.weigh(0);
 }
 
-/// Frees what a graph holds when everything before is done.
+/// Frees the memory of a graph after all previous work.
 #[napi(catch_unwind)]
 pub fn destroy_graph(graph: &External<GraphHandle>) {
     graph.context().release_graph(graph.shared());
     graph.weigh(0);
 }
 
-/// An empty builder, of graphs for `context` if one is given; with `dynamic`, dimensions of inputs may be names.
+/// Creates an empty builder, for graphs of `context` if one is given; with `dynamic`, dimensions of inputs may be
+/// names.
 #[napi(catch_unwind)]
 pub fn create_builder(
     env: Env,
@@ -206,7 +207,7 @@ pub fn create_builder(
     dynamic: Option<bool>,
 ) -> External<BuilderHandle> {
     let builder = context.map_or_else(Builder::new, |owner| Builder::with_limit(owner.context.max_tensor_bytes()));
-    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+    // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
     let weight = unsafe { Weight::new(&env, 0) };
     let symbols = dynamic.unwrap_or(false).then(RefCell::default);
     External::new(BuilderHandle { builder: RefCell::new(Some(builder)), symbols, weight })
@@ -226,7 +227,7 @@ fn has_built() -> napi::Error<String> {
     convert::invalid_state("the builder has built its graph")
 }
 
-/// Takes what the builder holds, to build its graph.
+/// Takes the contents of the builder, to build its graph.
 fn used_up(builder: &External<BuilderHandle>) -> Result<Builder> {
     builder.weight.release();
     builder.builder.borrow_mut().take().ok_or_else(has_built)
@@ -237,14 +238,14 @@ fn named(names: Vec<String>, ids: Vec<u32>) -> Vec<(String, ValueId)> {
     names.into_iter().zip(ids.into_iter().map(ValueId)).collect()
 }
 
-/// A named input; gives its operand.
+/// Adds a named input; returns its operand.
 #[napi(catch_unwind)]
 pub fn input(builder: &External<BuilderHandle>, name: String, dtype: u32, shape: Vec<u32>) -> Result<u32> {
     let descriptor = Descriptor::new(data_type(dtype)?, shape);
     with_builder(builder, |builder| builder.input(&name, descriptor).map(|id| id.0))
 }
 
-/// A constant with a copy of `bytes`; gives its operand.
+/// Adds a constant with a copy of `bytes`; returns its operand.
 #[napi(catch_unwind)]
 pub fn constant(builder: &External<BuilderHandle>, dtype: u32, shape: Vec<u32>, bytes: View) -> Result<u32> {
     let descriptor = Descriptor::new(constant_type(dtype)?, shape);
@@ -255,21 +256,21 @@ pub fn constant(builder: &External<BuilderHandle>, dtype: u32, shape: Vec<u32>, 
     Ok(id)
 }
 
-/// A scalar constant; gives its operand.
+/// Adds a scalar constant; returns its operand.
 #[napi(catch_unwind)]
 pub fn constant_scalar(builder: &External<BuilderHandle>, dtype: u32, value: Unknown) -> Result<u32> {
     let (dtype, value) = (constant_type(dtype)?, number(value)?);
     with_builder(builder, |builder| builder.scalar(dtype, value).map(|id| id.0))
 }
 
-/// A constant that shares the bytes of a constant tensor; gives its operand.
+/// Adds a constant that shares the bytes of a constant tensor; returns its operand.
 #[napi(catch_unwind)]
 pub fn constant_tensor(builder: &External<BuilderHandle>, tensor: &External<TensorHandle>) -> Result<u32> {
     let bytes = tensor.lock().and_then(|contents| contents.bytes().cloned()).map_err(thrown)?;
     with_builder(builder, |builder| Ok(builder.constant_shared(tensor.descriptor().clone(), bytes).0))
 }
 
-/// Appends the operator of the method `name`; gives `[operand, data type, ...shape]` for each output.
+/// Appends the operator of the method `name`; returns `[operand, data type, ...shape]` for each output.
 #[napi(catch_unwind)]
 pub fn operator(
     builder: &External<BuilderHandle>,
@@ -302,7 +303,7 @@ pub fn operator(
     })
 }
 
-/// A graph that is being built, and the names of the inputs that it needs, in the order in which `dispatch` wants them.
+/// A graph that is being built, and the names of its inputs, in the order that `dispatch` expects.
 #[napi(object, object_from_js = false)]
 pub struct Build {
     /// The graph.
@@ -311,7 +312,7 @@ pub struct Build {
     pub inputs: Vec<String>,
 }
 
-/// Compiles what the builder has, for the named outputs. The builder is used up.
+/// Compiles the contents of the builder for the named outputs, and consumes them.
 #[napi(catch_unwind)]
 pub fn build(
     env: Env,
@@ -325,25 +326,25 @@ pub fn build(
     let inputs = graph.inputs.iter().map(|(name, _)| name.clone()).collect();
     let constants: usize = graph.values.iter().filter_map(|value| value.constant()).map(Constant::memory_bytes).sum();
     let graph = context.context.build(graph, context.environment.request(&env, id));
-    // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+    // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
     let weight = unsafe { Weight::new(&env, constants) };
     Ok(Build { graph: External::new(Handle::new(graph, context, weight)), inputs })
 }
 
-/// Tells the garbage collector what a graph weighs, once it is built.
+/// Reports the weight of a built graph to the garbage collector.
 #[napi(catch_unwind)]
 pub fn weigh_graph(graph: &External<GraphHandle>) {
     graph.weigh(graph.bytes());
 }
 
-/// The devices that dispatches of a graph that is built use.
+/// The devices that dispatches of a built graph use.
 #[napi(catch_unwind)]
 pub fn graph_devices(graph: &External<GraphHandle>) -> Vec<String> {
     let description = graph.description();
     description.map_or(Vec::new(), |description| vec![description.processor.device().to_string()])
 }
 
-/// What a graph that is built is and does, as the JSON of a `GraphDescription`.
+/// Describes a built graph, as the JSON of a `GraphDescription`.
 #[napi(catch_unwind)]
 pub fn describe_graph(graph: &External<GraphHandle>) -> Result<String> {
     let description = graph.description();
@@ -351,7 +352,7 @@ pub fn describe_graph(graph: &External<GraphHandle>) -> Result<String> {
     text(&description.json()).map_err(thrown)
 }
 
-/// Tensors in the order of a graph's inputs and outputs, which are all different.
+/// The tensors for a graph's inputs and outputs, in their order. All must be distinct.
 fn bound(
     operation: &str,
     context: &External<ContextHandle>,
@@ -362,7 +363,7 @@ fn bound(
     let mut addresses: Vec<_> = inputs.iter().chain(&outputs).map(Arc::as_ptr).collect();
     addresses.sort_unstable();
     addresses.dedup();
-    // The timeline locks each tensor once and would wait for itself.
+    // The timeline locks each tensor once and would deadlock on a repeated one.
     if addresses.len() < inputs.len() + outputs.len() {
         return Err(convert::type_error(&format!("{operation}: a tensor is passed more than once")));
     }
@@ -382,9 +383,9 @@ pub fn dispatch(
     Ok(())
 }
 
-/// Runs a graph `warmup` times, then `runs` times with a clock. When that has completed, `take_read` gives for each run
-/// its start (from that of the first run) and duration, then start (from that of the run) and duration of each step, all
-/// as float64 in nanoseconds.
+/// Runs a graph `warmup` times, then `runs` times with a clock. After completion, `take_read` returns for each run its
+/// start (relative to the first run) and duration, then start (relative to the run) and duration of each step, all as
+/// float64 in nanoseconds.
 #[napi(catch_unwind)]
 #[allow(clippy::too_many_arguments, reason = "the functions of the addon are flat")]
 pub fn profile(

@@ -1,4 +1,4 @@
-//! ONNX models in builders, and what can be told about them. Descriptions travel as JSON.
+//! ONNX models in builders, and descriptions of models, passed as JSON.
 
 use super::convert::{invalid_state, thrown, type_error};
 use super::handle::BuilderHandle;
@@ -25,7 +25,7 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("everything here has a JSON form")
 }
 
-/// What can be known without building.
+/// Inspects a model without building it.
 #[napi(catch_unwind)]
 pub fn inspect_model(model: &External<ModelHandle>, dimensions: Dimensions) -> Result<Either<String, Refused>> {
     let free_dimensions = dimensions.checked("inspectModel")?;
@@ -37,16 +37,16 @@ pub fn inspect_model(model: &External<ModelHandle>, dimensions: Dimensions) -> R
     ))
 }
 
-/// An input of a model, and what is known of the value that it is given.
+/// An input of a model, and known facts about its value.
 #[napi(object, object_to_js = false)]
 pub struct GivenInput {
     /// Its name.
     pub name: String,
-    /// Its sizes and names of sizes, where the model says them.
+    /// Its sizes and names of sizes, if the model states them.
     pub shape: Option<Vec<Either<u32, String>>>,
     /// The shape of the value.
     pub given: Option<Vec<f64>>,
-    /// The number of elements of a value whose shape is to be found.
+    /// The number of elements of a value of unknown shape.
     pub elements: Option<f64>,
 }
 
@@ -57,8 +57,8 @@ struct KnownShapes<'a> {
     free_dimensions: &'a BTreeMap<String, u32>,
 }
 
-/// The shapes of inputs as far as they follow from each other, in their order, and the sizes of free dimensions that are
-/// known, as JSON.
+/// Infers the shapes of inputs from each other; returns them in their order, with the known sizes of free dimensions,
+/// as JSON.
 #[napi(catch_unwind)]
 pub fn input_shapes(inputs: Vec<GivenInput>, dimensions: Dimensions) -> Result<String> {
     let mut sizes = Sizes::new(dimensions.checked("inputShapes")?);
@@ -86,7 +86,7 @@ pub fn input_shapes(inputs: Vec<GivenInput>, dimensions: Dimensions) -> Result<S
     Ok(json(&KnownShapes { shapes: infos.iter().map(known).collect(), free_dimensions: sizes.by_name() }))
 }
 
-/// An error about an argument, with the operation before it.
+/// Prefixes an error about an argument with the operation.
 fn named(operation: &str, error: ModelError) -> ModelError {
     match error.code {
         Code::UnknownDimension => ModelError { message: format!("{operation}: {}", error.message), ..error },
@@ -94,22 +94,22 @@ fn named(operation: &str, error: ModelError) -> ModelError {
     }
 }
 
-/// The operators that are translated.
+/// The operators that the importer translates.
 #[napi(catch_unwind)]
 pub fn supported_onnx_operators() -> String {
     json(&supported_operators())
 }
 
-/// What to import a model for.
+/// Options of an import.
 #[napi(object, object_to_js = false)]
 pub struct ImportOptions {
     /// Sizes of free dimensions.
     pub dimensions: Dimensions,
-    /// Names of the values that are wanted.
+    /// Names of the wanted values.
     pub outputs: Option<Vec<String>>,
     /// Names of inputs that operands replace.
     pub inputs: Vec<String>,
-    /// Those operands.
+    /// Those operands, in the same order.
     pub operands: Vec<u32>,
 }
 
@@ -140,8 +140,8 @@ struct ImportResult {
     outputs: Vec<Bound>,
 }
 
-/// Appends what is wanted of `model` to `builder`; gives the operands of inputs and outputs as JSON. A defect in a
-/// translation leaves the builder as it was.
+/// Appends the wanted part of `model` to `builder`; returns the operands of inputs and outputs as JSON. A panic in a
+/// translation leaves the builder unchanged.
 #[napi(catch_unwind)]
 pub fn import_model(
     builder: &External<BuilderHandle>,
@@ -152,7 +152,7 @@ pub fn import_model(
     let model = taken(model)?;
     let operands: Vec<ValueId> = options.operands.into_iter().map(ValueId).collect();
     if let Some(symbols) = &builder.symbols {
-        // Models have names of dimensions of their own.
+        // Models have dimension names of their own.
         let dynamic = options.inputs.iter().zip(&operands).find(|(_, id)| symbols.borrow().is_dynamic(**id));
         if let Some((input, _)) = dynamic {
             let input = quoted(input);
@@ -180,7 +180,7 @@ pub fn import_model(
         }));
         Ok(())
     })?;
-    let imported = imported.ok_or_else(|| invalid_state("a binding is no operand of the builder"))?;
+    let imported = imported.ok_or_else(|| invalid_state("a binding is not an operand of the builder"))?;
     let bound = |bindings: Vec<Binding>| bindings.into_iter().map(Bound::from).collect();
     Ok(outcome(
         imported

@@ -37,12 +37,12 @@ pub struct SessionHandle {
 
 impl Drop for SessionHandle {
     fn drop(&mut self) {
-        // In the background: freeing large models takes long.
+        // In the background: freeing a large model takes long.
         self.session.release();
     }
 }
 
-/// Every error code, the exception that carries it and what it means, as JSON.
+/// Every error code, the exception that carries it and its meaning, as JSON.
 #[napi(catch_unwind)]
 pub fn error_codes() -> String {
     let row = |code: &Code| json!({ "code": code.name(), "exception": code.kind().name(), "meaning": code.meaning() });
@@ -61,10 +61,10 @@ fn source_of(source: Either<String, View>) -> Result<FileSource> {
     })
 }
 
-/// What stands for a file beside a model.
+/// A replacement for a file next to a model.
 #[napi(object, object_to_js = false)]
 pub struct ExternalFile<'a> {
-    /// What the model calls it.
+    /// The name of the file in the model.
     pub location: String,
     /// The path of a file, or bytes.
     pub source: Either<String, View<'a>>,
@@ -74,7 +74,7 @@ fn external_data(files: Vec<ExternalFile>) -> Result<ExternalData> {
     files.into_iter().map(|file| Ok((file.location, source_of(file.source)?))).collect()
 }
 
-/// A buffer that gives its bytes.
+/// A buffer as an owner of bytes.
 struct OwnedBytes(Buffer);
 
 impl AsRef<[u8]> for OwnedBytes {
@@ -87,7 +87,7 @@ fn coded(error: Error) -> napi::Error<String> {
     thrown(error.with_code())
 }
 
-/// Runs `work` on a background thread; `then` takes what it made and the request that waits for it.
+/// Runs `work` on a background thread, and passes its result and the waiting request to `then`.
 fn in_background<T: 'static>(
     done: Done,
     work: impl FnOnce() -> crate::error::Result<T> + Send + 'static,
@@ -101,7 +101,7 @@ fn in_background<T: 'static>(
     spawn(run).map_err(coded)
 }
 
-/// A model that is used once: what it holds is not left to the garbage collector.
+/// A model that is used once: its memory is not left to the garbage collector.
 pub type ModelHandle = Slot<Model>;
 
 fn held(model: Model) -> ModelHandle {
@@ -110,15 +110,15 @@ fn held(model: Model) -> ModelHandle {
     slot
 }
 
-/// The model of a handle.
+/// Takes the model of a handle.
 ///
 /// # Errors
-/// An InvalidStateError when it was taken before.
+/// An InvalidStateError if it was taken before.
 pub fn taken(model: &ModelHandle) -> Result<Model> {
     model.take().ok_or_else(|| invalid_state("the model was used already"))
 }
 
-/// Opens a model in the background. Gives a handle to it and its inputs, outputs and metadata as JSON.
+/// Opens a model in the background. Returns a handle to it, and its inputs, outputs and metadata as JSON.
 #[napi(catch_unwind)]
 pub fn open_model(
     env: Env,
@@ -143,7 +143,7 @@ pub fn open_model(
     in_background(environment.deliver(&env, id, collect), work, |(), done| done.finish(Ok(())))
 }
 
-/// The model at a path or in bytes, at once.
+/// Opens the model at a path or in bytes at once.
 #[napi(catch_unwind)]
 pub fn read_model(
     source: Either<String, View>,
@@ -153,7 +153,7 @@ pub fn read_model(
     Ok(outcome(model.map(|model| External::new(held(model)))))
 }
 
-/// Why something was refused.
+/// The reason of a refusal.
 #[napi(object, object_from_js = false)]
 pub struct Refused {
     /// One of [`error_codes`].
@@ -175,7 +175,7 @@ pub struct UnsupportedNode {
     pub domain: String,
     /// The version of the domain.
     pub opset: i64,
-    /// Why.
+    /// Why it is not supported.
     pub reason: String,
 }
 
@@ -186,7 +186,7 @@ impl From<Unsupported> for UnsupportedNode {
     }
 }
 
-/// A result whose error keeps its data.
+/// Converts a result; the error keeps its data.
 pub fn outcome<T>(result: crate::onnx::Result<T>) -> Either<T, Refused> {
     match result {
         Ok(value) => Either::A(value),
@@ -208,7 +208,7 @@ pub struct Dimensions {
 
 impl Dimensions {
     /// # Errors
-    /// A TypeError for a size that no dimension can have. `operation` is for messages.
+    /// A TypeError for a size that no dimension can have. Messages start with `operation`.
     pub fn checked(self, operation: &str) -> Result<BTreeMap<String, u32>> {
         let entry = |(name, size): (String, f64)| {
             let size = checked_size(size, || format!("{operation}: freeDimensions.{}", shortened(&name)))?;
@@ -223,24 +223,24 @@ impl Dimensions {
 pub struct ConstantOptions {
     /// The name of the input.
     pub name: String,
-    /// Its shape, where it is given.
+    /// Its shape, if given.
     pub shape: Option<Vec<f64>>,
     /// Its bytes.
     pub bytes: Uint8Array,
 }
 
-/// Numbers of places by the names of outputs.
+/// Numbers of positions by output name.
 #[napi(object, object_to_js = false)]
 pub struct KeptCounts {
     /// The names.
     pub names: Vec<String>,
-    /// How many places of each.
+    /// The number of positions of each.
     pub counts: Vec<f64>,
 }
 
 impl KeptCounts {
     /// # Errors
-    /// A TypeError for what is no number of places. More than a dimension can have are all.
+    /// A TypeError for an invalid number of positions. Numbers above the size of a dimension keep all positions.
     fn checked(self) -> Result<BTreeMap<String, u32>> {
         let entry = |(name, count): (String, f64)| match count.fract() == 0.0 && count >= 1.0 {
             true => Ok((name, count as u32)),
@@ -259,17 +259,17 @@ impl KeptCounts {
 pub struct OpenOptions {
     /// Sizes of free dimensions.
     pub dimensions: Dimensions,
-    /// Whether dimensions of one name may have different sizes.
+    /// Whether dimensions with the same name may have different sizes.
     pub loose_dimensions: bool,
     /// Names of the values to compute.
     pub outputs: Option<Vec<String>>,
     /// Inputs that are the same in every run.
     pub constants: Vec<ConstantOptions>,
-    /// For outputs how many of the last places along the second to last dimension are computed.
+    /// For each output, how many of the last positions along the second to last dimension are computed.
     pub keep_last: KeptCounts,
 }
 
-/// The sizes of a shape; `what` is how messages call it.
+/// The sizes of a shape; `what` names it in messages.
 ///
 /// # Errors
 /// A TypeError for a size that no dimension can have.
@@ -278,8 +278,8 @@ pub fn checked_sizes(shape: &[f64], what: impl Fn() -> String) -> Result<Vec<u32
     shape.iter().enumerate().map(checked).collect::<crate::error::Result<_>>().map_err(thrown)
 }
 
-/// Opens a session of a model in the background, and compiles it if the shapes of its inputs are known. Gives a handle to
-/// it and its signature as JSON.
+/// Opens a session of a model in the background, and compiles it if the shapes of its inputs are known. Returns a
+/// handle to it and its signature as JSON.
 #[napi(catch_unwind)]
 pub fn open_session(
     env: Env,
@@ -306,7 +306,7 @@ pub fn open_session(
     let collect: Collect = Box::new(move |env| {
         let Some(session) = made.take() else { return Ok(Vec::new()) };
         let json = serde_json::to_string(session.signature()).expect("keys are strings");
-        // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+        // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
         let weight = unsafe { Weight::new(env, session.bytes()) };
         let handle = SessionHandle { session, owner, weight };
         Ok(vec![value(env, External::new(handle))?, value(env, json)?])
@@ -323,14 +323,14 @@ pub fn open_session(
     )
 }
 
-/// Refuses names of feeds or fetches that are not those of the session.
+/// Refuses names of feeds or fetches that do not match the session.
 #[napi(catch_unwind)]
 pub fn check_names(session: &External<SessionHandle>, feeds: Vec<String>, fetches: Vec<String>) -> Result<()> {
     let signature = session.session.signature();
     signature.check_feeds(&feeds).and_then(|()| signature.check_fetches(&fetches)).map_err(thrown)
 }
 
-/// Results of fewer bytes are copied at once: that takes no longer than to make something that holds them.
+/// Results below this size in bytes are copied at once: creating an object that holds them would take as long.
 const HELD: usize = 1 << 14;
 
 /// The contents of an unread result.
@@ -352,11 +352,11 @@ impl Contents {
 /// An unread result.
 struct HeldValue {
     contents: Contents,
-    /// Whether a run was given it: what grows of a cache has the same memory, and its weight.
+    /// Whether it was fed to a run: a cache that grows from it takes over its memory and its weight.
     was_fed: bool,
 }
 
-/// Unread results that share one handle: all caches of a run, since there are many, or any other result alone.
+/// Unread results that share one handle: all caches of a run, since there are many, or any other single result.
 pub struct HeldValues {
     /// `None` for one that was read.
     values: RefCell<Vec<Option<HeldValue>>>,
@@ -369,14 +369,14 @@ impl HeldValues {
     fn new(env: &Env, owner: &Arc<Owner>, session: &Arc<Session>, all: Vec<Contents>) -> HeldValues {
         let values = all.into_iter().map(|contents| Some(HeldValue { contents, was_fed: false })).collect();
         let (values, session, environment) = (RefCell::new(values), session.clone(), owner.environment.clone());
-        // SAFETY: it goes to JavaScript, in an `External`.
+        // SAFETY: it goes to JavaScript in an `External`.
         let weight = unsafe { Weight::new(env, 0) };
         let held = HeldValues { values, session, environment, weight };
         held.weight.take(held.bytes(), &owner.environment.passing);
         held
     }
 
-    /// The bytes that no other result has, too.
+    /// The bytes that belong to no other result.
     fn bytes(&self) -> usize {
         let values = self.values.borrow();
         values.iter().flatten().filter(|value| !value.was_fed).map(|value| value.contents.len()).sum()
@@ -390,21 +390,21 @@ impl HeldValues {
         value.map(|value| value.contents.clone()).ok_or_else(|| invalid_state("the result was read already"))
     }
 
-    /// Says that a run is given the result at `place`, and may grow it where it is.
+    /// Marks the result at `place` as fed to a run, which may grow it in place.
     fn feed(&self, place: usize) {
         if let Some(Some(value)) = self.values.borrow_mut().get_mut(place) {
             value.was_fed |= matches!(value.contents, Contents::Cache(_));
         }
     }
 
-    /// Frees the result at `place`, and tells the garbage collector.
+    /// Frees the result at `place`, and updates the reported weight.
     fn release(&self, place: usize) {
-        self.let_go(place);
+        self.recycle(place);
         self.weight.set(self.bytes());
     }
 
-    /// The bytes of the result at `place` go to other runs, as soon as none uses them.
-    fn let_go(&self, place: usize) {
+    /// Passes the bytes of the result at `place` on to other runs, once they are unused.
+    fn recycle(&self, place: usize) {
         let value = self.values.borrow_mut().get_mut(place).and_then(Option::take);
         if let Some(HeldValue { contents: Contents::Bytes(bytes), .. }) = value {
             self.session.recycle_shared(bytes);
@@ -415,11 +415,11 @@ impl HeldValues {
 impl Drop for HeldValues {
     fn drop(&mut self) {
         let count = self.values.borrow().len();
-        (0..count).for_each(|place| self.let_go(place));
+        (0..count).for_each(|place| self.recycle(place));
     }
 }
 
-/// An ArrayBuffer with a copy of the result at `place`, which is not held any more; null without memory for it.
+/// Returns an ArrayBuffer with a copy of the result at `place`, which is then freed; null if memory runs out.
 #[napi(catch_unwind)]
 pub fn read_value<'a>(env: &'a Env, held: &External<HeldValues>, place: u32) -> Result<Unknown<'a>> {
     let bytes = match held.contents(place as usize)? {
@@ -427,7 +427,7 @@ pub fn read_value<'a>(env: &'a Env, held: &External<HeldValues>, place: u32) -> 
         Contents::Cache(cache) => Arc::new(cache.to_dense().map_err(coded)?),
     };
     let buffer = held.environment.array_buffer(env, bytes.bytes()).map_err(from_napi)?;
-    // SAFETY: the value was made just now, on this thread.
+    // SAFETY: the value was just created, on this thread.
     let buffer = unsafe { Unknown::from_napi_value(env.raw(), buffer) }.map_err(from_napi)?;
     drop(bytes);
     if buffer.get_type().map_err(from_napi)? != ValueType::Null {
@@ -436,7 +436,7 @@ pub fn read_value<'a>(env: &'a Env, held: &External<HeldValues>, place: u32) -> 
     Ok(buffer)
 }
 
-/// Lets go of the result at `place`, whose data nobody wants.
+/// Frees the result at `place`, whose data nobody wants.
 #[napi(catch_unwind)]
 pub fn release_value(held: &External<HeldValues>, place: u32) {
     held.release(place as usize);
@@ -450,7 +450,7 @@ enum Given<'a> {
 }
 
 impl<'a> Given<'a> {
-    /// What `feed` is; `place` is that of a result among those that are held together.
+    /// Converts `feed`; `place` is the index of a result among those that share a handle.
     fn of(feed: &Unknown<'a>, place: usize, owner: &Arc<Owner>) -> Result<Given<'a>> {
         if let Some(by) = external_of::<HeldValues>(feed) {
             return Ok(Given::Held { contents: by.contents(place)?, by, place });
@@ -472,7 +472,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Says that a run is given what is held. What grows of caches takes their weight over.
+/// Marks held results as fed. The caches that grow from them take over their weight.
 fn feed_held(given: &[Given]) {
     let held = || {
         given
@@ -488,8 +488,8 @@ fn feed_held(given: &[Given]) {
     }
 }
 
-/// What `numbers` say next of a feed: its place among results that are held together, and its shape: the number of dimensions and
-/// their sizes, or -1.
+/// Decodes the next feed from `numbers`: its index among results that share a handle, and its shape as the number of
+/// dimensions and their sizes, or -1 without a shape.
 fn next_shape(
     numbers: &mut std::slice::Iter<f64>,
     what: impl Fn() -> String,
@@ -511,18 +511,18 @@ fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
         ValueType::Null => Target::Unread,
         ValueType::Undefined => Target::Read,
         ValueType::Boolean => Target::New,
-        _ => return Err(type_error("a fetch is no tensor of the context of the session")),
+        _ => return Err(type_error("a fetch is not a tensor of the session's context")),
     })
 }
 
-/// A run of a session. `feeds` has, for each input, a view of the data, [`HeldValues`], or a tensor, and `shapes` the numbers of
-/// [`next_shape`]; `fetches` has, for each output, a tensor, null for one that is not read, true for one that goes into a new
-/// tensor, or undefined.
+/// Prepares a run of a session. `feeds` has, for each input, a view of the data, [`HeldValues`], or a tensor, and
+/// `shapes` the numbers of [`next_shape`]; `fetches` has, for each output, a tensor, null if it is not read, true for a
+/// new tensor, or undefined.
 fn run_of(handle: &SessionHandle, feeds: &Array, shapes: &[f64], fetches: Option<&Array>) -> Result<SessionRun> {
     let SessionHandle { session, owner, weight } = handle;
     let signature = session.signature();
     let (inputs, outputs) = (&signature.inputs, &signature.outputs);
-    let wrong = || type_error("the feeds and fetches are not those of the session");
+    let wrong = || type_error("the feeds and fetches do not match the session");
     if feeds.len() as usize != inputs.len() || fetches.is_some_and(|all| all.len() as usize != outputs.len()) {
         return Err(wrong());
     }
@@ -551,7 +551,7 @@ fn run_of(handle: &SessionHandle, feeds: &Array, shapes: &[f64], fetches: Option
             Given::Held { contents: Contents::Cache(cache), .. } => {
                 match shape.iter().copied().eq(cache.descriptor.shape.iter().map(|size| size.get())) {
                     true => Feed::Cache(cache),
-                    // In another shape, its elements are in the order of other tensors.
+                    // With another shape, the elements must be in the usual order.
                     false => Feed::Bytes(Arc::new(cache.to_dense().map_err(coded)?)),
                 }
             }
@@ -562,13 +562,13 @@ fn run_of(handle: &SessionHandle, feeds: &Array, shapes: &[f64], fetches: Option
         })
     });
     let feeds = feeds.collect::<Result<_>>()?;
-    // A run behind: what this one compiles is not known yet.
+    // One run late: the size of anything compiled by this run is not known yet.
     weight.set(session.bytes());
     Ok(session.run(shapes, feeds, targets))
 }
 
-/// Runs a session; feeds, shapes and fetches are those of [`run_of`]. Gives what [`results`] makes: at once if `may_run_here` and
-/// the run is quick, or when it has ended.
+/// Runs a session; feeds, shapes and fetches are those of [`run_of`]. Returns the values of [`results`]: at once if
+/// `may_run_here` and the run is quick, otherwise when it has ended.
 #[napi(catch_unwind)]
 pub fn run_session<'a>(
     env: &'a Env,
@@ -594,7 +594,7 @@ pub fn run_session<'a>(
     Ok(None)
 }
 
-/// As [`run_session`], but never at once. After the results comes JSON with the time of each step.
+/// Like [`run_session`], but never at once. JSON with the time of each step follows the results.
 #[napi(catch_unwind)]
 pub fn profile_session(
     env: Env,
@@ -620,7 +620,7 @@ pub fn profile_session(
     Ok(())
 }
 
-/// Where the values of a run are put, and what makes results of them.
+/// The slot for the values of a run, and the function that converts them to results.
 fn results_later(owner: &Arc<Owner>, session: &Arc<Session>) -> (Arc<Slot<Vec<Option<Value>>>>, Collect) {
     let values = Arc::new(Slot::<Vec<Option<Value>>>::default());
     let (made, keeper, holder) = (values.clone(), session.clone(), owner.clone());
@@ -637,13 +637,13 @@ fn results_now<'a>(
     let made = results(env, owner, session, values)?;
     let mut array = env.create_array(made.len() as u32)?;
     for (at, made) in made.into_iter().enumerate() {
-        // SAFETY: the value was made just now, on this thread.
+        // SAFETY: the value was just created, on this thread.
         array.set(at as u32, unsafe { Unknown::from_napi_value(env.raw(), made)? })?;
     }
     Ok(array)
 }
 
-/// Refuses a tensor that is passed more than once: runs lock each once and would wait for themselves.
+/// Refuses a tensor that is passed more than once: runs lock each tensor once and would deadlock.
 fn require_distinct(feeds: &[Given], targets: &[Target]) -> Result<()> {
     let feeds = feeds.iter().filter_map(|feed| match feed {
         Given::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
@@ -663,10 +663,10 @@ fn require_distinct(feeds: &[Given], targets: &[Target]) -> Result<()> {
     }
 }
 
-/// The outputs in JavaScript. For each that is read an ArrayBuffer (null without memory for it), [`HeldValues`] with nothing else, or
-/// its place among the caches; for one in a new tensor a handle to that; undefined for others. Then [`HeldValues`] with all caches,
-/// or undefined; and an ArrayBuffer of `u32` with, for each output that is not undefined, the number of its data type, its rank and
-/// its sizes.
+/// Converts the outputs to JavaScript. For each output that is read: an ArrayBuffer (null if memory runs out),
+/// [`HeldValues`] with it alone, or its index among the caches; for one in a new tensor: its handle; for others:
+/// undefined. Then [`HeldValues`] with all caches, or undefined; and an ArrayBuffer of `u32` with, for each output that
+/// is not undefined, the number of its data type, its rank and its sizes.
 fn results(
     env: &Env,
     owner: &Arc<Owner>,
@@ -713,13 +713,13 @@ fn results(
     Ok(made)
 }
 
-/// A value of any type that napi-rs knows, for [`Collect`].
+/// Converts a value of any type that napi-rs knows, for [`Collect`].
 fn value<T: ToNapiValue>(env: &Env, value: T) -> napi::Result<sys::napi_value> {
     // SAFETY: called on the JavaScript thread of `env`, which is alive.
     unsafe { T::to_napi_value(env.raw(), value) }
 }
 
-/// Compiles a session for shapes of inputs by name. Gives a handle to the graph, or null where it has none, and a
+/// Compiles a session for shapes of inputs by name. Returns a handle to the graph, or null if it has none, and a
 /// description as JSON.
 #[napi(catch_unwind)]
 pub fn compile_session(
@@ -736,8 +736,8 @@ pub fn compile_session(
     let collect: Collect = Box::new(move |env| {
         let Some(specialization) = made.take() else { return Ok(Vec::new()) };
         let graph = specialization.graph().map(|graph| -> GraphHandle {
-            // The session weighs what it keeps.
-            // SAFETY: the handle that it is part of goes to JavaScript, in an `External`.
+            // The session reports the weight of its graphs.
+            // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
             let weight = unsafe { Weight::new(env, 0) };
             Handle::new(graph.clone(), &holder, weight)
         });
@@ -760,7 +760,7 @@ fn shapes_of_names(session: &Session, operation: &str, names: Vec<String>, shape
     session.signature().shapes_of_names(operation, &given).map_err(thrown)
 }
 
-/// Compiles a session for shapes of inputs by name, and gives an `OnnxDescription` of it as JSON.
+/// Compiles a session for shapes of inputs by name; returns an `OnnxDescription` of it as JSON.
 #[napi(catch_unwind)]
 pub fn describe_session(
     env: Env,
@@ -791,7 +791,7 @@ fn described(specialization: &Specialization) -> serde_json::Value {
     })
 }
 
-/// Frees what a session holds when everything before is done.
+/// Frees the memory of a session after all previous work.
 #[napi(catch_unwind)]
 pub fn destroy_session(handle: &External<SessionHandle>) {
     handle.session.release();

@@ -1,4 +1,4 @@
-//! Views of memory of JavaScript.
+//! Views of JavaScript's memory.
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::{Buffer, store};
@@ -9,8 +9,8 @@ use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::AtomicU8;
 
-/// A `Uint8Array` that is passed to a function, for as long as that runs. Its memory may belong to a `SharedArrayBuffer`, which
-/// other threads write at any time: it is copied from and to, and never borrowed.
+/// A `Uint8Array` argument, valid during the call. Its memory may belong to a `SharedArrayBuffer`, which other threads
+/// write at any time: it is copied from and to, and never borrowed.
 pub struct View<'a> {
     env: sys::napi_env,
     value: sys::napi_value,
@@ -21,7 +21,7 @@ impl View<'_> {
     /// A copy of the bytes.
     ///
     /// # Errors
-    /// A TypeError for anything but a `Uint8Array`, an UnknownError when there is no memory.
+    /// A TypeError for anything but a `Uint8Array`, an UnknownError if memory runs out.
     pub fn copy(&self) -> Result<Buffer> {
         // SAFETY: no JavaScript runs until the copy is made.
         Buffer::copy_of_racing(unsafe { self.memory()? })
@@ -36,10 +36,10 @@ impl View<'_> {
         unsafe { self.memory() }.map(|memory| memory.len())
     }
 
-    /// `buffer`, which is as long, with a copy of the bytes.
+    /// Fills `buffer`, which must have the same length, with a copy of the bytes, and returns it.
     ///
     /// # Errors
-    /// A TypeError for anything but a `Uint8Array` of as many bytes.
+    /// A TypeError for anything but a `Uint8Array` of the same length.
     pub fn copy_into(&self, mut buffer: Buffer) -> Result<Buffer> {
         // SAFETY: no JavaScript runs until the copy is made.
         let memory = unsafe { self.memory()? };
@@ -51,10 +51,10 @@ impl View<'_> {
         Ok(buffer)
     }
 
-    /// Replaces the bytes.
+    /// Replaces the bytes by `bytes`.
     ///
     /// # Errors
-    /// A TypeError for anything but a `Uint8Array` of as many bytes.
+    /// A TypeError for anything but a `Uint8Array` of the same length.
     pub fn replace(&self, bytes: &[u8]) -> Result<()> {
         // SAFETY: no JavaScript runs until the bytes are stored.
         let memory = unsafe { self.memory()? };
@@ -69,10 +69,11 @@ impl View<'_> {
     /// The bytes.
     ///
     /// # Safety
-    /// No JavaScript runs on this thread while the bytes are used: it could free them.
+    /// No JavaScript may run on this thread while the bytes are used: it could free them.
     unsafe fn memory(&self) -> Result<&[AtomicU8]> {
         let (mut kind, mut len, mut start, mut buffer, mut offset) = (0, 0, null_mut(), null_mut(), 0);
-        // SAFETY: the value lives as long as the call that it was passed to; anything but a typed array is a failure.
+        // SAFETY: the value lives as long as the call that it was passed to; the function fails for anything but a
+        // typed array.
         let status = unsafe {
             sys::napi_get_typedarray_info(
                 self.env,
@@ -85,12 +86,12 @@ impl View<'_> {
             )
         };
         if status != sys::Status::napi_ok || kind != sys::TypedarrayType::uint8_array {
-            return Err(Error::new(ErrorKind::Type, "the argument is no Uint8Array"));
+            return Err(Error::new(ErrorKind::Type, "the argument is not a Uint8Array"));
         }
-        // An empty view may lie nowhere.
+        // An empty view may have no address.
         let start = NonNull::new(start).unwrap_or(NonNull::dangling());
-        // SAFETY: JavaScript's memory can be read and written, and is there until JavaScript runs again. Whoever else accesses it
-        // is a thread of JavaScript, or this function on one, and so does it atomically.
+        // SAFETY: JavaScript's memory can be read and written, and exists until JavaScript runs again. Anyone else who
+        // accesses it is a JavaScript thread, or this function on one, and accesses it atomically.
         Ok(unsafe { std::slice::from_raw_parts(start.cast().as_ptr(), len) })
     }
 }
@@ -105,7 +106,7 @@ impl TypeName for View<'_> {
     }
 }
 
-/// An object is taken for a view, and refused where its bytes are asked for.
+/// Any object converts to a view; accessing its bytes fails if it is not a `Uint8Array`.
 impl ValidateNapiValue for View<'_> {}
 
 impl FromNapiValue for View<'_> {

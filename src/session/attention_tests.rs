@@ -1,4 +1,4 @@
-//! Which operators the attention of language models becomes, for sizes that share templates.
+//! Attention of language models, and the operators that it becomes, for sizes that share templates.
 
 use super::tests::{context, finished};
 use super::*;
@@ -7,7 +7,7 @@ use crate::onnx::tensor::ElementType::{self, Bool, Float, Float16, Int32, Int64}
 use crate::onnx::testing::{Attr, TestGraph};
 use serde_json::Value as Json;
 
-/// Batch, new tokens and those before: a token behind a text of any length, texts, parts of texts, and several texts.
+/// Batch, new tokens and past tokens: one token after a text of any length, texts, parts of texts, and several texts.
 const SIZES: [[u32; 3]; 6] = [[1, 1, 7], [1, 1, 8], [1, 11, 0], [1, 3, 13], [2, 1, 9], [3, 12, 19]];
 
 /// A model of one node, and the shapes of its inputs.
@@ -23,7 +23,7 @@ impl OneNode {
         OneNode { graph: TestGraph::default(), element, inputs: Vec::new() }
     }
 
-    /// An input of the type of the model; dimensions are numbers, `b`, `s` new tokens, `p` those before, or `t` both.
+    /// Adds an input of the model's type; dimensions are numbers, `b`, `s` new tokens, `p` past ones, or `t` both.
     fn input(self, name: &'static str, dims: &str) -> OneNode {
         let element = self.element;
         self.input_of(name, element, dims)
@@ -35,7 +35,7 @@ impl OneNode {
         self
     }
 
-    /// Checks that the node, whose outputs are these, becomes one attention for all [`SIZES`].
+    /// Checks that the node with these outputs becomes one attention for all [`SIZES`].
     fn check(self, opset: i64, (operator, inputs, outputs): (&str, &str, &str), attributes: Vec<(&str, Attr)>) {
         let names: Vec<&str> = attributes.iter().map(|(name, _)| *name).collect();
         let what = format!("{operator} {inputs} {names:?} {:?}", self.element);
@@ -62,7 +62,7 @@ impl OneNode {
             let count = |name: &str| names.iter().filter(|other| **other == name).count();
             assert_eq!(count("attention"), 1, "{what} {sizes:?}: {names:?}");
             assert_eq!(count("matmul") + count("softmax") + count("tanh"), 0, "{what} {sizes:?}: {names:?}");
-            // Heads that share keys are not copied: that would take a dimension more than heads have.
+            // Heads that share keys are not copied: that would take one dimension more than heads have.
             let expands = |node: &&Json| {
                 node["operator"] == "expand" && node["attributes"]["newShape"].as_array().unwrap().len() == 5
             };
@@ -71,7 +71,7 @@ impl OneNode {
     }
 }
 
-/// All numbers of so many bits, as the bits.
+/// All `bits`-bit numbers, as their bits.
 fn bits<const N: usize>() -> impl Iterator<Item = [bool; N]> {
     (0..1 << N).map(|number| std::array::from_fn(|bit| number >> bit & 1 == 1))
 }
@@ -89,7 +89,7 @@ fn group_query_attention() {
         if placed {
             model = model.input_of("places", Int64, "b s");
         }
-        // As it is exported: lengths follow from a mask of zeros and ones.
+        // As exported: the lengths follow from a mask of zeros and ones.
         let table = vec![0; 64 * 8 * if half { 2 } else { 4 }];
         model.graph = model
             .graph
@@ -149,7 +149,7 @@ fn attention_of_the_standard() {
 }
 
 #[test]
-fn attentions_with_a_head_of_keys_for_each_of_queries() {
+fn attentions_with_one_key_head_per_query_head() {
     for [half, packed, masked, is_causal] in bits() {
         let causal = || ("unidirectional", Attr::Int(is_causal as i64));
         let heads = || vec![("num_heads", Attr::Int(8)), causal()];

@@ -1,4 +1,4 @@
-//! Tests of caches that grow where they are.
+//! Tests of caches that grow in place.
 
 use super::tests::{context, finished, model};
 use super::*;
@@ -13,7 +13,7 @@ use crate::testing::Random;
 const HEADS: usize = 2;
 const SIZE: usize = 3;
 
-/// `present = concat(past, new)` along the third dimension, and `y`, the sum of all of it along that.
+/// `present = concat(past, new)` along the third dimension, and `y`, the sum of `present` along it.
 fn graph() -> TestGraph {
     TestGraph::default()
         .input("new", Float, &["b", "2", "n", "3"])
@@ -25,7 +25,7 @@ fn graph() -> TestGraph {
         .output("present")
 }
 
-/// `[batch, HEADS, rows, SIZE]`, with the rows that `row` gives for each batch, head and place.
+/// A tensor `[batch, HEADS, rows, SIZE]` with different rows for each batch, head and position.
 fn tensor(batch: usize, rows: std::ops::Range<usize>, seed: usize) -> Vec<f32> {
     let mut all = Vec::new();
     for matrix in 0..batch * HEADS {
@@ -54,7 +54,7 @@ impl Cached {
         }
     }
 
-    /// A run with `new` rows behind `past` rows; the sums are checked.
+    /// Runs with `new` rows behind `past` rows and checks the sums.
     fn run(&self, new: Vec<f32>, past: (Feed, usize), target: Target, expected: &[f32]) -> Result<Option<Value>> {
         let shape = |rows: usize| [self.batch, HEADS, rows, SIZE].map(|size| size as u32).to_vec();
         let rows = new.len() / (self.batch * HEADS * SIZE);
@@ -89,7 +89,7 @@ impl Cached {
 }
 
 #[test]
-fn a_cache_grows_where_it_is_and_forks_do_not_see_each_other() {
+fn a_cache_grows_in_place_and_forks_do_not_see_each_other() {
     for batch in [1, 2] {
         let cached = Cached::new(batch);
         let first = cached.step(4..6, bytes(&tensor(batch, 0..4, 1)), 1);
@@ -99,7 +99,7 @@ fn a_cache_grows_where_it_is_and_forks_do_not_see_each_other() {
             assert!(next.rows.is_beside(&first.rows), "row {at}");
             last = next;
         }
-        // Another text that begins in the same way.
+        // Another text with the same beginning.
         let fork = cached.step(6..9, Feed::Cache(first.clone()), 1);
         assert!(!fork.rows.is_beside(&first.rows));
         let further = cached.step(9..10, Feed::Cache(fork.clone()), 1);
@@ -111,11 +111,11 @@ fn a_cache_grows_where_it_is_and_forks_do_not_see_each_other() {
 }
 
 #[test]
-fn a_run_that_fails_leaves_its_cache_as_it_was() {
+fn a_failed_run_leaves_its_cache_unchanged() {
     let cached = Cached::new(1);
     let first = cached.step(4..6, bytes(&tensor(1, 0..4, 9)), 9);
     let shapes: Shapes = [vec![1, 2, 1, 3], vec![1, 2, 6, 3]].into();
-    // The tensor has no bytes any more, which is found when the graph is about to run.
+    // The tensor has lost its bytes; this is noticed just before the graph runs.
     let gone = Feed::Tensor(Arc::new(Tensor::new(Descriptor::new(DataType::Float32, [1u32, 2, 1, 3].as_slice()))));
     let feeds = vec![gone, Feed::Cache(first.clone())];
     let run = cached.session.run(shapes, feeds, vec![Target::Read; 2]);
@@ -127,7 +127,7 @@ fn a_run_that_fails_leaves_its_cache_as_it_was() {
 }
 
 #[test]
-fn tensors_hand_their_memory_over() {
+fn tensors_pass_their_memory_on() {
     let cached = Cached::new(1);
     let step = |rows: std::ops::Range<usize>, past: Feed, target: Target| {
         let (new, all) = (tensor(1, rows.clone(), 3), tensor(1, 0..rows.end, 3));
@@ -136,7 +136,7 @@ fn tensors_hand_their_memory_over() {
     let Some(Value::Tensor(first)) = step(2..4, bytes(&tensor(1, 0..2, 3)), Target::New) else { panic!("a tensor") };
     let Some(Value::Tensor(second)) = step(4..5, Feed::Tensor(first.clone()), Target::New) else { panic!("a tensor") };
     assert!(second.rows(2).unwrap().is_beside(&first.rows(2).unwrap()));
-    // What is read is in the order of the shape, and can be fed all the same.
+    // Reads return the order of the shape, and the tensor can still be fed.
     let read = |tensor: &Tensor| elements::<f32>(tensor.lock().unwrap().bytes().unwrap().bytes()).to_vec();
     assert_eq!(read(&second), tensor(1, 0..5, 3));
     let Some(Value::Tensor(third)) = step(5..7, Feed::Tensor(second.clone()), Target::New) else { panic!("a tensor") };
@@ -182,7 +182,7 @@ fn the_first_run_has_no_cache() {
     cached.step(5..9, Feed::Cache(second), 7);
 }
 
-/// The outputs of a run with these feeds of float32, as they are in JavaScript.
+/// The outputs of a run with these float32 feeds, as JavaScript gets them.
 fn outputs(session: &Arc<Session>, feeds: Vec<(Feed, Vec<u32>)>) -> Vec<Value> {
     let (feeds, shapes): (Vec<Feed>, Vec<Vec<u32>>) = feeds.into_iter().unzip();
     let values = Arc::new(Slot::default());

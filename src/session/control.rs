@@ -1,4 +1,4 @@
-//! Nodes with graphs that data decide about: a branch is taken, rounds are run one after the other.
+//! Nodes with graphs that depend on data: runs the taken branch, or one round after another.
 
 use super::known::{Held, bytes, host};
 use super::program::{Program, Run, Values, at_node};
@@ -12,21 +12,22 @@ use crate::onnx::tensor::ElementType;
 use crate::shape::Descriptor;
 use std::sync::Arc;
 
-/// A node that is run.
+/// A node during a run.
 struct Node<'a> {
     program: &'a Program,
     run: &'a Run<'a>,
     node: &'a proto::Node,
     place: usize,
-    /// What its graphs take from around them.
+    /// Outer values that its graphs read.
     captured: Values,
     values: &'a Values,
 }
 
-/// The outputs of `node`, at `place` in `program`, which reads these names of `values`.
+/// Runs `node`, at index `place` in `program`, and returns its outputs; `reads` are the names in `values` that it
+/// reads.
 ///
 /// # Errors
-/// An OnnxError for what is not supported or wrong in the model, an OperationError when computing fails.
+/// An OnnxError for an unsupported or invalid part of the model, an OperationError if computing fails.
 pub(super) fn run(
     program: &Program,
     run: &Run,
@@ -62,7 +63,7 @@ impl Node<'_> {
         }
     }
 
-    /// The input at `index`, if it is given.
+    /// The input at `index`, if present.
     fn input(&self, index: usize) -> Result<Option<Held>> {
         match self.node.input.get(index) {
             Some(name) if !name.is_empty() => self.value(name).map(Some),
@@ -75,10 +76,10 @@ impl Node<'_> {
         (first..self.node.input.len()).map(|index| Ok(self.input(index)?.unwrap_or(Held::Absent))).collect()
     }
 
-    /// The one integer in a tensor.
+    /// The integer in a tensor of one element.
     fn int(&self, value: &Held, what: &str) -> Result<i64> {
         let descriptor = value.descriptor().filter(|descriptor| descriptor.elements() == 1);
-        let descriptor = descriptor.ok_or_else(|| self.fail(format!("{what} is no tensor of 1 element")))?;
+        let descriptor = descriptor.ok_or_else(|| self.fail(format!("{what} is not a tensor of 1 element")))?;
         let bytes = bytes(self.run.site, value)?;
         match descriptor.dtype {
             DataType::Int64 => Ok(elements::<i64>(bytes.bytes())[0]),
@@ -88,7 +89,7 @@ impl Node<'_> {
         }
     }
 
-    /// The outputs of `body` for these inputs.
+    /// Runs `body` with these inputs; returns its outputs.
     fn call(&self, body: &Program, inputs: Vec<Held>) -> Result<Vec<Held>> {
         if body.inputs.len() != inputs.len() {
             let (got, expected) = (body.inputs.len(), inputs.len());
@@ -106,7 +107,7 @@ impl Node<'_> {
         self.call(&*self.program.body(self.place, self.node, name)?, Vec::new())
     }
 
-    /// The number of outputs of `body` behind the first `states`.
+    /// The number of outputs of `body` after the first `states`.
     fn collected(&self, body: &Program, states: usize) -> Result<usize> {
         let outputs = body.outputs.len();
         outputs
@@ -142,20 +143,20 @@ impl Node<'_> {
     }
 
     fn push(&self, rows: &mut Rows, row: &Held) -> Result<()> {
-        let descriptor = row.descriptor().ok_or_else(|| self.fail("a row that it collects is no tensor"))?;
+        let descriptor = row.descriptor().ok_or_else(|| self.fail("a row that it collects is not a tensor"))?;
         match &rows.row {
             None => rows.row = Some(descriptor.clone()),
             Some(first) if first == descriptor => {}
             Some(first) => {
                 let Descriptor { dtype, shape } = first;
                 let (got, sizes) = (descriptor.dtype, &descriptor.shape);
-                let message = format!("a round gives a row of {got} {sizes:?}, the first one {dtype} {shape:?}");
+                let message = format!("a round returns a row of {got} {sizes:?}, the first one {dtype} {shape:?}");
                 return Err(self.fail(message));
             }
         }
         if !descriptor.is_empty() {
             let row = bytes(self.run.site, row)?;
-            // They grow to twice their size at most, and are put in order in as much again.
+            // The vector grows to at most twice its size, and ordering it takes as much again.
             check_room(3 * (rows.bytes.len() + row.len()))?;
             rows.bytes.extend_from_slice(row.bytes());
         }
@@ -163,12 +164,12 @@ impl Node<'_> {
         Ok(())
     }
 
-    /// Rows along a new dimension `axis`, from the last to the first where they are `reversed`.
+    /// Stacks rows along a new dimension `axis`, from the last to the first if `reversed`.
     fn stacked(&self, mut rows: Rows, info: &ValueInfo, axis: i64, reversed: bool) -> Result<Held> {
         let row = match rows.row.take() {
             Some(row) => row,
             None => described(info).ok_or_else(|| {
-                self.fail(format!("no round gives a row of '{}', whose type is not described", info.name))
+                self.fail(format!("no round returns a row of '{}', and its type is not described", info.name))
             })?,
         };
         let rank = row.rank() as i64 + 1;
@@ -192,14 +193,14 @@ impl Node<'_> {
             }
         }
         let descriptor = Descriptor::new(row.dtype, shape.as_slice());
-        descriptor.check("what it collects").or_else(|problem| match descriptor.is_empty() {
+        descriptor.check("the collected tensor").or_else(|problem| match descriptor.is_empty() {
             true => Ok(()),
             false => Err(self.fail(problem)),
         })?;
         Ok(host(row.dtype, &shape, ordered))
     }
 
-    /// An attribute with one integer for each of `count` inputs or outputs.
+    /// An attribute with one integer for each of `count` inputs or outputs; zeros if it is missing.
     fn listed(&self, name: &str, count: usize) -> Result<Vec<i64>> {
         let attributes = self.program.attributes(self.node)?;
         let ints = attributes.into_iter().find(|attribute| attribute.name == name).map(|attribute| attribute.ints);
@@ -212,7 +213,7 @@ impl Node<'_> {
 
     fn scan(&self) -> Result<Vec<Held>> {
         if self.program.opset() < 9 {
-            return Err(self.fail("a Scan of opset 8 whose graph data decide about"));
+            return Err(self.fail("its graph depends on data, which is not supported in opset 8"));
         }
         let body = self.program.body(self.place, self.node, "body")?;
         let attributes = self.program.attributes(self.node)?;
@@ -220,7 +221,7 @@ impl Node<'_> {
         let count = count.and_then(|attribute| usize::try_from(attribute.i.unwrap_or(0)).ok()).unwrap_or(0);
         let mut state: Vec<Held> = self.inputs(0)?.into_iter().map(Held::fed).collect();
         if count == 0 || count > state.len() {
-            return Err(self.fail("num_scan_inputs is not a number of inputs that there are"));
+            return Err(self.fail("num_scan_inputs is not between 1 and the number of inputs"));
         }
         let scanned = state.split_off(state.len() - count);
         let states = state.len();
@@ -256,7 +257,8 @@ impl Node<'_> {
     }
 
     fn column(&self, value: &Held, axis: i64, is_reversed: bool) -> Result<Column> {
-        let descriptor = value.descriptor().ok_or_else(|| self.fail("a scanned input is no tensor"))?;
+        let descriptor =
+            value.descriptor().ok_or_else(|| self.fail("a scanned input is not a tensor that WebNN has"))?;
         let mut shape = numbers(&descriptor.shape);
         let rank = shape.len() as i64;
         let counted = if axis < 0 { axis + rank } else { axis };
@@ -271,12 +273,12 @@ impl Node<'_> {
         Ok(Column { dtype: descriptor.dtype, shape, axis: counted as usize, length, bytes, is_reversed })
     }
 
-    /// The graph of the node for each tensor of its lists.
+    /// Runs the node's graph for each position of its sequences.
     fn map(&self) -> Result<Vec<Held>> {
         let body = self.program.body(self.place, self.node, "body")?;
         let inputs = self.inputs(0)?;
         let Some(Held::Sequence(first)) = inputs.first() else {
-            return Err(self.fail("input 0 is no sequence"));
+            return Err(self.fail("input 0 is not a sequence"));
         };
         let mut columns: Vec<Vec<Held>> = vec![Vec::new(); body.outputs.len()];
         for at in 0..first.len() {
@@ -305,7 +307,7 @@ struct Rows {
 /// A tensor that is read slice by slice.
 struct Column {
     dtype: DataType,
-    /// That of a slice.
+    /// The shape of a slice.
     shape: Vec<u32>,
     axis: usize,
     length: usize,
@@ -326,7 +328,7 @@ impl Column {
     }
 }
 
-/// The type and shape of an output as the model describes it, where all of its sizes are fixed.
+/// The described type and shape of an output, if all of its sizes are fixed.
 fn described(info: &ValueInfo) -> Option<Descriptor> {
     let dtype = info.element.and_then(ElementType::webnn)?;
     let fixed = |dimension: &Dimension| match dimension {

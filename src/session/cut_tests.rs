@@ -1,4 +1,4 @@
-//! Tests of models that data decide about, against results that are computed naively.
+//! Tests of models that depend on data, against results of a naive computation.
 
 use super::tests::{finished, read_value, session};
 use super::*;
@@ -61,7 +61,7 @@ fn opened(graph: TestGraph) -> Arc<Session> {
 }
 
 #[test]
-fn numbers_without_a_seed_are_others_in_every_run() {
+fn numbers_without_a_seed_differ_in_every_run() {
     let graph = TestGraph::default()
         .input("x", Float, &["n"])
         .node("Relu", "x", "positive", vec![])
@@ -77,7 +77,7 @@ fn numbers_without_a_seed_are_others_in_every_run() {
     let [first, second] = [numbers(3.0), numbers(3.0)];
     assert!(first.iter().chain(&second).all(|y| (3.0..6.0).contains(y)), "{first:?}");
     assert_ne!(first, second);
-    assert_eq!(session.program().unwrap().template_count(), 1, "nothing is compiled anew for other numbers");
+    assert_eq!(session.program().unwrap().template_count(), 1, "other numbers compile nothing anew");
     assert_eq!(numbers(-1.0), vec![0.0; 500]);
 }
 
@@ -110,7 +110,7 @@ fn sizes_keep_their_type_across_a_cut() {
     }
 }
 
-/// y = the elements of relu(x) that are not 0, doubled; and where they are.
+/// y = the nonzero elements of relu(x), doubled; and their positions.
 fn non_zero() -> TestGraph {
     TestGraph::default()
         .input("x", Float, &["n"])
@@ -126,7 +126,7 @@ fn non_zero() -> TestGraph {
 }
 
 #[test]
-fn places_of_what_is_not_zero_are_found_for_any_data() {
+fn positions_of_nonzero_elements_are_found_for_any_data() {
     let session = opened(non_zero());
     for x in [&[1.0f32, -1.0, 0.0, 3.0][..], &[-1.0], &[5.0, 6.0, 7.0], &[], &[2.0, 2.0]] {
         let at: Vec<i64> = (0..x.len() as i64).filter(|&at| x[at as usize] > 0.0).collect();
@@ -190,7 +190,7 @@ fn one_branch_is_taken() {
     assert_eq!(run(&session, &[x, b(false)]).unwrap(), [f(&[2], &[-1.0, 2.0])]);
 }
 
-/// Appends the counter to a while their sum is below a limit; gives all sums.
+/// Appends the counter to a while their sum is below a limit; returns all sums.
 fn growing() -> TestGraph {
     let body = TestGraph::default()
         .input("i", Int64, &[])
@@ -216,7 +216,7 @@ fn growing() -> TestGraph {
 }
 
 #[test]
-fn rounds_are_run_until_the_data_say_so() {
+fn loops_run_as_long_as_the_data_say() {
     let session = opened(growing());
     for (x, limit, trips) in
         [(&[0.5f32][..], 20.0f32, 100i64), (&[], 5.0, 100), (&[1.0, 2.0], 1000.0, 4), (&[1.0], 0.0, 9)]
@@ -236,7 +236,7 @@ fn rounds_are_run_until_the_data_say_so() {
 }
 
 #[test]
-fn rows_of_a_condition_are_kept() {
+fn rows_are_kept_by_a_condition() {
     let graph = TestGraph::default()
         .input("x", Float, &["n", "2"])
         .floats("zero", &[], &[0.0])
@@ -290,7 +290,7 @@ fn computed_boxes_are_selected_and_gathered() {
     assert_eq!(y, [f(&[1, 0, 4], &[])]);
 }
 
-/// Keeps the rows of x whose element is positive, in a list that grows; gives them joined, and how many there are.
+/// Keeps the rows of x with a positive element in a growing list; returns them joined, and their number.
 fn collecting() -> TestGraph {
     let keep = TestGraph::default().node("SequenceInsert", "s row", "with", vec![]).output("with");
     let skip = TestGraph::default().node("Identity", "s", "without", vec![]).output("without");
@@ -338,8 +338,8 @@ fn lists_grow_with_the_data() {
 }
 
 #[test]
-fn scans_whose_graph_is_cut_run_round_by_round() {
-    // For each column of x, the number of its positive elements, and the sum so far of what is found.
+fn scans_with_a_cut_graph_run_round_by_round() {
+    // For each column of x, the number of its positive elements, and the running sum of these.
     let body = TestGraph::default()
         .input("sum", Int64, &[])
         .input("column", Float, &["n"])
@@ -369,7 +369,7 @@ fn scans_whose_graph_is_cut_run_round_by_round() {
 }
 
 #[test]
-fn several_cuts_follow_each_other_for_any_sizes_and_compile_little() {
+fn several_cuts_in_a_row_work_for_any_sizes_and_compile_little() {
     // The positive elements of x, of those the ones above their mean, repeated as often as there are.
     let graph = TestGraph::default()
         .input("x", Float, &["n"])
@@ -405,12 +405,12 @@ fn several_cuts_follow_each_other_for_any_sizes_and_compile_little() {
         assert_eq!(got, [f(&[y.len() as u32], &y), i(&[1], &[count as i64])], "{n}");
     }
     let templates = session.program().unwrap().template_count();
-    // Counts of 1, and those that equal others, decide otherwise; that is all.
+    // Only counts of 1, and counts equal to others, decide differently.
     assert!(templates <= 20, "{templates} templates");
 }
 
 #[test]
-fn what_is_wrong_with_a_model_that_is_cut_is_told() {
+fn errors_in_a_cut_model_are_reported() {
     let looped = |body: TestGraph, inputs: &str, outputs: &str| {
         let graph = TestGraph::default().input("x", Float, &["n"]).input("trips", Int64, &[]);
         let graph = graph.node("Loop", inputs, outputs, vec![("body", Attr::Graph(body))]).output("y");
@@ -425,11 +425,11 @@ fn what_is_wrong_with_a_model_that_is_cut_is_told() {
     let rows = body().input("a", Float, &["m"]).node("Concat", "a a", "b", vec![("axis", Attr::Int(0))]);
     let rows = rows.node("Identity", "b", "row", vec![]).output_of("c", Bool).output("b").output("row");
     let error = looped(rows, "trips _ x", "_ y");
-    assert!(error.message.contains("a round gives a row of float32 [8], the first one float32 [4]"), "{error}");
+    assert!(error.message.contains("a round returns a row of float32 [8], the first one float32 [4]"), "{error}");
     assert_eq!(error.code, Some(Code::ModelInvalid));
     let never = body().node("Relu", "x", "b", vec![]).output("b").output("x");
     let error = looped(never, "trips _", "y");
-    assert!(error.message.contains("the condition of its graph (output 0) is no tensor of 1 element"), "{error}");
+    assert!(error.message.contains("the condition of its graph (output 0) is not a tensor of 1 element"), "{error}");
     let unknown = body().node("NoSuch", "x", "b", vec![]).output_of("c", Bool).output("b");
     let error = looped(unknown, "trips _", "y");
     assert_eq!(error.code, Some(Code::UnsupportedOperator), "{error}");
@@ -452,7 +452,7 @@ fn endless_loops_end_with_the_session() {
 }
 
 #[test]
-fn cuts_are_told_before_anything_runs() {
+fn cuts_are_reported_before_anything_runs() {
     let model = super::tests::model(growing());
     let told = crate::onnx::describe::inspect(&model, BTreeMap::new()).unwrap();
     assert!(told.unsupported.is_empty());
@@ -463,7 +463,7 @@ fn cuts_are_told_before_anything_runs() {
 }
 
 #[test]
-fn functions_that_are_cut_are_run_as_models_of_their_own() {
+fn functions_that_are_cut_run_as_models_of_their_own() {
     use crate::onnx::file::Files;
     use crate::onnx::proto;
     use crate::onnx::testing::node;
@@ -497,7 +497,7 @@ fn functions_that_are_cut_are_run_as_models_of_their_own() {
 fn long_loops_are_not_unrolled_and_wrong_branches_are_not_taken() {
     let body = TestGraph::default().input("i", Int64, &[]).input("c", Bool, &[]).input("a", Float, &[]);
     let body = body.node("Add", "a one", "b", vec![]).output_of("c", Bool).output("b");
-    // The shapes of x that the second branch needs are not those that it gets.
+    // x does not have the shape that the second branch needs.
     let good = TestGraph::default().node("Neg", "sum", "g", vec![]).output("g");
     let wrong = TestGraph::default().ints("shape", &[7]).node("Reshape", "x shape", "w", vec![]).output("w");
     let branches = vec![("then_branch", Attr::Graph(good)), ("else_branch", Attr::Graph(wrong))];

@@ -1,4 +1,4 @@
-//! Tests of sessions that compute the last places of outputs only.
+//! Tests of sessions that compute only the last positions of outputs.
 
 use super::tests::{context, data, model, run, session};
 use super::*;
@@ -13,13 +13,13 @@ fn keep(count: u32) -> SessionOptions {
     SessionOptions { keep_last: [("y".to_string(), count)].into(), ..Default::default() }
 }
 
-/// Weights of a product that gives each row other numbers.
+/// Weights of a product that returns different numbers for each row.
 fn weighted(graph: TestGraph) -> TestGraph {
     let weights: Vec<f32> = (0..WIDTH * SCORES).map(|i| i as f32 - 5.0).collect();
     graph.floats("w", &[WIDTH as i64, SCORES as i64], &weights)
 }
 
-/// Scores of each row of a batch of matrices, and the rows themselves, with a function on the way.
+/// Scores for each row of a batch of matrices, and the rows themselves, with a function in between.
 fn scores() -> TestGraph {
     weighted(TestGraph::default().input("x", Float, &["batch", "length", "4"]))
         .node("Relu", "x", "hidden", vec![])
@@ -34,7 +34,7 @@ fn feed(batch: usize, length: usize) -> (Vec<u8>, Option<Vec<u32>>) {
 }
 
 #[test]
-fn the_last_places_are_those_of_a_whole_run() {
+fn the_last_positions_equal_those_of_a_whole_run() {
     let whole = session(scores(), SessionOptions::default());
     for count in [1, 2, 5, u32::MAX] {
         let last = session(scores(), keep(count));
@@ -63,7 +63,7 @@ fn one_template_serves_all_longer_texts() {
 }
 
 #[test]
-fn only_the_places_that_are_kept_are_multiplied() {
+fn only_the_kept_positions_are_multiplied() {
     let last = session(scores(), keep(1));
     let shapes = last.signature().shapes_of_names("compile", &[("x".to_string(), vec![1, 64, 4])].into()).unwrap();
     let made = Arc::new(Slot::default());
@@ -76,7 +76,7 @@ fn only_the_places_that_are_kept_are_multiplied() {
 }
 
 #[test]
-fn stages_keep_the_last_places_too() {
+fn stages_keep_the_last_positions_too() {
     // The data decide how many rows are left.
     let graph = || {
         weighted(TestGraph::default().input("x", Float, &["length", "4"]).input("flags", Float, &["length"]))
@@ -99,7 +99,7 @@ fn stages_keep_the_last_places_too() {
 }
 
 #[test]
-fn the_signature_says_what_is_given() {
+fn the_signature_describes_the_kept_outputs() {
     let shape = |graph: TestGraph, count| session(graph, keep(count)).signature().outputs[0].shape.clone();
     let [batch, free] = ["batch", "y_dim_1"].map(|name| Dimension::Free(name.into()));
     assert_eq!(shape(scores(), 1), Some(vec![batch, free, Dimension::Fixed(3)]));
@@ -112,15 +112,15 @@ fn the_signature_says_what_is_given() {
 }
 
 #[test]
-fn outputs_that_have_no_such_places_are_refused() {
+fn outputs_without_such_positions_are_refused() {
     let refused = |graph: TestGraph, options: SessionOptions| {
         let error = Session::open(model(graph), context(), options).err().expect("it is refused");
         (error.code.unwrap(), error.message)
     };
     let names = SessionOptions { keep_last: [("x".to_string(), 1)].into(), ..Default::default() };
-    let message = "loadModel: keepLast names \"x\", which is no output: there is \"y\", \"hidden\"";
+    let message = "loadModel: keepLast names \"x\", which is not an output: the model has \"y\", \"hidden\"";
     assert_eq!(refused(scores(), names), (Code::UnknownOutput, message.to_string()));
-    // An output that is not asked for is none either.
+    // Nor is an output of the model that the session does not compute.
     let others = SessionOptions { outputs: Some(vec!["hidden".to_string()]), ..keep(1) };
     assert_eq!(refused(scores(), others).0, Code::UnknownOutput);
     let row = TestGraph::default().input("x", Float, &["n"]).node("Relu", "x", "y", vec![]);

@@ -1,4 +1,4 @@
-//! What is known where a part of a model begins: values of the run so far, and how a part is imported with them.
+//! Known values at the start of a part of a model, from the run so far, and the import of the part with them.
 
 use crate::dimension::{Dim, dims as into_dims, numbers};
 use crate::dtype::DataType;
@@ -13,7 +13,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The most integers whose values are free sizes of what is compiled: for others it is compiled anew.
+/// Maximum number of integers in a tensor that become free sizes of the compiled graph; larger tensors are constants,
+/// and other elements compile it anew.
 const MAX_NUMBERS: usize = 64;
 
 /// A value of a run.
@@ -21,7 +22,7 @@ const MAX_NUMBERS: usize = 64;
 pub(super) enum Held {
     /// A tensor of the context.
     Tensor(Arc<Tensor>),
-    /// A tensor whose bytes are here, and for what they are.
+    /// A tensor with its bytes on the host.
     Host(Descriptor, Arc<Buffer>, Role),
     /// A constant of a type that WebNN does not have.
     Literal(Arc<Literal>),
@@ -31,19 +32,19 @@ pub(super) enum Held {
     Absent,
 }
 
-/// What the parts of a model know of a tensor.
+/// The facts about a tensor that parts of a model may rely on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Role {
     /// Its type and shape.
     Fed,
-    /// Its elements, which may be others in each run.
+    /// Its elements, which may differ between runs.
     Known,
     /// Its elements, which are always the same.
     Constant,
 }
 
 impl Held {
-    /// The same, of which only type and shape are known: what goes round in a loop has other elements each time.
+    /// The same with only type and shape known: the elements of loop-carried values change in every round.
     pub fn fed(self) -> Held {
         match self {
             Held::Host(descriptor, bytes, _) => Held::Host(descriptor, bytes, Role::Fed),
@@ -61,7 +62,7 @@ impl Held {
     }
 }
 
-/// How a value is imported.
+/// The import of a value.
 #[derive(Clone, Debug, PartialEq)]
 enum Item {
     /// An input of this rank; its sizes are free.
@@ -72,13 +73,13 @@ enum Item {
     Constant(Descriptor, Same),
     /// A constant of a type that WebNN does not have.
     Literal(Arc<Literal>),
-    /// A list of them.
+    /// A list of items.
     Sequence(Vec<Item>),
     /// An optional without an element.
     Absent,
 }
 
-/// Bytes that are compared.
+/// Bytes compared by content.
 #[derive(Clone, Debug)]
 struct Same(Arc<Buffer>);
 
@@ -88,7 +89,7 @@ impl PartialEq for Same {
     }
 }
 
-/// What is known where a part of a model begins, but for the values of free sizes.
+/// Known facts at the start of a part of a model, except for the values of free sizes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Known {
     items: Vec<(String, Item)>,
@@ -96,11 +97,11 @@ pub(super) struct Known {
     pub later: Vec<String>,
 }
 
-/// What a part of a model is given.
+/// Everything passed to a part of a model.
 #[derive(Default)]
 pub(super) struct Given {
     pub known: Known,
-    /// The free sizes.
+    /// The values of the free sizes.
     pub sizes: Vec<i64>,
     /// The names of the inputs, and their values.
     pub inputs: Vec<(String, Held)>,
@@ -110,7 +111,7 @@ impl Given {
     /// Adds `value` under `name`.
     ///
     /// # Errors
-    /// An UnknownError without memory.
+    /// An UnknownError if memory runs out.
     pub fn add(&mut self, name: &str, value: &Held) -> Result<()> {
         let item = self.item(name, value)?;
         self.known.items.push((name.to_string(), item));
@@ -145,10 +146,10 @@ impl Given {
 }
 
 impl Known {
-    /// The values for an import into `builder`; `dims` are the free sizes.
+    /// The values to import into `builder`; `dims` are the free sizes.
     ///
     /// # Errors
-    /// A TypeError for a tensor that is too large.
+    /// A TypeError if a tensor is too large.
     pub fn values(&self, builder: &mut Builder, dims: &[Dim]) -> Result<HashMap<String, Value>> {
         let mut dims = dims.iter().copied();
         let value = |(name, item): &(String, Item)| Ok((name.clone(), value(builder, name, item, &mut dims)?));
@@ -189,7 +190,7 @@ fn value(builder: &mut Builder, name: &str, item: &Item, free: &mut impl Iterato
 /// `held` as a constant of `builder`, with its bytes read.
 ///
 /// # Errors
-/// As [`bytes`].
+/// Those of [`bytes`].
 pub(super) fn constant(site: &Site, builder: &mut Builder, held: &Held) -> Result<Value> {
     Ok(match held {
         Held::Tensor(_) | Held::Host(..) => {
@@ -207,10 +208,10 @@ pub(super) fn constant(site: &Site, builder: &mut Builder, held: &Held) -> Resul
     })
 }
 
-/// The bytes of a tensor, from the GPU where they are there.
+/// The bytes of a tensor, read from the GPU if necessary.
 ///
 /// # Errors
-/// A TypeError for what is no tensor, an OperationError when reading fails.
+/// A TypeError if the value is not a tensor, an OperationError if reading fails.
 pub(super) fn bytes(site: &Site, held: &Held) -> Result<Arc<Buffer>> {
     match held {
         Held::Host(_, bytes, _) => Ok(bytes.clone()),
@@ -219,7 +220,7 @@ pub(super) fn bytes(site: &Site, held: &Held) -> Result<Arc<Buffer>> {
     }
 }
 
-/// A tensor with all sizes, from its bytes.
+/// A tensor on the host with this shape and these bytes.
 pub(super) fn host(dtype: DataType, shape: &[u32], bytes: Buffer) -> Held {
     Held::Host(Descriptor { dtype, shape: into_dims(shape) }, Arc::new(bytes), Role::Fed)
 }

@@ -1,4 +1,4 @@
-//! What a model asks of feeds beside types and shapes is checked before a run does anything: elements that are places in its
+//! Checks of feeds beyond types and shapes, before a run does anything: elements used as indices into the model's
 //! tables, and the lengths of caches.
 
 use super::SessionOptions;
@@ -15,20 +15,20 @@ use crate::onnx::model::Dimension;
 use crate::runtime::{Backend, Site};
 use std::collections::HashMap;
 
-/// The dimension of a cache along which it grows.
+/// The dimension along which a cache grows.
 const LENGTH: usize = 2;
 
-/// What is asked of the inputs of a session, by their numbers.
+/// The checks of a session, with inputs by index.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
-    /// Those whose elements are places in tables, each with those tables.
+    /// Inputs with elements that are indices into tables, each with those tables.
     places: Vec<(usize, Vec<Lookup>)>,
-    /// Caches, each with one that must be as long.
+    /// Caches, each with another one that must have the same length.
     caches: Vec<[usize; 2]>,
 }
 
-/// The caches that must be as long as others: those of attention to the same tokens, where the model calls their lengths the
-/// same.
+/// The pairs of caches that must have the same length: those of attention to the same tokens, if the model gives their
+/// lengths the same name.
 fn same_lengths(signature: &Signature, caches: &[Cached]) -> Vec<[usize; 2]> {
     let mut first: HashMap<(&str, &str), usize> = HashMap::new();
     let mut same = Vec::new();
@@ -45,10 +45,10 @@ fn same_lengths(signature: &Signature, caches: &[Cached]) -> Vec<[usize; 2]> {
 }
 
 impl Checks {
-    /// Those of a session of `model`.
+    /// The checks for a session of `model`.
     ///
     /// # Errors
-    /// If a node is damaged.
+    /// If a node is malformed.
     pub fn of(model: &Model, signature: &Signature, options: &SessionOptions) -> Result<Checks> {
         let outputs = || model.graph.outputs.iter().map(|output| output.name.clone()).collect();
         let wanted: Vec<String> = options.outputs.clone().unwrap_or_else(outputs);
@@ -65,18 +65,18 @@ impl Checks {
         Ok(Checks { places, caches: same_lengths(signature, &asked.caches) })
     }
 
-    /// Refuses caches of different lengths, and feeds with elements that are outside of a table. Those on a GPU stay there: to
-    /// read them would take longer than many runs.
+    /// Refuses caches of different lengths, and feeds with elements outside of a table. Feeds on a GPU are not checked:
+    /// reading them back would take longer than many runs.
     ///
     /// # Errors
-    /// A TypeError that names the first of them.
+    /// A TypeError that names the first one.
     pub fn check(&self, site: &Site, signature: &Signature, shapes: &[Vec<u32>], feeds: &[Feed]) -> Result<()> {
         for &[cache, other] in &self.caches {
             if shapes[cache].get(LENGTH) != shapes[other].get(LENGTH) {
                 let [name, longer] = [cache, other].map(|at| quoted(&signature.inputs[at].name));
                 let (got, expected) = (&shapes[cache], &shapes[other]);
                 let message =
-                    format!("run: feed {name} has shape {got:?} and {longer} {expected:?}, expected one length");
+                    format!("run: feed {name} has shape {got:?} and {longer} {expected:?}, expected equal lengths");
                 return Err(Error::coded(Code::Shape, message));
             }
         }
@@ -91,7 +91,7 @@ impl Checks {
                 }
                 Feed::Tensor(_) if matches!(site.backend, Backend::Gpu(_)) => continue,
                 Feed::Tensor(tensor) => {
-                    // What is wrong with the tensor itself is told by the run.
+                    // The run itself reports a bad tensor.
                     let Ok(bytes) = tensor.copy() else { continue };
                     copied = bytes;
                     copied.bytes()
@@ -112,20 +112,20 @@ impl Checks {
     }
 }
 
-/// The first of `numbers` that is no place in `table`, and where it is.
+/// The first of `numbers` that is outside of `table`: its index and value.
 fn outside<T: Copy + Into<i64>>(numbers: &[T], table: &Lookup) -> Option<(usize, i64)> {
     let [first, last] = bounds(table);
     let numbers = numbers.iter().map(|&number| number.into()).enumerate();
     numbers.into_iter().find(|(_, number)| !(first..=last).contains(number))
 }
 
-/// The least and the greatest place of a table.
+/// The smallest and the largest valid index of a table.
 fn bounds(table: &Lookup) -> [i64; 2] {
     let length = i64::from(table.length);
     [if table.counts_back { -length } else { 0 }, length - 1]
 }
 
-/// The indices of the element at `place` of a tensor.
+/// The indices of the element at the flat index `place` of a tensor.
 fn indices(mut place: usize, shape: &[u32]) -> Vec<usize> {
     let mut indices = Vec::with_capacity(shape.len());
     for &size in shape.iter().rev() {

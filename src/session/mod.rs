@@ -1,9 +1,9 @@
-//! Sessions: a model that is opened once and run with inputs of any sizes.
+//! Sessions: models that are opened once and run with inputs of any sizes.
 //!
-//! A [`Session`] has a [`Signature`] with symbolic shapes. What a run is given decides all sizes; for each set of them there
-//! is a [`Specialization`], which is compiled when it is first needed. Everything but the checks of what is given and the
-//! copies of it is done on the timeline of the context, in order with whatever else is asked of that. A run that is known to be
-//! quick may be done at once by the thread that asks.
+//! A [`Session`] has a [`Signature`] with symbolic shapes. The feeds of a run determine all sizes; each set of sizes
+//! has a [`Specialization`], compiled when it is first needed. Everything except the checks and copies of feeds happens
+//! on the timeline of the context, in order with its other work. A run known to be quick may happen at once on the
+//! requesting thread.
 
 #[cfg(test)]
 mod attention_tests;
@@ -55,18 +55,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use template::{Bindings, FreeSizes};
 use timing::Timing;
 
-/// What is fixed for all runs of a session.
+/// Options that are fixed for all runs of a session.
 #[derive(Debug, Default)]
 pub struct SessionOptions {
     /// Sizes of free dimensions by name.
     pub free_dimensions: BTreeMap<String, u32>,
-    /// Whether dimensions of one name may have different sizes.
+    /// Whether dimensions with the same name may have different sizes.
     pub loose_dimensions: bool,
     /// Names of the values to compute; `None` for the outputs of the model.
     pub outputs: Option<Vec<String>>,
     /// Inputs that have the same value in every run.
     pub constants: Vec<Constant>,
-    /// For outputs by name how many of the last places along the second to last dimension are computed; all of others.
+    /// By output name, the number of last positions to compute along the second to last dimension; other outputs are
+    /// computed whole.
     pub keep_last: BTreeMap<String, u32>,
 }
 
@@ -82,10 +83,10 @@ pub struct Constant {
 }
 
 impl Constant {
-    /// The value of the input `name` of `model`, with the shape that it has in the model if none is given.
+    /// The value of the input `name` of `model`. Without `shape`, it has the shape that the model states.
     ///
     /// # Errors
-    /// A TypeError if there is no such input, or the data are not of its type and shape.
+    /// A TypeError if there is no such input, or the data do not match its type and shape.
     pub fn new(
         model: &Model,
         free_dimensions: &BTreeMap<String, u32>,
@@ -95,7 +96,7 @@ impl Constant {
     ) -> Result<Constant> {
         let what = || format!("loadModel: constant {}", quoted(&name));
         let Some(input) = model.graph.free_inputs().find(|input| input.name == name) else {
-            return Err(Error::coded(Code::UnknownFeed, format!("{} is no input of the model", what())));
+            return Err(Error::coded(Code::UnknownFeed, format!("{} is not an input of the model", what())));
         };
         let mut sizes = Sizes::new(free_dimensions.clone());
         let shape = match shape {
@@ -103,7 +104,7 @@ impl Constant {
             None => sizes.shape(input),
         };
         let shape = shape.map_err(|error| {
-            let message = format!("{} is no data of a known shape, expected {{data, shape}}: {error}", what());
+            let message = format!("{} has no valid shape, expected {{data, shape}}: {error}", what());
             Error::coded(Code::Shape, message)
         })?;
         let Some(dtype) = signature::data_type(input) else {
@@ -119,7 +120,7 @@ impl Constant {
     }
 }
 
-/// A run of a session that has not begun.
+/// A run of a session that has not started.
 pub struct SessionRun {
     session: Arc<Session>,
     shapes: Shapes,
@@ -128,13 +129,13 @@ pub struct SessionRun {
 }
 
 impl SessionRun {
-    /// Runs on the timeline. What is read is put into `values` in the order of the outputs.
+    /// Runs on the timeline. Outputs that are read are put into `values`, in the order of the outputs.
     pub fn enqueue(self, values: Arc<Slot<Vec<Option<Value>>>>, done: Done) {
         let context = self.session.context.clone();
         context.enqueue(move |site| self.compute(site, values), done.coded());
     }
 
-    /// As [`enqueue`](Self::enqueue); what its graphs take is put into `timings` in the order in which they are run.
+    /// Like [`enqueue`](Self::enqueue); the times of its graphs are put into `timings`, in the order in which they run.
     pub fn profile(self, values: Arc<Slot<Vec<Option<Value>>>>, timings: Arc<Slot<Vec<Timing>>>, done: Done) {
         let context = self.session.context.clone();
         let work = move |site: &Site| {
@@ -151,14 +152,14 @@ impl SessionRun {
         context.enqueue(work, done.coded());
     }
 
-    /// Runs at once on this thread, if that takes hardly longer than to have another one do it, and it would be its turn. Gives
-    /// what is read in the order of the outputs, or the run as it is.
+    /// Runs at once on this thread, if that hardly takes longer than passing the run to another thread, and nothing
+    /// else is queued before it. Returns the outputs that are read, in the order of the outputs, or the unchanged run.
     pub fn run_here(self) -> std::result::Result<Result<Vec<Option<Value>>>, SessionRun> {
         let session = self.session.clone();
         if !session.is_quick(&self.shapes) {
             return Err(self);
         }
-        // What was asked before may have freed the plan until now.
+        // Work queued before may have freed the plan until now.
         let turn = session.context.turn().filter(|_| session.is_quick(&self.shapes));
         let Some(turn) = turn else { return Err(self) };
         let values = Arc::new(Slot::default());
@@ -180,14 +181,14 @@ impl SessionRun {
 
 /// A model that is ready to run.
 pub struct Session {
-    /// `None` when it is destroyed.
+    /// `None` once it is destroyed.
     model: Mutex<Option<Arc<Model>>>,
     context: Arc<Context>,
     options: SessionOptions,
     signature: Signature,
-    /// What is asked of feeds beside types and shapes.
+    /// Checks of feeds beyond types and shapes.
     checks: Checks,
-    /// The free sizes of inputs of any shapes, where dimensions of one name have one size.
+    /// The free sizes of inputs of any shape, if dimensions with the same name have the same size.
     free: Option<FreeSizes>,
     templates: Templates<Bindings>,
     kept: Recent<Arc<Specialization>>,
@@ -200,10 +201,10 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session of `model` on `context`, which is open.
+    /// Opens a session of `model` on `context`, which must be open.
     ///
     /// # Errors
-    /// An OnnxError for a model that no sizes make possible, a TypeError for options that do not fit it.
+    /// An OnnxError for a model that no sizes make valid, a TypeError for options that do not match it.
     pub fn open(mut model: Arc<Model>, context: Arc<Context>, mut options: SessionOptions) -> Result<Session> {
         let mut signature = Signature::new(&model, &options)?;
         let mut trial = Builder::new();
@@ -252,23 +253,23 @@ impl Session {
     }
 
     /// # Errors
-    /// An InvalidStateError when the session is destroyed.
+    /// An InvalidStateError if the session is destroyed.
     fn model(&self) -> Result<Arc<Model>> {
         let model = self.model.lock().unwrap_or_else(PoisonError::into_inner).clone();
         model.ok_or_else(|| Error::coded(Code::Destroyed, "the model is destroyed"))
     }
 
-    /// Inputs and outputs.
+    /// The inputs and outputs.
     pub fn signature(&self) -> &Signature {
         &self.signature
     }
 
-    /// Memory for feeds, to be filled by whoever calls [`run`](Self::run), and of values that were handed over.
+    /// Memory for feeds, which callers of [`run`](Self::run) fill, and of values passed to the caller.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// Bytes that the session holds, about.
+    /// Approximate size of the session in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -279,10 +280,10 @@ impl Session {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Nothing, between the stages and rounds of a run.
+    /// Checks, between the stages and rounds of a run, that it may go on.
     ///
     /// # Errors
-    /// An InvalidStateError when the session is released or its context lost.
+    /// An InvalidStateError if the session is released or its context lost.
     fn check_goes_on(&self) -> Result<()> {
         if self.is_released.load(Ordering::Relaxed) {
             return Err(Error::coded(Code::Destroyed, "the model is destroyed"));
@@ -290,7 +291,7 @@ impl Session {
         self.context.check_alive()
     }
 
-    /// Compiles the session if the shapes of its inputs are known, as its first work.
+    /// Compiles the session as its first work, if the shapes of its inputs are known.
     pub fn prepare(self: &Arc<Self>, done: Done) {
         match self.signature.fixed().cloned() {
             None => done.finish(Ok(())),
@@ -301,20 +302,20 @@ impl Session {
         }
     }
 
-    /// A run of the session with feeds of these shapes, which [`Signature::shapes_of_feeds`] gave for them. All tensors are
-    /// different and belong to the context of the session.
+    /// A run of the session with feeds of these shapes, as returned by [`Signature::shapes_of_feeds`]. All tensors must
+    /// be distinct and belong to the context of the session.
     pub fn run(self: &Arc<Self>, shapes: Shapes, feeds: Vec<Feed>, targets: Vec<Target>) -> SessionRun {
         SessionRun { session: self.clone(), shapes, feeds, targets }
     }
 
-    /// The session for these input shapes, which is put into `made`.
+    /// Compiles the session for these input shapes; the result is put into `made`.
     pub fn compile(self: &Arc<Self>, shapes: Shapes, made: Arc<Slot<Arc<Specialization>>>, done: Done) {
         let session = self.clone();
         self.context.enqueue(
             move |site| {
                 let specialization = session.specialize(site, &shapes, false)?;
                 if specialization.rest.is_some() {
-                    let message = "compile: data decide about sizes or branches of the model, which is no single graph: \
+                    let message = "compile: sizes or branches of the model depend on data, so there is no single graph: \
                                    run() runs it, describe() shows its first stage";
                     return Err(Error::coded(Code::NotSupported, message));
                 }
@@ -325,7 +326,7 @@ impl Session {
         );
     }
 
-    /// What the session is compiled to for these input shapes: the JSON of an `OnnxDescription` of `onnx.d.ts`, which is put
+    /// Describes the compiled session for these input shapes: the JSON of an `OnnxDescription` of `onnx.d.ts` is put
     /// into `made`.
     pub fn describe(self: &Arc<Self>, shapes: Shapes, made: Arc<Slot<String>>, done: Done) {
         let session = self.clone();
@@ -342,7 +343,7 @@ impl Session {
         );
     }
 
-    /// Keeps `bytes`, which nobody needs any more, for other runs.
+    /// Keeps `bytes`, which must be unused, for other runs.
     pub fn recycle(&self, bytes: Buffer) {
         let excess = match self.is_released.load(Ordering::Relaxed) {
             true => vec![bytes],
@@ -353,12 +354,12 @@ impl Session {
         }
     }
 
-    /// The same, if nobody else has them.
+    /// Like [`recycle`](Self::recycle), if nobody else holds the bytes.
     pub fn recycle_shared(&self, bytes: Arc<Buffer>) {
         Arc::into_inner(bytes).into_iter().for_each(|bytes| self.recycle(bytes));
     }
 
-    /// Frees what the session holds when everything before is done.
+    /// Frees the memory of the session after all previous work.
     pub fn release(self: &Arc<Self>) {
         self.is_released.store(true, Ordering::Relaxed);
         let session = self.clone();

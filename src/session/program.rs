@@ -1,9 +1,9 @@
-//! Models that are cut: a graph whose data decide about sizes, branches or numbers of rounds is run in stages.
+//! Models that are cut: a graph whose sizes, branches or numbers of rounds depend on data runs in stages.
 //!
-//! A stage imports the nodes that are left as far as what is known allows, runs what becomes of them as one graph, and
-//! keeps what the others need. Of those, some are computed on the host, graphs in attributes are run as programs of their
-//! own, and for others their operands are read. What is left then is the next stage. Each stage has templates, so that a
-//! run with other sizes and other data compiles nothing where they decide in the same way.
+//! A stage imports the remaining nodes as far as the known values allow, runs the result as one graph, and keeps the
+//! values that the other nodes need. Of these nodes, some are computed on the host, those with graphs in attributes run
+//! as programs of their own, and for others their operands are read. The rest is the next stage. Each stage has
+//! templates: a run with other sizes and other data compiles nothing where they decide the same way.
 
 use super::Session;
 use super::control;
@@ -32,14 +32,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The values of a run by name.
 pub(super) type Values = HashMap<String, Held>;
 
-/// A graph that is run in stages.
+/// A graph that runs in stages.
 pub(super) struct Program {
     model: Arc<Model>,
-    /// The nodes that are needed, in an order in which they can run.
+    /// The nodes that are needed, in an executable order.
     nodes: Vec<Bytes>,
     initializers: Arc<HashMap<String, TensorRecord>>,
     opsets: BTreeMap<String, i64>,
-    /// Attributes of the call of the function whose body it is in.
+    /// Attributes of the call, if this is the body of a function.
     arguments: Option<Vec<proto::Attribute>>,
     depth: usize,
     /// Its inputs, in the order of the graph.
@@ -47,17 +47,17 @@ pub(super) struct Program {
     /// Its outputs.
     pub outputs: Vec<ValueInfo>,
     wanted: Vec<String>,
-    /// Names that it defines, which hide what they mean around it.
+    /// Names that it defines, which shadow outer values.
     pub hides: HashSet<String>,
-    /// By the nodes that are left.
+    /// Stages by their nodes.
     stages: Mutex<HashMap<Vec<usize>, Arc<Stage>>>,
-    /// The programs of graphs in attributes, by node and attribute; of a function, by node alone.
+    /// The programs of graphs in attributes, by node and attribute; those of functions by node and an empty name.
     bodies: Mutex<HashMap<(usize, String), Arc<Program>>>,
 }
 
-/// What is run at once, if what is known allows it.
+/// Nodes that run together, as far as the known values allow.
 struct Stage {
-    /// Places in the nodes of the program.
+    /// Indices into the nodes of the program.
     places: Vec<usize>,
     nodes: Vec<Bytes>,
     /// The names that the nodes read.
@@ -66,7 +66,7 @@ struct Stage {
     kept: specialization::Kept,
 }
 
-/// A run of a session that is cut.
+/// A run of a cut session.
 pub(super) struct Run<'a> {
     pub site: &'a Site<'a>,
     pub session: &'a Session,
@@ -87,10 +87,10 @@ pub(super) fn at_node(node: &proto::Node, reason: impl std::fmt::Display) -> Err
 }
 
 impl Program {
-    /// The main graph of `model`, for these outputs.
+    /// The main graph of `model`, for the outputs `wanted`.
     ///
     /// # Errors
-    /// If a node is damaged.
+    /// If a node is malformed.
     pub fn of_model(model: Arc<Model>, wanted: Vec<String>) -> Result<Program> {
         let (nodes, _) = needed(&model.graph.nodes, &wanted).map_err(of_model)?;
         Ok(Program {
@@ -109,10 +109,10 @@ impl Program {
         })
     }
 
-    /// The program of the graph in the attribute `name` of the node at `place`.
+    /// The program of the graph in the attribute `name` of the node at index `place`.
     ///
     /// # Errors
-    /// If there is none, or it is damaged.
+    /// If it is missing or malformed.
     pub fn body(&self, place: usize, node: &proto::Node, name: &str) -> Result<Arc<Program>> {
         let key = (place, name.to_string());
         if let Some(known) = lock(&self.bodies).get(&key) {
@@ -149,10 +149,10 @@ impl Program {
         Ok(lock(&self.bodies).entry(key).or_insert(Arc::new(body)).clone())
     }
 
-    /// The program of the function that the node at `place` calls, if it calls one.
+    /// The program of the function that the node at index `place` calls, if any.
     ///
     /// # Errors
-    /// If functions are nested too deep.
+    /// If functions are nested too deeply.
     pub fn function(&self, place: usize, node: &proto::Node) -> Result<Option<Arc<Program>>> {
         let Some(function) = function_of(&self.model, node) else { return Ok(None) };
         let key = (place, String::new());
@@ -183,12 +183,12 @@ impl Program {
     /// The attributes of a node.
     ///
     /// # Errors
-    /// If one is damaged.
+    /// If one is malformed.
     pub fn attributes(&self, node: &proto::Node) -> Result<Vec<proto::Attribute>> {
         Ok(arguments(decode_attributes(node).map_err(of_model)?, self.arguments.as_deref()))
     }
 
-    /// The constant of the file with this name, if there is one.
+    /// The constant with this name in the file, if there is one.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -204,35 +204,35 @@ impl Program {
         }))
     }
 
-    /// The version of the operators of ONNX.
+    /// The opset version of `ai.onnx`.
     pub fn opset(&self) -> i64 {
         self.opsets.get("").copied().unwrap_or(1)
     }
 
-    /// How many templates its stages have.
+    /// Total number of templates of its stages.
     #[cfg(test)]
     pub fn template_count(&self) -> usize {
         lock(&self.stages).values().map(|stage| stage.templates.count()).sum()
     }
 
-    /// Bytes that the compiled graphs hold.
+    /// Size of the compiled graphs in bytes.
     pub fn bytes(&self) -> usize {
         let own: usize = lock(&self.stages).values().map(|stage| bytes_of(&stage.kept)).sum();
         own + lock(&self.bodies).values().map(|body| body.bytes()).sum::<usize>()
     }
 
-    /// Runs the program with these values, and gives those that are wanted.
+    /// Runs the program with these values; returns the wanted ones.
     ///
     /// # Errors
-    /// An OnnxError for what is not supported or wrong in the model, an OperationError when computing fails.
+    /// An OnnxError for an unsupported or invalid part of the model, an OperationError if computing fails.
     pub fn run(&self, run: &Run, values: Values) -> Result<Vec<Held>> {
         self.run_stages(run, values, (0..self.nodes.len()).collect(), HashSet::new())
     }
 
-    /// As [`run`](Self::run), where a first stage has left these nodes.
+    /// Like [`run`](Self::run), after a first stage that left these nodes.
     ///
     /// # Errors
-    /// As above.
+    /// Those of [`run`](Self::run).
     pub fn run_rest(&self, run: &Run, mut values: Values, left: &[Left]) -> Result<Vec<Held>> {
         let mut shown = HashSet::new();
         let places: Vec<usize> = (0..self.nodes.len()).collect();
@@ -266,14 +266,15 @@ impl Program {
         }
     }
 
-    /// What grows or shrinks with every stage: nodes that are left, outputs, lists that are used, and elements that are known.
+    /// Counters of which every stage must change at least one: remaining nodes, outputs, used lists, and known
+    /// elements.
     fn progress(&self, values: &Values, places: &[usize], shown: &HashSet<String>) -> [usize; 4] {
         let is_known = |value: &&Held| matches!(value, Held::Host(_, _, Role::Known));
         let wanted = self.wanted.iter().filter(|name| values.contains_key(*name));
         [places.len(), wanted.count(), shown.len(), values.values().filter(is_known).count()]
     }
 
-    /// The error of a program whose stages come to nothing more.
+    /// The error of a program whose stages make no more progress.
     fn stuck(&self, values: &Values, left: &[Left]) -> Error {
         if left.is_empty() {
             let missing = self.wanted.iter().find(|name| !values.contains_key(*name)).map_or("", |name| name);
@@ -311,7 +312,7 @@ impl Program {
         }
     }
 
-    /// Runs what can be run of `stage` as one graph, and adds what is kept of it to `values`.
+    /// Runs as much of `stage` as possible as one graph, and adds the values to keep to `values`.
     fn run_stage(
         &self,
         run: &Run,
@@ -357,7 +358,7 @@ impl Program {
         Ok(specialization)
     }
 
-    /// Computes what the nodes that are left are left for. Gives those that are still to be run.
+    /// Computes the remaining nodes that can run outside of a graph. Returns those that are still to run.
     fn advance(
         &self,
         run: &Run,
@@ -386,7 +387,7 @@ impl Program {
                 Cut::Elements => self.evaluate(run, &node, place, &reads, values)?,
                 Cut::Control => self.control(run, &node, place, &reads, values)?,
                 Cut::Waiting if !is_ready || lists.is_empty() => rest.push(place),
-                // What joins a list is worth a graph; what only looks into it is not.
+                // Joining a list is worth a graph; looking into it is not.
                 Cut::Waiting if node.domain.is_empty() && node.op_type == "ConcatFromSequence" => {
                     shown.extend(lists.into_iter().cloned());
                     rest.push(place);
@@ -398,7 +399,7 @@ impl Program {
         Ok(rest)
     }
 
-    /// Whether `node` has graphs, or is one.
+    /// Whether `node` has graphs in attributes, or calls a function.
     fn is_control(&self, node: &proto::Node) -> Result<bool> {
         Ok(function_of(&self.model, node).is_some()
             || self.attributes(node)?.iter().any(|attribute| attribute.g.is_some()))
@@ -446,7 +447,7 @@ impl Program {
                 let output = &outputs[at];
                 match output.operand {
                     None => Ok(Held::Host(output.descriptor.clone(), Arc::default(), Role::Fed)),
-                    Some(_) => Err(at_node(node, "its results are not known when its inputs are")),
+                    Some(_) => Err(at_node(node, "its results are unknown although its inputs are known")),
                 }
             };
             let held = held(kept, Role::Fed, &output)?;
@@ -456,7 +457,7 @@ impl Program {
     }
 }
 
-/// What is kept as a value of a run; `output` gives the outputs of the graph.
+/// Converts `kept` to a value of the run; `output` returns the outputs of the graph.
 fn held(kept: Kept, role: Role, output: &dyn Fn(usize) -> Result<Held>) -> Result<Held> {
     Ok(match kept {
         Kept::Output(at) => output(at)?,
@@ -475,7 +476,7 @@ fn held(kept: Kept, role: Role, output: &dyn Fn(usize) -> Result<Held>) -> Resul
 }
 
 impl Run<'_> {
-    /// `value` with its elements known, in memory of their own: templates keep them.
+    /// `value` with known elements, in memory of their own: templates keep them.
     fn known(&self, value: &Held) -> Result<Held> {
         Ok(match value {
             Held::Tensor(_) | Held::Host(_, _, Role::Fed) => {
@@ -490,10 +491,10 @@ impl Run<'_> {
         })
     }
 
-    /// Runs the graph of `specialization` with these inputs, and adds what is kept of it to `values`.
+    /// Runs the graph of `specialization` with these inputs, and adds the values to keep to `values`.
     ///
     /// # Errors
-    /// An OperationError when computing fails, an UnknownError without memory.
+    /// An OperationError if computing fails, an UnknownError if memory runs out.
     pub fn stage(
         &self,
         specialization: &Arc<Specialization>,
@@ -505,7 +506,7 @@ impl Run<'_> {
         let mut seen = HashSet::new();
         for (_, held) in &inputs {
             feeds.push(Feed::Tensor(match held {
-                // A graph locks each tensor once.
+                // Graphs lock each tensor once.
                 Held::Tensor(tensor) if seen.insert(Arc::as_ptr(tensor)) => tensor.clone(),
                 held => {
                     let descriptor = held.descriptor().expect("inputs are tensors").clone();
@@ -546,10 +547,10 @@ impl Run<'_> {
 }
 
 impl Session {
-    /// Runs what is cut, as [`Session::run`].
+    /// Runs a model that is cut, like [`Session::run`].
     ///
     /// # Errors
-    /// As that.
+    /// Those of [`Session::run`].
     pub(super) fn run_cut(
         &self,
         site: &Site,
@@ -570,7 +571,7 @@ impl Session {
                 (Feed::Tensor(tensor), _) => Held::Tensor(tensor),
                 (Feed::Cache(cache), _) => Held::Host(cache.descriptor.clone(), Arc::new(cache.to_dense()?), Role::Fed),
                 (Feed::Bytes(bytes), Some(port)) => Held::Host(port.descriptor.clone(), bytes, Role::Fed),
-                // Of a type that WebNN does not have, so that nothing reads it.
+                // Of a type that WebNN does not have: nothing reads it.
                 (Feed::Bytes(_), None) => host(DataType::Uint8, &[0], Buffer::default()),
             };
             inputs.push((input.name.clone(), held.clone()));
@@ -587,7 +588,7 @@ impl Session {
         Ok(results)
     }
 
-    /// An output that is read; others go to their target.
+    /// Returns an output that is read, or puts it into its target.
     fn result(&self, site: &Site, held: Held, info: &ValueInfo, target: &Target) -> Result<Option<super::Value>> {
         let refused = |why: &str| {
             let name = &info.name;

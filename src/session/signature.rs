@@ -1,4 +1,4 @@
-//! What a session takes and gives, and the shapes of its inputs for what it is given.
+//! The inputs and outputs of a session, and the shapes of its inputs for given feeds.
 
 use super::SessionOptions;
 use super::value::{Offer, Target};
@@ -19,22 +19,23 @@ pub type Shapes = Arc<[Vec<u32>]>;
 /// Inputs and outputs with symbolic shapes.
 #[derive(Debug, Serialize)]
 pub struct Signature {
-    /// What each run is given: the inputs of the model without those that are constants of the session.
+    /// The inputs of each run: those of the model, without constants of the session.
     pub inputs: Vec<ValueInfo>,
-    /// What each run gives.
+    /// The outputs of each run.
     pub outputs: Vec<ValueInfo>,
     /// Sizes that are fixed for the session.
     #[serde(skip)]
     sizes: Sizes,
-    /// The shapes of the inputs, where all are known.
+    /// The shapes of the inputs, if all are known.
     #[serde(skip)]
     fixed: Option<Shapes>,
-    /// Where the tokens of a text are counted.
+    /// The dimensions that count the tokens of a text.
     #[serde(skip)]
     lengths: Option<Lengths>,
 }
 
-/// Dimensions of inputs, each by the numbers of an input and an axis, that go together by the names that exporters give them.
+/// Related dimensions of inputs, recognized by the names that exporters give them. Each is an input and an axis, by
+/// index.
 #[derive(Debug)]
 struct Lengths {
     past: (usize, usize),
@@ -43,7 +44,8 @@ struct Lengths {
 }
 
 impl Lengths {
-    /// Those of `inputs`, if they have all three and none of them is `given`: then the cache has one length, however full it is.
+    /// Finds those of `inputs`, if all three exist and none of them is `given`: otherwise, the cache has a fixed
+    /// length, however full it is.
     fn of(inputs: &[ValueInfo], given: &BTreeMap<String, u32>) -> Option<Lengths> {
         let find = |names: &[&str]| {
             let is_it = |dimension: &Dimension| match dimension {
@@ -61,12 +63,12 @@ impl Lengths {
     }
 }
 
-/// The data type that a value has in WebNN, see [`ElementType::carried`].
+/// The data type of a value in WebNN, see [`ElementType::carried`].
 pub fn data_type(value: &ValueInfo) -> Option<DataType> {
     value.element.and_then(ElementType::carried)
 }
 
-/// Refuses a size that no dimension can have. `what` says where it stands.
+/// Refuses a size that no dimension can have. `what` names it in messages.
 ///
 /// # Errors
 /// For anything but an integer from 0 to 2^31 - 1.
@@ -79,10 +81,10 @@ pub fn checked_size(size: f64, what: impl FnOnce() -> String) -> Result<u32> {
 }
 
 impl Signature {
-    /// What a session of `model` takes and gives with these options.
+    /// The signature of a session of `model` with these options.
     ///
     /// # Errors
-    /// For a size of a dimension that the model does not have.
+    /// A TypeError for the size of a dimension that the model does not have.
     pub fn new(model: &Model, options: &SessionOptions) -> Result<Signature> {
         let all = || model.graph.free_inputs();
         check_names(all(), &options.free_dimensions).map_err(|error| error.into_error())?;
@@ -98,16 +100,18 @@ impl Signature {
         Ok(Signature { inputs, outputs, sizes, fixed: fixed.map(Shapes::from), lengths })
     }
 
-    /// Leaves outputs by name only the last so many places along their second to last dimension.
+    /// Reduces outputs, by name, to that many last positions along their second to last dimension.
     ///
     /// # Errors
-    /// A TypeError for a name of no output, and for an output with fewer than two dimensions.
+    /// A TypeError for a name that is not an output, and for an output with fewer than two dimensions.
     pub fn keep_last(&mut self, counts: &BTreeMap<String, u32>) -> Result<()> {
         for (name, &count) in counts {
             let Some(output) = self.outputs.iter_mut().find(|output| output.name == *name) else {
                 let known = listed(self.outputs.iter().map(|output| output.name.as_str()));
-                let message =
-                    format!("loadModel: keepLast names {}, which is no output: there is {known}", quoted(name));
+                let message = format!(
+                    "loadModel: keepLast names {}, which is not an output: the model has {known}",
+                    quoted(name)
+                );
                 return Err(Error::coded(Code::UnknownOutput, message));
             };
             let Some(mut shape) = output.declared_shape.clone() else { continue };
@@ -125,15 +129,15 @@ impl Signature {
         Ok(())
     }
 
-    /// The shapes of the inputs, where all are known.
+    /// The shapes of the inputs, if all are known.
     pub fn fixed(&self) -> Option<&Shapes> {
         self.fixed.as_ref()
     }
 
-    /// The shapes of the inputs for what they are fed with.
+    /// The shapes of the inputs for these feeds.
     ///
     /// # Errors
-    /// A TypeError if a feed does not fit, leaves a size open or is passed more than once.
+    /// A TypeError if a feed does not match, leaves a size open or is passed more than once.
     pub fn shapes_of_feeds(&self, offers: &[Offer]) -> Result<Shapes> {
         let shapes = self.resolve(offers)?;
         self.check_lengths(&shapes)?;
@@ -145,7 +149,7 @@ impl Signature {
         Ok(shapes)
     }
 
-    /// Refuses a number of all tokens that is not that of those in the cache and of new ones.
+    /// Checks that the total number of tokens is the sum of those in the cache and the new ones.
     fn check_lengths(&self, shapes: &[Vec<u32>]) -> Result<()> {
         let Some(Lengths { past, sequence, total }) = &self.lengths else { return Ok(()) };
         let size = |&(input, axis): &(usize, usize)| shapes[input].get(axis).copied().unwrap_or(0);
@@ -164,7 +168,7 @@ impl Signature {
         Err(at("run", message))
     }
 
-    /// Whether there is a cache, by the names that exporters give its inputs and their lengths.
+    /// Whether there is a cache, judged by the names that exporters give its inputs and their lengths.
     fn has_cache(&self) -> bool {
         let is_past = |dimension: &Dimension| match dimension {
             Dimension::Free(name) => name.starts_with("past"),
@@ -173,10 +177,11 @@ impl Signature {
         self.inputs.iter().any(|input| input.name.starts_with("past") || input.shape.iter().flatten().any(is_past))
     }
 
-    /// `error` of a compilation for `shapes`. Of a model with a cache, it is said of these where other ones could be possible:
-    /// its lengths, those of what is new and of the mask come from the caller, and belong together.
+    /// Attributes `error`, from a compilation for `shapes`, to these shapes, if the model has a cache and other shapes
+    /// may be possible: the caller provides the lengths of the cache, of the new tokens and of the mask, and they must
+    /// match.
     pub fn of_sizes(&self, error: Error, shapes: &[Vec<u32>]) -> Error {
-        /// The most inputs that the message names.
+        /// Maximum number of inputs in the message.
         const SHOWN: usize = 8;
         let Some(first) = error.unsupported.first() else { return error };
         if self.fixed.is_some() || !self.has_cache() || error.unsupported.iter().any(|node| !node.depends_on_sizes) {
@@ -209,7 +214,7 @@ impl Signature {
                 }
             }
         }
-        // Each size that is found can leave only one open elsewhere.
+        // Each solved size may determine another one elsewhere.
         while solve_one(&mut sizes, &open)? {}
         let shape = |(input, offer): (&ValueInfo, &Offer)| match offer.shape() {
             Some(shape) => Ok(shape.to_vec()),
@@ -218,7 +223,7 @@ impl Signature {
         self.inputs.iter().zip(offers).map(shape).collect()
     }
 
-    /// What gave the sizes that `shape` of `input` disagrees with, for a message; empty where only the model says so.
+    /// For a message: the input that set the sizes that `shape` of `input` contradicts; empty if the model did.
     fn disagreement(&self, offers: &[Offer], input: &ValueInfo, shape: &[u32]) -> String {
         let before = self.inputs.iter().zip(offers).take_while(|(other, _)| other.name != input.name);
         let mut given = before.filter_map(|(other, offer)| Some((other, offer.shape()?))).flat_map(|(other, shape)| {
@@ -236,10 +241,10 @@ impl Signature {
         }
     }
 
-    /// The shapes of the inputs, some of which are given by name. `operation` is what messages begin with.
+    /// The shapes of the inputs, some of which are `given` by name. Messages start with `operation`.
     ///
     /// # Errors
-    /// A TypeError if one does not fit, is given for something else, or is not known.
+    /// A TypeError if a shape does not match, belongs to no input, or is unknown.
     pub fn shapes_of_names(&self, operation: &str, given: &BTreeMap<String, Vec<u32>>) -> Result<Shapes> {
         if let Some(name) = given.keys().find(|name| !self.inputs.iter().any(|input| &input.name == *name)) {
             let known = listed(self.inputs.iter().map(|input| input.name.as_str()));
@@ -258,10 +263,10 @@ impl Signature {
         self.inputs.iter().map(shape).collect()
     }
 
-    /// Refuses names of feeds that are not those of the inputs.
+    /// Checks that `names` are exactly the names of the inputs.
     ///
     /// # Errors
-    /// That names what is missing and what is too much.
+    /// A TypeError that lists the missing and the unknown names.
     pub fn check_feeds(&self, names: &[String]) -> Result<()> {
         let known = || self.inputs.iter().map(|input| input.name.as_str());
         let missing: Vec<&str> = known().filter(|name| !names.iter().any(|given| given == name)).collect();
@@ -273,16 +278,16 @@ impl Signature {
             (true, false) => Code::UnknownFeed,
         };
         let missing = missing.into_iter().map(|name| format!("{} is missing", quoted(name)));
-        let unknown = unknown.into_iter().map(|name| format!("{} is no input", quoted(name)));
+        let unknown = unknown.into_iter().map(|name| format!("{} is not an input", quoted(name)));
         let parts: Vec<String> = missing.chain(unknown).collect();
         let (parts, has) = (parts.join(", "), listed(known()));
         Err(Error::coded(code, format!("run: the feeds do not match the inputs: {parts}; the model has {has}")))
     }
 
-    /// Refuses a name of a fetch that is not that of an output.
+    /// Checks that `names` are names of outputs.
     ///
     /// # Errors
-    /// That names the first of them.
+    /// A TypeError that names the first unknown one.
     pub fn check_fetches(&self, names: &[String]) -> Result<()> {
         let known = || self.outputs.iter().map(|output| output.name.as_str());
         let Some(unknown) = names.iter().find(|name| !known().any(|known| known == *name)) else { return Ok(()) };
@@ -291,19 +296,19 @@ impl Signature {
     }
 }
 
-/// What is known of the value of the main graph that is called `name`.
+/// Information about the value `name` of the main graph.
 fn output_of(model: &Model, name: &str) -> ValueInfo {
     let declared = model.graph.outputs.iter().find(|output| output.name == name).cloned();
     declared.unwrap_or_else(|| ValueInfo::unknown(name))
 }
 
-/// Finds the size of one dimension that follows from a number of elements, if there is one.
+/// Solves one dimension from a number of elements, if possible; returns whether it did.
 fn solve_one(sizes: &mut Sizes, open: &[(&ValueInfo, usize)]) -> Result<bool> {
     for (input, bytes) in open {
         let Some(dtype) = data_type(input) else { continue };
         if !bytes.is_multiple_of(dtype.size()) {
             let name = quoted(&input.name);
-            let message = format!("run: feed {name} has {bytes} bytes, no whole number of elements of {dtype}");
+            let message = format!("run: feed {name} has {bytes} bytes, not a whole number of elements of {dtype}");
             return Err(Error::coded(Code::Shape, message));
         }
         let solved = sizes.solve(input, bytes / dtype.size());
@@ -314,7 +319,7 @@ fn solve_one(sizes: &mut Sizes, open: &[(&ValueInfo, usize)]) -> Result<bool> {
     Ok(false)
 }
 
-/// Refuses data and tensors that are not of this type and shape.
+/// Refuses data and tensors that do not match this type and shape.
 fn check_offer(name: &str, offer: &Offer, dtype: DataType, shape: &[u32]) -> Result<()> {
     let what = || format!("run: feed {}", quoted(name));
     match offer {
@@ -327,14 +332,14 @@ fn check_offer(name: &str, offer: &Offer, dtype: DataType, shape: &[u32]) -> Res
     }
 }
 
-/// Refuses data that have not the number of bytes of a descriptor.
+/// Checks that data have the number of bytes of a descriptor.
 ///
 /// # Errors
-/// A TypeError that says how many they are.
+/// A TypeError with both numbers.
 pub fn check_data(what: impl FnOnce() -> String, bytes: usize, descriptor: &Descriptor) -> Result<()> {
     let fail = |message: String| Err(Error::coded(Code::Shape, message));
     let Descriptor { dtype, shape } = descriptor;
-    // Shapes with a size of 0 are beyond the limits of WebNN, and models have them.
+    // Models may have shapes with a size of 0, which are outside the limits of WebNN.
     let expected = match descriptor.is_empty() {
         true => Ok(0),
         false => descriptor.check("the tensor").map(|()| descriptor.bytes()),
@@ -348,15 +353,15 @@ pub fn check_data(what: impl FnOnce() -> String, bytes: usize, descriptor: &Desc
     }
 }
 
-/// Refuses a tensor that an output cannot go into.
+/// Checks that an output fits its target.
 ///
 /// # Errors
-/// A TypeError that names both.
+/// A TypeError with both descriptors.
 pub fn check_target(name: &str, target: &Target, output: &Descriptor) -> Result<()> {
     let tensor = match target {
         Target::Tensor(tensor) => tensor,
         Target::New if output.is_empty() => {
-            let message = format!("run: output {} has no elements, which no tensor can be", quoted(name));
+            let message = format!("run: output {} has no elements, which a tensor cannot represent", quoted(name));
             return Err(Error::coded(Code::Shape, message));
         }
         Target::New | Target::Read | Target::Unread => return Ok(()),

@@ -7,13 +7,13 @@ use crate::onnx::testing::{Attr, TestGraph};
 use crate::runtime::Site;
 use std::ops::RangeInclusive;
 
-/// Checks that all sizes behind the first few share what was imported for those, and that results are right.
+/// Checks that all sizes after the first few reuse the templates of those, and that results are correct.
 fn check(allowed: usize, sized: Sized) {
     let templates = sized.templates();
     assert!(*templates.last().expect("sizes") <= allowed, "{templates:?} templates after {:?}", sized.sizes);
 }
 
-/// Numbers that look like weights.
+/// Numbers that resemble weights.
 fn weights(count: usize, seed: u32) -> Vec<f32> {
     (0..count as u32).map(|i| ((i * 37 + seed * 11) % 23) as f32 / 23.0 - 0.45).collect()
 }
@@ -114,7 +114,7 @@ fn convolutions_of_one_and_three_dimensions_and_back() {
             .output("e")
             .output("f")
     }
-    // Batches of one, and odd sizes, where a window takes all that there is.
+    // Batches of one, and odd sizes at which a window covers everything.
     check(4, Sized { graph, inputs: &[&["n", "2", "h"], &["n", "2", "h", "w", "w"]], sizes: PICTURES });
 }
 
@@ -293,7 +293,7 @@ fn recurrent_networks_over_any_number_of_frames() {
 }
 
 #[test]
-fn what_is_padded_repeated_and_picked_by_sizes() {
+fn operators_that_pad_repeat_and_pick_by_sizes() {
     fn graph() -> TestGraph {
         TestGraph::default()
             .input("x", Float, &["n", "t", "6"])
@@ -464,7 +464,7 @@ fn last_tokens_norms_and_packed_products_of_any_length() {
     check(4, Sized { graph, inputs: &[&["n", "t", "16"]], sizes: TEXTS });
 }
 
-/// A layer with weights that are worth sharing, positions that follow from the length, and a residual.
+/// A layer with weights large enough for sharing, positions that depend on the length, and a residual.
 fn layer() -> TestGraph {
     let graph = TestGraph::default().input("x", Float, &["n", "t", "64"]);
     let graph = weight(graph, "w", &[64, 64]);
@@ -504,13 +504,13 @@ fn nothing_grows_over_a_hundred_thousand_sets_of_sizes() {
             let kept = session.kept.lock().len();
             ([session.templates.count(), kept, session.bytes(), origins()], process_bytes("VmRSS"))
         };
-        // The largest first, so that the arena is as large as ever; then those that decide otherwise than most.
+        // The largest first, for the maximum arena; then those that decide differently from most.
         specialize(250..=250);
         let (before, resident) = specialize(1..=4);
         let (after, grown) = specialize(5..=249);
         assert_eq!(after, before, "templates, kept sets of sizes, bytes of the session, origins of shared buffers");
         assert!(after[0] < 8 && after[1] == 8, "{after:?}");
-        // 50 bytes for each were 5 MB.
+        // 50 bytes per set would be 5 MB.
         assert!(grown < resident + (4 << 20), "{resident} bytes before, {grown} after");
     });
 }

@@ -1,4 +1,4 @@
-//! What a session is compiled to for one set of input shapes.
+//! A session compiled for one set of input shapes.
 
 use super::signature::{Shapes, check_target};
 use super::template::{Ending, Filled, FreeSizes, fill};
@@ -17,11 +17,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A run is quick that takes at most as long. To have a background thread do it takes both threads 30 to 80 us, and now and
-/// then much longer: the 99th percentile of a voice detector that computes for 75 us is 0.28 ms without it and 0.70 ms with it.
+/// Maximum duration of a quick run. Passing a run to a background thread costs both threads 30 to 80 us, and
+/// occasionally much more: the 99th percentile of a voice detector that computes for 75 us is 0.28 ms without a
+/// background thread and 0.70 ms with one.
 const QUICK: Duration = Duration::from_micros(250);
 
-/// An input or output with all sizes.
+/// An input or output with all sizes known.
 #[derive(Debug)]
 pub struct Port {
     /// Its name.
@@ -30,7 +31,7 @@ pub struct Port {
     pub descriptor: Descriptor,
 }
 
-/// `ports`, those of `bindings` for other sizes or none yet, for the sizes that a tape has computed `values` for.
+/// Updates `ports` to the sizes for a tape's `values`; `ports` has those of `bindings` for other sizes, or is empty.
 fn resize_ports(ports: &mut Vec<Port>, bindings: &[Binding], values: &[i64]) {
     if ports.is_empty() {
         let port =
@@ -45,16 +46,16 @@ fn resize_ports(ports: &mut Vec<Port>, bindings: &[Binding], values: &[i64]) {
 
 /// An input or output of the compiled graph.
 struct Terminal {
-    /// Its place among the inputs or outputs of the session.
+    /// Index among the inputs or outputs of the session.
     at: usize,
-    /// What runs use that are given no tensor for it. They are one after the other, so that one does for all.
+    /// The tensor for runs that are passed none. Runs follow each other, so one is enough.
     own: Arc<Tensor>,
-    /// Of an input whose memory an output takes, and of that output: the dimension along which it grows.
+    /// For an input that passes its memory to an output, and for that output: the dimension along which it grows.
     axis: Option<usize>,
 }
 
-/// A tensor of this type and shape for one of the inputs or outputs of a graph. On the CPU it has contents only while that runs, so
-/// that nothing is to be freed with the context.
+/// A tensor of this type and shape for an input or output of a graph. On the CPU it has contents only during a run, so
+/// nothing needs to be freed with the context.
 fn own_tensor(site: &Site, descriptor: Descriptor) -> Arc<Tensor> {
     match site.backend {
         Backend::Cpu => Arc::new(Tensor::new(descriptor)),
@@ -62,24 +63,24 @@ fn own_tensor(site: &Site, descriptor: Descriptor) -> Arc<Tensor> {
     }
 }
 
-/// What a graph reads.
+/// The inputs of a graph.
 struct PlacedInputs {
     /// A tensor for each of its inputs.
     inputs: Vec<Arc<Tensor>>,
-    /// For each input the rows that an output appends to, if one does.
+    /// For each input, the rows that an output appends to, if any.
     caches: Vec<Option<Rows>>,
 }
 
 /// A session for one set of input shapes.
 pub struct Specialization {
-    /// A number that no other specialization of the process has at the same time.
+    /// A number that is unique among the specializations of the process that exist at the same time.
     pub id: u32,
     key: Key,
-    /// Whether there are caches that can grow where they are.
+    /// Whether there are caches that can grow in place.
     has_caches: bool,
     /// The names of the inputs of the session.
     names: Vec<String>,
-    /// The inputs that have a data type of WebNN, in the order of the session.
+    /// The inputs with a WebNN data type, in the order of the session.
     pub inputs: Vec<Port>,
     /// The outputs, in the order of the session.
     pub outputs: Vec<Port>,
@@ -89,40 +90,40 @@ pub struct Specialization {
     reads: Vec<Terminal>,
     /// The outputs that it computes, in its order.
     writes: Vec<Terminal>,
-    /// The outputs that begin with an input, in its memory, by their places in `writes` and `reads`.
+    /// The outputs that begin with an input, in its memory; indices into `writes` and `reads`.
     growing: Vec<Growing>,
-    /// What is left when the graph was run; `None` if nothing is.
+    /// The remaining work after the graph; `None` if there is none.
     pub(super) rest: Option<Ending>,
-    /// Whether a run of the graph is all there is to do, outside of the pool.
+    /// Whether a run consists of the graph only, and uses no threads of the pool.
     may_be_quick: bool,
-    /// Nanoseconds of the last run; `u64::MAX` before the first one.
+    /// Duration of the last run in nanoseconds; `u64::MAX` before the first one.
     last_run: AtomicU64,
 }
 
-/// What a specialization is made for.
+/// The purpose of a specialization.
 pub(super) enum Key {
-    /// The shapes of the inputs of the session, and whether caches grow where they are.
+    /// The shapes of the inputs of the session, and whether caches grow in place.
     Shapes(Shapes, bool),
-    /// What is known where a part of the model begins.
+    /// The known values at the start of a part of the model.
     Sizes(FreeSizes),
 }
 
-/// The last ones that were used.
+/// The most recently used specializations.
 pub(super) type Kept = Recent<Arc<Specialization>>;
 
-/// The one that is kept for `is_it`.
+/// The kept specialization that satisfies `is_it`.
 pub(super) fn find_kept(kept: &Kept, is_it: impl Fn(&Specialization) -> bool) -> Option<Arc<Specialization>> {
-    // Whoever held its graph may have destroyed it.
+    // Another owner of its graph may have destroyed it.
     kept.find(|one| (is_it(one) && one.is_built()).then(|| one.clone()))
 }
 
-/// Makes room for one more. Gives the one that was in its place, if nobody else uses it.
+/// Makes room for one more. Returns the one that it evicts, unless somebody else uses it.
 pub(super) fn spare(kept: &Kept, site: &Site) -> Option<Specialization> {
     Arc::into_inner(kept.make_room(site.kept_sizes())?)
 }
 
-/// Bytes that the compiled graphs hold, about. Those on the CPU share their weights whatever the sizes: the largest stands for
-/// all.
+/// Approximate size of the compiled graphs in bytes. Graphs on the CPU share their weights across sizes: the largest
+/// one counts for all.
 pub(super) fn bytes_of(kept: &Kept) -> usize {
     let kept = kept.lock();
     let graphs = kept.iter().filter_map(|one| one.graph.as_ref()?.description());
@@ -133,7 +134,7 @@ pub(super) fn bytes_of(kept: &Kept) -> usize {
 }
 
 impl Session {
-    /// Whether a run with these shapes takes hardly any time.
+    /// Whether a run with these shapes is quick, see [`QUICK`].
     pub(super) fn is_quick(&self, shapes: &Shapes) -> bool {
         self.kept_for(shapes, true).is_some_and(|kept| kept.is_quick())
     }
@@ -148,12 +149,12 @@ impl Session {
         find_kept(&self.kept, is_it)
     }
 
-    /// The session for input shapes that fit its signature: one that is kept, or a new one. Caches that `grow` where they are have
-    /// their own order of dimensions in the compiled graph.
+    /// The specialization for input shapes that match the signature: a kept one, or a new one. With `grow`, caches grow
+    /// in place, and have their own order of dimensions in the compiled graph.
     ///
     /// # Errors
-    /// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails, an
-    /// InvalidStateError when the session is destroyed.
+    /// An OnnxError for nodes that are not supported at these sizes, an OperationError if compiling fails, an
+    /// InvalidStateError if the session is destroyed.
     pub fn specialize(&self, site: &Site, shapes: &Shapes, grow: bool) -> Result<Arc<Specialization>> {
         if let Some(known) = self.kept_for(shapes, grow) {
             return Ok(known);
@@ -183,8 +184,8 @@ pub(super) fn bind_constants(
 }
 
 impl Specialization {
-    /// The specialization that runs `filled`; `names` are those of the inputs of the session, or of what a part of its model is
-    /// given.
+    /// The specialization that runs `filled`; `names` returns the names of the inputs of the session, or of a part of
+    /// its model.
     pub(super) fn new(site: &Site, filled: Filled, key: Key, names: impl FnOnce() -> Vec<String>) -> Specialization {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let Filled { template, values, graph, resized } = filled;
@@ -192,7 +193,7 @@ impl Specialization {
         let rest = bindings.rest(&values);
         let may_be_quick = rest.is_none() && graph.as_ref().is_none_or(|graph| graph.stays_out_of_pool());
         let is_new = resized.is_none();
-        // Whatever does not depend on sizes stays as it is.
+        // Everything independent of sizes is reused.
         let (inputs, outputs, names, reads, writes, growing) = match resized {
             Some(Specialization { inputs, outputs, names, reads, writes, growing, .. }) => {
                 (inputs, outputs, names, reads, writes, growing)
@@ -251,7 +252,7 @@ impl Specialization {
         }
     }
 
-    /// Gives the inputs and outputs of the graph the sizes that it has now.
+    /// Updates the inputs and outputs of the graph to its current sizes.
     fn resize_terminals(&mut self, site: &Site) {
         let Some(graph) = &self.graph else { return };
         graph.with_ports(|[read, written]| {
@@ -265,7 +266,7 @@ impl Specialization {
         });
     }
 
-    /// Whether the last run took hardly any time, and none of the threads of the pool.
+    /// Whether the last run was quick and used no threads of the pool.
     pub(super) fn is_quick(&self) -> bool {
         self.may_be_quick && Duration::from_nanos(self.last_run.load(Ordering::Relaxed)) <= QUICK
     }
@@ -299,12 +300,12 @@ impl Specialization {
         [reads, writes]
     }
 
-    /// Runs the graph. The values are put into `values`, in the order of the outputs, `None` for those that go elsewhere;
-    /// on a GPU by what is returned.
+    /// Runs the graph. Puts the results into `values` in the order of the outputs, `None` for those with another
+    /// target; on a GPU, the returned [`Later`] does.
     ///
     /// # Errors
-    /// A TypeError for a target of another type or shape, an OperationError when computing fails, an UnknownError without
-    /// memory.
+    /// A TypeError for a target of another type or shape, an OperationError if computing fails, an UnknownError if
+    /// memory runs out.
     pub(super) fn run(
         self: &Arc<Self>,
         site: &Site,
@@ -323,14 +324,14 @@ impl Specialization {
             return Ok(None);
         };
         let ran = self.run_graph(site, graph, feeds, &targets, session, &mut results);
-        // On the CPU, the memory of feeds serves the next run; graphs do not keep it.
+        // On the CPU, the next run reuses the memory of feeds; graphs do not keep it.
         let recycle = |terminals: &[Terminal]| {
             terminals.iter().filter_map(|terminal| terminal.own.take()).for_each(|buffer| session.recycle(buffer));
         };
         recycle(&self.reads);
         if let Err(error) = ran {
             recycle(&self.writes);
-            // What was to be appended to caches leaves them as they were.
+            // Drops unfinished appends, which leaves the caches unchanged.
             self.growing.iter().for_each(|growing| self.writes[growing.output].own.set(Contents::Released));
             return Err(error);
         }
@@ -345,7 +346,7 @@ impl Specialization {
         }
     }
 
-    /// Places what `graph` reads and writes, and runs it. New tensors are added to `results`.
+    /// Places the inputs and outputs of `graph`, and runs it. Adds new tensors to `results`.
     fn run_graph(
         &self,
         site: &Site,
@@ -360,8 +361,8 @@ impl Specialization {
         site.run(graph, "run", [&inputs, &outputs])
     }
 
-    /// What the graph writes: room behind `caches`, what `targets` name, or tensors of its own. Those that are new are added to
-    /// `results`.
+    /// The outputs of the graph: room behind `caches`, the tensors in `targets`, or tensors of its own. Adds new ones
+    /// to `results`.
     fn place_outputs(
         &self,
         site: &Site,
@@ -415,7 +416,7 @@ impl Specialization {
         self.outputs.iter().zip(targets).map(value).collect()
     }
 
-    /// What the graph reads, with the feeds.
+    /// The inputs of the graph, filled with the feeds.
     fn place_inputs(&self, site: &Site, feeds: Vec<Feed>, session: &Session) -> Result<PlacedInputs> {
         let mut feeds: Vec<Option<Feed>> = feeds.into_iter().map(Some).collect();
         let mut inputs = Vec::with_capacity(self.reads.len());
@@ -437,7 +438,7 @@ impl Specialization {
                 Feed::Cache(cache) => fill(Arc::new(cache.to_dense()?))?,
             });
         }
-        // Those of which only the shape is used.
+        // The graph uses only the shapes of the remaining feeds.
         for feed in feeds.into_iter().flatten() {
             if let Feed::Bytes(bytes) = feed {
                 session.recycle_shared(bytes);
@@ -446,7 +447,7 @@ impl Specialization {
         Ok(PlacedInputs { inputs, caches })
     }
 
-    /// The rows of the feed of the input of the session at `at`, to which an output appends along `axis`.
+    /// The rows of the feed for the session's input at index `at`; an output appends to them along `axis`.
     fn rows_of(&self, feed: Feed, at: usize, axis: usize, session: &Session) -> Result<Rows> {
         match feed {
             Feed::Cache(cache) if cache.axis == axis => Ok(cache.rows),
@@ -463,7 +464,7 @@ impl Specialization {
         }
     }
 
-    /// Adds the caches that the graph has appended to to `results`, or puts them where `targets` tell.
+    /// Adds the caches that the graph has appended to to `results`, or puts them into their targets.
     fn taken_caches(&self, site: &Site, results: &mut [Option<Value>], targets: &[Target]) {
         for &Growing { output, axis, .. } in &self.growing {
             let Terminal { at, own, .. } = &self.writes[output];
@@ -482,7 +483,7 @@ impl Specialization {
         }
     }
 
-    /// `results` with what the graph computed, on the CPU.
+    /// `results` with the outputs that the graph computed on the CPU.
     fn taken_results(
         &self,
         mut results: Vec<Option<Value>>,
@@ -499,7 +500,7 @@ impl Specialization {
         results
     }
 
-    /// What waits for the outputs from the GPU and puts them with `results` into `values`.
+    /// Waits later for the outputs from the GPU, and puts them with `results` into `values`.
     fn read_results(
         self: &Arc<Self>,
         mut results: Vec<Option<Value>>,

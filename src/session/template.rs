@@ -1,4 +1,4 @@
-//! What a session is compiled to for all sizes: a graph that is imported and optimized once.
+//! A session compiled for all sizes: a graph that is imported and optimized once.
 
 use super::Session;
 use super::known::Known;
@@ -15,28 +15,29 @@ use crate::runtime::{CompiledGraph, Optimized, Site, Template, Templates};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// For each dimension of each input its place among the free sizes; `None` for one that is fixed.
+/// For each dimension of each input, the index of its free size; `None` if it is fixed.
 type Places = Vec<Vec<Option<usize>>>;
 
-/// What a template is made for, besides the values of free sizes.
+/// The purpose of a template, without the values of free sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Form {
-    /// The inputs of a session: inputs of any rank have other places; and whether caches grow where they are, if there are any.
+    /// The inputs of a session, with other indices for other ranks; and whether caches, if there are any, grow in
+    /// place.
     Inputs(Arc<Places>, bool),
-    /// What is known where a part of a model begins.
+    /// The known values at the start of a part of a model.
     Known(Known),
 }
 
-/// The sizes of what is given that are free, each once.
+/// The free sizes of the given inputs, each once.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FreeSizes {
     pub form: Form,
-    /// The free sizes, and integers that data decide.
+    /// The free sizes, and integers that depend on data.
     pub sizes: Vec<i64>,
 }
 
 impl FreeSizes {
-    /// The free sizes of inputs that have these shapes. Those in `fixed` are not free.
+    /// The free sizes of inputs with these shapes. Dimensions named in `fixed` are not free.
     fn of<'i>(inputs: &'i [ValueInfo], shapes: &Shapes, fixed: &BTreeMap<String, u32>, grows: bool) -> FreeSizes {
         let (mut names, mut sizes): (HashMap<(&str, u32), usize>, Vec<i64>) = Default::default();
         let mut free = |name: Option<&'i str>, size: u32| {
@@ -64,14 +65,14 @@ impl FreeSizes {
         FreeSizes { form: Form::Inputs(Arc::new(places), grows), sizes }
     }
 
-    /// Those of inputs of which only the ranks are known, for [`with`](Self::with): dimensions of one name have the same size.
-    /// `None` if not even all ranks are known.
+    /// The free sizes of inputs of known ranks, to be used [`with`](Self::with) shapes: dimensions of one name have the
+    /// same size. `None` if a rank is unknown.
     pub fn of_names(inputs: &[ValueInfo], fixed: &BTreeMap<String, u32>) -> Option<FreeSizes> {
         let shapes: Option<Shapes> = inputs.iter().map(|input| Some(vec![0; input.shape.as_ref()?.len()])).collect();
         Some(FreeSizes::of(inputs, &shapes?, fixed, true))
     }
 
-    /// The same for inputs of these shapes; `None` if what is one size here has several.
+    /// The same for inputs of these shapes; `None` if a single size here has several values there.
     fn with(&self, shapes: &Shapes, grows: bool) -> Option<FreeSizes> {
         let Form::Inputs(places, _) = &self.form else { unreachable!("made for a session") };
         let mut sizes = vec![None; self.sizes.len()];
@@ -87,7 +88,7 @@ impl FreeSizes {
         Some(FreeSizes { form: Form::Inputs(places.clone(), grows), sizes })
     }
 
-    /// The shape of the input of a session at `index`, with the free sizes as dimensions.
+    /// The shape of the session's input at `index`, with the free sizes as dimensions.
     fn dims(&self, index: usize, shape: &[u32], free: &[Dim]) -> Vec<Dim> {
         let Form::Inputs(places, _) = &self.form else { unreachable!("asked for a session") };
         let dim = |(place, &size): (&Option<usize>, &u32)| place.map_or(Dim::from(size), |place| free[place]);
@@ -95,7 +96,7 @@ impl FreeSizes {
     }
 }
 
-/// What an import gives to a template.
+/// The result of an import for a template.
 pub(super) struct Recorded {
     pub builder: Builder,
     pub inputs: Vec<Binding>,
@@ -103,29 +104,29 @@ pub(super) struct Recorded {
     pub rest: Option<Rest>,
 }
 
-/// Imports something for free sizes.
+/// Imports a session, or a part of its model, for free sizes.
 pub(super) type Recorder<'a> = &'a dyn Fn(&[Dim]) -> Result<Recorded>;
 
-/// What is recorded with the graph of a session, or of a part of its model.
+/// The data recorded with the graph of a session, or of a part of its model.
 pub(super) struct Bindings {
     form: Form,
-    /// Whether there are caches that can grow where they are.
+    /// Whether there are caches that can grow in place.
     pub has_caches: bool,
     pub inputs: Vec<Binding>,
     pub outputs: Vec<Binding>,
-    /// What is left for later.
+    /// The remaining work after the graph.
     rest: Option<Ending>,
 }
 
 impl Bindings {
-    /// What is left for later, with all sizes.
+    /// The remaining work after the graph, with all sizes known.
     pub fn rest(&self, values: &[i64]) -> Option<Ending> {
         let Ending { left, values: kept } = self.rest.as_ref()?;
         let kept = kept.iter().map(|(name, kept)| (name.clone(), fixed(kept.clone(), values)));
         Some(Ending { left: left.clone(), values: kept.collect() })
     }
 
-    /// Whether what is recorded is right for `form`.
+    /// Whether the recorded data are valid for `form`.
     fn serves(&self, form: &Form) -> bool {
         match (&self.form, form) {
             (Form::Inputs(own, _), Form::Inputs(places, _)) if !self.has_caches => own == places,
@@ -134,26 +135,26 @@ impl Bindings {
     }
 }
 
-/// What is compiled of a session for given sizes.
+/// A session compiled for given sizes.
 pub(super) struct Filled {
     pub template: Arc<Template<Bindings>>,
-    /// What its tape has computed for the sizes.
+    /// The values that its tape has computed for the sizes.
     pub values: Vec<i64>,
     /// `None` if no output has any elements.
     pub graph: Option<Arc<CompiledGraph>>,
-    /// What was made of the template for other sizes, if that is what the graph was made of.
+    /// The specialization for other sizes that was resized, if the graph was made from it.
     pub resized: Option<Specialization>,
 }
 
-/// What is left when a graph was run.
+/// The remaining work after a graph.
 pub struct Ending {
-    /// The nodes that are left.
+    /// The remaining nodes.
     pub left: Arc<[Left]>,
-    /// What they read, with all sizes.
+    /// The values that they read, with all sizes known.
     pub values: Vec<(String, Kept)>,
 }
 
-/// `kept` with all sizes.
+/// `kept` with all sizes known.
 fn fixed(mut kept: Kept, values: &[i64]) -> Kept {
     match &mut kept {
         Kept::Sizes(descriptor, dims) => {
@@ -165,12 +166,12 @@ fn fixed(mut kept: Kept, values: &[i64]) -> Kept {
     }
 }
 
-/// Compiles for these sizes, from a template that fits them or a new one of what `import` gives. If possible, it resizes what
-/// `spare` gives, which was made for other sizes.
+/// Compiles for these sizes, from a template that fits them or a new one imported by `import`. If possible, resizes the
+/// specialization from `spare`, which was made for other sizes.
 ///
 /// # Errors
-/// An OnnxError for nodes that are not supported at these sizes, an OperationError when compiling fails, an UnknownError when
-/// there is no memory for constants that follow from sizes.
+/// An OnnxError for nodes that are not supported at these sizes, an OperationError if compiling fails, an UnknownError
+/// if memory for constants that depend on sizes runs out.
 pub(super) fn fill(
     templates: &Templates<Bindings>,
     site: &Site,
@@ -187,7 +188,7 @@ pub(super) fn fill(
     Ok(Filled { template, values, graph, resized: spare.filter(|_| is_resized) })
 }
 
-/// The optimized graph of an import, `None` if no output has any elements, and what goes with it.
+/// The optimized graph of an import, `None` if no output has any elements, and the data that belong to it.
 fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Optimized>, Bindings)> {
     let Recorded { builder, inputs, outputs, rest } = imported;
     let computed: Vec<_> = outputs.iter().filter_map(|output| Some((output.name.clone(), output.operand?))).collect();
@@ -196,7 +197,7 @@ fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Opt
         true => None,
         false => {
             let mut graph = builder.finish(computed);
-            // What is left of a model that is cut reads tensors as they are.
+            // The stages of a cut model read tensors in their plain order.
             if let (None, Form::Inputs(_, grows)) = (&rest, form) {
                 find_growing(&mut graph);
                 has_caches = !graph.growing.is_empty();
@@ -212,13 +213,13 @@ fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Opt
 }
 
 impl Session {
-    /// The free sizes of inputs of these shapes, for a graph in which caches grow where they are, or not.
+    /// The free sizes of inputs of these shapes, for a graph whose caches grow in place or not.
     pub(super) fn free_sizes(&self, shapes: &Shapes, grows: bool) -> FreeSizes {
         let of_names = self.free.as_ref().and_then(|free| free.with(shapes, grows));
         of_names.unwrap_or_else(|| FreeSizes::of(&self.signature.inputs, shapes, &self.options.free_dimensions, grows))
     }
 
-    /// Imports `model` for inputs of these shapes, where the sizes in `free` are `dims`.
+    /// Imports `model` for inputs of these shapes, with `dims` for the sizes in `free`.
     ///
     /// # Errors
     /// An OnnxError for nodes that are not supported at these sizes.
@@ -247,7 +248,7 @@ impl Session {
         let Imported { inputs, mut outputs, rest } =
             import(model, &mut builder, &request).map_err(|error| error.into_error())?;
         if rest.is_none() {
-            // What is computed of an output may be a slice, which has another name in the model.
+            // The computed part of an output may be a slice, which has another name in the model.
             let names = self.signature.outputs.iter().map(|output| &output.name);
             outputs.iter_mut().zip(names).for_each(|(output, name)| output.name.clone_from(name));
         }

@@ -46,7 +46,7 @@ pub(super) fn data(numbers: &[f32], shape: Option<&[u32]>) -> (Vec<u8>, Option<V
     (bytes_of(numbers).to_vec(), shape.map(<[u32]>::to_vec))
 }
 
-/// The outputs of a run with data for all inputs, where all outputs are read.
+/// The outputs of a run with data for all inputs, in which all outputs are read.
 pub(super) fn run(session: &Arc<Session>, feeds: &[(Vec<u8>, Option<Vec<u32>>)]) -> Result<Vec<(Vec<u32>, Vec<f32>)>> {
     let offers: Vec<Offer> =
         feeds.iter().map(|(bytes, shape)| Offer::Data { bytes: bytes.len(), shape: shape.clone() }).collect();
@@ -73,7 +73,7 @@ fn sizes_follow_from_shapes_and_from_numbers_of_elements() {
     let session = session(add(), SessionOptions::default());
     let feeds = [data(&[1.0, 2.0, 3.0, 4.0], Some(&[2, 2])), data(&[10.0, 20.0], None)];
     assert_eq!(run(&session, &feeds).unwrap(), [(vec![2, 2], vec![11.0, 22.0, 13.0, 24.0])]);
-    // m is known from b, and then n from the number of elements.
+    // m is known from b; n then follows from the number of elements.
     let feeds = [data(&[1.0, 2.0, 3.0], None), data(&[5.0], None)];
     assert_eq!(run(&session, &feeds).unwrap(), [(vec![3, 1], vec![6.0, 7.0, 8.0])]);
     let feeds = [data(&[], Some(&[0, 2])), data(&[5.0, 6.0], None)];
@@ -81,8 +81,8 @@ fn sizes_follow_from_shapes_and_from_numbers_of_elements() {
 }
 
 #[test]
-fn dimensions_of_one_name_may_have_different_sizes_where_that_is_wanted() {
-    // The sizes of the first axis do not fit each other: it is broadcast.
+fn dimensions_of_one_name_may_have_different_sizes_with_loose_dimensions() {
+    // The sizes of the first axis differ: it is broadcast.
     let careless = || {
         let graph = TestGraph::default().input("x", Float, &["n", "m"]).input("b", Float, &["n", "m"]);
         graph.node("Add", "x b", "y", vec![]).output("y")
@@ -100,7 +100,7 @@ fn dimensions_of_one_name_may_have_different_sizes_where_that_is_wanted() {
 }
 
 #[test]
-fn bytes_of_a_feed_that_somebody_else_has_are_not_used_again() {
+fn bytes_of_a_feed_with_another_owner_are_not_reused() {
     let session = session(add(), SessionOptions::default());
     let offers = [Offer::Data { bytes: 8, shape: Some(vec![1, 2]) }, Offer::Data { bytes: 8, shape: None }];
     let shapes = session.signature().shapes_of_feeds(&offers).unwrap();
@@ -144,19 +144,19 @@ fn an_output_in_a_new_tensor_belongs_to_the_caller() {
         finished(|done| session.run(shapes(0), feeds, vec![Target::New]).enqueue(Arc::default(), done)).unwrap_err();
     assert_eq!(
         (error.code, error.message.as_str()),
-        (Some(Code::Shape), "run: output \"y\" has no elements, which no tensor can be")
+        (Some(Code::Shape), "run: output \"y\" has no elements, which a tensor cannot represent")
     );
 }
 
 #[test]
-fn feeds_that_do_not_fit_are_type_errors_with_codes() {
+fn mismatched_feeds_are_type_errors_with_codes() {
     let session = session(add(), SessionOptions::default());
     let b = || data(&[1.0, 2.0], None);
     let cases = [
         ([data(&[1.0, 2.0, 3.0], None), b()], "feed \"x\" has 3 elements, which do not fill the shape [n, m=2]"),
         ([data(&[1.0], Some(&[1, 2])), b()], "feed \"x\" has 4 bytes, expected the 8 bytes of float32 [1, 2]"),
         ([data(&[1.0], Some(&[1])), b()], "\"x\" has shape [1], expected [n, m]"),
-        ([(vec![0; 7], None), b()], "feed \"x\" has 7 bytes, no whole number of elements of float32"),
+        ([(vec![0; 7], None), b()], "feed \"x\" has 7 bytes, not a whole number of elements of float32"),
         (
             [data(&[1.0], Some(&[1 << 30, 1 << 30])), data(&[1.0], Some(&[1 << 30]))],
             "more than the 2147483647 elements",
@@ -169,7 +169,7 @@ fn feeds_that_do_not_fit_are_type_errors_with_codes() {
     }
     let error = session.signature().check_feeds(&["b".into(), "z".into()]).unwrap_err();
     assert_eq!(error.code, Some(Code::MissingFeed));
-    assert!(error.message.contains("\"x\" is missing, \"z\" is no input; the model has \"x\", \"b\""), "{error}");
+    assert!(error.message.contains("\"x\" is missing, \"z\" is not an input; the model has \"x\", \"b\""), "{error}");
     assert_eq!(
         session.signature().check_feeds(&["b".into(), "x".into(), "z".into()]).unwrap_err().code,
         Some(Code::UnknownFeed)
@@ -182,7 +182,7 @@ fn feeds_that_do_not_fit_are_type_errors_with_codes() {
 }
 
 #[test]
-fn constants_are_no_inputs_and_sizes_follow_from_them_when_they_are_given() {
+fn constants_are_not_inputs_and_determine_sizes() {
     let model = model(add());
     let sizes = BTreeMap::from([("m".to_string(), 2)]);
     let constant = |bytes: &[u8]| Constant::new(&model, &sizes, "b".into(), None, Buffer::copy_of(bytes).unwrap());
@@ -195,7 +195,7 @@ fn constants_are_no_inputs_and_sizes_follow_from_them_when_they_are_given() {
 }
 
 #[test]
-fn a_session_keeps_what_was_used_last_and_nothing_when_it_is_released() {
+fn a_session_keeps_the_last_used_graphs_and_nothing_after_its_release() {
     let model = model(add());
     let one = Buffer::copy_of(bytes_of(&[1.0f32])).unwrap();
     let weight = Constant::new(&model, &BTreeMap::new(), "b".into(), Some(vec![1]), one).unwrap();
@@ -215,14 +215,14 @@ fn a_session_keeps_what_was_used_last_and_nothing_when_it_is_released() {
     id_of(9).unwrap();
     assert_eq!(id_of(1).unwrap(), first[0]);
     assert_ne!(id_of(2).unwrap(), first[1]);
-    assert_eq!(session.bytes(), bytes, "weights are there once");
+    assert_eq!(session.bytes(), bytes, "weights are counted once");
     session.release();
     let error = id_of(1).unwrap_err();
     assert_eq!((error.code, session.bytes()), (Some(Code::Destroyed), 0));
 }
 
 #[test]
-fn tensors_are_used_in_place_and_targets_must_fit() {
+fn tensors_are_used_in_place_and_targets_must_match() {
     let context = context();
     let session = Arc::new(Session::open(model(add()), context.clone(), SessionOptions::default()).unwrap());
     let tensor = |shape: &[u32]| -> Arc<Tensor> {
@@ -258,7 +258,7 @@ fn tensors_are_used_in_place_and_targets_must_fit() {
 }
 
 #[test]
-fn a_small_run_is_done_at_once_where_its_plan_is_there_and_it_is_its_turn() {
+fn a_small_run_happens_at_once_if_its_plan_exists_and_nothing_is_queued() {
     let session = session(add(), SessionOptions::default());
     let x = data(&[1.0, 2.0, 3.0, 4.0], Some(&[2, 2]));
     let feeds = [x, data(&[10.0, 20.0], None)];
@@ -271,7 +271,7 @@ fn a_small_run_is_done_at_once_where_its_plan_is_there_and_it_is_its_turn() {
     };
     assert!(here(&session).is_err(), "it is not compiled");
     let expected = run(&session, &feeds).unwrap();
-    // A machine with other work to do may take its time.
+    // A busy machine may take its time.
     let values = (0..1000).find_map(|_| {
         let ran = here(&session).ok();
         ran.or_else(|| run(&session, &feeds).map(|_| None).unwrap())
@@ -282,7 +282,7 @@ fn a_small_run_is_done_at_once_where_its_plan_is_there_and_it_is_its_turn() {
     let (go, wait) = channel::<()>();
     // Ends when `go` is dropped.
     session.context.enqueue(move |_| wait.recv().map_or(Ok(None), |()| unreachable!()), Done::unobserved());
-    assert!(here(&session).is_err(), "something else comes before it");
+    assert!(here(&session).is_err(), "something else is queued before it");
     drop(go);
     session.context.lose();
     let error = (0..1000).find_map(|_| here(&session).ok().or_else(|| run(&session, &feeds).err().map(Err)));
@@ -290,7 +290,7 @@ fn a_small_run_is_done_at_once_where_its_plan_is_there_and_it_is_its_turn() {
 }
 
 #[test]
-fn only_what_holds_for_every_size_is_refused_before_sizes_are_known() {
+fn without_sizes_only_errors_at_every_size_are_refused() {
     let pool = TestGraph::default().input("x", Float, &["1", "1", "h", "w"]);
     let kernel = vec![("kernel_shape", crate::onnx::testing::Attr::Ints(&[100, 100]))];
     let long = pool.node("MaxPool", "x", "y", kernel).output("y");
@@ -304,14 +304,14 @@ fn only_what_holds_for_every_size_is_refused_before_sizes_are_known() {
     assert_eq!((error.code, error.unsupported.len()), (Some(Code::UnsupportedOperator), 1));
 }
 
-/// Names and shapes of inputs, with names for sizes that are free, and the sizes to try.
+/// Names and shapes of inputs, with names for free sizes, and the sizes to try.
 pub(super) struct Sized {
     pub graph: fn() -> TestGraph,
     pub inputs: &'static [&'static [&'static str]],
     pub sizes: &'static [&'static [(&'static str, u32)]],
 }
 
-/// Attention over a text of any length as it is exported: heads split with sizes that the model computes.
+/// Attention over a text of any length as exported: heads are split with sizes that the model computes.
 fn attention() -> TestGraph {
     let weights = |seed: u32| (0..64).map(|i| ((i * 37 + seed) % 19) as f32 / 19.0 - 0.5).collect::<Vec<f32>>();
     let graph = TestGraph::default()
@@ -356,7 +356,7 @@ fn attention() -> TestGraph {
         .output("mean")
 }
 
-/// Convolutions over a picture of any size, and what scales it back.
+/// Convolutions over a picture of any size, and an operator that scales the result back.
 fn picture() -> TestGraph {
     let filter: Vec<f32> = (0..4 * 3 * 9).map(|i| (i % 7) as f32 / 7.0 - 0.4).collect();
     TestGraph::default()
@@ -373,7 +373,7 @@ fn picture() -> TestGraph {
         .output("wide")
 }
 
-/// Sizes that are 0, 1 and others, in what is cut, joined, padded and repeated.
+/// Sizes of 0, 1 and others, for operators that slice, join, pad and repeat.
 fn movements() -> TestGraph {
     TestGraph::default()
         .input("x", Float, &["n", "m"])
@@ -392,7 +392,7 @@ fn movements() -> TestGraph {
         .output("z")
 }
 
-/// Constants on the left, which are packed unless there is one column, for each batch or each part of one.
+/// Constants on the left, packed unless there is one column, for each batch or each part of one.
 fn filters() -> TestGraph {
     let weights = |count: u32| (0..count).map(|i| ((i * 13) % 17) as f32 / 17.0 - 0.5).collect::<Vec<f32>>();
     TestGraph::default()
@@ -453,12 +453,12 @@ const ANY_SIZE: &[Sized] = &[
 ];
 
 impl Sized {
-    /// Checks that the results for all sizes are, bit for bit, those of sessions for these sizes alone. Gives how many
-    /// templates there are after each of them.
+    /// Checks that the results for all sizes equal, bit for bit, those of sessions for these sizes alone. Returns the
+    /// number of templates after each size.
     pub fn templates(&self) -> Vec<usize> {
         let Sized { graph, inputs, sizes } = self;
         let (any, mut counts) = (session(graph(), SessionOptions::default()), Vec::new());
-        // Resizes the plan that was made last, or the one before.
+        // Resizes the previous plan, or the one before.
         let [one, two] = [1, 2].map(|count| {
             let context = opened(Context::new(Some(1), false).unwrap().keeping_sizes(count));
             Arc::new(Session::open(model(graph()), context, SessionOptions::default()).unwrap())
@@ -491,7 +491,7 @@ impl Sized {
 }
 
 #[test]
-fn results_are_those_of_a_session_for_these_sizes_alone() {
+fn results_equal_those_of_a_session_for_these_sizes_alone() {
     for sized in ANY_SIZE {
         sized.templates();
     }
@@ -505,6 +505,6 @@ fn lengths_share_a_template() {
         let shapes = session.signature().shapes_of_names("compile", &shapes).unwrap();
         finished(|done| session.compile(shapes, Arc::default(), done)).unwrap();
     }
-    // Lengths that equal another size of the model, as the number of heads, decide otherwise.
+    // Lengths equal to another size of the model, like the number of heads, decide differently.
     assert!(session.templates.count() <= 4, "{} templates", session.templates.count());
 }

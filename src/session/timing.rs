@@ -1,4 +1,4 @@
-//! Times the steps of the graphs of a run.
+//! Times of the steps of a run's graphs.
 
 use crate::description::{Description, text};
 use crate::error::Result;
@@ -7,18 +7,19 @@ use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The times of a graph that was run once.
+/// The times of one run of a graph.
 pub struct Timing {
-    /// What the graph is.
+    /// The description of the graph.
     pub description: Arc<Description>,
-    /// When it began.
+    /// The start of the run.
     pub start: Instant,
-    /// As [`Stopwatch::into_times`](crate::observe::Stopwatch::into_times) gives them.
+    /// Start and duration pairs in nanoseconds, as from
+    /// [`Stopwatch::into_times`](crate::observe::Stopwatch::into_times).
     pub times: Buffer,
 }
 
 impl Timing {
-    /// The JSON of an element of `OnnxProfile.graphs` of `onnx.d.ts`, with times from `begin` on.
+    /// The JSON of an element of `OnnxProfile.graphs` of `onnx.d.ts`, with times relative to `begin`.
     fn json(&self, begin: Instant) -> Json {
         let times: Vec<f64> = elements::<u64>(self.times.bytes()).iter().map(|&bits| f64::from_bits(bits)).collect();
         let (spans, _) = times.as_chunks::<2>();
@@ -33,10 +34,10 @@ impl Timing {
     }
 }
 
-/// The JSON of all graphs of a run, with times from when the first one began.
+/// The JSON of all graphs of a run, with times relative to the start of the first one.
 ///
 /// # Errors
-/// If it is more than a string can hold.
+/// If it is longer than a string can be.
 pub fn timings_json(timings: &[Timing]) -> Result<String> {
     let Some(first) = timings.first() else { return Ok("[]".to_string()) };
     text(&timings.iter().map(|timing| timing.json(first.start)).collect())

@@ -1,4 +1,4 @@
-//! What goes into a run and comes out of it, and the memory that it is handed over in.
+//! Inputs and outputs of runs, and the memory that they are passed in.
 
 use crate::dimension::numbers;
 use crate::error::Result;
@@ -8,13 +8,13 @@ use crate::shape::Descriptor;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is known of a feed before its data are copied.
+/// A feed before its data are copied.
 pub enum Offer<'a> {
-    /// Data of so many bytes.
+    /// Data of `bytes` bytes.
     Data {
-        /// Their number.
+        /// Number of bytes.
         bytes: usize,
-        /// Their shape, if the caller gives one.
+        /// The shape, if the caller passes one.
         shape: Option<Vec<u32>>,
     },
     /// A tensor of the context.
@@ -22,7 +22,7 @@ pub enum Offer<'a> {
 }
 
 impl Offer<'_> {
-    /// The shape that the caller gives.
+    /// The shape, if it is known.
     pub fn shape(&self) -> Option<Cow<'_, [u32]>> {
         match self {
             Offer::Data { shape, .. } => shape.as_deref().map(Cow::Borrowed),
@@ -33,15 +33,15 @@ impl Offer<'_> {
 
 /// The value of an input.
 pub enum Feed {
-    /// Its bytes. They serve other runs when this one has ended, unless somebody else has them, too.
+    /// Its bytes. Other runs reuse them after this one, unless they have another owner.
     Bytes(Arc<Buffer>),
     /// A tensor of the context, used in place.
     Tensor(Arc<Tensor>),
-    /// A cache, to which is appended where it is.
+    /// A cache, which is appended to in place.
     Cache(Cache),
 }
 
-/// A tensor in the order in which it grows.
+/// A tensor in the order of dimensions in which it grows.
 #[derive(Clone)]
 pub struct Cache {
     /// Its type and shape; dimensions can be 0.
@@ -53,31 +53,31 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The bytes in the order of other tensors.
+    /// The bytes in the usual order of dimensions.
     ///
     /// # Errors
-    /// An UnknownError without memory.
+    /// An UnknownError if memory runs out.
     pub fn to_dense(&self) -> Result<Buffer> {
         self.rows.to_dense(self.descriptor.around(self.axis))
     }
 }
 
-/// Where an output goes.
+/// The destination of an output.
 #[derive(Clone)]
 pub enum Target {
     /// To the caller, as a [`Value`].
     Read,
     /// Nowhere.
     Unread,
-    /// Into a new tensor of the context, which goes to the caller.
+    /// Into a new tensor of the context, which is passed to the caller.
     New,
     /// Into a tensor of the context.
     Tensor(Arc<Tensor>),
 }
 
-/// An output that goes to the caller.
+/// An output for the caller.
 pub enum Value {
-    /// One that was read.
+    /// The bytes of an output that was read.
     Bytes {
         /// Its type and shape; dimensions can be 0.
         descriptor: Descriptor,
@@ -86,22 +86,22 @@ pub enum Value {
     },
     /// A tensor of the context.
     Tensor(Arc<Tensor>),
-    /// A cache that has grown where it was.
+    /// A cache that has grown in place.
     Cache(Cache),
 }
 
-/// The most bytes that a pool keeps.
+/// Maximum number of bytes in a pool.
 const MAX_POOLED_BYTES: usize = 64 << 20;
 
-/// Buffers that nobody uses at the moment, the one that was given back last at the end.
+/// Unused buffers, the most recently returned one last.
 pub struct Pool {
     buffers: Mutex<Vec<Buffer>>,
-    /// The most that are kept.
+    /// Maximum number of buffers.
     most: usize,
 }
 
 impl Pool {
-    /// A pool that keeps at most as many buffers as one run uses.
+    /// A pool of at most as many buffers as one run uses.
     pub fn new(most: usize) -> Pool {
         Pool { buffers: Mutex::default(), most }
     }
@@ -110,10 +110,10 @@ impl Pool {
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A buffer of `len` bytes, whatever they are.
+    /// A buffer of `len` bytes with arbitrary contents.
     ///
     /// # Errors
-    /// An UnknownError without memory.
+    /// An UnknownError if memory runs out.
     pub fn take(&self, len: usize) -> Result<Buffer> {
         let known = {
             let mut buffers = self.lock();
@@ -123,8 +123,8 @@ impl Pool {
         known.map_or_else(|| Buffer::zeroed(len), Ok)
     }
 
-    /// Keeps `buffer`, and forgets those that were kept the longest where they become too many. They are given to the
-    /// caller: freeing much memory takes time.
+    /// Keeps `buffer`, and returns the oldest buffers beyond the limits: the caller should free them in the background,
+    /// because freeing much memory takes time.
     #[must_use = "large buffers should be freed on a background thread"]
     pub fn give(&self, buffer: Buffer) -> Vec<Buffer> {
         let mut buffers = self.lock();
@@ -139,7 +139,7 @@ impl Pool {
         buffers.drain(..excess).collect()
     }
 
-    /// Frees all of them.
+    /// Frees all buffers.
     pub fn clear(&self) {
         let buffers = std::mem::take(&mut *self.lock());
         drop(buffers);
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_are_used_again_and_those_kept_are_limited() {
+    fn buffers_are_reused_and_their_number_is_limited() {
         const MOST: usize = 6;
         let pool = Pool::new(MOST);
         let first = pool.take(100).unwrap();
@@ -166,7 +166,7 @@ mod tests {
         let large = || Buffer::zeroed(MAX_POOLED_BYTES / 2).unwrap();
         assert_eq!(pool.give(large()).len(), 1);
         assert_eq!(pool.give(large()).len(), MOST - 1, "everything else");
-        assert_eq!(pool.give(Buffer::zeroed(MAX_POOLED_BYTES + 1).unwrap()).len(), 3, "and what is larger than all");
+        assert_eq!(pool.give(Buffer::zeroed(MAX_POOLED_BYTES + 1).unwrap()).len(), 3, "and a buffer above the limit");
         pool.clear();
         assert!(pool.lock().is_empty());
     }

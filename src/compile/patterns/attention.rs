@@ -1,5 +1,5 @@
-//! Attention: products of queries and keys, scaled, capped and masked, their softmax, and its product with the values become one
-//! operator that never stores the scores, and reads and writes every matrix where it lies.
+//! Attention: the product of queries and keys, scaled, capped and masked, its softmax, and the product with the values
+//! become one operator that never stores the scores, and reads and writes every matrix in place.
 
 use super::strided::{Factor, StridedView, grouped, refined};
 use super::{Facts, beside_scalar, scalar, two};
@@ -10,10 +10,10 @@ use crate::ops::elementwise::Elementwise;
 use crate::ops::{Api, Op, Operation};
 use crate::shape::dim_strides;
 
-/// The most operators between the two products.
+/// Maximum number of operators between the two products.
 const MAX_CHAIN: usize = 10;
 
-/// Makes attention that is written out one operator.
+/// Replaces decomposed attention by one operator.
 pub fn fuse_attention(graph: &mut Graph) {
     let facts = Facts::of(graph);
     let found: Vec<(usize, FoundAttention)> =
@@ -22,7 +22,7 @@ pub fn fuse_attention(graph: &mut Graph) {
     let mut stays = vec![true; graph.nodes.len()];
     let mut gone = vec![false; graph.values.len()];
     for (index, found) in found {
-        // Another attention has rearranged what this one would read.
+        // Another attention has rearranged an input of this one.
         if found.inputs.iter().any(|id| gone[id.index()]) {
             continue;
         }
@@ -51,24 +51,24 @@ pub fn fuse_attention(graph: &mut Graph) {
     graph.drop_replaced(heirs);
 }
 
-/// An attention, in place of the product with the values.
+/// An attention that replaces the product with the values.
 struct FoundAttention {
     op: Attention,
     inputs: Vec<ValueId>,
     output: ValueId,
-    /// Nodes in front that it does the work of, if nothing else needs them.
+    /// Nodes in front whose work it does, unless something else needs them.
     parts: Vec<usize>,
-    /// Nodes behind that it does the work of.
+    /// Nodes behind whose work it does.
     behind: Vec<usize>,
 }
 
-/// What lies between the softmax and the first product.
+/// The operators between the softmax and the first product.
 #[derive(Clone, Default)]
 struct Scores {
     /// Masks, the last one first, with the batch of the scores that they broadcast to.
     masks: Vec<(MaskKind, ValueId, Vec<Dim>)>,
     scale: f64,
-    /// Of a `tanh`, what it is multiplied with.
+    /// The factor behind a `tanh`.
     softcap: Option<f64>,
     parts: Vec<usize>,
 }
@@ -85,7 +85,7 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<FoundAttention> {
     let (mut scores, first) = product;
     scores.parts.push(first);
     let [query, key] = two(&graph.nodes[first])?;
-    // A cast in between may make the products those of different types.
+    // A cast in between may leave the two products with different types.
     if graph.descriptor(query).dtype != graph.descriptor(value).dtype {
         return None;
     }
@@ -103,7 +103,7 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<FoundAttention> {
         readable(view, &shape).or_else(|| readable(StridedView::whole(graph, id), &shape))
     };
     let query = operand(StridedView::scaled(graph, facts, query), query, score_batch, [rows, depth])?;
-    // The second operand of the product is the transposition of the keys.
+    // The second operand of the product is the transposed keys.
     let mut key = operand(StridedView::scaled(graph, facts, key), key, score_batch, [depth, keys])?;
     let end = key.dims.len();
     key.dims.swap(end - 2, end - 1);
@@ -150,7 +150,7 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<FoundAttention> {
     Some(FoundAttention { op, inputs, output: target.id, parts: scores.parts, behind: target.nodes })
 }
 
-/// A view of the dimensions `shape` whose last two dimensions are single loops.
+/// A view broadcast to `shape`, if its last two dimensions are single loops.
 fn readable(view: StridedView, shape: &[Dim]) -> Option<StridedView> {
     let view = view.broadcast(shape)?;
     view.stride(shape.len() - 2)?;
@@ -158,13 +158,13 @@ fn readable(view: StridedView, shape: &[Dim]) -> Option<StridedView> {
     Some(view)
 }
 
-/// Whether `a` and `b` differ in how the batch is divided only.
+/// Whether `a` and `b` differ only in how the batch is divided.
 fn same_matrices(graph: &Graph, a: ValueId, b: ValueId) -> bool {
     let [a, b] = [a, b].map(|id| graph.descriptor(id).shape.as_slice());
     a.len() >= 2 && b.len() >= 2 && a[a.len() - 2..] == b[b.len() - 2..]
 }
 
-/// The operand of the softmax that `id` is, and whether rows of NaN become zeros behind it.
+/// The operand of the softmax that computes `id`, and whether rows of NaN become zeros behind it.
 fn softmax_input(graph: &Graph, facts: &Facts, mut id: ValueId, scores: &mut Scores) -> Option<(ValueId, bool)> {
     let mut empty_is_zero = false;
     let mut uses = 1;
@@ -204,7 +204,7 @@ fn softmax_input(graph: &Graph, facts: &Facts, mut id: ValueId, scores: &mut Sco
     None
 }
 
-/// Follows the scores up to the product that they come from.
+/// Follows the scores back to the product that computes them.
 fn first_product(
     graph: &Graph,
     facts: &Facts,
@@ -224,7 +224,7 @@ fn first_product(
     let shape = &descriptor.shape;
     let (batch, _) = shape.split_last_chunk::<2>()?;
     let next = |scores: Scores, input: ValueId| {
-        // A score that is repeated is no score.
+        // Scores must not be broadcast.
         let whole = graph.descriptor(input).count() == descriptor.count();
         if whole { first_product(graph, facts, input, scores, chain - 1) } else { None }
     };
@@ -288,15 +288,14 @@ fn first_product(
     }
 }
 
-/// Where the output of an attention goes.
+/// The destination of the output of an attention.
 struct Destination {
     id: ValueId,
     view: StridedView,
     nodes: Vec<usize>,
 }
 
-/// The value that the product `product` becomes through transposes and reshapes that nothing else reads in between, as
-/// far as its rows stay contiguous there.
+/// Follows `product` through transposes and reshapes without other readers, as far as its rows stay contiguous.
 fn output(graph: &Graph, facts: &Facts, product: ValueId) -> Destination {
     let mut best = Destination { id: product, view: StridedView::whole(graph, product), nodes: Vec::new() };
     let (mut id, mut nodes) = (product, Vec::new());
@@ -319,7 +318,7 @@ fn output(graph: &Graph, facts: &Facts, product: ValueId) -> Destination {
     best
 }
 
-/// Where the elements of `product` lie in `id`, a rearrangement of it, if its columns stay neighbours.
+/// The layout of the elements of `product` in `id`, a rearrangement of it, if its columns stay adjacent.
 fn inverse(graph: &Graph, facts: &Facts, id: ValueId, product: ValueId) -> Option<StridedView> {
     let view = StridedView::of(graph, facts, id);
     if view.root != product {
@@ -327,7 +326,7 @@ fn inverse(graph: &Graph, facts: &Facts, id: ValueId, product: ValueId) -> Optio
     }
     let loops: Vec<Factor> = view.dims.concat();
     let sizes: Vec<Dim> = loops.iter().map(|&(size, _)| size).collect();
-    // Each loop with its distances in the product and in the rearrangement, in the order of the product.
+    // Each loop with its strides in the product and in the rearrangement, in the order of the product.
     let mut both: Vec<(Factor, Dim)> = loops.into_iter().zip(dim_strides(&sizes)).collect();
     both.sort_by_key(|((_, stride), _)| std::cmp::Reverse(*stride));
     let shape = &graph.descriptor(product).shape;

@@ -1,11 +1,11 @@
-//! What becomes an attention, and what must not.
+//! Graphs that become an attention, and graphs that must not.
 
 use super::fuse_attention;
 use crate::ir::parse;
 use crate::testing::{check_pass, check_pass_changes_nothing};
 
 #[test]
-fn heads_are_read_and_written_where_they_lie() {
+fn heads_are_read_and_written_in_place() {
     check_pass(
         fuse_attention,
         "%0 = input x float32 [2, 5, 24]
@@ -97,7 +97,7 @@ fn a_batch_that_is_divided_in_between() {
     );
 }
 
-/// A graph with a line for the scores and one for the output.
+/// A graph with one line for the scores and one for the output.
 fn with(scores: &str, rest: &str) -> String {
     format!(
         "%0 = input q float32 [2, 3, 4]
@@ -110,7 +110,7 @@ fn with(scores: &str, rest: &str) -> String {
 }
 
 #[test]
-fn what_is_needed_elsewhere_stays() {
+fn nodes_with_other_readers_stay() {
     for output in ["%3", "%4", "%5"] {
         let rest = format!("%5 = softmax %4 axis=2\n%6 = matmul %5 %2\noutput y = %6\noutput z = {output}");
         check_pass_changes_nothing(fuse_attention, &with("%4 = neg %3", &rest.replace("neg", "identity")));
@@ -127,7 +127,7 @@ fn other_operators_in_between_stay() {
         ("%7 = tanh %3\n%4 = tanh %7", "%5 = softmax %4 axis=2"),
         // The cap is behind the mask.
         ("%9 = input m float32 [5]\n%7 = add %3 %9\n%4 = tanh %7", "%5 = softmax %4 axis=2"),
-        // A cap of 0 leaves nothing of a score, but for NaN.
+        // A cap of 0 leaves nothing of a score, except for NaN.
         ("%7 = tanh %3\n%4 = linear %7 alpha=0", "%5 = softmax %4 axis=2"),
         ("%4 = identity %3", "%5 = softmax %4 axis=1"),
         ("%4 = pow %3 %3", "%5 = softmax %4 axis=2"),

@@ -1,4 +1,4 @@
-//! `x (1 + erf(x / sqrt 2)) / 2`, in whatever order it is multiplied, is `gelu()`.
+//! `x (1 + erf(x / sqrt 2)) / 2`, with its factors in any order, becomes `gelu()`.
 
 use super::{Facts, beside_scalar, scalar, two};
 use crate::dtype::DataType;
@@ -7,10 +7,10 @@ use crate::ops::elementwise::Elementwise;
 use crate::ops::{Api, Op};
 use std::f64::consts::FRAC_1_SQRT_2;
 
-/// The most factors of a product that is looked at.
+/// Maximum number of nested products to look at.
 const MAX_FACTORS: usize = 4;
 
-/// Makes `gelu()` that is written out one operator.
+/// Replaces decomposed `gelu()` by one operator.
 pub fn fuse_gelu(graph: &mut Graph) {
     let facts = Facts::of(graph);
     let mut heirs = vec![None; graph.nodes.len()];
@@ -23,7 +23,7 @@ pub fn fuse_gelu(graph: &mut Graph) {
     graph.drop_replaced(heirs);
 }
 
-/// The factors of a product: those of products that nothing else reads are factors as well.
+/// The factors of a product, including those of nested products without other readers.
 #[derive(Default)]
 struct Factors {
     scalar: f64,
@@ -49,7 +49,7 @@ impl Factors {
     }
 }
 
-/// The operand of the `gelu()` that the node at `index` gives, and the nodes that it makes superfluous.
+/// The operand of the `gelu()` that the node at `index` computes, and the nodes that it replaces.
 fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<(ValueId, Vec<usize>)> {
     let node = &graph.nodes[index];
     if node.op != Api(Op::Elementwise(Elementwise::Mul)) || !node.epilogue.is_empty() {
@@ -66,7 +66,7 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<(ValueId, Vec<usiz
     (graph.descriptor(x) == graph.descriptor(node.outputs[0])).then_some((x, nodes))
 }
 
-/// `x`, if `id` is `1 + erf(x / sqrt 2)` that nothing else reads.
+/// `x`, if `id` is `1 + erf(x / sqrt 2)` without other readers.
 fn one_and_erf(graph: &Graph, facts: &Facts, x: ValueId, id: ValueId) -> Option<(ValueId, Vec<usize>)> {
     let once = |id: ValueId, op: Elementwise| {
         let (own, node) = facts.elementwise(graph, id)?;
@@ -85,7 +85,7 @@ fn one_and_erf(graph: &Graph, facts: &Facts, x: ValueId, id: ValueId) -> Option<
         }
         _ => return None,
     };
-    // Constants are rounded to their type, and their inverses are as far off.
+    // Constants are rounded to their type, and their reciprocals have the same error.
     let rounding = if graph.descriptor(x).dtype == DataType::Float16 { 1e-3 } else { 1e-6 };
     let is_root = (factor / FRAC_1_SQRT_2 - 1.0).abs() < rounding;
     let scaled = facts.producers[argument.index()]?;

@@ -1,4 +1,4 @@
-//! What exporters write out in many operators and one kernel computes faster: each pattern is recognised by its structure,
+//! Patterns that exporters write as many operators and one kernel computes faster: each is recognized by its structure,
 //! shapes and constants, and becomes one operator.
 
 mod attention;
@@ -18,7 +18,7 @@ use crate::ops::elementwise::Elementwise;
 use crate::ops::{Api, Op};
 use half::f16;
 
-/// What patterns ask for: who computes a value, who reads it, and how often it is read.
+/// Facts that patterns need: the producer and the readers of each value, and how often it is read.
 pub struct Facts {
     producers: Vec<Option<usize>>,
     /// The first node that reads each value.
@@ -27,7 +27,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// The facts of a graph as it stands.
+    /// Collects the facts of a graph in its current state.
     pub fn of(graph: &Graph) -> Facts {
         let mut readers = vec![None; graph.values.len()];
         for (index, node) in graph.nodes.iter().enumerate().rev() {
@@ -72,7 +72,7 @@ fn two(node: &Node) -> Option<[ValueId; 2]> {
     }
 }
 
-/// The operand of a commutative operator beside a scalar constant, and the constant.
+/// The operand of a commutative operator next to a scalar constant, and the constant.
 fn beside_scalar(graph: &Graph, node: &Node) -> Option<(ValueId, f64)> {
     let [a, b] = two(node)?;
     let constant = |id| scalar(graph, id);

@@ -1,4 +1,4 @@
-//! Layer and root-mean-square normalisation as they are written out with means, powers and square roots.
+//! Layer and root-mean-square normalization, decomposed into means, powers and square roots.
 
 use super::{Facts, beside_scalar, scalar, two};
 use crate::dimension::Dim;
@@ -9,7 +9,7 @@ use crate::ops::reduce::ReduceKind;
 use crate::ops::rms_normalization::RmsNormalization;
 use crate::ops::{Api, Op, Operation};
 
-/// Makes layer and root-mean-square normalisations that are written out one operator.
+/// Replaces decomposed layer and root-mean-square normalizations by one operator.
 pub fn fuse_normalizations(graph: &mut Graph) {
     let facts = Facts::of(graph);
     let mut heirs = vec![None; graph.nodes.len()];
@@ -27,13 +27,13 @@ pub fn fuse_normalizations(graph: &mut Graph) {
 struct FoundNormalization {
     op: Operation,
     inputs: Vec<Option<ValueId>>,
-    /// Nodes in front that it does the work of, if nothing else needs them.
+    /// Nodes in front whose work it does, unless something else needs them.
     front: Vec<usize>,
-    /// The products with scale and the sum with bias, whose last one it replaces.
+    /// The product with the scale and the sum with the bias; it replaces the last one.
     behind: Vec<usize>,
 }
 
-/// What `x / sqrt(mean(square(y)) + epsilon)` is made of.
+/// The parts of `x / sqrt(mean(square(y)) + epsilon)`.
 struct Normalized {
     /// `x`.
     dividend: ValueId,
@@ -60,7 +60,7 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<FoundNormalization
     if graph.descriptor(id).shape != shape {
         return None;
     }
-    // The last dimensions, in their order.
+    // Only the last dimensions, in ascending order.
     let rank = shape.len() as u32;
     if axes.is_empty() || !axes.iter().copied().eq(rank - axes.len() as u32..rank) {
         return None;
@@ -73,7 +73,7 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<FoundNormalization
     let row = &shape[(rank as usize - axes.len())..];
     let mut weight = |id: &mut ValueId, op: Elementwise| {
         let (reader, other) = weight(graph, facts, *id, op, row)?;
-        // The scale must be known where the product with it is.
+        // The scale must be computed before the product with it.
         *id = graph.nodes[reader].outputs[0];
         behind.push(reader);
         Some(other)
@@ -96,7 +96,7 @@ fn find(graph: &Graph, facts: &Facts, index: usize) -> Option<FoundNormalization
     Some(FoundNormalization { op, inputs, front, behind })
 }
 
-/// The node that alone reads `id`, if it is `op` with an operand of the shape `row`, and that operand.
+/// The only reader of `id`, if it is `op` with another operand of shape `row`, and that operand.
 fn weight(graph: &Graph, facts: &Facts, id: ValueId, op: Elementwise, row: &[Dim]) -> Option<(usize, ValueId)> {
     let reader = facts.readers[id.index()].filter(|_| facts.uses[id.index()] == 1)?;
     let node = &graph.nodes[reader];
@@ -106,7 +106,7 @@ fn weight(graph: &Graph, facts: &Facts, id: ValueId, op: Elementwise, row: &[Dim
     (matches && graph.descriptor(other).shape == row).then_some((reader, other))
 }
 
-/// Takes `x / sqrt(...)` apart, in any of its spellings.
+/// Matches `x / sqrt(...)`, in any of its spellings.
 fn normalized(graph: &Graph, facts: &Facts, node: &Node) -> Option<Normalized> {
     let Api(Op::Elementwise(op)) = node.op else { return None };
     let [a, b] = two(node).filter(|_| node.epilogue.is_empty())?;
@@ -117,7 +117,7 @@ fn normalized(graph: &Graph, facts: &Facts, node: &Node) -> Option<Normalized> {
     }
 }
 
-/// `dividend * factor`, where the factor is `1 / sqrt(...)` or `(...) ^ -0.5`.
+/// Matches `dividend * factor`, with a factor of `1 / sqrt(...)` or `(...) ^ -0.5`.
 fn inverse_root(graph: &Graph, facts: &Facts, dividend: ValueId, factor: ValueId) -> Option<Normalized> {
     let (op, node) = facts.elementwise(graph, factor)?;
     let nodes = vec![facts.producers[factor.index()]?];
@@ -148,7 +148,7 @@ fn root(graph: &Graph, facts: &Facts, dividend: ValueId, id: ValueId, mut nodes:
     }
 }
 
-/// `mean(square(y)) + epsilon`.
+/// Matches `mean(square(y)) + epsilon`.
 fn variance(graph: &Graph, facts: &Facts, dividend: ValueId, id: ValueId, mut nodes: Vec<usize>) -> Option<Normalized> {
     let (op, node) = facts.elementwise(graph, id)?;
     let (squares, epsilon) = beside_scalar(graph, node).filter(|_| op == Elementwise::Add)?;
@@ -166,7 +166,7 @@ fn variance(graph: &Graph, facts: &Facts, dividend: ValueId, id: ValueId, mut no
     (is_square && epsilon >= 0.0).then_some(Normalized { dividend, squared: a, axes, epsilon, nodes })
 }
 
-/// What `id` is the mean of, and over which dimensions, which stay with size 1.
+/// The operand of the mean that computes `id`, and its dimensions, which are kept with size 1.
 fn mean(graph: &Graph, facts: &Facts, id: ValueId) -> Option<(ValueId, Vec<u32>)> {
     let (_, node) = facts.producer(graph, id)?;
     let Api(Op::Reduce(op)) = &node.op else { return None };
@@ -180,7 +180,7 @@ fn mean(graph: &Graph, facts: &Facts, id: ValueId) -> Option<(ValueId, Vec<u32>)
     Some((input, axes))
 }
 
-/// `x` of `x - mean(x)`, and its nodes.
+/// `x`, if `id` is `x - mean(x)`, and its nodes.
 fn difference(graph: &Graph, facts: &Facts, id: ValueId, axes: &[u32]) -> Option<(ValueId, Vec<usize>)> {
     let (op, node) = facts.elementwise(graph, id)?;
     let [x, subtracted] = two(node).filter(|_| op == Elementwise::Sub)?;
@@ -276,7 +276,7 @@ mod tests {
             fuse_normalizations(&mut graph);
             assert_eq!(graph.to_string(), before, "{from}");
         }
-        // Another reader needs the product with the scale: it ends in front of that.
+        // Another reader needs the product with the scale: the pattern ends in front of it.
         let mut graph = parse(&(good + "\noutput z = %n"));
         fuse_normalizations(&mut graph);
         graph.verify();

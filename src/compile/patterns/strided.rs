@@ -1,5 +1,5 @@
-//! Where the elements of a value lie in the value that it is a rearrangement of: operators that move elements and do
-//! nothing else need not run when their reader finds the elements by itself.
+//! The layout of a value's elements within the value that it rearranges: operators that only move elements need not run
+//! if their reader can address the elements itself.
 
 use super::{Facts, beside_scalar, scalar, two};
 use crate::dimension::Dim;
@@ -8,29 +8,29 @@ use crate::ops::elementwise::Elementwise;
 use crate::ops::{Api, Op};
 use crate::shape::dim_strides;
 
-/// The longest chain of operators that is followed.
+/// Maximum length of the chain of operators to follow.
 const MAX_CHAIN: usize = 16;
 
-/// A size and the distance between neighbours, in elements.
+/// A loop: its size, and the stride between neighbors in elements.
 pub type Factor = (Dim, Dim);
 
-/// The elements of a value among those of another, its root. A dimension can be several loops of the root, outermost first;
-/// one of size 1 has none.
+/// The elements of a value within those of another, its root. A dimension can be several loops over the root, outermost
+/// first; a dimension of size 1 has none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StridedView {
-    /// Whose elements they are.
+    /// The value that holds the elements.
     pub root: ValueId,
-    /// The first one.
+    /// The offset of the first one, in elements.
     pub offset: Dim,
     /// The loops of each dimension.
     pub dims: Vec<Vec<Factor>>,
-    /// The factor of the elements, for [`StridedView::scaled`].
+    /// A factor for the elements, see [`StridedView::scaled`].
     pub scale: f64,
-    /// The nodes in between.
+    /// The nodes between value and root.
     pub nodes: Vec<usize>,
 }
 
-/// Loops without those that run once, neighbours that make one longer loop merged.
+/// Drops loops that run once, and merges adjacent loops into longer ones where possible.
 pub fn merged(factors: impl IntoIterator<Item = Factor>) -> Vec<Factor> {
     let mut merged: Vec<Factor> = Vec::new();
     for (size, stride) in factors.into_iter().filter(|(size, _)| *size != 1) {
@@ -42,7 +42,7 @@ pub fn merged(factors: impl IntoIterator<Item = Factor>) -> Vec<Factor> {
     merged
 }
 
-/// Loops cut into the dimensions `shape`; `None` if a dimension ends inside of a loop that cannot be cut there.
+/// Divides loops into the dimensions `shape`; `None` if a dimension ends inside a loop that cannot be divided there.
 pub fn grouped(factors: Vec<Factor>, shape: &[Dim]) -> Option<Vec<Vec<Factor>>> {
     let mut rest = merged(factors);
     let mut dims = Vec::new();
@@ -67,7 +67,7 @@ pub fn grouped(factors: Vec<Factor>, shape: &[Dim]) -> Option<Vec<Vec<Factor>>> 
 }
 
 impl StridedView {
-    /// A value where it lies.
+    /// A value as a view of itself.
     pub fn whole(graph: &Graph, id: ValueId) -> StridedView {
         let shape = &graph.descriptor(id).shape;
         let factors = shape.iter().copied().zip(dim_strides(shape));
@@ -75,12 +75,12 @@ impl StridedView {
         StridedView { root: id, offset: Dim::number(0), dims, scale: 1.0, nodes: Vec::new() }
     }
 
-    /// A value in what it is a rearrangement of, as far as its producers tell.
+    /// A value as a view of the value that it rearranges, as far back as its producers allow.
     pub fn of(graph: &Graph, facts: &Facts, id: ValueId) -> StridedView {
         StridedView::within(graph, facts, id, MAX_CHAIN, false)
     }
 
-    /// As [`StridedView::of`], also through products with a scalar that nothing else reads.
+    /// Like [`StridedView::of`], also through products with a scalar and without other readers.
     pub fn scaled(graph: &Graph, facts: &Facts, id: ValueId) -> StridedView {
         StridedView::within(graph, facts, id, MAX_CHAIN, true)
     }
@@ -105,7 +105,7 @@ impl StridedView {
         moved().unwrap_or_else(|| StridedView::whole(graph, id))
     }
 
-    /// The output `id` of `node`, whose first operand is this view.
+    /// The view of the output `id` of `node`; `self` is the view of its first operand.
     fn through(self, graph: &Graph, node: &Node, id: ValueId) -> Option<StridedView> {
         let shape = graph.descriptor(id).shape.clone();
         let input = node.inputs.first().copied().flatten()?;
@@ -131,7 +131,7 @@ impl StridedView {
         }
     }
 
-    /// The part of the dimensions `shape` from `starts` on, every `steps`-th element of a dimension.
+    /// The part of size `shape` from `starts` on, with every `steps`-th element of each dimension.
     fn window(mut self, starts: &[Dim], steps: Option<&[u32]>, shape: &[Dim]) -> Option<StridedView> {
         for (axis, factors) in self.dims.iter_mut().enumerate() {
             let (start, step) = (starts[axis], steps.map_or(1, |steps| steps[axis]));
@@ -146,7 +146,7 @@ impl StridedView {
         Some(self)
     }
 
-    /// Repeated to the dimensions `shape`; `None` if it does not broadcast to them.
+    /// Broadcasts to `shape`; `None` if that is not possible.
     pub fn broadcast(self, shape: &[Dim]) -> Option<StridedView> {
         let added = shape.len().checked_sub(self.dims.len())?;
         let mut dims = vec![Vec::new(); added];
@@ -164,7 +164,7 @@ impl StridedView {
         Some(StridedView { dims, ..self })
     }
 
-    /// The distance between neighbours of a dimension, if it is a single loop; 0 if it has one element.
+    /// The stride of a dimension in elements, if it is a single loop; 0 if it has one element.
     pub fn stride(&self, axis: usize) -> Option<Dim> {
         match merged(self.dims[axis].iter().copied())[..] {
             [] => Some(Dim::number(0)),
@@ -174,7 +174,7 @@ impl StridedView {
     }
 }
 
-/// The operand that a node multiplies with a scalar constant, and the constant.
+/// The operand that a node multiplies by a scalar constant, and the constant.
 fn factor(graph: &Graph, node: &Node) -> Option<(ValueId, Option<f64>)> {
     let (input, factor) = match node.op {
         Api(Op::Elementwise(Elementwise::Mul)) => beside_scalar(graph, node)?,
@@ -193,8 +193,8 @@ fn moves(node: &Node) -> bool {
     identity || matches!(node.op, Api(Op::Transpose(_) | Op::Reshape(_) | Op::Expand(_) | Op::Slice(_) | Op::Split(_)))
 }
 
-/// The loops of several lists, each of the same number of elements, cut so that all have the same sizes: the sizes, and the
-/// strides of each list. `None` if one cannot be cut.
+/// Divides the loops of several lists with equal numbers of elements into equal sizes. Returns the sizes, and the
+/// strides of each list; `None` if a loop cannot be divided.
 pub fn refined(lists: Vec<Vec<Factor>>) -> Option<(Vec<Dim>, Vec<Vec<Dim>>)> {
     let mut lists: Vec<Vec<Factor>> =
         lists.into_iter().map(|list| list.into_iter().filter(|(size, _)| *size != 1).collect()).collect();
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::ir::parse;
 
-    /// Loops as numbers.
+    /// Loops as plain numbers.
     fn listed(dims: &[Vec<Factor>]) -> Vec<Vec<(u32, u32)>> {
         dims.iter().map(|loops| loops.iter().map(|(size, stride)| (size.get(), stride.get())).collect()).collect()
     }
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_cut_alike() {
+    fn lists_are_divided_alike() {
         let factors = |lists: &[&[(u32, u32)]]| -> Vec<Vec<Factor>> {
             lists.iter().map(|list| list.iter().map(|&(size, stride)| (size.into(), stride.into())).collect()).collect()
         };

@@ -205,7 +205,7 @@ fn scan(call: &mut Call) -> Outcome {
     let count = call.int_attribute("num_scan_inputs").ok_or("num_scan_inputs is missing")?;
     let inputs = call.input_count() - first.min(call.input_count());
     let count = usize::try_from(count).ok().filter(|count| (1..=inputs).contains(count));
-    let count = count.ok_or("num_scan_inputs is not a number of inputs that there are")?;
+    let count = count.ok_or("num_scan_inputs is not between 1 and the number of inputs")?;
     let states = inputs - count;
     let values: Vec<Value> = (first..call.input_count()).map(|index| call.required(index)).collect::<Step<_>>()?;
     let body = call.body("body")?;
