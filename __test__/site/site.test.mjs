@@ -21,6 +21,9 @@ const files = readdirSync(SITE, { recursive: true, withFileTypes: true })
   .sort();
 const addressOf = (file) => file.replace(/(index)?\.html$/, '');
 
+/** Milliseconds for a test; one takes seconds. */
+const timeout = 120_000;
+
 let browser;
 let server;
 
@@ -32,6 +35,7 @@ after(() => Promise.all([browser.close(), server.close()]));
 /** Opens a page of the site, which must not ask anybody else for anything. */
 async function visit(path, options) {
   const opened = await browser.visit(server.origin + path, options);
+  await opened.page.bringToFront();
   await opened.page.waitForLoadState('networkidle');
   assert.deepEqual(opened.complaints, []);
   assert.deepEqual(opened.requests.filter((url) => !url.startsWith(`${server.origin}/`) && !url.startsWith('data:')), []);
@@ -40,7 +44,7 @@ async function visit(path, options) {
 
 for (const colorScheme of ['light', 'dark']) {
   for (const path of KINDS) {
-    test(`${path} is accessible, ${colorScheme}`, async () => {
+    test(`${path} is accessible, ${colorScheme}`, { timeout }, async () => {
       const opened = await visit(path, { colorScheme });
       assert.equal(await opened.page.evaluate(() => document.documentElement.classList.contains('dark')), colorScheme === 'dark');
       await opened.checkAccessibility();
@@ -49,7 +53,7 @@ for (const colorScheme of ['light', 'dark']) {
   }
 }
 
-test('links lead to pages and headings, or to files of the repository', async () => {
+test('links lead to pages and headings, or to files of the repository', { timeout }, async () => {
   const { page } = await visit('/');
   const pages = new Map();
   for (const file of files) {
@@ -81,7 +85,7 @@ test('links lead to pages and headings, or to files of the repository', async ()
   assert.deepEqual(faults.map(({ file, link, fault }) => `${file}: ${link}: ${fault}`), []);
 });
 
-test('no page is wider than a phone', async () => {
+test('no page is wider than a phone', { timeout }, async () => {
   const { page } = await visit('/');
   await page.setViewportSize({ width: 390, height: 844 });
   // One after the other in one document, which has the style of all: opening each takes minutes.
@@ -99,7 +103,7 @@ test('no page is wider than a phone', async () => {
   assert.deepEqual(Object.entries(widths).filter(([, width]) => width !== 390), []);
 });
 
-test('the search finds an operator, and leads there', async () => {
+test('the search finds an operator, and leads there', { timeout }, async () => {
   const { page } = await visit('/');
   await page.locator('#local-search button').click();
   await page.locator('#localsearch-input').fill('conv2d');
