@@ -29,10 +29,7 @@ declare global {
   var ML: Declared<{ prototype: ML; new (): ML }, typeof webnn.ML>;
   var MLContext: Declared<{ prototype: MLContext; new (): MLContext }, typeof webnn.MLContext>;
   var MLGraph: Declared<{ prototype: MLGraph; new (): MLGraph }, typeof webnn.MLGraph>;
-  var MLGraphBuilder: Declared<
-    { prototype: MLGraphBuilder; new (context: MLContext): MLGraphBuilder },
-    typeof webnn.MLGraphBuilder
-  >;
+  var MLGraphBuilder: Declared<{ prototype: MLGraphBuilder; new (context: MLContext): MLGraphBuilder }, typeof webnn.MLGraphBuilder>;
   var MLOperand: Declared<{ prototype: MLOperand; new (): MLOperand }, typeof webnn.MLOperand>;
   var MLTensor: Declared<{ prototype: MLTensor; new (): MLTensor }, typeof webnn.MLTensor>;
 }

@@ -87,17 +87,19 @@ function installNavigatorML() {
   if ('ml' in navigator) {
     return;
   }
-  const { get } = /** @type {PropertyDescriptor} */ (Object.getOwnPropertyDescriptor(
-    {
-      get ml() {
-        if (this !== navigator) {
-          throw new TypeError('Navigator.ml: Illegal invocation, the receiver is not the navigator');
-        }
-        return ml;
+  const { get } = /** @type {PropertyDescriptor} */ (
+    Object.getOwnPropertyDescriptor(
+      {
+        get ml() {
+          if (this !== navigator) {
+            throw new TypeError('Navigator.ml: Illegal invocation, the receiver is not the navigator');
+          }
+          return ml;
+        },
       },
-    },
-    'ml',
-  ));
+      'ml',
+    )
+  );
   Object.defineProperty(accessorHolder(navigator), 'ml', { get, set: undefined, enumerable: true, configurable: true });
 }
 

@@ -42,14 +42,17 @@ describe('package.json', () => {
   test('the packages of this repository use only what webnn-node exports', () => {
     const sources = WORKSPACES.flatMap((folder) => {
       const files = readdirSync(join(root, folder), { recursive: true, withFileTypes: true }).filter((file) => file.isFile());
-      const paths = files.map((file) => join(file.parentPath, file.name)).filter((path) => /\.([cm]?js|d\.[cm]?ts)$/.test(path) && !/__test__|node_modules/.test(path));
+      const paths = files
+        .map((file) => join(file.parentPath, file.name))
+        .filter((path) => /\.([cm]?js|d\.[cm]?ts)$/.test(path) && !/__test__|node_modules/.test(path));
       return paths.map((path) => ({ path, folder: join(root, folder) }));
     });
     assert.ok(sources.length > 50);
     const outside = sources.flatMap(({ path, folder }) =>
       [...readFileSync(path, 'utf8').matchAll(/(?:import|require|from|new URL)[ (]+['"](\.\.?\/[^'"]*)/g)]
         .filter(([, to]) => !join(path, '..', to).startsWith(folder))
-        .map(([, to]) => `${path}: ${to}`));
+        .map(([, to]) => `${path}: ${to}`),
+    );
     assert.deepEqual(outside, []);
   });
 
@@ -172,9 +175,16 @@ describe('the installed packages', () => {
   const run = (name, program) => project.run(name, program);
 
   /** Files of a package but for those whose names match. */
-  const filesOf = (name, pattern) => packages[name].files.map(({ path }) => path).filter((file) => !pattern.test(file)).sort();
+  const filesOf = (name, pattern) =>
+    packages[name].files
+      .map(({ path }) => path)
+      .filter((file) => !pattern.test(file))
+      .sort();
 
-  const entriesOf = ({ exports }) => Object.values(exports).flatMap((entry) => (typeof entry === 'string' ? [] : Object.values(entry))).map((path) => path.slice(2));
+  const entriesOf = ({ exports }) =>
+    Object.values(exports)
+      .flatMap((entry) => (typeof entry === 'string' ? [] : Object.values(entry)))
+      .map((path) => path.slice(2));
 
   const COMMON = ['LICENSE-APACHE', 'LICENSE-MIT', 'README.md', 'package.json'];
 
@@ -217,10 +227,19 @@ describe('the installed packages', () => {
     const { modules, threads, libraries } = JSON.parse(run('import.cjs', program));
     const own = join('node_modules', 'webnn-node');
     assert.ok(modules.length > 5 && modules.every((file) => file.includes(own)), modules.join('\n'));
-    assert.ok(modules.every((file) => !file.includes(join(own, 'lib', 'onnx'))), modules.join('\n'));
+    assert.ok(
+      modules.every((file) => !file.includes(join(own, 'lib', 'onnx'))),
+      modules.join('\n'),
+    );
     assert.equal(threads, 0);
-    assert.ok(libraries.some((file) => file.endsWith('.node')), libraries.join('\n'));
-    assert.deepEqual(libraries.filter((file) => /vulkan|cuda|nvidia|d3d12|dxgi|opencl|lib(E?GL|drm)\b/i.test(file)), []);
+    assert.ok(
+      libraries.some((file) => file.endsWith('.node')),
+      libraries.join('\n'),
+    );
+    assert.deepEqual(
+      libraries.filter((file) => /vulkan|cuda|nvidia|d3d12|dxgi|opencl|lib(E?GL|drm)\b/i.test(file)),
+      [],
+    );
   });
 
   test('is imported and required as the same module', () => {
@@ -267,7 +286,9 @@ describe('the installed packages', () => {
 
   test('the modules of the command line have types', () => {
     const own = installed('webnn-node-cli');
-    writeFileSync(join(own.folder, 'typed.mts'), `
+    writeFileSync(
+      join(own.folder, 'typed.mts'),
+      `
       import { startEngine } from 'webnn-node-cli/lib/bench/engines.mjs';
       import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
       import { summarizeTimes } from 'webnn-node-cli/lib/statistics.mjs';
@@ -276,7 +297,8 @@ describe('the installed packages', () => {
       const median: number = summarizeTimes(ms).median;
       // @ts-expect-error: it is a number
       const wrong: string = median;
-    `);
+    `,
+    );
     const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
     const args = ['--strict', '--noEmit', '--skipLibCheck', '--target', 'es2023', '--lib', 'es2024,esnext', '--module', 'nodenext', '--types', '', 'typed.mts'];
     const { status, stdout } = own.start(process.execPath, [compiler, ...args]);

@@ -204,7 +204,10 @@ test('suites of tests that do not go together are refused', async () => {
 
 test('the steps of the gate: the whole, or those that are named after what they need', () => {
   const names = (...named) => selectSteps(named).map(({ name }) => name);
-  assert.deepEqual(names(), STEPS.filter(({ onlyNamed }) => !onlyNamed).map(({ name }) => name));
+  assert.deepEqual(
+    names(),
+    STEPS.filter(({ onlyNamed }) => !onlyNamed).map(({ name }) => name),
+  );
   assert.deepEqual(names('bench', 'format'), ['format', 'addon', 'onnx-models', 'bench']);
   assert.deepEqual(names('rust'), ['rust']);
   assert.throws(() => names('formt'), { message: /^There is no step formt; there are format, lint, /, exitCode: 2 });
@@ -212,12 +215,19 @@ test('the steps of the gate: the whole, or those that are named after what they 
 
 test('each step of the gate stands behind those that it needs', () => {
   for (const [index, { needs = [] }] of STEPS.entries()) {
-    assert.deepEqual(needs.filter((name) => !STEPS.slice(0, index).some((step) => step.name === name)), []);
+    assert.deepEqual(
+      needs.filter((name) => !STEPS.slice(0, index).some((step) => step.name === name)),
+      [],
+    );
   }
 });
 
 test('the summary of the gate has a line for each step, and one for all', () => {
-  const rows = [{ name: 'format', result: 'passed', seconds: 3.9 }, { name: 'js', result: 'FAILED', seconds: 125 }, { name: 'models', result: 'not run' }];
+  const rows = [
+    { name: 'format', result: 'passed', seconds: 3.9 },
+    { name: 'js', result: 'FAILED', seconds: 125 },
+    { name: 'models', result: 'not run' },
+  ];
   assert.equal(summary(rows, 128.9), 'format    0:03  passed\njs        2:05  FAILED\nmodels       –  not run\nall       2:08');
 });
 

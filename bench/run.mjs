@@ -39,7 +39,9 @@ async function burst(process) {
   return { burst: fastest };
 }
 
-const describe = async (/** @type {import('webnn-node-cli/lib/bench/process.mjs').EngineProcess} */ process) => ({ work: workOf(await process.request('describe')) });
+const describe = async (/** @type {import('webnn-node-cli/lib/bench/process.mjs').EngineProcess} */ process) => ({
+  work: workOf(await process.request('describe')),
+});
 
 /**
  * Measures one model with one number of threads.
@@ -58,7 +60,9 @@ async function measureModel(model, options, threads, ask) {
   const results = await withProgress(label, (advance) => measure(model, plan, { advance, extra: { [OURS]: ask } }), 1);
   const { name, kind, weightBytes } = model;
   const work = results.find(({ engine }) => engine === OURS)?.extra?.work ?? null;
-  const fastest = results.map(({ engine, status, samples: taken }) => (taken === undefined ? `${engine} ${status}` : `${engine} ${Math.min(...taken.map(({ ms }) => ms)).toPrecision(3)}`));
+  const fastest = results.map(({ engine, status, samples: taken }) =>
+    taken === undefined ? `${engine} ${status}` : `${engine} ${Math.min(...taken.map(({ ms }) => ms)).toPrecision(3)}`,
+  );
   say(`${label}: ${fastest.join(', ')} ms`);
   return { name, kind, weightBytes, threads, work, results };
 }
@@ -137,7 +141,10 @@ function write(run, { json, svg, write: writeResults }) {
  */
 function requireOurs(measured) {
   const bad = measured.flatMap(({ name, threads, results: all }) =>
-    all.filter(({ engine, status }) => engine === OURS && status !== 'ok').map(({ status, reason }) => `${name}${threads === undefined ? '' : `, ${threads} threads`}: ${status}: ${reason}`));
+    all
+      .filter(({ engine, status }) => engine === OURS && status !== 'ok')
+      .map(({ status, reason }) => `${name}${threads === undefined ? '' : `, ${threads} threads`}: ${status}: ${reason}`),
+  );
   if (bad.length > 0) {
     throw new Failure(`${OURS} does not compute everything correctly:\n${bad.join('\n')}`);
   }

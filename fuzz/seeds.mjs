@@ -31,25 +31,37 @@ for (const { domain, operator } of supportedOperators()) {
 const body = (nodes, from, to) => ({ g: { node: nodes, input: from, output: to } });
 const relu = body([node('Relu', ['x'], ['b'])], [], [value('b', FLOAT)]);
 write('structure-if', {
-  inputs, outputs, weights: [...weights, { name: 'c', data_type: 9, raw_data: Uint8Array.of(1) }],
+  inputs,
+  outputs,
+  weights: [...weights, { name: 'c', data_type: 9, raw_data: Uint8Array.of(1) }],
   nodes: [node('If', ['c'], ['y'], { then_branch: relu, else_branch: relu })],
 });
 write('structure-loop', {
-  inputs, outputs, weights: [weight('trips', [], BigInt64Array.of(3n))],
-  nodes: [node('Loop', ['trips', '', 'x'], ['y', 'all'], {
-    body: body(
-      [node('Identity', ['go'], ['on']), node('Abs', ['v'], ['next']), node('Abs', ['v'], ['scan'])],
-      [value('at', INT64, []), value('go', 9, []), value('v', FLOAT)],
-      [value('on', 9), value('next', FLOAT), value('scan', FLOAT)],
-    ),
-  })],
+  inputs,
+  outputs,
+  weights: [weight('trips', [], BigInt64Array.of(3n))],
+  nodes: [
+    node('Loop', ['trips', '', 'x'], ['y', 'all'], {
+      body: body(
+        [node('Identity', ['go'], ['on']), node('Abs', ['v'], ['next']), node('Abs', ['v'], ['scan'])],
+        [value('at', INT64, []), value('go', 9, []), value('v', FLOAT)],
+        [value('on', 9), value('next', FLOAT), value('scan', FLOAT)],
+      ),
+    }),
+  ],
 });
 write('structure-external', { inputs, outputs, weights: [externalWeight('w', [2], 'w.bin', 0, 8)], nodes: [node('Add', ['x', 'w'], ['y'])] });
 write('structure-shapes', {
-  inputs, outputs, weights,
+  inputs,
+  outputs,
+  weights,
   nodes: [
-    node('Shape', ['x'], ['a']), node('Gather', ['a', 's'], ['b']), node('Concat', ['b', 's'], ['c'], { axis: { i: 0 } }),
-    node('ConstantOfShape', ['c'], ['d']), node('NonZero', ['d'], ['e']), node('Expand', ['x', 'a'], ['f']),
+    node('Shape', ['x'], ['a']),
+    node('Gather', ['a', 's'], ['b']),
+    node('Concat', ['b', 's'], ['c'], { axis: { i: 0 } }),
+    node('ConstantOfShape', ['c'], ['d']),
+    node('NonZero', ['d'], ['e']),
+    node('Expand', ['x', 'a'], ['f']),
     node('Reshape', ['f', 'a'], ['y']),
   ],
 });

@@ -17,16 +17,7 @@ const packageDirectory = path.dirname(__dirname);
 const PATH_VARIABLE = 'WEBNN_NATIVE_LIBRARY_PATH';
 
 /** The platforms with packages, as written in file and package names. */
-const PLATFORMS = [
-  'darwin-arm64',
-  'darwin-x64',
-  'linux-arm64-gnu',
-  'linux-arm64-musl',
-  'linux-x64-gnu',
-  'linux-x64-musl',
-  'win32-arm64',
-  'win32-x64',
-];
+const PLATFORMS = ['darwin-arm64', 'darwin-x64', 'linux-arm64-gnu', 'linux-arm64-musl', 'linux-x64-gnu', 'linux-x64-musl', 'win32-arm64', 'win32-x64'];
 
 /** Deno's global; undefined in other runtimes, even if a program imitates it there. */
 const deno = process.versions.deno === undefined ? undefined : /** @type {any} */ (globalThis).Deno;
@@ -148,7 +139,9 @@ function otherPackages(platform) {
   }
   const folders = [path.join(packageDirectory, '..'), path.join(packageDirectory, 'node_modules')];
   const installed = (/** @type {string} */ name) => folders.some((folder) => fs.existsSync(path.join(folder, name)));
-  return PLATFORMS.filter((other) => other !== platform).map((other) => `webnn-node-${other}`).filter(installed);
+  return PLATFORMS.filter((other) => other !== platform)
+    .map((other) => `webnn-node-${other}`)
+    .filter(installed);
 }
 
 /**
@@ -162,10 +155,7 @@ function adviceForRefused(errors) {
   }
   // Deno's report needs a permission, and throws without it.
   const version = deno === undefined ? ` (${/** @type {any} */ (process.report.getReport()).header.glibcVersionRuntime})` : '';
-  return [
-    `It needs a newer glibc than this system has${version}:`,
-    'use a newer system, or build webnn-node on this one.',
-  ].join(' ');
+  return [`It needs a newer glibc than this system has${version}:`, 'use a newer system, or build webnn-node on this one.'].join(' ');
 }
 
 /**

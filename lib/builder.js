@@ -11,15 +11,7 @@ const { dictionaries, operators } = require('./operators.js');
 const { defineSlots } = require('./slots.js');
 const { slots: tensorSlots } = require('./tensor.js');
 const { converterFor, dictionaryConverter } = require('./types.js');
-const {
-  bufferSource,
-  defineInterface,
-  interfaceType,
-  isObject,
-  record,
-  requireArguments,
-  usvString,
-} = require('./webidl.js');
+const { bufferSource, defineInterface, interfaceType, isObject, record, requireArguments, usvString } = require('./webidl.js');
 
 const { Promise } = globalThis;
 const reject = Promise.reject.bind(Promise);
@@ -188,14 +180,10 @@ class Builder {
     /** @type {Record<string, number | number[]>} */
     const ids = Object.create(null);
     for (const [key, operand] of Object.entries(operands)) {
-      ids[key] = Array.isArray(operand)
-        ? operand.map((item, index) => this.idOf(item, operation, `${key}[${index}]`))
-        : this.idOf(operand, operation, key);
+      ids[key] = Array.isArray(operand) ? operand.map((item, index) => this.idOf(item, operation, `${key}[${index}]`)) : this.idOf(operand, operation, key);
     }
     const outputs = native.operator(this.#handle, name, ids, attributes, shown);
-    return outputs.map(([id, dataType, ...shape]) =>
-      createMLOperand(new Operand(this, id, DATA_TYPES[dataType], shape, 'output')),
-    );
+    return outputs.map(([id, dataType, ...shape]) => createMLOperand(new Operand(this, id, DATA_TYPES[dataType], shape, 'output')));
   }
 
   /**
@@ -212,16 +200,18 @@ class Builder {
   append(append, operation) {
     this.requireCanBuild(operation);
     const { inputs, outputs } = append(this.#handle, (operand, name) => this.idOf(operand, operation, name));
-    const objects = (/** @type {'input' | 'output'} */ role) => (/** @type {Added} */ { operand: id, ...value }) => {
-      if (id === null) {
-        return { ...value, operand: null };
-      }
-      const operand = new Operand(this, id, value.dataType, value.shape, role);
-      if (role === 'input') {
-        this.#inputs.set(value.name, operand);
-      }
-      return { ...value, operand: createMLOperand(operand) };
-    };
+    const objects =
+      (/** @type {'input' | 'output'} */ role) =>
+      (/** @type {Added} */ { operand: id, ...value }) => {
+        if (id === null) {
+          return { ...value, operand: null };
+        }
+        const operand = new Operand(this, id, value.dataType, value.shape, role);
+        if (role === 'input') {
+          this.#inputs.set(value.name, operand);
+        }
+        return { ...value, operand: createMLOperand(operand) };
+      };
     return { inputs: inputs.map(objects('input')), outputs: outputs.map(objects('output')) };
   }
 
@@ -375,9 +365,7 @@ function operatorMethod({ name, arguments: parameters, options, result }) {
   const toOptions = dictionaryConverter(options);
   /** @type {Record<string, import('./internal.js').DictionaryMember[]>} */
   const known = dictionaries;
-  const operandOptions = new Set(
-    known[options].filter(({ type }) => isOperandType(type)).map((member) => member.name),
-  );
+  const operandOptions = new Set(known[options].filter(({ type }) => isOperandType(type)).map((member) => member.name));
   const returnsSequence = result !== 'MLOperand';
 
   const method = {

@@ -121,9 +121,7 @@ function matchingBytes(buffer, kind, descriptor, what, expected = byteLength(des
   const given = byteLengthOf(buffer, kind);
   if (given !== expected) {
     const detached = given === 0 ? ' (or is detached)' : '';
-    throw new TypeError(
-      `${what} has ${given} bytes${detached}, expected the ${expected} bytes of ${describe(descriptor)}`,
-    );
+    throw new TypeError(`${what} has ${given} bytes${detached}, expected the ${expected} bytes of ${describe(descriptor)}`);
   }
   return bytesOf(buffer, kind);
 }

@@ -7,15 +7,7 @@ const { illegalInvocation, notSupportedError, quote } = require('./errors.js');
 const { Graph, MLGraph, createMLGraph, matchNames, slots } = require('./graph.js');
 const native = require('./native.js');
 const { converterFor } = require('./types.js');
-const {
-  conversionError,
-  dictionary,
-  enforcedUnsignedLong,
-  record,
-  requireArguments,
-  sequence,
-  usvString,
-} = require('./webidl.js');
+const { conversionError, dictionary, enforcedUnsignedLong, record, requireArguments, sequence, usvString } = require('./webidl.js');
 
 const toNamedShapes = record(sequence(enforcedUnsignedLong));
 

@@ -52,9 +52,7 @@ function quote(text) {
  * @returns {string}
  */
 function shownLabel(label) {
-  return label.length > EXAMINED_LENGTH
-    ? `${sanitize(apply(toWellFormed, label.slice(0, EXAMINED_LENGTH), []))}…`
-    : sanitize(label);
+  return label.length > EXAMINED_LENGTH ? `${sanitize(apply(toWellFormed, label.slice(0, EXAMINED_LENGTH), []))}…` : sanitize(label);
 }
 
 /**

@@ -92,9 +92,7 @@ class Graph {
   dispatch(context, inputs, outputs, donations) {
     for (const [output, input] of donations) {
       const [to, from] = [quote(this.outputs[output].name), quote(this.inputs[input].name)];
-      throw new TypeError(
-        `dispatch: output ${to} cannot take the memory of input ${from}: the graph has no named dimensions along which it could grow`,
-      );
+      throw new TypeError(`dispatch: output ${to} cannot take the memory of input ${from}: the graph has no named dimensions along which it could grow`);
     }
     native.dispatch(context, this.handle, inputs, outputs);
   }
@@ -183,14 +181,10 @@ function matchTensors(operation, kind, tensors, graph) {
     const tensor = matched[i];
     const descriptor = wanted[i];
     if (tensor.constant) {
-      throw new TypeError(
-        `${operation}: ${kind} ${quote(descriptor.name)} is a constant tensor, expected one of createTensor`,
-      );
+      throw new TypeError(`${operation}: ${kind} ${quote(descriptor.name)} is a constant tensor, expected one of createTensor`);
     }
     if (!graph.fits(tensor, descriptor)) {
-      throw new TypeError(
-        `${operation}: ${kind} ${quote(descriptor.name)} needs ${describe(descriptor)}, the tensor is ${describe(tensor)}`,
-      );
+      throw new TypeError(`${operation}: ${kind} ${quote(descriptor.name)} needs ${describe(descriptor)}, the tensor is ${describe(tensor)}`);
     }
     handles[i] = tensor.handle;
   }

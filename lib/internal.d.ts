@@ -197,15 +197,7 @@ export interface Binding {
   /** JSON of a GraphDescription. */
   describeGraph(graph: Graph): string;
   dispatch(context: Context, graph: Graph, inputs: Tensor[], outputs: Tensor[]): void;
-  profile(
-    context: Context,
-    id: number,
-    graph: Graph,
-    inputs: Tensor[],
-    outputs: Tensor[],
-    warmup: number,
-    runs: number,
-  ): Snapshot;
+  profile(context: Context, id: number, graph: Graph, inputs: Tensor[], outputs: Tensor[], warmup: number, runs: number): Snapshot;
   destroyGraph(graph: Graph): void;
   dynamicInput(builder: Builder, name: string, dataType: number, shape: readonly MLDimension[]): number;
   dynamicBuild(context: Context, builder: Builder, names: string[], operands: number[]): { graph: DynamicGraph; inputs: string[] };

@@ -117,9 +117,7 @@ class ML {
       if (defaults === undefined) {
         throw illegalInvocation('ML.createContext', 'ML');
       }
-      return isGPUDevice(options)
-        ? contextOfDevice(defaults, options)
-        : contextOf(defaults, toContextOptions(options, 'createContext: options'));
+      return isGPUDevice(options) ? contextOfDevice(defaults, options) : contextOf(defaults, toContextOptions(options, 'createContext: options'));
     } catch (error) {
       return reject(error);
     }

@@ -67,10 +67,7 @@ class Tensor {
     }
     this.isDestroyed = true;
     for (const id of this.#pendingReads) {
-      native.completions.abandon(
-        id,
-        invalidStateError('readTensor: the tensor was destroyed before the read was done'),
-      );
+      native.completions.abandon(id, invalidStateError('readTensor: the tensor was destroyed before the read was done'));
     }
     this.#pendingReads.clear();
     native.destroyTensor(this.handle);

@@ -24,7 +24,9 @@ const BY_TYPE = [
   ['MLNumber', webidl.bigintOrDouble],
   ['MLContextExtension', webidl.enumeration(['donation', 'dynamic-shapes', 'int4'])],
   ['MLOperand', webidl.interfaceType('MLOperand', operandSlots)],
-  ...Object.entries(enumerations).map(([name, values]) => /** @type {[string, import('./internal.js').Converter<string>]} */ ([name, webidl.enumeration(values)])),
+  ...Object.entries(enumerations).map(
+    ([name, values]) => /** @type {[string, import('./internal.js').Converter<string>]} */ ([name, webidl.enumeration(values)]),
+  ),
 ];
 
 const CONVERTERS = new Map(BY_TYPE);

@@ -537,11 +537,7 @@ function bytesOf(value, kind) {
   if (kind === 'ArrayBuffer' || kind === 'SharedArrayBuffer') {
     return new Uint8Array(/** @type {ArrayBufferLike} */ (value), 0, byteLengthOf(value, kind));
   }
-  return new Uint8Array(
-    apply(typedArrayBuffer, value, []),
-    apply(typedArrayByteOffset, value, []),
-    byteLengthOf(value, kind),
-  );
+  return new Uint8Array(apply(typedArrayBuffer, value, []), apply(typedArrayByteOffset, value, []), byteLengthOf(value, kind));
 }
 
 /**

@@ -284,7 +284,8 @@ function rejectLeftovers({ interfaces, dictionaries, enumerations, typedefs }, o
   const operatorNames = new Set(operators.map(({ name }) => name));
   const membersOf = (/** @type {[string, { members: Member[] }]} */ [name, { members }]) => members.map((member) => `${name}.${member.name}`);
   const members = new Set([...interfaces].flatMap(membersOf));
-  const hasMember = (/** @type {string} */ dictionary, /** @type {string} */ name) => dictionaries.get(dictionary)?.members.some((member) => member.name === name);
+  const hasMember = (/** @type {string} */ dictionary, /** @type {string} */ name) =>
+    dictionaries.get(dictionary)?.members.some((member) => member.name === name);
   const types = new Set([...dictionaries.keys(), ...enumerations.keys(), ...typedefs.keys(), 'AllowSharedBufferSource']);
   const stale = [
     ...Object.keys(documentation.operators).filter((name) => !operatorNames.has(name)),
@@ -292,7 +293,9 @@ function rejectLeftovers({ interfaces, dictionaries, enumerations, typedefs }, o
     ...Object.keys(documentation.interfaces).filter((name) => !interfaces.has(name)),
     ...Object.keys(documentation.types).filter((name) => !types.has(name)),
     ...Object.entries(documentation.dictionaries).flatMap(([dictionary, texts]) =>
-      Object.keys(texts).filter((name) => !hasMember(dictionary, name)).map((name) => `${dictionary}.${name}`),
+      Object.keys(texts)
+        .filter((name) => !hasMember(dictionary, name))
+        .map((name) => `${dictionary}.${name}`),
     ),
   ];
   if (stale.length > 0) {
@@ -333,6 +336,10 @@ export function declarations(header, model, operators, limits) {
     lines.push(...interfaceDeclaration(name, definition, context));
   }
   lines.push(documentation.extensionDeclarations);
-  lines.push(...comment('The entry to the API. `navigator.ml` of "webnn-node/auto" is a different object, whose contexts have the extension "int4".'), 'export const ml: ML;', '');
+  lines.push(
+    ...comment('The entry to the API. `navigator.ml` of "webnn-node/auto" is a different object, whose contexts have the extension "int4".'),
+    'export const ml: ML;',
+    '',
+  );
   return lines.join('\n');
 }

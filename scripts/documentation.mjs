@@ -21,8 +21,7 @@ export const types = {
   MLSingleInputSupportLimits: 'Limits of an operator with one input.',
   MLInputOperandLayout: 'Axis order of images: batch, channels, height, width or batch, height, width, channels.',
   MLConv2dFilterOperandLayout: 'Axis order of conv2d filters: output channels (o), input channels (i), height, width.',
-  MLConvTranspose2dFilterOperandLayout:
-    'Axis order of convTranspose2d filters: input channels (i), output channels (o), height, width.',
+  MLConvTranspose2dFilterOperandLayout: 'Axis order of convTranspose2d filters: input channels (i), output channels (o), height, width.',
   MLGruWeightLayout: 'Order of the gates in GRU weights: update (z), reset (r), new (n).',
   MLLstmWeightLayout: 'Order of the gates in LSTM weights: input (i), output (o), forget (f), cell (g).',
   MLRecurrentNetworkActivation: 'Activation function of a recurrent network.',
@@ -68,8 +67,7 @@ export const members = {
   'MLTensor.constant': 'Whether the tensor was made by createConstantTensor.',
   'MLTensor.destroy': 'Frees the memory after the work queued so far and rejects pending reads.',
   'MLGraphBuilder.constructor': 'Starts a graph. Throws an InvalidStateError when the context is lost.',
-  'MLGraphBuilder.input':
-    'Adds a graph input.\n\nThrows a TypeError when the name is empty or taken by another input, or the descriptor is invalid.',
+  'MLGraphBuilder.input': 'Adds a graph input.\n\nThrows a TypeError when the name is empty or taken by another input, or the descriptor is invalid.',
   'MLGraphBuilder.constant':
     'Adds a constant: the contents of a buffer (copied), one number as a scalar (cast to the data type), or a constant tensor.\n\nThrows a TypeError when the data does not match the descriptor, or the tensor is not a constant tensor of this context.',
   'MLGraphBuilder.build':
@@ -118,8 +116,7 @@ export const extensions = {
       name: 'devices',
       type: "FrozenArray<'cpu' | 'gpu'>",
       parameters: [],
-      documentation:
-        'Extension of webnn-node, as in Chromium: the devices on which dispatches compute. The same frozen array every time.',
+      documentation: 'Extension of webnn-node, as in Chromium: the devices on which dispatches compute. The same frozen array every time.',
     },
   ],
   MLContextOptions: [
@@ -132,8 +129,7 @@ export const extensions = {
     {
       name: 'numThreads',
       type: '[EnforceRange] unsigned long',
-      documentation:
-        'Extension of webnn-node: number of CPU threads, 1 to 1024; when absent, as many as the process may use.',
+      documentation: 'Extension of webnn-node: number of CPU threads, 1 to 1024; when absent, as many as the process may use.',
     },
   ],
 };

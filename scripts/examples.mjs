@@ -105,7 +105,10 @@ export function differenceOf(expected, got) {
   if (expected === got) return '';
   const [wanted, printed] = [expected, got].map((text) => text.split('\n'));
   const lines = Array.from({ length: Math.max(wanted.length, printed.length) }, (_, i) => i).flatMap((i) =>
-    wanted[i] === printed[i] ? [] : [`line ${i + 1}: expected ${JSON.stringify(wanted[i])}`, `${' '.repeat(`line ${i + 1}:`.length)} got      ${JSON.stringify(printed[i])}`]);
+    wanted[i] === printed[i]
+      ? []
+      : [`line ${i + 1}: expected ${JSON.stringify(wanted[i])}`, `${' '.repeat(`line ${i + 1}:`.length)} got      ${JSON.stringify(printed[i])}`],
+  );
   return lines.join('\n');
 }
 

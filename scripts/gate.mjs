@@ -227,7 +227,9 @@ const shown = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seco
 export function summary(rows, seconds) {
   const lines = [...rows, { name: 'all', result: '', seconds }];
   const width = Math.max(...lines.map(({ name }) => name.length));
-  return lines.map(({ name, result, seconds: time }) => `${name.padEnd(width)}  ${(time === undefined ? '–' : shown(time)).padStart(6)}  ${result}`.trimEnd()).join('\n');
+  return lines
+    .map(({ name, result, seconds: time }) => `${name.padEnd(width)}  ${(time === undefined ? '–' : shown(time)).padStart(6)}  ${result}`.trimEnd())
+    .join('\n');
 }
 
 /**

@@ -53,13 +53,15 @@ async function writeModels({ only, generator }) {
   // Nothing may be written into the folder of make_models.py.
   const env = { PYTHONPATH: dirname(generator), PYTHONDONTWRITEBYTECODE: '1' };
   const generators = [generator, OWN_GENERATOR];
-  const namesOf = new Map(generators.map((file) => {
-    const names = outputOf(python, [file, '--list'], { env })?.split(/\r?\n/);
-    if (names === undefined) {
-      throw new Failure(`${file} --list fails`);
-    }
-    return [file, names];
-  }));
+  const namesOf = new Map(
+    generators.map((file) => {
+      const names = outputOf(python, [file, '--list'], { env })?.split(/\r?\n/);
+      if (names === undefined) {
+        throw new Failure(`${file} --list fails`);
+      }
+      return [file, names];
+    }),
+  );
   const all = [...namesOf.values()].flat();
   const unknown = only?.find((name) => !all.includes(name));
   if (unknown !== undefined) {
@@ -67,7 +69,9 @@ async function writeModels({ only, generator }) {
   }
   const stamp = join(DIRECTORY, 'generators.sha256');
   const manifest = join(DIRECTORY, 'manifest.json');
-  const hash = createHash('sha256').update(Buffer.concat(generators.map((file) => readFileSync(file)))).digest('hex');
+  const hash = createHash('sha256')
+    .update(Buffer.concat(generators.map((file) => readFileSync(file))))
+    .digest('hex');
   if (!existsSync(stamp) || readFileSync(stamp, 'utf8') !== hash) {
     rmSync(DIRECTORY, { recursive: true, force: true });
     mkdirSync(DIRECTORY, { recursive: true });

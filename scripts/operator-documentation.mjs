@@ -16,14 +16,23 @@ const binary = (/** @type {string} */ text) => ({
   errors: 'the shapes do not broadcast',
 });
 
-const comparison = (/** @type {string} */ text) => ({ ...binary(text), section: 'logical', returns: 'The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere.' });
+const comparison = (/** @type {string} */ text) => ({
+  ...binary(text),
+  section: 'logical',
+  returns: 'The broadcast shape of `a` and `b`; uint8, 1 where true and 0 elsewhere.',
+});
 
 const logicalBinary = (/** @type {string} */ text) => ({
   ...comparison(text),
   parameters: { a: 'Nonzero values are true. Broadcasts with `b`.', b: 'Nonzero values are true. Broadcasts with `a`.' },
 });
 
-const test = (/** @type {string} */ text) => ({ text, section: 'logical', parameters: { a: 'Any shape.' }, returns: 'The shape of `a`; uint8, 1 where true and 0 elsewhere.' });
+const test = (/** @type {string} */ text) => ({
+  text,
+  section: 'logical',
+  parameters: { a: 'Any shape.' },
+  returns: 'The shape of `a`; uint8, 1 where true and 0 elsewhere.',
+});
 
 const reduction = (/** @type {string} */ text) => ({
   text,
@@ -45,8 +54,10 @@ const pooling = (/** @type {string} */ text, /** @type {string} */ section) => (
   text,
   section: `pool2d-${section}`,
   parameters: { input: '[batches, channels, height, width], or as `layout` says.' },
-  returns: 'The layout of `input`, with output height and width `1 + (size - (window - 1) * dilation - 1 + padding) / stride`, rounded according to the options.',
-  errors: 'a list has the wrong length, a stride, dilation or window is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings',
+  returns:
+    'The layout of `input`, with output height and width `1 + (size - (window - 1) * dilation - 1 + padding) / stride`, rounded according to the options.',
+  errors:
+    'a list has the wrong length, a stride, dilation or window is 0, the window is larger than the padded input, or `outputSizes` is not one of the two roundings',
 });
 
 const QUANTIZED = 'has the rank of `input`, and each of its sizes divides that of `input`: one element applies to a block of neighbors';
@@ -89,7 +100,8 @@ export const operators = {
       input: '[batches, inputChannels, height, width], or as `inputLayout` says.',
       filter: '[outputChannels, inputChannels / groups, height, width], or as `filterLayout` says.',
     },
-    returns: '[batches, outputChannels, height, width], or as `inputLayout` says, where the output height and width are `1 + floor((size - (filterSize - 1) * dilation - 1 + padding) / stride)`.',
+    returns:
+      '[batches, outputChannels, height, width], or as `inputLayout` says, where the output height and width are `1 + floor((size - (filterSize - 1) * dilation - 1 + padding) / stride)`.',
     errors: 'a list has the wrong length, a stride or dilation is 0, channels and groups do not fit, or the filter is larger than the padded input',
   },
   convTranspose2d: {
@@ -98,8 +110,10 @@ export const operators = {
       input: '[batches, inputChannels, height, width], or as `inputLayout` says.',
       filter: '[inputChannels, outputChannels / groups, height, width], or as `filterLayout` says.',
     },
-    returns: '[batches, outputChannels, height, width], or as `inputLayout` says, where the output height and width are `(size - 1) * stride + (filterSize - 1) * dilation + 1 - padding + outputPadding`.',
-    errors: 'a list has the wrong length, a stride or dilation is 0, an output padding is not below its stride, channels and groups do not fit, or an output size is below 1',
+    returns:
+      '[batches, outputChannels, height, width], or as `inputLayout` says, where the output height and width are `(size - 1) * stride + (filterSize - 1) * dilation + 1 - padding + outputPadding`.',
+    errors:
+      'a list has the wrong length, a stride or dilation is 0, an output padding is not below its stride, channels and groups do not fit, or an output size is below 1',
   },
   cumulativeSum: {
     text: 'Running sums along an axis.',
@@ -231,7 +245,8 @@ export const operators = {
       weight: `[directions, 4 * hiddenSize, inputSize], ${directions}.`,
       recurrentWeight: '[directions, 4 * hiddenSize, hiddenSize].',
     },
-    returns: '[last hidden state, last cell state: each [directions, batches, hiddenSize]] and, with `returnSequence`, [steps, directions, batches, hiddenSize].',
+    returns:
+      '[last hidden state, last cell state: each [directions, batches, hiddenSize]] and, with `returnSequence`, [steps, directions, batches, hiddenSize].',
     errors: 'a size does not fit, or there are not three activations',
   },
   lstmCell: {
@@ -391,7 +406,10 @@ const RECURRENT_BIAS = (/** @type {number} */ gates) => ({
   bias: `[directions, ${gates} * hiddenSize]; zeros when absent.`,
   recurrentBias: `[directions, ${gates} * hiddenSize]; zeros when absent.`,
 });
-const CELL_BIAS = (/** @type {number} */ gates) => ({ bias: `[${gates} * hiddenSize]; zeros when absent.`, recurrentBias: `[${gates} * hiddenSize]; zeros when absent.` });
+const CELL_BIAS = (/** @type {number} */ gates) => ({
+  bias: `[${gates} * hiddenSize]; zeros when absent.`,
+  recurrentBias: `[${gates} * hiddenSize]; zeros when absent.`,
+});
 const SEQUENCE = {
   initialHiddenState: '[directions, batches, hiddenSize]; zeros when absent.',
   returnSequence: 'Whether to return the hidden states of all steps, too.',

@@ -19,7 +19,9 @@ const REFERENCE = '/reference/index/interfaces';
 /** The arrays of data types in examples. @type {Record<string, string>} */
 const ARRAYS = { float32: 'Float32Array', int32: 'Int32Array', uint8: 'Uint8Array' };
 
-const described = /** @type {Record<string, { text: string, section?: string, parameters: Record<string, string>, returns: string, errors?: string }>} */ (documentation.operators);
+const described = /** @type {Record<string, { text: string, section?: string, parameters: Record<string, string>, returns: string, errors?: string }>} */ (
+  documentation.operators
+);
 
 /**
  * @template T
@@ -127,46 +129,61 @@ function page({ name, type, parameters }, model, limits) {
   const dictionaryTexts = /** @type {Record<string, Record<string, string>>} */ (documentation.dictionaries);
   const results = Object.entries(limits).filter(isOutput);
   const types = new Set(Object.values(limits).flatMap(({ dataTypes }) => dataTypes));
-  return [
-    `# ${name}`,
-    text,
-    ['```ts', call(name, parameterList(parameters).split(', '), `: ${typescriptType(/** @type {string} */ (type), 'out')}`), '```'].join('\n'),
-    '## Example',
-    operatorExample(name),
-    '## Arguments',
-    table(['Name', 'Type', 'What it is', 'Allowed'], [
-      ...parameters.slice(0, -1).map((parameter) => [code(parameter.name), code(typescriptType(parameter.type, 'in')), cell(texts[parameter.name]), allowed(limits[parameter.name])]),
-      [code('options'), `[${code(options.type)}](${REFERENCE}/${options.type})`, 'See below; it may be left out.', ''],
-    ]),
-    '## Options',
-    table(['Name', 'Type', 'Default', 'What it is', 'Allowed'], optionsOf(options.type, model).map((member) => [
-      code(member.name),
-      code(typescriptType(member.type, 'in')),
-      member.default === undefined ? '' : code(JSON.stringify(member.default)),
-      cell(dictionaryTexts[member.dictionary][member.name]),
-      allowed(limits[member.name]),
-    ])),
-    '## Result',
-    cell(returns),
-    results.map(([result, possible]) => `- ${code(result)}: ${limitsText(possible)}`).join('\n'),
-    '## Errors',
-    `- A \`TypeError\` if an operand is of another builder, or of a data type or rank that the tables do not allow${errors === undefined ? '' : `, or if ${cell(errors)}`}. ` +
-      'The message names the label, the operator and the operand.\n' +
-      '- An `InvalidStateError` if the builder has built, or the context is lost.',
-    '## On the CPU and the GPU',
-    [`- **CPU.** ${family.cpu}`, `- **GPU.** ${family.gpu}`].join('\n'),
+  return (
     [
-      ...(family.both === undefined ? [] : [family.both]),
-      ...(types.has('float16') ? ['float16 is stored in 16 bits and computed in float32.'] : []),
-      ...(types.has('int64') ? ['On GPUs without a type of 64-bit integers, they are pairs of 32-bit words.'] : []),
-      'Results of both devices are within the tolerances of the tests of the draft; their bits differ.',
-    ].join(' '),
-    '## See also',
-    [
-      `- [\`${name}()\` in the draft](${DRAFT}#${draftSection(name, section)})`,
-      `- ${family.title}: ${others.map((member) => `[${member}](/operators/${member})`).join(', ')}`,
-    ].join('\n'),
-  ].join('\n\n') + '\n';
+      `# ${name}`,
+      text,
+      ['```ts', call(name, parameterList(parameters).split(', '), `: ${typescriptType(/** @type {string} */ (type), 'out')}`), '```'].join('\n'),
+      '## Example',
+      operatorExample(name),
+      '## Arguments',
+      table(
+        ['Name', 'Type', 'What it is', 'Allowed'],
+        [
+          ...parameters
+            .slice(0, -1)
+            .map((parameter) => [
+              code(parameter.name),
+              code(typescriptType(parameter.type, 'in')),
+              cell(texts[parameter.name]),
+              allowed(limits[parameter.name]),
+            ]),
+          [code('options'), `[${code(options.type)}](${REFERENCE}/${options.type})`, 'See below; it may be left out.', ''],
+        ],
+      ),
+      '## Options',
+      table(
+        ['Name', 'Type', 'Default', 'What it is', 'Allowed'],
+        optionsOf(options.type, model).map((member) => [
+          code(member.name),
+          code(typescriptType(member.type, 'in')),
+          member.default === undefined ? '' : code(JSON.stringify(member.default)),
+          cell(dictionaryTexts[member.dictionary][member.name]),
+          allowed(limits[member.name]),
+        ]),
+      ),
+      '## Result',
+      cell(returns),
+      results.map(([result, possible]) => `- ${code(result)}: ${limitsText(possible)}`).join('\n'),
+      '## Errors',
+      `- A \`TypeError\` if an operand is of another builder, or of a data type or rank that the tables do not allow${errors === undefined ? '' : `, or if ${cell(errors)}`}. ` +
+        'The message names the label, the operator and the operand.\n' +
+        '- An `InvalidStateError` if the builder has built, or the context is lost.',
+      '## On the CPU and the GPU',
+      [`- **CPU.** ${family.cpu}`, `- **GPU.** ${family.gpu}`].join('\n'),
+      [
+        ...(family.both === undefined ? [] : [family.both]),
+        ...(types.has('float16') ? ['float16 is stored in 16 bits and computed in float32.'] : []),
+        ...(types.has('int64') ? ['On GPUs without a type of 64-bit integers, they are pairs of 32-bit words.'] : []),
+        'Results of both devices are within the tolerances of the tests of the draft; their bits differ.',
+      ].join(' '),
+      '## See also',
+      [
+        `- [\`${name}()\` in the draft](${DRAFT}#${draftSection(name, section)})`,
+        `- ${family.title}: ${others.map((member) => `[${member}](/operators/${member})`).join(', ')}`,
+      ].join('\n'),
+    ].join('\n\n') + '\n'
+  );
 }
 
 /**
@@ -178,7 +195,10 @@ export async function operatorPages() {
   const { idlModel, operators } = readIdl();
   const limits = await readLimits();
   const names = operators.map(({ name }) => name).sort();
-  for (const [file, found] of /** @type {const} */ ([['operator-families', families.flatMap(({ members }) => members)], ['operator-examples', Object.keys(examples)]])) {
+  for (const [file, found] of /** @type {const} */ ([
+    ['operator-families', families.flatMap(({ members }) => members)],
+    ['operator-examples', Object.keys(examples)],
+  ])) {
     if (JSON.stringify([...found].sort()) !== JSON.stringify(names)) {
       const wrong = [...names, ...found].filter((name) => names.filter((known) => known === name).length !== found.filter((known) => known === name).length);
       throw new Error(`scripts/${file}.mjs does not have each operator once: ${[...new Set(wrong)].join(', ')}`);

@@ -72,7 +72,7 @@ async function writeModels() {
 
 async function writeSpeech() {
   if (outputOf('espeak-ng', ['--version']) === undefined) {
-    throw new Failure('espeak-ng cannot be run. Install it from your system\'s packages: apt install espeak-ng');
+    throw new Failure("espeak-ng cannot be run. Install it from your system's packages: apt install espeak-ng");
   }
   await renew(DATA.speech, JSON.stringify(SPEECH), async () => {
     for (const [name, { text, gap }] of Object.entries(SPEECH)) {
@@ -104,7 +104,9 @@ export async function installReplaced() {
   cpSync(PROGRAMS_FOLDER, REPLACED, { recursive: true });
   cpSync(join(ORIGINAL, 'package-lock.json'), join(REPLACED, 'package-lock.json'));
   writeFileSync(join(REPLACED, 'package.json'), JSON.stringify(manifest));
-  await runNpm('installation of the programs on webnn-node-ort', ['install', '--prefer-offline', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: REPLACED });
+  await runNpm('installation of the programs on webnn-node-ort', ['install', '--prefer-offline', '--ignore-scripts', '--no-audit', '--no-fund'], {
+    cwd: REPLACED,
+  });
   return [tarball.file, ...others];
 }
 

@@ -26,7 +26,9 @@ async function main() {
       const file = join(PAGES, `${name}.html`);
       await run(`page of ${args[0]}`, process.execPath, [CLI, ...args, file]);
       const { page } = await browser.open(readFileSync(file, 'utf8'));
-      await sharp(await page.screenshot()).png({ palette: true, effort: 10 }).toFile(join(IMAGES, `${name}.png`));
+      await sharp(await page.screenshot())
+        .png({ palette: true, effort: 10 })
+        .toFile(join(IMAGES, `${name}.png`));
     }
   } finally {
     await browser.close();

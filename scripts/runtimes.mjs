@@ -142,12 +142,7 @@ async function buildHook() {
   // Node's npm package includes its headers.
   const include = join(dirname(dirname(RUNTIMES[0].command)), 'include', 'node');
   const options = ['-O1', '-Wall', '-Wextra', '-Werror', '-shared', '-fPIC', `-I${include}`];
-  await run('compilation of the addon that forbids external buffers', 'cc', [
-    ...options,
-    '-o',
-    addon,
-    join(HERE, 'no-external-buffers.c'),
-  ]);
+  await run('compilation of the addon that forbids external buffers', 'cc', [...options, '-o', addon, join(HERE, 'no-external-buffers.c')]);
   const nodeOptions = `--require ${JSON.stringify(join(HERE, 'no-external-buffers.cjs'))}`;
   return { env: { WEBNN_TEST_HOOK: addon, NODE_OPTIONS: nodeOptions } };
 }
@@ -176,12 +171,7 @@ const SUITES = {
   drafts: { run: (runtime) => runTests(runtime, 'drafts', testsIn('packages/compat/__test__')) },
   timelines: {
     isMeasured: true,
-    run: (runtime) =>
-      runTests(
-        runtime,
-        'timelines',
-        testFiles(...['destroy', 'order', 'realms', 'threads'].map((name) => `runtime/${name}`)),
-      ),
+    run: (runtime) => runTests(runtime, 'timelines', testFiles(...['destroy', 'order', 'realms', 'threads'].map((name) => `runtime/${name}`))),
   },
   // `npm test` has run the next two in Node.
   processes: {
@@ -242,10 +232,7 @@ function readArguments() {
     throw new Failure(`${/** @type {Error} */ (error).message}\n${USAGE}`, 2);
   }
   if (values.help) {
-    throw new Failure(
-      `${USAGE}\nruntimes: ${RUNTIMES.map(({ name }) => name).join(', ')}\nsuites: ${Object.keys(SUITES).join(', ')}`,
-      0,
-    );
+    throw new Failure(`${USAGE}\nruntimes: ${RUNTIMES.map(({ name }) => name).join(', ')}\nsuites: ${Object.keys(SUITES).join(', ')}`, 0);
   }
   const only = chosen(
     'only',

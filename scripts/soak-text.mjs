@@ -62,8 +62,7 @@ const COPIES = 4;
  * @param {Record<string, number>} config of the model
  * @param {'float32' | 'float16'} dataType
  */
-const cacheBytesOf = (config, dataType) =>
-  2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * (dataType === 'float16' ? 2 : 4);
+const cacheBytesOf = (config, dataType) => 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * (dataType === 'float16' ? 2 : 4);
 
 /**
  * Holds the requested conversations and returns the samples.
@@ -76,7 +75,7 @@ async function converse(talks, { conversations, tokens, seed }) {
   const mean = tokens / conversations;
   const start = performance.now();
   const samples = [await sample(start)];
-  for (let begun = 0; begun < conversations;) {
+  for (let begun = 0; begun < conversations; ) {
     const together = Array.from({ length: Math.min(TOGETHER, conversations - begun) }, () => {
       return talks.converse(generator(random.below(2 ** 32)), Math.ceil(mean * (0.5 + random.next())));
     });

@@ -32,11 +32,20 @@ function bytesOf(text) {
  */
 function rowsBelow(markdown, heading) {
   const [, section] = markdown.split(`\n## ${heading}\n`);
-  const lines = section?.split('\n## ')[0].split('\n').filter((line) => line.startsWith('| ')) ?? [];
+  const lines =
+    section
+      ?.split('\n## ')[0]
+      .split('\n')
+      .filter((line) => line.startsWith('| ')) ?? [];
   if (lines.length < 2) {
     throw new Failure(`bench/RESULTS.md has no table below "${heading}"`);
   }
-  return lines.map((line) => line.slice(1, -1).split('|').map((cell) => cell.trim()));
+  return lines.map((line) =>
+    line
+      .slice(1, -1)
+      .split('|')
+      .map((cell) => cell.trim()),
+  );
 }
 
 /**
@@ -95,8 +104,7 @@ function memoryOf([header, ...rows]) {
  * @throws {Failure} when a table is missing
  */
 export function readResults(markdown) {
-  const speeds = ['onnxruntime-node', 'openvino'].flatMap((engine) =>
-    Object.keys(TIMES).map((heading) => speedsOf(rowsBelow(markdown, heading), engine)));
+  const speeds = ['onnxruntime-node', 'openvino'].flatMap((engine) => Object.keys(TIMES).map((heading) => speedsOf(rowsBelow(markdown, heading), engine)));
   const bytes = memoryOf(rowsBelow(markdown, MEMORY));
   const models = speeds[0].models.map((name) => ({
     name,

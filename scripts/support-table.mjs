@@ -125,11 +125,21 @@ export function optionTables(program) {
   const help = program.createHelp();
   const escaped = (/** @type {string} */ text) => text.replaceAll('|', '\\|').replaceAll('<', '&lt;');
   const commands = help.visibleCommands(program).filter((command) => command.name() !== 'help');
-  return commands.map((command) => [
-    `### ${program.name()} ${command.name()}`,
-    help.commandDescription(command),
-    ['| Option | Meaning |', '|---|---|', ...help.visibleOptions(command).map((option) => `| \`${help.optionTerm(option).replaceAll('|', '\\|')}\` | ${escaped(help.optionDescription(option))} |`)].join('\n'),
-  ].join('\n\n')).join('\n\n');
+  return commands
+    .map((command) =>
+      [
+        `### ${program.name()} ${command.name()}`,
+        help.commandDescription(command),
+        [
+          '| Option | Meaning |',
+          '|---|---|',
+          ...help
+            .visibleOptions(command)
+            .map((option) => `| \`${help.optionTerm(option).replaceAll('|', '\\|')}\` | ${escaped(help.optionDescription(option))} |`),
+        ].join('\n'),
+      ].join('\n\n'),
+    )
+    .join('\n\n');
 }
 
 /**
@@ -175,7 +185,9 @@ async function currentTables() {
   const { ml } = await import('webnn-node');
   const { systemInfo } = await import('webnn-node/inspect');
   const { supportedOperators } = await import('webnn-node/onnx');
-  const { default: { errorCodes } } = await import('../lib/native.js');
+  const {
+    default: { errorCodes },
+  } = await import('../lib/native.js');
   const { createProgram } = await import('../packages/cli/lib/main.mjs');
   const context = await ml.createContext({ accelerated: false });
   const limits = context.opSupportLimits();

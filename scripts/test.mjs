@@ -17,7 +17,8 @@ import { parseArgs } from 'node:util';
 import { entry, Failure, outputOf, root, run, say, WORKSPACES } from './process.mjs';
 import { checkRust, installPackages, setUp } from './setup.mjs';
 
-const USAGE = 'usage: npm test -- [--only rust|js] [--name PATTERN] [--prebuilt] [--coverage] [--gpu | --models | --browser | FILE...]\n' +
+const USAGE =
+  'usage: npm test -- [--only rust|js] [--name PATTERN] [--prebuilt] [--coverage] [--gpu | --models | --browser | FILE...]\n' +
   '--gpu can be combined with --only, the other suites and files cannot';
 
 /** Folders of tests that need more than the toolchain: trained models outside the repository, Chromium, Vulkan. */
@@ -81,7 +82,9 @@ function readArguments() {
 }
 
 /** Tests that need Python or npm packages of their own; each folder has its own npm script. */
-const PACKAGE_TESTS = ['clients', 'onnx-contrib', 'onnx-models', 'ort-programs', 'semantic-search', 'site', 'text-generation'].map((name) => `__test__/${name}/`);
+const PACKAGE_TESTS = ['clients', 'onnx-contrib', 'onnx-models', 'ort-programs', 'semantic-search', 'site', 'text-generation'].map(
+  (name) => `__test__/${name}/`,
+);
 
 /**
  * Returns the paths of the JavaScript test files, relative to the root, sorted. Listed here because Node 20 does not

@@ -49,7 +49,9 @@ export class Project {
 
   /** Names of the installed packages and scopes. */
   get packages() {
-    return readdirSync(join(this.folder, 'node_modules')).filter((name) => !name.startsWith('.')).sort();
+    return readdirSync(join(this.folder, 'node_modules'))
+      .filter((name) => !name.startsWith('.'))
+      .sort();
   }
 
   /**

@@ -38,7 +38,11 @@ test('options: what is wrong is named', () => {
     [['--tiny', '--write'], /cannot be combined with --tiny/],
     [['--fast'], /--fast/],
   ]) {
-    assert.throws(() => readOptions(args), (error) => message.test(error.message) && error.exitCode === 2, args.join(' '));
+    assert.throws(
+      () => readOptions(args),
+      (error) => message.test(error.message) && error.exitCode === 2,
+      args.join(' '),
+    );
   }
   assert.throws(() => readOptions(['--help']), { exitCode: 0, message: /^usage: npm run bench:generate/ });
 });
@@ -50,7 +54,10 @@ test('each type has a file, and those of GGUF another', () => {
 });
 
 test('Transformers.js is started with and without the stand-in for onnxruntime-node', () => {
-  assert.match(commandOf('transformers-webnn-node-ort').join(' '), /--import file:.*packages\/ort\/register\.js .*serve\.mjs file:.*engines\/transformers\.mjs$/);
+  assert.match(
+    commandOf('transformers-webnn-node-ort').join(' '),
+    /--import file:.*packages\/ort\/register\.js .*serve\.mjs file:.*engines\/transformers\.mjs$/,
+  );
   assert.ok(!commandOf('transformers-onnxruntime-node').includes('--import'));
 });
 
@@ -102,11 +109,26 @@ test('texts have their first tokens in common', () => {
   assert.equal(commonTokens([1], [2]), 0);
 });
 
-const sample = (ms, { foreign = 0, ids = [1, 2, 3], ...rest } = {}) => ({ ids, firstMs: 10 * ms, tokenMs: [ms, 3 * ms, ms], peakBytes: 1e8 * ms, foreign, ...rest });
+const sample = (ms, { foreign = 0, ids = [1, 2, 3], ...rest } = {}) => ({
+  ids,
+  firstMs: 10 * ms,
+  tokenMs: [ms, 3 * ms, ms],
+  peakBytes: 1e8 * ms,
+  foreign,
+  ...rest,
+});
 
 test('a summary has medians of the clean samples, and the largest memory', () => {
-  const { perSecond, firstMs, outsideMs, peakBytes, clean, total } = summarize([sample(2), sample(4, { outsideMs: [1, 2, 9] }), sample(3), sample(90, { foreign: 1 })]);
-  assert.deepEqual({ perSecond, firstMs, outsideMs, peakBytes, clean, total }, { perSecond: 1000 / 3, firstMs: 30, outsideMs: 2, peakBytes: 9e9, clean: 3, total: 4 });
+  const { perSecond, firstMs, outsideMs, peakBytes, clean, total } = summarize([
+    sample(2),
+    sample(4, { outsideMs: [1, 2, 9] }),
+    sample(3),
+    sample(90, { foreign: 1 }),
+  ]);
+  assert.deepEqual(
+    { perSecond, firstMs, outsideMs, peakBytes, clean, total },
+    { perSecond: 1000 / 3, firstMs: 30, outsideMs: 2, peakBytes: 9e9, clean: 3, total: 4 },
+  );
   assert.equal(summarize([sample(8, { foreign: 1 })]).clean, 0);
   assert.equal(summarize([sample(8, { tokenMs: [] })]).perSecond, null);
 });
@@ -117,7 +139,14 @@ test('the share of reading is what the weights take of it', () => {
   assert.equal(shareOfReading(500e6, 20, undefined), null);
 });
 
-const result = (engine, ms, ids) => ({ engine, status: 'ok', version: '1.2', loadMs: 5, firstTextMs: 50, texts: [128, 1024].map((prompt) => ({ prompt, samples: [sample(ms, { ids })] })) });
+const result = (engine, ms, ids) => ({
+  engine,
+  status: 'ok',
+  version: '1.2',
+  loadMs: 5,
+  firstTextMs: 50,
+  texts: [128, 1024].map((prompt) => ({ prompt, samples: [sample(ms, { ids })] })),
+});
 const unable = (engine) => ({ engine, status: 'unsupported', reason: 'no | file', texts: [] });
 
 const measurement = (type, threads, results, prompts = [128, 1024]) => ({ type, threads, prompts, results });
@@ -132,7 +161,12 @@ const run = () => ({
   bytesPerToken: { fp32: 500e6, fp16: 200e6, F16: 100e6, 'q4-level4': 80e6, Q4_0: 70e6, whisper: 10e6 },
   reading: [{ threads: 1, gbps: 40 }],
   measurements: [
-    measurement('whisper', 1, [{ ...result('webnn-node', 2), texts: [{ prompt: 4, samples: [sample(2)] }] }, unable('onnxruntime-node'), unable('node-llama-cpp')], [4]),
+    measurement(
+      'whisper',
+      1,
+      [{ ...result('webnn-node', 2), texts: [{ prompt: 4, samples: [sample(2)] }] }, unable('onnxruntime-node'), unable('node-llama-cpp')],
+      [4],
+    ),
     measurement('fp32', 1, [result('webnn-node', 10, [7, 8, 9]), result('onnxruntime-node', 20, [7, 8, 6]), unable('node-llama-cpp')]),
     measurement('fp32', 2, [result('webnn-node', 5), result('onnxruntime-node', 40), unable('node-llama-cpp')]),
     measurement('fp16', 1, [result('webnn-node', 10), result('onnxruntime-node', 20), result('node-llama-cpp', 4)]),
@@ -141,14 +175,30 @@ const run = () => ({
 });
 
 test('rows compare tokens with onnxruntime-node where the weights are the same numbers', () => {
-  const { measurements: [, fp32, , fp16, q4], ...rest } = run();
-  assert.deepEqual(rowsOf(fp32, rest).slice(0, 3).map(({ agreement }) => agreement), [{ same: 2, of: 3 }, null, null]);
+  const {
+    measurements: [, fp32, , fp16, q4],
+    ...rest
+  } = run();
+  assert.deepEqual(
+    rowsOf(fp32, rest)
+      .slice(0, 3)
+      .map(({ agreement }) => agreement),
+    [{ same: 2, of: 3 }, null, null],
+  );
   assert.deepEqual(rowsOf(fp16, rest)[2].agreement, { same: 3, of: 3 });
-  assert.deepEqual(rowsOf(q4, rest).slice(0, 3).map(({ agreement }) => agreement), [{ same: 3, of: 3 }, null, null]);
+  assert.deepEqual(
+    rowsOf(q4, rest)
+      .slice(0, 3)
+      .map(({ agreement }) => agreement),
+    [{ same: 3, of: 3 }, null, null],
+  );
 });
 
 test('the weights of llama.cpp are those of GGUF', () => {
-  const { measurements: [, , , fp16], ...rest } = run();
+  const {
+    measurements: [, , , fp16],
+    ...rest
+  } = run();
   const [ours, , llama] = rowsOf(fp16, rest);
   assert.deepEqual([ours.weights, llama.weights], [200e6, 100e6]);
   assert.equal(llama.share, (100e6 * 250) / 40e9);
@@ -171,16 +221,22 @@ const NONE = '–';
 test('the tables: the best of all threads, then a table for each prompt and number of threads, encoder-decoders last', () => {
   const tables = tablesOf(run());
   for (const { head, rows } of tables) assert.ok(rows.every((row) => row.length === head.length));
-  assert.deepEqual(tables.map(({ title }) => title), [
-    'Tokens per second, at best',
-    'A prompt of 128, then 64 tokens, 1 thread',
-    'A prompt of 128, then 64 tokens, 2 threads',
-    'A prompt of 1024, then 64 tokens, 1 thread',
-    'A prompt of 1024, then 64 tokens, 2 threads',
-    'Speech, a prompt of 4, then 64 tokens, 1 thread',
-    'Reading of memory',
+  assert.deepEqual(
+    tables.map(({ title }) => title),
+    [
+      'Tokens per second, at best',
+      'A prompt of 128, then 64 tokens, 1 thread',
+      'A prompt of 128, then 64 tokens, 2 threads',
+      'A prompt of 1024, then 64 tokens, 1 thread',
+      'A prompt of 1024, then 64 tokens, 2 threads',
+      'Speech, a prompt of 4, then 64 tokens, 1 thread',
+      'Reading of memory',
+    ],
+  );
+  assert.deepEqual(tables[0].rows.slice(0, 2), [
+    ['whisper', '500 (1)', NONE, NONE],
+    ['fp32', '200 (2)', '50.0 (1)', NONE],
   ]);
-  assert.deepEqual(tables[0].rows.slice(0, 2), [['whisper', '500 (1)', NONE, NONE], ['fp32', '200 (2)', '50.0 (1)', NONE]]);
   const [ours, , llama, half] = tables[1].rows;
   assert.deepEqual(ours, ['fp32', 'webnn-node', '100', '1280', '100', '50.0', '1000', '500', '125.0 %', NONE, '2/3', '1/1']);
   assert.deepEqual(llama, ['', 'node-llama-cpp', 'not supported', ...Array(9).fill(NONE)]);
@@ -199,7 +255,11 @@ test('RESULTS.md names machine, versions, how to repeat it and what could not be
   const text = generateMarkdown(run());
   assert.match(text, /^# Results of text generation\n\n2026-11-20, CPU, 2 processors, 16\.0 GiB memory, Linux, Node v20\. onnxruntime-node 1\.2\. 3 rounds\./);
   assert.match(text, /npm run bench:generate -- --write/);
-  assert.deepEqual(generateNotes(run()), ['onnxruntime-node, whisper: unsupported: no | file', 'node-llama-cpp, whisper: unsupported: no | file', 'node-llama-cpp, fp32: unsupported: no | file']);
+  assert.deepEqual(generateNotes(run()), [
+    'onnxruntime-node, whisper: unsupported: no | file',
+    'node-llama-cpp, whisper: unsupported: no | file',
+    'node-llama-cpp, fp32: unsupported: no | file',
+  ]);
   assert.match(text, /\n- node-llama-cpp, fp32: unsupported: no \| file\n/);
   for (const { title } of tablesOf(run())) assert.ok(text.includes(`## ${title}\n`), title);
 });

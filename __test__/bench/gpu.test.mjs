@@ -35,10 +35,17 @@ const run = () => ({
   ],
 });
 
-const software = () => ({ ...run(), adapter: { name: 'llvmpipe', type: 'software', backend: 'vulkan', driver: 'Mesa' }, limits: null, without: 'there is no CUDA' });
+const software = () => ({
+  ...run(),
+  adapter: { name: 'llvmpipe', type: 'software', backend: 'vulkan', driver: 'Mesa' },
+  limits: null,
+  without: 'there is no CUDA',
+});
 
 test('the shares are those of the fastest throughput', () => {
-  const { models: [model] } = run();
+  const {
+    models: [model],
+  } = run();
   assert.deepEqual(sharesOf(run(), model), { copy: 0.5, arithmetic: 0.05 });
   // Without another program, our own copy and our own largest product.
   const alone = sharesOf({ ...run(), limits: null }, model);
@@ -49,15 +56,18 @@ test('the shares are those of the fastest throughput', () => {
 test('targets pass, fail, or were not measured', () => {
   const [, , { rows }] = gpuTablesOf(run());
   assert.equal(rows.length, TARGETS.length);
-  assert.deepEqual(rows.map((row) => row.slice(2)), [
-    ['60.0 %', 'pass'],
-    ['80.0 %', 'pass'],
-    ['–', 'not measured'],
-    ['0.500 times', 'fail'],
-    ['50.0 %', 'fail'],
-    ['1.60 times', 'pass'],
-    ['64.0 TFLOP/s', 'fail'],
-  ]);
+  assert.deepEqual(
+    rows.map((row) => row.slice(2)),
+    [
+      ['60.0 %', 'pass'],
+      ['80.0 %', 'pass'],
+      ['–', 'not measured'],
+      ['0.500 times', 'fail'],
+      ['50.0 %', 'fail'],
+      ['1.60 times', 'pass'],
+      ['64.0 TFLOP/s', 'fail'],
+    ],
+  );
   const product = (kind) => (kind === 'float16' ? 40e12 : 10e12);
   const facts = { product, peak: () => undefined, copyShare: () => undefined, ratio: () => NaN };
   const verdicts = judge(facts).map(({ verdict }) => verdict);
@@ -77,7 +87,10 @@ test('the tables of a run', () => {
 
 test('a run on software says so, has no verdicts, and calls no product a peak', () => {
   const tables = gpuTablesOf(software());
-  assert.deepEqual(tables.map(({ title }) => title), ['Models on the GPU', 'Rates of the GPU']);
+  assert.deepEqual(
+    tables.map(({ title }) => title),
+    ['Models on the GPU', 'Rates of the GPU'],
+  );
   assert.equal(tables[0].head.at(-1), '>of our largest product');
   assert.deepEqual(gpuHeadOf(software()).slice(1), [
     `${SOFTWARE}.`,
@@ -101,11 +114,17 @@ test('the adapter is the one that the graphs name', () => {
   const adapter = { name: 'Card', type: 'discrete', backend: 'vulkan', driver: '1', unused: null };
   const system = { gpuAdapters: [{ ...adapter, backend: 'gl' }, adapter], gpuReason: null };
   assert.equal(adapterOf(graph, system), adapter);
-  assert.throws(() => adapterOf({ devices: ['cpu'], adapter: null }, { ...system, gpuReason: 'no driver' }), /computed on cpu, adapter null, expected a GPU: no driver/);
+  assert.throws(
+    () => adapterOf({ devices: ['cpu'], adapter: null }, { ...system, gpuReason: 'no driver' }),
+    /computed on cpu, adapter null, expected a GPU: no driver/,
+  );
 });
 
 test('the work of steps', () => {
-  const steps = [{ multiplyAdds: 2, bytesRead: 3, bytesWritten: 5 }, { multiplyAdds: 10, bytesRead: 1, bytesWritten: 1 }];
+  const steps = [
+    { multiplyAdds: 2, bytesRead: 3, bytesWritten: 5 },
+    { multiplyAdds: 10, bytesRead: 1, bytesWritten: 1 },
+  ];
   assert.deepEqual(workOfSteps(steps), { multiplyAdds: 12, bytes: 10 });
 });
 

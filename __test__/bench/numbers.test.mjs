@@ -81,13 +81,20 @@ test('outputs of dynamically quantized models are compared with what quantizatio
   assert.equal(off(0, 1, 2.5, 2.5).error, Math.SQRT1_2);
   assert.equal(isRight(off(1, 1, 2, 3)), true);
   assert.equal(isRight(off(1.5, 1, 2, 3)), false);
-  for (const values of [[NaN, 1, 2, 3], [0, 1, 2], [Infinity, 1, 2, 3]]) {
+  for (const values of [
+    [NaN, 1, 2, 3],
+    [0, 1, 2],
+    [Infinity, 1, 2, 3],
+  ]) {
     assert.equal(isRight(off(...values)), false);
   }
 });
 
 test('the worst comparison is the one furthest above what it is allowed', () => {
-  const [a, b] = [{ error: 1, allowed: 2 }, { error: 0.5, allowed: 0.1 }];
+  const [a, b] = [
+    { error: 1, allowed: 2 },
+    { error: 0.5, allowed: 0.1 },
+  ];
   assert.equal(worst([a, b]), b);
   assert.equal(worst([b, a]), b);
 });
@@ -97,7 +104,14 @@ const value = (id, kind, bytes) => ({ id, kind, bytes });
 test('work: constants count once, those that are selected from as much as is selected', () => {
   const description = {
     compiled: {
-      values: [value(0, 'input', 8), value(1, 'constant', 1000), value(2, 'node', 40), value(3, 'constant', 600), value(4, 'node', 20), value(5, 'constant', 300)],
+      values: [
+        value(0, 'input', 8),
+        value(1, 'constant', 1000),
+        value(2, 'node', 40),
+        value(3, 'constant', 600),
+        value(4, 'node', 20),
+        value(5, 'constant', 300),
+      ],
       nodes: [
         { operator: 'gather', inputs: [1, 0], outputs: [2] },
         { operator: 'matmul', inputs: [2, 3, null], outputs: [4] },
@@ -123,8 +137,18 @@ test('the share of the limit is that of computing or of reading, whichever is mo
 });
 
 test('of two measurements of the machine the larger numbers count', () => {
-  const limits = (fmaGflops, int8Gops, gbps) =>
-    [{ threads: 1, fmaGflops, int8Gops, bf16Gflops: null, reading: [{ bytes: 1, pages: 'small', gbps }, { bytes: 1, pages: 'huge', gbps: 7 }] }];
+  const limits = (fmaGflops, int8Gops, gbps) => [
+    {
+      threads: 1,
+      fmaGflops,
+      int8Gops,
+      bf16Gflops: null,
+      reading: [
+        { bytes: 1, pages: 'small', gbps },
+        { bytes: 1, pages: 'huge', gbps: 7 },
+      ],
+    },
+  ];
   const [merged] = strongest(limits(100, 300, 9), limits(110, 200, 8));
   assert.deepEqual(merged, limits(110, 300, 9)[0]);
   assert.deepEqual(forShares(merged, { cacheBytes: 5 }), { fmaGflops: 110, int8Gops: 300, readGbps: 9, cacheBytes: 5 });

@@ -14,7 +14,11 @@ const result = (engine, ms) => ({
   status: 'ok',
   loadMs: [30, 10, 20],
   memory: { empty: 50 * MIB, loaded: 60 * MIB, afterRuns: 70 * MIB, anonymous: 20 * MIB },
-  samples: [{ ms, iterations: 1, foreign: 0 }, { ms: ms + 2, iterations: 1, foreign: 0 }, { ms: ms / 2, iterations: 1, foreign: 1 }],
+  samples: [
+    { ms, iterations: 1, foreign: 0 },
+    { ms: ms + 2, iterations: 1, foreign: 0 },
+    { ms: ms / 2, iterations: 1, foreign: 1 },
+  ],
 });
 
 const unsupported = (engine) => ({ engine, status: 'unsupported', reason: 'no <such> layer | &\nat all' });
@@ -37,7 +41,11 @@ const run = () => ({
 const named = (title) => tablesOf(run()).find((table) => table.title.startsWith(title));
 
 test('a row has times, ratios by the fastest clean samples, and the share of the limit', () => {
-  const { models: [net], limits, machine } = run();
+  const {
+    models: [net],
+    limits,
+    machine,
+  } = run();
   const { times, limit } = rowOf(net, { limits, machine });
   assert.equal(times['webnn-node'].median, 10);
   assert.equal(times['webnn-node'].fastest, 10);
@@ -59,10 +67,13 @@ test('the tables', () => {
   assert.ok(rows.every((row) => row.length === head.length));
   assert.deepEqual(rows[0], ['net', '10.0 / 10.0', '50.0 % C', '20.0 / 20.0', '2.00×', 'not supported', '–', '4/6']);
   assert.deepEqual(rows[1].slice(5), ['wrong: 1.00 / 1.00', '0.10×', '6/9']);
-  assert.deepEqual(rows.slice(2).map((row) => row.filter((cell) => cell !== '')), [
-    ['geometric mean', '1.00×', '–'],
-    ['not slower', '1 of 2', '0 of 0'],
-  ]);
+  assert.deepEqual(
+    rows.slice(2).map((row) => row.filter((cell) => cell !== '')),
+    [
+      ['geometric mean', '1.00×', '–'],
+      ['not slower', '1 of 2', '0 of 0'],
+    ],
+  );
   assert.deepEqual(named('Loading').rows.slice(1, 4), [
     ['', '', 'fast', '20.0 / 10.0', '10.0 MiB', '60.0 MiB', '20.0 MiB', '70.0 MiB'],
     ['', '', 'odd', '–', '–', '–', '–', '–'],
@@ -79,7 +90,12 @@ test('a time without a clean sample is marked', () => {
 });
 
 test('a run without other engines and without limits has tables, too', () => {
-  const { machine, date, models: [net], calls: [add] } = run();
+  const {
+    machine,
+    date,
+    models: [net],
+    calls: [add],
+  } = run();
   const alone = (one) => ({ ...one, results: one.results.slice(0, 1) });
   const few = { date, machine, engines: ['webnn-node'], versions: {}, limits: null, models: [alone(net)], calls: [alone(add)] };
   assert.deepEqual(tablesOf(few)[0].rows, [['net', '10.0 / 10.0', '–', '2/3']]);

@@ -12,8 +12,7 @@ const INTERMEDIATE = 64;
 const POSITIONS = 64;
 
 const SPECIAL = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'];
-const WORDS =
-  'a the cat dog sat on mat rug was is resting green leaves turn sun ##light into sugar how do plants eat ? . ,';
+const WORDS = 'a the cat dog sat on mat rug was is resting green leaves turn sun ##light into sugar how do plants eat ? . ,';
 const VOCABULARY = [...SPECIAL, ...WORDS.split(' ')];
 
 const i = (number) => ({ i: number });

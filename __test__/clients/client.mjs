@@ -56,9 +56,7 @@ export async function reference({ bytes, feeds }) {
 
 /** The feeds of a model as tensors of one of the two runtimes. */
 export const tensorsOf = (runtime, feeds) =>
-  Object.fromEntries(
-    Object.entries(feeds).map(([name, { type, data, shape }]) => [name, new runtime.Tensor(type, data, shape)]),
-  );
+  Object.fromEntries(Object.entries(feeds).map(([name, { type, data, shape }]) => [name, new runtime.Tensor(type, data, shape)]));
 
 /** WebNN has no truth values. */
 const dataTypeOf = (type) => (type === 'bool' ? 'uint8' : type);
@@ -110,8 +108,7 @@ export class Watch {
 }
 
 const isBits = ({ type, data }) => type === 'float16' && data instanceof Uint16Array;
-const numbers = ({ type, data }) =>
-  Array.from(isBits({ type, data }) ? numbersOf({ dataType: type, data }) : data, Number);
+const numbers = ({ type, data }) => Array.from(isBits({ type, data }) ? numbersOf({ dataType: type, data }) : data, Number);
 
 /**
  * The largest difference of two tensors of the same type and shape: of floats relative to 1 + |expected|, of others

@@ -1,32 +1,7 @@
 // Small ONNX models, one per group of operators.
 
-import {
-  BOOL,
-  FLOAT,
-  FLOAT16,
-  INT32,
-  INT64,
-  INT8,
-  UINT8,
-  node,
-  value,
-  weight,
-  writeModel,
-} from '../onnx/model-writer.mjs';
-import {
-  ELEMENT_TYPES,
-  bool,
-  float16,
-  float32,
-  floats,
-  int32,
-  int64,
-  int64s,
-  int8,
-  nibbles,
-  scalar,
-  uint8,
-} from './tensors.mjs';
+import { BOOL, FLOAT, FLOAT16, INT32, INT64, INT8, UINT8, node, value, weight, writeModel } from '../onnx/model-writer.mjs';
+import { ELEMENT_TYPES, bool, float16, float32, floats, int32, int64, int64s, int8, nibbles, scalar, uint8 } from './tensors.mjs';
 
 /**
  * @typedef {object} ClientModel
@@ -61,9 +36,7 @@ function model(name, { feeds, weights = {}, nodes, outputs, opset = 17, toleranc
   const bytes = writeModel({
     inputs: Object.entries(feeds).map(([key, { type, shape }]) => value(key, ELEMENT_TYPES[type], shape)),
     outputs: Object.entries(outputs).map(([key, type]) => value(key, type)),
-    weights: Object.entries(weights).map(([key, { type, shape, data }]) =>
-      weight(key, shape, data, ELEMENT_TYPES[type]),
-    ),
+    weights: Object.entries(weights).map(([key, { type, shape, data }]) => weight(key, shape, data, ELEMENT_TYPES[type])),
     nodes,
     opset,
   });
@@ -107,10 +80,7 @@ model('convolution in groups with strides and dilations', {
 model('depthwise convolution, same padding, clip', {
   feeds: image(),
   weights: { w: float32([4, 1, 3, 3]), b: float32([4]), low: floats([], 0), high: floats([], 6) },
-  nodes: [
-    node('Conv', ['x', 'w', 'b'], ['c'], { group: i(4), auto_pad: s('SAME_UPPER'), strides: ints(2, 2) }),
-    node('Clip', ['c', 'low', 'high'], ['y']),
-  ],
+  nodes: [node('Conv', ['x', 'w', 'b'], ['c'], { group: i(4), auto_pad: s('SAME_UPPER'), strides: ints(2, 2) }), node('Clip', ['c', 'low', 'high'], ['y'])],
   outputs: { y: FLOAT },
 });
 model('convolution of one dimension', {
@@ -245,12 +215,12 @@ for (const [name, { depth = 64, more = {} }] of Object.entries({
     feeds: { a: float32([2, 3, depth]) },
     weights: { b: uint8([6, 2, 16], 0, 256), scales: float32([12], 0.01, 0.1), ...more },
     nodes: [
-      node(
-        'com.microsoft.MatMulNBits',
-        ['a', 'b', 'scales', 'zeros' in more ? 'zeros' : '', '', 'bias' in more ? 'bias' : ''],
-        ['y'],
-        { K: i(depth), N: i(6), bits: i(4), block_size: i(32) },
-      ),
+      node('com.microsoft.MatMulNBits', ['a', 'b', 'scales', 'zeros' in more ? 'zeros' : '', '', 'bias' in more ? 'bias' : ''], ['y'], {
+        K: i(depth),
+        N: i(6),
+        bits: i(4),
+        block_size: i(32),
+      }),
     ],
     outputs: { y: FLOAT },
   });
@@ -352,15 +322,10 @@ model('attention of several heads with few keys and a cache', {
   },
   weights: { total: { type: 'int32', shape: [1], data: Int32Array.of(6) } },
   nodes: [
-    node(
-      'com.microsoft.GroupQueryAttention',
-      ['q', 'k', 'v', 'pastK', 'pastV', 'length', 'total'],
-      ['y', 'keys', 'values'],
-      {
-        num_heads: i(4),
-        kv_num_heads: i(2),
-      },
-    ),
+    node('com.microsoft.GroupQueryAttention', ['q', 'k', 'v', 'pastK', 'pastV', 'length', 'total'], ['y', 'keys', 'values'], {
+      num_heads: i(4),
+      kv_num_heads: i(2),
+    }),
   ],
   outputs: { y: FLOAT, keys: FLOAT, values: FLOAT },
 });
@@ -400,10 +365,7 @@ const resize = (sizes, attributes) => ({
   outputs: { y: FLOAT },
 });
 model('linear interpolation', resize([10, 15], { mode: s('linear'), coordinate_transformation_mode: s('half_pixel') }));
-model(
-  'nearest neighbours',
-  resize([10, 12], { mode: s('nearest'), coordinate_transformation_mode: s('asymmetric'), nearest_mode: s('floor') }),
-);
+model('nearest neighbours', resize([10, 12], { mode: s('nearest'), coordinate_transformation_mode: s('asymmetric'), nearest_mode: s('floor') }));
 model('nearest neighbours by scales', {
   feeds: { x: float32([1, 2, 4, 4]) },
   weights: { scales: floats([4], 1, 1, 3, 2) },
@@ -426,21 +388,13 @@ each('depth to space', { x: float32([1, 8, 3, 4]) }, [
 const positive = () => ({ x: float32([3, 4, 5], 0.1, 2) });
 const AXES = { keepdims: i(0) };
 each('reductions over an axis', positive(), [
-  ...[
-    'ReduceMax',
-    'ReduceMean',
-    'ReduceMin',
-    'ReduceProd',
-    'ReduceL1',
-    'ReduceL2',
-    'ReduceLogSum',
-    'ReduceLogSumExp',
-    'ReduceSumSquare',
-  ].map((operator) => [operator, x, { axes: ints(1), ...AXES }]),
+  ...['ReduceMax', 'ReduceMean', 'ReduceMin', 'ReduceProd', 'ReduceL1', 'ReduceL2', 'ReduceLogSum', 'ReduceLogSumExp', 'ReduceSumSquare'].map((operator) => [
+    operator,
+    x,
+    { axes: ints(1), ...AXES },
+  ]),
 ]);
-each('reductions over everything', positive(), [
-  ...['ReduceMax', 'ReduceMean', 'ReduceMin', 'ReduceSum'].map((operator) => [operator, x, AXES]),
-]);
+each('reductions over everything', positive(), [...['ReduceMax', 'ReduceMean', 'ReduceMin', 'ReduceSum'].map((operator) => [operator, x, AXES])]);
 each(
   'reductions with axes as a constant',
   positive(),
@@ -463,15 +417,11 @@ each(
 
 // Gather and scatter
 
-each(
-  'gather',
-  { x: float32([5, 4]), rows: int64([2, 3], 0, 5), cells: int64([5, 2], 0, 4), points: int64([3, 2], 0, 4) },
-  [
-    ['Gather', ['x', 'rows'], { axis: i(0) }],
-    ['GatherElements', ['x', 'cells'], { axis: i(1) }],
-    ['GatherND', ['x', 'points']],
-  ],
-);
+each('gather', { x: float32([5, 4]), rows: int64([2, 3], 0, 5), cells: int64([5, 2], 0, 4), points: int64([3, 2], 0, 4) }, [
+  ['Gather', ['x', 'rows'], { axis: i(0) }],
+  ['GatherElements', ['x', 'cells'], { axis: i(1) }],
+  ['GatherND', ['x', 'points']],
+]);
 model('gather with constant indices', {
   feeds: { x: float32([5, 4]) },
   weights: { last: scalar(int64s(-1)), two: int64s(3, 0) },
@@ -481,10 +431,7 @@ model('gather with constant indices', {
 model('scatter', {
   feeds: { x: float32([5, 4]), rows: float32([2, 4]), cells: float32([5, 1]) },
   weights: { at: { ...int64s(3, 1), shape: [2, 1] }, columns: { ...int64s(0, 3, 1, 2, 0), shape: [5, 1] } },
-  nodes: [
-    node('ScatterND', ['x', 'at', 'rows'], ['y']),
-    node('ScatterElements', ['x', 'columns', 'cells'], ['z'], { axis: i(1) }),
-  ],
+  nodes: [node('ScatterND', ['x', 'at', 'rows'], ['y']), node('ScatterElements', ['x', 'columns', 'cells'], ['z'], { axis: i(1) })],
   outputs: { y: FLOAT, z: FLOAT },
 });
 model('embedding of tokens', {
@@ -499,19 +446,13 @@ model('embedding of tokens', {
 model('quantize and dequantize', {
   feeds: { x: float32([4, 6]) },
   weights: { scale: floats([], 0.02), zero: scalar(uint8([1], 100, 130)) },
-  nodes: [
-    node('QuantizeLinear', ['x', 'scale', 'zero'], ['q']),
-    node('DequantizeLinear', ['q', 'scale', 'zero'], ['y']),
-  ],
+  nodes: [node('QuantizeLinear', ['x', 'scale', 'zero'], ['q']), node('DequantizeLinear', ['q', 'scale', 'zero'], ['y'])],
   outputs: { q: UINT8, y: FLOAT },
 });
 model('quantization per axis', {
   feeds: { x: float32([4, 6]) },
   weights: { scale: float32([4], 0.01, 0.05), zero: int8([4], -10, 10) },
-  nodes: [
-    node('QuantizeLinear', ['x', 'scale', 'zero'], ['q'], { axis: i(0) }),
-    node('DequantizeLinear', ['q', 'scale', 'zero'], ['y'], { axis: i(0) }),
-  ],
+  nodes: [node('QuantizeLinear', ['x', 'scale', 'zero'], ['q'], { axis: i(0) }), node('DequantizeLinear', ['q', 'scale', 'zero'], ['y'], { axis: i(0) })],
   outputs: { q: INT8, y: FLOAT },
 });
 model('quantization in blocks', {
@@ -525,10 +466,7 @@ for (const type of ['int4', 'uint4']) {
   model(`${type} in blocks`, {
     feeds: { x: float32([3, 8]) },
     weights: { w: nibbles(type, [8, 6]), scale: float32([2, 6], 0.1, 0.5), zero: nibbles(type, [2, 6]) },
-    nodes: [
-      node('DequantizeLinear', ['w', 'scale', 'zero'], ['d'], { axis: i(0), block_size: i(4) }),
-      node('MatMul', ['x', 'd'], ['y']),
-    ],
+    nodes: [node('DequantizeLinear', ['w', 'scale', 'zero'], ['d'], { axis: i(0), block_size: i(4) }), node('MatMul', ['x', 'd'], ['y'])],
     outputs: { y: FLOAT },
     opset: 21,
   });
@@ -587,15 +525,10 @@ const recurrent = (operator, gates, directions, attributes = {}) => ({
     ...(gates === 4 && { c: float32([directions, 2, 4], -1, 1) }),
   },
   nodes: [
-    node(
-      operator,
-      ['x', 'w', 'r', 'b', '', 'h', ...(gates === 4 ? ['c'] : [])],
-      ['y', 'yh', ...(gates === 4 ? ['yc'] : [])],
-      {
-        hidden_size: i(4),
-        ...attributes,
-      },
-    ),
+    node(operator, ['x', 'w', 'r', 'b', '', 'h', ...(gates === 4 ? ['c'] : [])], ['y', 'yh', ...(gates === 4 ? ['yc'] : [])], {
+      hidden_size: i(4),
+      ...attributes,
+    }),
   ],
   outputs: { y: FLOAT, yh: FLOAT, ...(gates === 4 && { yc: FLOAT }) },
 });
@@ -609,10 +542,7 @@ model('lstm in both directions', recurrent('LSTM', 4, 2, { direction: s('bidirec
 each('comparisons', { a: int32([4, 5], 0, 3), b: int32([5], 0, 3) }, [
   ...['Equal', 'Greater', 'GreaterOrEqual', 'Less', 'LessOrEqual'].map((operator) => [operator, ['a', 'b'], {}, BOOL]),
 ]);
-each('logic', { a: bool([4, 5]), b: bool([4, 5]) }, [
-  ...['And', 'Or', 'Xor'].map((operator) => [operator, ['a', 'b'], {}, BOOL]),
-  ['Not', ['a'], {}, BOOL],
-]);
+each('logic', { a: bool([4, 5]), b: bool([4, 5]) }, [...['And', 'Or', 'Xor'].map((operator) => [operator, ['a', 'b'], {}, BOOL]), ['Not', ['a'], {}, BOOL]]);
 model('where', {
   feeds: { condition: bool([4, 1]), a: float32([4, 5]), b: float32([5]) },
   nodes: [node('Where', ['condition', 'a', 'b'], ['y'])],
@@ -636,11 +566,9 @@ each('casts of floats', { x: float32([4, 5], 0, 20) }, [
   ['Cast', x, { to: i(INT64) }, INT64],
   ['Cast', x, { to: i(FLOAT16) }, FLOAT16],
 ]);
-each(
-  'casts to floats',
-  { a: int32([6], -9, 9), b: int64([6], -9, 9), c: uint8([6], 0, 256), d: float16([6]), e: bool([6]) },
-  [...['a', 'b', 'c', 'd', 'e'].map((name) => ['Cast', [name], { to: i(FLOAT) }])],
-);
+each('casts to floats', { a: int32([6], -9, 9), b: int64([6], -9, 9), c: uint8([6], 0, 256), d: float16([6]), e: bool([6]) }, [
+  ...['a', 'b', 'c', 'd', 'e'].map((name) => ['Cast', [name], { to: i(FLOAT) }]),
+]);
 model('half precision', {
   feeds: { x: float16([3, 8]) },
   weights: { w: float16([8, 4]), b: float16([4]) },
@@ -676,10 +604,7 @@ model('slices', {
 model('split and concatenation', {
   feeds: { x: float32([2, 9]) },
   weights: { sizes: int64s(2, 3, 4) },
-  nodes: [
-    node('Split', ['x', 'sizes'], ['a', 'b', 'c'], { axis: i(1) }),
-    node('Concat', ['c', 'a', 'b'], ['y'], { axis: i(-1) }),
-  ],
+  nodes: [node('Split', ['x', 'sizes'], ['a', 'b', 'c'], { axis: i(1) }), node('Concat', ['c', 'a', 'b'], ['y'], { axis: i(-1) })],
   outputs: { y: FLOAT, b: FLOAT },
 });
 model('new shapes', {
@@ -744,11 +669,7 @@ each('softmax', { x: float32([2, 3, 7], -4, 4) }, [
 each(
   'functions of a number',
   { x: float32([3, 7], -2, 2) },
-  [
-    ...['Abs', 'Ceil', 'Cos', 'Erf', 'Exp', 'Floor', 'Neg', 'Reciprocal', 'Round', 'Sign', 'Sin', 'Tan'].map(
-      (operator) => [operator, x],
-    ),
-  ],
+  [...['Abs', 'Ceil', 'Cos', 'Erf', 'Exp', 'Floor', 'Neg', 'Reciprocal', 'Round', 'Sign', 'Sin', 'Tan'].map((operator) => [operator, x])],
   { tolerance: 5e-5 },
 );
 each('roots and logarithms', positive(), [

@@ -85,12 +85,8 @@ describe('every node of a model runs on WebNN and gives what onnxruntime-node gi
     });
   }
   after(() => {
-    console.log(
-      `${MODELS.length} models with ${operators.size} operators of WebNN: ${[...operators].sort().join(', ')}`,
-    );
-    console.log(
-      `largest difference, of tensors that are not quantized: ${Math.max(...errors.filter((error) => error < 1e-3))}`,
-    );
+    console.log(`${MODELS.length} models with ${operators.size} operators of WebNN: ${[...operators].sort().join(', ')}`);
+    console.log(`largest difference, of tensors that are not quantized: ${Math.max(...errors.filter((error) => error < 1e-3))}`);
   });
 });
 
@@ -100,8 +96,14 @@ test('weights of 4 bits stay as they are on the CPU', async () => {
     watch.reset();
     const session = await createSession(bytes, { name: 'webnn', context: own, deviceType: 'cpu' });
     const [{ compiled }] = watch.graphs.map((graph) => describeGraph(graph));
-    assert.ok(compiled.nodes.some(({ operator }) => operator === 'blockProduct'), name);
-    assert.ok(compiled.values.some(({ dataType }) => dataType === 'uint4'), name);
+    assert.ok(
+      compiled.nodes.some(({ operator }) => operator === 'blockProduct'),
+      name,
+    );
+    assert.ok(
+      compiled.values.some(({ dataType }) => dataType === 'uint4'),
+      name,
+    );
     await session.release();
   }
   own.destroy();
@@ -114,10 +116,7 @@ test('a model with a node that WebNN cannot run is refused: none of the sessions
     nodes: [node('Abs', ['x'], ['a']), node('NonZero', ['a'], ['y'])],
   });
   // onnxruntime-web prints its errors before it throws them.
-  await assert.rejects(
-    createSession(bytes, onContext(), { logSeverityLevel: 4 }),
-    /fallback to CPU EP has been explicitly disabled/,
-  );
+  await assert.rejects(createSession(bytes, onContext(), { logSeverityLevel: 4 }), /fallback to CPU EP has been explicitly disabled/);
 });
 
 test('a model that is refused while it is built is an error, and the sessions before and after it work', async () => {

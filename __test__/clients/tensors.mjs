@@ -58,10 +58,7 @@ export const bool = (shape) => integers('bool', Uint8Array)(shape, 0, 2);
 export const float16 = (shape) => ({
   type: 'float16',
   shape,
-  data: Uint16Array.from(
-    { length: sizeOf(shape) },
-    () => (random.below(2) << 15) | ((11 + random.below(6)) << 10) | random.below(1024),
-  ),
+  data: Uint16Array.from({ length: sizeOf(shape) }, () => (random.below(2) << 15) | ((11 + random.below(6)) << 10) | random.below(1024)),
 });
 
 /** Integers of 4 bits, two in a byte. @returns {TestTensor} */

@@ -60,10 +60,10 @@ async function byOnnxruntimeNode(texts) {
 /** The mean over the tokens, of length 1, of what this package's own `loadModel()` gives. */
 async function byLoadModel({ inputs }) {
   const model = await loadModel(join(project, 'models', 'bert', 'onnx', 'model.onnx'));
-  const feeds = Object.fromEntries(
-    Object.entries(inputs).map(([name, { data, dims }]) => [name, { data, shape: dims }]),
-  );
-  const { last_hidden_state: { data: states } } = await model.run(feeds);
+  const feeds = Object.fromEntries(Object.entries(inputs).map(([name, { data, dims }]) => [name, { data, shape: dims }]));
+  const {
+    last_hidden_state: { data: states },
+  } = await model.run(feeds);
   const [, tokens] = inputs.input_ids.dims;
   const width = states.length / tokens;
   const mean = Array.from({ length: width }, (_, at) => {
@@ -83,10 +83,7 @@ test('texts become the vectors that onnxruntime-node and loadModel() make of the
   const expected = await byOnnxruntimeNode(TEXTS);
   assert.equal(vectors.length, TEXTS.length);
   for (const [index, vector] of vectors.entries()) {
-    assert.ok(
-      maxAbsDifference(vector, expected[index].vector) <= TOLERANCE,
-      `${vector}\nbut onnxruntime-node: ${expected[index].vector}`,
-    );
+    assert.ok(maxAbsDifference(vector, expected[index].vector) <= TOLERANCE, `${vector}\nbut onnxruntime-node: ${expected[index].vector}`);
     const ours = await byLoadModel(expected[index]);
     assert.ok(maxAbsDifference(vector, ours) <= TOLERANCE, `${vector}\nbut loadModel: ${ours}`);
   }

@@ -79,7 +79,10 @@ test('mismatches lists exactly the elements beyond the tolerance', () => {
     { index: 2, got: 1 + 2 ** -22, expected: 1, distance: 2 },
     { index: 3, got: 1, expected: NaN, distance: Infinity },
   ]);
-  assert.deepEqual(mismatches('float32', got, expected, { metric: 'ULP', value: 0 }).map(({ index }) => index), [1, 2, 3]);
+  assert.deepEqual(
+    mismatches('float32', got, expected, { metric: 'ULP', value: 0 }).map(({ index }) => index),
+    [1, 2, 3],
+  );
 });
 
 test('mismatches gives float16 values, not bits', () => {

@@ -56,9 +56,12 @@ test('the pages of operators show their examples', async () => {
 
 test('blocks that are not run are counted', (t) => {
   const reasons = pages.flatMap(({ name, programs }) =>
-    programs.flat().flatMap((block) => [block, ...(block.output === undefined ? [] : [block.output])])
+    programs
+      .flat()
+      .flatMap((block) => [block, ...(block.output === undefined ? [] : [block.output])])
       .filter(({ notRun }) => notRun !== undefined)
-      .map(({ line, notRun }) => `${name}:${line}: ${notRun}`));
+      .map(({ line, notRun }) => `${name}:${line}: ${notRun}`),
+  );
   reasons.forEach((reason) => t.diagnostic(reason));
   assert.equal(reasons.length, NOT_RUN, reasons.join('\n'));
 });

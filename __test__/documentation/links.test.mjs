@@ -43,14 +43,24 @@ function faultOf(page, link) {
 }
 
 test('relative links lead to files and headings', () => {
-  const faults = LINKED.flatMap((page) => linksOf(read(page)).filter((link) => !isExternal(link)).map((link) => faultOf(page, link)));
-  assert.deepEqual(faults.filter((fault) => fault !== ''), []);
+  const faults = LINKED.flatMap((page) =>
+    linksOf(read(page))
+      .filter((link) => !isExternal(link))
+      .map((link) => faultOf(page, link)),
+  );
+  assert.deepEqual(
+    faults.filter((fault) => fault !== ''),
+    [],
+  );
 });
 
 test('other links are secure', () => {
   const links = LINKED.flatMap((page) => linksOf(read(page)).filter(isExternal));
   assert.ok(links.length > 10);
-  assert.deepEqual(links.filter((link) => !URL.canParse(link) || !link.startsWith('https://')), []);
+  assert.deepEqual(
+    links.filter((link) => !URL.canParse(link) || !link.startsWith('https://')),
+    [],
+  );
 });
 
 test('a link to nothing is found', () => {
@@ -74,7 +84,10 @@ test('pages that the code names exist', () => {
     .filter((file) => !file.includes('node_modules') && dirname(file) !== import.meta.dirname);
   const names = new Set(files.flatMap((file) => read(file.slice(root.length + 1)).match(/\bdocs\/[\w-]+\.md\b/g) ?? []));
   assert.ok(names.size > 0);
-  assert.deepEqual([...names].filter((name) => !PAGES.includes(name)), []);
+  assert.deepEqual(
+    [...names].filter((name) => !PAGES.includes(name)),
+    [],
+  );
 });
 
 test('commands of npm that a page names are scripts of package.json', () => {
@@ -82,13 +95,19 @@ test('commands of npm that a page names are scripts of package.json', () => {
   const named = PAGES.flatMap((page) => codeOf(read(page)).flatMap((code) => [...code.matchAll(/\bnpm (?:run ([\w:-]+)|(start|test)\b)/g)]));
   const names = named.map(([, script, short]) => script ?? short);
   assert.ok(names.includes('start') && names.includes('docs'));
-  assert.deepEqual(names.filter((name) => !(name in scripts)), []);
+  assert.deepEqual(
+    names.filter((name) => !(name in scripts)),
+    [],
+  );
 });
 
 test('files that a page names exist', () => {
   const named = PAGES.flatMap((page) => codeOf(read(page)).flatMap((code) => code.match(PATHS) ?? []));
   assert.ok(named.length > 30);
-  assert.deepEqual(named.filter((path) => !existsSync(join(root, path))), []);
+  assert.deepEqual(
+    named.filter((path) => !existsSync(join(root, path))),
+    [],
+  );
 });
 
 test('README.md is short', () => {

@@ -36,13 +36,15 @@ function directivesOf(html) {
 
 /** `a.onnx = path/of/a.onnx, b.png = path/of/b.png` as an object. */
 function filesOf(list, where) {
-  return Object.fromEntries(list.split(',').map((entry) => {
-    const [name, source, rest] = entry.split('=').map((part) => part.trim());
-    if (!name || !source || rest !== undefined) {
-      throw new Error(`${where}: "${entry.trim()}" is not NAME = PATH`);
-    }
-    return [name, source];
-  }));
+  return Object.fromEntries(
+    list.split(',').map((entry) => {
+      const [name, source, rest] = entry.split('=').map((part) => part.trim());
+      if (!name || !source || rest !== undefined) {
+        throw new Error(`${where}: "${entry.trim()}" is not NAME = PATH`);
+      }
+      return [name, source];
+    }),
+  );
 }
 
 /**
@@ -129,7 +131,7 @@ export function blocksOf(markdown, name) {
  * @param {any} token
  * @returns {string}
  */
-const plainText = ({ tokens, text }) => (tokens?.map(plainText).join('') ?? text ?? '');
+const plainText = ({ tokens, text }) => tokens?.map(plainText).join('') ?? text ?? '';
 
 /**
  * The addresses of a page's headings, as GitHub makes them.

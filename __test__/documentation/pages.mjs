@@ -7,7 +7,10 @@ import { root, WORKSPACES } from '../../scripts/process.mjs';
 /** Paths of the pages whose code is run, relative to the repository. */
 export const PAGES = [
   'README.md',
-  ...readdirSync(join(root, 'docs')).filter((name) => name.endsWith('.md')).sort().map((name) => `docs/${name}`),
+  ...readdirSync(join(root, 'docs'))
+    .filter((name) => name.endsWith('.md'))
+    .sort()
+    .map((name) => `docs/${name}`),
   ...WORKSPACES.map((folder) => `${folder}/README.md`).filter((page) => existsSync(join(root, page))),
 ];
 

@@ -18,15 +18,27 @@ test('a block has its line, its language, its files and its output', () => {
   const page = `# Title\n\n<!-- files: a.onnx = x/a.onnx, b.png = y/b.png -->\n\n${fence('js', 'run();')}\nIt prints:\n\n${fence('text', '1')}`;
   const [block, ...others] = blocksOf(page, 'page.md');
   assert.deepEqual(others, []);
-  assert.deepEqual({ ...block, output: block.output.text }, {
-    line: 5, language: 'js', text: 'run();', files: { 'a.onnx': 'x/a.onnx', 'b.png': 'y/b.png' }, continues: false, notRun: undefined, output: '1',
-  });
+  assert.deepEqual(
+    { ...block, output: block.output.text },
+    {
+      line: 5,
+      language: 'js',
+      text: 'run();',
+      files: { 'a.onnx': 'x/a.onnx', 'b.png': 'y/b.png' },
+      continues: false,
+      notRun: undefined,
+      output: '1',
+    },
+  );
 });
 
 test('blocks that continue each other are one program', () => {
   const page = `${fence('js', 'a')}\n<!-- continues -->\n\n${fence('js', 'b')}\n${fence('sh', 'c')}\n${fence('js', 'd')}`;
   const programs = programsOf(blocksOf(page, 'page.md'));
-  assert.deepEqual(programs.map((parts) => parts.map(({ text }) => text)), [['a', 'b'], ['c'], ['d']]);
+  assert.deepEqual(
+    programs.map((parts) => parts.map(({ text }) => text)),
+    [['a', 'b'], ['c'], ['d']],
+  );
   assert.throws(() => programsOf(blocksOf(`${fence('sh', 'a')}\n<!-- continues -->\n\n${fence('js', 'b')}`, 'page.md')), /no program above/);
 });
 
@@ -50,7 +62,7 @@ test('pages that no test could run as they are meant are refused', () => {
 });
 
 test('the parts of a program have outputs of their own', async (t) => {
-  const page = `${fence('js', "import os from 'node:os';\nconst a = 1;\nconsole.log(a);\nconsole.log('x');")}\n<!-- continues -->\n\n${fence('js', "console.log(a + 1, typeof os.cpus)")}`;
+  const page = `${fence('js', "import os from 'node:os';\nconst a = 1;\nconsole.log(a);\nconsole.log('x');")}\n<!-- continues -->\n\n${fence('js', 'console.log(a + 1, typeof os.cpus)')}`;
   assert.deepEqual(await runPage(t, page), ['1\nx', '2 function']);
 });
 

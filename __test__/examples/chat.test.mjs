@@ -82,7 +82,10 @@ describe('text from tokens', () => {
     const vocab = { '▁What': 0, '▁a': 1, '▁day': 2, '!': 3 };
     const tokenizer = new Tokenizer({ ...TOKENIZER, added_tokens: [], pre_tokenizer: marks, decoder: marks, model: { type: 'BPE', vocab, merges: [] } }, {});
     const stream = new TextStream((ids) => tokenizer.decode(ids, { clean_up_tokenization_spaces: false }));
-    assert.deepEqual([0, 1, 2, 3].map((id) => stream.push(id)), ['What', ' a', ' day', '!']);
+    assert.deepEqual(
+      [0, 1, 2, 3].map((id) => stream.push(id)),
+      ['What', ' a', ' day', '!'],
+    );
   });
 
   test('nothing comes of nothing', () => {
@@ -93,7 +96,11 @@ describe('text from tokens', () => {
 describe('a folder', () => {
   test('has a file for each type of weights', async () => {
     const folder = await folderOf({ models: ['model.onnx', 'model_q4f16.onnx', 'model_q8.onnx'] });
-    const named = async (dtype) => path.relative(folder, (await readFolder(folder, dtype)).file).split(path.sep).join('/');
+    const named = async (dtype) =>
+      path
+        .relative(folder, (await readFolder(folder, dtype)).file)
+        .split(path.sep)
+        .join('/');
     assert.equal(await named('fp32'), 'onnx/model.onnx');
     assert.equal(await named('q4f16'), 'onnx/model_q4f16.onnx');
     assert.equal(await named('q8'), 'onnx/model_q8.onnx');
@@ -119,7 +126,15 @@ describe('a folder', () => {
     const bos = { content: '<s>' };
     assert.equal(await rendered({}), user('Hi'));
     assert.equal(await rendered({ chat_template: '{{ bos_token }}{{ messages[0].content }}', bos_token: bos }), '<s>Hi');
-    assert.equal(await rendered({ chat_template: [{ name: 'tool_use', template: 'x' }, { name: 'default', template: '{{ messages[0].role }}' }] }), 'user');
+    assert.equal(
+      await rendered({
+        chat_template: [
+          { name: 'tool_use', template: 'x' },
+          { name: 'default', template: '{{ messages[0].role }}' },
+        ],
+      }),
+      'user',
+    );
     assert.equal(await rendered({ chat_template: undefined }), undefined);
     const folder = await folderOf({ tokenizerConfig: { chat_template: undefined } });
     await writeFile(path.join(folder, 'chat_template.jinja'), '{{ messages | length }}');
@@ -127,11 +142,12 @@ describe('a folder', () => {
   });
 
   test('is refused with what is missing', async () => {
-    const refused = (folder, dtype, message) => assert.rejects(readFolder(folder, dtype), (error) => {
-      assert.ok(error instanceof FolderError, String(error));
-      assert.match(error.message, message);
-      return true;
-    });
+    const refused = (folder, dtype, message) =>
+      assert.rejects(readFolder(folder, dtype), (error) => {
+        assert.ok(error instanceof FolderError, String(error));
+        assert.match(error.message, message);
+        return true;
+      });
     const folder = await folderOf({ models: ['model.onnx', 'model_q8.onnx', 'model_q4.onnx'] });
     await refused(folder, 'fp16', /there is no model_fp16\.onnx in .*onnx; there is --dtype fp32, q8, q4$/);
     await refused(path.join(root, 'absent'), 'q8', /there is no model_quantized\.onnx or model_q8\.onnx in .*absent.onnx$/);
@@ -210,7 +226,10 @@ describe('a chat', () => {
   test('says that a message is too long, and goes on as before', async (t) => {
     const { chat, encode } = await chatOf(t);
     const first = await answerOf(chat, 'Hello!');
-    await assert.rejects(answerOf(chat, 'x'.repeat(256)), { name: 'PromptError', message: /^\d+ tokens and \d+ new tokens are too long for the model: its context has 256/ });
+    await assert.rejects(answerOf(chat, 'x'.repeat(256)), {
+      name: 'PromptError',
+      message: /^\d+ tokens and \d+ new tokens are too long for the model: its context has 256/,
+    });
     const ids = encode(`${user('Hello!')}${first}<|im_end|>\n${user('Go on.')}`);
     assert.equal(await answerOf(chat, 'Go on.'), textOf(answerTokens(LETTERS, ids, 0)));
   });
@@ -227,7 +246,10 @@ describe('a chat', () => {
     const { chat } = await chatOf(t, { style: { vocabulary: 200, next: () => 97 } });
     await assert.rejects(answerOf(chat, 'Hello!'), { name: 'PromptError', message: /^token 256 is outside of the model's vocabulary of 200 tokens/ });
     const { chat: strict } = await chatOf(t, { tokenizerConfig: { chat_template: "{{ raise_exception('no system messages') }}" } });
-    await assert.rejects(answerOf(strict, 'Hello!'), { name: 'PromptError', message: "the model's chat template refuses the conversation: no system messages" });
+    await assert.rejects(answerOf(strict, 'Hello!'), {
+      name: 'PromptError',
+      message: "the model's chat template refuses the conversation: no system messages",
+    });
   });
 
   test('goes on with each message where there is no template', async (t) => {
@@ -244,8 +266,12 @@ async function terminalOf(t, content, options) {
   const { chat } = await chatOf(t, content, options);
   const [input, output, remarks] = [new PassThrough(), new PassThrough(), new PassThrough()];
   const written = { output: '', remarks: '' };
-  output.setEncoding('utf8').on('data', (text) => { written.output += text; });
-  remarks.setEncoding('utf8').on('data', (text) => { written.remarks += text; });
+  output.setEncoding('utf8').on('data', (text) => {
+    written.output += text;
+  });
+  remarks.setEncoding('utf8').on('data', (text) => {
+    written.remarks += text;
+  });
   const ended = new Conversation(chat, { input, output, remarks, terminal: true, isContinuing: false }).run();
   return { input, written, ended, shown: (name, pattern) => until(() => pattern.test(written[name]), `${pattern}`) };
 }
@@ -269,7 +295,11 @@ describe('a conversation in a terminal', () => {
   });
 
   test('Ctrl+C stops an answer, and not the conversation', async (t) => {
-    const { input, written, ended, shown } = await terminalOf(t, { style: { ...LETTERS, next: () => 97 }, config: { max_position_embeddings: 1e6 } }, { maxTokens: Infinity });
+    const { input, written, ended, shown } = await terminalOf(
+      t,
+      { style: { ...LETTERS, next: () => 97 }, config: { max_position_embeddings: 1e6 } },
+      { maxTokens: Infinity },
+    );
     input.write('Hello!\r');
     await shown('output', /aaa/);
     input.write('\x03');
@@ -335,7 +365,12 @@ describe('the program', () => {
     const colors = await folderOf();
     await copyFile(path.join(root, 'packages/cli/__test__/files/colors.onnx'), path.join(colors, 'onnx', 'model.onnx'));
     await refused(/this model cannot generate text: loadModel: keepLast names "logits", which is not an output: the model has "scores"/, colors);
-    await refused(/--system has no effect: this model has no chat template/, await folderOf({ tokenizerConfig: { chat_template: undefined } }), '--system', 'Be brief.');
+    await refused(
+      /--system has no effect: this model has no chat template/,
+      await folderOf({ tokenizerConfig: { chat_template: undefined } }),
+      '--system',
+      'Be brief.',
+    );
     await refused(/token 256 is outside of the model's vocabulary of 200 tokens/, await folderOf({ style: { vocabulary: 200, next: () => 97 } }));
   });
 
@@ -345,7 +380,9 @@ describe('the program', () => {
     t.after(() => child.kill('SIGKILL'));
     const [answers, remarks] = [child.stdout.setEncoding('utf8'), child.stderr.setEncoding('utf8')];
     let said = '';
-    remarks.on('data', (text) => { said += text; });
+    remarks.on('data', (text) => {
+      said += text;
+    });
     for (let turn = 1; turn <= 2; turn++) {
       child.stdin.write('Hello!\n');
       await once(answers, 'data');

@@ -40,7 +40,8 @@ for (const { name, folder, manifest } of examples) {
     const outside = programs.flatMap((file) =>
       [...readFileSync(path.join(folder, file), 'utf8').matchAll(/(?:from|import|import\(|new URL\() ?'(\.\.?\/[^']*)'/g)]
         .filter(([, to]) => !path.join(folder, file, '..', to).startsWith(folder))
-        .map(([, to]) => `${file}: ${to}`));
+        .map(([, to]) => `${file}: ${to}`),
+    );
     assert.deepEqual(outside, []);
   });
 }

@@ -6,11 +6,12 @@ import { parseSafetensors, readSafetensors } from '../../examples/digits/safeten
 import { FormatError } from '../../examples/digits/tensor-data.mjs';
 
 const bytesOf = (view) => new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
-const fails = (run, message) => assert.throws(run, (error) => {
-  assert.ok(error instanceof FormatError, String(error));
-  assert.match(error.message, message);
-  return true;
-});
+const fails = (run, message) =>
+  assert.throws(run, (error) => {
+    assert.ok(error instanceof FormatError, String(error));
+    assert.match(error.message, message);
+    return true;
+  });
 
 function safetensors(header, data = new Uint8Array()) {
   const text = new TextEncoder().encode(typeof header === 'string' ? header : JSON.stringify(header));
@@ -105,7 +106,10 @@ test('safetensors: a file cut anywhere is an error', () => {
 
 test('safetensors: what does not fit together is an error', () => {
   const four = new Uint8Array(4);
-  const one = (entry, data = four) => () => parseSafetensors(safetensors({ a: entry }, data));
+  const one =
+    (entry, data = four) =>
+    () =>
+      parseSafetensors(safetensors({ a: entry }, data));
   const good = { dtype: 'F32', shape: [1], data_offsets: [0, 4] };
   one(good)();
   fails(() => parseSafetensors(new Uint8Array(16).fill(255)), /not a safetensors file/);

@@ -38,7 +38,16 @@ test('requests at the same time get their own answers', async () => {
 
 test('a request that cannot be answered is told why', async () => {
   const pictures = (...list) => JSON.stringify(list);
-  for (const body of ['{}', '[]', 'null', pictures(1), pictures([[1]]), pictures(PICTURE.slice(1)), pictures(PICTURE.map((row) => row.map(() => 17))), pictures(PICTURE.map((row) => row.map(String)))]) {
+  for (const body of [
+    '{}',
+    '[]',
+    'null',
+    pictures(1),
+    pictures([[1]]),
+    pictures(PICTURE.slice(1)),
+    pictures(PICTURE.map((row) => row.map(() => 17))),
+    pictures(PICTURE.map((row) => row.map(String))),
+  ]) {
     assert.deepEqual(await ask(body), [400, { error: 'expected an array of pictures, each 8 rows of 8 numbers from 0 to 16' }], body);
   }
   const [status, { error }] = await ask('[');

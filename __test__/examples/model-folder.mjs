@@ -15,8 +15,9 @@ export const VOCABULARY = 256 + MARKS.length;
 export const LETTERS = { vocabulary: VOCABULARY, next: (sum) => (sum % 23 === 22 ? END : 97 + (sum % 26)) };
 
 /** As the models of many makers have it. */
-export const TEMPLATE = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + eos_token + '\\n' }}{% endfor %}"
-  + "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+export const TEMPLATE =
+  "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + eos_token + '\\n' }}{% endfor %}" +
+  "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 /** The characters that stand for bytes in the vocabulary: a byte's own where it can be printed, others from 256 on. */
 function byteCharacters() {

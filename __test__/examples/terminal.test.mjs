@@ -1,17 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { layout, panel } from '../../examples/digits/render.mjs';
-import {
-  colorDepth,
-  columnChart,
-  horizontalBar,
-  paint,
-  PALETTE,
-  percent,
-  picture,
-  PLAIN,
-  TRUECOLOR,
-} from '../../examples/digits/terminal.mjs';
+import { colorDepth, columnChart, horizontalBar, paint, PALETTE, percent, picture, PLAIN, TRUECOLOR } from '../../examples/digits/terminal.mjs';
 
 const DEPTHS = [PLAIN, PALETTE, TRUECOLOR];
 const visible = (text) => text.replace(/\x1b\[[\d;]*m/g, '');
@@ -68,8 +58,18 @@ test('panels have equal lines and fill the width they are given', () => {
   const shown = { name: '0042-is-7.png', label: 7, pixels };
   for (const depth of DEPTHS) {
     const lines = panel(shown, probabilities, depth);
-    assert.deepEqual(lines.map((line) => visible(line).length), Array(8).fill(38), `depth ${depth}`);
-    for (const [columns, perRow] of [[20, 1], [78, 1], [79, 2], [80, 2], [120, 3]]) {
+    assert.deepEqual(
+      lines.map((line) => visible(line).length),
+      Array(8).fill(38),
+      `depth ${depth}`,
+    );
+    for (const [columns, perRow] of [
+      [20, 1],
+      [78, 1],
+      [79, 2],
+      [80, 2],
+      [120, 3],
+    ]) {
       const text = layout([lines, lines, lines], columns);
       const rows = Math.ceil(3 / perRow);
       assert.equal(text.split('\n').length, 9 * rows + 1, `${columns} columns`);

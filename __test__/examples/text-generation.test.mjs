@@ -75,11 +75,12 @@ test('characters come one by one, and the reader may stop', async () => {
 
 test('a prompt that the model cannot read is refused, and the text stays as it was', async () => {
   const whole = await textOf('The moon ', { maxTokens: 5 });
-  const refused = (ids, message) => assert.rejects(generator.generate(ids, { choose: greedy }).next(), (error) => {
-    assert.ok(error instanceof PromptError, String(error));
-    assert.match(error.message, message);
-    return true;
-  });
+  const refused = (ids, message) =>
+    assert.rejects(generator.generate(ids, { choose: greedy }).next(), (error) => {
+      assert.ok(error instanceof PromptError, String(error));
+      assert.match(error.message, message);
+      return true;
+    });
   await refused([], /^there are no tokens in this text$/);
   await refused([65, 128], /^token 128 is outside of the model's vocabulary of 128 tokens/);
   await refused([undefined], /^the tokenizer has no token for a part of this text$/);
@@ -175,7 +176,10 @@ test('bad usage is exit code 2 and says what was wrong', async () => {
 });
 
 test('a line that the model cannot read ends the program where nobody can answer', async () => {
-  for (const [line, message] of [['Müller', /this model reads only ASCII, and not "Müller"/], ['x'.repeat(256), /256 new tokens are too long for the model/]]) {
+  for (const [line, message] of [
+    ['Müller', /this model reads only ASCII, and not "Müller"/],
+    ['x'.repeat(256), /256 new tokens are too long for the model/],
+  ]) {
     const { code, stdout, stderr } = await runExampleWith(`${line}\nBees\n`, PROGRAM);
     assert.match(stderr, message);
     assert.match(stderr, /^text-generation: [^\n]*\n$/);

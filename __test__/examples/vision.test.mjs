@@ -36,11 +36,20 @@ test('face detection draws the boxes that it prints, around the faces', async ()
   const plain = await pixels(file('face-detection', 'pictures', 'portraits.jpg'));
   for (const [width, height, left, top] of boxes) {
     const [x, y] = [left + (width >> 1), top + (height >> 1)];
-    for (const edge of [[left, y], [left + width, y], [x, top], [x, top + height]]) assert.deepEqual(pixel(...edge), [0, 255, 0, 255], `edge at ${edge}`);
+    for (const edge of [
+      [left, y],
+      [left + width, y],
+      [x, top],
+      [x, top + height],
+    ])
+      assert.deepEqual(pixel(...edge), [0, 255, 0, 255], `edge at ${edge}`);
     assert.deepEqual(pixel(x, y), [...plain(x, y), 255]);
   }
   // Between the eyes of Hopper and of Collins.
-  for (const [i, [x, y]] of [[555, 142], [143, 103]].entries()) {
+  for (const [i, [x, y]] of [
+    [555, 142],
+    [143, 103],
+  ].entries()) {
     const [width, height, left, top] = boxes[i];
     assert.ok(left < x && x < left + width && top < y && y < top + height / 2, `face ${i}`);
   }
@@ -48,7 +57,30 @@ test('face detection draws the boxes that it prints, around the faces', async ()
 
 test('background removal keeps the person as she is, and nothing else', async () => {
   await printsTheExpected('background-removal');
-  const people = { collins: { person: [[225, 120], [200, 340]], background: [[20, 20], [430, 100], [330, 60]] }, hopper: { person: [[265, 210], [200, 450]], background: [[30, 60], [480, 100], [60, 330]] } };
+  const people = {
+    collins: {
+      person: [
+        [225, 120],
+        [200, 340],
+      ],
+      background: [
+        [20, 20],
+        [430, 100],
+        [330, 60],
+      ],
+    },
+    hopper: {
+      person: [
+        [265, 210],
+        [200, 450],
+      ],
+      background: [
+        [30, 60],
+        [480, 100],
+        [60, 330],
+      ],
+    },
+  };
   for (const [name, { person, background }] of Object.entries(people)) {
     const pixel = await pixels(file('background-removal', 'out', `${name}.png`));
     const plain = await pixels(file('background-removal', 'pictures', `${name}.jpg`));

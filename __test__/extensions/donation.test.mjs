@@ -31,16 +31,15 @@ async function decoder(on) {
   const builder = new MLGraphBuilder(on);
   const own = generator(7);
   const weights = () =>
-    builder.constant(float32(WIDTH, WIDTH), Float32Array.from({ length: WIDTH * WIDTH }, () => own.next() - 0.5));
+    builder.constant(
+      float32(WIDTH, WIDTH),
+      Float32Array.from({ length: WIDTH * WIDTH }, () => own.next() - 0.5),
+    );
   const x = builder.input('x', float32(1, 1, WIDTH));
-  const heads = () =>
-    builder.transpose(builder.reshape(builder.matmul(x, weights()), [1, 1, HEADS, SIZE]), { permutation: [0, 2, 1, 3] });
+  const heads = () => builder.transpose(builder.reshape(builder.matmul(x, weights()), [1, 1, HEADS, SIZE]), { permutation: [0, 2, 1, 3] });
   const grown = (name) => builder.concat([builder.input(name, float32(1, HEADS, 'past', SIZE)), heads()], 2);
   const [query, key, value] = [heads(), grown('past.key'), grown('past.value')];
-  const scores = builder.mul(
-    builder.matmul(query, builder.transpose(key, { permutation: [0, 1, 3, 2] })),
-    builder.constant('float32', SIZE ** -0.5),
-  );
+  const scores = builder.mul(builder.matmul(query, builder.transpose(key, { permutation: [0, 1, 3, 2] })), builder.constant('float32', SIZE ** -0.5));
   const mixed = builder.transpose(builder.matmul(builder.softmax(scores, 3), value), { permutation: [0, 2, 1, 3] });
   const y = builder.tanh(builder.matmul(builder.reshape(mixed, [1, 1, WIDTH]), weights()));
   return builder.build({ y, 'present.key': key, 'present.value': value });
@@ -124,7 +123,10 @@ test('memory grows by what is appended, and every input stays what it was', asyn
   assert.ok(grown < GROWTH, `${grown} bytes`);
   for (const count of [1, 2, 100, steps + 1]) {
     const bytes = await bytesOf(all[count - 1]);
-    assert.ok(bytes.every((byte, at) => byte === Math.floor(at / width) % 256), `the first ${count} rows`);
+    assert.ok(
+      bytes.every((byte, at) => byte === Math.floor(at / width) % 256),
+      `the first ${count} rows`,
+    );
   }
 });
 
@@ -161,7 +163,12 @@ test('whatever else is done with the tensors', async () => {
       context.writeTensor(one.tensor, one.contents);
     } else if (kind === 6) {
       const { contents } = one;
-      reads.push(bytesOf(one.tensor).then((bytes) => assert.deepEqual(bytes, contents), (error) => assert.equal(error.name, 'InvalidStateError')));
+      reads.push(
+        bytesOf(one.tensor).then(
+          (bytes) => assert.deepEqual(bytes, contents),
+          (error) => assert.equal(error.name, 'InvalidStateError'),
+        ),
+      );
     } else {
       known.splice(known.indexOf(one), 1);
       one.tensor.destroy();
@@ -199,7 +206,10 @@ test('an input that is read elsewhere, and an output that is', async () => {
     const columns = [0, 1, 2, 3].map((column) => all.filter((_, at) => at % 4 === column));
     assert.deepEqual([...(await bytesOf(outputs.turned))], columns.flat());
     const sums = new Int32Array(await context.readTensor(outputs.sum));
-    assert.deepEqual([...sums], columns.map((column) => column.slice(0, -1).reduce((a, b) => a + b)));
+    assert.deepEqual(
+      [...sums],
+      columns.map((column) => column.slice(0, -1).reduce((a, b) => a + b)),
+    );
     [past, expected] = [outputs.present, all];
   }
   assert.deepEqual([...(await bytesOf(past))], expected);
@@ -216,12 +226,18 @@ test('what is appended may be of the input itself, nothing, or of any length', a
   const alone = new MLGraphBuilder(context);
   const only = await alone.build({ same: alone.concat([alone.input('past', { dataType: 'uint8', shape: ['n', 2] })], 0) });
   let [first, second] = [await tensorOf(context, rows(1, 2), Uint8Array.of(5, 6)), await tensorOf(context, rows(1, 2), Uint8Array.of(7, 8))];
-  let expected = [[5, 6], [7, 8]];
+  let expected = [
+    [5, 6],
+    [7, 8],
+  ];
   for (let step = 0; step < 5; step++) {
     const self = await tensorOf(context, rows(expected[0].length / 2 + 1, 2));
     const more = await tensorOf(context, rows(expected[1].length / 2 + expected[0].length, 2));
     context.dispatch(graph, { past: first, rest: second }, { self, more }, { donate: { self: 'past', more: 'rest' } });
-    expected = [[...expected[0], 5, 6], [...expected[1], ...expected[0], ...expected[0]]];
+    expected = [
+      [...expected[0], 5, 6],
+      [...expected[1], ...expected[0], ...expected[0]],
+    ];
     [first, second] = [self, more];
     const same = await tensorOf(context, rows(expected[0].length / 2, 2));
     context.dispatch(only, { past: first }, { same }, { donate: { same: 'past' } });
@@ -326,7 +342,11 @@ describe('what cannot be right is an error', async () => {
         }
       }
     }
-    const loud = { get donate() { throw new RangeError('mine'); } };
+    const loud = {
+      get donate() {
+        throw new RangeError('mine');
+      },
+    };
     assert.throws(() => context.dispatch(graph, inputs, outputs, loud), RangeError);
   });
 
@@ -338,7 +358,16 @@ describe('what cannot be right is an error', async () => {
       const simple = await own.build({ y: own.neg(own.input('x', float32(1))) });
       const [x, y] = [await tensorOf(plain, float32(1), Float32Array.of(2)), await tensorOf(plain, float32(1))];
       // Without the extension, the draft has no fourth argument.
-      for (const options of [5, { donate: 'x' }, { donate: { no: 'such' } }, { get donate() { throw new Error('read'); } }]) {
+      for (const options of [
+        5,
+        { donate: 'x' },
+        { donate: { no: 'such' } },
+        {
+          get donate() {
+            throw new Error('read');
+          },
+        },
+      ]) {
         plain.dispatch(simple, { x }, { y }, options);
       }
       assert.deepEqual([...(await read(plain, y))], [-2]);

@@ -9,8 +9,7 @@ import { checkNames, contents, follow, outputsOf, randomRecipe, results } from '
 const SEEDS = 120;
 
 /** Other sizes for the names. Most graphs are not possible with them. */
-const otherSizes = (random, sizes) =>
-  Object.fromEntries(Object.entries(sizes).map(([name, size]) => [name, random.chance(0.5) ? size : 1 + random.below(6)]));
+const otherSizes = (random, sizes) => Object.fromEntries(Object.entries(sizes).map(([name, size]) => [name, random.chance(0.5) ? size : 1 + random.below(6)]));
 
 test('random graphs with named dimensions', { timeout: 300_000 }, async () => {
   const options = { accelerated: false, numThreads: 1 };

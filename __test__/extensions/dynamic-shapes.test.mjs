@@ -56,11 +56,7 @@ test('one graph serves all sizes', async () => {
   assert.ok(Object.isFrozen(y.shape));
   for (const batch of [1, 2, 5, 1, 300]) {
     const { y } = await run(graph, { x: { shape: [batch, 2] } });
-    const expected = Array.from({ length: batch }, (_, i) => [2 * i, 2 * i + 1]).flatMap(([p, q]) => [
-      p + 4 * q + 10,
-      2 * p + 5 * q + 20,
-      3 * p + 6 * q + 30,
-    ]);
+    const expected = Array.from({ length: batch }, (_, i) => [2 * i, 2 * i + 1]).flatMap(([p, q]) => [p + 4 * q + 10, 2 * p + 5 * q + 20, 3 * p + 6 * q + 30]);
     assert.deepEqual(y, { shape: [batch, 3], values: expected });
   }
 });
@@ -94,15 +90,15 @@ test('dimensions of different names may have the same size or broadcast', async 
   const builder = new MLGraphBuilder(context);
   const y = builder.add(builder.input('a', float32('m')), builder.input('b', float32('n')));
   const graph = await builder.build({ y });
-  const [one, two] = [{ shape: [1], values: [5] }, { shape: [2], values: [1, 2] }];
+  const [one, two] = [
+    { shape: [1], values: [5] },
+    { shape: [2], values: [1, 2] },
+  ];
   assert.deepEqual((await run(graph, { a: one, b: two })).y, { shape: [2], values: [6, 7] });
   assert.deepEqual((await run(graph, { a: two, b: one })).y, { shape: [2], values: [6, 7] });
   assert.deepEqual((await run(graph, { a: two, b: two })).y, { shape: [2], values: [2, 4] });
   assert.deepEqual((await run(graph, { a: one, b: one })).y, { shape: [1], values: [10] });
-  assert.throws(
-    () => graph.computeShapes({ a: [2], b: [3] }),
-    typeError(/^computeShapes: add: .*\[2\] and \[3\].*, with "m" = 2, "n" = 3$/),
-  );
+  assert.throws(() => graph.computeShapes({ a: [2], b: [3] }), typeError(/^computeShapes: add: .*\[2\] and \[3\].*, with "m" = 2, "n" = 3$/));
 });
 
 test('sizes that do not fit are told by name', async () => {
@@ -132,15 +128,9 @@ test('sizes that do not fit are told by name', async () => {
   assert.throws(() => graph.computeShapes.call({}, {}), typeError(/MLGraph/));
   const tensors = { a: await filled([1, 2, 3, 4, 5, 6, 7, 8], 4, 2), b: await filled([1, 2, 3, 4, 5], 5) };
   const outputs = { y: await context.createTensor(floats(3, 2)), z: await context.createTensor(floats(4)) };
-  assert.throws(
-    () => context.dispatch(graph, tensors, outputs),
-    typeError(/^dispatch: input "b" .*dimension "n" is 5 at axis 0, and 4 in input "a"$/),
-  );
+  assert.throws(() => context.dispatch(graph, tensors, outputs), typeError(/^dispatch: input "b" .*dimension "n" is 5 at axis 0, and 4 in input "a"$/));
   tensors.b = await filled([1, 2, 3, 4], 4);
-  assert.throws(
-    () => context.dispatch(graph, tensors, { ...outputs, z: tensors.a }),
-    typeError(/more than once/),
-  );
+  assert.throws(() => context.dispatch(graph, tensors, { ...outputs, z: tensors.a }), typeError(/more than once/));
   const wrong = await context.createTensor(floats(5));
   assert.throws(
     () => context.dispatch(graph, tensors, { ...outputs, z: wrong }),
@@ -172,7 +162,10 @@ test('what no sizes make possible is refused when it is added', () => {
   const image = builder.input('image', float32(1, 4, 'height', 'width'));
   const window = builder.constant(float32(8, 4, 1, 700), new Float32Array(8 * 4 * 700));
   const convolved = builder.conv2d(image, window);
-  assert.deepEqual(convolved.shape.map((dimension) => typeof dimension), ['number', 'number', 'string', 'string']);
+  assert.deepEqual(
+    convolved.shape.map((dimension) => typeof dimension),
+    ['number', 'number', 'string', 'string'],
+  );
 });
 
 test('names are strings that are not empty', () => {
@@ -229,8 +222,14 @@ test('a description is of the sizes that were used last', async () => {
   for (const n of [3, 5, 3]) {
     await run(graph, { x: { shape: [n, 2] } });
     const { source, steps, devices } = describeGraph(graph);
-    assert.deepEqual(source.nodes.map(({ operator }) => operator), ['neg', 'relu']);
-    assert.ok(source.values.every(({ shape }) => shape[0] === n), `${n}`);
+    assert.deepEqual(
+      source.nodes.map(({ operator }) => operator),
+      ['neg', 'relu'],
+    );
+    assert.ok(
+      source.values.every(({ shape }) => shape[0] === n),
+      `${n}`,
+    );
     assert.ok(steps.length >= 1);
     assert.deepEqual(devices, graph.devices);
   }
@@ -251,7 +250,10 @@ test('without the extension the draft is kept to the letter', async () => {
   }
   const names = ['Dynamic-Shapes', '', 'x', 1, null];
   for (const name of names) {
-    await assert.rejects(ml.createContext({ extensions: [name] }), typeError(/^createContext: options.extensions\[0\] is ".*", expected one of "donation", "dynamic-shapes", "int4"$/));
+    await assert.rejects(
+      ml.createContext({ extensions: [name] }),
+      typeError(/^createContext: options.extensions\[0\] is ".*", expected one of "donation", "dynamic-shapes", "int4"$/),
+    );
   }
   await assert.rejects(ml.createContext({ extensions: 'dynamic-shapes' }), typeError(/iterable/));
 });
@@ -297,7 +299,11 @@ test('nothing that is given for a shape is more than a TypeError', async () => {
     checked(() => graph.computeShapes({ x: make() }), `shape of x ${at}`);
     checked(() => graph.computeShapes({ x: [make(), 2] }), `size of x ${at}`);
   }
-  const loud = { get x() { throw new RangeError('mine'); } };
+  const loud = {
+    get x() {
+      throw new RangeError('mine');
+    },
+  };
   assert.throws(() => graph.computeShapes(loud), RangeError);
 });
 

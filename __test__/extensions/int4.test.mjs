@@ -22,8 +22,7 @@ const packed = (integers) =>
   Uint8Array.from({ length: Math.ceil(integers.length / 2) }, (_, at) => (integers[2 * at] & 15) | ((integers[2 * at + 1] ?? 0) << 4));
 
 /** Random integers of a type. */
-const integers = (dataType, shape) =>
-  Array.from({ length: count(shape) }, () => random.below(16) - (dataType === 'int4' ? 8 : 0));
+const integers = (dataType, shape) => Array.from({ length: count(shape) }, () => random.below(16) - (dataType === 'int4' ? 8 : 0));
 
 /** The outputs of a graph for float32 inputs: all numbers. */
 async function run(context, graph, inputs, shapes) {
@@ -63,9 +62,18 @@ for (const accelerated of [false, true]) {
           [[1], [1]],
           [[7], [1]],
           [[7], [7]],
-          [[3, 5], [3, 1]],
-          [[3, 5], [1, 5]],
-          [[2, 3, 6], [2, 1, 3]],
+          [
+            [3, 5],
+            [3, 1],
+          ],
+          [
+            [3, 5],
+            [1, 5],
+          ],
+          [
+            [2, 3, 6],
+            [2, 1, 3],
+          ],
         ]) {
           const builder = new MLGraphBuilder(context);
           const [numbers, zeros] = [integers(dataType, shape), integers(dataType, blocks)];
@@ -163,7 +171,11 @@ for (const accelerated of [false, true]) {
       for (const { dataTypes } of [limits.constant, limits.dequantizeLinear.input, limits.dequantizeLinear.zeroPoint]) {
         assert.ok(dataTypes.includes('int4') && dataTypes.includes('uint4'));
       }
-      const { constant, dequantizeLinear: { input, zeroPoint, ...rest }, ...others } = limits;
+      const {
+        constant,
+        dequantizeLinear: { input, zeroPoint, ...rest },
+        ...others
+      } = limits;
       assert.doesNotMatch(JSON.stringify([rest, others]), /int4/);
     });
   });
@@ -283,10 +295,18 @@ test('beside named dimensions', async () => {
     builder.constant(nibbles('int4', 4, 1), new Uint8Array(2)),
   );
   const graph = await builder.build({ y: builder.matmul(builder.input('x', float32('batch', 'rows', 16)), builder.transpose(weights)) });
-  for (const [batch, rows] of [[1, 1], [2, 3], [1, 5]]) {
+  for (const [batch, rows] of [
+    [1, 1],
+    [2, 3],
+    [1, 5],
+  ]) {
     const ones = new Array(batch * rows * 16).fill(1);
     const { y } = await run(context, graph, { x: [[batch, rows, 16], ones] }, { y: [batch, rows, 4] });
     const sums = [0, 1, 2, 3].map((column) => numbers.slice(16 * column, 16 * column + 16).reduce((a, b) => a + b));
-    close(y, Array.from({ length: batch * rows * 4 }, (_, at) => sums[at % 4]), `${batch} ${rows}`);
+    close(
+      y,
+      Array.from({ length: batch * rows * 4 }, (_, at) => sums[at % 4]),
+      `${batch} ${rows}`,
+    );
   }
 });

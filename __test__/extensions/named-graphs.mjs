@@ -146,10 +146,7 @@ export async function results(context, graph, { inputs, outputs }, bytes) {
 
 /** Random contents for the inputs of a recipe with these sizes. */
 export function contents(random, recipe, sizes) {
-  const sized = recipe.inputs.map(({ name, dataType, shape }) => [
-    name,
-    { dataType, shape: shape.map((dimension) => sizes[dimension] ?? dimension) },
-  ]);
+  const sized = recipe.inputs.map(({ name, dataType, shape }) => [name, { dataType, shape: shape.map((dimension) => sizes[dimension] ?? dimension) }]);
   const descriptors = Object.fromEntries(sized);
   const bytes = Object.fromEntries(sized.map(([name, descriptor]) => [name, bytesOf(random, descriptor)]));
   return { descriptors, bytes };

@@ -14,7 +14,6 @@ const require = createRequire(import.meta.url);
 const { slots } = require('../../lib/context.js');
 const { errorCodes } = require('../../lib/native.js');
 
-
 /** Loses the GPU of a context. */
 const loseDevice = (context) => slots.get(context).loseDevice();
 

@@ -40,7 +40,16 @@ test('what cannot be understood is told', async () => {
 });
 
 test('growth is the slope after the warm-up, whatever one sample says', () => {
-  assert.equal(slopeOf([[0, 1], [1, 3], [2, 90], [3, 7], [4, 9]]), 2);
+  assert.equal(
+    slopeOf([
+      [0, 1],
+      [1, 3],
+      [2, 90],
+      [3, 7],
+      [4, 9],
+    ]),
+    2,
+  );
   const samples = Array.from({ length: 31 }, (_, i) => ({
     minutes: i,
     // Caches fill for ten minutes; files are left open all the time.

@@ -8,9 +8,7 @@ import { MLGraphBuilder, checkListing, describeGraph, floats, ml, squeezed } fro
 test('a description lists the graph as given, as compiled for the CPU, and its steps', async () => {
   const { graph } = await squeezed({ accelerated: false, numThreads: 2 });
   const description = describeGraph(graph);
-  assert.deepEqual(Object.keys(description).sort(), [
-    'adapter', 'compiled', 'devices', 'isa', 'memory', 'passes', 'source', 'steps', 'threads',
-  ]);
+  assert.deepEqual(Object.keys(description).sort(), ['adapter', 'compiled', 'devices', 'isa', 'memory', 'passes', 'source', 'steps', 'threads']);
   const { source, compiled, steps, memory, passes, devices, isa, threads, adapter } = description;
   checkListing(source);
   checkListing(compiled);
@@ -18,7 +16,19 @@ test('a description lists the graph as given, as compiled for the CPU, and its s
   assert.deepEqual([devices, adapter], [['cpu'], null]);
   assert.ok(['portable', 'avx2', 'avx512', 'neon'].includes(isa));
   assert.deepEqual(passes, [
-    'growing', 'fold', 'simplify', 'patterns', 'rows', 'affine', 'layout', 'quantized', 'weights', 'epilogues', 'chains', 'views', 'winograd',
+    'growing',
+    'fold',
+    'simplify',
+    'patterns',
+    'rows',
+    'affine',
+    'layout',
+    'quantized',
+    'weights',
+    'epilogues',
+    'chains',
+    'views',
+    'winograd',
   ]);
   assert.ok(memory.packedBytes > 0 && memory.arenaBytes > 0 && memory.constantBytes > 0);
 

@@ -22,7 +22,14 @@ export async function squeezed(options = {}) {
   const context = await ml.createContext(options);
   const builder = new MLGraphBuilder(context);
   let seed = 1;
-  const constant = (...shape) => builder.constant(floats(...shape), randomFloats(shape.reduce((a, b) => a * b, 1), seed++));
+  const constant = (...shape) =>
+    builder.constant(
+      floats(...shape),
+      randomFloats(
+        shape.reduce((a, b) => a * b, 1),
+        seed++,
+      ),
+    );
   const convolution = (x, filter, label, more = {}) => {
     const y = builder.conv2d(x, constant(...filter), { bias: constant(filter[0]), label, ...more });
     return builder.relu(y, { label: `${label} relu` });

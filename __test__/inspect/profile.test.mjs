@@ -100,7 +100,10 @@ test('options out of range are refused', async () => {
       throw thrown;
     },
   };
-  await rejects(() => profileGraph(context, graph, inputs, outputs, options), (error) => error === thrown);
+  await rejects(
+    () => profileGraph(context, graph, inputs, outputs, options),
+    (error) => error === thrown,
+  );
 });
 
 test('more timings than a profile holds are refused', async () => {

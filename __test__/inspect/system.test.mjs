@@ -63,7 +63,10 @@ test('a variable that makes no sense is a problem that names it, its value and w
     ['WEBNN_KEPT_SIZES', '0'],
     ['WEBNN_GPU_SOFTWARE', '2'],
   ]) {
-    const { problems: [problem, ...others], ...result } = await resultOf(INFO, { env: { [name]: value } });
+    const {
+      problems: [problem, ...others],
+      ...result
+    } = await resultOf(INFO, { env: { [name]: value } });
     assert.ok(problem.startsWith(`${name} is ${JSON.stringify(value)}, expected `), problem);
     assert.deepEqual(others, []);
     for (const what of ['threads', 'isa']) assert.equal(result[what] === null, what === unknown, what);

@@ -7,8 +7,7 @@ import { moduleArguments } from '../runtime/helpers.mjs';
 const NAMES = ['ML', 'MLContext', 'MLGraph', 'MLGraphBuilder', 'MLOperand', 'MLTensor'];
 
 /** Bun's navigator is a plain object, which is left its own property; where there is none, one with a class is made. */
-const navigatorHasClass =
-  globalThis.navigator === undefined || Object.getPrototypeOf(globalThis.navigator) !== Object.prototype;
+const navigatorHasClass = globalThis.navigator === undefined || Object.getPrototypeOf(globalThis.navigator) !== Object.prototype;
 
 /** Runs a script in a process of its own and returns what it prints as JSON. */
 async function run(source, type = 'commonjs') {

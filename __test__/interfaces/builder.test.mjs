@@ -18,10 +18,7 @@ test('input converts name and descriptor', async () => {
       return 'x';
     },
   };
-  const operand = builder.input(
-    name,
-    recording(log, { dataType: 'int8', shape: new Set([recordingNumber(log, 'dimension', 4)]) }),
-  );
+  const operand = builder.input(name, recording(log, { dataType: 'int8', shape: new Set([recordingNumber(log, 'dimension', 4)]) }));
   assert.deepEqual(log, ['name', 'dataType', 'shape', 'dimension']);
   assert.ok(operand instanceof MLOperand);
   assert.equal(operand.dataType, 'int8');
@@ -32,10 +29,7 @@ test('input converts name and descriptor', async () => {
 test('input checks its name', async () => {
   const { builder } = await newBuilder();
   assert.throws(() => builder.input('', DESCRIPTOR), typeError(/^input: name is empty$/));
-  assert.throws(
-    () => builder.input('a', DESCRIPTOR),
-    typeError(/^input: there is already an input with the name "a"$/),
-  );
+  assert.throws(() => builder.input('a', DESCRIPTOR), typeError(/^input: there is already an input with the name "a"$/));
   assert.throws(() => builder.input(Symbol('s'), DESCRIPTOR), typeError(/^input: name is a symbol/));
   builder.input('\uD800', DESCRIPTOR);
   assert.throws(() => builder.input('\uFFFD', DESCRIPTOR), typeError(/already/));
@@ -94,10 +88,7 @@ test('scalar constants take numbers and bigints for every data type', async () =
       assert.equal(builder.constant(dataType, value).dataType, dataType);
     }
   }
-  assert.throws(
-    () => builder.constant('float32', Symbol('s')),
-    typeError(/^constant: value is a symbol, expected a number or bigint$/),
-  );
+  assert.throws(() => builder.constant('float32', Symbol('s')), typeError(/^constant: value is a symbol, expected a number or bigint$/));
 });
 
 test('scalar constants are rounded once', async () => {
@@ -227,15 +218,9 @@ test('operands are checked by brand and builder, wherever they stand', async () 
   const { context, builder, a, b } = await newBuilder();
   const foreign = new MLGraphBuilder(context).input('x', DESCRIPTOR);
   assert.throws(() => builder.add(a, foreign), typeError(/^add: b belongs to another builder$/));
-  assert.throws(
-    () => builder.add(a, foreign, { label: 'sum' }),
-    typeError(/^\[sum\] add: b belongs to another builder$/),
-  );
+  assert.throws(() => builder.add(a, foreign, { label: 'sum' }), typeError(/^\[sum\] add: b belongs to another builder$/));
   assert.throws(() => builder.concat([a, foreign], 0), typeError(/^concat: inputs\[1\] belongs to another builder$/));
-  assert.throws(
-    () => builder.concat([a, {}], 0),
-    typeError(/^concat: inputs\[1\] is an object, expected an MLOperand$/),
-  );
+  assert.throws(() => builder.concat([a, {}], 0), typeError(/^concat: inputs\[1\] is an object, expected an MLOperand$/));
   assert.throws(() => builder.concat(a, 0), typeError(/^concat: inputs is an object, expected an iterable object$/));
   assert.throws(() => builder.gemm(a, b, { c: foreign }), typeError(/^gemm: c belongs to another builder$/));
   assert.throws(() => builder.gemm(a, b, { c: null }), typeError(/^gemm: options\.c is null, expected an MLOperand$/));
@@ -260,10 +245,7 @@ test('conversions of operator arguments follow their types', async () => {
   assert.throws(() => builder.reshape(a, 6), typeError(/^reshape: newShape is 6, expected an iterable object/));
   assert.equal(builder.cast(a, 'int8').dataType, 'int8');
   assert.throws(() => builder.cast(a, 'double'), typeError(/^cast: dataType is "double", expected one of/));
-  assert.throws(
-    () => builder.elu(a, { alpha: NaN }),
-    typeError(/^elu: options\.alpha is NaN, expected a finite number/),
-  );
+  assert.throws(() => builder.elu(a, { alpha: NaN }), typeError(/^elu: options\.alpha is NaN, expected a finite number/));
   assert.throws(() => builder.elu(a, { alpha: 1n }), typeError(/^elu: options\.alpha is 1n/));
   assert.throws(() => builder.resample2d(a, { scales: [1, 1e40] }), typeError(/^resample2d: options\.scales\[1\] is/));
   assert.throws(() => builder.triangular(a, { diagonal: 2 ** 31 }), typeError(/^triangular: options\.diagonal is/));

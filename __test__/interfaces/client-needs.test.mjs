@@ -79,10 +79,7 @@ function assertSupportLimits(value, what) {
   assert.ok(Array.isArray(value?.dataTypes) && value.dataTypes.length > 0, what);
   value.dataTypes.forEach((dataType) => assert.ok(DATA_TYPES.includes(dataType), `${what}: ${dataType}`));
   const { min, max } = value.rankRange;
-  assert.ok(
-    Number.isInteger(min) && Number.isInteger(max) && min >= 0 && min <= max,
-    `${what}: ranks ${min} to ${max}`,
-  );
+  assert.ok(Number.isInteger(min) && Number.isInteger(max) && min >= 0 && min <= max, `${what}: ranks ${min} to ${max}`);
 }
 
 describe('opSupportLimits', () => {
@@ -139,31 +136,15 @@ describe('what the limits advertise can be built and computed, and nothing else 
       for (const [name, { index: changed }] of namedOperands(row)) {
         const { min, max } = limits[row.name][name].rankRange;
         for (const rank of [min - 1, max + 1].filter((number) => number >= 0)) {
-          const replace = (descriptor, index) =>
-            index === changed ? { ...descriptor, shape: Array(rank).fill(1) } : descriptor;
+          const replace = (descriptor, index) => (index === changed ? { ...descriptor, shape: Array(rank).fill(1) } : descriptor);
           const builder = new MLGraphBuilder(context);
-          assert.throws(
-            () => call(builder, row, new Operands(builder, replace)),
-            typeError(/rank|dimensions/),
-            `${name} of rank ${rank}`,
-          );
+          assert.throws(() => call(builder, row, new Operands(builder, replace)), typeError(/rank|dimensions/), `${name} of rank ${rank}`);
         }
       }
     });
   }
 
-  const SAME_SHAPE = [
-    'abs',
-    'relu',
-    'identity',
-    'softmax',
-    'sigmoid',
-    'clamp',
-    'isNaN',
-    'reduceSum',
-    'reverse',
-    'quantizeLinear',
-  ];
+  const SAME_SHAPE = ['abs', 'relu', 'identity', 'softmax', 'sigmoid', 'clamp', 'isNaN', 'reduceSum', 'reverse', 'quantizeLinear'];
   for (const row of operators.filter(({ name }) => SAME_SHAPE.includes(name))) {
     test(`${row.name}: the smallest and the largest rank`, async () => {
       const { min, max } = limits[row.name].input?.rankRange ?? limits[row.name].a.rankRange;
@@ -215,9 +196,7 @@ describe('members of earlier drafts are ignored, as undefined ones are', () => {
       writable: true,
     });
     assert.deepEqual([tensor.shape, tensor.writable, tensor.readable], [shape, true, false]);
-    const described = await context.createTensor(
-      Object.assign(former(), { dataType: 'int8', shape, writable: undefined }),
-    );
+    const described = await context.createTensor(Object.assign(former(), { dataType: 'int8', shape, writable: undefined }));
     assert.deepEqual([described.dataType, described.shape, described.writable], ['int8', shape, false]);
     [tensor, described].forEach((resource) => resource.destroy());
   });
@@ -263,10 +242,7 @@ describe('views of WebAssembly memory', () => {
       const input = builder.input('x', descriptor);
       const graph = await builder.build({ y: builder.add(input, builder.constant(descriptor, data)) });
 
-      const [x, y] = await Promise.all([
-        context.createTensor({ ...descriptor, writable: true }),
-        context.createTensor({ ...descriptor, readable: true }),
-      ]);
+      const [x, y] = await Promise.all([context.createTensor({ ...descriptor, writable: true }), context.createTensor({ ...descriptor, readable: true })]);
       // As bytes, which is how the provider uploads.
       data.set([1, 2, 3, 4]);
       context.writeTensor(x, new Uint8Array(buffer, BYTES, data.byteLength));

@@ -57,10 +57,7 @@ test('createContext rejects bad options', async () => {
   for (const bad of [1, 'high-performance', true, 1n, Symbol('s')]) {
     await rejects(() => ml.createContext(bad), typeError(/createContext: options is .*, expected an object/));
   }
-  await rejects(
-    () => ml.createContext({ powerPreference: 'fast' }),
-    typeError(/options\.powerPreference is "fast", expected one of/),
-  );
+  await rejects(() => ml.createContext({ powerPreference: 'fast' }), typeError(/options\.powerPreference is "fast", expected one of/));
   for (const numThreads of [0, -1, 1025, NaN, 'x', 2 ** 32, 1n]) {
     await rejects(() => ml.createContext({ numThreads }), typeError(/options\.numThreads is/));
   }
@@ -221,10 +218,7 @@ for (const [dataType, [size, View]] of Object.entries(DATA_TYPES)) {
     for (const buffer of bad) {
       assert.throws(() => context.writeTensor(tensor, buffer), typeError(/^writeTensor: inputData (is a|has)/));
       await rejects(() => context.readTensor(tensor, buffer), typeError(/^readTensor: outputData (is a|has)/));
-      await rejects(
-        () => context.createConstantTensor(descriptor, buffer),
-        typeError(/^createConstantTensor: inputData (is a|has)/),
-      );
+      await rejects(() => context.createConstantTensor(descriptor, buffer), typeError(/^createConstantTensor: inputData (is a|has)/));
       assert.throws(() => builder.constant(descriptor, buffer), typeError(/^constant: buffer (is a|has)/));
     }
   });
@@ -384,15 +378,7 @@ test('opSupportLimits gives a new object each time, members in order', async () 
   assert.deepEqual(context.opSupportLimits(), limits);
   const names = Object.keys(limits);
   assert.deepEqual(names, [...names].sort());
-  for (const name of [
-    'preferredInputLayout',
-    'maxTensorByteLength',
-    'input',
-    'constant',
-    'output',
-    'conv2d',
-    'where',
-  ]) {
+  for (const name of ['preferredInputLayout', 'maxTensorByteLength', 'input', 'constant', 'output', 'conv2d', 'where']) {
     assert.ok(names.includes(name), name);
   }
   assert.deepEqual(Object.keys(limits.input), ['dataTypes', 'rankRange']);

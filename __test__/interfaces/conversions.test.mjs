@@ -41,14 +41,11 @@ function callable(operation, objects) {
 const isPlainString = ({ isOverloaded }, type) => isOverloaded && type.kind === 'enum';
 
 /** The plan of a whole call. */
-const planOfCall = (operation) =>
-  operation.parameters.flatMap(({ name, type }) => planOf(type, name, isPlainString(operation, type)));
+const planOfCall = (operation) => operation.parameters.flatMap(({ name, type }) => planOf(type, name, isPlainString(operation, type)));
 
 /** Arguments for a call, which log; one may be replaced. */
 function argumentsOf(operation, objects, log, replaced) {
-  return operation.parameters.map(({ name, type }) =>
-    observed(type, name, { log, objects, replaced, isPlain: isPlainString(operation, type) }),
-  );
+  return operation.parameters.map(({ name, type }) => observed(type, name, { log, objects, replaced, isPlain: isPlainString(operation, type) }));
 }
 
 /** What comes of a call: the error that it throws or rejects with, undefined if none. */
@@ -105,16 +102,7 @@ function badValues({ kind, name, isEnforced, element }, objects) {
     case 'dictionary':
       return [1, 'ab', true, 1n, Symbol('s')];
     case 'buffer':
-      return [
-        1,
-        'ab',
-        null,
-        {},
-        [1],
-        Object.create(Uint8Array.prototype),
-        new ArrayBuffer(4, { maxByteLength: 8 }),
-        undefined,
-      ];
+      return [1, 'ab', null, {}, [1], Object.create(Uint8Array.prototype), new ArrayBuffer(4, { maxByteLength: 8 }), undefined];
     case 'interface': {
       const real = objects[name];
       const others = Object.values(objects).filter((object) => object !== real);
@@ -135,19 +123,7 @@ function goodValues({ kind, name, element }, isPlain) {
     case 'double':
       return [-0, 1.5, Number.MIN_VALUE, 3.4e38, '1e3', '', null, false, [0.5]];
     case 'number':
-      return [
-        NaN,
-        Infinity,
-        -Infinity,
-        2 ** 53,
-        2n ** 70n,
-        -(2n ** 63n),
-        Object(4n),
-        { valueOf: () => 3n },
-        '0x10',
-        null,
-        {},
-      ];
+      return [NaN, Infinity, -Infinity, 2 ** 53, 2n ** 70n, -(2n ** 63n), Object(4n), { valueOf: () => 3n }, '0x10', null, {}];
     case 'string':
       return ['', '\uD800', 'a\u0000b', 12, null, {}, ['x']];
     case 'boolean':
@@ -157,13 +133,7 @@ function goodValues({ kind, name, element }, isPlain) {
     case 'sequence':
     case 'one-or-sequence':
       // Only emptiness is good for every element type.
-      return [
-        [],
-        new Set(),
-        new Uint8Array(),
-        (function* () {})(),
-        ...(kind === 'sequence' ? [] : goodValues(element)),
-      ];
+      return [[], new Set(), new Uint8Array(), (function* () {})(), ...(kind === 'sequence' ? [] : goodValues(element))];
     case 'record':
       return [{}, [], () => {}, Object.create({ inherited: 1 }), Object.defineProperty({}, 'hidden', { value: 1 })];
     case 'buffer':
@@ -241,10 +211,7 @@ for (const operation of allOperations()) {
         assert.deepEqual(log, eventsBefore(plan, path), place);
         if (!operation.isOverloaded) {
           const subject = operation.name === 'constructor' ? operation.interface : operation.name;
-          assert.ok(
-            error.message.includes(`${subject}: ${path.replace(/[.[].*/, '')}`),
-            `"${error.message}" for ${place}`,
-          );
+          assert.ok(error.message.includes(`${subject}: ${path.replace(/[.[].*/, '')}`), `"${error.message}" for ${place}`);
         }
       }
     }
@@ -277,11 +244,7 @@ for (const operation of allOperations()) {
         const error = await errorOf(operation, () => call(args));
         // What the operation makes of the value is another matter; that the rest was converted says it was accepted.
         assert.ok(error === undefined || error instanceof TypeError, `${error}`);
-        assert.deepEqual(
-          log,
-          visible(plan.filter((step) => !isPartOf(step.path, path))),
-          `${path} is ${inspect(value)}`,
-        );
+        assert.deepEqual(log, visible(plan.filter((step) => !isPartOf(step.path, path))), `${path} is ${inspect(value)}`);
       }
     }
   });

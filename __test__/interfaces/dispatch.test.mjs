@@ -29,14 +29,8 @@ test('dispatch converts its arguments in order', async () => {
   const outputs = { y: ty, z: tz };
   assert.throws(() => context.dispatch({}, 1, 1), typeError(/^dispatch: graph is an object, expected an MLGraph$/));
   assert.throws(() => context.dispatch(graph, 1, 1), typeError(/^dispatch: inputs is 1, expected an object$/));
-  assert.throws(
-    () => context.dispatch(graph, { a: ta, b: tb }, undefined),
-    typeError(/^dispatch: outputs is undefined/),
-  );
-  assert.throws(
-    () => context.dispatch(graph, { a: ta, b: {} }, outputs),
-    typeError(/^dispatch: inputs\["b"\] is an object, expected an MLTensor$/),
-  );
+  assert.throws(() => context.dispatch(graph, { a: ta, b: tb }, undefined), typeError(/^dispatch: outputs is undefined/));
+  assert.throws(() => context.dispatch(graph, { a: ta, b: {} }, outputs), typeError(/^dispatch: inputs\["b"\] is an object, expected an MLTensor$/));
   assert.throws(() => context.dispatch(graph, { a: ta, b: tb, [Symbol('s')]: tb }, outputs), TypeError);
 });
 
@@ -44,16 +38,10 @@ test('names must be exactly those of the graph', async () => {
   const { context, graph, ta, tb, ty, tz } = await setUp();
   const outputs = { y: ty, z: tz };
   const extra = await context.createTensor(DESCRIPTOR);
-  assert.throws(
-    () => context.dispatch(graph, { a: ta }, outputs),
-    typeError(/^dispatch: inputs do not match the graph: "b" missing; the graph has /),
-  );
+  assert.throws(() => context.dispatch(graph, { a: ta }, outputs), typeError(/^dispatch: inputs do not match the graph: "b" missing; the graph has /));
   assert.throws(() => context.dispatch(graph, { a: ta, b: tb, c: extra }, outputs), typeError(/: "c" unknown;/));
   assert.throws(() => context.dispatch(graph, { a: ta, c: tb }, outputs), typeError(/: "b" missing, "c" unknown;/));
-  assert.throws(
-    () => context.dispatch(graph, { a: ta, b: tb }, { y: ty }),
-    typeError(/^dispatch: outputs do not match the graph: "z" missing/),
-  );
+  assert.throws(() => context.dispatch(graph, { a: ta, b: tb }, { y: ty }), typeError(/^dispatch: outputs do not match the graph: "z" missing/));
   assert.throws(() => context.dispatch(graph, {}, outputs), typeError(/"b" missing|"a", "b" missing|"b", "a" missing/));
 });
 
@@ -80,37 +68,19 @@ test('data types and shapes must be exactly those of the graph', async () => {
 
 test('a tensor may be used once, must live and belong to the context, and be no constant', async () => {
   const { context, graph, ta, tb, ty, tz } = await setUp();
-  assert.throws(
-    () => context.dispatch(graph, { a: ta, b: ta }, { y: ty, z: tz }),
-    typeError(/input "b" is passed more than once/),
-  );
-  assert.throws(
-    () => context.dispatch(graph, { a: ta, b: tb }, { y: ty, z: ty }),
-    typeError(/output "z" is passed more than once/),
-  );
-  assert.throws(
-    () => context.dispatch(graph, { a: ta, b: tb }, { y: ty, z: ta }),
-    typeError(/output "z" is passed more than once/),
-  );
+  assert.throws(() => context.dispatch(graph, { a: ta, b: ta }, { y: ty, z: tz }), typeError(/input "b" is passed more than once/));
+  assert.throws(() => context.dispatch(graph, { a: ta, b: tb }, { y: ty, z: ty }), typeError(/output "z" is passed more than once/));
+  assert.throws(() => context.dispatch(graph, { a: ta, b: tb }, { y: ty, z: ta }), typeError(/output "z" is passed more than once/));
   // Tensors of an earlier dispatch, also a failed one, are free again.
   context.dispatch(graph, { a: ta, b: tb }, { y: ty, z: tz });
 
   const other = await ml.createContext();
   const foreign = await other.createTensor(DESCRIPTOR);
-  assert.throws(
-    () => context.dispatch(graph, { a: foreign, b: tb }, { y: ty, z: tz }),
-    typeError(/input "a" belongs to another context/),
-  );
-  assert.throws(
-    () => other.dispatch(graph, { a: ta, b: tb }, { y: ty, z: tz }),
-    typeError(/graph belongs to another context/),
-  );
+  assert.throws(() => context.dispatch(graph, { a: foreign, b: tb }, { y: ty, z: tz }), typeError(/input "a" belongs to another context/));
+  assert.throws(() => other.dispatch(graph, { a: ta, b: tb }, { y: ty, z: tz }), typeError(/graph belongs to another context/));
 
   const constant = await context.createConstantTensor(DESCRIPTOR, new Float32Array(6));
-  assert.throws(
-    () => context.dispatch(graph, { a: constant, b: tb }, { y: ty, z: tz }),
-    typeError(/input "a" is a constant tensor/),
-  );
+  assert.throws(() => context.dispatch(graph, { a: constant, b: tb }, { y: ty, z: tz }), typeError(/input "a" is a constant tensor/));
 
   tb.destroy();
   assert.throws(() => context.dispatch(graph, { a: ta, b: tb }, { y: ty, z: tz }), typeError(/input "b" is destroyed/));

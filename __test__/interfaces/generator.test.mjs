@@ -69,9 +69,19 @@ test('index.d.ts describes every member, and operands with the data types and ra
   const bare = members.filter(({ name, index }) => !lines[index - 1].endsWith('*/') && !lines[index - 1].startsWith(`  ${name}(`));
   // What tells a device of WebGPU from options belongs to another API.
   assert.deepEqual(bare.map(({ name }) => name).sort(), ['lost', 'queue']);
-  const comment = (start) => lines.slice(lines.findLastIndex((line, index) => line === '  /**' && index < start), start).join(' ').replaceAll(/\s+\*?\s*/g, ' ');
+  const comment = (start) =>
+    lines
+      .slice(
+        lines.findLastIndex((line, index) => line === '  /**' && index < start),
+        start,
+      )
+      .join(' ')
+      .replaceAll(/\s+\*?\s*/g, ' ');
   const conv2d = comment(lines.findIndex((line) => line.startsWith('  conv2d(')));
-  assert.match(conv2d, /@param filter .* Allowed: float32 or float16, rank 4\..*@returns .*@throws \{TypeError\}.*@see https:\/\/www\.w3\.org\/TR\/webnn\/#api-mlgraphbuilder-conv2d/);
+  assert.match(
+    conv2d,
+    /@param filter .* Allowed: float32 or float16, rank 4\..*@returns .*@throws \{TypeError\}.*@see https:\/\/www\.w3\.org\/TR\/webnn\/#api-mlgraphbuilder-conv2d/,
+  );
   const gather = comment(lines.findIndex((line) => line.startsWith('  gather(')));
   assert.match(gather, /@param input .* any data type, rank 1 to 8\. @param indices .* int32, uint32 or int64, rank 0 to 8\./);
 });

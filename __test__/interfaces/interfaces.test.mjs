@@ -117,20 +117,8 @@ for (const [name, members] of definitions) {
       const failing = isPromise ? rejects : async (call, matcher) => assert.throws(call, matcher);
       const real = (await instances())[name];
       const args = new Array(length).fill({});
-      for (const receiver of [
-        undefined,
-        null,
-        1,
-        {},
-        Object.create(real),
-        new Proxy(real, {}),
-        Interface.prototype,
-        globalThis,
-      ]) {
-        await failing(
-          () => Reflect.apply(method, receiver, args),
-          typeError(new RegExp(`${operation}: Illegal invocation`)),
-        );
+      for (const receiver of [undefined, null, 1, {}, Object.create(real), new Proxy(real, {}), Interface.prototype, globalThis]) {
+        await failing(() => Reflect.apply(method, receiver, args), typeError(new RegExp(`${operation}: Illegal invocation`)));
       }
       for (let given = 0; given < length; given++) {
         await failing(

@@ -100,14 +100,8 @@ test('messages say where, what came and what was expected', () => {
     () => webidl.enforcedUnsignedLong(-1, 'conv2d: options.groups'),
     typeError(/^conv2d: options\.groups is -1, expected an integer from 0 to 4294967295$/),
   );
-  assert.throws(
-    () => webidl.sequence(webidl.double)([1, Infinity], 'x'),
-    typeError(/^x\[1\] is Infinity, expected a finite number$/),
-  );
-  assert.throws(
-    () => webidl.enumeration(['a', 'b'])('\u202Ec', 'x'),
-    typeError(/^x is "c", expected one of "a", "b"$/),
-  );
+  assert.throws(() => webidl.sequence(webidl.double)([1, Infinity], 'x'), typeError(/^x\[1\] is Infinity, expected a finite number$/));
+  assert.throws(() => webidl.enumeration(['a', 'b'])('\u202Ec', 'x'), typeError(/^x is "c", expected one of "a", "b"$/));
 });
 
 test('errors of conversions called by the caller pass unchanged', () => {
@@ -213,16 +207,7 @@ test('record reads enumerable own properties in order', () => {
       ['a', 3],
     ],
   );
-  assert.deepEqual(log, [
-    'ownKeys',
-    'descriptor 2',
-    'get 2',
-    'descriptor b',
-    'get b',
-    'descriptor a',
-    'get a',
-    'descriptor hidden',
-  ]);
+  assert.deepEqual(log, ['ownKeys', 'descriptor 2', 'get 2', 'descriptor b', 'get b', 'descriptor a', 'get a', 'descriptor hidden']);
 });
 
 test('record keys are USVStrings', () => {
@@ -337,13 +322,7 @@ test('bytes are those of the view', () => {
 test('resizable and growable buffers are rejected', () => {
   const resizable = new ArrayBuffer(8, { maxByteLength: 16 });
   const growable = new SharedArrayBuffer(8, { maxByteLength: 16 });
-  for (const value of [
-    resizable,
-    growable,
-    new Uint8Array(resizable),
-    new Float32Array(growable),
-    new DataView(resizable),
-  ]) {
+  for (const value of [resizable, growable, new Uint8Array(resizable), new Float32Array(growable), new DataView(resizable)]) {
     assert.throws(() => webidl.bufferSource(value, 'x'), typeError(/can change its length/));
   }
 });

@@ -62,8 +62,13 @@ test('runs one after the other, and at once, agree with the reference', async ()
 });
 
 test('workers agree with the reference', async () => {
-  const outputs = await Promise.all(Array.from({ length: 3 }, () => new Promise((resolve, reject) => {
-    const worker = new Worker(`
+  const outputs = await Promise.all(
+    Array.from(
+      { length: 3 },
+      () =>
+        new Promise((resolve, reject) => {
+          const worker = new Worker(
+            `
       const { workerData, parentPort } = require('node:worker_threads');
       const { InferenceSession, Tensor } = require('webnn-node-ort');
       const { model, data, shape } = workerData;
@@ -71,8 +76,12 @@ test('workers agree with the reference', async () => {
         const results = await session.run({ [session.inputNames[0]]: new Tensor('float32', data, shape) });
         const output = results[session.outputNames[0]].data;
         parentPort.postMessage(output, [output.buffer]);
-      });`, { eval: true, workerData: { model: MODEL, ...input } });
-    worker.on('message', resolve).on('error', reject);
-  })));
+      });`,
+            { eval: true, workerData: { model: MODEL, ...input } },
+          );
+          worker.on('message', resolve).on('error', reject);
+        }),
+    ),
+  );
   for (const output of outputs) assert.ok(maxAbsDifference(output, expected.data) < TOLERANCE);
 });

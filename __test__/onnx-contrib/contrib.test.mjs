@@ -24,9 +24,7 @@ function assertAgrees(output, got, expected) {
   assert.equal(got.length, expected.length, output.name);
   for (const [i, value] of got.entries()) {
     const difference = Math.abs(Number(value) - Number(expected[i]));
-    const allowed = output.dtype.startsWith('float')
-      ? ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * Math.abs(expected[i])
-      : QUANTIZATION_STEPS;
+    const allowed = output.dtype.startsWith('float') ? ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * Math.abs(expected[i]) : QUANTIZATION_STEPS;
     assert.ok(difference <= allowed, `${output.name}[${i}] is ${value}, expected ${expected[i]}`);
   }
 }

@@ -40,8 +40,14 @@ for (const [name, entry] of Object.entries(manifest)) {
   test(name, async () => {
     const model = await loadModel(path.join(directory, entry.file), { context });
     try {
-      assert.deepEqual(model.inputs.map((input) => [input.name, ...input.shape]), entry.inputs.map((input) => [input.name, ...input.shape]));
-      assert.deepEqual(model.outputs.map((output) => [output.name, ...output.shape]), entry.outputs.map((output) => [output.name, ...output.shape]));
+      assert.deepEqual(
+        model.inputs.map((input) => [input.name, ...input.shape]),
+        entry.inputs.map((input) => [input.name, ...input.shape]),
+      );
+      assert.deepEqual(
+        model.outputs.map((output) => [output.name, ...output.shape]),
+        entry.outputs.map((output) => [output.name, ...output.shape]),
+      );
       const feeds = {};
       for (const input of entry.inputs) {
         feeds[input.name] = (await readNpy(path.join(directory, input.npy))).data;

@@ -13,41 +13,27 @@ export const INEXPRESSIBLE = [
   {
     reason: 'training: WebNN only infers',
     operator: 'ai.onnx.preview.training.Adagrad',
-    tests: [
-      'test_adagrad',
-      'test_adagrad_multiple',
-    ],
+    tests: ['test_adagrad', 'test_adagrad_multiple'],
   },
   {
     reason: 'training: WebNN only infers',
     operator: 'ai.onnx.preview.training.Adam',
-    tests: [
-      'test_adam',
-      'test_adam_multiple',
-    ],
+    tests: ['test_adam', 'test_adam_multiple'],
   },
   {
     reason: 'training: WebNN only infers',
     operator: 'ai.onnx.preview.training.Momentum',
-    tests: [
-      'test_momentum',
-      'test_momentum_multiple',
-      'test_nesterov_momentum',
-    ],
+    tests: ['test_momentum', 'test_momentum_multiple', 'test_nesterov_momentum'],
   },
   {
     reason: 'classical machine learning (domain ai.onnx.ml), which is not in scope',
     operator: 'ai.onnx.ml.ArrayFeatureExtractor',
-    tests: [
-      'test_ai_onnx_ml_array_feature_extractor',
-    ],
+    tests: ['test_ai_onnx_ml_array_feature_extractor'],
   },
   {
     reason: 'classical machine learning (domain ai.onnx.ml), which is not in scope',
     operator: 'ai.onnx.ml.Binarizer',
-    tests: [
-      'test_ai_onnx_ml_binarizer',
-    ],
+    tests: ['test_ai_onnx_ml_binarizer'],
   },
   {
     reason: 'classical machine learning (domain ai.onnx.ml), which is not in scope',
@@ -62,10 +48,7 @@ export const INEXPRESSIBLE = [
   {
     reason: 'classical machine learning (domain ai.onnx.ml), which is not in scope',
     operator: 'ai.onnx.ml.TreeEnsemble',
-    tests: [
-      'test_ai_onnx_ml_tree_ensemble_set_membership',
-      'test_ai_onnx_ml_tree_ensemble_single_tree',
-    ],
+    tests: ['test_ai_onnx_ml_tree_ensemble_set_membership', 'test_ai_onnx_ml_tree_ensemble_single_tree'],
   },
   {
     reason: 'sequences: every value of WebNN is one tensor',
@@ -139,12 +122,7 @@ export const INEXPRESSIBLE = [
   {
     reason: '64-bit floats: no data type of WebNN',
     dataType: 'double',
-    tests: [
-      'test_bitcast_float64_to_int64',
-      'test_bitcast_int64_to_float64',
-      'test_eyelike_with_dtype',
-      'test_flexattention_double',
-    ],
+    tests: ['test_bitcast_float64_to_int64', 'test_bitcast_int64_to_float64', 'test_eyelike_with_dtype', 'test_flexattention_double'],
   },
   {
     reason: 'bfloat16: no data type of WebNN',
@@ -406,24 +384,17 @@ export const INEXPRESSIBLE = [
   {
     reason: '16-bit integers: no data type of WebNN; computed zero points and bits of them are refused',
     dataType: 'int16',
-    tests: [
-      'test_bitcast_uint16_to_int16',
-      'test_quantizelinear_blocked_symmetric',
-      'test_quantizelinear_int16',
-    ],
+    tests: ['test_bitcast_uint16_to_int16', 'test_quantizelinear_blocked_symmetric', 'test_quantizelinear_int16'],
   },
   {
     reason: '16-bit integers: no data type of WebNN; computed zero points and bits of them are refused',
     dataType: 'uint16',
-    tests: [
-      'test_quantizelinear_uint16',
-    ],
+    tests: ['test_quantizelinear_uint16'],
   },
   {
     reason: 'a tensor without elements: dimensions of WebNN are at least 1',
     emptyTensors: true,
-    tests: [
-    ],
+    tests: [],
   },
   {
     reason: 'decodes files of pictures, which is not arithmetic on tensors',
@@ -457,47 +428,32 @@ export const INEXPRESSIBLE = [
     reason: 'random numbers: those of the package come from NumPy, the standard names no generator',
     operator: 'Bernoulli',
     random: true,
-    tests: [
-      'test_bernoulli_seed',
-    ],
+    tests: ['test_bernoulli_seed'],
   },
   {
     reason: 'random numbers: those of the package come from NumPy, the standard names no generator',
     operator: 'RandomUniformLike',
     random: true,
-    tests: [
-      'test_bernoulli_seed_expanded',
-    ],
+    tests: ['test_bernoulli_seed_expanded'],
   },
   {
     reason: 'random numbers without a seed: they are others in every run',
     operator: 'Bernoulli',
     random: true,
     unseeded: true,
-    tests: [
-      'test_bernoulli',
-      'test_bernoulli_double',
-    ],
+    tests: ['test_bernoulli', 'test_bernoulli_double'],
   },
   {
     reason: 'random numbers without a seed: they are others in every run',
     operator: 'RandomUniformLike',
     random: true,
     unseeded: true,
-    tests: [
-      'test_bernoulli_double_expanded',
-      'test_bernoulli_expanded',
-    ],
+    tests: ['test_bernoulli_double_expanded', 'test_bernoulli_expanded'],
   },
   {
     reason: 'the bits of floats as integers, or of integers as floats: WebNN has no operator that reads them',
     operator: 'BitCast',
-    tests: [
-      'test_bitcast_2d_float32_to_int32',
-      'test_bitcast_float32_to_int32',
-      'test_bitcast_int32_to_float32',
-      'test_bitcast_scalar_float32_to_int32',
-    ],
+    tests: ['test_bitcast_2d_float32_to_int32', 'test_bitcast_float32_to_int32', 'test_bitcast_int32_to_float32', 'test_bitcast_scalar_float32_to_int32'],
   },
   {
     reason: 'a preview of an operator, which the standard does not have yet',
@@ -518,35 +474,21 @@ export const INEXPRESSIBLE = [
   {
     reason: 'training: elements are dropped at random, and WebNN has no random numbers',
     operator: 'Dropout',
-    tests: [
-      'test_training_dropout',
-      'test_training_dropout_default',
-      'test_training_dropout_default_mask',
-      'test_training_dropout_mask',
-    ],
+    tests: ['test_training_dropout', 'test_training_dropout_default', 'test_training_dropout_default_mask', 'test_training_dropout_mask'],
   },
   {
     reason: 'determinants: WebNN has no operator that eliminates or decomposes',
     operator: 'Det',
-    tests: [
-      'test_det_2d',
-      'test_det_nd',
-    ],
+    tests: ['test_det_2d', 'test_det_nd'],
   },
   {
     reason: 'folds blocks of three spatial dimensions; the transposed convolutions of WebNN have two',
     operator: 'Col2Im',
-    tests: [
-      'test_col2im_5d',
-    ],
+    tests: ['test_col2im_5d'],
   },
   {
     reason: 'written for opset 1 of ai.onnx, before the opsets that are read (7 to 28)',
     opset: 1,
-    tests: [
-      'test_not_2d',
-      'test_not_3d',
-      'test_not_4d',
-    ],
+    tests: ['test_not_2d', 'test_not_3d', 'test_not_4d'],
   },
 ];

@@ -84,9 +84,7 @@ async function main(args) {
   if (options.json !== undefined) {
     writeFileSync(options.json, `${JSON.stringify({ passed, corrected, failed, inexpressible, tableProblems: problems, results }, null, 1)}\n`);
   }
-  console.log(
-    `\n${tests.length} tests: ${passed} passed, ${corrected} passed with corrected expectations, ${failed} failed, ${inexpressible} not expressible`,
-  );
+  console.log(`\n${tests.length} tests: ${passed} passed, ${corrected} passed with corrected expectations, ${failed} failed, ${inexpressible} not expressible`);
   const tooFew = options.filter === undefined && passed < REQUIRED_PASSES;
   if (tooFew) console.log(`fewer than ${REQUIRED_PASSES} passed`);
   if (tests.length === 0) console.log('no test ran');

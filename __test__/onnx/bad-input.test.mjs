@@ -56,7 +56,7 @@ const faces = {
   async onnxruntime(bytes) {
     const session = await InferenceSession.create(bytes);
     const of = (data, shape) => new Tensor(data instanceof BigInt64Array ? 'int64' : 'float32', data, shape);
-    return { of, run: (feeds) => session.run(feeds), read: async (tensor) => [...await tensor.getData()], destroy: () => session.release() };
+    return { of, run: (feeds) => session.run(feeds), read: async (tensor) => [...(await tensor.getData())], destroy: () => session.release() };
   },
 };
 
@@ -114,36 +114,51 @@ async function assertRefused(face, style, wrong) {
 for (const face of Object.keys(faces)) {
   test(`${face}: ids outside of the vocabulary`, async () => {
     const other = ({ ids }, id) => ({ ids: [...ids.slice(1), id] });
-    await assertRefused(face, {}, (step) => [VOCABULARY, -VOCABULARY - 1, 2 ** 40].map((id) => {
-      const at = step.ids.length - 1;
-      return [other(step, id), 'ERR_WEBNN_INDEX', new RegExp(`feed "input_ids" has ${id} at \\[0, ${at}\\], expected -32 to 31: \\[embed\\] Gather .* table of 32`)];
-    }));
+    await assertRefused(face, {}, (step) =>
+      [VOCABULARY, -VOCABULARY - 1, 2 ** 40].map((id) => {
+        const at = step.ids.length - 1;
+        return [
+          other(step, id),
+          'ERR_WEBNN_INDEX',
+          new RegExp(`feed "input_ids" has ${id} at \\[0, ${at}\\], expected -32 to 31: \\[embed\\] Gather .* table of 32`),
+        ];
+      }),
+    );
   });
 
   test(`${face}: positions that there are not`, async () => {
     const refused = (position) => new RegExp(`feed "position_ids" has ${position} at \\[0, 0\\], expected -16 to 15: \\[positions\\] Gather .* table of 16`);
-    await assertRefused(face, { positions: true }, ({ positions }) => [CONTEXT, -CONTEXT - 1].map((position) =>
-      [{ positions: [position, ...positions.slice(1)] }, 'ERR_WEBNN_INDEX', refused(position)]));
+    await assertRefused(face, { positions: true }, ({ positions }) =>
+      [CONTEXT, -CONTEXT - 1].map((position) => [{ positions: [position, ...positions.slice(1)] }, 'ERR_WEBNN_INDEX', refused(position)]),
+    );
   });
 
   test(`${face}: a cache of another model`, async () => {
-    await assertRefused(face, {}, ({ past, cache }, part) => CACHE.map((name) => [
-      { cache: { ...cache, [name]: part(past + 1, 3) } }, 'ERR_WEBNN_SHAPE',
-      new RegExp(`"past_key_values.${name}" has shape \\[1, 3, ${past + 1}, 16\\], expected \\[batch_size=1, 1, past_sequence_length`),
-    ]));
+    await assertRefused(face, {}, ({ past, cache }, part) =>
+      CACHE.map((name) => [
+        { cache: { ...cache, [name]: part(past + 1, 3) } },
+        'ERR_WEBNN_SHAPE',
+        new RegExp(`"past_key_values.${name}" has shape \\[1, 3, ${past + 1}, 16\\], expected \\[batch_size=1, 1, past_sequence_length`),
+      ]),
+    );
   });
 
   test(`${face}: a cache of another length`, async () => {
-    await assertRefused(face, {}, ({ past, cache }, part) => CACHE.slice(1).map((name) => [
-      { cache: { ...cache, [name]: part(past + 1) } }, 'ERR_WEBNN_SHAPE',
-      new RegExp(`"past_key_values.${name}" has shape \\[1, 1, ${past + 1}, 16\\].* "past_key_values.0.key" `),
-    ]));
+    await assertRefused(face, {}, ({ past, cache }, part) =>
+      CACHE.slice(1).map((name) => [
+        { cache: { ...cache, [name]: part(past + 1) } },
+        'ERR_WEBNN_SHAPE',
+        new RegExp(`"past_key_values.${name}" has shape \\[1, 1, ${past + 1}, 16\\].* "past_key_values.0.key" `),
+      ]),
+    );
   });
 
   test(`${face}: a mask that is too long or too short`, async () => {
-    const refused = (past, length) => new RegExp(`"attention_mask" (has shape )?\\[1, ${length}\\].*past_key_values.0.key" (has )?(${past}|\\[1, 1, ${past}, 16\\])`);
-    await assertRefused(face, {}, ({ ids, past }) => [past + ids.length + 1, ids.length - 1].filter((length) => length > 0).map((length) =>
-      [{ mask: length }, 'ERR_WEBNN_SHAPE', refused(past, length)]));
+    const refused = (past, length) =>
+      new RegExp(`"attention_mask" (has shape )?\\[1, ${length}\\].*past_key_values.0.key" (has )?(${past}|\\[1, 1, ${past}, 16\\])`);
+    await assertRefused(face, {}, ({ ids, past }) =>
+      [past + ids.length + 1, ids.length - 1].filter((length) => length > 0).map((length) => [{ mask: length }, 'ERR_WEBNN_SHAPE', refused(past, length)]),
+    );
   });
 
   test(`${face}: more tokens than there are positions`, async () => {
@@ -156,9 +171,18 @@ for (const face of Object.keys(faces)) {
 
 test('a mask that lacks a token is refused where dimensions of one name are one size', async () => {
   for (const face of ['results', 'tensors']) {
-    await assertRefused(face, {}, ({ ids, past }) => (past === 0 ? [] : [[
-      { mask: past + ids.length - 1 }, 'ERR_WEBNN_SHAPE',
-      new RegExp(`"attention_mask" has shape .* expected ${past + ids.length} at \\[1\\]: "past_key_values.0.key" has ${past} tokens and "input_ids" ${ids.length}`),
-    ]]));
+    await assertRefused(face, {}, ({ ids, past }) =>
+      past === 0
+        ? []
+        : [
+            [
+              { mask: past + ids.length - 1 },
+              'ERR_WEBNN_SHAPE',
+              new RegExp(
+                `"attention_mask" has shape .* expected ${past + ids.length} at \\[1\\]: "past_key_values.0.key" has ${past} tokens and "input_ids" ${ids.length}`,
+              ),
+            ],
+          ],
+    );
   }
 });

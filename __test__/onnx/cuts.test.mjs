@@ -32,7 +32,12 @@ after(() => context.destroy());
 describe('a model that is cut', () => {
   test('runs with any sizes and data, into tensors as well', async () => {
     const model = await loadModel(positive(), { context });
-    for (const [x, rows] of [[[1, -1, 2, 3, 4], 2], [[5, -1, 6, 7], 3], [[8], 1], [[-1, -2], 0]]) {
+    for (const [x, rows] of [
+      [[1, -1, 2, 3, 4], 2],
+      [[5, -1, 6, 7], 3],
+      [[8], 1],
+      [[-1, -2], 0],
+    ]) {
       const doubled = x.filter((element) => element > 0).map((element) => 2 * element);
       const shape = rows === 0 ? [0, 1] : [rows, doubled.length / rows];
       const results = await model.run({
@@ -55,16 +60,30 @@ describe('a model that is cut', () => {
   test('describes the graph of its first stage and what is left', async () => {
     const model = await loadModel(positive(), { context });
     const { graph, cuts, nodesLeft } = await model.describe({ x: [3] });
-    assert.deepEqual(graph.source.nodes.map(({ operator }) => operator), ['relu']);
-    assert.deepEqual(graph.source.values.map(({ shape }) => shape), [[3], [3]]);
-    assert.deepEqual(graph.source.inputs.map(({ name }) => name), ['x']);
-    assert.deepEqual(graph.source.outputs.map(({ name }) => name.replace(/^\d+:/, '')), ['r']);
+    assert.deepEqual(
+      graph.source.nodes.map(({ operator }) => operator),
+      ['relu'],
+    );
+    assert.deepEqual(
+      graph.source.values.map(({ shape }) => shape),
+      [[3], [3]],
+    );
+    assert.deepEqual(
+      graph.source.inputs.map(({ name }) => name),
+      ['x'],
+    );
+    assert.deepEqual(
+      graph.source.outputs.map(({ name }) => name.replace(/^\d+:/, '')),
+      ['r'],
+    );
     assert.deepEqual([cuts.length, nodesLeft], [1, 5]);
     assert.deepEqual(cuts, inspectModel(positive()).cuts);
     await assert.rejects(model.describe({ y: [3] }), { code: 'ERR_WEBNN_UNKNOWN_FEED', message: /^describe: / });
     model.destroy();
 
-    const whole = await loadModel(writeModel({ inputs: [value('x', FLOAT, ['n'])], outputs: [value('y', FLOAT)], nodes: [node('Relu', ['x'], ['y'])] }), { context });
+    const whole = await loadModel(writeModel({ inputs: [value('x', FLOAT, ['n'])], outputs: [value('y', FLOAT)], nodes: [node('Relu', ['x'], ['y'])] }), {
+      context,
+    });
     const described = await whole.describe({ x: [4] });
     assert.deepEqual(described, { graph: describeGraph((await whole.compile({ x: [4] })).graph), cuts: [], nodesLeft: 0 });
     assert.deepEqual(await whole.describe({ x: [0] }), { graph: null, cuts: [], nodesLeft: 0 });

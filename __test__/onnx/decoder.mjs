@@ -13,7 +13,11 @@ const PACKED = (HEADS + 2 * SHARED) * SIZE;
 
 /** @param {string} name @param {number[]} dims */
 const table = (name, dims) =>
-  weight(name, dims, Float32Array.from({ length: dims.reduce((a, b) => a * b) }, (_, i) => (((i * 7919 + name.length * 104729) % 101) - 50) / 100));
+  weight(
+    name,
+    dims,
+    Float32Array.from({ length: dims.reduce((a, b) => a * b) }, (_, i) => (((i * 7919 + name.length * 104729) % 101) - 50) / 100),
+  );
 
 const rotation = (/** @type {(x: number) => number} */ f) =>
   Float32Array.from({ length: (CONTEXT * SIZE) / 2 }, (_, i) => f(Math.floor(i / (SIZE / 2)) / 10 ** ((i % (SIZE / 2)) / 2)));
@@ -60,11 +64,13 @@ export function decoder({ positions = false, embedding = 'embed' } = {}) {
     ...decoderValues({ type: FLOAT, vocabulary: VOCABULARY, cache: CACHE, heads: SHARED, size: SIZE, positions }),
     nodes,
     weights: [
-      weight('axis', [1], BigInt64Array.of(1n)), weight('one', [1], BigInt64Array.of(1n)), weight('index', [], BigInt64Array.of(1n)),
+      weight('axis', [1], BigInt64Array.of(1n)),
+      weight('one', [1], BigInt64Array.of(1n)),
+      weight('index', [], BigInt64Array.of(1n)),
       table('table', [VOCABULARY, PACKED]),
-      ...(positions ? [table('places', [CONTEXT, PACKED])] : [
-        weight('cos', [CONTEXT, SIZE / 2], rotation(Math.cos)), weight('sin', [CONTEXT, SIZE / 2], rotation(Math.sin)),
-      ]),
+      ...(positions
+        ? [table('places', [CONTEXT, PACKED])]
+        : [weight('cos', [CONTEXT, SIZE / 2], rotation(Math.cos)), weight('sin', [CONTEXT, SIZE / 2], rotation(Math.sin))]),
       ...Array.from({ length: LAYERS }, (_, i) => table(`out.${i}`, [HEADS * SIZE, i === LAYERS - 1 ? VOCABULARY : PACKED])),
     ],
   });

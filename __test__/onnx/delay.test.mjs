@@ -20,7 +20,9 @@ const CALL_MS = { load: 2, run: 1 };
 
 /** y = x + 1 + 1 ..., and a product now and then, for x of shape [n, 4]. */
 function largeModel() {
-  const nodes = Array.from({ length: NODES }, (_, at) => node(at % 3 === 2 ? 'Mul' : 'Add', [at === 0 ? 'x' : `v${at - 1}`, 'one'], [at === NODES - 1 ? 'y' : `v${at}`]));
+  const nodes = Array.from({ length: NODES }, (_, at) =>
+    node(at % 3 === 2 ? 'Mul' : 'Add', [at === 0 ? 'x' : `v${at - 1}`, 'one'], [at === NODES - 1 ? 'y' : `v${at}`]),
+  );
   return writeModel({
     inputs: [value('x', FLOAT, ['n', 4])],
     outputs: [value('y', FLOAT, ['n', 4])],

@@ -51,19 +51,35 @@ test('what does not fit is an error that says where', () => {
 });
 
 test('hostile values are errors of their type', () => {
-  const values = [null, 1, 'text', Symbol('s'), 10n, () => {}, { get name() { return 1n; } }];
+  const values = [
+    null,
+    1,
+    'text',
+    Symbol('s'),
+    10n,
+    () => {},
+    {
+      get name() {
+        return 1n;
+      },
+    },
+  ];
   for (const value of values) {
     for (const call of [
       () => inputShapes(value),
       () => inputShapes([{ name: 'x', shape: value }]),
-      () => inputShapes([{ name: 'x', shape: [value] }, { name: Symbol('s'), shape: [] }]),
+      () =>
+        inputShapes([
+          { name: 'x', shape: [value] },
+          { name: Symbol('s'), shape: [] },
+        ]),
       () => inputShapes(INPUTS, { shapes: { ids: value } }),
       () => inputShapes(INPUTS, { shapes: { ids: [value, -1] } }),
       () => inputShapes(INPUTS, { elements: { ids: -1, mask: value } }),
       () => inputShapes(INPUTS, { freeDimensions: { batch: value, sequence: NaN } }),
     ]) {
       // A shape that is null is one that nothing is known of.
-      if (value === null && String(call).includes("shape: value")) continue;
+      if (value === null && String(call).includes('shape: value')) continue;
       assert.throws(call, TypeError, `${String(value?.toString?.())} in ${call}`);
     }
   }

@@ -16,7 +16,13 @@ const product = () =>
   writeModel({
     inputs: [value('x', FLOAT, ['batch', 'length', 8])],
     outputs: [value('scores', FLOAT, ['batch', 'length', 5]), value('sum', FLOAT, [])],
-    weights: [weight('w', [8, 5], Float32Array.from({ length: 40 }, (_, i) => Math.sin(i)))],
+    weights: [
+      weight(
+        'w',
+        [8, 5],
+        Float32Array.from({ length: 40 }, (_, i) => Math.sin(i)),
+      ),
+    ],
     nodes: [node('Relu', ['x'], ['hidden']), node('MatMul', ['hidden', 'w'], ['scores']), node('ReduceSum', ['x'], ['sum'], { keepdims: { i: 0 } })],
   });
 
@@ -51,7 +57,11 @@ describe('keepLast', () => {
         assert.deepEqual(shape, [1, step === 0 ? PROMPT.length : 1, VOCABULARY]);
         assert.deepEqual(got[step], { data: data.slice(-VOCABULARY), shape: [1, 1, VOCABULARY], dataType: half ? 'float16' : 'float32' });
       });
-      if (!half) assert.deepEqual(got.map(({ data }) => mostLikely(data)), greedyTokens(STYLE, PROMPT, 6));
+      if (!half)
+        assert.deepEqual(
+          got.map(({ data }) => mostLikely(data)),
+          greedyTokens(STYLE, PROMPT, 6),
+        );
       [whole, last].forEach((model) => model.destroy());
     });
   }
@@ -66,7 +76,10 @@ describe('keepLast', () => {
     assert.deepEqual([scores.shape, [...scores.data], sum], [[2, 2, 5], rows, expected.sum]);
     const { graph } = await last.describe({ x: [2, 9, 8] });
     const products = graph.steps.filter(({ multiplyAdds }) => multiplyAdds > 0);
-    assert.deepEqual(products.map(({ multiplyAdds }) => multiplyAdds), [2 * 2 * 8 * 5]);
+    assert.deepEqual(
+      products.map(({ multiplyAdds }) => multiplyAdds),
+      [2 * 2 * 8 * 5],
+    );
     [whole, last].forEach((model) => model.destroy());
   });
 
@@ -79,7 +92,10 @@ describe('keepLast', () => {
     await model.run(feeds, { scores: tensor });
     assert.deepEqual(new Float32Array(await context.readTensor(tensor)), new Float32Array(15));
     const other = await context.createTensor({ dataType: 'float32', shape: [1, 12, 5] });
-    await assert.rejects(model.run(feeds, { scores: other }), { name: 'TypeError', message: 'run: output "scores" needs float32 [1, 3, 5], the tensor is float32 [1, 12, 5]' });
+    await assert.rejects(model.run(feeds, { scores: other }), {
+      name: 'TypeError',
+      message: 'run: output "scores" needs float32 [1, 3, 5], the tensor is float32 [1, 12, 5]',
+    });
     [tensor, other, model].forEach((resource) => resource.destroy());
   });
 
@@ -88,7 +104,11 @@ describe('keepLast', () => {
     await refused(null, 'loadModel: keepLast is not an object', 'ERR_WEBNN_TYPE');
     await refused({ scores: '1' }, 'loadModel: keepLast."scores" is of type string, expected a number', 'ERR_WEBNN_TYPE');
     for (const count of [0, -1, 1.5, NaN, Infinity]) {
-      await refused({ scores: count }, `loadModel: keepLast.scores is ${count === Infinity ? 'inf' : count}, expected an integer of at least 1`, 'ERR_WEBNN_SHAPE');
+      await refused(
+        { scores: count },
+        `loadModel: keepLast.scores is ${count === Infinity ? 'inf' : count}, expected an integer of at least 1`,
+        'ERR_WEBNN_SHAPE',
+      );
     }
     await refused({ logits: 1 }, 'loadModel: keepLast names "logits", which is not an output: the model has "scores", "sum"', 'ERR_WEBNN_UNKNOWN_OUTPUT');
     await refused({ sum: 1 }, 'loadModel: keepLast names "sum", which has rank 0, expected at least 2', 'ERR_WEBNN_SHAPE');

@@ -67,7 +67,10 @@ const cacheNodes = (type) => [
   node('Expand', ['column', 'all_heads'], ['keys']),
   node('Mul', ['keys', 'two'], ['doubled']),
   node('Add', ['doubled', 'one'], ['values']),
-  ...[['keys', 'key'], ['values', 'value']].flatMap(([fresh, kind]) => [
+  ...[
+    ['keys', 'key'],
+    ['values', 'value'],
+  ].flatMap(([fresh, kind]) => [
     node('Cast', [fresh], [`new_${kind}`], { to: { i: type } }),
     node('Concat', [`past_key_values.0.${kind}`, `new_${kind}`], [`present.0.${kind}`], { axis: { i: 2 } }),
     node('Cast', [`present.0.${kind}`], [`all_${kind}`], { to: { i: FLOAT } }),
@@ -116,11 +119,19 @@ export function languageModel(style) {
     outputs,
     nodes,
     weights: [
-      ints('as_heads', [1, 1, -1, 1]), ints('all_heads', [1, HEADS, 1, SIZE]), ints('as_row', [1, -1]), ints('length_axes', [2]),
-      ints('one_int', [1]), ints('two_int', [2]), ints('end', [2 ** 31 - 1]), ints('vocabulary', [vocabulary]),
+      ints('as_heads', [1, 1, -1, 1]),
+      ints('all_heads', [1, HEADS, 1, SIZE]),
+      ints('as_row', [1, -1]),
+      ints('length_axes', [2]),
+      ints('one_int', [1]),
+      ints('two_int', [2]),
+      ints('end', [2 ** 31 - 1]),
+      ints('vocabulary', [vocabulary]),
       weight('length_axis', [], BigInt64Array.of(2n)),
-      weight('one', [], Float32Array.of(1)), weight('two', [], Float32Array.of(2)),
-      weight('zero', [], Float32Array.of(0)), weight('first_branch', [], Float32Array.of(FIRST_BRANCH)),
+      weight('one', [], Float32Array.of(1)),
+      weight('two', [], Float32Array.of(2)),
+      weight('zero', [], Float32Array.of(0)),
+      weight('first_branch', [], Float32Array.of(FIRST_BRANCH)),
       weight('table', [vocabulary, vocabulary], table(style)),
     ],
   });

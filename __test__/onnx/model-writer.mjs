@@ -2,7 +2,8 @@
 
 import protobuf from 'protobufjs';
 
-const { root } = protobuf.parse(`
+const { root } = protobuf.parse(
+  `
   syntax = "proto3";
   message Entry { string key = 1; string value = 2; }
   message Tensor {
@@ -33,7 +34,9 @@ const { root } = protobuf.parse(`
     int64 model_version = 5; string doc_string = 6; Graph graph = 7; repeated OperatorSet opset_import = 8;
     repeated Entry metadata_props = 14;
   }
-`, { keepCase: true });
+`,
+  { keepCase: true },
+);
 
 const Model = root.lookupType('Model');
 
@@ -104,14 +107,16 @@ export const node = (operator, input, output, attributes = {}, name = '') => {
   return { op_type: type, domain: domain ?? '', input, output, attribute, name };
 };
 
-const ELEMENT_TYPES = new Map(/** @type {[Function, number][]} */ ([
-  [Float32Array, FLOAT],
-  [Int8Array, INT8],
-  [Uint8Array, UINT8],
-  [Int32Array, INT32],
-  [Uint32Array, UINT32],
-  [BigInt64Array, INT64],
-]));
+const ELEMENT_TYPES = new Map(
+  /** @type {[Function, number][]} */ ([
+    [Float32Array, FLOAT],
+    [Int8Array, INT8],
+    [Uint8Array, UINT8],
+    [Int32Array, INT32],
+    [Uint32Array, UINT32],
+    [BigInt64Array, INT64],
+  ]),
+);
 
 /**
  * A weight; its type follows from that of the array unless it is given.

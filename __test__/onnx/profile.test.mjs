@@ -35,19 +35,25 @@ test('a run with a clock gives the results of one without', async () => {
   assert.equal(product.multiplyAdds, 2 * 64 * 64);
   assert.ok(product.kernel.length > 0);
   if (context.device !== 'gpu') {
-    assert.ok(graph.steps.every((step) => isWithin(step, graph)), JSON.stringify(graph));
+    assert.ok(
+      graph.steps.every((step) => isWithin(step, graph)),
+      JSON.stringify(graph),
+    );
   }
   assert.deepEqual(Object.keys((await model.profile(feeds, { y: null })).results), []);
   model.destroy();
 });
 
 test('every stage of a model that is cut is a graph', async () => {
-  const model = await loadModel(affine([
-    node('NonZero', ['product'], ['places']),
-    node('Split', ['places'], ['rows', 'columns'], { axis: { i: 0 } }),
-    node('Squeeze', ['rows'], ['row']),
-    node('Gather', ['product', 'row'], ['y']),
-  ]), { context });
+  const model = await loadModel(
+    affine([
+      node('NonZero', ['product'], ['places']),
+      node('Split', ['places'], ['rows', 'columns'], { axis: { i: 0 } }),
+      node('Squeeze', ['rows'], ['row']),
+      node('Gather', ['product', 'row'], ['y']),
+    ]),
+    { context },
+  );
   const feeds = { x: { data: new Float32Array(64).fill(1), shape: [1, 64] } };
   const { results, graphs } = await model.profile(feeds);
   assert.deepEqual(results.y.shape, [64, 64]);

@@ -17,8 +17,10 @@ const simple = () =>
     inputs: [value('x', FLOAT, ['n'])],
     outputs: [value('y', FLOAT, ['n']), value('z', FLOAT, ['n']), value('first', FLOAT, [1])],
     weights: [
-      weight('one', [], Float32Array.of(1)), weight('two', [], Float32Array.of(2)),
-      weight('zero', [1], BigInt64Array.of(0n)), weight('end', [1], BigInt64Array.of(1n)),
+      weight('one', [], Float32Array.of(1)),
+      weight('two', [], Float32Array.of(2)),
+      weight('zero', [1], BigInt64Array.of(0n)),
+      weight('end', [1], BigInt64Array.of(1n)),
     ],
     nodes: [node('Add', ['x', 'one'], ['y']), node('Mul', ['x', 'two'], ['z']), node('Slice', ['y', 'zero', 'end'], ['first'])],
   });
@@ -48,7 +50,10 @@ test('large results are copied when they are read first, small ones at once', as
   assert.ok(!isUnread(first));
   assert.deepEqual(Object.keys(y), Object.keys(first));
   assert.deepEqual([y.shape, y.dataType], [[SIZE], 'float32']);
-  assert.deepEqual(y.data, x.map((number) => number + 1));
+  assert.deepEqual(
+    y.data,
+    x.map((number) => number + 1),
+  );
   assert.ok(!isUnread(y));
   assert.equal(y.data, y.data);
   assert.equal(y.data.byteLength, y.data.buffer.byteLength, 'it owns its memory');
@@ -72,9 +77,18 @@ test('it is fed to several inputs, runs, models and contexts', async () => {
   const twice = await adder.run({ a: y, b: y });
   const [both, again] = await Promise.all([adder.run({ a: y, b: z }), model.run({ x: z })]);
   assert.ok(isUnread(y) && isUnread(z));
-  assert.deepEqual(twice.sum.data, floats(SIZE).map((number) => 2 * (number + 1)));
-  assert.deepEqual(both.sum.data, floats(SIZE).map((number) => 3 * number + 1));
-  assert.deepEqual(again.y.data, floats(SIZE).map((number) => 2 * number + 1));
+  assert.deepEqual(
+    twice.sum.data,
+    floats(SIZE).map((number) => 2 * (number + 1)),
+  );
+  assert.deepEqual(
+    both.sum.data,
+    floats(SIZE).map((number) => 3 * number + 1),
+  );
+  assert.deepEqual(
+    again.y.data,
+    floats(SIZE).map((number) => 2 * number + 1),
+  );
   adder.destroy();
 });
 
@@ -123,7 +137,10 @@ test('a result outlives its model and its context', async () => {
 });
 
 test('a result of another type is refused', async () => {
-  const integers = await loadModel(writeModel({ inputs: [value('x', INT32, ['n'])], outputs: [value('y', INT32, ['n'])], nodes: [node('Neg', ['x'], ['y'])] }), { context });
+  const integers = await loadModel(
+    writeModel({ inputs: [value('x', INT32, ['n'])], outputs: [value('y', INT32, ['n'])], nodes: [node('Neg', ['x'], ['y'])] }),
+    { context },
+  );
   const { y, z } = await model.run({ x: floats(SIZE) });
   await assert.rejects(integers.run({ x: y }), { name: 'TypeError', code: 'ERR_WEBNN_TYPE', message: /feed "x" is of type "float32", expected int32/ });
   // Another name for the type does not make integers of floats.
@@ -135,7 +152,10 @@ test('a result of another type is refused', async () => {
 test('an unread result serves as a constant', async () => {
   const { y } = await model.run({ x: floats(SIZE) });
   const adder = await loadModel(sum(), { context, constants: { b: y } });
-  assert.deepEqual((await adder.run({ a: floats(SIZE) })).sum.data, floats(SIZE).map((number) => 2 * number + 1));
+  assert.deepEqual(
+    (await adder.run({ a: floats(SIZE) })).sum.data,
+    floats(SIZE).map((number) => 2 * number + 1),
+  );
   adder.destroy();
 });
 
@@ -176,9 +196,14 @@ test('an output in a new tensor is one of the context of the model', async () =>
 
 test('an output without elements is no tensor', async () => {
   await assert.rejects(model.run({ x: { data: floats(0), shape: [0] } }, { y: 'tensor' }), {
-    name: 'TypeError', code: 'ERR_WEBNN_SHAPE', message: /output "y" has no elements, which a tensor cannot represent/,
+    name: 'TypeError',
+    code: 'ERR_WEBNN_SHAPE',
+    message: /output "y" has no elements, which a tensor cannot represent/,
   });
-  await assert.rejects(model.run({ x: floats(1) }, { y: 'text' }), { code: 'ERR_WEBNN_TYPE', message: /fetch "y" is "text", expected an MLTensor, "tensor" or null/ });
+  await assert.rejects(model.run({ x: floats(1) }, { y: 'text' }), {
+    code: 'ERR_WEBNN_TYPE',
+    message: /fetch "y" is "text", expected an MLTensor, "tensor" or null/,
+  });
 });
 
 test('tensors of runs are destroyed with their context', async () => {

@@ -26,10 +26,7 @@ const growing = () =>
   writeModel({
     inputs: [value('past', FLOAT, ['n', 2]), value('x', FLOAT, ['m', 2])],
     outputs: [value('present', FLOAT, ['n+m', 2]), value('total', FLOAT, [])],
-    nodes: [
-      node('Concat', ['past', 'x'], ['present'], { axis: { i: 0 } }),
-      node('ReduceSum', ['present'], ['total'], { keepdims: { i: 0 } }),
-    ],
+    nodes: [node('Concat', ['past', 'x'], ['present'], { axis: { i: 0 } }), node('ReduceSum', ['present'], ['total'], { keepdims: { i: 0 } })],
   });
 
 /** The data of results by name. */
@@ -77,23 +74,35 @@ describe('loadModel', () => {
     ]);
     assert.deepEqual(model.outputs, [{ name: 'y', dataType: 'float32', type: 'tensor(float)', shape: ['n'], declaredShape: ['n'] }]);
     assert.deepEqual(model.metadata, {
-      irVersion: 8, producerName: 'pen', producerVersion: '2', domain: '', modelVersion: 5, description: 'about',
-      graphName: 'test', opsets: { '': 17, 'com.microsoft': 1 }, properties: { licence: 'ours' },
+      irVersion: 8,
+      producerName: 'pen',
+      producerVersion: '2',
+      domain: '',
+      modelVersion: 5,
+      description: 'about',
+      graphName: 'test',
+      opsets: { '': 17, 'com.microsoft': 1 },
+      properties: { licence: 'ours' },
     });
     assert.equal(model.context, context);
     assert.throws(() => model.inputs.push(1), TypeError);
-    assert.throws(() => { model.inputs[0].shape[0] = 2; }, TypeError);
-    assert.throws(() => { model.metadata.opsets[''] = 2; }, TypeError);
+    assert.throws(() => {
+      model.inputs[0].shape[0] = 2;
+    }, TypeError);
+    assert.throws(() => {
+      model.metadata.opsets[''] = 2;
+    }, TypeError);
     model.destroy();
   });
 
   test('reads weights from files beside the model, and only there', async () => {
-    const model = (location) => writeModel({
-      inputs: [value('x', FLOAT, [2])],
-      outputs: [value('y', FLOAT, [2])],
-      weights: [externalWeight('w', [2], location, 4, 8)],
-      nodes: [node('Add', ['x', 'w'], ['y'])],
-    });
+    const model = (location) =>
+      writeModel({
+        inputs: [value('x', FLOAT, [2])],
+        outputs: [value('y', FLOAT, [2])],
+        weights: [externalWeight('w', [2], location, 4, 8)],
+        nodes: [node('Add', ['x', 'w'], ['y'])],
+      });
     const path = join(folder, 'external.onnx');
     writeFileSync(join(folder, 'weights.bin'), Buffer.from(floats(9, 1, 2).buffer));
     writeFileSync(path, model('weights.bin'));
@@ -111,23 +120,25 @@ describe('loadModel', () => {
     const bytes = writeModel({
       inputs: [value('x', FLOAT, ['n'])],
       outputs: [value('y', FLOAT, ['n'])],
-      nodes: [
-        node('NoSuchThing', ['x'], ['a'], {}, 'first'),
-        node('far.away.Other', ['a'], ['b'], {}, 'second\u202e\n'),
-        node('Relu', ['b'], ['y']),
-      ],
+      nodes: [node('NoSuchThing', ['x'], ['a'], {}, 'first'), node('far.away.Other', ['a'], ['b'], {}, 'second\u202e\n'), node('Relu', ['b'], ['y'])],
     });
     await assert.rejects(loadModel(bytes, { context }), (error) => {
       assert.ok(error instanceof OnnxError && error.name === 'OnnxError');
-      assert.deepEqual(error.unsupported.map(({ name, operator, domain, opset }) => [name.trim(), operator, domain, opset]), [
-        ['first', 'NoSuchThing', '', 17],
-        ['second\u202e', 'Other', 'far.away', 0],
-      ]);
+      assert.deepEqual(
+        error.unsupported.map(({ name, operator, domain, opset }) => [name.trim(), operator, domain, opset]),
+        [
+          ['first', 'NoSuchThing', '', 17],
+          ['second\u202e', 'Other', 'far.away', 0],
+        ],
+      );
       assert.match(error.message, /^2 nodes are not supported\n {2}\[first\] NoSuchThing \(opset 17\): /);
       assert.ok(!error.message.includes('\u202e'));
       return true;
     });
-    assert.deepEqual(inspectModel(bytes).unsupported.map(({ operator }) => operator), ['NoSuchThing', 'Other']);
+    assert.deepEqual(
+      inspectModel(bytes).unsupported.map(({ operator }) => operator),
+      ['NoSuchThing', 'Other'],
+    );
   });
 
   test('refuses inputs of types that WebNN does not have', async () => {
@@ -138,13 +149,13 @@ describe('loadModel', () => {
 
   test('computes the outputs that are asked for, also inner values', async () => {
     const model = await loadModel(affine(), { context, outputs: ['m'] });
-    assert.deepEqual(model.outputs.map(({ name }) => name), ['m']);
+    assert.deepEqual(
+      model.outputs.map(({ name }) => name),
+      ['m'],
+    );
     assert.deepEqual(dataOf(await model.run({ x: floats(1, 2, 3) })), { m: floats(2, 4, 6) });
     model.destroy();
-    await assert.rejects(
-      loadModel(affine(), { context, outputs: ['nothing'] }),
-      /the output 'nothing' is not a value of the model/,
-    );
+    await assert.rejects(loadModel(affine(), { context, outputs: ['nothing'] }), /the output 'nothing' is not a value of the model/);
   });
 
   test('values that decide about shapes are given when the model is loaded', async () => {
@@ -159,7 +170,10 @@ describe('loadModel', () => {
     const shape = BigInt64Array.of(2n, -1n);
     const model = await loadModel(bytes, { context, constants: { shape } });
     shape.fill(9n);
-    assert.deepEqual(model.inputs.map(({ name }) => name), ['x']);
+    assert.deepEqual(
+      model.inputs.map(({ name }) => name),
+      ['x'],
+    );
     assert.deepEqual((await model.run({ x: floats(1, 2, 3, 4) })).y, { data: floats(1, 2, 3, 4), shape: [2, 2], dataType: 'float32' });
     assert.deepEqual((await model.compile({ x: [6] })).outputs.y.shape, [2, 3]);
     await assert.rejects(model.run({ x: floats(1, 2), shape }), /"shape" is not an input/);
@@ -263,7 +277,10 @@ describe('run', () => {
     const model = await loadModel(affine(), { context });
     for (const batch of [1, 2, 1, 3]) {
       const { y } = await model.run({ x: new Float32Array(3 * batch).fill(1) });
-      assert.deepEqual(y.data, Float32Array.from({ length: 3 * batch }, (_, i) => [3, 12, 102][i % 3]));
+      assert.deepEqual(
+        y.data,
+        Float32Array.from({ length: 3 * batch }, (_, i) => [3, 12, 102][i % 3]),
+      );
     }
     const { graph, inputs, outputs } = await model.compile({ x: [2, 3] });
     assert.equal((await model.compile({ x: [2, 3] })).graph, graph);
@@ -336,14 +353,23 @@ describe('run', () => {
   test('a small run ends in its call, behind all that was asked before', async () => {
     const cpu = await ml.createContext({ accelerated: false });
     const model = await loadModel(affine(), { context: cpu });
-    const [x, y] = [await cpu.createTensor({ dataType: 'float32', shape: [1, 3], writable: true }), await cpu.createTensor({ dataType: 'float32', shape: [1, 3], readable: true, writable: true })];
+    const [x, y] = [
+      await cpu.createTensor({ dataType: 'float32', shape: [1, 3], writable: true }),
+      await cpu.createTensor({ dataType: 'float32', shape: [1, 3], readable: true, writable: true }),
+    ];
     let atOnce = 0;
     for (let n = 0; n < 500; n++) {
       cpu.writeTensor(x, floats(n, 0, 0));
       let turned = false;
       setImmediate(() => (turned = true));
       const [{ y: first }, { y: second }] = await Promise.all([model.run({ x }), model.run({ x: floats(0, n, 0) }, {})]);
-      assert.deepEqual([[...first.data], [...second.data]], [[2 * n + 1, 10, 100], [1, 2 * n + 10, 100]]);
+      assert.deepEqual(
+        [[...first.data], [...second.data]],
+        [
+          [2 * n + 1, 10, 100],
+          [1, 2 * n + 10, 100],
+        ],
+      );
       await model.run({ x: floats(0, 0, n) }, { y });
       assert.deepEqual([...new Float32Array(await cpu.readTensor(y))], [1, 10, 2 * n + 100]);
       turned = false;
@@ -373,7 +399,11 @@ describe('run', () => {
       const runs = Array.from({ length: 50 }, (_, n) => model.run({ x: floats(n, 1, 2) }).then(() => order.push(n)));
       await new Promise(round % 2 === 0 ? setImmediate : (resolve) => setTimeout(resolve, 1));
       await Promise.all([...runs, model.run({ x: floats(50, 1, 2) }).then(() => order.push(50))]);
-      assert.deepEqual(order, Array.from({ length: 51 }, (_, n) => n), 'in the order of the calls');
+      assert.deepEqual(
+        order,
+        Array.from({ length: 51 }, (_, n) => n),
+        'in the order of the calls',
+      );
     }
     const narrow = await model.context.createTensor({ dataType: 'float32', shape: [1, 2], readable: true });
     isOver = false;
@@ -469,7 +499,10 @@ describe('run', () => {
     });
     const model = await loadModel(bytes, { context });
     for (const n of [2, 3]) {
-      assert.deepEqual(dataOf(await model.run({ x: new Float32Array(n), y: new Float32Array(n) })), { shape: BigInt64Array.of(BigInt(n)), z: new Float32Array(n) });
+      assert.deepEqual(dataOf(await model.run({ x: new Float32Array(n), y: new Float32Array(n) })), {
+        shape: BigInt64Array.of(BigInt(n)),
+        z: new Float32Array(n),
+      });
     }
     model.destroy();
   });
@@ -496,7 +529,10 @@ describe('run', () => {
     runs.push(model.run({ x }), model.run({ x: floats(1, 2, 3, 4, 5, 6) }));
     const compiling = assert.rejects(model.compile({ x: [3, 3] }), { name: 'InvalidStateError', message: /the model is destroyed/ });
     model.destroy();
-    assert.deepEqual((await Promise.all(runs)).map(({ y }) => y.data.length), [3, 3, 6]);
+    assert.deepEqual(
+      (await Promise.all(runs)).map(({ y }) => y.data.length),
+      [3, 3, 6],
+    );
     await compiling;
     await model.context.lost;
     await assert.rejects(model.run({ x }), { name: 'InvalidStateError', message: /the model is destroyed/ });
@@ -504,7 +540,12 @@ describe('run', () => {
 
   test('a model destroyed while its feeds are read does not run', async () => {
     const model = await loadModel(affine());
-    const feeds = { get x() { model.destroy(); return floats(1, 2, 3); } };
+    const feeds = {
+      get x() {
+        model.destroy();
+        return floats(1, 2, 3);
+      },
+    };
     await assert.rejects(model.run(feeds), { name: 'InvalidStateError', message: /the model is destroyed/ });
   });
 
@@ -520,11 +561,14 @@ describe('run', () => {
   });
 
   test('an input may have a name that objects give a meaning', async () => {
-    const model = await loadModel(writeModel({
-      inputs: [value('__proto__', FLOAT, ['n'])],
-      outputs: [value('constructor', FLOAT, ['n'])],
-      nodes: [node('Neg', ['__proto__'], ['constructor'])],
-    }), { context });
+    const model = await loadModel(
+      writeModel({
+        inputs: [value('__proto__', FLOAT, ['n'])],
+        outputs: [value('constructor', FLOAT, ['n'])],
+        nodes: [node('Neg', ['__proto__'], ['constructor'])],
+      }),
+      { context },
+    );
     assert.deepEqual((await model.run({ ['__proto__']: floats(1, -2) })).constructor.data, floats(-1, 2));
     model.destroy();
   });

@@ -42,7 +42,10 @@ describe('types of ONNX that WebNN does not have', () => {
       assert.deepEqual((await model.run({ x: bytes.subarray(1) })).y.data, data);
       assert.deepEqual((await model.run({ x: { data: data.buffer, shape: [3], dataType: name } })).y.data, data);
       assert.deepEqual((await model.run({ x: new data.constructor(0) })).y.data, new data.constructor(0));
-      await assert.rejects(model.run({ x: Float32Array.of(1) }), { code: 'ERR_WEBNN_TYPE', message: new RegExp(`is a Float32Array, expected one of ${data.constructor.name}`) });
+      await assert.rejects(model.run({ x: Float32Array.of(1) }), {
+        code: 'ERR_WEBNN_TYPE',
+        message: new RegExp(`is a Float32Array, expected one of ${data.constructor.name}`),
+      });
       await assert.rejects(model.run({ x: bytes.subarray(0, 1) }), { code: 'ERR_WEBNN_SHAPE', message: /1 bytes, not a whole number of elements/ });
       model.destroy();
     });
@@ -54,8 +57,14 @@ describe('types of ONNX that WebNN does not have', () => {
     const first = await model.run({ x });
     const second = await model.run({ x: first.y });
     assert.notEqual(Object.getOwnPropertyDescriptor(first.y, 'data').get, undefined);
-    assert.deepEqual(second.y.data, x.map((number) => number - 2));
-    assert.deepEqual(first.y.data, x.map((number) => number - 1));
+    assert.deepEqual(
+      second.y.data,
+      x.map((number) => number - 2),
+    );
+    assert.deepEqual(
+      first.y.data,
+      x.map((number) => number - 1),
+    );
     model.destroy();
   });
 
@@ -85,12 +94,15 @@ test('inputs and outputs say how ONNX writes their types', () => {
     nodes: [node('Not', ['flags'], ['not']), node('SequenceConstruct', ['any'], ['list'])],
   });
   const model = inspectModel(bytes);
-  assert.deepEqual([...model.inputs, ...model.outputs].map(({ dataType, type, declaredShape }) => [dataType, type, declaredShape]), [
-    ['uint8', 'tensor(bool)', ['n', '']],
-    ['int64', 'tensor(int64)', null],
-    ['uint8', 'tensor(bool)', ['n', '']],
-    ['sequence', 'seq(tensor(int64))', null],
-  ]);
+  assert.deepEqual(
+    [...model.inputs, ...model.outputs].map(({ dataType, type, declaredShape }) => [dataType, type, declaredShape]),
+    [
+      ['uint8', 'tensor(bool)', ['n', '']],
+      ['int64', 'tensor(int64)', null],
+      ['uint8', 'tensor(bool)', ['n', '']],
+      ['sequence', 'seq(tensor(int64))', null],
+    ],
+  );
 });
 
 test('outputs that the file does not describe have the shapes that follow', async () => {
@@ -102,11 +114,26 @@ test('outputs that the file does not describe have the shapes that follow', asyn
     return [named, declaredShape];
   };
   const flat = [node('Flatten', ['x'], ['y'], { axis: { i: 1 } })];
-  assert.deepEqual(await shapeOf(['batch', 3, 'width'], [node('Abs', ['x'], ['y'])]), [['batch', 3, 'width'], ['batch', 3, 'width']]);
-  assert.deepEqual(await shapeOf(['batch', 3, 'width'], flat), [['batch', 'y_dim_1'], ['batch', '']]);
-  assert.deepEqual(await shapeOf(['batch', 3, 'width'], flat, { freeDimensions: { width: 2 } }), [['batch', 6], ['batch', 6]]);
-  assert.deepEqual(await shapeOf([undefined, 'width'], [node('Abs', ['x'], ['y'])]), [['y_dim_0', 'width'], ['', 'width']]);
-  assert.deepEqual(await shapeOf([2, 4], [node('Abs', ['x'], ['y'])]), [[2, 4], [2, 4]]);
+  assert.deepEqual(await shapeOf(['batch', 3, 'width'], [node('Abs', ['x'], ['y'])]), [
+    ['batch', 3, 'width'],
+    ['batch', 3, 'width'],
+  ]);
+  assert.deepEqual(await shapeOf(['batch', 3, 'width'], flat), [
+    ['batch', 'y_dim_1'],
+    ['batch', ''],
+  ]);
+  assert.deepEqual(await shapeOf(['batch', 3, 'width'], flat, { freeDimensions: { width: 2 } }), [
+    ['batch', 6],
+    ['batch', 6],
+  ]);
+  assert.deepEqual(await shapeOf([undefined, 'width'], [node('Abs', ['x'], ['y'])]), [
+    ['y_dim_0', 'width'],
+    ['', 'width'],
+  ]);
+  assert.deepEqual(await shapeOf([2, 4], [node('Abs', ['x'], ['y'])]), [
+    [2, 4],
+    [2, 4],
+  ]);
   assert.deepEqual(await shapeOf(undefined, [node('Abs', ['x'], ['y'])]), [null, null]);
 });
 

@@ -25,7 +25,10 @@ export const PROGRAMS = {
   'text-classification': ({ models }) => [models],
   'text-generation': ({ models }) => [models],
   'transformers-2': ({ models }) => [models],
-  'voice-detector': ({ speech }) => readdirSync(speech).sort().map((name) => join(speech, name)),
+  'voice-detector': ({ speech }) =>
+    readdirSync(speech)
+      .sort()
+      .map((name) => join(speech, name)),
 };
 
 /**

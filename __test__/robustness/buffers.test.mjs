@@ -68,8 +68,7 @@ const BAD = {
   'detached ArrayBuffer': () => detach(new ArrayBuffer(16)),
   'resizable ArrayBuffer': () => new ArrayBuffer(16, { maxByteLength: 32 }),
   'Float32Array of a resizable buffer': () => new Float32Array(new ArrayBuffer(16, { maxByteLength: 32 })),
-  'Float32Array of fixed length in a resizable buffer': () =>
-    new Float32Array(new ArrayBuffer(32, { maxByteLength: 64 }), 0, 4),
+  'Float32Array of fixed length in a resizable buffer': () => new Float32Array(new ArrayBuffer(32, { maxByteLength: 64 }), 0, 4),
   'Float32Array that is out of bounds': () => {
     const buffer = new ArrayBuffer(32, { maxByteLength: 64 });
     const view = new Float32Array(buffer, 16, 4);

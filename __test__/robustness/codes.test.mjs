@@ -14,7 +14,10 @@ before(async () => {
 after(() => context.destroy());
 
 test('every code of the native table is provoked', () => {
-  assert.deepEqual(Object.keys(PROVOCATIONS), errorCodes.map(({ code }) => code));
+  assert.deepEqual(
+    Object.keys(PROVOCATIONS),
+    errorCodes.map(({ code }) => code),
+  );
   assert.ok(ON_GPU.every((code) => code in PROVOCATIONS));
 });
 

@@ -1,35 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ml } from '../runtime/helpers.mjs';
-import {
-  checkException,
-  checkShape,
-  dictionaries,
-  named,
-  operators,
-  runGraph,
-  totalElements,
-  validCall,
-} from './support.mjs';
+import { checkException, checkShape, dictionaries, named, operators, runGraph, totalElements, validCall } from './support.mjs';
 
 /** Numbers at the ends of 32 bits, and around what the valid calls have. */
 const INTEGERS = [0, 1, 2, 3, 5, 7, 2 ** 15, 2 ** 16 + 1, 2 ** 30, 2 ** 31 - 1, 2 ** 31, 2 ** 32 - 2, 2 ** 32 - 1];
 
 const DOUBLES = [0, -0, 1, -1, 5e-324, Number.MAX_VALUE, -Number.MAX_VALUE];
 
-const MLNUMBERS = [
-  ...DOUBLES,
-  NaN,
-  Infinity,
-  -Infinity,
-  0n,
-  -1n,
-  2n ** 63n,
-  -(2n ** 63n),
-  2n ** 64n,
-  10n ** 400n,
-  -(10n ** 400n),
-];
+const MLNUMBERS = [...DOUBLES, NaN, Infinity, -Infinity, 0n, -1n, 2n ** 63n, -(2n ** 63n), 2n ** 64n, 10n ** 400n, -(10n ** 400n)];
 
 /** Values at the edges for an IDL type, in the place of the valid value. */
 function extremes(type, valid) {
@@ -37,9 +16,7 @@ function extremes(type, valid) {
     const isList = Array.isArray(valid);
     const lengths = isList ? [[], [...valid, ...valid], valid.slice(1)] : [];
     const changed = (isList ? valid : [1]).flatMap((_, at) =>
-      INTEGERS.map((integer) =>
-        isList ? (valid.with?.(at, integer) ?? Object.assign([...valid], { [at]: integer })) : [integer],
-      ),
+      INTEGERS.map((integer) => (isList ? (valid.with?.(at, integer) ?? Object.assign([...valid], { [at]: integer })) : [integer])),
     );
     const uniform = isList ? INTEGERS.map((integer) => valid.map(() => integer)) : [];
     const single = type.startsWith('(') ? INTEGERS : [];
@@ -79,9 +56,7 @@ async function attempt(context, call, row, what) {
 }
 
 const show = (value) =>
-  JSON.stringify(value, (_, v) =>
-    typeof v === 'bigint' ? `${`${v}`.slice(0, 25)}n` : Object.is(v, -0) ? '-0' : v,
-  )?.slice(0, 80) ?? String(value);
+  JSON.stringify(value, (_, v) => (typeof v === 'bigint' ? `${`${v}`.slice(0, 25)}n` : Object.is(v, -0) ? '-0' : v))?.slice(0, 80) ?? String(value);
 
 for (const row of operators) {
   test(`${row.name} at the ends of the range of its numbers`, async () => {
@@ -113,11 +88,7 @@ test('sums and products of options that overflow 32 or 64 bits give no valid sha
   const context = await ml.createContext();
   const MAX = 2 ** 32 - 1;
   const cases = {
-    conv2d: [
-      { padding: [MAX, MAX, 1, 1] },
-      { padding: [MAX, 0, 0, 0], strides: [MAX, 1], dilations: [MAX, MAX] },
-      { dilations: [2 ** 31, 2 ** 31] },
-    ],
+    conv2d: [{ padding: [MAX, MAX, 1, 1] }, { padding: [MAX, 0, 0, 0], strides: [MAX, 1], dilations: [MAX, MAX] }, { dilations: [2 ** 31, 2 ** 31] }],
     convTranspose2d: [
       { strides: [MAX, MAX] },
       { strides: [2 ** 30, 2 ** 30], dilations: [2 ** 31, 2 ** 31], outputPadding: [0, 0] },
@@ -131,12 +102,7 @@ test('sums and products of options that overflow 32 or 64 bits give no valid sha
       { dilations: [MAX, MAX] },
       { outputSizes: [MAX, 1] },
     ],
-    resample2d: [
-      { sizes: [2 ** 16, 2 ** 16] },
-      { sizes: [MAX, MAX] },
-      { scales: [3.4e38, 3.4e38] },
-      { scales: [1e-45, 1] },
-    ],
+    resample2d: [{ sizes: [2 ** 16, 2 ** 16] }, { sizes: [MAX, MAX] }, { scales: [3.4e38, 3.4e38] }, { scales: [1e-45, 1] }],
     slice: [{ strides: [MAX, MAX] }],
     gru: [{ direction: 'both' }],
   };

@@ -19,12 +19,7 @@ test('operators with random arguments throw what the API throws, or give an oper
       const seed = row.name.length * 7919 + row.name.charCodeAt(row.name.length - 1) * 104729 + call;
       const random = generator(seed);
       const { builder, pool } = newPool(context, random, SHAPES);
-      accepted += callRandomly(
-        builder,
-        row,
-        new Values(random, pool, call % 3 === 0 ? 0.3 : 0.03),
-        `${row.name}, seed ${seed}`,
-      ).length;
+      accepted += callRandomly(builder, row, new Values(random, pool, call % 3 === 0 ? 0.3 : 0.03), `${row.name}, seed ${seed}`).length;
     }
   }
   // The fuzzer would be worth nothing if everything was refused.
@@ -37,31 +32,17 @@ test('every other method with random arguments', async () => {
   const tensor = await context.createTensor({ dataType: 'float32', shape: [2], readable: true, writable: true });
   const { builder, pool } = newPool(context, random, SHAPES);
   const graph = await builder.build({ y: builder.neg(builder.input('x', { dataType: 'float32', shape: [2] })) });
-  const values = new Values(
-    random,
-    [...pool, tensor, graph, context, builder, new Float32Array(2), new ArrayBuffer(8)],
-    0.5,
-  );
-  const descriptor = () =>
-    random.pick([
-      values.of('garbage'),
-      { dataType: values.of('MLOperandDataType'), shape: values.of('sequence<unsigned long>') },
-    ]);
+  const values = new Values(random, [...pool, tensor, graph, context, builder, new Float32Array(2), new ArrayBuffer(8)], 0.5);
+  const descriptor = () => random.pick([values.of('garbage'), { dataType: values.of('MLOperandDataType'), shape: values.of('sequence<unsigned long>') }]);
   const targets = [
     [ml, 'createContext', 2],
-    ...['createTensor', 'createConstantTensor', 'readTensor', 'writeTensor', 'dispatch'].map((name) => [
-      context,
-      name,
-      3,
-    ]),
+    ...['createTensor', 'createConstantTensor', 'readTensor', 'writeTensor', 'dispatch'].map((name) => [context, name, 3]),
     ...['input', 'constant', 'build'].map((name) => [new MLGraphBuilder(context), name, 2]),
   ];
   for (const [target, name, count] of targets) {
     for (let i = 0; i < 300; i++) {
       const what = `${name}, call ${i}`;
-      const args = Array.from({ length: random.below(count + 1) }, () =>
-        random.chance(0.3) ? descriptor() : values.of('MLOperand'),
-      );
+      const args = Array.from({ length: random.below(count + 1) }, () => (random.chance(0.3) ? descriptor() : values.of('MLOperand')));
       const receiver = random.chance(0.9) ? target : values.of('MLOperand');
       let result;
       try {

@@ -97,9 +97,7 @@ test('1,000 outputs, and the same operand 100 times', async () => {
   const context = await ml.createContext();
   const builder = new MLGraphBuilder(context);
   const x = builder.input('x', operand(2));
-  const outputs = Object.fromEntries(
-    Array.from({ length: 1000 }, (_, i) => [`o${i}`, builder.add(x, builder.constant('float32', i))]),
-  );
+  const outputs = Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`o${i}`, builder.add(x, builder.constant('float32', i))]));
   const same = builder.neg(x);
   const shared = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`s${i}`, same]));
   const results = await run(context, builder, [2], { ...outputs, ...shared });

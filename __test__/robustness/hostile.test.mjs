@@ -53,10 +53,7 @@ test('every member refuses receivers that are not of its interface', async () =>
   };
   const classes = { ...interfaces, MLGraphBuilder };
   for (const [name, object] of Object.entries(objects)) {
-    const receivers = [
-      ...impostors(object, classes[name]),
-      ...Object.values(objects).filter((other) => other !== object),
-    ];
+    const receivers = [...impostors(object, classes[name]), ...Object.values(objects).filter((other) => other !== object)];
     for (const [key, { value, get }] of Object.entries(Object.getOwnPropertyDescriptors(classes[name].prototype))) {
       if (key === 'constructor') {
         continue;
@@ -107,9 +104,7 @@ test('what hostile getters throw comes out unchanged', async () => {
   const trap = () => {
     throw thrown;
   };
-  const traps = Object.fromEntries(
-    ['get', 'has', 'ownKeys', 'getOwnPropertyDescriptor', 'getPrototypeOf'].map((name) => [name, trap]),
-  );
+  const traps = Object.fromEntries(['get', 'has', 'ownKeys', 'getOwnPropertyDescriptor', 'getPrototypeOf'].map((name) => [name, trap]));
   const hostile = new Proxy({}, traps);
   const endless = { [Symbol.iterator]: trap };
   const failing = { [Symbol.iterator]: () => ({ next: trap }) };
@@ -144,14 +139,10 @@ test('what hostile getters throw comes out unchanged', async () => {
 test('a getter that destroys the context in the middle of a call', async () => {
   for (const [call, isSync] of [
     [({ context, destroy }) => context.createTensor(acting(floats(2), 'shape', destroy))],
-    [
-      ({ context, destroy }) =>
-        context.createConstantTensor(acting(operand(2), 'dataType', destroy), new Float32Array(2)),
-    ],
+    [({ context, destroy }) => context.createConstantTensor(acting(operand(2), 'dataType', destroy), new Float32Array(2))],
     [
       ({ context, destroy, builder }) => (
-        builder.neg(builder.input('q', operand(1))),
-        builder.build(acting({ y: builder.neg(builder.input('r', operand(1))) }, 'y', destroy))
+        builder.neg(builder.input('q', operand(1))), builder.build(acting({ y: builder.neg(builder.input('r', operand(1))) }, 'y', destroy))
       ),
     ],
     [({ builder, destroy }) => builder.input('y', acting(operand(2), 'shape', destroy)), true],
@@ -231,10 +222,7 @@ test('sets, maps and iterators that change while they are read', async () => {
   const builder = new MLGraphBuilder(context);
   const x = builder.input('x', operand(2, 3));
   const sizes = [1, 2];
-  assert.throws(
-    () => builder.input('y', { dataType: 'int8', shape: { [Symbol.iterator]: () => ({ next: () => 1 }) } }),
-    typeError,
-  );
+  assert.throws(() => builder.input('y', { dataType: 'int8', shape: { [Symbol.iterator]: () => ({ next: () => 1 }) } }), typeError);
   const shape = {
     *[Symbol.iterator]() {
       yield { valueOf: () => sizes.push(3) };
@@ -255,11 +243,7 @@ test('sets, maps and iterators that change while they are read', async () => {
   assert.deepEqual(builder.concat(shrinking, 0).shape, [2, 3]);
   const revoked = Proxy.revocable({}, {});
   revoked.revoke();
-  for (const call of [
-    () => builder.relu(revoked.proxy),
-    () => builder.relu(x, revoked.proxy),
-    () => builder.concat(revoked.proxy, 0),
-  ]) {
+  for (const call of [() => builder.relu(revoked.proxy), () => builder.relu(x, revoked.proxy), () => builder.concat(revoked.proxy, 0)]) {
     assert.throws(call, typeError);
   }
 });
@@ -288,18 +272,7 @@ test('operands of another builder are refused by every operator', async () => {
 test('names with lone surrogates, control characters and of any length', async () => {
   const { context } = await setUp();
   const builder = new MLGraphBuilder(context);
-  const names = [
-    '\ud800',
-    'a\udc00b',
-    '\0',
-    '\u202e',
-    '__proto__',
-    'constructor',
-    'toString',
-    ' ',
-    '0',
-    'x'.repeat(1 << 20),
-  ];
+  const names = ['\ud800', 'a\udc00b', '\0', '\u202e', '__proto__', 'constructor', 'toString', ' ', '0', 'x'.repeat(1 << 20)];
   const outputs = Object.create(null);
   const bound = { inputs: Object.create(null), outputs: Object.create(null) };
   for (const [i, name] of names.entries()) {

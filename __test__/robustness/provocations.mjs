@@ -12,20 +12,24 @@ const { slots } = createRequire(import.meta.url)('../../lib/context.js');
 const floats = (...numbers) => Float32Array.from(numbers);
 
 /** y = scale * x for x of shape [batch, width]. */
-export const scaling = () => writeModel({
-  inputs: [value('x', FLOAT, ['batch', 'width']), value('scale', FLOAT, [])],
-  outputs: [value('y', FLOAT, ['batch', 'width'])],
-  nodes: [node('Mul', ['x', 'scale'], ['y'])],
-});
+export const scaling = () =>
+  writeModel({
+    inputs: [value('x', FLOAT, ['batch', 'width']), value('scale', FLOAT, [])],
+    outputs: [value('y', FLOAT, ['batch', 'width'])],
+    nodes: [node('Mul', ['x', 'scale'], ['y'])],
+  });
 
 /** An operator that there is not. */
 const unsupported = () => writeModel({ inputs: [value('x', FLOAT, [1])], outputs: [value('y', FLOAT)], nodes: [node('Nothing', ['x'], ['y'])] });
 
 /** y = rows[ids], of two rows. */
-const lookup = () => writeModel({
-  inputs: [value('ids', INT32, ['n'])], outputs: [value('y', FLOAT)],
-  weights: [weight('rows', [2], floats(1, 2))], nodes: [node('Gather', ['rows', 'ids'], ['y'])],
-});
+const lookup = () =>
+  writeModel({
+    inputs: [value('ids', INT32, ['n'])],
+    outputs: [value('y', FLOAT)],
+    weights: [weight('rows', [2], floats(1, 2))],
+    nodes: [node('Gather', ['rows', 'ids'], ['y'])],
+  });
 
 /** A model that is cut: its data decide about a size. */
 const cut = () => writeModel({ inputs: [value('x', FLOAT, ['n'])], outputs: [value('y', FLOAT)], nodes: [node('NonZero', ['x'], ['y'])] });
@@ -88,14 +92,8 @@ export const PROVOCATIONS = {
   ERR_WEBNN_INDEX: [using(lookup(), (model) => model.run({ ids: Int32Array.of(2) }))],
   ERR_WEBNN_MISSING_FEED: [using(scaling(), (model) => model.run({ x }))],
   ERR_WEBNN_UNKNOWN_FEED: [using(scaling(), (model) => model.run({ x, scale, z: scale }))],
-  ERR_WEBNN_UNKNOWN_OUTPUT: [
-    load(scaling(), { outputs: ['z'] }),
-    using(scaling(), (model) => model.run({ x, scale }, { z: null })),
-  ],
-  ERR_WEBNN_UNKNOWN_DIMENSION: [
-    load(scaling(), { freeDimensions: { bacth: 1 } }),
-    async () => inspectModel(scaling(), { freeDimensions: { bacth: 1 } }),
-  ],
+  ERR_WEBNN_UNKNOWN_OUTPUT: [load(scaling(), { outputs: ['z'] }), using(scaling(), (model) => model.run({ x, scale }, { z: null }))],
+  ERR_WEBNN_UNKNOWN_DIMENSION: [load(scaling(), { freeDimensions: { bacth: 1 } }), async () => inspectModel(scaling(), { freeDimensions: { bacth: 1 } })],
   ERR_WEBNN_NOT_SUPPORTED: [using(cut(), (model) => model.compile({ x: [3] }))],
   ERR_WEBNN_OPERATION: [withoutMemory('(model) => model.compile({ x: [2 ** 12, 2 ** 12] })')],
   ERR_WEBNN_NO_MEMORY: [withoutMemory('(model) => model.run({ x: { data: new Float32Array(2 ** 22), shape: [2 ** 11, 2 ** 11] } })')],

@@ -69,9 +69,7 @@ export class Values {
     }
     const [, single, element] = /^(?:\((.+) or )?sequence<(.+)>\)?$/.exec(type) ?? [];
     if (element !== undefined) {
-      return single !== undefined && chance(0.5)
-        ? this.of(single)
-        : Array.from({ length: below(5) }, () => this.of(element));
+      return single !== undefined && chance(0.5) ? this.of(single) : Array.from({ length: below(5) }, () => this.of(element));
     }
     switch (type) {
       case 'MLOperand':
@@ -221,9 +219,7 @@ export async function runRandomGraph(context, seed) {
   for (let step = 0; step < STEPS; step++) {
     const row = random.pick(operators);
     const what = `${row.name}, graph ${seed}`;
-    const outputs = random.chance(0.5)
-      ? callRandomly(builder, row, values, what)
-      : callSensibly(builder, row, random, pool, what);
+    const outputs = random.chance(0.5) ? callRandomly(builder, row, values, what) : callSensibly(builder, row, random, pool, what);
     if (outputs.length <= 50 && totalElements(outputs) <= MAX_ELEMENTS) {
       computed.push(...outputs);
       pool.push(...outputs);

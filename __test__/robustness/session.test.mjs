@@ -15,13 +15,46 @@ const HOME = pathToFileURL(`${root}/`);
 const floats = (...numbers) => Float32Array.from(numbers);
 
 const hostile = () => [
-  null, true, NaN, -1, 2 ** 53, 5n, '', 'text\ud800', Symbol('s'), [], [1, 'two', {}], {}, () => {},
-  new Proxy({}, { get() { throw new RangeError('trap'); } }),
-  new Date(), new Map(), new Error('e'), Promise.resolve(), new WeakRef({}), Object.create(null),
-  { data: null, shape: [] }, { data: floats(1), shape: [1], dataType: {} }, { data: floats(1), shape: [2 ** 32] },
-  { data: floats(1), shape: [2 ** 31 - 1, 2 ** 31 - 1, 2 ** 31 - 1] }, { data: floats(1), shape: [0.5] },
-  { data: floats(1), shape: [Symbol('s')] }, { data: floats(1), shape: new Array(1000).fill(1) },
-  { data: floats(1), shape: { length: 1 } }, { get data() { throw new RangeError('getter'); } },
+  null,
+  true,
+  NaN,
+  -1,
+  2 ** 53,
+  5n,
+  '',
+  'text\ud800',
+  Symbol('s'),
+  [],
+  [1, 'two', {}],
+  {},
+  () => {},
+  new Proxy(
+    {},
+    {
+      get() {
+        throw new RangeError('trap');
+      },
+    },
+  ),
+  new Date(),
+  new Map(),
+  new Error('e'),
+  Promise.resolve(),
+  new WeakRef({}),
+  Object.create(null),
+  { data: null, shape: [] },
+  { data: floats(1), shape: [1], dataType: {} },
+  { data: floats(1), shape: [2 ** 32] },
+  { data: floats(1), shape: [2 ** 31 - 1, 2 ** 31 - 1, 2 ** 31 - 1] },
+  { data: floats(1), shape: [0.5] },
+  { data: floats(1), shape: [Symbol('s')] },
+  { data: floats(1), shape: new Array(1000).fill(1) },
+  { data: floats(1), shape: { length: 1 } },
+  {
+    get data() {
+      throw new RangeError('getter');
+    },
+  },
 ];
 
 async function requireError(promise, what) {
@@ -41,7 +74,10 @@ test('hostile values for every argument', async () => {
     await requireError(loadModel(bad, { context }), `source ${at}`);
     await requireError(loadModel(bytes, bad), `options ${at}`);
     for (const name of ['context', 'device', 'numThreads', 'freeDimensions', 'outputs', 'constants', 'signal', 'unknown']) {
-      await requireError(loadModel(bytes, { ...(name === 'context' || name === 'device' || name === 'numThreads' ? {} : { context }), [name]: bad }), `${name} ${at}`);
+      await requireError(
+        loadModel(bytes, { ...(name === 'context' || name === 'device' || name === 'numThreads' ? {} : { context }), [name]: bad }),
+        `${name} ${at}`,
+      );
     }
     await requireError(loadModel(bytes, { context, freeDimensions: { batch: bad } }), `size ${at}`);
     await requireError(loadModel(bytes, { context, constants: { scale: bad } }), `constant ${at}`);
@@ -81,7 +117,10 @@ test('hostile values for every argument', async () => {
 test('a run ends with its context, before or behind it', async () => {
   const context = await ml.createContext({ accelerated: false });
   const loaded = await loadModel(scaling(), { context });
-  const run = loaded.run({ x: { data: floats(1, 2), shape: [1, 2] }, scale: floats(2) }).then(() => 'it was faster', ({ code }) => code);
+  const run = loaded.run({ x: { data: floats(1, 2), shape: [1, 2] }, scale: floats(2) }).then(
+    () => 'it was faster',
+    ({ code }) => code,
+  );
   context.destroy();
   assert.ok(['it was faster', 'ERR_WEBNN_DESTROYED'].includes(await run));
 });
@@ -106,7 +145,16 @@ test('a feed may be detached, changed or shared while it runs', async () => {
   }
   // A getter that detaches what was read before it.
   const late = feed();
-  await requireError(loaded.run({ x: late, get scale() { structuredClone(late.data.buffer, { transfer: [late.data.buffer] }); return scale; } }), 'late');
+  await requireError(
+    loaded.run({
+      x: late,
+      get scale() {
+        structuredClone(late.data.buffer, { transfer: [late.data.buffer] });
+        return scale;
+      },
+    }),
+    'late',
+  );
   const shared = new Float32Array(new SharedArrayBuffer(8));
   shared.set([3, 4]);
   assert.deepEqual((await loaded.run({ x: { data: shared, shape: [1, 2] }, scale: floats(2) })).y.data, floats(6, 8));
@@ -147,8 +195,9 @@ test('an AbortSignal ends a load with its reason', async () => {
 });
 
 /** A program that begins something and ends in the middle of it. */
-const ending = (what, end) => resultOf(
-  `import { loadModel } from ${JSON.stringify(new URL('onnx.js', HOME).href)};
+const ending = (what, end) =>
+  resultOf(
+    `import { loadModel } from ${JSON.stringify(new URL('onnx.js', HOME).href)};
    import { FLOAT, node, value, writeModel } from ${JSON.stringify(new URL('__test__/onnx/model-writer.mjs', HOME).href)};
    const bytes = writeModel({
      inputs: [value('x', FLOAT, ['n', 'n'])], outputs: [value('y', FLOAT)],
@@ -160,7 +209,7 @@ const ending = (what, end) => resultOf(
    console.log(JSON.stringify('begun'));
    void [work(), work()];
    ${end}`,
-);
+  );
 
 for (const what of ['run', 'load']) {
   test(`the process ends in the middle of a ${what}`, async () => {

@@ -40,10 +40,7 @@ test('shapes beyond the limits are refused wherever they come in', async () => {
     ['float32', 2 ** 29],
     ['float16', 2 ** 30],
   ]) {
-    await assert.rejects(
-      context.createTensor({ dataType, shape: [size] }),
-      exception('TypeError', /maxTensorByteLength/),
-    );
+    await assert.rejects(context.createTensor({ dataType, shape: [size] }), exception('TypeError', /maxTensorByteLength/));
     assert.throws(() => builder.input('x', { dataType, shape: [size] }), exception('TypeError', /maxTensorByteLength/));
   }
   assert.deepEqual(builder.input('x', { dataType: 'int8', shape: [2 ** 31 - 1] }).shape, [2 ** 31 - 1]);

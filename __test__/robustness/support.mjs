@@ -14,9 +14,7 @@ const require = createRequire(import.meta.url);
 /** @typedef {{ dataType: MLOperandDataType, shape: readonly number[] }} Described */
 
 /** The operators, as the IDL has them. */
-export const { dictionaries, enumerations, operators } = /** @type {typeof import('../../lib/operators.js')} */ (
-  require('../../lib/operators.js')
-);
+export const { dictionaries, enumerations, operators } = /** @type {typeof import('../../lib/operators.js')} */ (require('../../lib/operators.js'));
 
 /** Names of the exceptions that the API may throw or reject with. */
 const NAMES = ['InvalidStateError', 'NotSupportedError', 'OperationError', 'UnknownError'];
@@ -110,9 +108,7 @@ export async function runGraph(context, builder, inputs, outputs, random = undef
   } catch (caught) {
     const error = /** @type {Error} */ (caught);
     // Inputs that no output depends on are not inputs of the graph: the message names them.
-    const unknown = new Set(
-      [...(error.message.match(/.*(?= unknown)/)?.[0] ?? '').matchAll(/"([^"]*)"/g)].map(([, name]) => name),
-    );
+    const unknown = new Set([...(error.message.match(/.*(?= unknown)/)?.[0] ?? '').matchAll(/"([^"]*)"/g)].map(([, name]) => name));
     if (unknown.size === 0) {
       throw error;
     }
@@ -131,8 +127,7 @@ export async function runGraph(context, builder, inputs, outputs, random = undef
 }
 
 /** Elements of all operands of a list. */
-export const totalElements = (/** @type {readonly { shape: readonly number[] }[]} */ operands) =>
-  operands.reduce((sum, { shape }) => sum + elements(shape), 0);
+export const totalElements = (/** @type {readonly { shape: readonly number[] }[]} */ operands) => operands.reduce((sum, { shape }) => sum + elements(shape), 0);
 
 /** Makes an input for each operand of a valid call. */
 class Operands {
@@ -171,17 +166,11 @@ class Operands {
 const CALLS = {
   argMin: (o) => [[o.f(3, 4), 1], { keepDimensions: true, outputDataType: 'int64' }],
   argMax: (o) => [[o.f(3, 4), 0], { outputDataType: 'int32' }],
-  batchNormalization: (o) => [
-    [o.f(1, 2, 3, 3), o.f(2), o.f(2)],
-    { axis: 1, epsilon: 1e-5, scale: o.f(2), bias: o.f(2) },
-  ],
+  batchNormalization: (o) => [[o.f(1, 2, 3, 3), o.f(2), o.f(2)], { axis: 1, epsilon: 1e-5, scale: o.f(2), bias: o.f(2) }],
   cast: (o) => [[o.f(2, 3), 'int8'], {}],
   clamp: (o) => [[o.f(2, 3)], { minValue: -1, maxValue: 1 }],
   concat: (o) => [[[o.f(2, 3), o.f(2, 4)], 1], {}],
-  conv2d: (o) => [
-    [o.f(1, 4, 7, 7), o.f(6, 2, 3, 3)],
-    { padding: [1, 1, 1, 1], strides: [1, 2], dilations: [1, 1], groups: 2, bias: o.f(6) },
-  ],
+  conv2d: (o) => [[o.f(1, 4, 7, 7), o.f(6, 2, 3, 3)], { padding: [1, 1, 1, 1], strides: [1, 2], dilations: [1, 1], groups: 2, bias: o.f(6) }],
   convTranspose2d: (o) => [
     [o.f(1, 4, 5, 5), o.f(4, 3, 3, 3)],
     { padding: [1, 1, 1, 1], strides: [2, 2], dilations: [1, 1], outputPadding: [1, 0], groups: 2, bias: o.f(6) },
@@ -219,10 +208,7 @@ const CALLS = {
       returnSequence: true,
     },
   ],
-  lstmCell: (o) => [
-    [o.f(2, 4), o.f(20, 4), o.f(20, 5), o.f(2, 5), o.f(2, 5), 5],
-    { bias: o.f(20), recurrentBias: o.f(20), peepholeWeight: o.f(15) },
-  ],
+  lstmCell: (o) => [[o.f(2, 4), o.f(20, 4), o.f(20, 5), o.f(2, 5), o.f(2, 5), 5], { bias: o.f(20), recurrentBias: o.f(20), peepholeWeight: o.f(15) }],
   matmul: (o) => [[o.f(2, 3, 4), o.f(4, 5)], {}],
   pad: (o) => [[o.f(3, 4), [1, 2], [2, 0]], { mode: 'constant', value: 1 }],
   quantizeLinear: (o) => [[o.f(2, 4), o.f(2, 2), o.of('int8', 2, 2)], {}],
@@ -286,5 +272,4 @@ export function validCall(context, row) {
 }
 
 /** The outputs of an operator by name. */
-export const named = (/** @type {MLOperand | MLOperand[]} */ result) =>
-  Object.fromEntries([result].flat().map((output, i) => [`o${i}`, output]));
+export const named = (/** @type {MLOperand | MLOperand[]} */ result) => Object.fromEntries([result].flat().map((output, i) => [`o${i}`, output]));

@@ -7,9 +7,7 @@ import { SIZES, checkException, named, operators, validCall } from './support.mj
 const ALL_ONES = 0xff;
 
 /** Bytes that make infinities and the smallest integers among many other values. */
-const PATTERN = Uint8Array.from([
-  0, 0, 0x80, 0x7f, 0, 0, 0x80, 0xff, 0, 0x7c, 0, 0xfc, 1, 0, 0, 0, 0, 0, 0, 0x80, 0xff, 0xff, 0xff, 0x7f,
-]);
+const PATTERN = Uint8Array.from([0, 0, 0x80, 0x7f, 0, 0, 0x80, 0xff, 0, 0x7c, 0, 0xfc, 1, 0, 0, 0, 0, 0, 0, 0x80, 0xff, 0xff, 0xff, 0x7f]);
 
 for (const row of operators) {
   test(`${row.name} computes with NaN, infinities and extreme integers in every operand`, async () => {
@@ -118,12 +116,7 @@ test('indices out of range never leave the tensor', async () => {
         b.scatterElements(x, i, b.constant({ dataType: 'float32', shape: [4, 1] }, new Float32Array(4).fill(1)), {
           axis: 0,
         }),
-      scatterND: (b, x, i) =>
-        b.scatterND(
-          x,
-          b.reshape(i, [2, 2]),
-          b.constant({ dataType: 'float32', shape: [2] }, new Float32Array(2).fill(1)),
-        ),
+      scatterND: (b, x, i) => b.scatterND(x, b.reshape(i, [2, 2]), b.constant({ dataType: 'float32', shape: [2] }, new Float32Array(2).fill(1))),
     };
     for (const [name, call] of Object.entries(calls)) {
       const builder = new MLGraphBuilder(context);
@@ -131,10 +124,7 @@ test('indices out of range never leave the tensor', async () => {
       const i = builder.input('i', { dataType, shape: [4, 1] });
       const result = call(builder, x, i);
       const graph = await builder.build({ y: result });
-      const [a, y] = await Promise.all([
-        context.createTensor(floats(4, 1)),
-        context.createTensor(floats(...result.shape)),
-      ]);
+      const [a, y] = await Promise.all([context.createTensor(floats(4, 1)), context.createTensor(floats(...result.shape))]);
       const indices = await context.createTensor({ dataType, shape: [4, 1], writable: true });
       context.writeTensor(a, new Float32Array([1, 1, 1, 1]));
       context.writeTensor(indices, View.from(wild));

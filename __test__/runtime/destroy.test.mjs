@@ -3,7 +3,6 @@ import { test } from 'node:test';
 import { exception, invalidState } from '../lib/exceptions.mjs';
 import { MLGraphBuilder, chain, chained, floats, ml, operand, slowGraph, slowTensors } from './helpers.mjs';
 
-
 /** A context with about a second of work in its queue. */
 async function busyContext() {
   const context = await ml.createContext({ numThreads: 1 });

@@ -20,10 +20,7 @@ const isGlibc = process.platform === 'linux' && process.report.getReport().heade
 /** Whether this machine has a file of a GPU, which Linux has for hardware only. */
 function hasDeviceFile() {
   const files = (folder) => (existsSync(folder) ? readdirSync(folder) : []);
-  return (
-    files('/dev/dri').some((name) => name.startsWith('renderD')) ||
-    files('/dev').some((name) => /^(nvidia|dxg$|kfd$|mali|kgsl-3d|nvhost)/.test(name))
-  );
+  return files('/dev/dri').some((name) => name.startsWith('renderD')) || files('/dev').some((name) => /^(nvidia|dxg$|kfd$|mali|kgsl-3d|nvhost)/.test(name));
 }
 
 /** Runs the program without displays; what it prints, and whether it asked the system for Vulkan. */

@@ -39,9 +39,7 @@ async function bestOf(t, source) {
     tries.push(result);
     const { duration, called, p50, p99, max } = result;
     const text = [duration, called, p50, p99, max].map((value) => value.toFixed(1));
-    t.diagnostic(
-      `work ${text[0]} ms, call ${text[1]} ms, delay p50 ${text[2]} ms, p99 ${text[3]} ms, max ${text[4]} ms`,
-    );
+    t.diagnostic(`work ${text[0]} ms, call ${text[1]} ms, delay p50 ${text[2]} ms, p99 ${text[3]} ms, max ${text[4]} ms`);
     if (max < PROMISED_DELAY) {
       break;
     }

@@ -48,11 +48,9 @@ async function checkEnd(source, expectedCode, stderr = /^$/) {
   assert.ok(median < PROMISED_TIME && times.at(-1) < TOLERATED_TIME, `the ends took ${times} ms`);
 }
 
-test('process.exit() with work and reads pending', () =>
-  checkEnd('begin(); context.readTensor(y); leave(); process.exit(7);', 7));
+test('process.exit() with work and reads pending', () => checkEnd('begin(); context.readTensor(y); leave(); process.exit(7);', 7));
 
-test('process.exit() in the middle of a dispatch', () =>
-  checkEnd('await middle(); leave(); process.exit(0);', 0));
+test('process.exit() in the middle of a dispatch', () => checkEnd('await middle(); leave(); process.exit(0);', 0));
 
 test('process.exit() while a graph is compiled', () =>
   checkEnd(
@@ -75,8 +73,7 @@ test('process.exit() in an exit handler and in a completion', () =>
     5,
   ));
 
-test('the natural end with dispatches that nobody waits for', () =>
-  checkEnd('for (let i = 0; i < 1000; i++) run(); leave();', 0));
+test('the natural end with dispatches that nobody waits for', () => checkEnd('for (let i = 0; i < 1000; i++) run(); leave();', 0));
 
 test('the natural end after the context is destroyed with work in its queue', () =>
   checkEnd('begin(); context.readTensor(y).catch(() => {}); leave(); context.destroy();', 0));
@@ -99,8 +96,7 @@ test('the natural end while kernels are compiled for the first time', async (t) 
   }
 });
 
-test('an uncaught exception', () =>
-  checkEnd("begin(); context.readTensor(y); leave(); throw new Error('on purpose');", 1, /on purpose/));
+test('an uncaught exception', () => checkEnd("begin(); context.readTensor(y); leave(); throw new Error('on purpose');", 1, /on purpose/));
 
 test('an unhandled rejection of the API', () =>
   checkEnd('begin(); const read = context.readTensor(y); leave(); y.destroy(); await read;', 1, /InvalidStateError/));
@@ -121,9 +117,7 @@ test('process.exit() of the main thread while a worker computes', () =>
   ));
 
 test('a signal ends the process in the middle of a dispatch', async () => {
-  const { code, signal } = await runProcess(
-    `${WORK} await middle(); process.kill(process.pid, 'SIGTERM');`,
-  );
+  const { code, signal } = await runProcess(`${WORK} await middle(); process.kill(process.pid, 'SIGTERM');`);
   assert.deepEqual([code, signal], [null, 'SIGTERM']);
 });
 
@@ -134,9 +128,7 @@ test('a pending promise keeps the process alive until it is settled, nothing els
     'context.createConstantTensor(helpers.operand(1), new Float32Array(1))',
     'helpers.chain(context, 300)',
   ]) {
-    const settled = await resultOf(
-      `${WORK} for (let i = 0; i < 5; i++) run(); ${pending}.then(() => console.log('"settled"'));`,
-    );
+    const settled = await resultOf(`${WORK} for (let i = 0; i < 5; i++) run(); ${pending}.then(() => console.log('"settled"'));`);
     assert.equal(settled, 'settled');
   }
   const idle = await runProcess(`${WORK} globalThis.kept = context; await context.readTensor(y); leave();`);

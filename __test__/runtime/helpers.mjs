@@ -87,10 +87,7 @@ export function chained(value, links) {
  * @param {MLContext} context
  */
 export async function slowTensors(context) {
-  const [x, y] = await Promise.all([
-    context.createTensor(floats(SLOW_ELEMENTS)),
-    context.createTensor(floats(SLOW_ELEMENTS)),
-  ]);
+  const [x, y] = await Promise.all([context.createTensor(floats(SLOW_ELEMENTS)), context.createTensor(floats(SLOW_ELEMENTS))]);
   return { x, y };
 }
 

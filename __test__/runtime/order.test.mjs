@@ -26,10 +26,7 @@ test('work of one context runs in order', async () => {
   const context = await ml.createContext();
   const builder = new MLGraphBuilder(context);
   const graph = await builder.build({
-    y: builder.add(
-      builder.mul(builder.input('x', operand(1000)), builder.constant('float32', 2)),
-      builder.constant('float32', 1),
-    ),
+    y: builder.add(builder.mul(builder.input('x', operand(1000)), builder.constant('float32', 2)), builder.constant('float32', 1)),
   });
   let a = await context.createTensor(floats(1000));
   let b = await context.createTensor(floats(1000));
@@ -91,9 +88,7 @@ test('a later write changes nothing that an earlier dispatch or read sees', asyn
 });
 
 test('many contexts work at the same time and do not mix', async () => {
-  const contexts = await Promise.all(
-    Array.from({ length: 12 }, (_, i) => ml.createContext({ numThreads: 1 + (i % 3) })),
-  );
+  const contexts = await Promise.all(Array.from({ length: 12 }, (_, i) => ml.createContext({ numThreads: 1 + (i % 3) })));
   const totals = await Promise.all(
     contexts.map(async (context, index) => {
       const builder = new MLGraphBuilder(context);

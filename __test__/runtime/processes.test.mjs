@@ -85,5 +85,8 @@ test('forked processes compute and send their results', async (t) => {
      await end;
      console.log(JSON.stringify(results));`,
   );
-  assert.deepEqual(results, [1, 2, 3].map((number) => ['ready', [number, 0.5, -1, 0], 0]));
+  assert.deepEqual(
+    results,
+    [1, 2, 3].map((number) => ['ready', [number, 0.5, -1, 0], 0]),
+  );
 });

@@ -46,10 +46,7 @@ test('buffers of another realm are read and filled', async () => {
     await context.createConstantTensor(operand(4), data);
     new MLGraphBuilder(context).constant(operand(4), data);
   }
-  assert.throws(
-    () => context.writeTensor(tensor, foreign('new Float64Array(2)')),
-    exception('TypeError', /Float64Array/),
-  );
+  assert.throws(() => context.writeTensor(tensor, foreign('new Float64Array(2)')), exception('TypeError', /Float64Array/));
 });
 
 test('records of another realm are accepted', async () => {
@@ -82,9 +79,7 @@ test('iterables, functions and numbers of another realm are converted', async ()
   const shape = foreign(`(function* () { yield 2; yield { valueOf: () => 3 }; yield new Number(4); })()`);
   const x = builder.input('x', { dataType: 'float32', shape });
   assert.deepEqual(x.shape, [2, 3, 4]);
-  const permutation = foreign(
-    `{ [Symbol.iterator]: () => { let i = 3; return { next: () => ({ done: i === 0, value: --i }) }; } }`,
-  );
+  const permutation = foreign(`{ [Symbol.iterator]: () => { let i = 3; return { next: () => ({ done: i === 0, value: --i }) }; } }`);
   assert.deepEqual(builder.transpose(x, { permutation }).shape, [4, 3, 2]);
   assert.deepEqual(builder.reshape(x, foreign(`new Uint32Array([6, 4])`)).shape, [6, 4]);
   assert.deepEqual(builder.transpose(x, foreign(`Object.create({ permutation: [1, 0, 2] })`)).shape, [3, 2, 4]);
@@ -137,10 +132,7 @@ function evaluateIn(sandbox) {
         const path = join(dirname(file), name);
         return path.endsWith('.json') ? nodeRequire(path) : load(path);
       };
-      const wrapper = runInContext(
-        `(function (module, exports, require, __dirname) {${readFileSync(file, 'utf8')}\n})`,
-        sandbox,
-      );
+      const wrapper = runInContext(`(function (module, exports, require, __dirname) {${readFileSync(file, 'utf8')}\n})`, sandbox);
       wrapper(module, module.exports, requireFrom, dirname(file));
     }
     return modules.get(file).exports;

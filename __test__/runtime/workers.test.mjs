@@ -117,9 +117,7 @@ test('200 workers are terminated in the middle of a dispatch, without a trace, a
     assert.ok(Math.abs(value - chained(1, links)) < 1e-3);
   }
   const growth = (t, key, limit) => {
-    const [early, late] = [samples.slice(10, 20), samples.slice(30)].map((part) =>
-      Math.min(...part.map((sample) => sample[key])),
-    );
+    const [early, late] = [samples.slice(10, 20), samples.slice(30)].map((part) => Math.min(...part.map((sample) => sample[key])));
     t.diagnostic(`${key}: ${early.toFixed(0)}, then ${late.toFixed(0)}`);
     assert.ok(late - early < limit, `${key} after each round: ${samples.map((sample) => Math.round(sample[key]))}`);
   };
@@ -145,9 +143,7 @@ test('contexts of many workers compute at the same time', async () => {
       parentPort.postMessage(values);`),
   );
   const results = await Promise.all(workers.map(message));
-  results.forEach((values, index) =>
-    values.forEach((value, i) => assert.ok(Math.abs(value - Math.cos(i) - index) < 1e-5, `worker ${index}: ${values}`)),
-  );
+  results.forEach((values, index) => values.forEach((value, i) => assert.ok(Math.abs(value - Math.cos(i) - index) < 1e-5, `worker ${index}: ${values}`)));
   await Promise.all(workers.map((worker) => worker.terminate()));
 });
 

@@ -12,17 +12,12 @@ export function findFaults(tests, lacking) {
   const names = new Set(tests.map(({ name }) => name));
   const faults = tests.flatMap(({ name, outcome, message }) => {
     if (mustFail.has(name)) {
-      return outcome === 'failed'
-        ? []
-        : [`${name}: ${outcome}, although the table says that the runtime lacks what it needs`];
+      return outcome === 'failed' ? [] : [`${name}: ${outcome}, although the table says that the runtime lacks what it needs`];
     }
     return outcome === 'passed' ? [] : [`${name}: ${outcome}\n${message}`.trim()];
   });
   const missing = [...mustFail].filter((name) => !names.has(name));
-  return [
-    ...faults,
-    ...missing.map((name) => `${name}: in the table of what the runtime lacks, but there is no such test`),
-  ];
+  return [...faults, ...missing.map((name) => `${name}: in the table of what the runtime lacks, but there is no such test`)];
 }
 
 /** Tests whose names begin so exist only where the runtime has Float16Array. */

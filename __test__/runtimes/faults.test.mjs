@@ -8,10 +8,7 @@ const failed = { name: 'b', outcome: 'failed', message: 'no\nbut' };
 
 test('a test that fails or is skipped is a fault', () => {
   assert.deepEqual(findFaults([passed], []), []);
-  assert.deepEqual(findFaults([passed, failed, { name: 'c', outcome: 'skipped', message: '' }], []), [
-    'b: failed\nno\nbut',
-    'c: skipped',
-  ]);
+  assert.deepEqual(findFaults([passed, failed, { name: 'c', outcome: 'skipped', message: '' }], []), ['b: failed\nno\nbut', 'c: skipped']);
 });
 
 test('a test that cannot pass must fail', () => {
@@ -24,9 +21,7 @@ test('a test that cannot pass must fail', () => {
 test('all runtimes run the same tests', () => {
   const run = (runtime, names, float16Array = false) => ({ runtime, float16Array, names });
   assert.deepEqual(compareRuns([run('one', ['a', 'b']), run('two', ['b', 'a'])], false), []);
-  assert.deepEqual(compareRuns([run('one', ['a', 'b']), run('two', ['a'])], false), [
-    'two: "b" ran elsewhere and not here',
-  ]);
+  assert.deepEqual(compareRuns([run('one', ['a', 'b']), run('two', ['a'])], false), ['two: "b" ran elsewhere and not here']);
 });
 
 test('tests of Float16Array run exactly where it is', () => {

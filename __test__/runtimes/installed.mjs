@@ -21,9 +21,7 @@ assert.deepEqual([...new Float32Array(await context.readTensor(y))], [1.5, 2.5, 
 // The thread that computes for this draft starts from a file of the package.
 const earlier = new draft2021.MLGraphBuilder(draft2021.ml.createContext());
 const negated = new Float32Array(2);
-earlier
-  .build({ y: earlier.neg(earlier.input('x', { type: 'float32', dimensions: [2] })) })
-  .compute({ x: Float32Array.of(1, 2) }, { y: negated });
+earlier.build({ y: earlier.neg(earlier.input('x', { type: 'float32', dimensions: [2] })) }).compute({ x: Float32Array.of(1, 2) }, { y: negated });
 assert.deepEqual([...negated], [-1, -2]);
 
 assert.equal(createRequire(import.meta.url)('webnn-node').ml, ml);

@@ -13,9 +13,7 @@ import { parseXml } from '@rgrove/parse-xml';
  * @returns {XmlElement[]}
  */
 function descendants(parent, name) {
-  return parent.children
-    .filter((child) => child.type === 'element')
-    .flatMap((child) => (child.name === name ? [child] : descendants(child, name)));
+  return parent.children.filter((child) => child.type === 'element').flatMap((child) => (child.name === name ? [child] : descendants(child, name)));
 }
 
 /**

@@ -28,41 +28,20 @@ const DENO_TESTS = ['ffi', 'read', 'write', 'env', 'run', 'sys'].map((name) => `
 /** @type {Start} */
 const node = {
   program: (file) => [file],
-  tests: (files, report) => [
-    '--expose-gc',
-    '--test',
-    '--test-reporter=junit',
-    `--test-reporter-destination=${report}`,
-    ...files,
-  ],
+  tests: (files, report) => ['--expose-gc', '--test', '--test-reporter=junit', `--test-reporter-destination=${report}`, ...files],
 };
 
 /** @type {Start} */
 const deno = {
   program: (file, permissions) => ['run', '--no-prompt', '--no-lock', ...permissions, file],
-  tests: (files, report) => [
-    'test',
-    '--no-prompt',
-    '--no-lock',
-    '--no-check',
-    '--v8-flags=--expose-gc',
-    ...DENO_TESTS,
-    `--junit-path=${report}`,
-    ...files,
-  ],
+  tests: (files, report) => ['test', '--no-prompt', '--no-lock', '--no-check', '--v8-flags=--expose-gc', ...DENO_TESTS, `--junit-path=${report}`, ...files],
 };
 
 /** @type {Start} */
 const bun = {
   program: (file) => [file],
   // A path that does not begin with a dot would be a pattern.
-  tests: (files, report) => [
-    'test',
-    `--timeout=${PATIENCE}`,
-    '--reporter=junit',
-    `--reporter-outfile=${report}`,
-    ...files.map((file) => `./${file}`),
-  ],
+  tests: (files, report) => ['test', `--timeout=${PATIENCE}`, '--reporter=junit', `--reporter-outfile=${report}`, ...files.map((file) => `./${file}`)],
 };
 
 const installed = (/** @type {string[]} */ ...path) => join(HERE, 'node_modules', ...path);
@@ -94,6 +73,5 @@ export const LACKING = ['tensor', 'constant tensor', 'graph'].map((name) => ({
   suite: 'endings',
   test: `a ${name} that is destroyed weighs nothing`,
   lacks: 'napi_adjust_external_memory with a negative number has no effect',
-  evidence:
-    'JavaScriptCore has no way to take memory back, says oven-sh/bun#34142; 58 to 97 collections instead of 0 or 1',
+  evidence: 'JavaScriptCore has no way to take memory back, says oven-sh/bun#34142; 58 to 97 collections instead of 0 or 1',
 }));

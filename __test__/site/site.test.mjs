@@ -38,7 +38,10 @@ async function visit(path, options) {
   await opened.page.bringToFront();
   await opened.page.waitForLoadState('networkidle');
   assert.deepEqual(opened.complaints, []);
-  assert.deepEqual(opened.requests.filter((url) => !url.startsWith(`${server.origin}/`) && !url.startsWith('data:')), []);
+  assert.deepEqual(
+    opened.requests.filter((url) => !url.startsWith(`${server.origin}/`) && !url.startsWith('data:')),
+    [],
+  );
   return opened;
 }
 
@@ -58,11 +61,17 @@ test('links lead to pages and headings, or to files of the repository', { timeou
   const pages = new Map();
   for (const file of files) {
     // Parsed by Chromium, without running anything of it.
-    pages.set(file, await page.evaluate((html) => {
-      const parsed = new DOMParser().parseFromString(html, 'text/html');
-      const attributes = (name) => [...parsed.querySelectorAll(`[${name}]`)].map((element) => element.getAttribute(name));
-      return { ids: attributes('id'), links: [...attributes('href'), ...attributes('src')] };
-    }, readFileSync(join(SITE, file), 'utf8')));
+    pages.set(
+      file,
+      await page.evaluate(
+        (html) => {
+          const parsed = new DOMParser().parseFromString(html, 'text/html');
+          const attributes = (name) => [...parsed.querySelectorAll(`[${name}]`)].map((element) => element.getAttribute(name));
+          return { ids: attributes('id'), links: [...attributes('href'), ...attributes('src')] };
+        },
+        readFileSync(join(SITE, file), 'utf8'),
+      ),
+    );
   }
   await page.close();
   const faultOf = (from, link) => {
@@ -82,7 +91,10 @@ test('links lead to pages and headings, or to files of the repository', { timeou
   const links = [...pages].flatMap(([file, { links }]) => [...new Set(links)].map((link) => ({ file, link })));
   const faults = links.map(({ file, link }) => ({ file, link, fault: faultOf(file, link) })).filter(({ fault }) => fault !== '');
   assert.ok(files.length > 150 && links.length > 5000, `${files.length} pages, ${links.length} links`);
-  assert.deepEqual(faults.map(({ file, link, fault }) => `${file}: ${link}: ${fault}`), []);
+  assert.deepEqual(
+    faults.map(({ file, link, fault }) => `${file}: ${link}: ${fault}`),
+    [],
+  );
 });
 
 test('no page is wider than a phone', { timeout }, async () => {
@@ -100,7 +112,10 @@ test('no page is wider than a phone', { timeout }, async () => {
   }, files.map(addressOf));
   await page.close();
   assert.equal(Object.keys(widths).length, files.length);
-  assert.deepEqual(Object.entries(widths).filter(([, width]) => width !== 390), []);
+  assert.deepEqual(
+    Object.entries(widths).filter(([, width]) => width !== 390),
+    [],
+  );
 });
 
 test('the search finds an operator, and leads there', { timeout }, async () => {

@@ -341,7 +341,11 @@ export class Churn {
       }
     }
     this.refused += settled.filter(({ status }) => status === 'rejected').length;
-    await this.compare(settled.map((read) => (read.status === 'fulfilled' ? read.value : undefined)), number, seed);
+    await this.compare(
+      settled.map((read) => (read.status === 'fulfilled' ? read.value : undefined)),
+      number,
+      seed,
+    );
   }
 
   /**
@@ -461,7 +465,9 @@ async function destroyWhilePending(churn, random) {
     setup.write(seed);
     setup.dispatch();
     const reads = setup.reads();
-    shuffled(random, setup.things).slice(random.below(setup.things.length)).forEach((thing) => thing.destroy());
+    shuffled(random, setup.things)
+      .slice(random.below(setup.things.length))
+      .forEach((thing) => thing.destroy());
     await churn.settle(reads, number, seed);
   });
 }

@@ -86,9 +86,7 @@ export class Conversations {
    */
   async #branch(random, prompt, place, earlier) {
     const others = Array.from({ length: 1 + random.below(BRANCHES.read) }, () => random.below(this.#vocabulary));
-    const [one, two, back] = await Promise.all([
-      this.#read(place.text, others), this.#read(place.text, others), this.#read(earlier.text, [earlier.id]),
-    ]);
+    const [one, two, back] = await Promise.all([this.#read(place.text, others), this.#read(place.text, others), this.#read(earlier.text, [earlier.id])]);
     if (one.id !== two.id) throw new Error(`two branches behind prompt ${prompt} say ${one.id} and ${two.id}`);
     this.#compare(prompt, earlier.at + 1, back.id);
     const tokens = random.below(BRANCHES.answer);

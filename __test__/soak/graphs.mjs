@@ -40,7 +40,12 @@ export function contents(random, { dataType, shape, positive = false }) {
   }
   const offset = random.below(3);
   const row = shape.length > 1 ? shape[shape.length - 1] : 1;
-  return bytesOf(arrayFromNumbers(dataType, Array.from({ length }, (_, i) => (Math.floor(i / row) + offset) % 3)));
+  return bytesOf(
+    arrayFromNumbers(
+      dataType,
+      Array.from({ length }, (_, i) => (Math.floor(i / row) + offset) % 3),
+    ),
+  );
 }
 
 /** Makes the operands of calls: inputs, and here and there a constant. */
@@ -165,9 +170,7 @@ function head(builder, random, operands) {
 function tail(builder, random, result) {
   let value = result;
   for (let length = random.below(5); length > 0 && value.dataType in TOLERANCES; length--) {
-    value = random.chance(0.2)
-      ? builder.mul(value, builder.constant(value.dataType, 0.5))
-      : call(builder, random.pick(TAILS), value)[0];
+    value = random.chance(0.2) ? builder.mul(value, builder.constant(value.dataType, 0.5)) : call(builder, random.pick(TAILS), value)[0];
   }
   return value;
 }

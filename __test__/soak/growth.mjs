@@ -63,8 +63,8 @@ export async function sample(start) {
 
 /** @param {Sample} sample */
 export const shown = ({ minutes, rss, heap, external, handles, threads }) =>
-  `${minutes.toFixed(1)} min: ${rss.toFixed(0)} MiB resident, heap ${heap.toFixed(1)} MiB, external ${external.toFixed(1)} MiB, `
-  + `${handles} open files, ${threads} threads`;
+  `${minutes.toFixed(1)} min: ${rss.toFixed(0)} MiB resident, heap ${heap.toFixed(1)} MiB, external ${external.toFixed(1)} MiB, ` +
+  `${handles} open files, ${threads} threads`;
 
 /**
  * The slope of a line through points that a few outliers do not turn: the median of the slopes of all pairs (Theil and

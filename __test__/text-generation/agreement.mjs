@@ -68,7 +68,9 @@ export async function assertSameText(t, type, reference, engine, tokens) {
   const allowed = allowedFor(type);
   const errors = expected.logits.map((logits, i) => compareOutput(got.logits[i], logits, TYPES[type].dataType).error);
   const different = expected.ids.flatMap((id, i) => (got.ids[i] === id ? [] : [i]));
-  t.diagnostic(`${errors.length - different.length} of ${errors.length} tokens are the same, logits are off by up to ${Math.max(...errors).toExponential(1)} standard deviations`);
+  t.diagnostic(
+    `${errors.length - different.length} of ${errors.length} tokens are the same, logits are off by up to ${Math.max(...errors).toExponential(1)} standard deviations`,
+  );
   for (const [i, error] of errors.entries()) {
     assert.ok(error <= allowed, `the logits of token ${i} are off by ${error} standard deviations, allowed are ${allowed}`);
   }

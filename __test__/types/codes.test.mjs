@@ -14,7 +14,10 @@ const types = readFileSync(new URL('../../onnx.d.ts', import.meta.url), 'utf8');
 
 test('OnnxErrorCode is the table, in its order', () => {
   const [, union] = /export type OnnxErrorCode =([^;]*);/.exec(types);
-  assert.deepEqual([...union.matchAll(/'(\w+)'/g)].map(([, code]) => code), errorCodes.map(({ code }) => code));
+  assert.deepEqual(
+    [...union.matchAll(/'(\w+)'/g)].map(([, code]) => code),
+    errorCodes.map(({ code }) => code),
+  );
 });
 
 test('the meaning of every code is documented', () => {
@@ -27,10 +30,16 @@ test('every code has a row and a section on its page', () => {
   const page = readFileSync(join(root, 'docs', 'errors.md'), 'utf8');
   const anchors = anchorsOf(page);
   assert.ok(page.includes(errorsTable(errorCodes)));
-  assert.deepEqual(errorCodes.filter(({ code }) => !anchors.has(errorAnchor(code))), []);
+  assert.deepEqual(
+    errorCodes.filter(({ code }) => !anchors.has(errorAnchor(code))),
+    [],
+  );
 });
 
 test('every code comes with an exception', () => {
   const exceptions = ['TypeError', 'InvalidStateError', 'NotSupportedError', 'OperationError', 'UnknownError', 'OnnxError'];
-  assert.deepEqual(errorCodes.filter(({ code, exception }) => !/^ERR_WEBNN_[A-Z_]+$/.test(code) || !exceptions.includes(exception)), []);
+  assert.deepEqual(
+    errorCodes.filter(({ code, exception }) => !/^ERR_WEBNN_[A-Z_]+$/.test(code) || !exceptions.includes(exception)),
+    [],
+  );
 });

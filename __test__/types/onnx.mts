@@ -32,11 +32,14 @@ await loadModel({ href: 'file:///model.onnx', protocol: 'file:' });
 await loadModel('file:///model.onnx', { device: 'gpu', numThreads: 2 });
 await loadModel(new Uint8Array(8));
 
-const { logits } = await model.run({
-  ids: new BigInt64Array(4),
-  mask: { data: new BigInt64Array(4), shape: [1, 4] },
-  past: tensor,
-}, { present: tensor, unread: null });
+const { logits } = await model.run(
+  {
+    ids: new BigInt64Array(4),
+    mask: { data: new BigInt64Array(4), shape: [1, 4] },
+    past: tensor,
+  },
+  { present: tensor, unread: null },
+);
 const first: number = logits.data[0];
 
 const known = await model.run<{ logits: OnnxResult<Float32Array>; present: MLTensor }>({}, { present: tensor });

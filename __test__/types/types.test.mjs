@@ -49,7 +49,10 @@ describe('the declarations stand beside those of runtimes', { concurrency: 2 }, 
       }
     }
     test(`${resolution}, a library that declares WebNN itself`, async () => {
-      for (const files of [['lib.webnn.d.ts', 'auto.mts', 'lib-users.mts'], ['auto.mts', 'lib-users.mts', 'lib.webnn.d.ts']]) {
+      for (const files of [
+        ['lib.webnn.d.ts', 'auto.mts', 'lib-users.mts'],
+        ['auto.mts', 'lib-users.mts', 'lib.webnn.d.ts'],
+      ]) {
         const result = await compile(...STRICT, ...how, '--lib', 'es2024,dom', '--types', 'node', ...files);
         assert.deepEqual(result, { code: 0, output: '' });
       }

@@ -1,6 +1,16 @@
 // An interface of another package. Compiled by types.test.mjs, never run.
 
-import { defineInterface, defineSlots, dictionary, enforcedUnsignedLong, enumeration, interfaceType, sequence, type Converter, type Slots } from 'webnn-node/webidl';
+import {
+  defineInterface,
+  defineSlots,
+  dictionary,
+  enforcedUnsignedLong,
+  enumeration,
+  interfaceType,
+  sequence,
+  type Converter,
+  type Slots,
+} from 'webnn-node/webidl';
 
 interface State {
   count: number;

@@ -12,16 +12,14 @@ const twice = /there is already an input with the name "\w+"/;
 
 const int4 = 'MLOperandDataType has no "int4" and no "uint4"';
 
-const quantizedRank = (operator) =>
-  `${operator}: "If scale’s rank or zeroPoint’s rank is not equal to input’s rank, then throw a TypeError."`;
+const quantizedRank = (operator) => `${operator}: "If scale’s rank or zeroPoint’s rank is not equal to input’s rank, then throw a TypeError."`;
 const otherRank = /: scale has rank \d, expected \d/;
 
 const destroyedTensor = (operation) =>
   `MLContext, ${operation}: "If tensor.[[isDestroyed]] is true", the exception is a TypeError. The test expects an InvalidStateError`;
 const isDestroyed = /TypeError: (read|write)Tensor: tensor is destroyed" that is not a DOMException InvalidStateError/;
 
-const bufferType =
-  'MLContext, validate buffer with descriptor: "If bufferSource matches descriptor’s dataType", and a Uint32Array does not match int32';
+const bufferType = 'MLContext, validate buffer with descriptor: "If bufferSource matches descriptor’s dataType", and a Uint32Array does not match int32';
 const unsignedForSigned = /writeTensor: inputData is a Uint32Array, expected one of Int32Array/;
 
 const rounding = 'MLPool2dOptions has no "roundingType"; its "outputShapeRounding" is "floor" by default';
@@ -36,10 +34,8 @@ export const CONTRADICTIONS = [
   // Names of inputs
   {
     clause: inputName,
-    files:
-      /validation_tests\/(elu|gelu|hardSigmoid|hardSwish|leakyRelu|linear|relu|sigmoid|softplus|softsign|tanh)\.https/,
-    subtests:
-      /^\[\w+\] (Test building the operator with supported data type|Throw if the data type is not supported for the operator)\.$/,
+    files: /validation_tests\/(elu|gelu|hardSigmoid|hardSwish|leakyRelu|linear|relu|sigmoid|softplus|softsign|tanh)\.https/,
+    subtests: /^\[\w+\] (Test building the operator with supported data type|Throw if the data type is not supported for the operator)\.$/,
     message: twice,
   },
   {
@@ -58,8 +54,7 @@ export const CONTRADICTIONS = [
   {
     clause: inputName,
     files: /validation_tests\/prelu\.https/,
-    subtests:
-      /^\[prelu\] (Test slope's shape = |Throw if the shape of slope is not broadcastable|Throw if the data type of slope does not match)/,
+    subtests: /^\[prelu\] (Test slope's shape = |Throw if the shape of slope is not broadcastable|Throw if the data type of slope does not match)/,
     message: twice,
   },
   {
@@ -106,15 +101,13 @@ export const CONTRADICTIONS = [
   {
     clause: quantizedRank('dequantizeLinear'),
     files: /validation_tests\/dequantizeLinear\.https/,
-    subtests:
-      /^\[dequantizeLinear\] Test scale's shape = \[5?\] .* which is unidirectionally broadcastable to input's shape\.$/,
+    subtests: /^\[dequantizeLinear\] Test scale's shape = \[5?\] .* which is unidirectionally broadcastable to input's shape\.$/,
     message: otherRank,
   },
   {
     clause: quantizedRank('quantizeLinear'),
     files: /validation_tests\/quantizeLinear\.https/,
-    subtests:
-      /^\[quantizeLinear\] Test scale's shape = \[5?\] .* which is unidirectionally broadcastable to input's shape\.$/,
+    subtests: /^\[quantizeLinear\] Test scale's shape = \[5?\] .* which is unidirectionally broadcastable to input's shape\.$/,
     message: otherRank,
   },
 
@@ -216,8 +209,7 @@ export const CONTRADICTIONS = [
     message: /expected "TypeError" but got "Error"/,
   },
   {
-    clause:
-      'MLNumber: "typedef (bigint or unrestricted double) MLNumber", of which -Infinity is one. The test expects an exception',
+    clause: 'MLNumber: "typedef (bigint or unrestricted double) MLNumber", of which -Infinity is one. The test expects an exception',
     files: /validation_tests\/clamp\.https/,
     subtests: /^\[clamp\] Throw if options\.minValue is -Infinity$/,
     message: /did not throw/,

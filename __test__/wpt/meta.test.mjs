@@ -5,14 +5,11 @@ import { parseMeta, testsOf, TIMEOUTS } from './meta.mjs';
 const urlsOf = (path, source) => testsOf(path, source).map(({ url }) => url);
 
 test('metadata are the comments at the top, up to the first other line', () => {
-  assert.deepEqual(
-    parseMeta('// META: title=a = b \r\n//META:script=x.js\n// META: script=/y.js\n\n// META: timeout=long\n'),
-    [
-      ['title', 'a = b'],
-      ['script', 'x.js'],
-      ['script', '/y.js'],
-    ],
-  );
+  assert.deepEqual(parseMeta('// META: title=a = b \r\n//META:script=x.js\n// META: script=/y.js\n\n// META: timeout=long\n'), [
+    ['title', 'a = b'],
+    ['script', 'x.js'],
+    ['script', '/y.js'],
+  ]);
   assert.deepEqual(parseMeta("'use strict';\n// META: timeout=long"), []);
 });
 
@@ -47,8 +44,7 @@ test('other tests name their scope, and helpers are no tests', () => {
 });
 
 test('scripts are resolved on the server, in order, the file last', () => {
-  const source =
-    '// META: script=../resources/utils.js\n// META: script=/resources/WebIDLParser.js\n// META: script=./near.js\n';
+  const source = '// META: script=../resources/utils.js\n// META: script=/resources/WebIDLParser.js\n// META: script=./near.js\n';
   assert.deepEqual(testsOf('webnn/validation_tests/a.window.js', source)[0].scripts, [
     '/webnn/resources/utils.js',
     '/resources/WebIDLParser.js',
@@ -65,8 +61,5 @@ test('time limits are those of the test server', () => {
 });
 
 test('a variant that is no query is an error', () => {
-  assert.throws(
-    () => testsOf('webnn/a.window.js', '// META: variant=cpu'),
-    /^Error: webnn\/a\.window\.js: variant "cpu" begins with neither \? nor #$/,
-  );
+  assert.throws(() => testsOf('webnn/a.window.js', '// META: variant=cpu'), /^Error: webnn\/a\.window\.js: variant "cpu" begins with neither \? nor #$/);
 });

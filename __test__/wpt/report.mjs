@@ -8,10 +8,7 @@ const { version } = JSON.parse(readFileSync(new URL('../../package.json', import
 
 /** Characters that would break a line of a terminal, and halves of surrogate pairs, escaped by their code. */
 function printable(text) {
-  return text.replace(
-    /[\p{Cc}\u2028\u2029]|\p{Cs}/gu,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
+  return text.replace(/[\p{Cc}\u2028\u2029]|\p{Cs}/gu, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
 /** @typedef {{ result: import('./execute.mjs').Result, verdict: import('./verdict.mjs').Verdict }} Outcome */
@@ -28,13 +25,9 @@ export function linesOf({ test, status, duration, subtests }, { failures, listed
   if (listed.length > 0) parts.push(`${listed.length} fail as listed`);
   if (failures.length > 0) parts.push(`${failures.length} failed`);
   const mark = failures.length > 0 ? 'FAILED' : 'ok';
-  const lines = [
-    `${mark.padEnd(6)}  ${status.padEnd(7)}  ${test.url}: ${parts.join(', ')} (${(duration / 1000).toFixed(1)} s)`,
-  ];
+  const lines = [`${mark.padEnd(6)}  ${status.padEnd(7)}  ${test.url}: ${parts.join(', ')} (${(duration / 1000).toFixed(1)} s)`];
   for (const failure of failures) {
-    lines.push(
-      `          ${failure.status}: ${printable(failure.name ?? 'the file')}: ${printable(failure.message ?? 'no message')}`,
-    );
+    lines.push(`          ${failure.status}: ${printable(failure.name ?? 'the file')}: ${printable(failure.message ?? 'no message')}`);
   }
   return lines.join('\n');
 }
@@ -60,26 +53,17 @@ export function totalsOf(outcomes) {
   }
   // The sum of all stands below its parts.
   const { all, ...parts } = Object.fromEntries(totals);
-  return new Map([
-    ...Object.entries(parts).sort(([a], [b]) => (a < b ? -1 : 1)),
-    .../** @type {[string, any][]} */ (all === undefined ? [] : [['all', all]]),
-  ]);
+  return new Map([...Object.entries(parts).sort(([a], [b]) => (a < b ? -1 : 1)), .../** @type {[string, any][]} */ (all === undefined ? [] : [['all', all]])]);
 }
 
 /** The totals as a table of text. */
 export function formatTotals(totals) {
   const rows = [
     ['directory', 'tests', 'subtests', 'passed', 'fail as listed', 'failed'],
-    ...[...totals].map(([name, sum]) =>
-      [name, sum.files, sum.subtests, sum.passed, sum.listed, sum.failed].map(String),
-    ),
+    ...[...totals].map(([name, sum]) => [name, sum.files, sum.subtests, sum.passed, sum.listed, sum.failed].map(String)),
   ];
   const widths = rows[0].map((_, column) => Math.max(...rows.map((row) => row[column].length)));
-  return rows
-    .map((row) =>
-      row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0]) : cell.padStart(widths[column]))).join('  '),
-    )
-    .join('\n');
+  return rows.map((row) => row.map((cell, column) => (column === 0 ? cell.padEnd(widths[0]) : cell.padStart(widths[column]))).join('  ')).join('\n');
 }
 
 /** How many subtests each clause of the table was met by, as text. */
@@ -99,8 +83,7 @@ function withoutLoneSurrogates(text) {
 /** A test of the report. `expected` is there only where the status is not the expected one. */
 function reportedTest({ result, verdict }) {
   const unexpected = new Set(verdict.failures.map(({ name }) => name));
-  const statusOf = (status, isUnexpected, usual) =>
-    isUnexpected ? { status, expected: status === usual ? 'FAIL' : usual } : { status };
+  const statusOf = (status, isUnexpected, usual) => (isUnexpected ? { status, expected: status === usual ? 'FAIL' : usual } : { status });
   return {
     test: result.test.url,
     subsuite: '',

@@ -43,10 +43,7 @@ test('a test is a line, and each of its failures another one', () => {
     '          FAIL: bad: line\\u000abreak \\udc00',
     '          PASS: changed: no failure, but listed',
   ]);
-  assert.equal(
-    linesOf(OUTCOMES[1].result, { passed: 0, listed: [], failures: [] }),
-    'ok      CRASH    /webnn/a/y.any.html: 0 of 0 passed (1.2 s)',
-  );
+  assert.equal(linesOf(OUTCOMES[1].result, { passed: 0, listed: [], failures: [] }), 'ok      CRASH    /webnn/a/y.any.html: 0 of 0 passed (1.2 s)');
 });
 
 test('totals are per directory, and of all', () => {

@@ -87,7 +87,10 @@ async function checkThatAllPass(directory, count) {
   const [only] = findTests(directory);
   const { status, message, subtests } = await execute(directory, only);
   assert.equal(status, 'OK', message);
-  assert.deepEqual(subtests.filter((subtest) => subtest.status !== 'PASS'), []);
+  assert.deepEqual(
+    subtests.filter((subtest) => subtest.status !== 'PASS'),
+    [],
+  );
   assert.equal(subtests.length, count);
 }
 
@@ -154,11 +157,7 @@ for (const kind of ['window', 'worker']) {
 }
 
 test('a process that ends by itself with an error has crashed, with its output', async (t) => {
-  const result = await resultOf(
-    t,
-    'x.window.js',
-    `console.error('the last words'); setTimeout(() => process.exit(3), 100)`,
-  );
+  const result = await resultOf(t, 'x.window.js', `console.error('the last words'); setTimeout(() => process.exit(3), 100)`);
   assert.equal(result.status, 'CRASH');
   assert.equal(result.message, 'the process ended with exit code 3: the last words\n');
 });
@@ -173,10 +172,7 @@ test('a process that has nothing left to do and was not done is told so', async 
 test('the interfaces are those of the draft, whatever the checkout has', (t) => {
   const directory = checkout(t, {});
   assert.equal(servedFile(directory, '/interfaces/webnn.idl'), IDL);
-  assert.equal(
-    servedFile(directory, '/resources/WebIDLParser.js'),
-    join(directory, 'resources/webidl2/lib/webidl2.js'),
-  );
+  assert.equal(servedFile(directory, '/resources/WebIDLParser.js'), join(directory, 'resources/webidl2/lib/webidl2.js'));
   assert.equal(servedFile(directory, '/../secret'), undefined);
 });
 

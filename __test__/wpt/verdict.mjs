@@ -14,9 +14,7 @@ const applicable = (table) => table.filter(({ without }) => without === undefine
 
 /** The entry that speaks about a subtest of a file, or about the file itself where the name is null. */
 function entryFor(table, path, name) {
-  return applicable(table).find(
-    ({ files, subtests }) => files.test(path) && (name === null ? subtests === null : (subtests?.test(name) ?? false)),
-  );
+  return applicable(table).find(({ files, subtests }) => files.test(path) && (name === null ? subtests === null : (subtests?.test(name) ?? false)));
 }
 
 /** What a status means. `normal` is the one of success, `listed` the only one that an entry explains. */
@@ -54,9 +52,7 @@ export function judge({ test, status, message, subtests }, table) {
   const fileEntry = entryFor(table, test.path, null);
   const onFile = verdictOn({ name: null, ...file }, fileEntry, 'OK', 'ERROR');
   const verdicts = subtests.map((subtest) =>
-    subtest.status === 'NOTRUN' && onFile.kind === 'listed'
-      ? onFile
-      : verdictOn(subtest, entryFor(table, test.path, subtest.name), 'PASS', 'FAIL'),
+    subtest.status === 'NOTRUN' && onFile.kind === 'listed' ? onFile : verdictOn(subtest, entryFor(table, test.path, subtest.name), 'PASS', 'FAIL'),
   );
   const all = [onFile, ...verdicts];
   return {

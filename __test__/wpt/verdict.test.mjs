@@ -75,29 +75,28 @@ test('a listed file has to end with its error, which explains what has not run a
 
 test('a file that crashed, took too long, or has no test has failed', () => {
   for (const status of ['CRASH', 'TIMEOUT', 'ERROR']) {
-    assert.deepEqual(judge(result('c.https', [['done', 'PASS']], status, 'why'), TABLE).failures, [
-      { name: null, status, message: 'why' },
-    ]);
+    assert.deepEqual(judge(result('c.https', [['done', 'PASS']], status, 'why'), TABLE).failures, [{ name: null, status, message: 'why' }]);
   }
-  assert.deepEqual(judge(result('c.https', []), TABLE).failures, [
-    { name: null, status: 'ERROR', message: 'the file has no test' },
-  ]);
+  assert.deepEqual(judge(result('c.https', []), TABLE).failures, [{ name: null, status: 'ERROR', message: 'the file has no test' }]);
 });
 
 test('entries for what a runtime lacks hold where it lacks it', () => {
   const table = [{ ...ENTRY, without: 'ArrayBuffer' }];
   assert.equal(judge(result('a.https', [['old', 'PASS']]), table).passed, 1);
   assert.deepEqual(unusedEntries(table, []), []);
-  assert.deepEqual(
-    judge(result('a.https', [['old', 'FAIL', 'refused']]), [{ ...ENTRY, without: 'NoSuchGlobal' }]).failures,
-    [],
-  );
+  assert.deepEqual(judge(result('a.https', [['old', 'FAIL', 'refused']]), [{ ...ENTRY, without: 'NoSuchGlobal' }]).failures, []);
 });
 
 test('where an outcome depends on time, both are accepted and nothing else', () => {
   const [entry, fileEntry] = TABLE.map((given) => ({ ...given, timing: 'the test does not wait for its promise' }));
   const table = [entry, fileEntry];
-  const early = judge(result('a.https', [['old', 'PASS'], ['new', 'PASS']]), table);
+  const early = judge(
+    result('a.https', [
+      ['old', 'PASS'],
+      ['new', 'PASS'],
+    ]),
+    table,
+  );
   assert.deepEqual(early, { passed: 2, listed: [], inTime: [entry], failures: [] });
   const late = judge(result('a.https', [['old', 'FAIL', 'refused']]), table);
   assert.deepEqual(late, { passed: 0, listed: [entry], inTime: [], failures: [] });

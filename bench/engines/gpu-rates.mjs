@@ -54,7 +54,10 @@ function graphsOf({ copyBytes, sizes, kinds }) {
  * @param {Recipe['descriptor']} descriptor
  */
 function numbers({ dataType, shape }) {
-  return arrayFromNumbers(dataType, Float32Array.from({ length: elementCount(shape) }, () => Math.random() * 2 - 1));
+  return arrayFromNumbers(
+    dataType,
+    Float32Array.from({ length: elementCount(shape) }, () => Math.random() * 2 - 1),
+  );
 }
 
 /**

@@ -23,11 +23,13 @@ const PRESENT = 'present.';
  */
 function emptyCache(runtime, { inputs }, dataType) {
   const names = inputs.filter(({ name }) => name.startsWith(PAST));
-  return Object.fromEntries(names.map(({ name, shape }) => {
-    const [, heads, , size] = /** @type {number[]} */ (shape);
-    const data = dataType === 'float16' ? new Uint16Array() : new Float32Array();
-    return [name, runtime.tensor(dataType, data, [1, heads, 0, size])];
-  }));
+  return Object.fromEntries(
+    names.map(({ name, shape }) => {
+      const [, heads, , size] = /** @type {number[]} */ (shape);
+      const data = dataType === 'float16' ? new Uint16Array() : new Float32Array();
+      return [name, runtime.tensor(dataType, data, [1, heads, 0, size])];
+    }),
+  );
 }
 
 /**
@@ -101,11 +103,14 @@ async function openWhisper(runtime, { models, type, threads }) {
   const [{ shape }] = encoder.inputs;
   const [, ...sizes] = /** @type {number[]} */ (shape);
   const features = runtime.tensor(dataType, featuresOf(elementCount(sizes)), [1, ...sizes]);
-  const heard = async () => ({ encoder_hidden_states: (await encoder.run({ input_features: features })).last_hidden_state, ...emptyCache(runtime, decoder, dataType) });
+  const heard = async () => ({
+    encoder_hidden_states: (await encoder.run({ input_features: features })).last_hidden_state,
+    ...emptyCache(runtime, decoder, dataType),
+  });
   /** @returns {import('./types.d.mts').Text} */
   const textWith = (/** @type {Tensors | undefined} */ past) => async (tokens) => {
     const isFirst = past === undefined;
-    const known = past ?? await heard();
+    const known = past ?? (await heard());
     const branch = runtime.tensor('bool', Uint8Array.of(isFirst ? 0 : 1), [1]);
     const results = await decoder.run({ input_ids: idsTensor(runtime, tokens), use_cache_branch: branch, ...known });
     // With a cache, the encoder's part comes back empty.

@@ -22,7 +22,7 @@ const allRows = (run) => run.measurements.flatMap((one) => rowsOf(one, run));
 
 /** Shows a value only in the first of several equal rows. */
 const once = (/** @type {Row[]} */ rows, /** @type {number} */ i, /** @type {(row: Row) => string} */ of) =>
-  (i > 0 && of(rows[i - 1]) === of(rows[i]) ? '' : of(rows[i]));
+  i > 0 && of(rows[i - 1]) === of(rows[i]) ? '' : of(rows[i]);
 
 /** @param {Row} row */
 function cellsOf({ type, engine, status, summary, weights, share, firstTextMs, agreement, prompt }) {
@@ -44,7 +44,20 @@ function cellsOf({ type, engine, status, summary, weights, share, firstTextMs, a
   ];
 }
 
-const HEAD = ['type', 'engine', '>tokens/s', '>prompt, tokens/s', '>first token, ms', '>from the file, ms', '>peak memory, MB', '>weights, MB', '>of reading', '>outside, ms', '>same tokens', '>clean'];
+const HEAD = [
+  'type',
+  'engine',
+  '>tokens/s',
+  '>prompt, tokens/s',
+  '>first token, ms',
+  '>from the file, ms',
+  '>peak memory, MB',
+  '>weights, MB',
+  '>of reading',
+  '>outside, ms',
+  '>same tokens',
+  '>clean',
+];
 
 /**
  * @param {Row[]} rows of one length and number of threads
@@ -86,11 +99,15 @@ function bestTable(rows, engines) {
 
 /** @param {import('./rows.mjs').Run} run */
 function readingTable({ reading }) {
-  return reading === null ? [] : [{
-    title: 'Reading of memory',
-    head: ['>threads', '>GB/s'],
-    rows: reading.map(({ threads, gbps }) => [String(threads), shown(gbps)]),
-  }];
+  return reading === null
+    ? []
+    : [
+        {
+          title: 'Reading of memory',
+          head: ['>threads', '>GB/s'],
+          rows: reading.map(({ threads, gbps }) => [String(threads), shown(gbps)]),
+        },
+      ];
 }
 
 /**
@@ -136,10 +153,12 @@ export function generateMarkdown(run) {
   return [
     '# Results of text generation',
     '',
-    `${date.slice(0, 10)}, ${machine.cpu}, ${machine.processors} processors, ${formatBytes(machine.memoryBytes)} memory, ${machine.system}, Node ${machine.node}. `
-      + `${Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(', ')}. ${formatPlural(rounds, 'round')}.`,
+    `${date.slice(0, 10)}, ${machine.cpu}, ${machine.processors} processors, ${formatBytes(machine.memoryBytes)} memory, ${machine.system}, Node ${machine.node}. ` +
+      `${Object.entries(versions)
+        .map(([name, version]) => `${name} ${version}`)
+        .join(', ')}. ${formatPlural(rounds, 'round')}.`,
     '',
-    'A decoder-only model of SmolLM-135M\'s sizes and an encoder-decoder of Whisper tiny\'s, with random weights. To repeat it on an',
+    "A decoder-only model of SmolLM-135M's sizes and an encoder-decoder of Whisper tiny's, with random weights. To repeat it on an",
     'otherwise idle machine with Linux: `npm run bench:generate -- --write`.',
     '',
     ...EXPLANATION,

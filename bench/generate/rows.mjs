@@ -41,8 +41,7 @@ export function commonTokens(a, b) {
 export function summarize(samples) {
   const clean = samples.filter((sample) => !isDirty(sample));
   const considered = clean.length > 0 ? clean : samples;
-  const middle = (/** @type {(sample: import('./measure.mjs').Sample) => number | undefined} */ of) =>
-    median(considered.flatMap((sample) => of(sample) ?? []));
+  const middle = (/** @type {(sample: import('./measure.mjs').Sample) => number | undefined} */ of) => median(considered.flatMap((sample) => of(sample) ?? []));
   const tokenMs = middle((sample) => median(sample.tokenMs));
   return {
     perSecond: tokenMs === undefined ? null : 1000 / tokenMs,
@@ -106,10 +105,12 @@ export const shareOfReading = (bytes, perSecond, gbps) => (perSecond === null ||
 export function rowsOf({ type, threads, prompts, results }, { bytesPerToken, reading }) {
   const gbps = reading?.find((one) => one.threads === threads)?.gbps;
   return prompts.flatMap((prompt) => {
-    const summaries = new Map(results.flatMap(({ engine, texts }) => {
-      const text = texts.find((one) => one.prompt === prompt);
-      return text === undefined ? [] : [[engine, summarize(text.samples)]];
-    }));
+    const summaries = new Map(
+      results.flatMap(({ engine, texts }) => {
+        const text = texts.find((one) => one.prompt === prompt);
+        return text === undefined ? [] : [[engine, summarize(text.samples)]];
+      }),
+    );
     const reference = REFERENCES.find((engine) => summaries.has(engine));
     return results.map(({ engine, status, firstTextMs }) => {
       const summary = summaries.get(engine);

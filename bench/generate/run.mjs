@@ -26,7 +26,9 @@ const RESULTS = fileURLToPath(new URL('RESULTS.md', import.meta.url));
  */
 function sayMeasured(label, measurement) {
   const rows = rowsOf(measurement, { bytesPerToken: {}, reading: null });
-  const rates = rows.filter(({ prompt }) => prompt === rows[0].prompt).map(({ engine, status, summary }) => `${engine} ${summary === undefined ? status : formatRate(summary.perSecond)}`);
+  const rates = rows
+    .filter(({ prompt }) => prompt === rows[0].prompt)
+    .map(({ engine, status, summary }) => `${engine} ${summary === undefined ? status : formatRate(summary.perSecond)}`);
   say(`${label}: ${rates.join(', ')} tokens/s`);
 }
 

@@ -59,8 +59,7 @@ async function enginesOf({ engines, python }) {
  * @param {import('../models.mjs').BenchModel} model
  * @param {string[]} engines
  */
-const enginesFor = ({ kind }, engines) =>
-  engines.filter((name) => name === OURS || kind !== 'float16' || GPU_ENGINES[name].options.precision === 'float16');
+const enginesFor = ({ kind }, engines) => engines.filter((name) => name === OURS || kind !== 'float16' || GPU_ENGINES[name].options.precision === 'float16');
 
 /**
  * Returns the adapter of a compiled graph.

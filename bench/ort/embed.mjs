@@ -59,12 +59,14 @@ const used = process.cpuUsage();
 await sleep(1000);
 const { user, system } = process.cpuUsage(used);
 
-console.log(JSON.stringify({
-  seconds,
-  peakBytes: process.resourceUsage().maxRSS * 1024,
-  delayMs: delays.percentile(99) / 1e6,
-  runDelayMs: quantile(turns, 0.99),
-  longestMs: Math.max(...turns),
-  idleMs: (user + system) / 1000,
-  vectors,
-}));
+console.log(
+  JSON.stringify({
+    seconds,
+    peakBytes: process.resourceUsage().maxRSS * 1024,
+    delayMs: delays.percentile(99) / 1e6,
+    runDelayMs: quantile(turns, 0.99),
+    longestMs: Math.max(...turns),
+    idleMs: (user + system) / 1000,
+    vectors,
+  }),
+);

@@ -37,7 +37,17 @@ const WORKER = fileURLToPath(new URL('embed.mjs', import.meta.url));
 const RESULTS = new URL('RESULTS.md', import.meta.url);
 
 /** `>` marks columns of numbers. */
-const HEAD = ['weights', '>texts per run', 'engine', '>seconds', '>peak memory, MB', '>event loop during runs, p99, ms', '>longest, ms', '>with pooling, p99, ms', '>idle CPU, ms'];
+const HEAD = [
+  'weights',
+  '>texts per run',
+  'engine',
+  '>seconds',
+  '>peak memory, MB',
+  '>event loop during runs, p99, ms',
+  '>longest, ms',
+  '>with pooling, p99, ms',
+  '>idle CPU, ms',
+];
 
 function readArguments() {
   const options = /** @type {const} */ ({
@@ -145,15 +155,19 @@ await entry(async () => {
   const title = `${texts} texts embedded with Transformers.js`;
   const output = new Output();
   output.heading(title);
-  output.table(HEAD.map((name) => name.replace('>', '')), rows);
+  output.table(
+    HEAD.map((name) => name.replace('>', '')),
+    rows,
+  );
   output.print(sizes);
   if (write) {
     const { cpu, processors, system, node } = describeMachine();
-    const about = `${new Date().toISOString().slice(0, 10)}, ${cpu}, ${processors} processors, ${system}, Node ${node}, ${peer.replace('@', ' ')}. `
-      + `Medians of ${rounds} processes for each engine, taken in turns; memory, delays and idle CPU are the worst of them. `
-      + 'The event loop is watched during runs, and with `monitorEventLoopDelay` during all of the work, where Transformers.js tokenizes and '
-      + 'averages vectors on the same thread. Idle CPU is measured for one second, beginning '
-      + 'one second after the last run. Both engines compute the same vectors.';
+    const about =
+      `${new Date().toISOString().slice(0, 10)}, ${cpu}, ${processors} processors, ${system}, Node ${node}, ${peer.replace('@', ' ')}. ` +
+      `Medians of ${rounds} processes for each engine, taken in turns; memory, delays and idle CPU are the worst of them. ` +
+      'The event loop is watched during runs, and with `monitorEventLoopDelay` during all of the work, where Transformers.js tokenizes and ' +
+      'averages vectors on the same thread. Idle CPU is measured for one second, beginning ' +
+      'one second after the last run. Both engines compute the same vectors.';
     const repeat = 'To repeat it: write a folder with `../shared/bench/make_embedder.py`, then `npm run bench:ort -- FOLDER --write`.';
     writeFileSync(RESULTS, `# ${title}\n\n${about}\n\n${markdownTable({ title, head: HEAD, rows }).join('\n')}\n\n${sizes}\n\n${repeat}\n`);
   }

@@ -62,7 +62,16 @@ export function chartSvg(run) {
   const { width, left, right, top, bottom, bar, gap } = SIZE;
   const groupHeight = engines.length * bar + gap;
   const height = top + groups.length * groupHeight + bottom;
-  const longest = Math.min(MAX_SPEED, Math.max(1.2, max(groups.flatMap(({ speeds }) => speeds), (speed) => speed ?? 0) ?? 1));
+  const longest = Math.min(
+    MAX_SPEED,
+    Math.max(
+      1.2,
+      max(
+        groups.flatMap(({ speeds }) => speeds),
+        (speed) => speed ?? 0,
+      ) ?? 1,
+    ),
+  );
   const x = (/** @type {number} */ speed) => left + (Math.min(speed, longest) / longest) * (width - left - right);
   const at = (/** @type {number} */ number) => number.toFixed(1);
   const label = (/** @type {string} */ engine) => `${engine} ${run.versions[engine] ?? ''}`.trim();
@@ -72,8 +81,10 @@ export function chartSvg(run) {
     const line = 34 + Math.floor(i / 3) * 18;
     return `<rect class="engine${i}" x="${place}" y="${line}" width="11" height="11"/><text x="${place + 17}" y="${line + 10}">${escapeXml(label(engine))}</text>`;
   });
-  const grid = ticks(0, longest, 6).map((tick) =>
-    `<line class="${tick === 1 ? 'one' : 'grid'}" x1="${at(x(tick))}" x2="${at(x(tick))}" y1="${top - 4}" y2="${height - bottom + 4}"/><text x="${at(x(tick))}" y="${height - bottom + 18}" text-anchor="middle">${tick}×</text>`);
+  const grid = ticks(0, longest, 6).map(
+    (tick) =>
+      `<line class="${tick === 1 ? 'one' : 'grid'}" x1="${at(x(tick))}" x2="${at(x(tick))}" y1="${top - 4}" y2="${height - bottom + 4}"/><text x="${at(x(tick))}" y="${height - bottom + 18}" text-anchor="middle">${tick}×</text>`,
+  );
   const bars = groups.flatMap(({ name, speeds }, g) => {
     const y = top + g * groupHeight;
     /** @type {(speed: number | null, i: number) => string} */
@@ -92,7 +103,9 @@ export function chartSvg(run) {
     `<style>${STYLE}</style>`,
     `<title id="title">${escapeXml(title)}</title>`,
     `<text x="${left}" y="22" font-size="15" font-weight="600">${escapeXml(title)}</text>`,
-    ...legend, ...grid, ...bars,
+    ...legend,
+    ...grid,
+    ...bars,
     `<text x="${left}" y="${height - 8}">${escapeXml(`${run.machine.cpu}, ${run.date.slice(0, 10)}`)}</text>`,
     '</svg>',
     '',

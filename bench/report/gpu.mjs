@@ -139,10 +139,10 @@ function modelsTable(run) {
   return {
     title: 'Models on the GPU',
     remark:
-      'Latency: milliseconds of one run, from inputs on the CPU to outputs there. Throughput: runs per second of many in flight, '
-      + 'with inputs on the GPU, waiting only for the last; the fastest sample. ×: speed of webnn-node relative to this engine, '
-      + 'by throughput. Of copy: bytes that the steps read and write, relative to what a copy moves in the same time. '
-      + (run.limits === null
+      'Latency: milliseconds of one run, from inputs on the CPU to outputs there. Throughput: runs per second of many in flight, ' +
+      'with inputs on the GPU, waiting only for the last; the fastest sample. ×: speed of webnn-node relative to this engine, ' +
+      'by throughput. Of copy: bytes that the steps read and write, relative to what a copy moves in the same time. ' +
+      (run.limits === null
         ? 'Of our largest product: multiply-adds relative to our own largest matrix product, which is not a limit of the device.'
         : 'Of arithmetic: multiply-adds relative to those in registers.'),
     head: ['model', 'engine', '>latency', '>95th percentile', '>throughput', '>×', '>of copy', `>${share}`],
@@ -153,11 +153,14 @@ function modelsTable(run) {
 /** @param {GpuRun} run */
 function ratesTable(run) {
   const shown = run.rates.map(({ name, ms, perSecond, unit }) => [name, formatRate(ms), formatRate(perSecond / 1e9), unit === 'B/s' ? 'GB/s' : 'GFLOP/s']);
-  const limits = run.limits === null ? [] : [
-    ['copy, by another program', NONE, formatRate(run.limits.copyGbps), 'GB/s'],
-    ['float32 in registers, by another program', NONE, formatRate(run.limits.float32Gflops), 'GFLOP/s'],
-    ['float16 in registers, by another program', NONE, formatRate(run.limits.float16Gflops), 'GFLOP/s'],
-  ];
+  const limits =
+    run.limits === null
+      ? []
+      : [
+          ['copy, by another program', NONE, formatRate(run.limits.copyGbps), 'GB/s'],
+          ['float32 in registers, by another program', NONE, formatRate(run.limits.float32Gflops), 'GFLOP/s'],
+          ['float16 in registers, by another program', NONE, formatRate(run.limits.float16Gflops), 'GFLOP/s'],
+        ];
   return {
     title: 'Rates of the GPU',
     remark: 'Our own single-operator graphs, in turns with the models; the fastest sample. Products are of square matrices.',

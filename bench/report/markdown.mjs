@@ -8,11 +8,7 @@ const cell = (/** @type {string} */ text) => text.replaceAll('|', '\\|');
  */
 export function markdownTable({ head, rows }) {
   const line = (/** @type {string[]} */ cells) => `| ${cells.map(cell).join(' | ')} |`;
-  return [
-    line(head.map((name) => name.replace(/^>/, ''))),
-    `|${head.map((name) => (name.startsWith('>') ? '--:' : '---')).join('|')}|`,
-    ...rows.map(line),
-  ];
+  return [line(head.map((name) => name.replace(/^>/, ''))), `|${head.map((name) => (name.startsWith('>') ? '--:' : '---')).join('|')}|`, ...rows.map(line)];
 }
 
 /**

@@ -18,7 +18,12 @@ const GPU_PART = '# Results on a GPU\n';
 export function withParts(old, { cpu, gpu }) {
   const at = old.indexOf(GPU_PART);
   const [oldCpu, oldGpu] = at < 0 ? [old, ''] : [old.slice(0, at), old.slice(at)];
-  return [cpu ?? oldCpu, gpu ?? oldGpu].map((part) => part.trim()).filter((part) => part !== '').join('\n\n') + '\n';
+  return (
+    [cpu ?? oldCpu, gpu ?? oldGpu]
+      .map((part) => part.trim())
+      .filter((part) => part !== '')
+      .join('\n\n') + '\n'
+  );
 }
 
 /**
@@ -33,8 +38,10 @@ export function resultsMarkdown(run) {
   return [
     '# Results of the benchmark',
     '',
-    `${date.slice(0, 10)}, ${machine.cpu}, ${machine.processors} processors, ${formatBytes(machine.memoryBytes)} memory, ${machine.system}, Node ${machine.node}. `
-      + `${Object.entries(versions).map(([name, version]) => `${name} ${version}`).join(', ')}.`,
+    `${date.slice(0, 10)}, ${machine.cpu}, ${machine.processors} processors, ${formatBytes(machine.memoryBytes)} memory, ${machine.system}, Node ${machine.node}. ` +
+      `${Object.entries(versions)
+        .map(([name, version]) => `${name} ${version}`)
+        .join(', ')}.`,
     '',
     'To repeat it on an otherwise idle machine with Linux: `npm run test:onnx-models`, which writes the models, then',
     '`npm run bench -- --write`, which writes this file. Each engine runs in a process of its own; samples of all engines are',

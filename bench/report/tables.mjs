@@ -67,10 +67,10 @@ function timesTable(run, threads) {
   return {
     title: `Times with ${threads === 1 ? '1 thread' : `${threads} threads`}`,
     remark:
-      'Milliseconds: median / fastest clean sample. ×: speed of webnn-node relative to this engine, by the fastest '
-      + 'clean samples. Limit: share of the machine\'s peak arithmetic (C) or memory bandwidth (M, if the model '
-      + 'does not fit into the cache), whichever is larger. Clean: '
-      + `samples during which others kept at most ${DIRTY_ABOVE} processors busy; *: no clean sample.`,
+      'Milliseconds: median / fastest clean sample. ×: speed of webnn-node relative to this engine, by the fastest ' +
+      "clean samples. Limit: share of the machine's peak arithmetic (C) or memory bandwidth (M, if the model " +
+      'does not fit into the cache), whichever is larger. Clean: ' +
+      `samples during which others kept at most ${DIRTY_ABOVE} processors busy; *: no clean sample.`,
     head: ['model', `>${OURS}`, '>limit', ...peers.flatMap((name) => [`>${name}`, '>×']), '>clean'],
     rows: [
       ...rows.map(({ name, times, limit }) => [
@@ -110,13 +110,14 @@ function loadTable({ models }) {
   return {
     title: 'Loading and memory',
     remark:
-      'Load: milliseconds from the file to a model that is ready to run, median / fastest. Memory: resident bytes when the model is '
-      + 'loaded and after all runs, above those of the process before the library was loaded, and in total.',
+      'Load: milliseconds from the file to a model that is ready to run, median / fastest. Memory: resident bytes when the model is ' +
+      'loaded and after all runs, above those of the process before the library was loaded, and in total.',
     head: ['model', '>weights', 'engine', '>load', '>loaded', '>in all', '>after runs', '>in all'],
     rows: models
       .filter((model) => model.threads === threads)
       .flatMap(({ name, weightBytes, results }) =>
-        results.map((result, i) => [...(i === 0 ? [name, formatBytes(weightBytes)] : ['', '']), result.engine, ...cells(result)])),
+        results.map((result, i) => [...(i === 0 ? [name, formatBytes(weightBytes)] : ['', '']), result.engine, ...cells(result)]),
+      ),
   };
 }
 
@@ -131,8 +132,8 @@ function callTable(run) {
   return {
     title: 'One addition of one number',
     remark:
-      'Microseconds from writing the input to having read the output: median / fastest clean sample. Amortized: one of many '
-      + 'dispatches, waiting only for the last one.',
+      'Microseconds from writing the input to having read the output: median / fastest clean sample. Amortized: one of many ' +
+      'dispatches, waiting only for the last one.',
     head: ['>threads', ...engines.map((name) => `>${name}`), '>amortized'],
     rows: rows.map(({ threads, times, burst }) => [
       String(threads),
@@ -150,7 +151,13 @@ function limitsTable(limits) {
   const { reading } = limits[0];
   return {
     title: 'Limits of the machine',
-    head: ['>threads', '>float32 GFLOP/s', '>int8 GOP/s', '>bfloat16 GFLOP/s', ...reading.map(({ bytes, pages }) => `>${formatBytes(bytes)}, ${pages} pages, GB/s`)],
+    head: [
+      '>threads',
+      '>float32 GFLOP/s',
+      '>int8 GOP/s',
+      '>bfloat16 GFLOP/s',
+      ...reading.map(({ bytes, pages }) => `>${formatBytes(bytes)}, ${pages} pages, GB/s`),
+    ],
     rows: limits.map(({ threads, fmaGflops, int8Gops, bf16Gflops, reading: readings }) => [
       String(threads),
       formatRate(fmaGflops),
@@ -169,10 +176,5 @@ function limitsTable(limits) {
  */
 export function tablesOf(run) {
   const threads = [...new Set(run.models.map((model) => model.threads))];
-  return [
-    ...threads.map((count) => timesTable(run, count)),
-    loadTable(run),
-    callTable(run),
-    ...(run.limits === null ? [] : [limitsTable(run.limits)]),
-  ];
+  return [...threads.map((count) => timesTable(run, count)), loadTable(run), callTable(run), ...(run.limits === null ? [] : [limitsTable(run.limits)])];
 }

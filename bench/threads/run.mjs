@@ -38,13 +38,19 @@ const ROWS = [
     first: `${CORES} threads beside a busy neighbor`,
     second: `${CORES - 1} beside it`,
     least: 1,
-    cases: [{ ...USUAL, neighbors: 1 }, { ...USUAL, threads: CORES - 1, neighbors: 1 }],
+    cases: [
+      { ...USUAL, neighbors: 1 },
+      { ...USUAL, threads: CORES - 1, neighbors: 1 },
+    ],
   },
   {
     first: '4 contexts at once',
     second: 'one after the other',
     least: 1,
-    cases: [{ ...USUAL, contexts: 4, atOnce: true }, { ...USUAL, contexts: 4 }],
+    cases: [
+      { ...USUAL, contexts: 4, atOnce: true },
+      { ...USUAL, contexts: 4 },
+    ],
   },
 ];
 
@@ -96,10 +102,23 @@ await entry(async () => {
       rows.push([name, first, ms.toFixed(2), second, otherMs.toFixed(2), (otherMs / ms).toFixed(2), least.toFixed(2)]);
     }
   }
-  const [warm, cold] = await compare('requests', [{ pauseMs: 0, seconds }, { pauseMs: PAUSE_MS, seconds }], rounds);
+  const [warm, cold] = await compare(
+    'requests',
+    [
+      { pauseMs: 0, seconds },
+      { pauseMs: PAUSE_MS, seconds },
+    ],
+    rounds,
+  );
   const output = new Output();
   output.heading(`Milliseconds of a run, medians of ${rounds}`);
   output.table(['model', 'case', 'ms', 'compared with', 'ms', 'times as fast', 'at least'], rows);
   output.heading('Microseconds from dispatch() to the result of a graph without work');
-  output.table(['requests', 'us'], [['one after the other', (1000 * warm).toFixed(1)], [`after ${PAUSE_MS} ms`, (1000 * cold).toFixed(1)]]);
+  output.table(
+    ['requests', 'us'],
+    [
+      ['one after the other', (1000 * warm).toFixed(1)],
+      [`after ${PAUSE_MS} ms`, (1000 * cold).toFixed(1)],
+    ],
+  );
 });

@@ -11,11 +11,14 @@ const { description, version, repository } = JSON.parse(read('../package.json'))
 const address = repository.url.replace(/^git\+|\.git$/g, '');
 
 const guides = (() => {
-  const sections = read('README.md').split(/^## /m).slice(1).map((section) => {
-    const [text] = section.split('\n', 1);
-    const links = [...section.matchAll(/^\| \[([^\]]+)\]\(([\w-]+)\.md\)/gm)];
-    return { text, items: links.map(([, title, page]) => ({ text: title, link: PLACES[`docs/${page}.md`] ?? `/${page}` })) };
-  });
+  const sections = read('README.md')
+    .split(/^## /m)
+    .slice(1)
+    .map((section) => {
+      const [text] = section.split('\n', 1);
+      const links = [...section.matchAll(/^\| \[([^\]]+)\]\(([\w-]+)\.md\)/gm)];
+      return { text, items: links.map(([, title, page]) => ({ text: title, link: PLACES[`docs/${page}.md`] ?? `/${page}` })) };
+    });
   return sections.filter(({ items }) => items.length > 0);
 })();
 
@@ -29,10 +32,15 @@ const operators = JSON.parse(read('generated/operators.json')).map(({ title, mem
 const navigation = JSON.parse(read('generated/reference.json'));
 const referenceLink = (path) => `/reference/${path.replace(/(index)?\.md$/, '')}`;
 const entries = navigation.map(({ title, path }) => ({ text: title === 'index' ? 'webnn-node' : `webnn-node/${title}`, link: referenceLink(path) }));
-const reference = Object.fromEntries(navigation.map(({ path, children }) => [referenceLink(path), [
-  { text: 'Entries', items: entries },
-  ...children.map(({ title, children }) => ({ text: title, items: children.map(({ title, path }) => ({ text: title, link: referenceLink(path) })) })),
-]]));
+const reference = Object.fromEntries(
+  navigation.map(({ path, children }) => [
+    referenceLink(path),
+    [
+      { text: 'Entries', items: entries },
+      ...children.map(({ title, children }) => ({ text: title, items: children.map(({ title, path }) => ({ text: title, link: referenceLink(path) })) })),
+    ],
+  ]),
+);
 
 export default defineConfig({
   title: 'webnn-node',
@@ -65,7 +73,12 @@ export default defineConfig({
       { text: 'Errors', link: '/errors' },
       { text: version, link: `${address}/blob/main/CHANGELOG.md` },
     ],
-    sidebar: { '/': guides, '/operators/': [{ text: 'All operators', link: '/operators/' }, ...operators], '/reference/': [{ text: 'Entries', items: entries }], ...reference },
+    sidebar: {
+      '/': guides,
+      '/operators/': [{ text: 'All operators', link: '/operators/' }, ...operators],
+      '/reference/': [{ text: 'Entries', items: entries }],
+      ...reference,
+    },
     outline: [2, 3],
     socialLinks: [{ icon: 'github', link: address }],
     search: {

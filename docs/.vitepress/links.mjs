@@ -23,7 +23,9 @@ export function siteLink(href, page, { repository, entries }) {
     return href;
   }
   const [path, anchor] = href.split('#');
-  const target = relative(root, join(dirname(page), decodeURIComponent(path))).split(sep).join('/');
+  const target = relative(root, join(dirname(page), decodeURIComponent(path)))
+    .split(sep)
+    .join('/');
   const hash = anchor === undefined ? '' : `#${anchor}`;
   const entry = /^(\w+)\.d\.ts$/.exec(target)?.[1];
   if (entry !== undefined && entries.includes(entry)) {

@@ -45,7 +45,9 @@ for (const file of files) {
   const alpha = await opacity(activation_10.data, info);
   const { name, base } = path.parse(file);
   const raw = { width: info.width, height: info.height, channels: /** @type {const} */ (1) };
-  await sharp(picture).joinChannel(alpha, { raw }).toFile(here(`out/${name}.png`));
+  await sharp(picture)
+    .joinChannel(alpha, { raw })
+    .toFile(here(`out/${name}.png`));
   const share = alpha.reduce((sum, value) => sum + value, 0) / (255 * alpha.length);
   console.log(`${base}: ${(100 * share).toFixed(0)} % of the picture is a person, see out/${name}.png`);
 }

@@ -23,7 +23,5 @@ const right = results.filter((result) => result.right).length;
 const perfect = right === results.length;
 
 console.log(`\n${layout(panels, process.stdout.columns ?? 80)}`.trimEnd());
-console.log(
-  '\n' + paint(`${right} of ${results.length} right`, depth, { bold: true, color: perfect ? GREEN : RED }),
-);
+console.log('\n' + paint(`${right} of ${results.length} right`, depth, { bold: true, color: perfect ? GREEN : RED }));
 process.exitCode = perfect ? 0 : 1;

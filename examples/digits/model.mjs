@@ -90,11 +90,7 @@ export class DigitReader {
    */
   async read(pixels) {
     this.#context.writeTensor(this.#pixels, pixels);
-    this.#context.dispatch(
-      this.#graph,
-      { pixels: this.#pixels },
-      { probabilities: this.#probabilities },
-    );
+    this.#context.dispatch(this.#graph, { pixels: this.#pixels }, { probabilities: this.#probabilities });
     return new Float32Array(await this.#context.readTensor(this.#probabilities));
   }
 }

@@ -44,11 +44,7 @@ export async function loadPictures(folder) {
  * @returns {Promise<Float32Array>}
  */
 export async function decodeDigit(path) {
-  const { data, info } = await sharp(path)
-    .removeAlpha()
-    .toColourspace('b-w')
-    .raw()
-    .toBuffer({ resolveWithObject: true });
+  const { data, info } = await sharp(path).removeAlpha().toColourspace('b-w').raw().toBuffer({ resolveWithObject: true });
   const { width, height } = info;
   if (width % SIDE !== 0 || height % SIDE !== 0) {
     throw new RangeError(`${path}: ${width}x${height} pixels, expected multiples of ${SIDE}`);

@@ -20,17 +20,12 @@ export function panel({ name, label, pixels }, probabilities, depth) {
   const right = digit === label;
   const mark = depth === PLAIN ? (right ? 'ok' : 'NO') : right ? '✓ ' : '✗ ';
   const verdict = right ? GREEN : RED;
-  const title =
-    paint(`reads ${digit}`, depth, { bold: true }) +
-    `  ${percent(probabilities[digit])}  ` +
-    paint(mark, depth, { color: verdict, bold: true });
+  const title = paint(`reads ${digit}`, depth, { bold: true }) + `  ${percent(probabilities[digit])}  ` + paint(mark, depth, { color: verdict, bold: true });
   const chart = [
     title,
     paint(name.padEnd(20), depth, { color: GRAY }),
     ...columnChart(probabilities, CHART_HEIGHT, depth, (i) => (i === digit ? verdict : i === label ? AMBER : GRAY)),
-    Array.from(probabilities, (_, i) =>
-      paint(`${i} `, depth, i === digit ? { color: verdict, bold: true } : { color: GRAY }),
-    ).join(''),
+    Array.from(probabilities, (_, i) => paint(`${i} `, depth, i === digit ? { color: verdict, bold: true } : { color: GRAY })).join(''),
   ];
   const ink = pixels.map((value) => value / FULL_INK);
   return picture(ink, SIDE, depth).map((line, i) => line + GAP + chart[i]);
@@ -49,7 +44,10 @@ export function layout(panels, columns) {
   for (let start = 0; start < panels.length; start += perRow) {
     const row = panels.slice(start, start + perRow);
     for (const i of row[0].keys()) {
-      text += `${row.map((lines) => lines[i]).join(BETWEEN_PANELS).trimEnd()}\n`;
+      text += `${row
+        .map((lines) => lines[i])
+        .join(BETWEEN_PANELS)
+        .trimEnd()}\n`;
     }
     text += '\n';
   }

@@ -63,9 +63,7 @@ export function parseSafetensors(bytes, source = 'safetensors') {
       throw new FormatError(`${source}: tensor "${name}" starts at byte ${begin}, expected ${covered}`);
     }
     if (end > data.byteLength) {
-      throw new FormatError(
-        `${source}: truncated: tensor "${name}" ends at byte ${end}, the file holds ${data.byteLength}`,
-      );
+      throw new FormatError(`${source}: truncated: tensor "${name}" ends at byte ${end}, the file holds ${data.byteLength}`);
     }
     tensors.set(name, new TensorData(type, shape, data.subarray(begin, end)));
     covered = end;
@@ -91,9 +89,7 @@ function parseHeader(bytes, source) {
   }
   const dataStart = LENGTH_BYTES + Number(length);
   if (dataStart > bytes.byteLength) {
-    throw new FormatError(
-      `${source}: truncated: the header ends at byte ${dataStart}, the file at ${bytes.byteLength}`,
-    );
+    throw new FormatError(`${source}: truncated: the header ends at byte ${dataStart}, the file at ${bytes.byteLength}`);
   }
   const text = new TextDecoder().decode(bytes.subarray(LENGTH_BYTES, dataStart));
   let header;

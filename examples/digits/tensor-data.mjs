@@ -19,8 +19,7 @@ function halfToNumber(bits) {
 const halves = (/** @type {ArrayBuffer} */ buffer) => Float32Array.from(new Uint16Array(buffer), halfToNumber);
 
 /** bfloat16 is the upper half of a float32. */
-const brainHalves = (/** @type {ArrayBuffer} */ buffer) =>
-  new Float32Array(Uint32Array.from(new Uint16Array(buffer), (bits) => bits * 0x10000).buffer);
+const brainHalves = (/** @type {ArrayBuffer} */ buffer) => new Float32Array(Uint32Array.from(new Uint16Array(buffer), (bits) => bits * 0x10000).buffer);
 
 /**
  * @template T

@@ -54,9 +54,7 @@ function paletteIndex(color) {
   const mean = (color[0] + color[1] + color[2]) / 3;
   const step = Math.min(23, Math.max(0, Math.round((mean - 8) / 10)));
   const gray = Array(3).fill(8 + 10 * step);
-  return distance(gray, color) < distance(cube, color)
-    ? 232 + step
-    : 16 + 36 * nearest[0] + 6 * nearest[1] + nearest[2];
+  return distance(gray, color) < distance(cube, color) ? 232 + step : 16 + 36 * nearest[0] + 6 * nearest[1] + nearest[2];
 }
 
 /**
@@ -122,9 +120,7 @@ export function columnChart(fractions, height, depth, colorOf) {
     const part = Math.min(8, Math.max(0, eighths - 8 * level));
     return part === 0 ? ' ' : paint(VERTICAL_EIGHTHS[part], depth, { color: colorOf(index) });
   };
-  return Array.from({ length: height }, (_, line) =>
-    Array.from(fractions, (fraction, index) => `${cell(fraction, index, height - 1 - line)} `).join(''),
-  );
+  return Array.from({ length: height }, (_, line) => Array.from(fractions, (fraction, index) => `${cell(fraction, index, height - 1 - line)} `).join(''));
 }
 
 /**

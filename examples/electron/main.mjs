@@ -44,7 +44,10 @@ async function start() {
 
 app.on('window-all-closed', () => app.quit());
 // Not awaited: Electron is ready only when this module has been run.
-app.whenReady().then(start).catch((error) => {
-  console.error(error);
-  app.exit(1);
-});
+app
+  .whenReady()
+  .then(start)
+  .catch((error) => {
+    console.error(error);
+    app.exit(1);
+  });

@@ -14,7 +14,10 @@ const MOST_OVERLAP = 0.3; // two boxes that share more than that are the same fa
 const here = (/** @type {string} */ name) => fileURLToPath(new URL(name, import.meta.url));
 
 /** Where the model looks, in the order of its results: the middles of two grids' cells, several times each. */
-const anchors = [{ cells: 16, times: 2 }, { cells: 8, times: 6 }].flatMap(({ cells, times }) =>
+const anchors = [
+  { cells: 16, times: 2 },
+  { cells: 8, times: 6 },
+].flatMap(({ cells, times }) =>
   Array.from({ length: cells * cells * times }, (_, i) => {
     const cell = Math.floor(i / times);
     return [((cell % cells) + 0.5) / cells, (Math.floor(cell / cells) + 0.5) / cells];
@@ -93,10 +96,14 @@ for (const file of files) {
     if (faces.every((better) => overlap(better, face) <= MOST_OVERLAP)) faces.push(face);
   }
   const { name, base } = path.parse(file);
-  await sharp(picture).composite([{ input: drawing(faces, info) }]).toFile(here(`out/${name}.png`));
+  await sharp(picture)
+    .composite([{ input: drawing(faces, info) }])
+    .toFile(here(`out/${name}.png`));
   console.log(`${base}: ${faces.length === 1 ? '1 face' : `${faces.length} faces`}, see out/${name}.png`);
   for (const { score, left, top, right, bottom } of faces) {
-    console.log(`  ${(100 * score).toFixed(0)} %, ${(right - left).toFixed(0)} x ${(bottom - top).toFixed(0)} pixels at (${left.toFixed(0)}, ${top.toFixed(0)})`);
+    console.log(
+      `  ${(100 * score).toFixed(0)} %, ${(right - left).toFixed(0)} x ${(bottom - top).toFixed(0)} pixels at (${left.toFixed(0)}, ${top.toFixed(0)})`,
+    );
   }
 }
 model.destroy();

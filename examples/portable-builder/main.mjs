@@ -86,7 +86,11 @@ const bestClass = (/** @type {Float32Array} */ scores) => scores.indexOf(Math.ma
  * @param {(line: string) => void} remark what depends on the machine
  */
 export async function main(print, remark) {
-  const image = pseudoRandom(SHAPES.images.shape.reduce((product, size) => product * size), 7, 1);
+  const image = pseudoRandom(
+    SHAPES.images.shape.reduce((product, size) => product * size),
+    7,
+    1,
+  );
   const networks = await Promise.all(CANDIDATES.map(openNetwork));
   const expected = await networks[0].run(image);
   const timed = [];

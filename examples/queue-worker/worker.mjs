@@ -13,14 +13,18 @@ const SIDE = 8;
 export async function startWorker() {
   // Before the first job: a job never waits for the model.
   const model = await loadModel(new URL('digits.onnx', import.meta.url));
-  const worker = new Worker(QUEUE, async ({ data: { pixels } }) => {
-    const { length } = pixels.flat();
-    // BullMQ writes the message to the job, and tries again where the job says so.
-    if (length !== SIDE * SIDE) throw new RangeError(`the picture has ${length} pixels, expected ${SIDE * SIDE}`);
-    const { probabilities } = await model.run({ pixels: { data: Float32Array.from(pixels.flat()), shape: [1, 1, SIDE, SIDE] } });
-    const probability = Math.max(...probabilities.data);
-    return { digit: probabilities.data.indexOf(probability), probability };
-  }, { connection, concurrency: CONCURRENCY });
+  const worker = new Worker(
+    QUEUE,
+    async ({ data: { pixels } }) => {
+      const { length } = pixels.flat();
+      // BullMQ writes the message to the job, and tries again where the job says so.
+      if (length !== SIDE * SIDE) throw new RangeError(`the picture has ${length} pixels, expected ${SIDE * SIDE}`);
+      const { probabilities } = await model.run({ pixels: { data: Float32Array.from(pixels.flat()), shape: [1, 1, SIDE, SIDE] } });
+      const probability = Math.max(...probabilities.data);
+      return { digit: probabilities.data.indexOf(probability), probability };
+    },
+    { connection, concurrency: CONCURRENCY },
+  );
   worker.on('error', (error) => console.error(error));
   let isClosing = false;
   return {

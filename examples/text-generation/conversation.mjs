@@ -114,7 +114,9 @@ export class Conversation {
     const { input, output, terminal } = this.#streams;
     const lines = createInterface({ input, output, terminal, prompt: '> ' });
     let isOpen = true;
-    lines.once('close', () => { isOpen = false; });
+    lines.once('close', () => {
+      isOpen = false;
+    });
     // A prompt would open the input again.
     const ask = () => terminal && isOpen && lines.prompt();
     const interrupt = () => {

@@ -120,7 +120,12 @@ for (const [i, { left, top, height }] of boxes.entries()) {
   else lines.push({ middle, pieces: [{ left, text: texts[i] }] });
 }
 for (const { pieces } of lines) {
-  console.log(pieces.sort((a, b) => a.left - b.left).map(({ text }) => text).join('\t'));
+  console.log(
+    pieces
+      .sort((a, b) => a.left - b.left)
+      .map(({ text }) => text)
+      .join('\t'),
+  );
 }
 detector.destroy();
 reader.destroy();

@@ -32,4 +32,6 @@ const scan = sharp(Buffer.from(svg)).removeAlpha().toColourspace('b-w').rotate(0
 const { data, info } = await scan.raw().toBuffer({ resolveWithObject: true });
 const noisy = data.map((value) => Math.min(255, Math.max(0, Math.round(value + 24 * (random() - 0.5)))));
 const raw = { width: info.width, height: info.height, channels: info.channels };
-await sharp(noisy, { raw }).jpeg({ quality: 80 }).toFile(fileURLToPath(new URL('pictures/receipt.jpg', import.meta.url)));
+await sharp(noisy, { raw })
+  .jpeg({ quality: 80 })
+  .toFile(fileURLToPath(new URL('pictures/receipt.jpg', import.meta.url)));

@@ -211,8 +211,18 @@ function shapeLists(shapes, operation) {
 
 /** @type {[symbol | undefined, Function][]} */
 const METHODS = [
-  [Symbol.dispose, /** @this {OnnxModel} */ function dispose() { this.destroy(); }],
-  [Symbol.asyncDispose, /** @this {OnnxModel} */ async function asyncDispose() { this.destroy(); }],
+  [
+    Symbol.dispose,
+    /** @this {OnnxModel} */ function dispose() {
+      this.destroy();
+    },
+  ],
+  [
+    Symbol.asyncDispose,
+    /** @this {OnnxModel} */ async function asyncDispose() {
+      this.destroy();
+    },
+  ],
   [
     Symbol.for('nodejs.util.inspect.custom'),
     /**
@@ -222,7 +232,8 @@ const METHODS = [
      * @param {(value: unknown, options: object) => string} show
      */
     function inspect(depth, options, show) {
-      const shown = (/** @type {readonly import('../../onnx.js').OnnxValueInfo[]} */ values) => Object.fromEntries(values.map(({ name, dataType, shape }) => [name, `${dataType} ${shape === null ? '?' : `[${shape.join(', ')}]`}`]));
+      const shown = (/** @type {readonly import('../../onnx.js').OnnxValueInfo[]} */ values) =>
+        Object.fromEntries(values.map(({ name, dataType, shape }) => [name, `${dataType} ${shape === null ? '?' : `[${shape.join(', ')}]`}`]));
       return `OnnxModel ${show({ inputs: shown(this.inputs), outputs: shown(this.outputs) }, options)}`;
     },
   ],
@@ -382,7 +393,8 @@ async function load(source, options) {
     const { dimensions, looseDimensions, outputs, keepLast } = options;
     const constants = constantsFor(options.constants, description.inputs);
     const state = requireContext(context, 'loadModel: context');
-    const toSession = (/** @type {import('../internal.js').Handle<'session'>} */ native, /** @type {import('../internal.js').Signature} */ signature) => new Session(state, native, signature);
+    const toSession = (/** @type {import('../internal.js').Handle<'session'>} */ native, /** @type {import('../internal.js').Signature} */ signature) =>
+      new Session(state, native, signature);
     requireNotLost(state, 'loadModel');
     const session = await state.openSession(handle, { dimensions, looseDimensions, outputs, keepLast, constants }, toSession);
     return new OnnxModel(CONSTRUCT, { session, context, ownsContext, metadata: description.metadata });
@@ -424,7 +436,10 @@ function untilAborted(signal, loading) {
   return new Promise((resolve, reject) => {
     const abort = () => {
       reject(signal.reason);
-      loading.then((model) => model.destroy(), () => {}); // the caller has the signal's reason
+      loading.then(
+        (model) => model.destroy(),
+        () => {},
+      ); // the caller has the signal's reason
     };
     signal.addEventListener('abort', abort, { once: true });
     loading.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort));

@@ -140,7 +140,8 @@ class Session {
     // Promises of a session are settled in the order of its runs.
     const mayRunHere = turns.over === undefined && this.pending === 0;
     const made = this.#runNative(id, values, shapes, targets, mayRunHere);
-    const results = made === null ? this.#outcome(id, (/** @type {import('../internal.js').Made} */ made) => this.#resultsOf(made, fetches)) : this.#resultsOf(made, fetches);
+    const results =
+      made === null ? this.#outcome(id, (/** @type {import('../internal.js').Made} */ made) => this.#resultsOf(made, fetches)) : this.#resultsOf(made, fetches);
     return turns.over === undefined ? results : Promise.all([results, turns.over]).then(([results]) => results);
   }
 
@@ -323,7 +324,12 @@ class Session {
    */
   compile(shapes) {
     const id = native.completions.nextId();
-    native.compileSession(this.#handle, id, shapes.map(([name]) => name), shapes.map(([, shape]) => shape));
+    native.compileSession(
+      this.#handle,
+      id,
+      shapes.map(([name]) => name),
+      shapes.map(([, shape]) => shape),
+    );
     return this.#outcome(id, (/** @type {[import('../internal.js').Handle<'graph'> | null, string]} */ [handle, json]) =>
       this.#compiledOf(handle, JSON.parse(json)),
     );
@@ -335,7 +341,12 @@ class Session {
    */
   describe(shapes) {
     const id = native.completions.nextId();
-    native.describeSession(this.#handle, id, shapes.map(([name]) => name), shapes.map(([, shape]) => shape));
+    native.describeSession(
+      this.#handle,
+      id,
+      shapes.map(([name]) => name),
+      shapes.map(([, shape]) => shape),
+    );
     return this.#outcome(id, (/** @type {[string]} */ [json]) => JSON.parse(json));
   }
 

@@ -4,32 +4,26 @@
 
 const { quote } = require('../errors.js');
 const native = require('../native.js');
-const {
-  dictionary,
-  domString,
-  enforcedUnsignedLong,
-  enforcedUnsignedLongLong,
-  record,
-  sequence,
-} = require('../webidl.js');
+const { dictionary, domString, enforcedUnsignedLong, enforcedUnsignedLongLong, record, sequence } = require('../webidl.js');
 const { codedError, converting } = require('./errors.js');
 const { freeDimensions, toOptions } = require('./source.js');
 
 /** @type {import('../../webidl.js').Converter<number | string>} */
-const toDimension = (value, what, key) =>
-  typeof value === 'string' ? value : enforcedUnsignedLong(value, what, key);
+const toDimension = (value, what, key) => (typeof value === 'string' ? value : enforcedUnsignedLong(value, what, key));
 
 const toDimensions = sequence(toDimension);
 
 /** @type {import('../../webidl.js').Converter<{ name: string, shape?: (number | string)[] | null }[]>} */
-const toInputs = sequence(dictionary([
-  { name: 'name', type: 'DOMString', required: true, convert: domString },
-  {
-    name: 'shape',
-    type: 'sequence<MLDimension>?',
-    convert: (value, what, key) => (value === null ? null : toDimensions(value, what, key)),
-  },
-]));
+const toInputs = sequence(
+  dictionary([
+    { name: 'name', type: 'DOMString', required: true, convert: domString },
+    {
+      name: 'shape',
+      type: 'sequence<MLDimension>?',
+      convert: (value, what, key) => (value === null ? null : toDimensions(value, what, key)),
+    },
+  ]),
+);
 
 const toShapes = record(sequence(enforcedUnsignedLong));
 const toCounts = record(enforcedUnsignedLongLong);

@@ -244,12 +244,7 @@ export namespace draft2021 {
     /** Compiles the graph of these outputs, and returns when it is done. */
     build(outputs: MLNamedOperands): MLGraph;
 
-    batchNormalization(
-      input: MLOperand,
-      mean: MLOperand,
-      variance: MLOperand,
-      options?: MLBatchNormalizationOptions,
-    ): MLOperand;
+    batchNormalization(input: MLOperand, mean: MLOperand, variance: MLOperand, options?: MLBatchNormalizationOptions): MLOperand;
     clamp(x: MLOperand, options?: MLClampOptions): MLOperand;
     concat(inputs: Iterable<MLOperand>, axis: number): MLOperand;
     conv2d(input: MLOperand, filter: MLOperand, options?: MLConv2dOptions): MLOperand;
@@ -274,22 +269,8 @@ export namespace draft2021 {
     tanh(x: MLOperand): MLOperand;
     gemm(a: MLOperand, b: MLOperand, options?: MLGemmOptions): MLOperand;
     /** Returns the last hidden state and, with `returnSequence`, the hidden states of all steps. */
-    gru(
-      input: MLOperand,
-      weight: MLOperand,
-      recurrentWeight: MLOperand,
-      steps: number,
-      hiddenSize: number,
-      options?: MLGruOptions,
-    ): MLOperand[];
-    gruCell(
-      input: MLOperand,
-      weight: MLOperand,
-      recurrentWeight: MLOperand,
-      hiddenState: MLOperand,
-      hiddenSize: number,
-      options?: MLGruCellOptions,
-    ): MLOperand;
+    gru(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, steps: number, hiddenSize: number, options?: MLGruOptions): MLOperand[];
+    gruCell(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, hiddenState: MLOperand, hiddenSize: number, options?: MLGruCellOptions): MLOperand;
     instanceNormalization(input: MLOperand, options?: MLInstanceNormalizationOptions): MLOperand;
     leakyRelu(x: MLOperand, options?: MLLeakyReluOptions): MLOperand;
     /** A vector counts as a matrix with one row (a) or column (b); the product of two vectors is a scalar. */
@@ -470,22 +451,12 @@ export namespace draft2024 {
     averagePool2d(input: MLOperand, options?: MLPool2dOptions): MLOperand;
     l2Pool2d(input: MLOperand, options?: MLPool2dOptions): MLOperand;
     maxPool2d(input: MLOperand, options?: MLPool2dOptions): MLOperand;
-    pad(
-      input: MLOperand,
-      beginningPadding: Iterable<number>,
-      endingPadding: Iterable<number>,
-      options?: MLPadOptions,
-    ): MLOperand;
+    pad(input: MLOperand, beginningPadding: Iterable<number>, endingPadding: Iterable<number>, options?: MLPadOptions): MLOperand;
     /** Without an axis, the softmax of the rows of a matrix. */
     softmax(input: MLOperand, axis: number, options?: webnn.MLOperatorOptions): MLOperand;
     softmax(input: MLOperand, options?: webnn.MLOperatorOptions): MLOperand;
 
-    batchNormalization(
-      input: MLOperand,
-      mean: MLOperand,
-      variance: MLOperand,
-      options?: webnn.MLBatchNormalizationOptions & Fused,
-    ): MLOperand;
+    batchNormalization(input: MLOperand, mean: MLOperand, variance: MLOperand, options?: webnn.MLBatchNormalizationOptions & Fused): MLOperand;
     conv2d(input: MLOperand, filter: MLOperand, options?: webnn.MLConv2dOptions & Fused): MLOperand;
     convTranspose2d(input: MLOperand, filter: MLOperand, options?: webnn.MLConvTranspose2dOptions & Fused): MLOperand;
     gru(

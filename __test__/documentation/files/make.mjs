@@ -7,10 +7,17 @@ const save = (name, model) => writeFileSync(new URL(name, import.meta.url), writ
 
 /** Words and what they have to do with animals, food and vehicles. The first token is padding. */
 const MEANINGS = [
-  [0, 0, 0], [0.1, 0.1, 0.1], // [PAD], [UNK]
-  [1, 0.1, 0], [0.9, 0.2, 0], [0.8, 0.3, 0.1], // cat, dog, horse
-  [0.1, 1, 0], [0, 0.9, 0], [0.2, 0.8, 0], // bread, cheese, fish
-  [0, 0, 1], [0, 0.1, 0.9], [0.1, 0, 0.8], // car, train, bicycle
+  [0, 0, 0],
+  [0.1, 0.1, 0.1], // [PAD], [UNK]
+  [1, 0.1, 0],
+  [0.9, 0.2, 0],
+  [0.8, 0.3, 0.1], // cat, dog, horse
+  [0.1, 1, 0],
+  [0, 0.9, 0],
+  [0.2, 0.8, 0], // bread, cheese, fish
+  [0, 0, 1],
+  [0, 0.1, 0.9],
+  [0.1, 0, 0.8], // car, train, bicycle
 ];
 
 /** An encoder of sentences: a vector for each token. */
@@ -33,7 +40,11 @@ save('counter.onnx', {
   inputs: [value('input_ids', INT64, [1, 'sequence_length']), value('past_key_values.0.key', FLOAT, [1, 1, 'past_sequence_length', 1])],
   outputs: [value('logits', FLOAT, [1, 'sequence_length', VOCABULARY]), value('present.0.key', FLOAT, [1, 1, 'total_sequence_length', 1])],
   weights: [
-    weight('successors', [VOCABULARY, VOCABULARY], Float32Array.from({ length: VOCABULARY ** 2 }, (_, i) => (i % VOCABULARY === Math.floor(i / VOCABULARY) + 1 ? 5 : 0))),
+    weight(
+      'successors',
+      [VOCABULARY, VOCABULARY],
+      Float32Array.from({ length: VOCABULARY ** 2 }, (_, i) => (i % VOCABULARY === Math.floor(i / VOCABULARY) + 1 ? 5 : 0)),
+    ),
     weight('rows', [4], BigInt64Array.of(1n, 1n, -1n, 1n)),
   ],
   nodes: [

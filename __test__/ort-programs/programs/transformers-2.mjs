@@ -10,7 +10,10 @@ env.localModelPath = models;
 
 const texts = JSON.parse(readFileSync(join(models, 'embedder', 'texts.json'), 'utf8')).slice(0, 6);
 const results = {};
-for (const [dtype, quantized] of [['fp32', false], ['q8', true]]) {
+for (const [dtype, quantized] of [
+  ['fp32', false],
+  ['q8', true],
+]) {
   const extract = await pipeline('feature-extraction', 'embedder', { quantized });
   const vectors = await extract(texts, { pooling: 'mean', normalize: true });
   const classify = await pipeline('text-classification', 'classifier', { quantized });

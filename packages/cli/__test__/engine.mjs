@@ -14,7 +14,9 @@ export async function folderOfEngine(folder, factor, providers = ['cpu']) {
   const installed = path.join(directory, 'node_modules', 'onnxruntime-node');
   await mkdir(installed, { recursive: true });
   await writeFile(path.join(installed, 'package.json'), JSON.stringify({ name: 'onnxruntime-node', version: '0.0.7', main: 'index.js' }));
-  await writeFile(path.join(installed, 'index.js'), `
+  await writeFile(
+    path.join(installed, 'index.js'),
+    `
     const { ml } = require(${JSON.stringify(path.join(root, 'index.js'))});
     const { loadModel } = require(${JSON.stringify(path.join(root, 'onnx.js'))});
     class Tensor { constructor(type, data, dims) { Object.assign(this, { type, data, dims }); } }
@@ -31,6 +33,7 @@ export async function folderOfEngine(folder, factor, providers = ['cpu']) {
     } };
     const listSupportedBackends = () => ${JSON.stringify(providers.map((name) => ({ name })))};
     module.exports = { InferenceSession, Tensor, listSupportedBackends };
-  `);
+  `,
+  );
   return directory;
 }

@@ -17,8 +17,11 @@ import { folderOfEngine } from './engine.mjs';
 const VOCABULARY = 50;
 
 /** Every style of model that is published; the sums of one are never those of another. */
-const STYLES = [{}, { half: true }, { positions: true }, { branch: true }, { half: true, positions: true, branch: true }]
-  .map((extra) => ({ vocabulary: VOCABULARY, next: (sum) => (7 * sum + 3) % VOCABULARY, ...extra }));
+const STYLES = [{}, { half: true }, { positions: true }, { branch: true }, { half: true, positions: true, branch: true }].map((extra) => ({
+  vocabulary: VOCABULARY,
+  next: (sum) => (7 * sum + 3) % VOCABULARY,
+  ...extra,
+}));
 
 const [PLAIN] = STYLES;
 
@@ -35,30 +38,45 @@ async function documentOf(...args) {
 
 describe('a decoder', () => {
   const value = (name, shape, dataType = 'float32') => ({ name, shape, dataType });
-  const inputs = [value('input_ids', ['b', 's'], 'int64'), value('attention_mask', ['b', 't'], 'int64'), value('past_key_values.0.key', ['b', 2, 'p', 4]), value('past_key_values.0.value', ['b', 2, 'p', 4])];
+  const inputs = [
+    value('input_ids', ['b', 's'], 'int64'),
+    value('attention_mask', ['b', 't'], 'int64'),
+    value('past_key_values.0.key', ['b', 2, 'p', 4]),
+    value('past_key_values.0.value', ['b', 2, 'p', 4]),
+  ];
   const outputs = [value('logits', ['b', 's', 7]), value('present.0.key', null), value('present.0.value', null)];
   const without = (values, name) => values.filter((one) => one.name !== name);
 
   test('is found by the names of inputs and outputs', () => {
     assert.deepEqual(describeDecoder({ inputs, outputs }), {
-      inputs: [{ name: 'input_ids', dataType: 'int64' }, { name: 'attention_mask', dataType: 'int64' }],
+      inputs: [
+        { name: 'input_ids', dataType: 'int64' },
+        { name: 'attention_mask', dataType: 'int64' },
+      ],
       cache: ['key', 'value'].map((kind) => ({ name: `past_key_values.0.${kind}`, output: `present.0.${kind}`, dataType: 'float32', heads: 2, size: 4 })),
       vocabulary: 7,
     });
   });
 
   test('is refused with what is missing or unknown', () => {
-    const refused = (changed, message) => assert.throws(() => describeDecoder({ inputs, outputs, ...changed }), (error) => {
-      assert.ok(error instanceof DecoderError);
-      assert.match(error.message, /^this model cannot generate text: /);
-      assert.match(error.message, message);
-      return true;
-    });
+    const refused = (changed, message) =>
+      assert.throws(
+        () => describeDecoder({ inputs, outputs, ...changed }),
+        (error) => {
+          assert.ok(error instanceof DecoderError);
+          assert.match(error.message, /^this model cannot generate text: /);
+          assert.match(error.message, message);
+          return true;
+        },
+      );
     const names = /expected the inputs input_ids and past_key_values\.0\.key, it has /;
     refused({ inputs: without(inputs, 'input_ids') }, names);
     refused({ inputs: inputs.slice(0, 2) }, names);
     refused({ inputs: [...inputs, value('pixel_values', [1]), value('toString', [1])] }, /no value is known for its input pixel_values, toString$/);
-    refused({ inputs: [...without(inputs, 'past_key_values.0.key'), value('past_key_values.0.key', ['b', 'h', 'p', 4])] }, /past_key_values\.0\.key is \[b, h, p, 4\], expected \[batch, heads, length, size\]/);
+    refused(
+      { inputs: [...without(inputs, 'past_key_values.0.key'), value('past_key_values.0.key', ['b', 'h', 'p', 4])] },
+      /past_key_values\.0\.key is \[b, h, p, 4\], expected \[batch, heads, length, size\]/,
+    );
     refused({ outputs: without(outputs, 'present.0.value') }, /no output present\.0\.value for its input past_key_values\.0\.value$/);
     refused({ outputs: without(outputs, 'logits') }, /no output logits; its outputs: present\.0\.key, present\.0\.value$/);
     refused({ outputs: [value('logits', ['b', 's', 'v']), ...outputs] }, /logits is \[b, s, v\], expected \[batch, length, vocabulary\]/);
@@ -69,18 +87,24 @@ describe('a decoder', () => {
     const decoder = { inputs: [...named, { name: 'use_cache_branch', dataType: 'uint8' }], cache: [], vocabulary: 9 };
     const step = (shape, ...numbers) => ({ dataType: 'int64', shape, data: BigInt64Array.from(numbers, BigInt) });
     assert.deepEqual(stepInputs(decoder, [8, 3], 0), {
-      input_ids: step([1, 2], 8, 3), attention_mask: step([1, 2], 1, 1), position_ids: step([1, 2], 0, 1),
+      input_ids: step([1, 2], 8, 3),
+      attention_mask: step([1, 2], 1, 1),
+      position_ids: step([1, 2], 0, 1),
       use_cache_branch: { dataType: 'uint8', shape: [1], data: Uint8Array.of(0) },
     });
     assert.deepEqual(stepInputs(decoder, [5], 2), {
-      input_ids: step([1, 1], 5), attention_mask: step([1, 3], 1, 1, 1), position_ids: step([1, 1], 2),
+      input_ids: step([1, 1], 5),
+      attention_mask: step([1, 3], 1, 1, 1),
+      position_ids: step([1, 1], 2),
       use_cache_branch: { dataType: 'uint8', shape: [1], data: Uint8Array.of(1) },
     });
   });
 
   test('begins with an empty cache of its type', () => {
     const cache = [{ name: 'past_key_values.0.key', output: 'present.0.key', dataType: 'float16', heads: 2, size: 4 }];
-    assert.deepEqual(emptyCache({ inputs: [], cache, vocabulary: 1 }), { 'past_key_values.0.key': { dataType: 'float16', shape: [1, 2, 0, 4], data: new HalfArray(0) } });
+    assert.deepEqual(emptyCache({ inputs: [], cache, vocabulary: 1 }), {
+      'past_key_values.0.key': { dataType: 'float16', shape: [1, 2, 0, 4], data: new HalfArray(0) },
+    });
   });
 
   test('has the scores of the last token, also as bits of float16', () => {
@@ -116,7 +140,13 @@ test('bench --generate: rates, times and memory', async () => {
 });
 
 test('bench --generate: for programs, every sample and the generated tokens', async () => {
-  const { engines: [engine], prompt, tokens, threads, ratio } = await documentOf('bench', model, '--generate', '6,5', '--seconds', '0.1', '--threads', '1');
+  const {
+    engines: [engine],
+    prompt,
+    tokens,
+    threads,
+    ratio,
+  } = await documentOf('bench', model, '--generate', '6,5', '--seconds', '0.1', '--threads', '1');
   assert.deepEqual([prompt, tokens, threads, ratio], [6, 5, 1, undefined]);
   assert.ok(engine.runs >= 2);
   assert.equal(engine.samples.length, 4 * engine.runs);
@@ -133,7 +163,13 @@ test('bench --generate: two engines go on with the same prompt, and their tokens
   const against = async (factor, bench) =>
     bench('bench', model, '--generate', '6,9', '--runs', '2', '--against', 'onnxruntime-node', '--against-from', await folderOfEngine(folder, factor));
   const { engines, ratio, agreement } = await against(1, documentOf);
-  assert.deepEqual(engines.map(({ name, runs }) => [name, runs]), [['webnn-node', 2], ['onnxruntime-node', 2]]);
+  assert.deepEqual(
+    engines.map(({ name, runs }) => [name, runs]),
+    [
+      ['webnn-node', 2],
+      ['onnxruntime-node', 2],
+    ],
+  );
   assert.equal(ratio.prompt, engines[0].first.median / engines[1].first.median);
   assert.equal(ratio.token, engines[0].token.median / engines[1].token.median);
   assert.deepEqual(agreement, { count: 9, equal: 9, firstDifference: null });
@@ -148,5 +184,8 @@ test('bench --generate: two engines go on with the same prompt, and their tokens
 
 test('bench --generate: a model without a cache is refused', async () => {
   const { code, stdout, stderr } = await webnn('bench', file('conv.onnx'), '--generate', '6,5');
-  assert.deepEqual([code, stdout, stderr], [1, '', 'webnn-node: this model cannot generate text: expected the inputs input_ids and past_key_values.0.key, it has x\n']);
+  assert.deepEqual(
+    [code, stdout, stderr],
+    [1, '', 'webnn-node: this model cannot generate text: expected the inputs input_ids and past_key_values.0.key, it has x\n'],
+  );
 });

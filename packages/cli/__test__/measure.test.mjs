@@ -49,9 +49,19 @@ test('the bins of a histogram hold every sample once', () => {
     for (const b of sets) {
       const bins = sharedBins([{ samples: a }, { samples: b }]);
       for (const [i, samples] of [a, b].entries()) {
-        assert.equal(bins.reduce((sum, { counts }) => sum + counts[i], 0), samples.length);
+        assert.equal(
+          bins.reduce((sum, { counts }) => sum + counts[i], 0),
+          samples.length,
+        );
       }
-      const lines = histogramLines([{ name: 'a', samples: a }, { name: 'b', samples: b }], 80, (_, text) => text);
+      const lines = histogramLines(
+        [
+          { name: 'a', samples: a },
+          { name: 'b', samples: b },
+        ],
+        80,
+        (_, text) => text,
+      );
       assert.equal(lines.length, bins.length + 1);
       for (const line of lines) assert.ok(line.length <= 80, line);
     }
@@ -59,7 +69,10 @@ test('the bins of a histogram hold every sample once', () => {
 });
 
 test('the picture of a histogram is well-formed, whatever the names are', () => {
-  const series = [{ name: '<a&"\'\u0001', samples: [1, 2, 3], median: 2 }, { name: 'b', samples: [2, 2, 2], median: 2 }];
+  const series = [
+    { name: '<a&"\'\u0001', samples: [1, 2, 3], median: 2 },
+    { name: 'b', samples: [2, 2, 2], median: 2 },
+  ];
   const svg = histogramSvg(series, 'a < b & c');
   assertWellFormed(svg);
   assert.match(svg, /^<svg [^>]*role="img"/);
@@ -78,7 +91,11 @@ test('bench: numbers, histogram and picture', async () => {
 });
 
 test('bench: for programs, every sample', async () => {
-  const { engines: [engine], threads, othersShare } = await webnnJsonWithNotes('bench', conv, '--seconds', '0.2');
+  const {
+    engines: [engine],
+    threads,
+    othersShare,
+  } = await webnnJsonWithNotes('bench', conv, '--seconds', '0.2');
   assert.equal(engine.name, 'webnn-node');
   // Also where there is a GPU: measurements are those of the CPU unless they are asked for elsewhere.
   assert.equal(engine.device, 'cpu');
@@ -111,8 +128,18 @@ test('bench: an engine that is not installed is named, with the way to install i
 test('bench: two engines are measured in turns and compared', async () => {
   const against = async (factor, bench = webnnJsonWithNotes) =>
     bench('bench', conv, '--runs', '6', '--against', 'onnxruntime-node', '--against-from', await folderOfEngine(folder, factor));
-  const { engines, ratio, agreement: [same] } = await against(1);
-  assert.deepEqual(engines.map(({ name, runs }) => [name, runs]), [['webnn-node', 6], ['onnxruntime-node', 6]]);
+  const {
+    engines,
+    ratio,
+    agreement: [same],
+  } = await against(1);
+  assert.deepEqual(
+    engines.map(({ name, runs }) => [name, runs]),
+    [
+      ['webnn-node', 6],
+      ['onnxruntime-node', 6],
+    ],
+  );
   assert.equal(engines[1].version, '0.0.7');
   assert.equal(ratio, engines[0].median / engines[1].median);
   assert.deepEqual(same, { name: 'y', dataType: 'float32', maxAbsolute: 0, relative: 0, agrees: true });
@@ -169,9 +196,15 @@ test('profile: operators, steps, trace and page', async () => {
 test('profile: the slowest steps come first, and say what they compute', async () => {
   const { code, stdout } = await webnn('profile', path.join(root, 'examples', 'text-generation', 'model.onnx'), '--runs', '3', '--top', '20');
   assert.equal(code, 0);
-  const rows = stdout.split(/^The 20 slowest of \d+ steps\n.*\n/m)[1].split('\n').slice(0, 20);
+  const rows = stdout
+    .split(/^The 20 slowest of \d+ steps\n.*\n/m)[1]
+    .split('\n')
+    .slice(0, 20);
   const shares = rows.map((row) => Number(/ ([\d.]+) % /.exec(row)[1]));
-  assert.deepEqual(shares, shares.toSorted((a, b) => b - a));
+  assert.deepEqual(
+    shares,
+    shares.toSorted((a, b) => b - a),
+  );
   const whole = await webnn('profile', path.join(root, 'examples', 'text-generation', 'model.onnx'), '--runs', '1', '--top', '1000');
   // As the head says after the median: threads of the CPU, or the name of a GPU.
   const kernel = / threads?\)$/m.test(whole.stdout) ? 'attention, streamed' : 'attention';

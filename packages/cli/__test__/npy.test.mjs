@@ -11,11 +11,12 @@ import { file } from './command.mjs';
 /** All types of the files that NumPy wrote: 0 to 5 in two rows. */
 const TYPES = ['float64', 'float32', 'float16', 'int64', 'uint64', 'int32', 'uint32', 'int16', 'uint16', 'int8', 'uint8'];
 
-const fails = (run, message) => assert.throws(run, (error) => {
-  assert.ok(error instanceof FormatError, String(error));
-  assert.match(error.message, message);
-  return true;
-});
+const fails = (run, message) =>
+  assert.throws(run, (error) => {
+    assert.ok(error instanceof FormatError, String(error));
+    assert.match(error.message, message);
+    return true;
+  });
 
 function npy(dictionary, data, version = 1) {
   const text = new TextEncoder().encode(`${dictionary}\n`);
@@ -23,8 +24,7 @@ function npy(dictionary, data, version = 1) {
   return Uint8Array.from([0x93, ...Buffer.from('NUMPY'), version, 0, ...bytesOf(length), ...text, ...data]);
 }
 
-const dictionary = (descr, shape, order = 'False') =>
-  `{'descr': '${descr}', 'fortran_order': ${order}, 'shape': ${shape}, }`;
+const dictionary = (descr, shape, order = 'False') => `{'descr': '${descr}', 'fortran_order': ${order}, 'shape': ${shape}, }`;
 
 test('files of NumPy are read', async () => {
   for (const dataType of TYPES) {
@@ -80,7 +80,10 @@ test('a file cut anywhere is an error', () => {
 });
 
 test('what does not fit together is an error', () => {
-  const parse = (text, count = 4, version = 1) => () => parseNpy(npy(text, new Uint8Array(count), version));
+  const parse =
+    (text, count = 4, version = 1) =>
+    () =>
+      parseNpy(npy(text, new Uint8Array(count), version));
   fails(parse('{}'), /lacks descr, fortran_order or shape/);
   fails(parse(dictionary('<f4', '(1,)'), 4, 9), /version 9, expected 1, 2 or 3/);
   fails(parse(dictionary('<f4', '(1,)'), 5), /5 bytes of data, expected 4 for float32 \[1\]/);
@@ -100,11 +103,19 @@ test('float16: every number of it survives, others become the nearest', () => {
     if (!Number.isNaN(value)) assert.equal(halfFromNumber(value), bits);
   }
   const cases = [
-    [NaN, 0x7e00], [65519.99, 0x7bff], [65520, 0x7c00], [-1e300, 0xfc00],
+    [NaN, 0x7e00],
+    [65519.99, 0x7bff],
+    [65520, 0x7c00],
+    [-1e300, 0xfc00],
     // Halfway: to the even neighbour.
-    [1 + 2 ** -11, 0x3c00], [1 + 3 * 2 ** -11, 0x3c02], [2 ** -25, 0], [3 * 2 ** -25, 2],
+    [1 + 2 ** -11, 0x3c00],
+    [1 + 3 * 2 ** -11, 0x3c02],
+    [2 ** -25, 0],
+    [3 * 2 ** -25, 2],
     // Below a power of two, into which it is rounded.
-    [2 - 2 ** -12, 0x4000], [2 ** -14 - 2 ** -26, 0x0400], [2 ** -1074, 0],
+    [2 - 2 ** -12, 0x4000],
+    [2 ** -14 - 2 ** -26, 0x0400],
+    [2 ** -1074, 0],
   ];
   for (const [value, bits] of cases) assert.equal(halfFromNumber(value), bits, String(value));
 });

@@ -50,7 +50,15 @@ describe('values', () => {
     assert.deepEqual(outputs['masked.npy'].data.slice(1), Float32Array.from([-1, -30]));
     await refused(2, /1\.5 is not an integer, but the input is int64/, tokens, '--input', 'ids=1.5', '--input', 'mask=1');
     await refused(2, /the list: input "x" has 3 elements, which do not fill the shape \[1, 16, 4, 4\]/, file('conv.onnx'), '--input', '1,2,3');
-    await refused(2, /the list: input "mask" has 2 elements, which do not fill the shape \[batch=1, sequence=3\]/, tokens, '--input', 'ids=1,2,3', '--input', 'mask=1,2');
+    await refused(
+      2,
+      /the list: input "mask" has 2 elements, which do not fill the shape \[batch=1, sequence=3\]/,
+      tokens,
+      '--input',
+      'ids=1,2,3',
+      '--input',
+      'mask=1,2',
+    );
     await refused(2, /9223372036854775808 is not in the range of int64/, tokens, '--input', 'ids=9223372036854775808', '--input', 'mask=1');
   });
 
@@ -62,26 +70,65 @@ describe('values', () => {
 
   test('random numbers repeat with their seed', async () => {
     const shape = ['--free-dimension', 'batch=2', '--free-dimension', 'sequence=50'];
-    const draw = async (seed, ...more) => (await written(tokens, '--input', `ids=random:${seed}`, '--input', 'mask=ones', ...shape, ...more))['copy_ids.npy'].data;
+    const draw = async (seed, ...more) =>
+      (await written(tokens, '--input', `ids=random:${seed}`, '--input', 'mask=ones', ...shape, ...more))['copy_ids.npy'].data;
     const first = await draw(1);
     assert.deepEqual(await draw(1), first);
     assert.notDeepEqual(await draw(2), first);
     assert.deepEqual([...new Set(first)].sort(), [0n, 1n]);
     const wide = await draw(1, '--random-range', '5,7');
     assert.deepEqual([...new Set(wide)].sort(), [5n, 6n, 7n]);
-    const { outputs: [y] } = await webnnJson('run', file('any-size.onnx'), '--input', 'random', '--free-dimension', 'batch=1', '--free-dimension', 'height=40', '--free-dimension', 'width=40');
+    const {
+      outputs: [y],
+    } = await webnnJson(
+      'run',
+      file('any-size.onnx'),
+      '--input',
+      'random',
+      '--free-dimension',
+      'batch=1',
+      '--free-dimension',
+      'height=40',
+      '--free-dimension',
+      'width=40',
+    );
     assert.ok(y.min >= -1 && y.min < -0.99 && y.max <= 1 && y.max > 0.99 && Math.abs(y.mean) < 0.05);
   });
 
   test('shapes that no tensor can have are refused', async () => {
     const size = ['batch', 'height', 'width'].flatMap((name) => ['--free-dimension', `${name}=100000`]);
-    await refused(1, /input image: float32 \[100000, 3, 100000, 100000\] has 12000000000000000 bytes, expected at most 2147483647/, file('any-size.onnx'), '--input', 'zeros', ...size);
+    await refused(
+      1,
+      /input image: float32 \[100000, 3, 100000, 100000\] has 12000000000000000 bytes, expected at most 2147483647/,
+      file('any-size.onnx'),
+      '--input',
+      'zeros',
+      ...size,
+    );
   });
 
   test('shapes that do not fit are named', async () => {
     await refused(1, /float32\.npy: input "x" has shape \[2, 3\], expected \[1, 16, 4, 4\]/, file('conv.onnx'), '--input', file('float32.npy'));
-    await refused(1, /bool\.npy: input "mask" has shape \[3\], expected \[batch=2, sequence=3\]/, tokens, '--input', `ids=${file('int64.npy')}`, '--input', `mask=${file('bool.npy')}`);
-    await refused(1, /float32\.npy: input "mask" has shape \[2, 3\], expected \[batch=5, sequence\]/, tokens, '--input', `mask=${file('float32.npy')}`, '--input', 'ids=random', '--free-dimension', 'batch=5');
+    await refused(
+      1,
+      /bool\.npy: input "mask" has shape \[3\], expected \[batch=2, sequence=3\]/,
+      tokens,
+      '--input',
+      `ids=${file('int64.npy')}`,
+      '--input',
+      `mask=${file('bool.npy')}`,
+    );
+    await refused(
+      1,
+      /float32\.npy: input "mask" has shape \[2, 3\], expected \[batch=5, sequence\]/,
+      tokens,
+      '--input',
+      `mask=${file('float32.npy')}`,
+      '--input',
+      'ids=random',
+      '--free-dimension',
+      'batch=5',
+    );
   });
 });
 
@@ -167,7 +214,10 @@ describe('pictures', () => {
     assert.match(given.stdout, /^scores: probabilities from the model\n.*\ngreen +100\.0 % +1\n$/);
     const { classes } = await webnnJson('run', colors, '--input', green, '--labels', object);
     assert.equal(classes.softmax, true);
-    assert.deepEqual(classes.items[0].map(({ label }) => label), ['green', 'red', 'blue']);
+    assert.deepEqual(
+      classes.items[0].map(({ label }) => label),
+      ['green', 'red', 'blue'],
+    );
     const sum = classes.items[0].reduce((total, { probability }) => total + probability, 0);
     assert.ok(Math.abs(sum - 1) < 1e-6);
     await writeFile(lines, 'red\n');
@@ -192,11 +242,14 @@ test('files of outputs are those of NumPy, in folders that are made', async () =
 test('whatever outputs are called, each has a file of its own', async () => {
   const names = ['con', 'CON', 'a/b', 'a b', '..', 'x'.repeat(300), `${'x'.repeat(299)}y`];
   const model = path.join(folder, 'names.onnx');
-  await writeFile(model, writeModel({
-    inputs: [value('in', FLOAT, [1])],
-    outputs: names.map((name) => value(name, FLOAT, [1])),
-    nodes: names.map((name) => node('Relu', ['in'], [name])),
-  }));
+  await writeFile(
+    model,
+    writeModel({
+      inputs: [value('in', FLOAT, [1])],
+      outputs: names.map((name) => value(name, FLOAT, [1])),
+      nodes: names.map((name) => node('Relu', ['in'], [name])),
+    }),
+  );
   const files = Object.keys(await written(model, '--input', 'ones'));
   const long = 'x'.repeat(200);
   assert.deepEqual(files.sort(), ['_.npy', '_CON-2.npy', '_con.npy', 'a_b-2.npy', 'a_b.npy', `${long}-2.npy`, `${long}.npy`].sort());

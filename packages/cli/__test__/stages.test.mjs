@@ -34,7 +34,10 @@ const atOnce = path.join(folder, 'at-once.onnx');
 test('inspect: work of the first stage, and the cuts', async () => {
   const { compiled, cuts } = await webnnJson('inspect', cut, '--free-dimension', 'n=5');
   assert.equal(compiled.steps, 1);
-  assert.deepEqual(cuts.map(({ name, operator }) => [name, operator]), [['finds', 'NonZero']]);
+  assert.deepEqual(
+    cuts.map(({ name, operator }) => [name, operator]),
+    [['finds', 'NonZero']],
+  );
   const { stdout } = await webnn('inspect', cut, '--free-dimension', 'n=5');
   assert.match(stdout, /^Compiled \(the first stage\)$/m);
   assert.match(stdout, /^Cut at 1 node\n.*\nfinds +NonZero +\S/m);
@@ -48,11 +51,17 @@ test('view: the graph of the first stage, and the cuts with their reasons', asyn
   assert.match(stdout, /: 1 node, 1 after compilation\nit shows the first stage: 3 nodes of the model run after 1 cut\n$/);
   const data = JSON.parse(/<script type="application\/json" id="data">(.*?)<\/script>/s.exec(await readFile(page, 'utf8'))[1]);
   assert.match(data.subtitle, /^First stage: 1 nodes became 1/);
-  assert.deepEqual(data.sides.source.items.filter(({ kind }) => kind === 'node').map(({ label }) => label), ['positive']);
+  assert.deepEqual(
+    data.sides.source.items.filter(({ kind }) => kind === 'node').map(({ label }) => label),
+    ['positive'],
+  );
   const [first, cuts, file] = data.overview;
   assert.deepEqual([first.heading, cuts.heading, file.heading], ['Graph of the first stage', 'Cuts', 'Model file']);
   const [{ reason }] = (await webnnJson('inspect', cut)).cuts;
-  assert.deepEqual(cuts.facts, [['finds', `NonZero: ${reason}`], ['Nodes that run later', '3']]);
+  assert.deepEqual(cuts.facts, [
+    ['finds', `NonZero: ${reason}`],
+    ['Nodes that run later', '3'],
+  ]);
 });
 
 test('view: a model that is cut before anything is computed has no graph to show', async () => {
@@ -62,20 +71,27 @@ test('view: a model that is cut before anything is computed has no graph to show
 });
 
 test('run and bench run all stages', async () => {
-  const { outputs: [y] } = await webnnJson('run', cut, ...INPUT);
+  const {
+    outputs: [y],
+  } = await webnnJson('run', cut, ...INPUT);
   assert.deepEqual([y.shape, y.first], [[2], [1, 2]]);
   for (const args of [[cut, ...INPUT], [atOnce]]) {
     // Not `webnnJson`: a busy machine is noted on standard error.
     const { code, stdout } = await webnn('bench', ...args, '--runs', '3', '--threads', '1', '--json');
     assert.equal(code, 0);
-    const { engines: [engine] } = JSON.parse(stdout);
+    const {
+      engines: [engine],
+    } = JSON.parse(stdout);
     assert.equal(engine.runs, 3);
     assert.match(engine.processor, /^\w+, 1 thread$/);
   }
 });
 
 test('profiles need a single graph', async () => {
-  for (const args of [['profile', cut, ...INPUT], ['view', cut, '-o', path.join(folder, 'profile.html'), '--profile', ...INPUT]]) {
+  for (const args of [
+    ['profile', cut, ...INPUT],
+    ['view', cut, '-o', path.join(folder, 'profile.html'), '--profile', ...INPUT],
+  ]) {
     const { code, stderr } = await webnn(...args);
     assert.equal(code, 1);
     assert.match(stderr, /there is no single graph to profile; "webnn-node bench" times whole runs, "webnn-node view" shows the first stage/);

@@ -58,12 +58,16 @@ test('short work shows nothing', async () => {
 });
 
 test('work above half a second shows a bar, and leaves the terminal as it was', async () => {
-  const result = await withProgress('measuring', async (advance) => {
-    await until(() => shown.includes('measuring'), 'a bar');
-    advance(25);
-    await until(() => shown.includes('25 %'), 'progress');
-    return 7;
-  }, 100);
+  const result = await withProgress(
+    'measuring',
+    async (advance) => {
+      await until(() => shown.includes('measuring'), 'a bar');
+      advance(25);
+      await until(() => shown.includes('25 %'), 'progress');
+      return 7;
+    },
+    100,
+  );
   assert.equal(result, 7);
   assert.match(shown, /measuring █{7}░{21} 25 %/);
   assert.ok(shown.lastIndexOf(SHOW_CURSOR) > shown.lastIndexOf(HIDE_CURSOR));

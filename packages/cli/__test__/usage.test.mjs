@@ -117,7 +117,12 @@ describe('wrong usage is exit code 2', () => {
     await idle('--mean', 'no input is a picture', 'bench', conv, '--mean', '0');
     await idle('--against-from', 'no engine is measured --against this one', 'bench', conv, '--against-from', '.');
     await idle('--threads', 'the GPU computes', 'bench', conv, '--device', 'gpu', '--threads', '1');
-    for (const [option, value] of [['input', 'random'], ['mean', '0'], ['random-range', '0,5'], ['free-dimension', 'batch=1']]) {
+    for (const [option, value] of [
+      ['input', 'random'],
+      ['mean', '0'],
+      ['random-range', '0,5'],
+      ['free-dimension', 'batch=1'],
+    ]) {
       await idle(`--${option}`, '--generate makes the inputs', 'bench', conv, '--generate', '8,4', `--${option}`, value);
     }
     await idle('--random-range', 'no input is random integers', 'bench', conv, '--random-range', '0,5');

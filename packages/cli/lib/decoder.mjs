@@ -59,7 +59,9 @@ function cacheInput({ name, dataType, shape }, outputs) {
   }
   const [, heads, , size] = shape ?? [];
   if (shape?.length !== 4 || typeof heads !== 'number' || typeof size !== 'number') {
-    throw new DecoderError(`this model cannot generate text: its input ${name} is ${printable(formatShape(shape))}, expected [batch, heads, length, size] with two numbers for heads and size`);
+    throw new DecoderError(
+      `this model cannot generate text: its input ${name} is ${printable(formatShape(shape))}, expected [batch, heads, length, size] with two numbers for heads and size`,
+    );
   }
   return { name, output, dataType, heads, size };
 }
@@ -72,7 +74,9 @@ function vocabularyOf(outputs) {
   }
   const vocabulary = logits.shape?.at(-1);
   if (logits.shape?.length !== 3 || typeof vocabulary !== 'number') {
-    throw new DecoderError(`this model cannot generate text: its output ${LOGITS} is ${printable(formatShape(logits.shape))}, expected [batch, length, vocabulary] with a number for the vocabulary`);
+    throw new DecoderError(
+      `this model cannot generate text: its output ${LOGITS} is ${printable(formatShape(logits.shape))}, expected [batch, length, vocabulary] with a number for the vocabulary`,
+    );
   }
   return vocabulary;
 }
@@ -106,10 +110,12 @@ export function describeDecoder({ inputs, outputs }) {
  * @returns {import('./types.mjs').Tensors}
  */
 export function stepInputs({ inputs }, ids, past) {
-  return Object.fromEntries(inputs.map(({ name, dataType }) => {
-    const { shape, numbers } = STEP_INPUTS[name](ids, past);
-    return [name, { dataType, shape, data: arrayFromNumbers(dataType, numbers) }];
-  }));
+  return Object.fromEntries(
+    inputs.map(({ name, dataType }) => {
+      const { shape, numbers } = STEP_INPUTS[name](ids, past);
+      return [name, { dataType, shape, data: arrayFromNumbers(dataType, numbers) }];
+    }),
+  );
 }
 
 /**
@@ -118,8 +124,9 @@ export function stepInputs({ inputs }, ids, past) {
  * @returns {import('./types.mjs').Tensors}
  */
 export function emptyCache({ cache }) {
-  return Object.fromEntries(cache.map(({ name, dataType, heads, size }) =>
-    [name, { dataType, shape: [1, heads, 0, size], data: arrayFromNumbers(dataType, []) }]));
+  return Object.fromEntries(
+    cache.map(({ name, dataType, heads, size }) => [name, { dataType, shape: [1, heads, 0, size], data: arrayFromNumbers(dataType, []) }]),
+  );
 }
 
 /**

@@ -212,7 +212,11 @@ export function packTensors(tensors) {
  */
 export function unpackTensors(message) {
   // Copied, because bytes in a message need not be aligned to the element size.
-  const unpack = (/** @type {import('./types.mjs').PackedTensors[string]} */ { dataType, shape, bytes }) => ({ dataType, shape, data: arrayOf(dataType, new Uint8Array(bytes).buffer) });
+  const unpack = (/** @type {import('./types.mjs').PackedTensors[string]} */ { dataType, shape, bytes }) => ({
+    dataType,
+    shape,
+    data: arrayOf(dataType, new Uint8Array(bytes).buffer),
+  });
   return Object.fromEntries(Object.entries(message).map(([name, tensor]) => [name, unpack(tensor)]));
 }
 

@@ -35,7 +35,14 @@ function inUnit(value, units) {
  * @param {number} bytes
  */
 export function formatBytes(bytes) {
-  return bytes < 1024 ? `${bytes} B` : inUnit(bytes, [[2 ** 10, 'KiB'], [2 ** 20, 'MiB'], [2 ** 30, 'GiB'], [2 ** 40, 'TiB']]);
+  return bytes < 1024
+    ? `${bytes} B`
+    : inUnit(bytes, [
+        [2 ** 10, 'KiB'],
+        [2 ** 20, 'MiB'],
+        [2 ** 30, 'GiB'],
+        [2 ** 40, 'TiB'],
+      ]);
 }
 
 /**
@@ -43,7 +50,14 @@ export function formatBytes(bytes) {
  * @param {number} count
  */
 export function formatCount(count) {
-  return count < 1e4 ? String(count) : inUnit(count, [[1e3, 'thousand'], [1e6, 'million'], [1e9, 'billion'], [1e12, 'trillion']]);
+  return count < 1e4
+    ? String(count)
+    : inUnit(count, [
+        [1e3, 'thousand'],
+        [1e6, 'million'],
+        [1e9, 'billion'],
+        [1e12, 'trillion'],
+      ]);
 }
 
 /**
@@ -51,7 +65,12 @@ export function formatCount(count) {
  * @param {number} nanoseconds
  */
 export function formatTime(nanoseconds) {
-  return inUnit(nanoseconds, [[1, 'ns'], [1e3, 'µs'], [1e6, 'ms'], [1e9, 's']]);
+  return inUnit(nanoseconds, [
+    [1, 'ns'],
+    [1e3, 'µs'],
+    [1e6, 'ms'],
+    [1e9, 's'],
+  ]);
 }
 
 /**
@@ -68,7 +87,12 @@ export function formatProcessor({ adapter, isa, threads }) {
  * @returns {[name: string, value: string][]}
  */
 export function processorFacts({ adapter, isa, threads }) {
-  return adapter === null ? [['Instruction set', String(isa)], ['Threads', String(threads)]] : [['GPU', adapter]];
+  return adapter === null
+    ? [
+        ['Instruction set', String(isa)],
+        ['Threads', String(threads)],
+      ]
+    : [['GPU', adapter]];
 }
 
 /**

@@ -272,9 +272,7 @@ function checkRange(input, range) {
   if (range === undefined || isFloat(input.dataType)) return;
   const [lowest, highest] = rangeOf(input.dataType);
   if (range[0] < lowest || range[1] > highest) {
-    throw new UsageError(
-      `--random-range ${range.join(',')}: input ${printable(input.name)} is ${input.dataType}, ${lowest} to ${highest}`,
-    );
+    throw new UsageError(`--random-range ${range.join(',')}: input ${printable(input.name)} is ${input.dataType}, ${lowest} to ${highest}`);
   }
 }
 

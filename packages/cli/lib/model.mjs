@@ -79,7 +79,10 @@ export async function withModel(path, { shapes = {}, ...options }, use) {
  */
 export async function readFeeds(inputs, options, fallback) {
   const sources = assignSources(options.input ?? [], inputs);
-  const sourceOf = (/** @type {import('webnn-node/onnx').OnnxValueInfo} */ { name, dataType }) => ({ kind: (sources.get(name) ?? fallback)?.kind, isFloat: isFloat(dataType) });
+  const sourceOf = (/** @type {import('webnn-node/onnx').OnnxValueInfo} */ { name, dataType }) => ({
+    kind: (sources.get(name) ?? fallback)?.kind,
+    isFloat: isFloat(dataType),
+  });
   checkInputOptions(options, inputs.map(sourceOf));
   return readInputs(inputs, sources, {
     freeDimensions: options.freeDimension ?? {},

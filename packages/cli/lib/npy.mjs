@@ -98,9 +98,7 @@ export function parseNpy(bytes, source = 'npy') {
   const got = bytes.byteLength - dataStart;
   if (got !== expected) {
     const problem = got < expected ? 'truncated: ' : '';
-    throw new FormatError(
-      `${source}: ${problem}${got} bytes of data, expected ${expected} for ${dataType} [${shape.join(', ')}]`,
-    );
+    throw new FormatError(`${source}: ${problem}${got} bytes of data, expected ${expected} for ${dataType} [${shape.join(', ')}]`);
   }
   // Copied, because elements in a file need not be aligned to their size.
   return { dataType, shape, data: arrayOf(dataType, new Uint8Array(bytes.subarray(dataStart)).buffer) };
@@ -146,9 +144,7 @@ function headerText(bytes, source) {
   const length = lengthBytes === 2 ? view.getUint16(HEADER_LENGTH_AT, true) : view.getUint32(HEADER_LENGTH_AT, true);
   const dataStart = textStart + length;
   if (dataStart > bytes.byteLength) {
-    throw new FormatError(
-      `${source}: truncated: the header ends at byte ${dataStart}, the file at ${bytes.byteLength}`,
-    );
+    throw new FormatError(`${source}: truncated: the header ends at byte ${dataStart}, the file at ${bytes.byteLength}`);
   }
   return { text: new TextDecoder().decode(bytes.subarray(textStart, dataStart)), dataStart };
 }
@@ -170,6 +166,9 @@ function parseDictionary(text, source) {
   if (order === 'True') {
     throw new FormatError(`${source}: the elements are in Fortran order, expected C order (numpy.ascontiguousarray)`);
   }
-  const shape = tuple.split(',').filter((part) => part.trim() !== '').map(Number);
+  const shape = tuple
+    .split(',')
+    .filter((part) => part.trim() !== '')
+    .map(Number);
   return { dataType: TYPES[descr], shape };
 }

@@ -136,24 +136,25 @@ const option = (flags, description, parse) => {
 };
 
 /** An option of every command that reads a model. */
-export const freeDimensionOption = () =>
-  option('--free-dimension <NAME=N>', 'size of a symbolic dimension; may be repeated', freeDimension);
+export const freeDimensionOption = () => option('--free-dimension <NAME=N>', 'size of a symbolic dimension; may be repeated', freeDimension);
 
 export const threadsOption = () =>
-  option('--threads <N>', `compute on the CPU with this many threads, 1 to ${MAX_THREADS} (default: as many as the process may use)`, wholeNumber(1, MAX_THREADS));
+  option(
+    '--threads <N>',
+    `compute on the CPU with this many threads, 1 to ${MAX_THREADS} (default: as many as the process may use)`,
+    wholeNumber(1, MAX_THREADS),
+  );
 
 export const deviceOption = (/** @type {string} */ what) => option('--device <DEVICE>', what).choices(['cpu', 'gpu']).default('cpu');
 
 export const runsOption = (/** @type {string} */ what) => option('--runs <N>', `${what}, 1 to ${MAX_RUNS}`, wholeNumber(1, MAX_RUNS));
 
-export const warmupOption = () =>
-  option('--warmup <N>', `runs before the first measured one, 0 to ${MAX_RUNS}`, wholeNumber(0, MAX_RUNS)).default(3);
+export const warmupOption = () => option('--warmup <N>', `runs before the first measured one, 0 to ${MAX_RUNS}`, wholeNumber(0, MAX_RUNS)).default(3);
 
 export const secondsOption = (/** @type {number} */ standard) =>
   option('--seconds <S>', `measure each engine for this long (default: ${standard})`, positiveSeconds);
 
-export const generateOption = () =>
-  option('--generate <PROMPT,TOKENS>', 'measure a language model: tokens of the prompt, and tokens to generate', textLengths);
+export const generateOption = () => option('--generate <PROMPT,TOKENS>', 'measure a language model: tokens of the prompt, and tokens to generate', textLengths);
 
 export const topOption = (/** @type {string} */ what, /** @type {number} */ standard) => option('--top <K>', what, wholeNumber(1, 1_000_000)).default(standard);
 
@@ -162,7 +163,11 @@ export const inputOptions = () => [
   option('-i, --input <NAME=VALUE>', 'value of an input, see below; may be repeated', collect),
   option('--random-range <MIN,MAX>', 'range of random integers, both ends included (default: 0,1)', integerRange),
   option('--mean <M>', 'pictures: subtracted from the scaled channels, 1 or 3 numbers (default: 0.5)', numbers([1, 3])),
-  option('--std <S>', 'pictures: divides the channels after that, 1 or 3 numbers (default: 0.5)', numbers([1, 3], (value) => value > 0, ' above 0')),
+  option(
+    '--std <S>',
+    'pictures: divides the channels after that, 1 or 3 numbers (default: 0.5)',
+    numbers([1, 3], (value) => value > 0, ' above 0'),
+  ),
   option('--scale <F>', 'pictures: factor for the values 0 to 255, before mean and std (default: 1/255)', factor),
   option('--layout <LAYOUT>', "pictures: order of the dimensions (default: from the input's shape)").choices(['nchw', 'nhwc']),
   option('--resize <N>', 'pictures: length of the shorter side before the crop (default: just large enough for the crop)', wholeNumber(1, 65535)),

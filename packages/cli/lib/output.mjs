@@ -6,9 +6,21 @@ import { printable } from './format.mjs';
 /** @typedef {Parameters<typeof styleText>[0]} Format */
 
 const NO_LINES = {
-  top: '', 'top-mid': '', 'top-left': '', 'top-right': '',
-  bottom: '', 'bottom-mid': '', 'bottom-left': '', 'bottom-right': '',
-  left: '', 'left-mid': '', mid: '', 'mid-mid': '', right: '', 'right-mid': '', middle: '  ',
+  top: '',
+  'top-mid': '',
+  'top-left': '',
+  'top-right': '',
+  bottom: '',
+  'bottom-mid': '',
+  'bottom-left': '',
+  'bottom-right': '',
+  left: '',
+  'left-mid': '',
+  mid: '',
+  'mid-mid': '',
+  right: '',
+  'right-mid': '',
+  middle: '  ',
 };
 
 /**
@@ -144,5 +156,8 @@ export class Styled {
 
 /** @param {string} text */
 function trimmed(text) {
-  return text.split('\n').map((line) => line.trimEnd()).join('\n');
+  return text
+    .split('\n')
+    .map((line) => line.trimEnd())
+    .join('\n');
 }

@@ -31,9 +31,7 @@ async function loadSharp() {
  */
 function placesOf(input, layout) {
   const { shape } = input;
-  const fail = (/** @type {string} */ what) => new UsageError(
-    `input ${printable(input.name)} has shape ${printable(formatShape(shape))}: ${what}`,
-  );
+  const fail = (/** @type {string} */ what) => new UsageError(`input ${printable(input.name)} has shape ${printable(formatShape(shape))}: ${what}`);
   if (shape.length !== 3 && shape.length !== 4) throw fail('a picture needs 3 or 4 dimensions');
   const [first, second, third] = shape.slice(-3);
   if (shape.length === 4 && typeof shape[0] === 'number' && shape[0] !== 1) {
@@ -67,9 +65,12 @@ function plan(picture, input, { resize, crop, stretch }) {
     if (target === undefined) throw new UsageError('--stretch: the input has no fixed size; give --crop HEIGHTxWIDTH');
     return { resized: target, cropped: target };
   }
-  const scale = resize !== undefined
-    ? resize / Math.min(picture.width, picture.height)
-    : target !== undefined ? Math.max(target.width / picture.width, target.height / picture.height) : 1;
+  const scale =
+    resize !== undefined
+      ? resize / Math.min(picture.width, picture.height)
+      : target !== undefined
+        ? Math.max(target.width / picture.width, target.height / picture.height)
+        : 1;
   const resized = {
     width: Math.max(1, Math.round(picture.width * scale)),
     height: Math.max(1, Math.round(picture.height * scale)),
@@ -87,7 +88,11 @@ function plan(picture, input, { resize, crop, stretch }) {
 async function decode(path, channels, input, options) {
   const sharp = await loadSharp();
   try {
-    const upright = await sharp(path).autoOrient().removeAlpha().toColourspace(channels === 1 ? 'b-w' : 'srgb').raw()
+    const upright = await sharp(path)
+      .autoOrient()
+      .removeAlpha()
+      .toColourspace(channels === 1 ? 'b-w' : 'srgb')
+      .raw()
       .toBuffer({ resolveWithObject: true });
     const { width, height, channels: decoded } = upright.info;
     const { resized, cropped } = plan({ width, height }, input, options);

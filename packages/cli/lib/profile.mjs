@@ -14,7 +14,9 @@ import { withProgress } from './progress.mjs';
  */
 export async function profileModel({ context, model, description }, tensors, { runs, warmup }) {
   if (description.cuts.length > 0) {
-    throw new Failure('data decide sizes or branches of the model, so it runs in stages: there is no single graph to profile; "webnn-node bench" times whole runs, "webnn-node view" shows the first stage');
+    throw new Failure(
+      'data decide sizes or branches of the model, so it runs in stages: there is no single graph to profile; "webnn-node bench" times whole runs, "webnn-node view" shows the first stage',
+    );
   }
   const specialization = await model.compile(shapesOf(tensors));
   const { graph } = specialization;
@@ -25,12 +27,15 @@ export async function profileModel({ context, model, description }, tensors, { r
    * @param {{ writable?: boolean }} access
    * @returns {Promise<Record<string, import('webnn-node').MLTensor>>}
    */
-  const create = async (values, descriptors, access) => Object.fromEntries(
-    await Promise.all(values.map(async ({ name }) => {
-      const { dataType, shape } = descriptors[name];
-      return [name, await context.createTensor({ dataType, shape, ...access })];
-    })),
-  );
+  const create = async (values, descriptors, access) =>
+    Object.fromEntries(
+      await Promise.all(
+        values.map(async ({ name }) => {
+          const { dataType, shape } = descriptors[name];
+          return [name, await context.createTensor({ dataType, shape, ...access })];
+        }),
+      ),
+    );
   // Unread inputs and outputs without elements belong to the model, not to the graph.
   const { source } = describeGraph(graph);
   const inputs = await create(source.inputs, specialization.inputs, { writable: true });

@@ -5,7 +5,6 @@ import cliProgress from 'cli-progress';
 /** Shorter work needs no progress. */
 const SILENT_MS = 500;
 
-
 const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 const FRAME_MS = 100;
 const BAR_WIDTH = 28;

@@ -26,9 +26,7 @@ export function randomNumbers(seed) {
 export function randomTensor(dataType, shape, seed, range) {
   const next = randomNumbers(seed);
   const [lowest, highest] = range ?? (isFloat(dataType) ? [-1, 1] : [0, 1]);
-  const draw = isFloat(dataType)
-    ? () => lowest + (highest - lowest) * next()
-    : () => lowest + Math.floor(next() * (highest - lowest + 1));
+  const draw = isFloat(dataType) ? () => lowest + (highest - lowest) * next() : () => lowest + Math.floor(next() * (highest - lowest + 1));
   const numbers = new Float64Array(elementCount(shape));
   for (let i = 0; i < numbers.length; i++) numbers[i] = draw();
   return { dataType, shape, data: arrayFromNumbers(dataType, numbers) };

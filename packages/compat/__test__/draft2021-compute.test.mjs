@@ -46,10 +46,7 @@ describe('compute', () => {
     graph.compute({ x: X }, { y });
     assert.deepEqual([...y], [2, 4, 6, 8]);
     assert.equal(graph.compute({ x: X }, {}), undefined);
-    assert.throws(
-      () => graph.compute({ x: X }, { z: new Float32Array(4) }),
-      exception('DataError', /output "z" needs the input "w", which is missing/),
-    );
+    assert.throws(() => graph.compute({ x: X }, { z: new Float32Array(4) }), exception('DataError', /output "z" needs the input "w", which is missing/));
   });
 
   test('takes views that are parts of buffers, and outputs that are longer than needed', () => {
@@ -80,36 +77,22 @@ describe('compute', () => {
   test('refuses what does not fit the graph with a DataError, and writes nothing', () => {
     const graph = twoOutputs();
     const y = new Float32Array(4).fill(-1);
-    const refuses = (inputs, outputs, message) =>
-      assert.throws(() => graph.compute(inputs, outputs), exception('DataError', message));
+    const refuses = (inputs, outputs, message) => assert.throws(() => graph.compute(inputs, outputs), exception('DataError', message));
     refuses({ x: X, v: W }, { y }, /input "v" is not in the graph, which has "x", "w"/);
     refuses({ x: X, w: W }, { y, v: y }, /output "v" is not in the graph, which has "y", "z"/);
     refuses({ x: Float64Array.from(X) }, { y }, /input "x" is a Float64Array, expected a Float32Array for float32/);
     refuses({ x: new DataView(X.buffer) }, { y }, /input "x" is a DataView/);
     refuses({ x: X.subarray(1) }, { y }, /input "x" has 3 elements, expected the 4 of \[2, 2\]/);
     refuses({ x: { resource: X, dimensions: [4] } }, { y }, /input "x" is given dimensions \[4\], expected \[2, 2\]/);
-    refuses(
-      { x: { resource: X, dimensions: [1, 4] } },
-      { y },
-      /input "x" is given dimensions \[1, 4\], expected \[2, 2\]/,
-    );
-    refuses(
-      { x: X, w: W },
-      { y, z: new Float32Array(3) },
-      /output "z" has room for 3 elements, expected at least the 4 of \[2, 2\]/,
-    );
-    refuses(
-      { x: X, w: W },
-      { y, z: new Int32Array(4) },
-      /output "z" is a Int32Array, expected a Float32Array for float32/,
-    );
+    refuses({ x: { resource: X, dimensions: [1, 4] } }, { y }, /input "x" is given dimensions \[1, 4\], expected \[2, 2\]/);
+    refuses({ x: X, w: W }, { y, z: new Float32Array(3) }, /output "z" has room for 3 elements, expected at least the 4 of \[2, 2\]/);
+    refuses({ x: X, w: W }, { y, z: new Int32Array(4) }, /output "z" is a Int32Array, expected a Float32Array for float32/);
     assert.deepEqual([...y], [-1, -1, -1, -1]);
   });
 
   test('refuses what is no view with a TypeError', () => {
     const graph = twoOutputs();
-    const refuses = (inputs, outputs, message) =>
-      assert.throws(() => graph.compute(inputs, outputs), { name: 'TypeError', message });
+    const refuses = (inputs, outputs, message) => assert.throws(() => graph.compute(inputs, outputs), { name: 'TypeError', message });
     refuses({ x: [1, 2, 3, 4] }, {}, /inputs\["x"\].dimensions is required/);
     refuses({ x: { resource: [1, 2, 3, 4], dimensions: [2, 2] } }, {}, /inputs\["x"\].resource is not an ArrayBufferView/);
     refuses({ x: 5 }, {}, /inputs\["x"\] is 5, expected an object/);
@@ -190,8 +173,7 @@ describe('dimensions that are not known before compute()', () => {
     const x = builder.input('x', float32([-1, 2]));
     const graph = builder.build({ y: builder.neg(x) });
     const y = new Float32Array(4);
-    const refuses = (input, message) =>
-      assert.throws(() => graph.compute({ x: input }, { y }), exception('DataError', message));
+    const refuses = (input, message) => assert.throws(() => graph.compute({ x: input }, { y }), exception('DataError', message));
     refuses(X, /input "x" has unknown dimensions \[-1, 2\], expected \{resource, dimensions\}/);
     refuses({ resource: X, dimensions: [1, 4] }, /given dimensions \[1, 4\], expected \[-1, 2\]/);
     refuses({ resource: X, dimensions: [2] }, /given dimensions \[2\], expected \[-1, 2\]/);
@@ -248,10 +230,7 @@ describe('dimensions that are not known before compute()', () => {
     const feed = (view, dimensions) => ({ resource: view, dimensions });
     assert.throws(
       () => graph.compute({ a: feed(X, [2, 2]), b: feed(W, [1, 2]) }, { c }),
-      exception(
-        'OperationError',
-        /cannot be compiled for inputs of the shapes \[2, 2\], \[1, 2\]: matmul: .*\[2, 2\] and \[1, 2\]/,
-      ),
+      exception('OperationError', /cannot be compiled for inputs of the shapes \[2, 2\], \[1, 2\]: matmul: .*\[2, 2\] and \[1, 2\]/),
     );
     graph.compute({ a: feed(W, [2, 1]), b: feed(W, [1, 2]) }, { c });
     assert.deepEqual([...c], [100, 200, 200, 400]);
@@ -368,10 +347,7 @@ describe('the thread of the contexts', () => {
       const start = performance.now();
       try { new MLGraphBuilder(ml.createContext()); } catch (error) { console.log(error.name, error.message); }
       console.log(performance.now() - start < 30_000);`);
-    assert.deepEqual(lines, [
-      'OperationError the thread that computes for contexts of the draft of 2021 has ended',
-      'true',
-    ]);
+    assert.deepEqual(lines, ['OperationError the thread that computes for contexts of the draft of 2021 has ended', 'true']);
   });
 
   test('cannot be used where waiting is forbidden, and says so', async () => {

@@ -30,14 +30,10 @@ describe('what cannot be built', () => {
     refuses((b, x) => b.concat([x, x], 2), /concat: axis is 2, expected -2 to 1/);
     refuses((b) => b.concat([], 0), /concat: inputs is empty/);
     refuses((b, x) => b.resample(x), /resample: input has shape \[2, 3\], expected rank 4/);
-    refuses(
-      (b, x) => b.resample(b.reshape(x, [1, 1, 2, 3]), { scales: [1, 0, 1, 1] }),
-      /options.scales is \[1, 0, 1, 1\], expected four numbers above 0/,
-    );
+    refuses((b, x) => b.resample(b.reshape(x, [1, 1, 2, 3]), { scales: [1, 0, 1, 1] }), /options.scales is \[1, 0, 1, 1\], expected four numbers above 0/);
     refuses((b, x) => b.conv2d(x, x), /conv2d: input has shape \[2, 3\], expected rank 4/);
     refuses(
-      (b, x) =>
-        b.conv2d(b.reshape(x, [1, 1, 2, 3]), b.reshape(x, [1, 1, 2, 3]), { autoPad: 'same-upper', strides: [0, 1] }),
+      (b, x) => b.conv2d(b.reshape(x, [1, 1, 2, 3]), b.reshape(x, [1, 1, 2, 3]), { autoPad: 'same-upper', strides: [0, 1] }),
       /options.strides is \[0, 1\]/,
     );
     refuses(
@@ -46,28 +42,13 @@ describe('what cannot be built', () => {
     );
     refuses((b) => b.relu(newBuilder().constant(1)), /relu: x belongs to another builder/);
     refuses((b, x) => b.concat([x, newBuilder().constant(1)], 0), /concat: inputs\[1\] belongs to another builder/);
-    refuses(
-      (b, x) => b.gemm(x, x, { bTranspose: true, c: newBuilder().constant(1) }),
-      /gemm: options.c belongs to another builder/,
-    );
+    refuses((b, x) => b.gemm(x, x, { bTranspose: true, c: newBuilder().constant(1) }), /gemm: options.c belongs to another builder/);
     refuses((b) => b.input('x', { type: 'float32' }), /already an input with the name "x"/);
     refuses((b) => b.input('y', { dimensions: [1] }), /input: desc.type is required/);
-    refuses(
-      (b) => b.constant({ type: 'float32', dimensions: [2] }, new Int32Array(2)),
-      /bufferView is a Int32Array, expected a Float32Array for float32/,
-    );
-    refuses(
-      (b) => b.constant({ type: 'float32', dimensions: [2] }, new Float32Array(3)),
-      /bufferView has 3 elements, expected those of \[2\]/,
-    );
-    refuses(
-      (b) => b.constant({ type: 'float32', dimensions: [-1, -1] }, new Float32Array(1)),
-      /expected those of \[-1, -1\]/,
-    );
-    refuses(
-      (b) => b.constant({ type: 'float32', dimensions: [2] }, new Float32Array(new SharedArrayBuffer(8))),
-      /SharedArrayBuffer/,
-    );
+    refuses((b) => b.constant({ type: 'float32', dimensions: [2] }, new Int32Array(2)), /bufferView is a Int32Array, expected a Float32Array for float32/);
+    refuses((b) => b.constant({ type: 'float32', dimensions: [2] }, new Float32Array(3)), /bufferView has 3 elements, expected those of \[2\]/);
+    refuses((b) => b.constant({ type: 'float32', dimensions: [-1, -1] }, new Float32Array(1)), /expected those of \[-1, -1\]/);
+    refuses((b) => b.constant({ type: 'float32', dimensions: [2] }, new Float32Array(new SharedArrayBuffer(8))), /SharedArrayBuffer/);
     refuses((b) => b.constant({ type: 'float32', dimensions: [2] }, new ArrayBuffer(8)), /not an ArrayBufferView/);
     refuses((b) => b.constant(NaN), /constant: value is NaN, expected a finite number/);
     refuses((b) => b.build({}), /build: outputs is empty/);
@@ -90,15 +71,11 @@ describe('what cannot be built', () => {
   });
 
   test('padding is a constant of whole numbers, one pair for each dimension', () => {
-    const padding = (b, values, dimensions = [2, 2]) =>
-      b.constant({ type: 'float32', dimensions }, Float32Array.from(values));
+    const padding = (b, values, dimensions = [2, 2]) => b.constant({ type: 'float32', dimensions }, Float32Array.from(values));
     refuses((b, x) => b.pad(x, padding(b, [1, 1], [1, 2])), /pad: padding has shape \[1, 2\], expected \[2, 2\]/);
     refuses((b, x) => b.pad(x, padding(b, [1, 1, 0.5, 1])), /padding holds 0.5, expected integers of at least 0/);
     refuses((b, x) => b.pad(x, padding(b, [1, 1, -1, 1])), /padding holds -1/);
-    refuses(
-      (b, x) => b.pad(x, padding(b, [3, 0, 0, 0]), { mode: 'symmetric' }),
-      /pad: padding of 3 and 0 in dimension 0 of \[2, 3\], expected at most 2/,
-    );
+    refuses((b, x) => b.pad(x, padding(b, [3, 0, 0, 0]), { mode: 'symmetric' }), /pad: padding of 3 and 0 in dimension 0 of \[2, 3\], expected at most 2/);
     const builder = newBuilder();
     const x = builder.input('x', { type: 'float32', dimensions: [2, 2] });
     assert.throws(() => builder.pad(x, x), exception('NotSupportedError', /padding is not a constant/));

@@ -161,10 +161,7 @@ const emulations = {
         builder.reshape(options.scale, shape),
         builder.div(
           builder.sub(input, builder.reshape(mean, shape)),
-          builder.pow(
-            builder.add(builder.reshape(variance, shape), builder.constant(options.epsilon)),
-            builder.constant(0.5),
-          ),
+          builder.pow(builder.add(builder.reshape(variance, shape), builder.constant(options.epsilon)), builder.constant(0.5)),
         ),
       ),
       builder.reshape(options.bias, shape),
@@ -215,18 +212,10 @@ const emulations = {
 
     for (let slot = 0; slot < numDirections; ++slot) {
       cellWeight.push(builder.squeeze(builder.slice(weight, [slot, 0, 0], [1, -1, -1]), { axes: [0] }));
-      cellRecurrentWeight.push(
-        builder.squeeze(builder.slice(recurrentWeight, [slot, 0, 0], [1, -1, -1]), { axes: [0] }),
-      );
+      cellRecurrentWeight.push(builder.squeeze(builder.slice(recurrentWeight, [slot, 0, 0], [1, -1, -1]), { axes: [0] }));
       // The draft has null where there is none, which is no MLOperand.
-      cellBias.push(
-        options.bias ? builder.squeeze(builder.slice(options.bias, [slot, 0], [1, -1]), { axes: [0] }) : undefined,
-      );
-      cellRecurrentBias.push(
-        options.recurrentBias
-          ? builder.squeeze(builder.slice(options.recurrentBias, [slot, 0], [1, -1]), { axes: [0] })
-          : undefined,
-      );
+      cellBias.push(options.bias ? builder.squeeze(builder.slice(options.bias, [slot, 0], [1, -1]), { axes: [0] }) : undefined);
+      cellRecurrentBias.push(options.recurrentBias ? builder.squeeze(builder.slice(options.recurrentBias, [slot, 0], [1, -1]), { axes: [0] }) : undefined);
     }
 
     for (let step = 0; step < steps; ++step) {
@@ -270,17 +259,12 @@ const emulations = {
     const one = builder.constant(1);
     const zero = builder.constant(0);
     const bias = (start) => (options.bias ? builder.slice(options.bias, [start], [hiddenSize]) : zero);
-    const recurrentBias = (start) =>
-      options.recurrentBias ? builder.slice(options.recurrentBias, [start], [hiddenSize]) : zero;
-    const product = (state, matrix, start) =>
-      builder.matmul(state, builder.transpose(builder.slice(matrix, [start, 0], [hiddenSize, -1])));
+    const recurrentBias = (start) => (options.recurrentBias ? builder.slice(options.recurrentBias, [start], [hiddenSize]) : zero);
+    const product = (state, matrix, start) => builder.matmul(state, builder.transpose(builder.slice(matrix, [start, 0], [hiddenSize, -1])));
 
     // update gate
     let z = builder.sigmoid(
-      builder.add(
-        builder.add(bias(0), recurrentBias(0)),
-        builder.add(product(input, weight, 0), product(hiddenState, recurrentWeight, 0)),
-      ),
+      builder.add(builder.add(bias(0), recurrentBias(0)), builder.add(product(input, weight, 0), product(hiddenState, recurrentWeight, 0))),
     );
 
     // reset gate
@@ -299,10 +283,7 @@ const emulations = {
           bias(2 * hiddenSize),
           builder.add(
             product(input, weight, 2 * hiddenSize),
-            builder.mul(
-              r,
-              builder.add(recurrentBias(2 * hiddenSize), product(hiddenState, recurrentWeight, 2 * hiddenSize)),
-            ),
+            builder.mul(r, builder.add(recurrentBias(2 * hiddenSize), product(hiddenState, recurrentWeight, 2 * hiddenSize))),
           ),
         ),
       );
@@ -310,10 +291,7 @@ const emulations = {
       n = builder.tanh(
         builder.add(
           builder.add(bias(2 * hiddenSize), recurrentBias(2 * hiddenSize)),
-          builder.add(
-            product(input, weight, 2 * hiddenSize),
-            product(builder.mul(r, hiddenState), recurrentWeight, 2 * hiddenSize),
-          ),
+          builder.add(product(input, weight, 2 * hiddenSize), product(builder.mul(r, hiddenState), recurrentWeight, 2 * hiddenSize)),
         ),
       );
     }
@@ -341,10 +319,7 @@ const emulations = {
   },
 
   leakyRelu: (builder, x, options) =>
-    builder.add(
-      builder.max(builder.constant(0), x),
-      builder.mul(builder.constant(options.alpha), builder.min(builder.constant(0), x)),
-    ),
+    builder.add(builder.max(builder.constant(0), x), builder.mul(builder.constant(options.alpha), builder.min(builder.constant(0), x))),
 
   softmax(builder, x) {
     const max_x = builder.reduceMax(x, { axes: [1], keepDimensions: true });
@@ -435,20 +410,8 @@ const CASES = [
   [
     'batchNormalization',
     'nchw',
-    (of) => [
-      of(X, [2, 3, 2, 2]),
-      of([0.1, 0.2, 0.3], [3]),
-      of([1, 2, 3], [3]),
-      { scale: of([1, 2, 3], [3]), bias: of([3, 2, 1], [3]), epsilon: 1e-5 },
-    ],
-    [
-      X.map(
-        (value, i) =>
-          ((value - (channelOf(i) + 1) / 10) / Math.sqrt(channelOf(i) + 1 + 1e-5)) * (channelOf(i) + 1) +
-          3 -
-          channelOf(i),
-      ),
-    ],
+    (of) => [of(X, [2, 3, 2, 2]), of([0.1, 0.2, 0.3], [3]), of([1, 2, 3], [3]), { scale: of([1, 2, 3], [3]), bias: of([3, 2, 1], [3]), epsilon: 1e-5 }],
+    [X.map((value, i) => ((value - (channelOf(i) + 1) / 10) / Math.sqrt(channelOf(i) + 1 + 1e-5)) * (channelOf(i) + 1) + 3 - channelOf(i))],
   ],
   [
     'clamp',
@@ -456,21 +419,12 @@ const CASES = [
     (of) => [of(PAIR[0], [2, 3]), { minValue: of([-0.5], []), maxValue: of([0.5], []) }],
     [PAIR[0].map((value) => Math.min(Math.max(value, -0.5), 0.5))],
   ],
-  [
-    'clamp',
-    'one limit',
-    (of) => [of(PAIR[0], [2, 3]), { maxValue: of([0.5], []) }],
-    [PAIR[0].map((value) => Math.min(value, 0.5))],
-  ],
+  ['clamp', 'one limit', (of) => [of(PAIR[0], [2, 3]), { maxValue: of([0.5], []) }], [PAIR[0].map((value) => Math.min(value, 0.5))]],
   ['relu', 'of a matrix', (of) => [of(PAIR[0], [2, 3])], [PAIR[0].map((value) => Math.max(value, 0))]],
   [
     'gemm',
     'with everything',
-    (of) => [
-      of(PAIR[0], [3, 2]),
-      of(PAIR[1], [2, 3]),
-      { aTranspose: true, bTranspose: true, alpha: 2, beta: 3, c: of([1, 2], [2]) },
-    ],
+    (of) => [of(PAIR[0], [3, 2]), of(PAIR[1], [2, 3]), { aTranspose: true, bTranspose: true, alpha: 2, beta: 3, c: of([1, 2], [2]) }],
     [
       [
         [0, 0],
@@ -480,19 +434,9 @@ const CASES = [
       ].map(([i, j]) => 2 * sum([0, 1, 2].map((k) => PAIR[0][k * 2 + i] * PAIR[1][j * 3 + k])) + 3 * (j + 1)),
     ],
   ],
-  [
-    'gemm',
-    'plain',
-    (of) => [of(PAIR[0], [2, 3]), of(PAIR[1], [3, 2]), { alpha: 1 }],
-    [matrixProduct(PAIR[0], [2, 3], PAIR[1], [3, 2])],
-  ],
+  ['gemm', 'plain', (of) => [of(PAIR[0], [2, 3]), of(PAIR[1], [3, 2]), { alpha: 1 }], [matrixProduct(PAIR[0], [2, 3], PAIR[1], [3, 2])]],
   ...['forward', 'backward', 'both'].flatMap((direction) => [gruCase(direction, false), gruCase(direction, true)]),
-  [
-    'gruCell',
-    'reset after',
-    (of) => cellArguments(of, true),
-    [gruStep({ ...cell, x: cell.x.slice(0, 2), hidden: [0.5, -0.5], size: 2 })],
-  ],
+  ['gruCell', 'reset after', (of) => cellArguments(of, true), [gruStep({ ...cell, x: cell.x.slice(0, 2), hidden: [0.5, -0.5], size: 2 })]],
   ['gruCell', 'reset before', (of) => cellArguments(of, false), undefined],
   [
     'instanceNormalization',
@@ -506,21 +450,12 @@ const CASES = [
       }),
     ],
   ],
-  [
-    'leakyRelu',
-    'alpha 0.2',
-    (of) => [of(PAIR[0], [2, 3]), { alpha: 0.2 }],
-    [PAIR[0].map((value) => (value < 0 ? 0.2 * value : value))],
-  ],
+  ['leakyRelu', 'alpha 0.2', (of) => [of(PAIR[0], [2, 3]), { alpha: 0.2 }], [PAIR[0].map((value) => (value < 0 ? 0.2 * value : value))]],
   [
     'softmax',
     'of rows',
     (of) => [of(PAIR[0], [2, 3])],
-    [
-      [PAIR[0].slice(0, 3), PAIR[0].slice(3)].flatMap((row) =>
-        row.map((value) => Math.exp(value) / sum(row.map(Math.exp))),
-      ),
-    ],
+    [[PAIR[0].slice(0, 3), PAIR[0].slice(3)].flatMap((row) => row.map((value) => Math.exp(value) / sum(row.map(Math.exp))))],
   ],
   [
     'split',

@@ -10,10 +10,7 @@ const { dictionaries, enumerations, operators } = require('../lib/draft2021/idl.
 const { lowerings } = require('../lib/draft2021/lowering.js');
 const { ml, ML, MLContext, MLGraph, MLGraphBuilder, MLOperand } = draft2021;
 
-const members = (name) =>
-  idl
-    .filter((definition) => definition.type === 'interface' && definition.name === name)
-    .flatMap((definition) => definition.members);
+const members = (name) => idl.filter((definition) => definition.type === 'interface' && definition.name === name).flatMap((definition) => definition.members);
 const operations = (name) => members(name).filter(({ type }) => type === 'operation');
 
 /** The IDL text of a type. */
@@ -36,17 +33,9 @@ describe('the IDL of the draft', () => {
       assert.deepEqual(Object.keys(Interface.prototype).sort(), [...names].sort(), Interface.name);
       for (const name of names) {
         const overloads = operations(Interface.name).filter((operation) => operation.name === name);
-        const required = Math.min(
-          ...overloads.map(({ arguments: list }) => list.filter(({ optional }) => !optional).length),
-        );
-        const { value, enumerable, writable, configurable } = Object.getOwnPropertyDescriptor(
-          Interface.prototype,
-          name,
-        );
-        assert.deepEqual(
-          [value.name, value.length, enumerable, writable, configurable],
-          [name, required, true, true, true],
-        );
+        const required = Math.min(...overloads.map(({ arguments: list }) => list.filter(({ optional }) => !optional).length));
+        const { value, enumerable, writable, configurable } = Object.getOwnPropertyDescriptor(Interface.prototype, name);
+        assert.deepEqual([value.name, value.length, enumerable, writable, configurable], [name, required, true, true, true]);
         assert.throws(() => new value(), TypeError);
       }
     }
@@ -142,8 +131,7 @@ describe('interface objects', () => {
   });
 
   test('preferences are checked', () => {
-    for (const devicePreference of enumerations.MLDevicePreference)
-      assert.ok(ml.createContext({ devicePreference }) instanceof MLContext);
+    for (const devicePreference of enumerations.MLDevicePreference) assert.ok(ml.createContext({ devicePreference }) instanceof MLContext);
     assert.throws(() => ml.createContext({ devicePreference: 'npu' }), {
       name: 'TypeError',
       message: /devicePreference is "npu"/,
@@ -160,33 +148,15 @@ describe('interface objects', () => {
     globalThis.GPUBuffer = class GPUBuffer {};
     try {
       assert.throws(() => ml.createContext(new GPUDevice()), exception('NotSupportedError', /GPUDevice/));
-      assert.throws(
-        () => ml.createContext(new WebGLRenderingContext()),
-        exception('NotSupportedError', /WebGLRenderingContext/),
-      );
+      assert.throws(() => ml.createContext(new WebGLRenderingContext()), exception('NotSupportedError', /WebGLRenderingContext/));
       const builder = new MLGraphBuilder(ml.createContext());
       const desc = { type: 'float32', dimensions: [1] };
-      assert.throws(
-        () => builder.constant(desc, new GPUBuffer()),
-        exception('NotSupportedError', /constant: bufferView is a resource/),
-      );
-      assert.throws(
-        () => builder.constant(desc, { resource: new GPUBuffer() }),
-        exception('NotSupportedError', /resource of WebGPU/),
-      );
+      assert.throws(() => builder.constant(desc, new GPUBuffer()), exception('NotSupportedError', /constant: bufferView is a resource/));
+      assert.throws(() => builder.constant(desc, { resource: new GPUBuffer() }), exception('NotSupportedError', /resource of WebGPU/));
       const graph = builder.build({ y: builder.relu(builder.input('x', desc)) });
-      assert.throws(
-        () => graph.compute({ x: { resource: new GPUBuffer(), offset: 4 } }, {}),
-        exception('NotSupportedError', /inputs\["x"\] is a resource/),
-      );
-      assert.throws(
-        () => graph.compute({ x: new GPUBuffer() }, {}),
-        exception('NotSupportedError', /inputs\["x"\] is a resource/),
-      );
-      assert.throws(
-        () => graph.compute({}, { y: new GPUBuffer() }),
-        exception('NotSupportedError', /outputs\["y"\] is a resource/),
-      );
+      assert.throws(() => graph.compute({ x: { resource: new GPUBuffer(), offset: 4 } }, {}), exception('NotSupportedError', /inputs\["x"\] is a resource/));
+      assert.throws(() => graph.compute({ x: new GPUBuffer() }, {}), exception('NotSupportedError', /inputs\["x"\] is a resource/));
+      assert.throws(() => graph.compute({}, { y: new GPUBuffer() }), exception('NotSupportedError', /outputs\["y"\] is a resource/));
     } finally {
       delete globalThis.GPUDevice;
       delete globalThis.WebGLRenderingContext;

@@ -33,16 +33,8 @@ const FILTER_SHAPE = [6, 4, 3, 3];
 
 const binary = (name, formula) => ({
   [name]: [
-    [
-      'of two matrices',
-      (b, of) => b[name](of(POSITIVE, [2, 3]), of(B, [2, 3])),
-      [POSITIVE.map((value, i) => formula(value, B[i]))],
-    ],
-    [
-      'with a number',
-      (b, of) => b[name](of(POSITIVE, [2, 3]), b.constant(2)),
-      [POSITIVE.map((value) => formula(value, 2))],
-    ],
+    ['of two matrices', (b, of) => b[name](of(POSITIVE, [2, 3]), of(B, [2, 3])), [POSITIVE.map((value, i) => formula(value, B[i]))]],
+    ['with a number', (b, of) => b[name](of(POSITIVE, [2, 3]), b.constant(2)), [POSITIVE.map((value) => formula(value, 2))]],
   ],
 });
 
@@ -67,11 +59,7 @@ function convolutionCases() {
     [
       `nchw ${filterLayout}`,
       (b, of) =>
-        b.conv2d(
-          of(IMAGE, IMAGE_SHAPE),
-          of(permuted(FILTER, FILTER_SHAPE, permutation), arrange(FILTER_SHAPE, permutation)),
-          { ...options, filterLayout },
-        ),
+        b.conv2d(of(IMAGE, IMAGE_SHAPE), of(permuted(FILTER, FILTER_SHAPE, permutation), arrange(FILTER_SHAPE, permutation)), { ...options, filterLayout }),
       [expected],
     ],
     [
@@ -123,15 +111,11 @@ function transposedCases() {
   const transposed = (name, options, { w = FILTER, wShape = FILTER_SHAPE, filterLayout = 'oihw', ...sizes }) => [
     `transposed, ${name}`,
     (b, of) =>
-      b.conv2d(
-        of(IMAGE, IMAGE_SHAPE),
-        of(permuted(w, wShape, LAYOUTS[filterLayout]), arrange(wShape, LAYOUTS[filterLayout])),
-        {
-          transpose: true,
-          filterLayout,
-          ...options,
-        },
-      ),
+      b.conv2d(of(IMAGE, IMAGE_SHAPE), of(permuted(w, wShape, LAYOUTS[filterLayout]), arrange(wShape, LAYOUTS[filterLayout])), {
+        transpose: true,
+        filterLayout,
+        ...options,
+      }),
     [
       transposedConvolution(IMAGE, IMAGE_SHAPE, w, wShape, {
         groups: options.groups,
@@ -142,35 +126,13 @@ function transposedCases() {
   ];
   const grouped = numbers(6 * 2 * 3 * 3, 6);
   return [
-    ...Object.keys(LAYOUTS).map((filterLayout) =>
-      transposed(filterLayout, {}, { filterLayout, begin: [0, 0], outputShape: [2, 6, 7, 8] }),
-    ),
-    transposed(
-      'outputPadding',
-      { strides: [2, 3], padding: [1, 1, 1, 1], outputPadding: [1, 2] },
-      { begin: [1, 1], outputShape: [2, 6, 10, 18] },
-    ),
-    transposed(
-      'outputSizes',
-      { strides: [2, 3], padding: [1, 1, 1, 1], outputSizes: [10, 17] },
-      { begin: [1, 1], outputShape: [2, 6, 10, 17] },
-    ),
+    ...Object.keys(LAYOUTS).map((filterLayout) => transposed(filterLayout, {}, { filterLayout, begin: [0, 0], outputShape: [2, 6, 7, 8] })),
+    transposed('outputPadding', { strides: [2, 3], padding: [1, 1, 1, 1], outputPadding: [1, 2] }, { begin: [1, 1], outputShape: [2, 6, 10, 18] }),
+    transposed('outputSizes', { strides: [2, 3], padding: [1, 1, 1, 1], outputSizes: [10, 17] }, { begin: [1, 1], outputShape: [2, 6, 10, 17] }),
     // 2 * (5 - 1) + 3 - 10 = 1 to cut off, 2 * (6 - 1) + 3 - 12 = 1.
-    transposed(
-      'same-upper',
-      { strides: [2, 2], autoPad: 'same-upper' },
-      { begin: [0, 0], outputShape: [2, 6, 10, 12] },
-    ),
-    transposed(
-      'same-lower',
-      { strides: [2, 2], autoPad: 'same-lower' },
-      { begin: [1, 1], outputShape: [2, 6, 10, 12] },
-    ),
-    transposed(
-      'in two groups',
-      { groups: 2 },
-      { w: grouped, wShape: [6, 2, 3, 3], begin: [0, 0], outputShape: [2, 6, 7, 8] },
-    ),
+    transposed('same-upper', { strides: [2, 2], autoPad: 'same-upper' }, { begin: [0, 0], outputShape: [2, 6, 10, 12] }),
+    transposed('same-lower', { strides: [2, 2], autoPad: 'same-lower' }, { begin: [1, 1], outputShape: [2, 6, 10, 12] }),
+    transposed('in two groups', { groups: 2 }, { w: grouped, wShape: [6, 2, 3, 3], begin: [0, 0], outputShape: [2, 6, 7, 8] }),
   ];
 }
 
@@ -178,33 +140,15 @@ const pool = (name, reduce) => {
   const cases = (options, sizes) => [
     JSON.stringify(options),
     (b, of) => b[name](of(IMAGE, IMAGE_SHAPE), options),
-    [
-      pooling(
-        IMAGE,
-        IMAGE_SHAPE,
-        { begin: [0, 0], strides: [1, 1], window: options.windowDimensions ?? [5, 6], ...sizes },
-        reduce,
-      ),
-    ],
+    [pooling(IMAGE, IMAGE_SHAPE, { begin: [0, 0], strides: [1, 1], window: options.windowDimensions ?? [5, 6], ...sizes }, reduce)],
   ];
-  const nhwc = pooling(
-    IMAGE,
-    IMAGE_SHAPE,
-    { window: [3, 2], begin: [1, 0], strides: [2, 2], outputShape: [2, 4, 3, 3] },
-    reduce,
-  );
+  const nhwc = pooling(IMAGE, IMAGE_SHAPE, { window: [3, 2], begin: [1, 0], strides: [2, 2], outputShape: [2, 4, 3, 3] }, reduce);
   return {
     [name]: [
       cases({}, { outputShape: [2, 4, 1, 1] }),
-      cases(
-        { windowDimensions: [2, 3], padding: [1, 0, 1, 1], strides: [2, 1] },
-        { begin: [1, 1], strides: [2, 1], outputShape: [2, 4, 3, 6] },
-      ),
+      cases({ windowDimensions: [2, 3], padding: [1, 0, 1, 1], strides: [2, 1] }, { begin: [1, 1], strides: [2, 1], outputShape: [2, 4, 3, 6] }),
       cases({ windowDimensions: [2, 2], autoPad: 'same-upper' }, { outputShape: [2, 4, 5, 6] }),
-      cases(
-        { windowDimensions: [2, 2], autoPad: 'same-lower', strides: [2, 2] },
-        { begin: [1, 0], strides: [2, 2], outputShape: [2, 4, 3, 3] },
-      ),
+      cases({ windowDimensions: [2, 2], autoPad: 'same-lower', strides: [2, 2] }, { begin: [1, 0], strides: [2, 2], outputShape: [2, 4, 3, 3] }),
       [
         'nhwc same-upper',
         (b, of) =>
@@ -248,8 +192,7 @@ const reduction = (name, reduce) => ({
     // A matrix product tells that the dimensions were kept.
     [
       'axes -2 and 0, kept',
-      (b, of) =>
-        b.matmul(of([1, 2, 3], [1, 3, 1]), b[name](of(CUBE, CUBE_SHAPE), { axes: [-2, 0], keepDimensions: true })),
+      (b, of) => b.matmul(of([1, 2, 3], [1, 3, 1]), b[name](of(CUBE, CUBE_SHAPE), { axes: [-2, 0], keepDimensions: true })),
       [[1, 2, 3].flatMap((factor) => reduced([0, 1], reduce).map((value) => factor * value))],
     ],
   ],
@@ -313,13 +256,7 @@ const gruSteps = (order, parts = GRU) => {
 const gruOperands = (b, of, directions = 1) => {
   const repeat = (values) => Array.from({ length: directions }, () => values).flat();
   return [
-    [
-      of(GRU.x, [2, 1, 3]),
-      of(repeat(GRU.weight), [directions, 6, 3]),
-      of(repeat(GRU.recurrent), [directions, 6, 2]),
-      2,
-      2,
-    ],
+    [of(GRU.x, [2, 1, 3]), of(repeat(GRU.weight), [directions, 6, 3]), of(repeat(GRU.recurrent), [directions, 6, 2]), 2, 2],
     {
       bias: of(repeat(GRU.bias), [directions, 6]),
       recurrentBias: of(repeat(GRU.recurrentBias), [directions, 6]),
@@ -328,14 +265,9 @@ const gruOperands = (b, of, directions = 1) => {
   ];
 };
 /** Weights in the order rzn from those in the order zrn. */
-const toRzn = (values, perGate) => [
-  ...values.slice(perGate, 2 * perGate),
-  ...values.slice(0, perGate),
-  ...values.slice(2 * perGate),
-];
+const toRzn = (values, perGate) => [...values.slice(perGate, 2 * perGate), ...values.slice(0, perGate), ...values.slice(2 * perGate)];
 
-const normalised = (values, average, variance, epsilon) =>
-  values.map((value) => (value - average) / Math.sqrt(variance + epsilon));
+const normalised = (values, average, variance, epsilon) => values.map((value) => (value - average) / Math.sqrt(variance + epsilon));
 const variance = (values) => mean(values.map((value) => (value - mean(values)) ** 2));
 
 /** Forms of each operator: what it is, the graph, and the results. */
@@ -367,29 +299,17 @@ const CASES = {
   ],
   clamp: [
     ['without limits', (b, of) => b.clamp(of(A, [2, 3])), [A]],
-    [
-      'from below',
-      (b, of) => b.clamp(of(A, [2, 3]), { minValue: b.constant(-0.25) }),
-      [A.map((value) => Math.max(value, -0.25))],
-    ],
+    ['from below', (b, of) => b.clamp(of(A, [2, 3]), { minValue: b.constant(-0.25) }), [A.map((value) => Math.max(value, -0.25))]],
     [
       'from above, by row',
       (b, of) => b.clamp(of(A, [2, 3]), { maxValue: of([0.1, -0.1], [2, 1]) }),
       [A.map((value, i) => Math.min(value, i < 3 ? Math.fround(0.1) : Math.fround(-0.1)))],
     ],
-    [
-      'both, the upper limit wins',
-      (b, of) => b.clamp(of(A, [2, 3]), { minValue: b.constant(0.5), maxValue: b.constant(0.25) }),
-      [A.map(() => 0.25)],
-    ],
+    ['both, the upper limit wins', (b, of) => b.clamp(of(A, [2, 3]), { minValue: b.constant(0.5), maxValue: b.constant(0.25) }), [A.map(() => 0.25)]],
   ],
   concat: [
     ['axis 0', (b, of) => b.concat([of(A, [2, 3]), of(B.slice(0, 3), [1, 3])], 0), [[...A, ...B.slice(0, 3)]]],
-    [
-      'axis -1',
-      (b, of) => b.concat([of(A, [2, 3]), of(B, [2, 3])], -1),
-      [[...A.slice(0, 3), ...B.slice(0, 3), ...A.slice(3), ...B.slice(3)]],
-    ],
+    ['axis -1', (b, of) => b.concat([of(A, [2, 3]), of(B, [2, 3])], -1), [[...A.slice(0, 3), ...B.slice(0, 3), ...A.slice(3), ...B.slice(3)]]],
   ],
   conv2d: [...convolutionCases(), ...transposedCases()],
   ...binary('add', (a, b) => a + b),
@@ -449,56 +369,39 @@ const CASES = {
         const [operands, options] = gruOperands(b, of, 2);
         return b.gru(...operands, { ...options, direction: 'both', returnSequence: true });
       },
-      [
-        [...gruSteps([0, 1])[1], ...gruSteps([1, 0])[1]],
-        [0, 1].flatMap((i) => [...gruSteps([0, 1])[i], ...gruSteps([1, 0])[i]]),
-      ],
+      [[...gruSteps([0, 1])[1], ...gruSteps([1, 0])[1]], [0, 1].flatMap((i) => [...gruSteps([0, 1])[i], ...gruSteps([1, 0])[i]])],
     ],
   ],
   gruCell: [
     [
       'in the order zrn',
       (b, of) =>
-        b.gruCell(
-          of(GRU.x.slice(0, 3), [1, 3]),
-          of(GRU.weight, [6, 3]),
-          of(GRU.recurrent, [6, 2]),
-          of(GRU.hidden, [1, 2]),
-          2,
-          { bias: of(GRU.bias, [6]), recurrentBias: of(GRU.recurrentBias, [6]) },
-        ),
+        b.gruCell(of(GRU.x.slice(0, 3), [1, 3]), of(GRU.weight, [6, 3]), of(GRU.recurrent, [6, 2]), of(GRU.hidden, [1, 2]), 2, {
+          bias: of(GRU.bias, [6]),
+          recurrentBias: of(GRU.recurrentBias, [6]),
+        }),
       [gruSteps([0])[0]],
     ],
     [
       'in the order rzn',
       (b, of) =>
-        b.gruCell(
-          of(GRU.x.slice(0, 3), [1, 3]),
-          of(toRzn(GRU.weight, 6), [6, 3]),
-          of(toRzn(GRU.recurrent, 4), [6, 2]),
-          of(GRU.hidden, [1, 2]),
-          2,
-          {
-            bias: of(toRzn(GRU.bias, 2), [6]),
-            recurrentBias: of(toRzn(GRU.recurrentBias, 2), [6]),
-            layout: 'rzn',
-            activations: ['sigmoid', 'tanh'],
-          },
-        ),
+        b.gruCell(of(GRU.x.slice(0, 3), [1, 3]), of(toRzn(GRU.weight, 6), [6, 3]), of(toRzn(GRU.recurrent, 4), [6, 2]), of(GRU.hidden, [1, 2]), 2, {
+          bias: of(toRzn(GRU.bias, 2), [6]),
+          recurrentBias: of(toRzn(GRU.recurrentBias, 2), [6]),
+          layout: 'rzn',
+          activations: ['sigmoid', 'tanh'],
+        }),
       [gruSteps([0])[0]],
     ],
   ],
   instanceNormalization: [
     [
       'nchw with scale and bias',
-      (b, of) =>
-        b.instanceNormalization(of(IMAGE, IMAGE_SHAPE), { scale: of([1, 2, 3, 4], [4]), bias: of([4, 3, 2, 1], [4]) }),
+      (b, of) => b.instanceNormalization(of(IMAGE, IMAGE_SHAPE), { scale: of([1, 2, 3, 4], [4]), bias: of([4, 3, 2, 1], [4]) }),
       [
         Array.from({ length: 8 }, (_, i) => {
           const values = IMAGE.slice(i * 30, i * 30 + 30);
-          return normalised(values, mean(values), variance(values), 1e-5).map(
-            (value) => value * ((i % 4) + 1) + 4 - (i % 4),
-          );
+          return normalised(values, mean(values), variance(values), 1e-5).map((value) => value * ((i % 4) + 1) + 4 - (i % 4));
         }).flat(),
       ],
     ],
@@ -523,11 +426,7 @@ const CASES = {
   ],
   leakyRelu: [
     ['with the default', (b, of) => b.leakyRelu(of(A, [2, 3])), [A.map((value) => (value < 0 ? 0.01 * value : value))]],
-    [
-      'alpha 0.5',
-      (b, of) => b.leakyRelu(of(A, [2, 3]), { alpha: 0.5 }),
-      [A.map((value) => (value < 0 ? 0.5 * value : value))],
-    ],
+    ['alpha 0.5', (b, of) => b.leakyRelu(of(A, [2, 3]), { alpha: 0.5 }), [A.map((value) => (value < 0 ? 0.5 * value : value))]],
   ],
   matmul: [
     ['of matrices', (b, of) => b.matmul(of(A, [2, 3]), of(B, [3, 2])), [matrixProduct(A, [2, 3], B, [3, 2])]],
@@ -555,10 +454,7 @@ const CASES = {
       (b, of) =>
         b.pad(
           of([1, 2, 3, 4], [2, 2]),
-          b.constant(
-            { type, dimensions: [2, 2] },
-            new { int32: Int32Array, uint8: Uint8Array, float32: Float32Array }[type]([0, 1, 1, 0]),
-          ),
+          b.constant({ type, dimensions: [2, 2] }, new { int32: Int32Array, uint8: Uint8Array, float32: Float32Array }[type]([0, 1, 1, 0])),
           { value: 9 },
         ),
       [[9, 1, 2, 9, 3, 4, 9, 9, 9]],
@@ -606,34 +502,14 @@ const CASES = {
     ],
   ],
   reshape: [
-    [
-      'with -1',
-      (b, of) => b.matmul(b.reshape(of(A, [2, 3]), [3, -1]), of([1, 2], [2, 1])),
-      [matrixProduct(A, [3, 2], [1, 2], [2, 1])],
-    ],
-    [
-      'with null',
-      (b, of) => b.matmul(b.reshape(of(A, [2, 3]), [null, 2]), of([1, 2], [2, 1])),
-      [matrixProduct(A, [3, 2], [1, 2], [2, 1])],
-    ],
+    ['with -1', (b, of) => b.matmul(b.reshape(of(A, [2, 3]), [3, -1]), of([1, 2], [2, 1])), [matrixProduct(A, [3, 2], [1, 2], [2, 1])]],
+    ['with null', (b, of) => b.matmul(b.reshape(of(A, [2, 3]), [null, 2]), of([1, 2], [2, 1])), [matrixProduct(A, [3, 2], [1, 2], [2, 1])]],
     ['to a scalar', (b, of) => b.reshape(of([5], [1, 1]), []), [[5]]],
   ],
   slice: [
-    [
-      'of all dimensions',
-      (b, of) => b.slice(of(CUBE, CUBE_SHAPE), [1, 0, 1], [1, 2, 3]),
-      [[13, 14, 15, 17, 18, 19].map((i) => CUBE[i])],
-    ],
-    [
-      'from the end, and what is left',
-      (b, of) => b.slice(of(CUBE, CUBE_SHAPE), [-1, -2, 2], [1, -1, -1]),
-      [[18, 19, 22, 23].map((i) => CUBE[i])],
-    ],
-    [
-      'of some axes, counted from the end',
-      (b, of) => b.slice(of(CUBE, CUBE_SHAPE), [-1, 1], [-1, 1], { axes: [-1, 0] }),
-      [[15, 19, 23].map((i) => CUBE[i])],
-    ],
+    ['of all dimensions', (b, of) => b.slice(of(CUBE, CUBE_SHAPE), [1, 0, 1], [1, 2, 3]), [[13, 14, 15, 17, 18, 19].map((i) => CUBE[i])]],
+    ['from the end, and what is left', (b, of) => b.slice(of(CUBE, CUBE_SHAPE), [-1, -2, 2], [1, -1, -1]), [[18, 19, 22, 23].map((i) => CUBE[i])]],
+    ['of some axes, counted from the end', (b, of) => b.slice(of(CUBE, CUBE_SHAPE), [-1, 1], [-1, 1], { axes: [-1, 0] }), [[15, 19, 23].map((i) => CUBE[i])]],
   ],
   softmax: [
     [
@@ -657,19 +533,11 @@ const CASES = {
     // Each is concatenated with something of the rank that is expected.
     ['of all', (b, of) => b.concat([b.squeeze(of(A, [1, 6, 1])), of([7], [1])], 0), [[...A, 7]]],
     ['of one axis', (b, of) => b.concat([b.squeeze(of(A, [1, 6, 1]), { axes: [0] }), of([7], [1, 1])], 0), [[...A, 7]]],
-    [
-      'of an axis counted from the end',
-      (b, of) => b.concat([b.squeeze(of(A, [1, 6, 1]), { axes: [-1] }), of([7], [1, 1])], 1),
-      [[...A, 7]],
-    ],
+    ['of an axis counted from the end', (b, of) => b.concat([b.squeeze(of(A, [1, 6, 1]), { axes: [-1] }), of([7], [1, 1])], 1), [[...A, 7]]],
   ],
   transpose: [
     ['to the reverse order', (b, of) => b.transpose(of(CUBE, CUBE_SHAPE)), [permuted(CUBE, CUBE_SHAPE, [2, 1, 0])]],
-    [
-      'by a permutation',
-      (b, of) => b.transpose(of(CUBE, CUBE_SHAPE), { permutation: [1, 2, 0] }),
-      [permuted(CUBE, CUBE_SHAPE, [1, 2, 0])],
-    ],
+    ['by a permutation', (b, of) => b.transpose(of(CUBE, CUBE_SHAPE), { permutation: [1, 2, 0] }), [permuted(CUBE, CUBE_SHAPE, [1, 2, 0])]],
   ],
 };
 
@@ -679,8 +547,24 @@ test('every operator of the draft has cases', () => {
 
 /** Operators that copy, compare and choose elements: nothing is rounded. */
 const EXACT = new Set([
-  'abs', 'ceil', 'clamp', 'concat', 'floor', 'max', 'maxPool2d', 'min', 'neg', 'pad', 'reduceMax', 'reduceMin', 'relu', 'reshape',
-  'slice', 'split', 'squeeze', 'transpose',
+  'abs',
+  'ceil',
+  'clamp',
+  'concat',
+  'floor',
+  'max',
+  'maxPool2d',
+  'min',
+  'neg',
+  'pad',
+  'reduceMax',
+  'reduceMin',
+  'relu',
+  'reshape',
+  'slice',
+  'split',
+  'squeeze',
+  'transpose',
 ]);
 
 for (const [name, cases] of Object.entries(CASES)) {
@@ -692,7 +576,10 @@ for (const [name, cases] of Object.entries(CASES)) {
           expected.map(({ length }) => length),
         );
         if (EXACT.has(name)) {
-          assert.deepEqual(results, expected.map((values) => values.map(Math.fround)));
+          assert.deepEqual(
+            results,
+            expected.map((values) => values.map(Math.fround)),
+          );
         } else {
           results.forEach((result, i) => assertClose(result, expected[i], `${name} ${what}, result ${i}`));
         }

@@ -39,7 +39,10 @@ async function results(append) {
   const all = [];
   for (const length of LENGTHS) {
     const values = Float32Array.from({ length: 2 * length }, (_, i) => i - 2);
-    const { buffer, outputs: [{ shape, byteOffset, byteLength }] } = await graph.compute([[x, [length, 2]]], [[x, new Uint8Array(values.buffer)]], [0]);
+    const {
+      buffer,
+      outputs: [{ shape, byteOffset, byteLength }],
+    } = await graph.compute([[x, [length, 2]]], [[x, new Uint8Array(values.buffer)]], [0]);
     all.push({ shape, data: [...new Float32Array(buffer.slice(byteOffset, byteOffset + byteLength))] });
   }
   graph.release();

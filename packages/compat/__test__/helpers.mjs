@@ -58,13 +58,7 @@ export function permuted(values, shape, permutation) {
  * @param {number} [options.groups]
  * @param {number[]} options.outputShape
  */
-export function convolution(
-  x,
-  xShape,
-  w,
-  wShape,
-  { begin, strides = [1, 1], dilations = [1, 1], groups = 1, outputShape },
-) {
+export function convolution(x, xShape, w, wShape, { begin, strides = [1, 1], dilations = [1, 1], groups = 1, outputShape }) {
   const [, channels, height, width] = wShape;
   const perGroup = outputShape[1] / groups;
   return Array.from(indices(outputShape), ([n, o, oy, ox]) => {
@@ -100,9 +94,7 @@ export function transposedConvolution(x, xShape, w, wShape, { begin, strides, gr
 /** Pooling of nchw images; `reduce` gets the elements of a window that are inside. */
 export function pooling(x, xShape, { window, begin, strides, outputShape }, reduce) {
   return Array.from(indices(outputShape), ([n, c, oy, ox]) => {
-    const inside = Array.from(indices(window), ([ky, kx]) =>
-      at(x, xShape, [n, c, oy * strides[0] - begin[0] + ky, ox * strides[1] - begin[1] + kx], null),
-    );
+    const inside = Array.from(indices(window), ([ky, kx]) => at(x, xShape, [n, c, oy * strides[0] - begin[0] + ky, ox * strides[1] - begin[1] + kx], null));
     return reduce(inside.filter((value) => value !== null));
   });
 }

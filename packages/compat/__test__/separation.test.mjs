@@ -5,7 +5,6 @@ import test from 'node:test';
 import { root } from '../../../scripts/process.mjs';
 import { runNode } from '../../../__test__/lib/processes.mjs';
 
-
 /** Runs a program that finds the package as `root`; what it gives to `report`. */
 async function run(program) {
   const source = `
@@ -109,6 +108,5 @@ test('install() takes nothing else', async () => {
     const { install } = require(root + '/packages/compat/index.js');
     const told = (value) => { try { install(value); } catch (error) { return error.name + ' ' + error.message; } };
     report([undefined, '2021', {}, { MLGraphBuilder: class {}, ml: {} }].map(told));`);
-  for (const message of messages)
-    assert.equal(message, 'TypeError install: draft is not an earlier draft, expected draft2021 or draft2024');
+  for (const message of messages) assert.equal(message, 'TypeError install: draft is not an earlier draft, expected draft2021 or draft2024');
 });

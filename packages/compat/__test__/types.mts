@@ -21,10 +21,7 @@ install('2021');
   const parts: draft2021.MLOperand[] = builder.split(builder.squeeze(flat, { axes: [-1] }), [1, 3], { axis: -1 });
   const sum = builder.reduceSum(parts[0]!, { axes: null });
   const graph: draft2021.MLGraph = builder.build({ sum });
-  const nothing: undefined = graph.compute(
-    { x: { resource: new Float32Array(192), dimensions: [1, 3, 8, 8] } },
-    { sum: new Float32Array(1) },
-  );
+  const nothing: undefined = graph.compute({ x: { resource: new Float32Array(192), dimensions: [1, 3, 8, 8] } }, { sum: new Float32Array(1) });
   void nothing;
   // @ts-expect-error: no data type of 2021
   builder.input('x', { type: 'int64' });
@@ -48,11 +45,7 @@ install('2021');
   const scaled = builder.mul(padded, builder.constant(2, 'float32'));
   const best = builder.argMax(scaled, { axes: [3], keepDimensions: true });
   const graph: draft2024.MLGraph = await builder.build({ scaled, best });
-  const { inputs, outputs } = await context.compute(
-    graph,
-    { x: new Float32Array(16) },
-    { scaled: new Float32Array(9) },
-  );
+  const { inputs, outputs } = await context.compute(graph, { x: new Float32Array(16) }, { scaled: new Float32Array(9) });
   const first: number | undefined = outputs.scaled[0];
   const back: Float32Array = inputs.x;
   void first;

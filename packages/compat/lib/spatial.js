@@ -60,9 +60,7 @@ function sameTransposedPadding(autoPad, { input, window, strides, dilations, out
 function symmetricPad(builder, input, beginning, ending) {
   const rank = input.shape.length;
   if (beginning.length !== rank || ending.length !== rank) {
-    throw new TypeError(
-      `pad: ${beginning.length} and ${ending.length} paddings, expected one for each of ${rank} dimensions`,
-    );
+    throw new TypeError(`pad: ${beginning.length} and ${ending.length} paddings, expected one for each of ${rank} dimensions`);
   }
   let padded = input;
   for (let axis = 0; axis < rank; axis++) {
@@ -70,10 +68,7 @@ function symmetricPad(builder, input, beginning, ending) {
     const after = ending[axis];
     const size = input.shape[axis];
     if (before > size || after > size) {
-      throw new TypeError(
-        `pad: padding of ${before} and ${after} in dimension ${axis} of [${input.shape.join(', ')}], ` +
-          `expected at most ${size}`,
-      );
+      throw new TypeError(`pad: padding of ${before} and ${after} in dimension ${axis} of [${input.shape.join(', ')}], ` + `expected at most ${size}`);
     }
     const current = padded;
     const mirrored = (/** @type {number} */ start, /** @type {number} */ length) => {
@@ -81,11 +76,7 @@ function symmetricPad(builder, input, beginning, ending) {
       const sizes = current.shape.map((extent, i) => (i === axis ? length : extent));
       return builder.reverse(builder.slice(current, starts, sizes), { axes: [axis] });
     };
-    const parts = [
-      ...(before > 0 ? [mirrored(0, before)] : []),
-      current,
-      ...(after > 0 ? [mirrored(size - after, after)] : []),
-    ];
+    const parts = [...(before > 0 ? [mirrored(0, before)] : []), current, ...(after > 0 ? [mirrored(size - after, after)] : [])];
     padded = parts.length > 1 ? builder.concat(parts, axis) : current;
   }
   return padded === input ? builder.identity(input) : padded;

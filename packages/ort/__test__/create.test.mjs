@@ -16,12 +16,13 @@ async function check(session) {
 }
 
 /** A model whose weight is in a file beside it: y = x + w. */
-const withExternalData = () => writeModel({
-  inputs: [value('x', FLOAT, [2])],
-  outputs: [value('y', FLOAT, [2])],
-  nodes: [node('Add', ['x', 'w'], ['y'])],
-  weights: [onnx.externalWeight('w', [2], 'weights.bin', 4, 8)],
-});
+const withExternalData = () =>
+  writeModel({
+    inputs: [value('x', FLOAT, [2])],
+    outputs: [value('y', FLOAT, [2])],
+    nodes: [node('Add', ['x', 'w'], ['y'])],
+    weights: [onnx.externalWeight('w', [2], 'weights.bin', 4, 8)],
+  });
 
 /** The weights of that: 10 and 20 behind four bytes of something else. */
 const weights = () => new Uint8Array(Float32Array.of(0, 10, 20).buffer);
@@ -66,18 +67,22 @@ describe('InferenceSession.create', () => {
     assert.deepEqual(await add(await InferenceSession.create(path, { externalData })), [11, 22]);
     await assert.rejects(InferenceSession.create(path), { name: 'Error', message: /weights\.bin/ });
     await assert.rejects(InferenceSession.create(withExternalData()), { name: 'Error', message: /weights\.bin/ });
-    await assert.rejects(InferenceSession.create(withExternalData(), { externalData: [{ path: 'weights.bin', data: weights().subarray(0, 8) }] }), { name: 'Error' });
+    await assert.rejects(InferenceSession.create(withExternalData(), { externalData: [{ path: 'weights.bin', data: weights().subarray(0, 8) }] }), {
+      name: 'Error',
+    });
     write(directory, 'weights.bin', weights());
     assert.deepEqual(await add(await InferenceSession.create(path)), [11, 22]);
   });
 
   it('describes inputs and outputs as onnxruntime-node does', async () => {
-    const session = await InferenceSession.create(writeModel({
-      inputs: [value('a', FLOAT, [undefined, 'n', 3]), value('b', INT64), value('c', BOOL, [2]), value('d', FLOAT16, []), value('w', FLOAT, [1])],
-      weights: [weight('w', [1], Float32Array.of(1))],
-      outputs: [value('ya', FLOAT, [undefined, 'n', 3]), value('yb', INT64), value('yc', BOOL, [2]), value('yd', FLOAT16, [])],
-      nodes: [node('Add', ['a', 'w'], ['ya']), node('Neg', ['b'], ['yb']), node('Not', ['c'], ['yc']), node('Neg', ['d'], ['yd'])],
-    }));
+    const session = await InferenceSession.create(
+      writeModel({
+        inputs: [value('a', FLOAT, [undefined, 'n', 3]), value('b', INT64), value('c', BOOL, [2]), value('d', FLOAT16, []), value('w', FLOAT, [1])],
+        weights: [weight('w', [1], Float32Array.of(1))],
+        outputs: [value('ya', FLOAT, [undefined, 'n', 3]), value('yb', INT64), value('yc', BOOL, [2]), value('yd', FLOAT16, [])],
+        nodes: [node('Add', ['a', 'w'], ['ya']), node('Neg', ['b'], ['yb']), node('Not', ['c'], ['yc']), node('Neg', ['d'], ['yd'])],
+      }),
+    );
     assert.deepEqual(session.inputNames, ['a', 'b', 'c', 'd']);
     assert.deepEqual(session.outputNames, ['ya', 'yb', 'yc', 'yd']);
     const metadata = (prefix) => [
@@ -91,13 +96,18 @@ describe('InferenceSession.create', () => {
   });
 
   it('describes outputs that are no tensors, and computes the others', async () => {
-    const session = await InferenceSession.create(writeModel({
-      inputs: [value('x', FLOAT, [2])],
-      outputs: [onnx.sequenceValue('list', FLOAT), value('y', FLOAT, [2])],
-      nodes: [node('SplitToSequence', ['x'], ['list']), node('Neg', ['x'], ['y'])],
-    }));
+    const session = await InferenceSession.create(
+      writeModel({
+        inputs: [value('x', FLOAT, [2])],
+        outputs: [onnx.sequenceValue('list', FLOAT), value('y', FLOAT, [2])],
+        nodes: [node('SplitToSequence', ['x'], ['list']), node('Neg', ['x'], ['y'])],
+      }),
+    );
     assert.deepEqual(session.outputNames, ['list', 'y']);
-    assert.deepEqual(session.outputMetadata, [{ name: 'list', isTensor: false }, { name: 'y', isTensor: true, type: 'float32', shape: [2] }]);
+    assert.deepEqual(session.outputMetadata, [
+      { name: 'list', isTensor: false },
+      { name: 'y', isTensor: true, type: 'float32', shape: [2] },
+    ]);
     const feeds = { x: new Tensor('float32', [1, -2], [2]) };
     assert.deepEqual([...(await session.run(feeds, ['y'])).y.data], [-1, 2]);
     await assert.rejects(session.run(feeds), { name: 'Error', message: /"list".*seq\(tensor\(float\)\)/ });
@@ -142,7 +152,10 @@ describe('InferenceSession.create', () => {
     await assert.rejects(InferenceSession.create(unsupported), ({ name, message, unsupported: nodes }) => {
       assert.equal(name, 'Error');
       assert.match(message, /Nonsense[^]*Other/);
-      assert.deepEqual(nodes.map(({ operator }) => operator), ['Nonsense', 'Other']);
+      assert.deepEqual(
+        nodes.map(({ operator }) => operator),
+        ['Nonsense', 'Other'],
+      );
       return true;
     });
     const strings = writeModel({

@@ -10,13 +10,106 @@ const floats = (...numbers) => Float32Array.from(numbers);
 
 /** New ones for each use, because some end what they are used in. */
 const hostile = () => [
-  undefined, null, true, NaN, -0, -1, 0.5, 2 ** 31, 2 ** 53, Infinity, 5n, '', 'x', 'text\ud800', '\0', '__proto__', 'x'.repeat(100_000), Symbol('s'),
-  [], [1], [1, 'two', {}], [null], new Array(3), {}, () => {}, class {}, new Date(), new Map([['a', 1]]), new Set([1]), /x/, new Error('e'), Promise.reject(new Error('unheard')).catch(() => {}) && Promise.resolve(),
-  new WeakRef({}), Object.create(null), Object.freeze({}), floats(), floats(1, 2), new Uint8Array(8), new ArrayBuffer(8), new SharedArrayBuffer(8), new DataView(new ArrayBuffer(8)), new Float64Array(2),
-  new Float32Array(new ArrayBuffer(8, { maxByteLength: 16 })), new Tensor('float32', [1, 2], [1, 2]), new Tensor('string', ['a'], [1]),
-  new Proxy({}, { get() { throw new RangeError('trap'); } }), new Proxy([], { get() { throw new RangeError('trap'); } }), new Proxy({}, { has() { throw new RangeError('trap'); } }),
-  new Proxy({}, { ownKeys() { throw new RangeError('trap'); } }), { toString() { throw new RangeError('text'); } }, { valueOf() { throw new RangeError('number'); } },
-  { get data() { throw new RangeError('getter'); } }, { then(resolve) { resolve(1); } }, { name: 'cpu', then: null }, { length: 2 ** 32 }, { 0: 'cpu', length: 1 }, { path: 'x', data: floats(1) }, globalThis, globalThis.process,
+  undefined,
+  null,
+  true,
+  NaN,
+  -0,
+  -1,
+  0.5,
+  2 ** 31,
+  2 ** 53,
+  Infinity,
+  5n,
+  '',
+  'x',
+  'text\ud800',
+  '\0',
+  '__proto__',
+  'x'.repeat(100_000),
+  Symbol('s'),
+  [],
+  [1],
+  [1, 'two', {}],
+  [null],
+  new Array(3),
+  {},
+  () => {},
+  class {},
+  new Date(),
+  new Map([['a', 1]]),
+  new Set([1]),
+  /x/,
+  new Error('e'),
+  Promise.reject(new Error('unheard')).catch(() => {}) && Promise.resolve(),
+  new WeakRef({}),
+  Object.create(null),
+  Object.freeze({}),
+  floats(),
+  floats(1, 2),
+  new Uint8Array(8),
+  new ArrayBuffer(8),
+  new SharedArrayBuffer(8),
+  new DataView(new ArrayBuffer(8)),
+  new Float64Array(2),
+  new Float32Array(new ArrayBuffer(8, { maxByteLength: 16 })),
+  new Tensor('float32', [1, 2], [1, 2]),
+  new Tensor('string', ['a'], [1]),
+  new Proxy(
+    {},
+    {
+      get() {
+        throw new RangeError('trap');
+      },
+    },
+  ),
+  new Proxy([], {
+    get() {
+      throw new RangeError('trap');
+    },
+  }),
+  new Proxy(
+    {},
+    {
+      has() {
+        throw new RangeError('trap');
+      },
+    },
+  ),
+  new Proxy(
+    {},
+    {
+      ownKeys() {
+        throw new RangeError('trap');
+      },
+    },
+  ),
+  {
+    toString() {
+      throw new RangeError('text');
+    },
+  },
+  {
+    valueOf() {
+      throw new RangeError('number');
+    },
+  },
+  {
+    get data() {
+      throw new RangeError('getter');
+    },
+  },
+  {
+    then(resolve) {
+      resolve(1);
+    },
+  },
+  { name: 'cpu', then: null },
+  { length: 2 ** 32 },
+  { 0: 'cpu', length: 1 },
+  { path: 'x', data: floats(1) },
+  globalThis,
+  globalThis.process,
 ];
 
 /** The fields of a Tensor behind its properties. */
@@ -45,7 +138,25 @@ async function check(session) {
 
 describe('hostile values', () => {
   it('as a model, its place in a buffer, options and each of them', async () => {
-    const names = ['executionProviders', 'intraOpNumThreads', 'interOpNumThreads', 'graphOptimizationLevel', 'enableCpuMemArena', 'enableMemPattern', 'optimizedModelFilePath', 'extra', 'executionMode', 'logId', 'logSeverityLevel', 'enableProfiling', 'profileFilePrefix', 'externalData', 'preferredOutputLocation', 'freeDimensionOverrides', 'unknown'];
+    const names = [
+      'executionProviders',
+      'intraOpNumThreads',
+      'interOpNumThreads',
+      'graphOptimizationLevel',
+      'enableCpuMemArena',
+      'enableMemPattern',
+      'optimizedModelFilePath',
+      'extra',
+      'executionMode',
+      'logId',
+      'logSeverityLevel',
+      'enableProfiling',
+      'profileFilePrefix',
+      'externalData',
+      'preferredOutputLocation',
+      'freeDimensionOverrides',
+      'unknown',
+    ];
     const { buffer } = Uint8Array.from(model);
     for (const [at, bad] of hostile().entries()) {
       await fitsOrFails(InferenceSession.create(bad), `model ${at}`);
@@ -56,7 +167,16 @@ describe('hostile values', () => {
       for (const name of names) {
         await fitsOrFails(InferenceSession.create(model, { logSeverityLevel: 4, [name]: bad }), `${name} ${at}`);
       }
-      const inside = [{ executionProviders: [bad] }, { executionProviders: [{ name: bad }] }, { executionProviders: [{ name: 'webgpu', preferredLayout: bad }] }, { extra: { a: bad } }, { externalData: [bad] }, { externalData: [{ path: bad, data: new Uint8Array(1) }] }, { externalData: [{ path: 'x', data: bad }] }, { preferredOutputLocation: { sum: bad } }];
+      const inside = [
+        { executionProviders: [bad] },
+        { executionProviders: [{ name: bad }] },
+        { executionProviders: [{ name: 'webgpu', preferredLayout: bad }] },
+        { extra: { a: bad } },
+        { externalData: [bad] },
+        { externalData: [{ path: bad, data: new Uint8Array(1) }] },
+        { externalData: [{ path: 'x', data: bad }] },
+        { preferredOutputLocation: { sum: bad } },
+      ];
       for (const options of inside) {
         await fitsOrFails(InferenceSession.create(model, { logSeverityLevel: 4, ...options }), `${Object.keys(options)} ${at}`);
       }
@@ -106,17 +226,21 @@ describe('hostile values', () => {
 
   it('as arguments that act while they are read', async () => {
     const session = await InferenceSession.create(model);
-    const acting = (key, act) => Object.defineProperty({ type: 'float32', dims: [1, 2], data: floats(1, 2), location: 'cpu' }, key, {
-      get() {
-        act();
-        return { type: 'float32', dims: [1, 2], data: floats(1, 2), location: 'cpu' }[key];
-      },
-    });
+    const acting = (key, act) =>
+      Object.defineProperty({ type: 'float32', dims: [1, 2], data: floats(1, 2), location: 'cpu' }, key, {
+        get() {
+          act();
+          return { type: 'float32', dims: [1, 2], data: floats(1, 2), location: 'cpu' }[key];
+        },
+      });
     for (const key of ['type', 'dims', 'data', 'location']) {
       const feeds = good();
       const { buffer } = feeds.a.data;
       // The other feed was read before: its data are gone now.
-      await fitsOrFails(session.run({ ...feeds, b: acting(key, () => structuredClone(buffer, { transfer: buffer.byteLength > 0 ? [buffer] : [] })) }), `${key} detaches`);
+      await fitsOrFails(
+        session.run({ ...feeds, b: acting(key, () => structuredClone(buffer, { transfer: buffer.byteLength > 0 ? [buffer] : [] })) }),
+        `${key} detaches`,
+      );
       await fitsOrFails(session.run({ ...good(), a: acting(key, () => session.run(good())) }), `${key} runs`);
     }
     await check(session);

@@ -20,26 +20,36 @@ const BUSY = `
 describe('runs at once', () => {
   it('of one session give each its own results', async () => {
     const session = await InferenceSession.create(sums());
-    const outcomes = await Promise.all(Array.from({ length: 20 }, async (_, at) => {
-      const rows = at % 7;
-      const list = Array.from({ length: 2 * rows }, (_, index) => at + index);
-      const { sum, difference } = await session.run({ a: float32(list, [rows, 2]), b: float32(list, [rows, 2]) });
-      return [sum.dims, [...sum.data], difference.data.every((number) => number === 0), list];
-    }));
+    const outcomes = await Promise.all(
+      Array.from({ length: 20 }, async (_, at) => {
+        const rows = at % 7;
+        const list = Array.from({ length: 2 * rows }, (_, index) => at + index);
+        const { sum, difference } = await session.run({ a: float32(list, [rows, 2]), b: float32(list, [rows, 2]) });
+        return [sum.dims, [...sum.data], difference.data.every((number) => number === 0), list];
+      }),
+    );
     outcomes.forEach(([dims, sum, isZero, list], at) => {
       assert.deepEqual([dims, isZero], [[at % 7, 2], true]);
-      assert.deepEqual(sum, list.map((number) => 2 * number));
+      assert.deepEqual(
+        sum,
+        list.map((number) => 2 * number),
+      );
     });
   });
 
   it('of one session end in their order', async () => {
     const session = await InferenceSession.create(negate());
     const ended = [];
-    await Promise.all(Array.from({ length: 20 }, async (_, at) => {
-      await session.run({ x: float32(new Float32Array(at % 2 === 0 ? 200_000 : 2), [at % 2 === 0 ? 200_000 : 2]) });
-      ended.push(at);
-    }));
-    assert.deepEqual(ended, [...ended].sort((a, b) => a - b));
+    await Promise.all(
+      Array.from({ length: 20 }, async (_, at) => {
+        await session.run({ x: float32(new Float32Array(at % 2 === 0 ? 200_000 : 2), [at % 2 === 0 ? 200_000 : 2]) });
+        ended.push(at);
+      }),
+    );
+    assert.deepEqual(
+      ended,
+      [...ended].sort((a, b) => a - b),
+    );
   });
 
   it('of several sessions give each its own results', async () => {
@@ -55,7 +65,10 @@ describe('runs at once', () => {
     const session = await InferenceSession.create(sums());
     const run = (rows, other) => session.run({ a: float32(new Float32Array(2 * rows), [rows, 2]), b: float32(new Float32Array(2 * other), [other, 2]) });
     const outcomes = await Promise.allSettled([run(2, 2), run(3, 2), run(2, 2), run(2, 5), run(1, 1)]);
-    assert.deepEqual(outcomes.map(({ status }) => status), ['fulfilled', 'rejected', 'fulfilled', 'rejected', 'fulfilled']);
+    assert.deepEqual(
+      outcomes.map(({ status }) => status),
+      ['fulfilled', 'rejected', 'fulfilled', 'rejected', 'fulfilled'],
+    );
   });
 
   it('leave the event loop free', async () => {
@@ -68,7 +81,10 @@ describe('runs at once', () => {
     const { y } = await session.run(feeds);
     const time = performance.now() - begin;
     delays.disable();
-    assert.ok(y.data.every((value) => value === 1), 'sums of powers of two are exact');
+    assert.ok(
+      y.data.every((value) => value === 1),
+      'sums of powers of two are exact',
+    );
     assert.ok(delays.max / 1e6 < time / 2, `the event loop waited ${delays.max / 1e6} ms of a run of ${time} ms`);
   });
 });
@@ -91,7 +107,10 @@ describe('release', () => {
     const runs = [session.run(feeds), session.run(feeds)];
     const released = session.release();
     for (const { y } of await Promise.all(runs)) {
-      assert.ok(y.data.every((value) => value === 1), 'sums of powers of two are exact');
+      assert.ok(
+        y.data.every((value) => value === 1),
+        'sums of powers of two are exact',
+      );
     }
     await released;
     await assert.rejects(session.run(feeds), /already disposed/);
@@ -101,7 +120,12 @@ describe('release', () => {
   const KEPT = 60;
 
   it('gives memory back', async (t) => {
-    const { code, stdout, stderr } = await runNode(['--expose-gc', '--input-type=module', '--eval', `
+    const { code, stdout, stderr } = await runNode(
+      [
+        '--expose-gc',
+        '--input-type=module',
+        '--eval',
+        `
       import { InferenceSession, Tensor } from 'webnn-node-ort';
       import { collectGarbage } from '../../__test__/lib/wait.mjs';
       import { million } from './__test__/support.mjs';
@@ -115,7 +139,10 @@ describe('release', () => {
         if (i % 10 === 9) await collectGarbage();
         if (i % 30 === 29) used.push(process.memoryUsage.rss());
       }
-      console.log((used[1] - used[0]) / 1e6);`], { cwd: root });
+      console.log((used[1] - used[0]) / 1e6);`,
+      ],
+      { cwd: root },
+    );
     assert.deepEqual([code, stderr], [0, '']);
     t.diagnostic(`${stdout} MB more`);
     assert.ok(Number(stdout) < KEPT, `${stdout} MB more`);
@@ -125,10 +152,16 @@ describe('release', () => {
 describe('worker threads', () => {
   it('run models at once, each with its own module', async (t) => {
     const program = new URL('./worker.mjs', import.meta.url);
-    const results = await Promise.all(Array.from({ length: 4 }, (_, at) => new Promise((resolve, reject) => {
-      const worker = new Worker(program, { workerData: { model: negate(), number: at } });
-      worker.on('message', resolve).on('error', reject);
-    })));
+    const results = await Promise.all(
+      Array.from(
+        { length: 4 },
+        (_, at) =>
+          new Promise((resolve, reject) => {
+            const worker = new Worker(program, { workerData: { model: negate(), number: at } });
+            worker.on('message', resolve).on('error', reject);
+          }),
+      ),
+    );
     assert.deepEqual(results, [-0, -1, -2, -3]);
   });
 
@@ -203,9 +236,12 @@ describe('the process', () => {
     const cwd = temporaryFolder(t);
     write(cwd, 'model.onnx', negate());
     const session = await InferenceSession.create(negate());
-    const { stdout } = await runProgram(`
+    const { stdout } = await runProgram(
+      `
       import { InferenceSession } from 'webnn-node-ort';
-      console.log((await InferenceSession.create(process.argv[1])).inputNames.join());`, `${cwd}/model.onnx`);
+      console.log((await InferenceSession.create(process.argv[1])).inputNames.join());`,
+      `${cwd}/model.onnx`,
+    );
     assert.equal(stdout, 'x');
     await session.release();
   });

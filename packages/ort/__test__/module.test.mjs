@@ -24,7 +24,10 @@ describe('module', () => {
   });
 
   it('tells which backends and versions there are', () => {
-    assert.deepEqual(listSupportedBackends(), [{ name: 'cpu', bundled: true }, { name: 'webgpu', bundled: true }]);
+    assert.deepEqual(listSupportedBackends(), [
+      { name: 'cpu', bundled: true },
+      { name: 'webgpu', bundled: true },
+    ]);
     listSupportedBackends().pop();
     assert.equal(listSupportedBackends().length, 2);
     assert.equal(env.versions.node, '1.30.0');
@@ -52,7 +55,10 @@ describe('module', () => {
     cpSync(packageOfCommon, copy, { recursive: true });
     symlinkSync(root, join(project, 'node_modules', 'webnn-node-ort'));
     write(project, 'model.onnx', negate());
-    write(project, 'app.cjs', `
+    write(
+      project,
+      'app.cjs',
+      `
       const common = require('onnxruntime-common');
       const ort = require('webnn-node-ort');
       (async () => {
@@ -61,7 +67,8 @@ describe('module', () => {
         const ours = await (await ort.InferenceSession.create('model.onnx')).run(feeds);
         const isOf = (tensor) => [tensor instanceof common.Tensor, tensor instanceof ort.Tensor];
         console.log(JSON.stringify([isOf(theirs.y), isOf(ours.y), theirs.y.data[0], ours.y.data[0]]));
-      })();`);
+      })();`,
+    );
     const { stdout, stderr } = await runNode(['app.cjs'], { cwd: project });
     assert.equal(stderr, '');
     assert.deepEqual(JSON.parse(stdout), [[true, false], [false, true], -5, -5]);

@@ -27,18 +27,49 @@ async function errorsOf(options, body = '') {
 describe('session options', () => {
   it('are accepted where onnxruntime-node accepts them', async () => {
     const accepted = [
-      {}, { executionProviders: ['cpu'] }, { executionProviders: [{ name: 'cpu' }] }, { executionProviders: [{ name: 'cpu', useArena: true }] }, { executionProviders: [] },
-      { executionProviders: null }, { executionProviders: undefined }, Object.freeze({}),
-      { intraOpNumThreads: 0 }, { intraOpNumThreads: 1 }, { intraOpNumThreads: 3 }, { interOpNumThreads: 0 }, { interOpNumThreads: 4 },
+      {},
+      { executionProviders: ['cpu'] },
+      { executionProviders: [{ name: 'cpu' }] },
+      { executionProviders: [{ name: 'cpu', useArena: true }] },
+      { executionProviders: [] },
+      { executionProviders: null },
+      { executionProviders: undefined },
+      Object.freeze({}),
+      { intraOpNumThreads: 0 },
+      { intraOpNumThreads: 1 },
+      { intraOpNumThreads: 3 },
+      { interOpNumThreads: 0 },
+      { interOpNumThreads: 4 },
       ...['disabled', 'basic', 'extended', 'layout', 'all'].map((graphOptimizationLevel) => ({ graphOptimizationLevel })),
-      { enableCpuMemArena: true }, { enableCpuMemArena: false }, { enableMemPattern: true }, { enableMemPattern: false },
-      { executionMode: 'sequential' }, { executionMode: 'parallel' }, { optimizedModelFilePath: '' },
-      { extra: {} }, { extra: [] }, { extra: { session: { set_denormal_as_zero: '1', nested: { deep: 'x' } } } },
-      { logId: 'mine' }, { logSeverityLevel: 0 }, { logSeverityLevel: 4 }, { logVerbosityLevel: 'x' },
-      { enableProfiling: false }, { enableProfiling: false, profileFilePrefix: 5 }, { profileFilePrefix: 5 },
-      { externalData: null }, { externalData: undefined }, { externalData: [] }, { externalData: [{ path: 'unused.bin', data: new Uint8Array(4) }] },
-      { preferredOutputLocation: null }, { preferredOutputLocation: undefined }, { preferredOutputLocation: 'cpu' }, { preferredOutputLocation: {} }, { preferredOutputLocation: { y: 'cpu' } },
-      { freeDimensionOverrides: { n: 5 } }, { freeDimensionOverrides: 5 }, { unknown: 1 },
+      { enableCpuMemArena: true },
+      { enableCpuMemArena: false },
+      { enableMemPattern: true },
+      { enableMemPattern: false },
+      { executionMode: 'sequential' },
+      { executionMode: 'parallel' },
+      { optimizedModelFilePath: '' },
+      { extra: {} },
+      { extra: [] },
+      { extra: { session: { set_denormal_as_zero: '1', nested: { deep: 'x' } } } },
+      { logId: 'mine' },
+      { logSeverityLevel: 0 },
+      { logSeverityLevel: 4 },
+      { logVerbosityLevel: 'x' },
+      { enableProfiling: false },
+      { enableProfiling: false, profileFilePrefix: 5 },
+      { profileFilePrefix: 5 },
+      { externalData: null },
+      { externalData: undefined },
+      { externalData: [] },
+      { externalData: [{ path: 'unused.bin', data: new Uint8Array(4) }] },
+      { preferredOutputLocation: null },
+      { preferredOutputLocation: undefined },
+      { preferredOutputLocation: 'cpu' },
+      { preferredOutputLocation: {} },
+      { preferredOutputLocation: { y: 'cpu' } },
+      { freeDimensionOverrides: { n: 5 } },
+      { freeDimensionOverrides: 5 },
+      { unknown: 1 },
     ];
     for (const options of accepted) {
       const session = await create({ logSeverityLevel: 4, ...options });
@@ -51,21 +82,60 @@ describe('session options', () => {
   it('are refused with a TypeError or RangeError that names the option', async () => {
     const refused = {
       TypeError: [
-        { intraOpNumThreads: '1' }, { intraOpNumThreads: undefined }, { intraOpNumThreads: null }, { intraOpNumThreads: 1n }, { intraOpNumThreads: Symbol('x') },
-        { interOpNumThreads: true }, { graphOptimizationLevel: 0 }, { graphOptimizationLevel: 'most' }, { graphOptimizationLevel: undefined },
-        { enableCpuMemArena: 0 }, { enableCpuMemArena: undefined }, { enableMemPattern: 'yes' },
-        { optimizedModelFilePath: 5 }, { extra: 5 }, { extra: null }, { extra: undefined }, { extra: { session: { a: 1 } } }, { extra: { a: null } },
-        { executionMode: 1 }, { executionMode: 'fast' }, { logId: 5 }, { logSeverityLevel: 'error' }, { logSeverityLevel: undefined },
-        { enableProfiling: 1 }, { enableProfiling: true }, { enableProfiling: true, profileFilePrefix: 5 },
-        { externalData: 5 }, { externalData: {} }, { externalData: [5] }, { externalData: [null] }, { externalData: [{}] }, { externalData: [{ path: 'x' }] },
-        { externalData: [{ path: 'x', data: 'y' }] }, { externalData: [{ path: 'x', data: new ArrayBuffer(4) }] }, { externalData: [{ path: 'x', data: Float32Array.of(1) }] },
+        { intraOpNumThreads: '1' },
+        { intraOpNumThreads: undefined },
+        { intraOpNumThreads: null },
+        { intraOpNumThreads: 1n },
+        { intraOpNumThreads: Symbol('x') },
+        { interOpNumThreads: true },
+        { graphOptimizationLevel: 0 },
+        { graphOptimizationLevel: 'most' },
+        { graphOptimizationLevel: undefined },
+        { enableCpuMemArena: 0 },
+        { enableCpuMemArena: undefined },
+        { enableMemPattern: 'yes' },
+        { optimizedModelFilePath: 5 },
+        { extra: 5 },
+        { extra: null },
+        { extra: undefined },
+        { extra: { session: { a: 1 } } },
+        { extra: { a: null } },
+        { executionMode: 1 },
+        { executionMode: 'fast' },
+        { logId: 5 },
+        { logSeverityLevel: 'error' },
+        { logSeverityLevel: undefined },
+        { enableProfiling: 1 },
+        { enableProfiling: true },
+        { enableProfiling: true, profileFilePrefix: 5 },
+        { externalData: 5 },
+        { externalData: {} },
+        { externalData: [5] },
+        { externalData: [null] },
+        { externalData: [{}] },
+        { externalData: [{ path: 'x' }] },
+        { externalData: [{ path: 'x', data: 'y' }] },
+        { externalData: [{ path: 'x', data: new ArrayBuffer(4) }] },
+        { externalData: [{ path: 'x', data: Float32Array.of(1) }] },
         { externalData: [{ path: 5, data: new Uint8Array(1) }] },
-        { preferredOutputLocation: 5 }, { preferredOutputLocation: 'moon' }, { preferredOutputLocation: 'none' }, { preferredOutputLocation: ['cpu'] },
-        { preferredOutputLocation: { z: 'cpu' } }, { preferredOutputLocation: { y: 'moon' } }, { preferredOutputLocation: { y: 5 } },
+        { preferredOutputLocation: 5 },
+        { preferredOutputLocation: 'moon' },
+        { preferredOutputLocation: 'none' },
+        { preferredOutputLocation: ['cpu'] },
+        { preferredOutputLocation: { z: 'cpu' } },
+        { preferredOutputLocation: { y: 'moon' } },
+        { preferredOutputLocation: { y: 5 } },
       ],
       RangeError: [
-        { intraOpNumThreads: 1.5 }, { intraOpNumThreads: -1 }, { intraOpNumThreads: NaN }, { intraOpNumThreads: Infinity }, { intraOpNumThreads: 2 ** 32 },
-        { interOpNumThreads: 0.1 }, { logSeverityLevel: 5 }, { logSeverityLevel: -1 }, { logSeverityLevel: 1.5 },
+        { intraOpNumThreads: 1.5 },
+        { intraOpNumThreads: -1 },
+        { intraOpNumThreads: NaN },
+        { intraOpNumThreads: Infinity },
+        { intraOpNumThreads: 2 ** 32 },
+        { interOpNumThreads: 0.1 },
+        { logSeverityLevel: 5 },
+        { logSeverityLevel: -1 },
+        { logSeverityLevel: 1.5 },
       ],
     };
     for (const [name, list] of Object.entries(refused)) {
@@ -74,14 +144,24 @@ describe('session options', () => {
         await assert.rejects(create(options), { name, message: new RegExp(option) }, option);
       }
     }
-    const providers = [{ name: 'cpu', deviceId: 'x' }, { name: 'webgpu', speed: 1 }, { name: 'webgpu', preferredLayout: 5 }, { name: 'webgpu', enableRobustness: 1 }, { name: 'webgpu', forceCpuNodeNames: 'x' }, { name: 'webgpu', forceCpuNodeNames: [5] }];
+    const providers = [
+      { name: 'cpu', deviceId: 'x' },
+      { name: 'webgpu', speed: 1 },
+      { name: 'webgpu', preferredLayout: 5 },
+      { name: 'webgpu', enableRobustness: 1 },
+      { name: 'webgpu', forceCpuNodeNames: 'x' },
+      { name: 'webgpu', forceCpuNodeNames: [5] },
+    ];
     for (const provider of providers) {
       await assert.rejects(create({ executionProviders: [provider] }), { name: 'TypeError', message: /executionProviders\[0\]/ });
     }
   });
 
   it('are refused in the order of onnxruntime-node, before the model is read', async () => {
-    await assert.rejects(InferenceSession.create('/there/is/no.onnx', { logId: 5, executionMode: 5, intraOpNumThreads: 'x' }), { name: 'TypeError', message: /intraOpNumThreads/ });
+    await assert.rejects(InferenceSession.create('/there/is/no.onnx', { logId: 5, executionMode: 5, intraOpNumThreads: 'x' }), {
+      name: 'TypeError',
+      message: /intraOpNumThreads/,
+    });
     await assert.rejects(InferenceSession.create('/there/is/no.onnx', { preferredOutputLocation: 5 }), { name: 'Error', message: /failed/ });
   });
 
@@ -141,7 +221,10 @@ describe('session options', () => {
     assert.match(files[0], /^mine_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d{3}\.json$/);
     const events = JSON.parse(readFileSync(join(directory, files[0]), 'utf8'));
     assert.deepEqual(events.filter(({ name }) => name === 'model_run').length, 2);
-    assert.deepEqual(events.slice(0, 2).map(({ name }) => name), ['model_loading_array', 'session_initialization']);
+    assert.deepEqual(
+      events.slice(0, 2).map(({ name }) => name),
+      ['model_loading_array', 'session_initialization'],
+    );
     const nodes = events.filter(({ cat }) => cat === 'Node');
     assert.equal(nodes.length, 2);
     const run = events.find(({ name }) => name === 'model_run');
@@ -159,7 +242,10 @@ describe('session options', () => {
   it('enableProfiling writes the trace when the session is released or the process exits, and says why it cannot', async (t) => {
     const directory = temporaryFolder(t);
     const listeners = process.listenerCount('exit');
-    const released = await InferenceSession.create(write(directory, 'model.onnx', model), { enableProfiling: true, profileFilePrefix: join(directory, 'released') });
+    const released = await InferenceSession.create(write(directory, 'model.onnx', model), {
+      enableProfiling: true,
+      profileFilePrefix: join(directory, 'released'),
+    });
     await released.release();
     const [profile] = readdirSync(directory).filter((name) => name.startsWith('released'));
     assert.equal(JSON.parse(readFileSync(join(directory, profile), 'utf8'))[0].name, 'model_loading_uri');
@@ -179,14 +265,28 @@ describe('session options', () => {
 describe('run options', () => {
   it('are checked as onnxruntime-node checks them', async () => {
     const session = await create();
-    const accepted = [{}, { logSeverityLevel: 4 }, { tag: 'x' }, { logVerbosityLevel: 'x' }, { terminate: 5 }, { terminate: true }, { extra: 5 }, { unknown: 1 }, Object.freeze({ tag: 'x' })];
+    const accepted = [
+      {},
+      { logSeverityLevel: 4 },
+      { tag: 'x' },
+      { logVerbosityLevel: 'x' },
+      { terminate: 5 },
+      { terminate: true },
+      { extra: 5 },
+      { unknown: 1 },
+      Object.freeze({ tag: 'x' }),
+    ];
     for (const options of accepted) {
       assert.deepEqual([...(await session.run({ x: x() }, options)).y.data], [-1, -2]);
       assert.deepEqual([...(await session.run({ x: x() }, ['y'], options)).y.data], [-1, -2]);
     }
     const refused = [
-      [{ logSeverityLevel: 'x' }, 'TypeError', /logSeverityLevel/], [{ logSeverityLevel: undefined }, 'TypeError', /logSeverityLevel/], [{ logSeverityLevel: 8 }, 'RangeError', /logSeverityLevel/],
-      [{ logSeverityLevel: 0.5 }, 'RangeError', /logSeverityLevel/], [{ tag: 5 }, 'TypeError', /tag/], [{ tag: undefined }, 'TypeError', /tag/],
+      [{ logSeverityLevel: 'x' }, 'TypeError', /logSeverityLevel/],
+      [{ logSeverityLevel: undefined }, 'TypeError', /logSeverityLevel/],
+      [{ logSeverityLevel: 8 }, 'RangeError', /logSeverityLevel/],
+      [{ logSeverityLevel: 0.5 }, 'RangeError', /logSeverityLevel/],
+      [{ tag: 5 }, 'TypeError', /tag/],
+      [{ tag: undefined }, 'TypeError', /tag/],
     ];
     for (const [options, name, message] of refused) {
       await assert.rejects(session.run({ x: x() }, options), { name, message });

@@ -37,9 +37,13 @@ function project(t, hasOriginal) {
   }
   write(directory, 'model.onnx', negate());
   write(directory, 'app.mjs', APP);
-  write(directory, 'app.cjs', `
+  write(
+    directory,
+    'app.cjs',
+    `
     const { InferenceSession, Tensor } = require('onnxruntime-node');
-    InferenceSession.create('model.onnx').then((session) => session.run({ x: new Tensor('float32', [1], [1]) })).then(({ y }) => console.log(y.data[0]));`);
+    InferenceSession.create('model.onnx').then((session) => session.run({ x: new Tensor('float32', [1], [1]) })).then(({ y }) => console.log(y.data[0]));`,
+  );
   return directory;
 }
 
@@ -60,7 +64,10 @@ describe('webnn-node-ort/register', () => {
     const old = join(cwd, 'node_modules', 'old', 'node_modules', 'onnxruntime-common');
     mkdirSync(old, { recursive: true });
     write(old, 'package.json', '{ "name": "onnxruntime-common", "version": "1.14.0", "main": "index.js" }');
-    write(old, 'index.js', `
+    write(
+      old,
+      'index.js',
+      `
       const backends = {};
       exports.env = {};
       exports.Tensor = class { constructor(type, data, dims) { Object.assign(this, { type, data, dims }); } };
@@ -68,7 +75,8 @@ describe('webnn-node-ort/register', () => {
       exports.InferenceSession = { async create(path, options = {}) {
         const handler = await backends.cpu.createSessionHandler(path, options);
         return { run: (feeds) => handler.run(feeds, { y: null }, {}) };
-      } };`);
+      } };`,
+    );
     const program = (load) => `${load}
       export default async () => {
         const session = await ort.InferenceSession.create('model.onnx');
@@ -76,13 +84,25 @@ describe('webnn-node-ort/register', () => {
         const { y } = await session.run({ x: new ort.Tensor('float32', big, [big.length]) });
         return [y instanceof ort.Tensor, y.data[9], Object.keys(y).join()];
       };`;
-    write(join(cwd, 'node_modules', 'old'), 'imports.mjs', program("import ort, { Tensor } from 'onnxruntime-node'; if (ort.Tensor !== Tensor) throw new Error('not the same');"));
-    write(join(cwd, 'node_modules', 'old'), 'requires.mjs', program("import { createRequire } from 'node:module'; const ort = createRequire(import.meta.url)('onnxruntime-node');"));
-    write(cwd, 'both.mjs', `
+    write(
+      join(cwd, 'node_modules', 'old'),
+      'imports.mjs',
+      program("import ort, { Tensor } from 'onnxruntime-node'; if (ort.Tensor !== Tensor) throw new Error('not the same');"),
+    );
+    write(
+      join(cwd, 'node_modules', 'old'),
+      'requires.mjs',
+      program("import { createRequire } from 'node:module'; const ort = createRequire(import.meta.url)('onnxruntime-node');"),
+    );
+    write(
+      cwd,
+      'both.mjs',
+      `
       import { Tensor } from 'onnxruntime-node';
       import imports from './node_modules/old/imports.mjs';
       import requires from './node_modules/old/requires.mjs';
-      console.log(JSON.stringify([await imports(), await requires()]), 'location' in Tensor.prototype);`);
+      console.log(JSON.stringify([await imports(), await requires()]), 'location' in Tensor.prototype);`,
+    );
     const { stdout, stderr } = await runNode(['--import', 'webnn-node-ort/register', 'both.mjs'], { cwd });
     assert.equal(stderr, '');
     const expected = [true, -2, 'type,data,dims'];
@@ -103,12 +123,16 @@ describe('webnn-node-ort/register', () => {
 
   it('leaves all other modules as they are', async (t) => {
     const cwd = project(t, true);
-    write(cwd, 'others.mjs', `
+    write(
+      cwd,
+      'others.mjs',
+      `
       import { createRequire } from 'node:module';
       const require = createRequire(import.meta.url);
       console.log(require('onnxruntime-node/package.json').version);
       console.log(await import('onnxruntime-nodes').catch(({ code }) => code));
-      try { require('onnxruntime-node/dist/binding') } catch ({ code }) { console.log(code) }`);
+      try { require('onnxruntime-node/dist/binding') } catch ({ code }) { console.log(code) }`,
+    );
     const { stdout } = await runNode(['--import', 'webnn-node-ort/register', 'others.mjs'], { cwd });
     assert.equal(stdout, '1.2.3\nERR_MODULE_NOT_FOUND\nMODULE_NOT_FOUND');
   });

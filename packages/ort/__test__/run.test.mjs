@@ -14,11 +14,12 @@ const float32 = (data, dims) => new Tensor('float32', Float32Array.from(data), d
 const plain = ({ type, dims, data, location }) => ({ type, dims, data: [...data], location });
 
 /** A model that gives what it is fed. */
-const identity = (elementType, shape) => writeModel({
-  inputs: [value('x', elementType, shape)],
-  outputs: [value('y', elementType, shape)],
-  nodes: [node('Identity', ['x'], ['y'])],
-});
+const identity = (elementType, shape) =>
+  writeModel({
+    inputs: [value('x', elementType, shape)],
+    outputs: [value('y', elementType, shape)],
+    nodes: [node('Identity', ['x'], ['y'])],
+  });
 
 describe('InferenceSession.run', () => {
   it('gives all outputs, those that are named, or those that are null', async () => {
@@ -64,7 +65,10 @@ describe('InferenceSession.run', () => {
     const session = await InferenceSession.create(sums());
     const { sum } = await session.run({ a: float32([1, 2], [1, 2]), b: float32([1, 2, 3, 4], [2, 2]) });
     assert.deepEqual(plain(sum), { type: 'float32', dims: [2, 2], data: [2, 4, 4, 6], location: 'cpu' });
-    await assert.rejects(session.run({ a: float32([1, 2, 3, 4, 5, 6], [3, 2]), b: float32([1, 2, 3, 4], [2, 2]) }), { name: 'Error', message: /\[3, 2\].*\[2, 2\]/ });
+    await assert.rejects(session.run({ a: float32([1, 2, 3, 4, 5, 6], [3, 2]), b: float32([1, 2, 3, 4], [2, 2]) }), {
+      name: 'Error',
+      message: /\[3, 2\].*\[2, 2\]/,
+    });
   });
 
   it('takes a number as a scalar or a list, and only that for a scalar', async () => {
@@ -170,15 +174,34 @@ describe('InferenceSession.run', () => {
     const session = await InferenceSession.create(negate());
     const sound = { type: 'float32', dims: [1], data: Float32Array.of(1), location: 'cpu' };
     const refused = [
-      [null, 'TypeError'], [5, 'TypeError'], ['x', 'TypeError'], [[], 'TypeError'], [{}, 'TypeError'], [Symbol('x'), 'TypeError'], [() => sound, 'TypeError'],
-      [{ ...sound, dims: undefined }, 'TypeError', /dims/], [{ ...sound, dims: '1' }, 'TypeError', /dims/], [{ ...sound, dims: ['1'] }, 'TypeError', /dims\[0\]/],
-      [{ ...sound, dims: [-1] }, 'RangeError', /dims\[0\]/], [{ ...sound, dims: [1.5] }, 'RangeError', /dims\[0\]/], [{ ...sound, dims: [NaN] }, 'RangeError', /dims\[0\]/],
-      [{ ...sound, dims: [2 ** 32] }, 'RangeError', /dims\[0\]/], [{ ...sound, dims: [, 1] }, 'TypeError', /dims\[0\]/],
-      [{ ...sound, type: 5 }, 'TypeError', /type/], [{ ...sound, type: 'complex64' }, 'TypeError', /complex64/], [{ ...sound, type: 'toString' }, 'TypeError', /toString/],
-      [{ ...sound, location: 5 }, 'TypeError', /location/], [{ ...sound, location: 'moon' }, 'RangeError', /moon/], [{ ...sound, location: 'texture' }, 'TypeError', /texture/],
-      [{ ...sound, location: 'gpu-buffer', gpuBuffer: {} }, 'TypeError', /gpuBuffer/], [{ ...sound, location: 'ml-tensor', mlTensor: null }, 'TypeError', /mlTensor/],
-      [{ ...sound, data: [1] }, 'TypeError', /data/], [{ ...sound, data: new ArrayBuffer(4) }, 'TypeError', /data/], [{ ...sound, data: Int32Array.of(1) }, 'TypeError', /Int32Array/],
-      [{ ...sound, data: new DataView(new ArrayBuffer(4)) }, 'TypeError', /data/], [{ ...sound, type: 'string', data: 5 }, 'TypeError', /data/],
+      [null, 'TypeError'],
+      [5, 'TypeError'],
+      ['x', 'TypeError'],
+      [[], 'TypeError'],
+      [{}, 'TypeError'],
+      [Symbol('x'), 'TypeError'],
+      [() => sound, 'TypeError'],
+      [{ ...sound, dims: undefined }, 'TypeError', /dims/],
+      [{ ...sound, dims: '1' }, 'TypeError', /dims/],
+      [{ ...sound, dims: ['1'] }, 'TypeError', /dims\[0\]/],
+      [{ ...sound, dims: [-1] }, 'RangeError', /dims\[0\]/],
+      [{ ...sound, dims: [1.5] }, 'RangeError', /dims\[0\]/],
+      [{ ...sound, dims: [NaN] }, 'RangeError', /dims\[0\]/],
+      [{ ...sound, dims: [2 ** 32] }, 'RangeError', /dims\[0\]/],
+      [{ ...sound, dims: [, 1] }, 'TypeError', /dims\[0\]/],
+      [{ ...sound, type: 5 }, 'TypeError', /type/],
+      [{ ...sound, type: 'complex64' }, 'TypeError', /complex64/],
+      [{ ...sound, type: 'toString' }, 'TypeError', /toString/],
+      [{ ...sound, location: 5 }, 'TypeError', /location/],
+      [{ ...sound, location: 'moon' }, 'RangeError', /moon/],
+      [{ ...sound, location: 'texture' }, 'TypeError', /texture/],
+      [{ ...sound, location: 'gpu-buffer', gpuBuffer: {} }, 'TypeError', /gpuBuffer/],
+      [{ ...sound, location: 'ml-tensor', mlTensor: null }, 'TypeError', /mlTensor/],
+      [{ ...sound, data: [1] }, 'TypeError', /data/],
+      [{ ...sound, data: new ArrayBuffer(4) }, 'TypeError', /data/],
+      [{ ...sound, data: Int32Array.of(1) }, 'TypeError', /Int32Array/],
+      [{ ...sound, data: new DataView(new ArrayBuffer(4)) }, 'TypeError', /data/],
+      [{ ...sound, type: 'string', data: 5 }, 'TypeError', /data/],
     ];
     for (const [tensor, name, message = /"x"/] of refused) {
       await assert.rejects(session.run({ x: tensor }), { name, message });
@@ -195,11 +218,20 @@ describe('InferenceSession.run', () => {
     const session = await InferenceSession.create(negate());
     const x = float32([1], [1]);
     const cases = [
-      [[], 'TypeError', /'feeds'/], [[null], 'TypeError', /'feeds'/], [[x], 'TypeError', /'feeds'/], [[[x]], 'TypeError', /'feeds'/],
-      [[{}], 'Error', /input 'x' is missing/], [[{ z: x }], 'Error', /input 'x' is missing/],
-      [[{ x }, null], 'TypeError', /argument\[1\]/], [[{ x }, 1], 'TypeError', /argument\[1\]/], [[{ x }, x], 'TypeError', /'fetches'/],
-      [[{ x }, []], 'TypeError', /'fetches'/], [[{ x }, [1]], 'TypeError', /'fetches'/], [[{ x }, ['z']], 'RangeError', /'fetches'/],
-      [[{ x }, ['y'], 1], 'TypeError', /'options'/], [[{ x }, ['y'], null], 'TypeError', /'options'/],
+      [[], 'TypeError', /'feeds'/],
+      [[null], 'TypeError', /'feeds'/],
+      [[x], 'TypeError', /'feeds'/],
+      [[[x]], 'TypeError', /'feeds'/],
+      [[{}], 'Error', /input 'x' is missing/],
+      [[{ z: x }], 'Error', /input 'x' is missing/],
+      [[{ x }, null], 'TypeError', /argument\[1\]/],
+      [[{ x }, 1], 'TypeError', /argument\[1\]/],
+      [[{ x }, x], 'TypeError', /'fetches'/],
+      [[{ x }, []], 'TypeError', /'fetches'/],
+      [[{ x }, [1]], 'TypeError', /'fetches'/],
+      [[{ x }, ['z']], 'RangeError', /'fetches'/],
+      [[{ x }, ['y'], 1], 'TypeError', /'options'/],
+      [[{ x }, ['y'], null], 'TypeError', /'options'/],
     ];
     for (const [args, name, message] of cases) {
       await assert.rejects(session.run(...args), { name, message });
@@ -209,11 +241,24 @@ describe('InferenceSession.run', () => {
   it('rejects with what getters of hostile arguments throw, and goes on', async () => {
     const session = await InferenceSession.create(negate());
     const raised = new Error('from the getter');
-    const throwing = (name) => Object.defineProperty({ type: 'float32', dims: [1], data: Float32Array.of(1), location: 'cpu' }, name, { get() { throw raised; } });
+    const throwing = (name) =>
+      Object.defineProperty({ type: 'float32', dims: [1], data: Float32Array.of(1), location: 'cpu' }, name, {
+        get() {
+          throw raised;
+        },
+      });
     for (const name of ['type', 'dims', 'data', 'location']) {
       await assert.rejects(session.run({ x: throwing(name) }), raised);
     }
-    const releasing = { type: 'float32', dims: [1], location: 'cpu', get data() { session.release(); return Float32Array.of(1); } };
+    const releasing = {
+      type: 'float32',
+      dims: [1],
+      location: 'cpu',
+      get data() {
+        session.release();
+        return Float32Array.of(1);
+      },
+    };
     await Promise.allSettled([session.run({ x: releasing })]);
     await assert.rejects(session.run({ x: float32([1], [1]) }), { name: 'Error', message: /disposed/ });
   });

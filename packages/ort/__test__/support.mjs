@@ -12,37 +12,41 @@ export const root = fileURLToPath(new URL('..', import.meta.url));
 export const require = createRequire(import.meta.url);
 
 /** `y = -x`, for as many numbers as are fed. */
-export const negate = (elementType = FLOAT, shape = ['n']) => writeModel({
-  inputs: [value('x', elementType, shape)],
-  outputs: [value('y', elementType, shape)],
-  nodes: [node('Neg', ['x'], ['y'])],
-});
+export const negate = (elementType = FLOAT, shape = ['n']) =>
+  writeModel({
+    inputs: [value('x', elementType, shape)],
+    outputs: [value('y', elementType, shape)],
+    nodes: [node('Neg', ['x'], ['y'])],
+  });
 
 /** `sum = a + b` and `difference = a - b` of matrices with two columns. */
-export const sums = () => writeModel({
-  inputs: [value('a', FLOAT, ['rows', 2]), value('b', FLOAT, ['rows', 2])],
-  outputs: [value('sum', FLOAT, ['rows', 2]), value('difference', FLOAT, ['rows', 2])],
-  nodes: [node('Add', ['a', 'b'], ['sum']), node('Sub', ['a', 'b'], ['difference'])],
-});
+export const sums = () =>
+  writeModel({
+    inputs: [value('a', FLOAT, ['rows', 2]), value('b', FLOAT, ['rows', 2])],
+    outputs: [value('sum', FLOAT, ['rows', 2]), value('difference', FLOAT, ['rows', 2])],
+    nodes: [node('Add', ['a', 'b'], ['sum']), node('Sub', ['a', 'b'], ['difference'])],
+  });
 
 /** `y = x + w` of a million numbers: much memory and little work. */
-export const million = () => writeModel({
-  inputs: [value('x', FLOAT, [1_000_000])],
-  outputs: [value('y', FLOAT, [1_000_000])],
-  nodes: [node('Add', ['x', 'w'], ['y'])],
-  weights: [weight('w', [1_000_000], new Float32Array(1_000_000).fill(1))],
-});
+export const million = () =>
+  writeModel({
+    inputs: [value('x', FLOAT, [1_000_000])],
+    outputs: [value('y', FLOAT, [1_000_000])],
+    nodes: [node('Add', ['x', 'w'], ['y'])],
+    weights: [weight('w', [1_000_000], new Float32Array(1_000_000).fill(1))],
+  });
 
 /** Products of square matrices, one after the other: as much work as a test needs. */
-export const products = (size, count) => writeModel({
-  inputs: [value('x', FLOAT, [size, size])],
-  outputs: [value('y', FLOAT, [size, size])],
-  nodes: Array.from({ length: count }, (_, at) => {
-    const [from, to] = [at === 0 ? 'x' : `h${at}`, at === count - 1 ? 'y' : `h${at + 1}`];
-    return node('MatMul', [from, 'w'], [to]);
-  }),
-  weights: [weight('w', [size, size], new Float32Array(size * size).fill(1 / size))],
-});
+export const products = (size, count) =>
+  writeModel({
+    inputs: [value('x', FLOAT, [size, size])],
+    outputs: [value('y', FLOAT, [size, size])],
+    nodes: Array.from({ length: count }, (_, at) => {
+      const [from, to] = [at === 0 ? 'x' : `h${at}`, at === count - 1 ? 'y' : `h${at + 1}`];
+      return node('MatMul', [from, 'w'], [to]);
+    }),
+    weights: [weight('w', [size, size], new Float32Array(size * size).fill(1 / size))],
+  });
 
 /** Writes a file into a folder. @returns {string} its path */
 export function write(directory, name, contents) {

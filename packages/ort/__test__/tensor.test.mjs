@@ -103,7 +103,12 @@ describe('a result', () => {
   const KEPT = 100;
 
   it('gives its memory back when nobody holds it', async (t) => {
-    const { code, stdout, stderr } = await runNode(['--expose-gc', '--input-type=module', '--eval', `
+    const { code, stdout, stderr } = await runNode(
+      [
+        '--expose-gc',
+        '--input-type=module',
+        '--eval',
+        `
       import { InferenceSession, Tensor } from 'webnn-node-ort';
       import { collectGarbage } from '../../__test__/lib/wait.mjs';
       import { negate } from './__test__/support.mjs';
@@ -116,7 +121,10 @@ describe('a result', () => {
         if (i % 20 === 19) await collectGarbage();
         if (i % 100 === 99) used.push(process.memoryUsage.rss());
       }
-      console.log((used[1] - used[0]) / 1e6);`], { cwd: root });
+      console.log((used[1] - used[0]) / 1e6);`,
+      ],
+      { cwd: root },
+    );
     assert.deepEqual([code, stderr], [0, '']);
     t.diagnostic(`${stdout} MB more`);
     assert.ok(Number(stdout) < KEPT, `${stdout} MB more`);

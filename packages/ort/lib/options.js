@@ -10,7 +10,15 @@ const { SEVERITIES } = require('./log.js');
 const MAX_THREADS = 1024;
 
 /** Options that are validated but have no effect. */
-const WITHOUT_EFFECT = ['interOpNumThreads', 'graphOptimizationLevel', 'enableCpuMemArena', 'enableMemPattern', 'executionMode', 'extra', 'freeDimensionOverrides'];
+const WITHOUT_EFFECT = [
+  'interOpNumThreads',
+  'graphOptimizationLevel',
+  'enableCpuMemArena',
+  'enableMemPattern',
+  'executionMode',
+  'extra',
+  'freeDimensionOverrides',
+];
 
 /** @typedef {(value: unknown, what: string) => void} Check throws a TypeError or RangeError that begins with `what` */
 
@@ -20,7 +28,11 @@ const WITHOUT_EFFECT = ['interOpNumThreads', 'graphOptimizationLevel', 'enableCp
  * @param {unknown} value
  */
 function shown(value) {
-  return typeof value === 'string' ? JSON.stringify(value.slice(0, 100)) : value === null || typeof value === 'number' ? String(value) : `of type ${typeof value}`;
+  return typeof value === 'string'
+    ? JSON.stringify(value.slice(0, 100))
+    : value === null || typeof value === 'number'
+      ? String(value)
+      : `of type ${typeof value}`;
 }
 
 /** @type {(value: any) => boolean} */
@@ -49,12 +61,14 @@ const upTo = (most) => (value, what) => {
 };
 
 /** @type {(...names: string[]) => Check} */
-const oneOf = (...names) => (value, what) => {
-  requireString(value, what);
-  if (!names.includes(String(value))) {
-    throw new TypeError(`${what} is ${shown(value)}, expected one of ${names.join(', ')}`);
-  }
-};
+const oneOf =
+  (...names) =>
+  (value, what) => {
+    requireString(value, what);
+    if (!names.includes(String(value))) {
+      throw new TypeError(`${what} is ${shown(value)}, expected one of ${names.join(', ')}`);
+    }
+  };
 
 /** @type {Check} objects of objects of strings */
 const requireEntries = (value, what) => {

@@ -205,7 +205,9 @@ class Session {
       download: async () => new TypedArray(await this.#model.context.readTensor(mlTensor)),
       dispose: () => mlTensor.destroy(),
     };
-    return location === 'gpu-buffer' ? this.#Tensor.fromGpuBuffer(/** @type {any} */ (mlTensor), options) : this.#Tensor.fromMLTensor(/** @type {any} */ (mlTensor), options);
+    return location === 'gpu-buffer'
+      ? this.#Tensor.fromGpuBuffer(/** @type {any} */ (mlTensor), options)
+      : this.#Tensor.fromMLTensor(/** @type {any} */ (mlTensor), options);
   }
 
   /** Frees the session after the runs in progress. */

@@ -12,10 +12,18 @@ const { TYPES } = require('./types.js');
 /** @typedef {import('webnn-node').MLTensor} DeviceTensor */
 
 /** The name of a typed array's class, in any realm. @type {(value: unknown) => string | undefined} */
-const arrayName = Function.prototype.call.bind(/** @type {any} */ (Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Uint8Array.prototype), Symbol.toStringTag)).get);
+const arrayName = Function.prototype.call.bind(
+  /** @type {any} */ (Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Uint8Array.prototype), Symbol.toStringTag)).get,
+);
 
 /** The property with a tensor's contents, by location. */
-const HOLDERS = new Map([['cpu', 'data'], ['cpu-pinned', 'data'], ['texture', 'texture'], ['gpu-buffer', 'gpuBuffer'], ['ml-tensor', 'mlTensor']]);
+const HOLDERS = new Map([
+  ['cpu', 'data'],
+  ['cpu-pinned', 'data'],
+  ['texture', 'texture'],
+  ['gpu-buffer', 'gpuBuffer'],
+  ['ml-tensor', 'mlTensor'],
+]);
 
 /**
  * Unread results by Tensor. They are not copied when fed back.
@@ -103,7 +111,9 @@ function checkTensor(tensor, { what, location: usual }) {
   }
   const holder = HOLDERS.get(location);
   if (holder === undefined) {
-    throw new RangeError(`${what}: location is ${shown(location)}${location === 'none' ? ', because the tensor is disposed' : ''}, expected one of ${[...HOLDERS.keys()].join(', ')}`);
+    throw new RangeError(
+      `${what}: location is ${shown(location)}${location === 'none' ? ', because the tensor is disposed' : ''}, expected one of ${[...HOLDERS.keys()].join(', ')}`,
+    );
   }
   if (typeof type !== 'string') {
     throw new TypeError(`${what}: type is ${shown(type)}, expected a string`);

@@ -12,7 +12,16 @@ import sharp from 'sharp';
 const CHROMIUM = '/usr/bin/chromium';
 
 /** No sandbox, because containers have none; no service of Chromium's that talks to the network. */
-const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+const FLAGS = [
+  '--headless',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -24,7 +33,11 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 export async function startBrowser(flags = []) {
   assert.ok(existsSync(CHROMIUM), `${CHROMIUM} is missing, which these tests need; scripts/install-debian-packages.sh installs it`);
   const folder = mkdtempSync(join(tmpdir(), 'webnn-browser-'));
-  const context = await chromium.launchPersistentContext(join(folder, 'profile'), { executablePath: CHROMIUM, args: [...FLAGS, ...flags], viewport: { width: 1440, height: 900 } });
+  const context = await chromium.launchPersistentContext(join(folder, 'profile'), {
+    executablePath: CHROMIUM,
+    args: [...FLAGS, ...flags],
+    viewport: { width: 1440, height: 900 },
+  });
   let count = 0;
   return {
     open: async (/** @type {string} */ html, /** @type {{ colorScheme?: 'light' | 'dark' }} */ { colorScheme = 'light' } = {}) => {
@@ -89,7 +102,10 @@ export class OpenPage {
   /** @throws {AssertionError} where the page logged something, or loaded anything but itself */
   checkSilence() {
     assert.deepEqual(this.complaints, []);
-    assert.deepEqual(this.requests.filter((url) => url !== this.url && !url.startsWith('data:')), []);
+    assert.deepEqual(
+      this.requests.filter((url) => url !== this.url && !url.startsWith('data:')),
+      [],
+    );
   }
 
   /** @throws {AssertionError} where axe-core finds anything */
@@ -97,7 +113,13 @@ export class OpenPage {
     // Evaluated by the debugger, so that the page's policy against foreign scripts stays in force.
     await this.page.evaluate(axe);
     const { violations, passes } = /** @type {import('axe-core').AxeResults} */ (await this.page.evaluate('axe.run()'));
-    const report = violations.map(({ id, help, nodes }) => `${id}: ${help}\n${nodes.slice(0, 3).map(({ html, failureSummary }) => `  ${html.slice(0, 200)}\n  ${failureSummary}`).join('\n')}`);
+    const report = violations.map(
+      ({ id, help, nodes }) =>
+        `${id}: ${help}\n${nodes
+          .slice(0, 3)
+          .map(({ html, failureSummary }) => `  ${html.slice(0, 200)}\n  ${failureSummary}`)
+          .join('\n')}`,
+    );
     assert.equal(violations.length, 0, report.join('\n'));
     assert.ok(passes.length > 10, 'axe-core looked at the page');
   }

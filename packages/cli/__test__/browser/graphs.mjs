@@ -28,12 +28,24 @@ async function profileOf(input, output, build) {
 }
 
 /** Channels of SqueezeNet's layers: a squeeze layer and both expansions of each fire module. */
-const FIRES = { fire2: [96, 16, 64], fire3: [128, 16, 64], fire4: [128, 32, 128], fire5: [256, 32, 128], fire6: [256, 48, 192], fire7: [384, 48, 192], fire8: [384, 64, 256], fire9: [512, 64, 256] };
+const FIRES = {
+  fire2: [96, 16, 64],
+  fire3: [128, 16, 64],
+  fire4: [128, 32, 128],
+  fire5: [256, 32, 128],
+  fire6: [256, 48, 192],
+  fire7: [384, 48, 192],
+  fire8: [384, 64, 256],
+  fire9: [512, 64, 256],
+};
 
 /** Shapes of SqueezeNet's weights by their names. @returns {[string, number[]][]} */
 function squeezenetShapes() {
   /** @returns {[string, number[]][]} */
-  const convolution = (name, out, channels, side) => [[`${name}.weight`, [out, channels, side, side]], [`${name}.bias`, [out]]];
+  const convolution = (name, out, channels, side) => [
+    [`${name}.weight`, [out, channels, side, side]],
+    [`${name}.bias`, [out]],
+  ];
   const fires = Object.entries(FIRES).flatMap(([name, [channels, squeezed, expanded]]) => [
     ...convolution(`${name}_squeeze`, squeezed, channels, 1),
     ...convolution(`${name}_e1x1`, expanded, squeezed, 1),

@@ -22,8 +22,14 @@ const column = (table, place) => page.locator(`#${table} tbody tr > :nth-child($
 
 test('shows a row per operator type, the slowest first, and a row per step', async () => {
   const { perOperator, perStep } = summarize(profile);
-  assert.deepEqual(await column('operators', 1), perOperator.map(({ operator }) => operator));
-  assert.deepEqual(await column('steps', 1), perStep.map(({ index }) => String(index)));
+  assert.deepEqual(
+    await column('operators', 1),
+    perOperator.map(({ operator }) => operator),
+  );
+  assert.deepEqual(
+    await column('steps', 1),
+    perStep.map(({ index }) => String(index)),
+  );
   assert.equal(perOperator[0].operator, 'conv2d');
 });
 
@@ -64,7 +70,10 @@ test('the timeline is walked with arrow keys, and zoomed', async () => {
 test('the histogram counts every run, also as a table', async () => {
   await page.locator('#histogram summary').click();
   const counts = await column('histogram', 2);
-  assert.equal(counts.reduce((total, count) => total + Number(count), 0), profile.runs.length);
+  assert.equal(
+    counts.reduce((total, count) => total + Number(count), 0),
+    profile.runs.length,
+  );
 });
 
 test('has no accessibility violations, in light and in dark, logs nothing and loads nothing', async () => {

@@ -94,7 +94,11 @@ describe('the page of SqueezeNet', () => {
   });
 
   test('colours follow time or kind, and zooming changes the size', async () => {
-    const colourOf = () => page.locator('#compiled .item[class*="share-"]:not(.share-0) .box').first().evaluate((box) => getComputedStyle(box).fill);
+    const colourOf = () =>
+      page
+        .locator('#compiled .item[class*="share-"]:not(.share-0) .box')
+        .first()
+        .evaluate((box) => getComputedStyle(box).fill);
     const byTime = await colourOf();
     await page.selectOption('#colour', 'kind');
     assert.notEqual(await colourOf(), byTime);

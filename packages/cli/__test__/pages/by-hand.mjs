@@ -3,12 +3,29 @@
 export const HOSTILE = '</script><script>alert(1)</script><!--';
 
 const value = (id, shape, kind) => ({ id, dataType: 'float32', shape, kind, bytes: 4 * shape.reduce((product, length) => product * length, 1) });
-const node = (id, operator, label, inputs, outputs, rest = {}) => ({ id, operator, label, inputs, outputs, attributes: {}, epilogue: [], origins: [id], ...rest });
+const node = (id, operator, label, inputs, outputs, rest = {}) => ({
+  id,
+  operator,
+  label,
+  inputs,
+  outputs,
+  attributes: {},
+  epilogue: [],
+  origins: [id],
+  ...rest,
+});
 
 /** y = relu(reshape(x) · w) with w computed from a constant: one node is folded, one becomes a view, two become one. */
 export const description = {
   source: {
-    values: [value(0, [2, 3], 'input'), value(1, [3, 4], 'constant'), value(2, [3, 4], 'node'), value(3, [2, 3], 'node'), value(4, [2, 4], 'node'), value(5, [2, 4], 'node')],
+    values: [
+      value(0, [2, 3], 'input'),
+      value(1, [3, 4], 'constant'),
+      value(2, [3, 4], 'node'),
+      value(3, [2, 3], 'node'),
+      value(4, [2, 4], 'node'),
+      value(5, [2, 4], 'node'),
+    ],
     nodes: [
       node(0, 'neg', 'weights', [1], [2]),
       node(1, 'reshape', '', [0], [3], { attributes: { newShape: [2, 3] } }),

@@ -76,7 +76,10 @@ describe('what the page of a graph says', () => {
 
   test('types, constants, attributes and readers', () => {
     const matmul = find('compiled', 'node', 'matmul');
-    assert.deepEqual(matmul.inputs, [{ type: 'float32 2×3', from: 'n0', note: '' }, { type: 'float32 3×4', from: null, note: 'constant, 48 B' }]);
+    assert.deepEqual(matmul.inputs, [
+      { type: 'float32 2×3', from: 'n0', note: '' },
+      { type: 'float32 3×4', from: null, note: 'constant, 48 B' },
+    ]);
     assert.deepEqual(matmul.outputs, [{ type: 'float32 2×4', readers: ['o0'] }]);
     assert.deepEqual(find('source', 'node', 'reshape').attributes, [['newShape', '[2,3]']]);
   });
@@ -96,26 +99,66 @@ describe('what the page of a graph says', () => {
     const cut = { name: HOSTILE, operator: 'Find', domain: 'org.example', opset: 1, reason: 'data decide' };
     const data = dataOf(viewPage({ title: 'x', description, cuts: [cut, { ...cut, name: 'b', domain: '' }], nodesLeft: 7 }));
     assert.match(data.subtitle, /^First stage: /);
-    assert.deepEqual(data.overview.map(({ heading }) => heading), ['Graph of the first stage', 'Cuts']);
-    assert.deepEqual(data.overview[1].facts, [[HOSTILE, 'org.example.Find: data decide'], ['b', 'Find: data decide'], ['Nodes that run later', '7']]);
+    assert.deepEqual(
+      data.overview.map(({ heading }) => heading),
+      ['Graph of the first stage', 'Cuts'],
+    );
+    assert.deepEqual(data.overview[1].facts, [
+      [HOSTILE, 'org.example.Find: data decide'],
+      ['b', 'Find: data decide'],
+      ['Nodes that run later', '7'],
+    ]);
     const whole = dataOf(viewPage({ title: 'x', description }));
-    assert.deepEqual(whole.overview.map(({ heading }) => heading), ['Graph']);
+    assert.deepEqual(
+      whole.overview.map(({ heading }) => heading),
+      ['Graph'],
+    );
     assert.doesNotMatch(whole.subtitle, /stage/);
   });
 
   test('the metadata of a model, what says nothing left out', () => {
-    const metadata = { irVersion: 8, producerName: 'exporter', producerVersion: '2', domain: '', modelVersion: 0, description: '', graphName: 'g', opsets: { '': 17 }, properties: { key: HOSTILE } };
+    const metadata = {
+      irVersion: 8,
+      producerName: 'exporter',
+      producerVersion: '2',
+      domain: '',
+      modelVersion: 0,
+      description: '',
+      graphName: 'g',
+      opsets: { '': 17 },
+      properties: { key: HOSTILE },
+    };
     const { overview } = dataOf(viewPage({ title: 'x', description, model: { metadata } }));
-    assert.deepEqual(overview[1].facts, [['Graph', 'g'], ['Producer', 'exporter 2'], ['Format version', '8'], ['Operator sets', 'ai.onnx 17'], ['key', HOSTILE]]);
+    assert.deepEqual(overview[1].facts, [
+      ['Graph', 'g'],
+      ['Producer', 'exporter 2'],
+      ['Format version', '8'],
+      ['Operator sets', 'ai.onnx 17'],
+      ['key', HOSTILE],
+    ]);
   });
 });
 
 test('a graph that is too large to be drawn is listed, and says so', () => {
   const count = 10001;
   const values = Array.from({ length: count + 1 }, (_, id) => ({ id, dataType: 'float32', shape: [1], kind: id === 0 ? 'input' : 'node', bytes: 4 }));
-  const nodes = Array.from({ length: count }, (_, id) => ({ id, operator: 'neg', label: '', inputs: [id], outputs: [id + 1], attributes: {}, epilogue: [], origins: [id] }));
+  const nodes = Array.from({ length: count }, (_, id) => ({
+    id,
+    operator: 'neg',
+    label: '',
+    inputs: [id],
+    outputs: [id + 1],
+    attributes: {},
+    epilogue: [],
+    origins: [id],
+  }));
   const source = { values, nodes, inputs: [{ name: 'x', value: 0 }], outputs: [{ name: 'y', value: count }] };
-  const data = dataOf(viewPage({ title: 'x', description: { ...description, source, compiled: { ...source, nodes: [], values: values.slice(0, 1), outputs: [{ name: 'y', value: 0 }] } } }));
+  const data = dataOf(
+    viewPage({
+      title: 'x',
+      description: { ...description, source, compiled: { ...source, nodes: [], values: values.slice(0, 1), outputs: [{ name: 'y', value: 0 }] } },
+    }),
+  );
   assert.equal(data.sides.source.drawn, false);
   assert.equal(data.sides.source.items.length, count + 2);
   assert.equal(data.sides.compiled.drawn, true);
@@ -131,15 +174,27 @@ describe('what the page of a profile says', () => {
   });
 
   test('each run is in one bin of the histogram', () => {
-    assert.equal(data.histogram.reduce((total, { count }) => total + count, 0), 3);
+    assert.equal(
+      data.histogram.reduce((total, { count }) => total + count, 0),
+      3,
+    );
     assert.ok(data.histogram.length > 1);
   });
 
   test('the timeline has the median, the fastest and the slowest run', () => {
-    assert.deepEqual(data.timeline.runs.map(({ name }) => name), ['median (run 2): 120 ns', 'fastest (run 0): 100 ns', 'slowest (run 1): 200 ns']);
-    assert.deepEqual(data.timeline.runs[0].slices, [[10, 80, '80.0 ns'], [95, 16, '16.0 ns']]);
+    assert.deepEqual(
+      data.timeline.runs.map(({ name }) => name),
+      ['median (run 2): 120 ns', 'fastest (run 0): 100 ns', 'slowest (run 1): 200 ns'],
+    );
+    assert.deepEqual(data.timeline.runs[0].slices, [
+      [10, 80, '80.0 ns'],
+      [95, 16, '16.0 ns'],
+    ]);
     const alone = dataOf(profilePage({ title: 'x', profile: { description, runs: profile.runs.slice(0, 1) } }));
-    assert.deepEqual(alone.timeline.runs.map(({ name }) => name), ['median (run 0): 100 ns']);
+    assert.deepEqual(
+      alone.timeline.runs.map(({ name }) => name),
+      ['median (run 0): 100 ns'],
+    );
     assert.deepEqual(alone.histogram, [{ from: '100 ns', to: '100 ns', count: 1 }]);
   });
 });

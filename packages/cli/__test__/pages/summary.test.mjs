@@ -7,15 +7,54 @@ import { description, HOSTILE, profile } from './by-hand.mjs';
 test('times are medians, rates count two operations per multiply-add', () => {
   const { runs, perStep, perOperator } = summarize(profile);
   assert.deepEqual(runs, {
-    count: 3, median: 120, fastest: 100, slowest: 200, p95: 192,
+    count: 3,
+    median: 120,
+    fastest: 100,
+    slowest: 200,
+    p95: 192,
     betweenSteps: 24, // of 100 - 80, 200 - 150, 120 - 96
-    multiplyAdds: 24, bytes: 168, gflops: 48 / 120, gigabytesPerSecond: 168 / 120,
+    multiplyAdds: 24,
+    bytes: 168,
+    gflops: 48 / 120,
+    gigabytesPerSecond: 168 / 120,
   });
   assert.deepEqual(perStep, [
-    { index: 0, kernel: 'gemm', operator: 'matmul', operators: ['matmul', 'relu'], label: HOSTILE, node: 1, median: 80, share: 80 / 120, multiplyAdds: 24, bytes: 104, gflops: 48 / 80, gigabytesPerSecond: 104 / 80 },
-    { index: 1, kernel: 'copy', operator: 'copy', operators: ['copy'], label: '', node: null, median: 20, share: 20 / 120, multiplyAdds: 0, bytes: 64, gflops: null, gigabytesPerSecond: 64 / 20 },
+    {
+      index: 0,
+      kernel: 'gemm',
+      operator: 'matmul',
+      operators: ['matmul', 'relu'],
+      label: HOSTILE,
+      node: 1,
+      median: 80,
+      share: 80 / 120,
+      multiplyAdds: 24,
+      bytes: 104,
+      gflops: 48 / 80,
+      gigabytesPerSecond: 104 / 80,
+    },
+    {
+      index: 1,
+      kernel: 'copy',
+      operator: 'copy',
+      operators: ['copy'],
+      label: '',
+      node: null,
+      median: 20,
+      share: 20 / 120,
+      multiplyAdds: 0,
+      bytes: 64,
+      gflops: null,
+      gigabytesPerSecond: 64 / 20,
+    },
   ]);
-  assert.deepEqual(perOperator.map(({ operator, steps, median }) => [operator, steps, median]), [['matmul', 1, 80], ['copy', 1, 20]]);
+  assert.deepEqual(
+    perOperator.map(({ operator, steps, median }) => [operator, steps, median]),
+    [
+      ['matmul', 1, 80],
+      ['copy', 1, 20],
+    ],
+  );
 });
 
 test('the time of an operator is the median of its sums, not the sum of its medians', () => {
@@ -27,7 +66,10 @@ test('the time of an operator is the median of its sums, not the sum of its medi
 });
 
 test('a step says what it computes', () => {
-  const fused = { ...description, compiled: { ...description.compiled, nodes: [{ ...description.compiled.nodes[1], operator: 'fused', epilogue: [], origins: [0, 3] }] } };
+  const fused = {
+    ...description,
+    compiled: { ...description.compiled, nodes: [{ ...description.compiled.nodes[1], operator: 'fused', epilogue: [], origins: [0, 3] }] },
+  };
   const [step] = summarize({ ...profile, description: { ...fused, steps: description.steps.map((step) => ({ ...step, operator: 'fused' })) } }).perStep;
   assert.deepEqual(step.operators, ['neg', 'relu']);
   assert.equal(stepName(step), 'fused: neg · relu');
@@ -35,7 +77,19 @@ test('a step says what it computes', () => {
 });
 
 test('a time of zero has no rate', () => {
-  const still = { description, runs: [{ start: 0, duration: 0, steps: [{ start: 0, duration: 0 }, { start: 0, duration: 0 }] }] };
+  const still = {
+    description,
+    runs: [
+      {
+        start: 0,
+        duration: 0,
+        steps: [
+          { start: 0, duration: 0 },
+          { start: 0, duration: 0 },
+        ],
+      },
+    ],
+  };
   const { runs, perStep } = summarize(still);
   assert.equal(runs.gflops, null);
   assert.deepEqual([perStep[0].share, perStep[0].gflops, perStep[0].gigabytesPerSecond], [0, null, null]);

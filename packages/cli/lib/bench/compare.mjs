@@ -72,8 +72,11 @@ export async function loadAndMeasure(engines, folder, subject, { file, feeds, ou
   for (const engine of engines) {
     loaded.push(await withProgress(`loading in ${engine.name}`, () => load(engine, request)));
   }
-  const { samples, othersShare } = await withProgress('measuring', (advance) =>
-    measure(engines, subject, { runs, seconds, warmup }, (part) => advance(100 * part)), 100);
+  const { samples, othersShare } = await withProgress(
+    'measuring',
+    (advance) => measure(engines, subject, { runs, seconds, warmup }, (part) => advance(100 * part)),
+    100,
+  );
   const usages = await Promise.all(engines.map((engine) => engine.request('usage')));
   const measured = engines.map(({ name }, i) => ({
     facts: { name, version: loaded[i].version, device, processor: loaded[i].processor },

@@ -93,9 +93,17 @@ export function printGenerationTable(output, results) {
   output.table(
     ['engine', 'device', '>prompt tokens/s', '>tokens/s', '>first token', '>a token', '>p95', '>texts', '>load', '>memory', '>peak'],
     results.map((engine) => [
-      `${engine.name} ${engine.version}`, `${engine.device.toUpperCase()} (${engine.processor})`, formatRate(engine.promptRate), formatRate(engine.tokenRate),
-      formatDuration(engine.first.median), formatDuration(engine.token.median), formatDuration(engine.token.p95), engine.runs,
-      formatDuration(engine.loadMs), formatBytes(engine.residentAfterLoad), formatBytes(engine.residentPeak),
+      `${engine.name} ${engine.version}`,
+      `${engine.device.toUpperCase()} (${engine.processor})`,
+      formatRate(engine.promptRate),
+      formatRate(engine.tokenRate),
+      formatDuration(engine.first.median),
+      formatDuration(engine.token.median),
+      formatDuration(engine.token.p95),
+      engine.runs,
+      formatDuration(engine.loadMs),
+      formatBytes(engine.residentAfterLoad),
+      formatBytes(engine.residentPeak),
     ]),
   );
 }

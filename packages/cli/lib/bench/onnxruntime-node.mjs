@@ -42,18 +42,19 @@ export async function load({ model, inputs = {}, outputs, threads, device = 'cpu
   const runtime = /** @type {typeof import('onnxruntime-node')} */ (require('onnxruntime-node'));
   const { InferenceSession, Tensor } = runtime;
   const { version } = require('onnxruntime-node/package.json');
-  const { session, provider, loadMs } = await openSession(runtime, device, (executionProvider) => InferenceSession.create(model, {
-    executionProviders: [executionProvider],
-    graphOptimizationLevel: 'all',
-    executionMode: 'sequential',
-    interOpNumThreads: 1,
-    freeDimensionOverrides: freeDimensions,
-    ...(threads !== undefined && { intraOpNumThreads: threads }),
-  }));
-  const types = Object.fromEntries(session.inputMetadata.map(({ name, type }) => [name, type]));
-  const feedsOf = (/** @type {import('../types.mjs').Tensors} */ tensors) => Object.fromEntries(
-    Object.entries(tensors).map(([name, { data, shape }]) => [name, new Tensor(types[name], data, shape)]),
+  const { session, provider, loadMs } = await openSession(runtime, device, (executionProvider) =>
+    InferenceSession.create(model, {
+      executionProviders: [executionProvider],
+      graphOptimizationLevel: 'all',
+      executionMode: 'sequential',
+      interOpNumThreads: 1,
+      freeDimensionOverrides: freeDimensions,
+      ...(threads !== undefined && { intraOpNumThreads: threads }),
+    }),
   );
+  const types = Object.fromEntries(session.inputMetadata.map(({ name, type }) => [name, type]));
+  const feedsOf = (/** @type {import('../types.mjs').Tensors} */ tensors) =>
+    Object.fromEntries(Object.entries(tensors).map(([name, { data, shape }]) => [name, new Tensor(types[name], data, shape)]));
   const feeds = feedsOf(inputs);
   /** @type {(result: import('onnxruntime-node').Value) => import('../types.mjs').Tensor} */
   const tensorOf = ({ type, dims, data }) => ({ dataType: DATA_TYPES[type] ?? type, shape: [...dims], data });

@@ -27,7 +27,9 @@ export async function load({ model: file, inputs, outputs, threads, device = 'cp
   const run = () => model.run(feeds);
   /** @type {(descriptors: Readonly<Record<string, import('webnn-node/onnx').OnnxDescriptor>>, usage: { readable?: boolean, writable?: boolean }) => Promise<Record<string, import('webnn-node').MLTensor>>} */
   const tensorsOf = async (descriptors, usage) => {
-    const made = Object.entries(descriptors).map(async ([name, descriptor]) => /** @type {const} */ ([name, await context.createTensor({ ...descriptor, ...usage })]));
+    const made = Object.entries(descriptors).map(
+      async ([name, descriptor]) => /** @type {const} */ ([name, await context.createTensor({ ...descriptor, ...usage })]),
+    );
     return Object.fromEntries(await Promise.all(made));
   };
   return {
@@ -42,7 +44,8 @@ export async function load({ model: file, inputs, outputs, threads, device = 'cp
       const { graph, cuts } = await model.describe(shapes);
       const system = systemInfo();
       if (graph === null && cuts.length === 0) throw new Error('there is nothing to measure: no output of the model has any elements');
-      if (device === 'gpu' && (graph === null ? system.gpuReason !== null : !graph.devices.includes(device))) throw new Error(`the GPU cannot be used: ${system.gpuReason}`);
+      if (device === 'gpu' && (graph === null ? system.gpuReason !== null : !graph.devices.includes(device)))
+        throw new Error(`the GPU cannot be used: ${system.gpuReason}`);
       // A model that is cut before its first computation has no graph to tell.
       return formatProcessor(graph ?? { adapter: device === 'gpu' ? 'GPU' : null, isa: system.isa, threads: threads ?? system.threads });
     },

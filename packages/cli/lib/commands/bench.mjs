@@ -14,7 +14,18 @@ import { histogramLines, histogramSvg } from '../histogram.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel } from '../model.mjs';
 import { readNpy } from '../npy.mjs';
-import { deviceOption, freeDimensionOption, generateOption, INPUT_HELP, inputOptions, refuseIdle, runsOption, secondsOption, threadsOption, warmupOption } from '../options.mjs';
+import {
+  deviceOption,
+  freeDimensionOption,
+  generateOption,
+  INPUT_HELP,
+  inputOptions,
+  refuseIdle,
+  runsOption,
+  secondsOption,
+  threadsOption,
+  warmupOption,
+} from '../options.mjs';
 import { compareTensors, summarizeTimes } from '../statistics.mjs';
 
 /** @typedef {import('../bench/process.mjs').EngineProcess} EngineProcess */
@@ -74,7 +85,10 @@ function requireOther(from) {
   } catch (caught) {
     const cause = /** @type {NodeJS.ErrnoException} */ (caught);
     if (cause.code !== 'MODULE_NOT_FOUND') throw cause;
-    throw new Failure(`${OTHER} is not installed in ${printable(from)}; install it there with: npm install ${OTHER}\n(or name another folder with --against-from)`, { cause });
+    throw new Failure(
+      `${OTHER} is not installed in ${printable(from)}; install it there with: npm install ${OTHER}\n(or name another folder with --against-from)`,
+      { cause },
+    );
   }
 }
 
@@ -127,8 +141,16 @@ function printTable(output, results) {
   output.table(
     ['engine', 'device', '>median', '>p95', '>min', '>runs/s', '>runs', '>load', '>memory', '>peak'],
     results.map((engine) => [
-      `${engine.name} ${engine.version}`, `${engine.device.toUpperCase()} (${engine.processor})`, formatDuration(engine.median), formatDuration(engine.p95), formatDuration(engine.min),
-      formatRate(engine.throughput), engine.runs, formatDuration(engine.loadMs), formatBytes(engine.residentAfterLoad), formatBytes(engine.residentPeak),
+      `${engine.name} ${engine.version}`,
+      `${engine.device.toUpperCase()} (${engine.processor})`,
+      formatDuration(engine.median),
+      formatDuration(engine.p95),
+      formatDuration(engine.min),
+      formatRate(engine.throughput),
+      engine.runs,
+      formatDuration(engine.loadMs),
+      formatBytes(engine.residentAfterLoad),
+      formatBytes(engine.residentPeak),
     ]),
   );
 }

@@ -26,7 +26,8 @@ function costOf(graph) {
   return { multiplyAdds, steps: steps.length, memory, passes, devices, isa, threads, adapter };
 }
 
-const values = (/** @type {readonly import('webnn-node/onnx').OnnxValueInfo[]} */ infos) => infos.map(({ name, dataType, shape }) => [name, dataType, formatShape(shape)]);
+const values = (/** @type {readonly import('webnn-node/onnx').OnnxValueInfo[]} */ infos) =>
+  infos.map(({ name, dataType, shape }) => [name, dataType, formatShape(shape)]);
 
 /**
  * @param {import('../output.mjs').Output} output
@@ -37,7 +38,13 @@ function printMetadata(output, path, { metadata, parameters, parameterBytes }) {
   const producer = [metadata.producerName, metadata.producerVersion].filter((text) => text !== '').join(' ');
   const opsets = Object.entries(metadata.opsets).map(([domain, version]) => `${domain === '' ? 'ai.onnx' : domain} ${version}`);
   /** @type {[name: string, text: string][]} */
-  const optional = [['graph', metadata.graphName], ['producer', producer], ['domain', metadata.domain], ['description', metadata.description], ...Object.entries(metadata.properties)];
+  const optional = [
+    ['graph', metadata.graphName],
+    ['producer', producer],
+    ['domain', metadata.domain],
+    ['description', metadata.description],
+    ...Object.entries(metadata.properties),
+  ];
   output.pairs([
     ['model', path],
     ...optional.filter(([, text]) => text !== ''),
@@ -92,9 +99,7 @@ async function execute(output, [path], { freeDimension = {} }) {
   const { inputs, outputs, metadata, operators, parameters, parameterBytes, unsupported, cuts } = inspection;
   const free = symbolsOf(inputs).filter((name) => !Object.hasOwn(freeDimension, name));
   const buildable = unsupported.length === 0 && free.length === 0 && inputs.every(({ shape }) => shape !== null);
-  const compiled = buildable
-    ? await withModel(path, { freeDimensions: freeDimension }, async ({ description }) => costOf(description.graph))
-    : null;
+  const compiled = buildable ? await withModel(path, { freeDimensions: freeDimension }, async ({ description }) => costOf(description.graph)) : null;
   output.document({ model: path, inputs, outputs, metadata, operators, parameters, parameterBytes, compiled, unsupported, cuts });
 
   printMetadata(output, path, inspection);
@@ -103,7 +108,12 @@ async function execute(output, [path], { freeDimension = {} }) {
   output.heading('Outputs');
   output.table(['name', 'data type', 'shape'], values(outputs));
   const counts = Object.entries(operators).sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
-  output.heading(formatPlural(counts.reduce((sum, [, count]) => sum + count, 0), 'node'));
+  output.heading(
+    formatPlural(
+      counts.reduce((sum, [, count]) => sum + count, 0),
+      'node',
+    ),
+  );
   output.table(['operator', '>nodes'], counts);
   if (compiled !== null) printCost(output, compiled, cuts.length > 0);
   if (cuts.length > 0) printCuts(output, cuts);

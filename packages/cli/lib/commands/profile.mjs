@@ -33,7 +33,14 @@ function printOperators(output, perOperator) {
   output.heading('Operators');
   output.table(
     ['operator', '>steps', '>time', '>share', '>GFLOP/s', '>GB/s'],
-    perOperator.map((row) => [row.operator, row.steps, formatTime(row.median), formatShare(row.share), formatRate(row.gflops), formatRate(row.gigabytesPerSecond)]),
+    perOperator.map((row) => [
+      row.operator,
+      row.steps,
+      formatTime(row.median),
+      formatShare(row.share),
+      formatRate(row.gflops),
+      formatRate(row.gigabytesPerSecond),
+    ]),
   );
 }
 
@@ -47,7 +54,16 @@ function printSteps(output, perStep, top) {
   output.heading(slowest.length < perStep.length ? `The ${slowest.length} slowest of ${perStep.length} steps` : formatPlural(perStep.length, 'step'));
   output.table(
     ['>#', 'operator', 'label', 'kernel', '>time', '>share', '>GFLOP/s', '>GB/s'],
-    slowest.map((row) => [row.index, startOf(stepName(row), MAX_NAME), row.label, row.kernel, formatTime(row.median), formatShare(row.share), formatRate(row.gflops), formatRate(row.gigabytesPerSecond)]),
+    slowest.map((row) => [
+      row.index,
+      startOf(stepName(row), MAX_NAME),
+      row.label,
+      row.kernel,
+      formatTime(row.median),
+      formatShare(row.share),
+      formatRate(row.gflops),
+      formatRate(row.gigabytesPerSecond),
+    ]),
   );
 }
 
@@ -56,7 +72,9 @@ async function execute(output, [file], options, isGiven) {
   if (options.json) refuseIdle(isGiven, ['top'], 'the document of --json has all steps');
   const { inputs } = await readModel(file, options.freeDimension);
   const { tensors, freeDimensions } = await readFeeds(inputs, options, RANDOM);
-  const profile = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads: options.threads }, (opened) => profileModel(opened, tensors, options));
+  const profile = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads: options.threads }, (opened) =>
+    profileModel(opened, tensors, options),
+  );
   const { runs, perStep, perOperator } = summarize(profile);
   const title = path.basename(file);
   if (options.trace !== undefined) await write(options.trace, JSON.stringify(chromeTrace(profile)));
@@ -64,7 +82,9 @@ async function execute(output, [file], options, isGiven) {
   const { devices, isa, threads, adapter, passes, memory } = profile.description;
   output.document({ model: file, devices, isa, threads, adapter, passes, memory, runs, perOperator, perStep });
 
-  output.print(`${output.style('bold', printable(title))}: ${formatTime(runs.median)} a run, median of ${profile.runs.length} (${formatProcessor(profile.description)})`);
+  output.print(
+    `${output.style('bold', printable(title))}: ${formatTime(runs.median)} a run, median of ${profile.runs.length} (${formatProcessor(profile.description)})`,
+  );
   printOperators(output, perOperator);
   printSteps(output, perStep, options.top);
   const written = [options.trace, options.html].filter((file) => file !== undefined);

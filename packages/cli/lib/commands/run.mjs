@@ -46,7 +46,12 @@ const DEVICE = /^(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)/i;
 function fileNames(outputs) {
   const taken = new Set();
   return outputs.map(({ name }) => {
-    const base = name.replace(/[^\w.-]+/g, '_').replace(/^\.+/, '_').replace(DEVICE, '_$1').slice(0, MAX_FILE_NAME) || 'output';
+    const base =
+      name
+        .replace(/[^\w.-]+/g, '_')
+        .replace(/^\.+/, '_')
+        .replace(DEVICE, '_$1')
+        .slice(0, MAX_FILE_NAME) || 'output';
     let file = base;
     // File systems may ignore case.
     for (let i = 2; taken.has(file.toLowerCase()); i++) file = `${base}-${i}`;
@@ -114,7 +119,10 @@ function printClasses(output, { output: name, softmax, items }) {
   output.print(output.style('dim', `${printable(name)}: ${softmax ? 'probabilities by softmax of the scores' : 'probabilities from the model'}`));
   for (const [i, classes] of items.entries()) {
     if (items.length > 1) output.heading(`item ${i}`);
-    output.table(['label', '>probability', '>index'], classes.map(({ label, probability, index }) => [label, formatShare(probability), index]));
+    output.table(
+      ['label', '>probability', '>index'],
+      classes.map(({ label, probability, index }) => [label, formatShare(probability), index]),
+    );
   }
 }
 
@@ -127,7 +135,13 @@ function printOutputs(output, descriptions) {
   output.table(
     ['output', 'data type', 'shape', '>min', '>max', '>mean', 'first values'],
     descriptions.map(({ name, dataType, shape, min, max, mean, first }) => [
-      name, dataType, formatShape(shape), number(min), number(max), number(mean), first.map(formatNumber).join(' '),
+      name,
+      dataType,
+      formatShape(shape),
+      number(min),
+      number(max),
+      number(mean),
+      first.map(formatNumber).join(' '),
     ]),
   );
   for (const { name, nans } of descriptions) if (nans > 0) output.print(`${printable(name)} has ${nans} NaN`);

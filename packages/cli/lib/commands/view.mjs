@@ -65,16 +65,9 @@ export default {
   name: 'view',
   description: 'Writes a page that shows the graph of a model before and after compilation.',
   define: (command) => {
-    command
-      .argument('<model>', 'an ONNX file')
-      .requiredOption('-o, --output <FILE>', 'the page to write')
-      .option('--profile', 'show where the time goes');
+    command.argument('<model>', 'an ONNX file').requiredOption('-o, --output <FILE>', 'the page to write').option('--profile', 'show where the time goes');
     for (const option of inputOptions()) command.addOption(option);
-    command
-      .addOption(freeDimensionOption())
-      .addOption(threadsOption())
-      .addOption(runsOption('runs of the profile').default(10))
-      .addOption(warmupOption());
+    command.addOption(freeDimensionOption()).addOption(threadsOption()).addOption(runsOption('runs of the profile').default(10)).addOption(warmupOption());
   },
   execute,
   help: HELP,

@@ -11,9 +11,39 @@ export const CATEGORIES = {
 
 const MEMBERS = {
   multiply: ['conv2d', 'convTranspose2d', 'gemm', 'matmul', 'gru', 'gruCell', 'lstm', 'lstmCell'],
-  reduce: ['argMax', 'argMin', 'averagePool2d', 'batchNormalization', 'cumulativeSum', 'instanceNormalization', 'l2Pool2d', 'layerNormalization', 'maxPool2d', 'softmax'],
+  reduce: [
+    'argMax',
+    'argMin',
+    'averagePool2d',
+    'batchNormalization',
+    'cumulativeSum',
+    'instanceNormalization',
+    'l2Pool2d',
+    'layerNormalization',
+    'maxPool2d',
+    'softmax',
+  ],
   quantize: ['dequantizeLinear', 'quantizeLinear'],
-  move: ['concat', 'copy', 'expand', 'gather', 'gatherElements', 'gatherND', 'identity', 'pad', 'resample2d', 'reshape', 'reverse', 'scatterElements', 'scatterND', 'slice', 'split', 'tile', 'transpose', 'triangular'],
+  move: [
+    'concat',
+    'copy',
+    'expand',
+    'gather',
+    'gatherElements',
+    'gatherND',
+    'identity',
+    'pad',
+    'resample2d',
+    'reshape',
+    'reverse',
+    'scatterElements',
+    'scatterND',
+    'slice',
+    'split',
+    'tile',
+    'transpose',
+    'triangular',
+  ],
 };
 
 const CATEGORY_OF = new Map(Object.entries(MEMBERS).flatMap(([category, operators]) => operators.map((operator) => [operator, category])));

@@ -26,7 +26,7 @@ const inputKey = (/** @type {number} */ value) => `i${value}`;
 const outputKey = (/** @type {number} */ place) => `o${place}`;
 
 /** Formats the value of an attribute; numbers and lists as JSON. */
-const attributeText = (/** @type {unknown} */ value) => (typeof value === 'string' ? value : JSON.stringify(value) ?? String(value));
+const attributeText = (/** @type {unknown} */ value) => (typeof value === 'string' ? value : (JSON.stringify(value) ?? String(value)));
 
 /**
  * Returns the constants that a node reads as a line of its box: `weights 64×3×3×3, 64`. Scalars are left out.
@@ -109,8 +109,16 @@ function nodeItem(node, values, { producer, readers }, operatorOf) {
 function inputItem({ name, value: id }, values, { readers }) {
   const type = typeText(values.get(id));
   return {
-    key: inputKey(id), kind: 'input', operator: 'input', label: name, category: 'port', lines: ['input', startOf(name, MAX_CHARACTERS), type],
-    epilogue: [], inputs: [], outputs: [{ type, readers: readers.get(id) }], attributes: [],
+    key: inputKey(id),
+    kind: 'input',
+    operator: 'input',
+    label: name,
+    category: 'port',
+    lines: ['input', startOf(name, MAX_CHARACTERS), type],
+    epilogue: [],
+    inputs: [],
+    outputs: [{ type, readers: readers.get(id) }],
+    attributes: [],
   };
 }
 
@@ -124,8 +132,16 @@ function outputItem({ name, value: id }, place, values, { producer }) {
   const type = typeText(values.get(id));
   const from = producer.get(id) ?? null;
   return {
-    key: outputKey(place), kind: 'output', operator: 'output', label: name, category: 'port', lines: ['output', startOf(name, MAX_CHARACTERS), type],
-    epilogue: [], inputs: [{ type, from, note: from === null ? 'constant' : '' }], outputs: [], attributes: [],
+    key: outputKey(place),
+    kind: 'output',
+    operator: 'output',
+    label: name,
+    category: 'port',
+    lines: ['output', startOf(name, MAX_CHARACTERS), type],
+    epilogue: [],
+    inputs: [{ type, from, note: from === null ? 'constant' : '' }],
+    outputs: [],
+    attributes: [],
   };
 }
 
@@ -159,7 +175,8 @@ function boxOf(lines, reserve) {
 const FIRST_LINE_RESERVE = 8;
 
 /** Right end of a value's type label, which starts at the middle of its producer's lower side. */
-const labelEnd = (/** @type {import('./data.mjs').Item} */ { box: [x, , width], outputs }) => x + width / 2 + Math.max(0, ...outputs.map(({ type }) => type.length)) * CHARACTER + BOX_PADDING;
+const labelEnd = (/** @type {import('./data.mjs').Item} */ { box: [x, , width], outputs }) =>
+  x + width / 2 + Math.max(0, ...outputs.map(({ type }) => type.length)) * CHARACTER + BOX_PADDING;
 
 /**
  * Converts a listing for the page.

@@ -50,7 +50,12 @@ function topologicalOrder(items, producersOf) {
       const key = stack[stack.length - 1];
       if (state.get(key) === undefined) {
         state.set(key, 'open');
-        stack.push(...producersOf.get(key).filter((producer) => state.get(producer) === undefined).reverse());
+        stack.push(
+          ...producersOf
+            .get(key)
+            .filter((producer) => state.get(producer) === undefined)
+            .reverse(),
+        );
       } else {
         stack.pop();
         if (state.get(key) === 'open') {
@@ -137,10 +142,15 @@ function rowsOf(bands, producersOf, edges) {
     const inBand = new Set(band);
     for (const key of band) {
       const above = producersOf.get(key).filter((producer) => inBand.has(producer));
-      row.set(key, above.reduce((lowest, producer) => Math.max(lowest, row.get(producer) + 1), 0));
+      row.set(
+        key,
+        above.reduce((lowest, producer) => Math.max(lowest, row.get(producer) + 1), 0),
+      );
     }
   }
-  const bandOf = /** @type {import('./data.mjs').Total<string, number>} */ (new Map(bands.flatMap((band, i) => band.map((key) => /** @type {const} */ ([key, i])))));
+  const bandOf = /** @type {import('./data.mjs').Total<string, number>} */ (
+    new Map(bands.flatMap((band, i) => band.map((key) => /** @type {const} */ ([key, i]))))
+  );
   const firstRow = new Map();
   for (const { from, to } of edges) {
     if (producersOf.get(from).length === 0 && bandOf.get(from) === bandOf.get(to)) {
@@ -162,7 +172,9 @@ function rowsOf(bands, producersOf, edges) {
  * @returns {Route[]}
  */
 function routeEdges(edges, bands, row) {
-  const bandOf = /** @type {import('./data.mjs').Total<string, number>} */ (new Map(bands.flatMap((band, i) => band.map((key) => /** @type {const} */ ([key, i])))));
+  const bandOf = /** @type {import('./data.mjs').Total<string, number>} */ (
+    new Map(bands.flatMap((band, i) => band.map((key) => /** @type {const} */ ([key, i]))))
+  );
   const lastRow = bands.map((band) => band.reduce((last, key) => Math.max(last, row.get(key)), 0));
   return edges.map((edge) => {
     const { from, to, value } = edge;

@@ -25,7 +25,9 @@ const MAX_BINS = 24;
 const cell = (/** @type {number | string | null} */ value, text = String(value)) => ({ value, text });
 
 /** The last cells of a row in both tables. */
-const workCells = (/** @type {import('./data.mjs').StepSummary | import('./data.mjs').OperatorSummary} */ { median, share, multiplyAdds, bytes, gflops, gigabytesPerSecond }) => [
+const workCells = (
+  /** @type {import('./data.mjs').StepSummary | import('./data.mjs').OperatorSummary} */ { median, share, multiplyAdds, bytes, gflops, gigabytesPerSecond },
+) => [
   cell(median, formatTime(median)),
   cell(share, formatShare(share)),
   cell(multiplyAdds, multiplyAdds === 0 ? '–' : formatCount(multiplyAdds)),
@@ -64,9 +66,12 @@ function operatorTable({ perOperator }) {
  * @param {import('webnn-node/inspect').GraphDescription} description
  */
 function resultShapes({ compiled }) {
-  const values = /** @type {import('./data.mjs').Total<number, import('webnn-node/inspect').ListedValue>} */ (new Map(compiled.values.map((value) => [value.id, value])));
+  const values = /** @type {import('./data.mjs').Total<number, import('webnn-node/inspect').ListedValue>} */ (
+    new Map(compiled.values.map((value) => [value.id, value]))
+  );
   const nodes = new Map(compiled.nodes.map((node) => [node.id, node]));
-  return (/** @type {number | null} */ id) => (id === null ? undefined : nodes.get(id))?.outputs.map((value) => shapeText(values.get(value).shape)).join(', ') ?? '';
+  return (/** @type {number | null} */ id) =>
+    (id === null ? undefined : nodes.get(id))?.outputs.map((value) => shapeText(values.get(value).shape)).join(', ') ?? '';
 }
 
 /**
@@ -94,7 +99,11 @@ function stepTable({ perStep }, description) {
 function telltaleRuns(runs) {
   const byDuration = [...runs.keys()].sort((a, b) => runs[a].duration - runs[b].duration);
   /** @type {[name: string, place: number][]} */
-  const named = [['median', byDuration[Math.floor((runs.length - 1) / 2)]], ['fastest', byDuration[0]], ['slowest', byDuration[byDuration.length - 1]]];
+  const named = [
+    ['median', byDuration[Math.floor((runs.length - 1) / 2)]],
+    ['fastest', byDuration[0]],
+    ['slowest', byDuration[byDuration.length - 1]],
+  ];
   return named.filter(([, place], i) => named.findIndex((other) => other[1] === place) === i);
 }
 
@@ -107,7 +116,14 @@ function telltaleRuns(runs) {
 function timeline({ runs }, { perStep }) {
   return {
     zooms: ZOOM_LEVELS,
-    steps: perStep.map((step) => ({ index: step.index, name: stepName(step), label: step.label, kernel: step.kernel, category: categoryOf(step.operator), usual: formatTime(step.median) })),
+    steps: perStep.map((step) => ({
+      index: step.index,
+      name: stepName(step),
+      label: step.label,
+      kernel: step.kernel,
+      category: categoryOf(step.operator),
+      usual: formatTime(step.median),
+    })),
     runs: telltaleRuns(runs).map(([name, place]) => {
       const { duration, steps } = runs[place];
       return {
@@ -129,7 +145,12 @@ function histogram(runs) {
   const durations = runs.map(({ duration }) => duration);
   const [least, most] = /** @type {[number, number]} */ (extent(durations));
   // If all runs took the same time, there is only one bin.
-  const bins = least === most ? [Object.assign([...durations], { x0: least, x1: most })] : bin().domain([least, most]).thresholds(ticks(least, most, Math.min(MAX_BINS, 2 * Math.ceil(Math.sqrt(runs.length)))))(durations);
+  const bins =
+    least === most
+      ? [Object.assign([...durations], { x0: least, x1: most })]
+      : bin()
+          .domain([least, most])
+          .thresholds(ticks(least, most, Math.min(MAX_BINS, 2 * Math.ceil(Math.sqrt(runs.length)))))(durations);
   return bins.map((members) => ({ from: formatTime(members.x0), to: formatTime(members.x1), count: members.length }));
 }
 

@@ -30,7 +30,9 @@ function typesOf({ node: id }, nodes, values) {
 export function chromeTrace({ description, runs }) {
   const { compiled, isa, threads, adapter } = description;
   const nodes = new Map(compiled.nodes.map((node) => [node.id, node]));
-  const values = /** @type {import('./data.mjs').Total<number, import('webnn-node/inspect').ListedValue>} */ (new Map(compiled.values.map((value) => [value.id, value])));
+  const values = /** @type {import('./data.mjs').Total<number, import('webnn-node/inspect').ListedValue>} */ (
+    new Map(compiled.values.map((value) => [value.id, value]))
+  );
   const steps = description.steps.map((step) => {
     const { index, kernel, operator, label, multiplyAdds, bytesRead, bytesWritten } = step;
     return {
@@ -40,7 +42,14 @@ export function chromeTrace({ description, runs }) {
     };
   });
 
-  const slice = (/** @type {import('webnn-node/inspect').TimeSpan} */ { start, duration }, /** @type {object} */ rest) => ({ ph: 'X', pid: PROCESS, tid: THREAD, ts: microseconds(start), dur: microseconds(duration), ...rest });
+  const slice = (/** @type {import('webnn-node/inspect').TimeSpan} */ { start, duration }, /** @type {object} */ rest) => ({
+    ph: 'X',
+    pid: PROCESS,
+    tid: THREAD,
+    ts: microseconds(start),
+    dur: microseconds(duration),
+    ...rest,
+  });
   const slices = runs.flatMap((run, i) => [
     slice(run, { name: `run ${i}`, cat: 'run', args: { run: i } }),
     ...run.steps.map(({ start, duration }, place) => slice({ start: run.start + start, duration }, steps[place])),

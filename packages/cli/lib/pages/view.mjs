@@ -109,7 +109,9 @@ function relate(source, compiled, description) {
     }
   }
   for (const kind of ['input', 'output']) {
-    const named = /** @type {import('./data.mjs').Total<string, import('./data.mjs').Item>} */ (new Map(compiled.items.filter((item) => item.kind === kind).map((item) => [item.label, item])));
+    const named = /** @type {import('./data.mjs').Total<string, import('./data.mjs').Item>} */ (
+      new Map(compiled.items.filter((item) => item.kind === kind).map((item) => [item.label, item]))
+    );
     for (const item of source.items.filter((candidate) => candidate.kind === kind && named.has(candidate.label))) {
       const other = named.get(item.label);
       item.related.push(other.key);
@@ -129,12 +131,18 @@ function bothGraphs(description, summary) {
   const [source, compiled] = [description.source, description.compiled].map((listing) => graphData(listing, (id) => operators.get(id)));
   const compiledItems = relate(source, compiled, description);
   const stepsOf = group(description.steps, ({ node }) => node);
-  const timings = summary && /** @type {import('./data.mjs').Total<number, import('./data.mjs').StepSummary>} */ (new Map(summary.perStep.map((timing) => [timing.index, timing])));
+  const timings =
+    summary &&
+    /** @type {import('./data.mjs').Total<number, import('./data.mjs').StepSummary>} */ (new Map(summary.perStep.map((timing) => [timing.index, timing])));
   for (const item of compiled.items.filter(({ kind }) => kind === 'node')) {
     addSteps(item, stepsOf.get(Number(item.key.slice(1))) ?? [], timings);
   }
   for (const item of source.items.filter(({ kind }) => kind === 'node')) {
-    addFate(item, item.related.map((key) => compiledItems.get(key)), timings !== undefined);
+    addFate(
+      item,
+      item.related.map((key) => compiledItems.get(key)),
+      timings !== undefined,
+    );
   }
   for (const item of [...source.items, ...compiled.items]) {
     item.facts ??= [];
@@ -207,7 +215,12 @@ function modelFacts({ graphName, producerName, producerVersion, domain, modelVer
     ['Domain', domain],
     ['Version', modelVersion ? String(modelVersion) : ''],
     ['Format version', String(irVersion)],
-    ['Operator sets', Object.entries(opsets).map(([name, version]) => `${name === '' ? 'ai.onnx' : name} ${version}`).join(', ')],
+    [
+      'Operator sets',
+      Object.entries(opsets)
+        .map(([name, version]) => `${name === '' ? 'ai.onnx' : name} ${version}`)
+        .join(', '),
+    ],
     ['Description', description],
     ...Object.entries(properties),
   ];

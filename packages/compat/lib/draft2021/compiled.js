@@ -77,7 +77,8 @@ class Specialization {
     for (const { name, tensor } of this.#inputs) {
       this.#context.writeTensor(tensor, /** @type {Uint8Array<ArrayBuffer>} */ (bytes.get(name)));
     }
-    const byName = (/** @type {{ name: string, tensor: import('webnn-node').MLTensor }[]} */ ports) => Object.fromEntries(ports.map(({ name, tensor }) => [name, tensor]));
+    const byName = (/** @type {{ name: string, tensor: import('webnn-node').MLTensor }[]} */ ports) =>
+      Object.fromEntries(ports.map(({ name, tensor }) => [name, tensor]));
     this.#context.dispatch(this.#graph, byName(this.#inputs), byName(this.#outputs));
     const reads = this.#outputs.map(({ tensor, byteOffset, byteLength }) =>
       this.#context.readTensor(tensor, new Uint8Array(this.#results, byteOffset, byteLength)),

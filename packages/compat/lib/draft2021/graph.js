@@ -42,9 +42,7 @@ function shapeOf(dimensions, known, what) {
     }
     return known;
   }
-  const fits =
-    dimensions.length === known.length &&
-    dimensions.every((size, i) => size > 0 && (known[i] < 0 || size === known[i]));
+  const fits = dimensions.length === known.length && dimensions.every((size, i) => size > 0 && (known[i] < 0 || size === known[i]));
   if (!fits) {
     throw dataError(`${what} is given dimensions ${shown(dimensions)}, expected ${shown(known)}`);
   }
@@ -186,9 +184,7 @@ class Graph {
       const available = byteLengthOf(view.view, view.kind);
       if (byteLength > available) {
         const length = available / ELEMENT_SIZES[dataType];
-        throw dataError(
-          `${what} has room for ${length} elements, expected at least the ${product(shape)} of ${shown(shape)}`,
-        );
+        throw dataError(`${what} has room for ${length} elements, expected at least the ${product(shape)} of ${shown(shape)}`);
       }
     });
     outputs.forEach(({ byteOffset, byteLength }, i) => {

@@ -33,24 +33,13 @@ const cell = [member('activations', 'sequence<MLRecurrentNetworkActivation>'), m
  * @type {Record<string, import('webnn-node/webidl').DictionaryMember[]>}
  */
 const dictionaries = {
-  MLContextOptions: [
-    member('devicePreference', 'MLDevicePreference', 'default'),
-    member('powerPreference', 'MLPowerPreference', 'default'),
-  ],
-  MLOperandDescriptor: [
-    member('dimensions', 'sequence<long>'),
-    { name: 'type', type: 'MLOperandType', required: true },
-  ],
+  MLContextOptions: [member('devicePreference', 'MLDevicePreference', 'default'), member('powerPreference', 'MLPowerPreference', 'default')],
+  MLOperandDescriptor: [member('dimensions', 'sequence<long>'), { name: 'type', type: 'MLOperandType', required: true }],
   MLInput: [
     { name: 'dimensions', type: 'sequence<long>', required: true },
     { name: 'resource', type: 'MLResource', required: true },
   ],
-  MLBatchNormalizationOptions: [
-    member('axis', 'long', 1),
-    member('bias', 'MLOperand'),
-    member('epsilon', 'float', 1e-5),
-    member('scale', 'MLOperand'),
-  ],
+  MLBatchNormalizationOptions: [member('axis', 'long', 1), member('bias', 'MLOperand'), member('epsilon', 'float', 1e-5), member('scale', 'MLOperand')],
   MLClampOptions: [member('maxValue', 'MLOperand'), member('minValue', 'MLOperand')],
   MLConv2dOptions: [
     member('autoPad', 'MLAutoPad', 'explicit'),
@@ -107,11 +96,7 @@ const dictionaries = {
     member('axes', 'sequence<long>?'),
     member('keepDimensions', 'boolean', false),
   ],
-  MLResampleOptions: [
-    member('mode', 'MLInterpolationMode', 'nearest-neighbor'),
-    member('scales', 'sequence<float>'),
-    member('sizes', 'sequence<long>'),
-  ],
+  MLResampleOptions: [member('mode', 'MLInterpolationMode', 'nearest-neighbor'), member('scales', 'sequence<float>'), member('sizes', 'sequence<long>')],
   MLSliceOptions: [member('axes', 'sequence<long>')],
   MLSplitOptions: [member('axis', 'long', 0)],
   MLSqueezeOptions: [member('axes', 'sequence<long>')],
@@ -130,9 +115,7 @@ const OPERANDS = 'sequence<MLOperand>';
  */
 const row = (name, parameters, options, result = OPERAND) => ({
   name,
-  arguments: parameters.map((parameter) =>
-    typeof parameter === 'string' ? { name: parameter, type: OPERAND } : parameter,
-  ),
+  arguments: parameters.map((parameter) => (typeof parameter === 'string' ? { name: parameter, type: OPERAND } : parameter)),
   options,
   result,
 });
@@ -158,53 +141,24 @@ const operators = [
   ...rows(['add', 'sub', 'mul', 'div', 'max', 'min', 'pow'], ['a', 'b']),
   ...rows(['abs', 'ceil', 'cos', 'exp', 'floor', 'log', 'neg', 'relu', 'sigmoid', 'sin', 'tan', 'tanh'], ['x']),
   row('gemm', ['a', 'b'], 'MLGemmOptions'),
-  row(
-    'gru',
-    ['input', 'weight', 'recurrentWeight', { name: 'steps', type: 'long' }, { name: 'hiddenSize', type: 'long' }],
-    'MLGruOptions',
-    OPERANDS,
-  ),
-  row(
-    'gruCell',
-    ['input', 'weight', 'recurrentWeight', 'hiddenState', { name: 'hiddenSize', type: 'long' }],
-    'MLGruCellOptions',
-  ),
+  row('gru', ['input', 'weight', 'recurrentWeight', { name: 'steps', type: 'long' }, { name: 'hiddenSize', type: 'long' }], 'MLGruOptions', OPERANDS),
+  row('gruCell', ['input', 'weight', 'recurrentWeight', 'hiddenState', { name: 'hiddenSize', type: 'long' }], 'MLGruCellOptions'),
   row('instanceNormalization', ['input'], 'MLInstanceNormalizationOptions'),
   row('leakyRelu', ['x'], 'MLLeakyReluOptions'),
   row('matmul', ['a', 'b']),
   row('pad', ['input', 'padding'], 'MLPadOptions'),
   ...rows(['averagePool2d', 'l2Pool2d', 'maxPool2d'], ['input'], 'MLPool2dOptions'),
   ...rows(
-    [
-      'reduceL1',
-      'reduceL2',
-      'reduceLogSum',
-      'reduceLogSumExp',
-      'reduceMax',
-      'reduceMean',
-      'reduceMin',
-      'reduceProduct',
-      'reduceSum',
-      'reduceSumSquare',
-    ],
+    ['reduceL1', 'reduceL2', 'reduceLogSum', 'reduceLogSumExp', 'reduceMax', 'reduceMean', 'reduceMin', 'reduceProduct', 'reduceSum', 'reduceSumSquare'],
     ['input'],
     'MLReduceOptions',
   ),
   row('resample', ['input'], 'MLResampleOptions'),
   // Later drafts, and programs, write null for the size to compute from the others; this draft writes -1.
   row('reshape', ['input', { name: 'newShape', type: 'sequence<long?>' }]),
-  row(
-    'slice',
-    ['input', { name: 'starts', type: 'sequence<long>' }, { name: 'sizes', type: 'sequence<long>' }],
-    'MLSliceOptions',
-  ),
+  row('slice', ['input', { name: 'starts', type: 'sequence<long>' }, { name: 'sizes', type: 'sequence<long>' }], 'MLSliceOptions'),
   row('softmax', ['x']),
-  row(
-    'split',
-    ['input', { name: 'splits', type: '(unsigned long or sequence<unsigned long>)' }],
-    'MLSplitOptions',
-    OPERANDS,
-  ),
+  row('split', ['input', { name: 'splits', type: '(unsigned long or sequence<unsigned long>)' }], 'MLSplitOptions', OPERANDS),
   row('squeeze', ['input'], 'MLSqueezeOptions'),
   row('transpose', ['input'], 'MLTransposeOptions'),
 ];

@@ -19,16 +19,7 @@ const { ELEMENT_SIZES, bytesIn, holds, viewsOf } = require('../views.js');
 const { theBridge } = require('./bridge.js');
 const { Graph } = require('./graph.js');
 const { operators } = require('./idl.js');
-const {
-  FOREIGN_DEVICES,
-  converterFor,
-  dictionaryConverter,
-  slots,
-  toNamedInputs,
-  toNamedOperands,
-  toNamedViews,
-  toView,
-} = require('./types.js');
+const { FOREIGN_DEVICES, converterFor, dictionaryConverter, slots, toNamedInputs, toNamedOperands, toNamedViews, toView } = require('./types.js');
 
 /** @type {import('webnn-node/webidl').Slots<object, import('../../index.js').draft2021.ML>} */
 const mlSlots = defineSlots();
@@ -157,9 +148,7 @@ class Builder {
     const ids = this.#call('operator', {
       name,
       args: args.map((value, i) => this.#withIds(value, `${name}: ${parameters[i].name}`)),
-      options: Object.fromEntries(
-        Object.entries(options).map(([key, value]) => [key, this.#withIds(value, `${name}: options.${key}`)]),
-      ),
+      options: Object.fromEntries(Object.entries(options).map(([key, value]) => [key, this.#withIds(value, `${name}: options.${key}`)])),
     });
     return ids.map((/** @type {number} */ id) => this.#operand(id));
   }
@@ -216,9 +205,7 @@ class ML {
   createContext(options = undefined) {
     stateOf('ML', mlSlots, this, 'createContext');
     if (isOneOf(FOREIGN_DEVICES, options)) {
-      throw notSupportedError(
-        'createContext: contexts of a GPUDevice or WebGLRenderingContext are not supported, expected options',
-      );
+      throw notSupportedError('createContext: contexts of a GPUDevice or WebGLRenderingContext are not supported, expected options');
     }
     const { devicePreference, powerPreference } = toContextOptions(options, 'createContext: options');
     const accelerated = devicePreference !== 'cpu';

@@ -84,9 +84,7 @@ function clamp(builder, [x], { minValue, maxValue }) {
   }
   // Equal sizes can have different names.
   if (shown(clamped.shape) !== shown(x.shape) && shown(sizesOf(clamped)) !== shown(sizesOf(x))) {
-    throw new TypeError(
-      `clamp: the limits broadcast ${shown(x.shape)} to ${shown(clamped.shape)}, expected the shape of x`,
-    );
+    throw new TypeError(`clamp: the limits broadcast ${shown(x.shape)} to ${shown(clamped.shape)}, expected the shape of x`);
   }
   return clamped;
 }
@@ -222,9 +220,7 @@ function slice(builder, [input, starts, sizes], { axes }) {
     from[axis] = starts[i] < 0 ? starts[i] + shape[axis] : starts[i];
     lengths[axis] = sizes[i] === -1 ? shape[axis] - from[axis] : sizes[i];
     if (from[axis] < 0 || lengths[axis] < 1 || from[axis] + lengths[axis] > shape[axis]) {
-      throw new TypeError(
-        `slice: start ${starts[i]} and size ${sizes[i]} do not fit dimension ${axis} of ${shown(shape)}`,
-      );
+      throw new TypeError(`slice: start ${starts[i]} and size ${sizes[i]} do not fit dimension ${axis} of ${shown(shape)}`);
     }
   });
   return builder.slice(input, from, lengths);
@@ -246,11 +242,7 @@ function split(builder, [input, splits], { axis }) {
 /** @type {import('../internal.js').Lower<[import('webnn-node').MLOperand], { axes?: number[] }>} */
 function squeeze(builder, [input], { axes }) {
   const shape = sizesOf(input);
-  const dropped = new Set(
-    axes === undefined
-      ? shape.flatMap((size, axis) => (size === 1 ? [axis] : []))
-      : axesOf(axes, shape.length, 'squeeze: options.axes'),
-  );
+  const dropped = new Set(axes === undefined ? shape.flatMap((size, axis) => (size === 1 ? [axis] : [])) : axesOf(axes, shape.length, 'squeeze: options.axes'));
   for (const axis of dropped) {
     if (shape[axis] !== 1) {
       throw new TypeError(`squeeze: dimension ${axis} of ${shown(shape)} has size ${shape[axis]}, expected 1`);

@@ -14,10 +14,7 @@ const isOperands = (/** @type {string} */ type) => type === 'sequence<MLOperand>
 
 /** Which arguments of each operator are operands. For options, OPERAND_OPTIONS lists all such members. */
 const OPERAND_ARGUMENTS = new Map(
-  operators.map(({ name, arguments: parameters }) => [
-    name,
-    parameters.map(({ type }) => isOperand(type) || isOperands(type)),
-  ]),
+  operators.map(({ name, arguments: parameters }) => [name, parameters.map(({ type }) => isOperand(type) || isOperands(type))]),
 );
 
 /**
@@ -297,9 +294,7 @@ class Program {
     const places = operandArguments(name);
     const todays = args.map((value, i) => (places[i] ? operandOf(value) : value));
     const members = Object.entries(options);
-    const todaysOptions = Object.fromEntries(
-      members.map(([key, value]) => [key, OPERAND_OPTIONS.has(key) ? operandOf(value) : value]),
-    );
+    const todaysOptions = Object.fromEntries(members.map(([key, value]) => [key, OPERAND_OPTIONS.has(key) ? operandOf(value) : value]));
     const values = new Map(args.map((id, i) => [todays[i], this.#values.get(id)]));
     const results = lowerings[name](builder, todays, todaysOptions, (operand) => values.get(operand));
     return Array.isArray(results) ? results : [results];
@@ -331,7 +326,11 @@ class Program {
       this.#session = undefined; // today's builders build once
     }
     this.#tell(session, ids);
-    const described = (/** @type {string} */ name, /** @type {import('webnn-node').MLOperand} */ { dataType, shape }) => ({ name, dataType, shape: [...shape] });
+    const described = (/** @type {string} */ name, /** @type {import('webnn-node').MLOperand} */ { dataType, shape }) => ({
+      name,
+      dataType,
+      shape: [...shape],
+    });
     const outputs = ids.map((id, i) => /** @type {[string, import('webnn-node').MLOperand]} */ ([`${i}`, this.#computed(session, id)]));
     const graph = await session.builder.build(Object.fromEntries(outputs));
     return {

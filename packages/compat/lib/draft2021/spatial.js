@@ -71,9 +71,7 @@ function transposedFilter(builder, filter, layout, groups) {
   }
   const [outputs, inputsPerGroup, height, width] = sizesOf(oihw);
   if (groups < 1 || outputs % groups !== 0) {
-    throw new TypeError(
-      `conv2d: options.groups is ${groups}, expected a divisor of the ${outputs} output channels of filter`,
-    );
+    throw new TypeError(`conv2d: options.groups is ${groups}, expected a divisor of the ${outputs} output channels of filter`);
   }
   const outputsPerGroup = outputs / groups;
   const grouped = builder.reshape(oihw, [groups, outputsPerGroup, inputsPerGroup, height, width]);
@@ -99,10 +97,7 @@ function convolve(builder, [input, filter], options) {
     const padding = autoPad === 'explicit' ? common.padding : samePadding(autoPad, sizes());
     return builder.conv2d(input, filter, { ...common, filterLayout, padding });
   }
-  const padding =
-    autoPad === 'explicit'
-      ? common.padding
-      : sameTransposedPadding(autoPad, { ...sizes(), outputSizes, outputPadding: outputPadding ?? [0, 0] });
+  const padding = autoPad === 'explicit' ? common.padding : sameTransposedPadding(autoPad, { ...sizes(), outputSizes, outputPadding: outputPadding ?? [0, 0] });
   return builder.convTranspose2d(input, transposedFilter(builder, filter, filterLayout, common.groups), {
     ...common,
     padding,

@@ -34,9 +34,7 @@ const FOREIGN_DEVICES = ['GPUDevice', 'WebGLRenderingContext', 'WebGL2RenderingC
 function requireNoResource(value, what) {
   const isResource = (/** @type {unknown} */ candidate) => isOneOf(FOREIGN_RESOURCES, candidate);
   if (isResource(value) || (webidl.isObject(value) && !isView(value) && isResource(/** @type {{ resource?: unknown }} */ (value).resource))) {
-    throw notSupportedError(
-      `${what} is a resource of WebGPU or WebGL, expected an ArrayBufferView: contexts own their device`,
-    );
+    throw notSupportedError(`${what} is a resource of WebGPU or WebGL, expected an ArrayBufferView: contexts own their device`);
   }
 }
 
@@ -70,7 +68,9 @@ const BY_TYPE = [
   ['long?', nullable(webidl.long)],
   ['MLOperand', webidl.interfaceType('MLOperand', slots.operand)],
   ['MLResource', toView],
-  ...Object.entries(enumerations).map(([name, values]) => /** @type {[string, import('webnn-node/webidl').Converter<string>]} */ ([name, webidl.enumeration(values)])),
+  ...Object.entries(enumerations).map(
+    ([name, values]) => /** @type {[string, import('webnn-node/webidl').Converter<string>]} */ ([name, webidl.enumeration(values)]),
+  ),
 ];
 
 const CONVERTERS = new Map(BY_TYPE);

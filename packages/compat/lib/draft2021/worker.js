@@ -124,4 +124,3 @@ let last = Promise.resolve();
 port.on('message', (/** @type {{ type: string, request: unknown, awaited: boolean }} */ message) => {
   last = last.then(() => handle(message));
 });
-

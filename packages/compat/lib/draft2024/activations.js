@@ -82,12 +82,10 @@ function activationMethods(base) {
   /** @type {Record<string, import('../internal.js').BuilderMethod>} */
   const methods = {};
   /** @type {(builder: object, name: string, args: unknown[]) => object} */
-  const create = (builder, name, args) =>
-    slots.create(MLActivation, { builder, name, apply: (operand) => base[name].call(builder, operand, ...args) });
+  const create = (builder, name, args) => slots.create(MLActivation, { builder, name, apply: (operand) => base[name].call(builder, operand, ...args) });
   /** @type {(name: string, isActivation: (args: unknown[]) => boolean) => void} */
   const makes = (name, isActivation) => {
-    methods[name] = (builder, args) =>
-      isActivation(args) ? create(builder, name, args) : base[name].apply(builder, args);
+    methods[name] = (builder, args) => (isActivation(args) ? create(builder, name, args) : base[name].apply(builder, args));
   };
   PLAIN.forEach((name) => makes(name, (args) => args.length === 0));
   WITH_OPTIONS.forEach((name) => makes(name, ([first]) => first === undefined || isDictionary(first)));
@@ -96,9 +94,7 @@ function activationMethods(base) {
       const options = args[base[name].length];
       const activation = isObject(options) ? /** @type {{ activation?: unknown }} */ (options).activation : undefined;
       const result = base[name].apply(builder, args);
-      return activation === undefined
-        ? result
-        : stateOf(activation, builder, `${name}: options.activation`).apply(result);
+      return activation === undefined ? result : stateOf(activation, builder, `${name}: options.activation`).apply(result);
     };
   }
   for (const [name, place] of Object.entries(RECURRENT)) {

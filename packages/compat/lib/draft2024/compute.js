@@ -51,9 +51,7 @@ function requireMatch({ view, kind }, descriptor, what) {
   const expected = byteLength(descriptor);
   if (given !== expected) {
     const detached = given === 0 ? ' (or is detached)' : '';
-    throw new TypeError(
-      `${what} has ${given} bytes${detached}, expected the ${expected} bytes of ${describe(descriptor)}`,
-    );
+    throw new TypeError(`${what} has ${given} bytes${detached}, expected the ${expected} bytes of ${describe(descriptor)}`);
   }
 }
 

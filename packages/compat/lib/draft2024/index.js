@@ -233,8 +233,7 @@ function baseOf(builder) {
 const poolMethod =
   (name) =>
   (builder, [input, options, ...rest]) => {
-    const isEarlier =
-      isObject(options) && options.roundingType !== undefined && options.outputShapeRounding === undefined;
+    const isEarlier = isObject(options) && options.roundingType !== undefined && options.outputShapeRounding === undefined;
     const todays = isEarlier ? withMembers(options, { outputShapeRounding: options.roundingType }) : options;
     return base[name].call(builder, input, todays, ...rest);
   };
@@ -248,9 +247,7 @@ const argMethod = (name) => (builder, args) => {
   }
   const { axes, selectLastIndex = false } = /** @type {Record<string, unknown>} */ (axis ?? {});
   if (!isObject(axes) || axes.length !== 1 || selectLastIndex) {
-    throw notSupportedError(
-      `${name}: options.axes must hold one axis, without selectLastIndex: that is what today's ${name} computes`,
-    );
+    throw notSupportedError(`${name}: options.axes must hold one axis, without selectLastIndex: that is what today's ${name} computes`);
   }
   return base[name].call(builder, input, axes[0], axis);
 };

@@ -13,7 +13,12 @@ const OTHER = { source: 'compiled', compiled: 'source' };
  */
 function itemLink(graph, key, go) {
   const { operator, label, category } = graph.byKey.get(key);
-  return html('button', { type: 'button', class: `link kind-${category}`, onclick: () => go(graph.side, key) }, html('b', {}, operator), label === '' ? '' : ` ${label}`);
+  return html(
+    'button',
+    { type: 'button', class: `link kind-${category}`, onclick: () => go(graph.side, key) },
+    html('b', {}, operator),
+    label === '' ? '' : ` ${label}`,
+  );
 }
 
 /**
@@ -53,8 +58,12 @@ function relation(graph, other, item, go) {
  * @param {(side: import('../data.mjs').Side, key: string) => void} go
  */
 function itemDetails(graph, other, item, go) {
-  const inputs = item.inputs.map(({ type, from, note }, place) => html('li', {}, html('span', { class: 'type' }, `${place}: ${type}`), from === null ? html('span', { class: 'note' }, note) : itemLink(graph, from, go)));
-  const outputs = item.outputs.map(({ type, readers }) => html('li', {}, html('span', { class: 'type' }, type), ...readers.map((key) => itemLink(graph, key, go))));
+  const inputs = item.inputs.map(({ type, from, note }, place) =>
+    html('li', {}, html('span', { class: 'type' }, `${place}: ${type}`), from === null ? html('span', { class: 'note' }, note) : itemLink(graph, from, go)),
+  );
+  const outputs = item.outputs.map(({ type, readers }) =>
+    html('li', {}, html('span', { class: 'type' }, type), ...readers.map((key) => itemLink(graph, key, go))),
+  );
   return [
     html('p', { class: 'whole-label' }, item.label),
     ...(item.facts.length === 0 ? [] : [factList(item.facts)]),

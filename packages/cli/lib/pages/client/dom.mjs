@@ -51,7 +51,8 @@ export function svg(tag, attributes = {}, ...children) {
 export const byId = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
 /** Returns an existing form field or dialog of the page. */
-export const fieldById = (/** @type {string} */ id) => /** @type {HTMLInputElement & HTMLSelectElement & HTMLDialogElement} */ (/** @type {unknown} */ (byId(id)));
+export const fieldById = (/** @type {string} */ id) =>
+  /** @type {HTMLInputElement & HTMLSelectElement & HTMLDialogElement} */ (/** @type {unknown} */ (byId(id)));
 
 /** Returns the closest element around an event's target that matches a selector; null if there is none. */
 export function closest(/** @type {Event} */ event, /** @type {string} */ selector) {
@@ -104,10 +105,14 @@ export function factList(facts) {
 export function dataTable(columns, rows, attributes = {}) {
   const heads = columns.map(({ name, numeric }) => html('th', { scope: 'col', class: numeric && 'number' }, name));
   const body = rows.map((cells) =>
-    html('tr', {}, ...cells.map((cell, i) => {
-      const className = columns[i].numeric && 'number';
-      return i === 0 ? html('th', { scope: 'row', class: className }, cell) : html('td', { class: className }, cell);
-    })),
+    html(
+      'tr',
+      {},
+      ...cells.map((cell, i) => {
+        const className = columns[i].numeric && 'number';
+        return i === 0 ? html('th', { scope: 'row', class: className }, cell) : html('td', { class: className }, cell);
+      }),
+    ),
   );
   return html('table', attributes, html('thead', {}, html('tr', {}, ...heads)), html('tbody', {}, ...body));
 }

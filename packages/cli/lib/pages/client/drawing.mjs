@@ -37,11 +37,20 @@ export class Drawing {
     this.#graph = graph;
     this.#onSelect = onSelect;
     this.#scroller = html('div', { class: 'scroller canvas' });
-    const button = (/** @type {string} */ text, /** @type {string} */ label, /** @type {() => void} */ action) => html('button', { type: 'button', 'aria-label': `${label}: ${graph.name}`, title: label, onclick: action }, text);
+    const button = (/** @type {string} */ text, /** @type {string} */ label, /** @type {() => void} */ action) =>
+      html('button', { type: 'button', 'aria-label': `${label}: ${graph.name}`, title: label, onclick: action }, text);
     pane.append(
-      html('div', { class: 'card-head' },
+      html(
+        'div',
+        { class: 'card-head' },
         html('h2', { id: `${graph.side}-title` }, graph.name, ' ', html('small', {}, `${graph.items.filter(({ kind }) => kind === 'node').length} nodes`)),
-        html('div', { class: 'zoom' }, button('−', 'Smaller', () => this.zoomBy(1 / ZOOM_STEP)), button('+', 'Larger', () => this.zoomBy(ZOOM_STEP)), button('Fit', 'Fit the width', () => this.fit(0))),
+        html(
+          'div',
+          { class: 'zoom' },
+          button('−', 'Smaller', () => this.zoomBy(1 / ZOOM_STEP)),
+          button('+', 'Larger', () => this.zoomBy(ZOOM_STEP)),
+          button('Fit', 'Fit the width', () => this.fit(0)),
+        ),
       ),
       this.#scroller,
     );
@@ -97,7 +106,8 @@ export class Drawing {
     const { scrollLeft, scrollTop, clientWidth, clientHeight } = this.#scroller;
     const margin = Math.min(80, clientHeight / 4);
     const side = Math.max(0, Math.min(60, (clientWidth - width) / 2));
-    const isInside = x >= scrollLeft + side && x + width <= scrollLeft + clientWidth - side && y >= scrollTop + margin && y + height <= scrollTop + clientHeight - margin;
+    const isInside =
+      x >= scrollLeft + side && x + width <= scrollLeft + clientWidth - side && y >= scrollTop + margin && y + height <= scrollTop + clientHeight - margin;
     if (!isInside) {
       const far = Math.abs(y - scrollTop) > 4 * clientHeight;
       this.#scroller.scrollTo({ left: x + width / 2 - clientWidth / 2, top: y + height / 2 - clientHeight / 2, behavior: far ? 'instant' : scrollBehavior() });
@@ -144,12 +154,21 @@ export class Drawing {
 
   #draw() {
     const { items, edges, width, height, side, name } = this.#graph;
-    const arrow = svg('marker', { id: `arrow-${side}`, viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: 'auto-start-reverse' }, svg('path', { d: 'M0 0.5L8 4L0 7.5z', class: 'arrow' }));
+    const arrow = svg(
+      'marker',
+      { id: `arrow-${side}`, viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: 'auto-start-reverse' },
+      svg('path', { d: 'M0 0.5L8 4L0 7.5z', class: 'arrow' }),
+    );
     const drawnEdges = svg('g', { class: 'edges', 'aria-hidden': 'true' });
     const labels = svg('g', { class: 'edge-labels', 'aria-hidden': 'true' });
     const boxes = svg('g', { class: 'boxes' });
     this.#canvas = svg('g', {}, drawnEdges, labels, boxes);
-    this.#svg = svg('svg', { viewBox: `0 0 ${width} ${height}`, width, height, role: 'application', 'aria-label': `${name}: drawing, arrow keys go from node to node` }, svg('defs', {}, arrow), this.#canvas);
+    this.#svg = svg(
+      'svg',
+      { viewBox: `0 0 ${width} ${height}`, width, height, role: 'application', 'aria-label': `${name}: drawing, arrow keys go from node to node` },
+      svg('defs', {}, arrow),
+      this.#canvas,
+    );
     items.forEach(({ key }) => this.#edgesOf.set(key, []));
     for (const edge of edges) {
       this.#drawEdge(edge, drawnEdges);
@@ -204,7 +223,10 @@ export class Drawing {
         continue;
       }
       labelled.add(value);
-      const { outputs, box: [fromX, fromY, fromWidth, fromHeight] } = this.#graph.byKey.get(from);
+      const {
+        outputs,
+        box: [fromX, fromY, fromWidth, fromHeight],
+      } = this.#graph.byKey.get(from);
       const [toX, toY, toWidth] = this.#graph.byKey.get(to).box;
       const place = outputs.length > 1 ? { x: toX + toWidth / 2 + 6, y: toY - 12 } : { x: fromX + fromWidth / 2 + 6, y: fromY + fromHeight + 14 };
       parent.append(svg('text', place, type));
@@ -216,8 +238,19 @@ export class Drawing {
     const [x, y, width, height] = item.box;
     const lines = item.lines.map((line, i) => svg('text', { x: 14, y: 17 + i * LINE_HEIGHT, class: i === 0 ? 'name' : 'line' }, line));
     const corner = item.shareText ?? item.mark;
-    const node = svg('g', { transform: `translate(${x} ${y})`, class: this.#classes(item), 'data-key': item.key },
-      svg('rect', { class: 'box', width, height, rx: item.kind === 'node' ? 4 : height / 3, role: 'button', tabindex: -1, 'aria-pressed': 'false', 'aria-label': describeItem(item) }),
+    const node = svg(
+      'g',
+      { transform: `translate(${x} ${y})`, class: this.#classes(item), 'data-key': item.key },
+      svg('rect', {
+        class: 'box',
+        width,
+        height,
+        rx: item.kind === 'node' ? 4 : height / 3,
+        role: 'button',
+        tabindex: -1,
+        'aria-pressed': 'false',
+        'aria-label': describeItem(item),
+      }),
       ...(item.kind === 'node' ? [svg('path', { class: 'stripe', d: `M4 0H6V${height}H4A4 4 0 0 1 0 ${height - 4}V4A4 4 0 0 1 4 0z` })] : []),
       // The button's name says all of this, in an order for listening.
       svg('g', { 'aria-hidden': 'true' }, ...lines, ...(corner === undefined ? [] : [svg('text', { x: width - 8, y: 17, class: 'corner' }, corner)])),
@@ -319,12 +352,16 @@ export class Drawing {
         this.#button(key).focus({ preventScroll: true });
       }
     });
-    this.#scroller.addEventListener('wheel', (event) => {
-      if (event.ctrlKey) {
-        event.preventDefault();
-        const { left, top, width, height } = this.#scroller.getBoundingClientRect();
-        this.zoomBy(Math.exp(-event.deltaY / 300), (event.clientX - left) / width, (event.clientY - top) / height);
-      }
-    }, { passive: false });
+    this.#scroller.addEventListener(
+      'wheel',
+      (event) => {
+        if (event.ctrlKey) {
+          event.preventDefault();
+          const { left, top, width, height } = this.#scroller.getBoundingClientRect();
+          this.zoomBy(Math.exp(-event.deltaY / 300), (event.clientX - left) / width, (event.clientY - top) / height);
+        }
+      },
+      { passive: false },
+    );
   }
 }

@@ -90,6 +90,13 @@ export class Graph {
 export function describeItem(item) {
   const marks = { folded: 'folded away', view: 'a view, without a step' };
   const types = [...item.outputs.map(({ type }) => type), ...(item.kind === 'output' ? item.inputs.map(({ type }) => type) : [])];
-  const parts = [item.operator, ...item.epilogue.map((operator) => `and ${operator}`), item.label, types.join(' and '), item.shareText && `${item.shareText} of the time`, item.mark && marks[item.mark]];
+  const parts = [
+    item.operator,
+    ...item.epilogue.map((operator) => `and ${operator}`),
+    item.label,
+    types.join(' and '),
+    item.shareText && `${item.shareText} of the time`,
+    item.mark && marks[item.mark],
+  ];
   return parts.filter(Boolean).join(', ');
 }

@@ -16,13 +16,25 @@ export function histogramChart(bins) {
   const bars = bins.map(({ count }, i) => {
     const x = CHART_SIDE + i * width;
     const y = CHART_HEIGHT - CHART_BOTTOM - height(count);
-    return svg('g', {}, svg('rect', { x: x + 1, y, width: Math.max(width - 2, 1), height: height(count), class: 'count' }), ...(count === 0 ? [] : [svg('text', { x: x + width / 2, y: y - 4, class: 'count-label' }, String(count))]));
+    return svg(
+      'g',
+      {},
+      svg('rect', { x: x + 1, y, width: Math.max(width - 2, 1), height: height(count), class: 'count' }),
+      ...(count === 0 ? [] : [svg('text', { x: x + width / 2, y: y - 4, class: 'count-label' }, String(count))]),
+    );
   });
-  const label = (/** @type {number} */ x, /** @type {string} */ anchor, /** @type {string} */ text) => svg('text', { x, y: CHART_HEIGHT - 8, 'text-anchor': anchor, class: 'tick-label' }, text);
+  const label = (/** @type {number} */ x, /** @type {string} */ anchor, /** @type {string} */ text) =>
+    svg('text', { x, y: CHART_HEIGHT - 8, 'text-anchor': anchor, class: 'tick-label' }, text);
   const last = bins[bins.length - 1];
   const summary = `${bins.reduce((total, { count }) => total + count, 0)} runs between ${bins[0].from} and ${last.to}`;
-  const chart = svg('svg', { viewBox: `0 0 ${CHART_WIDTH} ${CHART_HEIGHT}`, role: 'img', 'aria-label': `Histogram: ${summary}` },
-    ...bars, svg('path', { d: `M${CHART_SIDE} ${CHART_HEIGHT - CHART_BOTTOM}H${CHART_WIDTH - CHART_SIDE}`, class: 'axis' }), label(CHART_SIDE, 'start', bins[0].from), label(CHART_WIDTH - CHART_SIDE, 'end', last.to));
+  const chart = svg(
+    'svg',
+    { viewBox: `0 0 ${CHART_WIDTH} ${CHART_HEIGHT}`, role: 'img', 'aria-label': `Histogram: ${summary}` },
+    ...bars,
+    svg('path', { d: `M${CHART_SIDE} ${CHART_HEIGHT - CHART_BOTTOM}H${CHART_WIDTH - CHART_SIDE}`, class: 'axis' }),
+    label(CHART_SIDE, 'start', bins[0].from),
+    label(CHART_WIDTH - CHART_SIDE, 'end', last.to),
+  );
   const rows = bins.map(({ from, to, count }) => [`${from} to ${to}`, String(count)]);
   return [chart, html('details', {}, html('summary', {}, 'As a table'), dataTable([{ name: 'Duration' }, { name: 'Runs', numeric: true }], rows))];
 }

@@ -74,7 +74,12 @@ export class List {
    */
   #cells(graph, item) {
     const fusions = item.epilogue.map((operator) => ` + ${operator}`).join('');
-    const button = html('button', { type: 'button', class: `link kind-${item.category}`, tabindex: -1, onclick: () => this.#onSelect(graph.side, item.key) }, html('b', {}, item.operator), fusions);
+    const button = html(
+      'button',
+      { type: 'button', class: `link kind-${item.category}`, tabindex: -1, onclick: () => this.#onSelect(graph.side, item.key) },
+      html('b', {}, item.operator),
+      fusions,
+    );
     const results = (item.kind === 'output' ? item.inputs : item.outputs).map(({ type }) => type).join(', ');
     const name = html('bdi', {}, item.label);
     return [button, html('span', { class: 'path', title: item.label }, name), results, ...(this.#timed ? [item.shareText ?? item.mark ?? ''] : [])];

@@ -10,7 +10,9 @@ const data = pageData();
 
 byId('title').textContent = data.title;
 byId('figures').append(...data.figures.map(([name, text]) => html('div', {}, html('dt', {}, name), html('dd', {}, text))));
-byId('legend').append(...Object.entries(data.categories).map(([kind, text]) => html('li', {}, html('span', { class: `swatch kind-${kind}`, 'aria-hidden': 'true' }), text)));
+byId('legend').append(
+  ...Object.entries(data.categories).map(([kind, text]) => html('li', {}, html('span', { class: `swatch kind-${kind}`, 'aria-hidden': 'true' }), text)),
+);
 byId('operators').append(sortableTable('Operator types', data.operators).element);
 byId('histogram').append(...histogramChart(data.histogram));
 

@@ -45,18 +45,26 @@ export class Search {
 
   #search() {
     const wanted = fieldById('search').value.trim().toLowerCase();
-    const all = wanted === '' ? [] : Object.values(this.#graphs).flatMap((graph) =>
-      graph.items.flatMap((item) => {
-        const found = rank(item, wanted);
-        return found === undefined ? [] : [{ graph, item, rank: found }];
-      }));
+    const all =
+      wanted === ''
+        ? []
+        : Object.values(this.#graphs).flatMap((graph) =>
+            graph.items.flatMap((item) => {
+              const found = rank(item, wanted);
+              return found === undefined ? [] : [{ graph, item, rank: found }];
+            }),
+          );
     this.#hits = all.sort((a, b) => a.rank - b.rank).slice(0, MAX_HITS);
     if (wanted === '') {
       this.#close();
       return;
     }
-    const note = all.length === 0 ? 'No node has this name or operator.' : all.length > MAX_HITS ? `${all.length - MAX_HITS} more: keep typing to find them.` : '';
-    byId('hits').replaceChildren(...this.#hits.map((hit, i) => this.#option(hit, i)), ...(note === '' ? [] : [html('div', { class: 'note', role: 'option', 'aria-disabled': 'true', 'aria-selected': 'false' }, note)]));
+    const note =
+      all.length === 0 ? 'No node has this name or operator.' : all.length > MAX_HITS ? `${all.length - MAX_HITS} more: keep typing to find them.` : '';
+    byId('hits').replaceChildren(
+      ...this.#hits.map((hit, i) => this.#option(hit, i)),
+      ...(note === '' ? [] : [html('div', { class: 'note', role: 'option', 'aria-disabled': 'true', 'aria-selected': 'false' }, note)]),
+    );
     byId('hits').hidden = false;
     byId('search').setAttribute('aria-expanded', 'true');
     announce(`${all.length} hits`);
@@ -68,8 +76,13 @@ export class Search {
    * @param {number} place
    */
   #option({ graph, item }, place) {
-    const option = html('div', { id: `hit-${place}`, role: 'option', 'aria-selected': 'false', class: `hit kind-${item.category}` },
-      html('b', {}, item.operator), html('span', { class: 'hit-name' }, item.label), html('small', {}, graph.name.toLowerCase()));
+    const option = html(
+      'div',
+      { id: `hit-${place}`, role: 'option', 'aria-selected': 'false', class: `hit kind-${item.category}` },
+      html('b', {}, item.operator),
+      html('span', { class: 'hit-name' }, item.label),
+      html('small', {}, graph.name.toLowerCase()),
+    );
     option.addEventListener('pointerdown', (event) => {
       event.preventDefault(); // keeps the focus in the box until a hit is chosen
       this.#choose(place);

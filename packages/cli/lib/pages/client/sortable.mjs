@@ -45,7 +45,13 @@ export function sortableTable(label, { columns, rows, sortedBy }) {
   }));
   const body = html('tbody');
   const sorts = { ...sortedBy };
-  const heads = columns.map(({ name, numeric }, i) => html('th', { scope: 'col', class: numeric && 'number' }, html('button', { type: 'button', onclick: () => sortBy(i) }, name, html('span', { class: 'direction', 'aria-hidden': 'true' }))));
+  const heads = columns.map(({ name, numeric }, i) =>
+    html(
+      'th',
+      { scope: 'col', class: numeric && 'number' },
+      html('button', { type: 'button', onclick: () => sortBy(i) }, name, html('span', { class: 'direction', 'aria-hidden': 'true' })),
+    ),
+  );
 
   const show = () => {
     const { column, descending } = sorts;

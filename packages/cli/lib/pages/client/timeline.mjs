@@ -36,12 +36,16 @@ export class Timeline {
     byId('zoom-in').addEventListener('click', () => this.#zoom(1));
     byId('zoom-out').addEventListener('click', () => this.#zoom(-1));
     byId('timeline').addEventListener('keydown', (event) => this.#onKey(event));
-    byId('timeline').addEventListener('wheel', (event) => {
-      if (event.ctrlKey) {
-        event.preventDefault();
-        this.#zoom(event.deltaY < 0 ? 1 : -1);
-      }
-    }, { passive: false });
+    byId('timeline').addEventListener(
+      'wheel',
+      (event) => {
+        if (event.ctrlKey) {
+          event.preventDefault();
+          this.#zoom(event.deltaY < 0 ? 1 : -1);
+        }
+      },
+      { passive: false },
+    );
     new ResizeObserver(() => this.#draw()).observe(byId('timeline'));
     this.#describe(0);
   }
@@ -79,12 +83,30 @@ export class Timeline {
     const scale = (width - 24) / Math.max(duration, 1);
     const at = (/** @type {number} */ time) => 8 + time * scale;
     const every = Math.ceil((TICK_WIDTH * ticks[this.#level].length) / width);
-    const axis = ticks[this.#level].filter((_, i) => i % every === 0).map(([time, label]) => svg('g', { transform: `translate(${at(time)} 0)` }, svg('path', { d: `M0 ${TOP}V${HEIGHT - AXIS + 5}`, class: 'tick' }), svg('text', { y: HEIGHT - 5, class: 'tick-label', 'text-anchor': time === 0 ? 'start' : 'middle' }, label)));
+    const axis = ticks[this.#level]
+      .filter((_, i) => i % every === 0)
+      .map(([time, label]) =>
+        svg(
+          'g',
+          { transform: `translate(${at(time)} 0)` },
+          svg('path', { d: `M0 ${TOP}V${HEIGHT - AXIS + 5}`, class: 'tick' }),
+          svg('text', { y: HEIGHT - 5, class: 'tick-label', 'text-anchor': time === 0 ? 'start' : 'middle' }, label),
+        ),
+      );
     const steps = slices.map((slice, i) => this.#drawSlice(slice, i, at, scale));
     scroller.replaceChildren(
-      svg('svg', { width, height: HEIGHT, role: 'application', 'aria-label': `Steps of the ${name}; arrow keys go from step to step` },
-        svg('g', { 'aria-hidden': 'true' }, ...axis, svg('rect', { x: at(0), y: 4, width: Math.max(duration * scale, 1), height: 16, rx: 2, class: 'run' }), svg('text', { x: at(0) + 6, y: 16, class: 'run-label' }, name)),
-        ...steps),
+      svg(
+        'svg',
+        { width, height: HEIGHT, role: 'application', 'aria-label': `Steps of the ${name}; arrow keys go from step to step` },
+        svg(
+          'g',
+          { 'aria-hidden': 'true' },
+          ...axis,
+          svg('rect', { x: at(0), y: 4, width: Math.max(duration * scale, 1), height: 16, rx: 2, class: 'run' }),
+          svg('text', { x: at(0) + 6, y: 16, class: 'run-label' }, name),
+        ),
+        ...steps,
+      ),
     );
     if (hadFocus) {
       /** @type {SVGElement | undefined} */ (steps[this.#current]?.firstChild)?.focus({ preventScroll: true });
@@ -102,13 +124,25 @@ export class Timeline {
     const width = Math.max(duration * scale, 0.75);
     const gap = width > 4 ? 1 : 0;
     const room = Math.floor((width - 8) / CHARACTER_WIDTH);
-    const texts = width < MIN_TEXT_WIDTH ? [] : [svg('text', { x: 5, y: 15 }, startOf(name, room)), svg('text', { x: 5, y: 28, class: 'soft' }, endOf(label, room))];
+    const texts =
+      width < MIN_TEXT_WIDTH ? [] : [svg('text', { x: 5, y: 15 }, startOf(name, room)), svg('text', { x: 5, y: 28, class: 'soft' }, endOf(label, room))];
     const button = svg('rect', {
-      width: width - gap, height: LANE, role: 'button', tabindex: index === this.#current ? 0 : -1, 'data-index': index,
-      'aria-label': `step ${index}, ${name} ${label}, ${time}`, onfocus: () => this.#focused(index),
+      width: width - gap,
+      height: LANE,
+      role: 'button',
+      tabindex: index === this.#current ? 0 : -1,
+      'data-index': index,
+      'aria-label': `step ${index}, ${name} ${label}, ${time}`,
+      onfocus: () => this.#focused(index),
     });
     const events = { onclick: () => this.#go(index), onpointerenter: () => this.#describe(index) };
-    return svg('g', { class: `slice-box kind-${category}`, transform: `translate(${at(start)} ${TOP})`, ...events }, button, svg('rect', { width: width - gap, height: 3, class: 'stripe' }), svg('g', { 'aria-hidden': 'true' }, ...texts));
+    return svg(
+      'g',
+      { class: `slice-box kind-${category}`, transform: `translate(${at(start)} ${TOP})`, ...events },
+      button,
+      svg('rect', { width: width - gap, height: 3, class: 'stripe' }),
+      svg('g', { 'aria-hidden': 'true' }, ...texts),
+    );
   }
 
   /** @param {number} index */

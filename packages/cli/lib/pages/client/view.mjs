@@ -26,7 +26,11 @@ const opposite = (/** @type {import('../data.mjs').Side} */ side) => (side === '
 function explainMissing(pane, graph) {
   pane.append(
     html('div', { class: 'card-head' }, html('h2', { id: `${graph.side}-title` }, graph.name)),
-    html('p', { class: 'missing' }, `This graph has ${graph.items.length} nodes, inputs and outputs; up to ${data.maxDrawn} are drawn. The list has all of them.`),
+    html(
+      'p',
+      { class: 'missing' },
+      `This graph has ${graph.items.length} nodes, inputs and outputs; up to ${data.maxDrawn} are drawn. The list has all of them.`,
+    ),
   );
 }
 
@@ -51,7 +55,9 @@ function select(side, key) {
   drawings[side]?.reveal(key);
   showItem(graphs, side, key, go);
   const fate = side === 'source' ? 'became' : 'stands for';
-  announce(`${graphs[side].name}: ${describeItem(item)}${item.related.length > 0 ? `; ${fate} ${item.related.length === 1 ? '1 node' : `${item.related.length} nodes`}` : ''}`);
+  announce(
+    `${graphs[side].name}: ${describeItem(item)}${item.related.length > 0 ? `; ${fate} ${item.related.length === 1 ? '1 node' : `${item.related.length} nodes`}` : ''}`,
+  );
 }
 
 /**
@@ -89,9 +95,14 @@ function cross() {
 function drawLegend(mode) {
   const shares = mode === 'time' ? data.shareLegend.map((text, i) => [`share-${i}`, text]) : [];
   const kinds = Object.entries(data.categories).map(([kind, text]) => [`kind kind-${kind}`, text]);
-  const marks = [['folded', 'folded away'], ['view', 'view: no step of its own'], ['stub', 'edge to a distant node']];
+  const marks = [
+    ['folded', 'folded away'],
+    ['view', 'view: no step of its own'],
+    ['stub', 'edge to a distant node'],
+  ];
   const swatch = (/** @type {string[]} */ [name, text]) => html('li', {}, html('span', { class: `swatch ${name}`, 'aria-hidden': 'true' }), text);
-  const row = (/** @type {string} */ heading, /** @type {string[][]} */ entries) => (entries.length === 0 ? [] : [html('ul', { 'aria-label': heading }, html('li', { class: 'legend-head' }, heading), ...entries.map(swatch))]);
+  const row = (/** @type {string} */ heading, /** @type {string[][]} */ entries) =>
+    entries.length === 0 ? [] : [html('ul', { 'aria-label': heading }, html('li', { class: 'legend-head' }, heading), ...entries.map(swatch))];
   byId('legend').replaceChildren(...row('Share of a run', shares), ...row('Kind', [...kinds, ...marks]));
 }
 
@@ -124,13 +135,16 @@ function onKey(event) {
     },
   };
   const item = closest(event, '.item');
-  const action = event.key === 'Enter' && item !== null
-    ? () => {
-        const pane = /** @type {HTMLElement} */ (item.closest('.pane'));
-        select(/** @type {import('../data.mjs').Side} */ (pane.id), item.dataset.key ?? null);
-        byId('details-title').focus();
-      }
-    : Object.hasOwn(actions, event.key) ? actions[event.key] : undefined;
+  const action =
+    event.key === 'Enter' && item !== null
+      ? () => {
+          const pane = /** @type {HTMLElement} */ (item.closest('.pane'));
+          select(/** @type {import('../data.mjs').Side} */ (pane.id), item.dataset.key ?? null);
+          byId('details-title').focus();
+        }
+      : Object.hasOwn(actions, event.key)
+        ? actions[event.key]
+        : undefined;
   if (action !== undefined) {
     event.preventDefault();
     action();
