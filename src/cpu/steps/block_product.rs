@@ -213,6 +213,7 @@ impl Run for BlockProductStep {
     fn kernel(&self) -> &'static str {
         match (self.rounds_rows, self.is_row_by_row()) {
             (true, _) => "gemm, rows rounded to 8 bits",
+            (false, true) if self.rounding().is_some() => "vector, rows rounded to 24 bits",
             (false, true) => "vector, weights in blocks",
             (false, false) => "gemm, weights in blocks",
         }
@@ -406,7 +407,9 @@ mod tests {
         for (weights, zero) in [("uint4", 8), ("int4", 0), ("uint8", 128), ("int8", -3)] {
             for zero in [Some(zero), None] {
                 for rows in [1, 3, 4, 9] {
-                    for (block, blocks, depth) in [(16, 1, 16), (16, 4, 50), (32, 2, 64), (128, 2, 256), (20, 1, 19)] {
+                    for (block, blocks, depth) in
+                        [(16, 1, 16), (16, 4, 50), (32, 2, 64), (128, 2, 256), (20, 1, 19), (2048, 1, 2048)]
+                    {
                         check_rounded(&Case { weights, rows, zero, block, blocks, depth, columns: 37, ..CASE });
                     }
                 }

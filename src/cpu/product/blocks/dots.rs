@@ -173,10 +173,11 @@ impl RowsTimesPanel<'_> {
                     for r in 0..R {
                         let mut total = simd.splat(0.0);
                         for d in 0..DIGITS {
-                            let mut sum = dot.to_float(sums[r][d][v][0]);
-                            if PARTS == 2 {
-                                sum = simd.add(sum, dot.to_float(sums[r][d][v][PARTS - 1]));
-                            }
+                            let sum = match PARTS {
+                                1 => sums[r][d][v][0],
+                                _ => dot.add(sums[r][d][v][0], sums[r][d][v][PARTS - 1]),
+                            };
+                            let mut sum = dot.to_float(sum);
                             if !SAME {
                                 let zero = panel.zeros::<D::Float, SAME>(simd, block, v);
                                 sum = simd.mul_add(zero, simd.splat(-(digit_sum(r, d, index) as f32)), sum);

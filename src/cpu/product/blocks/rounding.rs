@@ -11,8 +11,9 @@ use crate::memory::{bytes_of, bytes_of_mut, elements, elements_mut};
 /// Conversion to signed bytes.
 const SIGNED: ToBytes = ToBytes { zero: 128, low: 0, high: 255, flip: 0x80 };
 
-/// Smaller magnitudes are not rounded to 24 bits: the inverse of their scale could be infinite.
-const LEAST: f32 = 1e-30;
+/// Rows with a block whose largest magnitude is below this one are not rounded to 24 bits: the inverse of the step must be finite,
+/// and the product of the step and a weight's scale a normal number.
+const LEAST: f32 = 1e-20;
 
 /// The number of digits of the integers that a row is rounded to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,7 +143,7 @@ impl<const DIGITS: usize> DotKernel for Round<'_, DIGITS> {
             let scale = if DIGITS == 1 { most / 127.0 } else { step(most) };
             scales[index] = scale;
             least = if most > 0.0 { least.min(most) } else { least };
-            let inverse = simd.splat(if scale > 0.0 { 1.0 / scale } else { 0.0 });
+            let inverse = simd.splat(if scale >= f32::MIN_POSITIVE { 1.0 / scale } else { 0.0 });
             for (at, x) in from.chunks(lanes).enumerate() {
                 let mut rest = dot.to_float(dot.round(simd.mul(simd.load_partial(x), inverse)));
                 for digit in (0..DIGITS).rev() {
@@ -167,7 +168,8 @@ impl<const DIGITS: usize> DotKernel for Round<'_, DIGITS> {
 /// The largest three-digit integer.
 const LARGEST: f32 = (127 << 16 | 127 << 8 | 127) as f32;
 
-/// The smallest power of two that represents magnitudes up to `most`, a normal number, as multiples of up to [`LARGEST`].
+/// The least power of two `s` with `most <= s * LARGEST`: 0 for 0. Meaningless for subnormal or non-finite numbers, whose rows stay
+/// floats.
 #[inline(always)]
 fn step(most: f32) -> f32 {
     let step = f32::from_bits(most.to_bits() & f32::INFINITY.to_bits()) / (1 << 22) as f32;

@@ -103,6 +103,11 @@ unsafe impl Dot for PortableDot {
     }
 
     #[inline(always)]
+    fn add(self, a: [i32; 4], b: [i32; 4]) -> [i32; 4] {
+        std::array::from_fn(|lane| a[lane].wrapping_add(b[lane]))
+    }
+
+    #[inline(always)]
     fn sub_product(self, sums: [i32; 4], a: [i32; 4], b: [i32; 4]) -> [i32; 4] {
         let mut out = sums;
         for (lane, sum) in out.iter_mut().enumerate() {

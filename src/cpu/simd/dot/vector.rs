@@ -102,6 +102,9 @@ pub unsafe trait Dot: Copy + Send + Sync + 'static {
     /// `sums`, plus the sum of the products of the four bytes in each lane.
     fn dot(self, sums: Self::Sums, left: Self::Left, right: Self::Right) -> Self::Sums;
 
+    /// `a + b`, in the lowest 32 bits.
+    fn add(self, a: Self::Sums, b: Self::Sums) -> Self::Sums;
+
     /// `sums - a * b`, the lowest 32 bits.
     fn sub_product(self, sums: Self::Sums, a: Self::Sums, b: Self::Sums) -> Self::Sums;
 

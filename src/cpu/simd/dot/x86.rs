@@ -128,6 +128,12 @@ macro_rules! wide512 {
         }
 
         #[inline(always)]
+        fn add(self, a: __m512i, b: __m512i) -> __m512i {
+            // SAFETY: `self` proves AVX-512 F.
+            unsafe { _mm512_add_epi32(a, b) }
+        }
+
+        #[inline(always)]
         fn sub_product(self, sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
             // SAFETY: `self` proves AVX-512 F.
             unsafe { _mm512_sub_epi32(sums, _mm512_mullo_epi32(a, b)) }
@@ -332,6 +338,12 @@ macro_rules! wide256 {
         fn invert_signs(self, bytes: __m256i) -> __m256i {
             // SAFETY: `self` proves AVX2.
             unsafe { _mm256_xor_si256(bytes, _mm256_set1_epi8(-128)) }
+        }
+
+        #[inline(always)]
+        fn add(self, a: __m256i, b: __m256i) -> __m256i {
+            // SAFETY: `self` proves AVX2.
+            unsafe { _mm256_add_epi32(a, b) }
         }
 
         #[inline(always)]
