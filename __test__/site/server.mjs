@@ -31,8 +31,9 @@ export async function serve() {
   });
   server.listen(0, 'localhost');
   await once(server, 'listening');
+  const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
   return {
-    origin: `http://localhost:${server.address().port}`,
+    origin: `http://localhost:${port}`,
     close: async () => {
       server.closeAllConnections();
       server.close();

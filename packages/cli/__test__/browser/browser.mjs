@@ -45,7 +45,8 @@ export async function startBrowser(flags = []) {
       writeFileSync(file, html);
       return OpenPage.open(context, pathToFileURL(file).href, colorScheme);
     },
-    visit: (url, { colorScheme = 'light' } = {}) => OpenPage.open(context, url, colorScheme),
+    visit: (/** @type {string} */ url, /** @type {{ colorScheme?: 'light' | 'dark' }} */ { colorScheme = 'light' } = {}) =>
+      OpenPage.open(context, url, colorScheme),
     close: async () => {
       await context.close();
       rmSync(folder, { recursive: true });
