@@ -120,12 +120,8 @@ for (const [i, { left, top, height }] of boxes.entries()) {
   else lines.push({ middle, pieces: [{ left, text: texts[i] }] });
 }
 for (const { pieces } of lines) {
-  console.log(
-    pieces
-      .sort((a, b) => a.left - b.left)
-      .map(({ text }) => text)
-      .join('\t'),
-  );
+  const inOrder = pieces.sort((a, b) => a.left - b.left);
+  console.log(inOrder.map(({ text }) => text).join('\t'));
 }
 detector.destroy();
 reader.destroy();
