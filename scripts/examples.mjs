@@ -50,7 +50,7 @@ export function findExamples() {
     .filter(({ manifest }) => manifest.scripts?.start !== undefined);
 }
 
-/** A port that nobody uses. @returns {Promise<number>} */
+/** Finds an unused port. @returns {Promise<number>} */
 function freePort() {
   const server = createServer();
   return new Promise((resolve, reject) => {

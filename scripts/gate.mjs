@@ -188,7 +188,7 @@ const USAGE = 'usage: .ci/run [STEP...] | --list';
  */
 export function selectSteps(names, steps = STEPS) {
   const wanted = new Set(names.length > 0 ? names : steps.filter(({ onlyNamed }) => !onlyNamed).map(({ name }) => name));
-  // A set is iterated to the end of what is added on the way.
+  // Iterating a set also visits what the loop adds.
   for (const name of wanted) {
     const step = steps.find((one) => one.name === name);
     if (step === undefined) {

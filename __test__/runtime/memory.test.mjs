@@ -215,8 +215,8 @@ test('a loop that creates, runs and destroys does not grow', async (t) => {
 });
 
 /**
- * As {@link KEPT}, for work on many threads, each of which allocates in an arena of its own: up to 122 MiB were measured in
- * Node and in Deno. Contexts that stayed would hold 480 MiB.
+ * As {@link KEPT}, for work on many threads. Each thread allocates in its own arena: up to 122 MiB were measured in Node and in
+ * Deno. Contexts that stayed would hold 480 MiB.
  */
 const KEPT_BY_THREADS = 150;
 

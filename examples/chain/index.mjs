@@ -9,7 +9,7 @@ import { loadModel } from 'webnn-node/onnx';
 
 /** @typedef {import('webnn-node').MLOperandDescriptor} Descriptor */
 
-/** Digits in the picture, pixels per side of each, and of what the model reads. */
+/** The number of digits in the picture, the pixels per side of a digit, and the pixels per side that the model reads. */
 const [DIGITS, SIDE, SMALL] = [6, 64, 8];
 const WIDTH = DIGITS * SIDE;
 

@@ -1,5 +1,5 @@
-//! Tracks which nodes still need the raw bytes of which constants while a graph is lowered: bytes that are only read
-//! packed are freed at once.
+//! Tracks, while a graph is lowered, which nodes still need the raw bytes of a constant. Bytes that are only read packed are
+//! freed at once.
 
 use super::lower::Lowered;
 use super::product::panels::Panels;

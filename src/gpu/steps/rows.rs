@@ -46,8 +46,7 @@ impl Rows {
         Sharing::of(self.length(), neighbors.filter(|_| self.length() > 1))
     }
 
-    /// Returns the functions `first_of(row)` and `element_of(i)`, the sum of which is the place of element `i` of a
-    /// row. Parameters: number of results, number of elements per result, number of parts per row.
+    /// Returns the functions `first_of(row)` and `element_of(i)`. Their sum is the place of element `i` of a row. Parameters: number of results, number of elements per result, number of parts per row.
     pub fn functions(&self, parts: u32) -> (Parameters, String) {
         let mut parameters = Parameters(vec![self.count(), self.length(), parts]);
         let text = self.places(&mut parameters);

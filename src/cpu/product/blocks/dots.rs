@@ -1,8 +1,8 @@
 //! Products of [rounded](super::rounding) rows. The sums within blocks are exact.
 //!
 //! Each digit has its own sums of products of bytes, which the CPU adds four at a time; a block ends by combining the
-//! sums of its digits. With three digits, the error of each factor is at most 2^-22 of the largest magnitude of its
-//! block, about as much as adding floats one by one loses. This is faster than converting weights to floats: the
+//! sums of its digits. With three digits, the error of each factor is about 2^-23 of the largest magnitude of its
+//! block at most, as much as adding floats one by one loses as a rule. This is faster than converting weights to floats: the
 //! products of a token take 3.9 instead of 5.6 ms in a model with 4-bit weights, and 5.3 instead of 7.2 ms with 8-bit
 //! weights (Zen 4, one thread).
 
@@ -27,7 +27,7 @@ const ROWS: usize = 4;
 const MOST_DEPTHS: usize = 512;
 
 impl BlockPanels {
-    /// Whether rows of three digits are faster than rows of floats, and as accurate.
+    /// Whether rows of three digits are faster than rows of floats, and as accurate relative to the largest magnitude of a block.
     pub fn takes_digits(&self, isa: Isa) -> bool {
         self.scale_type == DataType::Float32 && self.blocks.size() <= MOST_DEPTHS && DotLevel::of(isa).is_fast()
     }

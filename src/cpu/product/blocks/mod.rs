@@ -124,8 +124,12 @@ impl BlockPanels {
     /// # Errors
     /// An `UnknownError` if there is not enough memory for the panels, an `OperationError` if mapped weights cannot be
     /// read.
+    ///
+    /// # Panics
+    /// If there are several blocks whose sizes are not multiples of 8: a row of words must not reach into the next block.
     pub fn new(isa: Isa, weights: Weights, operands: &Operands) -> Result<BlockPanels> {
         let (blocks, width) = (operands.blocks, tile_size(isa).cols);
+        assert!(blocks.count == 1 || blocks.size().is_multiple_of(8), "{blocks:?}");
         let zeros = operands.zero_points()?;
         let zero = zeros.first().copied().filter(|first| zeros.iter().all(|zero| zero == first));
         let bits = operands.numbers.1.bits();

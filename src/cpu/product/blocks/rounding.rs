@@ -79,7 +79,7 @@ impl Rounding {
     }
 
     /// Rounds `from`. With one digit, to multiples of 1/127 of the largest magnitude of each block. With three digits,
-    /// to multiples of a power of two that is at most 2^-22 of that magnitude: integers stay exact, and so do floats
+    /// to multiples of a power of two that is about 2^-22 of that magnitude at most: integers stay exact, and so do floats
     /// with few bits that are not much smaller.
     ///
     /// # Panics
@@ -130,7 +130,7 @@ impl<const DIGITS: usize> DotKernel for Round<'_, DIGITS> {
         let Round { from, block, bytes, scales } = self;
         let stride = bytes.len() / DIGITS;
         bytes.chunks_exact_mut(stride).for_each(|line| line[from.len()..].fill(0));
-        // NaN if any factor is NaN or infinite: all products are then NaN.
+        // NaN if any factor is NaN or infinite. With one digit all products are then NaN, with three the row stays floats.
         let (mut finite, mut least) = (simd.splat(0.0), f32::MAX);
         for (index, from) in from.chunks(block).enumerate() {
             let mut most = simd.splat(0.0);
@@ -176,7 +176,7 @@ fn step(most: f32) -> f32 {
     if most > step * LARGEST { 2.0 * step } else { step }
 }
 
-/// The largest lane of a vector without NaN.
+/// The largest lane of a vector; of one with NaN, any lane.
 #[inline(always)]
 fn largest_lane<S: Simd>(simd: S, v: S::F32) -> f32 {
     let mut lanes = [0.0f32; 16];

@@ -38,7 +38,7 @@ pub enum DotLevel {
 
 impl DotLevel {
     /// All levels of this CPU that are compatible with `isa`, the best one last. Tests run on all of them.
-    pub fn available(isa: Isa) -> Vec<DotLevel> {
+    pub fn available(isa: Isa) -> impl Iterator<Item = DotLevel> {
         let levels = match isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(avx2) => {
@@ -52,12 +52,12 @@ impl DotLevel {
             }
             _ => [Some(DotLevel::Portable), None, None],
         };
-        levels.into_iter().flatten().collect()
+        levels.into_iter().flatten()
     }
 
     /// The best level of this CPU that is compatible with `isa`.
     pub fn of(isa: Isa) -> DotLevel {
-        DotLevel::available(isa).pop().unwrap_or(DotLevel::Portable)
+        DotLevel::available(isa).last().unwrap_or(DotLevel::Portable)
     }
 
     /// Whether a single instruction multiplies bytes and adds the products, without widening them first.
