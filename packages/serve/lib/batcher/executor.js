@@ -1,0 +1,177 @@
+// Runs the batches of a model, and gives each request its answer.
+
+import { ServeError, toServeError } from '../errors.js';
+import { Batcher } from './batcher.js';
+
+/**
+ * Counts and times of a model, in milliseconds; see metrics/.
+ * @typedef {object} Observer
+ * @property {(request: { ok: boolean, rows: number, queueMs: number, computeMs: number, totalMs: number }) => void} request
+ * @property {(batch: { rows: number, computeMs: number }) => void} batch
+ */
+
+/**
+ * @template Input
+ * @template Output
+ * @typedef {object} Job
+ * @property {Input} input
+ * @property {string} key
+ * @property {number} rows
+ * @property {number} [length]
+ * @property {number} [deadline]
+ * @property {number} since
+ * @property {AbortSignal} [signal]
+ * @property {(output: Output) => void} resolve
+ * @property {(error: ServeError) => void} reject
+ */
+
+/**
+ * What a caller wants beside the answer.
+ * @typedef {object} CallOptions
+ * @property {AbortSignal} [signal] the caller is gone
+ * @property {number} [deadline] in milliseconds of performance.now(): then the caller is gone
+ */
+
+const clock = () => performance.now();
+
+/**
+ * One batch at a time: while it is computed, the next one gathers.
+ * @template Input
+ * @template Output
+ */
+export class Executor {
+  /** @type {Batcher<Job<Input, Output>>} */
+  #batcher;
+  #run;
+  #turns;
+  #observer;
+  #isRunning = false;
+  #isScheduled = false;
+  /** @type {NodeJS.Timeout | undefined} */
+  #timer;
+  #isDraining = false;
+  /** @type {(() => void)[]} */
+  #idle = [];
+
+  /**
+   * @param {object} options
+   * @param {import('./batcher.js').Limits} options.limits
+   * @param {(inputs: Input[]) => Promise<Output[]>} options.run computes a batch
+   * @param {import('./turns.js').Turns} options.turns
+   * @param {Observer} options.observer
+   */
+  constructor({ limits, run, turns, observer }) {
+    this.#batcher = new Batcher(limits);
+    this.#run = run;
+    this.#turns = turns;
+    this.#observer = observer;
+  }
+
+  /** Requests that wait. */
+  get waiting() {
+    return this.#batcher.length;
+  }
+
+  /**
+   * Computes an input, alone or with others.
+   * @param {Input} input
+   * @param {{ key: string, rows: number, length?: number }} shape as {@link import('./batcher.js').Item} has it
+   * @param {CallOptions} [options]
+   * @returns {Promise<Output>}
+   * @throws {ServeError}
+   */
+  submit(input, shape, { signal, deadline } = {}) {
+    if (this.#isDraining) return Promise.reject(new ServeError('unavailable', 'the model is being unloaded'));
+    if (signal?.aborted) return Promise.reject(new ServeError('canceled', 'the caller is gone'));
+    return new Promise((resolve, reject) => {
+      const since = clock();
+      /** @type {Job<Input, Output>} */
+      const job = { ...shape, input, deadline, since, signal, resolve, reject };
+      const cancel = () => {
+        if (this.#batcher.cancel(job)) job.reject(new ServeError('canceled', 'the caller is gone'));
+        this.#settle();
+      };
+      signal?.addEventListener('abort', cancel, { once: true });
+      const done = () => signal?.removeEventListener('abort', cancel);
+      job.resolve = (output) => (done(), resolve(output));
+      job.reject = (error) => (done(), reject(error));
+      this.#batcher.enqueue(job, since);
+      this.#schedule();
+    });
+  }
+
+  /** Looks at the queue when all that the sockets have now was read: it can be joined. */
+  #schedule() {
+    if (this.#isScheduled || this.#isRunning) return;
+    this.#isScheduled = true;
+    setImmediate(() => {
+      this.#isScheduled = false;
+      this.#start();
+    });
+  }
+
+  #start() {
+    if (this.#isRunning) return;
+    clearTimeout(this.#timer);
+    const now = clock();
+    const { batch, expired, wakeAt } = this.#batcher.next(now);
+    for (const job of expired) job.reject(new ServeError('deadline', `the deadline was over after ${Math.round(now - job.since)} ms in the queue`));
+    if (wakeAt !== undefined) this.#timer = setTimeout(() => this.#start(), Math.max(0, wakeAt - now));
+    if (batch.length === 0) return this.#settle();
+    this.#isRunning = true;
+    void this.#compute(batch).then(() => {
+      this.#isRunning = false;
+      this.#start();
+    });
+  }
+
+  /**
+   * Computes a batch and answers; it does not fail.
+   * @param {Job<Input, Output>[]} batch
+   */
+  async #compute(batch) {
+    const rows = batch.reduce((sum, job) => sum + job.rows, 0);
+    const run = () => this.#run(batch.map(({ input }) => input));
+    try {
+      const { result, start, ms } = await this.#turns.take(run);
+      this.#batcher.learn(rows, ms);
+      this.#observer.batch({ rows, computeMs: ms });
+      batch.forEach((job, i) => {
+        job.resolve(result[i]);
+        this.#observe(job, true, start, ms);
+      });
+    } catch (error) {
+      // One request can spoil a batch: then each has to show that it was not the one.
+      if (batch.length > 1) for (const job of batch) await this.#compute([job]);
+      else {
+        this.#observe(batch[0], false, clock(), 0);
+        batch[0].reject(toServeError(error));
+      }
+    }
+  }
+
+  /**
+   * @param {Job<Input, Output>} job
+   * @param {boolean} ok
+   * @param {number} start
+   * @param {number} computeMs
+   */
+  #observe({ rows, since }, ok, start, computeMs) {
+    this.#observer.request({ ok, rows, queueMs: start - since, computeMs, totalMs: clock() - since });
+  }
+
+  #settle() {
+    if (this.#isRunning || this.#batcher.length > 0) return;
+    for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  /**
+   * Takes no more requests, and ends those that wait.
+   * @returns {Promise<void>}
+   */
+  async drain() {
+    this.#isDraining = true;
+    if (!this.#isRunning && this.#batcher.length === 0) return;
+    await new Promise((resolve) => this.#idle.push(() => resolve(undefined)));
+  }
+}

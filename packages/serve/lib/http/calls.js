@@ -1,0 +1,16 @@
+// What a call over HTTP says beside its body.
+
+/**
+ * A signal for a caller that has gone, and its deadline.
+ * @param {import('fastify').FastifyRequest} request
+ * @param {import('fastify').FastifyReply} reply
+ * @param {number} [timeoutMs] that the body names
+ * @returns {{ signal: AbortSignal, deadline: number | undefined }}
+ */
+export function callOptions(request, reply, timeoutMs) {
+  const controller = new AbortController();
+  reply.raw.once('close', () => {
+    if (!reply.raw.writableFinished) controller.abort();
+  });
+  return { signal: controller.signal, deadline: timeoutMs === undefined ? undefined : performance.now() + timeoutMs };
+}

@@ -1,0 +1,133 @@
+// The server for HTTP: limits, errors, logs; the routes of the protocols are in files of their own.
+
+import { randomUUID } from 'node:crypto';
+import { promisify } from 'node:util';
+import zlib from 'node:zlib';
+import fastify from 'fastify';
+import { invalid, ServeError, toServeError } from '../errors.js';
+import { addV2Routes } from './v2.js';
+
+/** Request ids that headers and logs can have. */
+const REQUEST_ID = /^[\x21-\x7e]{1,128}$/;
+
+/** @type {Record<string, (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>>} */
+const DECODERS = { gzip: promisify(zlib.gunzip), deflate: promisify(zlib.inflate) };
+
+/**
+ * Undoes the compression of a body.
+ * @param {Buffer} bytes
+ * @param {string | undefined} encoding
+ * @param {number} limit bytes of the result
+ */
+async function decompressed(bytes, encoding, limit) {
+  if (encoding === undefined || encoding === 'identity') return bytes;
+  if (!Object.hasOwn(DECODERS, encoding)) throw new ServeError('invalid', `there is no content encoding ${JSON.stringify(encoding)}; expected gzip or deflate`);
+  try {
+    return await DECODERS[encoding](bytes, { maxOutputLength: limit });
+  } catch (cause) {
+    if (/** @type {NodeJS.ErrnoException} */ (cause).code === 'ERR_BUFFER_TOO_LARGE') throw new ServeError('tooLarge', `the body has more than ${limit} bytes`);
+    throw invalid(`the body is not ${encoding}: ${/** @type {Error} */ (cause).message}`, { cause });
+  }
+}
+
+/** Errors that Fastify or Node give before a route has the request. */
+function toCallersError(/** @type {any} */ error) {
+  if (error.statusCode === 413) return new ServeError('tooLarge', 'the body is too large');
+  if (typeof error.statusCode === 'number' && error.statusCode >= 400 && error.statusCode < 500) return new ServeError('invalid', error.message);
+  return toServeError(error);
+}
+
+/**
+ * Answers with an error in the form of the protocol.
+ * @param {import('fastify').FastifyRequest} request
+ * @param {import('fastify').FastifyReply} reply
+ * @param {ServeError} error
+ */
+function answerError(request, reply, error) {
+  const { status, message, openai: type, param = null, code = null, retryAfterMs } = error;
+  if (error.kind === 'internal') request.log.error({ err: error.cause ?? error }, 'request failed');
+  if (status === 503) reply.header('Retry-After', Math.max(1, Math.ceil((retryAfterMs ?? 1000) / 1000)));
+  const body = request.url.startsWith('/v1/') ? { error: { message, type, param, code } } : { error: message };
+  return reply.code(status).type('application/json').send(JSON.stringify(body));
+}
+
+/** Bytes of answers that were written and not yet read: callers that do not read must not fill the memory. */
+class Unread {
+  #bytes = 0;
+  #limit;
+
+  /** @param {number} limit */
+  constructor(limit) {
+    this.#limit = limit;
+  }
+
+  /**
+   * Counts an answer until it was sent.
+   * @param {import('fastify').FastifyReply} reply
+   * @param {number} bytes
+   * @returns {boolean} whether there is room for it
+   */
+  add(reply, bytes) {
+    if (this.#bytes + bytes > this.#limit) return false;
+    this.#bytes += bytes;
+    reply.raw.once('close', () => {
+      this.#bytes -= bytes;
+    });
+    return true;
+  }
+}
+
+/**
+ * @param {import('../serve.js').Context} context
+ * @returns {import('fastify').FastifyInstance}
+ */
+export function createHttp(context) {
+  const { log, limits } = context;
+  const { maxBodyBytes, maxUnreadBytes, requestTimeoutMs, idleTimeoutMs } = limits;
+  const app = fastify({
+    loggerInstance: log,
+    disableRequestLogging: true,
+    bodyLimit: maxBodyBytes,
+    // A body must arrive within this time; how long the answer takes is not limited by it.
+    requestTimeout: requestTimeoutMs,
+    connectionTimeout: idleTimeoutMs,
+    forceCloseConnections: 'idle',
+    return503OnClosing: false,
+    genReqId: ({ headers }) => {
+      const given = headers['x-request-id'];
+      return typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID();
+    },
+    routerOptions: { maxParamLength: 512 },
+    frameworkErrors: (error, request, reply) => answerError(request, reply, toCallersError(error)),
+    clientErrorHandler(error, socket) {
+      if (!socket.writable) return;
+      const status = error.code === 'HPE_HEADER_OVERFLOW' ? '431 Request Header Fields Too Large' : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? '408 Request Timeout' : '400 Bad Request';
+      socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 27\r\n\r\n{"error":"malformed HTTP"}\n`);
+    },
+  });
+
+  // Bodies stay bytes, whatever type they claim to be of: some clients say none.
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, async (request, body) =>
+    decompressed(/** @type {Buffer} */ (body), request.headers['content-encoding'], maxBodyBytes),
+  );
+
+  const unread = new Unread(maxUnreadBytes);
+  app.addHook('onRequest', async (request, reply) => {
+    reply.header('x-request-id', request.id);
+  });
+  app.addHook('onSend', async (request, reply, payload) => {
+    const bytes = typeof payload === 'string' || Buffer.isBuffer(payload) ? payload.length : 0;
+    if (unread.add(reply, bytes)) return payload;
+    throw new ServeError('overloaded', 'too many answers wait to be read', { retryAfterMs: 1000 });
+  });
+  app.addHook('onResponse', async (request, reply) => {
+    if (request.url.startsWith('/v2/health')) return;
+    log.info({ requestId: request.id, method: request.method, url: request.url, status: reply.statusCode, ms: Math.round(reply.elapsedTime * 10) / 10 }, 'request');
+  });
+  app.setErrorHandler((error, request, reply) => answerError(request, reply, toCallersError(error)));
+  app.setNotFoundHandler((request, reply) => answerError(request, reply, new ServeError('notFound', `there is no ${request.method} ${request.url.slice(0, 200)}`)));
+
+  addV2Routes(app, context);
+  return app;
+}

@@ -1,0 +1,65 @@
+// The Open Inference Protocol over REST, and Triton's extensions of it that clients call: raw bytes, loading and unloading,
+// statistics.
+
+import { ServeError } from '../errors.js';
+import { decodeRequest, encodeAnswer, HEAD_LENGTH, parseJson } from '../protocol/v2-json.js';
+import { callOptions } from './calls.js';
+
+/** What this server says about itself. */
+export const EXTENSIONS = ['binary_tensor_data', 'model_repository', 'statistics'];
+
+/**
+ * @param {import('fastify').FastifyInstance} app
+ * @param {import('../serve.js').Context} context
+ */
+export function addV2Routes(app, { registry, about, allowsControl }) {
+  const found = (/** @type {any} */ { params: { model, version } }) => registry.get(model, version);
+  /** Each path with and without a version. @type {(path: string) => string[]} */
+  const paths = (path) => [`/v2/models/:model${path}`, `/v2/models/:model/versions/:version${path}`];
+  const get = (/** @type {string} */ path, /** @type {(request: any) => unknown} */ answer) => app.get(path, async (request) => answer(request));
+
+  get('/v2', () => ({ ...about, extensions: EXTENSIONS }));
+  get('/v2/health/live', () => ({ live: true }));
+  app.get('/v2/health/ready', async (_, reply) => {
+    reply.code(registry.isReady ? 200 : 503);
+    return { ready: registry.isReady, live: true };
+  });
+
+  for (const path of paths('')) {
+    get(path, (request) => {
+      const { name, version, model } = found(request);
+      const versions = registry.versions.filter((entry) => entry.name === name && entry.state === 'ready').map((entry) => entry.version);
+      return { name, versions: request.params.version === undefined ? versions : [version], ...model.metadata };
+    });
+  }
+  for (const path of paths('/ready')) {
+    app.get(path, async (request, reply) => {
+      const { name } = found(request);
+      reply.code(registry.isReady ? 200 : 503);
+      return { name, ready: registry.isReady };
+    });
+  }
+  for (const path of paths('/infer')) {
+    app.post(path, async (request, reply) => {
+      const served = found(request);
+      const decoded = decodeRequest(/** @type {Buffer} */ (request.body), /** @type {string | undefined} */ (request.headers[HEAD_LENGTH]));
+      const result = await served.model.infer(decoded.request, callOptions(request, reply, decoded.timeoutMs));
+      const { body, headLength } = encodeAnswer(served, decoded, result);
+      if (headLength === null) return reply.type('application/json').send(body);
+      return reply.header('Inference-Header-Content-Length', headLength).type('application/octet-stream').send(body);
+    });
+  }
+
+  app.post('/v2/repository/index', async (request) => {
+    const { ready = false } = /** @type {Buffer} */ (request.body ?? '').length === 0 ? {} : (parseJson(String(request.body)) ?? {});
+    const versions = registry.versions.filter(({ state }) => ready !== true || state === 'ready');
+    return versions.map(({ name, version, state, reason }) => ({ name, version, state: state.toUpperCase(), reason }));
+  });
+  for (const action of /** @type {const} */ (['load', 'unload'])) {
+    app.post(`/v2/repository/models/:model/${action}`, async (request) => {
+      if (!allowsControl) throw new ServeError('notAllowed', `models are not ${action}ed through the network; start the server with --control`);
+      await registry[action](/** @type {any} */ (request.params).model);
+      return {};
+    });
+  }
+}

@@ -1,0 +1,46 @@
+// Which kind of model a folder holds, and loads it.
+
+import { existsSync, statSync } from 'node:fs';
+import path from 'node:path';
+import { RepositoryError } from '../registry/repository.js';
+import { TensorModel } from './tensor-model.js';
+
+/**
+ * What a model needs of the server.
+ * @typedef {object} Services
+ * @property {import('../registry/config.js').ModelConfig} config
+ * @property {import('../batcher/turns.js').Turns} turns
+ * @property {import('../batcher/executor.js').Observer} observer
+ */
+
+/** @typedef {TensorModel} Model */
+
+/** Files of weights by data type, without .onnx: the names of Transformers.js. */
+const FILE_NAMES = /** @type {Record<string, string[]>} */ ({ fp32: ['model'], q8: ['model_quantized', 'model_q8'] });
+
+/**
+ * The model file of a folder.
+ * @param {string} folder
+ * @param {string} dtype
+ * @returns {string}
+ * @throws {RepositoryError}
+ */
+export function modelFile(folder, dtype) {
+  const names = (FILE_NAMES[dtype] ?? [`model_${dtype}`]).map((name) => `${name}.onnx`);
+  const files = names.flatMap((name) => [path.join(folder, 'onnx', name), path.join(folder, name)]);
+  const found = files.find((file) => existsSync(file));
+  if (found === undefined) throw new RepositoryError(`there is no ${names.join(' or ')} in ${folder} or its folder onnx`);
+  return found;
+}
+
+/**
+ * Loads a version of a model.
+ * @param {string} location a folder or an .onnx file
+ * @param {Services} services
+ * @returns {Promise<Model>}
+ */
+export async function loadVersion(location, services) {
+  if (!statSync(location).isDirectory()) return TensorModel.load(location, services);
+  const file = modelFile(location, services.config.dtype);
+  return TensorModel.load(file, services);
+}

@@ -1,0 +1,220 @@
+// A model that takes and gives tensors.
+
+import { loadModel } from 'webnn-node/onnx';
+import { Executor } from '../batcher/executor.js';
+import { invalid, ServeError } from '../errors.js';
+import { datatypeOf, datatypeOfModel } from '../protocol/datatypes.js';
+
+/**
+ * @typedef {import('../protocol/tensors.js').Tensor} Tensor
+ * @typedef {import('../protocol/tensors.js').Elements} Elements
+ * @typedef {{ name: string, datatype: string, shape: number[] }} Port an input or output; -1 is a free dimension
+ */
+
+/**
+ * A request for tensors: inputs by name, and the names of the outputs to answer, or null for all.
+ * @typedef {{ inputs: ReadonlyMap<string, Tensor>, outputs: readonly string[] | null }} InferRequest
+ */
+
+/** @typedef {Map<string, Tensor>} InferResult by name of the output */
+
+/**
+ * @param {import('webnn-node/onnx').OnnxValueInfo} info
+ * @returns {Port}
+ */
+function portOf({ name, type, shape }) {
+  const datatype = datatypeOfModel(type);
+  if (datatype === undefined) throw new ServeError('internal', `${JSON.stringify(name)} is a ${type}, which the protocol does not have`);
+  return { name, datatype: datatype.name, shape: (shape ?? []).map((size) => (typeof size === 'number' ? size : -1)) };
+}
+
+/**
+ * The name of the dimension that is the batch: the first of each input and output, and of no other place.
+ * @param {import('webnn-node/onnx').OnnxModel} model
+ * @returns {string | null} null if requests cannot be joined
+ */
+export function batchDimension({ inputs, outputs }) {
+  const all = [...inputs, ...outputs];
+  const name = inputs[0]?.declaredShape?.[0];
+  if (typeof name !== 'string' || name === '') return null;
+  const isBatch = all.every(({ declaredShape }) => declaredShape?.[0] === name && declaredShape.lastIndexOf(name) === 0);
+  return isBatch ? name : null;
+}
+
+/**
+ * Joins the rows of tensors.
+ * @param {Tensor[]} tensors with the same sizes but the first
+ * @returns {Tensor}
+ */
+function concatenate(tensors) {
+  const [{ datatype, shape, data }] = tensors;
+  const parts = tensors.map((tensor) => /** @type {Elements} */ (tensor.data));
+  const joined = new /** @type {any} */ (data.constructor)(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    joined.set(part, at);
+    at += part.length;
+  }
+  const rows = tensors.reduce((sum, tensor) => sum + tensor.shape[0], 0);
+  return { datatype, shape: [rows, ...shape.slice(1)], data: joined };
+}
+
+export class TensorModel {
+  kind = /** @type {const} */ ('tensors');
+  #model;
+  #batch;
+  /** @type {Executor<InferRequest, InferResult>} */
+  #executor;
+  /** @type {Map<string, Port>} */
+  #inputs;
+  /** @type {Map<string, Port>} */
+  #outputs;
+
+  /**
+   * @param {import('webnn-node/onnx').OnnxModel} model
+   * @param {import('./load.js').Services} services
+   */
+  constructor(model, { config, turns, observer }) {
+    this.#model = model;
+    this.#batch = batchDimension(model);
+    this.#inputs = new Map(model.inputs.map((info) => [info.name, portOf(info)]));
+    this.#outputs = new Map(model.outputs.map((info) => [info.name, portOf(info)]));
+    this.#executor = new Executor({ limits: config, turns, observer, run: (requests) => this.#run(requests) });
+  }
+
+  /**
+   * @param {string} file
+   * @param {import('./load.js').Services} services
+   */
+  static async load(file, services) {
+    const { threads, device, freeDimensions } = services.config;
+    const model = await loadModel(file, { device, freeDimensions, ...(threads === null ? {} : { numThreads: threads }) });
+    try {
+      return new TensorModel(model, services);
+    } catch (error) {
+      model.destroy();
+      throw error;
+    }
+  }
+
+  get metadata() {
+    return { platform: 'onnx_webnn-node', inputs: [...this.#inputs.values()], outputs: [...this.#outputs.values()] };
+  }
+
+  /** The most rows of a batch; 0 where requests are not joined, as Triton writes it. */
+  get isBatching() {
+    return this.#batch !== null;
+  }
+
+  /** Requests that wait. */
+  get waiting() {
+    return this.#executor.waiting;
+  }
+
+  /**
+   * @param {InferRequest} request
+   * @param {import('../batcher/executor.js').CallOptions} [options]
+   * @returns {Promise<InferResult>}
+   * @throws {ServeError}
+   */
+  async infer(request, options) {
+    this.#check(request);
+    const { inputs, outputs } = request;
+    const sizes = [...inputs.values()].map(({ shape }) => shape.slice(this.#batch === null ? 0 : 1).join());
+    const rows = this.#batch === null ? 1 : ([...inputs.values()][0]?.shape[0] ?? 1);
+    // An empty batch is computed alone, and what cannot be joined has a key of its own.
+    const key = this.#batch === null || rows === 0 ? `alone ${(this.#alone += 1)}` : `${[...inputs.keys()].join()} ${sizes.join(';')} ${outputs?.join() ?? ''}`;
+    return this.#executor.submit(request, { key, rows: Math.max(1, rows) }, options);
+  }
+
+  #alone = 0;
+
+  /**
+   * Checks a request as far as joining relies on it; the model checks the rest.
+   * @param {InferRequest} request
+   */
+  #check({ inputs, outputs }) {
+    for (const [name, { datatype, shape }] of inputs) {
+      const port = this.#inputs.get(name);
+      if (port === undefined) throw invalid(`there is no input ${JSON.stringify(name)}; the model has ${[...this.#inputs.keys()].join(', ')}`);
+      if (port.datatype !== datatype) throw invalid(`input ${JSON.stringify(name)} is ${datatype}, expected ${port.datatype}`);
+      const fits = shape.length === port.shape.length && shape.every((size, i) => port.shape[i] === -1 || port.shape[i] === size);
+      if (!fits) throw invalid(`input ${JSON.stringify(name)} is [${shape.join(', ')}], expected [${port.shape.join(', ')}]`);
+    }
+    const missing = [...this.#inputs.keys()].filter((name) => !inputs.has(name));
+    if (missing.length > 0) throw invalid(`the request lacks the input ${missing.join(', ')}`);
+    const unknown = outputs?.find((name) => !this.#outputs.has(name));
+    if (unknown !== undefined) throw invalid(`there is no output ${JSON.stringify(unknown)}; the model has ${[...this.#outputs.keys()].join(', ')}`);
+    const rows = new Set([...inputs.values()].map(({ shape }) => shape[0]));
+    if (this.#batch !== null && rows.size > 1) throw invalid(`the inputs have different numbers of rows: ${[...rows].join(', ')}`);
+  }
+
+  /**
+   * Computes requests together.
+   * @param {InferRequest[]} requests
+   * @returns {Promise<InferResult[]>}
+   */
+  async #run(requests) {
+    const [{ inputs, outputs }] = requests;
+    const tensors = [...inputs.keys()].map((name) => {
+      const parts = requests.map((request) => /** @type {Tensor} */ (request.inputs.get(name)));
+      return /** @type {const} */ ([name, parts.length === 1 ? parts[0] : concatenate(parts)]);
+    });
+    const feeds = Object.fromEntries(
+      tensors.map(([name, { datatype, shape, data }]) => [
+        name,
+        { data: /** @type {any} */ (data), shape, dataType: /** @type {any} */ (/** @type {any} */ (datatypeOf(datatype)).webnn) },
+      ]),
+    );
+    const fetches = outputs === null ? {} : Object.fromEntries([...this.#outputs.keys()].filter((name) => !outputs.includes(name)).map((name) => [name, null]));
+    const results = await this.#model.run(feeds, fetches);
+    const named = Object.entries(results).map(([name, { data, shape }]) => /** @type {const} */ ([name, this.#tensor(name, data, shape)]));
+    if (requests.length === 1) return [new Map(named)];
+    return this.#split(named, requests);
+  }
+
+  /**
+   * @param {string} name of an output
+   * @param {any} data
+   * @param {number[]} shape
+   * @returns {Tensor}
+   */
+  #tensor(name, data, shape) {
+    const { datatype } = /** @type {Port} */ (this.#outputs.get(name));
+    const bits = datatype === 'FP16' && !(data instanceof Uint16Array) ? new Uint16Array(data.buffer, data.byteOffset, data.length) : data;
+    return { datatype, shape, data: bits };
+  }
+
+  /**
+   * Gives each request its rows.
+   * @param {(readonly [string, Tensor])[]} named
+   * @param {InferRequest[]} requests
+   */
+  #split(named, requests) {
+    const rowsOf = ({ inputs }) => /** @type {Tensor} */ (inputs.values().next().value).shape[0];
+    const total = requests.reduce((sum, request) => sum + rowsOf(request), 0);
+    const wrong = named.find(([, { shape }]) => shape[0] !== total);
+    if (wrong !== undefined) throw new Error(`${wrong[0]} has ${wrong[1].shape[0]} rows for a batch of ${total}: set maxBatch to 1 in model.json`);
+    let first = 0;
+    return requests.map((request) => {
+      const rows = rowsOf(request);
+      const slices = named.map(([name, { datatype, shape, data }]) => {
+        const size = data.length / total;
+        const part = /** @type {Elements} */ (data).subarray(first * size, (first + rows) * size);
+        return /** @type {const} */ ([name, { datatype, shape: [rows, ...shape.slice(1)], data: part }]);
+      });
+      first += rows;
+      return new Map(slices);
+    });
+  }
+
+  /** Ends what waits, and takes no more. */
+  drain() {
+    return this.#executor.drain();
+  }
+
+  /** Frees the memory. */
+  destroy() {
+    this.#model.destroy();
+  }
+}

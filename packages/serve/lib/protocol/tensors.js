@@ -1,0 +1,110 @@
+// Tensors between a protocol and a model.
+
+import { invalid } from '../errors.js';
+import { datatypeOf } from './datatypes.js';
+
+/** @typedef {Uint8Array | Uint16Array | Uint32Array | BigUint64Array | Int8Array | Int16Array | Int32Array | BigInt64Array | Float32Array | Float64Array} Elements */
+
+/**
+ * A tensor, whose data are row-major. Texts (BYTES) are arrays of byte strings.
+ * @typedef {object} Tensor
+ * @property {string} datatype name of the protocol, FP32 for instance
+ * @property {readonly number[]} shape
+ * @property {Elements | Uint8Array[]} data
+ */
+
+/** The most dimensions that a tensor may have; models have fewer. */
+const MAX_RANK = 32;
+
+/** The most elements of a tensor: no context takes more than 2 GiB. */
+const MAX_ELEMENTS = 2 ** 31;
+
+/**
+ * The number of elements of a shape.
+ * @param {unknown} shape
+ * @param {string} what names the tensor in errors
+ * @returns {number}
+ * @throws {import('../errors.js').ServeError} unless it is a list of sizes
+ */
+export function elementsOf(shape, what) {
+  if (!Array.isArray(shape) || shape.length > MAX_RANK) throw invalid(`${what}: its shape is not a list of at most ${MAX_RANK} sizes`);
+  let count = 1;
+  for (const size of shape) {
+    if (!Number.isSafeInteger(size) || size < 0) throw invalid(`${what}: its shape has ${JSON.stringify(size)}, expected a size from 0`);
+    count *= size;
+  }
+  // A product with 0 is 0, whatever else there is.
+  if (!(count <= MAX_ELEMENTS)) throw invalid(`${what}: [${shape.join(', ')}] has more than ${MAX_ELEMENTS} elements`);
+  return count;
+}
+
+/**
+ * The type of a name.
+ * @param {unknown} name
+ * @param {string} what names the tensor in errors
+ */
+export function knownDatatype(name, what) {
+  const datatype = typeof name === 'string' ? datatypeOf(name) : undefined;
+  if (datatype === undefined) throw invalid(`${what}: there is no datatype ${JSON.stringify(name)}`);
+  return datatype;
+}
+
+/** Every 4 bytes of length, little-endian, precede the bytes of a text. */
+const LENGTH_BYTES = 4;
+
+/**
+ * Texts with their lengths before them.
+ * @param {Buffer} bytes
+ * @param {number} count of texts
+ * @param {string} what names the tensor in errors
+ */
+function textsOf(bytes, count, what) {
+  const texts = [];
+  let at = 0;
+  while (at + LENGTH_BYTES <= bytes.length && texts.length < count) {
+    const end = at + LENGTH_BYTES + bytes.readUInt32LE(at);
+    if (end > bytes.length) throw invalid(`${what}: text ${texts.length} ends at byte ${end} of ${bytes.length}`);
+    texts.push(bytes.subarray(at + LENGTH_BYTES, end));
+    at = end;
+  }
+  if (texts.length !== count || at !== bytes.length) {
+    throw invalid(`${what}: expected ${count} texts with their lengths in ${bytes.length} bytes, found ${texts.length} in ${at}`);
+  }
+  return texts;
+}
+
+/**
+ * The elements of raw bytes. They are copied, because typed arrays must be aligned, and pieces of a message are not.
+ * @param {Buffer} bytes
+ * @param {import('./datatypes.js').Datatype} datatype
+ * @param {number} count of elements
+ * @param {string} what names the tensor in errors
+ * @returns {Elements | Uint8Array[]}
+ */
+export function elementsFromBytes(bytes, datatype, count, what) {
+  if (datatype.json === 'text') return textsOf(bytes, count, what);
+  if (bytes.length !== count * datatype.bytes) {
+    throw invalid(`${what}: ${count} elements of ${datatype.name} are ${count * datatype.bytes} bytes, not ${bytes.length}`);
+  }
+  const copy = new Uint8Array(bytes.length);
+  copy.set(bytes);
+  return new datatype.array(copy.buffer);
+}
+
+/**
+ * The raw bytes of a tensor's elements, without a copy except for texts.
+ * @param {Tensor} tensor
+ * @returns {Buffer}
+ */
+export function bytesOfElements({ datatype, data }) {
+  if (datatype !== 'BYTES') {
+    const { buffer, byteOffset, byteLength } = /** @type {Elements} */ (data);
+    return Buffer.from(/** @type {ArrayBuffer} */ (buffer), byteOffset, byteLength);
+  }
+  const pieces = /** @type {Uint8Array[]} */ (data).flatMap((text) => {
+    const length = Buffer.alloc(LENGTH_BYTES);
+    length.writeUInt32LE(text.length);
+    return [length, text];
+  });
+  return Buffer.concat(pieces);
+}

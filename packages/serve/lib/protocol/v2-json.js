@@ -1,0 +1,235 @@
+// The Open Inference Protocol over REST: requests and answers as JSON, with the tensors inside or as raw bytes behind the
+// JSON ("binary tensor data extension").
+
+import { invalid } from '../errors.js';
+import { bytesOfElements, elementsFromBytes, elementsOf, knownDatatype } from './tensors.js';
+
+/** Header with the length of the JSON before raw bytes. */
+export const HEAD_LENGTH = 'inference-header-content-length';
+
+/**
+ * @typedef {import('./tensors.js').Tensor} Tensor
+ * @typedef {import('./datatypes.js').Datatype} Datatype
+ */
+
+/**
+ * A request as a model takes it, and how to answer.
+ * @typedef {object} DecodedRequest
+ * @property {string | undefined} id
+ * @property {import('../models/tensor-model.js').InferRequest} request
+ * @property {(name: string) => boolean} isBinary whether an output is answered as raw bytes
+ * @property {number | undefined} timeoutMs that the caller will wait
+ */
+
+/**
+ * Parses JSON.
+ * @param {string} text
+ * @returns {any}
+ */
+export function parseJson(text) {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw invalid(`the body is not JSON: ${/** @type {Error} */ (cause).message}`, { cause });
+  }
+}
+
+const isObject = (/** @type {unknown} */ value) => value !== null && typeof value === 'object' && !Array.isArray(value);
+
+/**
+ * The elements of nested or flat lists.
+ * @param {unknown} data
+ * @param {number} count
+ * @param {string} what
+ * @returns {any[]}
+ */
+function flatten(data, count, what) {
+  if (!Array.isArray(data)) throw invalid(`${what}: its data are not a list`);
+  const flat = data.some(Array.isArray) ? data.flat(Infinity) : data;
+  if (flat.length !== count) throw invalid(`${what}: its shape has ${count} elements, its data ${flat.length}`);
+  return flat;
+}
+
+/** Integers that JSON's numbers do not round. */
+const isExact = (/** @type {unknown} */ value) => Number.isSafeInteger(value);
+
+/**
+ * How to check and convert an element of each form.
+ * @type {Record<string, (value: any, datatype: Datatype) => any>} undefined for what is none
+ */
+const CONVERSIONS = {
+  float: (value) => (typeof value === 'number' ? value : undefined),
+  integer: (value, { range: [lowest, highest] = [0, 0] }) => (Number.isInteger(value) && value >= lowest && value <= highest ? value : undefined),
+  big: (value, { range: [lowest, highest] = [0, 0] }) => (isExact(value) && value >= lowest && value <= highest ? BigInt(value) : undefined),
+  bool: (value) => (value === true || value === 1 ? 1 : value === false || value === 0 ? 0 : undefined),
+  text: (value) => (typeof value === 'string' ? Buffer.from(value) : undefined),
+};
+
+/**
+ * The elements of JSON's values.
+ * @param {any[]} values
+ * @param {Datatype} datatype
+ * @param {string} what
+ */
+function elementsFromJson(values, datatype, what) {
+  if (datatype.json === 'raw') throw invalid(`${what}: JSON has no numbers of type ${datatype.name}; send raw bytes`);
+  const convert = CONVERSIONS[datatype.json];
+  const elements = datatype.json === 'text' ? [] : new datatype.array(new ArrayBuffer(values.length * datatype.bytes));
+  for (let i = 0; i < values.length; i++) {
+    const element = convert(values[i], datatype);
+    if (element === undefined) {
+      const hint = datatype.json === 'big' && Number.isInteger(values[i]) ? '; JSON rounds numbers beyond 2^53: send raw bytes' : '';
+      throw invalid(`${what}: element ${i} is ${JSON.stringify(values[i])}, expected a value of type ${datatype.name}${hint}`);
+    }
+    elements[i] = element;
+  }
+  return elements;
+}
+
+/** Deals out the raw bytes behind the JSON in the order of the inputs. */
+class Pieces {
+  #bytes;
+  #at = 0;
+
+  /** @param {Buffer} bytes */
+  constructor(bytes) {
+    this.#bytes = bytes;
+  }
+
+  /**
+   * @param {unknown} size
+   * @param {string} what
+   */
+  take(size, what) {
+    const left = this.#bytes.length - this.#at;
+    if (!Number.isSafeInteger(size) || /** @type {number} */ (size) < 0 || /** @type {number} */ (size) > left) {
+      throw invalid(`${what}: binary_data_size is ${JSON.stringify(size)}, and ${left} bytes are left behind the JSON`);
+    }
+    this.#at += /** @type {number} */ (size);
+    return this.#bytes.subarray(this.#at - /** @type {number} */ (size), this.#at);
+  }
+
+  end() {
+    if (this.#at !== this.#bytes.length) throw invalid(`${this.#bytes.length - this.#at} bytes behind the JSON belong to no input`);
+  }
+}
+
+/**
+ * @param {any} input
+ * @param {Pieces} pieces
+ * @returns {[name: string, tensor: Tensor]}
+ */
+function decodeInput(input, pieces) {
+  if (!isObject(input) || typeof input.name !== 'string') throw invalid('each input must be an object with a name, shape, datatype and data');
+  const { name, shape, parameters } = input;
+  const what = `input ${JSON.stringify(name)}`;
+  const datatype = knownDatatype(input.datatype, what);
+  const count = elementsOf(shape, what);
+  const size = parameters?.binary_data_size;
+  const data =
+    size === undefined
+      ? elementsFromJson(flatten(input.data, count, what), datatype, what)
+      : elementsFromBytes(pieces.take(size, what), datatype, count, what);
+  return [name, { datatype: datatype.name, shape, data }];
+}
+
+/**
+ * Outputs that are wanted, with the form of each.
+ * @param {any} outputs
+ * @param {boolean} isBinary what is answered where an output does not say it
+ */
+function decodeOutputs(outputs, isBinary) {
+  if (outputs === undefined || outputs === null) return null;
+  if (!Array.isArray(outputs)) throw invalid('outputs is not a list');
+  const entries = outputs.map((output) => {
+    if (!isObject(output) || typeof output.name !== 'string') throw invalid('each output must be an object with a name');
+    const { binary_data: own, classification } = output.parameters ?? {};
+    if (classification !== undefined) throw invalid(`output ${JSON.stringify(output.name)}: classification is not supported`);
+    return /** @type {const} */ ([output.name, own === undefined ? isBinary : own === true]);
+  });
+  return entries.length === 0 ? null : new Map(entries);
+}
+
+/**
+ * Reads a request.
+ * @param {Buffer} body
+ * @param {string | undefined} headLength the header {@link HEAD_LENGTH}
+ * @returns {DecodedRequest}
+ * @throws {import('../errors.js').ServeError}
+ */
+export function decodeRequest(body, headLength) {
+  const length = headLength === undefined ? body.length : Number(headLength);
+  if (!/^\d+$/.test(headLength ?? '0') || length > body.length) {
+    throw invalid(`Inference-Header-Content-Length is ${JSON.stringify(headLength)}, and the body has ${body.length} bytes`);
+  }
+  const json = parseJson(body.toString('utf8', 0, length));
+  if (!isObject(json) || !Array.isArray(json.inputs)) throw invalid('the request is not an object with a list of inputs');
+  const { id, parameters = {} } = json;
+  if (id !== undefined && typeof id !== 'string') throw invalid('id is not a text');
+  if (!isObject(parameters)) throw invalid('parameters is not an object');
+  const pieces = new Pieces(body.subarray(length));
+  const inputs = new Map();
+  for (const input of json.inputs) {
+    const [name, tensor] = decodeInput(input, pieces);
+    if (inputs.has(name)) throw invalid(`input ${JSON.stringify(name)} is given twice`);
+    inputs.set(name, tensor);
+  }
+  pieces.end();
+  const outputs = decodeOutputs(json.outputs, parameters.binary_data_output === true);
+  return {
+    id,
+    request: { inputs, outputs: outputs === null ? null : [...outputs.keys()] },
+    isBinary: (name) => (outputs === null ? parameters.binary_data_output === true : outputs.get(name) === true),
+    timeoutMs: timeoutOf(parameters),
+  };
+}
+
+/**
+ * How long the caller waits: `timeout` in microseconds, as Triton has it.
+ * @param {Record<string, unknown>} parameters
+ */
+export function timeoutOf({ timeout }) {
+  if (timeout === undefined) return undefined;
+  if (typeof timeout !== 'number' || !(timeout >= 0)) throw invalid('the parameter timeout is not a number of microseconds');
+  return timeout === 0 ? undefined : timeout / 1000;
+}
+
+/**
+ * The elements of a tensor as JSON's values.
+ * @param {string} name
+ * @param {Tensor} tensor
+ * @param {Datatype} datatype
+ */
+function jsonOf(name, { data }, { name: type, json }) {
+  const what = `output ${JSON.stringify(name)}`;
+  if (json === 'raw') throw invalid(`${what}: JSON has no numbers of type ${type}; ask for raw bytes with binary_data`);
+  if (json === 'text') return /** @type {Uint8Array[]} */ (data).map((text) => Buffer.from(text).toString());
+  const numbers = json === 'big' ? Array.from(/** @type {BigInt64Array} */ (data), Number) : Array.from(/** @type {Float32Array} */ (data));
+  const wrong = numbers.find((value) => (json === 'big' ? !isExact(value) : !Number.isFinite(value)));
+  if (wrong !== undefined) throw invalid(`${what}: JSON cannot write ${wrong} of type ${type}; ask for raw bytes with binary_data`);
+  return json === 'bool' ? numbers.map((value) => value !== 0) : numbers;
+}
+
+/**
+ * Writes an answer.
+ * @param {{ name: string, version: string }} model
+ * @param {DecodedRequest} decoded
+ * @param {import('../models/tensor-model.js').InferResult} result
+ * @returns {{ body: Buffer | string, headLength: number | null }} the length of the JSON if raw bytes follow
+ */
+export function encodeAnswer({ name, version }, { id, isBinary }, result) {
+  /** @type {Buffer[]} */
+  const raw = [];
+  const outputs = [...result].map(([output, tensor]) => {
+    const { datatype, shape } = tensor;
+    const base = { name: output, datatype, shape };
+    if (!isBinary(output)) return { ...base, data: jsonOf(output, tensor, knownDatatype(datatype, output)) };
+    const bytes = bytesOfElements(tensor);
+    raw.push(bytes);
+    return { ...base, parameters: { binary_data_size: bytes.length } };
+  });
+  const head = JSON.stringify({ model_name: name, model_version: version, ...(id === undefined ? {} : { id }), outputs });
+  if (raw.length === 0) return { body: head, headLength: null };
+  const json = Buffer.from(head);
+  return { body: Buffer.concat([json, ...raw]), headLength: json.length };
+}

@@ -1,0 +1,86 @@
+// Settings of a model: the server's defaults, and model.json beside the model.
+
+import { readFile } from 'node:fs/promises';
+import { RepositoryError } from './repository.js';
+
+/**
+ * @typedef {object} ModelConfig
+ * @property {number} maxBatch rows of a batch; 1 joins no requests
+ * @property {number} maxDelayMs how long a request waits for others to join it; 0 joins those that wait already
+ * @property {number} maxQueue requests that wait for the model; more are refused
+ * @property {number} maxQueueMs a request that would wait longer is refused
+ * @property {number} maxSequences texts that are generated at the same time
+ * @property {number | null} threads of the model; null takes one per core
+ * @property {'auto' | 'cpu' | 'gpu'} device
+ * @property {string} dtype which of several weight files: fp32 is onnx/model.onnx, q8 onnx/model_quantized.onnx, others onnx/model_DTYPE.onnx
+ * @property {number | 'all'} versions how many of the newest to load
+ * @property {Record<string, number>} freeDimensions sizes of free dimensions by name
+ */
+
+/** @type {ModelConfig} */
+export const DEFAULTS = Object.freeze({
+  maxBatch: 16,
+  maxDelayMs: 0,
+  maxQueue: 256,
+  maxQueueMs: 2000,
+  maxSequences: 8,
+  threads: null,
+  device: 'cpu',
+  dtype: 'fp32',
+  versions: 1,
+  freeDimensions: {},
+});
+
+const isWhole = (/** @type {number} */ lowest) => (/** @type {unknown} */ value) => Number.isSafeInteger(value) && /** @type {number} */ (value) >= lowest;
+const isMs = (/** @type {unknown} */ value) => typeof value === 'number' && value >= 0 && value < 2 ** 31;
+const isSizes = (/** @type {any} */ value) => value !== null && typeof value === 'object' && Object.values(value).every(isWhole(0));
+
+/** What each setting may be. @type {Record<keyof ModelConfig, [test: (value: any) => boolean, expected: string]>} */
+const RULES = {
+  maxBatch: [isWhole(1), 'a whole number from 1'],
+  maxDelayMs: [isMs, 'milliseconds from 0'],
+  maxQueue: [isWhole(0), 'a whole number from 0'],
+  maxQueueMs: [isMs, 'milliseconds from 0'],
+  maxSequences: [isWhole(1), 'a whole number from 1'],
+  threads: [(value) => value === null || (isWhole(1)(value) && value <= 1024), 'a whole number from 1 to 1024'],
+  device: [(value) => ['auto', 'cpu', 'gpu'].includes(value), '"auto", "cpu" or "gpu"'],
+  dtype: [(value) => typeof value === 'string' && /^\w+$/.test(value), 'a name such as "q8"'],
+  versions: [(value) => value === 'all' || isWhole(1)(value), '"all" or a whole number from 1'],
+  freeDimensions: [isSizes, 'an object with a size for each name'],
+};
+
+/**
+ * Checks settings.
+ * @param {unknown} given
+ * @param {string} where names them in errors
+ * @returns {Partial<ModelConfig>}
+ * @throws {RepositoryError}
+ */
+export function checkConfig(given, where) {
+  if (given === null || typeof given !== 'object' || Array.isArray(given)) throw new RepositoryError(`${where}: expected an object with settings`);
+  for (const [name, value] of Object.entries(given)) {
+    if (!Object.hasOwn(RULES, name)) throw new RepositoryError(`${where}: there is no setting ${name}; expected ${Object.keys(RULES).join(', ')}`);
+    const [test, expected] = RULES[/** @type {keyof ModelConfig} */ (name)];
+    if (!test(value)) throw new RepositoryError(`${where}: ${name} is ${JSON.stringify(value)}, expected ${expected}`);
+  }
+  return given;
+}
+
+/**
+ * The settings of a model.
+ * @param {string | null} file model.json
+ * @param {Partial<ModelConfig>} defaults of the server
+ * @returns {Promise<ModelConfig>}
+ * @throws {RepositoryError}
+ */
+export async function readConfig(file, defaults) {
+  if (file === null) return { ...DEFAULTS, ...defaults };
+  const text = await readFile(file, 'utf8');
+  let given;
+  try {
+    given = JSON.parse(text);
+  } catch (cause) {
+    throw new RepositoryError(`${file} is not JSON: ${/** @type {Error} */ (cause).message}`, { cause });
+  }
+  return { ...DEFAULTS, ...defaults, ...checkConfig(given, file) };
+}

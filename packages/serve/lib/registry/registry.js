@@ -1,0 +1,188 @@
+// The models that are served: loads and unloads them, and knows their states.
+
+import { ServeError } from '../errors.js';
+import { Places, Turns } from '../batcher/turns.js';
+import { loadVersion } from '../models/load.js';
+import { readConfig } from './config.js';
+import { listModels } from './repository.js';
+
+/** @typedef {import('../models/load.js').Model} Model */
+
+/**
+ * A version of a model. `model` is there while the state is `ready`.
+ * @typedef {object} Version
+ * @property {string} name
+ * @property {string} version
+ * @property {'loading' | 'ready' | 'unloading' | 'unavailable'} state
+ * @property {string} reason why it is unavailable
+ * @property {Model | null} model
+ * @property {import('./config.js').ModelConfig | null} config
+ */
+
+const quoted = (/** @type {string} */ name) => JSON.stringify(name.length > 100 ? `${name.slice(0, 100)}...` : name);
+
+export class Registry {
+  #repository;
+  #defaults;
+  #metrics;
+  #log;
+  #places = new Places();
+  /** Newest version first. @type {Map<string, Version[]>} */
+  #models = new Map();
+  #isOpen = false;
+  #isDraining = false;
+  /** Loads and unloads happen one after the other. */
+  #last = Promise.resolve();
+
+  /**
+   * @param {string} repository folder of models
+   * @param {object} options
+   * @param {Partial<import('./config.js').ModelConfig>} options.defaults
+   * @param {import('../metrics/metrics.js').Metrics} options.metrics
+   * @param {import('pino').BaseLogger} options.log
+   */
+  constructor(repository, { defaults, metrics, log }) {
+    this.#repository = repository;
+    this.#defaults = defaults;
+    this.#metrics = metrics;
+    this.#log = log;
+  }
+
+  /** Whether all models were loaded, and the server goes on. The load of the server does not matter. */
+  get isReady() {
+    return this.#isOpen && !this.#isDraining;
+  }
+
+  /**
+   * Loads all models of the folder. One that cannot be loaded is logged, and stays unavailable.
+   * @throws {import('./repository.js').RepositoryError} if there is no such folder
+   */
+  async open() {
+    for (const { name } of await listModels(this.#repository)) {
+      // The reason is logged, and part of the index.
+      await this.load(name).catch(() => undefined);
+    }
+    this.#isOpen = true;
+  }
+
+  /**
+   * All versions, those that are unavailable as well.
+   * @returns {Version[]}
+   */
+  get versions() {
+    return [...this.#models.values()].flat();
+  }
+
+  /** The models that can be used: of each name the newest version. */
+  get ready() {
+    return [...this.#models.values()].flatMap((versions) => versions.find(({ state }) => state === 'ready') ?? []);
+  }
+
+  /**
+   * A model that can be used.
+   * @param {string} name
+   * @param {string} [version] the newest if none is given
+   * @returns {Version & { model: Model, config: import('./config.js').ModelConfig }}
+   * @throws {ServeError}
+   */
+  get(name, version) {
+    const versions = this.#models.get(name);
+    if (versions === undefined) throw new ServeError('notFound', `there is no model ${quoted(name)}`, { param: 'model', code: 'model_not_found' });
+    const found = version === undefined || version === '' ? (versions.find(({ state }) => state === 'ready') ?? versions[0]) : versions.find((entry) => entry.version === version);
+    if (found === undefined) throw new ServeError('notFound', `model ${quoted(name)} has no version ${quoted(String(version))}`);
+    if (found.model === null || found.state !== 'ready') throw new ServeError('unavailable', `model ${quoted(name)} is not ready: ${found.reason || found.state}`);
+    return /** @type {any} */ (found);
+  }
+
+  /**
+   * Loads a model of the folder, or loads it again from changed files. What is loaded already serves until the new one is ready.
+   * @param {string} name
+   * @throws {ServeError}
+   */
+  load(name) {
+    return this.#inTurn(() => this.#load(name));
+  }
+
+  /**
+   * Takes a model out of service, when what waits for it has been computed.
+   * @param {string} name
+   * @throws {ServeError}
+   */
+  unload(name) {
+    return this.#inTurn(async () => {
+      const versions = this.#models.get(name);
+      if (versions === undefined) throw new ServeError('notFound', `there is no model ${quoted(name)}`);
+      await Promise.all(versions.map((version) => this.#retire(version, 'unloaded')));
+    });
+  }
+
+  /**
+   * @param {() => Promise<void>} task
+   * @returns {Promise<void>}
+   */
+  #inTurn(task) {
+    const done = this.#last.then(task);
+    this.#last = done.catch(() => undefined);
+    return done;
+  }
+
+  /** @param {string} name */
+  async #load(name) {
+    const entry = (await listModels(this.#repository)).find((candidate) => candidate.name === name);
+    if (entry === undefined) throw new ServeError('notFound', `there is no model ${quoted(name)} in the repository`);
+    const before = this.#models.get(name) ?? [];
+    /** @type {Version[]} */
+    const versions = [];
+    try {
+      const config = await readConfig(entry.config, this.#defaults);
+      const wanted = entry.versions.slice(0, config.versions === 'all' ? undefined : config.versions);
+      for (const { version } of wanted) versions.push({ name, version, state: 'loading', reason: '', model: null, config });
+      if (before.length === 0) this.#models.set(name, versions);
+      for (const [i, { version, path }] of wanted.entries()) {
+        const start = performance.now();
+        const observer = this.#metrics.observer(name, version);
+        const model = await loadVersion(path, { config, turns: new Turns(this.#places), observer });
+        Object.assign(versions[i], { state: 'ready', model });
+        this.#log.info({ model: name, version, kind: model.kind, ms: Math.round(performance.now() - start) }, 'model loaded');
+      }
+    } catch (error) {
+      const reason = /** @type {Error} */ (error).message;
+      this.#log.error({ model: name, err: error }, 'model not loaded');
+      for (const { model } of versions) model?.destroy();
+      if (before.every(({ state }) => state !== 'ready')) {
+        const states = versions.length === 0 ? [{ name, version: entry.versions[0].version, config: null }] : versions;
+        this.#models.set(name, states.map((version) => ({ ...version, state: 'unavailable', reason, model: null })));
+      }
+      throw new ServeError('invalid', `model ${quoted(name)} cannot be loaded: ${reason}`, { cause: error });
+    }
+    this.#models.set(name, versions);
+    await Promise.all(before.map((version) => this.#retire(version, 'replaced')));
+  }
+
+  /**
+   * @param {Version} version
+   * @param {string} reason
+   */
+  async #retire(version, reason) {
+    const { model } = version;
+    if (model === null) return;
+    version.state = 'unloading';
+    await model.drain();
+    model.destroy();
+    Object.assign(version, { state: 'unavailable', reason, model: null });
+    this.#log.info({ model: version.name, version: version.version }, `model ${reason}`);
+  }
+
+  /** The server is no longer ready; what it has begun goes on. */
+  beginDrain() {
+    this.#isDraining = true;
+  }
+
+  /** Ends what waits, and frees all models. */
+  async close() {
+    this.#isDraining = true;
+    await this.#inTurn(async () => {
+      await Promise.all(this.versions.map((version) => this.#retire(version, 'closed')));
+    });
+  }
+}

@@ -1,0 +1,134 @@
+// `serve()`: starts the server.
+
+import pino from 'pino';
+import { readFileSync } from 'node:fs';
+import { createHttp } from './http/server.js';
+import { Metrics } from './metrics/metrics.js';
+import { checkConfig } from './registry/config.js';
+import { Registry } from './registry/registry.js';
+
+const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
+
+/** Models that are in the package: served where no folder is given. */
+const BUILT_IN = new URL('../models/', import.meta.url);
+
+/**
+ * Limits of requests.
+ * @typedef {object} RequestLimits
+ * @property {number} maxBodyBytes of a request, also after decompression
+ * @property {number} maxUnreadBytes of answers that wait until their callers read them
+ * @property {number} requestTimeoutMs until a request must have arrived
+ * @property {number} idleTimeoutMs of a connection on which nothing moves
+ */
+
+/** @type {RequestLimits} */
+const LIMITS = { maxBodyBytes: 64 * 2 ** 20, maxUnreadBytes: 256 * 2 ** 20, requestTimeoutMs: 60_000, idleTimeoutMs: 120_000 };
+
+/**
+ * @typedef {object} ServeOptions
+ * @property {string} [repository] folder of models; by default the models in the package
+ * @property {string} [host] address to listen at; only this machine by default
+ * @property {number | false} [http] port; 0 takes a free one
+ * @property {number | false} [metrics] port of the metrics; they are at /metrics of the HTTP port if it is left out
+ * @property {boolean} [control] whether models may be loaded and unloaded through the network; by default only from this machine
+ * @property {Partial<import('./registry/config.js').ModelConfig>} [defaults] of all models
+ * @property {Partial<RequestLimits>} [limits]
+ * @property {import('pino').BaseLogger | false} [log] by default JSON lines on standard output
+ */
+
+/**
+ * What the protocols share.
+ * @typedef {object} Context
+ * @property {Registry} registry
+ * @property {Metrics} metrics
+ * @property {any} log
+ * @property {RequestLimits} limits
+ * @property {{ name: string, version: string }} about
+ * @property {boolean} allowsControl
+ */
+
+const isLocal = (/** @type {string} */ host) => ['127.0.0.1', '::1', 'localhost'].includes(host);
+
+/** A server that runs. */
+export class Server {
+  #context;
+  #parts;
+  /** @type {Promise<void> | undefined} */
+  #closed;
+
+  /**
+   * @param {Context} context
+   * @param {{ name: string, url: string, close: () => Promise<void> }[]} parts
+   */
+  constructor(context, parts) {
+    this.#context = context;
+    this.#parts = parts;
+  }
+
+  /** Addresses by protocol: `http`, `grpc`, `metrics`. @returns {Record<string, string>} */
+  get urls() {
+    return Object.fromEntries(this.#parts.map(({ name, url }) => [name, url]));
+  }
+
+  get registry() {
+    return this.#context.registry;
+  }
+
+  /**
+   * Ends: not ready any more, what has begun is finished and answered, then all models are freed.
+   * @returns {Promise<void>}
+   */
+  close() {
+    this.#closed ??= this.#close();
+    return this.#closed;
+  }
+
+  async #close() {
+    this.#context.registry.beginDrain();
+    await Promise.all(this.#parts.map((part) => part.close()));
+    await this.#context.registry.close();
+  }
+}
+
+/**
+ * @param {import('fastify').FastifyInstance} app
+ * @param {string} name
+ * @param {{ host: string, port: number }} address
+ */
+async function listen(app, name, address) {
+  const url = await app.listen(address);
+  return { name, url, close: () => app.close() };
+}
+
+/**
+ * Starts a server. It is live at once and ready when all models are loaded, which the promise waits for.
+ * @param {ServeOptions} [options]
+ * @returns {Promise<Server>}
+ * @throws {import('./registry/repository.js').RepositoryError} if there is no such folder, or a setting is wrong
+ */
+export async function serve({
+  repository = BUILT_IN.pathname,
+  host = '127.0.0.1',
+  http = 8080,
+  control = isLocal(host),
+  defaults = {},
+  limits = {},
+  log = pino(),
+} = {}) {
+  checkConfig(defaults, 'defaults');
+  const logger = log === false ? pino({ level: 'silent' }) : log;
+  const metrics = new Metrics();
+  const registry = new Registry(repository, { defaults, metrics, log: logger });
+  /** @type {Context} */
+  const context = { registry, metrics, log: logger, limits: { ...LIMITS, ...limits }, about: { name: 'webnn-node-serve', version }, allowsControl: control };
+  const parts = [];
+  if (http !== false) parts.push(await listen(createHttp(context), 'http', { host, port: http }));
+  const server = new Server(context, parts);
+  try {
+    await registry.open();
+  } catch (error) {
+    await server.close();
+    throw error;
+  }
+  return server;
+}
