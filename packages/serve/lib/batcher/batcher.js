@@ -63,7 +63,10 @@ export class Batcher {
   enqueue(item, now) {
     const wait = this.expectedWait(now);
     if (item.deadline !== undefined && now + wait > item.deadline) {
-      throw new ServeError('deadline', `the request would wait ${Math.ceil(wait)} ms, and its deadline is in ${Math.max(0, Math.floor(item.deadline - now))} ms`);
+      throw new ServeError(
+        'deadline',
+        `the request would wait ${Math.ceil(wait)} ms, and its deadline is in ${Math.max(0, Math.floor(item.deadline - now))} ms`,
+      );
     }
     const { maxQueue, maxQueueMs } = this.#limits;
     if (this.#waiting.length >= maxQueue || wait > maxQueueMs) {

@@ -3,8 +3,9 @@
 import { randomUUID } from 'node:crypto';
 import { promisify } from 'node:util';
 import zlib from 'node:zlib';
-import fastify from 'fastify';
+import fastify, { LogController } from 'fastify';
 import { invalid, ServeError, toServeError } from '../errors.js';
+import { addOpenAiRoutes } from './openai.js';
 import { addV2Routes } from './v2.js';
 
 /** Request ids that headers and logs can have. */
@@ -86,7 +87,7 @@ export function createHttp(context) {
   const { maxBodyBytes, maxUnreadBytes, requestTimeoutMs, idleTimeoutMs } = limits;
   const app = fastify({
     loggerInstance: log,
-    disableRequestLogging: true,
+    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'requestId' }),
     bodyLimit: maxBodyBytes,
     // A body must arrive within this time; how long the answer takes is not limited by it.
     requestTimeout: requestTimeoutMs,
@@ -101,15 +102,20 @@ export function createHttp(context) {
     frameworkErrors: (error, request, reply) => answerError(request, reply, toCallersError(error)),
     clientErrorHandler(error, socket) {
       if (!socket.writable) return;
-      const status = error.code === 'HPE_HEADER_OVERFLOW' ? '431 Request Header Fields Too Large' : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? '408 Request Timeout' : '400 Bad Request';
+      const status =
+        error.code === 'HPE_HEADER_OVERFLOW'
+          ? '431 Request Header Fields Too Large'
+          : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+            ? '408 Request Timeout'
+            : '400 Bad Request';
       socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 27\r\n\r\n{"error":"malformed HTTP"}\n`);
     },
   });
 
   // Bodies stay bytes, whatever type they claim to be of: some clients say none.
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', { parseAs: 'buffer' }, async (request, body) =>
-    decompressed(/** @type {Buffer} */ (body), request.headers['content-encoding'], maxBodyBytes),
+  app.addContentTypeParser('*', { parseAs: 'buffer' }, async (/** @type {import('fastify').FastifyRequest} */ { headers }, /** @type {Buffer} */ body) =>
+    decompressed(body, headers['content-encoding'], maxBodyBytes),
   );
 
   const unread = new Unread(maxUnreadBytes);
@@ -123,11 +129,17 @@ export function createHttp(context) {
   });
   app.addHook('onResponse', async (request, reply) => {
     if (request.url.startsWith('/v2/health')) return;
-    log.info({ requestId: request.id, method: request.method, url: request.url, status: reply.statusCode, ms: Math.round(reply.elapsedTime * 10) / 10 }, 'request');
+    log.info(
+      { requestId: request.id, method: request.method, url: request.url, status: reply.statusCode, ms: Math.round(reply.elapsedTime * 10) / 10 },
+      'request',
+    );
   });
   app.setErrorHandler((error, request, reply) => answerError(request, reply, toCallersError(error)));
-  app.setNotFoundHandler((request, reply) => answerError(request, reply, new ServeError('notFound', `there is no ${request.method} ${request.url.slice(0, 200)}`)));
+  app.setNotFoundHandler((request, reply) =>
+    answerError(request, reply, new ServeError('notFound', `there is no ${request.method} ${request.url.slice(0, 200)}`)),
+  );
 
   addV2Routes(app, context);
+  addOpenAiRoutes(app, context);
   return app;
 }

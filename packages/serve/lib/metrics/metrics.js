@@ -13,8 +13,7 @@ export class Metrics {
 
   constructor() {
     collectDefaultMetrics({ register: this.#registry });
-    const counter = (/** @type {string} */ name, /** @type {string} */ help) =>
-      new Counter({ name, help, labelNames: LABELS, registers: [this.#registry] });
+    const counter = (/** @type {string} */ name, /** @type {string} */ help) => new Counter({ name, help, labelNames: LABELS, registers: [this.#registry] });
     this.#counters = {
       success: counter('nv_inference_request_success', 'Number of successful inference requests'),
       failure: counter('nv_inference_request_failure', 'Number of failed inference requests'),

@@ -3,6 +3,8 @@
 import { existsSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { RepositoryError } from '../registry/repository.js';
+import { readTextFolder } from '../text/folder.js';
+import { Embedder } from './embedder.js';
 import { TensorModel } from './tensor-model.js';
 
 /**
@@ -13,7 +15,7 @@ import { TensorModel } from './tensor-model.js';
  * @property {import('../batcher/executor.js').Observer} observer
  */
 
-/** @typedef {TensorModel} Model */
+/** @typedef {TensorModel | Embedder} Model */
 
 /** Files of weights by data type, without .onnx: the names of Transformers.js. */
 const FILE_NAMES = /** @type {Record<string, string[]>} */ ({ fp32: ['model'], q8: ['model_quantized', 'model_q8'] });
@@ -42,5 +44,6 @@ export function modelFile(folder, dtype) {
 export async function loadVersion(location, services) {
   if (!statSync(location).isDirectory()) return TensorModel.load(location, services);
   const file = modelFile(location, services.config.dtype);
-  return TensorModel.load(file, services);
+  if (!existsSync(path.join(location, 'tokenizer.json'))) return TensorModel.load(file, services);
+  return Embedder.load(file, await readTextFolder(location), services);
 }

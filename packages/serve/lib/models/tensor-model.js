@@ -191,7 +191,7 @@ export class TensorModel {
    * @param {InferRequest[]} requests
    */
   #split(named, requests) {
-    const rowsOf = ({ inputs }) => /** @type {Tensor} */ (inputs.values().next().value).shape[0];
+    const rowsOf = (/** @type {InferRequest} */ { inputs }) => /** @type {Tensor} */ (inputs.values().next().value).shape[0];
     const total = requests.reduce((sum, request) => sum + rowsOf(request), 0);
     const wrong = named.find(([, { shape }]) => shape[0] !== total);
     if (wrong !== undefined) throw new Error(`${wrong[0]} has ${wrong[1].shape[0]} rows for a batch of ${total}: set maxBatch to 1 in model.json`);

@@ -127,9 +127,7 @@ function decodeInput(input, pieces) {
   const count = elementsOf(shape, what);
   const size = parameters?.binary_data_size;
   const data =
-    size === undefined
-      ? elementsFromJson(flatten(input.data, count, what), datatype, what)
-      : elementsFromBytes(pieces.take(size, what), datatype, count, what);
+    size === undefined ? elementsFromJson(flatten(input.data, count, what), datatype, what) : elementsFromBytes(pieces.take(size, what), datatype, count, what);
   return [name, { datatype: datatype.name, shape, data }];
 }
 

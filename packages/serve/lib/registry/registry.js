@@ -88,9 +88,13 @@ export class Registry {
   get(name, version) {
     const versions = this.#models.get(name);
     if (versions === undefined) throw new ServeError('notFound', `there is no model ${quoted(name)}`, { param: 'model', code: 'model_not_found' });
-    const found = version === undefined || version === '' ? (versions.find(({ state }) => state === 'ready') ?? versions[0]) : versions.find((entry) => entry.version === version);
+    const found =
+      version === undefined || version === ''
+        ? (versions.find(({ state }) => state === 'ready') ?? versions[0])
+        : versions.find((entry) => entry.version === version);
     if (found === undefined) throw new ServeError('notFound', `model ${quoted(name)} has no version ${quoted(String(version))}`);
-    if (found.model === null || found.state !== 'ready') throw new ServeError('unavailable', `model ${quoted(name)} is not ready: ${found.reason || found.state}`);
+    if (found.model === null || found.state !== 'ready')
+      throw new ServeError('unavailable', `model ${quoted(name)} is not ready: ${found.reason || found.state}`);
     return /** @type {any} */ (found);
   }
 
@@ -151,7 +155,10 @@ export class Registry {
       for (const { model } of versions) model?.destroy();
       if (before.every(({ state }) => state !== 'ready')) {
         const states = versions.length === 0 ? [{ name, version: entry.versions[0].version, config: null }] : versions;
-        this.#models.set(name, states.map((version) => ({ ...version, state: 'unavailable', reason, model: null })));
+        this.#models.set(
+          name,
+          states.map((version) => ({ ...version, state: 'unavailable', reason, model: null })),
+        );
       }
       throw new ServeError('invalid', `model ${quoted(name)} cannot be loaded: ${reason}`, { cause: error });
     }

@@ -1,0 +1,103 @@
+// A folder of a model for texts as Transformers.js has it: tokenizer and configuration beside the weights.
+
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { Template } from '@huggingface/jinja';
+import { Tokenizer } from '@huggingface/tokenizers';
+import { invalid } from '../errors.js';
+import { RepositoryError } from '../registry/repository.js';
+
+/** @typedef {{ role: string, content: string }} Message */
+
+/**
+ * What a model for texts has beside its weights.
+ * @typedef {object} TextFolder
+ * @property {Tokenizer} tokenizer
+ * @property {number} maxLength how many tokens the model can read; Infinity if the folder does not say it
+ * @property {((messages: readonly Message[]) => string) | null} render the chat template, if there is one
+ * @property {ReadonlySet<number>} stop tokens that end a text
+ * @property {{ do_sample?: boolean, temperature?: number, top_k?: number, top_p?: number }} sampling generation_config.json
+ * @property {'mean' | 'cls' | 'last'} pooling how tokens become one vector
+ */
+
+/**
+ * @param {string} file
+ * @returns {Promise<any>} null if there is no such file
+ */
+async function readJson(file) {
+  if (!existsSync(file)) return null;
+  try {
+    return JSON.parse(await readFile(file, 'utf8'));
+  } catch (cause) {
+    throw new RepositoryError(`${file} is not JSON: ${/** @type {Error} */ (cause).message}`, { cause });
+  }
+}
+
+/** The text of a special token, which a file has as it is or in an object. @param {any} token @returns {string | undefined} */
+const contentOf = (token) => token?.content ?? token ?? undefined;
+
+/**
+ * The chat template: a file of its own, one text, or the default one of several.
+ * @param {string} folder
+ * @param {any} tokenizerConfig
+ * @returns {Promise<string | undefined>}
+ */
+async function templateSource(folder, { chat_template: given }) {
+  const file = path.join(folder, 'chat_template.jinja');
+  if (existsSync(file)) return readFile(file, 'utf8');
+  return Array.isArray(given) ? given.find(({ name }) => name === 'default')?.template : given;
+}
+
+/**
+ * @param {string | undefined} source
+ * @param {any} tokenizerConfig
+ * @returns {TextFolder['render']}
+ */
+function renderer(source, tokenizerConfig) {
+  if (source === undefined || source === null) return null;
+  const template = new Template(source);
+  const names = ['bos_token', 'eos_token', 'pad_token', 'unk_token'];
+  const tokens = Object.fromEntries(names.map((name) => [name, contentOf(tokenizerConfig[name])]));
+  return (messages) => {
+    try {
+      return template.render({ ...tokens, messages, add_generation_prompt: true });
+    } catch (cause) {
+      throw invalid(`the model's chat template refuses the conversation: ${/** @type {Error} */ (cause).message}`, { param: 'messages', cause });
+    }
+  };
+}
+
+/**
+ * How sentence-transformers says that tokens become one vector.
+ * @param {any} config of the folder `1_Pooling`
+ * @returns {TextFolder['pooling']}
+ */
+function poolingOf(config) {
+  if (config?.pooling_mode_cls_token) return 'cls';
+  return config?.pooling_mode_lasttoken ? 'last' : 'mean';
+}
+
+/**
+ * Reads what lies beside the weights.
+ * @param {string} folder
+ * @returns {Promise<TextFolder>}
+ * @throws {RepositoryError}
+ */
+export async function readTextFolder(folder) {
+  const names = ['tokenizer.json', 'tokenizer_config.json', 'config.json', 'generation_config.json', 'sentence_bert_config.json', '1_Pooling/config.json'];
+  const [tokenizerFile, tokenizerConfig, config, generation, sentence, pooling] = await Promise.all(names.map((name) => readJson(path.join(folder, name))));
+  const missing = names.slice(0, 3).filter((_, i) => [tokenizerFile, tokenizerConfig, config][i] === null);
+  if (missing.length > 0) throw new RepositoryError(`there is no ${missing.join(', ')} in ${folder}`);
+  const tokenizer = new Tokenizer({ ...tokenizerFile, padding: null, truncation: null }, tokenizerConfig);
+  const end = contentOf(tokenizerConfig.eos_token);
+  const ids = [{ ...config, ...generation }.eos_token_id ?? [], (end === undefined ? undefined : tokenizer.token_to_id(end)) ?? []].flat();
+  return {
+    tokenizer,
+    maxLength: sentence?.max_seq_length ?? config.max_position_embeddings ?? config.n_positions ?? Infinity,
+    render: renderer(await templateSource(folder, tokenizerConfig), tokenizerConfig),
+    stop: new Set(ids),
+    sampling: generation ?? {},
+    pooling: poolingOf(pooling),
+  };
+}
