@@ -19,6 +19,8 @@ export async function main(argv) {
     .argument('[models]', 'folder of models; the models of the package if left out')
     .option('--host <address>', 'address to listen at', '127.0.0.1')
     .option('--http <port>', 'port for HTTP', parsePort, 8080)
+    .option('--grpc <port>', 'port for gRPC; none if left out', parsePort)
+    .option('--metrics <port>', 'port for the metrics; they are at /metrics of the port for HTTP if left out', parsePort)
     .option('--control', 'models may be loaded and unloaded through the network (the default if only this machine reaches the server)')
     .option('--log-level <level>', 'trace, debug, info, warn, error or silent', 'info')
     .action(run);
@@ -29,12 +31,12 @@ export async function main(argv) {
  * @param {string | undefined} repository
  * @param {any} options
  */
-async function run(repository, { host, http, control, logLevel }) {
+async function run(repository, { host, http, grpc, metrics, control, logLevel }) {
   const log = pino({ level: logLevel });
   /** @type {import('./serve.js').Server} */
   let server;
   try {
-    server = await serve({ repository, host, http, control, log });
+    server = await serve({ repository, host, http, grpc, metrics, control, log });
   } catch (error) {
     if (!(error instanceof RepositoryError) && /** @type {NodeJS.ErrnoException} */ (error).code !== 'EADDRINUSE') throw error;
     console.error(`webnn-node-serve: ${/** @type {Error} */ (error).message}`);

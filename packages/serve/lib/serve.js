@@ -2,6 +2,8 @@
 
 import pino from 'pino';
 import { readFileSync } from 'node:fs';
+import { listenGrpc } from './grpc/server.js';
+import { addMetricsRoute, createMetricsHttp } from './http/metrics.js';
 import { createHttp } from './http/server.js';
 import { Metrics } from './metrics/metrics.js';
 import { checkConfig } from './registry/config.js';
@@ -29,7 +31,8 @@ const LIMITS = { maxBodyBytes: 64 * 2 ** 20, maxUnreadBytes: 256 * 2 ** 20, requ
  * @property {string} [repository] folder of models; by default the models in the package
  * @property {string} [host] address to listen at; only this machine by default
  * @property {number | false} [http] port; 0 takes a free one
- * @property {number | false} [metrics] port of the metrics; they are at /metrics of the HTTP port if it is left out
+ * @property {number | false} [grpc] port; none by default
+ * @property {number | false} [metrics] port of the metrics; by default they are at /metrics of the port for HTTP
  * @property {boolean} [control] whether models may be loaded and unloaded through the network; by default only from this machine
  * @property {Partial<import('./registry/config.js').ModelConfig>} [defaults] of all models
  * @property {Partial<RequestLimits>} [limits]
@@ -49,6 +52,8 @@ const LIMITS = { maxBodyBytes: 64 * 2 ** 20, maxUnreadBytes: 256 * 2 ** 20, requ
 
 const isLocal = (/** @type {string} */ host) => ['127.0.0.1', '::1', 'localhost'].includes(host);
 
+/** What listens at one port. @typedef {{ name: string, url: string, close: () => Promise<void> }} Part */
+
 /** A server that runs. */
 export class Server {
   #context;
@@ -58,7 +63,7 @@ export class Server {
 
   /**
    * @param {Context} context
-   * @param {{ name: string, url: string, close: () => Promise<void> }[]} parts
+   * @param {Part[]} parts
    */
   constructor(context, parts) {
     this.#context = context;
@@ -110,6 +115,8 @@ export async function serve({
   repository = BUILT_IN.pathname,
   host = '127.0.0.1',
   http = 8080,
+  grpc = false,
+  metrics: metricsPort = false,
   control = isLocal(host),
   defaults = {},
   limits = {},
@@ -121,10 +128,20 @@ export async function serve({
   const registry = new Registry(repository, { defaults, metrics, log: logger });
   /** @type {Context} */
   const context = { registry, metrics, log: logger, limits: { ...LIMITS, ...limits }, about: { name: 'webnn-node-serve', version }, allowsControl: control };
+  metrics.gauge('webnn_serve_queue_length', 'Number of requests that wait for a model', () =>
+    registry.ready.map(({ name, version, model }) => ({ model: name, version, value: model?.waiting ?? 0 })),
+  );
+  /** @type {Part[]} */
   const parts = [];
-  if (http !== false) parts.push(await listen(createHttp(context), 'http', { host, port: http }));
   const server = new Server(context, parts);
   try {
+    if (http !== false) {
+      const app = createHttp(context);
+      if (metricsPort === false) addMetricsRoute(app, metrics);
+      parts.push(await listen(app, 'http', { host, port: http }));
+    }
+    if (grpc !== false) parts.push(await listenGrpc(context, { host, port: grpc }));
+    if (metricsPort !== false) parts.push(await listen(createMetricsHttp(context), 'metrics', { host, port: metricsPort }));
     await registry.open();
   } catch (error) {
     await server.close();

@@ -93,8 +93,14 @@ export class Executor {
       };
       signal?.addEventListener('abort', cancel, { once: true });
       const done = () => signal?.removeEventListener('abort', cancel);
-      job.resolve = (output) => (done(), resolve(output));
-      job.reject = (error) => (done(), reject(error));
+      job.resolve = (output) => {
+        done();
+        resolve(output);
+      };
+      job.reject = (error) => {
+        done();
+        reject(error);
+      };
       this.#batcher.enqueue(job, since);
       this.#schedule();
     });

@@ -228,7 +228,7 @@ export class Embedder {
   async infer({ inputs, outputs }, options) {
     const text = inputs.get('text');
     if (text === undefined || inputs.size > 1 || text.datatype !== 'BYTES') throw invalid('expected one input, "text", of type BYTES');
-    if (outputs !== null && outputs.some((name) => name !== 'embedding')) throw invalid('there is one output, "embedding"');
+    if (outputs?.some((name) => name !== 'embedding')) throw invalid('there is one output, "embedding"');
     const texts = /** @type {Uint8Array[]} */ (text.data).map((bytes) => Buffer.from(bytes).toString());
     const { vectors } = await this.embed(texts, options);
     const width = vectors[0]?.length ?? this.width;
