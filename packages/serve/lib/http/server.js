@@ -92,6 +92,7 @@ export function createHttp(context) {
     // A body must arrive within this time; how long the answer takes is not limited by it.
     requestTimeout: requestTimeoutMs,
     connectionTimeout: idleTimeoutMs,
+    http: { headersTimeout: requestTimeoutMs, connectionsCheckingInterval: Math.min(1000, requestTimeoutMs) },
     forceCloseConnections: 'idle',
     return503OnClosing: false,
     genReqId: ({ headers }) => {
@@ -123,6 +124,8 @@ export function createHttp(context) {
     reply.header('x-request-id', request.id);
   });
   app.addHook('onSend', async (request, reply, payload) => {
+    // A connection that stays open would hold up the end of the server.
+    if (context.registry.isDraining) reply.header('connection', 'close');
     const bytes = typeof payload === 'string' || Buffer.isBuffer(payload) ? payload.length : 0;
     if (unread.add(reply, bytes)) return payload;
     throw new ServeError('overloaded', 'too many answers wait to be read', { retryAfterMs: 1000 });

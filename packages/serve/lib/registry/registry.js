@@ -53,6 +53,11 @@ export class Registry {
     return this.#isOpen && !this.#isDraining;
   }
 
+  /** Whether the server ends. */
+  get isDraining() {
+    return this.#isDraining;
+  }
+
   /**
    * Loads all models of the folder. One that cannot be loaded is logged, and stays unavailable.
    * @throws {import('./repository.js').RepositoryError} if there is no such folder

@@ -1,0 +1,198 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import test from 'node:test';
+import { gzipSync } from 'node:zlib';
+import { DIGITS, PICTURE, post, postJson, repositoryOf, startServer } from './support.mjs';
+
+/** A server with one model for digits. */
+async function digitsServer(t, options = {}) {
+  const server = await startServer(t, { repository: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), ...options });
+  return { server, url: server.urls.http, infer: `${server.urls.http}/v2/models/digits/infer` };
+}
+
+const getJson = async (url) => (await fetch(url)).json();
+
+test('says what it is and has', async (t) => {
+  const { url } = await digitsServer(t);
+  const { name, extensions } = await getJson(`${url}/v2`);
+  assert.equal(name, 'webnn-node-serve');
+  assert.ok(extensions.includes('binary_tensor_data'));
+  assert.deepEqual(await getJson(`${url}/v2/health/live`), { live: true });
+  assert.deepEqual(await getJson(`${url}/v2/health/ready`), { ready: true, live: true });
+  assert.deepEqual(await getJson(`${url}/v2/models/digits/versions/1/ready`), { name: 'digits', ready: true });
+  assert.deepEqual(await getJson(`${url}/v2/models/digits`), {
+    name: 'digits',
+    versions: ['1'],
+    platform: 'onnx_webnn-node',
+    inputs: [{ name: 'pixels', datatype: 'FP32', shape: [-1, 1, 8, 8] }],
+    outputs: [{ name: 'probabilities', datatype: 'FP32', shape: [-1, 10] }],
+  });
+  assert.deepEqual(
+    (await getJson(`${url}/v1/models`)).data.map(({ id }) => id),
+    ['digits'],
+  );
+});
+
+test('requests at the same time give the answers of single ones, in fewer computations', async (t) => {
+  const { url, infer } = await digitsServer(t);
+  const pictures = Array.from({ length: 40 }, (_, n) => ({ ...PICTURE, data: PICTURE.data.map((value) => (value * (n + 3)) % 17) }));
+  const alone = [];
+  for (const picture of pictures) alone.push((await postJson(infer, { inputs: [picture] })).json.outputs[0].data);
+  const together = await Promise.all(pictures.map((picture) => postJson(infer, { inputs: [picture] })));
+  // A batch is another product of matrices: its sums have another order.
+  together.forEach(({ json }, n) => {
+    json.outputs[0].data.forEach((value, i) => assert.ok(Math.abs(value - alone[n][i]) < 1e-5));
+  });
+  const metrics = await (await fetch(`${url}/metrics`)).text();
+  const valueOf = (name) => Number(new RegExp(`^${name}\\{model="digits",version="1"\\} (\\d+)$`, 'm').exec(metrics)[1]);
+  assert.equal(valueOf('nv_inference_request_success'), 80);
+  assert.equal(valueOf('nv_inference_count'), 80);
+  assert.ok(valueOf('nv_inference_exec_count') < 80);
+  assert.ok(valueOf('nv_inference_compute_infer_duration_us') > 0);
+  assert.match(metrics, /^nodejs_eventloop_lag_seconds/m);
+});
+
+test('one wrong request does not harm others', async (t) => {
+  const { infer } = await digitsServer(t);
+  const wrong = [
+    { ...PICTURE, shape: [1, 1, 8, 9] },
+    { ...PICTURE, datatype: 'FP64' },
+    { ...PICTURE, name: 'x' },
+  ];
+  const answers = await Promise.all([...wrong, PICTURE, PICTURE].map((input) => postJson(infer, { inputs: [input] })));
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    [400, 400, 400, 200, 200],
+  );
+});
+
+test('bodies come compressed, with any type or none', async (t) => {
+  const { infer } = await digitsServer(t);
+  const body = gzipSync(JSON.stringify({ inputs: [PICTURE] }));
+  assert.equal((await post(infer, body, { 'content-encoding': 'gzip' })).status, 200);
+  assert.equal((await post(infer, body, { 'content-encoding': 'br' })).status, 400);
+  assert.equal((await post(infer, body.subarray(0, 20), { 'content-encoding': 'gzip' })).status, 400);
+  for (const type of ['text/plain', 'application/octet-stream', 'x/y'])
+    assert.equal((await post(infer, { inputs: [PICTURE] }, { 'content-type': type })).status, 200);
+});
+
+test('a body beyond the limit is refused, also one that only grows when it is unpacked', async (t) => {
+  const { infer } = await digitsServer(t, { limits: { maxBodyBytes: 10_000 } });
+  assert.equal((await post(infer, Buffer.alloc(10_001))).status, 413);
+  assert.equal((await post(infer, gzipSync(Buffer.alloc(1_000_000)), { 'content-encoding': 'gzip' })).status, 413);
+});
+
+test('what there is not is an error in the form of the protocol', async (t) => {
+  const { url } = await digitsServer(t);
+  const unknown = await postJson(`${url}/v2/models/none/infer`, { inputs: [] });
+  assert.deepEqual(unknown, { status: 404, json: { error: 'there is no model "none"' } });
+  assert.equal((await postJson(`${url}/v2/models/digits/versions/2/infer`, { inputs: [] })).status, 404);
+  assert.equal((await postJson(`${url}/v3`, {})).status, 404);
+  for (const name of ['..%2f..%2fetc%2fpasswd', '%00', '__proto__', 'constructor', '.', '%E0%A4%A']) {
+    assert.ok([400, 404].includes((await postJson(`${url}/v2/models/${name}/infer`, { inputs: [PICTURE] })).status), name);
+  }
+  const openai = await postJson(`${url}/v1/embeddings`, { model: 'none', input: 'a' });
+  assert.equal(openai.status, 404);
+  assert.deepEqual(openai.json.error, { message: 'there is no model "none"', type: 'invalid_request_error', param: 'model', code: 'model_not_found' });
+});
+
+test('request ids are kept where a header can have them', async (t) => {
+  const { infer } = await digitsServer(t);
+  const idOf = async (id) => (await post(infer, { inputs: [PICTURE] }, { 'x-request-id': id })).headers.get('x-request-id');
+  assert.equal(await idOf('abc-1'), 'abc-1');
+  assert.match(await idOf('a b'), /^[0-9a-f-]{36}$/);
+  assert.match(await idOf('x'.repeat(129)), /^[0-9a-f-]{36}$/);
+});
+
+test('bytes that are no HTTP get an answer, and the server goes on', async (t) => {
+  const { server, infer } = await digitsServer(t);
+  const { port } = new URL(server.urls.http);
+  for (const text of ['nonsense\r\n\r\n', `GET / HTTP/1.1\r\n${'a: b\r\n'.repeat(50_000)}\r\n`, 'POST /v2 HTTP/1.1\r\nContent-Length: -1\r\n\r\n']) {
+    const socket = connect(Number(port));
+    socket.on('error', () => undefined);
+    socket.write(text);
+    const [answer] = await once(socket, 'data');
+    assert.match(answer.toString(), /^HTTP\/1\.1 4\d\d /);
+    socket.destroy();
+  }
+  assert.equal((await post(infer, { inputs: [PICTURE] })).status, 200);
+});
+
+test('a body that does not come ends the connection', async (t) => {
+  const { server } = await digitsServer(t, { limits: { requestTimeoutMs: 200 } });
+  const { port } = new URL(server.urls.http);
+  const socket = connect(Number(port));
+  socket.write('POST /v2/models/digits/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{');
+  const [answer] = await once(socket, 'data');
+  assert.match(answer.toString(), /^HTTP\/1\.1 408 /);
+  socket.destroy();
+});
+
+test('answers that nobody reads do not fill the memory', async (t) => {
+  const { infer } = await digitsServer(t, { limits: { maxUnreadBytes: 100 } });
+  const { status } = await post(infer, { inputs: [PICTURE] });
+  assert.equal(status, 503);
+});
+
+test('models are loaded and unloaded', async (t) => {
+  const { url, infer } = await digitsServer(t);
+  const control = (action) => postJson(`${url}/v2/repository/models/digits/${action}`, {});
+  assert.equal((await control('unload')).status, 200);
+  assert.equal((await post(infer, { inputs: [PICTURE] })).status, 503);
+  assert.deepEqual((await postJson(`${url}/v2/repository/index`, {})).json, [{ name: 'digits', version: '1', state: 'UNAVAILABLE', reason: 'unloaded' }]);
+  assert.equal((await control('load')).status, 200);
+  assert.equal((await post(infer, { inputs: [PICTURE] })).status, 200);
+  assert.equal((await postJson(`${url}/v2/repository/models/none/load`, {})).status, 404);
+});
+
+test('a model is replaced while it is asked, and no request fails', async (t) => {
+  const { url, infer } = await digitsServer(t);
+  let isDone = false;
+  const asking = (async () => {
+    const statuses = new Set();
+    while (!isDone) statuses.add((await post(infer, { inputs: [PICTURE] })).status);
+    return statuses;
+  })();
+  for (let i = 0; i < 5; i++) await postJson(`${url}/v2/repository/models/digits/load`, {});
+  isDone = true;
+  assert.deepEqual([...(await asking)], [200]);
+});
+
+test('models are loaded through the network only where that is allowed', async (t) => {
+  const { url } = await digitsServer(t, { control: false });
+  assert.equal((await postJson(`${url}/v2/repository/models/digits/unload`, {})).status, 403);
+});
+
+test('close answers what has begun', async (t) => {
+  const { server, infer } = await digitsServer(t);
+  const asked = Array.from({ length: 20 }, () => post(infer, { inputs: [PICTURE] }));
+  await Promise.race(asked);
+  const closed = server.close();
+  assert.deepEqual(new Set((await Promise.all(asked)).map(({ status }) => status)), new Set([200]));
+  await closed;
+  await assert.rejects(fetch(infer));
+});
+
+test('a model that cannot be loaded is said to be unavailable, others serve', async (t) => {
+  const repository = repositoryOf(t, {
+    'digits/1/model.onnx': DIGITS,
+    'broken/1/model.onnx': { not: 'a model' },
+    'wrong/1/model.onnx': DIGITS,
+    'wrong/model.json': { maxBatch: 0 },
+  });
+  const server = await startServer(t, { repository });
+  const { json } = await postJson(`${server.urls.http}/v2/repository/index`, {});
+  assert.deepEqual(
+    json.map(({ name, state }) => [name, state]),
+    [
+      ['broken', 'UNAVAILABLE'],
+      ['digits', 'READY'],
+      ['wrong', 'UNAVAILABLE'],
+    ],
+  );
+  assert.match(json[2].reason, /maxBatch is 0, expected a whole number from 1/);
+  const { status, json: answer } = await postJson(`${server.urls.http}/v2/models/broken/infer`, { inputs: [] });
+  assert.equal(status, 503);
+  assert.match(answer.error, /"broken" is not ready/);
+});

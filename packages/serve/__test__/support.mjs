@@ -1,0 +1,60 @@
+// A server for tests: on free ports, with a folder of models.
+
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { serve } from 'webnn-node-serve';
+
+/** Reads digits of 8x8 pixels: input `pixels` [batch, 1, 8, 8], output `probabilities` [batch, 10]. */
+export const DIGITS = fileURLToPath(new URL('../../../examples/http-endpoint/digits.onnx', import.meta.url));
+
+/**
+ * A folder of models, removed after the test.
+ * @param {{ after: (done: () => void) => void }} t
+ * @param {Record<string, string | object>} files by path: a file to copy, or an object to write as JSON
+ * @returns {string}
+ */
+export function repositoryOf(t, files) {
+  const folder = mkdtempSync(path.join(tmpdir(), 'webnn-serve-'));
+  t.after(() => rmSync(folder, { recursive: true }));
+  for (const [name, source] of Object.entries(files)) {
+    const target = path.join(folder, name);
+    mkdirSync(path.dirname(target), { recursive: true });
+    if (typeof source === 'string') cpSync(source, target);
+    else writeFileSync(target, JSON.stringify(source));
+  }
+  return folder;
+}
+
+/**
+ * Starts a server that is closed after the test.
+ * @param {{ after: (done: () => void | Promise<void>) => void }} t
+ * @param {import('../lib/serve.js').ServeOptions} options
+ */
+export async function startServer(t, options) {
+  const server = await serve({ http: 0, log: false, ...options });
+  t.after(() => server.close());
+  return server;
+}
+
+/** A picture as a v2 request has it. */
+export const PICTURE = { name: 'pixels', shape: [1, 1, 8, 8], datatype: 'FP32', data: Array.from({ length: 64 }, (_, i) => i % 17) };
+
+/**
+ * Sends a body, JSON unless it is bytes.
+ * @param {string} url
+ * @param {unknown} body
+ * @param {Record<string, string>} [headers]
+ */
+export async function post(url, body, headers = {}) {
+  const isRaw = typeof body === 'string' || body instanceof Uint8Array;
+  const response = await fetch(url, { method: 'POST', body: isRaw ? body : JSON.stringify(body), headers });
+  return { status: response.status, headers: response.headers, bytes: Buffer.from(await response.arrayBuffer()) };
+}
+
+/** The same, with the answer's JSON. @type {(...args: Parameters<typeof post>) => Promise<{ status: number, json: any }>} */
+export async function postJson(...args) {
+  const { status, bytes } = await post(...args);
+  return { status, json: JSON.parse(bytes.toString()) };
+}
