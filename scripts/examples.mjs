@@ -9,14 +9,12 @@
 //   "services": ["redis"]    servers that the runner starts for it, see SERVICES
 //   "notRun": "..."          why this program cannot be run here; the runner prints the reason
 
-import { spawn } from 'node:child_process';
-import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
+import { cpSync, existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { packThisPlatform, tarballsFor } from './pack-local.mjs';
-import { entry, Failure, isProgram, npmResult, outputOf, root, say } from './process.mjs';
+import { entry, Failure, isProgram, npmResult, root, say } from './process.mjs';
+import { startRedis } from './services.mjs';
 import { installPackages, setUp } from './setup.mjs';
 import { environmentWithoutRust, Project } from './trials.mjs';
 
@@ -50,50 +48,7 @@ export function findExamples() {
     .filter(({ manifest }) => manifest.scripts?.start !== undefined);
 }
 
-/** Finds an unused port. @returns {Promise<number>} */
-function freePort() {
-  const server = createServer();
-  return new Promise((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
-      server.close(() => resolve(port));
-    });
-  });
-}
-
-/**
- * Starts Redis, which keeps nothing, on a free port.
- * @returns {Promise<Service>}
- */
-async function startRedis() {
-  if (outputOf('redis-server', ['--version']) === undefined) {
-    throw new Failure('redis-server cannot be run; scripts/install-debian-packages.sh installs it');
-  }
-  const folder = mkdtempSync(join(tmpdir(), 'webnn-redis-'));
-  const port = await freePort();
-  const args = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no', '--dir', folder];
-  const server = spawn('redis-server', args, { stdio: ['ignore', 'pipe', 'inherit'] });
-  const ended = new Promise((resolve) => server.once('close', resolve));
-  let log = '';
-  await new Promise((resolve, reject) => {
-    server.stdout.setEncoding('utf8').on('data', (text) => {
-      log += text;
-      if (/ready to accept connections/i.test(log)) resolve(undefined);
-    });
-    server.once('close', (code) => reject(new Failure(`redis-server ended with ${code}:\n${log}`)));
-  });
-  const stop = async () => {
-    server.kill();
-    await ended;
-    rmSync(folder, { recursive: true });
-  };
-  return { env: { REDIS_URL: `redis://127.0.0.1:${port}` }, stop };
-}
-
-/** @typedef {{ env: Record<string, string>, stop: () => Promise<void> }} Service what tells a program where it is, and its end */
-
-/** @type {Record<string, () => Promise<Service>>} */
+/** @type {Record<string, () => Promise<import('./services.mjs').Service>>} */
 const SERVICES = { redis: startRedis };
 
 /**
@@ -124,7 +79,7 @@ const endOf = (/** @type {string} */ text) => text.slice(-4000);
 async function tryExample({ folder, manifest }, packed) {
   const ours = Object.keys(manifest.dependencies ?? {}).filter((name) => packed.some((one) => one.name === name));
   const project = new Project();
-  /** @type {Service[]} */
+  /** @type {import('./services.mjs').Service[]} */
   const services = [];
   try {
     cpSync(folder, project.folder, { recursive: true, filter: (path) => !LEFTOVERS.includes(basename(path)) });

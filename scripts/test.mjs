@@ -82,7 +82,7 @@ function readArguments() {
 }
 
 /** Tests that need Python or npm packages of their own; each folder has its own npm script. */
-const PACKAGE_TESTS = ['clients', 'onnx-contrib', 'onnx-models', 'ort-programs', 'semantic-search', 'site', 'text-generation'].map(
+const PACKAGE_TESTS = ['clients', 'onnx-contrib', 'onnx-models', 'ort-programs', 'semantic-search', 'serve', 'site', 'text-generation'].map(
   (name) => `__test__/${name}/`,
 );
 

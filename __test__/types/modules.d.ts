@@ -121,28 +121,3 @@ declare module 'wavefile' {
   const wavefile: { WaveFile: typeof WaveFile };
   export default wavefile;
 }
-
-declare module 'bullmq' {
-  type Connection = { connection: { url: string } };
-  interface Job {
-    data: any;
-    waitUntilFinished(events: QueueEvents, milliseconds: number): Promise<any>;
-  }
-  type JobOptions = { removeOnComplete: boolean; removeOnFail: boolean };
-  export class Queue {
-    constructor(name: string, options: Connection);
-    add(name: string, data: object, options: JobOptions): Promise<Job>;
-    addBulk(jobs: { name: string; data: object; opts: JobOptions }[]): Promise<Job[]>;
-    close(): Promise<void>;
-  }
-  export class QueueEvents {
-    constructor(name: string, options: Connection);
-    waitUntilReady(): Promise<unknown>;
-    close(): Promise<void>;
-  }
-  export class Worker {
-    constructor(name: string, process: (job: Job) => Promise<unknown>, options: Connection & { concurrency: number });
-    on(event: 'error', listener: (error: Error) => void): void;
-    close(): Promise<void>;
-  }
-}

@@ -1,1 +1,2 @@
+export { worker } from './lib/queue/worker.js';
 export { serve } from './lib/serve.js';

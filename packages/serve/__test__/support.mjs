@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { serve } from 'webnn-node-serve';
+import { FLOAT, node, value, writeModel } from '../../../__test__/onnx/model-writer.mjs';
 
 /** Reads digits of 8x8 pixels: input `pixels` [batch, 1, 8, 8], output `probabilities` [batch, 10]. */
 export const DIGITS = fileURLToPath(new URL('../../../examples/http-endpoint/digits.onnx', import.meta.url));
@@ -57,4 +58,18 @@ export async function post(url, body, headers = {}) {
 export async function postJson(...args) {
   const { status, bytes } = await post(...args);
   return { status, json: JSON.parse(bytes.toString()) };
+}
+
+/**
+ * Writes a model whose run takes seconds: powers of a matrix `x` [n, n].
+ * @param {{ size?: number, products?: number }} [options]
+ */
+export function slowModel({ size = 1500, products = 40 } = {}) {
+  const folder = mkdtempSync(path.join(tmpdir(), 'webnn-slow-'));
+  const file = path.join(folder, 'model.onnx');
+  const names = ['x', ...Array.from({ length: products - 1 }, (_, i) => `x${i}`), 'y'];
+  const nodes = names.slice(1).map((name, i) => node('MatMul', [names[i], 'x'], [name]));
+  writeFileSync(file, writeModel({ inputs: [value('x', FLOAT, ['n', 'n'])], outputs: [value('y', FLOAT, ['n', 'n'])], nodes }));
+  const x = { data: new Float32Array(size * size).fill(1 / size), shape: [size, size] };
+  return { file, feeds: { x }, remove: () => rmSync(folder, { recursive: true }) };
 }

@@ -1,12 +1,11 @@
-// The Open Inference Protocol over REST, and Triton's extensions of it that clients call: raw bytes, loading and unloading,
-// statistics.
+// The Open Inference Protocol over REST, and Triton's extensions of it that clients call: raw bytes, loading and unloading.
 
 import { ServeError } from '../errors.js';
 import { decodeRequest, encodeAnswer, HEAD_LENGTH, parseJson } from '../protocol/v2-json.js';
 import { callOptions } from './calls.js';
 
 /** What this server says about itself. */
-export const EXTENSIONS = ['binary_tensor_data', 'model_repository', 'statistics'];
+export const EXTENSIONS = ['binary_tensor_data', 'model_repository'];
 
 /**
  * @param {import('fastify').FastifyInstance} app

@@ -1,0 +1,61 @@
+// Tensors of programs: typed arrays and texts, whose types need not be named.
+
+import { invalid } from '../errors.js';
+
+/**
+ * A tensor: texts, numbers of one type, or these with their shape. float16 needs its name where the runtime has no Float16Array.
+ * @typedef {string[] | ArrayBufferView | { data: string[] | ArrayBufferView, shape?: readonly number[], datatype?: string }} Value
+ */
+
+/** @typedef {{ datatype: string, shape: readonly number[], data: any }} Output texts are strings, numbers a typed array */
+
+/** @type {Record<string, string>} */
+const NAMES = {
+  Float32Array: 'FP32',
+  Float64Array: 'FP64',
+  Float16Array: 'FP16',
+  Int8Array: 'INT8',
+  Uint8Array: 'UINT8',
+  Int16Array: 'INT16',
+  Uint16Array: 'UINT16',
+  Int32Array: 'INT32',
+  Uint32Array: 'UINT32',
+  BigInt64Array: 'INT64',
+  BigUint64Array: 'UINT64',
+};
+
+/**
+ * @param {string} name
+ * @param {Value} value
+ * @returns {import('../protocol/tensors.js').Tensor}
+ */
+function tensorOf(name, value) {
+  const { data, shape, datatype } = Array.isArray(value) || ArrayBuffer.isView(value) ? { data: value } : value;
+  if (Array.isArray(data)) return { datatype: 'BYTES', shape: shape ?? [data.length], data: data.map((text) => Buffer.from(text)) };
+  const kind = ArrayBuffer.isView(data) ? (datatype ?? NAMES[data.constructor.name]) : undefined;
+  if (kind === undefined) throw invalid(`input ${JSON.stringify(name)} is no typed array and no list of texts`);
+  const { buffer, byteOffset, length } = /** @type {any} */ (data);
+  const elements = kind === 'FP16' ? new Uint16Array(buffer, byteOffset, length) : data;
+  return { datatype: kind, shape: shape ?? [length], data: /** @type {any} */ (elements) };
+}
+
+/**
+ * @param {Record<string, Value>} values
+ * @returns {Map<string, import('../protocol/tensors.js').Tensor>}
+ */
+export function tensorsOf(values) {
+  return new Map(Object.entries(values).map(([name, value]) => [name, tensorOf(name, value)]));
+}
+
+/**
+ * @param {import('../models/tensor-model.js').InferResult} result
+ * @returns {Record<string, Output>}
+ */
+export function valuesOf(result) {
+  const read = (/** @type {import('../protocol/tensors.js').Tensor} */ { datatype, shape, data }) => ({
+    datatype,
+    shape,
+    data: datatype === 'BYTES' ? /** @type {Uint8Array[]} */ (data).map((text) => Buffer.from(text).toString()) : data,
+  });
+  return Object.fromEntries([...result].map(([name, tensor]) => [name, read(tensor)]));
+}
