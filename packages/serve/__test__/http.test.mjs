@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { request } from 'node:http';
 import { connect } from 'node:net';
 import test from 'node:test';
 import { gzipSync } from 'node:zlib';
+import { until } from '../../../__test__/lib/wait.mjs';
 import { DIGITS, PICTURE, post, postJson, repositoryOf, startServer } from './support.mjs';
 
 /** A server with one model for digits. */
@@ -123,7 +125,7 @@ test('a body that does not come ends the connection', async (t) => {
   const { server } = await digitsServer(t, { limits: { requestTimeoutMs: 200 } });
   const { port } = new URL(server.urls.http);
   const socket = connect(Number(port));
-  socket.write('POST /v2/models/digits/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n{');
+  socket.write('POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{');
   const [answer] = await once(socket, 'data');
   assert.match(answer.toString(), /^HTTP\/1\.1 408 /);
   socket.destroy();
@@ -165,13 +167,26 @@ test('models are loaded through the network only where that is allowed', async (
 });
 
 test('close answers what has begun', async (t) => {
-  const { server, infer } = await digitsServer(t);
+  const { server, infer } = await digitsServer(t, { defaults: { maxDelayMs: 500, maxBatch: 64 } });
+  const { model } = server.registry.get('digits');
   const asked = Array.from({ length: 20 }, () => post(infer, { inputs: [PICTURE] }));
-  await Promise.race(asked);
+  await until(() => model.waiting === 20, 'all requests wait for others to join');
   const closed = server.close();
   assert.deepEqual(new Set((await Promise.all(asked)).map(({ status }) => status)), new Set([200]));
   await closed;
   await assert.rejects(fetch(infer));
+});
+
+test('who never ends a request does not hold up the end of the server', async (t) => {
+  const { server } = await digitsServer(t, { limits: { drainMs: 100 } });
+  const socket = connect(Number(new URL(server.urls.http).port));
+  socket.on('error', () => undefined);
+  const gone = once(socket, 'close');
+  socket.write('POST /v2/models/digits/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{');
+  await once(socket, 'connect');
+  await post(`${server.urls.http}/v2/models/digits/infer`, { inputs: [PICTURE] });
+  await server.close();
+  await gone;
 });
 
 test('a model that cannot be loaded is said to be unavailable, others serve', async (t) => {
@@ -195,4 +210,34 @@ test('a model that cannot be loaded is said to be unavailable, others serve', as
   const { status, json: answer } = await postJson(`${server.urls.http}/v2/models/broken/infer`, { inputs: [] });
   assert.equal(status, 503);
   assert.match(answer.error, /"broken" is not ready/);
+});
+
+test('pages of other origins, and names that point here, are refused', async (t) => {
+  const { url } = await digitsServer(t);
+  const { host, port } = new URL(url);
+  const ask = (headers) =>
+    new Promise((resolve, reject) => {
+      const asked = request(`${url}/v2`, { headers }, (response) => {
+        response.resume();
+        resolve(response.statusCode);
+      });
+      asked.on('error', reject).end();
+    });
+  assert.equal(await ask({}), 200);
+  assert.equal(await ask({ host: `localhost:${port}` }), 200);
+  assert.equal(await ask({ origin: `http://${host}` }), 200);
+  assert.equal(await ask({ origin: 'https://example.com' }), 403);
+  assert.equal(await ask({ origin: 'null' }), 403);
+  assert.equal(await ask({ host: `example.com:${port}` }), 403);
+  assert.equal(await ask({ host: `example.com:${port}`, origin: `http://example.com:${port}` }), 403);
+});
+
+test('with a key, only those who have it are answered', async (t) => {
+  const { url, infer } = await digitsServer(t, { apiKey: 'k' });
+  const statusOf = async (authorization) => (await post(infer, { inputs: [PICTURE] }, authorization === undefined ? {} : { authorization })).status;
+  assert.deepEqual(await Promise.all([undefined, 'k', 'Bearer', 'Bearer x', 'Bearer k'].map(statusOf)), [401, 401, 401, 401, 200]);
+  const { json } = await postJson(`${url}/v1/embeddings`, { model: 'digits', input: 'a' });
+  assert.equal(json.error.code, 'invalid_api_key');
+  assert.deepEqual(await getJson(`${url}/v2/health/live`), { live: true });
+  assert.equal((await fetch(`${url}/metrics`)).status, 200);
 });

@@ -1,9 +1,12 @@
 // `webnn-node-serve`: the server from a shell.
 
+import cluster from 'node:cluster';
 import { Command, InvalidArgumentError } from 'commander';
 import pino from 'pino';
+import { startProcesses } from './cluster.js';
+import { checkConfig, DEFAULTS } from './registry/config.js';
 import { RepositoryError } from './registry/repository.js';
-import { serve } from './serve.js';
+import { serve, VERSION } from './serve.js';
 
 /** @param {string} text */
 function parsePort(text) {
@@ -12,42 +15,116 @@ function parsePort(text) {
   return port;
 }
 
-/** @param {string[]} argv as process.argv */
-export async function main(argv) {
-  const program = new Command('webnn-node-serve')
-    .description('Serves ONNX models over the Open Inference Protocol and the API of OpenAI')
-    .argument('[models]', 'folder of models; the models of the package if left out')
-    .option('--host <address>', 'address to listen at', '127.0.0.1')
+/** @param {string} text */
+function parseCount(text) {
+  if (!/^[1-9]\d{0,2}$/.test(text)) throw new InvalidArgumentError('expected a whole number from 1 to 999.');
+  return Number(text);
+}
+
+/**
+ * A setting of models: NAME=VALUE, the value in JSON.
+ * @param {string} text
+ * @param {Record<string, unknown>} before
+ */
+function parseSetting(text, before) {
+  const [, name, value] = /^(\w+)=(.*)$/s.exec(text) ?? [];
+  if (name === undefined) throw new InvalidArgumentError('expected NAME=VALUE.');
+  try {
+    return { ...before, ...checkConfig({ [name]: value === '' ? '' : parseValue(value) }, '--set') };
+  } catch (error) {
+    throw new InvalidArgumentError(/** @type {Error} */ (error).message);
+  }
+}
+
+/** Numbers, objects and null as JSON, all else as a text. @param {string} text */
+function parseValue(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** @returns {Command} */
+export function createProgram() {
+  return new Command('webnn-node-serve')
+    .description('Serves ONNX models over the API of OpenAI and the Open Inference Protocol')
+    .version(VERSION)
+    .argument('[models]', 'folder of models, or a model; a small model for embeddings if left out')
+    .option('--host <address>', 'address to listen at; only this machine reaches the default', '127.0.0.1')
     .option('--http <port>', 'port for HTTP', parsePort, 8080)
     .option('--grpc <port>', 'port for gRPC; none if left out', parsePort)
     .option('--metrics <port>', 'port for the metrics; they are at /metrics of the port for HTTP if left out', parsePort)
+    .option('--processes <count>', 'processes behind the ports, each with all models', parseCount, 1)
+    .option('--set <name=value>', `a setting of all models: ${Object.keys(DEFAULTS).join(', ')}`, parseSetting, {})
     .option('--control', 'models may be loaded and unloaded through the network (the default if only this machine reaches the server)')
     .option('--log-level <level>', 'trace, debug, info, warn, error or silent', 'info')
+    .addHelpText('after', '\nEnvironment:\n  WEBNN_SERVE_API_KEY  key that callers must send as "Authorization: Bearer KEY"')
     .action(run);
-  await program.parseAsync(argv);
+}
+
+/** @param {string[]} argv as process.argv */
+export async function main(argv) {
+  await createProgram().parseAsync(argv);
+}
+
+/**
+ * Calls of the first models, to copy.
+ * @param {import('./serve.js').Server} server
+ */
+function callsOf(server) {
+  const url = server.urls.http;
+  /** @type {Record<import('./models/load.js').Model['kind'], (model: string) => string>} */
+  const examples = {
+    embeddings: (model) => `curl ${url}/v1/embeddings -d '{"model":"${model}","input":"Hello, world"}'`,
+    tensors: (model) => `curl ${url}/v2/models/${model}`,
+  };
+  return server.registry.ready.slice(0, 3).flatMap(({ name, model }) => (model === null ? [] : `  ${examples[model.kind](name)}`));
+}
+
+/**
+ * Ends on signals; a second one ends at once, as usual.
+ * @param {() => Promise<void>} close
+ * @param {any} log
+ */
+function closeOnSignals(close, log) {
+  let isClosing = false;
+  for (const signal of ['SIGINT', 'SIGTERM']) {
+    process.once(signal, async () => {
+      if (isClosing) return;
+      isClosing = true;
+      log.info({ signal }, 'draining');
+      await close();
+      log.info('closed');
+      if (cluster.isWorker) process.disconnect?.();
+    });
+  }
 }
 
 /**
  * @param {string | undefined} repository
  * @param {any} options
  */
-async function run(repository, { host, http, grpc, metrics, control, logLevel }) {
+async function run(repository, { host, http, grpc, metrics, processes, set: defaults, control, logLevel }) {
   const log = pino({ level: logLevel });
-  /** @type {import('./serve.js').Server} */
-  let server;
+  if (processes > 1 && cluster.isPrimary) {
+    const { close, failed } = await startProcesses({ count: processes, host, metrics, log });
+    closeOnSignals(close, log);
+    process.exitCode = await failed;
+    return close();
+  }
+  const isOne = processes === 1;
   try {
-    server = await serve({ repository, host, http, grpc, metrics, control, log });
+    // Models that one process loads would be missing in the others.
+    const options = isOne ? { metrics, control } : { metrics: /** @type {const} */ ('cluster'), control: false };
+    const server = await serve({ repository, host, http, grpc, defaults, log, apiKey: process.env.WEBNN_SERVE_API_KEY, ...options });
+    closeOnSignals(() => server.close(), log);
+    log.info(server.urls, 'ready');
+    if (isOne) console.error([`webnn-node-serve ${VERSION} serves at ${server.urls.http}. Try:`, ...callsOf(server)].join('\n'));
+    else process.send?.('ready');
   } catch (error) {
     if (!(error instanceof RepositoryError) && /** @type {NodeJS.ErrnoException} */ (error).code !== 'EADDRINUSE') throw error;
     console.error(`webnn-node-serve: ${/** @type {Error} */ (error).message}`);
-    process.exitCode = 1;
-    return;
+    process.exit(1);
   }
-  for (const signal of ['SIGINT', 'SIGTERM']) {
-    process.once(signal, () => {
-      log.info({ signal }, 'draining');
-      void server.close().then(() => log.info('closed'));
-    });
-  }
-  log.info(server.urls, 'ready');
 }

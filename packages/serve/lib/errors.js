@@ -5,6 +5,7 @@
  */
 const KINDS = Object.freeze({
   invalid: { status: 400, grpc: 'INVALID_ARGUMENT', openai: 'invalid_request_error' },
+  unauthorized: { status: 401, grpc: 'UNAUTHENTICATED', openai: 'invalid_request_error' },
   notFound: { status: 404, grpc: 'NOT_FOUND', openai: 'invalid_request_error' },
   notAllowed: { status: 403, grpc: 'PERMISSION_DENIED', openai: 'invalid_request_error' },
   tooLarge: { status: 413, grpc: 'RESOURCE_EXHAUSTED', openai: 'invalid_request_error' },

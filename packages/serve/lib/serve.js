@@ -1,7 +1,9 @@
 // `serve()`: starts the server.
 
-import pino from 'pino';
 import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import pino from 'pino';
+import { accessOf, isLocal } from './access.js';
 import { listenGrpc } from './grpc/server.js';
 import { addMetricsRoute, createMetricsHttp } from './http/metrics.js';
 import { createHttp } from './http/server.js';
@@ -9,7 +11,8 @@ import { Metrics } from './metrics/metrics.js';
 import { checkConfig } from './registry/config.js';
 import { Registry } from './registry/registry.js';
 
-const { version } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
+/** Of this package. @type {{ version: string }} */
+export const { version: VERSION } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
 
 /** Models that are in the package: served where no folder is given. */
 const BUILT_IN = new URL('../models/', import.meta.url);
@@ -21,10 +24,11 @@ const BUILT_IN = new URL('../models/', import.meta.url);
  * @property {number} maxUnreadBytes of answers that wait until their callers read them
  * @property {number} requestTimeoutMs until a request must have arrived
  * @property {number} idleTimeoutMs of a connection on which nothing moves
+ * @property {number} drainMs that the end of the server waits for requests which have begun; below the 30 s that Kubernetes gives
  */
 
 /** @type {RequestLimits} */
-const LIMITS = { maxBodyBytes: 64 * 2 ** 20, maxUnreadBytes: 256 * 2 ** 20, requestTimeoutMs: 60_000, idleTimeoutMs: 120_000 };
+const LIMITS = { maxBodyBytes: 64 * 2 ** 20, maxUnreadBytes: 256 * 2 ** 20, requestTimeoutMs: 60_000, idleTimeoutMs: 120_000, drainMs: 25_000 };
 
 /**
  * @typedef {object} ServeOptions
@@ -32,8 +36,10 @@ const LIMITS = { maxBodyBytes: 64 * 2 ** 20, maxUnreadBytes: 256 * 2 ** 20, requ
  * @property {string} [host] address to listen at; only this machine by default
  * @property {number | false} [http] port; 0 takes a free one
  * @property {number | false} [grpc] port; none by default
- * @property {number | false} [metrics] port of the metrics; by default they are at /metrics of the port for HTTP
+ * @property {number | 'cluster'} [metrics] port of the metrics; by default they are at /metrics of the port for HTTP. In a process
+ *   of `node:cluster`, `'cluster'` leaves them to the first process
  * @property {boolean} [control] whether models may be loaded and unloaded through the network; by default only from this machine
+ * @property {string} [apiKey] that callers must have, as `Authorization: Bearer KEY`; health and metrics need none
  * @property {Partial<import('./registry/config.js').ModelConfig>} [defaults] of all models
  * @property {Partial<RequestLimits>} [limits]
  * @property {import('pino').BaseLogger | false} [log] by default JSON lines on standard output
@@ -48,9 +54,8 @@ const LIMITS = { maxBodyBytes: 64 * 2 ** 20, maxUnreadBytes: 256 * 2 ** 20, requ
  * @property {RequestLimits} limits
  * @property {{ name: string, version: string }} about
  * @property {boolean} allowsControl
+ * @property {ReturnType<typeof accessOf>} access
  */
-
-const isLocal = (/** @type {string} */ host) => ['127.0.0.1', '::1', 'localhost'].includes(host);
 
 /** What listens at one port. @typedef {{ name: string, url: string, close: () => Promise<void> }} Part */
 
@@ -97,12 +102,20 @@ export class Server {
 
 /**
  * @param {import('fastify').FastifyInstance} app
- * @param {string} name
- * @param {{ host: string, port: number }} address
+ * @param {{ name: string, host: string, port: number, drainMs: number }} options
+ * @returns {Promise<Part>}
  */
-async function listen(app, name, address) {
-  const url = await app.listen(address);
-  return { name, url, close: () => app.close() };
+async function listen(app, { name, host, port, drainMs }) {
+  const url = await app.listen({ host, port });
+  return {
+    name,
+    url,
+    async close() {
+      const timer = setTimeout(() => app.server.closeAllConnections(), drainMs);
+      await app.close();
+      clearTimeout(timer);
+    },
+  };
 }
 
 /**
@@ -112,12 +125,13 @@ async function listen(app, name, address) {
  * @throws {import('./registry/repository.js').RepositoryError} if there is no such folder, or a setting is wrong
  */
 export async function serve({
-  repository = BUILT_IN.pathname,
+  repository = fileURLToPath(BUILT_IN),
   host = '127.0.0.1',
   http = 8080,
   grpc = false,
-  metrics: metricsPort = false,
+  metrics: metricsPort,
   control = isLocal(host),
+  apiKey,
   defaults = {},
   limits = {},
   log = pino(),
@@ -127,21 +141,31 @@ export async function serve({
   const metrics = new Metrics();
   const registry = new Registry(repository, { defaults, metrics, log: logger });
   /** @type {Context} */
-  const context = { registry, metrics, log: logger, limits: { ...LIMITS, ...limits }, about: { name: 'webnn-node-serve', version }, allowsControl: control };
+  const context = {
+    registry,
+    metrics,
+    log: logger,
+    limits: { ...LIMITS, ...limits },
+    about: { name: 'webnn-node-serve', version: VERSION },
+    allowsControl: control,
+    access: accessOf({ host, apiKey }),
+  };
   metrics.gauge('webnn_serve_queue_length', 'Number of requests that wait for a model', () =>
     registry.ready.map(({ name, version, model }) => ({ model: name, version, value: model?.waiting ?? 0 })),
   );
+  const { drainMs } = context.limits;
   /** @type {Part[]} */
   const parts = [];
   const server = new Server(context, parts);
   try {
     if (http !== false) {
       const app = createHttp(context);
-      if (metricsPort === false) addMetricsRoute(app, metrics);
-      parts.push(await listen(app, 'http', { host, port: http }));
+      if (metricsPort === undefined) addMetricsRoute(app, metrics);
+      parts.push(await listen(app, { name: 'http', host, port: http, drainMs }));
     }
     if (grpc !== false) parts.push(await listenGrpc(context, { host, port: grpc }));
-    if (metricsPort !== false) parts.push(await listen(createMetricsHttp(context), 'metrics', { host, port: metricsPort }));
+    if (metricsPort === 'cluster') metrics.share();
+    else if (metricsPort !== undefined) parts.push(await listen(createMetricsHttp(metrics, logger), { name: 'metrics', host, port: metricsPort, drainMs }));
     await registry.open();
   } catch (error) {
     await server.close();

@@ -80,18 +80,22 @@ function callsOf({ registry, about, allowsControl }) {
 /**
  * Answers a call with a message or a status.
  * @param {ReturnType<typeof callsOf>[string]} answer
- * @param {any} log
+ * @param {import('../serve.js').Context} context
  * @returns {grpc.handleUnaryCall<any, any>}
  */
-const handler = (answer, log) => async (call, callback) => {
-  try {
-    callback(null, await answer(call.request, call));
-  } catch (error) {
-    const { kind, grpc: code, message, cause } = toServeError(error);
-    if (kind === 'internal') log.error({ err: cause ?? error }, 'call failed');
-    callback({ code: CODES[code], details: message });
-  }
-};
+const handler =
+  (answer, { log, access }) =>
+  async (call, callback) => {
+    try {
+      const [authorization] = call.metadata.get('authorization');
+      access.checkKey(authorization?.toString());
+      callback(null, await answer(call.request, call));
+    } catch (error) {
+      const { kind, grpc: code, message, cause } = toServeError(error);
+      if (kind === 'internal') log.error({ err: cause ?? error }, 'call failed');
+      callback({ code: CODES[code], details: message });
+    }
+  };
 
 /**
  * Starts the service.
@@ -104,12 +108,20 @@ export async function listenGrpc(context, { host, port }) {
     'grpc.max_receive_message_length': context.limits.maxBodyBytes,
     'grpc.max_send_message_length': -1,
   });
-  const calls = Object.entries(callsOf(context)).map(([name, answer]) => [name, handler(answer, context.log)]);
+  const calls = Object.entries(callsOf(context)).map(([name, answer]) => [name, handler(answer, context)]);
   server.addService(inference.GRPCInferenceService.service, Object.fromEntries(calls));
   const name = host.includes(':') ? `[${host}]` : host;
   const bound = await new Promise((resolve, reject) => {
     server.bindAsync(`${name}:${port}`, grpc.ServerCredentials.createInsecure(), (error, number) => (error === null ? resolve(number) : reject(error)));
   });
-  const close = () => new Promise((resolve, reject) => server.tryShutdown((error) => (error === undefined ? resolve(undefined) : reject(error))));
+  const close = () =>
+    new Promise((resolve, reject) => {
+      const timer = setTimeout(() => server.forceShutdown(), context.limits.drainMs);
+      server.tryShutdown((error) => {
+        clearTimeout(timer);
+        if (error === undefined) resolve(undefined);
+        else reject(error);
+      });
+    });
   return { name: 'grpc', url: `grpc://${name}:${bound}`, close: /** @type {() => Promise<void>} */ (close) };
 }

@@ -4,7 +4,7 @@ import fastify, { LogController } from 'fastify';
 
 /**
  * @param {import('fastify').FastifyInstance} app
- * @param {import('../metrics/metrics.js').Metrics} metrics
+ * @param {Pick<import('../metrics/metrics.js').Metrics, 'contentType' | 'text'>} metrics
  */
 export function addMetricsRoute(app, metrics) {
   app.get('/metrics', async (_, reply) => reply.type(metrics.contentType).send(await metrics.text()));
@@ -12,9 +12,10 @@ export function addMetricsRoute(app, metrics) {
 
 /**
  * A server for the metrics alone.
- * @param {import('../serve.js').Context} context
+ * @param {Pick<import('../metrics/metrics.js').Metrics, 'contentType' | 'text'>} metrics
+ * @param {any} log
  */
-export function createMetricsHttp({ metrics, log }) {
+export function createMetricsHttp(metrics, log) {
   const app = fastify({ loggerInstance: log, logController: new LogController({ disableRequestLogging: true }) });
   addMetricsRoute(app, metrics);
   return app;

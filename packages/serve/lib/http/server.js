@@ -11,6 +11,9 @@ import { addV2Routes } from './v2.js';
 /** Request ids that headers and logs can have. */
 const REQUEST_ID = /^[\x21-\x7e]{1,128}$/;
 
+/** What needs no key: probes and Prometheus have none. */
+const OPEN = /^\/(v2\/health\/(live|ready)|metrics)$/;
+
 /** @type {Record<string, (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>>} */
 const DECODERS = { gzip: promisify(zlib.gunzip), deflate: promisify(zlib.inflate) };
 
@@ -83,7 +86,7 @@ class Unread {
  * @returns {import('fastify').FastifyInstance}
  */
 export function createHttp(context) {
-  const { log, limits } = context;
+  const { log, limits, access } = context;
   const { maxBodyBytes, maxUnreadBytes, requestTimeoutMs, idleTimeoutMs } = limits;
   const app = fastify({
     loggerInstance: log,
@@ -122,6 +125,8 @@ export function createHttp(context) {
   const unread = new Unread(maxUnreadBytes);
   app.addHook('onRequest', async (request, reply) => {
     reply.header('x-request-id', request.id);
+    access.checkOrigin(request.headers);
+    if (!OPEN.test(request.url)) access.checkKey(request.headers.authorization);
   });
   app.addHook('onSend', async (request, reply, payload) => {
     // A connection that stays open would hold up the end of the server.

@@ -1,6 +1,6 @@
 // Numbers for Prometheus, under the names that Triton has, so that its boards work.
 
-import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
+import { AggregatorRegistry, collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
 
 const LABELS = ['model', 'version'];
 
@@ -72,6 +72,11 @@ export class Metrics {
         own.exec.inc();
       },
     };
+  }
+
+  /** Gives the numbers to the first process of a cluster. */
+  share() {
+    AggregatorRegistry.setRegistries(this.#registry);
   }
 
   /** The text that Prometheus reads. */

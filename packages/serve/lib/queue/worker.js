@@ -7,7 +7,6 @@ import { Places, Turns } from '../batcher/turns.js';
 import { ServeError, toServeError } from '../errors.js';
 import { loadVersion } from '../models/load.js';
 import { DEFAULTS } from '../registry/config.js';
-import { RepositoryError } from '../registry/repository.js';
 import { tensorsOf, valuesOf } from './values.js';
 
 /**
@@ -42,7 +41,7 @@ async function importBullMq() {
  * @param {string} queue name of the queue
  * @param {WorkerOptions} options
  * @returns {Promise<{ worker: import('bullmq').Worker, close: () => Promise<void> }>} `close` finishes the jobs that have begun
- * @throws {RepositoryError} if there is no such model
+ * @throws {import('../registry/repository.js').RepositoryError} if there is no such model
  */
 export async function worker(queue, { connection, model: location, inputs, outputs, batch = DEFAULTS.maxBatch, config = {}, worker: more = {}, log = pino() }) {
   const { Worker, UnrecoverableError } = await importBullMq();
