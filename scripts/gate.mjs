@@ -137,6 +137,13 @@ export const STEPS = [
   },
   { name: 'clients', title: 'client libraries', needs: ['addon'], run: ['npm run test:clients'] },
   {
+    name: 'serve',
+    title: 'the server with clients of other people, Redis and Prometheus',
+    needs: ['addon'],
+    debian: ['venv', 'redis', 'prometheus'],
+    run: ['npm run test:serve'],
+  },
+  {
     name: 'ort-programs',
     title: 'programs written for onnxruntime-node',
     needs: ['addon'],

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Installs what tests need beside the toolchain from Debian's packages, where it is missing: Chromium, Python's module venv,
-# Vulkan on the CPU, synthesized speech, Redis. Root's rights are asked for only where something is missing.
+# Vulkan on the CPU, synthesized speech, Redis, Prometheus. Root's rights are asked for only where something is missing.
 #
-#   scripts/install-debian-packages.sh [chromium|venv|vulkan|speech|redis]...     all of them where none is named
+#   scripts/install-debian-packages.sh [chromium|venv|vulkan|speech|redis|prometheus]...     all of them where none is named
 set -euo pipefail
 
-[ "$#" -gt 0 ] || set -- chromium venv vulkan speech redis
+[ "$#" -gt 0 ] || set -- chromium venv vulkan speech redis prometheus
 
 packages=()
 for need in "$@"; do
@@ -17,6 +17,7 @@ for need in "$@"; do
       ldconfig -p | grep -q libvulkan.so.1 || packages+=(libvulkan1)
       ;;
     redis) command -v redis-server >/dev/null || packages+=(redis-server) ;;
+    prometheus) command -v prometheus >/dev/null || packages+=(prometheus) ;;
     speech) command -v espeak-ng >/dev/null || packages+=(espeak-ng) ;;
     *) echo "$0: there is nothing named $need" >&2; exit 2 ;;
   esac

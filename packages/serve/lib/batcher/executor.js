@@ -32,6 +32,9 @@ import { Batcher } from './batcher.js';
  * @property {number} [deadline] in milliseconds of performance.now(): then the caller is gone
  */
 
+/** A request that was not computed. */
+export const REFUSED = Object.freeze({ ok: false, rows: 0, queueMs: 0, computeMs: 0, totalMs: 0 });
+
 const clock = () => performance.now();
 
 /**
@@ -101,7 +104,12 @@ export class Executor {
         done();
         reject(error);
       };
-      this.#batcher.enqueue(job, since);
+      try {
+        this.#batcher.enqueue(job, since);
+      } catch (error) {
+        this.#observer.request(REFUSED);
+        return job.reject(/** @type {ServeError} */ (error));
+      }
       this.#schedule();
     });
   }

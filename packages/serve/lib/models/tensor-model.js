@@ -1,7 +1,7 @@
 // A model that takes and gives tensors.
 
 import { loadModel } from 'webnn-node/onnx';
-import { Executor } from '../batcher/executor.js';
+import { Executor, REFUSED } from '../batcher/executor.js';
 import { invalid, ServeError } from '../errors.js';
 import { datatypeOf, datatypeOfModel } from '../protocol/datatypes.js';
 
@@ -62,6 +62,7 @@ function concatenate(tensors) {
 export class TensorModel {
   kind = /** @type {const} */ ('tensors');
   #model;
+  #observer;
   #batch;
   /** @type {Executor<InferRequest, InferResult>} */
   #executor;
@@ -76,6 +77,7 @@ export class TensorModel {
    */
   constructor(model, { config, turns, observer }) {
     this.#model = model;
+    this.#observer = observer;
     this.#batch = batchDimension(model);
     this.#inputs = new Map(model.inputs.map((info) => [info.name, portOf(info)]));
     this.#outputs = new Map(model.outputs.map((info) => [info.name, portOf(info)]));
@@ -118,7 +120,12 @@ export class TensorModel {
    * @throws {ServeError}
    */
   async infer(request, options) {
-    this.#check(request);
+    try {
+      this.#check(request);
+    } catch (error) {
+      this.#observer.request(REFUSED);
+      throw error;
+    }
     const { inputs, outputs } = request;
     const sizes = [...inputs.values()].map(({ shape }) => shape.slice(this.#batch === null ? 0 : 1).join());
     const rows = this.#batch === null ? 1 : ([...inputs.values()][0]?.shape[0] ?? 1);
