@@ -39,7 +39,7 @@ test('counts requests, computations and times by model and version', async (t) =
   const { query } = await startPrometheus(t, new URL(server.urls.metrics).host);
   const infer = `${server.urls.http}/v2/models/digits/infer`;
   await Promise.all(Array.from({ length: 10 }, () => post(infer, { inputs: [PICTURE] })));
-  await post(infer, { inputs: [{ ...PICTURE, shape: [1, 1, 8, 9] }] });
+  await post(infer, { inputs: [{ ...PICTURE, datatype: 'FP64' }] });
   const labels = '{model="digits",version="3"}';
   await until(async () => (await query(`nv_inference_request_success${labels}`))[0]?.value[1] === '10', 'Prometheus has read the requests');
   assert.equal((await query(`nv_inference_request_failure${labels}`))[0].value[1], '1');
