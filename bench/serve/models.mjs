@@ -1,0 +1,53 @@
+// Models for the measurements, written by the test's writer: what they compute is known, and no file need be fetched.
+
+import { mkdirSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { FLOAT, node, value, weight, writeModel } from '../../__test__/onnx/model-writer.mjs';
+import { randomFloats } from '../../__test__/lib/random.mjs';
+
+/** Next to no work for 602 KB in and 4 KB out: x [batch, 3, 224, 224] -> y [batch, 1000]. */
+function picture() {
+  return writeModel({
+    inputs: [value('x', FLOAT, ['batch', 3, 224, 224])],
+    outputs: [value('y', FLOAT, ['batch', 1000])],
+    weights: [weight('w', [3, 1000], randomFloats(3000))],
+    nodes: [node('GlobalAveragePool', ['x'], ['p']), node('Flatten', ['p'], ['f']), node('MatMul', ['f', 'w'], ['y'])],
+  });
+}
+
+/** Products of one row, which read all weights: x [batch, width] through `layers` matrices of width x width. */
+function rows({ width = 1024, layers = 12 } = {}) {
+  const names = Array.from({ length: layers + 1 }, (_, i) => (i === 0 ? 'x' : i === layers ? 'y' : `h${i}`));
+  return writeModel({
+    inputs: [value('x', FLOAT, ['batch', width])],
+    outputs: [value('y', FLOAT, ['batch', width])],
+    weights: names.slice(1).map((_, i) => weight(`w${i}`, [width, width], randomFloats(width * width))),
+    nodes: names.slice(1).map((name, i) => node('MatMul', [names[i], `w${i}`], [name])),
+  });
+}
+
+/**
+ * Writes the models as a repository.
+ * @param {string} folder
+ */
+export function writeModels(folder) {
+  const models = { picture: picture(), rows: rows(), large: rows({ width: 1024, layers: 25 }) };
+  for (const [name, bytes] of Object.entries(models)) {
+    const target = path.join(folder, name, '1');
+    mkdirSync(target, { recursive: true });
+    writeFileSync(path.join(target, 'model.onnx'), bytes);
+  }
+}
+
+/**
+ * A request with raw bytes.
+ * @param {string} name of the input
+ * @param {number[]} shape
+ */
+export function binaryRequest(name, shape) {
+  const data = randomFloats(shape.reduce((a, b) => a * b, 1));
+  const raw = Buffer.from(data.buffer);
+  const input = { name, shape, datatype: 'FP32', parameters: { binary_data_size: raw.length } };
+  const head = Buffer.from(JSON.stringify({ inputs: [input], parameters: { binary_data_output: true } }));
+  return { body: Buffer.concat([head, raw]), headers: { 'inference-header-content-length': String(head.length) } };
+}
