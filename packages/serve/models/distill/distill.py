@@ -23,7 +23,7 @@ from wordnet import read_texts
 
 SEED = 1
 WIDTH = 96
-TEXTS = 20000
+TEXTS = 22000
 
 # Numbers of [CLS] and the like, which say nothing about a text; and of the first word, "the". Words follow in order of
 # their frequency.

@@ -21,6 +21,9 @@ CLS, SEP = 101, 102
 # Longer texts are cut. Few of WordNet's are.
 MAX_TOKENS = 64
 
+# Texts that are sorted by length, and those of a run.
+SORTED, BATCH = 2000, 32
+
 
 class Teacher:
     def __init__(self):
@@ -37,16 +40,18 @@ class Teacher:
         """Tokens of texts, without the marks of begin and end."""
         return [encoding.ids[1:-1][: MAX_TOKENS - 2] for encoding in self.tokenizer.encode_batch(texts)]
 
-    def vectors(self, lists, batch=32):
+    def vectors(self, lists):
         """Vectors of length 1 of token lists: float32 [lists, 384]."""
         vectors = np.empty((len(lists), write_model.WIDTH), np.float32)
         # Lists of the same length share a batch: little padding.
-        order = sorted(range(len(lists)), key=lambda i: len(lists[i]))
-        for start in range(0, len(order), batch):
-            rows = order[start : start + batch]
-            ids = padded([[CLS, *lists[i], SEP] for i in rows])
-            mask = (ids != 0).astype(np.int64)
-            vectors[rows] = self.session.run(["embedding"], {"input_ids": ids, "attention_mask": mask})[0]
+        for start in range(0, len(lists), SORTED):
+            part = range(start, min(start + SORTED, len(lists)))
+            order = sorted(part, key=lambda i: len(lists[i]))
+            for first in range(0, len(order), BATCH):
+                rows = order[first : first + BATCH]
+                ids = padded([[CLS, *lists[i], SEP] for i in rows])
+                mask = (ids != 0).astype(np.int64)
+                vectors[rows] = self.session.run(["embedding"], {"input_ids": ids, "attention_mask": mask})[0]
         return vectors
 
 

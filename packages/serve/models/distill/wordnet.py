@@ -2,8 +2,6 @@
 
 import re
 
-import numpy as np
-
 FILES = ("data.noun", "data.verb", "data.adj", "data.adv")
 
 
@@ -22,9 +20,19 @@ def synset(line):
             yield example
 
 
+def shuffle(values, seed):
+    """Shuffles a list in place, on every machine and with every version of Python alike."""
+    state = seed
+    for i in range(len(values) - 1, 0, -1):
+        state = (state * 1664525 + 1013904223) % 2**32
+        other = state * (i + 1) >> 32
+        values[i], values[other] = values[other], values[i]
+
+
 def read_texts(folder, count, seed):
     """`count` texts out of the files of the folder, the same ones for the same seed."""
     lines = [line for name in FILES for line in (folder / name).read_text(encoding="utf-8").splitlines()]
     # Lines of the license begin with a space.
     texts = [text for line in lines if line[0] != " " for text in synset(line)]
-    return [texts[i] for i in np.random.default_rng(seed).permutation(len(texts))[:count]]
+    shuffle(texts, seed)
+    return texts[:count]
