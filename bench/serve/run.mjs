@@ -19,6 +19,7 @@ import { binaryRequest, writeModels } from './models.mjs';
 const USAGE = `usage: npm run bench:serve -- [OPTION ...]
 
   --encoder DIR    sentence encoder with its tokenizer (examples/semantic-search/model)
+  --only NAMES     parts: overhead,batches,overload,processes,start (all)
   --rounds N       turns of each comparison (5)
   --seconds N      how long a turn lasts (3)`;
 
@@ -33,6 +34,9 @@ const CALLERS = 16;
 
 /** @typedef {import('./load.mjs').Outcome} Outcome */
 
+/** Servers that must not outlive a measurement that fails. @type {Set<import('node:child_process').ChildProcess>} */
+const running = new Set();
+
 /** The server as users start it. */
 class Served {
   /**
@@ -42,7 +46,9 @@ class Served {
   static async start(repository, options = []) {
     const port = await freePort();
     const started = performance.now();
-    const child = spawn(process.execPath, [PROGRAM, repository, '--http', String(port), '--log-level', 'silent', ...options], { stdio: 'inherit' });
+    const child = spawn(process.execPath, [PROGRAM, repository, '--http', String(port), '--log-level', 'silent', ...options], { stdio: 'ignore' });
+    running.add(child);
+    child.once('exit', () => running.delete(child));
     const served = new Served(child, `http://127.0.0.1:${port}`, started);
     for (;;) {
       const response = await fetch(`${served.url}/v2/health/ready`).catch(() => null);
@@ -103,24 +109,6 @@ const p99 = (/** @type {number[]} */ samples) => /** @type {number} */ (quantile
 const rateOf = (/** @type {Outcome} */ { accepted, seconds }) => accepted.length / seconds;
 const middle = (/** @type {number[]} */ values) => /** @type {number} */ (median(values));
 const ms = (/** @type {number} */ value) => `${value.toFixed(2)} ms`;
-
-function readArguments() {
-  const options = /** @type {const} */ ({
-    encoder: { type: 'string', default: join(root, 'examples', 'semantic-search', 'model') },
-    rounds: { type: 'string', default: '5' },
-    seconds: { type: 'string', default: '3' },
-  });
-  try {
-    const { values } = parseArgs({ options });
-    const [rounds, seconds] = [values.rounds, values.seconds].map(Number);
-    if (!(Number.isInteger(rounds) && rounds > 0 && seconds > 0)) throw new Error('--rounds must be a whole number from 1, --seconds above 0');
-    if (!existsSync(join(values.encoder, 'model.onnx')))
-      throw new Error(`there is no model.onnx in ${values.encoder}: npm run fetch in examples/semantic-search gets it`);
-    return { ...values, rounds, seconds };
-  } catch (error) {
-    throw new Failure(`${/** @type {Error} */ (error).message}\n\n${USAGE}`, 2);
-  }
-}
 
 /**
  * @typedef {object} Bench
@@ -292,8 +280,32 @@ async function measureStart({ repository, rounds, output }) {
   );
 }
 
+/** @type {Record<string, (bench: Bench) => Promise<void>>} */
+const PARTS = { overhead: measureOverhead, batches: measureBatches, overload: measureOverload, processes: measureProcesses, start: measureStart };
+
+function readArguments() {
+  const options = /** @type {const} */ ({
+    encoder: { type: 'string', default: join(root, 'examples', 'semantic-search', 'model') },
+    only: { type: 'string', default: Object.keys(PARTS).join() },
+    rounds: { type: 'string', default: '5' },
+    seconds: { type: 'string', default: '3' },
+  });
+  try {
+    const { values } = parseArgs({ options });
+    const [rounds, seconds] = [values.rounds, values.seconds].map(Number);
+    if (!(Number.isInteger(rounds) && rounds > 0 && seconds > 0)) throw new Error('--rounds must be a whole number from 1, --seconds above 0');
+    if (!existsSync(join(values.encoder, 'model.onnx')))
+      throw new Error(`there is no model.onnx in ${values.encoder}: npm run fetch in examples/semantic-search gets it`);
+    const unknown = values.only.split(',').find((name) => !Object.hasOwn(PARTS, name));
+    if (unknown !== undefined) throw new Error(`there is no part ${unknown}`);
+    return { ...values, parts: values.only.split(',').map((name) => PARTS[name]), rounds, seconds };
+  } catch (error) {
+    throw new Failure(`${/** @type {Error} */ (error).message}\n\n${USAGE}`, 2);
+  }
+}
+
 await entry(async () => {
-  const { encoder, rounds, seconds } = readArguments();
+  const { encoder, parts, rounds, seconds } = readArguments();
   const repository = mkdtempSync(join(tmpdir(), 'webnn-bench-serve-'));
   try {
     writeModels(repository);
@@ -303,8 +315,9 @@ await entry(async () => {
     const { cpu, processors, node } = describeMachine();
     output.print(`${cpu}, ${processors} cores, Node ${node}; ${rounds} turns of ${seconds} s, medians\n`);
     const bench = { repository, rounds, seconds, output };
-    for (const part of [measureOverhead, measureBatches, measureOverload, measureProcesses, measureStart]) await part(bench);
+    for (const part of parts) await part(bench);
   } finally {
+    for (const child of running) child.kill();
     rmSync(repository, { recursive: true });
   }
 });

@@ -1,10 +1,9 @@
 // The server for HTTP: limits, errors, logs; the routes of the protocols are in files of their own.
 
 import { randomUUID } from 'node:crypto';
-import { promisify } from 'node:util';
-import zlib from 'node:zlib';
 import fastify, { LogController } from 'fastify';
-import { invalid, ServeError, toServeError } from '../errors.js';
+import { ServeError, toServeError } from '../errors.js';
+import { readBody } from './body.js';
 import { addOpenAiRoutes } from './openai.js';
 import { addV2Routes } from './v2.js';
 
@@ -13,26 +12,6 @@ const REQUEST_ID = /^[\x21-\x7e]{1,128}$/;
 
 /** What needs no key: probes and Prometheus have none. */
 const OPEN = /^\/(v2\/health\/(live|ready)|metrics)$/;
-
-/** @type {Record<string, (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>>} */
-const DECODERS = { gzip: promisify(zlib.gunzip), deflate: promisify(zlib.inflate) };
-
-/**
- * Undoes the compression of a body.
- * @param {Buffer} bytes
- * @param {string | undefined} encoding
- * @param {number} limit bytes of the result
- */
-async function decompressed(bytes, encoding, limit) {
-  if (encoding === undefined || encoding === 'identity') return bytes;
-  if (!Object.hasOwn(DECODERS, encoding)) throw new ServeError('invalid', `there is no content encoding ${JSON.stringify(encoding)}; expected gzip or deflate`);
-  try {
-    return await DECODERS[encoding](bytes, { maxOutputLength: limit });
-  } catch (cause) {
-    if (/** @type {NodeJS.ErrnoException} */ (cause).code === 'ERR_BUFFER_TOO_LARGE') throw new ServeError('tooLarge', `the body has more than ${limit} bytes`);
-    throw invalid(`the body is not ${encoding}: ${/** @type {Error} */ (cause).message}`, { cause });
-  }
-}
 
 /** Errors that Fastify or Node give before a route has the request. */
 function toCallersError(/** @type {any} */ error) {
@@ -116,10 +95,9 @@ export function createHttp(context) {
     },
   });
 
-  // Bodies stay bytes, whatever type they claim to be of: some clients say none.
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', { parseAs: 'buffer' }, async (/** @type {import('fastify').FastifyRequest} */ { headers }, /** @type {Buffer} */ body) =>
-    decompressed(body, headers['content-encoding'], maxBodyBytes),
+  app.addContentTypeParser('*', (/** @type {import('fastify').FastifyRequest} */ { headers }, /** @type {import('node:http').IncomingMessage} */ stream) =>
+    readBody(headers, stream, maxBodyBytes),
   );
 
   const unread = new Unread(maxUnreadBytes);

@@ -6,7 +6,7 @@
  * @property {string} name in the protocol
  * @property {string | null} onnx element type in a model file, null for what models cannot have
  * @property {string | null} webnn name of the data type in feeds, null for what cannot be fed
- * @property {new (buffer: ArrayBuffer) => import('./tensors.js').Elements} array
+ * @property {new (buffer: ArrayBuffer, byteOffset?: number, length?: number) => import('./tensors.js').Elements} array
  * @property {number} bytes of an element, 0 for BYTES
  * @property {'float' | 'integer' | 'big' | 'bool' | 'text' | 'raw'} json how JSON writes an element; `raw` not at all
  * @property {[number | bigint, number | bigint]} [range] smallest and largest integer

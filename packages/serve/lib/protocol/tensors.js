@@ -74,7 +74,7 @@ function textsOf(bytes, count, what) {
 }
 
 /**
- * The elements of raw bytes. They are copied, because typed arrays must be aligned, and pieces of a message are not.
+ * The elements of raw bytes, copied where they do not begin at a multiple of their size: typed arrays must.
  * @param {Buffer} bytes
  * @param {import('./datatypes.js').Datatype} datatype
  * @param {number} count of elements
@@ -86,9 +86,10 @@ export function elementsFromBytes(bytes, datatype, count, what) {
   if (bytes.length !== count * datatype.bytes) {
     throw invalid(`${what}: ${count} elements of ${datatype.name} are ${count * datatype.bytes} bytes, not ${bytes.length}`);
   }
-  const copy = new Uint8Array(bytes.length);
-  copy.set(bytes);
-  return new datatype.array(copy.buffer);
+  const { byteOffset } = bytes;
+  const buffer = /** @type {ArrayBuffer} */ (bytes.buffer);
+  if (byteOffset % datatype.bytes === 0) return new datatype.array(buffer, byteOffset, count);
+  return new datatype.array(buffer.slice(byteOffset, byteOffset + bytes.length));
 }
 
 /**
