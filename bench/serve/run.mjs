@@ -23,7 +23,7 @@ const USAGE = `usage: npm run bench:serve -- [OPTION ...]
   --rounds N       turns of each comparison (5)
   --seconds N      how long a turn lasts (3)`;
 
-const [LOAD, BARE] = ['load.mjs', 'bare.mjs'].map((name) => fileURLToPath(new URL(name, import.meta.url)));
+const [LOAD, BARE, PLAIN] = ['load.mjs', 'bare.mjs', 'plain.mjs'].map((name) => fileURLToPath(new URL(name, import.meta.url)));
 const PROGRAM = join(root, 'packages', 'serve', 'bin', 'webnn-node-serve.js');
 
 /** The text of the embeddings: 12 tokens. */
@@ -141,19 +141,24 @@ async function measureOverhead({ repository, rounds, seconds, output }) {
     },
   ];
   const server = await Served.start(repository);
+  const plain = fork(PLAIN);
+  running.add(plain);
+  const [address] = await once(plain, 'message');
   const rows = [];
   for (const { name, bar, path, request, work } of cases) {
-    const [bare, served] = [/** @type {number[]} */ ([]), /** @type {number[]} */ ([])];
+    const [bare, served, http] = [/** @type {number[]} */ ([]), /** @type {number[]} */ ([]), /** @type {number[]} */ ([])];
     for (let i = 0; i < rounds; i++) {
+      http.push(middle((await loadServer(address, request, { callers: 1, seconds })).accepted));
       bare.push(middle(await bareRuns({ ...work, seconds })));
       served.push(middle((await loadServer(server.url + path, request, { callers: 1, seconds })).accepted));
     }
     const over = middle(served) - middle(bare);
-    rows.push([name, ms(middle(bare)), ms(middle(served)), ms(over), `${bar} ms`, over <= bar ? 'holds' : 'missed']);
+    rows.push([name, ms(middle(bare)), ms(middle(http)), ms(middle(served)), ms(over), `${bar} ms`, over <= bar ? 'holds' : 'missed']);
   }
+  plain.kill();
   await server.stop();
   output.print('## Over the bare run()\n');
-  output.table(['request', '>run()', '>server', '>over it', '>bar', 'bar'], rows);
+  output.table(['request', '>run()', '>HTTP alone', '>server', '>over it', '>bar', 'bar'], rows);
 }
 
 /**

@@ -3,7 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import fastify, { LogController } from 'fastify';
 import { ServeError, toServeError } from '../errors.js';
-import { readBody } from './body.js';
+import { BodyMemory, readBody } from './body.js';
 import { addOpenAiRoutes } from './openai.js';
 import { addV2Routes } from './v2.js';
 
@@ -95,9 +95,10 @@ export function createHttp(context) {
     },
   });
 
+  const memory = new BodyMemory(maxBodyBytes);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('*', (/** @type {import('fastify').FastifyRequest} */ { headers }, /** @type {import('node:http').IncomingMessage} */ stream) =>
-    readBody(headers, stream, maxBodyBytes),
+    readBody(headers, stream, maxBodyBytes, memory),
   );
 
   const unread = new Unread(maxUnreadBytes);
@@ -125,7 +126,7 @@ export function createHttp(context) {
     answerError(request, reply, new ServeError('notFound', `there is no ${request.method} ${request.url.slice(0, 200)}`)),
   );
 
-  addV2Routes(app, context);
+  addV2Routes(app, context, memory);
   addOpenAiRoutes(app, context);
   return app;
 }

@@ -10,8 +10,9 @@ export const EXTENSIONS = ['binary_tensor_data', 'model_repository'];
 /**
  * @param {import('fastify').FastifyInstance} app
  * @param {import('../serve.js').Context} context
+ * @param {import('./body.js').BodyMemory} memory
  */
-export function addV2Routes(app, { registry, about, allowsControl }) {
+export function addV2Routes(app, { registry, about, allowsControl }, memory) {
   const found = (/** @type {any} */ { params: { model, version } }) => registry.get(model, version);
   /** Each path with and without a version. @type {(path: string) => string[]} */
   const paths = (path) => [`/v2/models/:model${path}`, `/v2/models/:model/versions/:version${path}`];
@@ -41,11 +42,14 @@ export function addV2Routes(app, { registry, about, allowsControl }) {
   for (const path of paths('/infer')) {
     app.post(path, async (request, reply) => {
       const served = found(request);
-      const decoded = decodeRequest(/** @type {Buffer} */ (request.body), /** @type {string | undefined} */ (request.headers[HEAD_LENGTH]));
+      const body = /** @type {Buffer} */ (request.body);
+      const decoded = decodeRequest(body, /** @type {string | undefined} */ (request.headers[HEAD_LENGTH]));
+      // A request that fails or is canceled may still be read.
       const result = await served.model.infer(decoded.request, callOptions(request, reply, decoded.timeoutMs));
-      const { body, headLength } = encodeAnswer(served, decoded, result);
-      if (headLength === null) return reply.type('application/json').send(body);
-      return reply.header('Inference-Header-Content-Length', headLength).type('application/octet-stream').send(body);
+      memory.release(body);
+      const answer = encodeAnswer(served, decoded, result);
+      if (answer.headLength === null) return reply.type('application/json').send(answer.body);
+      return reply.header('Inference-Header-Content-Length', answer.headLength).type('application/octet-stream').send(answer.body);
     });
   }
 
