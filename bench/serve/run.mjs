@@ -5,7 +5,7 @@
 import { fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { fileURLToPath } from 'node:url';
@@ -28,6 +28,9 @@ const PROGRAM = join(root, 'packages', 'serve', 'bin', 'webnn-node-serve.js');
 
 /** The text of the embeddings: 12 tokens. */
 const TEXT = 'Which of these plants needs the least water?';
+
+/** Threads that compute under overload: the server needs a core to refuse requests. */
+const THREADS = Math.max(1, availableParallelism() - 1);
 
 /** Callers at the same time. */
 const CALLERS = 16;
@@ -88,7 +91,8 @@ async function loadServer(url, { body, headers = {} }, load) {
   child.send({ url, body: Buffer.from(body).toString('base64'), headers, ...load });
   const [outcome] = await once(child, 'message');
   child.kill();
-  if (Object.keys(outcome.others).length > 0) throw new Failure(`unexpected answers: ${JSON.stringify(outcome.others)}`);
+  if (Object.keys(outcome.others).length > 0 || outcome.accepted.length === 0)
+    throw new Failure(`unexpected answers of ${url}: ${JSON.stringify(outcome.others)}, none of 200`);
   return outcome;
 }
 
@@ -214,11 +218,11 @@ async function measureBatches({ repository, rounds, seconds, output }) {
 async function measureOverload({ repository, seconds, rounds, output }) {
   const path = '/v1/embeddings';
   const request = { body: JSON.stringify({ model: 'encoder', input: TEXT, encoding_format: 'base64' }) };
-  const probe = await Served.start(repository);
+  const probe = await Served.start(repository, ['--set', `threads=${THREADS}`]);
   const unloaded = (await loadServer(probe.url + path, request, { callers: 1, seconds })).accepted;
   await probe.stop();
   const wait = (middle(unloaded) / 2).toFixed(1);
-  const server = await Served.start(repository, ['--set', `maxQueueMs=${wait}`, '--set', 'maxBatch=1']);
+  const server = await Served.start(repository, ['--set', `maxQueueMs=${wait}`, '--set', 'maxBatch=1', '--set', `threads=${THREADS}`]);
   const rows = [];
   for (let i = 0; i < rounds; i++) {
     const alone = (await loadServer(server.url + path, request, { callers: 1, seconds })).accepted;
@@ -238,7 +242,7 @@ async function measureOverload({ repository, seconds, rounds, output }) {
     ]);
   }
   await server.stop();
-  output.print(`\n## Five times of what it can do (maxQueueMs=${wait})\n`);
+  output.print(`\n## Five times of what it can do (maxQueueMs=${wait}, threads=${THREADS})\n`);
   output.table(['>requests/s', '>p99 unloaded', '>p99 accepted', '>ratio (bar 2)', '>accepted', '>refused', '>refused after', '>p99', 'bar'], rows);
 }
 

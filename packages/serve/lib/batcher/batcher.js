@@ -55,24 +55,31 @@ export class Batcher {
   }
 
   /**
-   * Takes a request into the queue.
-   * @param {T} item
+   * Whether there is room for a request: a caller hears it before the server does anything for it.
+   * @param {number | undefined} deadline
    * @param {number} now
    * @throws {ServeError} `overloaded` if it would wait too long, `deadline` if nobody would wait for it any more
    */
-  enqueue(item, now) {
+  admit(deadline, now) {
     const wait = this.expectedWait(now);
-    if (item.deadline !== undefined && now + wait > item.deadline) {
-      throw new ServeError(
-        'deadline',
-        `the request would wait ${Math.ceil(wait)} ms, and its deadline is in ${Math.max(0, Math.floor(item.deadline - now))} ms`,
-      );
+    if (deadline !== undefined && now + wait > deadline) {
+      throw new ServeError('deadline', `the request would wait ${Math.ceil(wait)} ms, and its deadline is in ${Math.max(0, Math.floor(deadline - now))} ms`);
     }
     const { maxQueue, maxQueueMs } = this.#limits;
     if (this.#waiting.length >= maxQueue || wait > maxQueueMs) {
       const message = `the server is busy: ${this.#waiting.length} requests wait for this model, a new one would wait ${Math.ceil(wait)} ms`;
       throw new ServeError('overloaded', message, { retryAfterMs: wait });
     }
+  }
+
+  /**
+   * Takes a request into the queue.
+   * @param {T} item
+   * @param {number} now
+   * @throws {ServeError} as `admit()`
+   */
+  enqueue(item, now) {
+    this.admit(item.deadline, now);
     this.#waiting.push({ item, since: now });
     this.#waitingRows += item.rows;
   }

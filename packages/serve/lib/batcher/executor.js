@@ -76,6 +76,21 @@ export class Executor {
   }
 
   /**
+   * Refuses a request that there is no room for, before anything is done for it.
+   * @param {CallOptions} [options]
+   * @throws {ServeError}
+   */
+  admit({ deadline } = {}) {
+    try {
+      if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
+      this.#batcher.admit(deadline, clock());
+    } catch (error) {
+      this.#observer.request(REFUSED);
+      throw error;
+    }
+  }
+
+  /**
    * Computes an input, alone or with others.
    * @param {Input} input
    * @param {{ key: string, rows: number, length?: number }} shape as {@link import('./batcher.js').Item} has it

@@ -151,6 +151,7 @@ export class Embedder {
    * @throws {ServeError}
    */
   async embed(inputs, options) {
+    this.#executor.admit(options);
     const rows = inputs.map((input, index) => ({ index, ids: this.#tokens(input, index) }));
     const vectors = new Array(rows.length);
     // One part after the other: others get their turn between them.

@@ -87,14 +87,16 @@ function poolingOf(config) {
 export async function readTextFolder(folder) {
   const names = ['tokenizer.json', 'tokenizer_config.json', 'config.json', 'generation_config.json', 'sentence_bert_config.json', '1_Pooling/config.json'];
   const [tokenizerFile, tokenizerConfig, config, generation, sentence, pooling] = await Promise.all(names.map((name) => readJson(path.join(folder, name))));
-  const missing = names.slice(0, 3).filter((_, i) => [tokenizerFile, tokenizerConfig, config][i] === null);
+  const missing = names.slice(0, 2).filter((_, i) => [tokenizerFile, tokenizerConfig][i] === null);
   if (missing.length > 0) throw new RepositoryError(`there is no ${missing.join(', ')} in ${folder}`);
   const tokenizer = new Tokenizer({ ...tokenizerFile, padding: null, truncation: null }, tokenizerConfig);
   const end = contentOf(tokenizerConfig.eos_token);
   const ids = [{ ...config, ...generation }.eos_token_id ?? [], (end === undefined ? undefined : tokenizer.token_to_id(end)) ?? []].flat();
+  // Tokenizers without a limit name a number beyond all texts.
+  const lengths = [sentence?.max_seq_length, config?.max_position_embeddings, config?.n_positions, tokenizerConfig.model_max_length];
   return {
     tokenizer,
-    maxLength: sentence?.max_seq_length ?? config.max_position_embeddings ?? config.n_positions ?? Infinity,
+    maxLength: Math.min(...lengths.filter((length) => typeof length === 'number')),
     render: renderer(await templateSource(folder, tokenizerConfig), tokenizerConfig),
     stop: new Set(ids),
     sampling: generation ?? {},
