@@ -6,20 +6,15 @@ import { fileURLToPath } from 'node:url';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { embed, embedMany } from 'ai';
 import OpenAI from 'openai';
-import { DIGITS, repositoryOf, startServer } from '../../packages/serve/__test__/support.mjs';
+import { DIGITS, repositoryOf, startServer, wordsFiles } from '../../packages/serve/__test__/support.mjs';
 import { runCommand } from '../lib/processes.mjs';
-
-const WORDS = fileURLToPath(new URL('../documentation/files/', import.meta.url));
 
 /** A server with a model for digits and an encoder that knows nine words. */
 const bothModels = (t, options) =>
   startServer(t, {
     repository: repositoryOf(t, {
       'digits/1/model.onnx': DIGITS,
-      'words/model.onnx': `${WORDS}encoder.onnx`,
-      'words/tokenizer.json': `${WORDS}tokenizer.json`,
-      'words/tokenizer_config.json': {},
-      'words/config.json': { max_position_embeddings: 64 },
+      ...wordsFiles('words'),
     }),
     ...options,
   });

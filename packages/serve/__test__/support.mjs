@@ -10,6 +10,19 @@ import { FLOAT, node, value, writeModel } from '../../../__test__/onnx/model-wri
 /** Reads digits of 8x8 pixels: input `pixels` [batch, 1, 8, 8], output `probabilities` [batch, 10]. */
 export const DIGITS = fileURLToPath(new URL('../../../examples/http-endpoint/digits.onnx', import.meta.url));
 
+const WORDS = fileURLToPath(new URL('../../../__test__/documentation/files/', import.meta.url));
+
+/**
+ * Files of an encoder that knows nine words, and reads at most 64.
+ * @param {string} name
+ */
+export const wordsFiles = (name) => ({
+  [`${name}/model.onnx`]: `${WORDS}encoder.onnx`,
+  [`${name}/tokenizer.json`]: `${WORDS}tokenizer.json`,
+  [`${name}/tokenizer_config.json`]: {},
+  [`${name}/config.json`]: { max_position_embeddings: 64 },
+});
+
 /**
  * A folder of models, removed after the test.
  * @param {{ after: (done: () => void) => void }} t

@@ -87,7 +87,6 @@ export class BodyMemory {
 export async function readBody(headers, stream, limit, memory) {
   const length = Number(headers['content-length'] ?? NaN);
   if (length > limit) throw tooLarge(limit);
-  const head = Number(headers[HEAD_LENGTH] ?? 0);
   /** @type {Buffer[]} */
   const chunks = [];
   let bytes = 0;
@@ -99,7 +98,9 @@ export async function readBody(headers, stream, limit, memory) {
     });
     stream.once('end', resolve).once('error', reject);
   });
-  const start = (ALIGNMENT - (head % ALIGNMENT)) % ALIGNMENT;
+  // A length that lies is noticed by who reads the head.
+  const head = Number.parseInt(String(headers[HEAD_LENGTH] ?? 0)) % ALIGNMENT || 0;
+  const start = head > 0 ? ALIGNMENT - head : 0;
   const whole = memory.take(start + bytes);
   let at = start;
   for (const chunk of chunks) at += chunk.copy(whole, at);

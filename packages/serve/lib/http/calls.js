@@ -14,3 +14,10 @@ export function callOptions(request, reply, timeoutMs) {
   });
   return { signal: controller.signal, deadline: timeoutMs === undefined ? undefined : performance.now() + timeoutMs };
 }
+
+/**
+ * The bytes of a request; a parser is not asked where there are none.
+ * @param {import('fastify').FastifyRequest} request
+ * @returns {Buffer}
+ */
+export const bodyOf = ({ body }) => /** @type {Buffer | undefined} */ (body) ?? Buffer.alloc(0);

@@ -3,7 +3,7 @@
 import { invalid } from '../errors.js';
 import { normalize } from '../models/embedder.js';
 import { decodeBody, decodeEmbeddings, encodeEmbeddings } from '../protocol/openai.js';
-import { callOptions } from './calls.js';
+import { bodyOf, callOptions } from './calls.js';
 
 const OWNER = 'webnn-node';
 
@@ -32,7 +32,7 @@ export function addOpenAiRoutes(app, { registry }) {
   app.get('/v1/models/:model', async (request) => describe(registry.get(/** @type {any} */ (request.params).model)));
 
   app.post('/v1/embeddings', async (request, reply) => {
-    const body = decodeBody(request.body);
+    const body = decodeBody(bodyOf(request));
     const name = /** @type {string} */ (body.model);
     const model = modelFor(registry, name, 'embeddings');
     const { inputs, format, dimensions } = decodeEmbeddings(body, model.width);

@@ -2,7 +2,7 @@
 
 import { ServeError } from '../errors.js';
 import { decodeRequest, encodeAnswer, HEAD_LENGTH, parseJson } from '../protocol/v2-json.js';
-import { callOptions } from './calls.js';
+import { bodyOf, callOptions } from './calls.js';
 
 /** What this server says about itself. */
 export const EXTENSIONS = ['binary_tensor_data', 'model_repository'];
@@ -42,7 +42,7 @@ export function addV2Routes(app, { registry, about, allowsControl }, memory) {
   for (const path of paths('/infer')) {
     app.post(path, async (request, reply) => {
       const served = found(request);
-      const body = /** @type {Buffer} */ (request.body);
+      const body = bodyOf(request);
       const decoded = decodeRequest(body, /** @type {string | undefined} */ (request.headers[HEAD_LENGTH]));
       // A request that fails or is canceled may still be read.
       const result = await served.model.infer(decoded.request, callOptions(request, reply, decoded.timeoutMs));
@@ -54,7 +54,8 @@ export function addV2Routes(app, { registry, about, allowsControl }, memory) {
   }
 
   app.post('/v2/repository/index', async (request) => {
-    const { ready = false } = /** @type {Buffer} */ (request.body ?? '').length === 0 ? {} : (parseJson(String(request.body)) ?? {});
+    const body = bodyOf(request);
+    const { ready = false } = body.length === 0 ? {} : (parseJson(body.toString()) ?? {});
     const versions = registry.versions.filter(({ state }) => ready !== true || state === 'ready');
     return versions.map(({ name, version, state, reason }) => ({ name, version, state: state.toUpperCase(), reason }));
   });

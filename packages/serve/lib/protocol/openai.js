@@ -8,11 +8,11 @@ const MAX_INPUTS = 2048;
 
 /**
  * The body of a request.
- * @param {unknown} body
+ * @param {Buffer} body
  * @returns {Record<string, unknown>}
  */
 export function decodeBody(body) {
-  const json = parseJson(Buffer.isBuffer(body) ? body.toString() : '');
+  const json = parseJson(body.toString());
   if (json === null || typeof json !== 'object' || Array.isArray(json)) throw invalid('the body is not an object');
   if (typeof json.model !== 'string' || json.model === '') throw invalid('the request names no model', { param: 'model' });
   return json;
