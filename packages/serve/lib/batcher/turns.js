@@ -58,7 +58,8 @@ export class Places {
 /** The turns of one model: it knows how long its computations are. */
 export class Turns {
   #places;
-  #ms = 0;
+  /** Of late; unknown until the first one has ended, which can be long. */
+  #ms = Infinity;
 
   /** @param {Places} places shared by all models */
   constructor(places) {
@@ -77,7 +78,7 @@ export class Turns {
     try {
       const result = await run();
       const ms = performance.now() - start;
-      this.#ms += RECENT * (ms - this.#ms);
+      this.#ms = this.#ms === Infinity ? ms : this.#ms + RECENT * (ms - this.#ms);
       return { result, start, ms };
     } finally {
       leave();

@@ -62,6 +62,7 @@ function concatenate(tensors) {
 export class TensorModel {
   kind = /** @type {const} */ ('tensors');
   #model;
+  #turns;
   #observer;
   #batch;
   /** @type {Executor<InferRequest, InferResult>} */
@@ -78,6 +79,7 @@ export class TensorModel {
   constructor(model, { config, turns, observer }) {
     this.#model = model;
     this.#observer = observer;
+    this.#turns = turns;
     this.#batch = batchDimension(model);
     this.#inputs = new Map(model.inputs.map((info) => [info.name, portOf(info)]));
     this.#outputs = new Map(model.outputs.map((info) => [info.name, portOf(info)]));
@@ -92,11 +94,30 @@ export class TensorModel {
     const { threads, device, freeDimensions } = services.config;
     const model = await loadModel(file, { device, freeDimensions, ...(threads === null ? {} : { numThreads: threads }) });
     try {
-      return new TensorModel(model, services);
+      const served = new TensorModel(model, services);
+      await served.#warm();
+      return served;
     } catch (error) {
       model.destroy();
       throw error;
     }
+  }
+
+  /**
+   * Computes zeros once where the sizes are known: then the first caller does not wait for what happens only once, and the server
+   * knows how long a computation is.
+   */
+  async #warm() {
+    const ports = [...this.#inputs.values()].map((port) => ({ ...port, shape: this.#batch === null ? port.shape : [1, ...port.shape.slice(1)] }));
+    if (ports.some(({ shape }) => shape.includes(-1))) return;
+    const inputs = ports.map(({ name, datatype, shape }) => {
+      const { array, bytes } = /** @type {import('../protocol/datatypes.js').Datatype} */ (datatypeOf(datatype));
+      return /** @type {const} */ ([name, { datatype, shape, data: new array(new ArrayBuffer(bytes * shape.reduce((a, b) => a * b, 1))) }]);
+    });
+    const run = () => this.#run([{ inputs: new Map(inputs), outputs: null }]);
+    // The first time has all that happens once, and does not count.
+    await run();
+    await this.#turns.take(run);
   }
 
   get metadata() {
