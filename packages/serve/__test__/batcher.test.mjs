@@ -107,3 +107,12 @@ test('what is canceled leaves the queue and its rows', () => {
   assert.deepEqual(batcher.next(0).batch, [first]);
   assert.equal(batcher.cancel(first), false, 'it is computed already');
 });
+
+test('one batch during which the process stood still does not refuse what comes then', () => {
+  const batcher = batcherOf([item()]);
+  batcher.next(0);
+  batcher.learn(1, 10);
+  batcher.learn(1, 100_000);
+  for (let i = 0; i < 3; i++) batcher.enqueue(item(), 200_000);
+  assert.equal(batcher.expectedWait(200_000), 3 * 16);
+});

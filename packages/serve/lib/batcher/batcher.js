@@ -25,6 +25,9 @@ const MAX_PADDING = 0.25;
 /** Share of the last batch in what is known about the speed. */
 const RECENT = 0.2;
 
+/** One batch that took many times as long, because the whole process stood still, must not refuse all that come then. */
+const MAX_RISE = 4;
+
 /** @template {Item} T */
 export class Batcher {
   #limits;
@@ -145,7 +148,8 @@ export class Batcher {
    */
   learn(rows, ms) {
     const own = ms / rows;
-    this.#msPerRow = this.#msPerRow === undefined ? own : this.#msPerRow + RECENT * (own - this.#msPerRow);
+    const before = this.#msPerRow ?? own;
+    this.#msPerRow = before + RECENT * (Math.min(own, MAX_RISE * before) - before);
     this.#busyUntil = 0;
   }
 }
