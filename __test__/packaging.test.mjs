@@ -384,6 +384,17 @@ describe('the loader', () => {
     assert.ok(message.includes(`npm install webnn-node-${platform}@${other}`), message);
   });
 
+  test('a Node that is too old: which one is needed, and which one runs', async () => {
+    const pretending = (/** @type {string} */ node) => `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${node}' } })`;
+    for (const node of ['18.20.8', '20.11.1']) {
+      const { message } = await load({ content: readFileSync(addon), before: pretending(node) });
+      assert.equal(message, `webnn-node needs Node 20.12 or newer, this is Node ${node}.\n`);
+    }
+    for (const node of ['20.12.0', '22.0.0']) {
+      assert.equal((await load({ content: readFileSync(addon), before: pretending(node) })).stdout, 'object\n');
+    }
+  });
+
   test('a platform without a package: those that there are', async () => {
     const { message } = await load({ before: "Object.defineProperty(process, 'arch', { value: 's390x' })" });
     assert.match(message, /no usable native binary for \w+-s390x/);

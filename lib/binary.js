@@ -6,7 +6,7 @@ const fs = require('node:fs');
 const { createRequire } = require('node:module');
 const path = require('node:path');
 
-const { version } = require('../package.json');
+const { engines, version } = require('../package.json');
 
 const packageDirectory = path.dirname(__dirname);
 
@@ -193,12 +193,29 @@ function loadNamed(named) {
 }
 
 /**
+ * Checks the version of Node. Without this, an older one fails at the first function that it lacks. Deno and Bun name
+ * the version that they imitate, which says little about what they have.
+ *
+ * @throws {Error} with both versions
+ */
+function requireNode() {
+  const { node, deno, bun } = process.versions;
+  const needed = engines.node.replace('>=', '');
+  const [major, minor] = node.split('.').map(Number);
+  const [neededMajor, neededMinor] = needed.split('.').map(Number);
+  if (deno === undefined && bun === undefined && (major < neededMajor || (major === neededMajor && minor < neededMinor))) {
+    throw new Error(`webnn-node needs Node ${needed} or newer, this is Node ${node}.`);
+  }
+}
+
+/**
  * Loads the binary in the package root if there is one, otherwise the one in the platform's package.
  *
  * @returns {import('./internal.js').Binding} the native exports
- * @throws {Error} with the platform, the package to install and all messages of the system
+ * @throws {Error} for an old Node; or with the platform, the package to install and all messages of the system
  */
 function loadBinding() {
+  requireNode();
   const named = pathFromEnvironment();
   if (named !== undefined) {
     return loadNamed(named);

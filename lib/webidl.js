@@ -70,7 +70,10 @@ function describeValue(value) {
     case 'function':
       return 'a function';
     default:
-      return value === null ? 'null' : 'an object';
+      if (value === null) {
+        return 'null';
+      }
+      return Array.isArray(value) ? 'an array' : 'an object';
   }
 }
 
@@ -512,7 +515,7 @@ function bufferSource(value, what) {
   if (!isView(value)) {
     const kind = isObject(value) ? bufferKind(value) : undefined;
     if (kind === undefined) {
-      throw conversionError(what, undefined, 'an ArrayBuffer, SharedArrayBuffer or a view of one', value);
+      throw conversionError(what, undefined, 'an ArrayBuffer, a SharedArrayBuffer, a typed array or a DataView', value);
     }
     requireFixedLength(value, kind, what);
     return kind;

@@ -141,6 +141,14 @@ describe('loadModel', () => {
     );
   });
 
+  test('errors of a load name the line that asked for it', async () => {
+    const { stack } = await loadModel('missing.onnx').catch((error) => error);
+    assert.match(stack, /^OnnxError: cannot be read: missing\.onnx.*\n {4}at async [^\n]*run\.test\.mjs:\d+/);
+    const reason = new Error('changed my mind');
+    const before = reason.stack;
+    await assert.rejects(loadModel(affine(), { context, signal: AbortSignal.abort(reason) }), (error) => error === reason && error.stack === before);
+  });
+
   test('refuses inputs of types that WebNN does not have', async () => {
     const model = (type) => writeModel({ inputs: [type], outputs: [value('y', FLOAT)], nodes: [node('Identity', ['x'], ['y'])] });
     await assert.rejects(loadModel(model(value('x', STRING, ['n'])), { context }), /the input 'x' is of type string, which WebNN does not have/);
@@ -454,7 +462,8 @@ describe('run', () => {
       [{}, {}, /"x" is missing/],
       [{ x, z: x }, {}, /"z" is not an input; the model has "x"/],
       [{ x: 'text' }, {}, /expected an MLTensor/],
-      [{ x: [1, 2, 3] }, {}, /ArrayBuffer/],
+      [x, {}, /feeds is a typed array, expected an object with one per input: "x"/],
+      [{ x: [1, 2, 3] }, {}, /feed "x" is an array, expected an ArrayBuffer, a SharedArrayBuffer, a typed array/],
       [{ x: new Int32Array(3) }, {}, /is a Int32Array, expected one of Float32Array/],
       [{ x: floats(1, 2) }, {}, /feed "x" has 2 elements, which do not fill the shape \[batch, 3\]/],
       [{ x: { data: x } }, {}, /has data but no shape/],
