@@ -8,10 +8,13 @@
  * a caller's code (getters, valueOf, iterators) exactly when and as often as Web IDL does, and let its exceptions pass.
  */
 
+const { isPromise } = require('node:util').types;
+
 const { quote } = require('./errors.js');
 
 const { apply, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
 const { Uint8Array } = globalThis;
+const { isArray } = Array;
 const { isView } = ArrayBuffer;
 const { propertyIsEnumerable } = Object.prototype;
 const { toWellFormed } = String.prototype;
@@ -73,7 +76,10 @@ function describeValue(value) {
       if (value === null) {
         return 'null';
       }
-      return Array.isArray(value) ? 'an array' : 'an object';
+      if (isPromise(value)) {
+        return 'a promise';
+      }
+      return isArray(value) ? 'an array' : 'an object';
   }
 }
 

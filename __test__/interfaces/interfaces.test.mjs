@@ -197,6 +197,7 @@ test('MLGraphBuilder needs a context that is not lost', async () => {
   for (const bad of [undefined, null, {}, Object.create(context), api.ml]) {
     assert.throws(() => new api.MLGraphBuilder(bad), typeError(/context is .*, expected an MLContext/));
   }
+  assert.throws(() => new api.MLGraphBuilder(Promise.resolve(context)), typeError(/context is a promise, expected an MLContext/));
   context.destroy();
   assert.throws(() => new api.MLGraphBuilder(context), exception('InvalidStateError'));
 });
