@@ -410,7 +410,7 @@ async function load(source, options) {
     }
     // The native side reports its errors from the event loop, without the frames of the caller. V8 finds them from here.
     if (error instanceof Error && error !== options.signal?.reason) {
-      Error.captureStackTrace(error, load);
+      Error.captureStackTrace(error);
     }
     throw error;
   }
