@@ -27,7 +27,7 @@ test('the table has each operator once', () => {
     operators.map(({ name }) => name),
     names,
   );
-  assert.equal(new Set(names).size, 95);
+  assert.equal(new Set(names).size, names.length);
 });
 
 test('members are in reading order: inherited ones first, then by code unit', () => {
