@@ -1,5 +1,5 @@
-//! Products with a transposed constant: the product transposes while it packs. The constant is then neither copied nor
-//! held in both forms if another operator (the embeddings of a language model) reads it as it is.
+//! Products with a transposed constant: the product transposes while it packs. The constant is then not copied, nor
+//! held in both forms if another operator (the embedding of a language model) reads it untransposed.
 
 use crate::dimension::Dim;
 use crate::ir::{Graph, Node, Source, ValueId};
