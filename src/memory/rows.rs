@@ -1,4 +1,5 @@
-//! Memory that grows at its end while others read its beginning: the keys and values of a text that is being generated.
+//! Memory that grows at its end while others read its beginning, for the keys and values of a text while it is being
+//! generated.
 //!
 //! [`Rows`] are the first bytes of a block. The bytes behind them can be written once, by the first
 //! [append](Rows::append); rows that others hold stay unchanged. An append that is dropped unfinished frees its space.
@@ -9,10 +10,10 @@ use crate::error::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A block with its first bytes in use.
+/// A block whose first bytes are in use.
 struct Block {
     buffer: Buffer,
-    /// Bytes that are held or being written.
+    /// Number of bytes that are held or being written.
     used: AtomicUsize,
 }
 
@@ -23,8 +24,8 @@ pub struct Rows {
     len: usize,
 }
 
-/// Rows with last bytes that only the owner may write. If dropped before they are [finished](Appended::finish), their
-/// space is free for the next append.
+/// Rows followed by bytes that only the owner may write. If they are dropped before they are
+/// [finished](Appended::finish), their space is free for the next append.
 pub struct Appended {
     block: Arc<Block>,
     kept: usize,
@@ -105,7 +106,7 @@ impl Rows {
 }
 
 impl Appended {
-    /// Number of bytes: the existing ones, followed by zeros or whatever was written before a failure.
+    /// Number of bytes: the existing ones, followed by zeros or by what was written before a failure.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -153,7 +154,7 @@ fn exchange(from: &[u8], to: &mut [u8], [a, b, inner]: [usize; 3]) {
     }
 }
 
-/// Block size for `len` bytes of rows: 1.5 times as many, so that growth copies each byte three times at most.
+/// Block size for `len` bytes of rows: 1.5 times as many, which copies each byte at most three times as the rows grow.
 fn with_room(len: usize) -> usize {
     len.saturating_add(len / 2).max(MIN_BLOCK)
 }
@@ -169,7 +170,7 @@ mod tests {
         Rows::new(bytes.len(), |to| to.copy_from_slice(bytes)).unwrap()
     }
 
-    /// `rows` with `more` behind them.
+    /// `rows` followed by `more`.
     fn grown(rows: &Rows, more: &[u8]) -> Rows {
         let appended = rows.append(rows.len() + more.len()).unwrap();
         assert_eq!(appended.kept(), rows.len());
@@ -206,7 +207,7 @@ mod tests {
         let second = grown(&first, &[4]);
         assert!(second.is_beside(&first));
         assert_eq!((first.bytes(), second.bytes()), (&[1, 2, 3][..], &[1, 2, 3, 4][..]));
-        // Bytes behind rows held by others stay theirs.
+        // Bytes behind rows that others hold belong to those others.
         drop(first.append(5).unwrap());
         assert!(grown(&second, &[5]).is_beside(&first));
     }

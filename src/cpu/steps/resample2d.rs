@@ -74,7 +74,7 @@ mod tests {
     fn check_op(dtype: DataType, shape: &[u32], op: &str) {
         let text = format!("%0 = input x {dtype} {shape:?}\n%1 = resample2d %0 mode=linear {op}\noutput y = %1");
         let tolerance = match dtype {
-            // Two blends of values below 4, each rounded three times by at most half a unit of 4.
+            // Two blends of values below 4, each rounded three times by at most half an ULP of 4.
             DataType::Float32 => Tolerance::ulps(4).or_absolute(6.0 * f32::EPSILON as f64),
             // Computed in float64 and rounded once; the float64 error can tip a tie.
             DataType::Float16 => Tolerance::ulps(1),
