@@ -1,4 +1,4 @@
-//! A product with a matrix of 4-bit or 8-bit integers with a scale, and a zero point, per block.
+//! A product with a matrix of 4-bit or 8-bit integers that have a scale, and a zero point, per block.
 
 use super::attributes::Attributes;
 use super::rows::{Along, Rows};

@@ -54,7 +54,7 @@ impl Operator for Matmul {
         Ok(vec![Descriptor::new(a.dtype, matmul_shape(&a.shape, &b.shape)?)])
     }
 
-    /// Columns of the result would be columns of `b`, which usually holds weights.
+    /// Only rows: columns of the result would be columns of `b`, which usually holds weights.
     fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
         let from_last = output.rank() - along.axis;
         let mut rows = Rows::of_broadcast(Matmul, along, inputs, output);
