@@ -1,5 +1,5 @@
-// `npm run test:examples`: packs the packages, copies each folder of examples/ with a `start` script into an empty project,
-// installs what it depends on, runs `npm start` there, and compares what that prints with the folder's expected.txt.
+// `npm run test:examples`: packs the packages, copies each folder of examples/ that has a `start` script into an empty
+// project, installs its dependencies, runs `npm start` there, and compares the output with the folder's expected.txt.
 //
 //   npm run test:examples -- --only add,http-endpoint    only these
 //   npm run test:examples -- --prebuilt                  with the addon that lies in the repository root
@@ -22,13 +22,13 @@ import { environmentWithoutRust, Project } from './trials.mjs';
 
 const EXAMPLES = join(root, 'examples');
 
-/** Everything that is written, except for the projects. */
+/** Folder of all written files, except for the projects. */
 const OUTPUT = join(root, 'target', 'examples');
 
-/** What a run leaves in a folder. Models that were fetched are copied, so that no project fetches them again. */
+/** What a run leaves in a folder. Downloaded models are copied: no project downloads them again. */
 const LEFTOVERS = ['node_modules', 'out'];
 
-/** Milliseconds for one program, with the download of its model. */
+/** Time limit of one program in milliseconds, including the download of its model. */
 const PATIENCE = 300_000;
 
 /**
@@ -63,7 +63,7 @@ function freePort() {
 }
 
 /**
- * Starts Redis, which keeps nothing, on a free port.
+ * Starts Redis, without persistence, on a free port.
  * @returns {Promise<Service>}
  */
 async function startRedis() {
@@ -91,13 +91,13 @@ async function startRedis() {
   return { env: { REDIS_URL: `redis://127.0.0.1:${port}` }, stop };
 }
 
-/** @typedef {{ env: Record<string, string>, stop: () => Promise<void> }} Service what tells a program where it is, and its end */
+/** @typedef {{ env: Record<string, string>, stop: () => Promise<void> }} Service the variables that tell a program where it is, and how to stop it */
 
 /** @type {Record<string, () => Promise<Service>>} */
 const SERVICES = { redis: startRedis };
 
 /**
- * What differs between two texts, line by line; empty when they are equal.
+ * The differences between two texts, line by line; empty if they are equal.
  * @param {string} expected
  * @param {string} got
  */
@@ -112,14 +112,14 @@ export function differenceOf(expected, got) {
   return lines.join('\n');
 }
 
-/** The end of a text: a program that fails can print megabytes. */
+/** The end of a text: a failing program can print megabytes. */
 const endOf = (/** @type {string} */ text) => text.slice(-4000);
 
 /**
  * Runs an example in a project of its own.
  * @param {ReturnType<typeof findExamples>[number]} example
  * @param {ReturnType<typeof packThisPlatform>} packed
- * @throws {Failure} when it cannot be installed, fails, or prints something else
+ * @throws {Failure} if it cannot be installed, fails, or prints something else
  */
 async function tryExample({ folder, manifest }, packed) {
   const ours = Object.keys(manifest.dependencies ?? {}).filter((name) => packed.some((one) => one.name === name));

@@ -107,7 +107,7 @@ function testFiles({ suite }) {
 
 /**
  * Runs the Rust tests, which are all unit tests. They are built without the `napi` feature, because a test binary has
- * no Node to link with. A name is a substring here; if none matches, that is an error only if no JavaScript tests
+ * no Node to link with. A name matches as a substring; if none matches, that is an error only if no JavaScript tests
  * follow. Tests that need Vulkan run only in the GPU suite.
  * @param {ReturnType<typeof readArguments>} options
  */
@@ -127,7 +127,7 @@ async function testRust({ only, name, suite }) {
   await run('Rust tests', 'cargo', ['nextest', 'run', '--lib', '--no-default-features', ...whenEmpty, ...skipped, ...filter], { env });
 }
 
-/** Checks that the files generated from the IDL and the rule rows are current. */
+/** Checks that the files generated from the IDL and the rules are current. */
 async function checkGenerated() {
   await run('check of the generated operator table', process.execPath, ['scripts/generate-operators.mjs', '--check']);
   await run('check of the tables in the documentation', process.execPath, ['scripts/support-table.mjs', '--check']);
