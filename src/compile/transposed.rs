@@ -40,7 +40,7 @@ fn transposed_constant(graph: &Graph, node: &Node) -> Option<ValueId> {
 
 /// Adds the `matmul()` of `node` with `constant` transposed, as a `gemm()`: the batch becomes more rows.
 fn push_gemm(graph: &mut Graph, node: &Node, constant: ValueId) {
-    let a = node.inputs[0].expect("the rule row requires this operand");
+    let a = node.inputs[0].expect("the rule requires this operand");
     let attributes = GemmAttributes { b_transpose: true, ..GemmAttributes::default() };
     let gemm = |a, output| Node {
         op: Gemm { attributes }.into(),

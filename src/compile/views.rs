@@ -30,7 +30,7 @@ pub fn view(graph: &Graph, node: &Node) -> Option<View> {
     if !node.is_plain() {
         return None;
     }
-    let sizes = |index: usize| graph.descriptor(node.inputs[index].expect("the rule row requires it")).sizes();
+    let sizes = |index: usize| graph.descriptor(node.inputs[index].expect("the rule requires it")).sizes();
     let size = graph.descriptor(node.outputs[0]).dtype.size();
     let bytes = |elements: Vec<usize>| elements.into_iter().map(|offset| offset * size).collect();
     let part = |offset: Option<usize>| Some(View::Parts(vec![offset? * size]));

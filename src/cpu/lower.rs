@@ -69,7 +69,7 @@ impl<'a> Lowering<'a> {
 
     /// The operand at `index`, which the operator's rule requires.
     fn input(&self, index: usize) -> &'a Descriptor {
-        self.given(index).expect("the rule row requires this operand")
+        self.given(index).expect("the rule requires this operand")
     }
 
     /// The operands that are present.

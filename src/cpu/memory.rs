@@ -211,7 +211,7 @@ impl<'a> Io<'a> {
     /// # Panics
     /// If it is absent, which is a bug in lowering.
     pub fn input<T: Element>(&self, index: usize) -> &'a [T] {
-        self.optional(index).expect("the rule row requires this operand")
+        self.optional(index).expect("the rule requires this operand")
     }
 
     /// The floating-point elements, of type `dtype`, of the operand at `index`, if present.

@@ -104,7 +104,7 @@ impl Symbols {
         symbol
     }
 
-    /// Appends an operator with operands in the order of the rule row; returns its outputs.
+    /// Appends an operator with operands in the order of the rule; returns its outputs.
     ///
     /// # Errors
     /// A TypeError if the operands or attributes violate the operator's rules for all tried sizes of the names.

@@ -35,7 +35,7 @@ pub struct Lowering<'a> {
 impl<'a> Lowering<'a> {
     /// The descriptor of a required operand.
     pub fn input(&self, index: usize) -> &'a Descriptor {
-        self.inputs[index].expect("validated against the rule row")
+        self.inputs[index].expect("validated against the rule")
     }
 
     /// Reserves `bytes` bytes of scratch memory for the dispatches of this node.

@@ -83,7 +83,7 @@ impl Operator for BlockProduct {
         let ([depth, columns], [blocks, scaled]) = (self.oriented(&b.shape), self.oriented(&scale.shape));
         let clash = |what| Problem::Incompatible { what, a: a.shape.clone(), b: b.shape.clone() };
         let mut shape = a.shape.clone();
-        let last = shape.last_mut().expect("the rule row requires rank 2");
+        let last = shape.last_mut().expect("the rule requires rank 2");
         if *last > depth {
             return Err(clash("a has more columns than the depth of b"));
         }
@@ -108,7 +108,7 @@ impl Operator for BlockProduct {
     }
 
     fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
-        let depth = *required(inputs, 0).sizes().last().expect("the rule row requires rank 2");
+        let depth = *required(inputs, 0).sizes().last().expect("the rule requires rank 2");
         outputs[0].elements() as u64 * depth as u64
     }
 

@@ -74,7 +74,7 @@ pub fn check_indices_along(axis: usize, input: &Descriptor, indices: &Descriptor
 
 /// The shape of the gathered elements: each row of coordinates selects a slice.
 pub fn picked_shape(input: &Descriptor, indices: &Descriptor) -> Result<Vec<Dim>, Problem> {
-    let (&dimensions, batch) = indices.shape.split_last().expect("the rule row requires rank 1");
+    let (&dimensions, batch) = indices.shape.split_last().expect("the rule requires rank 1");
     let dimensions = dimensions.get();
     if dimensions as usize > input.rank() {
         let expected = format!("at most {}, the rank of input", input.rank());

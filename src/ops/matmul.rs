@@ -65,7 +65,7 @@ impl Operator for Matmul {
     }
 
     fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
-        let inner = *required(inputs, 0).sizes().last().expect("the rule row requires rank 2");
+        let inner = *required(inputs, 0).sizes().last().expect("the rule requires rank 2");
         outputs[0].elements() as u64 * inner as u64
     }
 

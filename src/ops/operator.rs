@@ -17,7 +17,7 @@ pub type Tensors<'a> = [Option<&'a Tensor>];
 
 /// The operand at `index`, which the rule requires and validation has checked.
 pub fn required<'a, T>(operands: &[Option<&'a T>], index: usize) -> &'a T {
-    given(operands, index).expect("validated against the rule row")
+    given(operands, index).expect("validated against the rule")
 }
 
 /// The operand at `index`, if present.
@@ -105,7 +105,7 @@ pub fn permuted<T: Copy>(axes: &[usize], of_dimensions: &[T]) -> Vec<T> {
 
 /// The rule with this name among those of a family.
 pub fn row(rules: &'static [OpRule], name: &str) -> &'static OpRule {
-    rules.iter().find(|rule| rule.name == name).unwrap_or_else(|| panic!("no rule row for {name}"))
+    rules.iter().find(|rule| rule.name == name).unwrap_or_else(|| panic!("no rule for {name}"))
 }
 
 /// A floating-point attribute, cast to the data type of the operand at `index`.

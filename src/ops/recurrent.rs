@@ -189,7 +189,7 @@ pub(super) fn infer_cell<const N: usize>(
 pub(super) fn multiply_adds(inputs: &Inputs) -> u64 {
     let [input, weight, recurrent] = [0, 1, 2].map(|index| required(inputs, index));
     let input = input.sizes();
-    let (_, rows) = input.split_last().expect("the rule row requires rank 2");
+    let (_, rows) = input.split_last().expect("the rule requires rank 2");
     crate::shape::elements(rows) as u64 * (weight.elements() + recurrent.elements()) as u64
 }
 
@@ -199,7 +199,7 @@ pub(super) fn matrix(tensor: &Tensor, direction: Option<usize>) -> Array2<f64> {
         Some(index) => tensor.floats().index_axis(Axis(0), index).to_owned(),
         None => tensor.floats().to_owned(),
     };
-    part.into_dimensionality::<Ix2>().expect("the rule row gives the rank")
+    part.into_dimensionality::<Ix2>().expect("the rule gives the rank")
 }
 
 /// A vector of the oracle, or zeros if the operand is missing.

@@ -250,7 +250,7 @@ fn sweep(names: impl Fn(&str) -> bool) {
 
 /// Operators with two or three operands, which have the most combinations of data types.
 fn has_many_choices(name: &str) -> bool {
-    let row = Op::rules().find(|rule| rule.name == name).expect("a rule row");
+    let row = Op::rules().find(|rule| rule.name == name).expect("a rule of this name");
     row.operands.len() > 1
 }
 

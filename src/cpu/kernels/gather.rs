@@ -51,7 +51,7 @@ macro_rules! with_index {
                 type $I = i64;
                 $body
             }
-            dtype => unreachable!("the rule rows accept no {dtype} indices"),
+            dtype => unreachable!("the rules accept no {dtype} indices"),
         }
     };
 }

@@ -32,7 +32,7 @@ impl IndexedRows {
     /// form a row.
     pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> IndexedRows {
         let (sizes, input) = (indices.sizes(), input.sizes());
-        let (&dimensions, batch) = sizes.split_last().expect("the rule row requires rank 1");
+        let (&dimensions, batch) = sizes.split_last().expect("the rule requires rank 1");
         let (indexed, row) = input.split_at(dimensions as usize);
         let coordinates = indexed.iter().map(|&size| size as usize).zip(strides(indexed)).collect();
         IndexedRows { index_type: indices.dtype, coordinates, count: elements(batch), row_len: elements(row) }

@@ -148,7 +148,7 @@ impl Run for Pool2dStep {
             DataType::Uint64 => largest!(u64),
             DataType::Int8 => largest!(i8),
             DataType::Uint8 => largest!(u8),
-            DataType::Int4 | DataType::Uint4 => unreachable!("no rule row accepts {}", self.dtype),
+            DataType::Int4 | DataType::Uint4 => unreachable!("no rule accepts {}", self.dtype),
         }
     }
 

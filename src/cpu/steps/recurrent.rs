@@ -65,7 +65,7 @@ pub struct NetworkSizes {
 impl NetworkSizes {
     /// The sizes for `C` and an input of shape `[steps, batch, input]`, or `[batch, input]` for a single step.
     fn new<C: Cell>(input: &[u32], hidden: u32) -> NetworkSizes {
-        let (steps, &[batch, features]) = input.split_last_chunk().expect("the rule row requires rank 2");
+        let (steps, &[batch, features]) = input.split_last_chunk().expect("the rule requires rank 2");
         NetworkSizes {
             steps: steps.iter().product::<u32>() as usize,
             batch: batch as usize,

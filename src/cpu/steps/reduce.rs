@@ -152,7 +152,7 @@ impl Run for ReduceStep {
             DataType::Uint8 => self.extreme::<u8>(env, io),
             dtype @ (DataType::Int32 | DataType::Uint32) => self.integer::<i32>(env, io, dtype == DataType::Int32),
             dtype @ (DataType::Int64 | DataType::Uint64) => self.integer::<i64>(env, io, dtype == DataType::Int64),
-            dtype @ (DataType::Int4 | DataType::Uint4) => unreachable!("no rule row accepts {dtype}"),
+            dtype @ (DataType::Int4 | DataType::Uint4) => unreachable!("no rule accepts {dtype}"),
         }
     }
 }

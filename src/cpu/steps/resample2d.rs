@@ -59,7 +59,7 @@ impl Run for LinearStep {
             DataType::Float16 => self.run_as::<f16>(env, io),
             DataType::Int8 => self.run_as::<i8>(env, io),
             DataType::Uint8 => self.run_as::<u8>(env, io),
-            dtype => unreachable!("the rule row accepts no {dtype}"),
+            dtype => unreachable!("the rule accepts no {dtype}"),
         }
     }
 }

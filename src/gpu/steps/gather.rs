@@ -81,7 +81,7 @@ pub fn gather_nd(l: &mut Lowering) {
 /// Parameters: elements per slice that a row of coordinates selects, number of coordinates, then size and stride of
 /// each dimension that they cover.
 fn coordinates(input: &[u32], indices: &[u32]) -> Parameters {
-    let covered = *indices.last().expect("the rule row requires rank 1") as usize;
+    let covered = *indices.last().expect("the rule requires rank 1") as usize;
     let mut parameters = Parameters(vec![input[covered..].iter().product(), covered as u32]);
     let own = strides(input);
     for axis in 0..covered {
