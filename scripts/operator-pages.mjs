@@ -50,7 +50,12 @@ function printed(result) {
 /** Columns of code that a page shows without scrolling. */
 const WIDTH = 90;
 
-/** A list in parentheses after `head`, on one line if it fits. @param {string} head @param {string[]} list @param {string} [end] */
+/**
+ * A list in parentheses after `head`, on one line if it fits.
+ * @param {string} head
+ * @param {string[]} list
+ * @param {string} [end]
+ */
 function call(head, list, end = ';') {
   const line = `${head}(${list.join(', ')})${end}`;
   return line.length <= WIDTH ? line : [`${head}(`, ...list.map((entry) => `  ${entry},`), `)${end}`].join('\n');
@@ -107,7 +112,10 @@ const table = (head, rows) => [head, head.map(() => '---'), ...rows].map((row) =
 /** Code for a table cell. @param {string} text */
 const code = (text) => `\`${text.replaceAll('|', '\\|')}\``;
 
-/** What an operand may be, as a sentence; empty for anything else. @param {import('./declarations.mjs').Limits | undefined} limits */
+/**
+ * What an operand may be, as a sentence; empty for anything else.
+ * @param {import('./declarations.mjs').Limits | undefined} limits
+ */
 const allowed = (limits) => (limits === undefined ? '' : limitsText(limits));
 
 /** @param {string} dictionary @param {import('./declarations.mjs').Model} model @returns {(Member & { dictionary: string })[]} */

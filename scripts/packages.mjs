@@ -27,7 +27,9 @@ export const PLATFORMS = /** @type {string[]} */ (createRequire(import.meta.url)
 /** Where the packages are written. */
 export const STAGE = join(root, 'dist', 'npm');
 
-/** The newest glibc that the addons may require: the oldest that Rust supports, which is older than that of any Node. */
+/**
+ * The newest glibc that the addons may require: the oldest that Rust supports, which is older than that of any Node.
+ */
 const OLDEST_GLIBC = '2.17';
 
 /**

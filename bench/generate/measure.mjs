@@ -8,7 +8,9 @@ import { filesOf, TYPES, vocabularyOf } from './catalog.mjs';
 import { commandOf } from './engines.mjs';
 import { promptOf } from './inputs.mjs';
 
-/** Length of a process's first text, which is not a sample: memory is mapped and code compiled while it is generated. */
+/**
+ * Length of a process's first text, which is not a sample: memory is mapped and code compiled while it is generated.
+ */
 const WARM_UP_TOKENS = 8;
 
 /** Length of Whisper's prompts, which state language and task. */

@@ -1,6 +1,8 @@
 'use strict';
 
-/** Finds the copies of onnxruntime-common in a program: each part of the program gets the one that it was written for. */
+/**
+ * Finds the copies of onnxruntime-common in a program: each part of the program gets the one that it was written for.
+ */
 
 const { createRequire } = require('node:module');
 const { resolve } = require('node:path');

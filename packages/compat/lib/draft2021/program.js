@@ -37,7 +37,9 @@ const MAX_KEPT_VALUES = 64;
  */
 const ARRAYS = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, int8: Int8Array, uint8: Uint8Array };
 
-/** Maximum number of results of today's split(). More must be rejected before a list of that number of ids is created. */
+/**
+ * Maximum number of results of today's split(). More must be rejected before a list of that number of ids is created.
+ */
 const MAX_OUTPUTS = 8192;
 
 /**

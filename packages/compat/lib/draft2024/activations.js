@@ -7,7 +7,10 @@ const { defineInterface, defineSlots, illegalConstructor, isObject, notSupported
 /** @type {import('webnn-node/webidl').Slots<import('../internal.js').Activation, object>} */
 const slots = defineSlots();
 
-/** Methods of MLGraphBuilder that create an MLActivation if they are called without an operand: those without and those with options. */
+/**
+ * Methods of MLGraphBuilder that create an MLActivation if they are called without an operand: those without and those
+ * with options.
+ */
 const PLAIN = ['gelu', 'hardSwish', 'relu', 'sigmoid', 'softplus', 'softsign', 'tanh'];
 const WITH_OPTIONS = ['clamp', 'elu', 'hardSigmoid', 'leakyRelu', 'linear'];
 
