@@ -134,7 +134,7 @@ async function tryExample({ folder, manifest }, packed) {
     const { status, stdout, stderr } = npmResult(['start', '--silent'], { cwd: project.folder, env, timeout: PATIENCE });
     if (status !== 0) throw new Failure(`npm start ended with ${status}\n${endOf(stdout)}${endOf(stderr)}`);
     const difference = differenceOf(readFileSync(join(folder, 'expected.txt'), 'utf8'), stdout);
-    if (difference !== '') throw new Failure(`npm start printed something else than expected.txt\n${endOf(difference)}\n${endOf(stderr)}`);
+    if (difference !== '') throw new Failure(`the output of npm start differs from expected.txt\n${endOf(difference)}\n${endOf(stderr)}`);
   } finally {
     for (const service of services) await service.stop();
     project.remove();

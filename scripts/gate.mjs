@@ -307,7 +307,7 @@ async function main() {
   const { values, positionals } = parseArgs({ allowPositionals: true, options: { list: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } });
   if (values.help) throw new Failure(USAGE, 0);
   if (values.list) {
-    for (const { name, title, onlyNamed } of STEPS) console.log(`${name.padEnd(16)}${title}${onlyNamed ? ' (only where it is named)' : ''}`);
+    for (const { name, title, onlyNamed } of STEPS) console.log(`${name.padEnd(16)}${title}${onlyNamed ? ' (only if it is named)' : ''}`);
     return;
   }
   const start = performance.now();

@@ -226,7 +226,7 @@ async function main(/** @type {boolean} */ check) {
     if (!check) {
       writeFileSync(url, source);
     } else if (readFileSync(url, 'utf8') !== source) {
-      console.error(`${file} is not what scripts/generate-operators.mjs generates; run it again`);
+      console.error(`${file} is stale. Update it with: node scripts/generate-operators.mjs`);
       process.exitCode = 1;
     }
   }

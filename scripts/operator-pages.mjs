@@ -33,7 +33,7 @@ const described = /** @type {Record<string, { text: string, section?: string, pa
 function required(table, name, file) {
   const entry = table[name];
   if (entry === undefined) {
-    throw new Error(`${file} has nothing about ${name}`);
+    throw new Error(`${file} has no entry for ${name}`);
   }
   return entry;
 }

@@ -97,7 +97,7 @@ impl Tape {
         assert!(earlier.is_none(), "a recording within a recording");
         let recording = Recording;
         let result = work(&free);
-        let tape = TAPE.take().expect("recorded until now");
+        let tape = TAPE.take().expect("a recording is in progress");
         drop(recording);
         (result, tape)
     }

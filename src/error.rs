@@ -118,7 +118,7 @@ impl fmt::Display for Unsupported {
 
 /// A problem without its location. Shape rules return this; [`Error::at`] adds the location.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the fields are what the message prints: what came and what was expected")]
+#[expect(missing_docs, reason = "the message prints the fields: what was given and what was expected")]
 pub enum Problem {
     /// An operand whose data type the operator does not accept.
     DataType { operand: &'static str, got: DataType, expected: Vec<DataType> },

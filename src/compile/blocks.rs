@@ -139,7 +139,7 @@ impl ArenaBlocks {
             let first = all[index].lifetime.first;
             while let Some(ended) = ending.next_if(|&other| all[other].lifetime.last < first) {
                 let ArenaBlock { room, offset, .. } = all[ended];
-                free.give(offset.expect("it began before"), room.next_multiple_of(alignment));
+                free.give(offset.expect("the block began earlier"), room.next_multiple_of(alignment));
             }
             all[index].offset = Some(free.take(all[index].room.next_multiple_of(alignment)));
         }
@@ -334,7 +334,7 @@ mod tests {
         blocks.pack(ALIGNMENT);
         let places = [blocks.range(0).start, blocks.range(1).start];
         let grown = (1..=(MAX_SPARE + (1 << 20))).step_by(64).filter(|&more| blocks.set_bytes(0, (1 << 20) + more));
-        assert_eq!(grown.count(), 1 + ((1 << 20) + MAX_SPARE).div_ceil(MAX_SPARE) - 1, "once for each spare room");
+        assert_eq!(grown.count(), 1 + ((1 << 20) + MAX_SPARE).div_ceil(MAX_SPARE) - 1, "once per spare room");
         blocks.set_bytes(0, 1 << 20);
         blocks.pack(ALIGNMENT);
         assert!(!blocks.set_bytes(0, (1 << 20) - 64), "a little less");

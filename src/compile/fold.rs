@@ -87,7 +87,7 @@ mod tests {
         );
         let (mut mapped, _file) = with_mapped_constants(&graph, 3);
         fold(&mut mapped, &HashSet::new(), &|_, node| {
-            assert_eq!(node.op.rule().name, "transpose", "nothing else moves bytes");
+            assert_eq!(node.op.rule().name, "transpose", "only transpose moves bytes");
             Ok(vec![crate::memory::Buffer::zeroed(96)?])
         })
         .unwrap();

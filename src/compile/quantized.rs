@@ -244,7 +244,7 @@ fn fuse(graph: &mut Graph) -> Result<()> {
     let mut all: Vec<Option<FoundProduct>> = (0..graph.nodes.len()).map(|_| None).collect();
     for index in 0..graph.nodes.len() {
         if let Some(found) = search.product(index)? {
-            let last = *found.nodes.last().expect("the product is one");
+            let last = *found.nodes.last().expect("the product has at least one node");
             all[last] = Some(found);
         }
     }
@@ -433,7 +433,7 @@ impl Search<'_> {
     fn follow(&self, found: &mut FoundProduct, depth: usize) -> Result<()> {
         let (channels, from_end) = (found.filter.scales.len(), found.channels_from_end());
         loop {
-            let last = &self.graph.nodes[*found.nodes.last().expect("the product is one")];
+            let last = &self.graph.nodes[*found.nodes.last().expect("the product has at least one node")];
             let result = last.outputs[0];
             let Some(index) = self.readers[result.index()].filter(|_| self.uses[result.index()] == 1) else {
                 return Ok(());

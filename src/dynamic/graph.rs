@@ -173,7 +173,7 @@ fn run(site: &Site, graph: &CompiledGraph, inputs: &[Arc<Tensor>], outputs: &[Ar
     }
     graph.run(site.env, "dispatch", [&sources, &targets], None)?;
     for &Growing { output, axis, .. } in &growing {
-        let rows = targets[output].finish().expect("the graph has appended to it");
+        let rows = targets[output].finish().expect("the graph has appended rows");
         outputs[output].replace_rows(rows, axis);
     }
     Ok(())

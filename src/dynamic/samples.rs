@@ -112,7 +112,7 @@ pub fn infer(op: &Op, operands: &[Option<Operand>], most: u64) -> Result<Vec<Inf
     }
     match samples.is_empty() {
         false => Ok(told(&symbols, &samples)),
-        true => Err(refusal.expect("something was tried")),
+        true => Err(refusal.expect("at least one set of sizes was tried")),
     }
 }
 
@@ -173,7 +173,7 @@ fn sample(
     let (resolved, tape) = Tape::record(&sizes, |free| {
         let dim = |dimension: &Dimension| match dimension {
             Dimension::Number(size) => Dim::from(*size),
-            Dimension::Named(symbol) => free[symbols.binary_search(symbol).expect("it is among them")],
+            Dimension::Named(symbol) => free[symbols.binary_search(symbol).expect("every symbol is in the list")],
         };
         let descriptor =
             |operand: &Operand| Descriptor { dtype: operand.dtype, shape: operand.shape.iter().map(dim).collect() };

@@ -134,7 +134,7 @@ impl Stencil {
             let (index, dims) = &self.nodes[place];
             let mut dims = dims.iter();
             self.graph.nodes[*index].visit_dims(&mut |dim| {
-                *dim = Dim::number(dims.next().expect("a node always visits as many").at(values));
+                *dim = Dim::number(dims.next().expect("a node always visits the same number").at(values));
             });
         }
         for (id, dims) in self.size_ids.iter().zip(&self.sizes) {

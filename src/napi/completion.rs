@@ -140,7 +140,7 @@ impl Outstanding {
     /// # Panics
     /// If called on another thread.
     fn keep_alive(&self, env: &Env, alive: bool) {
-        assert_eq!(std::thread::current().id(), self.thread, "requests are made and told on the JavaScript thread");
+        assert_eq!(std::thread::current().id(), self.thread, "requests start and complete on the JavaScript thread");
         let Some(notify) = self.notify.get().and_then(Weak::upgrade) else { return };
         notify.handle.with_read_aborted(|aborted| {
             if aborted {

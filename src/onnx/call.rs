@@ -131,7 +131,7 @@ impl<'c, 'm> Call<'c, 'm> {
                 Err(Refusal(format!("input {index} has shape {shape:?}, without elements, which WebNN does not have")))
             }
             Value::Sequence(_) => Err(Refusal(format!("input {index} is a sequence, expected a tensor"))),
-            Value::Absent => unreachable!("nodes see it as an input that is left out"),
+            Value::Absent => unreachable!("nodes see an omitted input"),
             Value::Unknown => unreachable!("nodes that read what is unknown are not translated"),
         }
     }

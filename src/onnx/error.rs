@@ -115,7 +115,7 @@ impl Refusal {
 }
 
 /// A refusal that does not depend on sizes.
-#[expect(non_snake_case, reason = "what most translations say is a reason and nothing more")]
+#[expect(non_snake_case, reason = "most translations return only a reason")]
 pub fn Refusal(reason: String) -> Refusal {
     Refusal { reason, depends_on_sizes: false, cut: None }
 }

@@ -168,7 +168,7 @@ mod tests {
         let tensor = |dtype, shape: [u32; 2], numbers: &[f64]| {
             let mut all = numbers.iter();
             Tensor::from_fn(&Descriptor::new(dtype, shape), |_| {
-                let x = *all.next().expect("as many as elements");
+                let x = *all.next().expect("as many numbers as elements");
                 if dtype == Float32 { Number::Float(x) } else { Number::Int(x as i128) }
             })
         };

@@ -96,7 +96,7 @@ impl Tensor {
         assert_eq!(bytes.len(), descriptor.bytes());
         if descriptor.dtype.is_nibble() {
             let mut numbers = unpacked(bytes, descriptor.elements(), false).into_iter();
-            let mut next = || numbers.next().expect("as many as elements") as i128;
+            let mut next = || numbers.next().expect("as many numbers as elements") as i128;
             return Tensor::from_fn(descriptor, |_| Number::Int(wrap(descriptor.dtype, next())));
         }
         let size = descriptor.dtype.size();

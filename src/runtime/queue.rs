@@ -40,7 +40,7 @@ impl<R> State<R> {
 
     /// Ends the service of `server` if no request waits. Returns whether it has ended.
     fn rest(&mut self, server: Server) -> bool {
-        debug_assert_eq!(self.server, Some(server), "nobody else serves");
+        debug_assert_eq!(self.server, Some(server), "only one server at a time");
         self.is_lingering = false;
         if self.requests.is_empty() {
             self.server = None;
@@ -97,7 +97,7 @@ impl<R> Queue<R> {
     /// Lets any thread take the place of `server`, which has finished all requests, until it takes another request.
     pub fn offer(&self, server: Server) {
         let mut state = self.lock();
-        debug_assert_eq!(state.server, Some(server), "nobody else serves before");
+        debug_assert_eq!(state.server, Some(server), "only one server at a time");
         state.is_lingering = true;
     }
 

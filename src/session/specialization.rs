@@ -374,7 +374,7 @@ impl Specialization {
     ) -> Result<Vec<Arc<Tensor>>> {
         for Growing { input, output, .. } in &self.growing {
             let (own, cache) = (&self.writes[*output].own, caches[*input].as_ref());
-            let appended = cache.expect("what grows is fed as a cache").append(own.descriptor().bytes())?;
+            let appended = cache.expect("a growing input is fed as a cache").append(own.descriptor().bytes())?;
             own.set(Contents::Appended(appended));
         }
         let mut outputs = Vec::with_capacity(self.writes.len());

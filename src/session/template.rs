@@ -84,7 +84,7 @@ impl FreeSizes {
                 }
             }
         }
-        let sizes = sizes.into_iter().map(|size| size.expect("each stands somewhere")).collect();
+        let sizes = sizes.into_iter().map(|size| size.expect("each symbol occurs in a shape")).collect();
         Some(FreeSizes { form: Form::Inputs(places.clone(), grows), sizes })
     }
 

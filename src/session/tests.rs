@@ -25,7 +25,7 @@ pub(super) fn model(graph: TestGraph) -> Arc<Model> {
 pub(super) fn finished(request: impl FnOnce(Done)) -> Result<()> {
     let (tell, told) = channel();
     request(Done::new(move |result| tell.send(result).expect("somebody waits")));
-    told.recv().expect("every request is told its end")
+    told.recv().expect("every request is completed")
 }
 
 pub(super) fn context() -> Arc<Context> {

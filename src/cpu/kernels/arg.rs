@@ -63,11 +63,11 @@ impl<T: Stored, F: Order<T::Lane> + Copy + Sync> Reduction<T> for Arg<F> {
             let x = T::widen(simd, x, &mut buffer);
             let found = |x: T::Lane| x == best || (is_nan(x) && is_nan(best));
             if x.iter().fold(false, |any, &x| any | found(x)) {
-                return (before + x.iter().position(|&x| found(x)).expect("one was found")) as i32;
+                return (before + x.iter().position(|&x| found(x)).expect("a matching element exists")) as i32;
             }
             before += x.len();
         }
-        unreachable!("the fold is one of the elements")
+        unreachable!("the result of the fold is an element")
     }
 
     #[inline(always)]

@@ -276,7 +276,7 @@ mod tests {
         for _ in 0..5 {
             assert!(threads.spawn(work()).is_ok());
         }
-        assert!(threads.spawn(work()).is_err(), "all threads are taken");
+        assert!(threads.spawn(work()).is_err(), "all threads are in use");
         // No thread is free to help.
         let count = AtomicUsize::new(0);
         threads.split(100, 1, 1 << 20, |range| _ = count.fetch_add(range.len(), Ordering::Relaxed));

@@ -217,7 +217,7 @@ impl Leader {
     /// # Panics
     /// If this thread is a member of another team.
     pub fn new(count: usize) -> Leader {
-        assert!(!is_within() && thread_number() == 0, "members do not lead");
+        assert!(!is_within() && thread_number() == 0, "a member of a team cannot lead another");
         assert!(count <= MEMBERS + 1, "{count} threads in a team, expected at most {}", MEMBERS + 1);
         let team = Team {
             gate: Alone(AtomicUsize::new(0)),

@@ -104,10 +104,10 @@ impl Machine<'_> {
             }
             Expression::ArrayLength(array) => {
                 let TypeInner::Pointer { base, .. } = self.slot(function, *array).inner else {
-                    return fault(Kind::Unknown, "the length of what is no array");
+                    return fault(Kind::Unknown, "the length of something other than an array");
                 };
                 let TypeInner::Array { stride, .. } = program.module.types[base].inner else {
-                    return fault(Kind::Unknown, "the length of what is no array");
+                    return fault(Kind::Unknown, "the length of something other than an array");
                 };
                 let root = frame.roots[array.index()];
                 for &lane in lanes {
