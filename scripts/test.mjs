@@ -6,7 +6,7 @@
 //   npm test -- --name softmax      only tests whose name matches
 //   npm test -- FILE...             only these JavaScript test files
 //   npm test -- --gpu               all Rust tests, and JavaScript tests of GPUs and on GPUs, with software Vulkan
-//   npm test -- --models            only the tests on trained models beside the repository
+//   npm test -- --models            only the tests on trained models outside of the repository
 //   npm test -- --prebuilt          with the addon that lies in the repository root, whatever built it
 //   npm test -- --browser           only the tests of HTML pages in Chromium
 //   npm test -- --coverage          also says which lines the JavaScript tests ran

@@ -133,7 +133,7 @@ impl Absorb<'_> {
             bias = Some(self.compute(operator, &[bias_or_zeros, terms], &channels));
         }
         inputs[2] = bias;
-        // Appended at the end, behind the nodes that compute its operands. Nothing else reads the old convolution, and
+        // Appended at the end, after the nodes that compute its operands. Nothing else reads the old convolution, and
         // copying its origins for each operator of a long chain would be expensive.
         let origins = std::mem::take(&mut self.graph.nodes[index].origins);
         let outputs = node.outputs.clone();

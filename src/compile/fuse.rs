@@ -1,5 +1,5 @@
 //! Element-wise fusion. A chain of element-wise operators becomes one program that keeps intermediate values in
-//! registers; operators behind a matrix product or convolution become its epilogue.
+//! registers; operators after a matrix product or convolution become its epilogue.
 
 use super::Target;
 use crate::dtype::DataType;
@@ -67,7 +67,7 @@ fn jumps(op: Elementwise) -> bool {
     op.is_test() || matches!(op, Ceil | Floor | RoundEven | Sign | Cast { .. } | Quantize | Dequantize)
 }
 
-/// Element-wise nodes behind a product; only the result of the last one is read outside.
+/// Element-wise nodes after a product; only the result of the last one is read outside.
 struct Region {
     /// Their program; its first operand is the result of the product.
     chain: Chain,
@@ -76,7 +76,7 @@ struct Region {
 }
 
 impl Region {
-    /// The largest region behind the node `host`. Nodes without an entry in `places` are gone.
+    /// The largest region after the node `host`. Nodes without an entry in `places` are gone.
     fn behind(graph: &Graph, uses: &[usize], readers: &[Vec<usize>], places: &[Option<usize>], host: usize) -> Region {
         let result = graph.nodes[host].outputs[0];
         let Descriptor { dtype, shape } = graph.descriptor(result);

@@ -2,7 +2,7 @@
 //!
 //! With channels last, a pixel is a row of a matrix: products read it without packing, and the lanes of vectors hold
 //! channels in every kernel. The pass uses only operators of the draft. A convolution reads the transposed image; the
-//! operators behind it work on transposed values as long as they can; transposes remain at the borders, and adjacent
+//! operators after it work on transposed values as long as they can; transposes remain at the borders, and adjacent
 //! ones cancel in [`simplify`](super::simplify).
 
 use crate::dimension::Dim;

@@ -88,7 +88,7 @@ fn is_byte(graph: &Graph, id: ValueId) -> bool {
     matches!(graph.descriptor(id).dtype, DataType::Int8 | DataType::Uint8)
 }
 
-/// Moves `dequantizeLinear` behind `transpose()` and `reshape()`, which then move bytes instead of floats.
+/// Moves `dequantizeLinear` after `transpose()` and `reshape()`, which then move bytes instead of floats.
 pub(super) fn sink(graph: &mut Graph) -> Result<()> {
     let mut producers: Vec<Option<usize>> = vec![None; graph.values.len()];
     let mut nodes: Vec<Node> = Vec::new();

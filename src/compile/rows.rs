@@ -165,7 +165,7 @@ fn computed(graph: &Graph, node: &Node, needs: &[Need]) -> Option<Plan> {
 }
 
 /// Keeps nodes unchanged if all their operands are computed as a whole and slicing these gains nothing: nodes that may
-/// be views, and nodes fused into the product in front of them or the slice behind them.
+/// be views, and nodes fused into the product before them or the slice after them.
 fn withdraw(graph: &Graph, producers: &[Option<usize>], target: &Target, plans: &mut [Plan]) {
     let uses = graph.use_counts();
     let computes_before = (target.reads)(&Slice::default().into(), 0) == Reads::Once;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A regular file, memory-mapped read-only and private.
 ///
 /// [`as_ref`](MappedFile::as_ref) returns its bytes for parsing. If another process truncates the file, the system
-/// kills a process that touches a page behind the new end, which cannot be caught; [`check`](MappedFile::check) right
+/// kills a process that touches a page beyond the new end, which cannot be caught; [`check`](MappedFile::check) right
 /// before parsing narrows the window to the duration of parsing. A [`Mapped`] window does not read through the map, but
 /// from the open file, where truncation is an error at any time.
 ///

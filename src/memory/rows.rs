@@ -1,7 +1,7 @@
 //! Memory that grows at its end while others read its beginning, for the keys and values of a text while it is being
 //! generated.
 //!
-//! [`Rows`] are the first bytes of a block. The bytes behind them can be written once, by the first
+//! [`Rows`] are the first bytes of a block. The bytes after them can be written once, by the first
 //! [append](Rows::append); rows that others hold stay unchanged. An append that is dropped unfinished frees its space.
 //! A later append to the same rows (a fork of the text), or one without room, gets a copy in a block of its own.
 
@@ -78,7 +78,7 @@ impl Rows {
         unsafe { std::slice::from_raw_parts(self.block.buffer.as_ptr(), self.len) }
     }
 
-    /// These rows with room behind them, `len` bytes altogether: in place, or in a copy if somebody else has appended
+    /// These rows with room after them, `len` bytes altogether: in place, or in a copy if somebody else has appended
     /// to them or there is no room.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl Appended {
 impl Drop for Appended {
     fn drop(&mut self) {
         if self.kept < self.len {
-            // Nobody can append behind unfinished rows, so these are the last bytes in use.
+            // Nobody can append to unfinished rows, so these are the last bytes in use.
             self.block.used.store(self.kept, Ordering::Release);
         }
     }
@@ -174,7 +174,7 @@ mod tests {
     fn grown(rows: &Rows, more: &[u8]) -> Rows {
         let appended = rows.append(rows.len() + more.len()).unwrap();
         assert_eq!(appended.kept(), rows.len());
-        // SAFETY: the bytes behind the kept ones belong to `appended` alone.
+        // SAFETY: the bytes after the kept ones belong to `appended` alone.
         unsafe { appended.as_ptr().add(appended.kept()).copy_from_nonoverlapping(more.as_ptr(), more.len()) };
         appended.finish()
     }
@@ -207,7 +207,7 @@ mod tests {
         let second = grown(&first, &[4]);
         assert!(second.is_beside(&first));
         assert_eq!((first.bytes(), second.bytes()), (&[1, 2, 3][..], &[1, 2, 3, 4][..]));
-        // Bytes behind rows that others hold belong to those others.
+        // Bytes after rows that others hold belong to those others.
         drop(first.append(5).unwrap());
         assert!(grown(&second, &[5]).is_beside(&first));
     }

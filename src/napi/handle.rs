@@ -72,8 +72,8 @@ pub struct Weight {
     bytes: Cell<i64>,
 }
 
-/// Bytes reported for the feeds of runs, which are passed on to the results. Caches of tens of megabytes, reported anew
-/// for each token, would trigger the garbage collector each time.
+/// Bytes reported for the feeds of runs, which are passed on to the results. Caches of tens of megabytes, reported
+/// again for each token, would trigger the garbage collector each time.
 #[derive(Default)]
 pub struct Passing(AtomicUsize);
 

@@ -562,7 +562,7 @@ fn run_of(handle: &SessionHandle, feeds: &Array, shapes: &[f64], fetches: Option
         })
     });
     let feeds = feeds.collect::<Result<_>>()?;
-    // One run late: the size of what this run compiles is not known yet.
+    // One run late: the size of the graphs that this run compiles is not known yet.
     weight.set(session.bytes());
     Ok(session.run(shapes, feeds, targets))
 }

@@ -458,7 +458,7 @@ impl<'c, 'm> Call<'c, 'm> {
         let descriptors: Vec<_> = inputs.iter().map(|id| id.map(|id| builder.descriptor(id))).collect();
         let mut elements: usize = descriptors.iter().flatten().map(|descriptor| descriptor.elements()).sum();
         elements += outputs.iter().map(Descriptor::elements).sum::<usize>();
-        // The naive reference starts each running sum anew.
+        // The naive reference computes each running sum from the start: quadratic work.
         let is_long = matches!(op, Op::CumulativeSum(_)) && elements > MAX_SUMMED_ELEMENTS;
         let is_much = (is_long || elements > MAX_FOLDED_ELEMENTS) && !self.importer.folds_all;
         if is_much || op.check_defined(&descriptors).is_err() {

@@ -38,7 +38,7 @@ pub struct Inspection<'a> {
     pub parameter_bytes: u64,
     /// Unsupported nodes: those that an import refuses whatever sizes the unknown free dimensions have.
     pub unsupported: Vec<Unsupported>,
-    /// The nodes where a session cuts the model because data decide sizes, branches or rounds. Further cuts behind
+    /// The nodes where a session cuts the model because data decide sizes, branches or rounds. Further cuts after
     /// these show only when the model runs.
     pub cuts: Vec<Unsupported>,
 }

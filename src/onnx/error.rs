@@ -103,7 +103,7 @@ pub enum Cut {
     Elements,
     /// The decision which of its graphs runs, or a cut inside one of them.
     Control,
-    /// Outputs of nodes that are behind a cut themselves.
+    /// Outputs of nodes that come after a cut themselves.
     Waiting,
 }
 

@@ -1,6 +1,6 @@
 //! Reads ONNX models into the graph builder.
 //!
-//! The way of a model: [`file`] finds the bytes, [`proto`] decodes messages one by one, [`model`] checks the structure
+//! How a model is read: [`file`] finds the bytes, [`proto`] decodes messages one by one, [`model`] checks the structure
 //! once, [`import`](mod@import) translates nodes for given shapes, by the tables of [`registry`] and [`ops`].
 
 pub mod call;

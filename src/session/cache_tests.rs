@@ -54,7 +54,7 @@ impl Cached {
         }
     }
 
-    /// Runs with `new` rows behind `past` rows, and checks the sums.
+    /// Runs with `new` rows after `past` rows, and checks the sums.
     fn run(&self, new: Vec<f32>, past: (Feed, usize), target: Target, expected: &[f32]) -> Result<Option<Value>> {
         let shape = |rows: usize| [self.batch, HEADS, rows, SIZE].map(|size| size as u32).to_vec();
         let rows = new.len() / (self.batch * HEADS * SIZE);

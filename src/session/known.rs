@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// Maximum number of integers in a tensor that become free sizes of the compiled graph. Larger tensors are constants;
-/// other elements then require compiling anew.
+/// other elements then require recompiling.
 const MAX_NUMBERS: usize = 64;
 
 /// A value of a run.

@@ -362,7 +362,7 @@ impl Specialization {
         site.run(graph, "run", [&inputs, &outputs])
     }
 
-    /// The outputs of the graph: room behind `caches`, the tensors in `targets`, or tensors of its own. Adds new ones
+    /// The outputs of the graph: room after `caches`, the tensors in `targets`, or tensors of its own. Adds new ones
     /// to `results`.
     fn place_outputs(
         &self,

@@ -164,7 +164,7 @@ fn same_matrices(graph: &Graph, a: ValueId, b: ValueId) -> bool {
     a.len() >= 2 && b.len() >= 2 && a[a.len() - 2..] == b[b.len() - 2..]
 }
 
-/// The operand of the softmax that computes `id`, and whether NaN rows become zeros behind it.
+/// The operand of the softmax that computes `id`, and whether NaN rows become zeros after it.
 fn softmax_input(graph: &Graph, facts: &Facts, mut id: ValueId, scores: &mut Scores) -> Option<(ValueId, bool)> {
     let mut empty_is_zero = false;
     let mut uses = 1;

@@ -111,8 +111,8 @@ impl Threads {
         work()
     }
 
-    /// Runs `work`, which computes, on this thread, with the pool's threads at hand: they stay awake for
-    /// [`split`](Self::split) until `work` returns.
+    /// Runs `work`, which computes, on this thread. Until it returns, the pool's threads stay awake for
+    /// [`split`](Self::split).
     pub fn install<R>(&self, work: impl FnOnce() -> R) -> R {
         computing(|| {
             self.lead(|| {

@@ -1,5 +1,5 @@
 //! Runs a dispatch: workgroups one after another, the invocations of each in lockstep. A set of invocations executes
-//! statements together; branches and loops split the set, and it merges again behind them.
+//! statements together; branches and loops split the set, and it merges again after them.
 
 use super::fault::{Checked, Fault, Kind, fault};
 use super::memory::{Access, Memory, Sharing};

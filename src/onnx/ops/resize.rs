@@ -100,7 +100,7 @@ impl Resizing {
     }
 
     /// Returns the first element that contributes, and the weights from it on, for a coordinate that is `ratio` (above
-    /// 0, up to 1) behind element 0.
+    /// 0, up to 1) after element 0.
     fn weights(&self, ratio: f64, scale: f64) -> (i64, Vec<f64>) {
         // An antialiasing filter is stretched if the output is smaller than the input.
         let stretch = if self.antialias { scale.min(1.0) } else { 1.0 };
