@@ -426,8 +426,8 @@ function record(element) {
  * default.
  *
  * @template {object} T
- * @param {(import('./internal.js').DictionaryMember & {convert: import('./internal.js').Converter<unknown>})[]} members in
- *   the order in which Web IDL reads them: inherited dictionaries first, each in code unit order
+ * @param {(Omit<import('./internal.js').DictionaryMember, 'type'> & { type?: string, convert: import('./internal.js').Converter<unknown> })[]}
+ *   members in the order in which Web IDL reads them: inherited dictionaries first, each in code unit order
  * @returns {import('./internal.js').Converter<T>}
  */
 function dictionary(members) {
