@@ -41,7 +41,7 @@ const hostile = () => [
   new Set([1]),
   /x/,
   new Error('e'),
-  Promise.reject(new Error('unheard')).catch(() => {}) && Promise.resolve(),
+  Promise.resolve(),
   new WeakRef({}),
   Object.create(null),
   Object.freeze({}),
