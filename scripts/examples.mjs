@@ -33,6 +33,9 @@ const PATIENCE = 300_000;
 
 /**
  * @typedef {object} Manifest
+ * @property {string} name
+ * @property {boolean} private
+ * @property {string} type
  * @property {Record<string, string>} [scripts]
  * @property {Record<string, string>} [dependencies]
  * @property {{ services?: string[], notRun?: string }} [example]
@@ -142,7 +145,7 @@ async function tryExample({ folder, manifest }, packed) {
 }
 
 async function main() {
-  const options = /** @type {const} */ ({ only: { type: 'string' }, prebuilt: { type: 'boolean', default: false } });
+  const options = /** @satisfies {import('node:util').ParseArgsOptionsConfig} */ ({ only: { type: 'string' }, prebuilt: { type: 'boolean', default: false } });
   const { only, prebuilt } = parseArgs({ options }).values;
   const examples = findExamples();
   const chosen = only?.split(',') ?? examples.map(({ name }) => name);

@@ -90,6 +90,7 @@ export function publishedManifest(manifest) {
  * Returns the published manifest of `webnn-node`, with its addons as optional dependencies.
  *
  * @param {Record<string, any>} manifest that of the checkout
+ * @returns {Record<string, any>}
  */
 export function mainManifest(manifest) {
   return {

@@ -19,7 +19,7 @@ test('a block has its line, its language, its files and its output', () => {
   const [block, ...others] = blocksOf(page, 'page.md');
   assert.deepEqual(others, []);
   assert.deepEqual(
-    { ...block, output: block.output.text },
+    { ...block, output: block.output?.text },
     {
       line: 5,
       language: 'js',
@@ -43,7 +43,7 @@ test('blocks that continue each other are one program', () => {
 });
 
 test('pages that no test could run as they are meant are refused', () => {
-  for (const [page, message] of [
+  for (const [page, message] of /** @type {[string, RegExp][]} */ ([
     [fence('bash', 'ls'), /page\.md:1: a code block is in "bash", expected one of js, ts, sh, text/],
     [fence('', 'ls'), /page\.md:1: a code block is in ""/],
     [fence('text', '1'), /page\.md:1: this output follows no block that is run/],
@@ -56,7 +56,7 @@ test('pages that no test could run as they are meant are refused', () => {
     [`<!-- continues -->\n\nWords.\n\n${fence('js', 'a')}`, /"continues" stands above no code block/],
     [`<!-- files: a.onnx -->\n\n${fence('js', 'a')}`, /"a\.onnx" is not NAME = PATH/],
     [`- item\n\n  ${fence('js', 'a').replaceAll('\n', '\n  ')}`, /1 code blocks stand in lists or quotes/],
-  ]) {
+  ])) {
     assert.throws(() => blocksOf(page, 'page.md'), message, page);
   }
 });

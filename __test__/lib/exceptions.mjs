@@ -26,7 +26,7 @@ export const typeError = (/** @type {RegExp} */ pattern) => exception('TypeError
  * rejected.
  *
  * @param {() => unknown} call
- * @param {(error: Error) => boolean} matcher
+ * @param {((error: Error) => boolean) | ErrorConstructor} matcher
  */
 export async function rejects(call, matcher) {
   let promise;

@@ -16,7 +16,7 @@ export function readCommandLine(config) {
   try {
     return parseArgs(config);
   } catch (error) {
-    throw new UsageError(error.message);
+    throw new UsageError(/** @type {Error} */ (error).message);
   }
 }
 
@@ -28,12 +28,20 @@ export function positiveInteger(option, text) {
   return Number(text);
 }
 
-/** The value of an option that is a regular expression; `undefined` if it is not given. @throws {UsageError} */
+/**
+ * The value of an option that is a regular expression; `undefined` if it is not given.
+ *
+ * @template {string | undefined} Text
+ * @param {string} option
+ * @param {Text} text
+ * @returns {Text extends string ? RegExp : undefined}
+ * @throws {UsageError}
+ */
 export function regularExpression(option, text) {
   try {
-    return text === undefined ? undefined : new RegExp(text);
+    return /** @type {any} */ (text === undefined ? undefined : new RegExp(text));
   } catch (error) {
-    throw new UsageError(`--${option}: ${error.message}`);
+    throw new UsageError(`--${option}: ${/** @type {Error} */ (error).message}`);
   }
 }
 

@@ -33,6 +33,7 @@ function thrown({ kind, name, message }) {
 /** The connection to the thread. */
 class Bridge {
   #port;
+  /** @type {Int32Array<SharedArrayBuffer>} */
   #state;
   /** @type {Error | undefined} */
   #failure;
