@@ -45,7 +45,7 @@ export interface DictionaryMember {
  *
  * @param members in the order in which Web IDL reads them: inherited dictionaries first, each in code unit order
  */
-export function dictionary<T extends object>(members: (DictionaryMember & { convert: Converter<unknown> })[]): Converter<T>;
+export function dictionary<T extends object>(members: (Omit<DictionaryMember, 'type'> & { type?: string; convert: Converter<unknown> })[]): Converter<T>;
 
 /** The internal slots of an interface: the state of its objects, which also proves that they are its objects. */
 export interface Slots<State extends object, Interface extends object> {

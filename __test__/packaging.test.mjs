@@ -68,9 +68,9 @@ describe('package.json', () => {
 
   test('has the version, license, authors and repository of Cargo.toml', () => {
     const cargo = read('Cargo.toml');
-    for (const field of ['version', 'license']) assert.equal(new RegExp(`^${field} = "(.*)"$`, 'm').exec(cargo)[1], manifest[field]);
-    assert.equal(/^authors = \["(.*)"\]$/m.exec(cargo)[1], manifest.author);
-    assert.equal(`git+${/^repository = "(.*)"$/m.exec(cargo)[1]}.git`, manifest.repository.url);
+    for (const field of ['version', 'license']) assert.equal(new RegExp(`^${field} = "(.*)"$`, 'm').exec(cargo)?.[1], manifest[field]);
+    assert.equal(/^authors = \["(.*)"\]$/m.exec(cargo)?.[1], manifest.author);
+    assert.equal(`git+${/^repository = "(.*)"$/m.exec(cargo)?.[1]}.git`, manifest.repository.url);
   });
 
   test('the lock file is of this version, pins every package by its content and names no download address', () => {
@@ -203,7 +203,7 @@ describe('the installed packages', () => {
 
   test('were installed, and are run here, with no Rust on the PATH', () => {
     for (const tool of ['cargo', 'rustc']) {
-      assert.equal(spawnSync(tool, ['--version'], { env: environmentWithoutRust() }).error?.code, 'ENOENT', tool);
+      assert.equal(/** @type {any} */ (spawnSync(tool, ['--version'], { env: environmentWithoutRust() }).error)?.code, 'ENOENT', tool);
     }
   });
 
@@ -325,6 +325,7 @@ describe('the loader', () => {
   });
 
   /** Imports the package with `content` as the addon of this platform's package (none without) under an environment. */
+  /** @param {{ content?: string | Uint8Array, others?: string[], env?: Record<string, string>, before?: string }} [what] */
   const load = async ({ content, others = [], env = {}, before = '' } = {}) => {
     const modules = join(directory, 'node_modules');
     for (const entry of readdirSync(modules).filter((name) => name !== 'webnn-node')) rmSync(join(modules, entry), { recursive: true });
@@ -336,7 +337,7 @@ describe('the loader', () => {
     }
     const args = ['-e', `${before}; console.log(typeof require('webnn-node').ml)`];
     const { code, stdout, stderr } = await runNode(args, { cwd: directory, env });
-    return { code, stdout, message: /^Error: (.*?)^    at /ms.exec(stderr)?.[1] };
+    return { code, stdout, message: /^Error: (.*?)^    at /ms.exec(stderr)?.[1] ?? '' };
   };
 
   test('finds the package of the platform', async () => {
@@ -384,6 +385,17 @@ describe('the loader', () => {
     assert.ok(message.includes(`npm install webnn-node-${platform}@${other}`), message);
   });
 
+  test('a Node that is too old: which one is needed, and which one runs', async () => {
+    const pretending = (/** @type {string} */ node) => `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${node}' } })`;
+    for (const node of ['18.20.8', '20.11.1']) {
+      const { message } = await load({ content: readFileSync(addon), before: pretending(node) });
+      assert.equal(message, `webnn-node needs Node 20.12 or newer, this is Node ${node}.\n`);
+    }
+    for (const node of ['20.12.0', '22.0.0']) {
+      assert.equal((await load({ content: readFileSync(addon), before: pretending(node) })).stdout, 'object\n');
+    }
+  });
+
   test('a platform without a package: those that there are', async () => {
     const { message } = await load({ before: "Object.defineProperty(process, 'arch', { value: 's390x' })" });
     assert.match(message, /no usable native binary for \w+-s390x/);
@@ -396,7 +408,7 @@ describe('the loader', () => {
       const content = Buffer.from(readFileSync(addon, 'latin1').replaceAll(/GLIBC_2\.\d\d/g, 'GLIBC_9.99'), 'latin1');
       const { message } = await load({ content });
       assert.match(message, /version `GLIBC_9\.99' not found/);
-      assert.ok(message.includes(`(${process.report.getReport().header.glibcVersionRuntime})`), message);
+      assert.ok(message.includes(`(${/** @type {any} */ (process.report.getReport()).header.glibcVersionRuntime})`), message);
     });
   }
 

@@ -85,7 +85,8 @@ test('data types are shortened in a fixed order', () => {
 test('the support table has one row per operator, with equal neighbours put together', () => {
   const floats = limits(['float32', 'float16'], 4, 4);
   const any = limits(ALL, 0, 8);
-  const table = supportTable({
+  /** @type {any} limits with two operators */
+  const some = {
     preferredInputLayout: 'nchw',
     maxTensorByteLength: 1024,
     input: any,
@@ -93,7 +94,8 @@ test('the support table has one row per operator, with equal neighbours put toge
     output: any,
     split: { input: any, outputs: any },
     conv2d: { input: floats, filter: floats, bias: limits(['float32', 'float16'], 1, 1), output: floats },
-  });
+  };
+  const table = supportTable(some);
   const lines = table.split('\n');
   assert.match(lines[0], /^2 operators\. Graph inputs: any, rank 0–8; .*at most 1024 bytes; the preferred layout is `nchw`\.$/);
   assert.deepEqual(lines.slice(-2), [
@@ -103,7 +105,7 @@ test('the support table has one row per operator, with equal neighbours put toge
 });
 
 test('the table of variables has one row per variable', () => {
-  const table = environmentTable([{ name: 'WEBNN_A', value: null, meaning: '`1` or `2`' }]);
+  const table = environmentTable([{ name: 'WEBNN_A', meaning: '`1` or `2`' }]);
   assert.equal(table, '| Variable | Meaning |\n|---|---|\n| `WEBNN_A` | `1` or `2` |');
 });
 
@@ -189,12 +191,12 @@ test('the table of speeds and the claims about them are those of the report', ()
 
 test('suites of tests that do not go together are refused', async () => {
   const program = fileURLToPath(new URL('../scripts/test.mjs', import.meta.url));
-  for (const [args, message] of [
+  for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
     [['--gpu', '--models'], /--models goes with no other suite, --only or files/],
     [['--gpu', '__test__/scripts.test.mjs'], /--gpu goes with no other suite or files/],
     [['--browser', '--only', 'js'], /--browser goes with no other suite, --only or files/],
     [['--only', 'gpu'], /--only is "gpu", expected rust or js/],
-  ]) {
+  ])) {
     const { code, stderr } = await runNode([program, ...args]);
     assert.equal(code, 2, stderr);
     assert.match(stderr, message);
@@ -234,6 +236,7 @@ test('the summary of the gate has a line for each step, and one for all', () => 
 test('the workflow runs every step of the gate whose data is in a repository, and no other', () => {
   const workflow = readFileSync(new URL('../.github/workflows/checks.yml', import.meta.url), 'utf8');
   const lines = [...workflow.matchAll(/^ +(?:- run: \.ci\/run|step:) ([^"\n]*)$/gm)].flatMap(([, words]) => words.match(/[\w-]+/g));
+  /** @type {(step: { needs?: string[], outside?: string[] }) => boolean} */
   const isHere = ({ needs = [], outside = [] }) => outside.every((name) => name === 'wpt') && STEPS.filter(({ name }) => needs.includes(name)).every(isHere);
   // The steps js and gpu build what these build.
   const implied = ['addon', 'rust-build'];

@@ -18,15 +18,15 @@ export const QUANTIZATION_STEPS = 2;
 
 /**
  * The largest allowed error of dynamically quantized models, as a multiple of the change that quantization causes, both
- * as root mean squares. Their outputs are not multiples of a step. The last bit of a sum decides where an activation
- * halfway between two steps goes, and each layer multiplies such cases: a relative change of 1e-7 in the scales causes
+ * as root mean squares. Their outputs are not multiples of a step: the last bit of a sum decides where an activation
+ * halfway between two steps goes, and each layer multiplies such cases. A relative change of 1e-7 in the scales causes
  * 0.4 to 0.7. Rounding can cause at most 1: weights and activations have 8 bits each, so half of the variance comes
  * from the activations, and two results with the same weights differ by twice that half. Single operators are compared
  * exactly, by the tests of the onnx package.
  */
 const QUANTIZATION_ERROR = 1;
 
-/** Steps are multiples of a float32 and rounded themselves. */
+/** Steps are multiples of a float32, and rounded themselves. */
 const STEP_ROUNDING = 0.1;
 
 /**

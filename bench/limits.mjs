@@ -45,7 +45,7 @@ export function measureLimits(threads) {
 const larger = (a, b) => (a === null || b === null ? (a ?? b) : Math.max(a, b));
 
 /**
- * Returns the larger of each number of two measurements with the same threads: other load can only lower them.
+ * Returns the larger of each number in two measurements with the same threads: other load can only lower them.
  *
  * @param {Limits[]} first
  * @param {Limits[]} second
@@ -65,7 +65,7 @@ export function strongest(first, second) {
 }
 
 /**
- * Returns the limits for `shareOfLimit`, with the fastest memory read of any measurement.
+ * Returns the limits for `shareOfLimit`, with the fastest memory read of all measurements.
  *
  * @param {Pick<Limits, 'fmaGflops' | 'int8Gops' | 'reading'>} limits
  * @param {{ cacheBytes: number }} machine

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 /** Milliseconds of a tick, the unit of CPU time in /proc. It is fixed for user programs: USER_HZ is 100. */
 const TICK_MS = 10;
 
-/** Interval to check whether processes rest, in milliseconds: two ticks, because one could go unseen. */
+/** Interval for checking whether processes rest, in milliseconds: two ticks, as one could go unseen. */
 const REST_MS = 2 * TICK_MS;
 
 /** Maximum wait for processes to rest, in milliseconds. */
@@ -76,7 +76,7 @@ function timeOfAll(pids) {
 }
 
 /**
- * Waits until processes use no CPU time: worker threads of some libraries spin for a while after a run and disturb the
+ * Waits until processes use no CPU time: worker threads of some libraries spin for a while after a run, and disturb the
  * next one.
  *
  * @param {number[]} pids

@@ -1,4 +1,4 @@
-// Measures engines on one model, in turns: changes on the machine then affect all of them.
+// Measures engines on one model, in turns: changes of the machine's state then affect all of them.
 
 import { createReadStream, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -17,10 +17,10 @@ const SAMPLE_MS = 150;
 /** Approximate total time of warm-up runs. */
 const WARM_UP_MS = 300;
 
-/** Longer runs need no warm-up: they fill the caches by themselves. */
+/** Longer runs need no warm-up: they fill the caches themselves. */
 const LONG_RUN_MS = 400;
 
-/** A dirty sample is repeated until there are this many times the requested samples. */
+/** Dirty samples are repeated until there are this many times the requested samples. */
 const MAX_REPEATS = 2;
 
 /**
@@ -94,7 +94,7 @@ export async function checkOutputs(process, model) {
   }
 }
 
-/** One engine on one model. A failing step ends its part; the others go on. */
+/** One engine on one model. If a step fails, the engine is out; the others go on. */
 class Contestant {
   /** @type {Result} */
   result;
@@ -124,7 +124,7 @@ class Contestant {
   }
 
   /**
-   * Does one step; if it fails, the engine is out, with `status` and the reason.
+   * Does one step. If it fails, the engine is out, with `status` and the reason.
    *
    * @template T
    * @param {'failed' | 'unsupported'} status
@@ -157,7 +157,7 @@ class Contestant {
   async load() {
     await this.end();
     this.process = new EngineProcess(this.result.engine, this.#command);
-    // Its first answer shows that it has started; "unsupported" is an answer, too.
+    // Its first answer shows that it has started; "unsupported" is also an answer.
     const empty = await this.attempt('unsupported', () => started(this.running));
     const loaded = await this.attempt('unsupported', async () => this.process?.request('load', this.parameters));
     if (empty === undefined || loaded === undefined) return;
@@ -188,7 +188,7 @@ class Contestant {
       iterations = Math.max(1, Math.min(10 * iterations, Math.ceil(SAMPLE_MS / last)));
     }
     this.#iterations = Math.max(1, Math.ceil(SAMPLE_MS / last));
-    // Other engines ran in between and evicted this one from the caches.
+    // Other engines have run in between, and evicted this one from the caches.
     this.#warmup = last > LONG_RUN_MS ? 0 : 1;
     this.result.samples = this.samples;
   }

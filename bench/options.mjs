@@ -27,7 +27,7 @@ Runs models and compares their times with other engines, which are installed on 
   --write            write bench/RESULTS.md and bench/results.svg
   --help`;
 
-const OPTIONS = /** @type {const} */ ({
+const OPTIONS = /** @satisfies {import('node:util').ParseArgsOptionsConfig} */ ({
   device: { type: 'string', default: 'cpu' },
   python: { type: 'string' },
   'gpu-limits': { type: 'string' },

@@ -20,7 +20,7 @@ const javaScript = (/** @type {URL} */ module) => async () => commandOf(module);
 const python = (/** @type {string} */ module) => async () => [await benchPython(), inEngines('serve.py'), module];
 
 /**
- * PyTorch, in the environment of `program` or one of its own, because it is large.
+ * PyTorch, in the environment of `program`, or in one of its own because it is large.
  *
  * @param {boolean} compiled
  * @param {'float32' | 'float16'} precision

@@ -68,7 +68,7 @@ async function measureModel(model, options, threads, ask) {
 }
 
 /**
- * Measures everything; the machine before and after everything else.
+ * Measures everything; the machine's limits before and after the rest.
  *
  * @param {import('./options.mjs').Options} options
  * @returns {Promise<import('./report/rows.mjs').Run>}

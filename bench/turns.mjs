@@ -1,10 +1,10 @@
-// Runs processes of two engines in turns: changes on the machine affect both.
+// Runs processes of two engines in turns: changes of the machine's state affect both.
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 
 /**
- * Takes samples, each in its own process.
+ * Takes samples, each in a process of its own.
  *
  * @template Sample
  * @param {[string, string]} engines
@@ -20,7 +20,7 @@ export async function sampleInTurns([first, second], processOf, rounds, advance)
   /** @type {Record<string, Sample[]>} */
   const taken = { [first]: [], [second]: [] };
   for (let round = 0; round < rounds; round++) {
-    // Alternate the order, so that neither is always first.
+    // Alternates the order: neither is always first.
     for (const engine of round % 2 === 0 ? [first, second] : [second, first]) {
       const { worker, parameters } = processOf(engine);
       const { stdout } = await promisify(execFile)(process.execPath, [worker, JSON.stringify(parameters)]);

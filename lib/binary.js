@@ -6,20 +6,19 @@ const fs = require('node:fs');
 const { createRequire } = require('node:module');
 const path = require('node:path');
 
-const { version } = require('../package.json');
+const { engines, version } = require('../package.json');
 
 const packageDirectory = path.dirname(__dirname);
 
 /**
- * The environment variable with the path of the file to load instead: for bundles, single executables and custom
- * builds.
+ * The environment variable with the path of a file to load instead: for bundles, single executables and custom builds.
  */
 const PATH_VARIABLE = 'WEBNN_NATIVE_LIBRARY_PATH';
 
-/** The platforms with packages, as written in file and package names. */
+/** The platforms that have packages, as written in file and package names. */
 const PLATFORMS = ['darwin-arm64', 'darwin-x64', 'linux-arm64-gnu', 'linux-arm64-musl', 'linux-x64-gnu', 'linux-x64-musl', 'win32-arm64', 'win32-x64'];
 
-/** Deno's global; undefined in other runtimes, even if a program imitates it there. */
+/** Deno's global; undefined in other runtimes, even if a program there imitates it. */
 const deno = process.versions.deno === undefined ? undefined : /** @type {any} */ (globalThis).Deno;
 
 /** Architectures as written in the file name of musl's loader. */
@@ -28,19 +27,19 @@ const MUSL_ARCHITECTURES = { arm64: 'aarch64', x64: 'x86_64' };
 
 /** @returns {'gnu' | 'musl'} the C library of this Linux system */
 function linuxLibc() {
-  // Deno knows its build target. Reading files would need a permission that nothing else here needs.
+  // Deno knows its build target. Reading files would require a permission that nothing else here does.
   const target = deno?.build.target;
   if (target !== undefined) {
     return target.includes('musl') ? 'musl' : 'gnu';
   }
   try {
-    // A script that names its library; musl can be installed on a glibc system.
+    // A script that names its library. musl can also be installed on a glibc system.
     const ldd = fs.readFileSync('/usr/bin/ldd', 'latin1');
     if (/musl|GNU C Library|GLIBC/.test(ldd)) {
       return ldd.includes('musl') ? 'musl' : 'gnu';
     }
   } catch {
-    // Minimal images have no ldd, and only one library: look for its loader.
+    // Minimal images have no ldd and only one library: looks for musl's loader.
   }
   return fs.existsSync(`/lib/ld-musl-${MUSL_ARCHITECTURES[process.arch] ?? process.arch}.so.1`) ? 'musl' : 'gnu';
 }
@@ -53,14 +52,14 @@ function platformName() {
 
 /** @returns {string | undefined} the value of {@link PATH_VARIABLE}; undefined if it is empty */
 function pathFromEnvironment() {
-  // Deno throws if the program may not read the variable: then it was not meant for this package.
+  // Deno throws if the program may not read the variable: it was then not meant for this package.
   const permission = deno?.permissions.querySync({ name: 'env', variable: PATH_VARIABLE });
   return permission === undefined || permission.state === 'granted' ? process.env[PATH_VARIABLE] || undefined : undefined;
 }
 
 /**
  * Returns the native exports if they belong to this version: the functions between JavaScript and the binary are
- * private and change with every version.
+ * private, and change with every version.
  *
  * @param {import('./internal.js').Binding} binding
  * @returns {import('./internal.js').Binding}
@@ -76,7 +75,7 @@ function ofThisVersion(binding) {
 }
 
 /**
- * Loads a file; unlike `require` in a bundle or a single executable, this accepts any path.
+ * Loads a file. Unlike `require` in a bundle or a single executable, this accepts any path.
  *
  * @param {string} file
  */
@@ -85,8 +84,8 @@ function loadFile(file) {
 }
 
 /**
- * Loads the package of a platform. The names are literals, so bundlers and file tracers see which packages may be
- * needed; errors are caught here, so they accept that packages may be absent.
+ * Loads the package of a platform. The names are literals: bundlers and file tracers see which packages may be needed.
+ * Errors are caught here, by which these tools accept that packages may be absent.
  *
  * @param {string} platform
  * @param {(error: NodeJS.ErrnoException) => void} onError
@@ -129,13 +128,13 @@ function reason(place, error) {
 }
 
 /**
- * Lists installed packages of other platforms, to tell a copied folder from an incomplete one.
+ * Lists installed packages of other platforms, to distinguish a copied folder from an incomplete one.
  *
  * @param {string} platform
  */
 function otherPackages(platform) {
   if (deno !== undefined) {
-    return []; // looking for them needs a permission, and throws without it
+    return []; // looking for them requires a permission, and throws without it
   }
   const folders = [path.join(packageDirectory, '..'), path.join(packageDirectory, 'node_modules')];
   const installed = (/** @type {string} */ name) => folders.some((folder) => fs.existsSync(path.join(folder, name)));
@@ -153,7 +152,7 @@ function adviceForRefused(errors) {
   if (!errors.some(({ message }) => message.includes('GLIBC'))) {
     return 'The file may be damaged or built for another system: reinstall it.';
   }
-  // Deno's report needs a permission, and throws without it.
+  // Deno's report requires a permission, and throws without it.
   const version = deno === undefined ? ` (${/** @type {any} */ (process.report.getReport()).header.glibcVersionRuntime})` : '';
   return [`It needs a newer glibc than this system has${version}:`, 'use a newer system, or build webnn-node on this one.'].join(' ');
 }
@@ -193,12 +192,29 @@ function loadNamed(named) {
 }
 
 /**
+ * Checks the version of Node. Without this, an older one fails at the first function that it lacks. Deno and Bun name
+ * the version that they imitate, which says little about what they have.
+ *
+ * @throws {Error} with both versions
+ */
+function requireNode() {
+  const { node, deno, bun } = process.versions;
+  const needed = engines.node.replace('>=', '');
+  const [major, minor] = node.split('.').map(Number);
+  const [neededMajor, neededMinor] = needed.split('.').map(Number);
+  if (deno === undefined && bun === undefined && (major < neededMajor || (major === neededMajor && minor < neededMinor))) {
+    throw new Error(`webnn-node needs Node ${needed} or newer, this is Node ${node}.`);
+  }
+}
+
+/**
  * Loads the binary in the package root if there is one, otherwise the one in the platform's package.
  *
  * @returns {import('./internal.js').Binding} the native exports
- * @throws {Error} with the platform, the package to install and all messages of the system
+ * @throws {Error} for an old Node; or with the platform, the package to install and all messages of the system
  */
 function loadBinding() {
+  requireNode();
   const named = pathFromEnvironment();
   if (named !== undefined) {
     return loadNamed(named);
@@ -206,12 +222,12 @@ function loadBinding() {
   const platform = platformName();
   const file = path.join(packageDirectory, `webnn-node.${platform}.node`);
   const failures = /** @type {{place: string, error: NodeJS.ErrnoException}[]} */ ([]);
-  // No check for the file first: Deno may allow loading a file but not looking at it.
+  // Does not check for the file first: Deno may allow loading a file but not looking at it.
   try {
     return loadFile(file);
   } catch (caught) {
     const error = /** @type {NodeJS.ErrnoException} */ (caught);
-    // In an installed package, the binary is in the platform's package only.
+    // In an installed package, only the platform's package has the binary.
     if (error.code !== 'MODULE_NOT_FOUND') {
       failures.push({ place: file, error });
     }

@@ -115,7 +115,7 @@ class Builder {
     return createMLOperand(operand);
   }
 
-  /** Converters for descriptions of constants. */
+  /** Converters for descriptors of constants. */
   get constants() {
     return this.#context.constants;
   }
@@ -187,7 +187,7 @@ class Builder {
   }
 
   /**
-   * Appends operators that native code adds by itself, and registers the inputs that come with them.
+   * Appends operators that native code adds on its own, and registers the inputs that come with them.
    *
    * @param {(handle: import('./internal.js').Handle<'builder'>, idOf: (operand: import('./internal.js').OperandState, name: string) => number) => {
    *   inputs: Added[],
@@ -229,7 +229,7 @@ class Builder {
     const ids = named.map(([name, operand]) => this.#outputId(name, operand));
     this.#hasBuilt = true;
     const handle = this.#handle;
-    // Frees the copies of the constants while the builder lives on.
+    // Frees the copies of the constants, even if the builder lives on.
     this.#handle = /** @type {never} */ (undefined);
     const context = this.#context;
     const inputsOf = (/** @type {string[]} */ inputNames) =>
@@ -350,7 +350,7 @@ class MLGraphBuilder {
 const isOperandType = (/** @type {string} */ type) => type === 'MLOperand' || type === 'sequence<MLOperand>';
 
 /**
- * Creates the method of one operator, from its row in the generated table.
+ * Creates the method of one operator from its row in the generated table.
  *
  * @param {{name: string, arguments: {name: string, type: string}[], options: string, result: string}} row
  * @returns {Function}

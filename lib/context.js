@@ -29,7 +29,7 @@ const toTensorDescriptor = dictionaryConverter('MLTensorDescriptor');
 let dispatches = 0;
 
 /**
- * JSON reviver: puts members in code unit order, as in every dictionary that leaves the API.
+ * JSON reviver that sorts members in code unit order, like all dictionaries that leave the API.
  *
  * @param {string} key
  * @param {unknown} value
@@ -47,9 +47,9 @@ function inMemberOrder(key, value) {
 
 /**
  * Creates the function that loses a context when its GPU is lost. The native context may also end without a loss, in
- * Deno while the object still exists at the end of the process: then there is nothing left to lose. It is created here
- * because it must not keep the context alive, as a function created in the constructor would, through the scope that it
- * shares with others.
+ * Deno even while the object still exists, at the end of the process: there is then nothing left to lose. The function
+ * is created here because it must not keep the context alive. One created in the constructor would, through the scope
+ * that it shares with others.
  *
  * @param {WeakRef<Context>} context
  * @returns {(error: import('./internal.js').CodedError) => void}
@@ -116,7 +116,7 @@ class Context {
     return native.createBuilder(this.#handle, this.hasDynamicShapes);
   }
 
-  /** Converters for descriptions of constants. */
+  /** Converters for descriptors of constants. */
   get constants() {
     return this.hasInt4 ? int4Constants : draftConstants;
   }
@@ -155,7 +155,7 @@ class Context {
     });
   }
 
-  /** For tests: loses the GPU, if the context has one, as a driver that fails would. */
+  /** For tests: loses the GPU, if the context has one, as a failing driver would. */
   loseDevice() {
     native.loseDevice(this.#handle);
   }
@@ -205,7 +205,7 @@ class Context {
   }
 
   /**
-   * Creates the MLTensor of a native tensor that a run has created.
+   * Creates the MLTensor for a native tensor that a run has created.
    *
    * @param {import('./internal.js').Handle<'tensor'>} handle
    * @param {import('./internal.js').Descriptor & {readable: boolean, writable: boolean}} descriptor
@@ -376,7 +376,7 @@ class Context {
   }
 
   /**
-   * Dispatches a graph several times as one request, and measures its steps.
+   * Dispatches a graph several times in one request, and measures its steps.
    *
    * @param {import('./internal.js').GraphState} graph
    * @param {Map<string, import('./internal.js').TensorState>} inputs
@@ -387,7 +387,7 @@ class Context {
   profile(graph, inputs, outputs, { runs, warmup }) {
     const { inputHandles, outputHandles } = this.#bind('profileGraph', graph, inputs, outputs);
     graph.requireProfilable('profileGraph');
-    // Described now: the graph may be destroyed before the profile is done.
+    // Described now: the graph may be destroyed before the profile is complete.
     const description = graph.describe('profileGraph');
     const id = native.completions.nextId();
     const times = native.profile(this.#handle, id, graph.handle, inputHandles, outputHandles, warmup, runs);
@@ -400,7 +400,7 @@ class Context {
   }
 
   /**
-   * Checks the arguments of everything that runs a graph.
+   * Checks the arguments of an operation that runs a graph.
    *
    * @param {string} operation
    * @param {import('./internal.js').GraphState} graph
@@ -623,7 +623,7 @@ class MLContext {
 
   get lost() {
     const context = slots.get(this);
-    // Attributes with a promise type reject instead of throwing.
+    // Attributes whose type is a promise reject instead of throwing.
     return context === undefined ? reject(illegalInvocation('MLContext.lost', 'MLContext')) : context.lost;
   }
 }

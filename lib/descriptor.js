@@ -1,14 +1,14 @@
 'use strict';
 
-/** Data types, sizes in bytes and the check of buffers against a data type and shape. */
+/** Data types, sizes in bytes, and checks of buffers against a data type and shape. */
 
 const { enumerations } = require('./operators.js');
 const { byteLengthOf, bytesOf } = require('./webidl.js');
 
-/** Names of the data types; the native side uses their index. */
+/** Names of the data types; the native side uses their indices. */
 const DATA_TYPES = /** @type {import('../index.js').MLOperandDataType[]} */ (enumerations.MLOperandDataType);
 
-/** The same, with the types that only constants can have, in contexts with the extension "int4". */
+/** The same, followed by the types that only constants can have, in contexts with the extension "int4". */
 const CONSTANT_DATA_TYPES = /** @type {const} */ ([...DATA_TYPES, 'int4', 'uint4']);
 
 const DATA_TYPE_INDEX = new Map(CONSTANT_DATA_TYPES.map((name, index) => [name, index]));
@@ -28,13 +28,13 @@ const ELEMENT_SIZES = {
 };
 
 /**
- * The kinds of views that hold a data type; a Uint8Array or a buffer can hold any.
+ * The kinds of views that can hold a data type; a Uint8Array or a buffer can hold any.
  *
  * @type {Record<import('../index.js').MLConstantDataType, string[]>}
  */
 const VIEWS = {
   float32: ['Float32Array'],
-  // Without Float16Array, only the bit patterns are left.
+  // Without Float16Array, only the bit patterns can be passed.
   float16: ['Float16Array', 'Uint16Array'],
   int32: ['Int32Array'],
   uint32: ['Uint32Array'],

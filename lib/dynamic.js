@@ -12,7 +12,7 @@ const { conversionError, dictionary, enforcedUnsignedLong, record, requireArgume
 const toNamedShapes = record(sequence(enforcedUnsignedLong));
 
 /**
- * MLDimension. Only strings are names: Web IDL would turn null and objects into names, too.
+ * MLDimension. Only strings are names: Web IDL would turn null and objects into names as well.
  *
  * @type {import('./internal.js').Converter<import('../index.js').MLDimension>}
  */
@@ -133,7 +133,7 @@ function fixedShapes({ inputs, outputs }, shapes) {
   return outputs.map(({ shape }) => /** @type {number[]} */ ([...shape]));
 }
 
-/** The members that the extension adds to graphs of contexts with it, and to no others. */
+/** The members that the extension adds to graphs of contexts that have it. */
 class DynamicMLGraph {
   /** @param {unknown} inputShapes */
   computeShapes(inputShapes) {

@@ -1,7 +1,7 @@
 'use strict';
 
 /**
- * Creates the exceptions that callers see, and sanitizes the caller's own text before it is quoted in them.
+ * Creates the exceptions that callers see, and sanitizes the caller's own text before quoting it in them.
  */
 
 const { DOMException } = globalThis;
@@ -9,7 +9,7 @@ const { apply } = Reflect;
 const { toWellFormed } = String.prototype;
 
 /**
- * Control characters, line separators and bidirectional marks, embeddings, overrides and isolates: in a log they could
+ * Control characters, line separators and bidirectional marks, embeddings, overrides and isolates: in a log, they could
  * break lines or reorder the displayed text (UTR #36).
  */
 const UNSAFE_TEXT = /[\p{Cc}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/gu;
@@ -17,14 +17,14 @@ const UNSAFE_TEXT = /[\p{Cc}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/gu;
 /** Maximum length of quoted text in a message, in code points. */
 const QUOTED_LENGTH = 100;
 
-/** Maximum number of code units examined for that: a caller's text can fill all memory. */
+/** Maximum number of code units examined to find these: a caller's text can fill all memory. */
 const EXAMINED_LENGTH = 4096;
 
 /** DOMException names that the native side may report. */
 const DOM_EXCEPTION_CODES = new Set(['InvalidStateError', 'NotSupportedError', 'OperationError', 'UnknownError']);
 
 /**
- * Replaces characters in a caller's text that must not reach a terminal or log.
+ * Replaces the characters in a caller's text that must not reach a terminal or log.
  *
  * @param {string} text
  * @returns {string}
@@ -34,7 +34,7 @@ function sanitize(text) {
 }
 
 /**
- * Returns a caller's text in quotation marks, sanitized and cut to a readable length.
+ * Returns a caller's text in quotation marks, sanitized and truncated to a readable length.
  *
  * @param {string} text
  * @returns {string}
@@ -46,7 +46,7 @@ function quote(text) {
 }
 
 /**
- * Returns a label for messages: sanitized, and cut, because it could fill all memory.
+ * Returns a label for messages: sanitized, and truncated, because it could fill all memory.
  *
  * @param {string} label
  * @returns {string}
@@ -67,7 +67,7 @@ function subject(label, operator) {
 }
 
 /**
- * Sanitizes a message but keeps its line breaks.
+ * Sanitizes a message, but keeps its line breaks.
  *
  * @param {string} text
  */

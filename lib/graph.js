@@ -197,7 +197,7 @@ class MLGraph {
     throw illegalConstructor('MLGraph');
   }
 
-  /** The devices that its dispatches use, 'cpu' or 'gpu': an extension, as in Chromium. */
+  /** The devices that its dispatches use, 'cpu' or 'gpu': an extension that Chromium has as well. */
   get devices() {
     const state = slots.get(this);
     if (state === undefined) {

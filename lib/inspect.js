@@ -25,7 +25,7 @@ const toProfileOptions = dictionary([
 ]);
 
 /**
- * Creates the converter of a number of runs.
+ * Creates the converter for a number of runs.
  *
  * @param {number} least
  * @returns {import('./internal.js').Converter<number>}

@@ -3,7 +3,7 @@
 /**
  * Constants of 4-bit integers: the extension "int4", see docs/int4.md.
  *
- * For the type checker, the converters return the draft's types: no code depends on which type it is.
+ * The type checker sees the draft's types: no code depends on the difference.
  */
 
 const { CONSTANT_DATA_TYPES } = require('./descriptor.js');
@@ -11,7 +11,7 @@ const { dictionaries } = require('./operators.js');
 const { converterFor, dictionaryConverter } = require('./types.js');
 const { dictionary, enumeration } = require('./webidl.js');
 
-/** Converters for descriptions of constants. */
+/** Converters for descriptors of constants. */
 const draftConstants = {
   toDataType: converterFor('MLOperandDataType'),
   toDescriptor: dictionaryConverter('MLOperandDescriptor'),

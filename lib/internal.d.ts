@@ -17,7 +17,7 @@ export interface WeakMembers<T extends object> {
   drain(): T[];
 }
 
-// Public, because other packages implement interfaces, too.
+// Public: other packages implement interfaces as well.
 export type { Converter, Described, Descriptor, DictionaryMember, Slots } from '../webidl.js';
 
 export interface NamedShape extends Described {
@@ -28,7 +28,7 @@ export interface NamedDescriptor extends Descriptor {
   name: string;
 }
 
-/** Converted dictionaries of the IDL that JavaScript reads; those of operators are only passed on. */
+/** Converted dictionaries of the IDL that JavaScript itself reads; those of operators are only passed on. */
 export interface Dictionaries {
   MLContextOptions: Required<Pick<MLContextOptions, 'powerPreference' | 'accelerated'>> & { extensions?: MLContextExtension[]; numThreads?: number };
   MLOperandDescriptor: { dataType: MLOperandDataType; shape: number[] };
@@ -60,18 +60,18 @@ type Values = Handle<'values'>;
  */
 export type MadeValue = ArrayBuffer | Values | number | null;
 /**
- * The outputs of a run: undefined for one that goes elsewhere, a tensor for one that goes into a new one. Then the
- * group of caches, if there are any, and a Uint32Array with the type, rank and sizes of each output that is not
- * undefined.
+ * The outputs of a run: undefined for an output that goes elsewhere, a tensor for one that goes into a new tensor. Then
+ * come the group of caches, if there are any, and a Uint32Array with the type, rank and sizes of each output that is
+ * not undefined.
  */
 export type Made = (MadeValue | Tensor | undefined)[];
 
-/** For each input, a tensor, bytes, or the group that holds an unread result. */
+/** For each input: a tensor, bytes, or the group that holds an unread result. */
 export type NativeFeeds = (Tensor | Values | Uint8Array | undefined)[];
-/** A tensor, true for a new one, null for an output that is dropped, undefined for one that is returned as data. */
+/** A tensor, true for a new tensor, null for an output that is dropped, undefined for one that is returned as data. */
 export type NativeTarget = Tensor | true | null | undefined;
 
-/** The result of a native function for a model that cannot be used. */
+/** What a native function returns for a model that cannot be used. */
 export interface Refusal {
   /** A code from the table of error codes. */
   code: string;
@@ -79,7 +79,7 @@ export interface Refusal {
   unsupported: OnnxUnsupportedNode[];
 }
 
-/** An error of the API, with its code if it is in the table of error codes. */
+/** An error of the API, with its code if the table of error codes has one for it. */
 export type CodedError = Error & { code?: string };
 
 /** Sizes of free dimensions, in the order of their names. */
@@ -88,7 +88,7 @@ export interface FreeDimensions {
   sizes: number[];
 }
 
-/** Replaces an external file of a model by a path or bytes. */
+/** Replaces an external file of a model by another path, or by bytes. */
 export interface ExternalFile {
   location: string;
   source: string | Uint8Array;
@@ -104,14 +104,14 @@ export interface KeptCounts {
 export interface SessionOptions {
   dimensions: FreeDimensions;
   looseDimensions: boolean;
-  /** The outputs of the model when absent. */
+  /** If absent, the outputs of the model. */
   outputs?: string[];
   keepLast: KeptCounts;
   constants: { name: string; shape?: number[]; bytes: Uint8Array }[];
 }
 
 /**
- * An input of a model and the known facts about its value: its shape, or the number of elements of a shape to infer.
+ * An input of a model, and what is known of its value: its shape, or the number of elements of a shape to infer.
  */
 export interface GivenInput {
   name: string;
@@ -121,7 +121,7 @@ export interface GivenInput {
   elements?: number;
 }
 
-/** The shapes of inputs, in order: known sizes, and names of unknown ones; null where nothing is known. */
+/** The shapes of inputs, in order: known sizes, names of unknown ones; null where nothing is known. */
 export interface KnownShapes {
   shapes: ((number | string)[] | null)[];
   freeDimensions: Record<string, number>;
@@ -133,7 +133,7 @@ export interface Signature {
   outputs: OnnxValueInfo[];
 }
 
-/** A specialization of a session: its number, its inputs and outputs, and those that its graph reads and writes. */
+/** A specialization of a session: its number, its inputs and outputs, and the ones that its graph reads and writes. */
 export interface Compilation {
   id: number;
   inputs: NamedDescriptor[];
@@ -151,7 +151,7 @@ export interface ImportOptions {
 }
 
 /**
- * The functions of the native binary. Ids come from `Completions`; data types are indices of `DATA_TYPES`. The result
+ * The functions of the native binary. Ids come from `Completions`; data types are indices into `DATA_TYPES`. The result
  * of a request comes with its completion.
  */
 export interface Binding {
@@ -159,8 +159,8 @@ export interface Binding {
   /** JSON of the table of error codes. */
   errorCodes(): string;
   /**
-   * Codes and messages are empty when all requests succeeded. `details` has the result of each request, or the nodes of
-   * a refused model. `allocate` returns undefined when there is no memory.
+   * Codes and messages are empty if all requests succeeded. `details` has the result of each request, or the nodes of a
+   * refused model. `allocate` returns undefined if there is no memory.
    */
   initialize(
     onComplete: (ids: number[], codes: string[], messages: string[], details: unknown[][]) => void,
@@ -204,7 +204,7 @@ export interface Binding {
   dynamicShapes(graph: DynamicGraph, inputs: number[][]): number[][];
   /** `donations` are pairs of an output and the input whose memory it takes over. */
   dynamicDispatch(context: Context, graph: DynamicGraph, inputs: Tensor[], outputs: Tensor[], donations: number[][]): void;
-  /** JSON of a GraphDescription; null before a dispatch has begun. */
+  /** JSON of a GraphDescription; null before the first dispatch has begun. */
   describeDynamicGraph(graph: DynamicGraph): string | null;
   destroyDynamicGraph(graph: DynamicGraph): void;
   /** Completes with the model, and JSON of its inputs, outputs and metadata. */
@@ -214,7 +214,7 @@ export interface Binding {
   inspectModel(model: Model, dimensions: FreeDimensions): string | Refusal;
   /** JSON of KnownShapes. */
   inputShapes(inputs: GivenInput[], dimensions: FreeDimensions): string;
-  /** JSON of the added inputs and outputs: `operand` is null for one without elements. */
+  /** JSON of the added inputs and outputs; `operand` is null for those without elements. */
   importModel(builder: Builder, model: Model, options: ImportOptions): string | Refusal;
   /** JSON of the list that `supportedOperators` returns. */
   supportedOnnxOperators(): string;
@@ -223,8 +223,8 @@ export interface Binding {
   /** Throws for names that the session does not have. */
   checkNames(session: Session, feeds: string[], fetches: string[]): void;
   /**
-   * Runs the session. Returns the outputs if `mayRunHere` is true and the run is quick; otherwise null, and completes
-   * with them later.
+   * Runs the session. Returns the outputs if `mayRunHere` is true and the run is quick; otherwise returns null, and
+   * completes with the outputs later.
    */
   runSession(session: Session, id: number, feeds: NativeFeeds, shapes: Float64Array, fetches: NativeTarget[] | undefined, mayRunHere: boolean): Made | null;
   /** Completes with the outputs, and JSON of the graphs of an OnnxProfile. */
@@ -233,7 +233,7 @@ export interface Binding {
   readValue(values: Values, place: number): ArrayBuffer | null;
   /** Releases the result at that index. */
   releaseValue(values: Values, place: number): void;
-  /** Completes with the graph, or null for none, and JSON of a Compilation. */
+  /** Completes with the graph, or null if there is none, and JSON of a Compilation. */
   compileSession(session: Session, id: number, names: string[], shapes: number[][]): void;
   /** Completes with the JSON of an OnnxDescription. */
   describeSession(session: Session, id: number, names: string[], shapes: number[][]): void;
@@ -242,7 +242,7 @@ export interface Binding {
   systemInfo(): string;
 }
 
-/** Options of the native `createContext()`: 0 threads lets it choose. */
+/** Options of the native `createContext()`; 0 threads lets it choose. */
 export interface NativeContextOptions {
   threads: number;
   powerPreference: string;

@@ -30,7 +30,7 @@ const MAX_THREADS = 1024;
 const DEFAULT_THREADS = 0;
 
 /**
- * Whether a value is an object of a class named GPUDevice: WebGPU implementations need not define the class globally.
+ * Whether a value is an object of a class named GPUDevice: WebGPU implementations need not define that class globally.
  *
  * @param {unknown} value
  * @returns {value is {adapterInfo?: unknown}}
@@ -135,7 +135,7 @@ function createML(extensions) {
   return slots.create(ML, Object.freeze({ extensions }));
 }
 
-/** Follows the draft; extensions are on request only. */
+/** Follows the draft; extensions must be requested. */
 const ml = createML([]);
 
 module.exports = { ML, createML, ml };

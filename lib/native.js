@@ -1,7 +1,7 @@
 'use strict';
 
 /**
- * The functions of the native binary, with its completions connected to promises.
+ * The functions of the native binary, and its completions as promises.
  *
  * The functions of the binary are private and flat: they take handles, numbers and byte views, never a
  * caller's object.
@@ -93,7 +93,7 @@ function refusing(nativeFunction) {
   };
 }
 
-/** Work that the native side has begun and will report on, once per environment (main thread or worker). */
+/** Work that the native side has begun and will report on. One per environment (main thread or worker). */
 class Completions {
   /** The native side of this environment. */
   environment;
@@ -107,7 +107,7 @@ class Completions {
    * @type {Map<number, (error: import('./internal.js').CodedError) => void>}
    */
   #watched = new Map();
-  /** Completions whose task has not come yet. */
+  /** Number of completions whose task has not run yet. */
   #waiting = 0;
 
   /** @param {import('./internal.js').Binding} binding */
@@ -115,8 +115,9 @@ class Completions {
     this.environment = binding.initialize((ids, codes, messages, details) => {
       ids.forEach((id, index) => {
         const complete = () => this.#complete(id, codes[index] ?? '', messages[index], details[index]);
-        // One task per completion: reactions to one promise run before the next is settled and its data are written.
-        // Completions that already wait for a task go first: several reports can arrive in one turn of the event loop.
+        // One task per completion: reactions to one promise run before the next one is settled and its data are
+        // written. Completions that already wait for a task go first: several reports can arrive in one turn of the
+        // event loop.
         if (index === 0 && this.#waiting === 0) {
           complete();
           return;
@@ -133,14 +134,14 @@ class Completions {
   /** @returns {number} an id that no other pending work of this environment has */
   nextId() {
     const id = this.#next;
-    // Native ids have 32 bits; a long-running server may need more.
+    // Native ids have 32 bits, which a long-running server may exhaust.
     this.#next = (id + 1) >>> 0;
     return id;
   }
 
   /**
-   * Returns the outcome of work that a native call has begun. Call it after that call has returned: work never
-   * completes before.
+   * Returns the outcome of work that a native call has begun. Must be called right after that call: work never
+   * completes in between.
    *
    * @template T
    * @template {unknown[]} [Made=unknown[]]
@@ -156,7 +157,7 @@ class Completions {
   }
 
   /**
-   * Calls `tell` with the error when the event that a native call watches happens, or can no longer happen.
+   * Calls `tell` with the error when the event that a native call watches for happens, or can no longer happen.
    *
    * @param {number} id
    * @param {(error: import('./internal.js').CodedError) => void} tell must not keep alive the object whose end stops
@@ -167,7 +168,7 @@ class Completions {
   }
 
   /**
-   * Rejects at once; a later completion of the same id has no effect.
+   * Rejects at once; a later completion with the same id has no effect.
    *
    * @param {number} id
    * @param {Error} error
@@ -205,7 +206,7 @@ class Completions {
 
 /**
  * The native side has one completion handler per environment. Test runners and bundlers may evaluate this module
- * several times in one environment; all copies then share the one kept on the exports of the binary.
+ * several times in one environment: all copies share the handler that is kept on the binary's exports.
  */
 const SHARED = Symbol.for('webnn-node.completions');
 
@@ -216,7 +217,7 @@ module.exports = {
   completions,
   createContext: translated(binding.createContext.bind(undefined, completions.environment)),
   destroyContext: translated(binding.destroyContext),
-  /** For tests: loses the GPU of a context as a driver that fails would. */
+  /** For tests: loses the GPU of a context as a failing driver would. */
   loseDevice: translated(binding.loseDevice),
   supportLimits: translated(binding.supportLimits),
   createTensor: translated(binding.createTensor),

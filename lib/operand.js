@@ -49,7 +49,7 @@ class MLOperand {
   }
 
   get shape() {
-    // It contains names only with the extension "dynamic-shapes".
+    // There are names only with the extension "dynamic-shapes".
     return /** @type {readonly number[]} */ (stateOf(this, 'shape').shape);
   }
 }

@@ -6,10 +6,10 @@
  * Every interface has one private field that holds the state of its objects. The field is the brand: `get` accepts
  * nothing else, not even an object with the right prototype.
  *
- * The objects are made from WeakRef objects that were given the prototype of the interface. Nothing ever uses the
- * reference. But the structured clone algorithm refuses every object with an internal slot it does not know, so
- * `structuredClone` and `postMessage` throw a DataCloneError, as they must for interfaces without [Serializable]. A
- * plain object would arrive as an empty one.
+ * The objects are WeakRef objects with the prototype of the interface. Nothing ever uses the reference, but the
+ * structured clone algorithm refuses every object with an internal slot that it does not know. `structuredClone` and
+ * `postMessage` therefore throw a DataCloneError, as they must for interfaces without [Serializable]; a plain object
+ * would arrive as an empty one.
  */
 
 const { isObject } = require('./webidl.js');
@@ -19,7 +19,7 @@ const { WeakRef } = globalThis;
 
 const REFERENT = Object.freeze(Object.create(null));
 
-/** Base class that puts the private field of a derived class on an existing object. */
+/** Base class that adds the private field of a derived class to an existing object. */
 class Attach {
   /** @param {object} object */
   constructor(object) {
@@ -57,7 +57,7 @@ function defineSlots() {
 
   return {
     create(Class, state, newTarget = Class) {
-      // Read once: it can be an accessor of a derived class or a proxy.
+      // Read once: it can be an accessor of a derived class or of a proxy.
       const prototype = newTarget === Class ? undefined : newTarget.prototype;
       const object = construct(WeakRef, [REFERENT], Class);
       if (isObject(prototype)) {

@@ -18,7 +18,7 @@ class Tensor {
    */
   #pendingReads = new Set();
 
-  /** Number of the last dispatch that used the tensor, to find tensors that are passed twice. */
+  /** Number of the last dispatch that used the tensor, which reveals tensors that are passed twice. */
   lastDispatch = 0;
 
   isDestroyed = false;

@@ -46,7 +46,7 @@ function converterFor(type) {
 }
 
 /**
- * Converter of `sequence<T>` or `(T or sequence<T>)`.
+ * Converter for `sequence<T>` or `(T or sequence<T>)`.
  *
  * @param {string} type
  * @returns {import('./internal.js').Converter<any>}

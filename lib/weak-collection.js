@@ -4,7 +4,7 @@
 const finalizers = new FinalizationRegistry(({ references, reference }) => references.delete(reference));
 
 /**
- * A set of objects that can be iterated and does not keep its members alive.
+ * A set of objects that can be iterated, and does not keep its members alive.
  *
  * @template {object} T
  */

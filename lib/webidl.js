@@ -3,15 +3,19 @@
 /**
  * Conversions from JavaScript values to Web IDL types, https://webidl.spec.whatwg.org/#js-type-mapping.
  *
- * A converter is a function `(value, what, key)`. `what` tells messages where the value came from (`conv2d:
- * options.strides`), `key` is the index or property name below it; the two are joined only for an error. Converters run
- * a caller's code (getters, valueOf, iterators) exactly when and as often as Web IDL does, and let its exceptions pass.
+ * A converter is a function `(value, what, key)`. `what` says, for messages, where the value came from (`conv2d:
+ * options.strides`); `key` is the index or property name below it. The two are joined only for an error. Converters run
+ * a caller's code (getters, valueOf, iterators) exactly when, and as often as, Web IDL does, and let its exceptions
+ * pass.
  */
+
+const { isPromise } = require('node:util').types;
 
 const { quote } = require('./errors.js');
 
 const { apply, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
 const { Uint8Array } = globalThis;
+const { isArray } = Array;
 const { isView } = ArrayBuffer;
 const { propertyIsEnumerable } = Object.prototype;
 const { toWellFormed } = String.prototype;
@@ -47,11 +51,11 @@ function isObject(value) {
   return (typeof value === 'object' && value !== null) || typeof value === 'function';
 }
 
-/** Bigints of this magnitude and above are not printed: that can take unbounded time and memory. */
+/** Bigints of at least this magnitude are not printed, which could take unbounded time and memory. */
 const UNPRINTED_BIGINT = 2n ** 64n;
 
 /**
- * Describes a received value for messages; reads nothing that a caller could have replaced.
+ * Describes a received value for messages. Reads nothing that a caller could have replaced.
  *
  * @param {unknown} value
  */
@@ -70,7 +74,13 @@ function describeValue(value) {
     case 'function':
       return 'a function';
     default:
-      return value === null ? 'null' : 'an object';
+      if (value === null) {
+        return 'null';
+      }
+      if (isPromise(value)) {
+        return 'a promise';
+      }
+      return isArray(value) ? 'an array' : 'an object';
   }
 }
 
@@ -131,7 +141,7 @@ function toNumber(value, what, key) {
 }
 
 /**
- * Creates the converter of an integer type with [EnforceRange]: fractions are truncated, values out of range throw.
+ * Creates the converter of an integer type with [EnforceRange]: fractions are truncated; values out of range throw.
  *
  * @param {number} lower smallest value
  * @param {number} upper largest value
@@ -141,7 +151,7 @@ function enforcedInteger(lower, upper) {
   return (value, what, key) => {
     const number = toNumber(value, what, key);
     const integer = Math.trunc(number);
-    // NaN fails both comparisons, the infinities one of them.
+    // NaN fails both comparisons, an infinity one of them.
     if (integer >= lower && integer <= upper) {
       return integer + 0; // -0 becomes 0
     }
@@ -155,7 +165,7 @@ const enforcedUnsignedLong = enforcedInteger(0, 2 ** 32 - 1);
 /** `[EnforceRange] long` */
 const enforcedLong = enforcedInteger(-(2 ** 31), 2 ** 31 - 1);
 
-/** `[EnforceRange] unsigned long long`, limited to the integers that a double holds exactly */
+/** `[EnforceRange] unsigned long long`, limited to the integers that a double represents exactly */
 const enforcedUnsignedLongLong = enforcedInteger(0, Number.MAX_SAFE_INTEGER);
 
 /**
@@ -273,7 +283,7 @@ function bigintOrDouble(value, what, key) {
   if (typeof value === 'symbol') {
     throw conversionError(what, key, 'a number or bigint', value);
   }
-  // The postfix operator is the only construct whose result is exactly ECMAScript ToNumeric.
+  // The postfix operator is the only construct that does exactly what ECMAScript's ToNumeric does.
   let numeric = /** @type {any} */ (value);
   const converted = numeric++;
   return converted;
@@ -321,7 +331,7 @@ function iteratorMethod(value, what, key) {
 const isIteratorResult = isObject;
 
 /**
- * Web IDL "create a sequence from an iterable"; as specified, the iterator is not closed when a conversion throws.
+ * Web IDL "create a sequence from an iterable". As specified, the iterator is not closed when a conversion throws.
  *
  * @template T
  * @param {unknown} value
@@ -372,7 +382,7 @@ function sequence(element) {
 }
 
 /**
- * Creates the converter of `(T or sequence<T>)` with a numeric type T.
+ * Creates the converter of `(T or sequence<T>)` for a numeric type T.
  *
  * @template T
  * @param {import('./internal.js').Converter<T>} element converter of T
@@ -412,12 +422,12 @@ function record(element) {
 }
 
 /**
- * Creates the converter of a dictionary to an object without prototype that has the members that are present or have a
+ * Creates the converter of a dictionary to an object without a prototype. It has the members that are present or have a
  * default.
  *
  * @template {object} T
- * @param {(import('./internal.js').DictionaryMember & {convert: import('./internal.js').Converter<unknown>})[]} members in
- *   the order in which Web IDL reads them: inherited dictionaries first, each in code unit order
+ * @param {(Omit<import('./internal.js').DictionaryMember, 'type'> & { type?: string, convert: import('./internal.js').Converter<unknown> })[]}
+ *   members in the order in which Web IDL reads them: inherited dictionaries first, each in code unit order
  * @returns {import('./internal.js').Converter<T>}
  */
 function dictionary(members) {
@@ -461,7 +471,7 @@ function interfaceType(name, slots) {
 }
 
 /**
- * Whether an internal method of an intrinsic accepts the value as its receiver.
+ * Whether an intrinsic's internal method accepts the value as its receiver.
  *
  * @param {Function} getter
  * @param {unknown} value
@@ -501,7 +511,7 @@ function requireFixedLength(buffer, kind, what) {
 }
 
 /**
- * Checks that a value is an `AllowSharedBufferSource`: any view or buffer of fixed length, from any realm.
+ * Checks that a value is an `AllowSharedBufferSource`: any view or buffer of fixed length, of any realm.
  *
  * @param {unknown} value
  * @param {string} what
@@ -512,7 +522,7 @@ function bufferSource(value, what) {
   if (!isView(value)) {
     const kind = isObject(value) ? bufferKind(value) : undefined;
     if (kind === undefined) {
-      throw conversionError(what, undefined, 'an ArrayBuffer, SharedArrayBuffer or a view of one', value);
+      throw conversionError(what, undefined, 'an ArrayBuffer, a SharedArrayBuffer, a typed array or a DataView', value);
     }
     requireFixedLength(value, kind, what);
     return kind;
@@ -557,7 +567,7 @@ function isDetached(view) {
 }
 
 /**
- * Length in bytes of a buffer source other than a DataView, 0 when it is detached.
+ * Length in bytes of a buffer source other than a DataView; 0 if it is detached.
  *
  * @param {unknown} value
  * @param {string} kind from `bufferSource`
@@ -571,8 +581,8 @@ function byteLengthOf(value, kind) {
 }
 
 /**
- * Makes a class look as Web IDL defines interface objects: enumerable members and a class string. (`class` already does
- * the rest: read-only `prototype`, methods without [[Construct]], no call without new.)
+ * Makes a class look as Web IDL defines interface objects: enumerable members and a class string. (`class` does the
+ * rest: read-only `prototype`, methods without [[Construct]], no call without new.)
  *
  * @template {Function} T
  * @param {T} Interface

@@ -7,7 +7,7 @@ import { installLocked, isAtLeast, setUp } from './setup.mjs';
 const DIRECTORY = join(root, '__test__', 'clients');
 export const TESTS = ['onnxruntime-web.test.mjs', 'transformers.test.mjs'].map((name) => `__test__/clients/${name}`);
 
-/** Node 20's optimizing compiler takes a minute for onnxruntime-web's WebAssembly before it runs. */
+/** Node 20's optimizing compiler takes a minute for onnxruntime-web's WebAssembly before the code runs. */
 const FLAGS = isAtLeast(process.version, '22') ? [] : ['--liftoff-only'];
 
 /** Installs the libraries if they are missing or older than the lock file. */

@@ -254,7 +254,7 @@ function interfaceMemberText(name, member) {
 function interfaceDeclaration(name, { members }, { limits }) {
   const text = withLink(required(documentation.interfaces, name, 'interface'), `api-${name.toLowerCase()}`);
   const lines = [...comment(text), `export class ${name} {`];
-  // Makes the type nominal, like the brand checks: an MLTensor has every member of an MLOperand but is not one.
+  // Makes the type nominal, like the brand checks: an MLTensor has every member of an MLOperand, but is not one.
   lines.push('  #private;');
   if (!members.some(({ kind }) => kind === 'constructor')) {
     lines.push('  private constructor();');

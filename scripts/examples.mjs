@@ -1,5 +1,5 @@
-// `npm run test:examples`: packs the packages, copies each folder of examples/ with a `start` script into an empty project,
-// installs what it depends on, runs `npm start` there, and compares what that prints with the folder's expected.txt.
+// `npm run test:examples`: packs the packages, copies each folder of examples/ that has a `start` script into an empty
+// project, installs its dependencies, runs `npm start` there, and compares the output with the folder's expected.txt.
 //
 //   npm run test:examples -- --only add,http-endpoint    only these
 //   npm run test:examples -- --prebuilt                  with the addon that lies in the repository root
@@ -20,17 +20,20 @@ import { environmentWithoutRust, Project } from './trials.mjs';
 
 const EXAMPLES = join(root, 'examples');
 
-/** Everything that is written, except for the projects. */
+/** Folder of all written files, except for the projects. */
 const OUTPUT = join(root, 'target', 'examples');
 
-/** What a run leaves in a folder. Models that were fetched are copied, so that no project fetches them again. */
+/** What a run leaves in a folder. Downloaded models are copied: no project downloads them again. */
 const LEFTOVERS = ['node_modules', 'out'];
 
-/** Milliseconds for one program, with the download of its model. */
+/** Time limit of one program in milliseconds, including the download of its model. */
 const PATIENCE = 300_000;
 
 /**
  * @typedef {object} Manifest
+ * @property {string} name
+ * @property {boolean} private
+ * @property {string} type
  * @property {Record<string, string>} [scripts]
  * @property {Record<string, string>} [dependencies]
  * @property {{ services?: string[], notRun?: string }} [example]
@@ -52,7 +55,7 @@ export function findExamples() {
 const SERVICES = { redis: startRedis };
 
 /**
- * What differs between two texts, line by line; empty when they are equal.
+ * The differences between two texts, line by line; empty if they are equal.
  * @param {string} expected
  * @param {string} got
  */
@@ -67,14 +70,14 @@ export function differenceOf(expected, got) {
   return lines.join('\n');
 }
 
-/** The end of a text: a program that fails can print megabytes. */
+/** The end of a text: a failing program can print megabytes. */
 const endOf = (/** @type {string} */ text) => text.slice(-4000);
 
 /**
  * Runs an example in a project of its own.
  * @param {ReturnType<typeof findExamples>[number]} example
  * @param {ReturnType<typeof packThisPlatform>} packed
- * @throws {Failure} when it cannot be installed, fails, or prints something else
+ * @throws {Failure} if it cannot be installed, fails, or prints something else
  */
 async function tryExample({ folder, manifest }, packed) {
   const ours = Object.keys(manifest.dependencies ?? {}).filter((name) => packed.some((one) => one.name === name));
@@ -89,7 +92,7 @@ async function tryExample({ folder, manifest }, packed) {
     const { status, stdout, stderr } = npmResult(['start', '--silent'], { cwd: project.folder, env, timeout: PATIENCE });
     if (status !== 0) throw new Failure(`npm start ended with ${status}\n${endOf(stdout)}${endOf(stderr)}`);
     const difference = differenceOf(readFileSync(join(folder, 'expected.txt'), 'utf8'), stdout);
-    if (difference !== '') throw new Failure(`npm start printed something else than expected.txt\n${endOf(difference)}\n${endOf(stderr)}`);
+    if (difference !== '') throw new Failure(`the output of npm start differs from expected.txt\n${endOf(difference)}\n${endOf(stderr)}`);
   } finally {
     for (const service of services) await service.stop();
     project.remove();
@@ -97,7 +100,7 @@ async function tryExample({ folder, manifest }, packed) {
 }
 
 async function main() {
-  const options = /** @type {const} */ ({ only: { type: 'string' }, prebuilt: { type: 'boolean', default: false } });
+  const options = /** @satisfies {import('node:util').ParseArgsOptionsConfig} */ ({ only: { type: 'string' }, prebuilt: { type: 'boolean', default: false } });
   const { only, prebuilt } = parseArgs({ options }).values;
   const examples = findExamples();
   const chosen = only?.split(',') ?? examples.map(({ name }) => name);

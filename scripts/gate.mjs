@@ -1,12 +1,12 @@
-// `.ci/run`: everything that must pass before a change is taken, as named steps, cheap ones first.
+// `.ci/run`: everything that must pass before a change is accepted, as named steps, cheap ones first.
 //
 //   .ci/run             all steps; stops at the first that fails
 //   .ci/run STEP...     these steps, after those that they need
 //   .ci/run --list      the steps
 //
-// Needs Node, Rust with rustfmt and clippy, a C linker and Python 3.11. On Debian, missing packages that a step needs are
-// installed (scripts/install-debian-packages.sh). A step whose data lies outside of the repository and is absent is not run;
-// with CI=true, or where it was named, that is a failure.
+// Needs Node, Rust with rustfmt and clippy, a C linker and Python 3.11. On Debian, installs missing packages that a
+// step needs (scripts/install-debian-packages.sh). A step whose data are outside of the repository, and absent, is
+// skipped; with CI=true, or if it was named, that is a failure.
 
 import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -18,14 +18,14 @@ import { installPackages } from './setup.mjs';
 /** Data outside of the repository, relative to its root. */
 const OUTSIDE = { vectors: '../shared/conformance', models: '../shared/models', generators: '../shared/bench', wpt: '../wpt' };
 
-/** Lets contexts on GPUs use Vulkan on the CPU. */
+/** Lets contexts on GPUs use software Vulkan. */
 const SOFTWARE_GPU = { WEBNN_GPU_SOFTWARE: '1' };
 
 /** Crates with lock files and profiles of their own. */
 const LIMITS = '--manifest-path bench/limits/Cargo.toml';
 const LOOM = '--manifest-path loom/Cargo.toml';
 
-/** Checks the forms that GitHub reads, and what makes workflows unsafe. */
+/** Checks the issue forms that GitHub reads, and workflows for unsafe constructs. */
 async function checkGithub() {
   const programs = dirname(await pythonEnvironment('workflows'));
   const filesOf = (/** @type {string} */ folder) => readdirSync(join(root, folder)).map((name) => `${folder}/${name}`);
@@ -51,10 +51,10 @@ async function checkGithub() {
  * @property {Record<string, string>} [env]
  * @property {string[]} [needs] steps that must have passed
  * @property {(keyof typeof OUTSIDE)[]} [outside]
- * @property {string[]} [debian] what scripts/install-debian-packages.sh knows
- * @property {string} [subcommand] a subcommand of cargo: where it is not installed, the step is not run
- * @property {boolean} [beside] runs beside the steps behind it, until one needs it
- * @property {boolean} [onlyNamed] is not part of the whole
+ * @property {string[]} [debian] arguments of scripts/install-debian-packages.sh
+ * @property {string} [subcommand] a subcommand of cargo: if it is not installed, the step is skipped
+ * @property {boolean} [beside] runs concurrently with the following steps, until one needs it
+ * @property {boolean} [onlyNamed] runs only if it is named
  */
 
 /** @type {Step[]} */
@@ -187,15 +187,15 @@ export const STEPS = [
 const USAGE = 'usage: .ci/run [STEP...] | --list';
 
 /**
- * The steps to run, in order: what is named with what it needs, or the whole.
+ * The steps to run, in order: the named ones and those that they need, or all.
  *
  * @param {string[]} names
- * @param {Step[]} [steps] all there are
+ * @param {Step[]} [steps] all known steps
  * @throws {Failure} with exit status 2 for an unknown name
  */
 export function selectSteps(names, steps = STEPS) {
   const wanted = new Set(names.length > 0 ? names : steps.filter(({ onlyNamed }) => !onlyNamed).map(({ name }) => name));
-  // Iterating a set also visits what the loop adds.
+  // Iterating over a set also visits what the loop adds.
   for (const name of wanted) {
     const step = steps.find((one) => one.name === name);
     if (step === undefined) {
@@ -207,7 +207,7 @@ export function selectSteps(names, steps = STEPS) {
 }
 
 /**
- * What keeps a step from running: absent data of its own or of a step that it needs, or a subcommand of cargo.
+ * What keeps a step from running: absent data, of its own or of a step that it needs, or a missing cargo subcommand.
  *
  * @param {Step} step
  * @returns {string[]}
@@ -229,7 +229,7 @@ const shown = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seco
  * The results as a table.
  *
  * @param {Row[]} rows
- * @param {number} seconds that all took, which is less than their sum: one runs beside others
+ * @param {number} seconds of the whole, less than the sum: steps run concurrently
  */
 export function summary(rows, seconds) {
   const lines = [...rows, { name: 'all', result: '', seconds }];
@@ -240,7 +240,7 @@ export function summary(rows, seconds) {
 }
 
 /**
- * Runs a step. What it fails with is in the result, because a step that runs beside others is waited for later.
+ * Runs a step. Its error is part of the result: a step that runs concurrently is only waited for later.
  *
  * @param {Step} step
  * @returns {Promise<Row & { seconds: number, error?: unknown }>}
@@ -261,7 +261,7 @@ async function perform({ name, title, run: commands, env = {}, debian = [] }) {
 }
 
 /**
- * Runs steps up to the first that fails.
+ * Runs steps up to the first one that fails.
  *
  * @param {Step[]} steps
  * @param {Row[]} rows takes the results
@@ -287,13 +287,13 @@ async function performAll(steps, rows) {
     }
     for (const name of running.keys()) await finish(name);
   } finally {
-    // Behind a failure, what ran beside the step ends first.
+    // After a failure, the steps that run concurrently end first.
     for (const { error: _, ...row } of await Promise.all(running.values())) rows.push(row);
   }
 }
 
 /**
- * Those of the steps that can run; says why the others cannot.
+ * Returns the steps that can run; prints why the others cannot.
  *
  * @param {Step[]} steps
  * @param {string[]} named
@@ -314,7 +314,7 @@ async function main() {
   const { values, positionals } = parseArgs({ allowPositionals: true, options: { list: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } });
   if (values.help) throw new Failure(USAGE, 0);
   if (values.list) {
-    for (const { name, title, onlyNamed } of STEPS) console.log(`${name.padEnd(16)}${title}${onlyNamed ? ' (only where it is named)' : ''}`);
+    for (const { name, title, onlyNamed } of STEPS) console.log(`${name.padEnd(16)}${title}${onlyNamed ? ' (only if it is named)' : ''}`);
     return;
   }
   const start = performance.now();

@@ -55,7 +55,7 @@ function defaultValue(literal) {
 }
 
 /**
- * Extracts everything the outputs need from the IDL syntax tree.
+ * Extracts what the outputs need from the IDL syntax tree.
  * @param {string} idl
  */
 function model(idl) {
@@ -192,7 +192,7 @@ function operatorTable(idl, model) {
 }
 
 /**
- * Reads data types and ranks of all operands, from the rule rows of the built addon.
+ * Reads data types and ranks of all operands from the rules of the built addon.
  * @returns {Promise<import('./declarations.mjs').OperatorLimits>}
  */
 export async function readLimits() {
@@ -203,7 +203,7 @@ export async function readLimits() {
   return /** @type {any} */ (limits);
 }
 
-/** The IDL, the model of it and its operators. */
+/** The IDL, its model, and its operators. */
 export function readIdl() {
   const idl = readFileSync(new URL(IDL_FILE, root), 'utf8');
   const idlModel = model(idl);
@@ -226,7 +226,7 @@ async function main(/** @type {boolean} */ check) {
     if (!check) {
       writeFileSync(url, source);
     } else if (readFileSync(url, 'utf8') !== source) {
-      console.error(`${file} is not what scripts/generate-operators.mjs generates; run it again`);
+      console.error(`${file} is stale. Update it with: node scripts/generate-operators.mjs`);
       process.exitCode = 1;
     }
   }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what tests need beside the toolchain from Debian's packages, where it is missing: Chromium, Python's module venv,
-# Vulkan on the CPU, synthesized speech, Redis, Prometheus. Root's rights are asked for only where something is missing.
+# Installs from Debian's packages what tests need in addition to the toolchain, if it is missing: Chromium, Python's
+# module venv, software Vulkan, speech synthesis, Redis, Prometheus. Requires root only if something is missing.
 #
 #   scripts/install-debian-packages.sh [chromium|venv|vulkan|speech|redis|prometheus]...     all of them where none is named
 set -euo pipefail

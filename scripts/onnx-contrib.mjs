@@ -18,7 +18,7 @@ async function writeModels() {
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return;
   rmSync(DIRECTORY, { recursive: true, force: true });
   await run('writing of the models', await pythonEnvironment('models'), [GENERATOR, DIRECTORY]);
-  // Written last: after a failure, models are written again.
+  // Written last: after a failure, the models are written again.
   writeFileSync(stamp, hash);
 }
 

@@ -88,7 +88,7 @@ async function writeModels({ only, generator }) {
 }
 
 /**
- * Whether the test of memory can run: it needs Linux, and the largest model.
+ * Whether the memory test can run: it needs Linux, and the largest model.
  *
  * @param {{ only?: string[] }} options
  */
@@ -109,6 +109,6 @@ await entry(async () => {
   if (measuresMemory(options)) {
     tests.push('__test__/onnx-models/memory.test.mjs');
   }
-  // One by one: both hold large models.
+  // One by one: each holds large models.
   await run('tests of the models', process.execPath, ['--test', '--test-concurrency=1', ...tests], { env });
 });

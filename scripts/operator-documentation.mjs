@@ -1,6 +1,6 @@
 /**
  * English descriptions of operators and their options for index.d.ts. The generator adds data types and ranks from the
- * rule rows. It fails when a parameter or option has no description, or a description has no owner.
+ * rules. It fails if a parameter or option has no description, or a description has no owner.
  */
 
 const SAME = 'The shape and data type of `input`.';

@@ -1,9 +1,9 @@
 /**
- * A small example of each operator, for its page: the arguments of the call, the operands by their names in it, and what
- * `output` is. The tests of the documentation run all of them.
+ * A small example of each operator for its page: the arguments of the call, the operands by their names in it, and the
+ * output. The tests of the documentation run all of them.
  *
- * Operands are nested lists, of float32 where no other type is named. Results are written as type, shape and elements, an
- * ellipsis behind the digits that every machine agrees on. Operators with a list of results have a name for each.
+ * Operands are nested lists, of float32 unless another type is named. Results are written as type, shape and elements;
+ * an ellipsis follows the digits that every machine agrees on. Operators with a list of results have a name for each.
  */
 
 /** @typedef {number | Nested[]} Nested numbers, in lists as deep as the tensor has axes */

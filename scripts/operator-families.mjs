@@ -1,4 +1,7 @@
-/** Families of operators, for their pages: members, and what CPU and GPU do. Every operator is of exactly one family. */
+/**
+ * Families of operators, for their pages: members, and how CPU and GPU compute them. Every operator belongs to exactly
+ * one family.
+ */
 
 const FUSED = {
   cpu: 'A chain of element-wise operators is one step: blocks of elements stay in the first-level cache from the first operator to the last. Behind a product or a convolution, the chain is part of its kernel.',

@@ -1,6 +1,6 @@
 /**
- * The pages of operators for the site of the documentation: from the IDL, the rule rows of the addon, the descriptions,
- * the examples and what is known of families. They are written when the site is built (scripts/site.mjs).
+ * The pages of operators for the documentation site: from the IDL, the rules of the addon, the descriptions, the
+ * examples and the families. Written when the site is built (scripts/site.mjs).
  */
 
 import { DRAFT, draftSection, limitsText, parameterList, typescriptType } from './declarations.mjs';
@@ -27,13 +27,13 @@ const described = /** @type {Record<string, { text: string, section?: string, pa
  * @template T
  * @param {Record<string, T>} table
  * @param {string} name
- * @param {string} file that should have it
+ * @param {string} file that should have the entry
  * @returns {T}
  */
 function required(table, name, file) {
   const entry = table[name];
   if (entry === undefined) {
-    throw new Error(`${file} has nothing about ${name}`);
+    throw new Error(`${file} has no entry for ${name}`);
   }
   return entry;
 }
@@ -50,14 +50,19 @@ function printed(result) {
 /** Columns of code that a page shows without scrolling. */
 const WIDTH = 90;
 
-/** A list in parentheses behind `head`, on one line where it fits. @param {string} head @param {string[]} list @param {string} [end] */
+/**
+ * A list in parentheses after `head`, on one line if it fits.
+ * @param {string} head
+ * @param {string[]} list
+ * @param {string} [end]
+ */
 function call(head, list, end = ';') {
   const line = `${head}(${list.join(', ')})${end}`;
   return line.length <= WIDTH ? line : [`${head}(`, ...list.map((entry) => `  ${entry},`), `)${end}`].join('\n');
 }
 
 /**
- * The example of an operator, with what it prints, as Markdown.
+ * The example of an operator and its output, as Markdown.
  * @param {string} name
  */
 export function operatorExample(name) {
@@ -95,7 +100,7 @@ export function operatorExample(name) {
   ].join('\n');
 }
 
-/** A text in a cell of a table. @param {string} text */
+/** Text for a table cell. @param {string} text */
 const cell = (text) => text.replaceAll('|', '\\|').replaceAll(/[<>]/g, (sign) => (sign === '<' ? '&lt;' : '&gt;'));
 
 /**
@@ -104,10 +109,13 @@ const cell = (text) => text.replaceAll('|', '\\|').replaceAll(/[<>]/g, (sign) =>
  */
 const table = (head, rows) => [head, head.map(() => '---'), ...rows].map((row) => `| ${row.join(' | ')} |`).join('\n');
 
-/** Code in a cell of a table. @param {string} text */
+/** Code for a table cell. @param {string} text */
 const code = (text) => `\`${text.replaceAll('|', '\\|')}\``;
 
-/** What an operand may be, as a sentence; empty for what is no operand. @param {import('./declarations.mjs').Limits | undefined} limits */
+/**
+ * What an operand may be, as a sentence; empty for anything else.
+ * @param {import('./declarations.mjs').Limits | undefined} limits
+ */
 const allowed = (limits) => (limits === undefined ? '' : limitsText(limits));
 
 /** @param {string} dictionary @param {import('./declarations.mjs').Model} model @returns {(Member & { dictionary: string })[]} */
@@ -187,9 +195,9 @@ function page({ name, type, parameters }, model, limits) {
 }
 
 /**
- * Pages of all operators, by their names, and the families in which the site lists them.
+ * The pages of all operators by name, and the families in which the site lists them.
  * @returns {Promise<{ pages: Map<string, string>, families: { title: string, members: string[] }[] }>}
- * @throws {Error} where an operator lacks an example or a family, or one of these belongs to nothing
+ * @throws {Error} if an operator lacks an example or a family, or one of these has no operator
  */
 export async function operatorPages() {
   const { idlModel, operators } = readIdl();

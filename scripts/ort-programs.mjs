@@ -120,7 +120,7 @@ async function writeReferences() {
     ({ results: results[name] } = await runProgram(PROGRAMS_FOLDER, name, DATA));
   }
   const note = `What onnxruntime-node ${version} computes, and for Transformers.js 2 its own version; written by npm run test:ort-programs -- --reference`;
-  // Digits of float32, and one line per program.
+  // Digits of float32, one line per program.
   const text = (/** @type {unknown} */ value) => JSON.stringify(value, (_, x) => (typeof x === 'number' ? Number(x.toPrecision(8)) : x));
   const lines = Object.entries(results).map(([name, result]) => `${text(name)}: ${text(result)}`);
   writeFileSync(REFERENCES, `{"note": ${text(note)},\n"digests": ${text(digests(DATA))},\n"results": {\n${lines.join(',\n')}\n}}\n`);

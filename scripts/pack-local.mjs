@@ -30,8 +30,8 @@ export function bytesOf(path) {
 }
 
 /**
- * Returns the medians over fresh processes of the time and the CPU time of `require('webnn-node')`, and of the CPU time
- * of Node's start, in milliseconds.
+ * Returns medians over fresh processes, in milliseconds: of the time and the CPU time of `require('webnn-node')`, and
+ * of the CPU time of Node's start.
  * @param {Project} project
  */
 function importTimes(project) {
@@ -48,7 +48,7 @@ function importTimes(project) {
 const megabytes = (/** @type {number} */ bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 
 /**
- * Packs all packages, of the platform packages only this platform's, with the addon in the repository root.
+ * Packs all packages with the addon in the repository root; of the platform packages, only this platform's.
  *
  * @param {string} staged folder for the package contents; replaced if it exists
  * @param {string} destination folder for the tarballs
@@ -73,7 +73,7 @@ export function tarballsFor(name, packed) {
 }
 
 /**
- * Checks `webnn-node` alone: it must bring nothing but its addon, and keep the limits of size and import time.
+ * Checks `webnn-node` alone: it must install nothing but its addon, and stay within the limits of size and import time.
  *
  * @param {Project} project
  * @throws {Failure}

@@ -1,8 +1,8 @@
 // The published npm packages: `webnn-node`, which is plain JavaScript; one package per platform, which holds only the
-// addon; and those of packages/, which use `webnn-node`. npm installs the matching addon, because the platform packages
-// are optional dependencies of `webnn-node` with the fields `os`, `cpu` and `libc`. The package.json of a checkout does
-// not name them: there, the addon is built, and a lock file could not hold packages that are yet to be published. All
-// are private, so only packages written by this program can be published.
+// addon; and those of packages/, which use `webnn-node`. The platform packages are optional dependencies of
+// `webnn-node` with the fields `os`, `cpu` and `libc`: npm installs the matching addon. The package.json of a checkout
+// does not name them: the addon is built there, and a lock file could not contain packages that are not published yet.
+// All are private: only packages that this program writes can be published.
 //
 //   node scripts/packages.mjs build PLATFORM          builds the addon for a platform, into the repository root
 //   node scripts/packages.mjs stage                   writes all packages to dist/npm/, from the addons in the root
@@ -27,7 +27,9 @@ export const PLATFORMS = /** @type {string[]} */ (createRequire(import.meta.url)
 /** Where the packages are written. */
 export const STAGE = join(root, 'dist', 'npm');
 
-/** The newest glibc that the addons may require: the oldest one that Rust supports, older than that of any Node. */
+/**
+ * The newest glibc that the addons may require: the oldest that Rust supports, which is older than that of any Node.
+ */
 const OLDEST_GLIBC = '2.17';
 
 /**
@@ -88,6 +90,7 @@ export function publishedManifest(manifest) {
  * Returns the published manifest of `webnn-node`, with its addons as optional dependencies.
  *
  * @param {Record<string, any>} manifest that of the checkout
+ * @returns {Record<string, any>}
  */
 export function mainManifest(manifest) {
   return {
@@ -238,9 +241,9 @@ export function pack(folder, destination) {
 function rustFlags(platform, target) {
   /** @type {Record<string, string>} */
   const flags = {
-    // Otherwise Rust links musl statically: a second C library in the process, besides Node's.
+    // Otherwise, Rust links musl statically: a second C library in the process, in addition to Node's.
     musl: '-C target-feature=-crt-static',
-    // Links the Visual C++ runtime statically, because neither Node nor Windows brings it.
+    // Links the Visual C++ runtime statically: neither Node nor Windows brings it.
     win32: '-C target-feature=+crt-static',
   };
   const key = Object.keys(flags).find((part) => platform.split('-').includes(part));

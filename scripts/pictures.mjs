@@ -1,5 +1,6 @@
-// `npm run pictures`: what `webnn-node profile` and `webnn-node view` write of examples/image-classification, photographed in
-// Debian's Chromium, to docs/images/. Times in the pictures are those of this machine.
+// `npm run pictures`: the pages that `webnn-node profile` and `webnn-node view` write for
+// examples/image-classification, as screenshots by Debian's Chromium in docs/images/. Times in the pictures are those
+// of this machine.
 
 import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

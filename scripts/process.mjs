@@ -1,5 +1,5 @@
-// Basics of every script: the repository root, running commands, stopping with a message. Node built-ins only: these
-// run before `npm ci`.
+// Basics for every script: the repository root, running commands, stopping with a message. Uses only Node's built-ins:
+// these run before `npm ci`.
 
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, realpathSync } from 'node:fs';
@@ -28,7 +28,7 @@ export class Failure extends Error {
 }
 
 /**
- * Prints one line about the current step, on standard error to stay in order with tools' progress.
+ * Prints one line about the current step on standard error, which keeps it in order with the tools' progress.
  * @param {string} text
  */
 export function say(text) {
@@ -61,7 +61,7 @@ export async function run(step, command, args, { cwd = root, env = {}, shell = f
 }
 
 /**
- * Returns npm's program: of the npm that started this process, the target of the command's link, or Node's own on
+ * Returns npm's program: that of the npm that started this process, the target of the command's link, or Node's own on
  * Windows.
  */
 function npmProgram() {
@@ -76,7 +76,8 @@ function npmProgram() {
 }
 
 /**
- * Returns how to start npm: its program with this Node if it is known, independent of PATH, otherwise the command.
+ * Returns how to start npm: its program with this Node if it is known, which does not depend on PATH; otherwise the
+ * command.
  * @param {string[]} args
  */
 function npmCommand(args) {

@@ -1,4 +1,4 @@
-// Prints what CHANGELOG.md says about a version, for the release on GitHub: node scripts/release-notes.mjs 0.1.0
+// Prints the section of CHANGELOG.md about a version, for the release on GitHub: node scripts/release-notes.mjs 0.1.0
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -9,7 +9,7 @@ import { entry, Failure, isProgram, root } from './process.mjs';
  *
  * @param {string} changelog
  * @param {string} version
- * @throws {Failure} where there is none
+ * @throws {Failure} if there is none
  */
 export function releaseNotes(changelog, version) {
   const sections = changelog.split(/^## (?=\[)/m).slice(1);

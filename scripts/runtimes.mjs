@@ -55,7 +55,7 @@ const PATIENCE = 900_000;
 function outcomeOf(command, args, { cwd = root, env = {} } = {}) {
   const child = spawn(command, args, {
     cwd,
-    // With the test runner's variable, reports of children would become part of its own report.
+    // The test runner's variable would make the reports of children part of its own report.
     env: { ...process.env, NO_COLOR: '1', NODE_TEST_CONTEXT: undefined, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: PATIENCE,

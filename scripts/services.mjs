@@ -20,7 +20,7 @@ export function freePort() {
 }
 
 /**
- * Starts Redis, which keeps nothing, on a free port.
+ * Starts Redis, without persistence, on a free port.
  * @returns {Promise<Service>}
  */
 export async function startRedis() {
@@ -48,4 +48,4 @@ export async function startRedis() {
   return { env: { REDIS_URL: `redis://127.0.0.1:${port}` }, stop };
 }
 
-/** @typedef {{ env: Record<string, string>, stop: () => Promise<void> }} Service what tells a program where it is, and its end */
+/** @typedef {{ env: Record<string, string>, stop: () => Promise<void> }} Service the variables that tell a program where it is, and how to stop it */

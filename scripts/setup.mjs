@@ -52,7 +52,7 @@ function checkNode() {
 }
 
 /**
- * Whether node_modules does not match package-lock.json. npm writes its own lock file into node_modules last, so that
+ * Whether node_modules does not match package-lock.json. npm writes its own lock file into node_modules last: that
  * file's time is the time of the last complete installation.
  *
  * @param {string} directory the folder of package-lock.json
@@ -63,8 +63,8 @@ export function packagesAreStale(directory) {
 }
 
 /**
- * Installs the npm packages of a folder's lock file if they are missing or older, without their install scripts: none
- * is needed, and some would fetch GPU libraries or files that the packages already contain.
+ * Installs the npm packages of a folder's lock file if they are missing or older. Install scripts do not run: none is
+ * needed, and some would download GPU libraries, or files that the packages already contain.
  *
  * @param {string} what name of the packages in the error
  * @param {string} directory the folder of package-lock.json
@@ -144,8 +144,8 @@ export async function buildLibrary({ command = 'build', target, env = {} } = {})
 }
 
 /**
- * Copies `source` to `target` by renaming, so a process that has loaded the old file keeps it. Does nothing if both
- * have the same content.
+ * Copies `source` to `target` by renaming: a process that has loaded the old file keeps it. Does nothing if both have
+ * the same content.
  * @param {string} source
  * @param {string} target
  * @returns {boolean} whether the file was replaced

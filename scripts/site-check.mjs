@@ -1,4 +1,5 @@
-// `npm run test:site`: builds the site of the documentation, and looks at it in Chromium. Options go to scripts/site.mjs.
+// `npm run test:site`: builds the documentation site, and checks it in Chromium. Options are passed to
+// scripts/site.mjs.
 
 import { entry, run } from './process.mjs';
 import { buildSite } from './site.mjs';

@@ -1,7 +1,7 @@
-// `npm run docs:site`: builds the site of the documentation into target/site/, from docs/ and from what it writes into
-// docs/generated/: the start page, the pages of operators and the reference. Options go to VitePress, as `--base /docs/`;
-// `--dev` serves the site and shows changes to docs/ at once, and `--prebuilt` takes the addon that lies in the repository
-// root, whatever built it.
+// `npm run docs:site`: builds the documentation site into target/site/, from docs/ and from what this program writes
+// into docs/generated/: the start page, the pages of operators and the reference. Options are passed to VitePress, for
+// example `--base /docs/`; `--dev` serves the site and shows changes to docs/ at once; `--prebuilt` uses the addon in
+// the repository root, however it was built.
 
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -12,13 +12,13 @@ import { installLocked, installPackages, setUp } from './setup.mjs';
 const DOCS = join(root, 'docs');
 const GENERATED = join(DOCS, 'generated');
 
-/** Where the built site lies. */
+/** Folder of the built site. */
 export const SITE = join(root, 'target', 'site');
 
 /**
- * The start page: what README.md says up to its list of pages, behind a title.
+ * The start page: a title, and the part of README.md before its list of pages.
  * @param {string} readme
- * @throws {Failure} where README.md has no such list
+ * @throws {Failure} if README.md has no such list
  */
 export function startPage(readme) {
   const [, text] = /^# .*\n([^]*?)^## Documentation$/m.exec(readme) ?? [];
@@ -46,7 +46,7 @@ ${text}`;
 /** The table of operators with links to their pages. @param {string} page docs/operators.md */
 const linkedTable = (page) => page.replaceAll(/^\| `(\w+)` \|/gm, '| [`$1`](/operators/$1) |');
 
-/** A page as it stands two folders below its own. @param {string} page */
+/** A page, with relative links that work two folders below its own. @param {string} page */
 const moved = (page) => page.replaceAll(/\]\((?![a-z]+:|[#/])/g, '](../../');
 
 /** Writes a page into docs/generated/. @param {string} name @param {string} text */
@@ -56,10 +56,10 @@ function write(name, text) {
   writeFileSync(file, text);
 }
 
-/** Runs a program of the packages of the site. @param {string} step @param {string} program @param {string[]} args */
+/** Runs a program of the site's packages. @param {string} step @param {string} program @param {string[]} args */
 const runTool = (step, program, args) => run(step, process.execPath, [join('node_modules', ...program.split('/')), ...args], { cwd: DOCS });
 
-/** Writes everything that is generated, anew. */
+/** Regenerates all generated files. */
 async function generate() {
   rmSync(GENERATED, { recursive: true, force: true });
   await runTool('reference', 'typedoc/bin/typedoc', ['--logLevel', 'Warn', '--options', 'typedoc.config.mjs']);

@@ -50,10 +50,10 @@ const [SAMPLES, LONG_SAMPLES, PROGRESS] = [200, 8, 50];
 /** Maximum conversations and tokens, and minimum conversations to measure growth. */
 const [MAX_COUNT, MIN_CONVERSATIONS] = [1e9, 20];
 
-/** The same conversations repeat: memory that allocators keep for them is there when the warm-up ends. */
+/** The same conversations repeat: memory that allocators keep for them is allocated by the end of the warm-up. */
 const STEADY = { ...LIMITS, rss: { ...LIMITS.rss, steady: 8 } };
 
-/** Copies of a cache that may exist: it moves to a larger block when it grows, and results wait for the collector. */
+/** Copies of a cache that may exist: a growing cache moves to a larger block, and results wait for the collector. */
 const COPIES = 4;
 
 /**

@@ -6,7 +6,7 @@
 //   npm test -- --name softmax      only tests whose name matches
 //   npm test -- FILE...             only these JavaScript test files
 //   npm test -- --gpu               all Rust tests, and JavaScript tests of GPUs and on GPUs, with software Vulkan
-//   npm test -- --models            only the tests on trained models beside the repository
+//   npm test -- --models            only the tests on trained models outside of the repository
 //   npm test -- --prebuilt          with the addon that lies in the repository root, whatever built it
 //   npm test -- --browser           only the tests of HTML pages in Chromium
 //   npm test -- --coverage          also says which lines the JavaScript tests ran
@@ -107,7 +107,7 @@ function testFiles({ suite }) {
 
 /**
  * Runs the Rust tests, which are all unit tests. They are built without the `napi` feature, because a test binary has
- * no Node to link with. A name is a substring here; if none matches, that is an error only if no JavaScript tests
+ * no Node to link with. A name matches as a substring; if none matches, that is an error only if no JavaScript tests
  * follow. Tests that need Vulkan run only in the GPU suite.
  * @param {ReturnType<typeof readArguments>} options
  */
@@ -127,7 +127,7 @@ async function testRust({ only, name, suite }) {
   await run('Rust tests', 'cargo', ['nextest', 'run', '--lib', '--no-default-features', ...whenEmpty, ...skipped, ...filter], { env });
 }
 
-/** Checks that the files generated from the IDL and the rule rows are current. */
+/** Checks that the files generated from the IDL and the rules are current. */
 async function checkGenerated() {
   await run('check of the generated operator table', process.execPath, ['scripts/generate-operators.mjs', '--check']);
   await run('check of the tables in the documentation', process.execPath, ['scripts/support-table.mjs', '--check']);

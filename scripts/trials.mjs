@@ -1,5 +1,5 @@
-// Trials of each package in an empty project outside the repository, as a user would: for `npm run pack:local` and `npm
-// test`. A package of packages/ needs a row here.
+// Trials of each package, used as a user would, in an empty project outside the repository: for `npm run pack:local`
+// and `npm test`. A package of packages/ needs an entry here.
 
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -16,7 +16,7 @@ const MAX_TEXT: usize = (1 << 29) - 24;
 /// Serializes JSON for JavaScript.
 ///
 /// # Errors
-/// An OperationError if it is too long for a string.
+/// An OperationError if the text is too long for a JavaScript string.
 pub fn text(json: &Json) -> Result<String> {
     let text = json.to_string();
     if text.len() > MAX_TEXT {
@@ -26,7 +26,7 @@ pub fn text(json: &Json) -> Result<String> {
     Ok(text)
 }
 
-/// The computation of a step.
+/// What a step computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Computes {
     /// The node at this index in the compiled graph.
@@ -38,7 +38,7 @@ pub enum Computes {
 /// A step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepListing {
-    /// The computation.
+    /// What it computes.
     pub computes: Computes,
     /// The kernel; on a GPU there may be several, separated by commas.
     pub kernel: Cow<'static, str>,
@@ -55,7 +55,7 @@ pub struct Holdings {
     pub arena: usize,
 }
 
-/// The source of a plan. Plans for other sizes share it.
+/// The graphs behind a plan. Plans for other sizes share them.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// The graph as given.
@@ -64,9 +64,9 @@ pub struct Origin {
     compiled: Arc<Listing>,
     /// The descriptors of all values, by their ids in both graphs.
     descriptors: Arc<[Descriptor]>,
-    /// The tape's values for the sizes of the plan; empty for a graph with fixed sizes.
+    /// The tape's values for the plan's sizes; empty for a graph with fixed sizes.
     values: Arc<[i64]>,
-    /// The passes that ran on it.
+    /// The passes that ran on the graph.
     pub passes: Passes,
 }
 
@@ -92,7 +92,7 @@ impl Origin {
         }
     }
 
-    /// The origin for a graph without passes.
+    /// The origin for a graph that no pass has run on.
     pub fn unchanged(graph: &Graph, passes: Passes) -> Origin {
         Origin::new(Listing::of(graph), graph, passes)
     }
@@ -107,7 +107,7 @@ impl Origin {
         &self.values
     }
 
-    /// The origin for the sizes of the tape's `values`.
+    /// The origin for the sizes whose tape `values` these are.
     pub fn at(&self, values: &[i64]) -> Origin {
         Origin { values: values.into(), ..self.clone() }
     }
@@ -237,15 +237,15 @@ impl StepListing {
     }
 }
 
-/// The operands of a node as its operator sees them.
+/// The operands of a node as its operator sees them, that is, after prologues.
 fn seen<'a>(node: &'a Node, descriptor: &dyn Fn(&ValueId) -> &'a Descriptor) -> Vec<Option<&'a Descriptor>> {
     let mut own: Vec<_> = node.inputs.iter().map(|id| id.as_ref().map(descriptor)).collect();
     node.prologues.iter().for_each(|prologue| own[prologue.operand] = Some(&prologue.descriptor));
     own
 }
 
-/// Bytes of all operands that a step reads. If it reads only some elements of an operand that a prologue computes, it
-/// reads the same fraction of that prologue's operands.
+/// Bytes of all operands that a step reads. If it reads only a part of an operand that a prologue computes, it reads
+/// the same fraction of the prologue's operands.
 fn bytes_read<'a>(node: &'a Node, descriptor: &dyn Fn(&ValueId) -> &'a Descriptor, outputs: &[&Descriptor]) -> u64 {
     let own = seen(node, descriptor);
     let all: u64 = own.iter().flatten().map(|operand| operand.bytes() as u64).sum();

@@ -1,9 +1,9 @@
 //! Dimensions: numbers, or functions of sizes still unknown.
 //!
-//! A model is compiled once for all sizes of its inputs. During compilation each size has a value, which lets code
-//! compute with dimensions as if they were numbers; a [`Tape`] records all computations with free sizes, and the
-//! outcome of every comparison. [`Tape::evaluate`] then computes all dimensions for other sizes, and checks whether
-//! every comparison has the same outcome: only then is the compiled result valid for them.
+//! A model is compiled once for all sizes of its inputs. During compilation each size has a value, and code computes
+//! with dimensions as if they were numbers; a [`Tape`] records all computations with free sizes, and the outcome of
+//! every comparison. [`Tape::evaluate`] then computes all dimensions for other sizes and checks whether every
+//! comparison has the same outcome: only then is the compiled result valid for them.
 
 use serde::{Serialize, Serializer};
 use std::cell::RefCell;
@@ -19,13 +19,13 @@ type Term = NonZeroU32;
 
 /// A dimension, or an integer computed from dimensions.
 ///
-/// Arithmetic saturates: sizes of tensors are far from the ends of the range, and values at the ends are refused as too
-/// large.
+/// Arithmetic saturates: sizes of tensors are far from the ends of the range, and values at the ends are rejected as
+/// too large.
 #[derive(Clone, Copy, Default)]
 pub struct Dim {
     /// Its value, for the sizes that the tape was recorded with.
     value: i64,
-    /// The tape's computation; `None` for a number.
+    /// The computation on the tape; `None` for a number.
     term: Option<Term>,
 }
 
@@ -51,9 +51,9 @@ enum Operation {
 struct Guard {
     a: Term,
     b: Term,
-    /// Whether the comparison was for equality only.
+    /// Whether the comparison only tested equality.
     equality: bool,
-    /// The order of the two; for equality, `Less` stands for any inequality.
+    /// The order of the two; for equality, `Less` stands for unequal.
     outcome: Ordering,
 }
 
@@ -81,8 +81,8 @@ impl Drop for Recording {
 }
 
 impl Tape {
-    /// Calls `work` with free sizes of these values; returns its result and the recording. Dimensions in the result are
-    /// only valid for [`Dim::at`] with this tape.
+    /// Calls `work` with free sizes that have these values; returns its result and the recording. Dimensions in the
+    /// result are only valid for [`Dim::at`] with this tape.
     ///
     /// # Panics
     /// If this thread is already recording.
@@ -97,12 +97,12 @@ impl Tape {
         assert!(earlier.is_none(), "a recording within a recording");
         let recording = Recording;
         let result = work(&free);
-        let tape = TAPE.take().expect("recorded until now");
+        let tape = TAPE.take().expect("a recording is in progress");
         drop(recording);
         (result, tape)
     }
 
-    /// Computes everything for other sizes, into `values`; returns `false` if a comparison has a different outcome.
+    /// Evaluates the tape for other sizes into `values`; returns `false` if a comparison has a different outcome.
     ///
     /// # Panics
     /// If there are fewer sizes than the tape was recorded with.
@@ -119,7 +119,7 @@ impl Tape {
                 Operation::Mul(a, b) => get(a).saturating_mul(get(b)),
                 Operation::Div(a, b) if get(b) > 0 => get(a).div_euclid(get(b)),
                 Operation::Rem(a, b) if get(b) > 0 => get(a).rem_euclid(get(b)),
-                // No divisor was 0 when this was recorded.
+                // No divisor was 0 in the recording.
                 Operation::Div(..) | Operation::Rem(..) => return false,
                 Operation::Min(a, b) => get(a).min(get(b)),
                 Operation::Max(a, b) => get(a).max(get(b)),
@@ -138,7 +138,7 @@ impl Tape {
         (self.operations.len(), self.guards.len())
     }
 
-    /// The index of the free size, if a dimension of this recording is one.
+    /// The index of the free size, if `dim` is a free size of this recording.
     pub fn free(&self, dim: Dim) -> Option<usize> {
         match self.operations[dim.term?.get() as usize - 1] {
             Operation::Free(index) => Some(index),
@@ -146,7 +146,7 @@ impl Tape {
         }
     }
 
-    /// The comparisons, latest first, in `values` computed by [`evaluate`](Tape::evaluate).
+    /// The operands of the comparisons, latest first, among `values` computed by [`evaluate`](Tape::evaluate).
     pub fn comparisons(&self, values: &[i64]) -> impl Iterator<Item = (i64, i64)> {
         let get = |term: Term| values[term.get() as usize - 1];
         self.guards.iter().rev().map(move |guard| (get(guard.a), get(guard.b)))
@@ -169,7 +169,7 @@ impl Tape {
 /// Calls `work` with this thread's tape.
 ///
 /// # Panics
-/// If nothing is being recorded: a dimension has outlived its recording.
+/// If nothing is being recorded, which means that a dimension has outlived its recording.
 fn with_tape<T>(work: impl FnOnce(&mut Tape) -> T) -> T {
     TAPE.with_borrow_mut(|tape| work(tape.as_mut().expect("dimensions that are not numbers belong to a recording")))
 }
@@ -178,8 +178,8 @@ impl Dim {
     /// The number 0.
     pub const ZERO: Dim = Dim::number(0);
 
-    /// Its identity: dimensions with the same key are equal for all sizes. Others may be equal for some, and asking for
-    /// keys records no decision.
+    /// Its identity: dimensions with the same key are equal for all sizes. Those with different keys may still be equal
+    /// for some. Querying keys records no comparison.
     pub fn key(self) -> DimKey {
         match self.term {
             Some(term) => DimKey(0, Some(term)),
@@ -200,7 +200,7 @@ impl Dim {
         self.term.is_none()
     }
 
-    /// The number. Turns a function of sizes into a number: the graph being compiled is then valid for this value only.
+    /// The number. Turns a function of sizes into a number: the graph being compiled is then valid only for this value.
     ///
     /// # Panics
     /// If it does not fit into a `u32`.
@@ -222,17 +222,17 @@ impl Dim {
         self.value
     }
 
-    /// The value for messages: does not make the compiled result depend on it.
+    /// The value for messages; the compiled result does not depend on it.
     pub fn shown(self) -> i64 {
         self.value
     }
 
-    /// Its value among `values` computed by [`Tape::evaluate`].
+    /// Its value, given the `values` computed by [`Tape::evaluate`].
     pub fn at(self, values: &[i64]) -> i64 {
         self.term.map_or(self.value, |term| values[term.get() as usize - 1])
     }
 
-    /// Replaces it by its value among `values` computed by [`Tape::evaluate`].
+    /// Replaces it by its value, given the `values` computed by [`Tape::evaluate`].
     pub fn fix(&mut self, values: &[i64]) {
         *self = Dim::number(self.at(values));
     }

@@ -166,15 +166,15 @@ impl Number {
         }
     }
 
-    /// The integer with these 64-bit words of its magnitude, lowest first, as in a bigint. Integers beyond 64 bits
-    /// become floats that cast to every data type as the integer itself would.
+    /// The integer whose magnitude has these 64-bit words, lowest first, as in a bigint. Integers beyond 64 bits become
+    /// floats that cast to every data type as the integer itself would.
     pub fn from_words(negative: bool, words: &[u64]) -> Number {
         let end = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
         match words[..end] {
             [] => Number::Int(0),
             [word] => Number::Int(if negative { -(word as i128) } else { word as i128 }),
             [ref rest @ .., low, high] => {
-                // A significand of 53 bits; the last one records whether any bits were cut off.
+                // A significand of 53 bits, the last of which records whether any bits were cut off.
                 let top = (high as u128) << 64 | low as u128;
                 let cut = 75 - high.leading_zeros();
                 let is_inexact = !top.is_multiple_of(1 << cut) || rest.iter().any(|&word| word != 0);
@@ -206,8 +206,8 @@ impl Number {
 
 /// The float16 nearest to `x`; ties round to even.
 ///
-/// `f16::from_f64` rounds twice on CPUs that convert in hardware: to float32 and from there. Here the first rounding
-/// goes towards zero and leaves a mark in the last bit, which float16 does not have.
+/// `f16::from_f64` rounds twice on CPUs that convert in hardware: to float32 and from there. Here, the first rounding
+/// goes towards zero and marks lost bits in the last bit, which float16 does not have.
 #[inline]
 pub fn nearest_f16(x: f64) -> f16 {
     let nearest = x as f32;

@@ -1,4 +1,4 @@
-//! Errors as data. The message names label, operator, operand, the actual value and the expected one.
+//! Errors as data. Messages name the label, operator and operand, and the actual and expected values.
 
 use crate::dimension::Dim;
 use crate::dtype::DataType;
@@ -13,11 +13,11 @@ pub enum ErrorKind {
     Type,
     /// An `InvalidStateError`: the object is lost, destroyed or already built.
     InvalidState,
-    /// A `NotSupportedError`: the request cannot be served here.
+    /// A `NotSupportedError`: this implementation or machine cannot serve the request.
     NotSupported,
     /// An `OperationError`: building or running the graph failed.
     Operation,
-    /// An `UnknownError`: memory for a tensor is not available.
+    /// An `UnknownError`: memory is not available.
     Unknown,
     /// An `InvalidStateError`: the GPU is lost.
     DeviceLost,
@@ -40,10 +40,10 @@ impl ErrorKind {
     }
 }
 
-/// The table of error codes: each with the exception that carries it as its `code`, and its meaning.
+/// The table of error codes: the exception that carries each as its `code`, and its meaning.
 macro_rules! codes {
     ($($name:ident = $text:literal, $kind:ident, $meaning:literal;)*) => {
-        /// The `code` of an error of the ONNX entry, for programs to distinguish errors.
+        /// The `code` of an error of the ONNX entry, by which programs distinguish errors.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Code {
             $(#[doc = $meaning] $name,)*
@@ -99,11 +99,11 @@ pub struct Unsupported {
     pub operator: String,
     /// Empty for `ai.onnx`.
     pub domain: String,
-    /// The model's version of the domain; 0 if it states none.
+    /// The model's version of the domain; 0 if it declares none.
     pub opset: i64,
     /// The reason.
     pub reason: String,
-    /// Whether other sizes of its inputs could make it possible.
+    /// Whether the node could be supported for other sizes of its inputs.
     #[serde(skip)]
     pub depends_on_sizes: bool,
 }
@@ -116,15 +116,15 @@ impl fmt::Display for Unsupported {
     }
 }
 
-/// A problem without the place where it was found. Shape rules return this; [`Error::at`] adds the place.
+/// A problem without its location. Shape rules return this; [`Error::at`] adds the location.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "the fields are what the message prints: what came and what was expected")]
+#[expect(missing_docs, reason = "the message prints the fields: what was given and what was expected")]
 pub enum Problem {
-    /// An operand of a data type that the operator does not accept.
+    /// An operand whose data type the operator does not accept.
     DataType { operand: &'static str, got: DataType, expected: Vec<DataType> },
     /// An operand with too few or too many dimensions.
     Rank { operand: &'static str, got: usize, min: usize, max: usize },
-    /// An operand with a different shape than the other operands require.
+    /// An operand whose shape differs from what the other operands require.
     Shape { operand: &'static str, got: Vec<Dim>, expected: Vec<Dim> },
     /// Two shapes that do not match.
     Incompatible { what: &'static str, a: Vec<Dim>, b: Vec<Dim> },
@@ -166,12 +166,12 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// Whether operands of other sizes, with the same data types and ranks, could avoid it.
+    /// Whether operands of other sizes, with the same data types and ranks, could avoid the problem.
     pub fn depends_on_sizes(&self) -> bool {
         match self {
             Problem::DataType { .. } | Problem::Rank { .. } | Problem::Missing { .. } => false,
             Problem::Shape { .. } | Problem::Incompatible { .. } | Problem::Dimensions { .. } => true,
-            // Sizes that an operator computes from those of its operands: `output width`.
+            // Sizes that an operator computes from the sizes of its operands, such as `output width`.
             Problem::Attribute { name, .. } => name.starts_with("output ") || *name == "resampled size",
         }
     }
@@ -194,7 +194,7 @@ pub struct Error {
     pub kind: ErrorKind,
     /// The complete message.
     pub message: String,
-    /// The code for programs, if known.
+    /// The code for programs, if there is one.
     pub code: Option<Code>,
     /// The unsupported nodes of a model.
     pub unsupported: Vec<Unsupported>,

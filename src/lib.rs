@@ -14,7 +14,7 @@ pub mod error;
 pub mod gpu;
 pub mod ir;
 pub mod memory;
-// Test binaries have no Node to link with: nothing would call the exports.
+// Test binaries have no Node to link with, and call none of the exports.
 #[cfg(all(feature = "napi", not(test)))]
 mod napi;
 pub mod nibbles;

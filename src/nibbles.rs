@@ -1,4 +1,4 @@
-//! 4-bit integers, two per byte: the first is in the low bits.
+//! 4-bit integers, two per byte, the first one in the low bits.
 
 /// Packs the low 4 bits of `numbers`, two per byte. The last byte may be half filled.
 pub fn packed(numbers: &[u8]) -> Vec<u8> {

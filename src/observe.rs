@@ -4,7 +4,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::memory::{Buffer, elements_mut};
 use std::time::Instant;
 
-/// Notified when a run and its steps begin and end. The run is compiled once for each observer.
+/// Notified when a run and its steps begin and end. The code of a run is compiled once per observer type.
 pub trait Observer: Send {
     /// A run begins.
     fn begin(&mut self) {}
@@ -21,13 +21,13 @@ pub struct Unobserved;
 
 impl Observer for Unobserved {}
 
-/// Maximum number of step timings per profile: 16 MiB, and several times that as JavaScript objects.
+/// Maximum number of step timings per profile: 16 MiB, several times that as JavaScript objects.
 pub const MAX_TIMINGS: usize = 1 << 20;
 
 /// Records the times of runs, in nanoseconds, as doubles for JavaScript.
 pub struct Stopwatch {
-    /// For each run `[start, duration]`, relative to the start of the first run, and for each step `[start, duration]`,
-    /// relative to the start of the run.
+    /// For each run: `[start, duration]`, relative to the start of the first run, then `[start, duration]` of each
+    /// step, relative to the start of the run.
     times: Buffer,
     /// Number of values written.
     written: usize,
@@ -55,13 +55,13 @@ impl Stopwatch {
         Ok(Stopwatch { times, written: 0, first: None, run: now, step: now, duration: 0 })
     }
 
-    /// The times of all runs as float64, see [`Stopwatch`]: per run two numbers, and two for each step.
+    /// The times of all runs as float64, see [`Stopwatch`]: two numbers per run, and two per step.
     pub fn into_times(self) -> Buffer {
         self.times
     }
 
-    /// Adds an externally timed run: its start, its duration, and for each step start (relative to that of the run) and
-    /// duration, in nanoseconds.
+    /// Adds an externally timed run: its start and duration, and for each step the start (relative to that of the run)
+    /// and duration, in nanoseconds.
     pub fn record(&mut self, start: Instant, duration: f64, steps: impl Iterator<Item = [f64; 2]>) {
         let start = nanoseconds(*self.first.get_or_insert(start), start);
         for number in [start, duration].into_iter().chain(steps.flatten()) {

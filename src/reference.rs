@@ -13,7 +13,7 @@ use std::collections::HashMap;
 /// Intermediate floating-point values stay float64; integers always have their exact type.
 ///
 /// # Panics
-/// If an input is missing or has a different descriptor: the oracle is for tests.
+/// If an input is missing or its descriptor differs: the oracle is for tests.
 pub fn run(graph: &Graph, inputs: &HashMap<String, Tensor>) -> HashMap<String, Tensor> {
     let mut values: Vec<Option<Tensor>> = graph
         .values
@@ -58,7 +58,7 @@ pub fn run(graph: &Graph, inputs: &HashMap<String, Tensor>) -> HashMap<String, T
     graph.outputs.iter().map(|(name, id)| (name.clone(), output(id.index()))).collect()
 }
 
-/// The bytes of the outputs of a node with constant operands. Folds constants if no backend is available.
+/// The bytes of the outputs of a node with constant operands. Folds constants where no backend is available.
 ///
 /// # Errors
 /// An `UnknownError` if memory runs out, an `OperationError` if a mapped constant cannot be read.

@@ -12,7 +12,7 @@ pub const MAX_RANK: usize = 8;
 /// Maximum size of a tensor in bytes (`maxTensorByteLength`).
 pub const MAX_TENSOR_BYTES: u64 = i32::MAX as u64;
 
-/// A number for each dimension of a tensor.
+/// One number per dimension of a tensor.
 pub type PerAxis = ArrayVec<usize, MAX_RANK>;
 
 /// `MLOperandDescriptor`: the data type and the dimensions of a tensor.
@@ -46,7 +46,7 @@ impl AsRef<[u32]> for Sizes {
 }
 
 impl Descriptor {
-    /// A descriptor, not yet checked against any limit.
+    /// A descriptor that has not been checked against any limit.
     pub fn new(dtype: DataType, shape: impl IntoDims) -> Descriptor {
         Descriptor { dtype, shape: shape.into_dims() }
     }

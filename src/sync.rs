@@ -1,5 +1,5 @@
-//! Primitives of threads that synchronize without a lock: from the standard library, or, in the crate `loom/`, from
-//! loom, which tries all possible thread interleavings, and everything that weak memory allows.
+//! Primitives for threads that synchronize without locks: from the standard library, or, in the crate `loom/`, from
+//! loom, which tries all possible thread interleavings and everything that weak memory allows.
 
 #[cfg(loom)]
 pub use loom::{
@@ -13,7 +13,7 @@ pub use std::{
     sync::{Mutex, MutexGuard},
 };
 
-/// [`std::cell::UnsafeCell`] with the interface of loom's, which observes the start and end of each access.
+/// [`std::cell::UnsafeCell`] with loom's interface, which observes the start and end of each access.
 #[cfg(not(loom))]
 pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -46,7 +46,7 @@ macro_rules! of_thread {
 }
 pub(crate) use of_thread;
 
-/// One iteration of waiting for another thread that is about to finish; `turn` counts them.
+/// One iteration of waiting for a thread that is about to finish; `turn` counts the iterations.
 pub fn pause(turn: usize) {
     #[cfg(loom)]
     let _ = (turn, loom::thread::yield_now());

@@ -1,4 +1,4 @@
-//! Tests graphs against the oracle: on every instruction set, with 1, 2 and 7 threads, compiled and not; and helpers
+//! Tests graphs against the oracle: on every instruction set, with 1, 2 and 7 threads, compiled or not. Also, helpers
 //! for tests of whole processes.
 
 use crate::compile::{Passes, optimize};
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The backends, for tests of the compiler, which knows none.
+/// Backends for tests of the compiler, which does not depend on any.
 pub use crate::cpu::plan::TARGET as CPU;
 pub use crate::gpu::plan::TARGET as GPU;
 
@@ -36,7 +36,7 @@ pub fn alone(name: &str, measure: impl FnOnce()) {
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
-/// A size in `/proc/self/status`, in bytes.
+/// A size listed in `/proc/self/status`, in bytes.
 #[cfg(target_os = "linux")]
 pub fn process_bytes(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -54,16 +54,16 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// The same value; ignores the sign of zero.
+    /// Equal values, except for the sign of zero.
     pub const EXACT: Tolerance = Tolerance { ulps: 0, absolute: 0.0 };
 
     /// At most `ulps` units in the last place of the output's data type, after rounding the oracle's value to it. For
-    /// integers the difference of the values.
+    /// integers, a difference of at most `ulps`.
     pub const fn ulps(ulps: u64) -> Tolerance {
         Tolerance { ulps, absolute: 0.0 }
     }
 
-    /// Also accepts an absolute difference up to `absolute`, for results near zero from larger terms.
+    /// Also accepts an absolute difference of up to `absolute`, for results near zero from larger terms.
     pub const fn or_absolute(self, absolute: f64) -> Tolerance {
         Tolerance { absolute, ..self }
     }
@@ -81,7 +81,7 @@ impl Tolerance {
     }
 }
 
-/// Maps floating-point values to integers, with a step of one from each value to the next.
+/// Maps floating-point values to integers: neighboring values become neighboring integers.
 fn ordered_bits(x: f64, dtype: DataType) -> i64 {
     let (magnitude, negative) = match dtype {
         DataType::Float16 => (f16::from_f64(x.abs()).to_bits() as i64, x.is_sign_negative()),
@@ -90,11 +90,11 @@ fn ordered_bits(x: f64, dtype: DataType) -> i64 {
     if negative { -magnitude } else { magnitude }
 }
 
-/// A source of numbers that is the same in every run.
+/// A source of pseudo-random numbers.
 pub struct Random(u64);
 
 impl Random {
-    /// The source for this seed.
+    /// Creates the source for a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -112,8 +112,7 @@ impl Random {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A tensor of random values of the data type: floats in -4..4, small integers for the wide types, all values of
-    /// the 8-bit types.
+    /// A tensor of random values: floats in -4..4, small integers for the wide types, all values of the 8-bit types.
     pub fn tensor(&mut self, descriptor: &Descriptor) -> Tensor {
         self.tensor_in(descriptor, -4.0, 4.0)
     }
@@ -149,8 +148,7 @@ impl Drop for TemporaryFile {
     }
 }
 
-/// Moves all constants of `graph` into a file, which is returned, too: each starts `offset` bytes after a multiple of
-/// 64.
+/// Moves all constants of `graph` to a file, which is also returned: each starts `offset` bytes after a multiple of 64.
 pub fn with_mapped_constants(graph: &Graph, offset: usize) -> (Graph, TemporaryFile) {
     let (mut bytes, mut ranges) = (Vec::new(), Vec::new());
     for value in &graph.values {
@@ -245,7 +243,7 @@ pub fn optimized(graph: &Graph, env: &Env) -> Graph {
     graph
 }
 
-/// The pool of 1, 2 or 7 threads, kept for all tests of the process.
+/// The pool of 1, 2 or 7 threads, shared by all tests of the process.
 fn pool(count: usize) -> &'static Threads {
     static POOLS: OnceLock<Vec<Threads>> = OnceLock::new();
     let pools = POOLS.get_or_init(|| [1, 2, 7].map(|count| Threads::new(count).expect("a thread pool")).to_vec());
@@ -257,7 +255,7 @@ fn run(graph: &Graph, inputs: &HashMap<String, Tensor>, env: &Env, options: Plan
     let mut plan = Plan::new(graph.clone(), env, options).expect("a plan");
     let inputs: Vec<Buffer> =
         plan.inputs().iter().map(|(name, _)| Buffer::copy_of(&inputs[name].to_bytes()).unwrap()).collect();
-    // NaN, to detect elements that nobody wrote.
+    // NaN, to detect elements that are never written.
     let mut outputs: Vec<Buffer> =
         plan.outputs().iter().map(|(_, d)| Buffer::copy_of(&vec![0xff; d.bytes()]).unwrap()).collect();
     plan.run(env, &inputs.iter().collect::<Vec<_>>(), &mut outputs.iter_mut().collect::<Vec<_>>()).unwrap();
@@ -289,8 +287,8 @@ pub fn compare(
     }
 }
 
-/// Runs `pass` on the graph with the text `before` and compares it with the text `after`, and both graphs' outputs in
-/// the oracle on random inputs.
+/// Runs `pass` on the graph with the text `before` and compares the result with the text `after`; compares the outputs
+/// of both graphs in the oracle on random inputs.
 pub fn check_pass(pass: fn(&mut Graph), before: &str, after: &str) {
     let original = crate::ir::parse(before);
     let mut graph = original.clone();

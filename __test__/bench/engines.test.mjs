@@ -11,6 +11,7 @@ import { measure } from '../../bench/measure.mjs';
 import { findModels } from '../../bench/models.mjs';
 import { readOptions } from '../../bench/options.mjs';
 import { formatNpy } from 'webnn-node-cli/lib/npy.mjs';
+import { defined } from '../lib/types.mjs';
 
 const TINY = fileURLToPath(new URL('../../bench/tiny', import.meta.url));
 const PLAN = { engines: ['webnn-node'], threads: 1, samples: 1, loads: 2 };
@@ -24,6 +25,7 @@ function engine(t, body) {
       const answer = (value) => writeSync(3, JSON.stringify(value) + '\\n');
       ${body}
     });`;
+  /** @type {EngineProcess<any>} */
   const started = new EngineProcess('test', [process.execPath, '-e', program]);
   t.after(() => started.end());
   return started;
@@ -56,12 +58,13 @@ test('the smallest model is loaded, checked and measured', { skip: process.platf
   const done = [];
   const extra = { 'webnn-node': (process) => process.request('burst', { count: 10 }) };
   const [result] = await measure(tiny, PLAN, { advance: (part) => done.push(part), extra });
-  assert.equal(result.status, 'ok', result.reason);
-  assert.equal(result.check.error, 0);
-  assert.equal(result.loadMs.length, 2);
-  assert.ok(result.samples.length >= 1 && result.samples.every(({ ms, iterations, foreign }) => ms > 0 && iterations > 1 && foreign >= 0));
-  assert.ok(result.memory.afterRuns > result.memory.empty && result.memory.empty > 0);
-  assert.ok(result.extra.ms >= result.extra.queuedMs);
+  assert.equal(result.status, 'ok', String(result.reason));
+  assert.equal(result.check?.error, 0);
+  assert.equal(result.loadMs?.length, 2);
+  const [samples, memory, burst] = [defined(result.samples), defined(result.memory), /** @type {any} */ (result.extra)];
+  assert.ok(samples.length >= 1 && samples.every(({ ms, iterations, foreign }) => ms > 0 && iterations > 1 && foreign >= 0));
+  assert.ok(defined(memory.afterRuns) > memory.empty && memory.empty > 0);
+  assert.ok(burst.ms >= burst.queuedMs);
   assert.equal(done.at(-1), 1);
 });
 
@@ -72,7 +75,7 @@ test('a wrong output is told', { skip: process.platform !== 'linux' && 'needs /p
   const [wrong] = findModels(directory, /add/);
   const [result] = await measure(wrong, { ...PLAN, loads: 1 });
   assert.equal(result.status, 'wrong');
-  assert.match(result.reason, /^y is off by 0\.125 standard deviations, allowed are 0\.0001$/);
+  assert.match(defined(result.reason), /^y is off by 0\.125 standard deviations, allowed are 0\.0001$/);
 });
 
 test('a folder without models, or without their inputs, is named', (t) => {
@@ -89,13 +92,13 @@ test('the command line', () => {
   assert.deepEqual(options.engines, ['webnn-node', 'openvino']);
   assert.deepEqual(options.filter, /^a/);
   assert.deepEqual(readOptions(['--against', 'none']).engines, ['webnn-node']);
-  for (const [args, message] of [
+  for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
     [['--threads', '0'], /--threads has 0/],
     [['--samples', '1.5'], /--samples has 1\.5/],
     [['--against', 'torch'], /--against names torch/],
     [['--filter', '('], /--filter/],
     [['--no-such'], /no-such/],
-  ]) {
+  ])) {
     assert.throws(() => readOptions(args), { message, exitCode: 2 });
   }
 });

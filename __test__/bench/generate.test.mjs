@@ -30,17 +30,17 @@ test('options: lists have each name once, and prompts are sorted', () => {
 });
 
 test('options: what is wrong is named', () => {
-  for (const [args, message] of [
+  for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
     [['--types', 'q3'], /--types names q3, expected some of fp32, /],
     [['--engines', 'none'], /--engines names none/],
     [['--rounds', '0'], /--rounds has 0, expected integers from 1/],
     [['--prompt', '2000', '--tokens', '48'], /add up to at most 2047/],
     [['--tiny', '--write'], /cannot be combined with --tiny/],
     [['--fast'], /--fast/],
-  ]) {
+  ])) {
     assert.throws(
       () => readOptions(args),
-      (error) => message.test(error.message) && error.exitCode === 2,
+      (/** @type {any} */ error) => message.test(error.message) && error.exitCode === 2,
       args.join(' '),
     );
   }
@@ -109,6 +109,7 @@ test('texts have their first tokens in common', () => {
   assert.equal(commonTokens([1], [2]), 0);
 });
 
+/** @type {(ms: number, others?: { foreign?: number, ids?: number[], outsideMs?: number[], tokenMs?: number[] }) => any} */
 const sample = (ms, { foreign = 0, ids = [1, 2, 3], ...rest } = {}) => ({
   ids,
   firstMs: 10 * ms,

@@ -8,15 +8,19 @@ import { readOptions } from '../../bench/options.mjs';
 import { gpuHeadOf, gpuMarkdown, gpuTablesOf, sharesOf, SOFTWARE } from '../../bench/report/gpu.mjs';
 import { withParts } from '../../bench/report/results.mjs';
 import { workOfSteps } from '../../bench/work.mjs';
+import { defined } from '../lib/types.mjs';
 
 const graph = { devices: ['gpu'], adapter: 'Card (vulkan)', multiplyAdds: 5e9, bytes: 2e9 };
+/** @returns {import('../../bench/gpu/measure.mjs').GpuResult} */
 const ours = (ms) => ({ engine: 'webnn-node', status: 'ok', version: '0.1.0', latencies: [3, 1, 2], bursts: [2 * ms, ms], graph });
+/** @returns {import('../../bench/gpu/measure.mjs').GpuResult} */
 const peer = (ms) => ({ engine: 'pytorch', status: 'ok', version: '2', latencies: [4, 4], bursts: [ms] });
-const flops = (name, perSecond) => ({ name, ms: 1, perSecond, unit: 'FLOP/s' });
+const flops = (name, perSecond) => ({ name, ms: 1, perSecond, unit: /** @type {const} */ ('FLOP/s') });
 
+/** @returns {import('../../bench/report/gpu.mjs').GpuRun} */
 const run = () => ({
   date: '2026-11-20T12:00:00.000Z',
-  machine: { cpu: 'CPU', processors: 2, memoryBytes: 2 ** 34, system: 'Linux', node: 'v20' },
+  machine: { cpu: 'CPU', cacheBytes: 2 ** 25, processors: 2, memoryBytes: 2 ** 34, system: 'Linux', node: 'v20' },
   adapter: { name: 'Card', type: 'discrete', backend: 'vulkan', driver: 'driver 1.2' },
   engines: ['webnn-node', 'pytorch'],
   without: null,
@@ -35,6 +39,7 @@ const run = () => ({
   ],
 });
 
+/** @returns {import('../../bench/report/gpu.mjs').GpuRun} */
 const software = () => ({
   ...run(),
   adapter: { name: 'llvmpipe', type: 'software', backend: 'vulkan', driver: 'Mesa' },
@@ -48,7 +53,7 @@ test('the shares are those of the fastest throughput', () => {
   } = run();
   assert.deepEqual(sharesOf(run(), model), { copy: 0.5, arithmetic: 0.05 });
   // Without another program, our own copy and our own largest product.
-  const alone = sharesOf({ ...run(), limits: null }, model);
+  const alone = defined(sharesOf({ ...run(), limits: null }, model));
   assert.ok(Math.abs(alone.copy - 5 / 9) < 1e-9 && alone.arithmetic === 2.5 / 40);
   assert.equal(sharesOf(run(), { name: 'none', kind: 'float32', results: [] }), null);
 });
@@ -112,6 +117,7 @@ test('RESULTS.md keeps the part that was not measured', () => {
 
 test('the adapter is the one that the graphs name', () => {
   const adapter = { name: 'Card', type: 'discrete', backend: 'vulkan', driver: '1', unused: null };
+  /** @type {any} */
   const system = { gpuAdapters: [{ ...adapter, backend: 'gl' }, adapter], gpuReason: null };
   assert.equal(adapterOf(graph, system), adapter);
   assert.throws(

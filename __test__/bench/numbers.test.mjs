@@ -7,6 +7,7 @@ import { forShares, strongest } from '../../bench/limits.mjs';
 import { parseCacheSize, parseMachineTime, parseProcessTime } from '../../bench/machine.mjs';
 import { DIRTY_ABOVE, geometricMean, isDirty, summarizeSamples } from 'webnn-node-cli/lib/statistics.mjs';
 import { shareOfLimit, workOf } from '../../bench/work.mjs';
+import { defined } from '../lib/types.mjs';
 
 const sample = (ms, foreign = 0) => ({ ms, iterations: 1, foreign });
 const float32 = (...numbers) => ({ dataType: 'float32', data: Float32Array.from(numbers) });
@@ -26,7 +27,7 @@ test('without a clean sample the fastest one is of all', () => {
 });
 
 test('the geometric mean', () => {
-  assert.ok(Math.abs(geometricMean([2, 8]) - 4) < 1e-12);
+  assert.ok(Math.abs(defined(geometricMean([2, 8])) - 4) < 1e-12);
   assert.equal(geometricMean([]), null);
 });
 
@@ -92,8 +93,8 @@ test('outputs of dynamically quantized models are compared with what quantizatio
 
 test('the worst comparison is the one furthest above what it is allowed', () => {
   const [a, b] = [
-    { error: 1, allowed: 2 },
-    { error: 0.5, allowed: 0.1 },
+    { error: 1, allowed: 2, unit: 'largest' },
+    { error: 0.5, allowed: 0.1, unit: 'largest' },
   ];
   assert.equal(worst([a, b]), b);
   assert.equal(worst([b, a]), b);
@@ -102,6 +103,7 @@ test('the worst comparison is the one furthest above what it is allowed', () => 
 const value = (id, kind, bytes) => ({ id, kind, bytes });
 
 test('work: constants count once, those that are selected from as much as is selected', () => {
+  /** @type {any} its parts that count */
   const description = {
     compiled: {
       values: [
@@ -137,6 +139,7 @@ test('the share of the limit is that of computing or of reading, whichever is mo
 });
 
 test('of two measurements of the machine the larger numbers count', () => {
+  /** @returns {import('../../bench/limits.mjs').Limits[]} */
   const limits = (fmaGflops, int8Gops, gbps) => [
     {
       threads: 1,

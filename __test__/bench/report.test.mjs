@@ -6,9 +6,11 @@ import { chartSvg, relativeSpeeds } from '../../bench/report/chart.mjs';
 import { resultsMarkdown } from '../../bench/report/results.mjs';
 import { comparedWith, notesOf, rowOf } from '../../bench/report/rows.mjs';
 import { tablesOf } from '../../bench/report/tables.mjs';
+import { defined } from '../lib/types.mjs';
 
 const MIB = 2 ** 20;
 
+/** @returns {import('../../bench/measure.mjs').Result} */
 const result = (engine, ms) => ({
   engine,
   status: 'ok',
@@ -21,10 +23,13 @@ const result = (engine, ms) => ({
   ],
 });
 
+/** @returns {import('../../bench/measure.mjs').Result} */
 const unsupported = (engine) => ({ engine, status: 'unsupported', reason: 'no <such> layer | &\nat all' });
 
+/** @returns {import('../../bench/report/rows.mjs').Measurement} */
 const model = (name, threads, ...results) => ({ name, kind: 'float32', weightBytes: 4 * MIB, threads, work: { multiplyAdds: 500e6, bytes: 4e6 }, results });
 
+/** @returns {import('../../bench/report/rows.mjs').Run} */
 const run = () => ({
   date: '2026-11-20T12:00:00.000Z',
   machine: { cpu: 'CPU <1> & 2', cacheBytes: MIB, processors: 2, memoryBytes: 2 ** 34, system: 'Linux', node: 'v20' },
@@ -38,7 +43,7 @@ const run = () => ({
   calls: [model('add', 1, { ...result('webnn-node', 0.005), extra: { burst: 0.002 } }, result('fast', 0.01), result('odd', 0.02))],
 });
 
-const named = (title) => tablesOf(run()).find((table) => table.title.startsWith(title));
+const named = (title) => defined(tablesOf(run()).find((table) => table.title.startsWith(title)));
 
 test('a row has times, ratios by the fastest clean samples, and the share of the limit', () => {
   const {
@@ -125,7 +130,7 @@ test('the chart is well-formed, and knows dark grounds', () => {
   assert.deepEqual(open, []);
   assert.match(svg, /prefers-color-scheme:dark/);
   assert.match(svg, /CPU &#60;1&#62; &#38; 2/);
-  assert.equal(svg.match(/<rect class="engine\d" x="180" y="[\d.]+" width/g).length, 4 + 1);
+  assert.equal(svg.match(/<rect class="engine\d" x="180" y="[\d.]+" width/g)?.length, 4 + 1);
 });
 
 test('RESULTS.md names the machine, the versions and how to repeat it, and has all tables', () => {

@@ -16,7 +16,7 @@ export { ort };
 function loadNative() {
   const runtime = createRequire(import.meta.url)('onnxruntime-node');
   const descriptor = Object.getOwnPropertyDescriptor(globalThis, 'Float16Array');
-  delete globalThis.Float16Array;
+  Reflect.deleteProperty(globalThis, 'Float16Array');
   new runtime.Tensor('uint8', [0], [1]);
   if (descriptor !== undefined) {
     Object.defineProperty(globalThis, 'Float16Array', descriptor);

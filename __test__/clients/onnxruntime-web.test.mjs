@@ -211,14 +211,18 @@ describe('MLTensors', () => {
 
 test('free dimensions that are fixed for the session', async () => {
   const model = {
+    name: 'softmax',
+    operators: ['softmax'],
     bytes: writeModel({
       inputs: [value('x', FLOAT, ['batch', 'width'])],
       outputs: [value('y', FLOAT)],
       nodes: [node('Softmax', ['x'], ['y'], { axis: { i: -1 } })],
     }),
     feeds: { x: float32([3, 5]) },
+    tolerance: 1e-6,
+    steps: 0,
   };
   const session = await createSession(model.bytes, onContext(), { freeDimensionOverrides: { batch: 3, width: 5 } });
-  await compare(await session.run(tensorsOf(ort, model.feeds)), await reference(model), { tolerance: 1e-6, steps: 0 });
+  await compare(await session.run(tensorsOf(ort, model.feeds)), await reference(model), model);
   await session.release();
 });

@@ -96,7 +96,7 @@ export function decodeTensor({ dataType, shape, data, fill }) {
   }
   const length = shape.reduce((product, dimension) => product * dimension, 1);
   const elements = new DATA_TYPES[dataType].array(length);
-  if (fill !== undefined) {
+  if (data === undefined) {
     return elements.fill(decodeElement(dataType, fill));
   }
   if (data.length !== length) {

@@ -67,6 +67,7 @@ test('a float16 value that needs rounding is refused', () => {
 });
 
 test('integers must be in the range of their data type', () => {
+  /** @type {[string, number, number][]} */
   const cases = [
     ['int8', -128, 127],
     ['uint8', 0, 255],
@@ -115,6 +116,7 @@ test('a malformed tensor is refused', () => {
 });
 
 test('arguments: operands, numbers and bigints are replaced at any depth, all else stays', () => {
+  /** @type {Map<string, any>} */
   const operands = new Map([
     ['a', 'operand a'],
     ['b', 'operand b'],

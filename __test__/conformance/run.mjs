@@ -107,7 +107,7 @@ async function attempt(api, testCase) {
   try {
     return { name, outputs: await runCase(api, testCase) };
   } catch (error) {
-    return { name, error: `${error?.name}: ${error?.message}` };
+    return { name, error: `${/** @type {Error} */ (error)?.name}: ${/** @type {Error} */ (error)?.message}` };
   }
 }
 
@@ -161,7 +161,7 @@ async function main(args) {
   }
   const vectors = readVectors(options.directory).map((vector) => ({
     ...vector,
-    chosen: (vector.cases ?? []).filter((testCase) => options.filter.test(`${vector.file}: ${testCase?.name}`)),
+    chosen: (vector.cases ?? []).filter((testCase) => options.filter?.test(`${vector.file}: ${testCase?.name}`)),
   }));
   const unreadable = vectors.filter(({ error }) => error !== undefined);
   unreadable.forEach(({ file, error }) => console.log(`${file}: cannot be read: ${error}`));

@@ -26,7 +26,7 @@ function reluCase(name, output, dataType = 'float32') {
 }
 
 test('wrong usage ends with exit status 2 and the usage', async () => {
-  for (const [args, message] of [
+  for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
     [[], /expected one folder, got 0/],
     [['a', 'b'], /expected one folder, got 2/],
     [['/no/such/folder'], /no\/such\/folder is not a folder/],
@@ -35,7 +35,7 @@ test('wrong usage ends with exit status 2 and the usage', async () => {
     [[tmpdir(), '--num-threads', '0'], /--num-threads is "0", expected a positive integer/],
     [[tmpdir(), '--concurrency', 'x'], /--concurrency is "x"/],
     [[tmpdir(), '--what'], /--what/],
-  ]) {
+  ])) {
     const { code, err } = await run(...args);
     assert.equal(code, 2, err);
     assert.match(err, message);
@@ -50,11 +50,11 @@ test('--help prints the usage and succeeds', async () => {
 });
 
 test('that no case ran is a failure', async (t) => {
-  for (const [files, args] of [
+  for (const [files, args] of /** @type {[Record<string, unknown>, string[]][]} */ ([
     [{}, []],
     [{ 'relu.json': [] }, []],
     [{ 'relu.json': [reluCase('some', [0, 0, 2])] }, ['--filter', 'other']],
-  ]) {
+  ])) {
     const { code, out } = await run(temporaryFolder(t, files), ...args);
     assert.equal(code, 1);
     assert.deepEqual(out.slice(-2), ['no case ran', '0 passed, 0 failed']);

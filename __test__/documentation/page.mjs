@@ -5,10 +5,11 @@ import { Lexer, walkTokens } from 'marked';
 
 /**
  * What a comment directly above a code block can say (`<!-- name: value -->`), by the language of the block: a module,
- * shell commands, and what the block above printed. docs/testing.md explains each.
+ * a module that is only compiled, shell commands, and what the block above printed. docs/testing.md explains each.
  */
 const LANGUAGES = {
   js: ['files', 'continues', 'not run'],
+  ts: ['not run'],
   sh: ['files', 'not run'],
   text: ['not compared'],
 };
@@ -20,7 +21,7 @@ const DIRECTIVES = new Set(Object.values(LANGUAGES).flat());
  *
  * @typedef {object} Block
  * @property {number} line where it begins, 1 for the first line
- * @property {'js' | 'sh' | 'text'} language
+ * @property {'js' | 'ts' | 'sh' | 'text'} language
  * @property {string} text without a newline at the end
  * @property {Record<string, string>} files sources, relative to the repository, of the files that it needs, by name
  * @property {boolean} continues whether it is the next part of the program in the `js` block above

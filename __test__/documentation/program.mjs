@@ -96,8 +96,11 @@ async function output(project, command, args) {
 /** Without spaces at the ends of lines and empty lines at the end. */
 const tidy = (lines) => lines.replaceAll(/[ \t\r]+$/gm, '').trimEnd();
 
+/** The TypeScript compiler with strict settings, for programs without the types of Node or browsers. */
+const COMPILER = [join(root, 'node_modules/typescript/bin/tsc'), '--strict', '--noEmit', '--target', 'es2024', '--module', 'nodenext', '--types', ''];
+
 /**
- * Runs the parts of a program in one process.
+ * Runs the parts of a program in one process; compiles TypeScript instead.
  *
  * @param {string} project folder that {@link createProject} made
  * @param {import('./page.mjs').Block[]} parts of which all are run
@@ -112,6 +115,10 @@ export async function runProgram(project, parts) {
   const [{ language, line, text: commands }] = parts;
   if (language === 'sh') {
     return [tidy(await output(project, 'sh', ['-eu', '-c', commands]))];
+  }
+  if (language === 'ts') {
+    writeFileSync(join(project, `line-${line}.mts`), commands);
+    return [tidy(await output(project, process.execPath, [...COMPILER, `line-${line}.mts`]))];
   }
   const file = `line-${line}.mjs`;
   const separator = `;console.log(${JSON.stringify(SEPARATOR)});\n`;

@@ -19,7 +19,7 @@ test('a block has its line, its language, its files and its output', () => {
   const [block, ...others] = blocksOf(page, 'page.md');
   assert.deepEqual(others, []);
   assert.deepEqual(
-    { ...block, output: block.output.text },
+    { ...block, output: block.output?.text },
     {
       line: 5,
       language: 'js',
@@ -43,8 +43,8 @@ test('blocks that continue each other are one program', () => {
 });
 
 test('pages that no test could run as they are meant are refused', () => {
-  for (const [page, message] of [
-    [fence('bash', 'ls'), /page\.md:1: a code block is in "bash", expected one of js, sh, text/],
+  for (const [page, message] of /** @type {[string, RegExp][]} */ ([
+    [fence('bash', 'ls'), /page\.md:1: a code block is in "bash", expected one of js, ts, sh, text/],
     [fence('', 'ls'), /page\.md:1: a code block is in ""/],
     [fence('text', '1'), /page\.md:1: this output follows no block that is run/],
     [`${fence('js', 'a')}\n# Next\n\n${fence('text', '1')}`, /page\.md:7: this output follows no block/],
@@ -56,7 +56,7 @@ test('pages that no test could run as they are meant are refused', () => {
     [`<!-- continues -->\n\nWords.\n\n${fence('js', 'a')}`, /"continues" stands above no code block/],
     [`<!-- files: a.onnx -->\n\n${fence('js', 'a')}`, /"a\.onnx" is not NAME = PATH/],
     [`- item\n\n  ${fence('js', 'a').replaceAll('\n', '\n  ')}`, /1 code blocks stand in lists or quotes/],
-  ]) {
+  ])) {
     assert.throws(() => blocksOf(page, 'page.md'), message, page);
   }
 });
@@ -68,6 +68,7 @@ test('the parts of a program have outputs of their own', async (t) => {
 
 test('programs that fail or complain are errors', async (t) => {
   await assert.rejects(runPage(t, fence('js', "console.log('first'); throw new Error('broken');")), /ended with 1\nfirst\n[^]*broken/);
+  await assert.rejects(runPage(t, fence('ts', "export const a: number = 'x';")), /ended with [12]\nline-1\.mts\(1,14\): error TS2322/);
   await assert.rejects(runPage(t, fence('js', "console.error('a warning');")), /ended with 0\na warning/);
   await assert.rejects(runPage(t, fence('sh', 'false\necho unreachable')), /ended with 1\n$/);
   await assert.rejects(runPage(t, fence('js', "import 'webnn-node/nothing';")), /ERR_PACKAGE_PATH_NOT_EXPORTED/);

@@ -20,6 +20,7 @@ import { TextStream } from '../../examples/text-generation/text-stream.mjs';
 import { nextToken } from '../onnx/language-model.mjs';
 import { END, LETTERS, TEMPLATE, TOKENIZER, VOCABULARY, writeFolder } from './model-folder.mjs';
 import { runExampleWith } from './run-example.mjs';
+import { defined } from '../lib/types.mjs';
 
 const PROGRAM = 'text-generation/index.mjs';
 
@@ -98,7 +99,7 @@ describe('a folder', () => {
     const folder = await folderOf({ models: ['model.onnx', 'model_q4f16.onnx', 'model_q8.onnx'] });
     const named = async (dtype) =>
       path
-        .relative(folder, (await readFolder(folder, dtype)).file)
+        .relative(folder, String((await readFolder(folder, dtype)).file))
         .split(path.sep)
         .join('/');
     assert.equal(await named('fp32'), 'onnx/model.onnx');
@@ -121,7 +122,7 @@ describe('a folder', () => {
   });
 
   test('has its chat template in one of three places, or none', async () => {
-    const messages = [{ role: 'user', content: 'Hi' }];
+    const messages = [{ role: /** @type {const} */ ('user'), content: 'Hi' }];
     const rendered = async (tokenizerConfig) => (await readFolder(await folderOf({ tokenizerConfig }), 'fp32')).render?.(messages);
     const bos = { content: '<s>' };
     assert.equal(await rendered({}), user('Hi'));
@@ -138,7 +139,7 @@ describe('a folder', () => {
     assert.equal(await rendered({ chat_template: undefined }), undefined);
     const folder = await folderOf({ tokenizerConfig: { chat_template: undefined } });
     await writeFile(path.join(folder, 'chat_template.jinja'), '{{ messages | length }}');
-    assert.equal((await readFolder(folder, 'fp32')).render(messages), '1');
+    assert.equal((await readFolder(folder, 'fp32')).render?.(messages), '1');
   });
 
   test('is refused with what is missing', async () => {
@@ -264,6 +265,7 @@ describe('a chat', () => {
 /** A conversation on streams that stand for a terminal: what it writes, and the promise of its end. */
 async function terminalOf(t, content, options) {
   const { chat } = await chatOf(t, content, options);
+  /** @type {any[]} */
   const [input, output, remarks] = [new PassThrough(), new PassThrough(), new PassThrough()];
   const written = { output: '', remarks: '' };
   output.setEncoding('utf8').on('data', (text) => {
@@ -287,7 +289,7 @@ describe('a conversation in a terminal', () => {
     input.write('/new\r');
     input.write('Hello!\r');
     await shown('remarks', /(read[^]*){2}/);
-    const [first, second] = written.remarks.match(/^read \d+ tokens/gm);
+    const [first, second] = defined(written.remarks.match(/^read \d+ tokens/gm));
     assert.equal(first, second);
     input.write('\x04');
     await ended;
@@ -312,7 +314,7 @@ describe('a conversation in a terminal', () => {
     await shown('remarks', /stopped\n[^]*stopped\n/);
     input.write('/exit\r');
     await ended;
-    assert.equal(written.remarks.match(/^read /gm).length, 2);
+    assert.equal(written.remarks.match(/^read /gm)?.length, 2);
   });
 
   test('what a model writes does not command the terminal', async (t) => {

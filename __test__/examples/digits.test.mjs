@@ -10,6 +10,7 @@ import { argMax, CLASSES, DigitReader, loadWeights, SIDE } from '../../examples/
 import { loadPictures, PICTURES } from '../../examples/digits/pictures.mjs';
 import { readSafetensors } from '../../examples/digits/safetensors.mjs';
 import { runExample } from './run-example.mjs';
+import { defined } from '../lib/types.mjs';
 
 const REQUIRED_ACCURACY = 0.97;
 
@@ -19,10 +20,11 @@ const TOLERANCE = 1e-5;
 let heldOut;
 before(async () => {
   const { metadata, tensors } = await readSafetensors(path.join(root, 'examples/digits/heldout.safetensors'));
-  const values = (name) => tensors.get(name).values;
+  const tensor = (name) => defined(tensors.get(name));
+  const values = (name) => /** @type {Float32Array} */ (tensor(name).values);
   heldOut = {
     accuracy: Number(metadata.accuracy),
-    count: tensors.get('pixels').shape[0],
+    count: tensor('pixels').shape[0],
     index: values('index'),
     labels: values('labels'),
     pixels: Float32Array.from(values('pixels')),
@@ -44,7 +46,7 @@ test('the network reads the held-out digits as well as it did after training', a
   assert.ok(maxAbsDifference(probabilities, heldOut.probabilities) < TOLERANCE);
   let correct = 0;
   heldOut.labels.forEach((label, i) => {
-    correct += argMax(probabilities.subarray(i * CLASSES, (i + 1) * CLASSES)) === label;
+    correct += Number(argMax(probabilities.subarray(i * CLASSES, (i + 1) * CLASSES)) === label);
   });
   const accuracy = correct / heldOut.count;
   assert.ok(accuracy >= REQUIRED_ACCURACY, `accuracy ${accuracy}`);
@@ -89,7 +91,7 @@ test('the program reads all twelve and prints plain text of 80 columns into a pi
 
 test('a wrong answer is exit code 1', async (t) => {
   const folder = temporaryFolder(t);
-  const three = (await loadPictures(PICTURES)).find(({ label }) => label === 3);
+  const three = defined((await loadPictures(PICTURES)).find(({ label }) => label === 3));
   await copyFile(path.join(PICTURES, three.name), path.join(folder, '0001-is-8.png'));
   await copyFile(path.join(PICTURES, three.name), path.join(folder, '0002-is-3.png'));
   const { code, stdout } = await runExample('digits/index.mjs', folder);

@@ -16,6 +16,7 @@ test('the program of the utility process answers messages', async () => {
   };
   await import('../../examples/electron/compute.mjs');
   const answers = new Map();
+  /** @type {Promise<void>} */
   const answered = new Promise((resolve) => {
     port1.addEventListener('message', ({ data }) => {
       answers.set(data.id, data);
@@ -32,7 +33,7 @@ test('the program of the utility process answers messages', async () => {
   assert.deepEqual([...answers.get(1).result], [1, -1, 2, 201]);
   assert.match(answers.get(2).error, /^writeTensor: inputData has 4 bytes, expected the 16 bytes/);
   port1.close();
-  delete process.parentPort;
+  Reflect.deleteProperty(process, 'parentPort');
 });
 
 for (const name of ['main.mjs', 'preload.cjs', 'window.js']) {

@@ -22,13 +22,13 @@ for (const { name, folder, manifest } of examples) {
     const read = (file) => readFileSync(path.join(folder, file), 'utf8');
     assert.equal(manifest.name, `webnn-example-${name}`);
     assert.deepEqual([manifest.private, manifest.type], [true, 'module']);
-    assert.equal(manifest.dependencies['webnn-node'], `^${version}`);
+    assert.equal(manifest.dependencies?.['webnn-node'], `^${version}`);
     assert.ok(read('expected.txt').endsWith('\n'));
     const readme = read('README.md');
     assert.match(readme, /npm install\nnpm start/);
     assert.ok(index.includes(`(../examples/${name}/README.md)`), 'docs/README.md lists it');
     if (manifest.example?.notRun !== undefined) assert.match(readme, /CI do \*\*not\*\* run/);
-    if (existsSync(path.join(folder, 'requirements.txt'))) assert.equal(manifest.scripts.prestart, 'node fetch-model.mjs');
+    if (existsSync(path.join(folder, 'requirements.txt'))) assert.equal(manifest.scripts?.prestart, 'node fetch-model.mjs');
     const programs = readdirSync(folder).filter((file) => ['index.mjs', 'main.mjs', 'main.ts'].includes(file));
     assert.equal(programs.length, 1, programs.join());
     const lines = read(programs[0]).split('\n').length;
@@ -36,7 +36,9 @@ for (const { name, folder, manifest } of examples) {
   });
 
   test(`examples/${name} imports nothing from outside of its folder`, () => {
-    const programs = readdirSync(folder, { recursive: true }).filter((file) => /\.(m?js|cjs|ts)$/.test(file) && !file.includes('node_modules'));
+    const programs = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(
+      (file) => /\.(m?js|cjs|ts)$/.test(file) && !file.includes('node_modules'),
+    );
     const outside = programs.flatMap((file) =>
       [...readFileSync(path.join(folder, file), 'utf8').matchAll(/(?:from|import|import\(|new URL\() ?'(\.\.?\/[^']*)'/g)]
         .filter(([, to]) => !path.join(folder, file, '..', to).startsWith(folder))

@@ -70,7 +70,7 @@ test('safetensors: every type, also where elements lie on odd addresses', () => 
       first: { dtype: 'U8', shape: [], data_offsets: [0, 1] },
     };
     for (const padding of ['', ' ']) {
-      const file = safetensors(JSON.stringify(header) + padding, [42, ...bytesOf(stored)]);
+      const file = safetensors(JSON.stringify(header) + padding, Uint8Array.of(42, ...bytesOf(stored)));
       const { tensors, metadata } = parseSafetensors(file);
       assert.deepEqual([...tensors.keys()], ['first', 'values']);
       assert.deepEqual(metadata, {});
@@ -91,8 +91,8 @@ test('safetensors: metadata, scalars, empty tensors, an empty file of tensors', 
     ),
   );
   assert.deepEqual(metadata, { accuracy: '0.99' });
-  assert.deepEqual(tensors.get('empty').values, new Float32Array());
-  assert.deepEqual(tensors.get('scalar').values, Float32Array.of(2));
+  assert.deepEqual(tensors.get('empty')?.values, new Float32Array());
+  assert.deepEqual(tensors.get('scalar')?.values, Float32Array.of(2));
   assert.equal(parseSafetensors(safetensors({})).tensors.size, 0);
 });
 

@@ -7,13 +7,13 @@ const DEPTHS = [PLAIN, PALETTE, TRUECOLOR];
 const visible = (text) => text.replace(/\x1b\[[\d;]*m/g, '');
 
 test('colour is for terminals whose user wants it', () => {
-  const terminal = (bits) => ({ isTTY: true, getColorDepth: () => bits });
+  const terminal = (bits) => /** @type {any} */ ({ isTTY: true, getColorDepth: () => bits });
   assert.equal(colorDepth(terminal(24), {}), TRUECOLOR);
   assert.equal(colorDepth(terminal(8), {}), PALETTE);
   assert.equal(colorDepth(terminal(4), {}), PLAIN);
   assert.equal(colorDepth(terminal(24), { NO_COLOR: '1' }), PLAIN);
   assert.equal(colorDepth(terminal(24), { NO_COLOR: '' }), TRUECOLOR);
-  assert.equal(colorDepth({ isTTY: undefined }, {}), PLAIN);
+  assert.equal(colorDepth(/** @type {any} */ ({ isTTY: undefined }), {}), PLAIN);
 });
 
 test('paint writes truecolor, the palette, or nothing', () => {
@@ -28,17 +28,17 @@ test('percentages align', () => {
 });
 
 test('a horizontal bar is as long as its fraction', () => {
-  assert.equal(horizontalBar(0, 10, PLAIN), '');
-  assert.equal(horizontalBar(0.5, 10, PLAIN), '#####');
-  assert.equal(horizontalBar(1, 10, PLAIN), '##########');
+  assert.equal(horizontalBar(0, 10, PLAIN, [1, 2, 3]), '');
+  assert.equal(horizontalBar(0.5, 10, PLAIN, [1, 2, 3]), '#####');
+  assert.equal(horizontalBar(1, 10, PLAIN, [1, 2, 3]), '##########');
   assert.equal(horizontalBar(0, 10, TRUECOLOR, [1, 2, 3]), '');
   assert.equal(visible(horizontalBar(0.25, 10, TRUECOLOR, [1, 2, 3])), '██▌');
   assert.equal(visible(horizontalBar(1, 10, PALETTE, [1, 2, 3])), '██████████');
 });
 
 test('a column chart grows from the bottom and shows empty bars', () => {
-  assert.deepEqual(columnChart([0, 0.5, 1], 2, PLAIN), ['    # ', '. # # ']);
   const gray = () => [9, 9, 9];
+  assert.deepEqual(columnChart([0, 0.5, 1], 2, PLAIN, gray), ['    # ', '. # # ']);
   assert.deepEqual(columnChart([0, 0.75, 1], 2, TRUECOLOR, gray).map(visible), ['  ▄ █ ', '▁ █ █ ']);
 });
 
@@ -55,7 +55,7 @@ test('a picture shows every pixel', () => {
 test('panels have equal lines and fill the width they are given', () => {
   const pixels = Float32Array.from({ length: 64 }, (_, i) => i % 17);
   const probabilities = Float32Array.from({ length: 10 }, (_, i) => (i === 7 ? 1 : 0));
-  const shown = { name: '0042-is-7.png', label: 7, pixels };
+  const shown = { name: '0042-is-7.png', index: 42, label: 7, pixels };
   for (const depth of DEPTHS) {
     const lines = panel(shown, probabilities, depth);
     assert.deepEqual(

@@ -154,6 +154,7 @@ test('the program goes on with lines, and a seed repeats them', async () => {
 });
 
 test('bad usage is exit code 2 and says what was wrong', async () => {
+  /** @type {[string[], RegExp][]} */
   const refusals = [
     [['--max-tokens', '0'], /--max-tokens is "0", expected a positive whole number/],
     [['--temperature', 'hot'], /--temperature is "hot", expected a number from 0 to 10/],
@@ -176,10 +177,10 @@ test('bad usage is exit code 2 and says what was wrong', async () => {
 });
 
 test('a line that the model cannot read ends the program where nobody can answer', async () => {
-  for (const [line, message] of [
+  for (const [line, message] of /** @type {[string, RegExp][]} */ ([
     ['Müller', /this model reads only ASCII, and not "Müller"/],
     ['x'.repeat(256), /256 new tokens are too long for the model/],
-  ]) {
+  ])) {
     const { code, stdout, stderr } = await runExampleWith(`${line}\nBees\n`, PROGRAM);
     assert.match(stderr, message);
     assert.match(stderr, /^text-generation: [^\n]*\n$/);

@@ -7,10 +7,17 @@ import { exception, typeError } from '../lib/exceptions.mjs';
 import { GARBAGE } from '../robustness/random.mjs';
 import { checkException } from '../robustness/support.mjs';
 import { MLGraphBuilder, interfaces, ml, read } from '../runtime/helpers.mjs';
+import { dynamicBuilder } from './builders.mjs';
+import { wrong } from '../lib/types.mjs';
 
-const extensions = ['dynamic-shapes', 'donation'];
-const context = await ml.createContext({ accelerated: false, numThreads: 2, extensions });
-const float32 = (...shape) => ({ dataType: 'float32', shape });
+/** @typedef {import('../../index.js').MLDonationContext} DonationContext */
+
+/** @param {import('../../index.js').MLContextOptions} options */
+const contextOf = async (options) =>
+  /** @type {DonationContext} */ (await ml.createContext({ ...options, extensions: options.extensions ?? ['dynamic-shapes', 'donation'] }));
+
+const context = await contextOf({ accelerated: false, numThreads: 2 });
+const float32 = (...shape) => ({ dataType: /** @type {const} */ ('float32'), shape });
 const random = generator(20261124);
 
 const HEADS = 2;
@@ -28,7 +35,7 @@ const bytesOf = async (tensor) => new Uint8Array(await context.readTensor(tensor
 
 /** One layer of a decoder: `y` of `x` and of the keys and values of all steps before. */
 async function decoder(on) {
-  const builder = new MLGraphBuilder(on);
+  const builder = dynamicBuilder(on);
   const own = generator(7);
   const weights = () =>
     builder.constant(
@@ -77,7 +84,7 @@ const DONATE = { donate: { 'present.key': 'past.key', 'present.value': 'past.val
 
 for (const accelerated of [false, true]) {
   test(`200 steps of a decoder give what they give without it, ${accelerated ? 'on what is fastest' : 'on the CPU'}`, async () => {
-    const on = accelerated ? await ml.createContext({ extensions }) : context;
+    const on = accelerated ? await contextOf({}) : context;
     const expected = await decoded(on, 200, undefined);
     for (const options of [DONATE, { donate: { 'present.value': 'past.value' } }]) {
       const got = await decoded(on, 200, options);
@@ -87,15 +94,15 @@ for (const accelerated of [false, true]) {
 }
 
 /** `present`, the rows of `past` with `row` behind, and what `more` adds. */
-async function appending(width, more = () => ({}), on = context) {
-  const builder = new MLGraphBuilder(on);
+async function appending(width, more = /** @type {(...operands: any[]) => object} */ (() => ({})), on = context) {
+  const builder = dynamicBuilder(on);
   const past = builder.input('past', { dataType: 'uint8', shape: ['n', width] });
   const row = builder.input('row', { dataType: 'uint8', shape: [1, width] });
   const present = builder.concat([past, row], 0);
   return builder.build({ present, ...more(builder, past, row, present) });
 }
 
-const rows = (count, width) => ({ dataType: 'uint8', shape: [count, width] });
+const rows = (count, width) => ({ dataType: /** @type {const} */ ('uint8'), shape: [count, width] });
 const PRESENT = { donate: { present: 'past' } };
 
 /**
@@ -216,14 +223,14 @@ test('an input that is read elsewhere, and an output that is', async () => {
 });
 
 test('what is appended may be of the input itself, nothing, or of any length', async () => {
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   const past = builder.input('past', { dataType: 'uint8', shape: ['n', 2] });
   const rest = builder.input('rest', { dataType: 'uint8', shape: ['m', 2] });
   const graph = await builder.build({
     self: builder.concat([past, builder.slice(past, [0, 0], [1, 2])], 0),
     more: builder.concat([rest, past, past], 0),
   });
-  const alone = new MLGraphBuilder(context);
+  const alone = dynamicBuilder(context);
   const only = await alone.build({ same: alone.concat([alone.input('past', { dataType: 'uint8', shape: ['n', 2] })], 0) });
   let [first, second] = [await tensorOf(context, rows(1, 2), Uint8Array.of(5, 6)), await tensorOf(context, rows(1, 2), Uint8Array.of(7, 8))];
   let expected = [
@@ -248,7 +255,7 @@ test('what is appended may be of the input itself, nothing, or of any length', a
 });
 
 describe('what cannot be right is an error', async () => {
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   const past = builder.input('past', float32('n', 2));
   const other = builder.input('other', float32('m', 2));
   const fixed = builder.input('fixed', float32(2, 2));
@@ -275,7 +282,7 @@ describe('what cannot be right is an error', async () => {
   test('declarations', () => {
     const misfit = (output, input) =>
       new RegExp(`^dispatch: output "${output}" cannot take the memory of input "${input}": it is not a concat\\(\\) of that input`);
-    for (const [donate, pattern] of [
+    for (const [donate, pattern] of /** @type {[Record<string, string>, RegExp][]} */ ([
       [{ present: 'Past' }, /^dispatch: options.donate: the graph has no input "Past"$/],
       [{ Present: 'past' }, /^dispatch: options.donate: the graph has no output "Present"$/],
       [{ past: 'present' }, /no output "past"/],
@@ -288,7 +295,7 @@ describe('what cannot be right is an error', async () => {
       [{ wide: 'fixed' }, misfit('wide', 'fixed')],
       [{ known: 'fixed' }, misfit('known', 'fixed')],
       [{ present: 'past', again: 'past' }, /^dispatch: output "again" cannot take the memory of input "past": another output takes it$/],
-    ]) {
+    ])) {
       assert.throws(() => dispatch(donate), typeError(pattern));
     }
     dispatch({ again: 'past', behind: 'other' });
@@ -297,7 +304,7 @@ describe('what cannot be right is an error', async () => {
   });
 
   test('tensors', async () => {
-    const foreign = await ml.createContext({ accelerated: false, extensions });
+    const foreign = await contextOf({ accelerated: false });
     const there = await tensorOf(foreign, float32(4, 2));
     assert.throws(() => dispatch(PRESENT.donate, { ...outputs, present: there }), typeError(/belongs to another context/));
     assert.throws(() => dispatch(PRESENT.donate, { ...outputs, present: inputs.past }), typeError(/passed more than once/));
@@ -320,7 +327,7 @@ describe('what cannot be right is an error', async () => {
   });
 
   test('graphs without named dimensions', async () => {
-    const plain = new MLGraphBuilder(context);
+    const plain = dynamicBuilder(context);
     const [x, y] = [plain.input('x', float32(2)), plain.input('y', float32(1))];
     const still = await plain.build({ z: plain.concat([x, y], 0) });
     const given = { x: await tensorOf(context, float32(2)), y: await tensorOf(context, float32(1)) };
@@ -347,13 +354,13 @@ describe('what cannot be right is an error', async () => {
         throw new RangeError('mine');
       },
     };
-    assert.throws(() => context.dispatch(graph, inputs, outputs, loud), RangeError);
+    assert.throws(() => context.dispatch(graph, inputs, outputs, wrong(loud)), RangeError);
   });
 
   test('nothing, where the draft has no fourth argument', async () => {
     assert.equal(interfaces.MLContext.prototype.dispatch.length, 3);
-    for (const extension of [[], ['dynamic-shapes'], ['int4']]) {
-      const plain = await ml.createContext({ accelerated: false, extensions: extension });
+    for (const extension of /** @type {import('../../index.js').MLContextExtension[][]} */ ([[], ['dynamic-shapes'], ['int4']])) {
+      const plain = await contextOf({ accelerated: false, extensions: extension });
       const own = new MLGraphBuilder(plain);
       const simple = await own.build({ y: own.neg(own.input('x', float32(1))) });
       const [x, y] = [await tensorOf(plain, float32(1), Float32Array.of(2)), await tensorOf(plain, float32(1))];
@@ -368,7 +375,7 @@ describe('what cannot be right is an error', async () => {
           },
         },
       ]) {
-        plain.dispatch(simple, { x }, { y }, options);
+        plain.dispatch(simple, { x }, { y }, wrong(options));
       }
       assert.deepEqual([...(await read(plain, y))], [-2]);
       plain.destroy();

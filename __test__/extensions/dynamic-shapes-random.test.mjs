@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import { generator } from '../lib/random.mjs';
 import { ml } from '../runtime/helpers.mjs';
 import { checkNames, contents, follow, outputsOf, randomRecipe, results } from './named-graphs.mjs';
+import { defined } from '../lib/types.mjs';
 
 const SEEDS = 120;
 
@@ -35,14 +36,15 @@ test('random graphs with named dimensions', { timeout: 300_000 }, async () => {
       const used = turn % 3 === 0 ? sizes : otherSizes(random, sizes);
       const { descriptors, bytes } = contents(random, recipe, used);
       // Inputs that no output depends on are not inputs of the graph.
-      const { message } = attempt(() => graph.computeShapes({ none: [] })).error;
+      const { message } = defined(attempt(() => graph.computeShapes({ none: [] })).error);
       const needed = [...message.replace(/^.*unknown; the graph has/, '').matchAll(/"([^"]*)"/g)].map(([, name]) => name);
       const inputs = Object.fromEntries(needed.map((name) => [name, descriptors[name]]));
       const shapes = Object.fromEntries(Object.entries(inputs).map(([name, { shape }]) => [name, shape]));
       let fixed;
       try {
         fixed = follow(plain, recipe, used);
-      } catch (error) {
+      } catch (caught) {
+        const error = /** @type {Error & { isRefused?: boolean }} */ (caught);
         assert.ok(error.isRefused, `${what}: ${error.stack}`);
         // What is refused may be something that the outputs do not need.
         const outcome = attempt(() => graph.computeShapes(shapes));
@@ -76,6 +78,6 @@ function attempt(work) {
   try {
     return { value: work() };
   } catch (error) {
-    return { error };
+    return { error: /** @type {Error} */ (error) };
   }
 }

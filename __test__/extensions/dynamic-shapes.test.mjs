@@ -8,10 +8,12 @@ import { importModel } from '../../onnx.js';
 import { FLOAT, node, value, writeModel } from '../onnx/model-writer.mjs';
 import { GARBAGE } from '../robustness/random.mjs';
 import { checkException } from '../robustness/support.mjs';
-import { MLGraphBuilder, floats, interfaces, ml } from '../runtime/helpers.mjs';
+import { floats, interfaces, ml } from '../runtime/helpers.mjs';
+import { dynamicBuilder } from './builders.mjs';
+import { wrong } from '../lib/types.mjs';
 
 const context = await ml.createContext({ accelerated: false, numThreads: 2, extensions: ['dynamic-shapes'] });
-const float32 = (...shape) => ({ dataType: 'float32', shape });
+const float32 = (...shape) => ({ dataType: /** @type {const} */ ('float32'), shape });
 
 const filled = async (values, ...shape) => {
   const tensor = await context.createTensor(floats(...shape));
@@ -42,7 +44,7 @@ async function run(graph, feeds) {
 
 /** y = x w + b for x of the shape ['batch', 2]. */
 async function affine() {
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   const x = builder.input('x', float32('batch', 2));
   const w = builder.constant(float32(2, 3), Float32Array.of(1, 2, 3, 4, 5, 6));
   const b = builder.constant(float32(3), Float32Array.of(10, 20, 30));
@@ -70,7 +72,7 @@ test('a size that recurs is not compiled again, and others do not pile up', asyn
 });
 
 test('names of dimensions and of those that are computed', () => {
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   const a = builder.input('a', float32('rows', 'columns'));
   const b = builder.input('b', float32('rows', 3));
   const product = builder.matmul(builder.transpose(a), b);
@@ -87,7 +89,7 @@ test('names of dimensions and of those that are computed', () => {
 });
 
 test('dimensions of different names may have the same size or broadcast', async () => {
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   const y = builder.add(builder.input('a', float32('m')), builder.input('b', float32('n')));
   const graph = await builder.build({ y });
   const [one, two] = [
@@ -102,11 +104,12 @@ test('dimensions of different names may have the same size or broadcast', async 
 });
 
 test('sizes that do not fit are told by name', async () => {
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   const [a, b] = [builder.input('a', float32('n', 2)), builder.input('b', float32('n'))];
   const y = builder.softmax(builder.slice(a, [0, 0], [3, 2], { label: 'head' }), 1);
   const z = builder.neg(b);
   const graph = await builder.build({ y, z });
+  /** @type {[any, RegExp][]} */
   const cases = [
     [{ a: [4, 2], b: [5] }, /^computeShapes: input "b" needs \["n"\], it has \[5\]: dimension "n" is 5 at axis 0, and 4 in input "a"$/],
     [{ a: [4, 3], b: [4] }, /^computeShapes: input "a" needs \["n", 2\], it has \[4, 3\]$/],
@@ -124,8 +127,8 @@ test('sizes that do not fit are told by name', async () => {
   for (const [shapes, pattern] of cases) {
     assert.throws(() => graph.computeShapes(shapes), typeError(pattern));
   }
-  assert.throws(() => graph.computeShapes(), typeError(/1 argument required/));
-  assert.throws(() => graph.computeShapes.call({}, {}), typeError(/MLGraph/));
+  assert.throws(() => /** @type {any} */ (graph).computeShapes(), typeError(/1 argument required/));
+  assert.throws(() => /** @type {any} */ (graph.computeShapes).call({}, {}), typeError(/MLGraph/));
   const tensors = { a: await filled([1, 2, 3, 4, 5, 6, 7, 8], 4, 2), b: await filled([1, 2, 3, 4, 5], 5) };
   const outputs = { y: await context.createTensor(floats(3, 2)), z: await context.createTensor(floats(4)) };
   assert.throws(() => context.dispatch(graph, tensors, outputs), typeError(/^dispatch: input "b" .*dimension "n" is 5 at axis 0, and 4 in input "a"$/));
@@ -143,8 +146,9 @@ test('sizes that do not fit are told by name', async () => {
 });
 
 test('what no sizes make possible is refused when it is added', () => {
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   const x = builder.input('x', float32('n', 3));
+  /** @type {[() => unknown, RegExp][]} */
   const refused = [
     [() => builder.reshape(x, [4]), /^reshape: .*; no sizes of the named dimensions fit, for example "n" = 24$/],
     [() => builder.matmul(x, builder.input('w', float32(4, 'n'))), /^matmul: /],
@@ -169,7 +173,7 @@ test('what no sizes make possible is refused when it is added', () => {
 });
 
 test('names are strings that are not empty', () => {
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   const input = (...shape) => builder.input('x', float32(...shape));
   assert.throws(() => input(''), typeError(/^input: descriptor.shape is "", expected a name of a dimension that is not empty$/));
   for (const garbage of [null, undefined]) {
@@ -186,14 +190,14 @@ test('names are strings that are not empty', () => {
 
 test('a graph can be destroyed, with its context or alone', async () => {
   const own = await ml.createContext({ accelerated: false, extensions: ['dynamic-shapes'] });
-  const builder = new MLGraphBuilder(own);
+  const builder = dynamicBuilder(own);
   const graph = await builder.build({ y: builder.neg(builder.input('x', float32('n'))) });
   const { graph: other } = await affine();
   other.destroy();
   other.destroy();
   assert.throws(() => other.computeShapes({ x: [1, 2] }), exception('InvalidStateError', /destroyed/));
   assert.throws(() => builder.input('z', float32('n')), exception('InvalidStateError'));
-  const late = new MLGraphBuilder(own);
+  const late = dynamicBuilder(own);
   const y = late.neg(late.input('x', float32('n')));
   const building = late.build({ y });
   own.destroy();
@@ -202,7 +206,7 @@ test('a graph can be destroyed, with its context or alone', async () => {
 });
 
 test('graphs of sizes alone, and what tells about graphs', async () => {
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   const graph = await builder.build({ y: builder.neg(builder.input('x', float32(2, 3))) });
   assert.deepEqual(graph.computeShapes({ x: [2, 3] }), { y: [2, 3] });
   assert.throws(() => graph.computeShapes({ x: [3, 2] }), typeError(/^computeShapes: input "x" needs float32 \[2, 3\], it has \[3, 2\]$/));
@@ -217,7 +221,7 @@ test('graphs of sizes alone, and what tells about graphs', async () => {
 });
 
 test('a description is of the sizes that were used last', async () => {
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   const graph = await builder.build({ y: builder.relu(builder.neg(builder.input('x', float32('n', 2)))) });
   for (const n of [3, 5, 3]) {
     await run(graph, { x: { shape: [n, 2] } });
@@ -242,7 +246,7 @@ test('a description is of the sizes that were used last', async () => {
 test('without the extension the draft is kept to the letter', async () => {
   for (const extensions of [undefined, []]) {
     const plain = await ml.createContext({ accelerated: false, extensions });
-    const builder = new MLGraphBuilder(plain);
+    const builder = dynamicBuilder(plain);
     assert.throws(() => builder.input('x', float32('n')), typeError(/^input: descriptor.shape\[0\] is NaN, expected an integer/));
     assert.deepEqual(builder.input('x', float32('3')).shape, [3]);
     const graph = await builder.build({ y: builder.neg(builder.input('z', float32(2))) });
@@ -251,15 +255,15 @@ test('without the extension the draft is kept to the letter', async () => {
   const names = ['Dynamic-Shapes', '', 'x', 1, null];
   for (const name of names) {
     await assert.rejects(
-      ml.createContext({ extensions: [name] }),
+      ml.createContext({ extensions: [wrong(name)] }),
       typeError(/^createContext: options.extensions\[0\] is ".*", expected one of "donation", "dynamic-shapes", "int4"$/),
     );
   }
-  await assert.rejects(ml.createContext({ extensions: 'dynamic-shapes' }), typeError(/iterable/));
+  await assert.rejects(ml.createContext({ extensions: wrong('dynamic-shapes') }), typeError(/iterable/));
 });
 
 test('sizes are compiled off the JavaScript thread', async () => {
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   let y = builder.input('x', float32('n', 16));
   const weights = builder.constant(float32(16, 16), new Float32Array(256).fill(0.01));
   for (let layer = 0; layer < 150; layer++) {
@@ -284,7 +288,7 @@ test('sizes are compiled off the JavaScript thread', async () => {
 
 test('nothing that is given for a shape is more than a TypeError', async () => {
   const { graph } = await affine();
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   const checked = (work, what) => {
     try {
       work();
@@ -304,11 +308,11 @@ test('nothing that is given for a shape is more than a TypeError', async () => {
       throw new RangeError('mine');
     },
   };
-  assert.throws(() => graph.computeShapes(loud), RangeError);
+  assert.throws(() => graph.computeShapes(wrong(loud)), RangeError);
 });
 
 test('sizes that make a tensor too large are refused', async () => {
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   const x = builder.input('x', { dataType: 'uint8', shape: ['n'] });
   const wide = builder.concat([x, x, x, x], 0);
   const graph = await builder.build({ y: builder.tile(wide, [1000], { label: 'wide' }) });
@@ -321,7 +325,7 @@ test('sizes that make a tensor too large are refused', async () => {
 });
 
 test('many names take no time worth telling', () => {
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   const many = Array.from({ length: 300 }, (_, at) => builder.input(`i${at}`, float32(...Array.from({ length: 8 }, (_, axis) => `${at} ${axis}`))));
   const start = performance.now();
   const joined = builder.concat(many, 3);
@@ -337,7 +341,7 @@ test('models can be imported beside names, on operands that depend on sizes alon
     outputs: [value('out', FLOAT, [1, 2])],
     nodes: [node('Neg', ['in'], ['out'])],
   });
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   const x = builder.input('x', float32('n', 2));
   for (const operand of [x, builder.reshape(x, [1, 2])]) {
     assert.throws(() => importModel(builder, model, { in: operand }), typeError(/^importModel: the operand for "in" depends on named dimensions/));

@@ -10,10 +10,12 @@ import { importModel } from '../../onnx.js';
 import { FLOAT, UINT8, node, value, writeModel } from '../onnx/model-writer.mjs';
 import { GARBAGE } from '../robustness/random.mjs';
 import { checkException } from '../robustness/support.mjs';
-import { MLGraphBuilder, floats, ml } from '../runtime/helpers.mjs';
+import { floats, ml } from '../runtime/helpers.mjs';
+import { int4Builder } from './builders.mjs';
+import { wrong } from '../lib/types.mjs';
 
 const nibbles = (dataType, ...shape) => ({ dataType, shape });
-const float32 = (...shape) => ({ dataType: 'float32', shape });
+const float32 = (...shape) => ({ dataType: /** @type {const} */ ('float32'), shape });
 const count = (shape) => shape.reduce((a, b) => a * b, 1);
 const random = generator(20261124);
 
@@ -75,7 +77,7 @@ for (const accelerated of [false, true]) {
             [2, 1, 3],
           ],
         ]) {
-          const builder = new MLGraphBuilder(context);
+          const builder = int4Builder(context);
           const [numbers, zeros] = [integers(dataType, shape), integers(dataType, blocks)];
           const scales = zeros.map((_, at) => 0.5 + at);
           const y = builder.dequantizeLinear(
@@ -99,17 +101,17 @@ for (const accelerated of [false, true]) {
       });
 
       test(`${dataType} weights, in blocks and transposed`, async () => {
-        for (const [rows, columns, blocks, size, depth] of [
+        for (const [rows, columns, blocks, size, depth] of /** @type {[number[], number, number, number, number][]} */ ([
           [[1], 5, 2, 16, 32],
           [[2, 3], 8, 2, 16, 27],
           [[4], 3, 1, 5, 5],
           [[1, 2], 33, 4, 32, 128],
-        ]) {
+        ])) {
           const numbers = integers(dataType, [columns, blocks, size]);
           const zeros = integers(dataType, [columns, blocks]);
           const scales = zeros.map(() => 0.01 + random.next());
           const x = Array.from({ length: count(rows) * depth }, () => random.next() - 0.5);
-          const builder = new MLGraphBuilder(context);
+          const builder = int4Builder(context);
           let weights = builder.dequantizeLinear(
             builder.constant(nibbles(dataType, columns, blocks, size), packed(numbers)),
             builder.reshape(builder.constant(float32(columns * blocks), Float32Array.from(scales)), [columns, blocks, 1]),
@@ -141,7 +143,7 @@ for (const accelerated of [false, true]) {
     }
 
     test('scalars and constant tensors', async () => {
-      const builder = new MLGraphBuilder(context);
+      const builder = int4Builder(context);
       const tensor = await context.createConstantTensor(nibbles('int4', 3), Uint8Array.of(0x9f, 0x07));
       assert.deepEqual([tensor.dataType, tensor.constant, ...tensor.shape], ['int4', true, 3]);
       const constant = builder.constant(tensor);
@@ -155,21 +157,21 @@ for (const accelerated of [false, true]) {
         .map((scalar) => builder.reshape(scalar, [1]));
       const graph = await builder.build({ y, scalars: builder.concat(sum, 0) });
       assert.deepEqual(await run(context, graph, {}, { y: [3], scalars: [4] }), { y: [-1, -7, 7], scalars: [-3, 7, -8, 7] });
-      for (const [name, call] of [
+      for (const [name, call] of /** @type {[string, () => Promise<unknown>][]} */ ([
         ['readTensor', () => context.readTensor(tensor)],
         ['writeTensor', async () => context.writeTensor(tensor, new Uint8Array(2))],
         ['dispatch', async () => context.dispatch(graph, { x: tensor }, { y: tensor })],
-      ]) {
+      ])) {
         await assert.rejects(call(), typeError(new RegExp(`^${name}: `)));
       }
       tensor.destroy();
-      assert.throws(() => new MLGraphBuilder(context).constant(tensor), typeError(/destroyed/));
+      assert.throws(() => int4Builder(context).constant(tensor), typeError(/destroyed/));
     });
 
     test('the limits say so', () => {
       const limits = context.opSupportLimits();
       for (const { dataTypes } of [limits.constant, limits.dequantizeLinear.input, limits.dequantizeLinear.zeroPoint]) {
-        assert.ok(dataTypes.includes('int4') && dataTypes.includes('uint4'));
+        assert.ok(dataTypes.includes(wrong('int4')) && dataTypes.includes(wrong('uint4')));
       }
       const {
         constant,
@@ -183,17 +185,17 @@ for (const accelerated of [false, true]) {
 
 describe('what is refused', async () => {
   const context = await ml.createContext({ accelerated: false, extensions: ['int4', 'dynamic-shapes'] });
-  const builder = new MLGraphBuilder(context);
+  const builder = int4Builder(context);
   const constant = builder.constant(nibbles('uint4', 3), Uint8Array.of(1, 2));
 
   test('buffers of another length or type', async () => {
-    for (const [dataType, shape, buffer, pattern] of [
+    for (const [dataType, shape, buffer, pattern] of /** @type {[string, number[], Uint8Array, RegExp][]} */ ([
       ['int4', [3], new Uint8Array(3), /^constant: buffer has 3 bytes, expected the 2 bytes of int4 \[3\]$/],
       ['uint4', [4], new Uint8Array(1), /^constant: buffer has 1 bytes, expected the 2 bytes of uint4 \[4\]$/],
       ['uint4', [], new ArrayBuffer(0), /expected the 1 bytes of uint4 \[\]$/],
       ['int4', [4], new Uint16Array(1), /^constant: buffer is a Uint16Array, expected one of Uint8Array, Int8Array, ArrayBuffer/],
       ['int4', [2 ** 31 - 1, 2 ** 31 - 1], new Uint8Array(1), /^constant: /],
-    ]) {
+    ])) {
       assert.throws(() => builder.constant(nibbles(dataType, ...shape), buffer), typeError(pattern));
       await assert.rejects(context.createConstantTensor(nibbles(dataType, ...shape), buffer), typeError(/^createConstantTensor: /));
     }
@@ -204,7 +206,7 @@ describe('what is refused', async () => {
       const refusal = new RegExp(`dataType is "${dataType}", expected one of "float32",.* "uint8"$`);
       assert.throws(() => builder.input('x', nibbles(dataType, 2)), typeError(refusal));
       assert.throws(() => builder.input('x', nibbles(dataType, 'n')), typeError(refusal));
-      assert.throws(() => builder.cast(builder.input(`cast to ${dataType}`, float32(2)), dataType), typeError(/is "u?int4"/));
+      assert.throws(() => builder.cast(builder.input(`cast to ${dataType}`, float32(2)), wrong(dataType)), typeError(/is "u?int4"/));
       await assert.rejects(context.createTensor(nibbles(dataType, 2)), typeError(refusal));
     }
     for (const other of ['int2', 'Int4', '', null, undefined]) {
@@ -236,7 +238,7 @@ describe('what is refused', async () => {
         outputs: [value('out', type)],
         nodes: [node('Identity', ['in'], ['out'])],
       });
-      assert.throws(() => importModel(builder, model, { inputs: { in: constant } }), { name: /Error/ });
+      assert.throws(() => importModel(builder, model, { in: constant }), { name: /Error/, message: /['"]in['"] is of type uint4/ });
     }
   });
 
@@ -259,13 +261,13 @@ describe('what is refused', async () => {
 });
 
 test('without the extension the draft is kept to the letter', async () => {
-  for (const extensions of [undefined, [], ['dynamic-shapes']]) {
+  for (const extensions of /** @type {import('../../index.js').MLContextOptions['extensions'][]} */ ([undefined, [], ['dynamic-shapes']])) {
     const plain = await ml.createContext({ accelerated: false, extensions });
-    const builder = new MLGraphBuilder(plain);
+    const builder = int4Builder(plain);
     for (const dataType of ['int4', 'uint4']) {
       const refusal = new RegExp(`is "${dataType}", expected one of "float32",.* "uint8"$`);
       assert.throws(() => builder.constant(nibbles(dataType, 2), new Uint8Array(1)), typeError(refusal));
-      assert.throws(() => builder.constant(dataType, 1), typeError(refusal));
+      assert.throws(() => builder.constant(wrong(dataType), 1), typeError(refusal));
       await assert.rejects(plain.createConstantTensor(nibbles(dataType, 2), new Uint8Array(1)), typeError(refusal));
     }
     assert.doesNotMatch(JSON.stringify(plain.opSupportLimits()), /int4/);
@@ -274,9 +276,13 @@ test('without the extension the draft is kept to the letter', async () => {
 
 test('contexts of auto have it, also with other extensions', async () => {
   await import('../../auto.js');
-  for (const options of [undefined, { accelerated: false }, { accelerated: false, extensions: ['dynamic-shapes', 'int4'] }]) {
+  for (const options of /** @type {(import('../../index.js').MLContextOptions | undefined)[]} */ ([
+    undefined,
+    { accelerated: false },
+    { accelerated: false, extensions: ['dynamic-shapes', 'int4'] },
+  ])) {
     const context = await globalThis.navigator.ml.createContext(options);
-    const builder = new MLGraphBuilder(context);
+    const builder = int4Builder(context);
     assert.equal(builder.constant(nibbles('int4', 2), new Uint8Array(1)).dataType, 'int4');
     if (options?.extensions !== undefined) {
       assert.deepEqual(builder.input('x', float32('n')).shape, ['n']);
@@ -287,7 +293,7 @@ test('contexts of auto have it, also with other extensions', async () => {
 
 test('beside named dimensions', async () => {
   const context = await ml.createContext({ accelerated: false, extensions: ['dynamic-shapes', 'int4'] });
-  const builder = new MLGraphBuilder(context);
+  const builder = int4Builder(context);
   const numbers = integers('int4', [4, 16]);
   const weights = builder.dequantizeLinear(
     builder.constant(nibbles('int4', 4, 16), packed(numbers)),

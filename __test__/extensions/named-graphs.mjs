@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { SHAPES, Values } from '../robustness/random.mjs';
 import { checkException, operators, SIZES, totalElements } from '../robustness/support.mjs';
-import { MLGraphBuilder } from '../runtime/helpers.mjs';
+import { dynamicBuilder } from './builders.mjs';
 
 const STEPS = 60;
 const MAX_ELEMENTS = 5_000;
@@ -63,6 +63,7 @@ export function randomRecipe(context, random) {
     const descriptor = { dataType: 'float32', shape: random.pick(SHAPES) };
     return { descriptor, bytes: bytesOf(random, descriptor) };
   });
+  /** @type {{ inputs: any[], constants: any[], calls: { name: string, args: any[], results: number }[] }} */
   const recipe = { inputs, constants, calls: [] };
   const { builder, pool } = begin(context, recipe, sizes);
   const places = new Map(pool.map((operand, at) => [operand, new Place(at)]));
@@ -92,7 +93,7 @@ export function randomRecipe(context, random) {
 
 /** A builder with the inputs and constants of a recipe; names that have no size stay names. */
 function begin(context, recipe, sizes) {
-  const builder = new MLGraphBuilder(context);
+  const builder = dynamicBuilder(context);
   const inputs = recipe.inputs.map(({ name, dataType, shape }) =>
     builder.input(name, { dataType, shape: shape.map((dimension) => sizes[dimension] ?? dimension) }),
   );
@@ -103,7 +104,7 @@ function begin(context, recipe, sizes) {
 /**
  * Builds a recipe, with names for dimensions that have no size.
  *
- * @returns {{builder: MLGraphBuilder, operands: MLOperand[], computed: MLOperand[]}}
+ * @returns {{builder: import('../../index.js').MLDynamicGraphBuilder, operands: MLOperand[], computed: MLOperand[]}}
  */
 export function follow(context, recipe, sizes) {
   const { builder, pool } = begin(context, recipe, sizes);
@@ -112,7 +113,8 @@ export function follow(context, recipe, sizes) {
     const place = (value) => (value instanceof Place ? pool[value.at] : undefined);
     try {
       pool.push(...[builder[name](...mapped(args, place))].flat());
-    } catch (error) {
+    } catch (caught) {
+      const error = /** @type {Error} */ (caught);
       throw Object.assign(error, { message: `${name}: ${error.message}`, isRefused: error instanceof TypeError });
     }
   }

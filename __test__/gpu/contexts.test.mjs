@@ -97,7 +97,8 @@ test('promises are settled in the order of what they wait for', async () => {
   const builder = new MLGraphBuilder(context);
   const graph = await builder.build({ y: builder.add(builder.input('x', operand(1)), builder.constant('float32', 1)) });
   const tensors = await Promise.all([context.createTensor(floats(1)), context.createTensor(floats(1))]);
-  const [order, waiting] = [[], []];
+  const order = /** @type {(number | string)[]} */ ([]);
+  const waiting = /** @type {Promise<unknown>[]} */ ([]);
   context.writeTensor(tensors[0], new Float32Array([0]));
   for (let i = 0; i < 40; i++) {
     const [x, y] = [tensors[i % 2], tensors[(i + 1) % 2]];
@@ -136,16 +137,19 @@ class GPUDevice {
   }
 }
 
+/** @returns {any} a part of what the declarations ask for */
+const deviceWith = (adapterInfo) => new GPUDevice(adapterInfo);
+
 test('a GPUDevice is known by what it says of its adapter', async () => {
   const [{ name }] = systemInfo().gpuAdapters.filter(({ unused }) => unused === null);
-  const context = await ml.createContext(new GPUDevice({ vendor: 'mesa', device: '0x0000', description: name }));
+  const context = await ml.createContext(deviceWith({ vendor: 'mesa', device: '0x0000', description: name }));
   assert.equal(context.accelerated, true);
   assert.equal(await deviceOf(context), 'gpu');
-  for (const [info, message] of [
+  for (const [info, message] of /** @type {[object | undefined, RegExp][]} */ ([
     [{ vendor: '3dfx', device: '0x0002', description: 'Voodoo2' }, /description "Voodoo2"\) is not found among the adapters/],
     [{}, /is not found among the adapters/],
     [undefined, /has no adapterInfo/],
-  ]) {
-    await assert.rejects(ml.createContext(new GPUDevice(info)), exception('NotSupportedError', message));
+  ])) {
+    await assert.rejects(ml.createContext(deviceWith(info)), exception('NotSupportedError', message));
   }
 });

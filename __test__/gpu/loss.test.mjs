@@ -9,13 +9,14 @@ import { exception, invalidState } from '../lib/exceptions.mjs';
 import { MLGraphBuilder, floats, ml, operand, read, resultOf, slowGraph } from '../runtime/helpers.mjs';
 import { ON_GPU, checkCode } from '../robustness/provocations.mjs';
 import { deviceOf } from './device.mjs';
+import { defined } from '../lib/types.mjs';
 
 const require = createRequire(import.meta.url);
 const { slots } = require('../../lib/context.js');
 const { errorCodes } = require('../../lib/native.js');
 
 /** Loses the GPU of a context. */
-const loseDevice = (context) => slots.get(context).loseDevice();
+const loseDevice = (context) => defined(slots.get(context)).loseDevice();
 
 /** What `lost` of a context says. Waiting for it keeps no process alive, so that a timer must. */
 async function lossOf(context) {

@@ -45,9 +45,9 @@ test('tensors beyond the memory are refused, and those before go on', async () =
 test('a tensor larger than the context says is refused at once', async () => {
   const context = await ml.createContext();
   const { maxTensorByteLength } = context.opSupportLimits();
-  const descriptor = (bytes) => ({ dataType: 'uint8', shape: [bytes] });
+  const descriptor = (bytes) => ({ dataType: /** @type {const} */ ('uint8'), shape: [bytes] });
   (await context.createTensor(descriptor(maxTensorByteLength))).destroy();
-  await assert.rejects(context.createTensor(descriptor(maxTensorByteLength + 1)), (error) => {
+  await assert.rejects(context.createTensor(descriptor(maxTensorByteLength + 1)), (/** @type {Error} */ error) => {
     assert.equal(error.name, 'TypeError');
     assert.ok(error.message.includes(`${maxTensorByteLength}`), error.message);
     return true;

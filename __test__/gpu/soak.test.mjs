@@ -26,13 +26,13 @@ test('half a minute of random actions: right results, nothing that grows', { tim
 });
 
 test('what cannot be understood is told', async () => {
-  for (const [args, message] of [
+  for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
     [['--minutes', '0'], /--minutes is 0, expected a positive number/],
     [['--device', 'tpu'], /--device is tpu, expected cpu or gpu/],
     [['--without', 'nothing'], /--without names nothing, expected some of the actions/],
     [['--graphs', '0'], /--graphs is 0, expected a positive integer/],
     [['--seed', 'x'], /--seed is x, expected an integer/],
-  ]) {
+  ])) {
     const { code, text } = await soak(...args);
     assert.equal(code, 2, text);
     assert.match(text, message);

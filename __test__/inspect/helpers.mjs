@@ -11,7 +11,7 @@ export const { ml, MLGraphBuilder } = require('../../index.js');
 export const { describeGraph, profileGraph, systemInfo } = require('../../inspect.js');
 
 /** A float32 operand or tensor. */
-export const floats = (...shape) => ({ dataType: 'float32', shape, readable: true, writable: true });
+export const floats = (...shape) => ({ dataType: /** @type {const} */ ('float32'), shape, readable: true, writable: true });
 
 /**
  * A network in the style of SqueezeNet on images of 3 channels and 17 x 17 pixels, with a constant that is folded.

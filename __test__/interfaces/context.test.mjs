@@ -4,10 +4,12 @@ import vm from 'node:vm';
 
 import { exception, invalidState, rejects, typeError } from '../lib/exceptions.mjs';
 import { newBuilder, recording, recordingNumber, webnn } from './helpers.mjs';
+import { defined } from '../lib/types.mjs';
 
 const { ml, MLContext, MLGraphBuilder, MLTensor } = webnn();
 
 const FLOATS = { dataType: 'float32', shape: [2, 2], readable: true, writable: true };
+/** @type {Record<string, [number, any]>} */
 const DATA_TYPES = {
   float32: [4, Float32Array],
   float16: [2, Uint16Array],
@@ -77,9 +79,10 @@ test('createContext rejects bad options', async () => {
 });
 
 test('createContext rejects a GPUDevice with the reason', async () => {
-  globalThis.GPUDevice = class GPUDevice {};
+  class GPUDevice {}
+  Object.defineProperty(globalThis, 'GPUDevice', { value: GPUDevice, configurable: true });
   try {
-    const device = new globalThis.GPUDevice();
+    const device = /** @type {any} */ (new GPUDevice());
     await rejects(
       () => ml.createContext(device),
       (error) => {
@@ -89,7 +92,7 @@ test('createContext rejects a GPUDevice with the reason', async () => {
     );
     (await ml.createContext({})).destroy();
   } finally {
-    delete globalThis.GPUDevice;
+    Reflect.deleteProperty(globalThis, 'GPUDevice');
   }
 });
 
@@ -110,7 +113,7 @@ test('createTensor reads its descriptor in order and keeps it', async () => {
 
 test('createTensor rejects bad descriptors', async () => {
   const context = await ml.createContext();
-  for (const [descriptor, pattern] of [
+  for (const [descriptor, pattern] of /** @type {[any, RegExp][]} */ ([
     [undefined, /descriptor\.dataType is required/],
     [1, /descriptor is 1, expected an object/],
     [{ shape: [1] }, /descriptor\.dataType is required/],
@@ -122,7 +125,7 @@ test('createTensor rejects bad descriptors', async () => {
     [{ dataType: 'float32', shape: [0] }, /./],
     [{ dataType: 'float32', shape: [2 ** 31] }, /./],
     [{ dataType: 'float32', shape: [65536, 65536] }, /./],
-  ]) {
+  ])) {
     await rejects(() => context.createTensor(descriptor), typeError(pattern));
     await rejects(() => context.createConstantTensor(descriptor, new ArrayBuffer(4)), typeError(pattern));
   }
@@ -247,7 +250,7 @@ test('a buffer that is detached while the read is pending rejects it', async () 
   const tensor = await context.createTensor(FLOATS);
   for (const output of [new ArrayBuffer(16), new Float32Array(4)]) {
     const promise = context.readTensor(tensor, output);
-    detach(output.buffer ?? output);
+    detach(ArrayBuffer.isView(output) ? output.buffer : output);
     await assert.rejects(promise, typeError(/detached/));
   }
 });
@@ -256,7 +259,7 @@ test('patched prototypes do not change which bytes are used', async () => {
   const context = await ml.createContext();
   const tensor = await context.createTensor(FLOATS);
   const typedArray = Object.getPrototypeOf(Uint8Array.prototype);
-  const saved = Object.getOwnPropertyDescriptor(typedArray, 'byteLength');
+  const saved = defined(Object.getOwnPropertyDescriptor(typedArray, 'byteLength'));
   Object.defineProperty(typedArray, 'byteLength', { get: () => 16, configurable: true });
   try {
     assert.throws(() => context.writeTensor(tensor, new Float32Array(3)), TypeError);

@@ -8,6 +8,7 @@ import { rejects } from '../lib/exceptions.mjs';
 import { newBuilder, webnn } from './helpers.mjs';
 import { allOperations, dictionaryMembers, enumerations, interfaces, typeOf } from './idl.mjs';
 import { observed, planOf } from './observed.mjs';
+import { defined } from '../lib/types.mjs';
 
 const api = webnn();
 
@@ -92,7 +93,7 @@ function badValues({ kind, name, isEnforced, element }, objects) {
     case 'string':
       return [Symbol('s')];
     case 'enum':
-      return ['', 'none of them', enumerations.get(name)[0].toUpperCase(), null, 1, {}, Symbol('s'), undefined];
+      return ['', 'none of them', defined(enumerations.get(name))[0].toUpperCase(), null, 1, {}, Symbol('s'), undefined];
     case 'sequence':
       return [1, 'ab', true, null, {}, 1n, Symbol('s'), { [Symbol.iterator]: 1 }, undefined];
     case 'one-or-sequence':
@@ -129,7 +130,7 @@ function goodValues({ kind, name, element }, isPlain) {
     case 'boolean':
       return [0, '', 'false', NaN, null, {}, Symbol('s'), 0n];
     case 'enum':
-      return [...enumerations.get(name), ...(isPlain ? [] : [[enumerations.get(name)[0]]])];
+      return [...defined(enumerations.get(name)), ...(isPlain ? [] : [[defined(enumerations.get(name))[0]]])];
     case 'sequence':
     case 'one-or-sequence':
       // Only emptiness is good for every element type.
@@ -137,9 +138,11 @@ function goodValues({ kind, name, element }, isPlain) {
     case 'record':
       return [{}, [], () => {}, Object.create({ inherited: 1 }), Object.defineProperty({}, 'hidden', { value: 1 })];
     case 'buffer':
-      return [ArrayBuffer, SharedArrayBuffer, Uint8Array, Uint8ClampedArray, Int16Array, Float64Array, BigInt64Array]
-        .map((Buffer) => new Buffer(4))
-        .concat(new DataView(new ArrayBuffer(4)), new Uint8Array(new SharedArrayBuffer(4)));
+      return [
+        ...[ArrayBuffer, SharedArrayBuffer, Uint8Array, Uint8ClampedArray, Int16Array, Float64Array, BigInt64Array].map((Buffer) => new Buffer(4)),
+        new DataView(new ArrayBuffer(4)),
+        new Uint8Array(new SharedArrayBuffer(4)),
+      ];
     default:
       return [];
   }
@@ -289,7 +292,7 @@ for (const [name, members] of interfaces) {
           assert.equal(typeof value, 'boolean');
           break;
         case 'enum':
-          assert.ok(enumerations.get(type.name).includes(value));
+          assert.ok(defined(enumerations.get(defined(type.name))).includes(value));
           break;
         default:
           assert.fail(`no check for the type ${type.kind}`);
@@ -317,7 +320,7 @@ function checkDictionary(value, name, path) {
   );
   for (const { name: key, type } of members) {
     checkValue(value[key], type, `${path}.${key}`);
-    const { configurable, enumerable, writable } = Object.getOwnPropertyDescriptor(value, key);
+    const { configurable, enumerable, writable } = defined(Object.getOwnPropertyDescriptor(value, key));
     assert.deepEqual([configurable, enumerable, writable], [true, true, true], path);
   }
 }
@@ -332,7 +335,7 @@ function checkValue(value, type, path) {
       value.forEach((item, index) => checkValue(item, type.element, `${path}[${index}]`));
       break;
     case 'enum':
-      assert.ok(enumerations.get(type.name).includes(value), path);
+      assert.ok(defined(enumerations.get(type.name)).includes(value), path);
       break;
     case 'integer':
       assert.ok(Number.isSafeInteger(value) && value >= 0, path);

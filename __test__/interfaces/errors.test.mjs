@@ -8,6 +8,7 @@ import { temporaryFolder } from '../lib/folders.mjs';
 import { root } from '../../scripts/process.mjs';
 import { exception } from '../lib/exceptions.mjs';
 import { require } from './helpers.mjs';
+import { defined } from '../lib/types.mjs';
 
 const errors = require('../../lib/errors.js');
 
@@ -59,7 +60,7 @@ test('a missing binary names the platform, the package and the reason', async (t
 });
 
 test('a binary that does not load gives the message of the system', async (t) => {
-  const name = /** as in the message */ (await withoutBinary(t)).stderr.match(/binary for (\S+)\./)[1];
+  const name = /** as in the message */ defined((await withoutBinary(t)).stderr.match(/binary for (\S+)\./))[1];
   const { stderr } = await withoutBinary(t, { [`webnn-node.${name}.node`]: 'not a library', 'node_modules/.keep': '' });
   assert.match(stderr, /webnn-node\.[\w-]+\.node: .+/);
   assert.match(stderr, /webnn-node-[\w-]+: Cannot find module/);

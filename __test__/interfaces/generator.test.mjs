@@ -6,11 +6,12 @@ import { parse } from 'webidl2';
 import { root } from '../../scripts/process.mjs';
 import { runNode } from '../lib/processes.mjs';
 import { require } from './helpers.mjs';
+import { defined } from '../lib/types.mjs';
 
 const { dictionaries, enumerations, operators } = require('../../lib/operators.js');
 const idl = parse(readFileSync(new URL('../../spec/webnn.idl', import.meta.url), 'utf8'));
 
-const operator = (name) => operators.find((row) => row.name === name);
+const operator = (name) => defined(operators.find((row) => row.name === name));
 const member = (dictionary, name) => dictionaries[dictionary].find((row) => row.name === name);
 
 test('the generated files belong to the IDL', async () => {
@@ -27,7 +28,7 @@ test('the table has each operator once', () => {
     operators.map(({ name }) => name),
     names,
   );
-  assert.equal(new Set(names).size, 95);
+  assert.equal(new Set(names).size, names.length);
 });
 
 test('members are in reading order: inherited ones first, then by code unit', () => {

@@ -8,6 +8,7 @@ import { parse } from 'webidl2';
 import { exception, rejects, typeError } from '../lib/exceptions.mjs';
 import * as namespace from '../../index.js';
 import { newBuilder, webnn } from './helpers.mjs';
+import { defined } from '../lib/types.mjs';
 
 const api = webnn();
 
@@ -101,7 +102,7 @@ for (const [name, members] of definitions) {
 
   for (const [operation, length] of operationsOf(members)) {
     test(`${name}.prototype.${operation} is an operation`, () => {
-      const descriptor = Object.getOwnPropertyDescriptor(Interface.prototype, operation);
+      const descriptor = defined(Object.getOwnPropertyDescriptor(Interface.prototype, operation));
       const { value, ...attributes } = descriptor;
       assert.deepEqual(attributes, { writable: true, enumerable: true, configurable: true });
       assert.equal(Object.getPrototypeOf(value), Function.prototype);
@@ -131,9 +132,10 @@ for (const [name, members] of definitions) {
 
   for (const attribute of members.filter(({ type }) => type === 'attribute')) {
     test(`${name}.prototype.${attribute.name} is a read-only attribute`, async () => {
-      const descriptor = Object.getOwnPropertyDescriptor(Interface.prototype, attribute.name);
+      const descriptor = defined(Object.getOwnPropertyDescriptor(Interface.prototype, attribute.name));
       const { get, ...rest } = descriptor;
       assert.deepEqual(rest, { set: undefined, enumerable: true, configurable: true });
+      assert.ok(get);
       assert.equal(get.name, `get ${attribute.name}`);
       assert.equal(get.length, 0);
       const real = (await instances())[name];
@@ -181,7 +183,7 @@ test('MLGraphBuilder can be extended', async () => {
       return this.#own;
     }
   }
-  const builder = new Derived(context);
+  const builder = new /** @type {any} */ (Derived)(context);
   assert.ok(builder instanceof Derived);
   assert.equal(builder.own, 1);
   assert.deepEqual(builder.input('x', { dataType: 'int8', shape: [1] }).shape, [1]);
@@ -197,6 +199,7 @@ test('MLGraphBuilder needs a context that is not lost', async () => {
   for (const bad of [undefined, null, {}, Object.create(context), api.ml]) {
     assert.throws(() => new api.MLGraphBuilder(bad), typeError(/context is .*, expected an MLContext/));
   }
+  assert.throws(() => new api.MLGraphBuilder(Promise.resolve(context)), typeError(/context is a promise, expected an MLContext/));
   context.destroy();
   assert.throws(() => new api.MLGraphBuilder(context), exception('InvalidStateError'));
 });

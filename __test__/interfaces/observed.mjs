@@ -7,6 +7,7 @@
  */
 
 import { dictionaryMembers, enumerations } from './idl.mjs';
+import { defined } from '../lib/types.mjs';
 
 /** Members that this package adds to dictionaries of the draft. */
 const ADDED_MEMBERS = { MLContextOptions: ['extensions', 'numThreads'] };
@@ -37,13 +38,13 @@ export function planOf(type, path, isPlain = false) {
       return [{ path, type, event: isPlain ? null : path }];
     case 'sequence':
     case 'one-or-sequence':
-      return [{ path, type, event: `iterate ${path}` }, ...planOf(type.element, `${path}[0]`)];
+      return [{ path, type, event: `iterate ${path}` }, ...planOf(defined(type.element), `${path}[0]`)];
     case 'record':
       return [
         { path, type, event: `keys of ${path}` },
         { path: `${path} descriptor`, event: `descriptor ${path}.key` },
         { path: `${path} get`, event: `get ${path}.key` },
-        ...planOf(type.element, `${path}.key`),
+        ...planOf(defined(type.element), `${path}.key`),
       ];
     case 'dictionary':
       return [{ path, type, event: null }, ...readMembers(type.name).flatMap((member) => planOfMember(member, path))];
@@ -92,14 +93,16 @@ export function observed(type, path, world) {
       return primitive(1);
     case 'string':
       return primitive('text');
-    case 'enum':
-      return isPlain ? enumerations.get(type.name)[0] : primitive(enumerations.get(type.name)[0]);
+    case 'enum': {
+      const value = defined(enumerations.get(defined(type.name)))[0];
+      return isPlain ? value : primitive(value);
+    }
     case 'boolean':
       return true;
     case 'buffer':
       return new Float32Array(1);
     case 'interface':
-      return objects[type.name];
+      return objects[defined(type.name)];
     case 'sequence':
     case 'one-or-sequence':
       return observedSequence(type, path, world);
@@ -151,7 +154,7 @@ function observedDictionary(type, path, world) {
     {
       get(_, key) {
         world.log.push(`get ${path}.${String(key)}`);
-        return typeof key === 'string' && types.has(key) ? observed(types.get(key), `${path}.${key}`, world) : undefined;
+        return typeof key === 'string' && types.has(key) ? observed(defined(types.get(key)), `${path}.${key}`, world) : undefined;
       },
     },
   );

@@ -43,7 +43,7 @@ test('an interface of another package has slots, brands and conversions', () => 
 
 test('what Web IDL refuses is refused, with a message that says where', () => {
   const counter = make(0);
-  for (const [call, message] of [
+  for (const [call, message] of /** @type {[() => unknown, RegExp][]} */ ([
     [() => new MLCounter(), /^Illegal constructor: MLCounter objects are not created with new$/],
     [() => MLCounter.from({}), /^from: other is an object, expected an MLCounter$/],
     [() => MLCounter.from(Object.create(MLCounter.prototype)), /^from: other is an object/],
@@ -52,7 +52,7 @@ test('what Web IDL refuses is refused, with a message that says where', () => {
     [() => counter.add({ step: -1 }), /^add: options\.step is -1, expected an integer from 0 to 4294967295$/],
     [() => counter.add({ step: 1n }), /^add: options\.step is 1n, expected a number$/],
     [() => counter.add('text'), /^add: options is "text", expected an object$/],
-  ]) {
+  ])) {
     assert.throws(call, { name: 'TypeError', message });
   }
   assert.throws(() => structuredClone(counter), { name: 'DataCloneError' });

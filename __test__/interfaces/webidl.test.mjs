@@ -190,11 +190,11 @@ test('record reads enumerable own properties in order', () => {
       return Reflect.ownKeys(t);
     },
     getOwnPropertyDescriptor(t, key) {
-      log.push(`descriptor ${key}`);
+      log.push(`descriptor ${String(key)}`);
       return Reflect.getOwnPropertyDescriptor(t, key);
     },
     get(t, key) {
-      log.push(`get ${key}`);
+      log.push(`get ${String(key)}`);
       return t[key];
     },
   });

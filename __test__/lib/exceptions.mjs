@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 
-/** A matcher by name (and text); the exception must be a plain TypeError or a DOMException. */
+/** Matches exceptions by name (and text); the exception must be a plain TypeError or a DOMException. */
 export const exception =
   (/** @type {string} */ name, pattern = /./) =>
   (/** @type {Error} */ error) => {
@@ -22,10 +22,11 @@ export const invalidState = exception('InvalidStateError');
 export const typeError = (/** @type {RegExp} */ pattern) => exception('TypeError', pattern);
 
 /**
- * Calls a promise operation, asserts that it does not throw synchronously and is rejected.
+ * Calls an operation that returns a promise; asserts that it does not throw synchronously, and that the promise is
+ * rejected.
  *
  * @param {() => unknown} call
- * @param {(error: Error) => boolean} matcher
+ * @param {((error: Error) => boolean) | ErrorConstructor} matcher
  */
 export async function rejects(call, matcher) {
   let promise;

@@ -1,4 +1,4 @@
-/** Folders that exist as long as a test, or a file of tests. */
+/** Folders that exist for the duration of a test or of a test file. */
 
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import { after } from 'node:test';
 
 /**
- * A folder of its own, which is removed at the end.
+ * Creates a folder that is removed at the end.
  *
  * @param {{ after: (end: () => void) => void }} [owner] the context of a test; without it, the suite or file that calls
  * @param {Record<string, unknown>} [files] its files by path: text, bytes, or what is written as JSON

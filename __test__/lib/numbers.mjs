@@ -1,4 +1,4 @@
-/** Comparing numbers that were rounded. Exact results are compared with `assert.deepEqual()`. */
+/** Comparisons of rounded numbers. Exact results are compared with `assert.deepEqual()`. */
 
 import assert from 'node:assert/strict';
 

@@ -38,7 +38,7 @@ export function endOf(child) {
 }
 
 /**
- * Runs a command to its end, whatever that is. It is killed when it takes longer than a test may wait.
+ * Runs a command until it ends, however it ends. It is killed if it takes longer than a test may wait.
  *
  * @param {string} command
  * @param {readonly string[]} args
@@ -48,12 +48,12 @@ export function endOf(child) {
 export function runCommand(command, args, { cwd, env, input = '' } = {}) {
   const child = spawn(command, args, {
     cwd,
-    // The test runner's own variable would make the output of the child part of its report.
+    // The test runner's own variable would make the child's output part of its report.
     env: { ...process.env, NODE_TEST_CONTEXT: undefined, ...env },
     timeout: PATIENCE,
     killSignal: 'SIGKILL',
   });
-  // A program that has ended reads nothing more.
+  // A program that has ended does not read any more.
   child.stdin.on('error', (error) => {
     if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'EPIPE') throw error;
   });

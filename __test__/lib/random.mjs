@@ -3,7 +3,7 @@
 import { randomNumbers, randomTensor } from '../../packages/cli/lib/random.mjs';
 
 /**
- * A random number generator, so that every run does the same.
+ * A random number generator: every run does the same.
  *
  * @param {number} seed
  */

@@ -1,8 +1,8 @@
-// What the runners of test suites share: their command lines, and their tests side by side.
+// What the runners of test suites share: command lines, and concurrent tests.
 
 import { parseArgs } from 'node:util';
 
-/** A command line that cannot be understood. */
+/** A wrong command line. */
 export class UsageError extends Error {}
 
 /**
@@ -16,7 +16,7 @@ export function readCommandLine(config) {
   try {
     return parseArgs(config);
   } catch (error) {
-    throw new UsageError(error.message);
+    throw new UsageError(/** @type {Error} */ (error).message);
   }
 }
 
@@ -28,19 +28,27 @@ export function positiveInteger(option, text) {
   return Number(text);
 }
 
-/** The value of an option that is a regular expression; `undefined` where it is not given. @throws {UsageError} */
+/**
+ * The value of an option that is a regular expression; `undefined` if it is not given.
+ *
+ * @template {string | undefined} Text
+ * @param {string} option
+ * @param {Text} text
+ * @returns {Text extends string ? RegExp : undefined}
+ * @throws {UsageError}
+ */
 export function regularExpression(option, text) {
   try {
-    return text === undefined ? undefined : new RegExp(text);
+    return /** @type {any} */ (text === undefined ? undefined : new RegExp(text));
   } catch (error) {
-    throw new UsageError(`--${option}: ${error.message}`);
+    throw new UsageError(`--${option}: ${/** @type {Error} */ (error).message}`);
   }
 }
 
 /**
  * Runs the program and sets its exit status: 2, with the usage on standard error, for a wrong command line.
  *
- * @param {(args: string[]) => Promise<number>} main gives the exit status
+ * @param {(args: string[]) => Promise<number>} main returns the exit status
  * @param {string} usage
  */
 export async function runMain(main, usage) {
@@ -53,7 +61,7 @@ export async function runMain(main, usage) {
   }
 }
 
-/** Calls `work` for every item, at most `limit` at a time; results in the order of the items. */
+/** Calls `work` for every item, at most `limit` at a time; returns the results in the order of the items. */
 export async function mapConcurrently(items, limit, work) {
   const results = new Array(items.length);
   let next = 0;

@@ -1,12 +1,12 @@
-/** Waiting for events that nothing announces. */
+/** Waits for events that nothing announces. */
 
 import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Milliseconds that a test waits for a process or a condition at most: other programs may hold all cores. */
+/** Maximum wait of a test for a process or a condition, in milliseconds: other programs may occupy all cores. */
 export const PATIENCE = 120_000;
 
-/** Milliseconds between two looks at a condition. */
+/** Milliseconds between two checks of a condition. */
 const INTERVAL = 5;
 
 /**
@@ -24,21 +24,21 @@ export async function until(condition, what, patience = PATIENCE) {
   }
 }
 
-/** A collection of the whole heap. */
+/** Collects the whole heap. */
 export function collect() {
   assert.ok(globalThis.gc, 'there is no gc(), expected node --expose-gc');
   globalThis.gc();
 }
 
-/** A turn of the event loop. */
+/** One turn of the event loop. */
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-/** Calls what it was given with an object once that is collected. */
+/** Calls the registered function once its object is collected. */
 const dropped = new FinalizationRegistry((/** @type {() => void} */ call) => call());
 
 /**
- * Collects what nobody has any more, its finalizers included: that of an object which is dropped here has run, and so have
- * those of everything that was dropped before.
+ * Collects everything that is unreachable, and waits for finalizers: when this returns, the finalizer of an object
+ * dropped here has run, and so have those of everything dropped before.
  */
 export async function collectGarbage() {
   let isCollected = false;
@@ -63,14 +63,14 @@ export const collectUntil = (condition, what) =>
     return condition();
   }, what);
 
-/** Microseconds of processor time that this process has used. */
+/** CPU time of this process, in microseconds. */
 function processorTime() {
   const { user, system } = process.cpuUsage();
   return user + system;
 }
 
 /**
- * Waits until other threads of this process compute, which nothing else tells.
+ * Waits until other threads of this process compute, which nothing else reveals.
  *
  * @param {number} milliseconds of processor time that they have used since the call
  */
@@ -79,13 +79,13 @@ export async function untilBusy(milliseconds) {
   await until(() => processorTime() - start >= milliseconds * 1000, `${milliseconds} ms of a processor are used`);
 }
 
-/** Milliseconds in which an idle process is watched. */
+/** How long an idle process is watched, in milliseconds. */
 const WATCHED = 300;
 
-/** The part of a processor that an idle process may take: timers and the collector of garbage. */
+/** Maximum share of a CPU that an idle process uses, for timers and the garbage collector. */
 const IDLE = 0.1;
 
-/** Waits until the process uses next to nothing of a processor for a while. */
+/** Waits until the process uses almost no CPU time for a while. */
 export const untilIdle = () =>
   until(async () => {
     const [start, time] = [performance.now(), processorTime()];

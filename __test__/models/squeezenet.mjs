@@ -20,7 +20,7 @@ export const OUTPUT = { dataType: 'float32', shape: [1, 1001] };
  */
 export function squeezenet(builder, image, weights) {
   const parameter = (name) => {
-    const { descriptor, bytes } = weights.get(name);
+    const { descriptor, bytes } = /** @type {import('../../examples/digits/tensor-data.mjs').TensorData} */ (weights.get(name));
     return builder.constant(descriptor, bytes);
   };
   const convRelu = (x, name, options = {}) => {

@@ -4,11 +4,12 @@
 import { readFileSync } from 'node:fs';
 import { ml } from 'webnn-node';
 import { loadModel } from 'webnn-node/onnx';
+import { collect } from '../lib/wait.mjs';
 
 /** A row of /proc/self/status, in bytes. */
 function statusRow(name) {
   const row = new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(readFileSync('/proc/self/status', 'utf8'));
-  return Number(row[1]) * 1024;
+  return Number(row?.[1]) * 1024;
 }
 
 // On the CPU: with a driver for GPUs some 100 MB of libraries come, however large the model is.
@@ -16,7 +17,7 @@ const context = await ml.createContext({ accelerated: false });
 const model = await loadModel(process.argv[2], { context });
 await model.compile();
 const peak = statusRow('VmHWM');
-globalThis.gc();
+collect();
 console.log(JSON.stringify({ peak, resident: statusRow('VmRSS') }));
 model.destroy();
 context.destroy();

@@ -7,8 +7,9 @@ import path from 'node:path';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { defined } from '../lib/types.mjs';
 
-const directory = process.env.ONNX_MODELS;
+const directory = defined(process.env.ONNX_MODELS);
 
 /** 498 MB of weights. */
 const MODEL = 'gpt2_decode';

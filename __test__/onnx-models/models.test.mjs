@@ -11,6 +11,7 @@ import { numbersOf } from 'webnn-node-cli/lib/elements.mjs';
 import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
 import { compareOutput, readReference } from '../../bench/check.mjs';
 import { describeModel } from '../../bench/models.mjs';
+import { defined } from '../lib/types.mjs';
 
 const directory = process.env.ONNX_MODELS;
 assert.ok(directory, 'ONNX_MODELS does not name the folder of the models; run `npm run test:onnx-models`');
@@ -19,7 +20,14 @@ const only = process.env.ONNX_MODELS_ONLY?.split(',');
 
 const argMax = (values) => values.indexOf(values.reduce((a, b) => Math.max(a, b)));
 
-/** Compares an output as the benchmark does it. */
+/**
+ * Compares an output as the benchmark does it.
+ *
+ * @param {string} name
+ * @param {{ dataType: string, data: any }} got
+ * @param {{ expected: any, unquantized?: any }} reference
+ * @param {import('../../bench/types.mjs').Kind} kind
+ */
 function assertAgrees(name, got, { expected, unquantized }, kind) {
   const { error, allowed, unit } = compareOutput(got, expected, kind, unquantized);
   assert.ok(error <= allowed, `${name}: off by ${error} ${unit}, allowed are ${allowed}`);
@@ -41,11 +49,11 @@ for (const [name, entry] of Object.entries(manifest)) {
     const model = await loadModel(path.join(directory, entry.file), { context });
     try {
       assert.deepEqual(
-        model.inputs.map((input) => [input.name, ...input.shape]),
+        model.inputs.map((input) => [input.name, ...defined(input.shape)]),
         entry.inputs.map((input) => [input.name, ...input.shape]),
       );
       assert.deepEqual(
-        model.outputs.map((output) => [output.name, ...output.shape]),
+        model.outputs.map((output) => [output.name, ...defined(output.shape)]),
         entry.outputs.map((output) => [output.name, ...output.shape]),
       );
       const feeds = {};
@@ -56,7 +64,7 @@ for (const [name, entry] of Object.entries(manifest)) {
       const { kind, outputs } = describeModel(directory, name);
       for (const output of entry.outputs) {
         assert.ok(outputs[output.name], `${output.name} has no reference`);
-        assertAgrees(output.name, results[output.name], await readReference(outputs[output.name]), kind);
+        assertAgrees(output.name, results[output.name], await readReference(defined(outputs[output.name])), kind);
       }
     } finally {
       model.destroy();

@@ -35,6 +35,9 @@ function outputProblem(name, { data, ...descriptor }, expected) {
   return problem && `${name}: ${problem}`;
 }
 
+/** What was thrown, in words. */
+const shown = (error) => `${error?.name}: ${error?.message}`;
+
 /** Runs the test with the inputs that data decide by as constants and, where it has some, with all inputs as inputs. */
 async function loadAndRun(directory, test, context) {
   const outcome = await loadAndRunOne(directory, test, 'model.onnx', context);
@@ -44,7 +47,7 @@ async function loadAndRun(directory, test, context) {
     return { ...computed, message: computed.message && `with computed inputs: ${computed.message}` };
   } catch (error) {
     // The test is expressible: its results are right with constants.
-    return { outcome: 'error', message: `with computed inputs: ${error?.name}: ${error?.message}` };
+    return { outcome: 'error', message: `with computed inputs: ${shown(error)}` };
   }
 }
 
@@ -83,8 +86,7 @@ export async function runCase(directory, test, context) {
   try {
     return await Promise.race([loadAndRun(directory, test, context), tooSlow]);
   } catch (error) {
-    const outcome = error instanceof OnnxError ? 'refused' : 'error';
-    return { outcome, message: outcome === 'refused' ? error.message : `${error?.name}: ${error?.message}` };
+    return error instanceof OnnxError ? { outcome: 'refused', message: error.message } : { outcome: 'error', message: shown(error) };
   } finally {
     clearTimeout(timer);
   }

@@ -15,13 +15,13 @@ const run = (program, ...args) => runNode([program, ...args]);
 
 test('wrong usage ends with exit status 2 and the usage', async (t) => {
   const directory = folder(t, []);
-  for (const [args, message] of [
+  for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
     [[], /expected one folder, got 0/],
     [['absent'], /absent.index\.json does not exist/],
     [[directory, '--jobs', '0'], /--jobs is "0", expected a positive integer/],
     [[directory, '--filter', '('], /--filter: Invalid regular expression/],
     [[directory, '--bogus'], /Unknown option '--bogus'/],
-  ]) {
+  ])) {
     const { code, stderr } = await run(PROGRAM, ...args);
     assert.equal(code, 2);
     assert.match(stderr, message);
@@ -43,10 +43,10 @@ test('that no test ran is a failure, and so is a table that names tests which do
 });
 
 test('the benchmark models: wrong usage and a missing generator end with exit status 2', async () => {
-  for (const [args, message] of [
+  for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
     [['--bogus'], /Unknown option '--bogus'.*\nusage: /s],
     [['--generator', 'absent.py'], /The program that writes the models is missing: .*absent\.py\nName it with --generator FILE/],
-  ]) {
+  ])) {
     const { code, stderr } = await run(SCRIPT, ...args);
     assert.equal(code, 2);
     assert.match(stderr, message);

@@ -37,6 +37,7 @@ const faces = {
   },
   async tensors(bytes) {
     const model = await loadModel(bytes, { context });
+    /** @type {Record<string, 'tensor'>} */
     const fetches = Object.fromEntries(['logits', ...CACHE.map((name) => `present.${name}`)].map((name) => [name, 'tensor']));
     return {
       of(data, shape) {
@@ -91,7 +92,7 @@ async function converse(face, style, wrong) {
     const right = step(ids, past, cache);
     for (const [change, code, message] of wrong(right, part)) {
       const changed = await feeds({ ...right, ...change });
-      await assert.rejects(run(changed), (error) => {
+      await assert.rejects(run(changed), (/** @type {any} */ error) => {
         assert.equal(error.code, code, error.message);
         assert.match(error.message, message);
         return true;

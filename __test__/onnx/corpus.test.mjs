@@ -38,7 +38,7 @@ test('every file of the corpus is a model or refused, soon and in little memory'
         try {
           await use();
         } catch (thrown) {
-          assert.ok(thrown instanceof OnnxError, `${what}: ${thrown.stack}`);
+          assert.ok(thrown instanceof OnnxError, `${what}: ${/** @type {Error} */ (thrown).stack}`);
           error = thrown;
         }
       }

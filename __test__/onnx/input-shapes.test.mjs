@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { inputShapes } from 'webnn-node/onnx';
+import { wrong } from '../lib/types.mjs';
 
 const INPUTS = [
   { name: 'ids', shape: ['batch', 'sequence'] },
@@ -37,7 +38,7 @@ test('names that JavaScript has a meaning for are names', () => {
 });
 
 test('what does not fit is an error that says where', () => {
-  for (const [known, code, message] of [
+  for (const [known, code, message] of /** @type {[any, string, RegExp][]} */ ([
     [{ shapes: { ids: [1] } }, 'ERR_WEBNN_SHAPE', /"ids"/],
     [{ shapes: { ids: [1, 2], mask: [1, 3] } }, 'ERR_WEBNN_SHAPE', /"mask"/],
     [{ shapes: { scale: [3] } }, 'ERR_WEBNN_SHAPE', /"scale"/],
@@ -45,12 +46,13 @@ test('what does not fit is an error that says where', () => {
     [{ shapes: { other: [1] } }, 'ERR_WEBNN_UNKNOWN_FEED', /shapes has "other", the inputs are "ids", "mask", "scale", "any"/],
     [{ elements: { other: 1 } }, 'ERR_WEBNN_UNKNOWN_FEED', /elements has "other"/],
     [{ sizes: {} }, 'ERR_WEBNN_UNKNOWN_OPTION', /there is no option "sizes"/],
-  ]) {
+  ])) {
     assert.throws(() => inputShapes(INPUTS, known), { code, message }, JSON.stringify(known));
   }
 });
 
 test('hostile values are errors of their type', () => {
+  /** @type {any[]} */
   const values = [
     null,
     1,
@@ -71,7 +73,7 @@ test('hostile values are errors of their type', () => {
       () =>
         inputShapes([
           { name: 'x', shape: [value] },
-          { name: Symbol('s'), shape: [] },
+          { name: wrong(Symbol('s')), shape: [] },
         ]),
       () => inputShapes(INPUTS, { shapes: { ids: value } }),
       () => inputShapes(INPUTS, { shapes: { ids: [value, -1] } }),

@@ -75,6 +75,7 @@ describe('keepLast', () => {
     const rows = [0, 1].flatMap((batch) => [...expected.scores.data.slice((batch * 9 + 7) * 5, (batch + 1) * 9 * 5)]);
     assert.deepEqual([scores.shape, [...scores.data], sum], [[2, 2, 5], rows, expected.sum]);
     const { graph } = await last.describe({ x: [2, 9, 8] });
+    assert.ok(graph);
     const products = graph.steps.filter(({ multiplyAdds }) => multiplyAdds > 0);
     assert.deepEqual(
       products.map(({ multiplyAdds }) => multiplyAdds),

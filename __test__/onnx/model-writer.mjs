@@ -153,8 +153,8 @@ export const externalWeight = (name, dims, location, offset, length) => ({
 /**
  * The bytes of a model file.
  *
- * @param {{ inputs?: object[], outputs?: object[], nodes?: object[], weights?: object[], opset?: number }} model with
- *   other fields of ModelProto
+ * @param {{ inputs?: object[], outputs?: object[], nodes?: object[], weights?: object[], opset?: number, [field: string]: unknown }} model
+ *   with other fields of ModelProto
  */
 export function writeModel({ inputs = [], outputs = [], nodes = [], weights = [], opset = 17, ...fields }) {
   const graph = { name: 'test', node: nodes, initializer: weights, input: inputs, output: outputs };

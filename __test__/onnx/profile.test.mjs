@@ -3,6 +3,7 @@ import test, { after, before } from 'node:test';
 import { ml } from '../../index.js';
 import { loadModel } from '../../onnx.js';
 import { FLOAT, node, value, weight, writeModel } from './model-writer.mjs';
+import { defined, wrong } from '../lib/types.mjs';
 
 const affine = (nodes = []) =>
   writeModel({
@@ -30,7 +31,7 @@ test('a run with a clock gives the results of one without', async () => {
   const [graph] = graphs;
   assert.equal(graph.start, 0);
   assert.ok(graph.duration > 0);
-  const product = graph.steps.find(({ label }) => label === 'head/product');
+  const product = defined(graph.steps.find(({ label }) => label === 'head/product'));
   assert.match(product.operator, /matmul|gemm/i);
   assert.equal(product.multiplyAdds, 2 * 64 * 64);
   assert.ok(product.kernel.length > 0);
@@ -65,7 +66,7 @@ test('every stage of a model that is cut is a graph', async () => {
 test('what run() refuses is refused', async () => {
   const model = await loadModel(affine(), { context });
   await assert.rejects(model.profile({}), { code: 'ERR_WEBNN_MISSING_FEED' });
-  await assert.rejects(model.profile({ x: 5 }), { name: 'TypeError', code: 'ERR_WEBNN_TYPE' });
+  await assert.rejects(model.profile({ x: wrong(5) }), { name: 'TypeError', code: 'ERR_WEBNN_TYPE' });
   model.destroy();
   await assert.rejects(model.profile({}), { name: 'InvalidStateError', code: 'ERR_WEBNN_DESTROYED' });
 });

@@ -33,7 +33,7 @@ const sum = () =>
     nodes: [node('Add', ['a', 'b'], ['sum'])],
   });
 
-const isUnread = (result) => Object.getOwnPropertyDescriptor(result, 'data').get !== undefined;
+const isUnread = (result) => Object.getOwnPropertyDescriptor(result, 'data')?.get !== undefined;
 
 let context;
 let model;

@@ -9,6 +9,7 @@ import { MLGraphBuilder, ml } from '../../index.js';
 import { OnnxError, OnnxModel, importModel, inspectModel, loadModel, supportedOperators } from '../../onnx.js';
 import { systemInfo } from '../../inspect.js';
 import { BOOL, FLOAT, INT64, STRING, externalWeight, node, value, weight, writeModel } from './model-writer.mjs';
+import { defined, wrong } from '../lib/types.mjs';
 
 const floats = (...numbers) => Float32Array.from(numbers);
 
@@ -85,12 +86,12 @@ describe('loadModel', () => {
       properties: { licence: 'ours' },
     });
     assert.equal(model.context, context);
-    assert.throws(() => model.inputs.push(1), TypeError);
+    assert.throws(() => wrong(model.inputs).push(1), TypeError);
     assert.throws(() => {
-      model.inputs[0].shape[0] = 2;
+      wrong(model.inputs[0].shape)[0] = 2;
     }, TypeError);
     assert.throws(() => {
-      model.metadata.opsets[''] = 2;
+      wrong(model.metadata.opsets)[''] = 2;
     }, TypeError);
     model.destroy();
   });
@@ -178,6 +179,7 @@ describe('loadModel', () => {
     assert.deepEqual((await model.compile({ x: [6] })).outputs.y.shape, [2, 3]);
     await assert.rejects(model.run({ x: floats(1, 2), shape }), /"shape" is not an input/);
     model.destroy();
+    /** @type {[any, RegExp][]} */
     const cases = [
       [{ z: shape }, /constant "z" is not an input/],
       [{ shape: BigInt64Array.of(1n) }, /8 bytes/],
@@ -208,12 +210,12 @@ describe('loadModel', () => {
   test('computes on the device that is asked for', async () => {
     const options = { freeDimensions: { batch: 1 }, numThreads: 1 };
     const model = await loadModel(affine(), { ...options, device: 'cpu' });
-    assert.deepEqual((await model.compile()).graph.devices, ['cpu']);
+    assert.deepEqual((await model.compile()).graph?.devices, ['cpu']);
     model.destroy();
     const gpu = loadModel(affine(), { ...options, device: 'gpu' });
     if (systemInfo().gpuReason === null) {
       const onGpu = await gpu;
-      assert.deepEqual((await onGpu.compile()).graph.devices, ['gpu']);
+      assert.deepEqual((await onGpu.compile()).graph?.devices, ['gpu']);
       onGpu.destroy();
     } else {
       await assert.rejects(gpu, { name: 'NotSupportedError', code: 'ERR_WEBNN_NOT_SUPPORTED', message: /device is "gpu", but no GPU can be used/ });
@@ -237,26 +239,28 @@ describe('loadModel', () => {
 
   test('refuses arguments that make no sense', async () => {
     const bytes = affine();
+    const load = wrong(loadModel);
+    /** @type {[() => Promise<unknown>, RegExp][]} */
     const cases = [
-      [() => loadModel(), /expected a path, a file URL or bytes/],
-      [() => loadModel(5), /expected a path, a file URL or bytes/],
-      [() => loadModel({}), /ArrayBuffer/],
-      [() => loadModel(bytes, null), /options is null/],
-      [() => loadModel(bytes, { context: {} }), /MLContext/],
-      [() => loadModel(bytes, { freeDimensions: { batch: -1 } }), /freeDimensions\.batch is -1/],
-      [() => loadModel(bytes, { freeDimensions: { batch: 1.5 } }), /freeDimensions.batch is 1.5/],
-      [() => loadModel(bytes, { freeDimensions: 3 }), /freeDimensions is not an object/],
-      [() => loadModel(''), /the path has 0 characters/],
-      [() => loadModel('a'.repeat(40000)), /the path has 40000 characters, expected 1 to 32767/],
-      [() => loadModel(bytes, { outputs: [] }), /outputs is not a list of at least one name/],
-      [() => loadModel(bytes, { outputs: ['y', 'y'] }), /outputs contains a name twice/],
-      [() => loadModel(bytes, { batch: 1 }), /there is no option "batch", the options are context, device, numThreads, freeDimensions/],
-      [() => loadModel(bytes, { device: 'tpu' }), /device is "tpu", expected "auto", "cpu" or "gpu"/],
-      [() => loadModel(bytes, { device: 'cpu', context }), /device and numThreads are for a new context/],
-      [() => loadModel(bytes, { numThreads: 0 }), /numThreads is 0, expected 1 to 1024/],
-      [() => loadModel(bytes, { signal: {} }), /signal is not an AbortSignal/],
-      [() => loadModel('https://example.org/model.onnx'), /the model is at "https:", expected a file: models are files/],
-      [() => loadModel(new URL('http://example.org/model.onnx')), /the model is at "http:", expected a file: models are files/],
+      [() => load(), /expected a path, a file URL or bytes/],
+      [() => load(5), /expected a path, a file URL or bytes/],
+      [() => load({}), /ArrayBuffer/],
+      [() => load(bytes, null), /options is null/],
+      [() => load(bytes, { context: {} }), /MLContext/],
+      [() => load(bytes, { freeDimensions: { batch: -1 } }), /freeDimensions\.batch is -1/],
+      [() => load(bytes, { freeDimensions: { batch: 1.5 } }), /freeDimensions.batch is 1.5/],
+      [() => load(bytes, { freeDimensions: 3 }), /freeDimensions is not an object/],
+      [() => load(''), /the path has 0 characters/],
+      [() => load('a'.repeat(40000)), /the path has 40000 characters, expected 1 to 32767/],
+      [() => load(bytes, { outputs: [] }), /outputs is not a list of at least one name/],
+      [() => load(bytes, { outputs: ['y', 'y'] }), /outputs contains a name twice/],
+      [() => load(bytes, { batch: 1 }), /there is no option "batch", the options are context, device, numThreads, freeDimensions/],
+      [() => load(bytes, { device: 'tpu' }), /device is "tpu", expected "auto", "cpu" or "gpu"/],
+      [() => load(bytes, { device: 'cpu', context }), /device and numThreads are for a new context/],
+      [() => load(bytes, { numThreads: 0 }), /numThreads is 0, expected 1 to 1024/],
+      [() => load(bytes, { signal: {} }), /signal is not an AbortSignal/],
+      [() => load('https://example.org/model.onnx'), /the model is at "https:", expected a file: models are files/],
+      [() => load(new URL('http://example.org/model.onnx')), /the model is at "http:", expected a file: models are files/],
     ];
     for (const [call, message] of cases) {
       await assert.rejects(call(), (error) => error instanceof TypeError && message.test(error.message), String(call));
@@ -268,7 +272,7 @@ describe('loadModel', () => {
     await assert.rejects(loadModel(folder), OnnxError);
     await assert.rejects(loadModel(new Uint8Array(0)), /not an ONNX file: it is empty$/);
     await assert.rejects(loadModel(new Uint8Array(100).fill(255)), OnnxError);
-    assert.throws(() => new OnnxModel(), /Illegal constructor/);
+    assert.throws(() => new (wrong(OnnxModel))(), /Illegal constructor/);
   });
 });
 
@@ -320,7 +324,7 @@ describe('run', () => {
   test('the graph of a model that somebody destroys is compiled again', async () => {
     const model = await loadModel(affine(), { context });
     const { graph } = await model.compile({ x: [1, 3] });
-    graph.destroy();
+    defined(graph).destroy();
     assert.deepEqual((await model.run({ x: floats(1, 2, 3) })).y.data, floats(3, 14, 106));
     assert.notEqual((await model.compile({ x: [1, 3] })).graph, graph);
     model.destroy();
@@ -450,11 +454,13 @@ describe('run', () => {
     const other = await ml.createContext();
     const foreign = await other.createTensor({ dataType: 'float32', shape: [1, 3], readable: true });
     const x = floats(1, 2, 3);
+    /** @type {[any, any, RegExp][]} */
     const cases = [
       [{}, {}, /"x" is missing/],
       [{ x, z: x }, {}, /"z" is not an input; the model has "x"/],
       [{ x: 'text' }, {}, /expected an MLTensor/],
-      [{ x: [1, 2, 3] }, {}, /ArrayBuffer/],
+      [x, {}, /feeds is a typed array, expected an object with one per input: "x"/],
+      [{ x: [1, 2, 3] }, {}, /feed "x" is an array, expected an ArrayBuffer, a SharedArrayBuffer, a typed array/],
       [{ x: new Int32Array(3) }, {}, /is a Int32Array, expected one of Float32Array/],
       [{ x: floats(1, 2) }, {}, /feed "x" has 2 elements, which do not fill the shape \[batch, 3\]/],
       [{ x: { data: x } }, {}, /has data but no shape/],
@@ -569,7 +575,9 @@ describe('run', () => {
       }),
       { context },
     );
-    assert.deepEqual((await model.run({ ['__proto__']: floats(1, -2) })).constructor.data, floats(-1, 2));
+    /** @type {Record<string, any>} */
+    const results = await model.run({ ['__proto__']: floats(1, -2) });
+    assert.deepEqual(results['constructor'].data, floats(-1, 2));
     model.destroy();
   });
 });
@@ -619,6 +627,7 @@ describe('importModel', () => {
     const builder = new MLGraphBuilder(context);
     const other = new MLGraphBuilder(context);
     const operand = (of, dataType, shape) => of.constant({ dataType, shape }, new ArrayBuffer(64).slice(0, 4 * shape.reduce((a, b) => a * b, 1)));
+    /** @type {[any, RegExp][]} */
     const cases = [
       [{ x: operand(builder, 'int32', [1, 3]) }, /the binding of "x" is of type int32, expected float32/],
       [{ x: operand(builder, 'float32', [3]) }, /has shape \[3\], expected \[batch, 3\]/],
@@ -630,7 +639,7 @@ describe('importModel', () => {
     for (const [bindings, message] of cases) {
       assert.throws(() => importModel(builder, affine(), bindings), message);
     }
-    assert.throws(() => importModel({}, affine()), /MLGraphBuilder/);
+    assert.throws(() => importModel(wrong({}), affine()), /MLGraphBuilder/);
   });
 });
 

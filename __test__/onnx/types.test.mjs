@@ -3,6 +3,7 @@ import test, { after, before, describe } from 'node:test';
 import { MLGraphBuilder, ml } from '../../index.js';
 import { importModel, inspectModel, loadModel } from '../../onnx.js';
 import { BOOL, DOUBLE, FLOAT, INT16, INT64, UINT16, externalWeight, node, sequenceValue, value, weight, writeModel } from './model-writer.mjs';
+import { wrong } from '../lib/types.mjs';
 
 let context;
 before(async () => {
@@ -11,7 +12,7 @@ before(async () => {
 after(() => context.destroy());
 
 /** y = x - z, where z is a constant of the type of x. */
-const difference = (elementType, constant, shape = ['n']) =>
+const difference = (elementType, constant, shape = /** @type {(string | number)[]} */ (['n'])) =>
   writeModel({
     inputs: [value('x', elementType, shape)],
     outputs: [value('y', elementType, shape)],
@@ -23,6 +24,7 @@ const identity = (elementType) =>
   writeModel({ inputs: [value('x', elementType, ['n'])], outputs: [value('y', elementType, ['n'])], nodes: [node('Identity', ['x'], ['y'])] });
 
 describe('types of ONNX that WebNN does not have', () => {
+  /** @type {[import('../../onnx.js').OnnxDataType, number, Float64Array | Int16Array | Uint16Array, string][]} */
   const cases = [
     ['double', DOUBLE, Float64Array.of(1.5, -2, Infinity), 'tensor(double)'],
     ['int16', INT16, Int16Array.of(-32768, 0, 32767), 'tensor(int16)'],
@@ -30,6 +32,7 @@ describe('types of ONNX that WebNN does not have', () => {
   ];
   for (const [name, elementType, data, type] of cases) {
     test(`${name} goes in and out`, async () => {
+      const empty = new /** @type {any} */ (data.constructor)(0);
       const model = await loadModel(identity(elementType), { context });
       assert.deepEqual([model.inputs[0].dataType, model.inputs[0].type], [name, type]);
       const { y } = await model.run({ x: data });
@@ -41,7 +44,7 @@ describe('types of ONNX that WebNN does not have', () => {
       bytes.set(new Uint8Array(data.buffer), 1);
       assert.deepEqual((await model.run({ x: bytes.subarray(1) })).y.data, data);
       assert.deepEqual((await model.run({ x: { data: data.buffer, shape: [3], dataType: name } })).y.data, data);
-      assert.deepEqual((await model.run({ x: new data.constructor(0) })).y.data, new data.constructor(0));
+      assert.deepEqual((await model.run({ x: empty })).y.data, empty);
       await assert.rejects(model.run({ x: Float32Array.of(1) }), {
         code: 'ERR_WEBNN_TYPE',
         message: new RegExp(`is a Float32Array, expected one of ${data.constructor.name}`),
@@ -56,7 +59,7 @@ describe('types of ONNX that WebNN does not have', () => {
     const x = Float64Array.from({ length: 1 << 14 }, (_, index) => index);
     const first = await model.run({ x });
     const second = await model.run({ x: first.y });
-    assert.notEqual(Object.getOwnPropertyDescriptor(first.y, 'data').get, undefined);
+    assert.notEqual(Object.getOwnPropertyDescriptor(first.y, 'data')?.get, undefined);
     assert.deepEqual(
       second.y.data,
       x.map((number) => number - 2),
@@ -172,6 +175,7 @@ describe('externalData', () => {
   });
 
   test('must be there, long enough and of a known kind', async () => {
+    /** @type {[any, object][]} */
     const cases = [
       [{}, { code: 'ERR_WEBNN_MODEL_INVALID', message: /'weights\/1\.bin': load the model from a path to find it, or give it as externalData/ }],
       [{ 'weights/2.bin': file }, { code: 'ERR_WEBNN_MODEL_INVALID' }],
@@ -199,5 +203,5 @@ test('looseDimensions lets dimensions of one name have different sizes', async (
   const loose = await loadModel(bytes, { context, looseDimensions: true });
   assert.deepEqual((await loose.run(feeds)).c, { data: Float32Array.of(11, 22, 13, 24), shape: [2, 2], dataType: 'float32' });
   loose.destroy();
-  await assert.rejects(loadModel(bytes, { context, looseDimensions: 1 }), { name: 'TypeError', message: /looseDimensions is of type number/ });
+  await assert.rejects(loadModel(bytes, { context, looseDimensions: wrong(1) }), { name: 'TypeError', message: /looseDimensions is of type number/ });
 });

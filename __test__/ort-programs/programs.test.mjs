@@ -8,8 +8,9 @@ import { join } from 'node:path';
 import test from 'node:test';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { digests, ONLY_REGISTERED, PROGRAMS, REFERENCES, runProgram } from './runs.mjs';
+import { defined } from '../lib/types.mjs';
 
-const { WEBNN_ORT_REPLACED: replaced, WEBNN_ORT_DATA: folder } = process.env;
+const [replaced, folder] = [defined(process.env.WEBNN_ORT_REPLACED), defined(process.env.WEBNN_ORT_DATA)];
 const data = { models: join(folder, 'models'), speech: join(folder, 'speech') };
 const references = JSON.parse(readFileSync(REFERENCES, 'utf8'));
 

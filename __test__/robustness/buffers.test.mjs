@@ -135,7 +135,7 @@ test('memory that another thread writes at the same time', async () => {
   while (Atomics.load(state, 0) < 1) await new Promise(setImmediate);
 
   const context = await ml.createContext({ accelerated: false, numThreads: 1 });
-  const descriptor = { dataType: 'uint8', shape: [LENGTH], readable: true, writable: true };
+  const descriptor = { dataType: /** @type {const} */ ('uint8'), shape: [LENGTH], readable: true, writable: true };
   const tensor = await context.createTensor(descriptor);
   const isOneOfBoth = (bytes) => bytes.every((byte) => byte === 0x11 || byte === 0xee);
   for (let turn = 0; turn < 50; turn++) {

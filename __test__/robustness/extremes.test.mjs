@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ml } from '../runtime/helpers.mjs';
 import { checkException, checkShape, dictionaries, named, operators, runGraph, totalElements, validCall } from './support.mjs';
+import { defined } from '../lib/types.mjs';
 
 /** Numbers at the ends of 32 bits, and around what the valid calls have. */
 const INTEGERS = [0, 1, 2, 3, 5, 7, 2 ** 15, 2 ** 16 + 1, 2 ** 30, 2 ** 31 - 1, 2 ** 31, 2 ** 32 - 2, 2 ** 32 - 1];
@@ -40,7 +41,7 @@ async function attempt(context, call, row, what) {
   try {
     outputs = [call.builder[row.name](...call.args, call.options)].flat();
   } catch (error) {
-    assert.equal(Object.getPrototypeOf(error), TypeError.prototype, `${what}: ${error.stack}`);
+    assert.equal(Object.getPrototypeOf(error), TypeError.prototype, `${what}: ${/** @type {Error} */ (error).stack}`);
     checkException(error, what);
     return false;
   }
@@ -107,7 +108,7 @@ test('sums and products of options that overflow 32 or 64 bits give no valid sha
     gru: [{ direction: 'both' }],
   };
   for (const [name, variants] of Object.entries(cases)) {
-    const row = operators.find((operator) => operator.name === name);
+    const row = defined(operators.find((operator) => operator.name === name));
     for (const changes of variants) {
       const call = validCall(context, row);
       Object.assign(call.options, changes);
@@ -127,17 +128,17 @@ test('sums and products of options that overflow 32 or 64 bits give no valid sha
     tile: [[2 ** 31, 2]],
     reshape: [[2 ** 31, 2 ** 31]],
   })) {
-    const row = operators.find((operator) => operator.name === name);
+    const row = defined(operators.find((operator) => operator.name === name));
     const call = validCall(context, row);
     call.args.splice(1, changed.length, ...changed);
     assert.throws(() => call.builder[name](...call.args), TypeError, name);
   }
-  for (const [name, gates] of [
+  for (const [name, gates] of /** @type {[string, number][]} */ ([
     ['gru', 3],
     ['lstm', 4],
-  ]) {
+  ])) {
     // hiddenSize times the number of gates is 2^32 more than what the weights have.
-    const row = operators.find((operator) => operator.name === name);
+    const row = defined(operators.find((operator) => operator.name === name));
     for (const hidden of [2 ** 30, 2 ** 30 + 1, Math.ceil(2 ** 32 / gates), 2 ** 31, MAX]) {
       const call = validCall(context, row);
       call.args[4] = hidden;

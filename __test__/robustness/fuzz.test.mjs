@@ -34,10 +34,13 @@ test('every other method with random arguments', async () => {
   const graph = await builder.build({ y: builder.neg(builder.input('x', { dataType: 'float32', shape: [2] })) });
   const values = new Values(random, [...pool, tensor, graph, context, builder, new Float32Array(2), new ArrayBuffer(8)], 0.5);
   const descriptor = () => random.pick([values.of('garbage'), { dataType: values.of('MLOperandDataType'), shape: values.of('sequence<unsigned long>') }]);
+  /** @type {[any, string, number][]} */
   const targets = [
     [ml, 'createContext', 2],
-    ...['createTensor', 'createConstantTensor', 'readTensor', 'writeTensor', 'dispatch'].map((name) => [context, name, 3]),
-    ...['input', 'constant', 'build'].map((name) => [new MLGraphBuilder(context), name, 2]),
+    ...['createTensor', 'createConstantTensor', 'readTensor', 'writeTensor', 'dispatch'].map(
+      (name) => /** @type {[any, string, number]} */ ([context, name, 3]),
+    ),
+    ...['input', 'constant', 'build'].map((name) => /** @type {[any, string, number]} */ ([new MLGraphBuilder(context), name, 2])),
   ];
   for (const [target, name, count] of targets) {
     for (let i = 0; i < 300; i++) {
@@ -91,14 +94,14 @@ console.log(JSON.stringify(digests));`;
 
 const expected = resultOf(DIGESTS, { env: { WEBNN_NUM_THREADS: '2' } });
 
-for (const env of [
+for (const env of /** @type {Record<string, string>[]} */ ([
   { WEBNN_FILL_ARENA: '1' },
   { WEBNN_DISABLE_PASSES: 'all' },
   { WEBNN_DISABLE_PASSES: 'views', WEBNN_FILL_ARENA: '1' },
   { WEBNN_DISABLE_PASSES: 'epilogues,chains' },
   { WEBNN_NUM_THREADS: '1' },
   { WEBNN_NUM_THREADS: '7' },
-]) {
+])) {
   test(`random graphs give the same with ${JSON.stringify(env)}`, async () => {
     assert.deepEqual(await resultOf(DIGESTS, { env: { WEBNN_NUM_THREADS: '2', ...env } }), await expected);
   });

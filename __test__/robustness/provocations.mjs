@@ -128,11 +128,11 @@ export const ON_GPU = ['ERR_WEBNN_DEVICE_LOST'];
  * Asserts that everything which provokes a code does so.
  *
  * @param {{ code: string, exception: string }} row of the native table
- * @param {import('../../index.js').MLContext} context on the CPU
+ * @param {import('../../index.js').MLContext} [context] on the CPU; those of `ON_GPU` have their own
  */
 export async function checkCode({ code, exception }, context) {
   for (const provoke of PROVOCATIONS[code]) {
-    await assert.rejects(provoke(context), (/** @type {any} */ error) => {
+    await assert.rejects(provoke(/** @type {import('../../index.js').MLContext} */ (context)), (/** @type {any} */ error) => {
       assert.ok(error instanceof (CLASSES[exception] ?? DOMException), error.stack);
       assert.deepEqual([error.name, error.code], [exception, code], error.stack);
       return true;

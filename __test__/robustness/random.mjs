@@ -229,6 +229,6 @@ export async function runRandomGraph(context, seed) {
   try {
     return { descriptors, results: await runGraph(context, builder, inputs, descriptors, random) };
   } catch (error) {
-    throw new Error(`graph ${seed}: ${error.message}`, { cause: error });
+    throw new Error(`graph ${seed}: ${/** @type {Error} */ (error).message}`, { cause: error });
   }
 }

@@ -9,6 +9,7 @@ import { OnnxError, importModel, inspectModel, loadModel } from '../../onnx.js';
 import { FLOAT, node, value, weight, writeModel } from '../onnx/model-writer.mjs';
 import { resultOf } from '../runtime/helpers.mjs';
 import { scaling } from './provocations.mjs';
+import { wrong } from '../lib/types.mjs';
 
 const HOME = pathToFileURL(`${root}/`);
 
@@ -81,7 +82,12 @@ test('hostile values for every argument', async () => {
     }
     await requireError(loadModel(bytes, { context, freeDimensions: { batch: bad } }), `size ${at}`);
     await requireError(loadModel(bytes, { context, constants: { scale: bad } }), `constant ${at}`);
-    for (const call of [() => inspectModel(bad), () => inspectModel(bytes, bad), () => importModel(bad, bytes), () => importModel({}, bytes, bad, bad)]) {
+    for (const call of [
+      () => inspectModel(bad),
+      () => inspectModel(bytes, bad),
+      () => importModel(bad, bytes),
+      () => importModel(wrong({}), bytes, bad, bad),
+    ]) {
       try {
         call();
       } catch (error) {

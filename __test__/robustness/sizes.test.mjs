@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { exception } from '../lib/exceptions.mjs';
 import { MLGraphBuilder, floats, ml, operand, read, resultOf } from '../runtime/helpers.mjs';
 import { enumerations } from './support.mjs';
+import { wrong } from '../lib/types.mjs';
 
 const typeError = exception('TypeError');
 
@@ -22,7 +23,7 @@ test('shapes beyond the limits are refused wherever they come in', async () => {
     [2 ** 16, 2 ** 16, 2 ** 16, 2 ** 16],
     Array(9).fill(1),
   ]) {
-    for (const dataType of enumerations.MLOperandDataType) {
+    for (const dataType of /** @type {import('../../index.js').MLOperandDataType[]} */ (enumerations.MLOperandDataType)) {
       await assert.rejects(context.createTensor({ dataType, shape }), typeError);
       await assert.rejects(context.createConstantTensor({ dataType, shape }, new Uint8Array(0)), typeError);
       await assert.rejects(context.createConstantTensor({ dataType, shape }, new ArrayBuffer(8)), typeError);
@@ -30,16 +31,17 @@ test('shapes beyond the limits are refused wherever they come in', async () => {
       assert.throws(() => builder.constant({ dataType, shape }, new Uint8Array(0)), typeError);
     }
   }
-  for (const shape of [[2 ** 32], [-1], [NaN], [Infinity], [2 ** 53], [1n], ['x'], [undefined], [{}], [Symbol('x')]]) {
+  for (const size of [2 ** 32, -1, NaN, Infinity, 2 ** 53, 1n, 'x', undefined, {}, Symbol('x')]) {
+    const shape = [wrong(size)];
     await assert.rejects(context.createTensor({ dataType: 'int8', shape }), typeError);
     assert.throws(() => builder.input('x', { dataType: 'int8', shape }), typeError);
   }
   // 2^31 - 1 bytes are the most.
-  for (const [dataType, size] of [
+  for (const [dataType, size] of /** @type {[import('../../index.js').MLOperandDataType, number][]} */ ([
     ['int64', 2 ** 28],
     ['float32', 2 ** 29],
     ['float16', 2 ** 30],
-  ]) {
+  ])) {
     await assert.rejects(context.createTensor({ dataType, shape: [size] }), exception('TypeError', /maxTensorByteLength/));
     assert.throws(() => builder.input('x', { dataType, shape: [size] }), exception('TypeError', /maxTensorByteLength/));
   }

@@ -68,14 +68,17 @@ test('NaN goes through arithmetic and is not lost', async () => {
 
 test('division of integers by zero gives zero', async () => {
   const context = await ml.createContext();
-  for (const [dataType, View] of Object.entries({
+  /** @type {Record<string, any>} */
+  const views = {
     int8: Int8Array,
     uint8: Uint8Array,
     int32: Int32Array,
     uint32: Uint32Array,
     int64: BigInt64Array,
     uint64: BigUint64Array,
-  })) {
+  };
+  for (const [name, View] of Object.entries(views)) {
+    const dataType = /** @type {import('../../index.js').MLOperandDataType} */ (name);
     const builder = new MLGraphBuilder(context);
     const [x, z] = ['x', 'z'].map((input) => builder.input(input, { dataType, shape: [40] }));
     const graph = await builder.build({ y: builder.div(x, z) });
@@ -101,7 +104,8 @@ test('division of integers by zero gives zero', async () => {
 
 test('indices out of range never leave the tensor', async () => {
   const context = await ml.createContext();
-  for (const dataType of ['int32', 'uint32', 'int64']) {
+  for (const dataType of /** @type {const} */ (['int32', 'uint32', 'int64'])) {
+    /** @type {any} */
     const View = { int32: Int32Array, uint32: Uint32Array, int64: BigInt64Array }[dataType];
     const wild = {
       int32: [-1, 2 ** 31 - 1, -(2 ** 31), 4],

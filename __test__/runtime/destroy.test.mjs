@@ -112,7 +112,7 @@ test('creations that are pending when the context is destroyed are rejected, nev
       return Promise.allSettled(promises);
     }),
   );
-  for (const { status, reason } of outcomes.flat()) {
-    assert.ok(status === 'fulfilled' || invalidState(reason));
+  for (const outcome of outcomes.flat()) {
+    assert.ok(outcome.status === 'fulfilled' || invalidState(outcome.reason));
   }
 });

@@ -75,10 +75,10 @@ test('a later write changes nothing that an earlier dispatch or read sees', asyn
   const second = context.readTensor(y);
   context.writeTensor(x, data);
   assert.ok(new Float32Array(await input).every((value) => value === 1));
-  for (const [promise, start] of [
+  for (const [promise, start] of /** @type {[Promise<ArrayBuffer>, number][]} */ ([
     [first, 1],
     [second, 0.5],
-  ]) {
+  ])) {
     const result = new Float32Array(await promise);
     const expected = chained(start, links);
     assert.ok(Math.abs(result[0] - expected) < 1e-3, `${result[0]}, expected ${expected}`);

@@ -244,12 +244,12 @@ test('objects of the interfaces cannot be sent to a worker', async () => {
   const context = await ml.createContext();
   const tensor = await context.createTensor(floats(4));
   const { port1, port2 } = new MessageChannel();
-  for (const [thing, transfer] of [[context], [tensor], [{ nested: [tensor] }], [ml], [tensor, [tensor]]]) {
+  for (const [thing, transfer] of /** @type {[unknown, any?][]} */ ([[context], [tensor], [{ nested: [tensor] }], [ml], [tensor, [tensor]]])) {
     assert.throws(
       () => port1.postMessage(thing, transfer),
-      (error) => {
+      (/** @type {any} */ error) => {
         assert.ok(error instanceof DOMException || error instanceof TypeError);
-        return error.name === 'DataCloneError' || error.code === 'ERR_INVALID_TRANSFER_OBJECT';
+        return error.name === 'DataCloneError' || /** @type {NodeJS.ErrnoException} */ (error).code === 'ERR_INVALID_TRANSFER_OBJECT';
       },
     );
     assert.throws(() => structuredClone(thing), { name: 'DataCloneError' });

@@ -27,5 +27,5 @@ assert.deepEqual([...negated], [-1, -2]);
 assert.equal(createRequire(import.meta.url)('webnn-node').ml, ml);
 assert.ok(navigator.ml instanceof ML && navigator.ml !== ml);
 assert.equal(typeof loadModel, 'function');
-assert.ok(systemInfo().threads > 0);
+assert.ok(Number(systemInfo().threads) > 0);
 console.log('installed');

@@ -9,6 +9,7 @@ import { root } from '../../scripts/process.mjs';
 import { MODEL } from '../../examples/semantic-search/fetch-model.mjs';
 import { cosine, Encoder } from '../../examples/semantic-search/encoder.mjs';
 import { runExample } from '../examples/run-example.mjs';
+import { defined } from '../lib/types.mjs';
 
 const PROGRAM = 'semantic-search/index.mjs';
 
@@ -52,7 +53,7 @@ const KNOWN = [
 /** Embeddings of token lists by onnxruntime. */
 function referenceEmbeddings(tokens) {
   const args = [path.join(root, 'scripts/python/embed.py'), path.join(MODEL, 'model.onnx')];
-  return JSON.parse(execFileSync(process.env.PYTHON, args, { input: JSON.stringify(tokens), encoding: 'utf8', maxBuffer: 2 ** 26 }));
+  return JSON.parse(execFileSync(defined(process.env.PYTHON), args, { input: JSON.stringify(tokens), encoding: 'utf8', maxBuffer: 2 ** 26 }));
 }
 
 let encoder;
@@ -117,6 +118,7 @@ test('without --json there is one line per hit: score, text, topic', async () =>
 });
 
 test('bad usage is exit code 2 and says what was wrong', async () => {
+  /** @type {[string[], RegExp][]} */
   const refusals = [
     [[], /there is no question/],
     [['x', '--top', '0'], /--top is "0", expected a positive whole number/],

@@ -8,6 +8,7 @@ import { embed, embedMany } from 'ai';
 import OpenAI from 'openai';
 import { DIGITS, repositoryOf, startServer, wordsFiles } from '../../packages/serve/__test__/support.mjs';
 import { runCommand } from '../lib/processes.mjs';
+import { defined } from '../lib/types.mjs';
 
 /** A server with a model for digits and an encoder that knows nine words. */
 const bothModels = (t, options) =>
@@ -61,7 +62,7 @@ for (const [clients, name] of [
     const server = await bothModels(t, { grpc: 0 });
     const addresses = [server.urls.http, server.urls.grpc].map((url) => url.replace(/^\w+:\/\//, ''));
     const program = fileURLToPath(new URL(name, import.meta.url));
-    const { code, stdout, stderr } = await runCommand(process.env.SERVE_PYTHON, [program, ...addresses]);
+    const { code, stdout, stderr } = await runCommand(defined(process.env.SERVE_PYTHON), [program, ...addresses]);
     assert.equal(code, 0, stderr);
     assert.match(stdout, /ok\s*$/);
   });

@@ -25,5 +25,5 @@ const running = await worker(String(QUEUE), {
   },
 });
 
-process.once('SIGTERM', () => void running.close().then(() => process.disconnect()));
+process.once('SIGTERM', () => void running.close().then(() => process.disconnect?.()));
 process.send?.('ready');

@@ -11,6 +11,7 @@ import { fileURLToPath } from 'node:url';
 import { Queue, QueueEvents } from 'bullmq';
 import { worker } from 'webnn-node-serve';
 import { DIGITS, slowModel } from '../../packages/serve/__test__/support.mjs';
+import { defined } from '../lib/types.mjs';
 import { until } from '../lib/wait.mjs';
 
 const connection = { url: process.env.REDIS_URL };
@@ -81,7 +82,7 @@ test('computations far longer than the lock lose no lock', async (t) => {
     worker: { lockDuration: 400, stalledInterval: 200 },
     inputs: () => feeds,
     outputs: ({ processedOn }) => {
-      longest = Math.max(longest, Date.now() - processedOn);
+      longest = Math.max(longest, Date.now() - defined(processedOn));
       return null;
     },
   });
@@ -106,7 +107,7 @@ test('what does not fit the model fails once, and is not tried again', async (t)
   const job = await queue.add('wrong', { width: 9 }, { attempts: 5 });
   await queue.add('right', { width: 8 });
   await until(async () => (await queue.getFailedCount()) === 1 && (await queue.getCompletedCount()) === 1, 'both jobs have ended');
-  const { failedReason, attemptsMade } = await queue.getJob(job.id);
+  const { failedReason, attemptsMade } = defined(await queue.getJob(defined(job.id)));
   assert.equal(attemptsMade, 1);
   assert.match(failedReason, /"pixels" is \[1, 1, 8, 9\], expected \[-1, 1, 8, 8\]/);
 });
@@ -127,7 +128,7 @@ test('what fails for another reason is tried again', async (t) => {
   t.after(() => running.close());
   const job = await queue.add('retry', {}, { attempts: 5 });
   await until(async () => (await queue.getCompletedCount()) === 1, 'the job has ended');
-  assert.equal((await queue.getJob(job.id)).returnvalue, 'stored');
+  assert.equal(defined(await queue.getJob(defined(job.id))).returnvalue, 'stored');
   assert.equal(tries, 3);
 });
 

@@ -24,7 +24,7 @@ export function fileOf(path) {
  * @returns {Promise<{ origin: string, close(): Promise<void> }>}
  */
 export async function serve() {
-  const server = createServer(({ url }, response) => {
+  const server = createServer(({ url = '/' }, response) => {
     const file = fileOf(decodeURIComponent(new URL(url, 'http://localhost').pathname));
     response.writeHead(file === undefined ? 404 : 200, { 'content-type': TYPES[extname(file ?? '')] ?? 'application/octet-stream' });
     response.end(file === undefined ? '' : readFileSync(join(SITE, file)));

@@ -105,7 +105,8 @@ test('no page is wider than a phone', { timeout }, async () => {
     const result = {};
     for (const address of addresses) {
       const parsed = new DOMParser().parseFromString(await (await fetch(address)).text(), 'text/html');
-      document.querySelector('#app').replaceWith(document.adoptNode(parsed.querySelector('#app')));
+      const [old, next] = [document, parsed].map((one) => /** @type {Element} */ (one.querySelector('#app')));
+      old.replaceWith(document.adoptNode(next));
       result[address] = document.documentElement.scrollWidth;
     }
     return result;

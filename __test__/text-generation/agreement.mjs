@@ -9,7 +9,7 @@ import { TYPES, vocabularyOf } from '../../bench/generate/catalog.mjs';
 import { likeliest, openDirect } from '../../bench/generate/direct.mjs';
 import { promptOf } from '../../bench/generate/inputs.mjs';
 
-const models = process.env.WEBNN_TEXT_MODELS;
+const models = process.env.WEBNN_TEXT_MODELS ?? '';
 assert.ok(models, 'WEBNN_TEXT_MODELS does not name the folder of the models; run `npm run test:text-generation`');
 
 const PROMPT = 24;
@@ -36,7 +36,8 @@ async function generate(runtime, type, tokens, given) {
   const { dataType } = TYPES[type];
   const vocabulary = vocabularyOf(models, type);
   const prompt = promptOf(PROMPT, vocabulary);
-  const [ids, logits] = [[], []];
+  const ids = /** @type {number[]} */ ([]);
+  const logits = /** @type {{ dataType: string, data: any }[]} */ ([]);
   let text = (await openDirect(runtime, { models, type, threads: 2 }))();
   const read = async (some) => {
     const step = await text(some);
@@ -77,7 +78,7 @@ export async function assertSameText(t, type, reference, engine, tokens) {
   for (const i of different) {
     const [wanted, chosen] = [expected.ids[i], got.ids[i]];
     const logits = numbersOf(expected.logits[i]);
-    const lead = (logits[wanted] - logits[chosen]) / deviation(logits);
+    const lead = (logits[wanted] - logits[chosen]) / Number(deviation(logits));
     assert.ok(!TYPES[type].exact && lead <= allowed, `token ${i} is ${chosen}, expected ${wanted}, which leads by ${lead} standard deviations`);
   }
 }

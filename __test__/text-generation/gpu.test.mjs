@@ -7,6 +7,6 @@ import { assertSameText } from './agreement.mjs';
 
 const TOKENS = 50;
 
-for (const type of Object.keys(TYPES)) {
+for (const type of /** @type {import('../../bench/generate/catalog.mjs').TypeName[]} */ (Object.keys(TYPES))) {
   test(`${type}: ${TOKENS} tokens of the CPU`, (t) => assertSameText(t, type, webnnRuntime('cpu'), webnnRuntime('gpu'), TOKENS));
 }

@@ -8,12 +8,13 @@ import { test } from 'node:test';
 import { root } from '../../scripts/process.mjs';
 import { errorAnchor, errorsTable } from '../../scripts/support-table.mjs';
 import { anchorsOf } from '../documentation/page.mjs';
+import { defined } from '../lib/types.mjs';
 
 const { errorCodes } = createRequire(import.meta.url)('../../lib/native.js');
 const types = readFileSync(new URL('../../onnx.d.ts', import.meta.url), 'utf8');
 
 test('OnnxErrorCode is the table, in its order', () => {
-  const [, union] = /export type OnnxErrorCode =([^;]*);/.exec(types);
+  const [, union] = defined(/export type OnnxErrorCode =([^;]*);/.exec(types));
   assert.deepEqual(
     [...union.matchAll(/'(\w+)'/g)].map(([, code]) => code),
     errorCodes.map(({ code }) => code),

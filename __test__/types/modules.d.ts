@@ -51,15 +51,29 @@ declare module '@rgrove/parse-xml' {
 
 declare module 'onnxruntime-web/webgpu' {
   export const env: { wasm: { wasmPaths: string } };
-  export const InferenceSession: { create(model: Uint8Array, options: object): Promise<object> };
-  export const Tensor: { new (type: string, data: unknown, dims: readonly number[]): object; fromMLTensor(tensor: object, options: object): object };
+  interface WebTensor {
+    readonly type: string;
+    readonly dims: readonly number[];
+    readonly location: string;
+    readonly data: any;
+    readonly mlTensor: any;
+    getData(): Promise<unknown>;
+    dispose(): void;
+  }
+  interface WebSession {
+    run(feeds: object, fetches?: object): Promise<Record<string, WebTensor>>;
+    release(): Promise<void>;
+  }
+  export const InferenceSession: { create(model: Uint8Array, options: object): Promise<WebSession> };
+  export const Tensor: { new (type: string, data: unknown, dims: readonly number[]): WebTensor; fromMLTensor(tensor: object, options: object): WebTensor };
 }
 
 declare module '@huggingface/transformers' {
-  type Tokenizer = (texts: string[], options: object) => object;
+  type Tokenizer = (texts: string | string[], options?: object) => object;
   interface Extraction {
-    (texts: string[], options: { pooling: 'mean'; normalize: boolean }): Promise<{ tolist(): number[][] }>;
+    (texts: string | string[], options: { pooling: 'mean'; normalize: boolean }): Promise<{ tolist(): number[][] }>;
     tokenizer: Tokenizer;
+    dispose(): Promise<unknown>;
   }
   interface Session {
     run(...args: any[]): Promise<any>;

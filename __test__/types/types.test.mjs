@@ -14,13 +14,13 @@ async function compile(...args) {
   return { code, output: stdout + stderr };
 }
 
-/** All JavaScript but the tests by the project that checks it: what Node runs, what the pages run in browsers, helpers of tests. */
+/** All JavaScript by the project that checks it: what Node runs, what the pages run in browsers, the tests. */
 for (const [what, project] of [
   ['that Node runs', path.join(root, 'tsconfig.json')],
   ['of pages', 'client.tsconfig.json'],
-  ['that tests import', 'tests.tsconfig.json'],
+  ['of tests', 'tests.tsconfig.json'],
 ]) {
-  test(`the JavaScript ${what} is strictly typed`, async () => {
+  test(`the JavaScript ${what} has the right types`, async () => {
     assert.deepEqual(await compile('--project', project), { code: 0, output: '' });
   });
 }

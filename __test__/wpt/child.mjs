@@ -12,22 +12,24 @@ import { installScope, reportError } from './scope.mjs';
 /** Puts the `ml` of the draft in place of that of auto, whose contexts have an extension. */
 function withoutExtensions() {
   const prototype = Object.getPrototypeOf(navigator);
-  const { get: original, ...descriptor } = Object.getOwnPropertyDescriptor(prototype, 'ml');
-  const { get } = Object.getOwnPropertyDescriptor(
-    {
-      get ml() {
-        original.call(this); // It knows the receiver.
-        return ml;
+  const { get: original, ...descriptor } = /** @type {PropertyDescriptor} */ (Object.getOwnPropertyDescriptor(prototype, 'ml'));
+  const { get } = /** @type {PropertyDescriptor} */ (
+    Object.getOwnPropertyDescriptor(
+      {
+        get ml() {
+          original?.call(this); // It knows the receiver.
+          return ml;
+        },
       },
-    },
-    'ml',
+      'ml',
+    )
   );
   Object.defineProperty(prototype, 'ml', { ...descriptor, get });
 }
 
 /** Runs a file of the checkout as a classic script, in the one global scope that such scripts share. */
 function runScript(directory, path) {
-  vm.runInThisContext(readFileSync(servedFile(directory, path), 'utf8'), { filename: path });
+  vm.runInThisContext(readFileSync(String(servedFile(directory, path)), 'utf8'), { filename: path });
 }
 
 /** Lets a window tell its results as a worker does by itself. */
@@ -57,7 +59,7 @@ function runTest({ directory, test }, post) {
 
 /** Passes a message to the runner; the last one ends the process. */
 function send(message) {
-  process.send(message, () => {
+  process.send?.(message, () => {
     if (message.type === 'complete') {
       process.exit();
     }
@@ -65,7 +67,7 @@ function send(message) {
 }
 
 if (!isMainThread) {
-  runTest(workerData, (message) => parentPort.postMessage(message));
+  runTest(workerData, (message) => /** @type {import('node:worker_threads').MessagePort} */ (parentPort).postMessage(message));
 } else {
   const job = JSON.parse(process.argv[2]);
   if (job.test.scope === 'window') {

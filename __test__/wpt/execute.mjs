@@ -85,7 +85,7 @@ export function execute(directory, test, signal) {
   }, test.timeout);
   signal?.addEventListener('abort', kill);
   for (const stream of [child.stdout, child.stderr]) {
-    stream.setEncoding('utf8').on('data', (text) => {
+    stream?.setEncoding('utf8').on('data', (text) => {
       end.output = (end.output + text).slice(-KEPT_OUTPUT);
     });
   }

@@ -104,7 +104,7 @@ function reportedTest({ result, verdict }) {
  *
  * @param {Outcome[]} outcomes
  * @param {{ revision?: string, begin: number, end: number }} run the commit of the checkout, times in ms since 1970
- * @returns {object}
+ * @returns {Record<string, any>}
  */
 export function wptReport(outcomes, { revision, begin, end }) {
   return {

@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { formatListed, formatTotals, linesOf, totalsOf, wptReport } from './report.mjs';
 
+/** @type {any} its parts that count */
 const ENTRY = { clause: 'a clause' };
 
-function outcome(path, url, subtests, verdict, status = 'OK', message = null) {
-  return { result: { test: { path, url }, status, message, duration: 1234, subtests }, verdict };
+/** @returns {import('./report.mjs').Outcome} */
+function outcome(path, url, subtests, verdict, status = 'OK', message = /** @type {string | null} */ (null)) {
+  return { result: { test: /** @type {any} */ ({ path, url }), status, message, duration: 1234, subtests }, verdict };
 }
 
 const OUTCOMES = [
@@ -43,7 +45,7 @@ test('a test is a line, and each of its failures another one', () => {
     '          FAIL: bad: line\\u000abreak \\udc00',
     '          PASS: changed: no failure, but listed',
   ]);
-  assert.equal(linesOf(OUTCOMES[1].result, { passed: 0, listed: [], failures: [] }), 'ok      CRASH    /webnn/a/y.any.html: 0 of 0 passed (1.2 s)');
+  assert.equal(linesOf(OUTCOMES[1].result, { passed: 0, listed: [], inTime: [], failures: [] }), 'ok      CRASH    /webnn/a/y.any.html: 0 of 0 passed (1.2 s)');
 });
 
 test('totals are per directory, and of all', () => {

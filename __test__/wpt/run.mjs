@@ -63,7 +63,7 @@ function requireWritable(file) {
   try {
     closeSync(openSync(file, 'a'));
   } catch (error) {
-    throw new UsageError(`--json: ${error.message}`);
+    throw new UsageError(`--json: ${/** @type {Error} */ (error).message}`);
   }
 }
 

@@ -86,7 +86,7 @@ const HELPER = 'const constant = 7;\nfunction helper() { return constant; }\n';
 async function checkThatAllPass(directory, count) {
   const [only] = findTests(directory);
   const { status, message, subtests } = await execute(directory, only);
-  assert.equal(status, 'OK', message);
+  assert.equal(status, 'OK', String(message));
   assert.deepEqual(
     subtests.filter((subtest) => subtest.status !== 'PASS'),
     [],
@@ -124,7 +124,7 @@ for (const kind of ['window', 'worker']) {
       `check('before', true); pending('crashes'); setTimeout(() => process.kill(process.pid, 'SIGABRT'), 1000);`,
     );
     assert.equal(result.status, 'CRASH');
-    assert.match(result.message, /^the process ended with (SIGABRT|exit code)/);
+    assert.match(String(result.message), /^the process ended with (SIGABRT|exit code)/);
     assert.deepEqual(statuses(result), [
       ['before', 'PASS'],
       ['crashes', 'ERROR'],
@@ -165,7 +165,7 @@ test('a process that ends by itself with an error has crashed, with its output',
 test('a process that has nothing left to do and was not done is told so', async (t) => {
   const result = await resultOf(t, 'x.window.js', `pending('waits');`);
   assert.equal(result.status, 'TIMEOUT');
-  assert.match(result.message, /nothing left to wait for/);
+  assert.match(String(result.message), /nothing left to wait for/);
   assert.deepEqual(statuses(result), [['waits', 'TIMEOUT']]);
 });
 
@@ -181,7 +181,7 @@ const run = (...args) => runNode([PROGRAM, ...args]);
 
 test('wrong usage ends with exit status 2 and the usage', async (t) => {
   const directory = checkout(t, { 'x.window.js': 'finish();' });
-  for (const [args, message] of [
+  for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
     [[], /^--wpt DIR is missing$/m],
     [['--wpt', join(directory, 'webnn')], /webnn has no webnn, resources.testharness\.js, interfaces$/m],
     [['--wpt', directory, '--device', 'tpu'], /^--device is "tpu", expected cpu, gpu, npu$/m],
@@ -190,7 +190,7 @@ test('wrong usage ends with exit status 2 and the usage', async (t) => {
     [['--wpt', directory, '--json', directory], /^--json: EISDIR: /m],
     [['--wpt', directory, '--json', join(directory, 'none', 'report.json')], /^--json: ENOENT: /m],
     [['--wpt', directory, '--bogus'], /^Unknown option '--bogus'/m],
-  ]) {
+  ])) {
     const { code, stderr } = await run(...args);
     assert.equal(code, 2);
     assert.match(stderr, message);
@@ -263,5 +263,5 @@ test('a test is killed when the runner is asked to end', async (t) => {
   setTimeout(() => controller.abort(), 1000);
   const result = await execute(directory, { ...only, timeout: 60_000 }, controller.signal);
   assert.equal(result.status, 'CRASH');
-  assert.match(result.message, /SIGKILL/);
+  assert.match(String(result.message), /SIGKILL/);
 });

@@ -20,9 +20,9 @@ function fetchFrom(directory) {
     const { pathname } = new URL(resource, globalThis.location.href);
     const file = servedFile(directory, pathname);
     try {
-      return new Response(await readFile(file));
+      return new Response(Uint8Array.from(await readFile(/** @type {string} */ (file))));
     } catch (error) {
-      if (!['ENOENT', 'EISDIR', 'ERR_INVALID_ARG_TYPE'].includes(error.code)) throw error;
+      if (!['ENOENT', 'EISDIR', 'ERR_INVALID_ARG_TYPE'].includes(String(/** @type {NodeJS.ErrnoException} */ (error).code))) throw error;
       return new Response(`${pathname} is not in the checkout`, { status: 404 });
     }
   };

@@ -17,7 +17,11 @@ function entryFor(table, path, name) {
   return applicable(table).find(({ files, subtests }) => files.test(path) && (name === null ? subtests === null : (subtests?.test(name) ?? false)));
 }
 
-/** What a status means. `normal` is the one of success, `listed` the only one that an entry explains. */
+/**
+ * What a status means. `normal` is the one of success, `listed` the only one that an entry explains.
+ *
+ * @returns {{ kind: 'passed', entry?: Entry } | { kind: 'listed', entry: Entry } | { kind: 'failed', failure: Verdict['failures'][number] }}
+ */
 function verdictOn({ name, status, message }, entry, normal, listed) {
   if (entry === undefined) {
     return status === normal ? { kind: 'passed' } : { kind: 'failed', failure: { name, status, message } };
@@ -57,9 +61,9 @@ export function judge({ test, status, message, subtests }, table) {
   const all = [onFile, ...verdicts];
   return {
     passed: verdicts.filter(({ kind }) => kind === 'passed').length,
-    listed: all.filter(({ kind }) => kind === 'listed').map(({ entry }) => entry),
-    inTime: all.filter(({ kind, entry }) => kind === 'passed' && entry !== undefined).map(({ entry }) => entry),
-    failures: all.filter(({ kind }) => kind === 'failed').map(({ failure }) => failure),
+    listed: all.filter((one) => one.kind === 'listed').map(({ entry }) => entry),
+    inTime: all.flatMap((one) => (one.kind === 'passed' && one.entry !== undefined ? [one.entry] : [])),
+    failures: all.filter((one) => one.kind === 'failed').map(({ failure }) => failure),
   };
 }
 

@@ -7,7 +7,7 @@ const ENTRY = { clause: 'a clause', files: /a\.https/, subtests: /^old/, message
 const FILE_ENTRY = { clause: 'a clause of the set-up', files: /b\.https/, subtests: null, message: /set-up/ };
 const TABLE = [ENTRY, FILE_ENTRY];
 
-const result = (path, subtests, status = 'OK', message = null) => ({
+const result = (path, subtests, status = 'OK', message = /** @type {string | null} */ (null)) => ({
   test: { path },
   status,
   message,
@@ -61,15 +61,15 @@ test('a listed file has to end with its error, which explains what has not run a
     inTime: [],
     failures: [{ name: 'wrong', status: 'FAIL', message: 'why' }],
   });
-  for (const [status, message] of [
+  for (const [status, message] of /** @type {[string, string | null][]} */ ([
     ['OK', null],
     ['CRASH', 'in the set-up'],
     ['ERROR', 'elsewhere'],
-  ]) {
+  ])) {
     const { failures } = judge(result('b.https', [['done', 'PASS']], status, message), TABLE);
     assert.equal(failures.length, 1);
     assert.equal(failures[0].name, null);
-    assert.match(failures[0].message, /a clause of the set-up$/);
+    assert.match(String(failures[0].message), /a clause of the set-up$/);
   }
 });
 
@@ -100,11 +100,11 @@ test('where an outcome depends on time, both are accepted and nothing else', () 
   assert.deepEqual(early, { passed: 2, listed: [], inTime: [entry], failures: [] });
   const late = judge(result('a.https', [['old', 'FAIL', 'refused']]), table);
   assert.deepEqual(late, { passed: 0, listed: [entry], inTime: [], failures: [] });
-  for (const [status, message] of [
+  for (const [status, message] of /** @type {[string, string | null][]} */ ([
     ['FAIL', 'other'],
     ['TIMEOUT', 'refused'],
     ['NOTRUN', null],
-  ]) {
+  ])) {
     assert.equal(judge(result('a.https', [['old', status, message]]), table).failures.length, 1, status);
   }
   assert.deepEqual(judge(result('b.https', [['done', 'PASS']]), table).inTime, [fileEntry]);
@@ -120,10 +120,10 @@ test('entries that nothing stands for are found', () => {
 
 test('every entry of the table has a clause, a place and a message', () => {
   assert.ok(CONTRADICTIONS.length > 0);
-  for (const entry of CONTRADICTIONS) {
+  for (const entry of /** @type {import('./verdict.mjs').Entry[]} */ (CONTRADICTIONS)) {
     const { clause, files, subtests, message, timing } = entry;
     assert.ok(clause.length > 20, clause);
-    assert.ok(timing === undefined || timing.length > 20, timing);
+    assert.ok(timing === undefined || timing.length > 20, String(timing));
     assert.ok(files instanceof RegExp && message instanceof RegExp);
     assert.ok(subtests === null || subtests instanceof RegExp);
   }

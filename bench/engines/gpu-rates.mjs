@@ -1,5 +1,5 @@
-// Rates of our own single-operator graphs on a GPU: a copy of a large tensor, and matrix products. It is an engine of
-// the benchmark and takes turns with the models.
+// Rates of this package's single-operator graphs on a GPU: a copy of a large tensor, and matrix products. An engine of
+// the benchmark that takes turns with the models.
 
 import { arrayFromNumbers, elementCount } from 'webnn-node-cli/lib/elements.mjs';
 import { ml, MLGraphBuilder } from 'webnn-node';
@@ -21,7 +21,7 @@ const products = (/** @type {number} */ size) => 2 * size ** 3;
  */
 
 /**
- * Returns the graphs; the amount moved by a dispatch counts bytes read and written.
+ * Returns the graphs. The amount that a dispatch moves counts bytes read and written.
  *
  * @param {Wanted} wanted
  * @returns {Recipe[]}

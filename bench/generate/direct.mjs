@@ -1,5 +1,5 @@
-// Text generation directly on a library that runs ONNX models: cache results are fed back unchanged, and the token with
-// the largest logit comes next. Tests generate texts in the same way.
+// Text generation directly on a library that runs ONNX models: feeds cache results back unchanged, and continues with
+// the token of the largest logit. Tests generate texts the same way.
 
 import { join } from 'node:path';
 import { elementCount } from 'webnn-node-cli/lib/elements.mjs';
@@ -50,7 +50,7 @@ function cacheOf(results, isWanted = () => true) {
 const idsTensor = (runtime, ids) => runtime.tensor('int64', BigInt64Array.from(ids, BigInt), [1, ids.length]);
 
 /**
- * Maps the bits of a float16 to an integer of the same order; converting to floats would take longer than some models
+ * Maps the bits of a float16 to an integer of the same order: converting to floats would take longer than some models
  * run.
  */
 const orderOfHalf = (/** @type {number} */ bits) => (bits & 0x8000 ? -(bits & 0x7fff) : bits);
@@ -113,7 +113,7 @@ async function openWhisper(runtime, { models, type, threads }) {
     const known = past ?? (await heard());
     const branch = runtime.tensor('bool', Uint8Array.of(isFirst ? 0 : 1), [1]);
     const results = await decoder.run({ input_ids: idsTensor(runtime, tokens), use_cache_branch: branch, ...known });
-    // With a cache, the encoder's part comes back empty.
+    // With a cache, the encoder's part of the results is empty.
     return { logits: results.logits, text: textWith({ ...known, ...cacheOf(results, (name) => isFirst || !name.includes('.encoder.')) }) };
   };
   return () => textWith(undefined);

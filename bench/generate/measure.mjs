@@ -1,4 +1,4 @@
-// Measures engines on one model, in turns: changes on the machine then affect all of them.
+// Measures engines on one model, in turns: changes of the machine's state then affect all of them.
 
 import { sum } from 'd3-array';
 import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
@@ -8,10 +8,12 @@ import { filesOf, TYPES, vocabularyOf } from './catalog.mjs';
 import { commandOf } from './engines.mjs';
 import { promptOf } from './inputs.mjs';
 
-/** Tokens of a process's first text, which is not a sample: memory is mapped and code compiled during it. */
+/**
+ * Length of a process's first text, which is not a sample: memory is mapped and code compiled while it is generated.
+ */
 const WARM_UP_TOKENS = 8;
 
-/** Length of Whisper's prompts, which give language and task. */
+/** Length of Whisper's prompts, which state language and task. */
 const WHISPER_PROMPT = 4;
 
 /**
@@ -47,7 +49,7 @@ const WHISPER_PROMPT = 4;
 export const promptsOf = (type, prompts) => (TYPES[type].model === 'whisper' ? [WHISPER_PROMPT] : prompts);
 
 /**
- * Returns how often texts are generated: fewer times for longer prompts, which take most of the time.
+ * Returns how many texts are generated: fewer for longer prompts, which take most of the time.
  *
  * @param {number} rounds of the shortest prompt
  * @param {number} prompts
@@ -55,7 +57,7 @@ export const promptsOf = (type, prompts) => (TYPES[type].model === 'whisper' ? [
  */
 export const roundsOf = (rounds, prompts) => Array.from({ length: prompts }, (_, i) => (i === 0 ? rounds : Math.ceil(rounds / 2)));
 
-/** One engine. A failing step ends its part; the others go on. */
+/** One engine. If a step fails, the engine is out; the others go on. */
 class Contestant {
   /** @type {Result} */
   result;
@@ -137,7 +139,7 @@ export async function measure({ models, type, threads }, { engines, prompts, tok
     }
     for (const [i, request] of requests.entries()) {
       for (let round = 0; round < counts[i]; round++) {
-        // Alternate the order, so that no engine is always first.
+        // Alternates the order: no engine is always first.
         for (const one of round % 2 === 0 ? contestants : [...contestants].reverse()) {
           await atRest();
           await one.attempt('failed', () => one.sample(request));

@@ -29,7 +29,7 @@ with other engines, which are installed on demand.
   --write          write bench/generate/RESULTS.md
   --help`;
 
-const OPTIONS = /** @type {const} */ ({
+const OPTIONS = /** @satisfies {import('node:util').ParseArgsOptionsConfig} */ ({
   types: { type: 'string', default: TYPE_NAMES.join(',') },
   engines: { type: 'string', default: ENGINE_NAMES.join(',') },
   threads: { type: 'string', default: availableParallelism() > 1 ? '1,2' : '1' },

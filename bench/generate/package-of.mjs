@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
 /**
- * Returns name and version of the package that a file belongs to: not every package allows importing its package.json.
+ * Returns name and version of the package that a file belongs to; not every package allows importing its package.json.
  *
  * @param {string} file
  * @returns {{ name: string, version: string }}

@@ -31,7 +31,7 @@ function cellsOf({ type, engine, status, summary, weights, share, firstTextMs, a
   return [
     engine,
     `${shown(perSecond)}${clean === 0 ? '*' : ''}`,
-    // The prompt of an encoder-decoder is short: its time is for the encoder.
+    // The prompt of an encoder-decoder is short: its time is the encoder's.
     isDecoder(type) ? shown((1000 * prompt) / firstMs) : NONE,
     shown(firstMs),
     shown(firstTextMs),

@@ -18,7 +18,7 @@ import { LLAMA, OURS, REFERENCES } from './engines.mjs';
  * @property {import('./measure.mjs').Measurement[]} measurements
  */
 
-/** Number of first tokens that must agree if engines round alike; later ones sometimes depend on a near tie. */
+/** Number of first tokens that must agree if engines round alike; later ones can depend on a near tie. */
 export const COMPARED = 8;
 
 /**
@@ -64,7 +64,7 @@ export function summarize(samples) {
 const weightsOf = (bytesPerToken, type, engine) => bytesPerToken[(engine === LLAMA && TYPES[type].gguf) || type];
 
 /**
- * Whether the weights have the same values as those of the other engines: GGUF is quantized differently.
+ * Whether the weights have the same values as those of the other engines: GGUF quantizes differently.
  *
  * @param {string} engine
  * @param {import('./catalog.mjs').TypeName} type

@@ -33,7 +33,7 @@ function sayMeasured(label, measurement) {
 }
 
 /**
- * Measures everything; the machine before and after everything else.
+ * Measures everything; the machine's limits before and after the rest.
  *
  * @param {import('./options.mjs').Options} options
  * @returns {Promise<import('./rows.mjs').Run>}

@@ -1,4 +1,4 @@
-// Measures engines on a GPU: the time of single runs, and of many in flight at once, in turns with our own
+// Measures engines on a GPU: the time of single runs, and of many runs in flight at once, in turns with this package's
 // single-operator graphs.
 
 import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
@@ -35,7 +35,7 @@ const runsOf = (kind, ms) => Math.min(RUNS[kind][1], Math.max(RUNS[kind][0], Mat
  * @property {import('../types.mjs').Work & { devices: string[], adapter: string | null }} [graph] of this package
  */
 
-/** One engine on one model. A failing step ends its part. */
+/** One engine on one model. If a step fails, the engine is out. */
 class GpuContestant {
   #runs = { times: 0, burst: 0 };
   /** @type {EngineProcess | undefined} */
@@ -149,7 +149,7 @@ export async function measureOnGpu(model, { engines, commands, samples, ours }, 
   return contestants.map(({ result }) => result);
 }
 
-/** Rates of our own single-operator graphs, measured repeatedly. */
+/** Rates of this package's single-operator graphs, measured repeatedly. */
 export class Rates {
   #process;
   /** @type {(import('webnn-node-cli/lib/bench/types.mjs').RateGraph & { count: number, fastest: number })[]} */

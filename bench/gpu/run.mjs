@@ -12,7 +12,7 @@ import { versionsOf } from '../report/rows.mjs';
 import { measureOnGpu, Rates } from './measure.mjs';
 import { PRODUCT_SIZES } from './targets.mjs';
 
-/** Sizes of our own single-operator graphs on a GPU, and on software that emulates one. */
+/** Sizes of this package's single-operator graphs on a GPU, and on software that emulates one. */
 /** @type {Record<'hardware' | 'software', import('../engines/gpu-rates.mjs').Wanted>} */
 const RATES = {
   hardware: { copyBytes: 256 << 20, sizes: PRODUCT_SIZES, kinds: ['float32', 'float16'] },
@@ -78,7 +78,7 @@ export function adapterOf({ devices, adapter }, { gpuAdapters, gpuReason }) {
 }
 
 /**
- * Reads the peaks that another program has measured.
+ * Reads the peaks that another program measured.
  *
  * @param {string | undefined} file
  * @returns {import('../report/gpu.mjs').GpuRun['limits']}

@@ -1,4 +1,4 @@
-// The targets of this package on a machine with an NVIDIA H200, and whether a run has met them.
+// Targets for this package on a machine with an NVIDIA H200, and whether a run meets them.
 
 /** Rows and columns of the matrix products in targets. */
 export const PRODUCT_SIZES = [2048, 4096];

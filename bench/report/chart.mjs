@@ -16,7 +16,7 @@ const COLORS = [
 
 const SIZE = { width: 800, left: 180, right: 60, top: 78, bottom: 44, bar: 11, gap: 12 };
 
-/** Faster bars are cut off and labeled with their value; they would make the others too small to compare. */
+/** Faster bars are cut off and labeled with their value: they would make the others too small to compare. */
 const MAX_SPEED = 3;
 
 const STYLE = [

@@ -45,7 +45,7 @@ const rate = (run, name) => run.rates.find((one) => one.name === name)?.perSecon
 const largestProduct = (run, kind) => Math.max(...run.rates.filter(({ name }) => name.startsWith(`product ${kind} `)).map(({ perSecond }) => perSecond));
 
 /**
- * Returns the bytes per second of a copy; the larger number, if another program has measured it, too.
+ * Returns the bytes per second of a copy; if another program has measured it as well, the larger number.
  *
  * @param {GpuRun} run
  */

@@ -10,10 +10,10 @@ import { ml, MLGraphBuilder } from 'webnn-node';
 import { ENGINES } from 'webnn-node-cli/lib/bench/engines.mjs';
 import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
 
-/** Runs before the clock starts, until memory is mapped and threads are up. */
+/** Runs before the clock starts: memory is mapped and threads are started during these. */
 const WARM_UP = 5;
 
-/** Time for a neighbor to be placed on a core, in milliseconds. */
+/** Time for the system to place a neighbor on a core, in milliseconds. */
 const SETTLE_MS = 200;
 
 const until = (/** @type {number} */ seconds) => {

@@ -1,5 +1,5 @@
-// `npm run bench:threads`: threads with too few cores, with other programs and with each other, and the latency of a
-// request. Both cases of a row are measured in turns, each sample in its own process.
+// `npm run bench:threads`: threads that compete for too few cores, with other programs, and with each other; and the
+// latency of a request. Both cases of a row are measured in turns, each sample in a process of its own.
 
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -31,7 +31,7 @@ const CORES = availableParallelism();
 /** One context, with as many threads as there are cores. */
 const USUAL = { threads: CORES, contexts: 1, atOnce: false, neighbors: 0 };
 
-/** The compared cases, and the minimum speed of the first relative to the second. */
+/** The cases to compare, and the minimum speed of the first relative to the second. */
 const ROWS = [
   { first: `${2 * CORES} threads`, second: `${CORES} threads`, least: 0.9, cases: [{ ...USUAL, threads: 2 * CORES }, USUAL] },
   {

@@ -1,4 +1,4 @@
-// WebNN in Electron 28 or newer: in the main process, and in a utility process that serves a window.
+// WebNN in Electron 31 or newer: in the main process, and in a utility process that serves a window.
 import { fileURLToPath } from 'node:url';
 import { app, BrowserWindow, ipcMain, utilityProcess } from 'electron';
 import { createAffine } from './affine.mjs';

@@ -13,7 +13,7 @@ const { toSource } = require('./source.js');
 /** @type {Record<import('../../index.js').MLOperandDataType, new (buffer: ArrayBuffer) => ArrayBufferView>} */
 const ARRAYS = {
   float32: Float32Array,
-  // Without Float16Array, only the bit patterns are left.
+  // Without Float16Array, only the bit patterns can be passed.
   float16: globalThis.Float16Array ?? Uint16Array,
   int32: Int32Array,
   uint32: Uint32Array,
@@ -26,7 +26,7 @@ const ARRAYS = {
 /** @typedef {new (source: ArrayBufferLike | Iterable<number>, byteOffset?: number, length?: number) => ArrayBufferView & Iterable<number>} NumberArray */
 
 /**
- * Types of inputs and outputs that WebNN does not have: their arrays outside, and the arrays of the native side.
+ * Types of inputs and outputs that WebNN lacks: their arrays outside, and the arrays of the native side.
  *
  * @type {Map<string, {views: string[], outside: NumberArray & {BYTES_PER_ELEMENT: number}, inside: NumberArray}>}
  */
@@ -37,7 +37,7 @@ const CONVERTED = new Map([
 ]);
 
 /**
- * Returns the elements of an input as the native side takes them.
+ * Returns the elements of an input in the form that the native side takes.
  *
  * @param {Uint8Array} bytes from the caller
  * @param {string} dataType of the input
@@ -103,7 +103,7 @@ function feedName(name) {
 /** @typedef {FeedOfData | FeedOfResult | {tensor: import('../internal.js').TensorState, shape?: undefined, place?: undefined}} Feed data, or the state of an MLTensor */
 
 /**
- * The hidden state of a result whose data nobody has read.
+ * The hidden state of a result whose data have not been read.
  *
  * @typedef {object} Unread
  * @property {import('../internal.js').Handle<'values'>} handle
@@ -203,7 +203,7 @@ function requireType({ kind, dataType: given }, dataType, what) {
   }
   const known = DATA_TYPES.find((name) => name === dataType);
   const views = known === undefined ? CONVERTED.get(dataType)?.views : VIEWS[known];
-  // Loading a model with any other type fails with a message about it.
+  // Any other type makes loading the model fail, with a message about it.
   if (views !== undefined) {
     requireKind(kind, views, dataType, what);
   }
@@ -242,7 +242,7 @@ const SHOWN = {
 };
 
 /**
- * Creates a result whose data are copied when they are read. Until then it can be fed without a copy.
+ * Creates a result whose data are copied when they are read; until then, feeding it needs no copy.
  *
  * @param {Unread} state
  * @param {import('../../index.js').MLOperandDataType} made the data type of the elements
@@ -256,7 +256,7 @@ function unreadResult(state, made, shape, name) {
   const keep = (/** @type {unknown} */ data) => {
     known = data;
     unread.delete(result);
-    // From now on it is like any other result, unless it was frozen before.
+    // From now on, it is like any other result, unless it was frozen before.
     if (Object.getOwnPropertyDescriptor(result, 'data')?.configurable) {
       Object.defineProperty(result, 'data', { value: data, writable: true, enumerable: true, configurable: true });
     }

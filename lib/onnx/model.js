@@ -93,7 +93,13 @@ class OnnxModel {
     this.#contextState = requireContext(context, 'loadModel: context');
     this.#ownsContext = ownsContext;
     session.idle = () => this.#releaseContext();
-    this.#toFeeds = record((value, what, name) => toFeed(session.feedName(name), value));
+    const toFeeds = record((value, _, name) => toFeed(session.feedName(name), value));
+    this.#toFeeds = (/** @type {unknown} */ feeds, /** @type {string} */ what) => {
+      if (ArrayBuffer.isView(feeds)) {
+        throw new TypeError(`${what} is a typed array, expected an object with one per input: ${session.inputs.map(({ name }) => quote(name)).join(', ')}`);
+      }
+      return toFeeds(feeds, what);
+    };
     this.inputs = deepFreeze(session.inputs);
     this.outputs = deepFreeze(session.outputs);
     this.metadata = deepFreeze(metadata);
@@ -401,6 +407,10 @@ async function load(source, options) {
   } catch (error) {
     if (ownsContext && created.status === 'fulfilled') {
       created.value.destroy();
+    }
+    // The native side reports its errors from the event loop, without the frames of the caller. V8 finds them from here.
+    if (error instanceof Error && error !== options.signal?.reason) {
+      Error.captureStackTrace(error);
     }
     throw error;
   }

@@ -13,25 +13,25 @@ const { attachedBytes } = require('./source.js');
 const { Promise, WeakRef, setImmediate } = globalThis;
 
 /**
- * Maximum number of runs inside their calls before the event loop turns. Each takes at most 0.25 ms, or the next run is
- * handed to another thread.
+ * Maximum number of runs inside their calls before the event loop must turn. Each takes at most 0.25 ms; otherwise, the
+ * next run is handed to another thread.
  */
 const RUNS_PER_TURN = 16;
 
 /**
- * Counts runs inside their calls. Small runs are done in the call, because handing them to another thread takes longer.
- * Promises that are settled at once starve the event loop, so every {@link RUNS_PER_TURN}th run waits for it.
+ * Counts runs inside their calls. Small runs are done within the call, because handing them to another thread takes
+ * longer. Promises that settle at once starve the event loop: every {@link RUNS_PER_TURN}th run waits for it.
  */
 class Turns {
   #runs = 0;
   /**
-   * Settled when the event loop has turned; undefined unless the next run has to wait for that.
+   * Settles when the event loop has turned; undefined unless the next run has to wait for that.
    *
    * @type {Promise<void> | undefined}
    */
   over;
 
-  /** Counts a run that was done inside its call. */
+  /** Counts a run that was done within its call. */
   count() {
     this.#runs += 1;
     if (this.#runs === RUNS_PER_TURN) {
@@ -67,8 +67,8 @@ const descriptors = (ports) => Object.fromEntries(ports.map(({ name, dataType, s
  */
 
 /**
- * Returns the shapes of feeds as the native side takes them. For each feed: the index of a result in its group, the
- * number of dimensions, and the sizes; -1 dimensions if there is no shape.
+ * Returns the shapes of feeds in the form that the native side takes. For each feed: the index of a result in its
+ * group, the number of dimensions, and the sizes; -1 dimensions if there is no shape.
  *
  * @param {import('./data.js').Feed[]} feeds
  */
@@ -84,7 +84,7 @@ function shapesOf(feeds) {
   return Float64Array.from(numbers);
 }
 
-/** State of an OnnxModel: destroyed with it, or with its context. */
+/** State of an OnnxModel. It is destroyed with the model or with its context. */
 class Session {
   #context;
   #handle;
@@ -100,9 +100,9 @@ class Session {
    */
   #graphs = new Map();
   isDestroyed = false;
-  /** Number of unfinished native runs and compilations: they need the context, even after `destroy()`. */
+  /** Number of unfinished native runs and compilations, which need the context, even after `destroy()`. */
   pending = 0;
-  /** Called when the last of them has finished, before its promise is settled. */
+  /** Called when the last of them has finished, before its promise settles. */
   idle = () => {};
 
   /**
@@ -121,7 +121,7 @@ class Session {
   }
 
   /**
-   * Returns the name of a feed in messages; there may be no such input.
+   * Returns the name of a feed in messages, whether or not there is such an input.
    *
    * @param {string} name
    */
@@ -137,7 +137,7 @@ class Session {
   run(feeds, fetches) {
     const { values, shapes, targets } = this.#given(feeds, fetches);
     const id = native.completions.nextId();
-    // Promises of a session are settled in the order of its runs.
+    // Promises of a session settle in the order of its runs.
     const mayRunHere = turns.over === undefined && this.pending === 0;
     const made = this.#runNative(id, values, shapes, targets, mayRunHere);
     const results =
@@ -163,7 +163,7 @@ class Session {
   }
 
   /**
-   * Returns feeds and fetches as the native side takes them.
+   * Returns feeds and fetches in the form that the native side takes.
    *
    * @param {Map<string, import('./data.js').Feed>} feeds
    * @param {Map<string, Target | null>} fetches
@@ -196,7 +196,7 @@ class Session {
   }
 
   /**
-   * Starts a native run. Returns its outputs if it was done inside the call, otherwise null.
+   * Starts a native run. Returns its outputs if it was done within the call, otherwise null.
    *
    * @param {number} id
    * @param {import('../internal.js').NativeFeeds} values
@@ -209,7 +209,7 @@ class Session {
     try {
       made = native.runSession(this.#handle, id, values, shapes, targets, mayRunHere);
     } finally {
-      // Failed runs count, too: they may have run inside the call.
+      // Failed runs count as well: they may have run within the call.
       if (made !== null && mayRunHere) {
         turns.count();
       }
@@ -240,7 +240,7 @@ class Session {
   }
 
   /**
-   * Returns a fetch as the native side takes it.
+   * Returns a fetch in the form that the native side takes.
    *
    * @param {string} name
    * @param {Target | null} target
@@ -253,7 +253,7 @@ class Session {
   }
 
   /**
-   * Returns a feed as the native side takes it: a tensor, a group of results that it holds, or a view of bytes.
+   * Returns a feed in the form that the native side takes: a tensor, a group of results, or a view of bytes.
    *
    * @param {import('../../onnx.js').OnnxValueInfo} input
    * @param {import('./data.js').Feed} feed
@@ -360,7 +360,7 @@ class Session {
   }
 
   /**
-   * Returns the MLGraph of a specialization: the same one as long as somebody holds it.
+   * Returns the MLGraph of a specialization: always the same one while something holds it.
    *
    * @param {number} id
    * @param {import('../internal.js').Handle<'graph'>} handle
@@ -378,7 +378,7 @@ class Session {
     return graph;
   }
 
-  /** Frees everything when all earlier requests are done. */
+  /** Frees everything once all earlier requests are done. */
   destroy() {
     if (this.isDestroyed) {
       return;

@@ -1,6 +1,6 @@
 'use strict';
 
-/** Infers shapes of a model's inputs from known ones. The native side has the rules. */
+/** Infers shapes of a model's inputs from known ones, by rules of the native side. */
 
 const { quote } = require('../errors.js');
 const native = require('../native.js');

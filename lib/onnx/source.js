@@ -10,11 +10,11 @@ const { codedError } = require('./errors.js');
 
 const { URL, Uint8Array } = globalThis;
 
-/** In UTF-16 units: no operating system takes longer paths. */
+/** In UTF-16 code units: no operating system accepts longer paths. */
 const MAX_PATH = 32767;
 
 /**
- * Returns a buffer or view; a DataView as a view of its bytes.
+ * Returns a buffer or view; a DataView becomes a Uint8Array of its bytes.
  *
  * @param {unknown} value
  * @param {string} what for messages
@@ -87,7 +87,7 @@ function requirePath(path, operation) {
 }
 
 /**
- * Returns the source from which the native side opens a model.
+ * Returns the source in the form from which the native side opens a model.
  *
  * @param {unknown} source a path, a file URL or the bytes of the file
  * @param {string} operation for messages

@@ -3,7 +3,7 @@
 import type * as webnn from 'webnn-node';
 
 /**
- * Defines `navigator.ml` and the interfaces of an earlier draft as globals, replacing existing ones, for programs that
+ * Defines `navigator.ml` and the interfaces of an earlier draft as globals, replacing existing ones: for programs that
  * expect a browser of that time.
  */
 export function install(draft: typeof draft2021 | typeof draft2024): void;
@@ -12,8 +12,8 @@ export function install(draft: typeof draft2021 | typeof draft2024): void;
  * The draft of 2021: everything is synchronous, graphs have `compute()`, and shapes may be unknown until it is called.
  *
  * Contexts live on a thread of their own. `build()`, `compute()` and the methods of the builder block the calling
- * thread until it is done. (Threads that must not wait, such as those of pages in Electron, get a NotSupportedError.)
- * Unreachable objects are freed when the program returns to its event loop.
+ * thread until they are done. (Threads that must not wait, such as those of pages in Electron, get a
+ * NotSupportedError.) Unreachable objects are freed when the program returns to its event loop.
  *
  * Contexts of a GPUDevice or WebGLRenderingContext, and resources of WebGPU and WebGL, cause a NotSupportedError.
  */
@@ -23,11 +23,11 @@ export namespace draft2021 {
   type MLPowerPreference = 'default' | 'high-performance' | 'low-power';
   type MLInputOperandLayout = 'nchw' | 'nhwc';
   type MLOperandType = 'float32' | 'float16' | 'int32' | 'uint32' | 'int8' | 'uint8';
-  /** Order of output channels (o), input channels (i), height and width, also with `transpose`. */
+  /** Order of output channels (o), input channels (i), height and width; the same with `transpose`. */
   type MLFilterOperandLayout = 'oihw' | 'hwio' | 'ohwi' | 'ihwo';
   /**
-   * `same-upper` and `same-lower` pad until output sizes are input sizes divided by strides; an odd element goes at the
-   * end or at the beginning.
+   * `same-upper` and `same-lower` pad until output sizes are input sizes divided by strides. They put an odd element at
+   * the end or at the beginning.
    */
   type MLAutoPad = 'explicit' | 'same-upper' | 'same-lower';
   type MLRecurrentNetworkWeightLayout = 'zrn' | 'rzn';
@@ -68,7 +68,7 @@ export namespace draft2021 {
     epsilon?: number | undefined;
   }
 
-  /** The limits are operands; each is broadcast to the shape of the input. */
+  /** The limits are operands. Each is broadcast to the shape of the input. */
   interface MLClampOptions {
     minValue?: MLOperand | undefined;
     maxValue?: MLOperand | undefined;
@@ -81,7 +81,7 @@ export namespace draft2021 {
     dilations?: Iterable<number> | undefined;
     /** For transposed convolutions only. */
     outputPadding?: Iterable<number> | undefined;
-    /** For transposed convolutions only; when absent, sizes follow from the strides. */
+    /** For transposed convolutions only. If absent, sizes follow from the strides. */
     outputSizes?: Iterable<number> | undefined;
     /** @default "explicit" */
     autoPad?: MLAutoPad | undefined;
@@ -148,7 +148,7 @@ export namespace draft2021 {
   }
 
   interface MLPool2dOptions {
-    /** The whole image when absent. */
+    /** If absent, the whole image. */
     windowDimensions?: Iterable<number> | undefined;
     padding?: Iterable<number> | undefined;
     strides?: Iterable<number> | undefined;
@@ -160,7 +160,7 @@ export namespace draft2021 {
   }
 
   interface MLReduceOptions {
-    /** All axes when absent or null; negative axes count from the end. */
+    /** All axes if absent or null; negative axes count from the end. */
     axes?: Iterable<number> | null | undefined;
     /** @default false */
     keepDimensions?: boolean | undefined;
@@ -186,7 +186,7 @@ export namespace draft2021 {
   }
 
   interface MLSqueezeOptions {
-    /** All dimensions of size 1 when absent. */
+    /** If absent, all dimensions of size 1. */
     axes?: Iterable<number> | undefined;
   }
 
@@ -198,7 +198,7 @@ export namespace draft2021 {
   class ML {
     private constructor();
     #private;
-    /** Returns a context that can be used at once. If its creation fails, the first builder reports it. */
+    /** Returns a context that can be used at once. If its creation fails, the first builder reports that. */
     createContext(options?: MLContextOptions): MLContext;
   }
 
@@ -221,9 +221,9 @@ export namespace draft2021 {
     /**
      * Computes the named outputs, and returns when they are done. Views of outputs may be longer than needed.
      *
-     * Throws a DataError when names, kinds of views, dimensions or lengths do not fit the graph, and an OperationError
-     * when the operators do not fit the dimensions that were unknown before. The graph is compiled for each set of
-     * outputs and unknown dimensions; the last 8 compiled forms are kept.
+     * Throws a DataError if names, kinds of views, dimensions or lengths do not fit the graph, and an OperationError if
+     * the operators do not fit the dimensions that were unknown before. The graph is compiled for each set of outputs
+     * and unknown dimensions; the 8 most recent compiled forms are kept.
      */
     compute(inputs: MLNamedInputs, outputs: MLNamedOutputs): undefined;
   }
@@ -241,7 +241,7 @@ export namespace draft2021 {
     /** The contents of a view, or one number. */
     constant(desc: MLOperandDescriptor, bufferView: ArrayBufferView): MLOperand;
     constant(value: number, type?: MLOperandType): MLOperand;
-    /** Compiles the graph of these outputs, and returns when it is done. */
+    /** Compiles the graph for these outputs, and returns when it is done. */
     build(outputs: MLNamedOperands): MLGraph;
 
     batchNormalization(input: MLOperand, mean: MLOperand, variance: MLOperand, options?: MLBatchNormalizationOptions): MLOperand;
@@ -306,7 +306,7 @@ export namespace draft2021 {
   const ml: ML;
 }
 
-/** Today's MLGraphBuilder without the methods that had other signatures. */
+/** Today's MLGraphBuilder without the methods whose signatures differed. */
 declare const BuilderWithoutEarlierForms: new (
   context: never,
 ) => Omit<
@@ -344,7 +344,7 @@ declare const BuilderWithoutEarlierForms: new (
 
 /**
  * The editor's draft of 2024: `MLContext.compute()` in place of tensors, `deviceType`, and the descriptors, options and
- * activations of that time. Operators that were added later are available, too.
+ * activations of that time. Operators that were added later are also available.
  *
  * Contexts of a GPUDevice cause a NotSupportedError.
  */
@@ -412,8 +412,8 @@ export namespace draft2024 {
      * Computes the named outputs. The views are transferred: they become empty, and the views of the result use their
      * memory.
      *
-     * Rejects with a TypeError, and transfers nothing, when the graph belongs to another context, an input is missing,
-     * an output is unknown, a view does not fit its descriptor, or a buffer cannot be transferred or has two of the
+     * Rejects with a TypeError, and transfers nothing, if the graph belongs to another context, an input is missing, an
+     * output is unknown, a view does not fit its descriptor, or a buffer cannot be transferred or holds two of the
      * views.
      */
     compute<Inputs extends MLNamedArrayBufferViews, Outputs extends MLNamedArrayBufferViews>(

@@ -3,7 +3,7 @@ export * from 'onnxruntime-common';
 /** A backend, by its name in `executionProviders`. */
 export interface SupportedBackend {
   readonly name: string;
-  /** Whether everything it needs is installed with this package. */
+  /** Whether everything that it needs is installed with this package. */
   readonly bundled: boolean;
 }
 

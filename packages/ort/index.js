@@ -5,7 +5,8 @@ const { listSupportedBackends, prepare, registerBackend } = require('./lib/backe
 const { programCommon } = require('./lib/copies.js');
 
 /**
- * Re-exports a module. Node scans the text of CommonJS modules for names to import, and knows calls of this name.
+ * Re-exports a module. Node scans the text of CommonJS modules for names to import, and recognizes calls of a function
+ * with this name.
  *
  * @param {Record<string, any>} module
  * @param {Record<string, any>} exports
@@ -22,7 +23,7 @@ exports.listSupportedBackends = listSupportedBackends;
 
 prepare(common);
 
-// Programs also create sessions with their own onnxruntime-common.
+// Programs also create sessions with an onnxruntime-common of their own.
 const other = programCommon();
 if (other !== undefined) {
   registerBackend(require(other));

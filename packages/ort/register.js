@@ -10,7 +10,7 @@ const { pathToFileURL } = require('node:url');
 
 const { commonFor, sourceOf, urlFor } = require('./lib/copies.js');
 
-/** Names of the main module. Other files of the original are not redirected. */
+/** Names of the main module. Other files of the original package are not redirected. */
 const SPECIFIERS = ['onnxruntime-node', 'onnxruntime-node/dist/index', 'onnxruntime-node/dist/index.js'];
 
 /** @typedef {(request: string, parent?: NodeJS.Module, ...rest: unknown[]) => any} Load */

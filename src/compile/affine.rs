@@ -1,6 +1,5 @@
-//! Operators that scale and shift the channels of a convolution, or pad its image with zeros, become part of the
-//! convolution: of its filter, bias and padding. The new filter is written as operators on constants, which
-//! [`fold`](super::fold) computes.
+//! Operators that scale or shift the channels of a convolution, or pad its image with zeros, merge into its filter,
+//! bias and padding. The new filter is written as operators on constants, which [`fold`](super::fold) computes.
 
 use crate::dimension::Dim;
 use crate::dtype::DataType;
@@ -70,7 +69,7 @@ impl Absorb<'_> {
         self.is_constant(id) || self.known.contains(&id)
     }
 
-    /// Appends an operator; returns its output, of shape `shape`.
+    /// Appends an operator whose output has shape `shape`; returns the output.
     fn compute(&mut self, op: impl Into<Operation>, inputs: &[ValueId], shape: &[Dim]) -> ValueId {
         let id = self.graph.add_value(Descriptor::new(DataType::Float32, shape), Source::Node);
         if inputs.iter().all(|&id| self.is_known(id)) {
@@ -82,7 +81,7 @@ impl Absorb<'_> {
         id
     }
 
-    /// Reshapes `id` to `rank` dimensions, with all elements along dimension `axis`.
+    /// Reshapes `id` to `rank` dimensions, with its elements along dimension `axis`.
     fn along(&mut self, id: ValueId, axis: usize, rank: usize) -> ValueId {
         let mut new_shape = vec![Dim::number(1); rank];
         new_shape[axis] = self.graph.descriptor(id).count();
@@ -96,7 +95,7 @@ impl Absorb<'_> {
         let Api(Op::Conv2d(op)) = &node.op else { return None };
         let known = node.inputs[1..].iter().flatten().all(|&id| self.is_known(id));
         let float = self.graph.descriptor(node.outputs[0]).dtype == DataType::Float32;
-        (known && float).then(|| (op.clone(), node.inputs[1].expect("the rule row requires this operand")))
+        (known && float).then(|| (op.clone(), node.inputs[1].expect("the rule requires this operand")))
     }
 
     /// Multiplies (or divides) filter and bias of the convolution at `index` by `factors`, and adds `terms` to (or
@@ -134,8 +133,8 @@ impl Absorb<'_> {
             bias = Some(self.compute(operator, &[bias_or_zeros, terms], &channels));
         }
         inputs[2] = bias;
-        // Pushed behind the nodes that compute its operands. Nothing else reads the old convolution, and copying its
-        // origins for each operator of a long chain would be expensive.
+        // Appended at the end, after the nodes that compute its operands. Nothing else reads the old convolution, and
+        // copying its origins for each operator of a long chain would be expensive.
         let origins = std::mem::take(&mut self.graph.nodes[index].origins);
         let outputs = node.outputs.clone();
         let mut convolution = Node { inputs, outputs, origins, ..self.graph.nodes[index].clone() };
@@ -369,7 +368,7 @@ mod tests {
              %6 = conv2d %0 %1
              ";
         for rest in [
-            // Another reader, no constant, along a row, along the batches.
+            // Another reader, no constant, constants along a row and along the batches.
             "%7 = mul %6 %2\noutput y = %7\noutput z = %6",
             "%7 = mul %6 %3\noutput y = %7",
             "%7 = mul %6 %4\noutput y = %7",

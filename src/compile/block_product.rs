@@ -1,5 +1,5 @@
 //! Products with weights that `dequantizeLinear` computes from constants of 4 or 8 bits, block by block along the
-//! depth, become one operator that reads the weights as they are: they never become floats in memory.
+//! depth, become one operator that reads the packed weights: they are never expanded to floats in memory.
 
 use crate::dimension::{Dim, dims};
 use crate::ir::{Graph, Node, Source, ValueId};
@@ -9,10 +9,10 @@ use crate::ops::slice::Slice;
 use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::Descriptor;
 
-/// Block sizes must be multiples of this many integers if there are several blocks: the integers in a word of panels.
+/// With several blocks, block sizes must be multiples of this: the number of integers in a word of the panels.
 const BLOCK_UNIT: usize = 8;
 
-/// Maximum number of integers in a block: the sum of their byte products stays below 2^31.
+/// Maximum number of integers in a block: sums of their byte products stay below 2^31.
 const MAX_ROUNDED: usize = 1 << 15;
 
 /// A matrix computed by `dequantizeLinear`.
@@ -72,7 +72,7 @@ fn product(
     let mut op = BlockProduct { b_transpose, rounds_rows };
     let blocks = op.blocks(matrix, scales);
     let fits = blocks.count == 1 || blocks.size().is_multiple_of(BLOCK_UNIT);
-    // With a quantized left operand, these are products of integers.
+    // With a quantized left operand, this is a product of integers.
     let integers = blocks.count == 1 && is_dequantized(graph, producers, node.inputs[0]?);
     op.rounds_rows &= blocks.size() <= MAX_ROUNDED;
     (blocks.columns > 1 && fits && !integers).then_some((op, bias, weights))
@@ -116,7 +116,7 @@ fn weights(
     if !is_weight_type(graph.descriptor(numbers).dtype) {
         return None;
     }
-    // Large constants are not reshaped when models are imported.
+    // The importer leaves reshapes of large constants in the graph.
     let constant = |id: ValueId| {
         let mut id = id;
         while let Some(Node { op: Api(Op::Reshape(_)), inputs, .. }) = producer(id) {
@@ -125,7 +125,7 @@ fn weights(
         matches!(graph.value(id).source, Source::Constant(_)).then_some(id)
     };
     let operands = [constant(numbers)?, constant(scale)?, constant(zero)?];
-    // Sizes are queried only where they are known: querying others would make the graph depend on them.
+    // Queries sizes only where they are known: any other query would make the graph depend on them.
     let [own, scales] = [numbers, scale].map(|id| graph.descriptor(id).sizes());
     let (matrix, scales) = match (is_joined, &*own, &*scales) {
         (false, &[a, b], &[c, d]) => ([a, b], [c, d]),

@@ -1,13 +1,13 @@
-//! Blocks of an arena: assigns bytes to each block for its lifetime.
+//! Assigns each block a range of the arena for its lifetime.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// The maximum number of simultaneously live pairs for which each block is compared with all that live with it.
+/// Above this number of simultaneously live pairs, blocks are no longer compared with each other.
 const MAX_PAIRS: usize = 1 << 22;
 
-/// The first and last moment in which some bytes are needed.
+/// The first and last moment at which some bytes are needed.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetime {
     /// The first moment.
@@ -19,7 +19,7 @@ pub struct Lifetime {
 /// Maximum spare room of a block in bytes.
 const MAX_SPARE: usize = 1 << 16;
 
-/// Bytes of the arena that are in use for some time.
+/// Bytes of the arena that are in use for a lifetime.
 struct ArenaBlock {
     lifetime: Lifetime,
     bytes: usize,
@@ -33,20 +33,20 @@ struct ArenaBlock {
 pub struct ArenaBlocks {
     all: Vec<ArenaBlock>,
     calendar: Calendar,
-    /// All of them, the largest first: usually almost the previous order.
+    /// The indices of all blocks, largest first. Changes little from one packing to the next.
     order: Vec<usize>,
-    /// Scratch list: the ranges of the blocks that live with one of them.
+    /// Scratch list: the ranges of the blocks that are live together with the current one.
     neighbors: Vec<Range<usize>>,
 }
 
-/// The room for a block of `bytes` bytes: up to an eighth more. A block that grows in small steps, like the scores of
-/// an attention over a cache, then rarely outgrows it.
+/// The room for a block of `bytes` bytes: up to an eighth more. A block that grows in small steps, like the attention
+/// scores over a cache, then rarely outgrows it.
 fn room_for(bytes: usize) -> usize {
     bytes.next_multiple_of((bytes.next_power_of_two() / 16).clamp(1, MAX_SPARE))
 }
 
 impl ArenaBlocks {
-    /// Blocks without bytes.
+    /// Creates blocks of 0 bytes.
     pub fn new(lifetimes: impl Iterator<Item = Lifetime>) -> ArenaBlocks {
         let all: Vec<ArenaBlock> =
             lifetimes.map(|lifetime| ArenaBlock { lifetime, bytes: 0, room: 0, offset: None }).collect();
@@ -81,7 +81,7 @@ impl ArenaBlocks {
 
     /// The number of pairs of blocks that are live together.
     fn pairs(&self) -> usize {
-        // For each moment, the number of blocks that begin, and that have ended before it.
+        // For each moment, the number of blocks that begin then, and the number that ended before.
         let mut changes = vec![(0, 0); self.calendar.moments + 1];
         for ArenaBlock { lifetime, .. } in self.all.iter().filter(|block| block.bytes > 0) {
             changes[lifetime.first].0 += 1;
@@ -125,8 +125,8 @@ impl ArenaBlocks {
         arena
     }
 
-    /// Places blocks in the order in which their lifetimes begin, like an allocator without knowledge of the future.
-    /// The time hardly depends on how many blocks are live together.
+    /// Places blocks in the order of their first moments, like an allocator without knowledge of the future. The time
+    /// hardly depends on how many blocks are live together.
     fn pack_by_time(&mut self, alignment: usize) -> usize {
         let all = &mut self.all;
         let mut starting: Vec<usize> = (0..all.len()).filter(|&index| all[index].bytes > 0).collect();
@@ -139,7 +139,7 @@ impl ArenaBlocks {
             let first = all[index].lifetime.first;
             while let Some(ended) = ending.next_if(|&other| all[other].lifetime.last < first) {
                 let ArenaBlock { room, offset, .. } = all[ended];
-                free.give(offset.expect("it began before"), room.next_multiple_of(alignment));
+                free.give(offset.expect("the block began earlier"), room.next_multiple_of(alignment));
             }
             all[index].offset = Some(free.take(all[index].room.next_multiple_of(alignment)));
         }
@@ -147,7 +147,7 @@ impl ArenaBlocks {
     }
 }
 
-/// The bytes of an arena outside of live blocks.
+/// The unused bytes of an arena.
 #[derive(Default)]
 struct Free {
     /// The gaps: size by start, in bytes.
@@ -201,8 +201,8 @@ impl Free {
     }
 }
 
-/// Blocks by lifetime. Finds the blocks that are live together with another one without looking at all of the thousands
-/// of a graph, most of them short-lived.
+/// Blocks by lifetime. Finds the blocks that are live together with a given one without visiting all of the graph's
+/// thousands, most of them short-lived.
 struct Calendar {
     /// Number of moments, a power of two.
     moments: usize,
@@ -263,8 +263,8 @@ impl Calendar {
         Calendar { moments, covering: Lists::new(2 * moments, &covering), starting: Lists::new(moments, &starting) }
     }
 
-    /// Calls `visit` with the blocks that are live at some moment of a lifetime: those live at its start, and those
-    /// that start later.
+    /// Calls `visit` with the blocks that are live at some moment of a lifetime: first those live at its start, then
+    /// those that start later.
     fn each_living(&self, Lifetime { first, last }: Lifetime, mut visit: impl FnMut(usize)) {
         let mut show = |blocks: &[u32]| blocks.iter().for_each(|&block| visit(block as usize));
         let mut node = first + self.moments;
@@ -334,7 +334,7 @@ mod tests {
         blocks.pack(ALIGNMENT);
         let places = [blocks.range(0).start, blocks.range(1).start];
         let grown = (1..=(MAX_SPARE + (1 << 20))).step_by(64).filter(|&more| blocks.set_bytes(0, (1 << 20) + more));
-        assert_eq!(grown.count(), 1 + ((1 << 20) + MAX_SPARE).div_ceil(MAX_SPARE) - 1, "once for each spare room");
+        assert_eq!(grown.count(), 1 + ((1 << 20) + MAX_SPARE).div_ceil(MAX_SPARE) - 1, "once per spare room");
         blocks.set_bytes(0, 1 << 20);
         blocks.pack(ALIGNMENT);
         assert!(!blocks.set_bytes(0, (1 << 20) - 64), "a little less");
@@ -373,7 +373,7 @@ mod tests {
         let filled: Vec<_> = blocks.all.iter().filter(|block| block.bytes > 0).collect();
         let pairs = |(i, a): (usize, &&ArenaBlock)| filled[..i].iter().filter(|b| lives_with(a, b)).count();
         let expected: usize = filled.iter().enumerate().map(pairs).sum();
-        // Some of the blocks that begin together count as half a pair with themselves.
+        // Blocks that begin at the same moment may count as half a pair with themselves.
         assert!((expected..=expected + filled.len()).contains(&blocks.pairs()), "{} for {expected}", blocks.pairs());
     }
 

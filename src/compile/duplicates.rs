@@ -1,5 +1,5 @@
-//! Nodes that compute the same from the same operands run once: importers write the same positions and masks for each
-//! layer.
+//! Nodes that compute the same from the same operands run only once: importers repeat the same positions and masks in
+//! each layer.
 
 use crate::dimension::{Dim, DimKey};
 use crate::dtype::DataType;
@@ -38,12 +38,12 @@ pub fn merge_duplicates(graph: &mut Graph) {
             None => alike.push((op, index)),
         }
     }
-    // Outputs stay separate: two of them cannot be one value.
+    // Outputs stay separate values: two outputs cannot share one.
     graph.drop_replaced(heirs);
 }
 
-/// The operator with all dimensions set to 0, and keys for these: comparing their sizes would make the graph depend on
-/// them.
+/// The operator with all dimensions set to 0, and the keys of these dimensions: comparing sizes would make the graph
+/// depend on them.
 fn without_dims(op: &Operation) -> (Operation, Vec<DimKey>) {
     let (mut op, mut keys) = (op.clone(), Vec::new());
     op.visit_dims(&mut |dim| keys.push(std::mem::replace(dim, Dim::ZERO).key()));

@@ -38,7 +38,7 @@ pub fn fold(graph: &mut Graph, keep: &HashSet<ValueId>, evaluate: Evaluate) -> R
         for (id, constant) in node.outputs.iter().zip(constants) {
             graph.values[id.index()].source = Source::Constant(constant);
         }
-        // Each intermediate constant is dropped after its last use: those of a long chain may not fit into memory
+        // Drops each intermediate constant after its last use: all constants of a long chain may not fit into memory
         // together.
         for id in node.reads() {
             uses[id.index()] -= 1;
@@ -51,8 +51,8 @@ pub fn fold(graph: &mut Graph, keep: &HashSet<ValueId>, evaluate: Evaluate) -> R
     Ok(())
 }
 
-/// The outputs of a node that moves no byte of its constant operand, as windows over it: large weights that are only
-/// reshaped or split are not copied.
+/// The outputs of a node that only reinterprets the bytes of its constant operand, as windows over that constant: large
+/// weights that are reshaped or split are not copied.
 fn windows(graph: &Graph, node: &Node) -> Result<Option<Vec<Constant>>> {
     let operand = node.inputs.first().copied().flatten();
     let Some(constant) = operand.and_then(|id| graph.value(id).constant()) else { return Ok(None) };
@@ -87,7 +87,7 @@ mod tests {
         );
         let (mut mapped, _file) = with_mapped_constants(&graph, 3);
         fold(&mut mapped, &HashSet::new(), &|_, node| {
-            assert_eq!(node.op.rule().name, "transpose", "nothing else moves bytes");
+            assert_eq!(node.op.rule().name, "transpose", "only transpose moves bytes");
             Ok(vec![crate::memory::Buffer::zeroed(96)?])
         })
         .unwrap();

@@ -1,5 +1,5 @@
 //! Element-wise fusion. A chain of element-wise operators becomes one program that keeps intermediate values in
-//! registers; operators behind a matrix product or convolution become its epilogue.
+//! registers; operators after a matrix product or convolution become its epilogue.
 
 use super::Target;
 use crate::dtype::DataType;
@@ -15,16 +15,16 @@ const MAX_OPERANDS: usize = 8;
 /// Maximum number of instructions of a program: its register blocks must stay in the first-level cache.
 const MAX_INSTRUCTIONS: usize = 24;
 
-/// Moves element-wise operators into the epilogue of the product whose result they read, together with everything
-/// between them that nothing else reads. The product moves to the position where the other operands are computed.
+/// Moves element-wise operators into the epilogue of the product whose result they read, including everything in
+/// between that has no other readers. The product moves to the position where the other operands are computed.
 pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
     let uses = graph.use_counts();
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
         node.reads().for_each(|id| readers[id.index()].push(index));
     }
-    // The new position of each node: a product with an epilogue moves to the last node that it absorbs, and computes
-    // its result.
+    // The new position of each node: a product with an epilogue moves to the position of the last node it absorbs,
+    // whose result it computes.
     let mut places: Vec<Option<usize>> = (0..graph.nodes.len()).map(Some).collect();
     for index in 0..graph.nodes.len() {
         if places[index] != Some(index) || !accepts_epilogue(&graph.nodes[index], target) {
@@ -39,7 +39,8 @@ pub fn fuse_epilogues(graph: &mut Graph, target: &Target) {
             graph.nodes[index].absorb(origins);
         }
         places[index] = Some(last);
-        // Epilogues of float16 sums round only at the end; others round float16 values as if they were stored.
+        // Epilogues of products that sum in float16 round only at the end; others round float16 values as if they were
+        // stored.
         let unrounded = graph.descriptor(outputs[0]).dtype == DataType::Float16;
         let node = &mut graph.nodes[index];
         let (program, mut operands) = chain.finish(unrounded);
@@ -60,13 +61,13 @@ fn accepts_epilogue(node: &Node, target: &Target) -> bool {
     (target.takes_epilogue)(&node.op) && node.epilogue.is_empty()
 }
 
-/// Whether an operator is discontinuous: digits beyond float16 must not decide its result.
+/// Whether an operator is discontinuous: extra digits beyond float16 could change its result.
 fn jumps(op: Elementwise) -> bool {
     use Elementwise::{Cast, Ceil, Dequantize, Floor, Quantize, RoundEven, Sign};
     op.is_test() || matches!(op, Ceil | Floor | RoundEven | Sign | Cast { .. } | Quantize | Dequantize)
 }
 
-/// Element-wise nodes behind a product; only the result of the last one is read outside.
+/// Element-wise nodes after a product; only the result of the last one is read outside.
 struct Region {
     /// Their program; its first operand is the result of the product.
     chain: Chain,
@@ -75,13 +76,13 @@ struct Region {
 }
 
 impl Region {
-    /// The largest region behind the node `host`. Nodes without an entry in `places` are gone.
+    /// The largest region after the node `host`. Nodes without an entry in `places` are gone.
     fn behind(graph: &Graph, uses: &[usize], readers: &[Vec<usize>], places: &[Option<usize>], host: usize) -> Region {
         let result = graph.nodes[host].outputs[0];
         let Descriptor { dtype, shape } = graph.descriptor(result);
         let mut region = Region { chain: Chain::default(), members: Vec::new() };
         let mut inside: Vec<(ValueId, ChainOperand)> = vec![(result, region.chain.operand(result))];
-        // The number of uses of inside values by nodes that are not members yet.
+        // Uses of the region's values by nodes that are not members yet.
         let mut open = uses[result.index()];
         let mut next: BTreeSet<usize> = readers[result.index()].iter().copied().collect();
         let mut closed = (region.chain.size(), 0);
@@ -177,7 +178,7 @@ pub(super) fn program(graph: &Graph, node: &Node) -> Option<Fused> {
         Api(Op::Quantize(op)) => {
             let descriptors: Vec<_> = node.inputs.iter().flatten().map(|&id| graph.descriptor(id)).collect();
             let [input, scale, _] = descriptors[..] else { return None };
-            // Programs cannot broadcast a scale that repeats in blocks.
+            // Programs cannot broadcast a scale per block.
             let types: Vec<_> = descriptors.iter().map(|descriptor| descriptor.dtype).collect();
             broadcasts_to(&scale.shape, &input.shape).then(|| Fused::single(op.elementwise(), &types))
         }

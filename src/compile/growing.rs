@@ -1,8 +1,8 @@
 //! Growing caches: an output that is an input with rows appended takes the memory of that input, and only the new rows
 //! are written.
 //!
-//! The growing dimension comes first in the memory of both: rows can then be appended whatever the other dimensions
-//! are. Whoever runs the graph passes such tensors in that order, see [`Growing`].
+//! The growing dimension comes first in the memory of both: rows can then be appended regardless of the other
+//! dimensions. Callers must pass such tensors in that order, see [`Growing`].
 
 use crate::dimension::Dim;
 use crate::ir::{Graph, Growing, Node, Source, ValueId};
@@ -11,7 +11,7 @@ use crate::ops::transpose::Transpose;
 use crate::ops::{Api, Op};
 use crate::shape::Descriptor;
 
-/// Records in `graph` which outputs are an input with something appended: caches of any length.
+/// Records in `graph` which outputs are an input with rows appended: caches of any length.
 pub fn find_growing(graph: &mut Graph) {
     let mut found: Vec<Growing> = Vec::new();
     for one in appending(graph, |id, axis| !graph.descriptor(id).shape[axis].is_number()) {
@@ -22,8 +22,8 @@ pub fn find_growing(graph: &mut Graph) {
     graph.growing = found;
 }
 
-/// The outputs of `graph` that are an input with something appended along a dimension that `is_free`. Several may begin
-/// with the same input.
+/// The outputs of `graph` that are an input with rows appended along a dimension that `is_free`. Several outputs may
+/// begin with the same input.
 pub fn appending(graph: &Graph, is_free: impl Fn(ValueId, usize) -> bool) -> Vec<Growing> {
     let producers = graph.producers();
     let appending = |(output, (_, id)): (usize, &(String, ValueId))| {
@@ -94,7 +94,7 @@ mod tests {
     use crate::dimension::Tape;
     use crate::ir::parse;
 
-    /// The text of `graph` with the size of `past` along `axis` free, after both functions.
+    /// The text of `graph` with the size of `past` along `axis` free, after both functions, and its growing outputs.
     fn grown(text: &str, past: u32, axis: usize) -> (String, Vec<Growing>) {
         let mut graph = parse(text);
         let ((), _) = Tape::record(&[i64::from(graph.value(ValueId(past)).descriptor.sizes()[axis])], |free| {
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn other_outputs_stay_as_they_are() {
         for (text, axis) in [
-            // Behind something else, twice the same, of a fixed length, and an output under two names.
+            // The input comes second, the input appended to itself, a fixed length, and an output under two names.
             ("%2 = concat %1 %0 axis=2\noutput y = %2", 2),
             ("%2 = concat %0 %0 axis=2\noutput y = %2", 2),
             ("%2 = concat %0 %1 axis=2\noutput y = %2", 1),

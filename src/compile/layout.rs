@@ -1,9 +1,9 @@
 //! Layout assignment: convolutional networks compute with channels last, whatever the layout of the graph.
 //!
-//! With channels last, a pixel is a row of a matrix: products read it without packing, and every kernel has its
-//! channels in the lanes of vectors. The pass rewrites the graph with the draft's operators alone. A convolution reads
-//! the transposed image; the operators behind it compute on transposed values as long as they can; transposes remain at
-//! the borders, and adjacent ones cancel in [`simplify`](super::simplify).
+//! With channels last, a pixel is a row of a matrix: products read it without packing, and the lanes of vectors hold
+//! channels in every kernel. The pass uses only operators of the draft. A convolution reads the transposed image; the
+//! operators after it work on transposed values as long as they can; transposes remain at the borders, and adjacent
+//! ones cancel in [`simplify`](super::simplify).
 
 use crate::dimension::Dim;
 use crate::ir::{Graph, Node, Source, ValueId};
@@ -19,7 +19,7 @@ use std::collections::{HashMap, HashSet};
 /// lanes empty.
 const MIN_CHANNELS: u32 = 8;
 
-/// Networks in which at least one in this many convolutions is grouped stay unchanged: grouped ones would be transposed
+/// If at least one in this many convolutions is grouped, the network stays unchanged: grouped ones would be transposed
 /// back and forth.
 const MOST_GROUPED: usize = 4;
 
@@ -49,7 +49,7 @@ enum Groups {
     One,
     /// One group per input channel.
     Depthwise,
-    /// With channels last, the few channels of a group leave vector lanes empty.
+    /// Several channels per group: with channels last, they leave vector lanes empty.
     Several,
 }
 
@@ -78,21 +78,21 @@ fn inverse(rank: usize) -> Vec<usize> {
     [0, rank - 1].into_iter().chain(1..rank - 1).collect()
 }
 
-/// A value with channels last.
+/// The channels-last form of a value.
 #[derive(Clone, Copy)]
 struct Last {
     id: ValueId,
-    /// Whether it is computed in this form, rather than transposed for one reader.
+    /// Whether a node computes this form directly, rather than a transpose for one reader.
     native: bool,
 }
 
 struct Rewrite<'g> {
     graph: &'g mut Graph,
-    /// Filters that are constant except for their quantization, which is not folded yet.
+    /// Filters that are constant, but still quantized and therefore not folded yet.
     weights: HashSet<ValueId>,
     /// The channels-last value of each channels-first value.
     last: HashMap<ValueId, Last>,
-    /// Values without a node yet, each with the channels-last value to transpose it from.
+    /// Values without a node yet, each with the channels-last value it would be transposed from.
     absent: HashMap<ValueId, ValueId>,
 }
 
@@ -122,7 +122,7 @@ impl Rewrite<'_> {
         self.push(Transpose { permutation }, input, output);
     }
 
-    /// Ensures that `id` itself is computed, too.
+    /// Ensures that `id` is also computed in its original layout.
     fn plain(&mut self, id: ValueId) {
         if let Some(last) = self.absent.remove(&id) {
             self.push_transpose(inverse(self.rank(id)), last, id);
@@ -230,7 +230,7 @@ impl Rewrite<'_> {
             Api(Op::Elementwise(_) | Op::Quantize(_) | Op::Concat(_)) => node.inputs.len(),
             _ => 1,
         };
-        // Caches keep an order of their own.
+        // Caches have a layout of their own.
         if self.graph.cache_of(node.outputs[0]).is_some() {
             return None;
         }
@@ -279,15 +279,15 @@ impl Rewrite<'_> {
             self.push_native(Reshape { new_shape }.into(), vec![Some(last.id)], node);
             return Some(());
         }
-        // Keeps both forms: neither copies anything.
+        // Keeps both forms: neither copies bytes.
         let id = self.add_value(output, new_shape.clone());
         self.push(Reshape { new_shape }, last.id, id);
         self.last.insert(output, Last { id, native: false });
         None
     }
 
-    /// Rewrites a transpose to read its operand in the form that exists. The operand of a transpose from channels last
-    /// is the channels-last form of the output.
+    /// Rewrites a transpose to read whichever form of its operand exists. If it transposes from channels last, its
+    /// operand is the channels-last form of the output.
     fn transpose(&mut self, op: &Transpose, node: &Node) -> Option<()> {
         let (input, output) = (node.inputs[0]?, node.outputs[0]);
         let rank = self.rank(input);

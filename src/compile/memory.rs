@@ -7,7 +7,7 @@ use super::blocks::{ArenaBlocks, Lifetime};
 use super::views::{View, view};
 use crate::ir::{Changes, Graph, Growing, Source, ValueId};
 
-/// A memory known at dispatch.
+/// A memory whose address is known only at dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     /// The arena of the graph.
@@ -65,7 +65,7 @@ pub struct MemoryPlan {
     /// The aliasing for the previous sizes; its memory is reused for the next ones.
     before: Aliasing,
     granularity: Granularity,
-    /// Values with a block in the arena, in the order of the blocks. The blocks of scratch memory follow.
+    /// The values with a block in the arena, in block order. The blocks of scratch memory follow.
     roots: Vec<usize>,
     blocks: ArenaBlocks,
     /// For each value, whether its place or size has changed since the previous [`place`](Self::place).
@@ -77,7 +77,8 @@ pub struct MemoryPlan {
 /// The values that share memory.
 #[derive(Default)]
 struct Aliasing {
-    /// For each value, the value that contains it and the offset; itself if none. In the end, that one is a root.
+    /// For each value, the value that contains it, and the offset; itself if none. After [`find`](Self::find), that is
+    /// the root.
     parents: Vec<Home>,
     views: Vec<bool>,
     /// For each root that is computed in the tensor of an output, the index of that output.
@@ -85,7 +86,7 @@ struct Aliasing {
     copies: Vec<(ValueId, usize)>,
     /// For each value, whether it is an output of the graph.
     is_output: Vec<bool>,
-    /// For each value, the last node found to read it.
+    /// For each value, the last node seen to read it.
     readers: Vec<Option<usize>>,
 }
 
@@ -97,7 +98,7 @@ struct Home {
 }
 
 impl MemoryPlan {
-    /// A plan of `graph` without places. With `share_views`, views need no step.
+    /// Creates a plan of `graph` without places. With `share_views`, views need no step.
     pub fn new(graph: &Graph, share_views: bool, granularity: Granularity) -> MemoryPlan {
         let found: Vec<Option<View>> = graph.nodes.iter().map(|node| view(graph, node)).collect();
         let used = used_values(graph);
@@ -143,8 +144,8 @@ impl MemoryPlan {
         &self.aliasing.copies
     }
 
-    /// Adopts other sizes of `graph`; nothing has a place for these yet. Returns `false` if other values share memory
-    /// now: the plan must then be made anew.
+    /// Adopts new sizes of `graph`; places must be assigned again. Returns `false` if other values share memory now:
+    /// the plan must then be rebuilt.
     #[must_use]
     pub fn resize(&mut self, graph: &Graph, share_views: bool, changes: &Changes) -> bool {
         let MemoryPlan { used, found, aliasing, before, moved, .. } = self;
@@ -160,14 +161,14 @@ impl MemoryPlan {
         aliasing.is_alike(before, used)
     }
 
-    /// Whether the node at `index` reads or writes anything whose place has changed since the previous places.
+    /// Whether the node at `index` reads or writes memory that has moved since the previous placement.
     pub fn has_moved(&self, index: u32) -> bool {
         let index = index as usize;
         self.moved_scratch[index] || self.touched[index].iter().any(|id| self.moved[id.index()])
     }
 
-    /// Assigns places to all values; `scratch` lists nodes with `changes` and the bytes of scratch memory of their
-    /// steps.
+    /// Assigns places to all values. `scratch` lists the nodes with `changes` and the bytes of scratch memory that
+    /// their steps need.
     pub fn place(&mut self, graph: &Graph, scratch: impl Iterator<Item = (usize, usize)>, changes: &Changes) {
         let MemoryPlan { places, used, aliasing, roots, blocks, moved, moved_scratch, .. } = self;
         let mut is_other = places.is_empty();
@@ -185,7 +186,7 @@ impl MemoryPlan {
             moved.fill(true);
             moved_scratch.fill(true);
         }
-        // Values inside one that has moved or changed its length are found through it.
+        // The places of values inside another one that has moved or changed its size follow from its place.
         for (moved, changed) in moved.iter_mut().zip(&changes.values) {
             *moved |= changed;
         }
@@ -249,8 +250,8 @@ fn reset<T: Clone>(list: &mut Vec<T>, len: usize, item: T) {
 }
 
 impl Aliasing {
-    /// Finds out which of the `used` values of `graph` share memory. Views that were `found` do if `views` holds their
-    /// granularity.
+    /// Finds out which of the `used` values of `graph` share memory. Views that were `found` share it if `views` has a
+    /// granularity that their offsets satisfy.
     fn find(&mut self, graph: &Graph, used: &[usize], found: &[Option<View>], views: Option<Granularity>) {
         let count = graph.values.len();
         self.parents.resize(count, Home { root: 0, offset: 0 });
@@ -316,7 +317,7 @@ impl Aliasing {
                     let Aliasing { parents, is_output, readers, .. } = self;
                     let movable = |(place, id): (usize, &ValueId)| {
                         let own = parents[id.index()].root;
-                        // A cache is already there, at the start.
+                        // A cache is in place already, at the start.
                         let is_there = place == 0 && matches!(graph.value(*id).source, Source::Input) && own == root;
                         is_there
                             || matches!(graph.value(*id).source, Source::Node)
@@ -506,7 +507,7 @@ mod tests {
             "%1 = exp %0\n%2 = concat %1 %1 axis=0\n%3 = concat %2 %2 axis=0\noutput y = %3\noutput z = %2",
             "%1 = exp %0\n%2 = neg %0\n%3 = concat %1 %2 axis=0\n%4 = concat %2 %1 axis=0\noutput y = %3\noutput z = %4",
             "%1 = exp %0\n%2 = concat %1 %0 axis=0\n%3 = reshape %2 newShape=[2, 12]\noutput y = %3\noutput z = %2",
-            // A value is computed inside a concatenation while a slice of that is read.
+            // A value is computed inside a concatenation while a slice of the concatenation is read.
             "%1 = exp %0\n%2 = slice %1 starts=[1, 0] sizes=[2, 4]\n%3 = neg %2\n%4 = concat %1 %3 axis=0\noutput y = %4",
             // Pieces that are outputs, whole and in parts.
             "%1, %2, %3 = split %0 splits=3\noutput y = %1\noutput z = %3",

@@ -29,7 +29,7 @@ pub use block_product::fuse_block_products;
 use std::collections::HashSet;
 pub use unpack::unpack;
 
-/// Runs those of `passes` on `graph` that `target` has kernels for, and returns them.
+/// Runs those of `passes` on `graph` that `target` has kernels for; returns these.
 ///
 /// # Errors
 /// An `UnknownError` if memory for folded constants runs out, an `OperationError` if a mapped one cannot be read.
@@ -42,12 +42,12 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
         graph.growing.clear();
     }
     if passes.prologues {
-        // Before transposed constants are moved into products.
+        // Must run before transposed constants move into products.
         quantized::sink(graph)?;
         check(graph);
     }
     if passes.simplify {
-        // Before folding, which would transpose the constants.
+        // Must run before folding, which would transpose the constants.
         transposed::transpose_in_products(graph);
         check(graph);
     }
@@ -74,7 +74,7 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
         check(graph);
         tidy(graph, target, passes, evaluate)?;
     }
-    // The filters that it writes as operators should be computed now, not at each dispatch.
+    // Computes the filters that the pass writes as operators now, not at each dispatch.
     if passes.affine && passes.fold {
         affine::absorb_affine(graph);
         check(graph);
@@ -109,10 +109,10 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
     Ok(passes)
 }
 
-/// Folds new constants, and removes operators that do nothing any more.
+/// Folds new constants, and removes operators that have become no-ops.
 fn tidy(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Evaluate) -> Result<()> {
     if passes.fold {
-        // Operands of products of quantized tensors stay quantized until they are fused.
+        // Operands of quantized products stay quantized until these are fused.
         let mut keep = if passes.quantized { quantized::weights(graph) } else { HashSet::new() };
         if passes.prologues {
             keep.extend(prologue::weights(graph, target));

@@ -1,5 +1,5 @@
-//! Prologues: element-wise operators in front of their only reader become part of it, and their result is never written
-//! to memory. Weights stored in few bits stay that way: every reader computes their values while it reads them.
+//! Prologues: element-wise operators with a single reader become part of it, and their result is never written to
+//! memory. Weights stored in few bits stay that way: every reader dequantizes them while it reads.
 
 use super::fuse::program;
 use super::{Reads, Target};
@@ -15,13 +15,14 @@ use std::collections::{HashMap, HashSet};
 /// Maximum number of instructions of a program that runs again for each reader of an element.
 const MAX_CHEAP: usize = 4;
 
-/// Maximum number of operands of a node with its prologues: devices must bind all of them, plus parameters and outputs.
+/// Maximum number of operands of a node with its prologues: a device must bind all of them, plus parameters and
+/// outputs.
 const MAX_OPERANDS: usize = 8;
 
 /// Maximum number of reshapes between an operand and its producer.
 const MAX_RESHAPES: usize = 8;
 
-/// Whether reading the operands of `producer` instead of its result takes fewer bytes and little computation.
+/// Whether reading the operands of `producer` instead of its result reads fewer bytes and costs little computation.
 fn saves_bytes(graph: &Graph, producer: &Node, program: &Fused) -> bool {
     let bytes = |id: &ValueId| graph.descriptor(*id).count() * graph.descriptor(*id).dtype.size() as u32;
     let operands: Dim = producer.inputs.iter().flatten().map(bytes).sum();
@@ -34,11 +35,11 @@ fn saves_bytes(graph: &Graph, producer: &Node, program: &Fused) -> bool {
 struct FoundPrologue {
     /// The element-wise node.
     producer: usize,
-    /// Its program for each element.
+    /// The program that computes one element.
     program: Fused,
     /// Whether all of its operands are constants: several readers may then compute it.
     known: bool,
-    /// The values from the operand back to the node's output.
+    /// The values on the way from the operand back to the node's output.
     way: Vec<ValueId>,
 }
 
@@ -86,11 +87,10 @@ fn known_values(graph: &Graph) -> Vec<bool> {
     known
 }
 
-/// The values dequantized from constants stored in few bits. They must not be folded: all of their readers compute
-/// them.
+/// Values dequantized from constants of few bits. They must not be folded: all of their readers dequantize them.
 pub fn weights(graph: &Graph, &Target { reads, .. }: &Target) -> HashSet<ValueId> {
     let (producers, known) = (graph.producers(), known_values(graph));
-    // Whether all readers so far compute the value; nodes are visited last to first.
+    // Whether all readers so far compute the value themselves; nodes are visited last to first.
     let mut computed = vec![true; graph.values.len()];
     graph.outputs.iter().for_each(|(_, id)| computed[id.index()] = false);
     let mut kept = HashSet::new();
@@ -120,7 +120,7 @@ pub fn weights(graph: &Graph, &Target { reads, .. }: &Target) -> HashSet<ValueId
     kept
 }
 
-/// Moves element-wise nodes into their readers, if they have a single reader or depend on constants only.
+/// Moves element-wise nodes into their readers if they have a single reader or depend on constants only.
 ///
 /// # Errors
 /// An `UnknownError` if memory for packed constants runs out, an `OperationError` if a mapped one cannot be read.

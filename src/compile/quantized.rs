@@ -1,8 +1,8 @@
 //! Quantized products: `dequantizeLinear` of both operands, a product, a bias, a clamp and `quantizeLinear` become one
-//! operator on integers. Without `quantizeLinear`, it returns floats. Then the scale and zero point of the first
-//! operand may be computed, as in dynamically quantized models, and so may the factor of the result.
+//! operator on integers. Without `quantizeLinear`, it returns floats; the scale and zero point of the first operand,
+//! and the factor of the result, may then be computed at run time, as in dynamically quantized models.
 //!
-//! To find more of them, `dequantizeLinear` sinks below operators that only move elements, and disappears where
+//! To find more of them, `dequantizeLinear` moves below operators that only move elements, and disappears where
 //! `quantizeLinear` undoes it.
 
 use super::{Evaluate, fold, simplify};
@@ -40,8 +40,8 @@ pub fn quantized(graph: &mut Graph, evaluate: Evaluate) -> Result<()> {
     Ok(())
 }
 
-/// The values between 8-bit constants and products with quantized tensors, which must not be folded to floats before
-/// [`quantized`] has seen them.
+/// The values between 8-bit constants and quantized products, which must not be folded to floats before [`quantized`]
+/// has seen them.
 pub fn weights(graph: &Graph) -> HashSet<ValueId> {
     let producers = graph.producers();
     let producer = |id: ValueId| producers[id.index()].map(|index| &graph.nodes[index]);
@@ -68,7 +68,7 @@ pub fn weights(graph: &Graph) -> HashSet<ValueId> {
     ways.flatten().collect()
 }
 
-/// Whether a value is a constant, possibly with moved elements.
+/// Whether a value is a constant or a rearranged constant.
 fn is_known(graph: &Graph, producers: &[Option<usize>], mut id: ValueId) -> bool {
     for _ in 0..MAX_MOVES {
         let Some(node) = producers[id.index()].map(|index| &graph.nodes[index]) else { break };
@@ -88,7 +88,7 @@ fn is_byte(graph: &Graph, id: ValueId) -> bool {
     matches!(graph.descriptor(id).dtype, DataType::Int8 | DataType::Uint8)
 }
 
-/// Moves `dequantizeLinear` behind `transpose()` and `reshape()`, which then move bytes instead of floats.
+/// Moves `dequantizeLinear` after `transpose()` and `reshape()`, which then move bytes instead of floats.
 pub(super) fn sink(graph: &mut Graph) -> Result<()> {
     let mut producers: Vec<Option<usize>> = vec![None; graph.values.len()];
     let mut nodes: Vec<Node> = Vec::new();
@@ -126,8 +126,7 @@ pub(super) fn sink(graph: &mut Graph) -> Result<()> {
     Ok(())
 }
 
-/// The operands of `dequantize`, if it is `dequantizeLinear` of bytes and its scale can follow the elements through
-/// `node`.
+/// The operands of `dequantize`, if it dequantizes bytes and its scale can follow the elements through `node`.
 fn moved(graph: &Graph, dequantize: &Node, node: &Node) -> Option<[ValueId; 3]> {
     let Api(Op::Quantize(Quantize::DequantizeLinear)) = dequantize.op else { return None };
     let &[Some(input), Some(scale), Some(zero)] = dequantize.inputs.as_slice() else { return None };
@@ -183,7 +182,7 @@ fn is_usable(scale: f32) -> bool {
 /// The index of the factor among the operands of [`Quantized`].
 const FACTOR: usize = 6;
 
-/// Maximum number of elements of the constants to look at: those of scales and biases.
+/// Maximum number of elements of a constant to look at: enough for scales and biases.
 const MAX_ELEMENTS: usize = 1 << 20;
 
 /// The elements of a constant; empty if `id` is not a constant of this type, or too large.
@@ -214,7 +213,7 @@ struct Filter {
     zeros: Vec<i16>,
 }
 
-/// The bytes to multiply, and the computed parts of their quantization.
+/// The bytes to multiply, and the parts of their quantization that are computed at run time.
 struct Input {
     bytes: ValueId,
     zero: Option<ValueId>,
@@ -245,7 +244,7 @@ fn fuse(graph: &mut Graph) -> Result<()> {
     let mut all: Vec<Option<FoundProduct>> = (0..graph.nodes.len()).map(|_| None).collect();
     for index in 0..graph.nodes.len() {
         if let Some(found) = search.product(index)? {
-            let last = *found.nodes.last().expect("the product is one");
+            let last = *found.nodes.last().expect("the product has at least one node");
             all[last] = Some(found);
         }
     }
@@ -434,7 +433,7 @@ impl Search<'_> {
     fn follow(&self, found: &mut FoundProduct, depth: usize) -> Result<()> {
         let (channels, from_end) = (found.filter.scales.len(), found.channels_from_end());
         loop {
-            let last = &self.graph.nodes[*found.nodes.last().expect("the product is one")];
+            let last = &self.graph.nodes[*found.nodes.last().expect("the product has at least one node")];
             let result = last.outputs[0];
             let Some(index) = self.readers[result.index()].filter(|_| self.uses[result.index()] == 1) else {
                 return Ok(());
@@ -507,8 +506,8 @@ impl FoundProduct {
     }
 }
 
-/// Whether a convolution is grouped. Then nothing of its quantization can be computed: kernels keep separate sums per
-/// group, or none. Groups have few terms, which floats add exactly.
+/// Whether a convolution is grouped. Its quantization must then be constant: kernels keep separate sums per group, or
+/// none. Groups have few terms, which floats add exactly.
 fn is_grouped(product: &Product) -> bool {
     matches!(product, Product::Conv2d(options) if options.groups != 1)
 }

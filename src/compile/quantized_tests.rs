@@ -134,7 +134,7 @@ fn scales_and_zero_points_may_be_computed() {
          %8 = quantizedMatmul %0 %4 %5 %6 %7 %3 %2 inputScale=1.0 minValue=0.0
          output y = %8",
     );
-    // The scale of the input is the factor: a second one stays, as does a bias in front of a factor.
+    // The scale of the input is the factor: a second factor stays an operator, as does a bias before a factor.
     let dequantized = "%0 = input x int8 [3, 2, 6]
          %1 = input z int8 [1, 1, 1]
          %2 = input s float32 [1, 1, 1]

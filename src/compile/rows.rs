@@ -1,9 +1,9 @@
-//! Rows: positions that `slice()` and `gather()` drop are not computed in the first place. These two move in front of
-//! the operators that compute their operand position by position: of the logits of a prompt, only the last row is then
-//! a product.
+//! Positions that `slice()` and `gather()` drop are not computed in the first place. Both move in front of the
+//! operators that compute their operand position by position: for the logits of a prompt, the product then computes
+//! only the last row.
 //!
-//! All readers need a value as a whole, or at the same few positions; an operator with a result needed at a few
-//! positions needs its operands at these ([`Operator::rows`]). Where that ends, the value is sliced.
+//! The pass applies where all readers need a value as a whole, or at the same few positions: an operator whose result
+//! is needed at a few positions needs its operands at these ([`Operator::rows`]). Where that ends, the value is sliced.
 
 use super::{Reads, Target};
 use crate::dimension::{Dim, DimKey};
@@ -16,8 +16,8 @@ use crate::ops::{Api, Op, Operation, Operator};
 use crate::shape::{Descriptor, MAX_RANK};
 use std::collections::{HashMap, HashSet};
 
-/// At most one in this many positions may be kept. Rows of operands are written and read once more when they are
-/// copied: with a third of them, that is still less than reading all.
+/// At most one in this many positions may be kept. Copying rows of an operand writes and reads them once more: at a
+/// third of the rows, that is still less than reading all.
 const MOST_KEPT: u32 = 3;
 
 /// The positions that are kept.
@@ -25,7 +25,7 @@ const MOST_KEPT: u32 = 3;
 enum Places<D> {
     /// Every `stride`-th position of a window.
     Window { start: D, window: D, stride: u32 },
-    /// Positions at the indices in a value.
+    /// The positions at the indices stored in a value.
     Indices(ValueId),
 }
 
@@ -38,7 +38,7 @@ struct Kept {
     places: Places<Dim>,
 }
 
-/// Equal for equal positions.
+/// A key that is equal for equal positions.
 type KeptKey = (usize, [DimKey; 3], Places<DimKey>);
 
 impl Kept {
@@ -72,7 +72,7 @@ impl Need {
     }
 }
 
-/// The future of a node.
+/// What the pass does with a node.
 enum Plan {
     Stays,
     /// It keeps these positions of its first operand.
@@ -99,7 +99,7 @@ pub fn keep_rows(graph: &mut Graph, target: &Target) {
 /// The positions that `node` keeps of its first operand, if they are few.
 fn kept_by(graph: &Graph, producers: &[Option<usize>], node: &Node) -> Option<Kept> {
     let input = *node.inputs.first()?.as_ref()?;
-    // Sizes are compared only if that can pay: the outcome of the comparison decides what is compiled.
+    // Compares sizes only where that can pay: the compiled graph depends on every size it compares.
     producers[input.index()].filter(|_| node.is_plain())?;
     let shape = &graph.descriptor(input).shape;
     let kept = |axis: usize, count: Dim, places: Places<Dim>| {
@@ -155,7 +155,7 @@ fn computed(graph: &Graph, node: &Node, needs: &[Need]) -> Option<Plan> {
     let Need::Kept(kept) = &needs[output.index()] else { return None };
     let inputs = graph.input_descriptors(node);
     let rows = node.op.rows(&inputs, graph.descriptor(output), kept.along, kept.count)?;
-    // Positions of several groups are sliced with an extra dimension for the groups.
+    // To slice several groups, the slice needs an extra dimension.
     let fits = |(input, along): (&Option<&Descriptor>, &Option<Along>)| match (input, along) {
         (Some(input), Some(along)) => along.is_whole() || input.rank() < MAX_RANK,
         _ => true,
@@ -164,8 +164,8 @@ fn computed(graph: &Graph, node: &Node, needs: &[Need]) -> Option<Plan> {
     (node.is_plain() && all_fit).then(|| Plan::Computes(*kept, rows.into()))
 }
 
-/// Keeps nodes unchanged if all their operands are computed as a whole and slicing these gains nothing: nodes that may be
-/// free, and nodes that the kernel of a product in front of them or of a slice behind them computes.
+/// Keeps nodes unchanged if all their operands are computed as a whole and slicing these gains nothing: nodes that may
+/// be views, and nodes fused into the product before them or the slice after them.
 fn withdraw(graph: &Graph, producers: &[Option<usize>], target: &Target, plans: &mut [Plan]) {
     let uses = graph.use_counts();
     let computes_before = (target.reads)(&Slice::default().into(), 0) == Reads::Once;
@@ -199,8 +199,8 @@ fn withdraw(graph: &Graph, producers: &[Option<usize>], target: &Target, plans: 
     }
 }
 
-/// Moves the nodes that compute the indices of gathers to the front. None of them can depend on values that are
-/// computed only at these indices.
+/// Moves the nodes that compute the indices of gathers to the front. None of them can depend on values computed only at
+/// these indices.
 fn indices_first(work: &mut [(Node, Plan)]) {
     let indices = |(_, plan): &(Node, Plan)| match plan {
         Plan::Computes(Kept { places: Places::Indices(id), .. }, _) => Some(*id),
@@ -251,7 +251,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// The rest of the work of `node` when `id` has the positions that it keeps.
+    /// The node that does what remains of `node` once `id` holds only the positions it keeps.
     fn rest(&self, node: Node, Kept { along: Along { axis, .. }, count, .. }: Kept, id: ValueId) -> Node {
         let op = match &node.op {
             Api(Op::Slice(op)) => {

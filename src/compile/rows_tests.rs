@@ -205,7 +205,7 @@ fn nothing_moves_without_a_gain() {
          %2 = matmul %0 %1
          %3 = slice %2 sizes=[6, 1] starts=[0, 3]
          output y = %3",
-        // The kernel of the product computes the functions in its epilogue, past a reshape too.
+        // The product computes the functions in its epilogue, also past a reshape.
         "%0 = input x float32 [4, 8]
          %1 = constant float32 [8, 8]
          %2 = gemm %1 %0 bTranspose=true

@@ -9,7 +9,7 @@ use crate::ops::{Api, Op};
 pub fn simplify(graph: &mut Graph) {
     let mut replacements: Vec<ValueId> = (0..graph.values.len() as u32).map(ValueId).collect();
     let producers = graph.producers();
-    // For each node that nothing needs any more, the node that does its work.
+    // For each node that has become unused, the node that does its work.
     let mut heirs: Vec<Option<usize>> = vec![None; graph.nodes.len()];
     for index in 0..graph.nodes.len() {
         let mut node = graph.nodes[index].clone();
@@ -24,7 +24,7 @@ pub fn simplify(graph: &mut Graph) {
         }
         graph.nodes[index] = node;
     }
-    // An output keeps its own node if its replacement is an input or a constant: nothing else would compute it.
+    // An output keeps its node if the replacement would be an input or a constant: nothing else would write the output.
     for (_, id) in &mut graph.outputs {
         let replacement = replacements[id.index()];
         if matches!(graph.values[replacement.index()].source, Source::Node) {
@@ -51,7 +51,7 @@ pub(super) fn does_nothing(graph: &Graph, node: &Node) -> bool {
     }
 }
 
-/// Lets `node` read the operand of its producer, if both are transposes, or both reshapes. Returns the index of that
+/// Lets `node` read the operand of its producer if both are transposes, or both reshapes. Returns the index of that
 /// producer.
 fn merge_with_producer(graph: &Graph, producers: &[Option<usize>], node: &mut Node) -> Option<usize> {
     let input = (*node.inputs.first()?)?;

@@ -1,18 +1,18 @@
-//! The compiler's view of a backend, and its options. A backend is a [`Target`]: a value of plain answers.
+//! The compiler's view of a backend, as plain data.
 
 use crate::error::Result;
 use crate::ir::{Graph, Node};
 use crate::memory::Buffer;
 use crate::ops::Operation;
 
-/// A backend, as far as the compiler needs to know it.
+/// What the compiler needs to know of a backend.
 pub struct Target {
-    /// The passes whose operators it has kernels for; with [`layout`](Passes::layout), kernels that prefer channels
-    /// last.
+    /// The passes that it has kernels for; with [`layout`](Passes::layout), its kernels prefer channels last.
     pub passes: Passes,
-    /// Whether the kernel of an operator applies an epilogue to its result while that is in cache.
+    /// Whether the kernel of an operator applies an epilogue to its result while the result is in cache.
     pub takes_epilogue: fn(&Operation) -> bool,
-    /// How often the kernel of an operator reads the elements of the operand at an index, if a prologue computes them.
+    /// How often the kernel of an operator reads the elements of the operand at an index, if a prologue computes that
+    /// operand.
     pub reads: fn(&Operation, usize) -> Reads,
     /// Alignment of values and views.
     pub granularity: Granularity,
@@ -23,9 +23,9 @@ pub struct Target {
 pub enum Reads {
     /// About once each: a prologue costs no more than a kernel of its own.
     Once,
-    /// Many times: a prologue pays only if it costs less than the bytes that it saves.
+    /// Many times: a prologue pays only if recomputing costs less than the bytes saved.
     Often,
-    /// In a way that allows no prologue.
+    /// The kernel cannot apply a prologue to this operand.
     Never,
 }
 
@@ -34,7 +34,7 @@ pub enum Reads {
 pub struct Granularity {
     /// For values and scratch memory in the arena.
     pub block: usize,
-    /// For views within their source; operators with views at other offsets need steps.
+    /// For views within their source; views at other offsets need a step.
     pub view: usize,
 }
 
@@ -43,7 +43,7 @@ pub type Evaluate<'a> = &'a dyn Fn(&Graph, &Node) -> Result<Vec<Buffer>>;
 
 macro_rules! passes {
     ($($(#[$meta:meta])* $name:ident,)*) => {
-        /// The passes to run. Each can be switched off, to find out which one is to blame.
+        /// The passes to run. Switching single passes off finds the one to blame.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub struct Passes { $($(#[$meta])* pub $name: bool,)* }
 
@@ -96,7 +96,7 @@ passes! {
     quantized,
     /// Replaces products with weights of 4 or 8 bits by operators that read these as they are.
     weights,
-    /// Moves element-wise operators into the epilogue of the product that they follow.
+    /// Moves element-wise operators into the epilogue of the product in front of them.
     epilogues,
     /// Merges chains of element-wise operators.
     chains,

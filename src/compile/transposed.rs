@@ -1,5 +1,5 @@
-//! Products with a transposed constant: the product transposes while it packs. The constant is then neither copied nor
-//! held in both forms if another operator (the embeddings of a language model) reads it as it is.
+//! Products with a transposed constant: the product transposes while it packs. The constant is then not copied, nor
+//! held in both forms if another operator (the embedding of a language model) reads it untransposed.
 
 use crate::dimension::Dim;
 use crate::ir::{Graph, Node, Source, ValueId};
@@ -40,7 +40,7 @@ fn transposed_constant(graph: &Graph, node: &Node) -> Option<ValueId> {
 
 /// Adds the `matmul()` of `node` with `constant` transposed, as a `gemm()`: the batch becomes more rows.
 fn push_gemm(graph: &mut Graph, node: &Node, constant: ValueId) {
-    let a = node.inputs[0].expect("the rule row requires this operand");
+    let a = node.inputs[0].expect("the rule requires this operand");
     let attributes = GemmAttributes { b_transpose: true, ..GemmAttributes::default() };
     let gemm = |a, output| Node {
         op: Gemm { attributes }.into(),

@@ -1,5 +1,4 @@
-//! Constants of 4-bit integers become bytes, unless only packed products read them: no other kernel reads parts of
-//! bytes.
+//! 4-bit integer constants become bytes unless only packed products read them: no other kernel reads parts of bytes.
 
 use crate::dtype::DataType;
 use crate::error::Result;
@@ -8,7 +7,7 @@ use crate::memory::Buffer;
 use crate::nibbles::unpacked;
 use crate::ops::{Fusion, Operation};
 
-/// Converts every constant of 4-bit integers to bytes, unless only a [`BlockProduct`](Fusion::BlockProduct) reads it.
+/// Converts every constant of 4-bit integers to bytes unless only a [`BlockProduct`](Fusion::BlockProduct) reads it.
 ///
 /// # Errors
 /// An `UnknownError` if memory for the bytes runs out, an `OperationError` if a mapped constant cannot be read.

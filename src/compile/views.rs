@@ -1,5 +1,5 @@
-//! Views: operators whose output is, byte for byte, a contiguous part of an operand (or the other way round). The
-//! memory planner gives both the same place, and no step is needed.
+//! Views: operators whose output is, byte for byte, a contiguous part of an operand, or the other way round. The memory
+//! planner gives both the same place; the operator needs no step.
 
 use crate::ir::{Graph, Node};
 use crate::ops::elementwise::Elementwise;
@@ -10,9 +10,9 @@ use crate::shape::Sizes;
 /// How the operands and outputs of a node share memory.
 #[derive(Clone, Debug, PartialEq)]
 pub enum View {
-    /// Output `i` is the part of operand 0 from byte `offsets[i]`.
+    /// Output `i` is the part of operand 0 that starts at byte `offsets[i]`.
     Parts(Vec<usize>),
-    /// Operand `i` is the part of output 0 from byte `offsets[i]`.
+    /// Operand `i` is the part of output 0 that starts at byte `offsets[i]`.
     Joined(Vec<usize>),
 }
 
@@ -30,7 +30,7 @@ pub fn view(graph: &Graph, node: &Node) -> Option<View> {
     if !node.is_plain() {
         return None;
     }
-    let sizes = |index: usize| graph.descriptor(node.inputs[index].expect("the rule row requires it")).sizes();
+    let sizes = |index: usize| graph.descriptor(node.inputs[index].expect("the rule requires it")).sizes();
     let size = graph.descriptor(node.outputs[0]).dtype.size();
     let bytes = |elements: Vec<usize>| elements.into_iter().map(|offset| offset * size).collect();
     let part = |offset: Option<usize>| Some(View::Parts(vec![offset? * size]));

@@ -1,4 +1,4 @@
-//! The arena: memory for the intermediate values and scratch of all plans, which run one at a time.
+//! The arena: memory for the intermediate values and scratch of all plans. Plans run one at a time.
 
 use crate::error::Result;
 use crate::memory::Buffer;
@@ -36,7 +36,7 @@ impl Arena {
         Ok(work(&mut self.hold(len)?.bytes))
     }
 
-    /// Whether there is nothing to free.
+    /// Whether the arena is so small that it is never freed.
     pub fn is_small(&self) -> bool {
         self.lock().bytes.len() <= KEPT
     }
@@ -53,7 +53,7 @@ impl Arena {
     fn hold(&self, len: usize) -> Result<MutexGuard<'_, Held>> {
         let mut held = self.lock();
         if held.bytes.len() < len {
-            // Frees the old memory first: both at once would take more.
+            // Frees the old memory first, to never hold both.
             held.bytes = Buffer::default();
             held.bytes = Buffer::zeroed(len)?;
         }

@@ -44,8 +44,8 @@ struct Lowering<'a> {
     winograd: bool,
     /// The node's epilogue. A step that applies it takes it.
     epilogue: Option<&'a Epilogue>,
-    /// Operands that the step keeps a packed copy of. It does not read their raw bytes, which are freed unless another
-    /// step does.
+    /// Operands that the step keeps packed copies of. It does not read their raw bytes, which are freed unless another
+    /// step reads them.
     packed: Vec<usize>,
     graph: &'a Graph,
     node: &'a Node,
@@ -67,9 +67,9 @@ impl<'a> Lowering<'a> {
         self.node.inputs.get(index)?.map(|id| self.graph.descriptor(id))
     }
 
-    /// The operand at `index`, which the rule row requires.
+    /// The operand at `index`, which the operator's rule requires.
     fn input(&self, index: usize) -> &'a Descriptor {
-        self.given(index).expect("the rule row requires this operand")
+        self.given(index).expect("the rule requires this operand")
     }
 
     /// The operands that are present.
@@ -100,7 +100,7 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// A step, with the operands that it does not read from memory.
+/// A step, and the operands that it does not read from memory.
 pub struct Lowered {
     /// The step.
     pub step: Step,
@@ -166,7 +166,7 @@ fn copy_step(op: &Op, l: &Lowering) -> Option<CopyStep> {
             let inputs: Vec<&[u32]> = inputs.iter().map(|sizes| &**sizes).collect();
             match l.graph.cache_of(l.node.outputs[0]) {
                 None => CopyStep::concat(op, &inputs, output),
-                // The cache is already in place. The step writes the elements after it.
+                // The cache is already in place: the step only writes the elements after it.
                 Some(cache) => {
                     let mut behind = output.clone();
                     behind.shape[0] = behind.shape[0] - l.graph.descriptor(cache).shape[0];
@@ -257,8 +257,7 @@ fn dense_shape(op: &Op, l: &Lowering) -> Option<DenseShape> {
     })
 }
 
-/// Calls `work` with the operations that follow the product of a node: its optional addend, at operand `addend`, and
-/// its epilogue.
+/// Calls `work` with what follows the product of a node: its optional addend, at operand `addend`, and its epilogue.
 fn with_following<R>(l: &mut Lowering, addend: usize, work: impl FnOnce(&Lowering, &Following) -> R) -> R {
     let nothing = Epilogue::default();
     let Epilogue { program, operands } = l.epilogue.take().unwrap_or(&nothing);

@@ -1,4 +1,4 @@
-//! The memory of a dispatch, as a step of a plan sees it.
+//! The memory of a dispatch, as one step of a plan sees it.
 
 use super::kernels::float::{Floats, FloatsMut};
 use crate::compile::memory::{Place, Space};
@@ -121,8 +121,8 @@ impl Memory<'_, '_> {
 pub enum Bound<'a> {
     /// A tensor of its own.
     Buffer(&'a mut Buffer),
-    /// Appended to the input that it starts with, see [`Growing`](crate::ir::Growing). No step writes the existing
-    /// bytes: an input has no step.
+    /// Memory appended to the input that the output starts with, see [`Growing`](crate::ir::Growing). No step writes
+    /// the existing bytes: an input has no step.
     Appended(&'a mut Appended),
 }
 
@@ -136,7 +136,7 @@ impl Bound<'_> {
     }
 }
 
-/// The resolved places of the running step, allocated in advance: running a step allocates nothing.
+/// The resolved places of the running step, allocated in advance: running a step does not allocate.
 #[derive(Default)]
 pub struct Regions {
     inputs: Vec<Option<Region>>,
@@ -167,7 +167,7 @@ impl Regions {
     }
 }
 
-/// Runs `work` on separate buffers, one per operand and output: for a step outside a plan.
+/// Runs `work` on separate buffers, one per operand and output: for a step that is not part of a plan.
 pub fn run_once(inputs: &[Option<&Buffer>], outputs: &mut [Buffer], scratch: &mut Buffer, work: impl FnOnce(&mut Io)) {
     let inputs: Vec<Option<Region>> = inputs.iter().map(|input| input.map(Region::whole)).collect();
     let outputs: Vec<Region> = outputs.iter().map(Region::whole).collect();
@@ -190,8 +190,8 @@ impl<'a> Io<'a> {
     /// Creates a step's access to its memory.
     ///
     /// # Safety
-    /// All regions must be valid for `'a` and aligned for their elements. For `'a`, no other code may access the
-    /// outputs and the scratch region or write to the inputs; outputs and scratch overlap nothing else.
+    /// All regions must be valid for `'a` and aligned for their elements. During `'a`, no other code may access the
+    /// outputs and the scratch region, or write to the inputs; outputs and scratch must overlap nothing else.
     unsafe fn new(inputs: &'a [Option<Region>], outputs: &'a [Region], scratch: Region) -> Io<'a> {
         Io { inputs, outputs, scratch, taken: 0, scratch_taken: false, lifetime: PhantomData }
     }
@@ -199,7 +199,7 @@ impl<'a> Io<'a> {
     /// The elements of the operand at `index`, if present.
     ///
     /// # Panics
-    /// If the memory does not fit elements of type `T`.
+    /// If the region does not consist of elements of type `T`.
     pub fn optional<T: Element>(&self, index: usize) -> Option<&'a [T]> {
         let region = self.inputs.get(index).copied().flatten()?;
         // SAFETY: by the contract of `new`, the region is valid and not written to for `'a`.
@@ -211,7 +211,7 @@ impl<'a> Io<'a> {
     /// # Panics
     /// If it is absent, which is a bug in lowering.
     pub fn input<T: Element>(&self, index: usize) -> &'a [T] {
-        self.optional(index).expect("the rule row requires this operand")
+        self.optional(index).expect("the rule requires this operand")
     }
 
     /// The floating-point elements, of type `dtype`, of the operand at `index`, if present.
@@ -235,7 +235,7 @@ impl<'a> Io<'a> {
     /// The elements of the next output: the first call returns the first output, and so on.
     ///
     /// # Panics
-    /// If none is left, or the memory does not fit elements of type `T`.
+    /// If none is left, or the region does not consist of elements of type `T`.
     pub fn output<T: Element>(&mut self) -> &'a mut [T] {
         let region = self.outputs[self.taken];
         self.taken += 1;

@@ -23,7 +23,7 @@ pub struct PlanOptions {
     pub share_views: bool,
     /// Whether Winograd's algorithm may compute convolutions.
     pub winograd: bool,
-    /// Whether to fill the arena with NaN before each dispatch, which reveals reads of memory that was never written.
+    /// Whether to fill the arena with NaN before each dispatch, to reveal reads of memory that was never written.
     pub fill_arena: bool,
 }
 
@@ -33,15 +33,14 @@ impl Default for PlanOptions {
     }
 }
 
-/// Plans that write fewer bytes and multiply less than [`MIN_POOL_WORK`] run on the calling thread. Waking the threads
-/// of the pool costs about 5 us, as long as writing 64 KiB; doing it once per plan spares the steps from doing it one
-/// by one.
+/// Plans that write fewer bytes and multiply less than [`MIN_POOL_WORK`] run on the calling thread. Waking the pool's
+/// threads costs about 5 us, as long as writing 64 KiB. A plan wakes them once, rather than each of its steps.
 const MIN_POOL_BYTES: u64 = 1 << 16;
 
-/// Multiply-adds that take as long as writing [`MIN_POOL_BYTES`].
+/// The number of multiply-adds that take as long as writing [`MIN_POOL_BYTES`].
 const MIN_POOL_WORK: u64 = 1 << 18;
 
-/// The work of a planned step.
+/// What a planned step does.
 enum Action {
     Step(Box<Lowered>),
     /// Copies the operand to the output.
@@ -66,7 +65,7 @@ pub struct Plan {
     growing: Vec<Growing>,
     /// For each input, whether an output starts with it and shares its memory.
     caches: Box<[bool]>,
-    /// For each value, the input that it starts with, if it is such an output.
+    /// For each value, the input that it starts with and shares memory with, if any.
     begins: Box<[Option<ValueId>]>,
     regions: Regions,
     /// Whether the plan is worth waking the threads of the pool.
@@ -75,8 +74,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Lowers `graph` to steps for `env`: packed constants suit only its instruction set. Frees the bytes of a constant
-    /// as soon as every reader has packed it.
+    /// Lowers `graph` to steps for `env`; packed constants suit only its instruction set. Frees the bytes of a constant
+    /// once every reader has packed it.
     ///
     /// # Errors
     /// An `UnknownError` if there is not enough memory for the arena or packed constants, an `OperationError` if a
@@ -131,8 +130,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Adapts the plan to other sizes of the same graph. Keeps packed constants that fit them. Returns `false` if the
-    /// plan must be rebuilt; it is unusable then.
+    /// Adapts the plan to other sizes of the same graph, keeping packed constants that fit them. Returns `false` if the
+    /// plan must be rebuilt; it is then unusable.
     ///
     /// # Errors
     /// As [`of_optimized`](Self::of_optimized).
@@ -193,7 +192,7 @@ impl Plan {
         Ok(true)
     }
 
-    /// Holds the constants that steps read in place.
+    /// Keeps the constants that steps read in place.
     fn hold_constants(&mut self, graph: &Graph) -> Result<()> {
         for place in self.steps.iter().flat_map(|step| step.places.inputs()) {
             if let Space::Constant(id) = place.space
@@ -229,8 +228,8 @@ impl Plan {
                     };
                     let others = node.epilogue.operands.iter().map(|id| Some(place(id)));
                     let inputs = node.inputs.iter().enumerate().map(input).chain(others);
-                    // A step that writes a value with a cache at its start, or a view of one, writes only the part
-                    // after the cache.
+                    // A step that writes a value that starts with a cache, or a view of one, writes only the part after
+                    // the cache.
                     let written = |id: &ValueId| match begins[id.index()] {
                         None => place(id),
                         // No step writes the existing elements.
@@ -285,9 +284,9 @@ impl Plan {
         self.enters_pool
     }
 
-    /// Bytes held by this plan: constants read in place, and packed constants. Memory shared by several steps counts
-    /// once. Memory shared with other plans or with constant tensors counts in each of them: it is freed with the last
-    /// one. The arena does not belong to the plan.
+    /// Bytes held by this plan: constants read in place, and packed constants. Memory shared by several of its steps
+    /// counts once. Memory shared with other plans or with constant tensors counts in each of them: it is freed with
+    /// the last one. The arena does not belong to the plan.
     pub fn bytes(&self) -> usize {
         self.description.bytes()
     }
@@ -388,8 +387,8 @@ fn lower_all(graph: &mut Graph, views: &[bool], env: &Env, options: PlanOptions)
     Ok(all)
 }
 
-/// The memory held by the constants and steps of a plan. Memory shared by several of them counts once, as a constant if
-/// it is one.
+/// The memory held by the constants and steps of a plan. Memory that several of them share counts once, as a constant
+/// if it is one.
 fn holdings(constants: &[Option<Arc<Buffer>>], steps: &[PlannedStep], arena: usize) -> Holdings {
     let constants = constants.iter().flatten().map(|buffer| (Arc::as_ptr(buffer), false, buffer.len()));
     let packed = steps.iter().flat_map(|step| step.action.packed());
@@ -455,7 +454,7 @@ impl PlannedStep {
 /// An `UnknownError` if there is not enough memory, an `OperationError` if a mapped constant cannot be read.
 pub fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
     let lowered = lower(graph, node, env, false)?;
-    // A packed operand is not read again.
+    // Packed operands are not read again.
     let operand = |(index, id): (usize, Option<ValueId>)| {
         let id = id.filter(|_| !lowered.packed.contains(&index));
         id.map(|id| graph.value(id).constant().expect("operands are constants").buffer()).transpose()
@@ -501,7 +500,7 @@ mod tests {
         outputs
     }
 
-    /// The nodes and values with other sizes in `after`.
+    /// The nodes and values whose sizes differ in `after`.
     fn changes(before: &Graph, after: &Graph) -> Changes {
         let values: Vec<bool> = before
             .values

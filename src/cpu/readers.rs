@@ -1,5 +1,5 @@
-//! Tracks, while a graph is lowered, which nodes still need the raw bytes of a constant. Bytes that are only read packed are
-//! freed at once.
+//! Tracks which nodes still need the raw bytes of a constant while a graph is lowered. Bytes that are only read packed
+//! are freed at once.
 
 use super::lower::Lowered;
 use super::product::panels::Panels;
@@ -15,17 +15,17 @@ type Tied = (Panels, bool);
 
 /// The readers of the constants of a graph.
 pub struct Readers {
-    /// For each value, the number of operands and outputs of the graph that read its raw bytes.
+    /// For each value, how many operands of nodes and outputs of the graph read its raw bytes.
     raw: Vec<usize>,
     /// For each constant, the nodes that gather from it. Gather steps read nothing else of it.
     gathers: HashMap<ValueId, Vec<usize>>,
-    /// Constants that are only gathered from and packed for products, such as the embeddings of a language model that
-    /// also compute its logits: gathers read the rows from the panels.
+    /// Constants that are only gathered from and packed for products, such as the embedding of a language model that
+    /// also computes its logits. Gathers then read rows from the panels.
     tied: HashMap<ValueId, Tied>,
 }
 
 impl Readers {
-    /// The readers in `graph`, before any node is lowered.
+    /// Counts the readers in `graph`, before any node is lowered.
     pub fn new(graph: &Graph) -> Readers {
         let mut gathers: HashMap<ValueId, Vec<usize>> = HashMap::new();
         for (index, node) in graph.nodes.iter().enumerate() {
@@ -42,9 +42,9 @@ impl Readers {
         tied_gather(graph, node, matrix).map(lowered)
     }
 
-    /// Records what the last step in `all` packed; `all` has the steps of the nodes lowered so far (views have none).
-    /// If nothing else needs the raw bytes of a constant it packed, replaces the steps in `all` that gather from the
-    /// constant. Frees bytes without readers.
+    /// Records what the last step in `all`, the steps of the nodes lowered so far (none for views), has packed. If
+    /// nothing else needs the raw bytes of a packed constant, replaces the steps in `all` that gather from it. Frees
+    /// bytes without readers.
     pub fn note(&mut self, graph: &mut Graph, all: &mut [Option<Lowered>]) {
         let index = all.len() - 1;
         let Some(packed) = all[index].as_ref().map(|lowered| lowered.packed.clone()) else { return };
@@ -63,8 +63,8 @@ impl Readers {
         }
     }
 
-    /// Makes all nodes that gather from `id`, which the last step in `all` packed, read the packed copy, if nothing
-    /// else reads the raw bytes.
+    /// If nothing else reads the raw bytes of `id`, which the last step in `all` packed, makes all nodes that gather
+    /// from it read the packed copy.
     fn tie(&mut self, graph: &Graph, all: &mut [Option<Lowered>], id: ValueId) {
         let Some(gathers) = self.gathers.get(&id).filter(|gathers| gathers.len() == self.raw[id.index()]) else {
             return;

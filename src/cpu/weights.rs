@@ -1,5 +1,5 @@
-//! Constants as steps need them: read in pieces for packing, which means large mapped weights are never in memory
-//! twice, and one buffer for all steps and graphs of the process that need the same bytes.
+//! Constants as steps need them. Packing reads them in pieces, which never keeps large mapped weights in memory twice;
+//! and all steps and graphs of the process that need the same bytes share one buffer.
 
 use super::kernels::float::Floats;
 use super::schedule::pool::Threads;
@@ -13,8 +13,8 @@ use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
 
-/// Maximum bytes per piece where pieces are possible: large enough to make reading a file cheap, and small enough to
-/// keep a piece in cache until it is packed.
+/// Maximum bytes per piece, if pieces are possible: large enough to read files cheaply, small enough to keep a piece in
+/// cache until it is packed.
 const PIECE_BYTES: usize = 4 << 20;
 
 /// The elements of a constant, from a first element to the end.
@@ -33,12 +33,12 @@ enum Source<'a> {
     Mapped(&'a Mapped),
 }
 
-/// A buffer for the pieces that are read. Grows as needed.
+/// A buffer for pieces read from a file. Grows as needed.
 #[derive(Default)]
 pub struct Staging(Option<Buffer>);
 
 impl<'a> Weights<'a> {
-    /// The elements of `constant`, of type `dtype`. `threads` pack them, or this thread alone.
+    /// The elements of `constant`, of type `dtype`. They are packed by `threads`, or by this thread alone.
     pub fn of(constant: &'a Constant, dtype: DataType, threads: Option<&'a Threads>) -> Weights<'a> {
         let source = match constant {
             Constant::Owned(buffer) => Source::Memory(buffer),
@@ -57,8 +57,8 @@ impl<'a> Weights<'a> {
         Weights { first: self.first + count, ..self }
     }
 
-    /// Calls `work` with parts of `out` that cover it once, on the packing threads. `work` receives the index of the
-    /// first unit of `unit` elements, and the elements of some units. `cost` is per element, in multiply-adds.
+    /// Calls `work` with parts of `out` that cover it exactly once, on the packing threads. `work` receives the index
+    /// of its first unit of `unit` elements, and the elements of some units. `cost` is per element, in multiply-adds.
     pub fn fill<T: Send>(&self, out: &mut [T], unit: usize, cost: usize, work: impl Fn(usize, &mut [T]) + Sync) {
         match self.threads {
             Some(threads) => for_each_chunk(threads, out, unit, 1, cost.saturating_mul(unit), work),
@@ -115,8 +115,8 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// The buffer into which `make` packs these elements. `form` describes the packing in full: all callers with the
-    /// same elements and form share one buffer.
+    /// The buffer that `make` packs these elements into. `form` fully describes the packing: all callers with the same
+    /// elements and form share one buffer.
     ///
     /// # Errors
     /// Those of `make`.
@@ -155,7 +155,7 @@ pub fn resident(constant: &Constant) -> Result<Arc<Buffer>> {
     once(Origin { backing, start, form: Form::Raw(end - start) }, || constant.buffer())
 }
 
-/// The source of bytes and what was made of them: identifies equal contents without comparing them.
+/// The source of bytes and what was made of them. Identifies equal contents without comparing them.
 #[derive(PartialEq, Eq, Hash)]
 struct Origin {
     backing: Backing,
@@ -165,9 +165,9 @@ struct Origin {
 
 /// The memory that holds the bytes.
 enum Backing {
-    /// A mapping, by its number.
+    /// A mapped file, by its number.
     File(u64),
-    /// A buffer. As long as this exists, no other buffer has its address.
+    /// A buffer. The weak reference keeps any other buffer from having its address.
     Memory(Weak<Buffer>),
 }
 
@@ -213,19 +213,19 @@ fn lock() -> MutexGuard<'static, WeakBuffers<Origin>> {
     MADE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Number of origins with a shared buffer that is alive, or was until recently.
+/// Number of origins whose shared buffer is alive, or was until recently.
 #[cfg(test)]
 pub fn origins() -> usize {
     lock().count()
 }
 
-/// The shared buffer that `make` creates from `origin`; calls `make` only if no one holds the buffer.
+/// The shared buffer that `make` creates from `origin`; calls `make` only if nobody holds that buffer.
 fn once(origin: Origin, make: impl FnOnce() -> Result<Arc<Buffer>>) -> Result<Arc<Buffer>> {
     let known = lock().get(&origin).pop();
     if let Some(buffer) = known {
         return Ok(buffer);
     }
-    // Threads that make the same bytes at the same time end up with one buffer: equal bytes are shared.
+    // Threads that make the same bytes at the same time end up with one buffer: `share` merges equal bytes.
     let buffer = share(make()?);
     lock().insert(origin, &buffer);
     Ok(buffer)

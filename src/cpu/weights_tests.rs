@@ -70,7 +70,7 @@ fn mapped_constants_give_the_same_bits() {
 const SUMS: Tolerance = Tolerance::ulps(16).or_absolute(2e-4);
 const HALF_SUMS: Tolerance = Tolerance::ulps(1).or_absolute(2e-4);
 
-/// A matrix that is both gathered from and multiplied with, plus `besides`, its other readers.
+/// A matrix that is both gathered from and multiplied with; `besides` adds other readers.
 fn tied(dtype: &str, transposed: bool, besides: &str) -> Graph {
     let shape = if transposed { "[90, 70]" } else { "[70, 90]" };
     parse(&format!(

@@ -10,18 +10,18 @@ use crate::shape::Descriptor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A graph with named dimensions, ready to dispatch. It is compiled on the timeline for the sizes of a dispatch.
+/// A graph with named dimensions, ready to dispatch. The timeline compiles it for the sizes of a dispatch.
 pub struct DynamicGraph {
-    /// `None` once it is released.
+    /// `None` after the release.
     outline: Mutex<Option<Arc<Outline>>>,
     /// The shapes of the outputs.
     shapes: Templates<Vec<Vec<Dim>>>,
-    /// Each with its outputs that share the memory of inputs.
+    /// The compiled graphs, each with its outputs that share the memory of inputs.
     templates: Templates<Arc<[Growing]>>,
     kept: Recent<(Key, Arc<CompiledGraph>)>,
 }
 
-/// The parameters of a plan.
+/// What a compiled graph depends on besides its sizes.
 #[derive(Clone, PartialEq)]
 struct Key {
     sizes: Arc<[i64]>,
@@ -30,7 +30,7 @@ struct Key {
 }
 
 impl DynamicGraph {
-    /// The graph of `outline`.
+    /// Wraps the graph of `outline`.
     pub fn new(outline: Outline) -> DynamicGraph {
         let (shapes, templates, kept) = Default::default();
         DynamicGraph { outline: Mutex::new(Some(Arc::new(outline))), shapes, templates, kept }
@@ -41,7 +41,7 @@ impl DynamicGraph {
         outline.ok_or_else(|| Error::new(ErrorKind::InvalidState, "the graph is destroyed"))
     }
 
-    /// Number of inputs and of outputs; none once it is released.
+    /// Number of inputs and of outputs; zeros after the release.
     pub fn ports(&self) -> [usize; 2] {
         self.outline().map_or([0; 2], |outline| [outline.input_names().count(), outline.outputs().count()])
     }
@@ -66,9 +66,9 @@ impl DynamicGraph {
         Ok((sizes, template.recorded().iter().map(numbers).collect()))
     }
 
-    /// Runs the graph on distinct tensors of `context`, in the order of inputs and outputs. If that fails later,
-    /// reading the outputs returns the error. `donations` are pairs of indices, of an output and the input whose memory
-    /// it takes over: where the backend supports it, only the appended part is written. The input keeps its contents.
+    /// Runs the graph on distinct tensors of `context`, in the order of inputs and outputs. If the run fails later,
+    /// reading the outputs returns the error. `donations` are pairs of indices: an output, and the input whose memory
+    /// it takes over. Where the backend supports that, only the appended part is written. The input keeps its contents.
     ///
     /// # Errors
     /// A TypeError if the shapes of the tensors do not match the graph or each other, or an output cannot take the
@@ -99,7 +99,7 @@ impl DynamicGraph {
                 let run = || run(site, &*graph.compiled(site, &key)?, &inputs, &outputs);
                 let ran = catch_unwind(AssertUnwindSafe(run));
                 if let Err(error) = ran.unwrap_or_else(|panic| Err(panicked(&*panic))) {
-                    // Readers of the outputs get the error.
+                    // Reading the outputs returns the error.
                     outputs.iter().for_each(|output| output.fail(&error));
                 }
                 Ok(None)
@@ -153,7 +153,7 @@ impl DynamicGraph {
     }
 }
 
-/// Runs `graph`; outputs that grow in the memory of inputs only write the appended part.
+/// Runs `graph`; outputs that grow in the memory of inputs write only the appended part.
 ///
 /// # Errors
 /// An OperationError for any failure.
@@ -173,7 +173,7 @@ fn run(site: &Site, graph: &CompiledGraph, inputs: &[Arc<Tensor>], outputs: &[Ar
     }
     graph.run(site.env, "dispatch", [&sources, &targets], None)?;
     for &Growing { output, axis, .. } in &growing {
-        let rows = targets[output].finish().expect("the graph has appended to it");
+        let rows = targets[output].finish().expect("the graph has appended rows");
         outputs[output].replace_rows(rows, axis);
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Graphs with named dimensions: the extension `dynamic-shapes`.
 //!
-//! [`Symbols`] accompany a builder and record which dimensions of its operands are names. Operators on such operands
-//! are accepted if they are valid for any sizes ([`samples`]). The [`Outline`] of the built graph infers all shapes
-//! again for the sizes of a dispatch, and a [`DynamicGraph`] caches compiled graphs.
+//! [`Symbols`] accompany a builder and record which dimensions of its operands are names. An operator on such operands
+//! is accepted if it is valid for some sizes ([`samples`]). The [`Outline`] of the built graph infers all shapes again
+//! for the sizes of a dispatch, and a [`DynamicGraph`] caches compiled graphs.
 
 mod graph;
 mod outline;
@@ -26,7 +26,7 @@ use std::collections::HashMap;
 pub enum Dimension {
     /// A size.
     Number(u32),
-    /// A size known when the graph is dispatched.
+    /// A size that is known when the graph is dispatched.
     Named(Symbol),
 }
 
@@ -37,11 +37,11 @@ impl Dimension {
     }
 }
 
-/// A named dimension, as an index among the names of a builder.
+/// A named dimension, as an index into the names of a builder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol(u32);
 
-/// A dimension in the caller's form.
+/// A dimension as callers write it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NamedDimension {
     /// A size.
@@ -50,20 +50,20 @@ pub enum NamedDimension {
     Name(String),
 }
 
-/// The shapes of operands that depend on the sizes of inputs with named dimensions.
+/// The shapes of the operands that depend on named dimensions.
 type Shapes = HashMap<OperandId, Vec<Dimension>>;
 
 /// The names of dimensions in a builder.
 #[derive(Debug, Default)]
 pub struct Symbols {
-    /// All names: those of the caller, and generated ones for computed dimensions.
+    /// All names: the caller's, and generated ones for computed dimensions.
     names: Vec<String>,
     given: HashMap<String, Symbol>,
     shapes: Shapes,
 }
 
 impl Symbols {
-    /// `input()`: a named input of the graph with dimensions that may be names. Equal names stand for equal sizes.
+    /// `input()`: a named input of the graph whose dimensions may be names. Equal names stand for equal sizes.
     ///
     /// # Errors
     /// Those of [`Builder::input`], and a TypeError for an empty name.
@@ -74,7 +74,7 @@ impl Symbols {
         dtype: DataType,
         shape: Vec<NamedDimension>,
     ) -> Result<OperandId> {
-        // The smallest size of a name: an input too large with it is always too large.
+        // Each name at its smallest size: an input that is too large then always is.
         let least = shape.iter().map(|dimension| match dimension {
             NamedDimension::Number(size) => *size,
             NamedDimension::Name(_) => 1,
@@ -104,10 +104,10 @@ impl Symbols {
         symbol
     }
 
-    /// Appends an operator with operands in the order of the rule row; returns its outputs.
+    /// Appends an operator with operands in the order of the rule; returns its outputs.
     ///
     /// # Errors
-    /// A TypeError if the operands or attributes violate the operator's rules for all sizes of the names.
+    /// A TypeError if the operands or attributes violate the operator's rules for all tried sizes of the names.
     pub fn add(
         &mut self,
         builder: &mut Builder,
@@ -137,7 +137,7 @@ impl Symbols {
             Error { code: error.code, ..Error::new(ErrorKind::Type, message) }
         })?;
         let (descriptors, shapes): (Vec<_>, Vec<_>) = inferred.into_iter().unzip();
-        // Unresolved: resolved for the sizes of a dispatch.
+        // Left unresolved: resolved for the sizes of a dispatch.
         let outputs = builder.append(op, inputs, descriptors, label.to_string());
         for (index, (&id, shape)) in outputs.iter().zip(shapes).enumerate() {
             let shape = shape.into_iter().enumerate().map(|(axis, dimension)| {

@@ -8,7 +8,7 @@ use crate::ir::{Constant, Graph, Growing, ValueId};
 use crate::shape::{Descriptor, is_valid_dimension};
 use std::collections::BTreeSet;
 
-/// A graph with named dimensions. Descriptors that depend on them are only examples, and operators are unresolved.
+/// A graph with named dimensions. Descriptors that depend on the names are only examples, and operators are unresolved.
 #[derive(Debug)]
 pub struct Outline {
     graph: Graph,
@@ -42,10 +42,10 @@ impl Outline {
         self.graph.outputs.iter().map(|(name, id)| (name.as_str(), self.graph.descriptor(*id)))
     }
 
-    /// The outputs that share the memory of inputs, for `donations`: pairs of an output's and an input's index.
+    /// The outputs that share the memory of inputs, given `donations`: pairs of indices of an output and an input.
     ///
     /// # Errors
-    /// A TypeError if an output does not extend its input, or several outputs take the same input.
+    /// A TypeError if an output does not extend its input, or if several outputs take the same input.
     pub fn growing(&self, operation: &str, donations: &[[usize; 2]]) -> Result<Vec<Growing>> {
         let mut growing: Vec<Growing> = Vec::with_capacity(donations.len());
         for &[output, input] in donations {
@@ -145,7 +145,7 @@ impl Outline {
         Ok(graph)
     }
 
-    /// Adds the current sizes to a problem of an operator.
+    /// Adds the current sizes to an operator's problem.
     fn within(&self, operator: &str, label: &str, problem: Problem, free: &[Dim]) -> Error {
         let error = Error::at(operator, label, problem);
         let sizes =

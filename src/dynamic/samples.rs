@@ -1,9 +1,9 @@
 //! The outputs of an operator on operands with named dimensions, inferred from samples.
 //!
-//! Rules compare dimensions, and their results depend on the outcomes. An operator is therefore evaluated with sizes in
-//! place of the names: with some that differ in the properties that rules test (equal, 1, multiples), and, if it
-//! refuses them, with others that change the outcome of the last comparisons. It is refused if no sizes fit. A
-//! dimension of an output is a name or a number if it was in all samples; otherwise it is a new one.
+//! Rules compare dimensions, and their results depend on the outcomes. An operator is therefore evaluated for sizes in
+//! place of the names: first for sizes that differ in the properties that rules test (equal, 1, multiples); while it
+//! rejects them, for others that change the outcome of the latest comparisons. It is rejected if no sizes fit. A
+//! dimension of an output is a name or a number if it was the same one in all samples; otherwise it gets a new name.
 
 use super::{Dimension, Symbol};
 use crate::dimension::{Dim, Tape};
@@ -13,19 +13,19 @@ use crate::ops::Op;
 use crate::shape::{Descriptor, is_valid_dimension};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
-/// Maximum number of sizes to try after some have fit.
+/// Maximum number of further size assignments to try after one has fit.
 const MANY: usize = 120;
 
-/// Maximum number of dimensions to set, over all tried sizes, before an operator is refused.
+/// Maximum number of sizes to assign, over all tries, before an operator is rejected.
 const WORK: usize = 24_000;
 
-/// Minimum number of sizes to try before an operator is refused.
+/// Minimum number of size assignments to try before an operator is rejected.
 const LEAST: usize = 60;
 
 /// Number of comparisons to derive further sizes from.
 const COMPARISONS: usize = 8;
 
-/// Maximum number of names to vary individually.
+/// Maximum number of names to vary one at a time.
 const VARIED: usize = 32;
 
 /// Sizes that fit most windows, splits and groups, and have few multiples in common with others.
@@ -41,10 +41,10 @@ pub struct Operand<'a> {
 /// An output: its descriptor for valid sizes, and its dimensions; `None` for computed ones.
 pub type Inferred = (Descriptor, Vec<Option<Dimension>>);
 
-/// The refusal of an operator.
+/// An operator was rejected.
 pub struct Refusal {
     pub problem: Problem,
-    /// The sizes that were tried first; none if they do not matter.
+    /// The size assignment that was tried first; empty if sizes do not matter.
     pub sizes: Vec<(Symbol, u32)>,
 }
 
@@ -72,7 +72,7 @@ struct Sample {
 /// Infers an operator's outputs for operands with these dimensions, at most `most` bytes each.
 ///
 /// # Errors
-/// If it refuses the operands for all sizes.
+/// If it rejects the operands for all tried sizes.
 pub fn infer(op: &Op, operands: &[Option<Operand>], most: u64) -> Result<Vec<Inferred>, Refusal> {
     let symbols = symbols(operands);
     let mut queue: VecDeque<Vec<u32>> = seeds(symbols.len()).into();
@@ -91,7 +91,7 @@ pub fn infer(op: &Op, operands: &[Option<Operand>], most: u64) -> Result<Vec<Inf
         match sample(op, operands, &symbols, &sizes, most) {
             Ok(outputs) => {
                 if samples.is_empty() {
-                    // Goes before sizes that are only tried after failures.
+                    // Tried before sizes that are only for use after failures.
                     varied(&sizes).for_each(|sizes| queue.push_front(sizes));
                     limit = tried.len() + queue.len().min(MANY);
                 }
@@ -112,7 +112,7 @@ pub fn infer(op: &Op, operands: &[Option<Operand>], most: u64) -> Result<Vec<Inf
     }
     match samples.is_empty() {
         false => Ok(told(&symbols, &samples)),
-        true => Err(refusal.expect("something was tried")),
+        true => Err(refusal.expect("at least one set of sizes was tried")),
     }
 }
 
@@ -123,19 +123,19 @@ fn symbols(operands: &[Option<Operand>]) -> Vec<Symbol> {
     symbols.into_iter().collect()
 }
 
-/// The first sizes to try.
+/// The first size assignments to try.
 fn seeds(count: usize) -> Vec<Vec<u32>> {
     let mut seeds: Vec<Vec<u32>> = COMMON.iter().map(|&size| vec![size; count]).collect();
     seeds.push((0..count).map(|at| DIFFERENT[at % DIFFERENT.len()]).collect());
     seeds
 }
 
-/// Variations of these sizes in a single one.
+/// The assignments that differ from `sizes` in a single size.
 fn varied(sizes: &[u32]) -> impl Iterator<Item = Vec<u32>> {
     (0..sizes.len().min(VARIED)).flat_map(|at| [1, 7, 24].map(|size| with(sizes, at, size)))
 }
 
-/// Sizes that may change the outcome of a comparison: they make its sides equal by a sum or a product.
+/// Assignments that may change the outcome of a comparison: a sum or a product makes its sides equal.
 fn others(sizes: &[u32], comparisons: &[(i64, i64)]) -> impl Iterator<Item = Vec<u32>> {
     let places = 0..sizes.len().min(VARIED);
     let wanted = comparisons.iter().flat_map(move |&(a, b)| {
@@ -153,14 +153,14 @@ fn others(sizes: &[u32], comparisons: &[(i64, i64)]) -> impl Iterator<Item = Vec
     wanted.map(|(at, size)| with(sizes, at, size as u32))
 }
 
-/// The sizes with a single one replaced.
+/// `sizes` with the one at `at` replaced.
 fn with(sizes: &[u32], at: usize, size: u32) -> Vec<u32> {
     let mut other = sizes.to_vec();
     other[at] = size;
     other
 }
 
-/// Evaluates the operator for these sizes of the symbols; on failure, returns the problem and the last comparisons.
+/// Evaluates the operator for these sizes of the symbols; on failure, returns the problem and the latest comparisons.
 #[expect(clippy::type_complexity, reason = "used in one place")]
 fn sample(
     op: &Op,
@@ -173,7 +173,7 @@ fn sample(
     let (resolved, tape) = Tape::record(&sizes, |free| {
         let dim = |dimension: &Dimension| match dimension {
             Dimension::Number(size) => Dim::from(*size),
-            Dimension::Named(symbol) => free[symbols.binary_search(symbol).expect("it is among them")],
+            Dimension::Named(symbol) => free[symbols.binary_search(symbol).expect("every symbol is in the list")],
         };
         let descriptor =
             |operand: &Operand| Descriptor { dtype: operand.dtype, shape: operand.shape.iter().map(dim).collect() };
@@ -218,7 +218,7 @@ fn told(symbols: &[Symbol], samples: &[Sample]) -> Vec<Inferred> {
     first.iter().enumerate().map(output).collect()
 }
 
-/// The dimension of an output with these values in the samples.
+/// The dimension of an output that had these values in the samples.
 fn dimension(symbols: &[Symbol], samples: &[Sample], seen: &[Seen]) -> Option<Dimension> {
     let value = seen[0].value;
     if seen.iter().any(|seen| matches!(seen.kind, Kind::Number)) && seen.iter().all(|seen| seen.value == value) {

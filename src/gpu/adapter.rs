@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use std::cmp::Reverse;
 use std::sync::OnceLock;
 
-/// `1` makes contexts run on a CPU that emulates a GPU (llvmpipe, WARP), and on nothing else.
+/// `1` restricts contexts to a CPU that emulates a GPU (llvmpipe, WARP).
 pub const SOFTWARE_VARIABLE: &str = "WEBNN_GPU_SOFTWARE";
 
 /// Which adapters to consider.
@@ -24,8 +24,8 @@ pub enum Choice {
     Of(WebGpuAdapter),
 }
 
-/// Adapter information of a `GPUDevice`. Implementations differ: vendor names or numbers, the adapter's name in
-/// `device` or in `description`, or next to nothing.
+/// The adapter information of a `GPUDevice`. Implementations differ: they report vendor names or numbers, the adapter's
+/// name in `device` or in `description`, or next to nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct WebGpuAdapter {
@@ -35,7 +35,7 @@ pub struct WebGpuAdapter {
     pub device: String,
     /// The name of the adapter.
     pub description: String,
-    /// Whether it is a CPU.
+    /// Whether the adapter is a CPU.
     pub is_fallback_adapter: bool,
 }
 
@@ -78,8 +78,8 @@ impl WebGpuAdapter {
 }
 
 /// All adapters of this machine, software included, enumerated once per process. Returns none, without enumerating, if
-/// no hardware can be found and the caller does not want software (`wants_software`). Never dropped: drivers do not
-/// survive being unloaded while the process ends.
+/// there can be no hardware and the caller does not want software (`wants_software`). The adapters are never dropped:
+/// drivers do not survive being unloaded at the end of the process.
 fn all(wants_software: bool) -> &'static [wgpu::Adapter] {
     static ADAPTERS: OnceLock<Vec<wgpu::Adapter>> = OnceLock::new();
     if ADAPTERS.get().is_none() && !wants_software && drivers::absence().is_some() {
@@ -138,7 +138,7 @@ pub fn why_none(software: bool) -> String {
     }
 }
 
-/// The choice for a context with nothing but preferences: software if [`SOFTWARE_VARIABLE`] asks for it.
+/// The choice for a context that has nothing but preferences: software if [`SOFTWARE_VARIABLE`] asks for it.
 ///
 /// # Errors
 /// A NotSupportedError for an invalid value of the variable.
@@ -238,7 +238,7 @@ mod tests {
             let ranked = infos.iter().enumerate().filter_map(|(at, info)| Some((rank(info, &choice)?, at)));
             ranked.min_by_key(|(rank, _)| *rank).map(|(_, at)| at)
         };
-        // In the style of Dawn, then of Deno.
+        // As Dawn reports adapters, then as Deno does.
         assert_eq!(best("nvidia", "0x2335", "NVIDIA H200", false), Some(0));
         assert_eq!(best("intel", "0x3e92", "Intel(R) UHD Graphics 630", false), Some(1));
         assert_eq!(best("mesa", "0x0000", "llvmpipe (LLVM 15.0.6, 256 bits)", false), Some(2));

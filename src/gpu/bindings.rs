@@ -1,5 +1,5 @@
 //! The buffers of a plan, and the bind groups that pass them to kernels. Bind groups with the caller's tensors are
-//! cached for the most recently bound sets of tensors.
+//! cached for the sets of tensors bound most recently.
 
 use super::device::{Device, IMMEDIATES};
 use super::kernel::ALIGNMENT;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// Maximum size of a constants buffer in bytes, unless a single constant is larger.
 const CONSTANTS_BLOCK: usize = 256 << 20;
 
-/// Sets of tensors with cached bind groups: programs usually alternate between two or three.
+/// Number of tensor sets with cached bind groups: programs usually alternate between two or three.
 const MAX_SETS: usize = 4;
 
 /// The constants of a plan on the device, several per buffer.
@@ -66,7 +66,7 @@ struct BoundSet {
     groups: Arc<Groups>,
 }
 
-/// The sets with cached bind groups, most recently bound first.
+/// The tensor sets with cached bind groups, most recently bound first.
 #[derive(Default)]
 pub struct BoundSets(Mutex<VecDeque<BoundSet>>);
 
@@ -85,7 +85,7 @@ impl BoundSets {
 }
 
 impl Device {
-    /// Drops the bind groups that hold `buffer`, which will not be used again: its memory is freed when the device is
+    /// Drops the bind groups that hold `buffer`, which will not be used again: its memory is freed once the device is
     /// done with it. (Destroying the buffer would be simpler, but takes a wgpu lock that a waiting thread holds.)
     pub fn forget(&self, buffer: &wgpu::Buffer) {
         let bound: Vec<_> = {
@@ -102,16 +102,16 @@ pub struct Bindings {
     arena: wgpu::Buffer,
     constants: Constants,
     parameters: wgpu::Buffer,
-    /// Bind groups of launches without tensors of the caller.
+    /// Bind groups of launches that use none of the caller's tensors.
     fixed: Vec<Option<wgpu::BindGroup>>,
     sets: Arc<BoundSets>,
 }
 
 impl Bindings {
-    /// Allocates an arena of `arena` bytes and creates the bind groups without tensors of the caller.
+    /// Allocates an arena of `arena` bytes, and creates the bind groups that need none of the caller's tensors.
     ///
     /// # Errors
-    /// An `UnknownError` if memory runs out, an `OperationError` if a bind group is refused.
+    /// An `UnknownError` if memory runs out, an `OperationError` if a bind group is rejected.
     pub(super) fn new(
         device: &Device,
         launches: &[Launch],
@@ -136,7 +136,7 @@ impl Bindings {
         Ok(bindings)
     }
 
-    /// Fills the memory of intermediate results with one bits, which are NaN as floats.
+    /// Sets all bits in the memory of intermediate results: NaN, as floats.
     ///
     /// # Errors
     /// An `UnknownError` if memory for the fill runs out.
@@ -144,10 +144,10 @@ impl Bindings {
         device.write(&self.arena, 0, &vec![0xff; self.arena.size() as usize])
     }
 
-    /// Returns the bind groups for these tensors and caches them.
+    /// Returns the bind groups for these tensors, cached.
     ///
     /// # Errors
-    /// An `OperationError` if a bind group is refused.
+    /// An `OperationError` if a bind group is rejected.
     pub(super) fn bind(
         &self,
         device: &Device,
@@ -191,7 +191,7 @@ impl Bindings {
         (buffer, (first + place.offset) as u64)
     }
 
-    /// The buffer of a place outside of the caller's tensors, and the base that its offset counts from.
+    /// The buffer of a place outside of the caller's tensors, and the base of its offset.
     fn own(&self, place: &Place) -> (&wgpu::Buffer, usize) {
         match place.space {
             Space::Constant(id) => {

@@ -48,7 +48,7 @@ pub fn store(name: &str, data: &[u8]) {
         fs::rename(&temporary, &path).ok()
     };
     if write().is_none() {
-        // There may be nothing to remove, and a failure needs no handling.
+        // The file may not exist, and a failure needs no handling.
         let _ = fs::remove_file(&temporary);
     }
 }

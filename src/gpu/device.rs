@@ -36,7 +36,7 @@ pub struct Device {
     pub(super) poller: Poller,
     /// Bind groups of plans, which must not outlive the tensors in them.
     pub(super) bound: Mutex<Vec<Weak<BoundSets>>>,
-    /// An error reported outside of any error scope.
+    /// An error that was reported outside of any error scope.
     fault: Arc<Mutex<Option<String>>>,
 }
 
@@ -61,7 +61,7 @@ impl Device {
     /// # Errors
     /// Those of [`open`](Self::open).
     pub fn shared(choice: &Choice) -> Result<Option<Arc<Device>>> {
-        // Held while opening, to keep others from opening a second device.
+        // Held while opening, to keep other threads from opening a second device.
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(adapter) = adapter(choice)? else { return Ok(None) };
         open.retain(|device| device.strong_count() > 0);
@@ -76,7 +76,7 @@ impl Device {
         Ok(Some(device))
     }
 
-    /// Opens the best adapter, with those of `extensions` that it has; `None` without an adapter.
+    /// Opens the best adapter, with those of `extensions` that it supports; `None` without an adapter.
     ///
     /// # Errors
     /// An `OperationError` if the adapter provides no device, a NotSupportedError for an invalid value of an
@@ -243,10 +243,10 @@ impl Device {
 
     /// Loses the device, as a failing driver would.
     pub fn destroy(&self) {
-        // First, so that subsequent failures are attributed to it.
+        // Before the device is destroyed: failures that follow are then attributed to the loss.
         self.loss.tell("it was destroyed");
         self.destroy_between_writes();
-        // wgpu panics where it has no other way to fail. The device is lost already.
+        // wgpu panics where it has no other way to fail; the device is lost in any case.
         drop(guarded(|| drop(self.device.poll(wgpu::PollType::Poll))));
     }
 }
@@ -270,7 +270,8 @@ fn watch(device: &wgpu::Device, loss: &Arc<Loss>, fault: &Arc<Mutex<Option<Strin
     }));
 }
 
-/// Runs `work`; turns a panic, which wgpu raises where it has no other way to fail, into an `OperationError`.
+/// Runs `work`; turns a panic, by which wgpu reports errors where it has no other way to fail, into an
+/// `OperationError`.
 pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let text = panic_text(&*panic).unwrap_or("for an unknown reason");

@@ -1,4 +1,4 @@
-//! The representation of tensors in WGSL: the words in memory, and the values that kernels compute with.
+//! How WGSL represents tensors: the words in memory, and the values that kernels compute with.
 
 use crate::dtype::DataType::{self, *};
 use crate::gpu::steps::product::choice::Variant;
@@ -7,9 +7,9 @@ use std::fmt::Write;
 /// The extensions that the shaders of a device may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Dialect {
-    /// Whether the type `f16` exists. Otherwise float16 is stored with two elements per word.
+    /// Whether the type `f16` exists. If not, float16 is stored with two elements per word.
     pub f16: bool,
-    /// Whether the types `i64` and `u64` exist. Otherwise 64-bit elements are pairs of words.
+    /// Whether the types `i64` and `u64` exist. If not, 64-bit elements are pairs of words.
     pub int64: bool,
     /// Whether subgroup operations are available. A subgroup has 4 to 64 invocations.
     pub subgroups: bool,
@@ -19,7 +19,7 @@ pub struct Dialect {
     pub cooperative: Option<MatrixUnits>,
     /// Bytes of workgroup memory; every device has at least 16384.
     pub workgroup_bytes: u32,
-    /// Forces this variant for every matrix product that supports it, for tests and measurements.
+    /// Forces this variant on every matrix product that supports it, for tests and measurements.
     pub product: Option<Variant>,
 }
 
@@ -28,12 +28,12 @@ pub struct Dialect {
 pub struct MatrixUnits {
     /// Rows, columns and depth of a product.
     pub side: u32,
-    /// Whether kernels emulate the units in workgroup memory, to test the surrounding code on any device.
+    /// Whether kernels emulate the units in workgroup memory: tests the surrounding code on any device.
     pub emulated: bool,
 }
 
 impl Dialect {
-    /// The WGSL type of a value during computation.
+    /// The WGSL type that kernels compute a value in.
     pub fn value(self, dtype: DataType) -> &'static str {
         match dtype {
             Float32 | Float16 => "f32",
@@ -110,7 +110,7 @@ impl Dialect {
         )
     }
 
-    /// Like [`readable`](Self::readable), for numbers of an 8-bit type stored in 4 bits each.
+    /// Like [`readable`](Self::readable), for numbers of an 8-bit type that are stored in 4 bits each.
     pub fn readable_nibbles(self, binding: u32, name: &str, dtype: DataType) -> String {
         let value = self.value(dtype);
         let element = match dtype {
@@ -123,8 +123,8 @@ impl Dialect {
         )
     }
 
-    /// Like [`readable`](Self::readable) for floats, but the functions return four neighboring elements from a multiple
-    /// of four on: `name_four(i)`, and, where the type `f16` exists, `name_halves(i)` as `vec4<f16>`.
+    /// Like [`readable`](Self::readable), for floats, but the functions return four neighboring elements, starting at a
+    /// multiple of four: `name_four(i)`, and, where the type `f16` exists, `name_halves(i)` as `vec4<f16>`.
     pub fn readable_four(self, binding: u32, name: &str, dtype: DataType) -> String {
         let (word, four, halves) = match self.word(dtype) {
             "u32" => (
@@ -145,9 +145,9 @@ impl Dialect {
         )
     }
 
-    /// Declares a binding, the function `word(w)`, which computes all elements of word `w` with the function
-    /// `compute(i)`, and `store_word(w)`, which stores the word. If `masked`, elements for which `covers(i)` is false
-    /// keep their old values.
+    /// Declares a binding and two functions: `word(w)` computes all elements of word `w` with the function
+    /// `compute(i)`, and `store_word(w)` stores the word. If `masked`, elements for which `covers(i)` is false keep
+    /// their old values.
     pub fn writable(self, binding: u32, dtype: DataType, masked: bool) -> String {
         let (word, value, lanes) = (self.word(dtype), self.value(dtype), self.lanes(dtype));
         let element = |i: &str| match dtype {
@@ -201,8 +201,8 @@ fn store_word(w: u32) {{
         )
     }
 
-    /// Like [`storable`](Self::storable) for floats, but with the function `store_four(i, x)` for four neighboring
-    /// elements from a multiple of four on.
+    /// Like [`storable`](Self::storable), for floats, but with the function `store_four(i, x)` for four neighboring
+    /// elements, starting at a multiple of four.
     pub fn storable_four(self, binding: u32, dtype: DataType) -> String {
         let word = self.word(dtype);
         format!(

@@ -1,4 +1,4 @@
-//! Runs one operator on buffers of its own, without a plan: for the self-test of a device, and for measurements.
+//! Runs one operator on buffers of its own, without a plan: for a device's self-test, and for measurements.
 
 use super::device::Device;
 use super::kernel::{Bound, Dispatch};
@@ -83,7 +83,7 @@ impl Direct {
     /// Submits the dispatches `times` times.
     ///
     /// # Errors
-    /// An `OperationError` if the device refuses them or is lost.
+    /// An `OperationError` if the device rejects them or is lost.
     pub fn submit(&self, device: &Device, times: u32) -> Result<wgpu::SubmissionIndex> {
         let commands = device.scoped(|| {
             let mut encoder = device.device.create_command_encoder(&Default::default());

@@ -30,7 +30,7 @@ fn has_device_file(devices: &Path) -> bool {
 }
 
 /// Percentage of a device's memory, used by all programs together, above which allocations are refused: beyond it,
-/// drivers start to move memory around, and some end the process.
+/// drivers start to move memory around, and some terminate the process.
 const MEMORY_BUDGET: wgpu::MemoryBudgetThresholds =
     wgpu::MemoryBudgetThresholds { for_resource_creation: Some(97), for_device_loss: None };
 
@@ -49,7 +49,7 @@ fn instance() -> Option<wgpu::Instance> {
     }))
 }
 
-/// The Vulkan extensions for drawing into windows. If they are enabled, Mesa's device selection layer connects to the
+/// The Vulkan extensions for drawing into windows. With them enabled, Mesa's device selection layer connects to the
 /// display, which takes time and writes to standard error on machines without one.
 #[cfg(target_os = "linux")]
 const WINDOWS: [&std::ffi::CStr; 3] = [c"VK_KHR_wayland_surface", c"VK_KHR_xcb_surface", c"VK_KHR_xlib_surface"];
@@ -67,7 +67,7 @@ fn instance() -> Option<wgpu::Instance> {
         display: None,
     };
     let leave_out = |args: vulkan::CreateInstanceCallbackArgs| args.extensions.retain(|name| !WINDOWS.contains(name));
-    // SAFETY: wgpu asks for all of its extensions that the loader has because it uses them unchecked. These are an
+    // SAFETY: wgpu enables all of its extensions that the loader has, because it uses them unchecked. These are an
     // exception: `create_surface` refuses a window whose extension is not in the list, and nothing else uses them.
     let instance = unsafe { vulkan::Instance::init_with_callback(&descriptor, Some(Box::new(leave_out))) };
     // SAFETY: the instance is new and has no other owner.

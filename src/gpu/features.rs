@@ -23,8 +23,8 @@ pub fn experiments(features: wgpu::Features) -> wgpu::ExperimentalFeatures {
         return wgpu::ExperimentalFeatures::disabled();
     }
     // SAFETY: for experimental features, wgpu cannot guarantee defined behavior of a shader that misuses them. Only
-    // `matmul_cooperative.wgsl` uses one, in uniform control flow and within the bounds of workgroup arrays, which
-    // tests show on the same text without the feature; and no result of a driver that fails the self-test is used.
+    // `matmul_cooperative.wgsl` uses one, in uniform control flow and within the bounds of workgroup arrays; tests show
+    // the latter with the same text without the feature. Results of drivers that fail the self-test are never used.
     unsafe { wgpu::ExperimentalFeatures::enabled() }
 }
 

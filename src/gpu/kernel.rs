@@ -1,4 +1,4 @@
-//! Kernels as WGSL texts, with everything needed to launch one.
+//! Kernels as WGSL texts, and what launching one needs.
 
 use super::dialect::Dialect;
 use crate::ir::{Node, ValueId};
@@ -33,14 +33,15 @@ impl Parameters {
     }
 }
 
-/// The value behind a binding of a kernel.
+/// What a binding of a kernel stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The operator's operand at this index.
     Input(usize),
-    /// The epilogue's operand at this index, after the result.
+    /// The operand at this index among those of the epilogue, not counting the result.
     Epilogue(usize),
-    /// An additional operand of a prologue: index of the prologue's operand, then index among its operands.
+    /// An additional operand of a prologue: the index of the prologue's operand, then the index among the prologue's
+    /// own operands.
     Prologue(usize, usize),
     /// The node's output at this index.
     Output(usize),
@@ -54,7 +55,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// The value of `node` behind the binding; `None` for scratch memory and for omitted operands.
+    /// The value of `node` that is bound; `None` for scratch memory and for omitted operands.
     pub fn value(self, node: &Node) -> Option<ValueId> {
         match self {
             Bound::Input(index) => node.inputs[index],
@@ -66,7 +67,7 @@ impl Bound {
     }
 }
 
-/// Alignment of every binding's offset in bytes: the largest that a device may require.
+/// Alignment in bytes of the offset of every binding: the largest that a device may require.
 pub const ALIGNMENT: usize = 256;
 
 /// One launch of a kernel.
@@ -94,7 +95,7 @@ pub fn header(dialect: Dialect) -> String {
 struct Immediates {{
   first_parameter: u32,
   elements: u32,
-  // Always 0, but unknown to compilers.
+  // Always 0, which compilers do not know.
   zero: u32,
 }}
 var<immediate> immediates: Immediates;
@@ -106,8 +107,8 @@ fn parameter_f32(i: u32) -> f32 {{ return bitcast<f32>(parameter(i)); }}
     )
 }
 
-/// Arranges `count` workgroups in two dimensions if one is not enough: the index of a workgroup is
-/// `id.y * num_workgroups.x + id.x`. There may be a few more than `count`.
+/// Arranges `count` workgroups in two dimensions if one does not suffice: the index of a workgroup is `id.y *
+/// num_workgroups.x + id.x`. There may be a few more than `count`.
 pub fn grid(count: u32) -> [u32; 3] {
     let rows = count.div_ceil(MAX_WORKGROUPS);
     [count.div_ceil(rows.max(1)).max(1), rows.max(1), 1]

@@ -13,12 +13,12 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Why the device was lost; `None` while it is not.
+    /// Why the device was lost; `None` if it was not.
     pub fn reason(&self) -> Option<&str> {
         self.reason.get().map(String::as_str)
     }
 
-    /// Calls `listener` when the device is lost, immediately if it already is. A dropped listener is not called.
+    /// Calls `listener` when the device is lost, or now if it already is. A dropped listener is not called.
     pub fn listen(&self, listener: &Arc<Listener>) {
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.retain(|listener| listener.strong_count() > 0);
@@ -32,7 +32,7 @@ impl Loss {
     }
 
     /// Reports the loss of the device. Only the first reason counts. It becomes visible after all listeners have
-    /// returned: code that finds the reason and fails because of it can rely on their work.
+    /// returned: code that sees the reason, and fails because of it, can rely on their work.
     pub fn tell(&self, reason: &str) {
         let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         if self.reason().is_none() {

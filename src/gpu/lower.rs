@@ -11,11 +11,11 @@ use crate::ops::fused::Fused;
 use crate::ops::{Api, Fusion, Op, Operation};
 use crate::shape::Descriptor;
 
-/// A node as dispatches to run one after the other.
+/// A node as a sequence of dispatches.
 pub struct Lowered {
     /// The dispatches, in order.
     pub dispatches: Vec<Dispatch>,
-    /// Bytes of scratch memory shared by them.
+    /// Bytes of scratch memory that they share.
     pub scratch: usize,
 }
 
@@ -35,7 +35,7 @@ pub struct Lowering<'a> {
 impl<'a> Lowering<'a> {
     /// The descriptor of a required operand.
     pub fn input(&self, index: usize) -> &'a Descriptor {
-        self.inputs[index].expect("validated against the rule row")
+        self.inputs[index].expect("validated against the rule")
     }
 
     /// Reserves `bytes` bytes of scratch memory for the dispatches of this node.
@@ -50,7 +50,7 @@ impl<'a> Lowering<'a> {
         self.lowered.dispatches.push(dispatch);
     }
 
-    /// An operand with the name of the function that reads its elements.
+    /// The operand at `index`, with the name of the function that reads its elements.
     pub fn readable(&self, name: &'static str, index: usize) -> Readable {
         Readable { name, bound: Bound::Input(index), dtype: self.input(index).dtype }
     }
@@ -68,7 +68,7 @@ impl<'a> Lowering<'a> {
         self.entered(output, name, inputs, functions, parameters, Entry::Words);
     }
 
-    /// Like [`map`](Self::map), with any entry.
+    /// Like [`map`](Self::map), with any kind of entry point.
     pub fn entered(
         &mut self,
         output: usize,
@@ -93,8 +93,8 @@ impl<'a> Lowering<'a> {
         self.dispatch(dispatch);
     }
 
-    /// Appends a kernel with an entry point of its own, which computes the (only) output in float32. If the words of
-    /// the output hold more than one element, a second kernel packs them.
+    /// Appends a kernel with an entry point of its own, which computes the (only) output in float32. If a word of the
+    /// output holds several elements, a second kernel packs them.
     pub fn own(
         &mut self,
         name: &'static str,
@@ -130,8 +130,8 @@ impl<'a> Lowering<'a> {
         self.dispatch(dispatch);
     }
 
-    /// Runs `compute` on scratch memory to compute elements of the (only) output as values of the type `wide`, one per
-    /// word, then copies them to the output, packed for its type, through the epilogue.
+    /// Runs `compute` to compute the elements of the (only) output in scratch memory, as values of the type `wide`, one
+    /// per word; then copies them to the output, packed for its type, through the epilogue.
     pub fn packed(&mut self, wide: DataType, compute: impl FnOnce(&mut Self, Bound)) {
         let results = self.scratch(self.outputs[0].elements() * wide.size());
         compute(self, results);

@@ -1,5 +1,5 @@
-//! Kernels that compute every element of their output on its own, with a function of its index. The same text serves
-//! all data types: [`Dialect`](super::dialect::Dialect) packs elements into words.
+//! Kernels that compute every element of their output on its own, with a function of its index. One text serves all
+//! data types: [`Dialect`](super::dialect::Dialect) packs elements into words.
 
 use super::dialect::Dialect;
 use super::kernel::{Bound, Dispatch, Parameters, WORKGROUP, grid, header};
@@ -38,7 +38,7 @@ pub enum Entry {
     /// false keep their old values.
     MaskedWords,
     /// The text has an entry point of its own, which calls `store(i, follow(x, i))` for each element, and is launched
-    /// with this many workgroups. Words of the output hold one element.
+    /// with this number of workgroups. Each word of the output holds one element.
     Own {
         /// Number of workgroups.
         workgroups: u32,
@@ -138,15 +138,15 @@ impl Map<'_> {
     }
 }
 
-/// From this many words on, an invocation computes several, to have several reads in flight. Below, a large device
-/// (some 130 multiprocessors with 2048 invocations each) would not be full.
+/// From this number of words on, an invocation computes several, to have several reads in flight. Below, a large device
+/// (some 130 multiprocessors with 2048 invocations each) would not be fully occupied.
 const MANY_WORDS: u32 = 1 << 20;
 
-/// Words per invocation in that case, a workgroup's width apart: neighboring invocations access neighboring words.
+/// The words per invocation in that case, a workgroup's width apart: neighboring invocations access neighboring words.
 const WORDS: u32 = 4;
 
-/// Number of words that each invocation computes, for this many words in all. Masked words are read, changed and
-/// written one at a time.
+/// Number of words per invocation, for this number of words in all. Masked words are read, changed and written one at a
+/// time.
 fn words_each(words: u32, masked: bool) -> u32 {
     if words >= MANY_WORDS && !masked { WORDS } else { 1 }
 }
@@ -155,7 +155,7 @@ fn words_each(words: u32, masked: bool) -> u32 {
 fn main(lanes: u32, each: u32) -> String {
     let words = match each {
         1 => "  if (first < words) { store_word(first); }\n".to_string(),
-        // Computes all before writing the first: reads must not be moved ahead of writes.
+        // Computes all before writing the first: compilers must not move reads ahead of writes.
         _ => {
             let place = |j: u32| format!("first + {}u", j * WORKGROUP);
             let computed = (0..each).map(|j| format!("  let word{j} = word(min({}, words - 1u));\n", place(j)));
@@ -187,22 +187,22 @@ pub fn read_broadcast(parameters: &mut Parameters, name: &str, from: &[u32], to:
     format!("{name}({})", spread(parameters, from, to, Divisors::Parameters))
 }
 
-/// Where a kernel finds the numbers that it divides by.
+/// Where a kernel finds its divisors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Divisors {
-    /// Among its parameters, to share a kernel between shapes; only powers of two, which are few, are in the text.
+    /// Among its parameters: shapes share a kernel. Only powers of two, which are few, are in the text.
     Parameters,
-    /// In the text: a division by a constant compiles to a multiplication, one by a variable to some twenty
+    /// In the text: division by a constant compiles to a multiplication, division by a variable to some twenty
     /// instructions.
     Text,
 }
 
-/// The expression for the place, in a tensor of shape `from`, of the element broadcast to element `i` of shape `to`:
-/// elements repeat along dimensions that `from` lacks, and over blocks of dimensions that are smaller in `from`.
+/// The expression for the place, in a tensor of shape `from`, of the element that is broadcast to element `i` of shape
+/// `to`. Elements repeat along dimensions that `from` lacks, and in blocks along dimensions that are smaller in `from`.
 pub fn spread(parameters: &mut Parameters, from: &[u32], to: &[u32], divisors: Divisors) -> String {
     let padding = to.len() - from.len();
     let own = strides(from);
-    // Treats each dimension as two, blocks and elements of a block: the tensor repeats over the second.
+    // Splits each dimension into blocks and the elements of a block: the tensor repeats along the latter.
     let axes = to.iter().enumerate().flat_map(|(axis, &size)| match axis.checked_sub(padding) {
         None => [(1, 0), (size, 0)],
         Some(axis) => [(from[axis], own[axis] as isize), (size / from[axis], 0)],

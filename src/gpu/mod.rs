@@ -1,7 +1,7 @@
 //! The GPU backend: graphs as compute shaders, on wgpu.
 //!
-//! [`lower`] turns the nodes of a graph into dispatches of kernels, WGSL texts assembled from templates; [`plan`]
-//! assigns memory and pipelines to them and runs them on a [`device`].
+//! [`lower`] turns the nodes of a graph into dispatches of kernels, which are WGSL texts assembled from templates;
+//! [`plan`] assigns memory and pipelines to them and runs them on a [`device`].
 
 pub mod adapter;
 mod bindings;

@@ -1,4 +1,4 @@
-//! Compiled kernels: shared by all graphs of a device, cached in memory, and in files where drivers allow.
+//! Compiled kernels: shared by all graphs of a device, cached in memory, and in files where drivers allow it.
 
 use super::cache;
 use super::device::{Device, IMMEDIATES};
@@ -18,14 +18,14 @@ pub struct Pipeline {
 /// Maximum size of a cache file in bytes.
 const MAX_FILE: usize = 64 << 20;
 
-/// Maximum number of pipelines to keep without a graph that uses them: programs rebuild the same graphs for other
-/// shapes or weights. A pipeline takes some 10 to 100 KiB.
+/// Maximum number of pipelines kept without a graph that uses them: programs rebuild the same graphs for other shapes
+/// or weights. A pipeline takes some 10 to 100 KiB.
 pub(super) const MAX_UNUSED: usize = 256;
 
 /// The known pipelines.
 #[derive(Default)]
 struct Known {
-    /// By text. Pipelines without users are gone.
+    /// By text. Pipelines without users expire.
     by_source: HashMap<String, Weak<Pipeline>>,
     /// The most recently compiled pipelines.
     latest: VecDeque<Arc<Pipeline>>,
@@ -40,7 +40,7 @@ pub struct Pipelines {
 }
 
 impl Pipelines {
-    /// Starts without pipelines; those in the file of an earlier process compile faster.
+    /// Starts without pipelines; those in an earlier process's file compile faster.
     pub fn new(device: &wgpu::Device, info: &wgpu::AdapterInfo) -> Pipelines {
         let has_cache = device.features().contains(wgpu::Features::PIPELINE_CACHE);
         let cache = has_cache.then(|| {
@@ -48,7 +48,7 @@ impl Pipelines {
             let descriptor =
                 wgpu::PipelineCacheDescriptor { label: Some("webnn-node"), data: data.as_deref(), fallback: true };
             // SAFETY: the data come from `get_data` of this version of the package, as the file's name and checksum
-            // ensure; wgpu ignores data of another adapter or driver.
+            // ensure; wgpu ignores the data of another adapter or driver.
             unsafe { device.create_pipeline_cache(&descriptor) }
         });
         Pipelines { known: Mutex::default(), cache, changed: AtomicBool::new(false) }
@@ -97,11 +97,11 @@ fn file_name(info: &wgpu::AdapterInfo) -> Option<String> {
 }
 
 impl Device {
-    /// Returns the pipeline of a kernel that binds `tensors` tensors, and compiles it unless a graph already has one
-    /// with the same text.
+    /// Returns the pipeline of a kernel that binds `tensors` tensors. Compiles it unless a pipeline with the same text
+    /// is known.
     ///
     /// # Errors
-    /// An `OperationError` if the text is refused.
+    /// An `OperationError` if the text is rejected.
     pub fn pipeline(&self, name: &str, source: &str, tensors: u32) -> Result<Arc<Pipeline>> {
         if let Some(pipeline) = self.pipelines.known().by_source.get(source).and_then(Weak::upgrade) {
             return Ok(pipeline);

@@ -44,7 +44,7 @@ fn reads(op: &Operation, operand: usize) -> Reads {
 pub type Share<'a> = &'a dyn Fn(usize, &(dyn Fn(usize) + Sync));
 
 /// Maximum number of multiply-adds per submission, unless a single kernel has more: a slow GPU finishes them within a
-/// second, and operating systems reset a GPU that seems to hang for longer.
+/// second; operating systems reset a GPU that seems to hang for longer.
 const MAX_SUBMITTED_WORK: u64 = 1 << 38;
 
 /// One launch with its pipeline and bindings.
@@ -64,7 +64,7 @@ pub(super) enum Step {
     Copy(Place, usize),
 }
 
-/// Debug options for making and running plans.
+/// Debug options for creating and running plans.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanOptions {
     /// Whether views share memory instead of being copied.
@@ -86,7 +86,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Lowers an unoptimized `graph` as is.
+    /// Lowers `graph` without optimizing it.
     ///
     /// # Errors
     /// Those of [`of_optimized`](Self::of_optimized).
@@ -96,7 +96,7 @@ impl Plan {
         Plan::of_optimized(&graph, origin, device, share, options)
     }
 
-    /// Lowers `graph`, already processed by the passes for [`TARGET`], to kernels for `device`, compiles them on the
+    /// Lowers `graph`, already processed by the passes for [`TARGET`], to kernels for `device`; compiles them on the
     /// threads of `share`, and uploads the constants that they read.
     ///
     /// # Errors
@@ -156,12 +156,12 @@ impl Plan {
         })
     }
 
-    /// Names and descriptors of the inputs, in the order that [`run`](Plan::run) takes them.
+    /// Names and descriptors of the inputs, in the order for [`run`](Plan::run).
     pub fn inputs(&self) -> &[(String, Descriptor)] {
         &self.inputs
     }
 
-    /// Names and descriptors of the outputs, in the order that [`run`](Plan::run) takes them.
+    /// Names and descriptors of the outputs, in the order for [`run`](Plan::run).
     pub fn outputs(&self) -> &[(String, Descriptor)] {
         &self.outputs
     }
@@ -179,10 +179,10 @@ impl Plan {
     /// Submits one run on the given tensors without waiting for it.
     ///
     /// # Errors
-    /// An `OperationError` if the device refuses it or is lost.
+    /// An `OperationError` if the device rejects it or is lost.
     ///
     /// # Panics
-    /// If the numbers of tensors differ from those of [`inputs`](Plan::inputs) and [`outputs`](Plan::outputs).
+    /// If the number of tensors differs from that of the [`inputs`](Plan::inputs) or [`outputs`](Plan::outputs).
     pub fn run(&mut self, inputs: &[&wgpu::Buffer], outputs: &[&wgpu::Buffer]) -> Result<()> {
         let tensors = self.bind(inputs, outputs)?;
         let mut first = 0;
@@ -273,7 +273,7 @@ fn kernels(lowered: &Lowered) -> String {
     names.join(", ")
 }
 
-/// A launch with a kernel that is not compiled yet.
+/// A launch whose kernel is not compiled yet.
 struct Unbuilt {
     source: String,
     name: &'static str,
@@ -282,7 +282,7 @@ struct Unbuilt {
     workgroups: [u32; 3],
 }
 
-/// The parts that launches are built from.
+/// What launches are built from.
 struct Parts<'a> {
     graph: &'a Graph,
     device: &'a Device,
@@ -316,7 +316,7 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// Splits bindings that exceed the device's limits; returns the kernel's text and bindings.
+    /// Splits bindings that exceed the device's limits; returns the kernel's new text and bindings.
     fn within_limits(&self, node: &Node, source: String, places: Vec<Place>) -> Result<(String, Vec<Place>)> {
         let limits = &self.device.limits;
         let refuse = |what: String| {
@@ -339,7 +339,7 @@ impl Parts<'_> {
     }
 }
 
-/// Compiles the kernels on all threads, each text once.
+/// Compiles the kernels on all threads, each distinct text once.
 fn compiled(device: &Device, share: Share, unbuilt: Vec<Unbuilt>) -> Result<Vec<Launch>> {
     let by_source: BTreeMap<&str, &Unbuilt> = unbuilt.iter().map(|launch| (launch.source.as_str(), launch)).collect();
     let made: Vec<OnceLock<Result<Arc<Pipeline>>>> = by_source.iter().map(|_| OnceLock::new()).collect();
@@ -361,7 +361,7 @@ fn compiled(device: &Device, share: Share, unbuilt: Vec<Unbuilt>) -> Result<Vec<
     Ok(unbuilt.into_iter().map(launch).collect())
 }
 
-/// Whether a place is in a tensor that is bound at each run.
+/// Whether a place is in a tensor that is bound for each run.
 pub(super) fn is_bound(place: &Place) -> bool {
     matches!(place.space, Space::Input(_) | Space::Output(_))
 }

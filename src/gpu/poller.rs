@@ -1,7 +1,7 @@
 //! The thread that waits for a device: wgpu calls callbacks on a waiting thread.
 //!
 //! No wait has a time limit: wgpu 30.0 panics if one ends early while another thread finds that everything is done. To
-//! wait for a limited time, wait for a message from a callback.
+//! wait for a limited time, wait for a message that a callback sends.
 
 use super::device::guarded;
 use super::loss::Loss;
@@ -31,7 +31,8 @@ impl Poller {
         Ok(Poller(send))
     }
 
-    /// Waits for `submission` in the background, to call its callbacks and free the memory that it used last.
+    /// Waits for `submission` in the background, which calls its callbacks and frees memory that it was the last to
+    /// use.
     pub fn follow(&self, submission: wgpu::SubmissionIndex) {
         self.0.send(submission).expect("the thread receives until the sender is dropped");
     }
@@ -40,7 +41,7 @@ impl Poller {
 /// Waits until `submission`, or all submissions, are done or the device is lost.
 pub fn wait_for(device: &wgpu::Device, loss: &Loss, submission: Option<wgpu::SubmissionIndex>) {
     let wait = wgpu::PollType::Wait { submission_index: submission, timeout: None };
-    // wgpu panics if a device is lost during the wait; a lost device has nothing to wait for.
+    // wgpu panics if a device is lost during the wait; on a lost device there is nothing to wait for.
     if guarded(|| drop(device.poll(wait))).is_err() {
         loss.tell("its driver failed");
     }

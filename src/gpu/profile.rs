@@ -6,7 +6,8 @@ use crate::error::Result;
 use crate::observe::Stopwatch;
 use std::time::Instant;
 
-/// Maximum number of queries per set: the limit of WebGPU, a multiple of 256 bytes / 8.
+/// Maximum number of queries per set: WebGPU's limit. The results of a full set take a multiple of 256 bytes, the
+/// alignment of offsets.
 const MAX_QUERIES: usize = 4096;
 
 /// The features for timestamps at the start and end of steps.
@@ -25,7 +26,7 @@ impl Plan {
         watch: &mut Stopwatch,
     ) -> Result<()> {
         let tensors = self.bind(inputs, outputs)?;
-        // Excludes earlier submissions from the times.
+        // Keeps earlier submissions out of the times.
         let before = self.device.submit(None)?;
         self.device.finish(before)?;
         let start = Instant::now();

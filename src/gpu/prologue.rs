@@ -10,8 +10,8 @@ use crate::dtype::DataType;
 use crate::ir::{Prologue, Storage};
 use crate::shape::{Descriptor, elements};
 
-/// Declares the function `name(i)`, which returns element `i` of an operand, and appends its bindings. If `wide`, the
-/// functions return four elements at once; see [`Dialect::readable_four`].
+/// Declares the function `name(i)`, which returns element `i` of an operand, and appends the operand's bindings. If
+/// `wide`, declares the functions that return four elements at once instead, see [`Dialect::readable_four`].
 pub fn declare(
     l: &Lowering,
     readable: &Readable,
@@ -35,18 +35,18 @@ pub fn declare(
 struct Read {
     /// The name of the function that returns an element.
     name: String,
-    /// The places that elements `i` and `i + NEXT` of the result are computed from.
+    /// The places of the elements that elements `i` and `i + NEXT` of the result are computed from.
     places: [String; 2],
-    /// Whether four neighboring elements from a multiple of four on are computed from the same element.
+    /// Whether four neighboring elements, starting at a multiple of four, are computed from the same element.
     is_shared: bool,
     /// The WGSL type of a value.
     value: &'static str,
-    /// Bits per element, and whether it is signed, if several elements share a word of integers.
+    /// If a word of integers holds several elements: bits per element, and whether they are signed.
     packed: Option<(u32, bool)>,
 }
 
 /// Declares the functions that compute an operand: `name(i)`, and `name_four(i)` for the four elements from `4 i` on,
-/// which reads shared elements once. With the type `f16`, `name_halves(i)` returns float16 values unconverted.
+/// which reads shared elements once. With the type `f16`, `name_halves(i)` returns float16 values without conversion.
 fn computed(
     l: &Lowering,
     name: &str,
@@ -115,7 +115,7 @@ fn four(dialect: Dialect, name: &str, dtype: DataType, reads: &[Read]) -> String
             lines += &format!("  let x{index} = {name}({place});\n");
             own.push([(); 4].map(|()| format!("x{index}")));
         } else if let Some((bits, signed)) = packed.filter(|_| place == "i") {
-            // The word with all four.
+            // The word that holds all four.
             let (word, first) = if bits == 4 { ("quarter >> 1u", "((quarter & 1u) << 4u)") } else { ("quarter", "0u") };
             let word = format!("{name}_words[{word}]");
             let word = if signed { format!("bitcast<i32>({word})") } else { word };
@@ -148,9 +148,9 @@ fn four(dialect: Dialect, name: &str, dtype: DataType, reads: &[Read]) -> String
     }
 }
 
-/// Whether each element of a tensor of shape `from` is broadcast to four neighbors of shape `to`, or to more.
+/// Whether each element of a tensor of shape `from` is broadcast to at least four neighbors of shape `to`.
 fn is_shared(from: &[u32], to: &[u32]) -> bool {
-    // The tensor repeats over the last dimensions, and over blocks of the one in front of them.
+    // The tensor repeats along the last dimensions, and in blocks along the one in front of them.
     let mut repeats = 1;
     for (index, &size) in to.iter().rev().enumerate() {
         let own = from.len().checked_sub(index + 1).map_or(1, |axis| from[axis]);

@@ -7,7 +7,7 @@ use crate::ops::elementwise::Elementwise::{self, self as E};
 use crate::ops::fused::Fused;
 use std::fmt::Write;
 
-/// Writes expressions; numbers in attributes become parameters, to share kernels between them.
+/// Writes expressions. Numbers in attributes become parameters: expressions with other numbers share the kernel.
 pub struct Scalars<'p> {
     /// The dialect of the device.
     pub dialect: Dialect,
@@ -16,8 +16,8 @@ pub struct Scalars<'p> {
 }
 
 impl Scalars<'_> {
-    /// Writes statements that compute the last register of `program`; register `i < inputs` is the expression
-    /// `operands[i]`, of type `types[i]`. Returns the statements and the name of the result's variable.
+    /// Writes statements that compute the last register of `program`. Register `i < inputs` is the expression
+    /// `operands[i]` of type `types[i]`. Returns the statements and the name of the variable with the result.
     pub fn program(&mut self, program: &Fused, operands: &[String], types: &[DataType]) -> (String, String) {
         let mut text = String::new();
         let mut types = types.to_vec();

@@ -1,5 +1,5 @@
-//! Supports tensors above the binding size limit: the kernel binds several pieces, and accesses to the array go to the
-//! piece that an index falls into. Any kernel can be rewritten like this; kernels for common tensor sizes are not,
+//! Supports tensors above the binding size limit: the kernel binds several pieces, and each access selects the piece
+//! that its index falls into. Any kernel can be rewritten like this; kernels for tensors of common sizes are not,
 //! because selecting a piece takes time.
 
 use crate::compile::memory::Place;
@@ -19,15 +19,15 @@ const TYPES: [(&str, usize); 10] = [
     ("vec4<f32>", 16),
 ];
 
-/// Rewrites a kernel to bind at most `most` bytes per piece, a multiple of 256. Returns its text and the places of
-/// bindings 1 and up. `places` are those of `source`.
+/// Rewrites a kernel to bind pieces of at most `most` bytes, a multiple of 256. `places` are the places of the bindings
+/// of `source` from 1 on; returns the new text and places.
 ///
 /// # Errors
-/// The reason why an array cannot be divided.
+/// The reason why an array cannot be split into pieces.
 pub fn split(source: &str, places: &[Place], most: usize) -> Result<(String, Vec<Place>), String> {
     let counts: Vec<usize> = places.iter().map(|place| place.bytes.next_multiple_of(8).div_ceil(most).max(1)).collect();
     let mut text = source.to_string();
-    // From the last to the first: a new binding number never collides with an earlier one.
+    // From the last binding to the first: a new number never collides with an earlier binding.
     for index in (0..places.len()).rev() {
         let first = 1 + counts[..index].iter().sum::<usize>();
         text = divided(&text, index + 1, first, counts[index], most)?;
@@ -41,7 +41,7 @@ pub fn split(source: &str, places: &[Place], most: usize) -> Result<(String, Vec
     Ok((text, pieces.collect()))
 }
 
-/// Replaces the array of a binding by `count` arrays of `most` bytes, with the bindings from `first` on.
+/// Replaces the array of a binding by `count` arrays of `most` bytes, bound from `first` on.
 fn divided(text: &str, binding: usize, first: usize, count: usize, most: usize) -> Result<String, String> {
     let declaration = |binding: usize| format!("@group(0) @binding({binding}) var<storage, read_write> ");
     let (before, rest) =
@@ -101,13 +101,13 @@ fn accesses(text: &str, access: &str, name: &str) -> Result<String, String> {
     Ok(out + rest)
 }
 
-/// Finds `access` where it is not the end of a longer name.
+/// Finds `access` where it does not continue a longer name.
 fn find(text: &str, access: &str) -> Option<usize> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices(access).map(|(at, _)| at).find(|&at| !text[..at].ends_with(is_name))
 }
 
-/// Finds the bracket that closes the one open at the start of `text`.
+/// Finds the bracket that closes the one opened at the start of `text`.
 fn closing(text: &str) -> Option<usize> {
     let mut open = 1;
     text.char_indices().find_map(|(at, c)| {

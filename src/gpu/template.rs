@@ -1,8 +1,8 @@
 //! Kernel texts with compile-time constants and repeated lines.
 //!
-//! `$NAME` stands for a value. Lines between `$for i FROM TO` and `$end` are repeated, with `$i` from FROM to TO - 1;
-//! this unrolls loops that drivers would have to unroll to keep arrays in registers. Lines between `$if NAME` and
-//! `$else` or `$end` stay if the value is not 0, those between `$else` and `$end` if it is.
+//! `$NAME` stands for a value. Lines between `$for i FROM TO` and `$end` are repeated with `$i` from FROM to TO - 1: it
+//! unrolls loops that drivers would have to unroll to keep arrays in registers. Lines between `$if NAME` and `$else` or
+//! `$end` stay if the value is not 0, those between `$else` and `$end` if it is.
 
 use std::fmt::Display;
 
@@ -22,7 +22,7 @@ impl Values {
     /// Expands the text with these values.
     ///
     /// # Panics
-    /// If a text (always part of this library) names unknown values, or has blocks without an end.
+    /// If a text (all are part of this library) names unknown values, or has blocks without an end.
     pub fn expand(&self, text: &str) -> String {
         let lines: Vec<&str> = text.lines().collect();
         let mut out = String::with_capacity(2 * text.len());
@@ -73,7 +73,8 @@ impl Values {
     }
 }
 
-/// The lines of the `$else` (the end if there is none) and the `$end` of the block that starts at this line.
+/// The lines of the `$else` (of the end, if there is none) and of the `$end` that belong to the block that starts at
+/// this line.
 fn block(lines: &[&str], start: usize) -> (usize, usize) {
     let (mut depth, mut other) = (0, None);
     for (at, line) in lines.iter().enumerate().skip(start) {

@@ -19,7 +19,7 @@ use crate::testing::{Random, Tolerance, compare};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-/// The devices, with and without 16-bit and 64-bit types. Kept for all tests of the process.
+/// The devices, with and without 16-bit and 64-bit types. Shared by all tests of the process.
 pub fn devices() -> &'static [(&'static str, Arc<Device>)] {
     static DEVICES: OnceLock<Vec<(&'static str, Arc<Device>)>> = OnceLock::new();
     let open =
@@ -34,7 +34,7 @@ pub fn software() -> &'static Device {
     &devices()[0].1
 }
 
-/// The tolerance for a GPU, which computes in float32 what the CPU computes in float64, or in another order.
+/// The tolerance on a GPU, which computes in float32 where the CPU computes in float64, or in another order.
 pub fn tolerance_of(cpu: Tolerance, dtype: DataType) -> Tolerance {
     match dtype {
         DataType::Float32 if cpu.ulps > 0 => Tolerance { ulps: cpu.ulps.max(16), absolute: cpu.absolute.max(2e-6) },
@@ -68,7 +68,7 @@ pub fn check(graph: &Graph, inputs: &HashMap<String, Tensor>, expected: &HashMap
     }
 }
 
-/// Like [`check`], on one device with a description of it.
+/// Like [`check`], on one device, named in messages.
 ///
 /// # Panics
 /// Those of [`check`].
@@ -87,8 +87,8 @@ pub fn check_on(
     }
 }
 
-/// Compares the results of `graph` on random inputs with the oracle, on each device in the dialect that `adapt` derives
-/// from the device's; returns the number of devices with such a dialect.
+/// Compares the results of `graph` on random inputs with the oracle, on each device, in the dialect that `adapt`
+/// derives from the device's; returns the number of devices with such a dialect.
 ///
 /// # Panics
 /// Those of [`check`].
@@ -139,7 +139,7 @@ pub fn validate(name: &str, source: &str, dialect: Dialect) {
     validated.unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));
 }
 
-/// A dialect with the minimum workgroup memory of all devices.
+/// A dialect with as little workgroup memory as devices may have.
 const fn dialect(f16: bool, int64: bool, subgroups: bool) -> Dialect {
     let subgroup_size = match (subgroups, f16) {
         (false, _) => None,
@@ -179,7 +179,7 @@ fn every_kernel_of_every_operator_type_and_rank_is_valid() {
 /// Validates a kernel with each tensor bound in three pieces.
 ///
 /// # Panics
-/// Those of [`validate`], and if it cannot be divided, except for atomic arrays, which can only be used by reference.
+/// Those of [`validate`], and if it cannot be split, except for atomic arrays, which can only be used by reference.
 fn validate_in_pieces(dispatch: &Dispatch, dialect: Dialect) {
     let place = Place { space: Space::Arena, offset: 0, bytes: 700 };
     match split(&dispatch.source, &vec![place; dispatch.bindings.len()], 256) {
@@ -199,7 +199,7 @@ fn run(device: &Arc<Device>, graph: &Graph, inputs: &HashMap<String, Tensor>, sh
         described.iter().map(|(name, d)| device.buffer_of(name, &bytes(name, d)).expect("memory")).collect()
     };
     let inputs = buffers(plan.inputs(), &|name, _| inputs[name].to_bytes());
-    // NaN, to detect elements that nobody wrote.
+    // NaN, to detect elements that are never written.
     let outputs = buffers(plan.outputs(), &|_, descriptor| vec![0xff; descriptor.bytes()]);
     plan.run(&inputs.iter().collect::<Vec<_>>(), &outputs.iter().collect::<Vec<_>>()).expect("a run");
     let read = |(buffer, (_, descriptor)): (&wgpu::Buffer, &(String, Descriptor))| {

@@ -16,14 +16,14 @@ const CHUNK: u64 = 1 << 20;
 /// Maximum number of bytes per copy command.
 const PIECE: usize = 8 << 20;
 
-/// Maximum numbers of bytes and of writes that wait for the next submission: unused writes must not pile up.
+/// Maximum number of bytes, and of writes, that wait for the next submission: unused writes must not pile up.
 const MAX_WAITING: (usize, usize) = (32 << 20, 64);
 
 /// Maximum number of submissions in flight: enough to keep the device busy, and few enough to finish soon when a
-/// context ends. A submitter above the limit waits instead of filling the memory.
+/// context ends. Above the limit, submitters wait instead of filling the memory.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// Maximum number of read buffers to keep, and their maximum size in bytes.
+/// Maximum number of read buffers to keep, and maximum size of each in bytes.
 const MAX_KEPT: (usize, u64) = (8, 8 << 20);
 
 /// Transfers in progress.
@@ -32,7 +32,7 @@ pub(super) struct Transfer {
     /// Copies from the belt that are not submitted yet.
     writes: Option<wgpu::CommandEncoder>,
     waiting: (usize, usize),
-    /// Bytes requested from the belt since its creation.
+    /// Number of bytes requested from the belt since its creation.
     staged: usize,
     in_flight: VecDeque<wgpu::SubmissionIndex>,
     /// Unused read buffers.
@@ -51,8 +51,7 @@ impl Transfer {
         }
     }
 
-    /// Submits pending writes, then `commands`. Also returns an older submission to wait for, if too many are in
-    /// flight.
+    /// Submits pending writes, then `commands`. Also returns an older submission to wait for if too many are in flight.
     fn submit(
         &mut self,
         queue: &wgpu::Queue,
@@ -122,7 +121,7 @@ impl Device {
     /// Submits `commands` after all pending writes. Waits if too much is in flight.
     ///
     /// # Errors
-    /// An `OperationError` if the commands are refused or the device is lost.
+    /// An `OperationError` if the commands are rejected or the device is lost.
     pub fn submit(&self, commands: Option<wgpu::CommandBuffer>) -> Result<wgpu::SubmissionIndex> {
         let (index, oldest) = self.scoped(|| self.transfer().submit(&self.queue, commands))?;
         if let Some(oldest) = oldest {
@@ -131,7 +130,7 @@ impl Device {
         Ok(index)
     }
 
-    /// Destroys the device at a moment without a write in progress.
+    /// Destroys the device at a moment when no write is in progress.
     pub(super) fn destroy_between_writes(&self) {
         let _held = self.transfer();
         self.device.destroy();

@@ -29,7 +29,7 @@ impl Default for Builder {
     }
 }
 
-/// The size of a builder at some time; see [`Builder::checkpoint`].
+/// The size of a builder at a moment, see [`Builder::checkpoint`].
 #[derive(Clone, Copy, Debug)]
 pub struct Checkpoint {
     values: usize,
@@ -127,8 +127,8 @@ impl Builder {
         Ok(self.graph.add_value(descriptor, Source::Input))
     }
 
-    /// Represents operand `id` of another builder in this one, which is never built: constants as constants, everything
-    /// else as inputs.
+    /// Represents operand `id` of another builder in this one, which is never built: constants become constants,
+    /// everything else inputs.
     ///
     /// # Errors
     /// A TypeError if the descriptor exceeds the limits.
@@ -156,7 +156,7 @@ impl Builder {
         self.graph.add_constant(Descriptor::new(dtype, [0u32; 0]), &value.to_bytes(dtype))
     }
 
-    /// Appends an operator with operands in the order of the rule row; returns its outputs.
+    /// Appends an operator, with its operands in the order of its rule; returns its outputs.
     ///
     /// # Errors
     /// A TypeError if the operands or attributes violate the operator's rules.
@@ -169,7 +169,7 @@ impl Builder {
         self.add_operation(Operation::Api(op.into()), inputs, label.into())
     }
 
-    /// Like [`add`](Self::add), also for operators of the compiler.
+    /// Like [`add`](Self::add), for the compiler's own operators as well.
     ///
     /// # Errors
     /// Those of [`add`](Self::add).
@@ -185,7 +185,7 @@ impl Builder {
         Ok(self.append(op, inputs, outputs, label))
     }
 
-    /// Appends an operator with known outputs; returns them.
+    /// Appends an operator whose outputs are known; returns them.
     pub fn append(
         &mut self,
         op: impl Into<Operation>,
@@ -219,7 +219,7 @@ impl Builder {
         self.add(op, inputs, label)
     }
 
-    /// The operator of the method `name` and its operands in the order of the rule row.
+    /// The operator of the method `name`, and its operands in the order of its rule.
     ///
     /// # Errors
     /// A TypeError for a name, operand or attribute that the draft does not have.
@@ -293,7 +293,7 @@ impl Builder {
         self.graph.values.len()
     }
 
-    /// Returns the graph of everything that the named `outputs` depend on; unused inputs are dropped.
+    /// Returns the graph of everything that the named `outputs` depend on. Unused inputs are dropped.
     pub fn finish(self, outputs: Vec<(String, OperandId)>) -> Graph {
         let mut graph = self.graph;
         graph.outputs = outputs;
@@ -305,7 +305,7 @@ impl Builder {
     }
 }
 
-/// Checks that a constant of `bytes` bytes can have this descriptor.
+/// Checks that a constant of `bytes` bytes may have this descriptor.
 fn check_constant(descriptor: &Descriptor, bytes: usize, most: u64) -> Result<()> {
     let fail = |problem| Error::at("constant", "", problem);
     descriptor.check_bytes("descriptor", most).map_err(fail)?;

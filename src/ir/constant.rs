@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub enum Constant {
     /// In memory of its own.
     Owned(Arc<Buffer>),
-    /// In a memory-mapped file, or in memory of another owner: read when needed.
+    /// In a memory-mapped file, or in memory that another owner holds: read when needed.
     Mapped(Mapped),
 }
 
@@ -28,7 +28,7 @@ impl Constant {
         self.len() == 0
     }
 
-    /// Size of the constant's own memory in bytes: none if it is mapped.
+    /// Size of the constant's own memory in bytes: 0 if it is mapped.
     pub fn memory_bytes(&self) -> usize {
         if let Constant::Owned(buffer) = self { buffer.len() } else { 0 }
     }

@@ -50,7 +50,7 @@ impl Value {
     }
 }
 
-/// An element-wise program on the result of a node's operator; returns the node's (only) output.
+/// An element-wise program on the result of a node's operator; it computes the node's (only) output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Epilogue {
     /// The program. Operand 0 is the result, with the data type and shape of the output.
@@ -73,15 +73,15 @@ pub struct Node {
     pub op: Operation,
     /// The caller's name for it, for messages.
     pub label: String,
-    /// The operator's operands in the order of the rule row; `None` for missing optional ones.
+    /// The operator's operands in the order of its rule; `None` for missing optional ones.
     pub inputs: Vec<Option<ValueId>>,
-    /// Outputs in the order of the rule row.
+    /// Outputs in the order of the operator's rule.
     pub outputs: Vec<ValueId>,
     /// The element-wise program on the operator's result. Set by the compiler; usually empty.
     pub epilogue: Epilogue,
     /// The operands computed while they are read. Set by the compiler; usually empty.
     pub prologues: Vec<Prologue>,
-    /// The nodes of the graph as built that this one stands for, by index, ascending.
+    /// The indices, ascending, of the nodes of the graph as built that this one stands for.
     pub origins: Vec<u32>,
 }
 
@@ -99,7 +99,7 @@ impl Node {
         self.inputs.iter().flatten().chain(self.added())
     }
 
-    /// The operands of the epilogue and the prologues, beyond the operator's own.
+    /// The operands of the epilogue and the prologues, which are not the operator's own.
     fn added(&self) -> impl Iterator<Item = &ValueId> {
         self.epilogue.operands.iter().chain(self.prologues.iter().flat_map(|prologue| &prologue.others))
     }
@@ -110,8 +110,8 @@ impl Node {
         self.inputs.iter_mut().flatten().chain(&mut self.epilogue.operands).chain(others).for_each(visit);
     }
 
-    /// The node's operands for people: unless the node is plain, missing trailing operands of the operator are listed as
-    /// `None` in front of those of the epilogue and the prologues.
+    /// The node's operands, for people. Unless the node is plain, missing trailing operands of the operator are listed
+    /// as `None`, before those of the epilogue and the prologues.
     pub fn written(&self) -> Vec<Option<ValueId>> {
         let row = self.op.rule().operands;
         let mut all = self.inputs.clone();
@@ -133,8 +133,8 @@ impl Node {
     }
 }
 
-/// An output that begins with an input, in the same memory: whoever runs the graph places the input's bytes where those
-/// of the output start. The dimension `axis` of both is outermost in memory, in front of the others in their order.
+/// An output that begins with an input, in the same memory: callers that run the graph put the input's bytes where the
+/// output starts. In both, the dimension `axis` is outermost in memory, the others follow in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Growing {
     /// Index among the inputs of the graph.
@@ -156,7 +156,7 @@ pub struct Graph {
     pub inputs: Vec<(String, ValueId)>,
     /// Named outputs.
     pub outputs: Vec<(String, ValueId)>,
-    /// Outputs that share the memory of inputs; none, unless whoever runs the graph requests it.
+    /// Outputs that share the memory of inputs; none unless the graph's user requests it.
     pub growing: Vec<Growing>,
 }
 
@@ -218,7 +218,7 @@ impl Graph {
         })
     }
 
-    /// The input that value `id` begins with, if it is an output that shares the memory of an input.
+    /// If value `id` is an output that shares the memory of an input, the input that it begins with.
     pub fn cache_of(&self, id: ValueId) -> Option<ValueId> {
         let growing = self.growing.iter().find(|growing| self.outputs[growing.output].1 == id)?;
         Some(self.inputs[growing.input].1)
@@ -261,7 +261,7 @@ impl Graph {
         self.nodes.iter().map(|node| node.outputs.iter().any(|id| needed[id.index()])).collect()
     }
 
-    /// Drops the nodes with unused outputs, and the bytes of unused constants. Keeps the inputs.
+    /// Drops nodes whose outputs are unused, and the bytes of unused constants. Keeps the inputs.
     pub fn drop_unused(&mut self) {
         let needed = self.needed_values();
         self.nodes.retain(|node| node.outputs.iter().any(|id| needed[id.index()]));

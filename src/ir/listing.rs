@@ -6,7 +6,7 @@ use crate::ops::attributes::Attribute;
 use crate::shape::Descriptor;
 use serde_json::{Map, Value as Json, json};
 
-/// The source of a listed value.
+/// Where a listed value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Input,
@@ -24,11 +24,11 @@ impl Kind {
     }
 }
 
-/// The nodes of a graph, its named inputs and outputs, and the sources of its values. Descriptors are kept separately:
+/// The nodes of a graph, its named inputs and outputs, and the kinds of its values. Descriptors are kept separately:
 /// passes do not change them.
 #[derive(Clone, Debug)]
 pub struct Listing {
-    /// The source of each value; `None` for unused ones.
+    /// Where each value comes from; `None` for unused ones.
     kinds: Box<[Option<Kind>]>,
     nodes: Vec<Node>,
     inputs: Vec<(String, ValueId)>,
@@ -45,7 +45,7 @@ impl Listing {
         Listing { kinds: kinds(graph), nodes, inputs, outputs }
     }
 
-    /// The listing for the sizes of a tape's `values`.
+    /// The listing for the sizes that a tape's `values` stand for.
     pub fn at(&self, values: &[i64]) -> Listing {
         let mut listing = self.clone();
         listing.nodes.iter_mut().for_each(|node| node.visit_dims(&mut |dim| dim.fix(values)));
@@ -80,7 +80,7 @@ impl Listing {
     }
 }
 
-/// The source of each value of `graph`; `None` for unused ones.
+/// Where each value of `graph` comes from; `None` for unused ones.
 fn kinds(graph: &Graph) -> Box<[Option<Kind>]> {
     let mut kinds = vec![None; graph.values.len()].into_boxed_slice();
     graph.inputs.iter().for_each(|(_, id)| kinds[id.index()] = Some(Kind::Input));

@@ -11,7 +11,7 @@ use crate::shape::Descriptor;
 /// How the elements of a constant are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Storage {
-    /// According to their data type.
+    /// As their data type defines.
     Whole,
     /// In 4 bits each, two per byte, the first one in the lower bits: numbers of an 8-bit type that are all small
     /// enough.
@@ -21,7 +21,7 @@ pub enum Storage {
 /// An operand that a node's kernel computes, element by element, while reading it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prologue {
-    /// Index among the rule row's operands. The node's input at this index is the program's first operand.
+    /// Index among the operands of the operator's rule. The node's input at this index is the program's first operand.
     pub operand: usize,
     /// The other operands of the program.
     pub others: Vec<ValueId>,
@@ -29,8 +29,8 @@ pub struct Prologue {
     pub descriptor: Descriptor,
     /// The shape that the program's operands are spread to. Its elements are those of the operand, in the same order.
     pub shape: Vec<Dim>,
-    /// The program for each element. Each of its operands has the shape above or repeats its elements: it is broadcast,
-    /// or applies to blocks like a scale of `dequantizeLinear()`.
+    /// The program that computes an element. Each of its operands has the shape above or repeats its elements: it is
+    /// broadcast, or applies to blocks like a scale of `dequantizeLinear()`.
     pub program: Fused,
     /// How the elements of the first operand are stored.
     pub storage: Storage,
@@ -91,7 +91,7 @@ fn unpacked(packed: &Tensor, whole: &Descriptor) -> Tensor {
     })
 }
 
-/// Whether an operator is so cheap that computing it for each of several readers costs less than reading more bytes.
+/// Whether an operator is so cheap that computing it in each of several readers costs less than reading more bytes.
 pub fn is_cheap(op: Elementwise) -> bool {
     use Elementwise::{Abs, Add, Cast, Clamp, Dequantize, Identity, Linear, Max, Min, Mul, Neg, Relu, Sub};
     matches!(

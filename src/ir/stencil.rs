@@ -1,4 +1,4 @@
-//! Graphs to fill repeatedly with sizes.
+//! Graphs that are filled with sizes repeatedly.
 
 use super::{Constant, Graph, Node, Source, ValueId, bytes_of_sizes};
 use crate::dimension::{Dim, DimKey};
@@ -6,29 +6,28 @@ use crate::error::Result;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A graph with sizes still unknown. Filling overwrites the dimensions that depend on them; nothing else is created
-/// anew.
+/// A graph with sizes still unknown. Filling overwrites the dimensions that depend on them; nothing else is recreated.
 pub struct Stencil {
     /// The graph, with the sizes of the last filling.
     graph: Graph,
     /// The distinct dimensions that depend on sizes.
     dims: Box<[Unknown]>,
-    /// Nodes with dimensions of their own, with these dimensions in the order in which the node visits them.
+    /// Nodes that have dimensions of their own, and these dimensions in the order in which the node visits them.
     nodes: Box<[(usize, Box<[Dim]>)]>,
-    /// The constants by index of their values; lowering the graph drops their bytes.
+    /// The constants, by index of their values: lowering the graph drops their bytes.
     constants: Box<[(usize, Constant)]>,
     /// The constants that depend on sizes.
     sizes: Box<[Arc<[Dim]>]>,
-    /// The values of these constants.
+    /// The ids of these constants.
     size_ids: Box<[ValueId]>,
     /// The tape's values of the last filling; empty if there is none.
     filled_with: Vec<i64>,
 }
 
-/// A dimension that depends on sizes, with everything that has it.
+/// A dimension that depends on sizes, and everything that has it.
 struct Unknown {
     dim: Dim,
-    /// Indices of values, with axes.
+    /// Indices of values, with the axes.
     values: Vec<(usize, usize)>,
     /// Indices among the nodes with dimensions of their own.
     own: Vec<usize>,
@@ -36,7 +35,7 @@ struct Unknown {
     nodes: Vec<usize>,
 }
 
-/// A graph with different sizes than before.
+/// A graph whose sizes differ from those of an earlier filling.
 pub struct Filling<'a> {
     /// The graph.
     pub graph: &'a Graph,
@@ -46,7 +45,7 @@ pub struct Filling<'a> {
     pub changes: Changes,
 }
 
-/// The nodes and values with sizes that differ from another filling.
+/// The nodes and values whose sizes differ between two fillings.
 pub struct Changes {
     /// For each node, whether it, or a value that it reads or writes, has changed.
     pub nodes: Vec<bool>,
@@ -135,7 +134,7 @@ impl Stencil {
             let (index, dims) = &self.nodes[place];
             let mut dims = dims.iter();
             self.graph.nodes[*index].visit_dims(&mut |dim| {
-                *dim = Dim::number(dims.next().expect("a node always visits as many").at(values));
+                *dim = Dim::number(dims.next().expect("a node always visits the same number").at(values));
             });
         }
         for (id, dims) in self.size_ids.iter().zip(&self.sizes) {
@@ -159,7 +158,7 @@ impl Stencil {
         Filling { graph: &self.graph, sizes: &self.size_ids, changes }
     }
 
-    /// Calls `lower` on the graph with the sizes of the last filling. It may drop bytes of constants, which are
+    /// Calls `lower` on the graph with the sizes of the last filling. `lower` may drop bytes of constants, which are
     /// restored afterwards, and must not change anything else.
     pub fn lower<T>(&mut self, lower: impl FnOnce(&mut Graph) -> T) -> T {
         let lowered = lower(&mut self.graph);
@@ -171,7 +170,7 @@ impl Stencil {
 }
 
 impl Unknown {
-    /// Whether the size differs between the values `now` and `before`, if there are any.
+    /// Whether the size differs between the values `now` and `before`; if there are no earlier values, it does.
     fn differs(&self, before: &[i64], now: &[i64]) -> bool {
         before.is_empty() || self.dim.at(before) != self.dim.at(now)
     }
@@ -185,7 +184,7 @@ struct Unknowns {
 }
 
 impl Unknowns {
-    /// Adds to the record of `dim`, if it depends on sizes.
+    /// If `dim` depends on sizes, updates its record by `add`.
     fn note(&mut self, dim: Dim, add: impl FnOnce(&mut Unknown)) {
         if dim.is_number() {
             return;
@@ -198,7 +197,7 @@ impl Unknowns {
     }
 }
 
-/// Appends `index`, which is not below any existing one, unless it is there already.
+/// Appends `index`, which is not below any existing one, unless it is already the last.
 fn push_new(list: &mut Vec<usize>, index: usize) {
     if list.last() != Some(&index) {
         list.push(index);

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A missing operand is `_`. `epilogue=[add(r0 r1), relu(r2)]` is the program of an epilogue: `r0` is the result of the
-//! operator, `r1` the first of the operands after its own, `r2` the result of `add`. Prologues are written but not
-//! read. The bytes of constants are not written; [`parse`] fills them with the numbers after the shape, or with
+//! operator, `r1` the first operand after the operator's own, `r2` the result of `add`. Prologues are written but not
+//! read. The bytes of constants are not written; [`parse`] fills them with the numbers that follow the shape, or with
 //! pseudo-random ones if there are none.
 
 use super::{Builder, Epilogue, Graph, OperandId, Source, ValueId};
@@ -149,7 +149,7 @@ fn take_texts(attributes: &mut Attributes, name: &str) -> Option<Vec<String>> {
     }
 }
 
-/// Small numbers that vary between elements and are exact in every data type.
+/// Small numbers that differ between elements and are exact in every data type.
 fn pseudo_random(seed: usize, index: usize, dtype: DataType) -> Number {
     let hash =
         (seed as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (index as u64 + 1).wrapping_mul(0xd6e8_feb8_6659_fd93);

@@ -7,7 +7,7 @@ use crate::shape::{Descriptor, broadcasts_blockwise};
 use std::collections::HashSet;
 
 impl Graph {
-    /// Panics unless every operand is defined before it is used, every value is computed once, every node accepts its
+    /// Panics unless every operand is defined before its use, every value is computed once, every node accepts its
     /// operands and returns outputs with the recorded descriptors, and names are unique.
     pub fn verify(&self) {
         let mut defined: Vec<bool> =

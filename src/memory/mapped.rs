@@ -1,5 +1,5 @@
-//! Bytes with another owner, usually a memory-mapped file, and windows over them: weights are read in place when they
-//! are needed, and never copied as a whole.
+//! Bytes owned by something else, usually a memory-mapped file, and windows over them: weights are read in place when
+//! they are needed, and never copied as a whole.
 
 use crate::error::{Error, ErrorKind, Result};
 use memmap2::{Mmap, MmapOptions};
@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A regular file, memory-mapped read-only and private.
 ///
 /// [`as_ref`](MappedFile::as_ref) returns its bytes for parsing. If another process truncates the file, the system
-/// kills a process that touches a page behind the new end, which cannot be caught; [`check`](MappedFile::check) right
-/// before parsing narrows the window to the time that parsing takes. A [`Mapped`] window is not read through the map,
-/// but from the open file, where a shorter file is an error at any time.
+/// kills a process that touches a page beyond the new end, which cannot be caught; [`check`](MappedFile::check) right
+/// before parsing narrows the window to the duration of parsing. A [`Mapped`] window does not read through the map, but
+/// from the open file, where truncation is an error at any time.
 ///
 /// The file must not be rewritten in place while it is mapped: reads would return a mixture of old and new bytes.
 /// Replacing it by a new file of the same name is safe.
@@ -40,7 +40,7 @@ impl MappedFile {
             true => Ok(()),
             false => Err(fail(&"it is not a regular file")),
         };
-        // Before it is opened: opening a pipe would wait for a writer.
+        // Checked before opening: opening a pipe would wait for a writer.
         std::fs::metadata(path).map_err(|error| fail(&error)).and_then(regular)?;
         let file = File::open(path).map_err(|error| fail(&error))?;
         file.metadata().map_err(|error| fail(&error)).and_then(regular)?;
@@ -65,7 +65,7 @@ impl MappedFile {
     }
 
     /// Tells the system that the pages of `range` are not needed now: they no longer count as memory of this process,
-    /// and return from the system's page cache when they are read again.
+    /// and come from the page cache when they are read again.
     ///
     /// # Panics
     /// If `range` lies outside of the file.
@@ -74,7 +74,7 @@ impl MappedFile {
         #[cfg(unix)]
         {
             use memmap2::UncheckedAdvice::DontNeed;
-            // SAFETY: the map is never written, so every dropped page reads the same again from the file.
+            // SAFETY: the map is never written: every dropped page reads the same again from the file.
             let advised = unsafe { self.map.unchecked_advise_range(DontNeed, range.start, range.len()) };
             // Only advice: a system may keep the pages, for example those that the process locked.
             drop(advised);
@@ -132,7 +132,7 @@ fn read_exact_at(file: &File, mut at: u64, mut into: &mut [u8]) -> io::Result<()
     Ok(())
 }
 
-/// The source of windows: a mapped file, or bytes in memory with an owner. Cheap to clone.
+/// The source of windows: a mapped file, or bytes in memory that an owner holds. Cheap to clone.
 #[derive(Clone)]
 pub struct Backing {
     id: u64,
@@ -146,7 +146,7 @@ enum Source {
 }
 
 impl Backing {
-    /// The bytes of `owner`, which must return the same ones every time.
+    /// The bytes of `owner`, which must return the same ones on every call.
     pub fn of_bytes(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Backing {
         Backing { id: next_id(), source: Source::Memory(Arc::new(owner)) }
     }
@@ -193,7 +193,7 @@ impl fmt::Debug for Backing {
     }
 }
 
-/// A window over the bytes of a [`Backing`], without any alignment.
+/// A window over the bytes of a [`Backing`], with any alignment.
 #[derive(Clone, Debug)]
 pub struct Mapped {
     backing: Backing,
@@ -256,8 +256,8 @@ impl Mapped {
         assert!(into.len() <= self.len() && at <= self.len() - into.len());
         let at = self.range.start + at;
         match &self.backing.source {
-            // Not through the map: a failed read is an error, a failed page fault kills the process. And untouched
-            // pages need no release.
+            // Not through the map: a failed read is an error, a failed page fault kills the process. Also, pages that
+            // are never touched need no release.
             Source::File(file) => file.read(at, into),
             Source::Memory(owner) => {
                 into.copy_from_slice(&(**owner).as_ref()[at..][..into.len()]);

@@ -1,5 +1,5 @@
 //! Memory for tensors: aligned, zeroed buffers that return an error instead of aborting when memory runs out;
-//! memory-mapped files; buffers shared because they hold the same bytes; and parts of a slice that threads share.
+//! memory-mapped files; buffers deduplicated by content; and parts of a slice that several threads write.
 
 mod mapped;
 #[cfg(target_os = "linux")]
@@ -27,8 +27,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Alignment of every buffer in bytes: a cache line, and the widest vector.
 pub const ALIGNMENT: usize = 64;
 
-/// Size in bytes from which memory that is read once, in order, lies in large pages: reads from these were 2 to 32 %
-/// faster than from small ones on a busy Sapphire Rapids, and half as fast again on Zen 4.
+/// Size in bytes from which memory that is read once, in order, is in large pages: reading these was 2 to 32 % faster
+/// than small ones on a busy Sapphire Rapids, and half as fast again on Zen 4.
 #[cfg(target_os = "linux")]
 const MIN_STREAMED_BYTES: usize = 64 << 10;
 
@@ -42,7 +42,8 @@ pub struct Buffer {
 
 /// The memory of a buffer.
 enum Block {
-    /// From the allocator, which would clear larger alignments than its own itself, and thereby touch the memory.
+    /// From the allocator. It gets no larger alignment than its own: it would then clear the memory itself, and touch
+    /// it by that.
     Allocated(NonNull<u8>),
     /// Pages of the system.
     #[cfg(target_os = "linux")]
@@ -81,8 +82,8 @@ impl Buffer {
         Ok(Buffer { data: unsafe { block.add(padding) }, block: Block::Allocated(block), len })
     }
 
-    /// `len` bytes, all zero, for data that is written once and streamed often: in large pages, shared with other
-    /// buffers.
+    /// `len` bytes, all zero, for data that is written once and streamed often: in large pages, which it shares with
+    /// other buffers.
     ///
     /// # Errors
     /// An `UnknownError` if memory runs out.
@@ -170,7 +171,7 @@ impl AsRef<[u8]> for Buffer {
 #[repr(align(64))]
 struct Aligned;
 
-/// The error if memory for `len` bytes runs out.
+/// The error for a lack of memory for `len` bytes.
 fn refused(len: usize, why: &str) -> Error {
     Error::new(ErrorKind::Unknown, format!("no memory for {len} bytes: {why}"))
 }
@@ -179,11 +180,11 @@ fn too_much(used: usize) -> String {
     format!("{used} bytes are in use, of the {} that this machine or container has", machine_bytes())
 }
 
-/// Checks that the machine has room for `len` bytes beside all buffers: for large memory outside of a [`Buffer`], which
-/// would kill the process if it ran out.
+/// Checks that the machine has room for `len` bytes in addition to all buffers: for large memory outside of a
+/// [`Buffer`], which would kill the process if it ran out.
 ///
 /// # Errors
-/// An `UnknownError` if it has not.
+/// An `UnknownError` if there is no room.
 pub fn check_room(len: usize) -> Result<()> {
     let used = IN_USE.load(Ordering::Relaxed);
     match used.checked_add(len) {
@@ -202,8 +203,8 @@ static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 /// Counts `len` bytes as used.
 ///
-/// Systems that overcommit memory kill the process when it touches the excess, which cannot be caught: sizes that the
-/// machine can never hold are refused here instead.
+/// Systems that overcommit memory kill a process that touches the excess, which cannot be caught: sizes that the
+/// machine can never hold are therefore refused here.
 ///
 /// # Errors
 /// The bytes in use, if `len` more would exceed the memory of the machine.
@@ -213,7 +214,7 @@ fn reserve(len: usize) -> Result<(), usize> {
 }
 
 /// Bytes of memory of this machine, or of the container that this process runs in; `usize::MAX` if the system does not
-/// say.
+/// tell.
 pub fn machine_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| {

@@ -8,19 +8,20 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use super::ALIGNMENT;
 
-/// Bytes of a large page. If the system's are larger, only their speed is lost.
+/// Bytes of a large page. Where the system's are larger, only speed is lost.
 const LARGE_PAGE: usize = 2 << 20;
 
 /// The largest small pages of any system; other systems have 4 or 16 KiB.
 const MAX_SMALL_PAGE: usize = 64 << 10;
 
-/// Bytes mapped at once for many buffers. These are addresses: only touched pages are memory.
+/// Bytes mapped at once for many buffers. This reserves addresses: only touched pages take memory.
 const SHARED: usize = 32 << 20;
 
-/// Size in bytes from which a buffer has a mapping of its own: its end in small pages is then a small part of it.
+/// Size in bytes from which a buffer has a mapping of its own: the end that is in small pages is then a small part of
+/// it.
 const MIN_ALONE: usize = 8 << 20;
 
-/// The position of the next buffer.
+/// Where the next buffer goes.
 struct Free {
     /// Gone with the last buffer in it.
     pages: Weak<MmapRaw>,
@@ -30,8 +31,8 @@ struct Free {
 
 static FREE: Mutex<Free> = Mutex::new(Free { pages: Weak::new(), next: 0 });
 
-/// Bytes in large pages. Small buffers lie next to each other in the order of allocation, which puts them in large
-/// pages, too. Dropping one returns its memory to the system, except pages shared with neighbors.
+/// Bytes in large pages. Small buffers are adjacent, in the order of allocation, which puts them in large pages as
+/// well. Dropping one returns its memory to the system, except for pages shared with neighbors.
 pub struct LargePages {
     pages: Arc<MmapRaw>,
     start: usize,
@@ -71,12 +72,12 @@ impl LargePages {
 fn map(len: usize, large: usize) -> io::Result<(Arc<MmapRaw>, usize)> {
     let pages: MmapRaw = MmapOptions::new().len(len.saturating_add(LARGE_PAGE)).map_anon()?.into();
     let start = pages.as_ptr().align_offset(LARGE_PAGE);
-    // A system without large pages refuses and provides small ones, which work as well.
+    // A system without large pages refuses the advice and provides small ones, which work as well.
     let _ = pages.advise_range(Advice::HugePage, start, large);
     Ok((Arc::new(pages), start))
 }
 
-/// The range of the `len` bytes at `address` that fills whole small pages of any size.
+/// The part of the `len` bytes at `address` that consists of whole small pages, whatever their size.
 fn whole_pages(address: usize, len: usize) -> Range<usize> {
     let start = address.next_multiple_of(MAX_SMALL_PAGE) - address;
     let end = (address + len) / MAX_SMALL_PAGE * MAX_SMALL_PAGE;
@@ -89,7 +90,7 @@ impl Drop for LargePages {
         if !own.is_empty() {
             let from = self.start + own.start;
             // SAFETY: these pages belong to this buffer alone, and nobody reads its bytes any more. If the system
-            // refuses, they return with the neighbors.
+            // refuses, the pages are returned with the neighbors.
             let _ = unsafe { self.pages.unchecked_advise_range(UncheckedAdvice::DontNeed, from, own.len()) };
         }
     }
@@ -123,7 +124,7 @@ mod tests {
                 fill(&pages, byte);
                 kept.push((pages, byte));
             }
-            // Every second one is dropped; the others keep their bytes.
+            // Drops every second buffer; the others keep their bytes.
             let mut index = 0;
             kept.retain(|_| {
                 index += 1;

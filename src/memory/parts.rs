@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// A slice that several threads write to, each to a part of its own.
+/// A slice that several threads write, each a part of its own.
 pub struct SharedMut<'a, T> {
     start: *mut T,
     len: usize,
@@ -66,7 +66,8 @@ impl<'a, T> ColumnBlock<'a, T> {
     /// The columns `start..start + width` of `rows` rows that are `stride` elements apart in `out`.
     ///
     /// # Safety
-    /// While this block is in use, no other range or block of `out` in use may have elements of these columns.
+    /// While this block is in use, no other range or block of `out` that is in use may contain elements of these
+    /// columns.
     pub unsafe fn new(out: &'a SharedMut<'a, T>, start: usize, width: usize, stride: usize, rows: usize) -> Self {
         ColumnBlock { out, start, width, stride, rows }
     }

@@ -1,12 +1,12 @@
-//! Copies between our own memory and memory that other threads may read and write at the same time, as JavaScript
-//! allows with a `SharedArrayBuffer`.
+//! Copies between private memory and memory that other threads may read and write at the same time, as JavaScript
+//! allows for a `SharedArrayBuffer`.
 //!
 //! A slice promises that nobody writes to it meanwhile, and a plain copy through pointers that no other thread does;
 //! breaking either promise is undefined behavior. Relaxed atomic accesses promise nothing: each copied byte is one that
-//! the memory held at some time during the copy, which is also JavaScript's rule for such races. The copies use words,
-//! because compilers do not merge atomic bytes, which took 4 times as long. The other thread may access the same bytes
-//! in pieces of another size: Rust's memory model leaves that open, JavaScript's does not, and all processors read and
-//! write aligned words as a whole.
+//! the memory held at some time during the copy, which is also JavaScript's rule for such races. The copies use words:
+//! compilers do not merge atomic accesses to bytes, which took 4 times as long. Another thread may access the same
+//! bytes in pieces of another size. Rust's memory model leaves that open, JavaScript's does not, and all processors
+//! read and write aligned words as a whole.
 
 use super::Buffer;
 use crate::error::Result;
@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 const WORD: usize = size_of::<usize>();
 
-/// The same memory as aligned words, with the bytes before and after them.
+/// The memory as aligned words, with the bytes before and after them.
 fn words(memory: &[AtomicU8]) -> (&[AtomicU8], &[AtomicUsize], &[AtomicU8]) {
-    // SAFETY: both types are plain bytes, valid for every value, and may be written through shared references.
+    // SAFETY: both types are plain data, valid for every bit pattern, and may be written through shared references.
     unsafe { memory.align_to() }
 }
 
@@ -68,7 +68,7 @@ impl Buffer {
     pub fn replace_by_racing(&mut self, bytes: &[AtomicU8]) {
         assert_eq!(bytes.len(), self.len());
         let target: *mut [u8] = self.bytes_mut();
-        // SAFETY: the same bytes; `load` only writes initialized ones.
+        // SAFETY: these are the buffer's own bytes; `load` only writes initialized ones.
         load(bytes, unsafe { &mut *(target as *mut [MaybeUninit<u8>]) });
     }
 }

@@ -1,6 +1,7 @@
-//! Memory that grows at its end while others read its beginning: the keys and values of a text that is being generated.
+//! Memory that grows at its end while others read its beginning, for the keys and values of a text while it is being
+//! generated.
 //!
-//! [`Rows`] are the first bytes of a block. The bytes behind them can be written once, by the first
+//! [`Rows`] are the first bytes of a block. The bytes after them can be written once, by the first
 //! [append](Rows::append); rows that others hold stay unchanged. An append that is dropped unfinished frees its space.
 //! A later append to the same rows (a fork of the text), or one without room, gets a copy in a block of its own.
 
@@ -9,10 +10,10 @@ use crate::error::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A block with its first bytes in use.
+/// A block whose first bytes are in use.
 struct Block {
     buffer: Buffer,
-    /// Bytes that are held or being written.
+    /// Number of bytes that are held or being written.
     used: AtomicUsize,
 }
 
@@ -23,8 +24,8 @@ pub struct Rows {
     len: usize,
 }
 
-/// Rows with last bytes that only the owner may write. If dropped before they are [finished](Appended::finish), their
-/// space is free for the next append.
+/// Rows followed by bytes that only the owner may write. If they are dropped before they are
+/// [finished](Appended::finish), their space is free for the next append.
 pub struct Appended {
     block: Arc<Block>,
     kept: usize,
@@ -77,7 +78,7 @@ impl Rows {
         unsafe { std::slice::from_raw_parts(self.block.buffer.as_ptr(), self.len) }
     }
 
-    /// These rows with room behind them, `len` bytes altogether: in place, or in a copy if somebody else has appended
+    /// These rows with room after them, `len` bytes altogether: in place, or in a copy if somebody else has appended
     /// to them or there is no room.
     ///
     /// # Errors
@@ -105,7 +106,7 @@ impl Rows {
 }
 
 impl Appended {
-    /// Number of bytes: the existing ones, followed by zeros or whatever was written before a failure.
+    /// Number of bytes: the existing ones, followed by zeros or by what was written before a failure.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -136,7 +137,7 @@ impl Appended {
 impl Drop for Appended {
     fn drop(&mut self) {
         if self.kept < self.len {
-            // Nobody can append behind unfinished rows, so these are the last bytes in use.
+            // Nobody can append to unfinished rows, so these are the last bytes in use.
             self.block.used.store(self.kept, Ordering::Release);
         }
     }
@@ -153,7 +154,7 @@ fn exchange(from: &[u8], to: &mut [u8], [a, b, inner]: [usize; 3]) {
     }
 }
 
-/// Block size for `len` bytes of rows: 1.5 times as many, so that growth copies each byte three times at most.
+/// Block size for `len` bytes of rows: 1.5 times as many, which copies each byte at most three times as the rows grow.
 fn with_room(len: usize) -> usize {
     len.saturating_add(len / 2).max(MIN_BLOCK)
 }
@@ -169,11 +170,11 @@ mod tests {
         Rows::new(bytes.len(), |to| to.copy_from_slice(bytes)).unwrap()
     }
 
-    /// `rows` with `more` behind them.
+    /// `rows` followed by `more`.
     fn grown(rows: &Rows, more: &[u8]) -> Rows {
         let appended = rows.append(rows.len() + more.len()).unwrap();
         assert_eq!(appended.kept(), rows.len());
-        // SAFETY: the bytes behind the kept ones belong to `appended` alone.
+        // SAFETY: the bytes after the kept ones belong to `appended` alone.
         unsafe { appended.as_ptr().add(appended.kept()).copy_from_nonoverlapping(more.as_ptr(), more.len()) };
         appended.finish()
     }
@@ -206,7 +207,7 @@ mod tests {
         let second = grown(&first, &[4]);
         assert!(second.is_beside(&first));
         assert_eq!((first.bytes(), second.bytes()), (&[1, 2, 3][..], &[1, 2, 3, 4][..]));
-        // Bytes behind rows held by others stay theirs.
+        // Bytes after rows that others hold belong to those others.
         drop(first.append(5).unwrap());
         assert!(grown(&second, &[5]).is_beside(&first));
     }

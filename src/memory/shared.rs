@@ -8,10 +8,10 @@ use std::sync::{Arc, LazyLock, Mutex, Weak};
 /// Size in bytes below which buffers are not worth deduplicating.
 pub const MIN_SHARED_BYTES: usize = 1 << 12;
 
-/// Weak references to buffers by key: a buffer stays as long as somebody else holds it.
+/// Weak references to buffers by key: a buffer lives as long as somebody else holds it.
 pub struct WeakBuffers<K> {
     buffers: HashMap<K, Vec<Weak<Buffer>>>,
-    /// Number of keys that triggers the next cleanup of keys without a buffer.
+    /// Number of keys at which dead ones, without a buffer, are next removed.
     limit: usize,
 }
 
@@ -22,7 +22,7 @@ impl<K> Default for WeakBuffers<K> {
 }
 
 impl<K: Eq + Hash> WeakBuffers<K> {
-    /// Number of keys, including dead ones not yet forgotten.
+    /// Number of keys, including dead ones not yet removed.
     #[cfg(test)]
     pub fn count(&self) -> usize {
         self.buffers.len()
@@ -49,7 +49,7 @@ impl<K: Eq + Hash> WeakBuffers<K> {
 }
 
 /// Returns a buffer of this process with the bytes of `buffer`: one that was shared before and is still alive, or
-/// `buffer` itself. Small ones are always returned unchanged.
+/// `buffer` itself. Small buffers are always returned as they are.
 ///
 /// Nobody may change a shared buffer.
 pub fn share(buffer: Arc<Buffer>) -> Arc<Buffer> {
@@ -59,7 +59,7 @@ pub fn share(buffer: Arc<Buffer>) -> Arc<Buffer> {
     }
     let key = (buffer.len(), rapidhash::v3::rapidhash_v3(buffer.bytes()));
     let mut others: Vec<Arc<Buffer>> = Vec::new();
-    // Bytes are compared without the lock; somebody may add a buffer meanwhile.
+    // Bytes are compared without the lock; another thread may add a buffer meanwhile.
     loop {
         let news: Vec<Arc<Buffer>> = {
             let mut shared = SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -1,5 +1,5 @@
 //! Completion of asynchronous requests in JavaScript: one thread-safe function per environment, which keeps the process
-//! alive only while requests are outstanding. Requests that end before JavaScript has learned of the first one are
+//! alive only while requests are outstanding. Requests that end before JavaScript has handled the first one are
 //! reported in the same call: entering JavaScript costs more than the work of a small request.
 
 use super::handle::{Owner, Passing};
@@ -20,19 +20,19 @@ static ENVIRONMENTS: AtomicUsize = AtomicUsize::new(0);
 /// How long the end of the process waits for a GPU that must not be interrupted.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Size in bytes of an ArrayBuffer that can always be allocated while the process can go on at all.
+/// Size in bytes of an ArrayBuffer that can be allocated as long as the process can continue at all.
 const SMALL_BUFFER: usize = 1 << 20;
 
-/// `(ids, codes, messages, details)` in the order in which the requests ended. An empty code is success; codes and
-/// messages are empty lists if all succeeded. Each detail is a list: of the values that a request made, or of
-/// unsupported nodes.
+/// `(ids, codes, messages, details)`, in the order in which the requests ended. An empty code is success; codes and
+/// messages are empty lists if all succeeded. The details of a request are a list: of the values that it produced, or
+/// of unsupported nodes.
 pub type Completions = FnArgs<(Vec<u32>, Vec<String>, Vec<String>, Vec<Details>)>;
 type Notify = ThreadsafeFunction<(), Unknown<'static>, Completions, Status, false, true>;
 
 /// Converts the results of a request to JavaScript values, on the JavaScript thread.
 pub type Collect = Box<dyn FnOnce(&Env) -> napi::Result<Vec<sys::napi_value>> + Send>;
 
-/// Details of the end of a request.
+/// The details of a request's end.
 pub enum Details {
     None,
     Made(Collect),
@@ -52,7 +52,7 @@ impl ToNapiValue for Details {
             }
         };
         let mut array = std::ptr::null_mut();
-        // SAFETY: as above; all values stay alive until the call into JavaScript that they are arguments of returns.
+        // SAFETY: as above; all values stay alive until the call into JavaScript that passes them returns.
         unsafe {
             check_status!(sys::napi_create_array_with_length(raw, values.len(), &mut array))?;
             for (at, value) in values.into_iter().enumerate() {
@@ -67,17 +67,17 @@ impl ToNapiValue for Details {
 struct End {
     id: u32,
     result: Result<()>,
-    /// Converts the results of a success.
+    /// Converts the results of a successful request.
     collect: Option<Collect>,
-    /// Whether the request was outstanding: JavaScript waits for it.
+    /// Whether JavaScript waits for the request's end.
     awaited: bool,
 }
 
-/// Requests that have ended without JavaScript knowing; `None` once nobody is left to be notified.
+/// Requests that have ended, not yet reported to JavaScript; `None` once nobody is left to notify.
 struct Ended(Mutex<Option<Vec<End>>>);
 
 impl Ended {
-    /// Adds one; returns whether it is the first, and JavaScript must be notified.
+    /// Adds one; returns whether it is the first, for which JavaScript must be notified.
     fn add(&self, end: End) -> bool {
         match &mut *self.lock() {
             Some(ended) => {
@@ -103,7 +103,7 @@ impl Ended {
     }
 }
 
-/// Counts the requests whose end has not reached JavaScript. Only used on the JavaScript thread.
+/// Counts the requests whose end has not been reported to JavaScript. Only used on the JavaScript thread.
 struct Outstanding {
     count: AtomicUsize,
     notify: OnceLock<Weak<Notify>>,
@@ -138,9 +138,9 @@ impl Outstanding {
     /// Sets whether the event loop waits for the thread-safe function.
     ///
     /// # Panics
-    /// On another thread.
+    /// If called on another thread.
     fn keep_alive(&self, env: &Env, alive: bool) {
-        assert_eq!(std::thread::current().id(), self.thread, "requests are made and told on the JavaScript thread");
+        assert_eq!(std::thread::current().id(), self.thread, "requests start and complete on the JavaScript thread");
         let Some(notify) = self.notify.get().and_then(Weak::upgrade) else { return };
         notify.handle.with_read_aborted(|aborted| {
             if aborted {
@@ -155,7 +155,7 @@ impl Outstanding {
                     false => sys::napi_unref_threadsafe_function(env, function),
                 }
             };
-            // Both fail only for arguments that cannot occur here.
+            // Both calls fail only for arguments that cannot occur here.
             debug_assert_eq!(status, sys::Status::napi_ok);
         });
     }
@@ -164,21 +164,21 @@ impl Outstanding {
 /// One JavaScript environment: the main thread or a worker.
 pub struct Environment {
     notify: Arc<Notify>,
-    /// Returns an ArrayBuffer of that many bytes, or undefined if memory runs out, when the functions of Node-API would
-    /// end the process.
+    /// Returns an ArrayBuffer of that many bytes, or undefined if memory runs out, where the functions of Node-API
+    /// would end the process.
     allocate: FunctionRef<f64, Unknown<'static>>,
     outstanding: Arc<Outstanding>,
     completed: Arc<Ended>,
     /// Contexts that end with the environment: nobody sees their further work. They do not wait for the finalizers of
-    /// their handles, because not every runtime runs those of a terminated worker.
+    /// their handles, which some runtimes do not run for a terminated worker.
     contexts: Arc<WeakList<Owner>>,
-    /// The weight of fed results, on its way to the results of the run.
+    /// The weight of fed results on its way to the results of the run.
     pub passing: Passing,
 }
 
 impl Environment {
-    /// The environment that reports ends of requests to `on_complete`. `allocate` returns an ArrayBuffer of that many
-    /// bytes, or undefined if memory runs out.
+    /// Creates the environment, which reports the ends of requests to `on_complete`. `allocate` returns an ArrayBuffer
+    /// of that many bytes, or undefined if memory runs out.
     pub fn new(
         env: &Env,
         on_complete: Function<Completions, Unknown<'static>>,
@@ -194,8 +194,8 @@ impl Environment {
                 if is_last { context.end_with_process(PATIENCE) } else { context.end() }
             }
             completed.close();
-            // Deno 2.9 keeps the event loop of a terminated worker, and two file descriptors with it, until an addon
-            // loaded by the worker wakes that loop once more.
+            // Deno 2.9 keeps the event loop of a terminated worker, and with it two file descriptors, until an addon
+            // that the worker loaded wakes that loop once more.
             outstanding.wake();
         })?;
         ENVIRONMENTS.fetch_add(1, Ordering::Relaxed);
@@ -220,13 +220,13 @@ impl Environment {
     }
 
     /// The completion of request `id`, which is outstanding from now on. Called on the JavaScript thread. JavaScript is
-    /// notified even if the request is refused at once; it ignores the end of a request that it never made.
+    /// notified even if the request is rejected at once; it ignores the end of a request that it did not make.
     pub fn request(self: &Arc<Self>, env: &Env, id: u32) -> Done {
         self.outstanding.add(env);
         self.telling(id, true, None)
     }
 
-    /// Like [`request`](Self::request), for a request with results, which `collect` returns after a success.
+    /// Like [`request`](Self::request), for a request with results, which `collect` returns after success.
     pub fn deliver(self: &Arc<Self>, env: &Env, id: u32, collect: Collect) -> Done {
         self.outstanding.add(env);
         self.telling(id, true, Some(collect))
@@ -248,7 +248,7 @@ impl Environment {
             // SAFETY: as above.
             check_status!(unsafe { sys::napi_get_null(raw, &mut buffer) })?;
         } else if len > 0 {
-            // SAFETY: the buffer has `len` bytes, and nobody else knows it yet.
+            // SAFETY: the buffer has `len` bytes, and nobody else has it yet.
             unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data.cast(), len) };
         }
         Ok(buffer)
@@ -264,7 +264,7 @@ impl Environment {
         Done::waking(move |result| {
             let is_first = completed.add(End { id, result, collect, awaited });
             is_first.then(|| -> Wake {
-                // If the environment has ended, nobody is left to be notified.
+                // If the environment has ended, nobody is left to notify.
                 Box::new(move || _ = notify.call((), ThreadsafeFunctionCallMode::NonBlocking))
             })
         })

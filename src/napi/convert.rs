@@ -1,4 +1,4 @@
-//! Conversions between values of the facade and those of the crate.
+//! Conversions between the facade's values and the crate's.
 
 use super::Result;
 use crate::dtype::{DataType, Number};
@@ -24,7 +24,7 @@ pub fn invalid_state(message: &str) -> napi::Error<String> {
     thrown(Error::new(ErrorKind::InvalidState, message))
 }
 
-/// An error of napi-rs itself: a value was not of the kind that the facade promises.
+/// An error of napi-rs itself: a value was not of the kind that the facade guarantees.
 pub fn from_napi(error: napi::Error) -> napi::Error<String> {
     type_error(&error.reason)
 }
@@ -38,7 +38,7 @@ fn no_such_type() -> napi::Error<String> {
     type_error("there is no data type with that index")
 }
 
-/// The data type of a constant, by index in the IDL enumeration extended by the types of the extension `int4`.
+/// The data type of a constant with this index in the IDL enumeration, extended by the types of the extension `int4`.
 pub fn constant_type(index: u32) -> Result<DataType> {
     DataType::OF_CONSTANTS.get(index as usize).copied().ok_or_else(no_such_type)
 }

@@ -23,7 +23,7 @@ pub fn value(dimension: NamedDimension) -> DimensionValue {
     }
 }
 
-/// Adds a named input with dimensions that may be names; returns its operand.
+/// Adds a named input whose dimensions may be names; returns its operand.
 #[napi(catch_unwind)]
 pub fn dynamic_input(
     builder: &External<BuilderHandle>,
@@ -79,8 +79,8 @@ pub fn dynamic_shapes(graph: &External<DynamicGraphHandle>, inputs: Vec<Vec<u32>
     graph.compute_shapes("computeShapes", &inputs).map(|(_, shapes)| shapes).map_err(thrown)
 }
 
-/// Runs a graph on tensors in the order of its inputs and outputs. `donations` are pairs of an output and the input
-/// whose memory it takes, by index.
+/// Runs a graph on tensors in the order of its inputs and outputs. `donations` are pairs of indices: an output, and the
+/// input whose memory it takes.
 #[napi(catch_unwind)]
 pub fn dynamic_dispatch(
     context: &External<ContextHandle>,

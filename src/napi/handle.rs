@@ -1,4 +1,4 @@
-//! Handles that JavaScript holds to objects of the runtime, and their weight for the garbage collector.
+//! Handles by which JavaScript holds objects of the runtime, and their weight for the garbage collector.
 
 use super::completion::Environment;
 use crate::dynamic::Symbols;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Owner {
     /// The context.
     pub context: Arc<Context>,
-    /// The environment that its requests report to.
+    /// The environment that its requests are reported to.
     pub environment: Arc<Environment>,
 }
 
@@ -42,7 +42,7 @@ impl<T> Handle<T> {
         &self.owner.context
     }
 
-    /// Updates the object's memory to `bytes` bytes.
+    /// Updates the reported memory of the object to `bytes` bytes.
     pub fn weigh(&self, bytes: usize) {
         self.weight.set(bytes);
     }
@@ -57,7 +57,7 @@ impl<T> Deref for Handle<T> {
 
 /// A builder and the weight of its constants.
 pub struct BuilderHandle {
-    /// `None` once it has built.
+    /// `None` after the build.
     pub builder: RefCell<Option<Builder>>,
     /// The names of dimensions, if the context has the extension for them.
     pub symbols: Option<RefCell<Symbols>>,
@@ -65,22 +65,22 @@ pub struct BuilderHandle {
     pub weight: Weight,
 }
 
-/// Bytes outside of the JavaScript heap that the garbage collector should know of. Reported once and withdrawn once:
-/// when the object is destroyed or its handle is collected, on the JavaScript thread.
+/// Bytes outside of the JavaScript heap that the garbage collector should know of. Reported once and withdrawn once, on
+/// the JavaScript thread: when the object is destroyed or its handle is collected.
 pub struct Weight {
     env: sys::napi_env,
     bytes: Cell<i64>,
 }
 
-/// Bytes reported for the feeds of runs, which pass to the results. Reported anew for each token, caches of tens of
-/// megabytes would trigger the garbage collector each time.
+/// Bytes reported for the feeds of runs, which are passed on to the results. Caches of tens of megabytes, reported
+/// again for each token, would trigger the garbage collector each time.
 #[derive(Default)]
 pub struct Passing(AtomicUsize);
 
 impl Passing {
     /// Withdraws the bytes that no result has taken over. Called on the JavaScript thread of `env`.
     pub fn end(&self, env: &Env) {
-        // SAFETY: the weight ends in this function.
+        // SAFETY: the weight does not outlive this function.
         let rest = unsafe { Weight::new(env, 0) };
         rest.take(self.0.load(Ordering::Relaxed), self);
     }
@@ -97,7 +97,7 @@ impl Weight {
         weight
     }
 
-    /// Reports `bytes` bytes instead of the previous number.
+    /// Reports `bytes` bytes in place of the previous number.
     pub fn set(&self, bytes: usize) {
         let before = self.bytes.replace(bytes as i64);
         if before != bytes as i64 {
@@ -105,7 +105,7 @@ impl Weight {
         }
     }
 
-    /// Reports `bytes` bytes more.
+    /// Reports `bytes` additional bytes.
     pub fn add(&self, bytes: usize) {
         self.set(self.bytes.get() as usize + bytes);
     }
@@ -121,7 +121,7 @@ impl Weight {
         }
     }
 
-    /// Changes the reported number to `bytes`, using up `passing` before anything new is reported.
+    /// Changes the reported number to `bytes`, taking from `passing` before anything new is reported.
     pub fn take(&self, bytes: usize, passing: &Passing) {
         let known = passing.0.load(Ordering::Relaxed).min(bytes);
         passing.0.fetch_sub(known, Ordering::Relaxed);
@@ -139,8 +139,8 @@ impl Weight {
             return;
         }
         let mut total = 0;
-        // SAFETY: the environment lives, by the contract of `new`, and this is its thread: a weight cannot be sent to
-        // another one.
+        // SAFETY: the environment is alive, by the contract of `new`, and this is its thread: a weight cannot be sent
+        // to another one.
         let status = unsafe { sys::napi_adjust_external_memory(self.env, bytes, &mut total) };
         // Fails only for null arguments.
         debug_assert_eq!(status, sys::Status::napi_ok);
@@ -156,7 +156,7 @@ impl Drop for Weight {
 /// The objects behind an array of handles.
 ///
 /// # Errors
-/// If an element is not a handle of that type, or belongs to another owner: a defect of the facade.
+/// If an element is not a handle of that type or belongs to another owner: a defect of the facade.
 pub fn handles<T: 'static>(array: &Array, owner: &Arc<Owner>) -> super::Result<Vec<Arc<T>>> {
     (0..array.len())
         .map(|index| {

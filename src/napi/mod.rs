@@ -1,5 +1,5 @@
 //! The JavaScript binding: flat functions over handles, numbers and byte views. Only the facade in `lib/` calls them,
-//! with converted arguments; they are not an interface for anybody else.
+//! with converted arguments; they are not a public interface.
 
 mod completion;
 mod convert;
@@ -32,7 +32,7 @@ type TensorHandle = Handle<runtime::Tensor>;
 type GraphHandle = Handle<runtime::CompiledGraph>;
 
 /// Called once per JavaScript environment. `on_complete` is called with the ends of asynchronous requests, `(ids,
-/// codes, messages, details)`, where an empty code, or none, is success; `allocate` returns an ArrayBuffer of that many
+/// codes, messages, details)`, where a missing or empty code is success; `allocate` returns an ArrayBuffer of that many
 /// bytes, or undefined if memory runs out.
 #[napi(catch_unwind)]
 pub fn initialize(
@@ -52,12 +52,12 @@ pub struct ContextOptions {
     pub power_preference: String,
     /// Whether a GPU is requested.
     pub accelerated: bool,
-    /// The adapter of a GPUDevice, as JSON, if one was given.
+    /// The adapter of a GPUDevice, as JSON, if one was passed.
     pub gpu_device: Option<String>,
 }
 
-/// Creates a context, which is open when the request `id` has ended. The request `lost` ends when its GPU is lost, with
-/// the reason, or when the context is gone; nothing waits for it.
+/// Creates a context, which is open when the request `id` has ended. The request `lost` ends with the reason when the
+/// context's GPU is lost, or when the context is gone; nothing waits for it.
 #[napi(catch_unwind)]
 pub fn create_context(
     env: Env,
@@ -198,7 +198,7 @@ pub fn destroy_graph(graph: &External<GraphHandle>) {
     graph.weigh(0);
 }
 
-/// Creates an empty builder, for graphs of `context` if one is given; with `dynamic`, dimensions of inputs may be
+/// Creates an empty builder, for graphs of `context` if one is passed; with `dynamic`, dimensions of inputs may be
 /// names.
 #[napi(catch_unwind)]
 pub fn create_builder(
@@ -312,7 +312,7 @@ pub struct Build {
     pub inputs: Vec<String>,
 }
 
-/// Compiles the contents of the builder for the named outputs, and consumes them.
+/// Compiles the builder's contents for the named outputs, and consumes them.
 #[napi(catch_unwind)]
 pub fn build(
     env: Env,
@@ -363,7 +363,7 @@ fn bound(
     let mut addresses: Vec<_> = inputs.iter().chain(&outputs).map(Arc::as_ptr).collect();
     addresses.sort_unstable();
     addresses.dedup();
-    // The timeline locks each tensor once and would deadlock on a repeated one.
+    // The timeline locks each tensor once, and would deadlock on a repeated one.
     if addresses.len() < inputs.len() + outputs.len() {
         return Err(convert::type_error(&format!("{operation}: a tensor is passed more than once")));
     }
@@ -383,9 +383,9 @@ pub fn dispatch(
     Ok(())
 }
 
-/// Runs a graph `warmup` times, then `runs` times with a clock. After completion, `take_read` returns for each run its
-/// start (relative to the first run) and duration, then start (relative to the run) and duration of each step, all as
-/// float64 in nanoseconds.
+/// Runs a graph `warmup` times, then `runs` times with a clock. After completion, `take_read` returns, for each run,
+/// its start (relative to the first run) and duration, then the start (relative to the run) and duration of each step,
+/// all as float64 in nanoseconds.
 #[napi(catch_unwind)]
 #[allow(clippy::too_many_arguments, reason = "the functions of the addon are flat")]
 pub fn profile(

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// # Panics
-/// Never: the keys of everything that is serialized here are strings.
+/// Cannot fail: all keys of what is serialized here are strings.
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("everything here has a JSON form")
 }
@@ -37,12 +37,12 @@ pub fn inspect_model(model: &External<ModelHandle>, dimensions: Dimensions) -> R
     ))
 }
 
-/// An input of a model, and known facts about its value.
+/// An input of a model, and what is known of its value.
 #[napi(object, object_to_js = false)]
 pub struct GivenInput {
     /// Its name.
     pub name: String,
-    /// Its sizes and names of sizes, if the model states them.
+    /// Its sizes and names of sizes, if the model declares them.
     pub shape: Option<Vec<Either<u32, String>>>,
     /// The shape of the value.
     pub given: Option<Vec<f64>>,
@@ -57,8 +57,8 @@ struct KnownShapes<'a> {
     free_dimensions: &'a BTreeMap<String, u32>,
 }
 
-/// Infers the shapes of inputs from each other; returns them in their order, with the known sizes of free dimensions,
-/// as JSON.
+/// Infers the shapes of inputs from each other; returns them in their order, with the sizes of free dimensions as far
+/// as known, as JSON.
 #[napi(catch_unwind)]
 pub fn input_shapes(inputs: Vec<GivenInput>, dimensions: Dimensions) -> Result<String> {
     let mut sizes = Sizes::new(dimensions.checked("inputShapes")?);
@@ -107,7 +107,7 @@ pub struct ImportOptions {
     pub dimensions: Dimensions,
     /// Names of the wanted values.
     pub outputs: Option<Vec<String>>,
-    /// Names of inputs that operands replace.
+    /// Names of inputs that are replaced by operands.
     pub inputs: Vec<String>,
     /// Those operands, in the same order.
     pub operands: Vec<u32>,

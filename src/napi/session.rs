@@ -61,7 +61,7 @@ fn source_of(source: Either<String, View>) -> Result<FileSource> {
     })
 }
 
-/// A replacement for a file next to a model.
+/// A replacement for a file that a model refers to.
 #[napi(object, object_to_js = false)]
 pub struct ExternalFile<'a> {
     /// The name of the file in the model.
@@ -74,7 +74,7 @@ fn external_data(files: Vec<ExternalFile>) -> Result<ExternalData> {
     files.into_iter().map(|file| Ok((file.location, source_of(file.source)?))).collect()
 }
 
-/// A buffer as an owner of bytes.
+/// A buffer that owns bytes.
 struct OwnedBytes(Buffer);
 
 impl AsRef<[u8]> for OwnedBytes {
@@ -101,7 +101,7 @@ fn in_background<T: 'static>(
     spawn(run).map_err(coded)
 }
 
-/// A model that is used once: its memory is not left to the garbage collector.
+/// A model that can be used once: its memory is not left to the garbage collector.
 pub type ModelHandle = Slot<Model>;
 
 fn held(model: Model) -> ModelHandle {
@@ -143,7 +143,7 @@ pub fn open_model(
     in_background(environment.deliver(&env, id, collect), work, |(), done| done.finish(Ok(())))
 }
 
-/// Opens the model at a path or in bytes at once.
+/// Opens the model at a path, or in bytes, synchronously.
 #[napi(catch_unwind)]
 pub fn read_model(
     source: Either<String, View>,
@@ -153,18 +153,18 @@ pub fn read_model(
     Ok(outcome(model.map(|model| External::new(held(model)))))
 }
 
-/// The reason of a refusal.
+/// Why a model was refused.
 #[napi(object, object_from_js = false)]
 pub struct Refused {
     /// One of [`error_codes`].
     pub code: String,
     /// The whole message.
     pub message: String,
-    /// The nodes that are not supported.
+    /// The unsupported nodes.
     pub unsupported: Vec<UnsupportedNode>,
 }
 
-/// A node that is not supported.
+/// An unsupported node.
 #[napi(object, object_from_js = false)]
 pub struct UnsupportedNode {
     /// The node's name, or that of its first output.
@@ -186,7 +186,7 @@ impl From<Unsupported> for UnsupportedNode {
     }
 }
 
-/// Converts a result; the error keeps its data.
+/// Converts a result; an error keeps its data.
 pub fn outcome<T>(result: crate::onnx::Result<T>) -> Either<T, Refused> {
     match result {
         Ok(value) => Either::A(value),
@@ -218,7 +218,7 @@ impl Dimensions {
     }
 }
 
-/// The value of an input that is the same in every run.
+/// An input's value that is the same in every run.
 #[napi(object, object_to_js = false)]
 pub struct ConstantOptions {
     /// The name of the input.
@@ -269,7 +269,7 @@ pub struct OpenOptions {
     pub keep_last: KeptCounts,
 }
 
-/// The sizes of a shape; `what` names it in messages.
+/// The sizes of a shape, which messages call `what`.
 ///
 /// # Errors
 /// A TypeError for a size that no dimension can have.
@@ -279,7 +279,7 @@ pub fn checked_sizes(shape: &[f64], what: impl Fn() -> String) -> Result<Vec<u32
 }
 
 /// Opens a session of a model in the background, and compiles it if the shapes of its inputs are known. Returns a
-/// handle to it and its signature as JSON.
+/// handle to it, and its signature as JSON.
 #[napi(catch_unwind)]
 pub fn open_session(
     env: Env,
@@ -323,7 +323,7 @@ pub fn open_session(
     )
 }
 
-/// Refuses names of feeds or fetches that do not match the session.
+/// Rejects names of feeds or fetches that do not match the session.
 #[napi(catch_unwind)]
 pub fn check_names(session: &External<SessionHandle>, feeds: Vec<String>, fetches: Vec<String>) -> Result<()> {
     let signature = session.session.signature();
@@ -358,7 +358,7 @@ struct HeldValue {
 
 /// Unread results that share one handle: all caches of a run, since there are many, or any other single result.
 pub struct HeldValues {
-    /// `None` for one that was read.
+    /// `None` for results that were read.
     values: RefCell<Vec<Option<HeldValue>>>,
     session: Arc<Session>,
     environment: Arc<Environment>,
@@ -376,7 +376,7 @@ impl HeldValues {
         held
     }
 
-    /// The bytes that belong to no other result.
+    /// The bytes that no other result shares.
     fn bytes(&self) -> usize {
         let values = self.values.borrow();
         values.iter().flatten().filter(|value| !value.was_fed).map(|value| value.contents.len()).sum()
@@ -403,7 +403,7 @@ impl HeldValues {
         self.weight.set(self.bytes());
     }
 
-    /// Passes the bytes of the result at `place` on to other runs, once they are unused.
+    /// Passes the bytes of the result at `place` on to other runs once they are unused.
     fn recycle(&self, place: usize) {
         let value = self.values.borrow_mut().get_mut(place).and_then(Option::take);
         if let Some(HeldValue { contents: Contents::Bytes(bytes), .. }) = value {
@@ -442,7 +442,7 @@ pub fn release_value(held: &External<HeldValues>, place: u32) {
     held.release(place as usize);
 }
 
-/// A feed before its data are copied.
+/// A feed whose data are not copied yet.
 enum Given<'a> {
     Data { view: View<'static>, bytes: usize },
     Held { contents: Contents, by: &'a HeldValues, place: usize },
@@ -488,8 +488,8 @@ fn feed_held(given: &[Given]) {
     }
 }
 
-/// Decodes the next feed from `numbers`: its index among results that share a handle, and its shape as the number of
-/// dimensions and their sizes, or -1 without a shape.
+/// Decodes the next feed from `numbers`: its index among the results that share a handle, and its shape as the number
+/// of dimensions and their sizes, or -1 without a shape.
 fn next_shape(
     numbers: &mut std::slice::Iter<f64>,
     what: impl Fn() -> String,
@@ -515,9 +515,9 @@ fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
     })
 }
 
-/// Prepares a run of a session. `feeds` has, for each input, a view of the data, [`HeldValues`], or a tensor, and
-/// `shapes` the numbers of [`next_shape`]; `fetches` has, for each output, a tensor, null if it is not read, true for a
-/// new tensor, or undefined.
+/// Prepares a run of a session. `feeds` has, for each input, a view of the data, [`HeldValues`], or a tensor; `shapes`
+/// has the numbers of [`next_shape`]. `fetches` has, for each output, a tensor, null if it is not read, true for a new
+/// tensor, or undefined.
 fn run_of(handle: &SessionHandle, feeds: &Array, shapes: &[f64], fetches: Option<&Array>) -> Result<SessionRun> {
     let SessionHandle { session, owner, weight } = handle;
     let signature = session.signature();
@@ -551,7 +551,7 @@ fn run_of(handle: &SessionHandle, feeds: &Array, shapes: &[f64], fetches: Option
             Given::Held { contents: Contents::Cache(cache), .. } => {
                 match shape.iter().copied().eq(cache.descriptor.shape.iter().map(|size| size.get())) {
                     true => Feed::Cache(cache),
-                    // With another shape, the elements must be in the usual order.
+                    // With another shape, the elements must be in row-major order.
                     false => Feed::Bytes(Arc::new(cache.to_dense().map_err(coded)?)),
                 }
             }
@@ -562,13 +562,13 @@ fn run_of(handle: &SessionHandle, feeds: &Array, shapes: &[f64], fetches: Option
         })
     });
     let feeds = feeds.collect::<Result<_>>()?;
-    // One run late: the size of anything compiled by this run is not known yet.
+    // One run late: the size of the graphs that this run compiles is not known yet.
     weight.set(session.bytes());
     Ok(session.run(shapes, feeds, targets))
 }
 
 /// Runs a session; feeds, shapes and fetches are those of [`run_of`]. Returns the values of [`results`]: at once if
-/// `may_run_here` and the run is quick, otherwise when it has ended.
+/// `may_run_here` and the run is short, otherwise when it has ended.
 #[napi(catch_unwind)]
 pub fn run_session<'a>(
     env: &'a Env,
@@ -643,7 +643,7 @@ fn results_now<'a>(
     Ok(array)
 }
 
-/// Refuses a tensor that is passed more than once: runs lock each tensor once and would deadlock.
+/// Rejects a tensor that is passed more than once: runs lock each tensor once, and would deadlock.
 fn require_distinct(feeds: &[Given], targets: &[Target]) -> Result<()> {
     let feeds = feeds.iter().filter_map(|feed| match feed {
         Given::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
@@ -664,9 +664,9 @@ fn require_distinct(feeds: &[Given], targets: &[Target]) -> Result<()> {
 }
 
 /// Converts the outputs to JavaScript. For each output that is read: an ArrayBuffer (null if memory runs out),
-/// [`HeldValues`] with it alone, or its index among the caches; for one in a new tensor: its handle; for others:
-/// undefined. Then [`HeldValues`] with all caches, or undefined; and an ArrayBuffer of `u32` with, for each output that
-/// is not undefined, the number of its data type, its rank and its sizes.
+/// [`HeldValues`] with it alone, or its index among the caches; for an output in a new tensor: the tensor's handle; for
+/// others: undefined. Then come [`HeldValues`] with all caches, or undefined; and an ArrayBuffer of `u32` with, for
+/// each output that is not undefined, the number of its data type, its rank and its sizes.
 fn results(
     env: &Env,
     owner: &Arc<Owner>,
@@ -713,13 +713,13 @@ fn results(
     Ok(made)
 }
 
-/// Converts a value of any type that napi-rs knows, for [`Collect`].
+/// Converts a value of any type that napi-rs supports, for [`Collect`].
 fn value<T: ToNapiValue>(env: &Env, value: T) -> napi::Result<sys::napi_value> {
     // SAFETY: called on the JavaScript thread of `env`, which is alive.
     unsafe { T::to_napi_value(env.raw(), value) }
 }
 
-/// Compiles a session for shapes of inputs by name. Returns a handle to the graph, or null if it has none, and a
+/// Compiles a session for shapes of inputs by name. Returns a handle to the graph (null if there is none), and a
 /// description as JSON.
 #[napi(catch_unwind)]
 pub fn compile_session(
@@ -747,7 +747,7 @@ pub fn compile_session(
     Ok(())
 }
 
-/// The shapes of all inputs of `session`, some of which are given by name.
+/// The shapes of all inputs of `session`, some of which are passed by name.
 fn shapes_of_names(session: &Session, operation: &str, names: Vec<String>, shapes: Vec<Vec<f64>>) -> Result<Shapes> {
     let given = names.into_iter().zip(shapes).map(|(name, shape)| {
         let shape = shape.into_iter().enumerate().map(|(axis, size)| {
@@ -760,7 +760,7 @@ fn shapes_of_names(session: &Session, operation: &str, names: Vec<String>, shape
     session.signature().shapes_of_names(operation, &given).map_err(thrown)
 }
 
-/// Compiles a session for shapes of inputs by name; returns an `OnnxDescription` of it as JSON.
+/// Compiles a session for shapes of inputs by name; returns its `OnnxDescription` as JSON.
 #[napi(catch_unwind)]
 pub fn describe_session(
     env: Env,

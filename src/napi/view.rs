@@ -10,7 +10,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::AtomicU8;
 
 /// A `Uint8Array` argument, valid during the call. Its memory may belong to a `SharedArrayBuffer`, which other threads
-/// write at any time: it is copied from and to, and never borrowed.
+/// may write at any time: bytes are copied from and to it, never borrowed.
 pub struct View<'a> {
     env: sys::napi_env,
     value: sys::napi_value,
@@ -90,8 +90,8 @@ impl View<'_> {
         }
         // An empty view may have no address.
         let start = NonNull::new(start).unwrap_or(NonNull::dangling());
-        // SAFETY: JavaScript's memory can be read and written, and exists until JavaScript runs again. Anyone else who
-        // accesses it is a JavaScript thread, or this function on one, and accesses it atomically.
+        // SAFETY: JavaScript's memory can be read and written, and exists until JavaScript runs again. Everyone else
+        // who accesses it is a JavaScript thread, or this function on one, and accesses it atomically.
         Ok(unsafe { std::slice::from_raw_parts(start.cast().as_ptr(), len) })
     }
 }

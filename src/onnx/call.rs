@@ -1,4 +1,4 @@
-//! The translation of one node: its inputs and attributes, and the operators that it can emit.
+//! The translation of one node: its inputs and attributes, and the operators that it emits.
 
 use super::error::{Cut, Refusal, shortened};
 use super::import::{Body, FloatForms, Importer, Place, Value, value_type};
@@ -20,19 +20,19 @@ use std::sync::Arc;
 pub type Step<T> = std::result::Result<T, Refusal>;
 
 /// Operators with constant operands are computed during translation if operands and outputs together have at most this
-/// many elements: the shape arithmetic of models. Larger ones are left to the compiler.
+/// number of elements: this covers the shape arithmetic of models. Larger ones are left to the compiler.
 const MAX_FOLDED_ELEMENTS: usize = 1 << 16;
 
 /// Like [`MAX_FOLDED_ELEMENTS`], for cumulative sums.
 const MAX_SUMMED_ELEMENTS: usize = 1 << 13;
 
-/// Approximate memory per operator in bytes while a graph is built.
+/// Approximate memory per operator in bytes while a graph is being built.
 const OPERATOR_BYTES: usize = 640;
 
 /// Maximum number of elements of a constant that a translation generates: a small file must not need much memory.
 const MAX_GENERATED: u64 = 1 << 23;
 
-/// Refuses constants with more elements than a translation may generate.
+/// Rejects constants with more elements than a translation may generate.
 ///
 /// # Errors
 /// If `count` is above 2^23 elements.
@@ -50,7 +50,7 @@ pub struct Call<'c, 'm> {
     label: String,
     inputs: Vec<Option<Value>>,
     attributes: Vec<proto::Attribute>,
-    /// The model's version of the operator set of the node's domain.
+    /// The version of the node's operator set that the model uses.
     pub opset: i64,
     place: Place<'c>,
 }
@@ -86,7 +86,7 @@ impl<'c, 'm> Call<'c, 'm> {
         self.node.output.len()
     }
 
-    /// Whether the output at `index` has a name to read it by.
+    /// Whether the output at `index` has a name, by which others could read it.
     pub fn wants(&self, index: usize) -> bool {
         self.node.output.get(index).is_some_and(|name| !name.is_empty())
     }
@@ -131,7 +131,7 @@ impl<'c, 'm> Call<'c, 'm> {
                 Err(Refusal(format!("input {index} has shape {shape:?}, without elements, which WebNN does not have")))
             }
             Value::Sequence(_) => Err(Refusal(format!("input {index} is a sequence, expected a tensor"))),
-            Value::Absent => unreachable!("nodes see it as an input that is left out"),
+            Value::Absent => unreachable!("nodes see an omitted input"),
             Value::Unknown => unreachable!("nodes that read what is unknown are not translated"),
         }
     }
@@ -172,7 +172,7 @@ impl<'c, 'm> Call<'c, 'm> {
         }
     }
 
-    /// The elements of `operand` if it is a constant. Unknown sizes become numbers; see [`Dim::pinned`].
+    /// The elements of `operand` if it is a constant. Unknown sizes become numbers, see [`Dim::pinned`].
     pub fn numbers_of(&self, operand: OperandId) -> Option<Vec<Number>> {
         if let Some(dims) = self.importer.builder.sizes_of(operand) {
             let is_float = self.dtype(operand).is_float();
@@ -183,7 +183,7 @@ impl<'c, 'm> Call<'c, 'm> {
             return Some(dims.iter().map(number).collect());
         }
         let constant = self.importer.builder.constant_value(operand)?;
-        // Compiling the graph reports an unreadable weight; here, its value is merely unknown.
+        // An unreadable weight is reported when the graph is compiled; here, its value merely counts as unknown.
         let bytes = constant.buffer().ok()?;
         Some(tensor::numbers(self.dtype(operand), bytes.bytes()))
     }
@@ -191,7 +191,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// The integers in the constant at `index`; `None` if it is missing.
     ///
     /// # Errors
-    /// If it is not a constant, or has fractions. `what` is its name in the message.
+    /// If it is not a constant, or not all of its elements are integers. Messages call it `what`.
     pub fn optional_ints(&self, index: usize, what: &str) -> Step<Option<Vec<i64>>> {
         let Some(numbers) = self.given_numbers(index, what)? else { return Ok(None) };
         let ints = numbers.into_iter().map(|number| match number {
@@ -238,7 +238,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// The numbers in the constant at `index` as float64; `None` if it is missing.
     ///
     /// # Errors
-    /// If it is not a constant. `what` is its name in the message.
+    /// If it is not a constant. Messages call it `what`.
     pub fn optional_floats(&self, index: usize, what: &str) -> Step<Option<Vec<f64>>> {
         Ok(self.given_numbers(index, what)?.map(|numbers| numbers.into_iter().map(Number::to_f64).collect()))
     }
@@ -246,7 +246,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// The numbers in the constant at `index`; `None` if it is missing.
     ///
     /// # Errors
-    /// If it is not a constant. `what` is its name in the message.
+    /// If it is not a constant. Messages call it `what`.
     pub fn given_numbers(&self, index: usize, what: &str) -> Step<Option<Vec<Number>>> {
         let Some(value) = self.value(index) else { return Ok(None) };
         self.constant_numbers(index).map(Some).ok_or_else(|| match value {
@@ -429,9 +429,9 @@ impl<'c, 'm> Call<'c, 'm> {
             return Ok(None);
         }
         let descriptors: Vec<_> = inputs.iter().map(|id| id.map(|id| builder.descriptor(id))).collect();
-        // Adding the operator finds and reports any error again.
+        // Adding the operator reports any error found here.
         let Ok(outputs) = op.resolve(&descriptors) else { return Ok(None) };
-        // Sizes are still unknown: computed once they are known.
+        // Sizes that are still unknown: computed once they are known.
         if !descriptors.iter().copied().flatten().chain(&outputs).all(Descriptor::is_known) {
             return Ok(None);
         }
@@ -442,7 +442,7 @@ impl<'c, 'm> Call<'c, 'm> {
             return Ok(Some(vec![builder.constant_like(outputs[0].clone(), &constant)?]));
         }
         if inputs.iter().flatten().any(is_sized) {
-            // Large results, and rows of tables, are the data that shapes apply to, not shapes.
+            // Large results, and rows of tables, are the data that shape arithmetic applies to, not shapes.
             let is_used = !descriptors.iter().copied().flatten().chain(&outputs).all(is_small)
                 || matches!(op, Op::Gather(_) | Op::GatherElements(_) | Op::GatherNd(_))
                     && inputs.first().copied().flatten().is_some_and(|table| !is_sized(&table))
@@ -458,7 +458,7 @@ impl<'c, 'm> Call<'c, 'm> {
         let descriptors: Vec<_> = inputs.iter().map(|id| id.map(|id| builder.descriptor(id))).collect();
         let mut elements: usize = descriptors.iter().flatten().map(|descriptor| descriptor.elements()).sum();
         elements += outputs.iter().map(Descriptor::elements).sum::<usize>();
-        // The naive reference of sums starts anew for each element.
+        // The naive reference computes each running sum from the start: quadratic work.
         let is_long = matches!(op, Op::CumulativeSum(_)) && elements > MAX_SUMMED_ELEMENTS;
         let is_much = (is_long || elements > MAX_FOLDED_ELEMENTS) && !self.importer.folds_all;
         if is_much || op.check_defined(&descriptors).is_err() {
@@ -488,7 +488,7 @@ impl<'c, 'm> Call<'c, 'm> {
         Ok(Some(constants.collect::<Result<_, _>>()?))
     }
 
-    /// A constant with these elements, cast to `dtype`. Asks for the elements only after checking the memory limit.
+    /// A constant with these elements, cast to `dtype`. Evaluates the elements only after checking the memory limit.
     ///
     /// # Errors
     /// If there are more elements than a translation may generate, memory runs out, or the shape is invalid or has a
@@ -514,7 +514,7 @@ impl<'c, 'm> Call<'c, 'm> {
         self.constant_from_bytes(Descriptor::new(dtype, literal.shape.as_slice()), &bytes)
     }
 
-    /// Deducts from the memory, in bytes, that the translation of a model may use beside its weights.
+    /// Deducts from the memory, in bytes, that the translation of a model may use in addition to its weights.
     ///
     /// # Errors
     /// If less is left.
@@ -605,7 +605,7 @@ impl<'c, 'm> Call<'c, 'm> {
         self.importer.builder.sizes_of(operand)
     }
 
-    /// The float32 forms of integer operands.
+    /// The float32 counterparts of integer operands.
     pub fn float_forms(&mut self) -> &mut FloatForms {
         &mut self.importer.float_forms
     }
@@ -676,7 +676,7 @@ impl<'c, 'm> Call<'c, 'm> {
     }
 
     /// Runs `work`. If the model may be cut at the node, an unsupported node in its graphs becomes the reason for a cut
-    /// and is not listed: the graphs may never run.
+    /// instead of being listed: the graphs may never run.
     ///
     /// # Errors
     /// Those of `work`.
@@ -720,7 +720,7 @@ impl<'c, 'm> Call<'c, 'm> {
 }
 
 /// Whether an operator is too costly for shape arithmetic: its naive reference takes more than a few operations per
-/// element, or it enlarges small weights.
+/// element, or it expands small weights.
 fn is_costly(op: &Op) -> bool {
     matches!(
         op,

@@ -1,5 +1,5 @@
-//! Cuts: an import stops at nodes with sizes, branches or loop counts that depend on values computed by earlier nodes,
-//! and leaves those nodes for later.
+//! Cuts: an import stops at nodes whose sizes, branches or loop counts depend on values computed by earlier nodes, and
+//! leaves these nodes for later.
 
 use super::error::{Cut, ModelError, Refusal, Result, Unsupported};
 use super::import::{Binding, Importer, Place, Scope, Value, function_of, refused};
@@ -22,9 +22,9 @@ use std::sync::Arc;
 pub struct Left {
     /// Its index among the nodes of the import.
     pub index: usize,
-    /// The missing information.
+    /// What is missing.
     pub cut: Cut,
-    /// The node, and the reason for leaving it.
+    /// The node, and why it was left.
     pub why: Unsupported,
 }
 
@@ -33,8 +33,8 @@ pub struct Left {
 pub struct Rest {
     /// The nodes, in an executable order.
     pub nodes: Vec<Left>,
-    /// The values that the nodes read, and requested values that are known already; without values given to the import
-    /// and initializers that nobody requested.
+    /// The values that the nodes read, and requested values that are already known; not the values passed to the
+    /// import, nor initializers that nobody requested.
     pub values: Vec<(String, Kept)>,
 }
 
@@ -45,7 +45,7 @@ impl Rest {
     }
 }
 
-/// The nodes of `left` where the model is cut, without those that only wait for others.
+/// The nodes of `left` where the model is cut, not those that only wait for others.
 pub fn cuts(left: &[Left]) -> Vec<Unsupported> {
     left.iter().filter(|node| node.cut != Cut::Waiting).map(|node| node.why.clone()).collect()
 }
@@ -73,12 +73,12 @@ pub(super) struct Cuts {
     nodes: Vec<Left>,
     /// The names of their outputs.
     names: HashSet<String>,
-    /// Why the current node would be left because of a node in one of its graphs.
+    /// The reason to leave the current node that lies in a node of one of its graphs.
     inner: Option<Refusal>,
 }
 
 impl Cuts {
-    /// Cuts after these names, which are computed later.
+    /// Cuts after these names, whose values are computed later.
     pub fn behind(names: HashSet<String>) -> Cuts {
         Cuts { names, ..Cuts::default() }
     }
@@ -100,8 +100,8 @@ impl Importer<'_> {
         }
     }
 
-    /// Takes the reason to leave the current node because of a node in one of its graphs, although the node itself was
-    /// translated or refused for another reason.
+    /// Takes the reason to leave the current node that lies in a node of one of its graphs, even if the node itself was
+    /// translated, or refused for another reason.
     pub(super) fn inner_cut(&mut self, place: Place) -> Option<Refusal> {
         let inner = self.cuts.as_mut().filter(|_| place.is_top)?.inner.take()?;
         Some(inner.unless(Cut::Control))
@@ -142,8 +142,8 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// Returns, once the `nodes` of an import were translated, the values to keep and the nodes left for later. Kept are
-    /// the requested values and those that the nodes left read, except the `given` ones.
+    /// Once the `nodes` of an import are translated, returns the values to keep and the nodes left for later. The
+    /// former are the requested values and those that the nodes left read, except the `given` ones.
     pub(super) fn kept(
         &mut self,
         scope: &Scope,
@@ -189,7 +189,7 @@ impl Importer<'_> {
                 } else if self.builder.is_computed(id) {
                     output(descriptor, Some(id))
                 } else {
-                    // An input under a different name.
+                    // An input under another name.
                     let copy = self.builder.add(Elementwise::Identity, vec![Some(id)], name).map_err(fail)?;
                     output(descriptor, Some(copy[0]))
                 }

@@ -1,4 +1,4 @@
-//! Information about a model that needs no import.
+//! Information about a model that does not require an import.
 
 use super::error::{Result, Unsupported};
 use super::import::{Request, check, import};
@@ -30,16 +30,16 @@ pub struct Inspection<'a> {
     /// Inputs, outputs and metadata.
     #[serde(flatten)]
     pub interface: Interface<'a>,
-    /// Number of nodes per operator, including nested graphs; the domain is a prefix of the name.
+    /// Number of nodes per operator, including nested graphs. Names are prefixed with the domain.
     pub operators: BTreeMap<String, usize>,
     /// Number of elements of all weights: initializers and values of `Constant` nodes.
     pub parameters: u64,
     /// Size of the weights in the file in bytes.
     pub parameter_bytes: u64,
-    /// Unsupported nodes: those that an import refuses whatever the sizes of unknown free dimensions.
+    /// Unsupported nodes: those that an import refuses whatever sizes the unknown free dimensions have.
     pub unsupported: Vec<Unsupported>,
-    /// The nodes where a session cuts the model because data decide sizes, branches or rounds. Further cuts behind them
-    /// show only when the model runs.
+    /// The nodes where a session cuts the model because data decide sizes, branches or rounds. Further cuts after
+    /// these show only when the model runs.
     pub cuts: Vec<Unsupported>,
 }
 
@@ -70,11 +70,11 @@ pub fn interface(model: &Model) -> Interface<'_> {
 }
 
 /// Derives the shapes of the outputs from those of the inputs, in the order of the request; `None` if that is
-/// impossible. `builder` has the operands of the request and remains unchanged.
+/// impossible. `builder` holds the operands of the request, and remains unchanged.
 pub fn output_shapes(model: &Model, builder: &mut Builder, request: &Request) -> Option<Vec<Vec<Dimension>>> {
     let inputs: Vec<_> =
         model.graph.free_inputs().filter(|input| !request.bindings.contains_key(&input.name)).collect();
-    // The names of the free dimensions, with those in the file.
+    // The names of the free dimensions, and how the file declares them.
     let mut names: Vec<(&String, &Dimension)> = Vec::new();
     for input in &inputs {
         let declared = input.declared_shape.iter().flatten();
@@ -135,7 +135,7 @@ pub fn output_shapes(model: &Model, builder: &mut Builder, request: &Request) ->
 /// Inspects `model` for these sizes of free dimensions.
 ///
 /// # Errors
-/// If it is damaged. Missing sizes are not an error: then only nodes that no size makes possible are unsupported.
+/// If it is damaged. Missing sizes are not an error: only nodes that no size makes possible are then unsupported.
 pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<Inspection<'_>> {
     model.files.check()?;
     check_names(model.graph.free_inputs(), &free_dimensions)?;
@@ -205,7 +205,7 @@ impl Counts {
                 if is_constant {
                     self.constant(&attribute)?;
                 }
-                // Reading the model refused deeper ones.
+                // Deeper graphs were refused when the model was read.
                 if let Some(graph) = attribute.g.filter(|_| depth < MAX_DEPTH) {
                     self.graph(&Graph::decode(&graph, &|_| true, depth + 1)?, depth + 1)?;
                 }

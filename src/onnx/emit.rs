@@ -23,7 +23,7 @@ impl Call<'_, '_> {
     /// `a + b`, broadcast.
     ///
     /// # Errors
-    /// If types or shapes do not match, here and in the other functions.
+    /// If types or shapes do not match; the same goes for the following functions.
     pub fn add(&mut self, a: OperandId, b: OperandId) -> Step<OperandId> {
         self.emit(E::Add, &[a, b])
     }
@@ -195,7 +195,7 @@ impl Call<'_, '_> {
         self.dims_constant(&Descriptor::new(dtype, [0u32; 0]), &[value])
     }
 
-    /// `alpha * operand + beta` as one operator, which matrix products can fuse as their epilogue; emits nothing for
+    /// `alpha * operand + beta` as one operator, which matrix products can fuse into their epilogue; emits nothing for
     /// `1 * operand + 0`.
     pub fn linear(&mut self, operand: OperandId, alpha: f64, beta: f64) -> Step<OperandId> {
         if alpha == 1.0 && beta == 0.0 {

@@ -1,5 +1,5 @@
-//! Nodes with inputs without elements, which WebNN operands cannot represent. Their outputs usually have no elements
-//! either. Translating the node with other sizes in place of 0 finds the outputs' sizes.
+//! Nodes that have inputs without elements, which WebNN operands cannot represent. Their outputs usually have no
+//! elements either: translating the node with other sizes in place of 0 finds the outputs' sizes.
 
 use super::call::Call;
 use super::import::{Importer, Place, Scope, Value, with_importer};
@@ -10,12 +10,12 @@ use crate::ir::Builder;
 use crate::shape::Descriptor;
 use std::collections::HashMap;
 
-/// Sizes that stand in for 0. From 0 to the first one, sizes of outputs grow by as much as from the first to the
-/// second, also with strides up to 4 or of 6, 8, 12 or 24.
+/// Sizes that stand in for 0. Output sizes grow by as much from 0 to the first one as from the first to the second,
+/// also with strides up to 4, or of 6, 8, 12 or 24.
 const STAND_INS: [u32; 2] = [24, 48];
 
 impl Importer<'_> {
-    /// The outputs of `node`, with an input without elements, if none of the outputs has elements either.
+    /// The outputs of `node`, one of whose inputs has no elements, if none of the outputs has elements either.
     pub(super) fn without_elements(
         &self,
         (node, entry): (&proto::Node, &Entry),

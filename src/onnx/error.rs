@@ -33,7 +33,7 @@ impl ModelError {
         ModelError { code, message: message.into(), unsupported: Vec::new() }
     }
 
-    /// Refuses a model for `count` nodes; `unsupported` holds the first of them.
+    /// The error that a model has `count` unsupported nodes; `unsupported` holds the first of them.
     pub fn unsupported(unsupported: Vec<Unsupported>, count: usize) -> ModelError {
         let mut message = match count {
             1 => "1 node is not supported".to_string(),
@@ -48,7 +48,7 @@ impl ModelError {
         ModelError { code: Code::UnsupportedOperator, message, unsupported }
     }
 
-    /// Converts to an error of the crate. Lists of nodes have a limit of their own and are not truncated.
+    /// Converts to an error of the crate. Lists of nodes are not truncated: they have a limit of their own.
     pub fn into_error(self) -> Error {
         let ModelError { code, message, unsupported } = self;
         Error { kind: code.kind(), message, code: Some(code), unsupported }
@@ -63,7 +63,7 @@ impl fmt::Display for ModelError {
 
 impl std::error::Error for ModelError {}
 
-/// Truncates a long text of a file for messages and labels: a text repeated by many nodes must not need much memory.
+/// Shortens a long text from a file for messages and labels: a text that many nodes repeat must not need much memory.
 pub fn shortened(text: &str) -> String {
     const MOST: usize = 256;
     match text.char_indices().nth(MOST) {
@@ -72,7 +72,7 @@ pub fn shortened(text: &str) -> String {
     }
 }
 
-/// A name from a file or caller in quotation marks.
+/// A name from a file or a caller in quotation marks.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", shortened(name))
 }
@@ -88,35 +88,34 @@ pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 pub struct Refusal {
     /// The reason.
     pub reason: String,
-    /// Whether other input sizes could make the node possible.
+    /// Whether the node could be possible with other input sizes.
     pub depends_on_sizes: bool,
-    /// The missing information, if cutting the model at the node would provide it.
+    /// The missing information, if a cut of the model at the node would provide it.
     pub cut: Option<Cut>,
 }
 
-/// The information that a node lacks if data decide its sizes, branch or number of rounds: a session runs the nodes
-/// before it first.
+/// What a node lacks if data decide its sizes, branch or number of rounds: a session runs the nodes before it first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cut {
     /// The elements of the input at this index; with them, the node can be translated.
     Value(usize),
-    /// The elements of all inputs; the node is evaluated from them, outside of a graph.
+    /// The elements of all inputs; the node is then evaluated outside of a graph.
     Elements,
-    /// A decision that selects which of its graphs to run, or a cut inside one of them.
+    /// The decision which of its graphs runs, or a cut inside one of them.
     Control,
-    /// Outputs of nodes that are behind a cut themselves.
+    /// Outputs of nodes that come after a cut themselves.
     Waiting,
 }
 
 impl Refusal {
-    /// Adds the information that makes the node possible if the model can be cut there.
+    /// Adds the information that would make the node possible, if the model can be cut there.
     pub fn unless(self, cut: Cut) -> Refusal {
         Refusal { cut: Some(cut), ..self }
     }
 }
 
-/// A refusal independent of sizes.
-#[expect(non_snake_case, reason = "what most translations say is a reason and nothing more")]
+/// A refusal that does not depend on sizes.
+#[expect(non_snake_case, reason = "most translations return only a reason")]
 pub fn Refusal(reason: String) -> Refusal {
     Refusal { reason, depends_on_sizes: false, cut: None }
 }

@@ -1,4 +1,4 @@
-//! The bytes of a model: its own file or buffer, and the files beside it with `external_data`.
+//! The bytes of a model: its own file or buffer, and the files next to it that `external_data` refers to.
 
 use super::error::{ModelError, Result, quoted};
 use super::proto;
@@ -18,7 +18,7 @@ pub enum FileSource {
     Bytes(Bytes),
 }
 
-/// Replacements for files beside a model, by location.
+/// Replacements for files next to a model, by location.
 pub type ExternalData = Vec<(String, FileSource)>;
 
 /// The files of one model. They are mapped into memory for parsing; elements are read through windows.
@@ -28,11 +28,11 @@ pub struct Files {
     folder: Option<PathBuf>,
     /// The model itself.
     main: Option<Opened>,
-    /// Files beside it that were provided or opened, by location.
+    /// Files next to it that were passed or opened, by location.
     open: Mutex<HashMap<PathBuf, Opened>>,
 }
 
-/// A file or buffer, and its bytes as shared with decoded messages.
+/// A file or buffer, and its bytes in the form that decoded messages share.
 #[derive(Clone, Debug)]
 struct Opened {
     backing: Backing,
@@ -76,14 +76,14 @@ impl Files {
         Ok((Files { folder, main: Some(main), open: Mutex::default() }, bytes))
     }
 
-    /// Wraps a model in `bytes`, without files beside it.
+    /// Wraps a model in `bytes`, with no files next to it.
     pub fn of_bytes(bytes: Bytes) -> (Files, Bytes) {
         let main = Opened::new(Backing::of_bytes(bytes));
         let bytes = main.bytes.clone();
         (Files { main: Some(main), ..Files::default() }, bytes)
     }
 
-    /// Replaces files beside the model, by location.
+    /// Replaces files next to the model, by location.
     ///
     /// # Errors
     /// If one cannot be read.
@@ -111,7 +111,7 @@ impl Files {
         self.main.iter().chain(open.values()).find_map(|opened| opened.backing.window_of(bytes))
     }
 
-    /// Checks, before parsing, that no file has been truncated: reading past its new end would crash the process.
+    /// Checks, before parsing, that no file has been truncated: reading beyond its new end would crash the process.
     ///
     /// # Errors
     /// If a file has been truncated.
@@ -121,8 +121,8 @@ impl Files {
         files.try_for_each(|file| file.check()).map_err(|error| ModelError::new(error.message))
     }
 
-    /// Advises the system that the parsed pages are not needed now: pages with little metadata and much weight data no
-    /// longer count towards this process's memory.
+    /// Tells the system that the parsed pages are not needed now: pages with little metadata and many weights no longer
+    /// count as memory of this process.
     pub fn release(&self) {
         let open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         for file in self.main.iter().chain(open.values()).filter_map(|opened| opened.backing.file()) {
@@ -184,7 +184,7 @@ impl Files {
         }
         let path = folder.join(&relative);
         let unreadable = |error: std::io::Error| ModelError::new(format!("{} cannot be read: {error}", path.display()));
-        // Links must not lead out of the folder either.
+        // Symbolic links must not lead out of the folder either.
         let real = path.canonicalize().map_err(unreadable)?;
         if !real.starts_with(folder.canonicalize().map_err(unreadable)?) {
             return Err(outside());

@@ -1,4 +1,4 @@
-//! Identifies files that are not models: a wrong file is a more frequent mistake than a damaged model.
+//! Identifies files that are not models: passing a wrong file is a more frequent mistake than passing a damaged model.
 
 /// Number of bytes to examine.
 const HEAD_BYTES: usize = 512;
@@ -22,7 +22,7 @@ const MARKS: [(usize, &[u8], &str); 15] = [
     (0, b"\x7fELF", "a program or library"),
 ];
 
-/// Guesses the format of `bytes` that are not an ONNX file; `None` without a clue.
+/// Guesses the format of `bytes`, which are not an ONNX file; `None` if nothing indicates one.
 pub fn format_of(bytes: &[u8]) -> Option<&'static str> {
     let stands = |(at, mark, _): &&(usize, &[u8], &str)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(mark));
     MARKS.iter().find(stands).map(|(.., format)| *format).or_else(|| text_format(&bytes[..bytes.len().min(HEAD_BYTES)]))

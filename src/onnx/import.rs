@@ -1,7 +1,7 @@
 //! Import: translates the nodes of a model, for given sizes of its free dimensions, into operators of a graph builder.
 //!
 //! All shapes are known here. Shape arithmetic of exporters is therefore folded during translation: an operator with
-//! small constant operands becomes a constant (see [`Call::emit`](super::call::Call::emit)).
+//! small constant operands becomes a constant, see [`Call::emit`](super::call::Call::emit).
 
 use super::call::Call;
 use super::cuts::{Cuts, Rest};
@@ -27,22 +27,22 @@ use std::rc::Rc;
 /// Maximum work that loops and functions may add to that of the model's own nodes, in units of [`work`].
 const MAX_WORK: usize = 50_000;
 
-/// Bytes of an encoded node that cost as much as a node by itself: names to look up, attributes.
+/// Bytes of an encoded node, with names to look up and attributes, that cost as much as a node itself.
 const BYTES_PER_WORK: usize = 32;
 
-/// The cost of a node of this many bytes. A unit takes some microseconds.
+/// The work for a node of this number of bytes. A unit takes some microseconds.
 fn work(bytes: usize) -> usize {
     1 + bytes / BYTES_PER_WORK
 }
 
-/// Bytes of memory that the translation of any model may use: operators, and constants that are not in the file.
+/// Bytes of memory that the translation of any model may use for operators, and for constants that are not in the file.
 const MEMORY: usize = 24 << 20;
 
-/// Additional bytes of memory per byte of the file: formats that WebNN does not support are widened.
+/// Additional bytes of memory per byte of the file: types that WebNN does not support are widened.
 const MEMORY_PER_BYTE: usize = 8;
 
 /// Maximum number of elements to compute during translation: about two seconds of the naive references. Loops over
-/// small constants could otherwise ask for any number.
+/// small constants could otherwise require any number.
 const MAX_FOLDED: usize = 1 << 25;
 
 /// Maximum size in bytes of constants to copy; larger ones are read from the file when the graph is compiled.
@@ -74,13 +74,13 @@ pub struct Request {
     pub loose_dimensions: bool,
     /// Shapes of inputs by name; they determine free dimensions.
     pub shapes: BTreeMap<String, Vec<u32>>,
-    /// The same shapes with free sizes: the import is valid for others, too.
+    /// The same shapes with free sizes: the import is then valid for other sizes as well.
     pub dims: BTreeMap<String, Vec<Dim>>,
     /// Operands of the builder to use in place of inputs, by name.
     pub bindings: BTreeMap<String, OperandId>,
     /// Names of the requested values; `None` for the outputs of the model.
     pub outputs: Option<Vec<String>>,
-    /// Whether the import may leave nodes that depend on computed values for later instead of refusing them.
+    /// Whether nodes that depend on computed values may be left for later, rather than refused.
     pub may_cut: bool,
 }
 
@@ -91,7 +91,7 @@ impl Request {
         self.outputs.clone().unwrap_or_else(all)
     }
 
-    /// A copy with `size` for every free dimension of unknown size.
+    /// A copy with `size` for every free dimension whose size is unknown.
     fn with_sizes(&self, model: &Model, size: u32) -> Request {
         let mut free_dimensions = self.free_dimensions.clone();
         for dimension in model.graph.free_inputs().flat_map(|input| input.shape.iter().flatten()) {
@@ -119,13 +119,13 @@ pub struct Binding {
 pub struct Imported {
     /// The inputs added to the builder, in the order of the model.
     pub inputs: Vec<Binding>,
-    /// The requested values in the order of the request; if nodes are left for later, the values kept for them.
+    /// The requested values, in the order of the request; if nodes are left for later, the values kept for them.
     pub outputs: Vec<Binding>,
     /// The nodes left for later.
     pub rest: Option<Rest>,
 }
 
-/// The names of one graph and of those around it.
+/// The names of a graph and of those around it.
 pub(super) struct Scope<'a> {
     values: RefCell<HashMap<String, Value>>,
     initializers: &'a HashMap<String, TensorRecord>,
@@ -163,17 +163,17 @@ impl<'a> Scope<'a> {
 pub(super) struct Place<'a> {
     pub scope: &'a Scope<'a>,
     pub opsets: &'a BTreeMap<String, i64>,
-    /// Attributes of the function call, in the body of a function.
+    /// Attributes of the function call, within the body of a function.
     pub arguments: Option<&'a [proto::Attribute]>,
     pub depth: usize,
     /// Whether this is the imported graph itself, which can be cut.
     pub is_top: bool,
 }
 
-/// A graph in an attribute, to be run any number of times.
+/// A graph in an attribute, which may run any number of times.
 pub struct Body {
     graph: Graph,
-    /// Its initializers that were already read.
+    /// Those of its initializers that were already read.
     constants: HashMap<String, Value>,
 }
 
@@ -208,7 +208,7 @@ pub(super) struct Importer<'a> {
     pub float_forms: FloatForms,
 }
 
-/// The float32 forms of integer operands, for readers that want floats anyway.
+/// The float32 counterparts of integer operands, for readers that need floats in any case.
 #[derive(Default)]
 pub struct FloatForms {
     /// For an exact int32 product, the product of the same factors in float32.
@@ -217,12 +217,12 @@ pub struct FloatForms {
     pub differences: HashMap<(OperandId, Option<OperandId>), OperandId>,
 }
 
-/// Appends the values that `request` wants of `model` to `builder`. On failure, `builder` remains unchanged.
+/// Appends the part of `model` that `request` asks for to `builder`. On failure, `builder` remains unchanged.
 ///
 /// # Errors
-/// If nodes are unsupported (with a list), sizes are missing or do not match, or weights cannot be read.
+/// If nodes are unsupported (which the error lists), sizes are missing or do not match, or weights cannot be read.
 pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result<Imported> {
-    // Inner graphs count with the nodes that contain them, and again whenever they run.
+    // Nodes of inner graphs count with the nodes that contain the graphs, and again whenever these run.
     let own: usize = model.graph.nodes.iter().map(|node| work(node.len())).sum();
     with_importer(model, builder, own, request.may_cut, |importer| importer.main_graph(request))
 }
@@ -238,7 +238,7 @@ pub struct Part<'a> {
     pub nodes: &'a [Bytes],
     /// The version of each operator set.
     pub opsets: &'a BTreeMap<String, i64>,
-    /// Attributes of the function call if the graph is a function's body.
+    /// Attributes of the function call, if the graph is a function's body.
     pub arguments: Option<&'a [proto::Attribute]>,
     /// Nesting depth in graphs and functions.
     pub depth: usize,
@@ -246,8 +246,8 @@ pub struct Part<'a> {
     pub wanted: &'a [String],
 }
 
-/// Appends `part` to `builder`, with known `values`; values named in `later` become known later. Returns the kept
-/// values: the requested ones and those that remaining nodes read. On failure, `builder` remains unchanged.
+/// Appends `part` to `builder`. `values` are known, those named in `later` become known later. Returns the kept values:
+/// the requested ones, and those that the remaining nodes read. On failure, `builder` remains unchanged.
 ///
 /// # Errors
 /// Those of [`import`].
@@ -264,7 +264,7 @@ pub fn import_part(
     })
 }
 
-/// Evaluates the nodes of `part` on constants, of any size; leaves nothing for later.
+/// Evaluates the nodes of `part` on constants of any size; leaves nothing for later.
 ///
 /// # Errors
 /// Those of [`import`].
@@ -311,12 +311,13 @@ pub(super) fn with_importer<T>(
 /// Sizes that stand in for free dimensions of unknown size.
 const PROBES: [u32; 2] = [16, 48];
 
-/// Refuses a model that no sizes of its free dimensions make possible, as far as that can be told: imports it with two
-/// different sizes, and refuses it for problems with both that do not depend on sizes. `builder` has the operands of
-/// the request and remains unchanged. Returns the nodes left for later, as far as known.
+/// As far as that can be told, rejects a model that no sizes of its free dimensions make possible: imports it with two
+/// different sizes, and rejects it for problems with both that do not depend on sizes. `builder` holds the operands of
+/// the request, and remains unchanged. Returns the nodes left for later, as far as known.
 ///
 /// # Errors
-/// If nodes are refused twice for the same reason (with a list), or the model twice for another common reason.
+/// If nodes are refused twice for the same reason (which the error lists), or the model twice for another common
+/// reason.
 pub fn check(model: &Model, builder: &mut Builder, request: &Request) -> Result<Option<Rest>> {
     let is_open = |input: &ValueInfo| {
         let is_given = request.shapes.contains_key(&input.name) || request.bindings.contains_key(&input.name);
@@ -417,7 +418,7 @@ pub fn function_of<'a>(model: &'a Model, node: &proto::Node) -> Option<&'a Funct
 }
 
 impl<'a> Importer<'a> {
-    /// Translates the nodes of `part`, with known `values`. Returns the kept values.
+    /// Translates the nodes of `part`, given `values`. Returns the kept values.
     fn part(&mut self, part: &Part, values: HashMap<String, Value>) -> Result<(Vec<Binding>, Rest)> {
         let Part { initializers, nodes, opsets, arguments, depth, wanted, .. } = *part;
         let given = values.keys().cloned().collect();
@@ -445,7 +446,7 @@ impl<'a> Importer<'a> {
         Ok(Imported { inputs, outputs, rest: Some(rest) })
     }
 
-    /// Defines the inputs, including unneeded ones: their bindings are checked all the same.
+    /// Defines the inputs, including unneeded ones, whose bindings are checked as well.
     fn inputs(&mut self, request: &Request, scope: &Scope, needed: &HashSet<String>) -> Result<Vec<Binding>> {
         let model = self.model;
         let known = |name: &String| model.graph.free_inputs().any(|input| &input.name == name);
@@ -543,7 +544,7 @@ impl<'a> Importer<'a> {
         Ok(Binding { name: name.to_string(), descriptor, operand })
     }
 
-    /// The value of `name` in `scope`; initializers become constants at their first use.
+    /// The value of `name` in `scope`; initializers become constants when they are first used.
     pub fn value(&mut self, scope: &Scope, name: &str) -> Result<Option<Value>> {
         if let Some(value) = scope.values.borrow().get(name) {
             return Ok(Some(value.clone()));
@@ -598,7 +599,7 @@ impl<'a> Importer<'a> {
         rounds.saturating_mul(once + 1) <= self.work / 2
     }
 
-    /// Counts the work for a node of this many bytes.
+    /// Deducts the work for a node of this number of bytes.
     fn count_node(&mut self, bytes: usize) -> Result<()> {
         self.work = self.work.checked_sub(work(bytes)).ok_or_else(|| {
             ModelError::new("the model expands to too many nodes, including functions and the rounds of loops")
@@ -640,7 +641,7 @@ impl<'a> Importer<'a> {
         let mut inputs = Vec::new();
         for name in &node.input {
             let value = if name.is_empty() { None } else { self.value(place.scope, name)? };
-            // Casts are exact.
+            // Casts need the exact value.
             let value =
                 if node.op_type == "Cast" { value } else { value.map(|value| self.computed(value)).transpose()? };
             inputs.push(value.filter(|value| !matches!(value, Value::Absent)));
@@ -738,7 +739,7 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// The operator set version of `node`. Extensions have a single version.
+/// The operator set version that applies to `node`. Extensions have a single version.
 fn opset_of(node: &proto::Node, opsets: &BTreeMap<String, i64>) -> Result<i64, Refusal> {
     match opsets.get(&node.domain) {
         Some(&version) => Ok(version),
@@ -747,7 +748,7 @@ fn opset_of(node: &proto::Node, opsets: &BTreeMap<String, i64>) -> Result<i64, R
     }
 }
 
-/// Refuses a result with fewer outputs than `node` names.
+/// Rejects a result with fewer outputs than `node` names.
 fn check_outputs(node: &proto::Node, outputs: Vec<Value>) -> Result<Vec<Value>, Refusal> {
     let named = node.output.iter().rposition(|name| !name.is_empty()).map_or(0, |at| at + 1);
     if outputs.len() >= named {
@@ -769,7 +770,7 @@ pub fn arguments(attributes: Vec<proto::Attribute>, call: Option<&[proto::Attrib
     attributes.into_iter().filter_map(value).collect()
 }
 
-/// The nodes among `all` that the `wanted` values depend on, and all names that they read.
+/// The nodes among `all` that the `wanted` values depend on, and all names that these nodes read.
 pub fn needed(all: &[Bytes], wanted: &[String]) -> Result<(Vec<Bytes>, HashSet<String>)> {
     let mut names: HashSet<String> = wanted.iter().cloned().collect();
     let mut nodes = Vec::new();

@@ -1,4 +1,4 @@
-//! Adds slices to a model that keep only the last rows of values.
+//! Adds slices to a model, which keep only the last rows of values.
 
 use super::error::Result;
 use super::model::{Model, produced};
@@ -8,16 +8,16 @@ use bytes::Bytes;
 use prost::Message;
 use std::collections::{BTreeMap, HashSet};
 
-/// The version of `ai.onnx` from which on Slice takes starts and ends as inputs.
+/// The first version of `ai.onnx` whose Slice takes starts and ends as inputs.
 const PLACES_ARE_INPUTS: i64 = 10;
 
 /// `TensorProto.INT64`.
 const INT64: i32 = 7;
 
 impl Model {
-    /// Returns a copy of the model with a slice after values of its main graph: for each name in `counts`, the last
-    /// `count` rows along the second to last dimension, or all if there are fewer. Also returns the names of the
-    /// slices.
+    /// Returns a copy of the model in which slices follow values of its main graph: for each name in `counts`, one that
+    /// keeps the last `count` rows along the second to last dimension, or all rows if there are fewer. Also returns the
+    /// names of the slices.
     ///
     /// # Errors
     /// If a node is damaged.

@@ -1,6 +1,6 @@
-//! The requirements of a model on its inputs beyond types and shapes. Elements can be indices into tables: token ids
-//! into an embedding, positions into a table of rotations. Indices outside of the table would be clamped to its ends;
-//! sessions refuse them, as onnxruntime does. And the key and value caches of attention belong together.
+//! What a model requires of its inputs beyond types and shapes. Elements can be indices into tables: token ids into an
+//! embedding, positions into a table of rotations. The graph would clamp indices outside of the table to its ends;
+//! sessions reject them, as onnxruntime does. Also, the key and value caches of an attention belong together.
 
 use super::error::{Result, shortened};
 use super::import::{function_of, needed};
@@ -25,19 +25,19 @@ pub struct Lookup {
     pub counts_back: bool,
 }
 
-/// A node with a cache among the model's inputs.
+/// A node whose cache is an input of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cached {
     /// The names of the inputs with cached keys and values, `[batch, heads, length, size]`.
     pub inputs: [String; 2],
-    /// The name of the value with the number of tokens.
+    /// The name of the value that holds the number of tokens.
     pub total: String,
 }
 
-/// The requirements of a model on its inputs beyond types and shapes.
+/// What a model requires of its inputs beyond types and shapes.
 #[derive(Debug, Default)]
 pub struct Asked {
-    /// The tables that elements of inputs index. Of several identical requirements, the first.
+    /// The tables that elements of inputs are indices into. Of several identical requirements, the first.
     pub lookups: Vec<Lookup>,
     /// The caches of attention.
     pub caches: Vec<Cached>,
@@ -49,7 +49,7 @@ struct Use {
     operator: &'static str,
     places: usize,
     table: usize,
-    /// The attribute with the dimension, which is 0 if the attribute is missing.
+    /// The attribute that selects the dimension, 0 if the attribute is missing.
     axis: Option<&'static str>,
     counts_back: bool,
 }
@@ -71,10 +71,10 @@ const USES: &[Use] = &[
     of(MICROSOFT, "EmbedLayerNormalization", 8, 3),
 ];
 
-/// Operators with an output that has all elements of their first input, and no others.
+/// Operators whose output has all elements of their first input, and no others.
 const MOVES: &[&str] = &["Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Expand"];
 
-/// Operators with an output of their first input's shape.
+/// Operators whose output has the shape of their first input.
 const SAME_SHAPE: &[&str] = &["Identity", "Cast", "DequantizeLinear"];
 
 /// Facts about values of the main graph.
@@ -93,7 +93,7 @@ impl Known<'_> {
     }
 }
 
-/// Collects the requirements of the main graph's nodes on its inputs, as far as the `wanted` values depend on them;
+/// Collects what the main graph's nodes require of its inputs, as far as the `wanted` values depend on these nodes.
 /// `constants` are the shapes of inputs that are the same in every run.
 ///
 /// # Errors
@@ -136,7 +136,7 @@ fn uses(known: &Known, node: &proto::Node) -> Result<Vec<Lookup>> {
         };
         let rank = shape.len() as i64;
         let axis = if axis < 0 { axis + rank } else { axis };
-        // Several numbers of a packed table form one element along its last dimension.
+        // Along its last dimension, an element of a packed table holds several numbers.
         if !(0..rank).contains(&axis) || (one.operator == "GatherBlockQuantized" && axis == rank - 1) {
             continue;
         }
@@ -151,7 +151,7 @@ fn uses(known: &Known, node: &proto::Node) -> Result<Vec<Lookup>> {
     Ok(found)
 }
 
-/// The cache of `node` if it is an attention with one.
+/// The cache of `node` if it is an attention that has one.
 fn cached(known: &Known, node: &proto::Node) -> Option<Cached> {
     if node.op_type != "GroupQueryAttention" || node.domain != MICROSOFT {
         return None;

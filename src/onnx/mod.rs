@@ -1,7 +1,7 @@
 //! Reads ONNX models into the graph builder.
 //!
-//! The path of a model: [`file`] finds the bytes, [`proto`] decodes messages one by one, [`model`] checks the structure
-//! once, [`import`](mod@import) translates nodes for given shapes with the tables of [`registry`] and [`ops`].
+//! How a model is read: [`file`] finds the bytes, [`proto`] decodes messages one by one, [`model`] checks the structure
+//! once, [`import`](mod@import) translates nodes for given shapes, by the tables of [`registry`] and [`ops`].
 
 pub mod call;
 pub mod cuts;

@@ -1,4 +1,4 @@
-//! A model as described by its file: structure checked, nothing imported yet.
+//! A model as its file describes it: structure checked, nothing imported yet.
 
 use super::error::{ModelError, Result, shortened};
 use super::file::{ExternalData, FileSource, Files};
@@ -50,7 +50,7 @@ pub struct Metadata {
 pub enum Dimension {
     /// A fixed size.
     Fixed(u32),
-    /// A named size, known when the model is used.
+    /// A named size, which is known when the model is used.
     Free(String),
 }
 
@@ -83,14 +83,14 @@ fn named(value: &str, shape: &[Dimension]) -> Vec<Dimension> {
 }
 
 impl ValueInfo {
-    /// A value with nothing known but its name.
+    /// A value of which only the name is known.
     pub fn unknown(name: impl Into<String>) -> ValueInfo {
         let unknown = || "unknown".to_string();
         let (element, shape, declared_shape) = (None, None, None);
         ValueInfo { name: name.into(), element, data_type: unknown(), r#type: unknown(), shape, declared_shape }
     }
 
-    /// Adds these dimensions if the file has none.
+    /// Adds these dimensions if the file declares none.
     pub fn or_shape(self, shape: Vec<Dimension>) -> ValueInfo {
         match self.shape {
             Some(_) => self,
@@ -227,7 +227,7 @@ fn tensor_type(tensor: &proto::TensorType) -> String {
     format!("tensor({})", ElementType::from_code(tensor.elem_type).map_or("unknown", ElementType::onnx_name))
 }
 
-/// The name of a non-tensor type and its ONNX notation, including its element type if that is a tensor.
+/// For a type that is not a tensor: its name, and its ONNX notation, including the element type if that is a tensor.
 fn other_type(r#type: &proto::Type) -> Result<(&'static str, String)> {
     let lists = [(&r#type.sequence_type, "sequence", "seq"), (&r#type.optional_type, "optional", "optional")];
     for (bytes, kind, short) in lists {
@@ -280,7 +280,7 @@ impl Graph {
             }
             defined.insert(&input.name);
         }
-        // Names of surrounding graphs may be redefined, which shadows them.
+        // A graph may redefine names of the graphs around it, which shadows them.
         let nodes = sorted(graph.node, &|name| defined.contains(name), outer, depth)?;
         let known = |name: &str| defined.contains(name) || outer(name);
         let made = produced(&nodes)?;
@@ -355,7 +355,7 @@ fn captures(bytes: &Bytes, depth: usize) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Sorts the nodes into an executable order: the given one if possible, as the standard requires.
+/// Sorts the nodes into an executable order: the one in the file, if it is executable, as the standard requires.
 ///
 /// # Errors
 /// If a name is defined twice or never, or nodes depend on each other.
@@ -392,7 +392,7 @@ fn sorted(
             }
         }
     }
-    // Among the ready nodes, the first in the file goes next.
+    // Among the nodes that are ready, the first in the file goes next.
     let ready = waiting.iter().enumerate().filter(|(_, count)| **count == 0);
     let mut ready: std::collections::BTreeSet<u32> = ready.map(|(index, _)| index as u32).collect();
     let mut order = Vec::with_capacity(encoded.len());
@@ -452,7 +452,7 @@ impl Function {
 }
 
 impl Model {
-    /// Opens a model. `external_data` replaces files beside it, by location.
+    /// Opens a model. `external_data` replaces files next to it, by location.
     ///
     /// # Errors
     /// If a file cannot be read or is not a valid model.
@@ -518,7 +518,7 @@ impl Model {
             opsets,
             properties,
         };
-        // The remaining pages hold weights that nobody has read yet.
+        // The remaining pages hold weights that nothing has read yet.
         files.release();
         Ok(Model { metadata, graph, functions, files: Arc::new(files) })
     }

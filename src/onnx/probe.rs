@@ -1,4 +1,4 @@
-//! Exercises the reader on a model before it is built, for tests with arbitrary input.
+//! Reads, describes and imports a model, without building a graph: for tests with arbitrary input.
 
 use super::describe::{inspect, interface};
 use super::error::Result;

@@ -1,7 +1,7 @@
 //! The messages of `onnx.proto3` (IR version 11), limited to the fields that an importer reads.
 //!
 //! Fields that can be numerous or large stay encoded ([`Bytes`] share the memory of the file) and are decoded on
-//! access: a file with a few bytes per message cannot make the reader allocate hundreds, nested graphs cannot make it
+//! access. A file with a few bytes per message cannot make the reader allocate hundreds, nested graphs cannot make it
 //! recurse, and weights are never copied.
 
 use bytes::Bytes;
@@ -93,7 +93,7 @@ pub struct Function {
     pub opset_import: Vec<Bytes>,
     #[prost(string, tag = "10")]
     pub domain: String,
-    /// [`Attribute`]s with a default value.
+    /// [`Attribute`]s with default values.
     #[prost(bytes = "bytes", repeated, tag = "11")]
     pub attribute_proto: Vec<Bytes>,
     #[prost(string, tag = "13")]
@@ -146,7 +146,7 @@ pub struct Attribute {
     /// `AttributeProto.AttributeType`.
     #[prost(int32, tag = "20")]
     pub r#type: i32,
-    /// In a function: the attribute of the call that provides this value.
+    /// In a function: the attribute of the call whose value this one takes.
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
 }
@@ -161,7 +161,7 @@ pub struct TensorHeader {
     pub data_type: i32,
     #[prost(string, tag = "8")]
     pub name: String,
-    /// Its length counts.
+    /// Only its length matters.
     #[prost(bytes = "bytes", optional, tag = "9")]
     pub raw_data: Option<Bytes>,
     /// [`Entry`]s with the location of the elements.
@@ -196,7 +196,7 @@ pub struct ValueInfo {
     pub r#type: Option<Type>,
 }
 
-/// `TypeProto`; for maps and sparse tensors, only their presence counts.
+/// `TypeProto`; for maps and sparse tensors, only their presence matters.
 #[derive(Clone, PartialEq, Message)]
 pub struct Type {
     #[prost(message, optional, tag = "1")]
@@ -236,7 +236,7 @@ pub struct TensorShape {
     pub dim: Vec<Bytes>,
 }
 
-/// `TensorShapeProto.Dimension`; without either value, nothing is known about the dimension.
+/// `TensorShapeProto.Dimension`; if it has neither value, nothing is known of the dimension.
 #[derive(Clone, PartialEq, Message)]
 pub struct Dimension {
     #[prost(int64, optional, tag = "1")]

@@ -21,7 +21,7 @@ pub struct Entry {
     pub domain: &'static str,
     /// `op_type`.
     pub name: &'static str,
-    /// Restrictions, for the documentation; empty if everything that WebNN's types allow is supported.
+    /// Restrictions, for the documentation; empty if all that WebNN's types allow is supported.
     pub notes: &'static str,
     /// Emits operators that compute the outputs of a node.
     pub translate: fn(&mut Call) -> Outcome,

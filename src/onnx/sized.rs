@@ -1,5 +1,5 @@
 //! Shape arithmetic of models with sizes still unknown: integers that are moved, added and compared during translation.
-//! All other arithmetic is evaluated at the sizes of the import, which is then valid only for them.
+//! All other arithmetic is evaluated at the sizes of the import, which is then valid only for these.
 
 use super::call::{Call, Step};
 use super::import::Value;
@@ -25,7 +25,7 @@ enum Use {
     Reads,
 }
 
-/// How `op` uses its operand at `index`, if all it does is move elements.
+/// How `op` uses its operand at `index`, if `op` only moves elements.
 fn usage(op: &Op, index: usize) -> Option<Use> {
     match op {
         Op::Concat(_) => Some(Use::Moves),
@@ -64,14 +64,14 @@ fn are_exact(dtype: DataType, dims: &[Dim]) -> bool {
     }
 }
 
-/// The result of an element-wise operator on two integers of type `dtype`, if it is an integer that depends on sizes or
-/// a truth value.
+/// The result of an element-wise operator on two integers of type `dtype`, if it is a truth value or an integer that
+/// depends on sizes.
 fn combined(op: E, dtype: DataType, a: Dim, b: Dim) -> Option<Dim> {
     let truth = |holds: bool| Some(Dim::from(holds as u32));
     match op {
         E::Add => Some(a + b),
         E::Sub => Some(a - b),
-        // A float zero can be negative.
+        // The float result could be a negative zero.
         E::Mul if dtype.is_float() && (a < 0 || b < 0) => None,
         E::Mul => Some(a * b),
         // Integer division of negative numbers rounds towards 0.
@@ -89,7 +89,7 @@ fn combined(op: E, dtype: DataType, a: Dim, b: Dim) -> Option<Dim> {
 }
 
 impl Call<'_, '_> {
-    /// The elements of an operand, if it is an integer constant or its elements depend on sizes.
+    /// The elements of an operand that is an integer constant or depends on sizes.
     pub fn dims_of(&self, operand: OperandId) -> Option<Vec<Dim>> {
         if let Some(dims) = self.sizes_of(operand) {
             return Some(dims.to_vec());
@@ -122,8 +122,8 @@ impl Call<'_, '_> {
         <[Dim; 1]>::try_from(self.dims_of(id)?).ok().map(|[dim]| dim)
     }
 
-    /// Folds `op`, with outputs described by `outputs`, if all operands are constants or depend on sizes, and at least
-    /// one of them does; `None` if the outputs are not the same function of all sizes.
+    /// Folds `op`, whose outputs `outputs` describes, if all operands are constants or depend on sizes, and at least
+    /// one of them does the latter; `None` if the outputs are not the same function of all sizes.
     pub(super) fn fold_sizes(
         &mut self,
         op: &Op,

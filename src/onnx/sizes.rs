@@ -1,5 +1,5 @@
-//! The sizes of a model's free dimensions, and the shapes that they determine. Messages name the input; the caller
-//! prepends its operation.
+//! The sizes of a model's free dimensions, and the shapes that they determine. Messages name the input; callers prepend
+//! the operation.
 
 use super::error::{ModelError, Result, listed, quoted};
 use super::model::{Dimension, ValueInfo};
@@ -13,8 +13,8 @@ pub const MAX_SIZE: u32 = i32::MAX as u32;
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
     known: BTreeMap<String, u32>,
-    /// Whether dimensions of the same name may have different sizes: then the first one found is used where no size is
-    /// given.
+    /// Whether dimensions of the same name may have different sizes: if no size is given, the first one found then
+    /// applies.
     is_loose: bool,
 }
 
@@ -50,10 +50,10 @@ impl Sizes {
         Err(ModelError::coded(Code::Shape, format!("{name} has shape {shape:?}, expected {expected}")))
     }
 
-    /// Derives the only unknown size of `input` from its number of elements; returns whether it found one.
+    /// Derives the only unknown size of `input` from its number of elements; returns whether there was one.
     ///
     /// # Errors
-    /// If no size leads to that number.
+    /// If no size yields that number.
     pub fn solve(&mut self, input: &ValueInfo, elements: usize) -> Result<bool> {
         let dimensions = input.shape.as_deref().unwrap_or_default();
         let mut free = dimensions.iter().filter_map(|dimension| match dimension {
@@ -113,7 +113,7 @@ impl Sizes {
         dimensions.iter().map(size).collect()
     }
 
-    /// The known part of the shape of `input`: names stand for unknown sizes. `None` if the model does not specify a
+    /// The shape of `input` as far as it is known: names stand for unknown sizes. `None` if the model declares no
     /// shape.
     pub fn known(&self, input: &ValueInfo) -> Option<Vec<Dimension>> {
         let known = |dimension: &Dimension| self.size(dimension).map_or_else(|| dimension.clone(), Dimension::Fixed);
@@ -142,7 +142,7 @@ impl Sizes {
     }
 }
 
-/// Refuses sizes for names without a dimension of the inputs.
+/// Rejects sizes for names that no dimension of the inputs has.
 ///
 /// # Errors
 /// With the first of these names, and the existing ones.

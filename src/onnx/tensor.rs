@@ -82,7 +82,7 @@ impl ElementType {
     }
 
     /// The type of the operand for an input or output of this type: WebNN's, float32 for double, and int32 for 16-bit
-    /// integers. Whoever reads and writes the elements converts them.
+    /// integers. Code that reads and writes the elements converts them.
     pub fn carried(self) -> Option<DataType> {
         match self {
             ElementType::Double => Some(DataType::Float32),
@@ -91,8 +91,7 @@ impl ElementType {
         }
     }
 
-    /// The type for computation inside of a model: WebNN's, and float32 for floating-point types that WebNN does not
-    /// have.
+    /// The type that a model computes in: WebNN's, and float32 for floating-point types that WebNN lacks.
     pub fn computed(self) -> Option<DataType> {
         match self {
             ElementType::Double | ElementType::Bfloat16 => Some(DataType::Float32),
@@ -210,10 +209,10 @@ pub struct TensorRecord {
     encoded: Bytes,
 }
 
-/// Maximum number of elements of a tensor of a file, and maximum size of each dimension.
+/// Maximum number of elements of a tensor in a file, and maximum size of each dimension.
 const MAX_ELEMENTS: u64 = i32::MAX as u64;
 
-/// Maximum number of dimensions of a tensor of a file; operators support [`MAX_RANK`](crate::shape::MAX_RANK).
+/// Maximum number of dimensions of a tensor in a file; operators support [`MAX_RANK`](crate::shape::MAX_RANK).
 pub const MAX_FILE_RANK: usize = 64;
 
 /// Converts `dims` and checks that a tensor can have them.
@@ -278,14 +277,14 @@ impl TensorRecord {
         (self.elements() * self.element.bits()).div_ceil(8)
     }
 
-    /// Loads the elements; does not copy them if the file stores them verbatim.
+    /// Loads the elements; copies them only if the file does not store them verbatim.
     ///
     /// # Errors
     /// If their number does not match the shape, or an external file cannot be read.
     pub fn load(&self, files: &Files) -> Result<Literal> {
         let fail = |reason: String| ModelError::new(format!("tensor '{}': {reason}", self.name));
         if matches!(self.element, ElementType::String | ElementType::Float6E2m3 | ElementType::Float6E3m2) {
-            // No node reads them: a type name for messages suffices.
+            // No node reads them: a type name suffices, for messages.
             return Ok(Literal { element: self.element, shape: self.shape.clone(), bytes: Bytes::new() });
         }
         let header = decode_header(&self.encoded)?;

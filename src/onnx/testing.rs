@@ -101,12 +101,12 @@ impl TestGraph {
         self
     }
 
-    /// Adds an output of an arbitrary type that WebNN has.
+    /// Adds an output whose type does not matter, one that WebNN has.
     pub fn output(self, name: &str) -> TestGraph {
         self.output_of(name, ElementType::Float)
     }
 
-    /// Adds an output of a type.
+    /// Adds an output of the given type.
     pub fn output_of(mut self, name: &str, element: ElementType) -> TestGraph {
         self.graph.output.push(value_info(name, element, &[]));
         self
@@ -130,7 +130,7 @@ impl TestGraph {
         self
     }
 
-    /// Adds an initializer with this header, as is.
+    /// Adds an initializer with this header, unchanged.
     pub fn encoded(mut self, header: &proto::TensorHeader) -> TestGraph {
         self.graph.initializer.push(encode(header));
         self
@@ -189,7 +189,7 @@ impl TestGraph {
         graph.descriptor(graph.outputs[0].1).sizes().to_vec()
     }
 
-    /// The message that refuses a model with this main graph and no free dimensions.
+    /// The message with which a model with this main graph and no free dimensions is refused.
     ///
     /// # Panics
     /// If the model can be imported.

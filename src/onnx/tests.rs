@@ -1,4 +1,4 @@
-//! Tests of the reader as a whole; tests of single translations are beside these.
+//! Tests of the reader as a whole; tests of single translations are next to these.
 
 use super::file::{FileSource, Files};
 use super::import::{Request, check, import};
@@ -404,7 +404,7 @@ fn values_of_constant_nodes_are_weights() {
     let inspection = super::describe::inspect(&model, Default::default()).unwrap();
     assert_eq!(inspection.parameters, 2 + 1 + 5000 + 1 + 2 * 3);
     assert_eq!(inspection.parameter_bytes, 2 * 8 + 1 + 5000 * 4 + 8 + 2 * 3 * 4);
-    // Large ones are windows of the file.
+    // Large weights are windows over the file.
     let graph = graph_of(&model, &Request::default()).unwrap();
     let weight = graph.values.iter().filter_map(|value| value.constant()).find(|constant| constant.len() == 20_000);
     assert!(matches!(weight, Some(crate::ir::Constant::Mapped(_))));
@@ -420,10 +420,10 @@ fn models_that_no_sizes_make_possible_are_refused_early() {
     let error = checked(computed).unwrap_err();
     assert_eq!(error.unsupported.len(), 1, "{error}");
     assert_eq!(error.unsupported[0].operator, "NonZero");
-    // This becomes possible for sizes of 12.
+    // Possible only for sizes of 12.
     let fitting = graph().ints("shape", &[3, 16]).node("Reshape", "x shape", "y", vec![]).output("y");
     assert_eq!(checked(fitting), Ok(()));
-    // Large sizes make this possible, in the branch taken.
+    // Only large sizes make this possible, in the branch that is taken.
     let branch = |operator: &str| {
         let kernel = vec![("kernel_shape", Attr::Ints(&[100, 100]))];
         Attr::Graph(TestGraph::default().node(operator, "image", "z", kernel).output("z"))

@@ -17,7 +17,7 @@ crate::attributes! {
     pub struct ArgAttributes {
         /// The dimension to search.
         axis "axis": u32 = 0,
-        /// Whether that dimension remains with size 1.
+        /// Whether that dimension is kept, with size 1.
         keep_dimensions "keepDimensions": bool = false,
         /// The data type of the indices.
         output_data_type "outputDataType": DataType = DataType::Int32,

@@ -10,7 +10,7 @@ use crate::dtype::Number;
 use crate::error::Problem;
 use crate::shape::{Descriptor, strides};
 
-/// The places of a batch's matrices in a tensor, in elements.
+/// Where a batch's matrices are in a tensor, in elements.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Places {
     /// The first element of the first matrix.
@@ -23,7 +23,7 @@ pub struct Places {
     pub col: Dim,
 }
 
-/// The effect of a mask on the scores.
+/// What a mask does to the scores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MaskKind {
     /// The mask is added.
@@ -40,9 +40,9 @@ pub enum MaskKind {
 /// A mask of the scores.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mask {
-    /// Its effect.
+    /// What it does.
     pub kind: MaskKind,
-    /// The places of its matrices `[rows, keys]`.
+    /// Where its matrices `[rows, keys]` are.
     pub places: Places,
 }
 
@@ -52,7 +52,7 @@ pub const MAX_MASKS: usize = 2;
 /// Attention with all its layouts. Operands are query, key, value and the masks, which are applied in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attention {
-    /// Dimensions of the batch: heads and everything in front of them.
+    /// Dimensions of the batch: heads, and all dimensions in front of them.
     pub batch: Vec<Dim>,
     /// Rows of query and output.
     pub rows: Dim,
@@ -66,19 +66,19 @@ pub struct Attention {
     pub scale: f64,
     /// Caps scores to `softcap * tanh(score / softcap)` before they are masked, unless it is 0.
     pub softcap: f64,
-    /// The places of the matrices `[rows, depth]`.
+    /// Where the matrices `[rows, depth]` are.
     pub query: Places,
-    /// The places of the matrices `[keys, depth]`.
+    /// Where the matrices `[keys, depth]` are.
     pub key: Places,
-    /// The places of the matrices `[keys, columns]`.
+    /// Where the matrices `[keys, columns]` are.
     pub value: Places,
     /// The masks.
     pub masks: Vec<Mask>,
-    /// The places of the output's matrices `[rows, columns]`. They cover the output once, and columns are contiguous.
+    /// Where the output's matrices `[rows, columns]` are. They cover the output once, and columns are contiguous.
     pub output: Places,
     /// The shape of the output.
     pub shape: Vec<Dim>,
-    /// Whether a row with a NaN softmax, such as one of -infinity only, becomes zeros.
+    /// Whether a row whose softmax is NaN, such as one of -infinity only, becomes zeros.
     pub empty_is_zero: bool,
 }
 
@@ -110,7 +110,7 @@ impl Attention {
         places.offset + batch.sum::<Dim>() + (rows - 1) * places.row + (cols - 1) * places.col
     }
 
-    /// The size of each operand's matrices, and their places.
+    /// The size of each operand's matrices, and where they are.
     fn operands(&self) -> impl Iterator<Item = ([Dim; 2], &Places)> {
         let &Attention { rows, keys, depth, columns, .. } = self;
         let matrices =

@@ -1,7 +1,7 @@
-//! Attributes: the arguments and options of an operator that are not operands, by their names in the IDL.
+//! Attributes: the arguments and options of an operator that are not operands, by their IDL names.
 //!
 //! JavaScript, the text form of graphs and importers all pass [`Attributes`]; each operator's struct reads itself from
-//! them once, which keeps names and defaults in one place.
+//! them once. Names and defaults are thus in one place.
 
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
@@ -116,7 +116,7 @@ pub fn parse_number(text: &str) -> Number {
 
 /// A Rust type that an attribute converts to and from.
 pub trait AttributeValue: Sized {
-    /// The expectation in error messages.
+    /// What error messages say was expected.
     const EXPECTED: &'static str;
     /// `None` if the value is of a different kind or out of range.
     fn from_attribute(value: &Attribute) -> Option<Self>;

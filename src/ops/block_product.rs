@@ -1,4 +1,4 @@
-//! A product with a matrix of 4-bit or 8-bit integers with a scale, and a zero point, per block.
+//! A product with a matrix of 4-bit or 8-bit integers that have a scale, and a zero point, per block.
 
 use super::attributes::Attributes;
 use super::rows::{Along, Rows};
@@ -83,7 +83,7 @@ impl Operator for BlockProduct {
         let ([depth, columns], [blocks, scaled]) = (self.oriented(&b.shape), self.oriented(&scale.shape));
         let clash = |what| Problem::Incompatible { what, a: a.shape.clone(), b: b.shape.clone() };
         let mut shape = a.shape.clone();
-        let last = shape.last_mut().expect("the rule row requires rank 2");
+        let last = shape.last_mut().expect("the rule requires rank 2");
         if *last > depth {
             return Err(clash("a has more columns than the depth of b"));
         }
@@ -108,7 +108,7 @@ impl Operator for BlockProduct {
     }
 
     fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
-        let depth = *required(inputs, 0).sizes().last().expect("the rule row requires rank 2");
+        let depth = *required(inputs, 0).sizes().last().expect("the rule requires rank 2");
         outputs[0].elements() as u64 * depth as u64
     }
 
@@ -168,7 +168,7 @@ mod tests {
         let tensor = |dtype, shape: [u32; 2], numbers: &[f64]| {
             let mut all = numbers.iter();
             Tensor::from_fn(&Descriptor::new(dtype, shape), |_| {
-                let x = *all.next().expect("as many as elements");
+                let x = *all.next().expect("as many numbers as elements");
                 if dtype == Float32 { Number::Float(x) } else { Number::Int(x as i128) }
             })
         };

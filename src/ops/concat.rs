@@ -19,7 +19,7 @@ crate::attributes! {
 }
 
 impl Concat {
-    /// The places of each operand's elements in the output, for operands of these shapes.
+    /// Where each operand's elements are in the output, for operands of these shapes.
     pub fn strided(&self, inputs: &[&[u32]]) -> Vec<Strided> {
         let axis = self.axis as usize;
         let mut output = inputs[0].to_vec();
@@ -34,8 +34,8 @@ impl Concat {
         inputs.iter().map(place).collect()
     }
 
-    /// The offset of each operand in the output if the elements of each remain contiguous: the preceding elements are
-    /// those of the preceding operands.
+    /// The offset of each operand in the output, if the elements of each operand remain contiguous: the elements in
+    /// front of them are then those of the preceding operands.
     pub fn contiguous_offsets(&self, inputs: &[&[u32]]) -> Option<Vec<usize>> {
         let (outer, _) = inputs[0].split_at(self.axis as usize);
         let start = |next: &mut usize, shape: &&[u32]| Some(std::mem::replace(next, *next + elements(shape)));

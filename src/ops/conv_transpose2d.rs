@@ -41,7 +41,7 @@ crate::attributes! {
         strides "strides": Vec<u32> = vec![1; 2],
         /// Dilations along height and width.
         dilations "dilations": Vec<u32> = vec![1; 2],
-        /// Excess of the output's height and width over their smallest sizes.
+        /// How much larger the output's height and width are than their smallest sizes.
         output_padding "outputPadding": Vec<u32> = vec![0; 2],
         /// Height and width of the output; replaces `outputPadding`.
         output_sizes "outputSizes": Option<Vec<Dim>> = None,

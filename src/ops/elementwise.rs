@@ -1,4 +1,4 @@
-//! Element-wise operators: sections "Element-wise unary / binary / logical operations", the activations, `cast`,
+//! Element-wise operators: the sections "Element-wise unary / binary / logical operations", the activations, `cast`,
 //! `clamp`, `where` and `prelu` of the draft. Each output element depends on one element of each operand, after
 //! broadcasting.
 
@@ -13,8 +13,8 @@ use crate::error::Problem;
 use crate::shape::{Descriptor, broadcast};
 use Elementwise as E;
 
-/// One row per operator: the variant, its attributes with their IDL names and defaults, the method, the rules of the
-/// operands and of the output.
+/// One row per operator: the variant, its attributes with their IDL names and defaults, the method, and the rules of
+/// the operands and of the output.
 macro_rules! elementwise {
     ($($Variant:ident $({ $($field:ident $idl:literal: $Type:ty = $default:expr),* })?
         => $name:literal, $operands:expr, $outputs:expr;)*) => {
@@ -90,7 +90,7 @@ elementwise! {
     HardSigmoid { alpha "alpha": f64 = 0.2, beta "beta": f64 = 0.5 } => "hardSigmoid", OF_FLOATS, SAME_AS_INPUT;
     LeakyRelu { alpha "alpha": f64 = 0.01 } => "leakyRelu", OF_FLOATS, SAME_AS_INPUT;
     Linear { alpha "alpha": f64 = 1.0, beta "beta": f64 = 0.0 } => "linear", OF_FLOATS, SAME_AS_INPUT;
-    // The draft swaps the two infinities; its prose states the intention.
+    // The draft swaps the two infinities, contrary to its prose.
     Clamp {
         min "minValue": Number = Number::Float(f64::NEG_INFINITY),
         max "maxValue": Number = Number::Float(f64::INFINITY)
@@ -242,8 +242,8 @@ impl Elementwise {
         )
     }
 
-    /// Whether every result is the value of an operand, apart from its sign, or a bound in the data type, without
-    /// rounding.
+    /// Whether every result is the value of an operand, apart from its sign, or a bound in the data type: nothing is
+    /// rounded.
     pub fn is_exact(&self) -> bool {
         matches!(self, E::Identity | E::Where | E::Neg | E::Abs | E::Relu | E::Max | E::Min | E::Clamp { .. })
     }
@@ -271,8 +271,8 @@ impl Elementwise {
                 Number::Float((x - zero) as f64 * scale.to_f64())
             }
             (E::Quantize, [x, scale, zero]) => {
-                // The draft composes this operator from others, with a float32 quotient that determines ties. Rounding
-                // the float64 quotient to float32 is equivalent.
+                // The draft composes this operator from others, and its float32 quotient determines ties. Rounding the
+                // float64 quotient to float32 is equivalent.
                 let steps = ((x.to_f64() / scale.to_f64()) as f32).round_ties_even() as f64;
                 Number::Float(steps + zero.to_f64()).cast(out)
             }
@@ -316,7 +316,7 @@ impl Elementwise {
             E::Tanh => x.tanh(),
             E::Softplus => max(x, 0.0) + (-x.abs()).exp().ln_1p(),
             E::Softsign => x / (1.0 + x.abs()),
-            // The limit, where the formula would compute infinity times 0.
+            // The limit; the formula would compute infinity times 0.
             E::Gelu if x == f64::NEG_INFINITY => -0.0,
             E::Gelu => 0.5 * x * erfc(-x / std::f64::consts::SQRT_2),
             E::HardSwish => x * max(0.0, min(x + 3.0, 6.0)) / 6.0,
@@ -435,7 +435,7 @@ pub fn erfc(x: f64) -> f64 {
     if x < 2.0 || x.is_nan() {
         return if x < -6.0 { 2.0 } else { 1.0 - erf(x) };
     }
-    // Continued fraction of Laplace, evaluated from the tail: 200 terms are exact to the last bits from 2 on.
+    // Laplace's continued fraction, evaluated from the tail: from 2 on, 200 terms are exact to the last bits.
     let tail = (1..200).rev().fold(x, |t, k| x + k as f64 / 2.0 / t);
     (-x * x).exp() / (tail * std::f64::consts::PI.sqrt())
 }

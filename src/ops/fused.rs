@@ -22,7 +22,7 @@ pub struct Instruction {
 }
 
 /// A program over the elements of `inputs` operands, all broadcast to the same shape. The last instruction's result is
-/// the output; a program without instructions has none and stands for "nothing to do" where that is allowed.
+/// the output. A program without instructions has none; where it is allowed, it stands for "nothing to do".
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fused {
     /// Number of operands.
@@ -49,7 +49,7 @@ impl Fused {
         self.instructions.is_empty()
     }
 
-    /// Number of reads of a register by instructions.
+    /// How often instructions read a register.
     pub fn reads(&self, register: usize) -> usize {
         let reads = self.instructions.iter().flat_map(|instruction| &instruction.operands);
         reads.filter(|&&read| read == register).count()

@@ -1,4 +1,4 @@
-//! `gather()`, `gatherElements()` and `gatherND()`: elements at places given by another tensor.
+//! `gather()`, `gatherElements()` and `gatherND()`: elements at places that another tensor gives.
 //!
 //! A negative index counts from the end; indices that are still out of range are clamped.
 
@@ -39,8 +39,8 @@ pub fn clamp_index(index: Number, size: usize) -> usize {
     from_start.clamp(0, size as i128 - 1) as usize
 }
 
-/// The place in a tensor of `shape` for the coordinates in the row `batch` of `indices`, one index per dimension that
-/// they cover.
+/// The place in a tensor of `shape` that the coordinates in the row `batch` of `indices` refer to: one index per
+/// dimension that they cover.
 pub fn clamp_coordinates(indices: &Tensor, batch: &[usize], shape: &[usize]) -> Vec<usize> {
     let dimensions = *indices.shape().last().expect("indices have a last dimension");
     let coordinate = |dimension: usize| {
@@ -58,7 +58,7 @@ pub fn check_axis(axis: u32, input: &Descriptor) -> Result<usize, Problem> {
     }
 }
 
-/// Checks that `indices` has the shape of `input`, except for any size along `axis`.
+/// Checks that `indices` has the shape of `input`, but any size along `axis`.
 pub fn check_indices_along(axis: usize, input: &Descriptor, indices: &Descriptor) -> Result<(), Problem> {
     let rank = input.rank();
     if indices.rank() != rank {
@@ -74,7 +74,7 @@ pub fn check_indices_along(axis: usize, input: &Descriptor, indices: &Descriptor
 
 /// The shape of the gathered elements: each row of coordinates selects a slice.
 pub fn picked_shape(input: &Descriptor, indices: &Descriptor) -> Result<Vec<Dim>, Problem> {
-    let (&dimensions, batch) = indices.shape.split_last().expect("the rule row requires rank 1");
+    let (&dimensions, batch) = indices.shape.split_last().expect("the rule requires rank 1");
     let dimensions = dimensions.get();
     if dimensions as usize > input.rank() {
         let expected = format!("at most {}, the rank of input", input.rank());

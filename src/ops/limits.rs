@@ -1,12 +1,12 @@
-//! `MLOpSupportLimits`, printed from the rule rows.
+//! `MLOpSupportLimits`, printed from the rules.
 
 use super::Op;
 use super::rule::Ranks;
 use crate::dtype::DataType;
 use crate::shape::MAX_RANK;
 
-/// `MLOpSupportLimits` as JSON, for a context with tensors of at most `max_tensor_bytes` bytes; with `int4`, constants
-/// may have the types of that extension. Both backends support everything that the rule rows allow.
+/// `MLOpSupportLimits` as JSON, for a context whose tensors have at most `max_tensor_bytes` bytes; with `int4`,
+/// constants may have the types of that extension. Both backends support everything that the rules allow.
 pub fn support_limits_json(max_tensor_bytes: u64, int4: bool) -> String {
     let known: &[DataType] = if int4 { &DataType::OF_CONSTANTS } else { &DataType::ALL };
     let tensor_limits =

@@ -48,8 +48,7 @@ crate::attributes! {
         direction "direction": Direction = Direction::Forward,
         /// The order of the gates.
         layout "layout": LstmLayout = LstmLayout::Iofg,
-        /// The activations of the input, forget and output gates, of the cell gate, and of the cell state for the
-        /// hidden state.
+        /// The activations of the input, forget and output gates, of the cell gate, and of the new cell state.
         activations "activations": Option<Vec<Activation>> = None,
     }
 }
@@ -69,8 +68,7 @@ crate::attributes! {
         hidden_size "hiddenSize": u32 = 0,
         /// The order of the gates.
         layout "layout": LstmLayout = LstmLayout::Iofg,
-        /// The activations of the input, forget and output gates, of the cell gate, and of the cell state for the
-        /// hidden state.
+        /// The activations of the input, forget and output gates, of the cell gate, and of the new cell state.
         activations "activations": Option<Vec<Activation>> = None,
     }
 }
@@ -88,8 +86,7 @@ pub struct LstmCell {
 pub struct LstmFunction {
     /// The positions of the input, output, forget and cell gate in weights and biases.
     pub places: [usize; 4],
-    /// The activations of the input, forget and output gates, of the cell gate, and of the cell state for the hidden
-    /// state.
+    /// The activations of the input, forget and output gates, of the cell gate, and of the new cell state.
     pub activations: [Activation; 3],
 }
 

@@ -54,7 +54,7 @@ impl Operator for Matmul {
         Ok(vec![Descriptor::new(a.dtype, matmul_shape(&a.shape, &b.shape)?)])
     }
 
-    /// Columns of the result would be columns of `b`, which usually holds weights.
+    /// Only rows: columns of the result would be columns of `b`, which usually holds weights.
     fn rows(&self, inputs: &Inputs, output: &Descriptor, along: Along, _count: Dim) -> Option<Rows<Self>> {
         let from_last = output.rank() - along.axis;
         let mut rows = Rows::of_broadcast(Matmul, along, inputs, output);
@@ -65,7 +65,7 @@ impl Operator for Matmul {
     }
 
     fn multiply_adds(&self, inputs: &Inputs, outputs: &[&Descriptor]) -> u64 {
-        let inner = *required(inputs, 0).sizes().last().expect("the rule row requires rank 2");
+        let inner = *required(inputs, 0).sizes().last().expect("the rule requires rank 2");
         outputs[0].elements() as u64 * inner as u64
     }
 

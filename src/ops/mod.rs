@@ -1,5 +1,5 @@
-//! The operators: one file per family, each the single source of truth for its attributes, rule rows, shape rule and
-//! naive reference. [`Op`] is the closed set of API operators, [`Fusion`] that of the compiler's.
+//! The operators, one file per family. Each is the single source of truth for its attributes, rules, shape inference
+//! and naive reference. [`Op`] is the closed set of API operators, [`Fusion`] that of the compiler's operators.
 
 pub mod arg_min_max;
 pub mod attention;

@@ -18,7 +18,7 @@ crate::attributes! {
     pub struct BatchNormalization {
         /// The dimension of the features.
         axis "axis": u32 = 1,
-        /// The addend of the variance.
+        /// The number added to the variance.
         epsilon "epsilon": f64 = 1e-5,
     }
 }
@@ -26,7 +26,7 @@ crate::attributes! {
 crate::attributes! {
     /// `instanceNormalization()`; operands are input, scale and bias.
     pub struct InstanceNormalization {
-        /// The addend of the variance.
+        /// The number added to the variance.
         epsilon "epsilon": f64 = 1e-5,
         /// The layout of the input.
         layout "layout": InputLayout = InputLayout::Nchw,
@@ -38,7 +38,7 @@ crate::attributes! {
     pub struct LayerNormalization {
         /// The dimensions of a layer, in the order of the dimensions of scale and bias; by default all but the first.
         axes "axes": Option<Vec<u32>> = None,
-        /// The addend of the variance.
+        /// The number added to the variance.
         epsilon "epsilon": f64 = 1e-5,
     }
 }
@@ -199,7 +199,7 @@ impl InstanceNormalization {
         self.layout.axes()[1]
     }
 
-    /// For each dimension whether mean and variance are computed over it.
+    /// For each dimension, whether mean and variance are computed over it.
     pub fn reduced(&self) -> [bool; 4] {
         let [_, _, height, width] = self.layout.axes();
         std::array::from_fn(|axis| axis == height || axis == width)

@@ -55,7 +55,7 @@ macro_rules! operators {
         }
 
         impl $Enum {
-            /// The rule row of this operator.
+            /// The rule of this operator.
             pub fn rule(&self) -> &'static OpRule {
                 Operator::rule(self)
             }
@@ -67,7 +67,7 @@ macro_rules! operators {
                 attributes
             }
 
-            /// Validates `inputs` against the rule row, casts and checks the attributes, and returns the checked
+            /// Validates `inputs` against the rule, casts and checks the attributes, and returns the checked
             /// descriptors of the outputs.
             pub fn resolve(&mut self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
                 self.rule().validate(inputs)?;
@@ -77,7 +77,7 @@ macro_rules! operators {
                 Ok(outputs)
             }
 
-            /// Like [`resolve`](Self::resolve), with outputs of at most `most` bytes.
+            /// Like [`resolve`](Self::resolve), for outputs of at most `most` bytes.
             pub fn resolve_below(&mut self, inputs: &Inputs, most: u64) -> Result<Vec<Descriptor>, Problem> {
                 let outputs = self.resolve(inputs)?;
                 outputs.iter().try_for_each(|output| output.check_bytes("output", most))?;
@@ -99,7 +99,7 @@ macro_rules! api {
         }
 
         impl Op {
-            /// The rows of all operators, one per method of MLGraphBuilder.
+            /// The rules of all operators, one per method of MLGraphBuilder.
             pub fn rules() -> impl Iterator<Item = &'static OpRule> {
                 [$(<$Family as ApiOperator>::RULES,)*].into_iter().flatten()
             }

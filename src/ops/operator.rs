@@ -10,14 +10,14 @@ use crate::error::Problem;
 use crate::shape::Descriptor;
 use std::fmt;
 
-/// The descriptors of a node's operands, in the order of the rule row; optional ones may be absent.
+/// The descriptors of a node's operands, in the order of the rule; optional ones may be absent.
 pub type Inputs<'a> = [Option<&'a Descriptor>];
-/// The oracle tensors of a node's operands, in the order of the rule row; optional ones may be absent.
+/// The oracle tensors of a node's operands, in the order of the rule; optional ones may be absent.
 pub type Tensors<'a> = [Option<&'a Tensor>];
 
-/// The operand at `index`, required by the rule row and checked by validation.
+/// The operand at `index`, which the rule requires and validation has checked.
 pub fn required<'a, T>(operands: &[Option<&'a T>], index: usize) -> &'a T {
-    given(operands, index).expect("validated against the rule row")
+    given(operands, index).expect("validated against the rule")
 }
 
 /// The operand at `index`, if present.
@@ -30,7 +30,7 @@ pub const MAX_TENSOR_COUNT: usize = 8192;
 
 /// A family of operators created by methods of MLGraphBuilder.
 pub trait ApiOperator: Operator {
-    /// The rule rows of all methods of this family.
+    /// The rules of all methods of this family.
     const RULES: &'static [OpRule];
 
     /// The operator that the method `name` (one of [`RULES`](Self::RULES)) creates with `attributes`; removes the
@@ -40,21 +40,21 @@ pub trait ApiOperator: Operator {
 
 /// The interface of every operator family.
 pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
-    /// The rule row of this operator.
+    /// The rule of this operator.
     fn rule(&self) -> &'static OpRule;
 
     /// Attributes that differ from their defaults.
     fn write(&self, attributes: &mut Attributes);
 
-    /// The shape rule: the outputs, including data types, for `inputs` that the rule row accepts.
+    /// Shape inference: the outputs, including data types, for `inputs` that the rule accepts.
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem>;
 
     /// The naive reference, a direct translation of the draft's formulas. `outputs` is the result of
     /// [`infer`](Self::infer).
     fn reference(&self, inputs: &Tensors, outputs: &[Descriptor]) -> Vec<Tensor>;
 
-    /// Checks for arguments that the draft's steps accept although its formulas do not cover them. Called when the
-    /// graph is built.
+    /// Checks arguments that the draft's steps accept although its formulas do not cover them. Called when the graph is
+    /// built.
     fn check_defined(&self, _inputs: &Inputs) -> Result<(), Problem> {
         Ok(())
     }
@@ -65,14 +65,14 @@ pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
         Ok(())
     }
 
-    /// This operator on transposed tensors: their dimension `i` is dimension `axes[i]` of the current operands and
-    /// outputs; `None` if it cannot do that.
+    /// This operator on transposed tensors, whose dimension `i` is dimension `axes[i]` of the current operands and
+    /// outputs; `None` if it does not support that.
     fn transposed(&self, _axes: &[usize]) -> Option<Self> {
         None
     }
 
-    /// This operator for `count` arbitrary places of each group `along` a dimension of its only output; `None` if
-    /// places along that dimension need more of the operands than the same places, or everything.
+    /// This operator, computing only `count` arbitrary places of each group `along` a dimension of its only output;
+    /// `None` if these places need more of the operands than the same places, or all of it.
     fn rows(&self, _inputs: &Inputs, _output: &Descriptor, _along: Along, _count: Dim) -> Option<Rows<Self>> {
         None
     }
@@ -80,9 +80,9 @@ pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
     /// Calls `visit` with every dimension among the attributes.
     fn visit_dims(&mut self, _visit: &mut dyn FnMut(&mut Dim)) {}
 
-    /// Multiply-adds of the sums of products in the draft's formulas: matrix products, convolutions (terms with padding
-    /// included) and the products with weights of recurrent networks. 0 for everything else, including element-wise
-    /// operators and pooling: their time depends on the bytes that they move.
+    /// Multiply-adds of the sums of products in the draft's formulas: matrix products, convolutions (including terms in
+    /// padding), and the products with weights in recurrent networks. 0 for everything else, including element-wise
+    /// operators and pooling, whose time depends on the bytes that they move.
     fn multiply_adds(&self, _inputs: &Inputs, _outputs: &[&Descriptor]) -> u64 {
         0
     }
@@ -93,7 +93,7 @@ pub trait Operator: Clone + fmt::Debug + PartialEq + Sized {
     }
 }
 
-/// The position of dimension `axis` after a transposition by `axes`.
+/// Where dimension `axis` is after a transposition by `axes`.
 pub fn place_of(axes: &[usize], axis: u32) -> u32 {
     axes.iter().position(|&other| other == axis as usize).expect("a permutation") as u32
 }
@@ -103,9 +103,9 @@ pub fn permuted<T: Copy>(axes: &[usize], of_dimensions: &[T]) -> Vec<T> {
     axes.iter().map(|&axis| of_dimensions[axis]).collect()
 }
 
-/// The row of that name among the rows of a family.
+/// The rule with this name among those of a family.
 pub fn row(rules: &'static [OpRule], name: &str) -> &'static OpRule {
-    rules.iter().find(|rule| rule.name == name).unwrap_or_else(|| panic!("no rule row for {name}"))
+    rules.iter().find(|rule| rule.name == name).unwrap_or_else(|| panic!("no rule for {name}"))
 }
 
 /// A floating-point attribute, cast to the data type of the operand at `index`.

@@ -29,21 +29,21 @@ crate::attributes! {
         beginning "beginningPadding": Vec<Dim> = Vec::new(),
         /// Number of trailing values of each dimension.
         ending "endingPadding": Vec<Dim> = Vec::new(),
-        /// The kind of values.
+        /// What the padding consists of.
         mode "mode": PaddingMode = PaddingMode::Constant,
-        /// The value of the mode `constant`.
+        /// The padding value in the mode `constant`.
         value "value": Number = Number::Int(0),
     }
 }
 
 impl Pad {
-    /// The places of the elements of an input of shape `input` in an output of shape `output`.
+    /// Where the elements of an input of shape `input` are in an output of shape `output`.
     pub fn strided(&self, input: &[u32], output: &[u32]) -> Strided {
         Strided::row_major(output).window(&numbers(&self.beginning), input)
     }
 
-    /// The index along `axis` of the input, of `size` elements there, for index `i` of the output; `None` for the
-    /// padding value.
+    /// The index along `axis` of the input, which has `size` elements there, for index `i` of the output; `None` for
+    /// the padding value.
     pub fn source(&self, axis: usize, size: u32, i: usize) -> Option<usize> {
         let last = size as i64 - 1;
         let place = i as i64 - self.beginning[axis].pinned();
@@ -93,7 +93,7 @@ impl Operator for Pad {
 
     fn write(&self, attributes: &mut Attributes) {
         Pad::write(self, attributes);
-        // The default after the cast to the input's type; -0.0 differs from it.
+        // The default after its cast to the input's type; -0.0 differs from it.
         if matches!(self.value, Number::Float(value) if value.to_bits() == 0) {
             attributes.0.remove("value");
         }

@@ -1,11 +1,11 @@
 //! Pooling: section "Pooling operations" of the draft.
 //!
-//! Elements in padding do not count: an average is divided by the number of image elements that the window covers. A
-//! window that covers none returns 0 as average and as L2 norm, and the smallest value of the data type (`-Infinity`
+//! Elements in the padding do not count: an average is divided by the number of image elements that the window covers.
+//! A window that covers none yields 0 as average and as L2 norm, and the smallest value of the data type (`-Infinity`
 //! for floating-point types) as maximum.
 //!
 //! The draft's steps for `outputSizes` ignore `padding` and require sizes below the strides, contrary to its prose and
-//! its tests. Here `padding` counts, and the sizes must be the calculated ones, both rounded down or both rounded up.
+//! its tests. Here, `padding` counts, and the sizes must be the calculated ones, both rounded down or both rounded up.
 
 use super::attributes::Attributes;
 use super::rule::*;
@@ -66,7 +66,7 @@ pub struct Pool2d {
 }
 
 impl Pool2d {
-    /// The movement of the window along height and width of `image`, with paddings converted by `read`.
+    /// How the window moves along height and width of `image`; `read` converts paddings.
     ///
     /// # Errors
     /// If a list among the attributes has the wrong length or contains an invalid 0.
@@ -106,7 +106,7 @@ impl Pool2d {
         Ok([output_dimension("output height", sizes[0])?, output_dimension("output width", sizes[1])?])
     }
 
-    /// The value for the elements of a window.
+    /// The result for the elements of a window.
     fn pool(&self, values: &[Number], dtype: DataType) -> Number {
         if let Some((lowest, _)) = dtype.integer_range() {
             let int = |value: &Number| match value {
@@ -186,7 +186,7 @@ impl Operator for Pool2d {
         let slides = self.slides(image, Dim::get).expect("inferred");
         vec![Tensor::from_fn(&outputs[0], |index| {
             let [batch, channel, y, x] = layout.axes().map(|axis| index[axis]);
-            // Steps along the dilated window one by one, skipping those outside of the image.
+            // Takes the positions of the dilated window one by one, skipping those outside of the image.
             let positions = |slide: Slide, at: usize| {
                 (0..slide.window as i64)
                     .map(move |k| at as i64 * slide.stride as i64 - slide.begin as i64 + k * slide.dilation as i64)

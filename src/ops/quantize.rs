@@ -99,7 +99,7 @@ impl Operator for Quantize {
 }
 
 impl Quantize {
-    /// The element-wise operator for an element, its block's parameters, and the data type of the output.
+    /// The element-wise operator on an element and its block's parameters.
     pub fn elementwise(self) -> Elementwise {
         match self {
             Quantize::QuantizeLinear => Elementwise::Quantize,

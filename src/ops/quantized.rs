@@ -16,7 +16,7 @@ use crate::shape::Descriptor;
 /// The kind of product.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Product {
-    /// `conv2d()` with its options; the channels of input and output are the last dimension.
+    /// `conv2d()` with its options; channels are the last dimension of input and output.
     Conv2d(Conv2dAttributes),
     /// `matmul()` with a single second matrix.
     Matmul,
@@ -36,14 +36,14 @@ pub struct Scale {
 /// `quantizeLinear(clamp(product(dequantizeLinear(input), dequantizeLinear(filter)) * factor + bias))`.
 ///
 /// Operands are the input and the filter (int8 or uint8), the scales of the filter (float32, one per output channel),
-/// its optional zero points (one per output channel, of its type; 0 by default), and an optional bias (float32, one per
-/// output channel). Without an output scale, the output is float32. Matrix products, and convolutions without groups,
-/// with a float32 output may have two computed operands: the zero point of the input (one element, of its type), in
-/// place of that of the operator, and the factor (float32, one element, or one per output channel in the last
-/// dimension), by default 1.
+/// its optional zero points (of its type, one per output channel; 0 by default), and an optional bias (float32, one per
+/// output channel). Without an output scale, the output is float32. Matrix products and convolutions without groups
+/// whose output is float32 may have two more operands, computed at run time: the zero point of the input (one element,
+/// of its type), which replaces the operator's, and the factor (float32, one element, or one per output channel in the
+/// last dimension; 1 by default).
 ///
-/// The sums of products are exact. The following float32 operations round a few times: the result equals that of the
-/// composition within one step of the output, and without an output scale within the rounding of its sums.
+/// The sums of products are exact. The float32 operations that follow round a few times: the result equals that of the
+/// composition within one step of the output, or, without an output scale, within the rounding of its sums.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantized {
     /// The product.
@@ -71,8 +71,8 @@ const fn rule(name: &'static str, operands: &'static [OperandRule]) -> OpRule {
 pub const MAX_DEPTH: usize = 32768;
 
 impl Quantized {
-    /// The maximum magnitude of a scaled sum, in steps of the output, for filter scales up to `scale` and a bias up to
-    /// `bias` in magnitude. Above 2^30, the operator must not be used.
+    /// The maximum magnitude of a scaled sum, in steps of the output, for magnitudes of filter scales up to `scale` and
+    /// of the bias up to `bias`. Above 2^30, the operator must not be used.
     pub fn largest(&self, depth: usize, scale: f32, bias: f32) -> f64 {
         let sum = depth as f64 * 255.0 * 255.0 * self.input.scale as f64 * scale as f64 + bias as f64;
         sum / self.output.map_or(1.0, |(_, output)| output.scale as f64)

@@ -1,4 +1,4 @@
-//! Shared by the recurrent operators: activations, directions, checks of shapes, and the naive unrolling over time.
+//! What the recurrent operators share: activations, directions, checks of shapes, and naive unrolling over time.
 
 use super::tensor::Tensor;
 use super::{Inputs, Tensors, given, required};
@@ -189,7 +189,7 @@ pub(super) fn infer_cell<const N: usize>(
 pub(super) fn multiply_adds(inputs: &Inputs) -> u64 {
     let [input, weight, recurrent] = [0, 1, 2].map(|index| required(inputs, index));
     let input = input.sizes();
-    let (_, rows) = input.split_last().expect("the rule row requires rank 2");
+    let (_, rows) = input.split_last().expect("the rule requires rank 2");
     crate::shape::elements(rows) as u64 * (weight.elements() + recurrent.elements()) as u64
 }
 
@@ -199,7 +199,7 @@ pub(super) fn matrix(tensor: &Tensor, direction: Option<usize>) -> Array2<f64> {
         Some(index) => tensor.floats().index_axis(Axis(0), index).to_owned(),
         None => tensor.floats().to_owned(),
     };
-    part.into_dimensionality::<Ix2>().expect("the rule row gives the rank")
+    part.into_dimensionality::<Ix2>().expect("the rule gives the rank")
 }
 
 /// A vector of the oracle, or zeros if the operand is missing.
@@ -210,7 +210,7 @@ pub(super) fn vector(tensor: Option<&Tensor>, direction: Option<usize>, length: 
     flat.slice(s![start..start + length]).to_owned()
 }
 
-/// The weights of one direction in the oracle. Gates follow each other along the rows.
+/// The weights of one direction in the oracle. Gates follow one another along the rows.
 pub(super) struct Weights {
     /// `[gates * hidden size, input size]`
     input: Array2<f64>,
@@ -254,7 +254,8 @@ impl Weights {
     }
 }
 
-/// The states of all directions after the last step, and the first state after each step at its position in time.
+/// The states of all directions after the last step, and the first state after each step, at the step's position in
+/// time.
 pub(super) struct Unrolled<const N: usize> {
     /// Each `[directions, batch, hidden size]`.
     last: [ArrayD<f64>; N],
@@ -270,8 +271,8 @@ impl<const N: usize> Unrolled<N> {
     }
 }
 
-/// Runs `cell` (direction, input of the time step, states) over all time steps of `input` from `initial` states, each
-/// `[directions, batch, hidden size]`, by default zero.
+/// Runs `cell` (direction, input of the time step, states) over all time steps of `input`. `initial` states are
+/// `[directions, batch, hidden size]` each, zero by default.
 pub(super) fn unroll<const N: usize>(
     direction: Direction,
     input: &Tensor,

@@ -24,7 +24,7 @@ crate::attributes! {
     pub struct Resample2d {
         /// How values between the elements are determined.
         mode "mode": InterpolationMode = InterpolationMode::NearestNeighbor,
-        /// The factor for the size of each of the two dimensions, a float32; by default 1.
+        /// The factor, a float32, for the size of each of the two dimensions; 1 by default.
         scales "scales": Option<Vec<f64>> = None,
         /// The output's size of each of the two dimensions; overrides the scales.
         sizes "sizes": Option<Vec<Dim>> = None,
@@ -33,19 +33,19 @@ crate::attributes! {
     }
 }
 
-/// A place between two elements of the input along one dimension: `low * (1 - weight) + high * weight`.
+/// A place between two elements of the input along a dimension: `low * (1 - weight) + high * weight`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Between {
     /// The element at or in front of the place.
     pub low: usize,
     /// The element at or after the place.
     pub high: usize,
-    /// The fraction of the way from `low` to `high`.
+    /// How far the place is from `low` to `high`, as a fraction.
     pub weight: f64,
 }
 
-/// The coordinate of place `i` of `output` along a dimension of `input` elements, clamped into it, as the numerator of
-/// a fraction over `2 * output`: places on an element, or halfway between two, must not depend on rounding.
+/// The coordinate of place `i` of `output` along a dimension of `input` elements, clamped into it. It is the numerator
+/// of a fraction over `2 * output`: rounding must not affect places on an element, or halfway between two.
 fn coordinate(input: u32, output: u32, i: usize) -> i64 {
     // (i + 0.5) / (output / input) - 0.5; dimensions are below 2^31, which keeps all products below 2^63.
     let unclamped = (2 * i as i64 + 1) * input as i64 - output as i64;
@@ -85,7 +85,7 @@ impl Resample2d {
         }
     }
 
-    /// The two dimensions of an input of this rank in ascending order: the second is the x of the formulas.
+    /// The two dimensions of an input of this rank, in ascending order: the second is the x of the formulas.
     pub fn sorted_axes(&self, rank: usize) -> [usize; 2] {
         let mut axes = self.axes(rank).expect("inferred");
         axes.sort_unstable();
@@ -113,7 +113,7 @@ impl Resample2d {
 /// `floor(a * b)`, even if `a * b` has more digits than a float64.
 fn floor_of_product(a: f64, b: f64) -> f64 {
     let floor = (a * b).floor();
-    // The product may have been rounded up to a whole number; the fused operation, which rounds once, detects that.
+    // The product may have been rounded up to a whole number, which the fused multiply-add detects, as it rounds once.
     if a.mul_add(b, -floor) < 0.0 { floor - 1.0 } else { floor }
 }
 
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn ties_of_fractions_are_ties() {
-        // A third and two thirds of bytes with a tie as their mean: 3/6 of a step in all.
+        // A third and two thirds of bytes whose mean is a tie: 3/6 of a step in all.
         let byte = |x: f64| nearest_integer(x);
         assert_eq!(byte(221.0 * (1.0 - 1.0 / 3.0) + 222.5 * (1.0 / 3.0)), 222.0);
         assert_eq!(byte(0.1 + 0.2 + 0.2), 0.0);
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn sizes_are_floors_of_exact_products() {
-        // A factor just below 1, with 24 digits: the product is just below the size.
+        // A factor just below 1 with 24 digits: the product is just below the size.
         let factor = 1.0 - f64::from(f32::EPSILON) / 2.0;
         assert_eq!(floor_of_product(i32::MAX as f64, factor), (i32::MAX - 128) as f64);
         assert_eq!(floor_of_product(3.0, 0.5), 1.0);
@@ -284,7 +284,7 @@ mod tests {
             (low, high, weight)
         };
         assert_eq!([0, 1, 2, 3].map(between), [(0, 0, 0.0), (0, 1, 0.25), (0, 1, 0.75), (1, 1, 0.0)]);
-        // Thirds are not exact in binary: places at the centers still fall on the elements.
+        // Thirds are not exact in binary, but places at the centers still fall on the elements.
         let on_elements = (0..9).filter(|&i| super::between(3, 9, i).weight == 0.0).collect::<Vec<_>>();
         assert_eq!(on_elements, [0, 1, 4, 7, 8]);
     }

@@ -34,7 +34,7 @@ impl Reshape {
 }
 
 impl Expand {
-    /// The places of the output's elements in an input of shape `input`.
+    /// Where the output's elements are in an input of shape `input`.
     pub fn strided(&self, input: &[u32]) -> Strided {
         let shape = numbers(&self.new_shape);
         let strides = broadcast_strides(input, &shape).into_iter().map(|stride| stride as isize).collect();

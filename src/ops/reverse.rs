@@ -23,7 +23,7 @@ impl Reverse {
         reduced_axes(rank, self.axes.as_deref())
     }
 
-    /// The places of the output's elements in an input of shape `input`.
+    /// Where the output's elements are in an input of shape `input`.
     pub fn strided(&self, input: &[u32]) -> Strided {
         let mut view = Strided::row_major(input);
         let reversed = self.reversed(input.len()).expect("inferred");

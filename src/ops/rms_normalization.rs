@@ -15,7 +15,7 @@ crate::attributes! {
     pub struct RmsNormalization {
         /// Number of trailing dimensions that are normalized together.
         dimensions "dimensions": u32 = 1,
-        /// The addend of the mean of squares.
+        /// The number added to the mean of squares.
         epsilon "epsilon": f64 = 0.0,
     }
 }

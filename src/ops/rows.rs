@@ -4,8 +4,8 @@ use super::operator::Inputs;
 use crate::dimension::Dim;
 use crate::shape::Descriptor;
 
-/// A dimension of a tensor to select places along: the same among the `size` places of each of `groups` consecutive
-/// groups. More than one group results from a reshape that merges other dimensions into that of the places.
+/// A dimension of a tensor to select places along: the same ones among the `size` places of each of `groups`
+/// consecutive groups. There are several groups if a reshape merges other dimensions into the one with the places.
 #[derive(Clone, Copy, Debug)]
 pub struct Along {
     /// The dimension, of `groups * size` elements.
@@ -47,29 +47,29 @@ impl Along {
     }
 }
 
-/// An operator for some places of its result.
+/// An operator, computing only some places of its result.
 #[derive(Clone, Debug)]
 pub struct Rows<Op> {
     /// The operator, with attributes for fewer places.
     pub op: Op,
-    /// For each operand the corresponding places along one of its dimensions; `None` if all of it is needed.
+    /// For each operand, the corresponding places along one of its dimensions; `None` if all of it is needed.
     pub operands: Vec<Option<Along>>,
 }
 
 impl<Op> Rows<Op> {
-    /// An operator that needs these places of its first operand, and all of the others.
+    /// An operator that needs these places of its first operand, and all of its other operands.
     pub fn of_first(op: Op, first: Along, inputs: &Inputs) -> Rows<Op> {
         let operands = (0..inputs.len()).map(|index| (index == 0).then_some(first)).collect();
         Rows { op, operands }
     }
 
-    /// An operator with operands broadcast to `output`.
+    /// An operator whose operands are broadcast to `output`.
     pub fn of_broadcast(op: Op, along: Along, inputs: &Inputs, output: &Descriptor) -> Rows<Op> {
         let places = |input: &Option<&Descriptor>| along.broadcast(&input.as_ref()?.shape, &output.shape);
         Rows { op, operands: inputs.iter().map(places).collect() }
     }
 
-    /// Converts to a different kind of operator.
+    /// Converts to another kind of operator.
     pub fn map<Other>(self, to: impl FnOnce(Op) -> Other) -> Rows<Other> {
         Rows { op: to(self.op), operands: self.operands }
     }
@@ -79,13 +79,13 @@ fn is_one(dim: Dim) -> bool {
     dim.is_number() && dim == 1
 }
 
-/// The product of dimensions. Ignores dimensions of 1, which gives equal products equal keys.
+/// The product of dimensions. Ignores dimensions of 1, which makes the keys of equal products equal.
 pub fn product(dims: impl IntoIterator<Item = Dim>) -> Dim {
     dims.into_iter().filter(|&dim| !is_one(dim)).product()
 }
 
-/// The places of a tensor of shape `from` that become the places `along` of its reshape to `to`; `None` if these are
-/// not places along a dimension.
+/// The places of a tensor of shape `from` that a reshape to `to` turns into the places `along`; `None` if these are not
+/// places along a dimension.
 pub fn before_reshape(from: &[Dim], to: &[Dim], along: Along) -> Option<Along> {
     let (outer, behind) = (product(to[..along.axis].iter().copied()), product(to[along.axis + 1..].iter().copied()));
     let axis = (0..from.len())
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::dimension::{Tape, dims};
 
-    /// The dimension and the number of groups of the places before a reshape, for numbers.
+    /// The dimension, and the number of groups, of the places before a reshape, as numbers.
     fn reshaped(from: &[u32], to: &[u32], [axis, groups, size]: [u32; 3]) -> Option<[u32; 2]> {
         let along = Along { axis: axis as usize, groups: groups.into(), size: size.into() };
         before_reshape(&dims(from), &dims(to), along).map(|along| [along.axis as u32, along.groups.get()])
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(reshaped(&[3, 14, 12], &[3, 2, 7, 12], [2, 1, 7]), Some([1, 2]));
         assert_eq!(reshaped(&[7, 12], &[1, 7, 1, 12], [1, 1, 7]), Some([0, 1]));
         assert_eq!(reshaped(&[1, 7, 1], &[7], [0, 1, 7]), Some([1, 1]));
-        // The places are spread over two dimensions, or lie in the middle of one.
+        // The places are spread over two dimensions, or in the middle of one.
         assert_eq!(reshaped(&[2, 3, 12], &[6, 12], [0, 1, 6]), None);
         assert_eq!(reshaped(&[84], &[7, 12], [0, 1, 7]), None);
     }

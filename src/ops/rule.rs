@@ -1,5 +1,5 @@
-//! Rule rows: the data types and ranks that an operator accepts and returns. Validation, `opSupportLimits()`, the
-//! support table of the documentation and the generators of tests read them; nothing repeats them.
+//! Rules: the data types and ranks that an operator accepts and returns. Validation, `opSupportLimits()`, the support
+//! table of the documentation and the generators of tests read them; nothing repeats them.
 
 use crate::dtype::DataType::{self, *};
 use crate::error::Problem;
@@ -10,7 +10,7 @@ use crate::shape::{Descriptor, MAX_RANK};
 pub enum Types {
     /// Any of these.
     OneOf(&'static [DataType]),
-    /// The type of the operand of this name.
+    /// The type of the operand with this name.
     SameAs(&'static str),
 }
 
@@ -87,7 +87,7 @@ pub const fn output(name: &'static str, types: Types, ranks: Ranks) -> OutputRul
     OutputRule { name, types, ranks }
 }
 
-/// The row of one operator.
+/// The rule of one operator.
 #[derive(Clone, Copy, Debug)]
 pub struct OpRule {
     /// The method of MLGraphBuilder.
@@ -99,7 +99,7 @@ pub struct OpRule {
 }
 
 impl OpRule {
-    /// The data types of `types` in this row.
+    /// The data types that `types` stands for in this rule.
     pub fn resolve(&self, types: Types) -> &'static [DataType] {
         match types {
             Types::OneOf(types) => types,
@@ -115,7 +115,7 @@ impl OpRule {
         self.operands.get(index).or_else(|| self.operands.last().filter(|last| last.variadic))
     }
 
-    /// Checks presence, data types and ranks of `inputs` against this row.
+    /// Checks presence, data types and ranks of `inputs` against this rule.
     pub fn validate(&self, inputs: &[Option<&Descriptor>]) -> Result<(), Problem> {
         if inputs.len() > self.operands.len() && !self.operands.last().is_some_and(|last| last.variadic) {
             let expected = self.operands.len().to_string();

@@ -1,4 +1,4 @@
-//! `scatterElements()` and `scatterND()`: replace some elements of a tensor, at places given by another tensor.
+//! `scatterElements()` and `scatterND()`: replace elements of a tensor, at places that another tensor gives.
 //!
 //! Indices are clamped as in [`gather`](super::gather). If two updates have the same place, the last one wins.
 

@@ -28,12 +28,12 @@ impl Slice {
         self.strides.as_ref().map_or(1, |strides| strides[axis])
     }
 
-    /// The places of the output's elements in an input of shape `input`.
+    /// Where the output's elements are in an input of shape `input`.
     pub fn strided(&self, input: &[u32]) -> Strided {
         let shape: Vec<u32> = (0..input.len()).map(|axis| self.sizes[axis].get().div_ceil(self.stride(axis))).collect();
         let mut view = Strided::row_major(input).window(&numbers(&self.starts), &shape);
         for (axis, stride) in view.strides.iter_mut().enumerate() {
-            // An unused stride may be as large as an attribute allows.
+            // A stride that is never used may be as large as the attribute's type allows.
             *stride = if shape[axis] == 1 { 0 } else { *stride * self.stride(axis) as isize };
         }
         view

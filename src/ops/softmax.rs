@@ -14,7 +14,7 @@ use crate::shape::Descriptor;
 crate::attributes! {
     /// `softmax()`.
     pub struct Softmax {
-        /// The dimension that the results add up to 1 along.
+        /// The dimension along which results add up to 1.
         axis "axis": u32 = 0,
     }
 }

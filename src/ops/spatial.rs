@@ -1,4 +1,4 @@
-//! Shared by the operators on images: layouts, windows and output sizes.
+//! What the operators on images share: layouts, windows and output sizes.
 
 use crate::dimension::Dim;
 use crate::error::Problem;
@@ -50,7 +50,7 @@ impl InputLayout {
         }
     }
 
-    /// The layout of an image transposed by `axes`: from channels first to channels last, or back.
+    /// The layout of an image after a transposition by `axes`: from channels first to channels last, or back.
     pub fn transposed(self, axes: &[usize]) -> Option<InputLayout> {
         match (self, axes) {
             (InputLayout::Nchw, [0, 2, 3, 1]) => Some(InputLayout::Nhwc),
@@ -99,7 +99,7 @@ pub struct Slide<D = u32> {
     pub dilation: u32,
 }
 
-/// The movement of a window with checked attributes, along height and width.
+/// How a window with checked attributes moves along height and width.
 pub fn slides<D: Copy>(
     image: Image<D>,
     window: [D; 2],
@@ -137,7 +137,7 @@ impl<D: Copy + Into<Dim>> Slide<D> {
 }
 
 impl Slide {
-    /// The output positions below `outputs` with the whole window inside of the image.
+    /// The output positions below `outputs` whose whole window is inside the image.
     pub fn inner(&self, outputs: usize) -> Range<usize> {
         // Valid output sizes imply that all of these are below 2^63.
         let (stride, begin) = (self.stride as i64, self.begin as i64);
@@ -147,9 +147,8 @@ impl Slide {
         start.min(end)..end
     }
 
-    /// The steps of the window that fall into the image at output position `at`: first step, number of steps, and input
-    /// position of the first. Steps in padding, and those beyond it because the output size was rounded up, are
-    /// excluded.
+    /// The taps of the window that fall into the image at output position `at`: first tap, number of taps, and input
+    /// position of the first. Excludes taps in padding, and those beyond it if the output size was rounded up.
     pub fn taps(&self, at: usize) -> (usize, usize, usize) {
         // Valid output sizes imply that all of these are below 2^63.
         let (start, dilation) = (at as i64 * self.stride as i64 - self.begin as i64, self.dilation as i64);

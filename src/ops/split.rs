@@ -9,10 +9,10 @@ use crate::dimension::Dim;
 use crate::error::Problem;
 use crate::shape::Descriptor;
 
-/// The number or the sizes of the pieces.
+/// The number of the pieces, or their sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Splits {
-    /// This many pieces of equal size.
+    /// This number of pieces of equal size.
     Count(u32),
     /// Pieces of these sizes.
     Sizes(Vec<Dim>),
@@ -50,7 +50,7 @@ impl Split {
         }
     }
 
-    /// For each output, the places of its elements in an input of shape `input`.
+    /// For each output, where its elements are in an input of shape `input`.
     pub fn strided(&self, input: &[u32]) -> Vec<Strided> {
         let axis = self.axis as usize;
         let (mut starts, mut shape) = (vec![0; input.len()], input.to_vec());

@@ -1,5 +1,5 @@
-//! Views: the places of one tensor's elements among those of another, with a constant stride in memory per dimension.
-//! The copying steps and the pass that avoids copies both use them.
+//! Views: where one tensor's elements are among those of another, with a constant stride in memory per dimension.
+//! Copying steps, and the pass that avoids copies, use them.
 
 use crate::shape::strides;
 
@@ -22,7 +22,7 @@ impl Strided {
         Strided { shape: shape.to_vec(), strides, offset: 0 }
     }
 
-    /// The part of this view with dimensions `shape` from element `starts` on. It must lie inside.
+    /// The part of this view with dimensions `shape`, from element `starts` on. It must lie inside.
     pub fn window(&self, starts: &[u32], shape: &[u32]) -> Strided {
         let steps = starts.iter().zip(&self.strides).map(|(&start, &stride)| start as isize * stride);
         let offset = self.offset.checked_add_signed(steps.sum()).expect("a window lies inside");

@@ -74,7 +74,7 @@ impl Tensor {
         Tensor::from_fn_dyn(descriptor, &mut element)
     }
 
-    /// Keeps a single copy of ndarray's code for all closures: every reference has some.
+    /// Keeps a single copy of ndarray's code for all closures, which every reference has.
     fn from_fn_dyn(descriptor: &Descriptor, element: &mut dyn FnMut(&[usize]) -> Number) -> Tensor {
         use ndarray::Dimension;
         let shape = dims(&descriptor.sizes());
@@ -96,7 +96,7 @@ impl Tensor {
         assert_eq!(bytes.len(), descriptor.bytes());
         if descriptor.dtype.is_nibble() {
             let mut numbers = unpacked(bytes, descriptor.elements(), false).into_iter();
-            let mut next = || numbers.next().expect("as many as elements") as i128;
+            let mut next = || numbers.next().expect("as many numbers as elements") as i128;
             return Tensor::from_fn(descriptor, |_| Number::Int(wrap(descriptor.dtype, next())));
         }
         let size = descriptor.dtype.size();
@@ -159,7 +159,7 @@ impl Tensor {
     /// The elements of a floating-point tensor.
     ///
     /// # Panics
-    /// If the data type is an integer type, which would mean that a rule row is wrong.
+    /// If the data type is an integer type, which would mean that a rule is wrong.
     pub fn floats(&self) -> &ArrayD<f64> {
         match &self.data {
             Data::Float(array) => array,
@@ -167,7 +167,7 @@ impl Tensor {
         }
     }
 
-    /// Repeats this tensor to `shape`; it must be broadcastable to it.
+    /// Broadcasts this tensor to `shape`, which must be possible.
     pub fn broadcast(&self, shape: &[u32]) -> Tensor {
         map_array!(self, array => array.broadcast(dims(shape)).expect("shapes were validated").to_owned())
     }

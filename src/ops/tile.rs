@@ -18,8 +18,8 @@ crate::attributes! {
 }
 
 impl Tile {
-    /// The places of the output's elements in an input of shape `input`. Every dimension of the output is split into
-    /// two: the repetitions, and the dimension of the input.
+    /// Where the output's elements are in an input of shape `input`. Every dimension of the output is split into two:
+    /// the repetitions, and the dimension of the input.
     pub fn strided(&self, input: &[u32]) -> Strided {
         let dimensions = self.repetitions.iter().zip(input).flat_map(|(repetitions, &size)| [repetitions.get(), size]);
         let strides = strides(input).into_iter().flat_map(|stride| [0, stride as isize]);

@@ -13,7 +13,8 @@ use crate::shape::{Descriptor, strides};
 crate::attributes! {
     /// `transpose()` with `MLTransposeOptions`.
     pub struct Transpose {
-        /// For each dimension of the output, the corresponding one of the input; by default in reverse order.
+        /// For each dimension of the output, the corresponding one of the input; by default, these are in reverse
+        /// order.
         permutation "permutation": Option<Vec<u32>> = None,
     }
 }
@@ -27,7 +28,7 @@ impl Transpose {
         }
     }
 
-    /// The places of the output's elements in an input of shape `input`.
+    /// Where the output's elements are in an input of shape `input`.
     pub fn strided(&self, input: &[u32]) -> Strided {
         let (axes, strides) = (self.axes(input.len()), strides(input));
         Strided {

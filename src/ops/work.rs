@@ -1,4 +1,4 @@
-//! Checks multiply-adds and bytes of operators against manual counts.
+//! Checks multiply-adds and bytes of operators against counts made by hand.
 
 use super::Operator;
 use crate::ir::parse;

@@ -25,8 +25,8 @@ pub enum Backend {
     Gpu(Arc<Device>),
 }
 
-/// The cost of compiling a kernel, in the units of [`Threads::share`](cpu::schedule::pool::Threads::share): a
-/// millisecond or more.
+/// The cost of compiling a kernel, in the units of [`Threads::share`](cpu::schedule::pool::Threads::share): at least a
+/// millisecond.
 const COMPILE_COST: usize = 1 << 26;
 
 /// A compiled graph for either backend.
@@ -73,7 +73,7 @@ impl Backend {
         Ok(Optimized { graph, origin })
     }
 
-    /// Makes a plan from a graph returned by [`optimize`](Self::optimize), with the sizes of `origin`. Drops bytes of
+    /// Makes a plan from a graph that [`optimize`](Self::optimize) returned, with the sizes of `origin`. Drops bytes of
     /// constants from the graph once the plan has packed them.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl Backend {
     }
 
     /// Adapts `plan` to the graph in `stencil` with the sizes of `origin`, if it is a plan of the same graph for other
-    /// sizes, and that is faster than making one; otherwise returns `None`.
+    /// sizes and adapting it is faster than making a new one; otherwise returns `None`.
     ///
     /// # Errors
     /// Those of the backends' plans.
@@ -146,8 +146,8 @@ impl Plan {
         }
     }
 
-    /// Calls `visit` with the buffers of constants that the plan reads, packed or not; those of a device are private to
-    /// it.
+    /// Calls `visit` with the buffers of constants that the plan reads, packed or not; buffers on a device are private
+    /// to it.
     pub fn each_weight(&self, visit: impl FnMut(&Arc<Buffer>)) {
         match self {
             Plan::Cpu(plan) => plan.weights().for_each(visit),
@@ -155,7 +155,7 @@ impl Plan {
         }
     }
 
-    /// Whether running it is not worth the pool's threads; single steps may still use them.
+    /// Whether it is not worth waking the pool's threads for a run; single steps may still use them.
     pub fn stays_out_of_pool(&self) -> bool {
         matches!(self, Plan::Cpu(plan) if !plan.enters_pool())
     }
@@ -165,7 +165,8 @@ impl Plan {
         self.description().bytes()
     }
 
-    /// Runs the plan on tensors, on the CPU to completion; with `watch`, takes times and always runs to completion.
+    /// Runs the plan on tensors. On the CPU, runs to completion. With `watch`, measures times, and always runs to
+    /// completion.
     ///
     /// # Errors
     /// An InvalidStateError for a destroyed tensor, the error of the dispatch that failed to write an input, an
@@ -224,7 +225,7 @@ fn on_device(contents: &Contents) -> Result<&wgpu::Buffer> {
     match contents {
         Contents::Device(tensor) => Ok(tensor.buffer()),
         Contents::Failed(error) => Err(error.clone()),
-        // Tensors of a GPU context are all on the device, except constants, which are not dispatched.
+        // Tensors of a GPU context are all on the device, except for constants, which are not dispatched.
         _ => Err(Error::new(ErrorKind::InvalidState, "the tensor is destroyed")),
     }
 }

@@ -11,8 +11,8 @@ pub fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
     Error::new(ErrorKind::Operation, format!("internal error: {text}"))
 }
 
-/// The runtime of the process, for its blocking threads only. It is never shut down: the process may end at any time,
-/// with work pending.
+/// The runtime of the process, of which only the blocking threads are used. It is never shut down: the process may end
+/// at any time, with work pending.
 pub fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<Result<Runtime>> = OnceLock::new();
     RUNTIME
@@ -31,6 +31,6 @@ pub fn runtime() -> Result<&'static Runtime> {
 /// An OperationError if no thread is available.
 pub fn spawn(work: impl FnOnce() + Send + 'static) -> Result<()> {
     let runtime = runtime()?;
-    // A panic only means that no thread could be started; the work itself runs elsewhere.
+    // A panic here only means that no thread could be started; the work itself runs elsewhere.
     catch_unwind(AssertUnwindSafe(|| drop(runtime.spawn_blocking(work)))).map_err(|panic| panicked(&*panic))
 }

@@ -49,9 +49,9 @@ pub struct Context {
     settings: Settings,
     tensors: Arc<WeakList<Tensor>>,
     graphs: Arc<WeakList<CompiledGraph>>,
-    /// Set when the context is open, its first request, until it is lost.
+    /// Set while the context is open: from its first request until it is lost.
     backend: Arc<Mutex<Option<Backend>>>,
-    /// Called when the device of the context is lost. Stored here because devices do not keep their listeners alive.
+    /// Called when the context's device is lost. Stored here because devices do not keep their listeners alive.
     listener: Arc<OnceLock<Arc<Listener>>>,
 }
 
@@ -63,16 +63,16 @@ pub struct CompiledGraph {
     description: Mutex<Option<Arc<Description>>>,
 }
 
-/// Why the last context that could have used an existing GPU does not.
+/// Why the last context that could have used an existing GPU does not use it.
 static REFUSAL: Mutex<Option<String>> = Mutex::new(None);
 
-/// Why the last context that could have used an existing GPU does not.
+/// Why the last context that could have used an existing GPU does not use it.
 pub(super) fn refusal() -> Option<String> {
     REFUSAL.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 impl Context {
-    /// Creates a context with `threads` threads; for `None`, the number comes from `WEBNN_NUM_THREADS` or the machine,
+    /// Creates a context with `threads` threads. For `None`, the number comes from `WEBNN_NUM_THREADS` or the machine,
     /// and a context for low power takes half of it. [`open`](Self::open) must follow.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ impl Context {
         })
     }
 
-    /// Changes the number of plans for different sizes that its graphs keep.
+    /// Sets how many plans for different sizes the context's graphs keep.
     #[cfg(test)]
     pub fn keeping_sizes(mut self, count: usize) -> Context {
         self.settings.kept_sizes = count;
@@ -139,7 +139,7 @@ impl Context {
         );
     }
 
-    /// The processor; `None` before it is open and after it was lost.
+    /// The processor; `None` before the context is open and after it was lost.
     pub fn backend(&self) -> Option<Backend> {
         lock(&self.backend).clone()
     }
@@ -168,21 +168,21 @@ impl Context {
     pub fn lose(&self) {
         self.timeline.lose();
         let backend = self.backend.clone();
-        // The holder may keep the context for long: the garbage collector does not know the weight of a device.
+        // The context may be held for long: the garbage collector does not know the weight of a device.
         self.timeline.enqueue_release(move || *lock(&backend) = None);
         self.timeline.release_arena();
     }
 
-    /// Drops all queued requests and frees the resources of all tensors and graphs, for a context with tensors and
-    /// graphs that nobody will release.
+    /// Drops all queued requests and frees the resources of all tensors and graphs: for a context whose tensors and
+    /// graphs nobody will release.
     pub fn end(&self) {
         self.lose();
         self.tensors.drain().iter().for_each(|tensor| self.release_tensor(tensor));
         self.graphs.drain().iter().for_each(|graph| self.release_graph(graph));
     }
 
-    /// Like [`end`](Self::end), at the end of the process: a GPU emulated by a CPU compiles kernels on its own threads
-    /// at their first run, and crashes if the process ends meanwhile. Waits for it, for at most `patience`.
+    /// Like [`end`](Self::end), at the end of the process. A GPU that a CPU emulates compiles kernels on threads of its
+    /// own when they first run, and crashes if the process ends meanwhile: waits for it, at most for `patience`.
     pub fn end_with_process(&self, patience: Duration) {
         let device = match self.backend() {
             Some(Backend::Gpu(device)) if device.is_software() => device,
@@ -275,7 +275,8 @@ impl Context {
         self.timeline.enqueue_release(move || tensor.set(Contents::Released));
     }
 
-    /// Appends work of several steps, with access to the context. If it returns a continuation, that runs elsewhere.
+    /// Appends work of several steps, with access to the context. If it returns a continuation, that continuation runs
+    /// elsewhere.
     pub fn enqueue(&self, work: impl FnOnce(&Site) -> Result<Option<Later>> + Send + 'static, done: Done) {
         let on_site = self.on_site(work);
         self.timeline.enqueue_any(on_site, done);
@@ -311,13 +312,13 @@ impl Context {
         compiled
     }
 
-    /// Runs `graph`. The tensors are distinct, belong to this context and match the graph's descriptors in order. If it
-    /// fails, reading the outputs returns the error.
+    /// Runs `graph`. The tensors are distinct, belong to this context, and match the graph's descriptors in order. If
+    /// the run fails, reading the outputs returns the error.
     pub fn dispatch(&self, graph: &Arc<CompiledGraph>, inputs: Vec<Arc<Tensor>>, outputs: Vec<Arc<Tensor>>) {
         let graph = graph.clone();
         self.timeline.enqueue(
             move |env| {
-                // Readers of the outputs get the error.
+                // Reading the outputs returns the error.
                 drop(graph.run(env, "dispatch", [&inputs, &outputs], None));
                 Ok(())
             },
@@ -325,9 +326,9 @@ impl Context {
         );
     }
 
-    /// Runs `graph` `warmup` times and then `runs` times with a clock; the tensors are those of a
-    /// [`dispatch`](Self::dispatch). The times have the format of [`Stopwatch::into_times`]. If the context is lost
-    /// meanwhile, the profile ends after the current run.
+    /// Runs `graph` `warmup` times and then `runs` times with a clock, on tensors as for [`dispatch`](Self::dispatch).
+    /// The times have the format of [`Stopwatch::into_times`]. If the context is lost meanwhile, the profile ends after
+    /// the current run.
     ///
     /// The request fails with a TypeError for more timings than a profile can hold, an UnknownError if memory for them
     /// runs out, an OperationError if a run fails.
@@ -397,7 +398,7 @@ impl ContextTurn<'_> {
     }
 }
 
-/// Receives a graph that was run, the time when it began, and its times; see [`Stopwatch::into_times`].
+/// Receives a graph that ran, the time when the run began, and its times, see [`Stopwatch::into_times`].
 pub type Watch<'a> = dyn Fn(&CompiledGraph, Instant, Buffer) + 'a;
 
 /// The context as seen by work on its timeline.
@@ -414,7 +415,7 @@ pub struct Site<'a> {
 }
 
 impl<'a> Site<'a> {
-    /// The same site, with `watch` called for every graph that is run.
+    /// The same site, with `watch` called for every graph that runs.
     pub fn watched(&'a self, watch: &'a Watch<'a>) -> Site<'a> {
         let Site { env, ref backend, settings, ref tensors, ref graphs, .. } = *self;
         let (backend, tensors, graphs) = (backend.clone(), tensors.clone(), graphs.clone());
@@ -436,7 +437,7 @@ impl<'a> Site<'a> {
 }
 
 impl Site<'_> {
-    /// Number of plans for different sizes that a graph keeps.
+    /// How many plans for different sizes a graph keeps.
     pub fn kept_sizes(&self) -> usize {
         self.settings.kept_sizes
     }
@@ -465,8 +466,8 @@ impl Site<'_> {
         Ok(compiled)
     }
 
-    /// Like [`lower`](Self::lower) for the graph in `stencil`, by reusing the plan of `spare`, which becomes useless;
-    /// `None` if that is impossible, see [`Backend::resize`], or `spare` has other owners.
+    /// Like [`lower`](Self::lower), for the graph in `stencil`, by reusing the plan of `spare`, which then is unusable;
+    /// `None` if that is impossible, see [`Backend::resize`], or if `spare` has other owners.
     ///
     /// # Errors
     /// An OperationError for any failure.
@@ -593,8 +594,7 @@ impl CompiledGraph {
         self.description.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The description of the compiled graph; `None` before it is built and after it was released. Does not wait for a
-    /// run.
+    /// The description of the compiled graph; `None` before it is built and after its release. Does not wait for a run.
     pub fn description(&self) -> Option<Arc<Description>> {
         self.lock_description().clone()
     }
@@ -620,7 +620,7 @@ impl CompiledGraph {
         self.lock().iter().for_each(|plan| plan.each_weight(&mut visit));
     }
 
-    /// Whether running it is not worth the pool's threads; single steps may still use them.
+    /// Whether it is not worth waking the pool's threads for a run; single steps may still use them.
     pub fn stays_out_of_pool(&self) -> bool {
         self.lock().as_ref().is_some_and(|plan| plan.stays_out_of_pool())
     }

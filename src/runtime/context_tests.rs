@@ -32,7 +32,7 @@ fn on_llvmpipe() -> Context {
 fn finished(request: impl FnOnce(Done)) -> Result<()> {
     let (tell, told) = channel();
     request(Done::new(move |result| tell.send(result).expect("somebody waits")));
-    told.recv().expect("every request is told its end")
+    told.recv().expect("every request is completed")
 }
 
 fn floats(context: &Context, tensor: &Arc<Tensor>) -> Result<Vec<f32>> {

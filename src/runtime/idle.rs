@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// How long an arena is kept unused: longer than the pauses of a person typing.
+/// How long an arena is kept unused: longer than the pauses of somebody typing.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// How often arenas are checked while there are any.
+/// How often arenas are checked, as long as there are any.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The arena of a context, freed if it is unused for some seconds.
@@ -43,7 +43,7 @@ impl IdleArena {
         let mut listed = lock();
         listed.arenas.push(Arc::downgrade(self));
         if !listed.is_watched {
-            // Without a thread, the arena stays until there is one or the context ends.
+            // If no thread can be started, the arena stays until one can, or the context ends.
             listed.is_watched = spawn(watch).is_ok();
         }
     }

@@ -1,12 +1,12 @@
-//! An ordered queue of requests, served by at most one thread at a time: whoever adds a request to an idle queue has a
-//! thread serve it. A caller may run a request itself, in a turn, if that is faster than waking a thread.
+//! An ordered queue of requests, served by at most one thread at a time: code that adds a request to an idle queue must
+//! have a thread serve the queue. A caller may run a request itself, in a turn, if that is faster than waking a thread.
 
 use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-/// The number of a thread that serves a queue, from the moment it is requested until no request waits.
+/// The number of a thread that serves a queue, from the moment when it is requested until no request waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server(u64);
 
@@ -19,7 +19,7 @@ pub struct Queue<R> {
 
 struct State<R> {
     requests: VecDeque<R>,
-    /// The current or requested server; `None` if there is none.
+    /// The current or requested server, if there is one.
     server: Option<Server>,
     /// Number of servers so far.
     servers: u64,
@@ -40,7 +40,7 @@ impl<R> State<R> {
 
     /// Ends the service of `server` if no request waits. Returns whether it has ended.
     fn rest(&mut self, server: Server) -> bool {
-        debug_assert_eq!(self.server, Some(server), "nobody else serves");
+        debug_assert_eq!(self.server, Some(server), "only one server at a time");
         self.is_lingering = false;
         if self.requests.is_empty() {
             self.server = None;
@@ -49,7 +49,7 @@ impl<R> State<R> {
     }
 }
 
-/// How `serve` ended.
+/// Why `serve` ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
     /// No request waits, and no thread serves the queue.
@@ -70,7 +70,7 @@ impl<R> Queue<R> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a request. If it returns a server, the caller must have a thread [`serve`](Self::serve) as that server.
+    /// Adds a request. If this returns a server, the caller must have a thread [`serve`](Self::serve) as that server.
     #[must_use]
     pub fn push(&self, request: R) -> Option<Server> {
         let mut state = self.lock();
@@ -79,7 +79,7 @@ impl<R> Queue<R> {
         state.engage()
     }
 
-    /// Takes the oldest request, for `server`; `None` if that was replaced meanwhile.
+    /// Takes the oldest request, for `server`; `None` if `server` was replaced meanwhile.
     pub fn next(&self, server: Server) -> Option<R> {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return None;
@@ -97,7 +97,7 @@ impl<R> Queue<R> {
     /// Lets any thread take the place of `server`, which has finished all requests, until it takes another request.
     pub fn offer(&self, server: Server) {
         let mut state = self.lock();
-        debug_assert_eq!(state.server, Some(server), "nobody else serves before");
+        debug_assert_eq!(state.server, Some(server), "only one server at a time");
         state.is_lingering = true;
     }
 
@@ -123,8 +123,8 @@ impl<R> Queue<R> {
     }
 
     /// Serves the queue as `server` until no request waits. `work` runs a request, and returns the next one if it has
-    /// taken it. `lingering` is called when the queue is empty; its result is called after each look, and returns
-    /// whether to look again.
+    /// taken it. `lingering` is called when the queue is empty; the closure it returns is called after each look at the
+    /// queue, and decides whether to look again.
     pub fn serve<L: FnMut() -> bool>(
         &self,
         server: Server,
@@ -156,7 +156,7 @@ impl<R> Queue<R> {
         }
     }
 
-    /// Takes all waiting requests, because no thread can serve the queue.
+    /// Takes all waiting requests, if no thread can serve the queue.
     pub fn drain(&self) -> VecDeque<R> {
         let mut state = self.lock();
         state.server = None;

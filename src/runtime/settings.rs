@@ -4,16 +4,16 @@ use crate::compile::Passes;
 use crate::cpu::plan::PlanOptions;
 use crate::error::{Error, ErrorKind, Result};
 
-/// Number of threads of every context that does not request a number itself.
+/// Number of threads of every context that does not request a number.
 pub const THREADS_VARIABLE: &str = "WEBNN_NUM_THREADS";
 /// Compiler passes to disable: names separated by commas, or `all`.
 pub const PASSES_VARIABLE: &str = "WEBNN_DISABLE_PASSES";
 /// `1` fills the arena with NaN before each dispatch.
 pub const FILL_VARIABLE: &str = "WEBNN_FILL_ARENA";
-/// The number of sets of sizes with cached plans, per model or graph.
+/// How many sets of sizes have cached plans, per model or graph.
 pub const KEPT_VARIABLE: &str = "WEBNN_KEPT_SIZES";
 
-/// Number of cached plans by default: they take kilobytes, and share the memory of packed weights.
+/// Number of cached plans by default: a plan takes kilobytes, and shares the memory of packed weights.
 pub const KEPT_SIZES: usize = 8;
 
 /// The debug settings.
@@ -23,7 +23,7 @@ pub struct Settings {
     pub passes: Passes,
     /// How plans are made.
     pub plan: PlanOptions,
-    /// The number of plans for different sizes to keep.
+    /// How many plans for different sizes to keep.
     pub kept_sizes: usize,
 }
 
@@ -79,7 +79,7 @@ fn number(name: &str) -> Result<Option<usize>> {
 }
 
 /// The number of threads of a context that does not request one: from the environment, otherwise the number of physical
-/// cores within the affinity mask and the cgroup quota; half of it, at least one, for low power.
+/// cores within the affinity mask and the cgroup quota; half of that, but at least one, for low power.
 ///
 /// # Errors
 /// A NotSupportedError if the environment's value is not a valid number of threads.
@@ -90,7 +90,7 @@ pub fn thread_count(low_power: bool) -> Result<usize> {
 
 /// Physical cores within the affinity mask and the cgroup quota.
 fn machine_threads() -> usize {
-    // Respects affinity and quota, in logical processors.
+    // Respects affinity and quota, but counts logical processors.
     let available = std::thread::available_parallelism().map_or(1, |count| count.get());
     available.min(physical_cores().unwrap_or(available)).max(1)
 }

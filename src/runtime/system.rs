@@ -1,4 +1,4 @@
-//! The environment of this process's computations, for people.
+//! What this process computes with, for people.
 
 use super::context::refusal;
 use super::settings::{

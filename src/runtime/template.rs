@@ -1,7 +1,7 @@
 //! Graphs that are optimized once for many sizes.
 //!
-//! A [`Template`] is a graph for all sizes with the same outcome of all compile-time decisions. [`Templates`] caches
-//! one per recent combination of outcomes, [`Recent`] the compiled graphs for the last few sets of sizes.
+//! A [`Template`] is a graph for all sizes for which all compile-time decisions have the same outcome. [`Templates`]
+//! caches one per recent combination of outcomes, [`Recent`] the compiled graphs for the last few sets of sizes.
 
 use super::backend::Optimized;
 use super::context::{CompiledGraph, Site};
@@ -13,12 +13,12 @@ use crate::memory::Buffer;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Number of templates to keep, the most recently used ones. Each combination of decisions has its own, such as a batch
-/// of one, which broadcasts.
+/// Number of templates to keep, the most recently used ones. Each combination of outcomes has its own, for example a
+/// batch of one, which broadcasts.
 const MAX_TEMPLATES: usize = 8;
 
-/// Minimum size in bytes of weights to keep for other sizes. Smaller ones are packed in an instant, and constants that
-/// depend on sizes, which differ for each set, are smaller.
+/// Minimum size in bytes of weights to keep for other sizes. Smaller ones are packed in an instant; constants that
+/// depend on sizes differ for each set, and are smaller.
 const MIN_KEPT: usize = 1 << 14;
 
 /// The most recently used items, the latest at the end.
@@ -62,20 +62,20 @@ impl<T: Clone> Recent<T> {
     }
 }
 
-/// A graph for all sizes with the same compile-time decisions, with other data recorded along with it.
+/// A graph for all sizes for which compile-time decisions have the same outcome, and other data recorded with it.
 pub struct Template<T> {
     tape: Tape,
     /// `None` if there is nothing to compute.
     graph: Option<(Mutex<Stencil>, Origin)>,
-    /// Packed weights that steps read in place. Kept even while no compiled graph uses them, to avoid packing them
-    /// again.
+    /// Packed weights that steps read in place. Kept even if no compiled graph uses them at the moment, to avoid
+    /// packing them again.
     weights: Mutex<HashMap<usize, Arc<Buffer>>>,
     recorded: T,
 }
 
 impl<T> Template<T> {
-    /// Calls `work` for all sizes with the same decisions; for these sizes only if `work` fails on symbols because it
-    /// needs their values, like a node with a number of results that depends on them.
+    /// Calls `work` for all sizes with the same outcomes; only for these sizes if `work` fails on symbols because it
+    /// needs their values, like a node whose number of results depends on them.
     ///
     /// # Errors
     /// That of `work` on numbers.
@@ -98,9 +98,9 @@ impl<T> Template<T> {
         &self.recorded
     }
 
-    /// Compiles the graph for the sizes of `values`; `None` if there is nothing to compute. If `spare`, which has no
-    /// other users, was compiled from this template for other sizes, resizes its plan, which is much faster than making
-    /// one. Also returns whether it was resized.
+    /// Compiles the graph for the sizes that `values` stand for; `None` if there is nothing to compute. If `spare`,
+    /// which has no other users, was compiled from this template for other sizes, resizes its plan, which is much
+    /// faster than making one. Also returns whether it did.
     ///
     /// # Errors
     /// An `UnknownError` if memory for constants that depend on sizes runs out, an `OperationError` if compiling fails.
@@ -127,7 +127,7 @@ impl<T> Template<T> {
         Ok((Some(compiled), false))
     }
 
-    /// Keeps the weights that `graph`, compiled from this template, reads.
+    /// Keeps the weights that `graph` reads, which was compiled from this template.
     fn keep_weights(&self, graph: &CompiledGraph) {
         let mut weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
         graph.each_weight(|buffer| {

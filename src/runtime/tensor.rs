@@ -1,5 +1,5 @@
-//! Tensors at run time. Their bytes are only accessed on the timeline of their context; the locks keep it safe without
-//! relying on that.
+//! Tensors at run time. Their bytes are only accessed on the timeline of their context; the locks make that safe
+//! without relying on it.
 
 use super::backend::Backend;
 use super::timeline::Later;
@@ -13,17 +13,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The contents of a tensor.
 pub enum Contents {
-    /// Its bytes. A constant tensor shares them with the graphs that were built from it.
+    /// Its bytes. A constant tensor shares them with the graphs built from it.
     Bytes(Arc<Buffer>),
-    /// Its bytes in the order in which a cache grows: with the dimension of this number outermost.
+    /// Its bytes in the order in which a cache grows: the dimension with this index is outermost.
     Rows(Rows, usize),
     /// The part that a graph appends to such a cache.
     Appended(Appended),
-    /// Its bytes, on a GPU. Those of constant tensors remain here: graphs upload them.
+    /// Its bytes, on a GPU. The bytes of constant tensors remain here: graphs upload them.
     Device(DeviceTensor),
-    /// Nothing yet, or nothing any more.
+    /// Nothing: no bytes yet, or released ones.
     Released,
-    /// The error of a failed dispatch: reading returns it.
+    /// The error of a failed dispatch, which reading returns.
     Failed(Error),
 }
 
@@ -51,10 +51,10 @@ impl Tensor {
         self.set(Contents::Released);
     }
 
-    /// Locks the contents, for work on the timeline. Converts those of a cache to the order of other tensors first.
+    /// Locks the contents, for work on the timeline. First converts a cache to the row-major order of other tensors.
     ///
     /// # Errors
-    /// An UnknownError if memory for that runs out: the cache remains unchanged.
+    /// An UnknownError if memory for that runs out, which leaves the cache unchanged.
     pub fn lock(&self) -> Result<MutexGuard<'_, Contents>> {
         let mut contents = self.lock_as_it_is();
         if let Contents::Rows(rows, axis) = &*contents {
@@ -78,7 +78,7 @@ impl Tensor {
         self.contents.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// The bytes in the order in which a cache grows along `axis`: a cache's own, or a copy of other tensors' bytes.
+    /// The bytes in the order in which a cache grows along `axis`: a cache's own, or a copy of another tensor's.
     ///
     /// # Errors
     /// Those of [`Contents::bytes`]; an UnknownError if memory runs out.
@@ -158,7 +158,7 @@ impl Tensor {
         self.lock_as_it_is().fail(error);
     }
 
-    /// Allocates the tensor on the device, unless it is there already.
+    /// Allocates the tensor on the device, unless it is already there.
     ///
     /// # Errors
     /// An UnknownError if memory runs out.
@@ -170,7 +170,7 @@ impl Tensor {
         Ok(())
     }
 
-    /// Takes the bytes of a tensor that is not on a GPU and does not share them.
+    /// Takes the bytes of a tensor that is not on a GPU, if they are not shared.
     pub fn take(&self) -> Option<Buffer> {
         let mut contents = self.lock_as_it_is();
         match std::mem::replace(&mut *contents, Contents::Released) {
@@ -182,7 +182,7 @@ impl Tensor {
         }
     }
 
-    /// Starts to copy the current bytes from the GPU; the returned continuation finishes that.
+    /// Starts to copy the current bytes from the GPU; the returned continuation finishes the copy.
     ///
     /// # Errors
     /// An InvalidStateError if they were released, the error of the dispatch that failed to write them, an UnknownError
@@ -230,7 +230,7 @@ impl Contents {
         }
     }
 
-    /// The bytes of a tensor that is not on a GPU, to be overwritten completely. A failed tensor gets new ones.
+    /// The bytes of a tensor that is not on a GPU, to be overwritten completely. A failed tensor gets new bytes.
     ///
     /// # Errors
     /// An InvalidStateError if they were released.
@@ -239,7 +239,7 @@ impl Contents {
             *self = Contents::Bytes(Arc::new(Buffer::zeroed(descriptor.bytes())?));
         }
         match self {
-            // Only constant tensors and those of feeds share their bytes, and those are never written.
+            // Only constant tensors and feeds share their bytes, and those are never written.
             Contents::Bytes(bytes) => Ok(Arc::get_mut(bytes).expect("the bytes of a writable tensor are its own")),
             _ => Err(released()),
         }

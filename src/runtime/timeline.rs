@@ -1,6 +1,6 @@
 //! Timelines: one ordered queue of work per context, served by a thread of the pool that shares the work. A request to
-//! an idle timeline wakes that thread, which leads the others until the queue is empty. Work shorter than a wake-up may
-//! run on the requesting thread, in a [`Turn`].
+//! an idle timeline wakes that thread, which leads the other threads until the queue is empty. Work that is shorter
+//! than a wake-up may run on the requesting thread, in a [`Turn`].
 
 use super::background::{panicked, runtime, spawn};
 use super::idle::IdleArena;
@@ -20,7 +20,7 @@ pub type Wake = Box<dyn FnOnce() + Send>;
 
 type Tell = Box<dyn FnOnce(Result<()>) -> Option<Wake> + Send>;
 
-/// Called once with the result of a request. If dropped before (its timeline ended first), it reports that itself.
+/// Called once with the result of a request. If it is dropped before (its timeline ended first), it reports that.
 pub struct Done(Option<Tell>);
 
 impl Done {
@@ -32,13 +32,13 @@ impl Done {
         })
     }
 
-    /// Like [`new`](Self::new); the result of `tell` is called after all requests that ended together have been
+    /// Like [`new`](Self::new); the function that `tell` returns is called after all requests that ended together are
     /// reported.
     pub fn waking(tell: impl FnOnce(Result<()>) -> Option<Wake> + Send + 'static) -> Done {
         Done(Some(Box::new(tell)))
     }
 
-    /// For work with an end that nobody waits for.
+    /// For work whose end nobody waits for.
     pub fn unobserved() -> Done {
         Done(None)
     }
@@ -81,7 +81,7 @@ fn destroyed() -> Error {
     lost(ErrorKind::InvalidState, DESTROYED)
 }
 
-/// Work that continues elsewhere: when polled for its end, it waits for at most the given time.
+/// Work that continues elsewhere: a poll for its end waits for at most the given time.
 pub type Later = Box<dyn FnMut(Duration) -> Option<Result<()>> + Send>;
 
 type Work = Box<dyn FnOnce(&Env) -> Result<Option<Later>> + Send>;
@@ -105,7 +105,7 @@ struct Worker {
     queue: Queue<Request>,
 }
 
-/// The ordered queue of one context. Requests still queued when the last handle is dropped run nevertheless.
+/// The ordered queue of one context. Requests that are queued when the last handle is dropped still run.
 pub struct Timeline {
     worker: Arc<Worker>,
 }
@@ -127,7 +127,7 @@ impl Timeline {
         self.send(Request { work: ended(work), done, always: false, short: false });
     }
 
-    /// Like [`enqueue`](Self::enqueue), for work that continues elsewhere: subsequent work begins meanwhile, and ends
+    /// Like [`enqueue`](Self::enqueue), for work that continues elsewhere: later work begins in the meantime, and ends
     /// after it.
     pub fn enqueue_later(&self, work: impl FnOnce(&Env) -> Result<Later> + Send + 'static, done: Done) {
         self.enqueue_any(|env| work(env).map(Some), done);
@@ -138,8 +138,8 @@ impl Timeline {
         self.send(Request { work: Box::new(work), done, always: false, short: false });
     }
 
-    /// Like [`enqueue`](Self::enqueue), for work of about a microsecond. Earlier ends may be reported after it:
-    /// reporting one by one would take longer than the work.
+    /// Like [`enqueue`](Self::enqueue), for work of about a microsecond. The ends of earlier requests may be reported
+    /// after it: reporting one by one would take longer than the work.
     pub fn enqueue_short(&self, work: impl FnOnce(&Env) -> Result<()> + Send + 'static, done: Done) {
         self.send(Request { work: ended(work), done, always: false, short: true });
     }
@@ -179,7 +179,7 @@ impl Timeline {
         self.losing()(ErrorKind::InvalidState, DESTROYED);
     }
 
-    /// Returns a function that does the same for a reason; the first one counts. It does not keep the timeline alive.
+    /// Returns a function that does the same, with a reason; the first one counts. It does not keep the timeline alive.
     pub fn losing(&self) -> impl Fn(ErrorKind, &str) + Send + Sync + use<> {
         let worker = Arc::downgrade(&self.worker);
         // A context is lost once.
@@ -187,7 +187,7 @@ impl Timeline {
     }
 }
 
-/// A timeline served by the thread that holds this. Other requests wait until it is dropped.
+/// A timeline that the holder's thread serves. Other requests wait until it is dropped.
 pub struct Turn<'a> {
     worker: &'a Arc<Worker>,
     server: Server,
@@ -221,19 +221,19 @@ fn ended(work: impl FnOnce(&Env) -> Result<()> + Send + 'static) -> Work {
 
 /// How long the serving thread waits for another request before it goes to sleep.
 ///
-/// Waking a thread takes 10 to 30 us, and JavaScript's write, dispatch and read of a small graph follow each other
-/// within a few: measured with a graph of one element on 2 cores, waiting brings the three from 88 to 8 us.
+/// Waking a thread takes 10 to 30 us, and JavaScript's write, dispatch and read of a small graph follow one another
+/// within a few: measured with a graph of one element on 2 cores, waiting reduces the three from 88 to 8 us.
 const LINGER: Duration = Duration::from_micros(30);
 
 /// Maximum number of ended requests to hold back because a short one follows.
 const MAX_HELD: usize = 64;
 
-/// How long to wait for work that continues elsewhere before looking at the queue again: new requests should follow
+/// How long to wait for work that continues elsewhere before looking at the queue again: new requests should start
 /// without a gap, and a look takes a microsecond.
 const PATIENCE: Duration = Duration::from_micros(100);
 
-/// Has a thread of the pool serve the queue as `server`, or another thread if other contexts' timelines and work occupy
-/// the pool: no context waits for another.
+/// Has a thread of the pool serve the queue as `server`, or another thread if the timelines and work of other contexts
+/// occupy the pool: no context waits for another.
 fn wake(worker: &Arc<Worker>, server: Server) {
     let serving = worker.clone();
     if let Err(serve) = worker.threads.spawn(move || serve(&serving, server))
@@ -259,7 +259,7 @@ fn serve(worker: &Worker, server: Server) {
     }
 }
 
-/// Waits for another request: returns whether to wait on.
+/// Waits for another request: the returned closure decides whether to keep waiting.
 fn lingering() -> impl FnMut() -> bool {
     let start = Instant::now();
     move || {
@@ -283,8 +283,8 @@ impl Held {
         self.0.push_back(request);
     }
 
-    /// Reports requests that have ended, up to the first unfinished one. Waits up to `patience` for that one if no
-    /// other has ended. `idle` is the server if it has no other request.
+    /// Reports requests that have ended, up to the first unfinished one. If none has ended, waits for that one, at most
+    /// for `patience`. `idle` is the server if there is no other request.
     fn tell(&mut self, worker: &Worker, idle: Option<Server>, patience: Duration) {
         let mut ended = Vec::new();
         while let Some((done, progress)) = self.0.pop_front() {
@@ -301,7 +301,7 @@ impl Held {
         // From here on, any thread that takes over keeps the order of ends. A woken thread often makes its next request
         // immediately, and on a busy machine this thread may not run again before that.
         idle.filter(|_| self.0.is_empty()).into_iter().for_each(|server| worker.queue.offer(server));
-        // Only after all reports, otherwise the woken threads would run in between, once for each.
+        // Only after all reports: the woken threads would otherwise run in between, once per report.
         wakes.into_iter().for_each(|wake| wake());
     }
 
@@ -494,7 +494,7 @@ mod tests {
         for round in 0..500 {
             let (tell, told) = channel();
             let (first, second, woken) = (tell.clone(), tell, timeline.clone());
-            // Like a thread that runs before the one that woke it resumes.
+            // As in a thread that runs before the one that woke it resumes.
             let wake: Wake = Box::new(move || {
                 let turn = woken.turn().expect("everything is done");
                 assert!(woken.turn().is_none(), "only one turn at a time");

@@ -25,14 +25,14 @@ impl<T> WeakList<T> {
         let mut items = self.lock();
         if items.len() == items.capacity() {
             items.retain(|item| item.strong_count() > 0);
-            // Twice the room of the remaining items: each is looked at a few times in its life.
+            // Makes room for twice the remaining items: each is then looked at only a few times in its life.
             let count = items.len().max(SMALLEST_LENGTH);
             items.reserve_exact(count);
         }
         items.push(Arc::downgrade(item));
     }
 
-    /// Empties the list. Returns the live items in the order of their addition.
+    /// Empties the list. Returns the live items, oldest first.
     pub fn drain(&self) -> Vec<Arc<T>> {
         let items = std::mem::take(&mut *self.lock());
         items.iter().filter_map(Weak::upgrade).collect()

@@ -7,7 +7,8 @@ use crate::onnx::tensor::ElementType::{self, Bool, Float, Float16, Int32, Int64}
 use crate::onnx::testing::{Attr, TestGraph};
 use serde_json::Value as Json;
 
-/// Batch, new tokens and past tokens: one token after a text of any length, texts, parts of texts, and several texts.
+/// Batch, new tokens and past tokens: one token after texts of two lengths, a text, a part of a text, and several
+/// texts.
 const SIZES: [[u32; 3]; 6] = [[1, 1, 7], [1, 1, 8], [1, 11, 0], [1, 3, 13], [2, 1, 9], [3, 12, 19]];
 
 /// A model of one node, and the shapes of its inputs.
@@ -23,7 +24,8 @@ impl OneNode {
         OneNode { graph: TestGraph::default(), element, inputs: Vec::new() }
     }
 
-    /// Adds an input of the model's type; dimensions are numbers, `b`, `s` new tokens, `p` past ones, or `t` both.
+    /// Adds an input of the model's type; dimensions are numbers, `b`, `s` for new tokens, `p` for past ones, or `t`
+    /// for both.
     fn input(self, name: &'static str, dims: &str) -> OneNode {
         let element = self.element;
         self.input_of(name, element, dims)
@@ -62,7 +64,7 @@ impl OneNode {
             let count = |name: &str| names.iter().filter(|other| **other == name).count();
             assert_eq!(count("attention"), 1, "{what} {sizes:?}: {names:?}");
             assert_eq!(count("matmul") + count("softmax") + count("tanh"), 0, "{what} {sizes:?}: {names:?}");
-            // Heads that share keys are not copied: that would take one dimension more than heads have.
+            // Heads that share keys are not copied: that would take one more dimension than heads have.
             let expands = |node: &&Json| {
                 node["operator"] == "expand" && node["attributes"]["newShape"].as_array().unwrap().len() == 5
             };

@@ -25,7 +25,7 @@ fn graph() -> TestGraph {
         .output("present")
 }
 
-/// A tensor `[batch, HEADS, rows, SIZE]` with different rows for each batch, head and position.
+/// A tensor `[batch, HEADS, rows, SIZE]` whose rows differ for each batch, head and position.
 fn tensor(batch: usize, rows: std::ops::Range<usize>, seed: usize) -> Vec<f32> {
     let mut all = Vec::new();
     for matrix in 0..batch * HEADS {
@@ -54,7 +54,7 @@ impl Cached {
         }
     }
 
-    /// Runs with `new` rows behind `past` rows and checks the sums.
+    /// Runs with `new` rows after `past` rows, and checks the sums.
     fn run(&self, new: Vec<f32>, past: (Feed, usize), target: Target, expected: &[f32]) -> Result<Option<Value>> {
         let shape = |rows: usize| [self.batch, HEADS, rows, SIZE].map(|size| size as u32).to_vec();
         let rows = new.len() / (self.batch * HEADS * SIZE);
@@ -115,7 +115,7 @@ fn a_failed_run_leaves_its_cache_unchanged() {
     let cached = Cached::new(1);
     let first = cached.step(4..6, bytes(&tensor(1, 0..4, 9)), 9);
     let shapes: Shapes = [vec![1, 2, 1, 3], vec![1, 2, 6, 3]].into();
-    // The tensor has lost its bytes; this is noticed just before the graph runs.
+    // The tensor has lost its bytes, which is only noticed just before the graph runs.
     let gone = Feed::Tensor(Arc::new(Tensor::new(Descriptor::new(DataType::Float32, [1u32, 2, 1, 3].as_slice()))));
     let feeds = vec![gone, Feed::Cache(first.clone())];
     let run = cached.session.run(shapes, feeds, vec![Target::Read; 2]);
@@ -136,13 +136,13 @@ fn tensors_pass_their_memory_on() {
     let Some(Value::Tensor(first)) = step(2..4, bytes(&tensor(1, 0..2, 3)), Target::New) else { panic!("a tensor") };
     let Some(Value::Tensor(second)) = step(4..5, Feed::Tensor(first.clone()), Target::New) else { panic!("a tensor") };
     assert!(second.rows(2).unwrap().is_beside(&first.rows(2).unwrap()));
-    // Reads return the order of the shape, and the tensor can still be fed.
+    // Reads return the row-major order, and the tensor can still be fed.
     let read = |tensor: &Tensor| elements::<f32>(tensor.lock().unwrap().bytes().unwrap().bytes()).to_vec();
     assert_eq!(read(&second), tensor(1, 0..5, 3));
     let Some(Value::Tensor(third)) = step(5..7, Feed::Tensor(second.clone()), Target::New) else { panic!("a tensor") };
     assert_eq!(read(&third), tensor(1, 0..7, 3));
     assert_eq!(read(&first), tensor(1, 0..4, 3));
-    // Into a tensor of the caller, too.
+    // Into a tensor of the caller as well.
     let own = Arc::new(Tensor::new(third.descriptor().clone()));
     own.fill(&Backend::Cpu, Arc::new(Buffer::zeroed(own.descriptor().bytes()).unwrap())).unwrap();
     assert!(step(5..7, Feed::Tensor(second.clone()), Target::Tensor(own.clone())).is_none());
@@ -153,7 +153,7 @@ fn tensors_pass_their_memory_on() {
 fn a_cache_can_be_fed_to_anything() {
     let cached = Cached::new(2);
     let cache = cached.step(3..5, bytes(&tensor(2, 0..3, 5)), 5);
-    // As another input of the same session, and twice.
+    // As another input of the same session, and for two inputs.
     let all = tensor(2, 0..5, 5);
     let shape = [2, 2, 5, 3].to_vec();
     let values = Arc::new(Slot::default());

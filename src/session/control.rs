@@ -1,4 +1,4 @@
-//! Nodes with graphs that depend on data: runs the taken branch, or one round after another.
+//! Nodes with graphs whose execution depends on data: runs the taken branch, or one round after another.
 
 use super::known::{Held, bytes, host};
 use super::program::{Program, Run, Values, at_node};
@@ -156,7 +156,7 @@ impl Node<'_> {
         }
         if !descriptor.is_empty() {
             let row = bytes(self.run.site, row)?;
-            // The vector grows to at most twice its size, and ordering it takes as much again.
+            // The vector grows to at most twice its size, and reordering takes as much again.
             check_room(3 * (rows.bytes.len() + row.len()))?;
             rows.bytes.extend_from_slice(row.bytes());
         }
@@ -328,7 +328,7 @@ impl Column {
     }
 }
 
-/// The described type and shape of an output, if all of its sizes are fixed.
+/// The declared type and shape of an output, if all of its sizes are fixed.
 fn described(info: &ValueInfo) -> Option<Descriptor> {
     let dtype = info.element.and_then(ElementType::webnn)?;
     let fixed = |dimension: &Dimension| match dimension {

@@ -1,4 +1,4 @@
-//! Tests of models that depend on data, against results of a naive computation.
+//! Tests of models that depend on data, against naive computations.
 
 use super::tests::{finished, read_value, session};
 use super::*;
@@ -290,7 +290,7 @@ fn computed_boxes_are_selected_and_gathered() {
     assert_eq!(y, [f(&[1, 0, 4], &[])]);
 }
 
-/// Keeps the rows of x with a positive element in a growing list; returns them joined, and their number.
+/// Keeps the rows of x that have a positive element in a growing list; returns them joined, and their number.
 fn collecting() -> TestGraph {
     let keep = TestGraph::default().node("SequenceInsert", "s row", "with", vec![]).output("with");
     let skip = TestGraph::default().node("Identity", "s", "without", vec![]).output("without");
@@ -370,7 +370,7 @@ fn scans_with_a_cut_graph_run_round_by_round() {
 
 #[test]
 fn several_cuts_in_a_row_work_for_any_sizes_and_compile_little() {
-    // The positive elements of x, of those the ones above their mean, repeated as often as there are.
+    // The positive elements of x, of these the ones above their mean, repeated as often as there are elements.
     let graph = TestGraph::default()
         .input("x", Float, &["n"])
         .ints("axis", &[0])
@@ -405,7 +405,7 @@ fn several_cuts_in_a_row_work_for_any_sizes_and_compile_little() {
         assert_eq!(got, [f(&[y.len() as u32], &y), i(&[1], &[count as i64])], "{n}");
     }
     let templates = session.program().unwrap().template_count();
-    // Only counts of 1, and counts equal to others, decide differently.
+    // Only counts of 1, and counts equal to others, lead to other decisions.
     assert!(templates <= 20, "{templates} templates");
 }
 

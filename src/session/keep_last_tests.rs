@@ -13,7 +13,7 @@ fn keep(count: u32) -> SessionOptions {
     SessionOptions { keep_last: [("y".to_string(), count)].into(), ..Default::default() }
 }
 
-/// Weights of a product that returns different numbers for each row.
+/// The weights of a product that returns different numbers for each row.
 fn weighted(graph: TestGraph) -> TestGraph {
     let weights: Vec<f32> = (0..WIDTH * SCORES).map(|i| i as f32 - 5.0).collect();
     graph.floats("w", &[WIDTH as i64, SCORES as i64], &weights)

@@ -1,4 +1,4 @@
-//! Known values at the start of a part of a model, from the run so far, and the import of the part with them.
+//! What a run so far knows at the start of a part of a model, and the import of the part with that knowledge.
 
 use crate::dimension::{Dim, dims as into_dims, numbers};
 use crate::dtype::DataType;
@@ -13,8 +13,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Maximum number of integers in a tensor that become free sizes of the compiled graph; larger tensors are constants,
-/// and other elements compile it anew.
+/// Maximum number of integers in a tensor that become free sizes of the compiled graph. Larger tensors are constants;
+/// other elements then require recompiling.
 const MAX_NUMBERS: usize = 64;
 
 /// A value of a run.
@@ -24,7 +24,7 @@ pub(super) enum Held {
     Tensor(Arc<Tensor>),
     /// A tensor with its bytes on the host.
     Host(Descriptor, Arc<Buffer>, Role),
-    /// A constant of a type that WebNN does not have.
+    /// A constant of a type that WebNN lacks.
     Literal(Arc<Literal>),
     /// A list of tensors.
     Sequence(Arc<Vec<Held>>),
@@ -32,7 +32,7 @@ pub(super) enum Held {
     Absent,
 }
 
-/// The facts about a tensor that parts of a model may rely on.
+/// What parts of a model may rely on in a tensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Role {
     /// Its type and shape.
@@ -44,7 +44,7 @@ pub(super) enum Role {
 }
 
 impl Held {
-    /// The same with only type and shape known: the elements of loop-carried values change in every round.
+    /// The same value with only type and shape known: the elements of loop-carried values change in every round.
     pub fn fed(self) -> Held {
         match self {
             Held::Host(descriptor, bytes, _) => Held::Host(descriptor, bytes, Role::Fed),
@@ -62,7 +62,7 @@ impl Held {
     }
 }
 
-/// The import of a value.
+/// How a value is imported.
 #[derive(Clone, Debug, PartialEq)]
 enum Item {
     /// An input of this rank; its sizes are free.
@@ -71,7 +71,7 @@ enum Item {
     Numbers(Vec<u32>),
     /// A constant.
     Constant(Descriptor, Same),
-    /// A constant of a type that WebNN does not have.
+    /// A constant of a type that WebNN lacks.
     Literal(Arc<Literal>),
     /// A list of items.
     Sequence(Vec<Item>),
@@ -89,7 +89,7 @@ impl PartialEq for Same {
     }
 }
 
-/// Known facts at the start of a part of a model, except for the values of free sizes.
+/// What is known at the start of a part of a model, except for the values of free sizes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Known {
     items: Vec<(String, Item)>,

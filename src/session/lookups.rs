@@ -1,5 +1,5 @@
-//! Checks of feeds beyond types and shapes, before a run does anything: elements used as indices into the model's
-//! tables, and the lengths of caches.
+//! Checks of feeds beyond types and shapes, before a run begins: elements used as indices into the model's tables, and
+//! the lengths of caches.
 
 use super::SessionOptions;
 use super::signature::{Signature, data_type};
@@ -21,9 +21,9 @@ const LENGTH: usize = 2;
 /// The checks of a session, with inputs by index.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
-    /// Inputs with elements that are indices into tables, each with those tables.
+    /// Inputs whose elements are indices into tables, with these tables.
     places: Vec<(usize, Vec<Lookup>)>,
-    /// Caches, each with another one that must have the same length.
+    /// Caches, each with another cache that must have the same length.
     caches: Vec<[usize; 2]>,
 }
 
@@ -65,11 +65,11 @@ impl Checks {
         Ok(Checks { places, caches: same_lengths(signature, &asked.caches) })
     }
 
-    /// Refuses caches of different lengths, and feeds with elements outside of a table. Feeds on a GPU are not checked:
+    /// Rejects caches of different lengths, and feeds with elements outside of a table. Feeds on a GPU are not checked:
     /// reading them back would take longer than many runs.
     ///
     /// # Errors
-    /// A TypeError that names the first one.
+    /// A TypeError that names the first such input.
     pub fn check(&self, site: &Site, signature: &Signature, shapes: &[Vec<u32>], feeds: &[Feed]) -> Result<()> {
         for &[cache, other] in &self.caches {
             if shapes[cache].get(LENGTH) != shapes[other].get(LENGTH) {

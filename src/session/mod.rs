@@ -1,9 +1,9 @@
 //! Sessions: models that are opened once and run with inputs of any sizes.
 //!
 //! A [`Session`] has a [`Signature`] with symbolic shapes. The feeds of a run determine all sizes; each set of sizes
-//! has a [`Specialization`], compiled when it is first needed. Everything except the checks and copies of feeds happens
-//! on the timeline of the context, in order with its other work. A run known to be quick may happen at once on the
-//! requesting thread.
+//! has a [`Specialization`], which is compiled when it is first needed. Everything except the checks and copies of
+//! feeds happens on the timeline of the context, in order with its other work. A run known to be quick may happen at
+//! once, on the requesting thread.
 
 #[cfg(test)]
 mod attention_tests;
@@ -83,7 +83,7 @@ pub struct Constant {
 }
 
 impl Constant {
-    /// The value of the input `name` of `model`. Without `shape`, it has the shape that the model states.
+    /// The value of the input `name` of `model`. Without `shape`, it has the shape that the model declares.
     ///
     /// # Errors
     /// A TypeError if there is no such input, or the data do not match its type and shape.
@@ -152,14 +152,14 @@ impl SessionRun {
         context.enqueue(work, done.coded());
     }
 
-    /// Runs at once on this thread, if that hardly takes longer than passing the run to another thread, and nothing
-    /// else is queued before it. Returns the outputs that are read, in the order of the outputs, or the unchanged run.
+    /// Runs at once on this thread, if that hardly takes longer than passing the run to another thread and nothing is
+    /// queued before it. Returns the outputs that are read, in the order of the outputs, or the unchanged run.
     pub fn run_here(self) -> std::result::Result<Result<Vec<Option<Value>>>, SessionRun> {
         let session = self.session.clone();
         if !session.is_quick(&self.shapes) {
             return Err(self);
         }
-        // Work queued before may have freed the plan until now.
+        // Work that was queued before may have freed the plan.
         let turn = session.context.turn().filter(|_| session.is_quick(&self.shapes));
         let Some(turn) = turn else { return Err(self) };
         let values = Arc::new(Slot::default());
@@ -181,7 +181,7 @@ impl SessionRun {
 
 /// A model that is ready to run.
 pub struct Session {
-    /// `None` once it is destroyed.
+    /// `None` once the session is destroyed.
     model: Mutex<Option<Arc<Model>>>,
     context: Arc<Context>,
     options: SessionOptions,
@@ -264,7 +264,7 @@ impl Session {
         &self.signature
     }
 
-    /// Memory for feeds, which callers of [`run`](Self::run) fill, and of values passed to the caller.
+    /// Memory for feeds, which callers of [`run`](Self::run) fill, and for values passed to the caller.
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
@@ -280,7 +280,7 @@ impl Session {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Checks, between the stages and rounds of a run, that it may go on.
+    /// Checks, between the stages and rounds of a run, that the run may go on.
     ///
     /// # Errors
     /// An InvalidStateError if the session is released or its context lost.
@@ -303,12 +303,12 @@ impl Session {
     }
 
     /// A run of the session with feeds of these shapes, as returned by [`Signature::shapes_of_feeds`]. All tensors must
-    /// be distinct and belong to the context of the session.
+    /// be distinct, and belong to the context of the session.
     pub fn run(self: &Arc<Self>, shapes: Shapes, feeds: Vec<Feed>, targets: Vec<Target>) -> SessionRun {
         SessionRun { session: self.clone(), shapes, feeds, targets }
     }
 
-    /// Compiles the session for these input shapes; the result is put into `made`.
+    /// Compiles the session for these input shapes, and puts the result into `made`.
     pub fn compile(self: &Arc<Self>, shapes: Shapes, made: Arc<Slot<Arc<Specialization>>>, done: Done) {
         let session = self.clone();
         self.context.enqueue(
@@ -326,8 +326,8 @@ impl Session {
         );
     }
 
-    /// Describes the compiled session for these input shapes: the JSON of an `OnnxDescription` of `onnx.d.ts` is put
-    /// into `made`.
+    /// Describes the compiled session for these input shapes: puts the JSON of an `OnnxDescription` of `onnx.d.ts` into
+    /// `made`.
     pub fn describe(self: &Arc<Self>, shapes: Shapes, made: Arc<Slot<String>>, done: Done) {
         let session = self.clone();
         self.context.enqueue(

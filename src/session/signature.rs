@@ -34,8 +34,8 @@ pub struct Signature {
     lengths: Option<Lengths>,
 }
 
-/// Related dimensions of inputs, recognized by the names that exporters give them. Each is an input and an axis, by
-/// index.
+/// Related dimensions of inputs, recognized by the names that exporters give them. Each is the index of an input, and
+/// an axis.
 #[derive(Debug)]
 struct Lengths {
     past: (usize, usize),
@@ -44,8 +44,8 @@ struct Lengths {
 }
 
 impl Lengths {
-    /// Finds those of `inputs`, if all three exist and none of them is `given`: otherwise, the cache has a fixed
-    /// length, however full it is.
+    /// Finds these dimensions among those of `inputs`, if all three exist and none of them is `given`: otherwise, the
+    /// cache has a fixed length, however full it is.
     fn of(inputs: &[ValueInfo], given: &BTreeMap<String, u32>) -> Option<Lengths> {
         let find = |names: &[&str]| {
             let is_it = |dimension: &Dimension| match dimension {
@@ -68,7 +68,7 @@ pub fn data_type(value: &ValueInfo) -> Option<DataType> {
     value.element.and_then(ElementType::carried)
 }
 
-/// Refuses a size that no dimension can have. `what` names it in messages.
+/// Rejects a size that no dimension can have. Messages call it `what`.
 ///
 /// # Errors
 /// For anything but an integer from 0 to 2^31 - 1.
@@ -100,7 +100,7 @@ impl Signature {
         Ok(Signature { inputs, outputs, sizes, fixed: fixed.map(Shapes::from), lengths })
     }
 
-    /// Reduces outputs, by name, to that many last positions along their second to last dimension.
+    /// Reduces outputs, by name, to this number of last positions along their second to last dimension.
     ///
     /// # Errors
     /// A TypeError for a name that is not an output, and for an output with fewer than two dimensions.
@@ -137,7 +137,7 @@ impl Signature {
     /// The shapes of the inputs for these feeds.
     ///
     /// # Errors
-    /// A TypeError if a feed does not match, leaves a size open or is passed more than once.
+    /// A TypeError if a feed does not match, leaves a size open, or is passed more than once.
     pub fn shapes_of_feeds(&self, offers: &[Offer]) -> Result<Shapes> {
         let shapes = self.resolve(offers)?;
         self.check_lengths(&shapes)?;
@@ -177,8 +177,8 @@ impl Signature {
         self.inputs.iter().any(|input| input.name.starts_with("past") || input.shape.iter().flatten().any(is_past))
     }
 
-    /// Attributes `error`, from a compilation for `shapes`, to these shapes, if the model has a cache and other shapes
-    /// may be possible: the caller provides the lengths of the cache, of the new tokens and of the mask, and they must
+    /// If the model has a cache and other shapes may be possible, attributes `error`, from a compilation for `shapes`,
+    /// to these shapes: the caller provides the lengths of the cache, of the new tokens and of the mask, and they must
     /// match.
     pub fn of_sizes(&self, error: Error, shapes: &[Vec<u32>]) -> Error {
         /// Maximum number of inputs in the message.
@@ -214,7 +214,7 @@ impl Signature {
                 }
             }
         }
-        // Each solved size may determine another one elsewhere.
+        // Each size found may determine another one elsewhere.
         while solve_one(&mut sizes, &open)? {}
         let shape = |(input, offer): (&ValueInfo, &Offer)| match offer.shape() {
             Some(shape) => Ok(shape.to_vec()),
@@ -302,7 +302,7 @@ fn output_of(model: &Model, name: &str) -> ValueInfo {
     declared.unwrap_or_else(|| ValueInfo::unknown(name))
 }
 
-/// Solves one dimension from a number of elements, if possible; returns whether it did.
+/// Derives one size from a number of elements, if possible; returns whether it did.
 fn solve_one(sizes: &mut Sizes, open: &[(&ValueInfo, usize)]) -> Result<bool> {
     for (input, bytes) in open {
         let Some(dtype) = data_type(input) else { continue };
@@ -319,7 +319,7 @@ fn solve_one(sizes: &mut Sizes, open: &[(&ValueInfo, usize)]) -> Result<bool> {
     Ok(false)
 }
 
-/// Refuses data and tensors that do not match this type and shape.
+/// Rejects data and tensors that do not match this type and shape.
 fn check_offer(name: &str, offer: &Offer, dtype: DataType, shape: &[u32]) -> Result<()> {
     let what = || format!("run: feed {}", quoted(name));
     match offer {
@@ -339,7 +339,7 @@ fn check_offer(name: &str, offer: &Offer, dtype: DataType, shape: &[u32]) -> Res
 pub fn check_data(what: impl FnOnce() -> String, bytes: usize, descriptor: &Descriptor) -> Result<()> {
     let fail = |message: String| Err(Error::coded(Code::Shape, message));
     let Descriptor { dtype, shape } = descriptor;
-    // Models may have shapes with a size of 0, which are outside the limits of WebNN.
+    // Shapes of models may have sizes of 0, which are outside the limits of WebNN.
     let expected = match descriptor.is_empty() {
         true => Ok(0),
         false => descriptor.check("the tensor").map(|()| descriptor.bytes()),

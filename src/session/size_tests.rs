@@ -7,7 +7,7 @@ use crate::onnx::testing::{Attr, TestGraph};
 use crate::runtime::Site;
 use std::ops::RangeInclusive;
 
-/// Checks that all sizes after the first few reuse the templates of those, and that results are correct.
+/// Checks that all sizes after the first few reuse the templates of these, and that results are correct.
 fn check(allowed: usize, sized: Sized) {
     let templates = sized.templates();
     assert!(*templates.last().expect("sizes") <= allowed, "{templates:?} templates after {:?}", sized.sizes);
@@ -464,7 +464,7 @@ fn last_tokens_norms_and_packed_products_of_any_length() {
     check(4, Sized { graph, inputs: &[&["n", "t", "16"]], sizes: TEXTS });
 }
 
-/// A layer with weights large enough for sharing, positions that depend on the length, and a residual.
+/// A layer with weights that are large enough for sharing, positions that depend on the length, and a residual.
 fn layer() -> TestGraph {
     let graph = TestGraph::default().input("x", Float, &["n", "t", "64"]);
     let graph = weight(graph, "w", &[64, 64]);
@@ -504,7 +504,7 @@ fn nothing_grows_over_a_hundred_thousand_sets_of_sizes() {
             let kept = session.kept.lock().len();
             ([session.templates.count(), kept, session.bytes(), origins()], process_bytes("VmRSS"))
         };
-        // The largest first, for the maximum arena; then those that decide differently from most.
+        // The largest size first, for the maximum arena; then those that lead to other decisions than most.
         specialize(250..=250);
         let (before, resident) = specialize(1..=4);
         let (after, grown) = specialize(5..=249);

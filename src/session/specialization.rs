@@ -31,7 +31,8 @@ pub struct Port {
     pub descriptor: Descriptor,
 }
 
-/// Updates `ports` to the sizes for a tape's `values`; `ports` has those of `bindings` for other sizes, or is empty.
+/// Updates `ports` to the sizes that a tape's `values` stand for; `ports` holds those of `bindings` for other sizes, or
+/// is empty.
 fn resize_ports(ports: &mut Vec<Port>, bindings: &[Binding], values: &[i64]) {
     if ports.is_empty() {
         let port =
@@ -48,13 +49,13 @@ fn resize_ports(ports: &mut Vec<Port>, bindings: &[Binding], values: &[i64]) {
 struct Terminal {
     /// Index among the inputs or outputs of the session.
     at: usize,
-    /// The tensor for runs that are passed none. Runs follow each other, so one is enough.
+    /// The tensor for runs that pass none. Runs follow one another: one is enough.
     own: Arc<Tensor>,
-    /// For an input that passes its memory to an output, and for that output: the dimension along which it grows.
+    /// If this is an input that passes its memory to an output, or that output: the dimension along which it grows.
     axis: Option<usize>,
 }
 
-/// A tensor of this type and shape for an input or output of a graph. On the CPU it has contents only during a run, so
+/// A tensor of this type and shape for an input or output of a graph. On the CPU, it has contents only during a run:
 /// nothing needs to be freed with the context.
 fn own_tensor(site: &Site, descriptor: Descriptor) -> Arc<Tensor> {
     match site.backend {
@@ -65,22 +66,22 @@ fn own_tensor(site: &Site, descriptor: Descriptor) -> Arc<Tensor> {
 
 /// The inputs of a graph.
 struct PlacedInputs {
-    /// A tensor for each of its inputs.
+    /// A tensor for each input.
     inputs: Vec<Arc<Tensor>>,
-    /// For each input, the rows that an output appends to, if any.
+    /// For each input, the rows that an output is appended to, if any.
     caches: Vec<Option<Rows>>,
 }
 
 /// A session for one set of input shapes.
 pub struct Specialization {
-    /// A number that is unique among the specializations of the process that exist at the same time.
+    /// A number that is unique among the specializations that exist in the process at the same time.
     pub id: u32,
     key: Key,
     /// Whether there are caches that can grow in place.
     has_caches: bool,
     /// The names of the inputs of the session.
     names: Vec<String>,
-    /// The inputs with a WebNN data type, in the order of the session.
+    /// The inputs whose data type WebNN has, in the order of the session.
     pub inputs: Vec<Port>,
     /// The outputs, in the order of the session.
     pub outputs: Vec<Port>,
@@ -92,19 +93,19 @@ pub struct Specialization {
     writes: Vec<Terminal>,
     /// The outputs that begin with an input, in its memory; indices into `writes` and `reads`.
     growing: Vec<Growing>,
-    /// The remaining work after the graph; `None` if there is none.
+    /// The work that remains after the graph; `None` if there is none.
     pub(super) rest: Option<Ending>,
-    /// Whether a run consists of the graph only, and uses no threads of the pool.
+    /// Whether a run consists of the graph alone and uses no threads of the pool.
     may_be_quick: bool,
     /// Duration of the last run in nanoseconds; `u64::MAX` before the first one.
     last_run: AtomicU64,
 }
 
-/// The purpose of a specialization.
+/// What a specialization is for.
 pub(super) enum Key {
     /// The shapes of the inputs of the session, and whether caches grow in place.
     Shapes(Shapes, bool),
-    /// The known values at the start of a part of the model.
+    /// What is known at the start of a part of the model.
     Sizes(FreeSizes),
 }
 
@@ -113,11 +114,11 @@ pub(super) type Kept = Recent<Arc<Specialization>>;
 
 /// The kept specialization that satisfies `is_it`.
 pub(super) fn find_kept(kept: &Kept, is_it: impl Fn(&Specialization) -> bool) -> Option<Arc<Specialization>> {
-    // Another owner of its graph may have destroyed it.
+    // Another owner of its graph may have destroyed the graph.
     kept.find(|one| (is_it(one) && one.is_built()).then(|| one.clone()))
 }
 
-/// Makes room for one more. Returns the one that it evicts, unless somebody else uses it.
+/// Makes room for one more. Returns the one that it evicts, unless something else uses it.
 pub(super) fn spare(kept: &Kept, site: &Site) -> Option<Specialization> {
     Arc::into_inner(kept.make_room(site.kept_sizes())?)
 }
@@ -150,7 +151,7 @@ impl Session {
     }
 
     /// The specialization for input shapes that match the signature: a kept one, or a new one. With `grow`, caches grow
-    /// in place, and have their own order of dimensions in the compiled graph.
+    /// in place, and the compiled graph has them in a dimension order of their own.
     ///
     /// # Errors
     /// An OnnxError for nodes that are not supported at these sizes, an OperationError if compiling fails, an
@@ -193,7 +194,7 @@ impl Specialization {
         let rest = bindings.rest(&values);
         let may_be_quick = rest.is_none() && graph.as_ref().is_none_or(|graph| graph.stays_out_of_pool());
         let is_new = resized.is_none();
-        // Everything independent of sizes is reused.
+        // Everything that does not depend on sizes is reused.
         let (inputs, outputs, names, reads, writes, growing) = match resized {
             Some(Specialization { inputs, outputs, names, reads, writes, growing, .. }) => {
                 (inputs, outputs, names, reads, writes, growing)
@@ -301,7 +302,7 @@ impl Specialization {
     }
 
     /// Runs the graph. Puts the results into `values` in the order of the outputs, `None` for those with another
-    /// target; on a GPU, the returned [`Later`] does.
+    /// target; on a GPU, the returned [`Later`] does that.
     ///
     /// # Errors
     /// A TypeError for a target of another type or shape, an OperationError if computing fails, an UnknownError if
@@ -346,7 +347,7 @@ impl Specialization {
         }
     }
 
-    /// Places the inputs and outputs of `graph`, and runs it. Adds new tensors to `results`.
+    /// Binds the inputs and outputs of `graph`, and runs it. Adds new tensors to `results`.
     fn run_graph(
         &self,
         site: &Site,
@@ -361,7 +362,7 @@ impl Specialization {
         site.run(graph, "run", [&inputs, &outputs])
     }
 
-    /// The outputs of the graph: room behind `caches`, the tensors in `targets`, or tensors of its own. Adds new ones
+    /// The outputs of the graph: room after `caches`, the tensors in `targets`, or tensors of its own. Adds new ones
     /// to `results`.
     fn place_outputs(
         &self,
@@ -373,7 +374,7 @@ impl Specialization {
     ) -> Result<Vec<Arc<Tensor>>> {
         for Growing { input, output, .. } in &self.growing {
             let (own, cache) = (&self.writes[*output].own, caches[*input].as_ref());
-            let appended = cache.expect("what grows is fed as a cache").append(own.descriptor().bytes())?;
+            let appended = cache.expect("a growing input is fed as a cache").append(own.descriptor().bytes())?;
             own.set(Contents::Appended(appended));
         }
         let mut outputs = Vec::with_capacity(self.writes.len());
@@ -405,7 +406,7 @@ impl Specialization {
         Ok(outputs)
     }
 
-    /// Values for the outputs that are read and have no elements.
+    /// Values for outputs that are read but have no elements.
     fn empty_results(&self, targets: &[Target]) -> Vec<Option<Value>> {
         let value = |(output, target): (&Port, &Target)| match target {
             Target::Read if output.descriptor.is_empty() => {
@@ -438,7 +439,7 @@ impl Specialization {
                 Feed::Cache(cache) => fill(Arc::new(cache.to_dense()?))?,
             });
         }
-        // The graph uses only the shapes of the remaining feeds.
+        // Of the remaining feeds, the graph uses only the shapes.
         for feed in feeds.into_iter().flatten() {
             if let Feed::Bytes(bytes) = feed {
                 session.recycle_shared(bytes);
@@ -447,7 +448,7 @@ impl Specialization {
         Ok(PlacedInputs { inputs, caches })
     }
 
-    /// The rows of the feed for the session's input at index `at`; an output appends to them along `axis`.
+    /// The rows of the feed for the session's input at index `at`; an output is appended to them along `axis`.
     fn rows_of(&self, feed: Feed, at: usize, axis: usize, session: &Session) -> Result<Rows> {
         match feed {
             Feed::Cache(cache) if cache.axis == axis => Ok(cache.rows),
@@ -500,7 +501,7 @@ impl Specialization {
         results
     }
 
-    /// Waits later for the outputs from the GPU, and puts them with `results` into `values`.
+    /// Waits for the outputs from the GPU later, and then puts them, with `results`, into `values`.
     fn read_results(
         self: &Arc<Self>,
         mut results: Vec<Option<Value>>,

@@ -18,13 +18,13 @@ use std::sync::Arc;
 /// For each dimension of each input, the index of its free size; `None` if it is fixed.
 type Places = Vec<Vec<Option<usize>>>;
 
-/// The purpose of a template, without the values of free sizes.
+/// What a template is for, leaving out the values of free sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Form {
-    /// The inputs of a session, with other indices for other ranks; and whether caches, if there are any, grow in
+    /// The inputs of a session, whose indices differ for other ranks; and whether caches, if there are any, grow in
     /// place.
     Inputs(Arc<Places>, bool),
-    /// The known values at the start of a part of a model.
+    /// What is known at the start of a part of a model.
     Known(Known),
 }
 
@@ -84,7 +84,7 @@ impl FreeSizes {
                 }
             }
         }
-        let sizes = sizes.into_iter().map(|size| size.expect("each stands somewhere")).collect();
+        let sizes = sizes.into_iter().map(|size| size.expect("each symbol occurs in a shape")).collect();
         Some(FreeSizes { form: Form::Inputs(places.clone(), grows), sizes })
     }
 
@@ -114,12 +114,12 @@ pub(super) struct Bindings {
     pub has_caches: bool,
     pub inputs: Vec<Binding>,
     pub outputs: Vec<Binding>,
-    /// The remaining work after the graph.
+    /// The work that remains after the graph.
     rest: Option<Ending>,
 }
 
 impl Bindings {
-    /// The remaining work after the graph, with all sizes known.
+    /// The work that remains after the graph, with all sizes known.
     pub fn rest(&self, values: &[i64]) -> Option<Ending> {
         let Ending { left, values: kept } = self.rest.as_ref()?;
         let kept = kept.iter().map(|(name, kept)| (name.clone(), fixed(kept.clone(), values)));
@@ -142,11 +142,11 @@ pub(super) struct Filled {
     pub values: Vec<i64>,
     /// `None` if no output has any elements.
     pub graph: Option<Arc<CompiledGraph>>,
-    /// The specialization for other sizes that was resized, if the graph was made from it.
+    /// The specialization for other sizes that was resized, if the graph was made from one.
     pub resized: Option<Specialization>,
 }
 
-/// The remaining work after a graph.
+/// The work that remains after a graph.
 pub struct Ending {
     /// The remaining nodes.
     pub left: Arc<[Left]>,
@@ -166,8 +166,8 @@ fn fixed(mut kept: Kept, values: &[i64]) -> Kept {
     }
 }
 
-/// Compiles for these sizes, from a template that fits them or a new one imported by `import`. If possible, resizes the
-/// specialization from `spare`, which was made for other sizes.
+/// Compiles for these sizes, from a template that fits them, or from a new one that `import` imports. If possible,
+/// resizes the specialization from `spare`, which was made for other sizes.
 ///
 /// # Errors
 /// An OnnxError for nodes that are not supported at these sizes, an OperationError if compiling fails, an UnknownError
@@ -197,7 +197,7 @@ fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Opt
         true => None,
         false => {
             let mut graph = builder.finish(computed);
-            // The stages of a cut model read tensors in their plain order.
+            // The stages of a cut model read tensors in row-major order.
             if let (None, Form::Inputs(_, grows)) = (&rest, form) {
                 find_growing(&mut graph);
                 has_caches = !graph.growing.is_empty();
@@ -219,7 +219,7 @@ impl Session {
         of_names.unwrap_or_else(|| FreeSizes::of(&self.signature.inputs, shapes, &self.options.free_dimensions, grows))
     }
 
-    /// Imports `model` for inputs of these shapes, with `dims` for the sizes in `free`.
+    /// Imports `model` for inputs of these shapes, with `dims` in place of the sizes in `free`.
     ///
     /// # Errors
     /// An OnnxError for nodes that are not supported at these sizes.

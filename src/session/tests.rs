@@ -25,7 +25,7 @@ pub(super) fn model(graph: TestGraph) -> Arc<Model> {
 pub(super) fn finished(request: impl FnOnce(Done)) -> Result<()> {
     let (tell, told) = channel();
     request(Done::new(move |result| tell.send(result).expect("somebody waits")));
-    told.recv().expect("every request is told its end")
+    told.recv().expect("every request is completed")
 }
 
 pub(super) fn context() -> Arc<Context> {
@@ -46,7 +46,7 @@ pub(super) fn data(numbers: &[f32], shape: Option<&[u32]>) -> (Vec<u8>, Option<V
     (bytes_of(numbers).to_vec(), shape.map(<[u32]>::to_vec))
 }
 
-/// The outputs of a run with data for all inputs, in which all outputs are read.
+/// The outputs of a run with data for all inputs, which reads all outputs.
 pub(super) fn run(session: &Arc<Session>, feeds: &[(Vec<u8>, Option<Vec<u32>>)]) -> Result<Vec<(Vec<u32>, Vec<f32>)>> {
     let offers: Vec<Offer> =
         feeds.iter().map(|(bytes, shape)| Offer::Data { bytes: bytes.len(), shape: shape.clone() }).collect();
@@ -271,7 +271,7 @@ fn a_small_run_happens_at_once_if_its_plan_exists_and_nothing_is_queued() {
     };
     assert!(here(&session).is_err(), "it is not compiled");
     let expected = run(&session, &feeds).unwrap();
-    // A busy machine may take its time.
+    // On a busy machine, this may take several attempts.
     let values = (0..1000).find_map(|_| {
         let ran = here(&session).ok();
         ran.or_else(|| run(&session, &feeds).map(|_| None).unwrap())
@@ -311,7 +311,7 @@ pub(super) struct Sized {
     pub sizes: &'static [&'static [(&'static str, u32)]],
 }
 
-/// Attention over a text of any length as exported: heads are split with sizes that the model computes.
+/// Attention over a text of any length, as exported: heads are split by sizes that the model computes.
 fn attention() -> TestGraph {
     let weights = |seed: u32| (0..64).map(|i| ((i * 37 + seed) % 19) as f32 / 19.0 - 0.5).collect::<Vec<f32>>();
     let graph = TestGraph::default()
@@ -392,7 +392,7 @@ fn movements() -> TestGraph {
         .output("z")
 }
 
-/// Constants on the left, packed unless there is one column, for each batch or each part of one.
+/// Constants on the left, packed unless there is one column, per batch or per part of one.
 fn filters() -> TestGraph {
     let weights = |count: u32| (0..count).map(|i| ((i * 13) % 17) as f32 / 17.0 - 0.5).collect::<Vec<f32>>();
     TestGraph::default()
@@ -458,7 +458,7 @@ impl Sized {
     pub fn templates(&self) -> Vec<usize> {
         let Sized { graph, inputs, sizes } = self;
         let (any, mut counts) = (session(graph(), SessionOptions::default()), Vec::new());
-        // Resizes the previous plan, or the one before.
+        // Resizes the previous plan, or the one before it.
         let [one, two] = [1, 2].map(|count| {
             let context = opened(Context::new(Some(1), false).unwrap().keeping_sizes(count));
             Arc::new(Session::open(model(graph()), context, SessionOptions::default()).unwrap())
@@ -505,6 +505,6 @@ fn lengths_share_a_template() {
         let shapes = session.signature().shapes_of_names("compile", &shapes).unwrap();
         finished(|done| session.compile(shapes, Arc::default(), done)).unwrap();
     }
-    // Lengths equal to another size of the model, like the number of heads, decide differently.
+    // Lengths equal to another size of the model, like the number of heads, lead to other decisions.
     assert!(session.templates.count() <= 4, "{} templates", session.templates.count());
 }

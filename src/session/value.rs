@@ -8,7 +8,7 @@ use crate::shape::Descriptor;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A feed before its data are copied.
+/// A feed whose data are not copied yet.
 pub enum Offer<'a> {
     /// Data of `bytes` bytes.
     Data {
@@ -41,7 +41,7 @@ pub enum Feed {
     Cache(Cache),
 }
 
-/// A tensor in the order of dimensions in which it grows.
+/// A tensor in the dimension order in which it grows.
 #[derive(Clone)]
 pub struct Cache {
     /// Its type and shape; dimensions can be 0.
@@ -53,7 +53,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The bytes in the usual order of dimensions.
+    /// The bytes in row-major order.
     ///
     /// # Errors
     /// An UnknownError if memory runs out.
@@ -62,7 +62,7 @@ impl Cache {
     }
 }
 
-/// The destination of an output.
+/// Where an output goes.
 #[derive(Clone)]
 pub enum Target {
     /// To the caller, as a [`Value`].
@@ -93,7 +93,7 @@ pub enum Value {
 /// Maximum number of bytes in a pool.
 const MAX_POOLED_BYTES: usize = 64 << 20;
 
-/// Unused buffers, the most recently returned one last.
+/// Unused buffers, the one returned last at the end.
 pub struct Pool {
     buffers: Mutex<Vec<Buffer>>,
     /// Maximum number of buffers.
@@ -101,7 +101,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of at most as many buffers as one run uses.
+    /// A pool that holds at most as many buffers as one run uses.
     pub fn new(most: usize) -> Pool {
         Pool { buffers: Mutex::default(), most }
     }
@@ -123,8 +123,8 @@ impl Pool {
         known.map_or_else(|| Buffer::zeroed(len), Ok)
     }
 
-    /// Keeps `buffer`, and returns the oldest buffers beyond the limits: the caller should free them in the background,
-    /// because freeing much memory takes time.
+    /// Keeps `buffer`, and returns the oldest buffers beyond the limits, which the caller should free in the
+    /// background: freeing much memory takes time.
     #[must_use = "large buffers should be freed on a background thread"]
     pub fn give(&self, buffer: Buffer) -> Vec<Buffer> {
         let mut buffers = self.lock();

@@ -1,4 +1,4 @@
-// Transformers.js, on whatever package its import of onnxruntime-node resolves to.
+// Transformers.js, on the package that its import of onnxruntime-node resolves to.
 
 import { createRequire } from 'node:module';
 import { basename } from 'node:path';

@@ -3,10 +3,11 @@
 use crate::timing::best_on_threads;
 use serde::Serialize;
 
-/// Independent sums: the latency of a multiply-add is at most 8 cycles here, and a core begins at most two in a cycle.
+/// Number of independent sums: a multiply-add has a latency of at most 8 cycles here, and a core starts at most two per
+/// cycle.
 const SUMS: usize = 16;
 
-/// Rounds of one call: some milliseconds.
+/// Rounds per call: some milliseconds.
 const ROUNDS: usize = 1 << 20;
 
 /// Duration of each measurement.
@@ -18,21 +19,21 @@ const SECONDS: f64 = 0.4;
 pub struct Rates {
     /// float32.
     pub fma_gflops: f64,
-    /// uint8 times int8, summed in int32; none without such an instruction.
+    /// uint8 times int8, summed in int32; `None` without such an instruction.
     pub int8_gops: Option<f64>,
-    /// bfloat16, summed in float32; none without such an instruction.
+    /// bfloat16, summed in float32; `None` without such an instruction.
     pub bf16_gflops: Option<f64>,
 }
 
-/// A loop that computes, as many times as it is told.
+/// A loop of multiply-adds, which runs for the given number of rounds.
 #[derive(Clone, Copy)]
 struct Loop {
     run: fn(usize),
-    /// Multiply-adds of each instruction.
+    /// Multiply-adds per instruction.
     width: usize,
 }
 
-/// The rates of `threads` threads with the widest instructions of this processor.
+/// The rates of `threads` threads with the widest instructions of this CPU.
 pub fn rates(threads: usize) -> Rates {
     let measure = |Loop { run, width }: Loop| {
         let seconds = best_on_threads(threads, SECONDS, |_| run(ROUNDS));
@@ -66,7 +67,7 @@ mod arch {
     #[target_feature(enable = "avx2,fma")]
     fn fma_avx2(rounds: usize) {
         let (a, b) = (_mm256_set1_ps(black_box(0.5)), _mm256_set1_ps(black_box(1.0)));
-        // As many as there are registers, less the two operands.
+        // As many sums as there are registers, minus the two operands.
         let mut sums = [_mm256_setzero_ps(); SUMS / 2];
         for _ in 0..2 * rounds {
             for sum in &mut sums {
@@ -156,7 +157,7 @@ mod arch {
     }
 
     pub fn fma() -> Loop {
-        // SAFETY: every processor of this architecture that Rust's targets stand for has NEON.
+        // SAFETY: every CPU that Rust's targets for this architecture support has NEON.
         Loop { run: |rounds| unsafe { fma_neon(rounds) }, width: 4 }
     }
 

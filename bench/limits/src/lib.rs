@@ -1,6 +1,6 @@
-//! What the processor and the memory of this machine can do at most: the measure for kernels and models.
+//! What the CPU and the memory of this machine can do at most: the yardstick for kernels and models.
 //!
-//! Neighbours on the machine and clock rates change these numbers, so they are measured in the run that uses them.
+//! Other programs on the machine and clock rates change these numbers: every run that uses them measures them.
 
 mod arithmetic;
 mod memory;

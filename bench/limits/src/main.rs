@@ -4,7 +4,7 @@ use machine_limits::{Rates, Reading, rates, read_bandwidth};
 use serde::Serialize;
 use std::error::Error;
 
-/// What so many threads can do.
+/// What this number of threads can do.
 #[derive(Serialize)]
 struct Limits {
     threads: usize,

@@ -5,39 +5,39 @@ use memmap2::MmapMut;
 use serde::Serialize;
 use std::hint::black_box;
 
-/// Sizes of what is read, in bytes: that of the weights of a small language model, and one far above all caches.
+/// Sizes of the memory to read, in bytes: the weights of a small language model, and far above all caches.
 const SIZES: [usize; 2] = [512 << 20, 1024 << 20];
 
-/// Duration of each measurement; one reading of the larger size takes tens of milliseconds.
+/// Duration of each measurement; one pass over the larger size takes tens of milliseconds.
 const SECONDS: f64 = 0.3;
 
-/// Numbers of places that a thread reads at the same time.
+/// Numbers of places that a thread reads from at the same time.
 const STREAMS: [usize; 4] = [1, 2, 4, 8];
 
-/// What a line of the cache holds.
+/// A cache line.
 type Line = [u8; 64];
 
-/// Sums of the words of lines, place by place.
+/// Sums of the words of lines, one per position in a line.
 type Sums = [u64; 8];
 
-/// The pages that the memory consists of.
+/// The kind of pages that the memory consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pages {
-    /// What the system gives, 4 KiB for the most part.
+    /// The system's default pages, mostly 4 KiB.
     Small,
-    /// 2 MiB, asked for with `madvise`; the system may refuse.
+    /// 2 MiB, requested with `madvise`; the system may refuse.
     Huge,
 }
 
 /// One measurement.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Reading {
-    /// Size of what was read.
+    /// Size of the memory that was read.
     pub bytes: usize,
-    /// Pages that were asked for.
+    /// The requested pages.
     pub pages: Pages,
-    /// Billions of bytes per second of all threads together, with the number of streams that is best.
+    /// Billions of bytes per second of all threads together, with the best number of streams.
     pub gbps: f64,
 }
 
@@ -54,7 +54,7 @@ fn advise(_: &MmapMut, _: Pages) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Memory with something in every page of it.
+/// Memory whose pages have all been written.
 fn written(bytes: usize, pages: Pages) -> std::io::Result<MmapMut> {
     let mut memory = MmapMut::map_anon(bytes)?;
     advise(&memory, pages)?;
@@ -62,7 +62,7 @@ fn written(bytes: usize, pages: Pages) -> std::io::Result<MmapMut> {
     Ok(memory)
 }
 
-/// The sum of all lines, read in `STREAMS` places at the same time.
+/// The sum of all lines, read from `STREAMS` places at the same time.
 #[inline(always)]
 fn sum<const STREAMS: usize>(lines: &[Line]) -> Sums {
     let each = lines.len() / STREAMS;
@@ -108,11 +108,11 @@ fn read(lines: &[Line], streams: usize) -> Sums {
     sum_in_streams(lines, streams)
 }
 
-/// How fast `threads` threads read memory together, in all sizes and with both kinds of pages. Each reads a part of its
-/// own.
+/// How fast `threads` threads together read memory, for all sizes and both kinds of pages. Each thread reads a part of
+/// its own.
 ///
 /// # Errors
-/// When the system has not so much memory.
+/// If the system does not have that much memory.
 pub fn read_bandwidth(threads: usize) -> std::io::Result<Vec<Reading>> {
     let mut readings = Vec::new();
     for pages in [Pages::Small, Pages::Huge] {

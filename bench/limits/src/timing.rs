@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 use std::time::Instant;
 
-/// The best time of one call, in seconds, over about `seconds`, in at least one call.
+/// The best time of a call in seconds; calls `work` at least once, for about `seconds`.
 pub fn best_of(seconds: f64, mut work: impl FnMut()) -> f64 {
     let (begin, mut best) = (Instant::now(), f64::INFINITY);
     loop {
@@ -16,9 +16,9 @@ pub fn best_of(seconds: f64, mut work: impl FnMut()) -> f64 {
     }
 }
 
-/// The best time in seconds, over about `seconds`, in which every one of `threads` threads makes one call that is given
-/// its number: from the first start to the last end. A call should last some milliseconds, because the threads do not
-/// start at the very same time.
+/// The best time in seconds, from the first start to the last end, in which each of `threads` threads calls `work` once
+/// with its number; repeats for about `seconds`. A call should last some milliseconds, because the threads do not start
+/// at exactly the same time.
 pub fn best_on_threads(threads: usize, seconds: f64, work: impl Fn(usize) + Sync) -> f64 {
     if threads == 1 {
         return best_of(seconds, || work(0));

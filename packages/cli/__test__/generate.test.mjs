@@ -37,6 +37,7 @@ async function documentOf(...args) {
 }
 
 describe('a decoder', () => {
+  /** @returns {any} what counts of a value */
   const value = (name, shape, dataType = 'float32') => ({ name, shape, dataType });
   const inputs = [
     value('input_ids', ['b', 's'], 'int64'),

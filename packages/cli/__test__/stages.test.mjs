@@ -6,6 +6,7 @@ import test from 'node:test';
 import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import { FLOAT, INT64, node, value, weight, writeModel } from '../../../__test__/onnx/model-writer.mjs';
 import { webnn, webnnJson } from './command.mjs';
+import { defined } from '../../../__test__/lib/types.mjs';
 
 /** Arguments for five elements. Two are positive. */
 const INPUT = ['--input', 'x=1,-1,2,-3,0'];
@@ -49,7 +50,7 @@ test('view: the graph of the first stage, and the cuts with their reasons', asyn
   const { code, stdout, stderr } = await webnn('view', cut, '-o', page, ...INPUT);
   assert.deepEqual([code, stderr], [0, '']);
   assert.match(stdout, /: 1 node, 1 after compilation\nit shows the first stage: 3 nodes of the model run after 1 cut\n$/);
-  const data = JSON.parse(/<script type="application\/json" id="data">(.*?)<\/script>/s.exec(await readFile(page, 'utf8'))[1]);
+  const data = JSON.parse(defined(/<script type="application\/json" id="data">(.*?)<\/script>/s.exec(await readFile(page, 'utf8')))[1]);
   assert.match(data.subtitle, /^First stage: 1 nodes became 1/);
   assert.deepEqual(
     data.sides.source.items.filter(({ kind }) => kind === 'node').map(({ label }) => label),

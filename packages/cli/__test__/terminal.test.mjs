@@ -33,7 +33,7 @@ afterEach(() => {
   process.stderr.write = kept.write;
   process.env = kept.env;
   for (const [name, stream] of Object.entries(streams)) {
-    delete stream.isTTY;
+    Reflect.deleteProperty(stream, 'isTTY');
     if (kept[name] !== undefined) Object.defineProperty(stream, 'isTTY', kept[name]);
   }
 });

@@ -1,4 +1,4 @@
-// A separate file: the imports of model.mjs would count as memory of the engine that `bench` measures.
+// A file of its own: the imports of model.mjs would count as memory of the engine that `bench` measures.
 
 /**
  * Compiles a model for these shapes before its first run. A model that is cut is compiled as it runs.

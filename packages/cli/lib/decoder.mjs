@@ -1,11 +1,11 @@
-// Language models with a cache, as exported for Transformers.js: inputs are `input_ids` and the keys and values of the
-// text so far (`past_key_values.N.key`), outputs are `logits` and the longer cache (`present.N.key`). Other inputs are
+// Language models with a cache, as exported for Transformers.js: inputs are `input_ids`, and the keys and values of the
+// text so far (`past_key_values.N.key`); outputs are `logits`, and the longer cache (`present.N.key`). Other inputs are
 // recognized by name.
 import { arrayFromNumbers, numbersOf } from './elements.mjs';
 import { Failure } from './errors.mjs';
 import { formatShape, printable } from './format.mjs';
 
-/** A model without the inputs and outputs of such a language model. */
+/** A model that lacks the inputs and outputs of such a language model. */
 export class DecoderError extends Failure {
   name = 'DecoderError';
 }
@@ -20,7 +20,7 @@ export class DecoderError extends Failure {
  */
 
 /**
- * A language model with a cache. Plain data that JSON can hold.
+ * A language model with a cache, as plain data that JSON can represent.
  * @typedef {object} Decoder
  * @property {{ name: string, dataType: string }[]} inputs except the cache
  * @property {CacheInput[]} cache
@@ -130,7 +130,7 @@ export function emptyCache({ cache }) {
 }
 
 /**
- * Returns the cache of the next step: results of this one, by input name.
+ * Returns the cache for the next step: results of this one, by input name.
  * @template T
  * @param {Decoder} decoder
  * @param {Record<string, T>} results
@@ -151,7 +151,7 @@ export function lastLogits({ dataType, shape, data }) {
 }
 
 /**
- * Returns the index of the largest number; the first of several.
+ * Returns the index of the largest number; if there are several, of the first.
  * @param {ArrayLike<number>} numbers
  */
 export function mostLikely(numbers) {

@@ -1,5 +1,5 @@
-// Elements of tensors in memory: data types, typed arrays, conversions between them. A tensor is `{ dataType, shape,
-// data }` here: a WebNN or NumPy type name, dimensions, a typed array.
+// Elements of tensors in memory: data types, typed arrays, and conversions between them. Here, a tensor is `{ dataType,
+// shape, data }`: the name of a WebNN or NumPy type, the dimensions, and a typed array.
 
 /**
  * The parts of a typed array constructor that this module needs.
@@ -7,10 +7,10 @@
  *   from(numbers: ArrayLike<number | bigint>, map: (value: any) => any): import('./types.mjs').Elements }} ArrayConstructor
  */
 
-/** Arrays of float16: the runtime's own if it has them, otherwise the 16 bits of each number. */
+/** Arrays of float16: the runtime's own if it has them, otherwise arrays of the 16 bits of each number. */
 export const HalfArray = /** @type {ArrayConstructor} */ (/** @type {unknown} */ (globalThis.Float16Array ?? Uint16Array));
 
-/** The typed arrays of all WebNN data types and of those that NumPy adds. */
+/** The typed arrays of all WebNN data types, and of those that NumPy adds. */
 const ARRAYS = /** @type {Record<string, ArrayConstructor>} */ ({
   float64: Float64Array,
   float32: Float32Array,
@@ -45,7 +45,7 @@ const RANGES = /** @type {Record<string, [lowest: number | bigint, highest: numb
 });
 
 /**
- * Whether a data type has a typed array here; strings and 4-bit integers do not.
+ * Whether a data type has a typed array here. Strings and 4-bit integers do not.
  * @param {string} dataType
  */
 export function isKnown(dataType) {
@@ -143,13 +143,13 @@ export function halfFromNumber(value) {
   // Halfway between the largest finite half and the next power of two.
   if (magnitude >= 65520) return sign | 0x7c00;
   const exponent = Math.max(exponentOf(magnitude), -14);
-  // A significand of 2048 carries into the exponent by itself; below 1024 the number is subnormal.
+  // A significand of 2048 carries into the exponent by itself; below 1024, the number is subnormal.
   const significand = roundToEven(magnitude / 2 ** (exponent - 10));
   return sign | (((exponent + 15) << 10) + significand - 1024);
 }
 
 /**
- * Returns the elements as numbers: float16 is widened if the runtime has no float16 arrays, 64-bit integers become the
+ * Returns the elements as numbers. float16 is widened if the runtime has no float16 arrays; 64-bit integers become the
  * nearest numbers.
  * @param {{ dataType: string, data: import('./types.mjs').Elements }} tensor
  * @returns {Exclude<import('./types.mjs').Elements, BigInt64Array | BigUint64Array>}
@@ -172,7 +172,7 @@ export function arrayFromNumbers(dataType, numbers) {
 }
 
 /**
- * Converts a tensor to another data type: floats to floats, integers to any type that holds all of their values.
+ * Converts a tensor to another data type: floats to floats, integers to any type that can hold all of their values.
  * @param {import('./types.mjs').Tensor} tensor
  * @param {string} dataType
  * @returns {import('./types.mjs').Tensor}
@@ -195,8 +195,8 @@ export function convert(tensor, dataType) {
 }
 
 /**
- * Packs tensors by name into a message to another process: as bytes, because not every runtime can send all of its
- * typed arrays.
+ * Packs tensors by name into a message to another process. They are sent as bytes, because not every runtime can send
+ * all of its typed arrays.
  * @param {import('./types.mjs').Tensors} tensors
  * @returns {import('./types.mjs').PackedTensors}
  */
@@ -211,7 +211,7 @@ export function packTensors(tensors) {
  * @returns {import('./types.mjs').Tensors}
  */
 export function unpackTensors(message) {
-  // Copied, because bytes in a message need not be aligned to the element size.
+  // Copied: bytes in a message need not be aligned to the element size.
   const unpack = (/** @type {import('./types.mjs').PackedTensors[string]} */ { dataType, shape, bytes }) => ({
     dataType,
     shape,

@@ -5,7 +5,7 @@ const DIGITS = 3;
 /** Maximum number of decimals: smaller values read as 0. */
 const MAX_DECIMALS = 6;
 
-/** Values that round up to the next unit are written in it: not `1000 µs`, but `1.00 ms`. */
+/** Values that would round up to the next unit are written in that unit: not `1000 µs`, but `1.00 ms`. */
 const ALMOST = 0.9995;
 
 /**

@@ -4,10 +4,10 @@ import { formatDuration } from './format.mjs';
 
 const BINS = 16;
 
-/** Samples above this quantile go into the last bin: one outlier must not flatten the rest. */
+/** Samples above this quantile go into the last bin: a single outlier must not flatten the rest. */
 const UPPER_QUANTILE = 0.98;
 
-/** Even equal samples get distinguishable bins: up to this multiple of the smallest sample. */
+/** Even equal samples get distinguishable bins, which reach up to this multiple of the smallest sample. */
 const MIN_SPREAD = 1.1;
 
 /**

@@ -119,7 +119,7 @@ class Shapes {
   }
 
   /**
-   * Learns from the shape of a value.
+   * Derives sizes from the shape of a value.
    * @param {import('webnn-node/onnx').OnnxValueInfo} input
    * @param {readonly number[]} shape
    * @param {string} source name of the value in messages
@@ -136,8 +136,8 @@ class Shapes {
   }
 
   /**
-   * Learns from the number of elements of a list, and returns its shape: a single free dimension takes all remaining
-   * elements, leading ones (batch) become 1.
+   * Derives sizes from the number of elements of a list, and returns its shape. A single free dimension takes all
+   * remaining elements; leading ones (batch) become 1.
    * @param {import('webnn-node/onnx').OnnxValueInfo} input
    * @param {number} count
    */
@@ -172,7 +172,7 @@ function requireShapeError(caught) {
 }
 
 /**
- * Returns the shape of an input in numbers, or throws an error about the missing ones.
+ * Returns the shape of an input in numbers; throws an error about missing sizes.
  * @param {import('webnn-node/onnx').OnnxValueInfo} input
  * @param {Shapes} shapes
  */
@@ -219,7 +219,7 @@ export async function readInputs(inputs, sources, { freeDimensions, fallback, ra
   const shapes = new Shapes(inputs, freeDimensions);
   /** @type {import('./types.mjs').Tensors} */
   const tensors = {};
-  // Files first: their shapes determine free dimensions of the generated inputs.
+  // Files come first: their shapes determine free dimensions of the generated inputs.
   const sourceOf = (/** @type {import('webnn-node/onnx').OnnxValueInfo} */ { name }) => /** @type {Source} */ (sources.get(name) ?? fallback);
   const isMade = (/** @type {import('webnn-node/onnx').OnnxValueInfo} */ input) => MADE.includes(sourceOf(input).kind);
   for (const input of [...inputs].sort((a, b) => Number(isMade(a)) - Number(isMade(b)))) {
@@ -264,7 +264,7 @@ async function tensorOf(input, source, shapes, { randomRange, picture }) {
 }
 
 /**
- * Refuses a random range that the input's data type cannot hold.
+ * Rejects a random range that the input's data type cannot hold.
  * @param {import('webnn-node/onnx').OnnxValueInfo} input
  * @param {[number, number] | undefined} range
  */
@@ -291,7 +291,7 @@ function converted(input, tensor, source) {
 }
 
 /**
- * Parses a number of a list: to a bigint if a float would lose digits.
+ * Parses a number of a list; if a float would lose digits, to a bigint.
  * @param {string} text
  * @param {string} dataType
  */

@@ -5,7 +5,7 @@ import { Failure } from './errors.mjs';
 import { readText } from './files.mjs';
 import { formatShape, printable } from './format.mjs';
 
-/** The sum of a float16 distribution may differ from 1 by this much. */
+/** The sum of a float16 distribution may differ from 1 by this. */
 const SUM_TOLERANCE = 1e-2;
 
 /**
@@ -56,7 +56,7 @@ export function scoresAmong(outputs, count) {
 }
 
 /**
- * Returns the axis of the classes: the last one of that size with only axes of size 1 after it.
+ * Returns the axis of the classes: the last one of that size that only axes of size 1 follow.
  * @param {readonly number[]} shape
  * @param {number} count
  */

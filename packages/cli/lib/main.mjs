@@ -29,8 +29,8 @@ Exit codes:
   130  interrupted`;
 
 /**
- * Adds a command: `define` adds arguments and options, `execute` does the work. It learns which options were given,
- * because options with a default always have a value.
+ * Adds a command: `define` adds arguments and options, `execute` does the work. `execute` learns which options were
+ * given: options with a default always have a value.
  * @param {Command} program
  * @param {import('./types.mjs').CommandDefinition} definition
  */
@@ -49,12 +49,12 @@ function addCommand(program, { name, description, define, execute, help }) {
       const options = args.at(-2);
       const output = new Output(options);
       const exitCode = await execute(output, args.slice(0, -2), options, (name) => command.getOptionValueSource(name) === 'cli');
-      // Failing streams set it, too.
+      // Failing streams set it as well.
       process.exitCode = exitCode || process.exitCode || 0;
     });
 }
 
-/** The program with all commands. Its documentation lists their options, too. */
+/** The program with all commands. The documentation lists their options from it. */
 export function createProgram() {
   const program = new Command('webnn-node')
     .description('Runs, inspects, measures and shows neural networks in ONNX files, with WebNN on GPUs and CPUs.')
@@ -85,7 +85,7 @@ function report(error, verbose) {
   return failure ? error.exitCode : new Failure().exitCode;
 }
 
-/** Ends at once, after restoring the cursor and the line wrapping that a progress line may have turned off. */
+/** Ends at once, after restoring the cursor and the line wrapping, which a progress line may have turned off. */
 function interrupt() {
   if (process.stderr.isTTY) process.stderr.write(`${RESTORE_TERMINAL}\n`);
   process.exit(INTERRUPTED);
@@ -102,7 +102,8 @@ function endWithoutOutput(error) {
 }
 
 /**
- * Handles a failing standard error: there is nowhere to report it, so the work goes on and only the exit code shows it.
+ * Handles a failure of standard error, for which there is nowhere to report it: the work goes on, and only the exit
+ * code shows it.
  * @param {NodeJS.ErrnoException} error
  */
 function endWithoutMessages(error) {

@@ -100,7 +100,7 @@ export function parseNpy(bytes, source = 'npy') {
     const problem = got < expected ? 'truncated: ' : '';
     throw new FormatError(`${source}: ${problem}${got} bytes of data, expected ${expected} for ${dataType} [${shape.join(', ')}]`);
   }
-  // Copied, because elements in a file need not be aligned to their size.
+  // Copied: elements in a file need not be aligned to their size.
   return { dataType, shape, data: arrayOf(dataType, new Uint8Array(bytes.subarray(dataStart)).buffer) };
 }
 
@@ -134,7 +134,7 @@ function headerText(bytes, source) {
   if (![undefined, 1, 2, 3].includes(major)) {
     throw new FormatError(`${source}: .npy version ${major}, expected 1, 2 or 3`);
   }
-  // Version 1 has a 16-bit length, the later ones 32 bits.
+  // Version 1 has a 16-bit length, later versions one of 32 bits.
   const lengthBytes = major === 1 ? 2 : 4;
   const textStart = HEADER_LENGTH_AT + lengthBytes;
   if (bytes.byteLength < textStart) {

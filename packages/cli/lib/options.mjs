@@ -1,4 +1,4 @@
-// Options shared by several commands, and the parsers of their values. Parsers throw commander's InvalidArgumentError,
+// Options that several commands share, and the parsers of their values. Parsers throw commander's InvalidArgumentError,
 // which names the option.
 import { InvalidArgumentError, Option } from 'commander';
 import { UsageError } from './errors.mjs';
@@ -111,7 +111,7 @@ function positiveSeconds(text) {
 }
 
 /**
- * Refuses options that would have no effect, because the user expects one.
+ * Rejects options that would have no effect: the user expects one.
  * @param {import('./types.mjs').IsGiven} isGiven
  * @param {string[]} names in camel case
  * @param {string} why reason why none of them has an effect
@@ -198,7 +198,7 @@ export function pictureOptions({ mean, std, scale, layout, resize, crop, stretch
 }
 
 /**
- * Refuses input options that affect no input.
+ * Rejects input options that affect no input.
  * @param {import('./types.mjs').Options} options
  * @param {{ kind?: string, isFloat: boolean }[]} sources the kinds of the model's inputs, and whether their numbers can
  *   have a fraction

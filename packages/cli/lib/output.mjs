@@ -1,4 +1,4 @@
-// Output of commands: text and tables for people, a JSON document for programs, notes on standard error.
+// Output of commands: text and tables for people, a JSON document for programs, and notes on standard error.
 import { styleText } from 'node:util';
 import Table from 'cli-table3';
 import { printable } from './format.mjs';
@@ -24,7 +24,7 @@ const NO_LINES = {
 };
 
 /**
- * JSON replacer: JSON has no 64-bit integers and no infinities or NaN, so these become strings.
+ * JSON replacer. JSON has no 64-bit integers, infinities or NaN: these become strings.
  * @param {string} _
  * @param {unknown} value
  */
@@ -34,7 +34,8 @@ function jsonValue(_, value) {
 }
 
 /**
- * Whether to use colors on a stream: it must be a terminal, not a dumb one, without NO_COLOR (https://no-color.org).
+ * Whether to use colors on a stream: it must be a terminal, and not a dumb one, and NO_COLOR must not be set
+ * (https://no-color.org).
  * @param {NodeJS.WriteStream} stream
  * @param {NodeJS.ProcessEnv} env
  */

@@ -51,7 +51,7 @@ function placesOf(input, layout) {
 /**
  * Computes the size of a picture after resizing, and its center crop.
  *
- * Without options, the picture is made just large enough to cover the input, and the rest is cut off.
+ * Without options, the picture is resized to just cover the input, and the rest is cut off.
  * @param {{ width: number, height: number }} picture as decoded
  * @param {{ width: number | string, height: number | string }} input a name if the model takes any size
  * @param {import('./types.mjs').PictureOptions} options
@@ -117,7 +117,7 @@ async function decode(path, channels, input, options) {
 }
 
 /**
- * Returns one number per channel, from a single number or one per channel.
+ * Returns one number per channel, given a single number or one per channel.
  * @param {string} option
  * @param {number[]} numbers
  * @param {number} channels
@@ -130,7 +130,7 @@ function perChannel(option, numbers, channels) {
 
 /**
  * Reads a picture as the tensor of an input: RGB or gray, (value · scale − mean) / std. Integer inputs get the plain
- * values 0..255.
+ * values, 0..255.
  * @param {string} path anything sharp reads
  * @param {import('./types.mjs').ShapedInput} input rank 3 or 4, batch of 1
  * @param {import('./types.mjs').PictureOptions} options `scale`: default 1/255; `mean`, `std`: default 0.5; `layout`: default from the

@@ -36,7 +36,7 @@ export async function profileModel({ context, model, description }, tensors, { r
         }),
       ),
     );
-  // Unread inputs and outputs without elements belong to the model, not to the graph.
+  // Inputs that are not read, and outputs without elements, belong to the model but not to the graph.
   const { source } = describeGraph(graph);
   const inputs = await create(source.inputs, specialization.inputs, { writable: true });
   const outputs = await create(source.outputs, specialization.outputs, {});

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import cliProgress from 'cli-progress';
 
-/** Shorter work needs no progress. */
+/** Shorter work shows no progress. */
 const SILENT_MS = 500;
 
 const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
@@ -38,7 +38,7 @@ export function withProgress(label, work, total) {
 }
 
 /**
- * Runs `work` that blocks timers: its label is shown from the start.
+ * Runs `work`, which blocks timers: its label is shown from the start.
  * @template T
  * @param {string} label
  * @param {() => T} work

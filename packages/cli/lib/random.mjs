@@ -2,7 +2,7 @@
 import { arrayFromNumbers, elementCount, isFloat } from './elements.mjs';
 
 /**
- * Creates a generator of uniform numbers in 0..1 from a 32-bit seed: mulberry32, the same on every machine.
+ * Creates a generator of uniform numbers in 0..1 from a 32-bit seed: mulberry32, which is the same on every machine.
  * @param {number} seed
  */
 export function randomNumbers(seed) {

@@ -1,12 +1,12 @@
-// Statistics of tensors and times, also for the repository's benchmark.
+// Statistics of tensors and times. The repository's benchmark uses them as well.
 import { mean, median, quantileSorted } from 'd3-array';
 import { numbersOf } from './elements.mjs';
 
-/** Number of elements of a tensor that are shown. */
+/** Number of elements of a tensor to show. */
 const FIRST = 5;
 
 /**
- * Describes a tensor in one line. NaNs are counted and excluded from the rest; `min`, `max` and `mean` are null if
+ * Describes a tensor in one line. NaNs are counted, and excluded from the rest; `min`, `max` and `mean` are null if
  * nothing is left.
  * @param {import('./types.mjs').Tensor} tensor
  * @returns {{ dataType: string, shape: readonly number[], min: number | null, max: number | null, mean: number | null, nans: number,
@@ -33,7 +33,7 @@ export function describeTensor(tensor) {
 }
 
 /**
- * Returns an element with all digits of 64-bit integers.
+ * Returns an element, with all digits of 64-bit integers.
  * @param {import('./types.mjs').Tensor} tensor
  * @param {ArrayLike<number>} numbers
  * @param {number} index
@@ -62,8 +62,8 @@ export function summarizeTimes(samples) {
 }
 
 /**
- * A sample is dirty if other processes kept more than this many processors busy. CPU time comes in ticks of 10 ms, and
- * a sample lasts 150 ms or more, so two misattributed ticks stay below the limit.
+ * A sample is dirty if other processes kept more than this number of processors busy. CPU time comes in ticks of 10 ms,
+ * and a sample lasts at least 150 ms: two misattributed ticks stay below the limit.
  */
 export const DIRTY_ABOVE = 0.15;
 
@@ -105,7 +105,7 @@ export function geometricMean(values) {
 }
 
 /**
- * Returns the largest difference of two lists of numbers; Infinity if the lengths differ or NaN meets a number.
+ * Returns the largest difference between two lists of numbers; Infinity if the lengths differ, or NaN meets a number.
  * @param {ArrayLike<number>} a
  * @param {ArrayLike<number>} b
  */

@@ -98,6 +98,7 @@ test('section 6.7.1: computation with optional outputs', () => {
 });
 
 test('section 6.6.13: the modes of pad', () => {
+  /** @param {object} [options] */
   const pad = (options) =>
     evaluate2021(
       (builder) => {
@@ -406,6 +407,7 @@ const cellArguments = (of, resetAfter) => [
 ];
 
 /** Operator, form, arguments and results. Results are undefined where the two only have to agree with each other. */
+/** @type {any[][]} */
 const CASES = [
   [
     'batchNormalization',

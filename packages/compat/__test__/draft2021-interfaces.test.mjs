@@ -4,6 +4,7 @@ import test, { describe } from 'node:test';
 import { parse } from 'webidl2';
 import { exception } from '../../../__test__/lib/exceptions.mjs';
 import { draft2021, require } from './helpers.mjs';
+import { defined } from '../../../__test__/lib/types.mjs';
 
 const idl = parse(readFileSync(new URL('draft-2021.idl', import.meta.url), 'utf8'));
 const { dictionaries, enumerations, operators } = require('../lib/draft2021/idl.js');
@@ -34,7 +35,7 @@ describe('the IDL of the draft', () => {
       for (const name of names) {
         const overloads = operations(Interface.name).filter((operation) => operation.name === name);
         const required = Math.min(...overloads.map(({ arguments: list }) => list.filter(({ optional }) => !optional).length));
-        const { value, enumerable, writable, configurable } = Object.getOwnPropertyDescriptor(Interface.prototype, name);
+        const { value, enumerable, writable, configurable } = defined(Object.getOwnPropertyDescriptor(Interface.prototype, name));
         assert.deepEqual([value.name, value.length, enumerable, writable, configurable], [name, required, true, true, true]);
         assert.throws(() => new value(), TypeError);
       }
@@ -47,7 +48,7 @@ describe('the IDL of the draft', () => {
     assert.deepEqual(operators.map(({ name }) => name).sort(), drafts.map(({ name }) => name).sort());
     assert.deepEqual(Object.keys(lowerings).sort(), drafts.map(({ name }) => name).sort());
     for (const draft of drafts) {
-      const row = operators.find(({ name }) => name === draft.name);
+      const row = defined(operators.find(({ name }) => name === draft.name));
       const required = draft.arguments.filter(({ optional }) => !optional);
       // The one addition: null for -1, as later drafts have it.
       const types = row.arguments.map(({ name, type }) => [name, type.replace('long?', 'long')]);
@@ -143,9 +144,11 @@ describe('interface objects', () => {
   });
 
   test('devices and resources of GPUs are not supported', () => {
-    globalThis.GPUDevice = class GPUDevice {};
-    globalThis.WebGLRenderingContext = class WebGLRenderingContext {};
-    globalThis.GPUBuffer = class GPUBuffer {};
+    class GPUDevice {}
+    class WebGLRenderingContext {}
+    class GPUBuffer {}
+    const resources = { GPUDevice, WebGLRenderingContext, GPUBuffer };
+    Object.assign(globalThis, resources);
     try {
       assert.throws(() => ml.createContext(new GPUDevice()), exception('NotSupportedError', /GPUDevice/));
       assert.throws(() => ml.createContext(new WebGLRenderingContext()), exception('NotSupportedError', /WebGLRenderingContext/));
@@ -158,9 +161,7 @@ describe('interface objects', () => {
       assert.throws(() => graph.compute({ x: new GPUBuffer() }, {}), exception('NotSupportedError', /inputs\["x"\] is a resource/));
       assert.throws(() => graph.compute({}, { y: new GPUBuffer() }), exception('NotSupportedError', /outputs\["y"\] is a resource/));
     } finally {
-      delete globalThis.GPUDevice;
-      delete globalThis.WebGLRenderingContext;
-      delete globalThis.GPUBuffer;
+      for (const name of Object.keys(resources)) Reflect.deleteProperty(globalThis, name);
     }
   });
 });

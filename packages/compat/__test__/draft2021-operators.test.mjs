@@ -108,7 +108,7 @@ function convolutionCases() {
 }
 
 function transposedCases() {
-  const transposed = (name, options, { w = FILTER, wShape = FILTER_SHAPE, filterLayout = 'oihw', ...sizes }) => [
+  const transposed = (name, options, { w = FILTER, wShape = FILTER_SHAPE, filterLayout = 'oihw', begin, outputShape }) => [
     `transposed, ${name}`,
     (b, of) =>
       b.conv2d(of(IMAGE, IMAGE_SHAPE), of(permuted(w, wShape, LAYOUTS[filterLayout]), arrange(wShape, LAYOUTS[filterLayout])), {
@@ -120,7 +120,8 @@ function transposedCases() {
       transposedConvolution(IMAGE, IMAGE_SHAPE, w, wShape, {
         groups: options.groups,
         strides: options.strides ?? [1, 1],
-        ...sizes,
+        begin,
+        outputShape,
       }),
     ],
   ];
@@ -253,6 +254,7 @@ const gruSteps = (order, parts = GRU) => {
     return hidden;
   });
 };
+/** @type {(b: any, of: any, directions?: number) => [any[], object]} */
 const gruOperands = (b, of, directions = 1) => {
   const repeat = (values) => Array.from({ length: directions }, () => values).flat();
   return [
@@ -271,6 +273,7 @@ const normalised = (values, average, variance, epsilon) => values.map((value) =>
 const variance = (values) => mean(values.map((value) => (value - mean(values)) ** 2));
 
 /** Forms of each operator: what it is, the graph, and the results. */
+/** @type {Record<string, any[][]>} */
 const CASES = {
   batchNormalization: [
     [

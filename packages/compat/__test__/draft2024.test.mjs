@@ -10,7 +10,7 @@ const { ml, ML, MLActivation, MLContext, MLGraph, MLGraphBuilder, MLOperand } = 
 const webnn = require('webnn-node');
 
 const X = [1, 2, 3, 4];
-const float32 = (...shape) => ({ dataType: 'float32', shape });
+const float32 = (...shape) => ({ dataType: /** @type {const} */ ('float32'), shape });
 
 /** A context and the graph y = 2 * x, z = x + w. */
 async function twoOutputs() {
@@ -25,7 +25,7 @@ async function twoOutputs() {
 const feeds = () => ({ x: Float32Array.from(X), w: Float32Array.of(10, 20) });
 
 /** Builds a graph of one result from operands with data, and computes it. */
-async function evaluate(build, length, type = Float32Array) {
+async function evaluate(build, length, type = /** @type {any} */ (Float32Array)) {
   const context = await ml.createContext();
   const builder = new MLGraphBuilder(context);
   const inputs = {};
@@ -93,11 +93,12 @@ describe('interfaces', () => {
   });
 
   test('contexts of a GPUDevice are not supported', async () => {
-    globalThis.GPUDevice = class GPUDevice {};
+    class GPUDevice {}
+    Object.assign(globalThis, { GPUDevice });
     try {
       await assert.rejects(ml.createContext(new GPUDevice()), exception('NotSupportedError', /GPUDevice/));
     } finally {
-      delete globalThis.GPUDevice;
+      Reflect.deleteProperty(globalThis, 'GPUDevice');
     }
   });
 });
@@ -349,6 +350,7 @@ describe('activations', () => {
     begin: [0, 0],
     outputShape: [1, 1, 3, 3],
   });
+  /** @type {Record<string, [object[], (value: number) => number]>} */
   const FORMULAS = {
     clamp: [[{ minValue: -0.5, maxValue: 0.5 }], (value) => Math.min(Math.max(value, -0.5), 0.5)],
     elu: [[{ alpha: 2 }], (value) => (value < 0 ? 2 * Math.expm1(value) : value)],

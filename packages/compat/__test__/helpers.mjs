@@ -28,7 +28,7 @@ export function* indices(shape) {
 }
 
 /** The element of a flat array at an index; `outside` where the index is not in the shape. */
-export function at(values, shape, index, outside = 0) {
+export function at(values, shape, index, outside = /** @type {number | null} */ (0)) {
   if (index.some((i, axis) => i < 0 || i >= shape[axis])) return outside;
   return values[index.reduce((offset, i, axis) => offset * shape[axis] + i, 0)];
 }
@@ -52,7 +52,7 @@ export function permuted(values, shape, permutation) {
  * @param {number[]} w
  * @param {number[]} wShape
  * @param {object} options
- * @param {[number, number]} options.begin padding in front
+ * @param {number[]} options.begin padding in front
  * @param {number[]} [options.strides]
  * @param {number[]} [options.dilations]
  * @param {number} [options.groups]
@@ -72,7 +72,15 @@ export function convolution(x, xShape, w, wShape, { begin, strides = [1, 1], dil
   });
 }
 
-/** A transposed convolution of nchw images with filters [output, input / groups, height, width]: elements spread. */
+/**
+ * A transposed convolution of nchw images with filters [output, input / groups, height, width]: elements spread.
+ *
+ * @param {number[]} x
+ * @param {number[]} xShape
+ * @param {number[]} w
+ * @param {number[]} wShape
+ * @param {{ begin: number[], strides: number[], groups?: number, outputShape: number[] }} options
+ */
 export function transposedConvolution(x, xShape, w, wShape, { begin, strides, groups = 1, outputShape }) {
   const [outputs, channels, height, width] = wShape;
   const result = new Array(product(outputShape)).fill(0);
@@ -130,9 +138,9 @@ const ARRAYS = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, 
 /**
  * Builds and computes a graph of the draft of 2021.
  *
- * @param {(builder: object, of: Function) => object | object[]} build gives one or several results;
+ * @param {(builder: any, of: any) => any} build gives one or several results;
  *   `of(values, dimensions, type)` makes an input with its data
- * @param {number[][]} lengths of the results
+ * @param {number[]} lengths of the results
  * @param {string} [type] of the results
  * @returns {number[][]} the results; NaN in what was not written
  */

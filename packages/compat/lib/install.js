@@ -1,6 +1,6 @@
 'use strict';
 
-/** Replaces today's API by an earlier draft, for programs that find it in `navigator` and the globals. */
+/** Replaces today's API by an earlier draft, for programs that look for it in `navigator` and the globals. */
 
 const draft2021 = require('./draft2021/index.js');
 const draft2024 = require('./draft2024/index.js');

@@ -25,14 +25,14 @@ export interface CompiledProgram {
   outputs: Port[];
 }
 
-/** Results of a run of the draft of 2021, in memory shared by both threads. */
+/** Results of a run of the draft of 2021, in memory that both threads share. */
 export interface Results {
   buffer: SharedArrayBuffer;
   outputs: { dataType: MLOperandDataType; shape: number[]; byteOffset: number; byteLength: number }[];
 }
 
 /**
- * Expresses an operator of the draft of 2021 with today's: takes the arguments in order with today's operands, the
+ * Expresses an operator of the draft of 2021 by today's: takes the arguments in order with today's operands, the
  * options with their defaults, and the numbers of small constants.
  */
 export type Lower<Arguments extends unknown[], Options = {}> = (
@@ -70,7 +70,7 @@ export interface Input {
   dimensions: number[];
 }
 
-/** Data for an input: a view, and the shape if given. */
+/** Data for an input: a view, and the shape, if given. */
 export interface InputData {
   resource: View;
   dimensions: number[] | undefined;
@@ -83,7 +83,7 @@ export interface Activation {
   apply(operand: unknown): MLOperand;
 }
 
-/** A method of a builder, which is passed as an argument. */
+/** A method of a builder that takes the builder as an argument. */
 export type BuilderMethod = (builder: object, args: unknown[]) => unknown;
 
 /** The options of today's createContext() that the draft of 2021 uses. */

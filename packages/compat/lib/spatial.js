@@ -15,7 +15,7 @@ function halves(autoPad, total) {
 }
 
 /**
- * Computes the padding of a sliding window with which each output size is the input size divided by the stride, rounded
+ * Computes the padding of a sliding window for which each output size is the input size divided by the stride, rounded
  * up.
  *
  * @param {'same-upper' | 'same-lower'} autoPad
@@ -31,7 +31,7 @@ function samePadding(autoPad, { input, window, strides, dilations }) {
 }
 
 /**
- * Computes the padding of a transposed convolution with which each output size is the input size times the stride, or
+ * Computes the padding of a transposed convolution for which each output size is the input size times the stride, or
  * the given one.
  *
  * @param {'same-upper' | 'same-lower'} autoPad
@@ -48,7 +48,7 @@ function sameTransposedPadding(autoPad, { input, window, strides, dilations, out
 }
 
 /**
- * Pads with the mode "symmetric", which repeats the edges in the mirror image and is no longer a mode of `pad()`.
+ * Pads with the mode "symmetric", which repeats the edges in the mirror image. `pad()` no longer has this mode.
  *
  * @param {Pick<import('webnn-node').MLGraphBuilder, 'concat' | 'identity' | 'reverse' | 'slice'>} builder
  * @param {import('webnn-node').MLOperand} input

@@ -15,7 +15,7 @@ const { apply, getOwnPropertyDescriptor, getPrototypeOf } = Reflect;
 const getter = (prototype, name) => /** @type {Function} */ (getOwnPropertyDescriptor(prototype, name)?.get);
 const typedArrayPrototype = /** @type {object} */ (getPrototypeOf(Uint8Array.prototype));
 
-/** Getters of a view's buffer, offset and length, for both families of views; lengths are in elements of the view. */
+/** Getters of a view's buffer, offset and length, for both families of views. Lengths are in elements of the view. */
 const TYPED_ARRAY = {
   buffer: getter(typedArrayPrototype, 'buffer'),
   byteOffset: getter(typedArrayPrototype, 'byteOffset'),
@@ -58,8 +58,8 @@ function placeOf({ view, kind }) {
 }
 
 /**
- * Returns the bytes of a view other than a DataView as an array of this realm, not the view itself, which may override
- * methods (a Buffer does).
+ * Returns the bytes of a view other than a DataView, as an array of this realm: the view itself may override methods (a
+ * Buffer does).
  *
  * @param {import('./internal.js').View} view
  * @returns {Uint8Array} on the memory of the view
@@ -69,8 +69,8 @@ function bytesIn({ view, kind, buffer }) {
 }
 
 /**
- * Whether the elements of a view match a data type, by the table of the drafts. (That table has no entry for float16;
- * here it is a Float16Array, or a Uint16Array of bit patterns.)
+ * Whether the elements of a view match a data type, by the table of the drafts. (That table has no entry for float16.
+ * Here, it is a Float16Array, or a Uint16Array of bit patterns.)
  *
  * @param {string} kind from `arrayBufferView`
  * @param {import('webnn-node').MLOperandDataType} dataType

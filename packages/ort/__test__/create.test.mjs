@@ -114,7 +114,7 @@ describe('InferenceSession.create', () => {
   });
 
   it('lets programs add properties to a session', async () => {
-    const session = await InferenceSession.create(negate());
+    const session = /** @type {import('webnn-node-ort').InferenceSession & { config?: object }} */ (await InferenceSession.create(negate()));
     session.config = { model_type: 'bert' };
     assert.deepEqual(session.config, { model_type: 'bert' });
     await check(session);
@@ -124,6 +124,7 @@ describe('InferenceSession.create', () => {
     const directory = temporaryFolder(t);
     mkdirSync(`${directory}/folder.onnx`);
     const damaged = write(directory, 'damaged.onnx', negate().subarray(0, 30));
+    /** @type {[any, RegExp][]} */
     const cases = [
       ['/there/is/no.onnx', /from \/there\/is\/no\.onnx failed/],
       ['', /failed/],
@@ -169,6 +170,7 @@ describe('InferenceSession.create', () => {
   it('rejects arguments of other types with a TypeError or RangeError', async () => {
     const bytes = negate();
     const { buffer } = Uint8Array.from(bytes);
+    /** @type {[any[], string, RegExp][]} */
     const cases = [
       [[], 'TypeError', /argument\[0\]/],
       [[5], 'TypeError', /argument\[0\]/],
@@ -188,7 +190,7 @@ describe('InferenceSession.create', () => {
       [[buffer, 0, buffer.byteLength, 'cpu'], 'TypeError', /'options'/],
     ];
     for (const [args, name, message] of cases) {
-      await assert.rejects(InferenceSession.create(...args), { name, message });
+      await assert.rejects(Reflect.apply(InferenceSession.create, InferenceSession, args), { name, message });
     }
   });
 });

@@ -41,7 +41,7 @@ const hostile = () => [
   new Set([1]),
   /x/,
   new Error('e'),
-  Promise.reject(new Error('unheard')).catch(() => {}) && Promise.resolve(),
+  Promise.resolve(),
   new WeakRef({}),
   Object.create(null),
   Object.freeze({}),
@@ -186,6 +186,7 @@ describe('hostile values', () => {
 
   it('as feeds, fetches, options of runs, and properties of tensors', async () => {
     const session = await InferenceSession.create(model);
+    /** @type {any} */
     const sound = { type: 'float32', dims: [1, 2], data: floats(1, 2), location: 'cpu' };
     for (const [at, bad] of hostile().entries()) {
       await fitsOrFails(session.run(bad), `feeds ${at}`);
@@ -226,6 +227,7 @@ describe('hostile values', () => {
 
   it('as arguments that act while they are read', async () => {
     const session = await InferenceSession.create(model);
+    /** @type {(key: string, act: () => unknown) => any} */
     const acting = (key, act) =>
       Object.defineProperty({ type: 'float32', dims: [1, 2], data: floats(1, 2), location: 'cpu' }, key, {
         get() {

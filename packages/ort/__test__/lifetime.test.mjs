@@ -25,10 +25,10 @@ describe('runs at once', () => {
         const rows = at % 7;
         const list = Array.from({ length: 2 * rows }, (_, index) => at + index);
         const { sum, difference } = await session.run({ a: float32(list, [rows, 2]), b: float32(list, [rows, 2]) });
-        return [sum.dims, [...sum.data], difference.data.every((number) => number === 0), list];
+        return { dims: sum.dims, sum: [...sum.data], isZero: difference.data.every((number) => number === 0), list };
       }),
     );
-    outcomes.forEach(([dims, sum, isZero, list], at) => {
+    outcomes.forEach(({ dims, sum, isZero, list }, at) => {
       assert.deepEqual([dims, isZero], [[at % 7, 2], true]);
       assert.deepEqual(
         sum,
@@ -54,6 +54,7 @@ describe('runs at once', () => {
 
   it('of several sessions give each its own results', async () => {
     const sessions = await Promise.all([negate(), negate(), sums()].map((model) => InferenceSession.create(model)));
+    /** @type {(at: number) => any} */
     const feeds = (at) => (at === 2 ? { a: float32([at, at], [1, 2]), b: float32([1, 1], [1, 2]) } : { x: float32([at], [1]) });
     const results = await Promise.all(Array.from({ length: 20 }, (_, run) => sessions[run % 3].run(feeds(run % 3))));
     results.forEach((result, run) => {

@@ -8,6 +8,7 @@ import * as common from 'onnxruntime-common';
 import ort, { env, InferenceSession, listSupportedBackends, registerBackend, Tensor, TRACE } from 'webnn-node-ort';
 import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import { negate, require, root, runNode, runProgram, write } from './support.mjs';
+import { wrong } from '../../../__test__/lib/types.mjs';
 
 /** The CommonJS build, which this package uses. */
 const own = require('onnxruntime-common');
@@ -44,7 +45,7 @@ describe('module', () => {
 
   it('takes feeds of any object with the properties of a Tensor', async () => {
     const session = await InferenceSession.create(negate());
-    const { y } = await session.run({ x: { type: 'float32', dims: [3], data: Float32Array.of(1, 2, 3), location: 'cpu' } });
+    const { y } = await session.run({ x: wrong({ type: 'float32', dims: [3], data: Float32Array.of(1, 2, 3), location: 'cpu' }) });
     assert.deepEqual([...y.data], [-1, -2, -3]);
   });
 

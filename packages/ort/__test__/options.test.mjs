@@ -7,6 +7,7 @@ import { describe, it } from 'node:test';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
 import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import { negate, runProgram, write } from './support.mjs';
+import { wrong } from '../../../__test__/lib/types.mjs';
 
 const model = negate();
 const create = (options) => InferenceSession.create(model, options);
@@ -158,11 +159,11 @@ describe('session options', () => {
   });
 
   it('are refused in the order of onnxruntime-node, before the model is read', async () => {
-    await assert.rejects(InferenceSession.create('/there/is/no.onnx', { logId: 5, executionMode: 5, intraOpNumThreads: 'x' }), {
+    await assert.rejects(InferenceSession.create('/there/is/no.onnx', wrong({ logId: 5, executionMode: 5, intraOpNumThreads: 'x' })), {
       name: 'TypeError',
       message: /intraOpNumThreads/,
     });
-    await assert.rejects(InferenceSession.create('/there/is/no.onnx', { preferredOutputLocation: 5 }), { name: 'Error', message: /failed/ });
+    await assert.rejects(InferenceSession.create('/there/is/no.onnx', { preferredOutputLocation: wrong(5) }), { name: 'Error', message: /failed/ });
   });
 
   it('fail where they are frozen with providers, as those of onnxruntime-node', async () => {
@@ -178,7 +179,7 @@ describe('session options', () => {
   });
 
   it('executionProviders: webgpu is the GPU; without one it is an error, unless the CPU may be used', async () => {
-    const outcome = await create({ executionProviders: ['webgpu'] }).catch((error) => error);
+    const outcome = await create({ executionProviders: ['webgpu'] }).catch((/** @type {NodeJS.ErrnoException} */ error) => error);
     if (outcome instanceof Error) {
       assert.equal(outcome.code, 'ERR_WEBNN_NOT_SUPPORTED');
       assert.match(outcome.message, /GPU/);
@@ -265,6 +266,7 @@ describe('session options', () => {
 describe('run options', () => {
   it('are checked as onnxruntime-node checks them', async () => {
     const session = await create();
+    /** @type {any[]} */
     const accepted = [
       {},
       { logSeverityLevel: 4 },
@@ -280,6 +282,7 @@ describe('run options', () => {
       assert.deepEqual([...(await session.run({ x: x() }, options)).y.data], [-1, -2]);
       assert.deepEqual([...(await session.run({ x: x() }, ['y'], options)).y.data], [-1, -2]);
     }
+    /** @type {[any, string, RegExp][]} */
     const refused = [
       [{ logSeverityLevel: 'x' }, 'TypeError', /logSeverityLevel/],
       [{ logSeverityLevel: undefined }, 'TypeError', /logSeverityLevel/],

@@ -12,7 +12,7 @@ export const root = fileURLToPath(new URL('..', import.meta.url));
 export const require = createRequire(import.meta.url);
 
 /** `y = -x`, for as many numbers as are fed. */
-export const negate = (elementType = FLOAT, shape = ['n']) =>
+export const negate = (elementType = FLOAT, shape = /** @type {(string | number)[]} */ (['n'])) =>
   writeModel({
     inputs: [value('x', elementType, shape)],
     outputs: [value('y', elementType, shape)],

@@ -5,12 +5,13 @@ import { inspect } from 'node:util';
 import { describe, it } from 'node:test';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
 import { FLOAT, negate, node, runNode, root, value, writeModel } from './support.mjs';
+import { defined, wrong } from '../../../__test__/lib/types.mjs';
 
 /** So many that a result is not copied before it is read. */
 const MANY = 1_000_000;
 
 const ones = () => new Tensor('float32', new Float32Array(MANY).fill(1), [MANY]);
-const isRead = (tensor) => Object.getOwnPropertyDescriptor(tensor, 'cpuData').get === undefined;
+const isRead = (tensor) => defined(Object.getOwnPropertyDescriptor(tensor, 'cpuData')).get === undefined;
 
 async function unreadResult() {
   const session = await InferenceSession.create(negate());
@@ -53,19 +54,19 @@ describe('a result', () => {
     y.data[0] = 7;
     assert.equal((await session.run({ x: y })).y.data[0], -7);
     const { y: replaced } = await session.run({ x: ones() });
-    replaced.cpuData = new Float32Array(MANY).fill(3);
+    Object.assign(replaced, { cpuData: new Float32Array(MANY).fill(3) });
     assert.equal((await session.run({ x: replaced })).y.data[0], -3);
     const { y: cut } = await session.run({ x: ones() });
-    cut.dims = [5];
+    Object.assign(cut, { dims: [5] });
     assert.deepEqual((await session.run({ x: cut })).y.dims, [5]);
   });
 
   it('can be disposed, cloned, copied and frozen, read or not', async () => {
     const { session, y } = await unreadResult();
-    const clone = structuredClone(y);
+    const clone = /** @type {any} */ (structuredClone(y));
     assert.deepEqual([clone.type, clone.dims, clone.cpuData[0]], ['float32', [MANY], -1]);
     const { y: spread } = await session.run({ x: ones() });
-    assert.equal({ ...spread }.cpuData[0], -1);
+    assert.equal(/** @type {any} */ ({ ...spread }).cpuData[0], -1);
     const { y: disposed } = await session.run({ x: ones() });
     disposed.dispose();
     assert.throws(() => disposed.data, /disposed/);
@@ -81,12 +82,13 @@ describe('a result', () => {
     for (const size of [2, MANY]) {
       const feeds = { x: new Tensor('float32', new Float32Array(size).fill(1), [size]) };
       const { y } = await session.run(feeds);
-      assert.equal(y.data.byteOffset, 0);
-      assert.equal(y.data.buffer.byteLength, 4 * size);
+      const data = /** @type {Float32Array<ArrayBuffer>} */ (y.data);
+      assert.equal(data.byteOffset, 0);
+      assert.equal(data.buffer.byteLength, 4 * size);
       const { y: next } = await session.run(feeds);
-      next.data.fill(9);
+      /** @type {Float32Array} */ (next.data).fill(9);
       assert.ok(y.data.every((number) => number === -1));
-      const moved = structuredClone(y.data, { transfer: [y.data.buffer] });
+      const moved = structuredClone(data, { transfer: [data.buffer] });
       assert.equal(moved.length, size);
       assert.equal(y.data.length, 0);
       await assert.rejects(session.run({ x: y }), { name: 'Error', message: /detached/ });
@@ -148,7 +150,7 @@ describe('a result', () => {
     const { y: disposed } = await session.run({ x: new Tensor('float32', [1, -2], [2]) });
     const { mlTensor } = disposed;
     disposed.dispose();
-    await assert.rejects(session.run({ x: { type: 'float32', dims: [2], location: 'ml-tensor', mlTensor } }), { name: 'Error' });
+    await assert.rejects(session.run({ x: wrong({ type: 'float32', dims: [2], location: 'ml-tensor', mlTensor }) }), { name: 'Error' });
     const { y: target } = await session.run({ x: new Tensor('float32', [3, 3], [2]) });
     await session.run({ x: new Tensor('float32', [4, 4], [2]) }, { y: target });
     assert.deepEqual([...(await target.getData())], [-4, -4]);

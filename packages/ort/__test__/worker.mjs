@@ -7,7 +7,7 @@ const { model, number, size } = workerData;
 const session = await InferenceSession.create(model);
 if (size === undefined) {
   const { y } = await session.run({ x: new Tensor('float32', [number], [1]) });
-  parentPort.postMessage(y.data[0]);
+  /** @type {import('node:worker_threads').MessagePort} */ (parentPort).postMessage(y.data[0]);
 } else {
   const x = new Tensor('float32', new Float32Array(size * size).fill(1), [size, size]);
   for (;;) {

@@ -6,7 +6,7 @@ const { createSession } = require('./session.js');
 
 /** @typedef {typeof import('onnxruntime-common')} Common a copy of onnxruntime-common, of any version from 1.14 on */
 
-/** The release of onnxruntime-node whose interface this is. */
+/** The release of onnxruntime-node whose interface this package has. */
 const VERSION = '1.30.0';
 
 /** Names of execution providers. */
@@ -14,7 +14,7 @@ const PROVIDERS = ['cpu', 'webgpu'];
 
 /**
  * One above onnxruntime-node's priority: if both share an onnxruntime-common, this backend wins, and registering the
- * other does not throw.
+ * other one does not throw.
  */
 const PRIORITY = 101;
 

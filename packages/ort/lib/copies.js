@@ -1,6 +1,8 @@
 'use strict';
 
-/** Finds the copies of onnxruntime-common in a program: each part of the program gets the one it was written for. */
+/**
+ * Finds the copies of onnxruntime-common in a program: each part of the program gets the one that it was written for.
+ */
 
 const { createRequire } = require('node:module');
 const { resolve } = require('node:path');
@@ -36,8 +38,8 @@ function programCommon() {
 }
 
 /**
- * Finds the onnxruntime-common that the original onnxruntime-node would use; without an original, that of the loading
- * file.
+ * Finds the onnxruntime-common that the original onnxruntime-node would use; if there is no original, that of the
+ * loading file.
  *
  * @param {string | undefined} from path or file URL of the loading file
  * @returns {string} its path
@@ -50,7 +52,8 @@ function commonFor(from) {
 }
 
 /**
- * Returns the URL that import statements resolve to: the main module of this package, with a query for another copy.
+ * Returns the URL that import statements resolve to: the main module of this package, with a query if it is for another
+ * copy.
  */
 function urlFor(/** @type {string} */ path) {
   const url = pathToFileURL(require.resolve('../index.js'));

@@ -26,8 +26,8 @@ const messageOf = (error) => (error instanceof Error ? error.message : String(er
 /** @typedef {{model: OnnxModel, outputs: readonly OnnxValueInfo[]}} Loaded a model, and all outputs of its file */
 
 /**
- * Loads a model with only the outputs that are tensors: onnxruntime-node lists sequences, too, but fails when they are
- * fetched.
+ * Loads a model with only those outputs that are tensors: onnxruntime-node also lists sequences, but fails when they
+ * are fetched.
  *
  * @param {string | Uint8Array} source
  * @param {import('webnn-node/onnx').OnnxLoadOptions} options
@@ -61,7 +61,7 @@ async function load(source, { device, mayFallBack, numThreads, externalData }, l
   if (source.length === 0 && typeof source !== 'string') {
     throw new Error('Load model failed: No graph was found in the protobuf, which is empty');
   }
-  // Always a path, and never a URL.
+  // Always a path, never a URL.
   const from = typeof source === 'string' && source !== '' ? resolve(source) : source;
   const options = { looseDimensions: true, externalData, ...(numThreads !== undefined && { numThreads }) };
   try {

@@ -7,7 +7,7 @@ const { threadId } = require('node:worker_threads');
 
 const NANOSECONDS_PER_MILLISECOND = 1e6;
 
-/** Later events are dropped, as in onnxruntime. */
+/** Maximum number of events; later ones are dropped, as in onnxruntime. */
 const MAX_EVENTS = 1_000_000;
 
 /**
@@ -22,7 +22,7 @@ function fileTime(time) {
   return `${day}_${clock}_${text(time.getMilliseconds(), 3)}`;
 }
 
-/** The events of one session, written to a file at its end. */
+/** The events of one session, written to a file when it ends. */
 class Profile {
   #begin;
   /** @type {object[]} */

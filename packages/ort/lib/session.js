@@ -30,7 +30,7 @@ class Session {
   #profile;
   #inputs;
   #outputs;
-  /** Outputs that are not tensors, and cannot be fetched. */
+  /** Outputs that are not tensors and cannot be fetched. */
   #others;
   /** Locations of the outputs that stay on the device, by name. @type {Map<string, string>} */
   #onDevice = new Map();
@@ -92,7 +92,7 @@ class Session {
     }
     const targets = this.#targets(fetches);
     checkRunOptions(options);
-    // Again: getters of the arguments may have released the session.
+    // Checked again: getters of the arguments may have released the session.
     this.#requireAlive();
     this.#running += 1;
     try {
@@ -110,7 +110,7 @@ class Session {
   }
 
   /**
-   * Runs the model and records the times of its steps.
+   * Runs the model, and records the times of its steps.
    *
    * @param {InstanceType<typeof Profile>} profile
    * @param {Record<string, import('webnn-node/onnx').OnnxFeed>} values
@@ -210,7 +210,7 @@ class Session {
       : this.#Tensor.fromMLTensor(/** @type {any} */ (mlTensor), options);
   }
 
-  /** Frees the session after the runs in progress. */
+  /** Frees the session once the runs in progress have ended. */
   async dispose() {
     this.#requireAlive();
     this.#isDisposed = true;

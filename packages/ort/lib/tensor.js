@@ -1,6 +1,6 @@
 'use strict';
 
-/** Converts Tensors of onnxruntime-common to feeds of webnn-node, and its results to Tensors. */
+/** Converts Tensors of onnxruntime-common to feeds of webnn-node, and webnn-node's results to Tensors. */
 
 const { MLTensor } = require('webnn-node');
 
@@ -26,7 +26,7 @@ const HOLDERS = new Map([
 ]);
 
 /**
- * Unread results by Tensor. They are not copied when fed back.
+ * Unread results by Tensor, which are not copied when they are fed back.
  *
  * @type {WeakMap<object, Result>}
  */

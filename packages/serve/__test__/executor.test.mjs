@@ -6,10 +6,13 @@ import { Places, Turns } from 'webnn-node-serve/lib/batcher/turns.js';
 
 const LIMITS = { maxBatch: 4, maxDelayMs: 0, maxQueue: 100, maxQueueMs: 1000 };
 
-/** An executor whose batches end when the test says so. */
+/**
+ * An executor whose batches end when the test says so.
+ * @param {{ run?: (inputs: number[]) => Promise<number[]>, limits?: object }} [options]
+ */
 function executorOf({ run, limits = {} } = {}) {
   const batches = [];
-  const observed = { requests: [], batches: [] };
+  const observed = { requests: /** @type {any[]} */ ([]), batches: /** @type {any[]} */ ([]) };
   const wait = (inputs) => new Promise((resolve, reject) => batches.push({ inputs, resolve: () => resolve(inputs.map((input) => input * 10)), reject }));
   const observer = { request: (request) => observed.requests.push(request), batch: (batch) => observed.batches.push(batch) };
   const executor = new Executor({ limits: { ...LIMITS, ...limits }, run: run ?? wait, turns: new Turns(new Places(2)), observer });
@@ -48,7 +51,7 @@ test('a request that fails does not fail those it was joined with', async () => 
   const { submit } = executorOf({ run });
   const results = await Promise.allSettled([1, 2, 3].map((input) => submit(input)));
   assert.deepEqual(
-    results.map(({ value, reason }) => value ?? reason.kind),
+    results.map((result) => (result.status === 'fulfilled' ? result.value : result.reason.kind)),
     [10, 'invalid', 30],
   );
 });

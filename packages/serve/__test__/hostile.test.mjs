@@ -24,8 +24,10 @@ function send(url, agent, { method, path, headers, body }) {
       resolve({ status: response.statusCode, type: response.headers['content-type'], text: Buffer.concat(chunks).toString() });
     });
     // A refused header ends the connection while the rest is being sent.
-    request.on('error', (error) =>
-      ['EPIPE', 'ECONNRESET'].includes(error.code) ? resolve({ status: 431, type: 'application/json', text: '{"error":"malformed HTTP"}' }) : reject(error),
+    request.on('error', (/** @type {NodeJS.ErrnoException} */ error) =>
+      ['EPIPE', 'ECONNRESET'].includes(String(error.code))
+        ? resolve({ status: 431, type: 'application/json', text: '{"error":"malformed HTTP"}' })
+        : reject(error),
     );
     request.end(body);
   });

@@ -1,5 +1,5 @@
 //! Attention: the product of queries and keys, scaled, capped and masked, its softmax, and the product with the values
-//! become one operator that never stores the scores, and reads and writes every matrix in place.
+//! become one operator that never stores the scores. It reads and writes every matrix in place.
 
 use super::strided::{Factor, StridedView, grouped, refined};
 use super::{Facts, beside_scalar, scalar, two};
@@ -22,7 +22,7 @@ pub fn fuse_attention(graph: &mut Graph) {
     let mut stays = vec![true; graph.nodes.len()];
     let mut gone = vec![false; graph.values.len()];
     for (index, found) in found {
-        // Another attention has rearranged an input of this one.
+        // Another fused attention has rearranged an input of this one.
         if found.inputs.iter().any(|id| gone[id.index()]) {
             continue;
         }
@@ -56,19 +56,19 @@ struct FoundAttention {
     op: Attention,
     inputs: Vec<ValueId>,
     output: ValueId,
-    /// Nodes in front whose work it does, unless something else needs them.
+    /// Preceding nodes whose work it does, unless something else needs them.
     parts: Vec<usize>,
-    /// Nodes behind whose work it does.
+    /// Following nodes whose work it does.
     behind: Vec<usize>,
 }
 
 /// The operators between the softmax and the first product.
 #[derive(Clone, Default)]
 struct Scores {
-    /// Masks, the last one first, with the batch of the scores that they broadcast to.
+    /// Masks, the last one first, each with the batch of the scores that it broadcasts to.
     masks: Vec<(MaskKind, ValueId, Vec<Dim>)>,
     scale: f64,
-    /// The factor behind a `tanh`.
+    /// The factor applied after a `tanh`.
     softcap: Option<f64>,
     parts: Vec<usize>,
 }
@@ -158,13 +158,13 @@ fn readable(view: StridedView, shape: &[Dim]) -> Option<StridedView> {
     Some(view)
 }
 
-/// Whether `a` and `b` differ only in how the batch is divided.
+/// Whether `a` and `b` differ only in how their batch dimensions are split.
 fn same_matrices(graph: &Graph, a: ValueId, b: ValueId) -> bool {
     let [a, b] = [a, b].map(|id| graph.descriptor(id).shape.as_slice());
     a.len() >= 2 && b.len() >= 2 && a[a.len() - 2..] == b[b.len() - 2..]
 }
 
-/// The operand of the softmax that computes `id`, and whether rows of NaN become zeros behind it.
+/// The operand of the softmax that computes `id`, and whether NaN rows become zeros after it.
 fn softmax_input(graph: &Graph, facts: &Facts, mut id: ValueId, scores: &mut Scores) -> Option<(ValueId, bool)> {
     let mut empty_is_zero = false;
     let mut uses = 1;
@@ -288,7 +288,7 @@ fn first_product(
     }
 }
 
-/// The destination of the output of an attention.
+/// Where an attention writes its output.
 struct Destination {
     id: ValueId,
     view: StridedView,
@@ -318,7 +318,7 @@ fn output(graph: &Graph, facts: &Facts, product: ValueId) -> Destination {
     best
 }
 
-/// The layout of the elements of `product` in `id`, a rearrangement of it, if its columns stay adjacent.
+/// The layout of the elements of `product` within `id`, a rearrangement of it, if its columns stay adjacent.
 fn inverse(graph: &Graph, facts: &Facts, id: ValueId, product: ValueId) -> Option<StridedView> {
     let view = StridedView::of(graph, facts, id);
     if view.root != product {

@@ -125,13 +125,13 @@ fn other_operators_in_between_stay() {
     for (scores, softmax) in [
         ("%4 = sin %3", "%5 = softmax %4 axis=2"),
         ("%7 = tanh %3\n%4 = tanh %7", "%5 = softmax %4 axis=2"),
-        // The cap is behind the mask.
+        // The cap follows the mask.
         ("%9 = input m float32 [5]\n%7 = add %3 %9\n%4 = tanh %7", "%5 = softmax %4 axis=2"),
-        // A cap of 0 leaves nothing of a score, except for NaN.
+        // A cap of 0 leaves nothing of a score but NaN.
         ("%7 = tanh %3\n%4 = linear %7 alpha=0", "%5 = softmax %4 axis=2"),
         ("%4 = identity %3", "%5 = softmax %4 axis=1"),
         ("%4 = pow %3 %3", "%5 = softmax %4 axis=2"),
-        // The scale is behind the mask.
+        // The scale follows the mask.
         (
             "%9 = input m float32 [5]\n%8 = constant float32 [] 2\n%7 = add %3 %9\n%4 = mul %7 %8",
             "%5 = softmax %4 axis=2",

@@ -7,7 +7,7 @@ use crate::ops::elementwise::Elementwise;
 use crate::ops::{Api, Op};
 use std::f64::consts::FRAC_1_SQRT_2;
 
-/// Maximum number of nested products to look at.
+/// Maximum number of nested products to look into.
 const MAX_FACTORS: usize = 4;
 
 /// Replaces decomposed `gelu()` by one operator.
@@ -85,7 +85,7 @@ fn one_and_erf(graph: &Graph, facts: &Facts, x: ValueId, id: ValueId) -> Option<
         }
         _ => return None,
     };
-    // Constants are rounded to their type, and their reciprocals have the same error.
+    // Constants are rounded to their type; their reciprocals have the same error.
     let rounding = if graph.descriptor(x).dtype == DataType::Float16 { 1e-3 } else { 1e-6 };
     let is_root = (factor / FRAC_1_SQRT_2 - 1.0).abs() < rounding;
     let scaled = facts.producers[argument.index()]?;

@@ -1,4 +1,4 @@
-//! Patterns that exporters write as many operators and one kernel computes faster: each is recognized by its structure,
+//! Patterns that exporters write as many operators but one kernel computes faster: each is recognized by its structure,
 //! shapes and constants, and becomes one operator.
 
 mod attention;

@@ -27,9 +27,9 @@ pub fn fuse_normalizations(graph: &mut Graph) {
 struct FoundNormalization {
     op: Operation,
     inputs: Vec<Option<ValueId>>,
-    /// Nodes in front whose work it does, unless something else needs them.
+    /// Preceding nodes whose work it does, unless something else needs them.
     front: Vec<usize>,
-    /// The product with the scale and the sum with the bias; it replaces the last one.
+    /// The product with the scale and the sum with the bias; the fused operator takes the place of the last one.
     behind: Vec<usize>,
 }
 
@@ -276,7 +276,7 @@ mod tests {
             fuse_normalizations(&mut graph);
             assert_eq!(graph.to_string(), before, "{from}");
         }
-        // Another reader needs the product with the scale: the pattern ends in front of it.
+        // The product with the scale has another reader: the pattern ends in front of it.
         let mut graph = parse(&(good + "\noutput z = %n"));
         fuse_normalizations(&mut graph);
         graph.verify();

@@ -1,5 +1,5 @@
 //! The layout of a value's elements within the value that it rearranges: operators that only move elements need not run
-//! if their reader can address the elements itself.
+//! if their reader can address the elements directly.
 
 use super::{Facts, beside_scalar, scalar, two};
 use crate::dimension::Dim;
@@ -11,20 +11,20 @@ use crate::shape::dim_strides;
 /// Maximum length of the chain of operators to follow.
 const MAX_CHAIN: usize = 16;
 
-/// A loop: its size, and the stride between neighbors in elements.
+/// A loop: its size, and its stride in elements.
 pub type Factor = (Dim, Dim);
 
-/// The elements of a value within those of another, its root. A dimension can be several loops over the root, outermost
-/// first; a dimension of size 1 has none.
+/// The elements of a value, as addressed within another value, its root. A dimension can be several loops over the
+/// root, outermost first; a dimension of size 1 has none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StridedView {
     /// The value that holds the elements.
     pub root: ValueId,
-    /// The offset of the first one, in elements.
+    /// The offset of the first element, in elements.
     pub offset: Dim,
     /// The loops of each dimension.
     pub dims: Vec<Vec<Factor>>,
-    /// A factor for the elements, see [`StridedView::scaled`].
+    /// A factor for all elements, see [`StridedView::scaled`].
     pub scale: f64,
     /// The nodes between value and root.
     pub nodes: Vec<usize>,
@@ -75,12 +75,12 @@ impl StridedView {
         StridedView { root: id, offset: Dim::number(0), dims, scale: 1.0, nodes: Vec::new() }
     }
 
-    /// A value as a view of the value that it rearranges, as far back as its producers allow.
+    /// A value as a view of the value it rearranges, as far back as its producers allow.
     pub fn of(graph: &Graph, facts: &Facts, id: ValueId) -> StridedView {
         StridedView::within(graph, facts, id, MAX_CHAIN, false)
     }
 
-    /// Like [`StridedView::of`], also through products with a scalar and without other readers.
+    /// Like [`StridedView::of`], also past products with a scalar that have no other readers.
     pub fn scaled(graph: &Graph, facts: &Facts, id: ValueId) -> StridedView {
         StridedView::within(graph, facts, id, MAX_CHAIN, true)
     }
@@ -131,7 +131,7 @@ impl StridedView {
         }
     }
 
-    /// The part of size `shape` from `starts` on, with every `steps`-th element of each dimension.
+    /// The window of size `shape` from `starts` on, with every `steps`-th element of each dimension.
     fn window(mut self, starts: &[Dim], steps: Option<&[u32]>, shape: &[Dim]) -> Option<StridedView> {
         for (axis, factors) in self.dims.iter_mut().enumerate() {
             let (start, step) = (starts[axis], steps.map_or(1, |steps| steps[axis]));
@@ -193,8 +193,8 @@ fn moves(node: &Node) -> bool {
     identity || matches!(node.op, Api(Op::Transpose(_) | Op::Reshape(_) | Op::Expand(_) | Op::Slice(_) | Op::Split(_)))
 }
 
-/// Divides the loops of several lists with equal numbers of elements into equal sizes. Returns the sizes, and the
-/// strides of each list; `None` if a loop cannot be divided.
+/// Splits the loops of several lists with equal numbers of elements at the same sizes. Returns the sizes, and the
+/// strides of each list; `None` if a loop cannot be split.
 pub fn refined(lists: Vec<Vec<Factor>>) -> Option<(Vec<Dim>, Vec<Vec<Dim>>)> {
     let mut lists: Vec<Vec<Factor>> =
         lists.into_iter().map(|list| list.into_iter().filter(|(size, _)| *size != 1).collect()).collect();

@@ -6,7 +6,7 @@ use crate::cpu::simd::Simd;
 use crate::dtype::Element;
 use std::marker::PhantomData;
 
-/// The order of the elements: which one wins.
+/// The order that decides which element wins.
 pub trait Order<T>: Fold<T, Sum = T> {
     /// Whether `a` comes before `b`; false if either is NaN.
     fn precedes(a: T, b: T) -> bool;
@@ -54,7 +54,8 @@ impl<T: Stored, F: Order<T::Lane> + Copy + Sync> Reduction<T> for Arg<F> {
 
     #[inline(always)]
     fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> i32 {
-        // A fold vectorizes, and so does the search for its result; a loop that tracks an index does not.
+        // A fold vectorizes, and so does the search for the position of its result; a loop that tracks an index does
+        // not.
         let best = nest.fold_run::<S, T, F>(simd, x, start, 0.0);
         let mut buffer = [T::Lane::default(); WIDENED];
         let mut before = 0;
@@ -62,11 +63,11 @@ impl<T: Stored, F: Order<T::Lane> + Copy + Sync> Reduction<T> for Arg<F> {
             let x = T::widen(simd, x, &mut buffer);
             let found = |x: T::Lane| x == best || (is_nan(x) && is_nan(best));
             if x.iter().fold(false, |any, &x| any | found(x)) {
-                return (before + x.iter().position(|&x| found(x)).expect("one was found")) as i32;
+                return (before + x.iter().position(|&x| found(x)).expect("a matching element exists")) as i32;
             }
             before += x.len();
         }
-        unreachable!("the fold is one of the elements")
+        unreachable!("the result of the fold is an element")
     }
 
     #[inline(always)]

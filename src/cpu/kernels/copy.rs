@@ -10,18 +10,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Maximum number of loops of a copy: `tile()` writes each of the 8 dimensions as two.
 const MAX_LOOPS: usize = 16;
 
-/// Side of a square that a transposition processes at a time, in elements: both squares of 4-byte elements take 32 KiB,
-/// which fits a first-level cache.
+/// Side of the square blocks of a transposition, in elements: source and destination blocks of 4-byte elements together
+/// take 32 KiB, which fits a first-level cache.
 const TRANSPOSE_BLOCK: usize = 64;
 
-/// Elements copied as one item of work, when they are contiguous: large enough to make the bookkeeping invisible, and
-/// small enough to share a tensor of some ten thousand elements between threads.
+/// Contiguous elements copied as one item of work: large enough to hide the bookkeeping, small enough to spread a
+/// tensor of some ten thousand elements over the threads.
 const COPY_BLOCK: usize = 4096;
 
 /// Maximum number of lanes of a vector register.
 const MAX_LANES: usize = 16;
 
-/// Bytes copied in the time of one multiply-add, when they are contiguous.
+/// Contiguous bytes copied in the time of one multiply-add.
 const BYTES_PER_COST: usize = 2;
 
 /// Cost of copying a single element, in multiply-adds.
@@ -38,7 +38,7 @@ struct Loop {
 impl Loop {
     const ONCE: Loop = Loop { len: 1, src: 0, dst: 0 };
 
-    /// The loop over the starts of blocks of `block` elements of this one.
+    /// The loop over the blocks of `block` elements of this loop.
     fn blocks(self, block: usize) -> Loop {
         Loop { len: self.len.div_ceil(block), src: self.src * block as isize, dst: self.dst * block }
     }
@@ -51,7 +51,7 @@ enum Plane {
     Rows,
     /// Rows of the destination are contiguous and filled with one element.
     Fill,
-    /// Rows of the destination are contiguous. Their elements are strided in the source, where columns are contiguous.
+    /// Rows of the destination are contiguous; in the source their elements are strided, and columns are contiguous.
     Transpose,
     /// Anything else.
     Strided,
@@ -75,7 +75,7 @@ pub struct StridedCopy {
 }
 
 /// The loops of a copy, the longest stride in the destination first. Drops loops that run once, and merges neighbors
-/// that form one longer loop.
+/// that form a longer loop.
 fn merged_loops(src: &Strided, dst: &Strided) -> Vec<Loop> {
     let all = src.shape.iter().zip(&src.strides).zip(&dst.strides);
     let mut loops: Vec<Loop> = all
@@ -99,8 +99,8 @@ impl StridedCopy {
     /// Creates a copy of every element of `src` to its position in `dst`. The views have the same shape.
     ///
     /// # Panics
-    /// If positions of `dst` are not nested: every stride must be positive and reach beyond the span of all shorter
-    /// ones, which means that no position is written twice. Views of whole tensors and windows of them are nested.
+    /// If positions of `dst` are not nested: every stride must be positive and exceed the span of all shorter ones,
+    /// which rules out writing a position twice. Views of whole tensors and windows of them are nested.
     pub fn new(src: &Strided, dst: &Strided) -> StridedCopy {
         assert_eq!(src.shape, dst.shape);
         let mut loops = merged_loops(src, dst);
@@ -129,7 +129,7 @@ impl StridedCopy {
             _ => loops.pop().unwrap_or(Loop::ONCE),
         };
         let (block_rows, block_cols) = match plane {
-            // A block of a narrow transposition is longer, to have as many elements.
+            // Blocks of a narrow transposition are longer, to hold as many elements.
             Plane::Transpose if rows.len < TRANSPOSE_BLOCK => (rows.len, COPY_BLOCK / rows.len),
             Plane::Transpose => (COPY_BLOCK / cols.len.min(TRANSPOSE_BLOCK), cols.len.min(TRANSPOSE_BLOCK)),
             _ if cols.len >= COPY_BLOCK => (1, COPY_BLOCK),
@@ -171,13 +171,13 @@ impl StridedCopy {
             (Plane::Transpose, _) if self.cols.src > 0 && rows.min(cols) >= min_side::<T>() => {
                 self.transpose_squares(isa, src, from, dst, to, [rows, cols]);
             }
-            // Images with three or four color channels become pixels.
+            // Planar images with three or four color channels become pixels.
             (Plane::Transpose, 3 | 4) if self.rows.dst == cols && self.cols.src > 0 => {
                 self.interleave(isa, src, from, dst, to, [rows, cols]);
             }
             (Plane::Transpose, _) => self.transpose(src, from, dst, to, rows, cols),
-            // A constant length avoids calling a copy for slices of any length: rows of 2 to 4 elements are common
-            // (points, colors), and take much less time than such a call.
+            // A constant length avoids a call to `memcpy`: rows of 2 to 4 elements (points, colors) are common, and
+            // take much less time than the call.
             (Plane::Rows, 2) => self.copy_rows(src, from, dst, to, rows, 2),
             (Plane::Rows, 3) => self.copy_rows(src, from, dst, to, rows, 3),
             (Plane::Rows, 4) => self.copy_rows(src, from, dst, to, rows, 4),
@@ -270,8 +270,8 @@ impl StridedCopy {
         isa.run(Interleave { planes, cols, out });
     }
 
-    /// Copies `rows` rows of `cols` elements, where neighbors in a column are neighbors in the source. Small squares
-    /// are read along one side and written along the other.
+    /// Copies `rows` rows of `cols` elements, where neighbors in a column are adjacent in the source. Reads small
+    /// squares along one side and writes them along the other.
     fn transpose<T: Element>(&self, src: &[T], from: usize, dst: &SharedMut<T>, to: usize, rows: usize, cols: usize) {
         for row in (0..rows).step_by(SQUARE) {
             for col in (0..cols).step_by(SQUARE) {
@@ -280,7 +280,7 @@ impl StridedCopy {
                 // Constant sizes let the compiler unroll the whole square and keep it in registers.
                 match ((rows - row).min(SQUARE), (cols - col).min(SQUARE)) {
                     (SQUARE, SQUARE) => self.transpose_tile(src, from, dst, to, SQUARE, SQUARE),
-                    // Three or four color channels: images with gaps or mirrored ones that become pixels.
+                    // Three or four color channels become pixels: images with gaps, or mirrored ones.
                     (SQUARE, 3) => self.transpose_tile(src, from, dst, to, SQUARE, 3),
                     (SQUARE, 4) => self.transpose_tile(src, from, dst, to, SQUARE, 4),
                     (3, SQUARE) => self.transpose_tile(src, from, dst, to, 3, SQUARE),
@@ -391,7 +391,7 @@ impl<T: Copy> Kernel for Interleave<'_, T> {
     }
 }
 
-/// A transposition of 4-byte elements: `to[r * dst_stride + c] = from[c * src_stride + r]`. Whoever constructs this
+/// A transposition of 4-byte elements: `to[r * dst_stride + c] = from[c * src_stride + r]`. The constructor of this
 /// value guarantees that all elements can be read and written, that no other thread writes them, and that there are at
 /// least [`MAX_LANES`] rows and columns.
 struct TransposeWords {
@@ -411,7 +411,8 @@ impl Kernel for TransposeWords {
         // The last squares overlap the preceding ones.
         for row in (0..rows).step_by(S::LANES).map(|row| row.min(rows - S::LANES)) {
             for col in (0..cols).step_by(S::LANES).map(|col| col.min(cols - S::LANES)) {
-                // SAFETY: the square is inside the elements that can be read and written. Vectors of floats move any bits.
+                // SAFETY: the square is inside the elements that can be read and written. Vectors of floats can move
+                // any bits.
                 unsafe {
                     let from = from.add(col * src_stride + row);
                     simd.transpose_ptr(from, src_stride, to.add(row * dst_stride + col), dst_stride);
@@ -425,7 +426,7 @@ impl Kernel for TransposeWords {
 struct Position {
     /// The iteration of each loop.
     counts: [usize; MAX_LOOPS],
-    /// Elements from the start of the view.
+    /// Offset from the start of the view, in elements.
     src: isize,
     dst: usize,
 }
@@ -553,7 +554,7 @@ mod tests {
     #[test]
     fn short_rows_reversals_and_fills() {
         for cols in [1, 2, 3, 4, 5, 9] {
-            // A column of the destination from a reversed source, and one from a single element.
+            // A column of the destination from a reversed source, and one from a single repeated element.
             let dst = Strided::row_major(&[700, 11]).window(&[0, 2], &[700, cols]);
             let reversed = Strided {
                 shape: vec![700, cols],

@@ -9,7 +9,7 @@ use half::f16;
 
 /// An element type that can be summed.
 pub trait Summand: Stored {
-    /// The accumulator: float64 for floats, for long sums that are as accurate as the formula.
+    /// The accumulator: float64 for floats, for results as accurate as the formula even in long rows.
     type Sum: Copy + Default;
     /// Adds an element to the sum; integers wrap around.
     fn add(sum: Self::Sum, x: Self) -> Self::Sum;

@@ -32,10 +32,10 @@ pub struct Window {
 }
 
 impl Window {
-    /// Floats of one stretch of a padded input row: there is a stretch for each residue of the column modulo the step.
+    /// Floats per stretch of a padded input row; a row has one stretch per residue of the column modulo the step.
     fn stretch(&self) -> usize {
         let reach = (self.filter[1] - 1) * self.dilation[1] / self.step[1];
-        // Reads whole vectors of at most 16 lanes.
+        // Room for reading whole vectors of at most 16 lanes.
         self.out_cols.next_multiple_of(16) + reach
     }
 
@@ -58,12 +58,12 @@ pub struct Padded<'a> {
     rows: &'a [f32],
     /// [`Window::stretch`], cached because a division per row would be noticeable.
     stretch: usize,
-    /// Distance between taps of a row: whole steps, and the remainder.
+    /// Distance between the taps of a row: whole steps, and the remainder.
     hop: [usize; 2],
 }
 
 impl<'a> Padded<'a> {
-    /// Copies the input of the output rows `rows` from the plane that starts at `image`.
+    /// Copies the input under the output rows `rows` from the plane that starts at `image`.
     pub fn fill<T: Float>(
         isa: Isa,
         window: &'a Window,

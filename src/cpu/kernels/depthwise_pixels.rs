@@ -1,6 +1,6 @@
 //! Depthwise convolution with channels last: a vector holds consecutive channels of one pixel. The outputs of several
-//! neighboring pixels stay in registers, which load every weight once for all of them, and input shared by neighboring
-//! windows once if the filter size is known at compile time.
+//! neighboring pixels stay in registers, and every weight is loaded once for all of them. If the filter size is known
+//! at compile time, so is input shared by neighboring windows.
 
 use super::depthwise::Window;
 use super::float::Float;
@@ -11,15 +11,16 @@ use std::ops::Range;
 /// multiply-adds nearly hide the latency of two units.
 const WIDE: usize = 7;
 
-/// Vectors of channels summed side by side when a column is computed alone.
+/// Vectors of channels summed side by side when a column is computed on its own.
 const VECTORS: usize = 4;
 
-/// Bytes of the input rows under one output row that the next rows read again: half of a small first-level cache.
-/// Limits the number of channel vectors per pass, down to a few: reading less of each pixel is slower.
+/// Limit in bytes for the input rows under one output row, which the next rows read again: half of a small first-level
+/// cache. Determines the number of channel vectors per pass, but never less than a few: reading less of each pixel is
+/// slower.
 const REUSED_BYTES: usize = 24 << 10;
 
 /// The first channel of vector number `block`. The last vector overlaps its neighbor instead of being shorter: a
-/// channel is computed in the same way whichever vector it is in.
+/// channel is computed the same way in either vector.
 #[inline(always)]
 fn block_start(block: usize, channels: usize, lanes: usize) -> usize {
     (block * lanes).min(channels.saturating_sub(lanes))
@@ -30,8 +31,8 @@ pub fn packed_len(isa: Isa, channels: usize, taps: usize) -> usize {
     channels.div_ceil(isa.lanes()) * isa.lanes() * taps
 }
 
-/// Packs a filter as `[vector of channels][tap][lane]`; `of` returns the weight of a channel and a tap. Lanes beyond
-/// the last channel are 0.
+/// Packs a filter as `[vector of channels][tap][lane]`; `of(channel, tap)` returns a weight. Lanes beyond the last
+/// channel are 0.
 ///
 /// # Panics
 /// If the length of `out` differs from [`packed_len`].
@@ -48,7 +49,7 @@ pub fn pack_filter(isa: Isa, channels: usize, taps: usize, of: impl Fn(usize, us
     }
 }
 
-/// Number of channels per pixel, padding included, in an image for [`Pixels`]: at least one vector.
+/// Channels per pixel, padding included, in an image for [`Pixels`]: at least one vector.
 pub fn padded_channels(isa: Isa, channels: usize) -> usize {
     channels.max(isa.lanes())
 }
@@ -84,13 +85,13 @@ impl<T: Float> Kernel for Expand<'_, T> {
 }
 
 /// Some rows of a depthwise convolution, bias included. Skips positions outside the image, where even an infinite
-/// weight does not count.
+/// weight must not count.
 pub struct Pixels<'a> {
-    /// The parameters; the strides are those of `image`, `[row, column]`.
+    /// The window; its strides are those of `image`, `[row, column]`.
     pub window: &'a Window,
     /// The image from row `top` on; every pixel has [`padded_channels`] readable floats.
     pub image: &'a [f32],
-    /// The image row at the start of `image`.
+    /// The index of the image row at the start of `image`.
     pub top: usize,
     /// The output rows.
     pub rows: Range<usize>,
@@ -100,13 +101,13 @@ pub struct Pixels<'a> {
     pub weights: &'a [f32],
     /// [`padded_channels`] floats.
     pub bias: &'a [f32],
-    /// The bounds to clamp results to. NaN stays NaN.
+    /// Results are clamped to these bounds. NaN stays NaN.
     pub bounds: [f32; 2],
     /// `[rows][columns][channels]`
     pub out: &'a mut [f32],
 }
 
-/// The taps with a row in the image, and the first float under the uppermost one.
+/// The filter rows that are inside the image, and the offset in floats of the image row under the uppermost one.
 struct RowTaps {
     taps: Range<usize>,
     start: usize,
@@ -140,7 +141,7 @@ impl PixelWriter<'_> {
         let w = self.window;
         let first = (y * w.step[0]) as isize - w.padding[0] as isize;
         let reach = |distance: isize| match (distance.max(0) as usize, w.dilation[0]) {
-            // Avoids a slow division.
+            // Avoids the slow division.
             (distance, 1) => distance.min(w.filter[0]),
             (distance, dilation) => distance.div_ceil(dilation).min(w.filter[0]),
         };
@@ -229,8 +230,8 @@ impl PixelWriter<'_> {
         }
     }
 
-    /// Computes `COLS` columns with windows inside the width of the image. `TAPS` and `STEP` are the columns of the
-    /// filter and the input columns per output, or 0 for any number of them and any dilation.
+    /// Computes `COLS` columns with windows inside the width of the image. `TAPS` and `STEP` are the filter columns and
+    /// the input columns per output column; 0 stands for any number, and any dilation.
     ///
     /// # Safety
     /// As [`row`](Self::row), for all pixels under the filter.
@@ -275,7 +276,7 @@ impl PixelWriter<'_> {
         }
     }
 
-    /// Computes `VECS` vectors of channels of any column.
+    /// Computes `VECS` channel vectors of any column.
     ///
     /// # Safety
     /// As [`row`](Self::row).

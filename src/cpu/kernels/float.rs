@@ -22,14 +22,14 @@ pub trait Float: Stored<Lane = f32> {
     fn load<S: Simd>(simd: S, from: &[Self]) -> S::F32;
     /// `to[i] = from[i]`, rounded to nearest. Both slices have the same length.
     fn narrow_slice<S: Simd>(simd: S, from: &[f32], to: &mut [Self]);
-    /// Lets `compute` write `out` as float32, in place or at the start of `buffer`, and rounds to nearest.
+    /// Lets `compute` write float32 results, in `out` itself or at the start of `buffer`, and rounds them to nearest.
     ///
     /// # Panics
     /// If `out` is longer than [`CHUNK`](Stored::CHUNK).
     fn narrow<S: Simd>(simd: S, out: &mut [Self], buffer: &mut [f32; WIDENED], compute: impl FnOnce(&mut [f32]));
     /// Wraps the slice with its type.
     fn floats(from: &[Self]) -> Floats<'_>;
-    /// Unwraps the elements, which must have this type.
+    /// Unwraps elements of this type.
     ///
     /// # Panics
     /// If they have the other type.

@@ -1,4 +1,4 @@
-//! Reads at positions from a tensor of indices. Out-of-range indices are clamped, as `ops::gather` defines it.
+//! Reads at positions given by a tensor of indices. Out-of-range indices are clamped, as `ops::gather` defines.
 
 use crate::dtype::Element;
 
@@ -7,7 +7,7 @@ pub trait Index: Element {
     /// The index as a number; `i64` holds the values of all index types.
     fn to_i64(self) -> i64;
 
-    /// The position that the index refers to in a dimension of `size`.
+    /// The position in a dimension of `size` that the index refers to.
     #[inline(always)]
     fn place(self, size: usize) -> usize {
         let (index, size) = (self.to_i64(), size as i64);
@@ -51,12 +51,12 @@ macro_rules! with_index {
                 type $I = i64;
                 $body
             }
-            dtype => unreachable!("the rule rows accept no {dtype} indices"),
+            dtype => unreachable!("the rules accept no {dtype} indices"),
         }
     };
 }
 
-/// The size of a dimension that indices refer to, and its stride in rows.
+/// The size of a dimension that is indexed, and its stride in rows.
 pub type Coordinate = (usize, usize);
 
 /// Computes the row that each group of indices refers to, one index per coordinate.
@@ -68,8 +68,8 @@ pub fn rows<I: Index>(indices: &[I], coordinates: &[Coordinate], rows: &mut [u32
     }
 }
 
-/// Copies rows of `row_len` elements: for each block of `block` rows of `src`, the result has the rows `rows` of it.
-/// `out` is the result from its row `first` on, or a part of that.
+/// Copies rows of `row_len` elements: the result has the rows `rows` of each block of `block` rows of `src`. `out` is
+/// the result from its row `first` on, or a part of that.
 pub fn gather_rows<T: Element>(src: &[T], block: usize, rows: &[u32], row_len: usize, first: usize, mut out: &mut [T]) {
     let (mut block_index, mut row) = (first / rows.len(), first % rows.len());
     while !out.is_empty() {

@@ -1,4 +1,4 @@
-//! Interleaves rows of matrices: each becomes a lane of rows of floats.
+//! Interleaves rows: each becomes one lane of vectors of floats.
 
 use super::float::Float;
 use crate::cpu::simd::Simd;
@@ -24,7 +24,8 @@ pub fn transpose<'a, T: Float>(lanes: usize, width: usize, out: &mut [f32], of: 
     }
 }
 
-/// Writes `to[i] = from[i]` over the whole of `to`, usually a few vectors: a masked load instead of a scalar tail.
+/// Writes `to[i] = from[i]` over the whole of `to`, usually a few vectors: the tail is a masked load instead of
+/// scalars.
 #[inline(always)]
 pub fn copy<S: Simd, T: Float>(simd: S, from: &[T], to: &mut [f32]) {
     let from = &from[..to.len()];

@@ -1,8 +1,8 @@
 //! `(x - mean) * factor + bias` for normalizations, where `factor` is `scale / sqrt(variance + epsilon)`.
 //!
 //! Rows are measured and normalized in float32, with means in float64: the difference from the mean can be small
-//! relative to its terms. Results are within 4 ULP of the larger of product and bias. The arithmetic is in float64
-//! where squares would leave the range of float32, and where every element has its own coefficients.
+//! relative to its terms. Results are within 4 ULP of the larger of product and bias. Squares beyond the range of
+//! float32 and rows with a coefficient per element are computed in float64.
 
 use super::float::Float;
 use super::reduce::{Moments, Nest, Reduction};
@@ -10,10 +10,10 @@ use super::rows::{Plain, SquaresAbout, sum};
 use super::stored::WIDENED;
 use crate::cpu::simd::{Kernel, Simd};
 
-/// In this range, variances and factors and their terms are normal float32 numbers.
+/// Variances and factors in this range, and their terms, are normal float32 numbers.
 const SAFE: std::ops::Range<f64> = 1e-24..1e24;
 
-/// Splits a mean into two parts: differences from it are then as accurate as those from the float64.
+/// Splits a mean into two float32 parts: subtracting both is as accurate as subtracting the float64.
 #[inline(always)]
 fn halves(mean: f64) -> [f32; 2] {
     let high = mean as f32;
@@ -75,7 +75,7 @@ pub struct Coefficients<'a> {
     pub bias: &'a [f64],
 }
 
-/// Rows of the same length, each with its own coefficients.
+/// Rows of the same length, each with one set of coefficients.
 pub struct UniformRows<'a, T> {
     /// Rows of the operand.
     pub x: &'a [T],
@@ -85,7 +85,7 @@ pub struct UniformRows<'a, T> {
     pub columns: usize,
     /// The index of the first row.
     pub first: usize,
-    /// The coefficients of row `index` are at `index` modulo their number.
+    /// Row `index` uses the coefficients at `index` modulo their number.
     pub coefficients: Coefficients<'a>,
 }
 
@@ -151,7 +151,7 @@ impl<T: Float> Kernel for ChannelRow<'_, T> {
     }
 }
 
-/// Layers that are contiguous rows: mean and variance per row, and weights along it.
+/// Layers that are contiguous rows: mean and variance per row, scales and biases along it.
 pub struct LayerRows<'a, T> {
     /// Rows of the operand.
     pub x: &'a [T],
@@ -161,7 +161,7 @@ pub struct LayerRows<'a, T> {
     pub row: &'a Nest,
     /// Mean and variance.
     pub moments: Moments,
-    /// Whether to subtract the mean; if not, the variance is about 0.
+    /// Whether to subtract the mean; otherwise the variance is taken about 0.
     pub centered: bool,
     /// The scales along a row.
     pub scale: Option<&'a [T]>,

@@ -1,6 +1,6 @@
 //! Pooling: reduces the elements of each window to one.
 //!
-//! Sums are `f64`, so their rounding does not show in `f32`.
+//! Sums are `f64`, whose rounding does not show in `f32`.
 
 use crate::cpu::simd::{Kernel, Simd};
 use crate::ops::spatial::Slide;
@@ -27,7 +27,7 @@ pub struct Average;
 
 impl PoolFold<f32> for Average {
     type Sum = f64;
-    // -0: the mean of negative zeros is a negative zero.
+    // -0 and not 0: the mean of negative zeros is a negative zero.
     const EMPTY: f64 = -0.0;
     #[inline(always)]
     fn add(sum: f64, x: f32) -> f64 {
@@ -119,10 +119,10 @@ impl Taps {
 /// Outputs computed side by side.
 const SIDE_BY_SIDE: usize = 64;
 
-/// Partial sums of one reduction over contiguous elements.
+/// Partial sums of a reduction over contiguous elements.
 const PARTS: usize = 16;
 
-/// Fewer outputs than this are computed one by one, each over contiguous elements, rather than side by side.
+/// Fewer outputs than this are computed one by one, over contiguous elements, rather than side by side.
 const MIN_SIDE_BY_SIDE: usize = 4;
 
 /// One row of windows over a plane with contiguous rows.
@@ -194,7 +194,7 @@ impl<T: Copy> Windows<'_, T> {
         R::finish(parts.into_iter().fold(R::EMPTY, R::merge), count)
     }
 
-    /// Reduces complete windows, `STRIDE` apart (0: any distance); the first one covers `columns`.
+    /// Reduces complete windows, `STRIDE` apart (0: any distance). The first one covers `columns`.
     #[inline(always)]
     fn side_by_side<R: PoolFold<T>, const STRIDE: usize>(&self, columns: Taps, out: &mut [T]) {
         let stride = if STRIDE == 0 { self.columns.stride as usize } else { STRIDE };

@@ -1,7 +1,7 @@
 //! Reductions over any set of dimensions.
 //!
-//! Floating-point sums and products are accumulated in float64 and rounded once, which makes results as accurate as the
-//! formula. The order of the terms of an output depends only on the shapes.
+//! Floating-point sums and products accumulate in float64 and are rounded once, which makes results as accurate as the
+//! formula. The order of an output's terms depends only on the shapes.
 
 use super::elementwise::Integer;
 use super::float::Float;
@@ -12,16 +12,16 @@ use std::marker::PhantomData;
 
 /// Columns reduced at the same time: their accumulators take 1 KiB.
 pub const WIDTH: usize = 128;
-/// Accumulators of one contiguous run, enough to hide the latency of additions: 4 vectors of 8 float64.
+/// Accumulators per contiguous run, enough to hide the latency of additions: 4 vectors of 8 float64.
 const LANES: usize = 32;
 
-/// Number of rows of fewer than [`LANES`] elements to transpose and reduce as columns: each row alone is a chain of
+/// Number of rows shorter than [`LANES`] to transpose and reduce as columns: each row alone is a chain of dependent
 /// additions.
 const TURNED: usize = 64;
-/// Minimum number of short rows that makes this worthwhile.
+/// Minimum number of short rows for which transposing pays.
 const MIN_TURNED: usize = 8;
 
-/// Rows added to columns at a time: the sums of the columns are loaded and stored once for all of them.
+/// Rows added to the columns at a time: the columns' sums are loaded and stored once for all of them.
 const ROWS: usize = 4;
 
 /// A dimension and its stride, in elements.
@@ -39,7 +39,7 @@ pub struct Nest {
     run: usize,
     /// Length of the contiguous runs that are kept; 1 if the last dimension is reduced.
     columns: usize,
-    /// The loops over [`TURNED`] transposed rows, if they are short.
+    /// The loops over [`TURNED`] transposed rows, if the rows are short.
     turned: Option<Box<Nest>>,
 }
 
@@ -78,7 +78,7 @@ impl Nest {
         if self.columns > 1 { LANES } else { 1 }
     }
 
-    /// The offset of the elements of an output, from its index among the kept dimensions except the last.
+    /// The element at which an output starts, from its index among the kept dimensions except the last.
     #[inline(always)]
     fn start(&self, mut index: usize) -> usize {
         let mut start = 0;
@@ -89,7 +89,7 @@ impl Nest {
         start
     }
 
-    /// The offset of every run of an output.
+    /// The offsets of all runs of an output.
     #[inline(always)]
     pub(super) fn runs(&self) -> Runs<'_> {
         Runs { reduced: &self.reduced, index: [0; MAX_RANK], next: Some(0) }
@@ -159,7 +159,7 @@ impl Nest {
     }
 }
 
-/// Iterates over the runs of an output. It is an iterator because a loop body is compiled for the instruction set of
+/// Iterates over the runs of an output. An iterator, because the body of a loop is compiled for the instruction set of
 /// the surrounding kernel; a closure is not.
 pub(super) struct Runs<'a> {
     reduced: &'a [Dimension],
@@ -219,7 +219,7 @@ pub(super) fn fold_slice<S: Simd, T: Copy, F: Fold<T>>(simd: S, sum: F::Sum, x: 
     F::join(sum, lanes[0])
 }
 
-/// Joins the first `HALF` lanes with the following `HALF`.
+/// Joins each of the first `HALF` lanes with its counterpart among the next `HALF`.
 #[inline(always)]
 fn join_halves<T, F: Fold<T>, const HALF: usize>(lanes: &mut [F::Sum; LANES]) {
     for i in 0..HALF {
@@ -340,27 +340,27 @@ impl Fold<f32> for SumSquaresAbout {
     }
 }
 
-/// The computation of each output.
+/// How each output is computed.
 pub trait Reduction<T: Stored>: Copy + Sync {
     /// The output element.
     type Out: Send;
 
-    /// The output with elements from `start` on.
+    /// The output whose elements start at `start`.
     fn one<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize) -> Self::Out;
 
-    /// Neighboring outputs, at most [`WIDTH`], with elements from `start` on.
+    /// Neighboring outputs, at most [`WIDTH`]; the elements of the first start at `start`.
     fn many<S: Simd>(self, simd: S, nest: &Nest, x: &[T], start: usize, out: &mut [Self::Out]);
 }
 
 /// No shift.
 const UNSHIFTED: [f64; WIDTH] = [0.0; WIDTH];
 
-/// A fold as the output: of integers, or of a part of the floats of an output.
+/// The output is a fold: of integers, or of a part of an output's floats.
 #[derive(Clone, Copy)]
 pub struct Folded<F>(PhantomData<F>);
 
 impl<F> Folded<F> {
-    /// Creates the reduction by a fold.
+    /// Creates the reduction by fold `F`.
     pub fn new(_: F) -> Folded<F> {
         Folded(PhantomData)
     }
@@ -395,7 +395,7 @@ impl<F> Finished<F> {
 }
 
 impl<F: Fold<f32, Sum = f64>> Finished<F> {
-    /// The fold of some of the elements of an output.
+    /// The same fold, for parts of an output.
     pub fn unfinished(&self) -> Folded<F> {
         Folded(PhantomData)
     }
@@ -432,7 +432,7 @@ pub struct LogSumExp;
 
 impl LogSumExp {
     fn finish(max: f64, sum: f64) -> f64 {
-        // An infinite or NaN maximum is the result; the shift would compute Inf - Inf.
+        // An infinite or NaN maximum is the result; shifting by it would compute Inf - Inf.
         if max.is_finite() { sum.ln() + max } else { max }
     }
 }
@@ -459,11 +459,11 @@ impl<T: Float> Reduction<T> for LogSumExp {
     }
 }
 
-/// Mean and `1 / sqrt(variance + epsilon)`, with the variance about the mean: `E[x^2] - E[x]^2` cancels badly when the
-/// mean is large relative to the deviation.
+/// Mean and `1 / sqrt(variance + epsilon)`. Sums squares about the mean: `E[x^2] - E[x]^2` cancels badly when the mean
+/// is large relative to the deviation.
 #[derive(Clone, Copy)]
 pub struct Moments {
-    /// The addend of the variance.
+    /// The number added to the variance.
     pub epsilon: f64,
 }
 
@@ -497,7 +497,7 @@ impl<T: Float> Reduction<T> for Moments {
     }
 }
 
-/// Computes the outputs from `first` on, in row-major order; run it with [`Isa::run`](crate::cpu::simd::Isa::run).
+/// Computes the outputs from `first` on, in row-major order; run by [`Isa::run`](crate::cpu::simd::Isa::run).
 pub struct Reduce<'a, T: Stored, R: Reduction<T>> {
     /// The loops.
     pub nest: &'a Nest,

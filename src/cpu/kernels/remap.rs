@@ -1,14 +1,14 @@
-//! Copies with a list of source positions for each dimension of the destination: padding with mirrored values,
-//! resampling to the nearest element.
+//! Copies with a list of source positions per dimension of the destination: mirrored padding, resampling to the nearest
+//! element.
 
 use crate::dtype::Element;
 use crate::shape::{MAX_RANK, strides};
 
-/// Minimum average length of runs to copy rows run by run instead of element by element: a run costs about as much as
+/// Minimum average run length for copying rows run by run instead of element by element: a run costs about as much as
 /// this many elements.
 const MIN_RUN: usize = 4;
 
-/// Maximum bytes per listed position while creating a [`Remap`]: the position itself, and a run of its own.
+/// Maximum bytes per listed position while creating a [`Remap`]: the position itself, and a run.
 pub const PLACE_BYTES: usize = size_of::<u32>() + 2 * size_of::<Stretch>();
 
 /// The source positions along a dimension of the destination.
@@ -55,7 +55,7 @@ impl Outer {
     }
 }
 
-/// Elements of a row that are contiguous in the source, forward or backward, or all the same.
+/// Elements of a row that are contiguous in the source, forward or backward, or that repeat one element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Stretch {
     from: usize,
@@ -69,7 +69,7 @@ enum RowSource {
     Elements(Vec<u32>),
 }
 
-/// A copy by lists of positions: created once, run often.
+/// A copy by lists of positions, created once and run often.
 #[derive(Clone, Debug)]
 pub struct Remap {
     outer: Vec<Outer>,

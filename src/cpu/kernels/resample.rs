@@ -7,8 +7,8 @@ use std::ops::{Add, Mul};
 
 /// An element type that can be interpolated.
 pub trait Interpolated: Element {
-    /// The type of the arithmetic. For integers and for float16, where terms can cancel, it has spare digits, and
-    /// rounding its result is the same as rounding the exact one.
+    /// The type of the arithmetic. For integers, and for float16, where terms can cancel, it has enough digits for one
+    /// rounding to give the exact result's nearest value.
     type Wide: Copy + Add<Output = Self::Wide> + Mul<Output = Self::Wide>;
     /// Converts the value to the type of the arithmetic.
     fn widen(self) -> Self::Wide;
@@ -76,8 +76,8 @@ impl<W: Copy + Add<Output = W> + Mul<Output = W>> Neighbors<W> {
     }
 }
 
-/// The sum of the elements times `weights`, added in order. onnxruntime adds in the same order: networks that quantize
-/// the resized data obtain the same integers.
+/// The sum of the elements times `weights`, added in onnxruntime's order: networks that quantize resampled data obtain
+/// the same integers.
 #[inline(always)]
 fn weighted<W: Copy + Add<Output = W> + Mul<Output = W>>(weights: [W; 4], [a, b, c, d]: [W; 4]) -> W {
     a * weights[0] + b * weights[1] + c * weights[2] + d * weights[3]
@@ -115,7 +115,7 @@ pub fn interpolate<T: Interpolated>(
     }
 }
 
-/// Computes one output row, `[xs, inner]`, between the input rows `low` and `high`, `[x, inner]`.
+/// Computes one output row, `[xs, inner]`, from the input rows `low` and `high`, `[x, inner]`.
 fn linear_row<T: Interpolated>(
     low: &[T],
     high: &[T],

@@ -1,11 +1,11 @@
-//! Folds of contiguous rows: float32 vectors within a block, with the blocks joined in float64. The error of a sum is a
-//! few units in the last place (float32) of the sum of the magnitudes of its terms.
+//! Folds of contiguous rows: blocks are summed in float32 vectors, and their sums joined in float64. The error of a sum
+//! is a few ULP (float32) of the sum of its terms' magnitudes.
 
 use super::float::Float;
 use super::stored::WIDENED;
 use crate::cpu::simd::{Simd, math};
 
-/// Elements summed in float32: 16 for each of four vectors of 16.
+/// Elements summed in float32: 16 per lane in four vectors of 16 lanes.
 const SUMMED: usize = 1024;
 
 /// Vectors summed side by side.

@@ -1,12 +1,12 @@
-//! Writes at positions from a tensor of indices. If two updates have the same position, the last one wins.
+//! Writes at positions given by a tensor of indices. If two updates have the same position, the last one wins.
 
 use super::gather::Index;
 use crate::dtype::Element;
 use crate::memory::ColumnBlock;
 use std::ops::Range;
 
-/// Writes the columns `columns` of the rows of `updates`, each of `row_len` elements, over those of the rows `rows` of
-/// a matrix, in order; `out` holds these columns.
+/// Overwrites rows of a matrix, in order: writes the columns `columns` of each row of `updates`, `row_len` elements
+/// long, to the row of the same index in `rows`. `out` holds these columns.
 pub fn scatter_rows<T: Element>(
     updates: &[T],
     rows: &[u32],

@@ -1,7 +1,7 @@
 //! Softmax: `exp(x - max) / sum(exp(x - max))`.
 //!
-//! Subtracting the maximum prevents overflow. A row or column with a NaN or with only -infinity becomes NaN, as the
-//! formula says. Exponentials below the smallest normal float count as 0. Sums of blocks are joined in float64.
+//! Subtracting the maximum prevents overflow. A row or column with a NaN, or with only -infinity, becomes NaN, as in
+//! the formula. Exponentials below the smallest normal float count as 0. Sums of blocks are joined in float64.
 
 use super::float::Float;
 use super::reduce::WIDTH;
@@ -32,7 +32,8 @@ impl<T: Float> Kernel for SoftmaxRows<'_, T> {
     }
 }
 
-/// Computes one row. Only float16 uses the buffers; clearing them for each short row would cost more than the row itself.
+/// Computes one row. Only float16 uses the buffers: clearing them for each short row would cost more than the row
+/// itself.
 #[inline(always)]
 fn softmax_row<S: Simd, T: Float>(
     simd: S,
@@ -53,7 +54,7 @@ fn softmax_row<S: Simd, T: Float>(
         out.iter_mut().for_each(|out| *out *= factor);
         return;
     }
-    // Exponentials rounded to float16 would lose digits, so they are computed twice.
+    // Rounding exponentials to float16 before the division would lose digits: they are computed twice.
     for x in x.chunks(WIDENED) {
         sum += powers(simd, T::widen(simd, x, wide), shift, buffer) as f64;
     }

@@ -1,4 +1,4 @@
-//! Stored and computed element types: kernels compute with float16 as float32, and with all other types as they are.
+//! Stored and computed element types: kernels compute float16 as float32, and all other types as themselves.
 
 use crate::cpu::simd::{self, Isa, Kernel, Simd};
 use crate::dtype::Element;
@@ -15,10 +15,10 @@ pub trait Stored: Element {
     /// Maximum number of elements for [`widen`](Stored::widen).
     const CHUNK: usize;
 
-    /// The value in the type of the arithmetic.
+    /// The value in the computed type.
     fn lane(self) -> Self::Lane;
 
-    /// Returns `x` in the type of the arithmetic: `x` itself, or its values at the start of `buffer`.
+    /// Returns `x` in the computed type: `x` itself, or its values at the start of `buffer`.
     ///
     /// # Panics
     /// If `x` is longer than [`CHUNK`](Stored::CHUNK).
@@ -99,8 +99,8 @@ impl Kernel for Widen<'_> {
     }
 }
 
-/// Runs `$body` with the type name `$T` bound to one type of `$bytes` bytes: kernels that only move elements are
-/// compiled four times instead of eight.
+/// Runs `$body` with the type name `$T` bound to a type of `$bytes` bytes: kernels that only move elements are compiled
+/// for four types instead of eight.
 #[macro_export]
 macro_rules! with_storage {
     ($bytes:expr, $T:ident => $body:expr) => {

@@ -64,8 +64,8 @@ pub unsafe fn transpose_small<const BYTES: usize>(
     }
 }
 
-/// Transposes a square of elements of `BYTES` bytes, with as many words per row: swaps its quarters, then the quarters
-/// of these.
+/// Transposes a square of elements of `BYTES` bytes, stored as `BYTES` words per row: swaps quarters, then the quarters
+/// of each.
 #[inline(always)]
 fn turn<const BYTES: usize>(square: &mut [[u64; BYTES]; SQUARE]) {
     for distance in [4, 2, 1] {

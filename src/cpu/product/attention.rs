@@ -1,13 +1,13 @@
 //! Attention: `softmax(scale * query * key^T, capped and masked) * value`, without a matrix of scores.
 //!
-//! A block of queries is processed against one block of keys after another. Besides the sums of the output, it keeps
-//! the maximum and the sum of the exponentials, and scales the existing sums down whenever the maximum grows. Scores
-//! are stored transposed, `[key][query]`: a vector holds as many queries, maxima and sums need no work across lanes,
-//! and the scores are already the packed operand of the product with the values. Keys and values are read in place.
+//! Processes a block of queries against one block of keys after another. Next to the sums of the output, it keeps the
+//! maximum and the sum of the exponentials, and scales the existing sums down whenever the maximum grows. Scores are
+//! stored transposed, `[key][query]`: a vector holds one query per lane, maxima and sums need no work across lanes, and
+//! the scores already are the packed operand of the product with the values. Keys and values are read in place.
 //!
 //! A few queries [stream](Stream) through keys and values instead.
 //!
-//! Both process only the keys that masks leave visible: see [`SeenKeys`](super::masks::SeenKeys).
+//! Both process only the keys that masks leave visible, see [`SeenKeys`](super::masks::SeenKeys).
 
 mod stream;
 
@@ -27,7 +27,7 @@ use std::ops::Range;
 /// operand.
 pub const KEY_BLOCK: usize = 128;
 
-/// Up to this number, queries are processed one by one, with keys and values cached for all of them.
+/// Maximum number of queries to stream through keys and values.
 const MAX_ALONE: usize = 8;
 
 /// The matrix sizes of an attention.
@@ -77,14 +77,14 @@ impl Sizes {
     }
 }
 
-/// The queries of a block are the columns of a register tile.
+/// Queries per block: the columns of a register tile.
 fn block_width(isa: Isa) -> usize {
     tile_size(isa).cols
 }
 
 /// The attention of a block of queries; run it with [`Isa::run`].
 pub struct Attend<'a, T> {
-    /// The level that runs it.
+    /// The instruction set that runs it.
     pub isa: Isa,
     /// Sizes of the whole matrices.
     pub sizes: Sizes,
@@ -188,7 +188,7 @@ pub struct StreamedHead<'a, T> {
     pub masks: [Option<Mask<'a>>; MAX_MASKS],
 }
 
-/// Vector `v` of `from`.
+/// Vector number `v` of `from`.
 #[inline(always)]
 fn vector<S: Simd>(simd: S, from: &[f32], v: usize) -> S::F32 {
     simd.load(&from[v * S::LANES..])
@@ -212,7 +212,8 @@ impl<'a, const VECS: usize> Statistics<'a, VECS> {
         Statistics { max, sum, shift }
     }
 
-    /// Replaces the scores of more keys by their exponentials; returns the correction factors of the previous sums.
+    /// Replaces the scores of another block of keys by their exponentials; returns the correction factors of the
+    /// previous sums.
     #[inline(always)]
     fn update<S: Simd>(&mut self, simd: S, scores: &mut [f32]) -> [S::F32; VECS] {
         const UNROLL: usize = 4;
@@ -255,7 +256,7 @@ impl<'a, const VECS: usize> Statistics<'a, VECS> {
         correction
     }
 
-    /// Divides the columns of all queries by the sums of their exponentials.
+    /// Divides each query's output by the sum of its exponentials.
     #[inline(always)]
     fn finish<S: Simd>(self, _: S, empty_is_zero: bool, out: &mut [f32]) {
         let width = VECS * S::LANES;
@@ -292,9 +293,9 @@ fn cap<S: Simd>(simd: S, softcap: f32, scores: &mut [f32]) {
 
 /// The destination of products.
 enum Sums {
-    /// Multiply them with a factor and store them.
+    /// Multiplied by a factor and stored.
     Scaled(f32),
-    /// Add them to the existing sums.
+    /// Added to the existing sums.
     Added,
 }
 

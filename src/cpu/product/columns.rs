@@ -8,7 +8,7 @@ use crate::cpu::kernels::float::Floats;
 use crate::cpu::simd::Isa;
 use std::ops::Range;
 
-/// Panels read by this few register tiles are not worth packing if their rows are contiguous in memory.
+/// Panels read by at most this many register tiles are not worth packing if their rows are contiguous in memory.
 const UNPACKED_TILES: usize = 2;
 
 /// A right operand.
@@ -16,16 +16,16 @@ const UNPACKED_TILES: usize = 2;
 pub enum Columns<'a> {
     /// Packed in advance.
     Panels(&'a Panels),
-    /// Numbers of a few bits, converted to floats panel by panel.
+    /// Integers of a few bits, converted to floats panel by panel.
     Blocks(&'a BlockPanels),
-    /// Packed when needed, or read in place.
+    /// Packed on demand, or read in place.
     Matrix(Matrix<'a>),
 }
 
 impl Columns<'_> {
-    /// The panel of the columns `cols`, at most one register tile of them, at the depths `depth`, a depth block, for a
-    /// tile of `rows` rows. `next` is the first column and depth of the panel needed after it. `room` has one register
-    /// tile of columns for each depth.
+    /// The panel of the columns `cols`, at most one register tile, over the depth block `depth`, for a tile of `rows`
+    /// rows. `next` is the first column and depth of the panel needed after it. `room` holds one register tile of
+    /// columns per depth.
     ///
     /// # Panics
     /// If `room` is too short, or `cols` does not start at a panel of an operand that was packed in advance.

@@ -1,5 +1,5 @@
-//! The operations after a product or convolution: scaling, a bias, a residual and bounds, in the registers that hold
-//! the sums if possible; everything else on runs of results in cache.
+//! The operations after a product or convolution. Scaling, a bias, a residual and bounds are applied in the registers
+//! that hold the sums, if possible; everything else to runs of results in cache.
 
 use crate::cpu::kernels::float::{Float, Floats, narrow};
 use crate::cpu::schedule::tiles::Tile;
@@ -20,18 +20,18 @@ pub struct Addend<'a> {
     pub beta: f32,
 }
 
-/// A function called once for each contiguous run of outputs, in `f32`, while it is in cache, with the position of its
+/// A function called once per contiguous run of outputs, in `f32`, while the run is in cache, with the position of its
 /// first element in the whole output. Runs are as long as the layout allows.
 pub type Finish<'a> = Option<&'a (dyn Fn(usize, &mut [f32]) + Sync)>;
 
-/// The operations on the results of a product or convolution of any layout before they are stored.
+/// The operations applied to the results of a product or convolution of any layout before they are stored.
 #[derive(Clone, Copy)]
 pub struct Tail<'a> {
     /// The first addend: one element per element of the output, in the same order.
     pub residual: Option<Floats<'a>>,
     /// The bounds to clamp to. NaN stays NaN, and -0 stays at a lower bound of 0.
     pub clamp: Option<[f32; 2]>,
-    /// The last operation.
+    /// Runs last.
     pub finish: Finish<'a>,
 }
 
@@ -47,8 +47,8 @@ impl Tail<'_> {
         }
     }
 
-    /// Applies the operations to the results of a tile, held row by row in `sums`, and writes them to the tile, rounded
-    /// to nearest.
+    /// Applies the operations to the results of a tile, stored row by row in `sums`, rounds them to nearest and writes
+    /// them to the tile.
     pub(super) fn narrow<T: Float>(&self, isa: Isa, mut sums: &mut [f32], tile: &mut Tile<T>) {
         for (offset, run) in tile.runs() {
             let (now, behind) = sums.split_at_mut(run.len());
@@ -97,7 +97,7 @@ impl ProductEpilogue<'_> {
         self.tail.bound(isa, offset, sums);
     }
 
-    /// The operations done in the registers that hold the sums, if all operands are `f32`.
+    /// The operations to apply in the registers that hold the sums, if all operands are `f32`.
     pub(super) fn in_registers(&self) -> Option<InRegisters<'_>> {
         let addend = match &self.addend {
             Some(Addend { data, row_stride, col_stride, beta }) => {
@@ -112,8 +112,8 @@ impl ProductEpilogue<'_> {
         Some(InRegisters { alpha: self.alpha, addend, residual, clamp: self.tail.clamp })
     }
 
-    /// The operations done in the registers that hold the sums of some columns before [`tail`](Self::tail), if there is
-    /// at most one addend per column; widens these to `addends`.
+    /// The operations to apply to the sums of some columns in registers before [`tail`](Self::tail), if there is at
+    /// most one addend per column; widens the addends into `addends`.
     pub(super) fn widened<'a>(&self, isa: Isa, cols: Range<usize>, addends: &'a mut [f32]) -> Option<InRegisters<'a>> {
         let addend = match self.addend {
             None => None,
@@ -195,7 +195,7 @@ pub(super) fn lanes_within<S: Simd>(cols: usize, v: usize) -> usize {
     cols.saturating_sub(v * S::LANES).min(S::LANES)
 }
 
-/// The operations on sums in the registers of the micro-kernel.
+/// The operations applied to sums in the registers of the micro-kernel.
 #[derive(Clone, Copy)]
 pub struct InRegisters<'a> {
     alpha: f32,
@@ -210,7 +210,7 @@ impl InRegisters<'_> {
         InRegisters { alpha, addend: None, residual: None, clamp: None }
     }
 
-    /// Whether neighbors in a row have addends that are contiguous or all the same.
+    /// Whether the addends of neighbors in a row are contiguous or all the same.
     pub(super) fn is_plain(&self) -> bool {
         self.addend.as_ref().is_none_or(|(_, [_, col_stride], _)| *col_stride <= 1)
     }

@@ -1,11 +1,11 @@
 //! The loops around the register tile: depth blocks, then panels of columns.
 //!
 //! `out[row][col] = clamp(alpha * sum_k a[row][k] * b[k][col] + beta * addend[row][col] + residual[row][col])`, then
-//! `finish`. All except the last is done in the registers that hold the sums, if outputs are `f32`. Sums of float16
+//! `finish`. If outputs are `f32`, all but the last operation run in the registers that hold the sums. Sums of float16
 //! outputs are kept in scratch memory.
 //!
-//! Every element is summed over the depth blocks in order, and within a block in the order of the depth, whatever tile
-//! it belongs to. Any split of rows, and of columns at panel boundaries, therefore produces the same bits.
+//! Every element is summed over the depth blocks in order, and over the depth in order within a block, whatever tile it
+//! belongs to. Any split of rows, and of columns at panel boundaries, therefore produces the same bits.
 
 use super::columns::Columns;
 use super::finish::{InRegisters, ProductEpilogue};
@@ -18,14 +18,14 @@ use crate::cpu::schedule::tiles::Tile;
 use crate::cpu::simd::Isa;
 use std::ops::Range;
 
-/// Maximum rows of a tile: 240 by 256 elements of depth are 240 KiB, a share of the second-level cache that leaves room
-/// for the output. A panel of columns meets all of them while it is in the first-level cache.
+/// Maximum rows of a tile: 240 rows by 256 depths are 240 KiB, a share of the second-level cache that leaves room for
+/// the output. All of them are multiplied with a panel of columns while it is in the first-level cache.
 const MAX_ROWS: usize = 240;
 
-/// Maximum columns of a tile: copying the rows is then a small share of the work.
+/// Maximum columns of a tile: enough to make copying the rows a small share of the work.
 const MAX_COLS: usize = 1024;
 
-/// Maximum elements of a tile with results that are read again before they are complete: 240 KiB of the second-level cache.
+/// Maximum elements of a tile whose results are read again before they are complete: 240 KiB of the second-level cache.
 const MAX_FINISHED: usize = 240 << 8;
 
 /// The properties of a product that determine its tiles.
@@ -39,7 +39,7 @@ pub struct Cutting {
     pub copies_rows: bool,
     /// Whether columns are packed before the multiplication.
     pub packs_columns: bool,
-    /// Whether results are read again: for float16 outputs, and for operations that finish them.
+    /// Whether results are read again: float16 outputs, and operations that finish the results.
     pub rereads: bool,
 }
 
@@ -91,7 +91,7 @@ impl Parts {
 
 /// A product of two operands; its tiles can be computed separately.
 pub struct Product<'a> {
-    /// The level; panels were packed for it.
+    /// The instruction set that panels were packed for.
     pub isa: Isa,
     /// Elements per row.
     pub depth: usize,
@@ -177,7 +177,7 @@ impl Product<'_> {
                 let next = match (own.end < cols.end, is_last) {
                     (true, _) => [own.end, depth.start],
                     (false, false) => [cols.start, depth.end],
-                    // Often the same thread computes the next columns.
+                    // The same thread often computes the next columns.
                     (false, true) => [cols.end, 0],
                 };
                 let rooms = for_columns.chunks_exact_mut(size.cols * depth_block(self.depth));
@@ -217,7 +217,7 @@ impl Product<'_> {
 #[derive(Clone, Copy)]
 struct RegisterFinish<'a> {
     ops: InRegisters<'a>,
-    /// The column of the product where the addends start.
+    /// The first column of the product that has addends here.
     base: usize,
     offset: usize,
     stride: usize,

@@ -1,4 +1,4 @@
-//! The effect of masks on attention scores, and the keys that they leave visible.
+//! Applies masks to attention scores, and finds the keys that they leave visible.
 
 use super::attention::KEY_BLOCK;
 use super::matrix::{TypedMatrix, copied};
@@ -23,12 +23,13 @@ pub enum Mask<'a> {
         when: bool,
         /// The replacement.
         value: f32,
-        /// Whether the replacement is so low that it vanishes next to any other score.
+        /// Whether the replacement is so low that the score's weight vanishes next to any other.
         hides: bool,
     },
 }
 
-/// An addend of at most minus this makes a score vanish next to any other. Scores are far smaller.
+/// An addend of at most minus this hides its key: the score's weight vanishes next to any other. Scores are far
+/// smaller.
 pub const OUT_OF_SIGHT: f32 = 1e30;
 
 /// [`OUT_OF_SIGHT`] for float16: its largest number.
@@ -44,7 +45,7 @@ impl Mask<'_> {
         }
     }
 
-    /// Updates which of the keys from `first` on this mask hides from `query`, given the keys `hidden` by previous
+    /// Updates which of the keys from `first` on are hidden from `query`; `hidden` holds the effect of the previous
     /// masks. A mask that replaces scores may reveal keys again, and so may NaN or an addend as large as the one that
     /// hid them.
     #[inline(always)]
@@ -56,7 +57,7 @@ impl Mask<'_> {
                 let next = |hidden, x| (x <= -OUT_OF_SIGHT) | (hidden & (x < OUT_OF_SIGHT));
                 hide_each(m, query, first, hidden, next);
             }
-            // Compares bits, which is fast on all CPUs.
+            // Compares bits, which is fast on every CPU.
             Mask::AddHalf(m) => hide_each(m, query, first, hidden, |hidden, x| {
                 let bits = x.to_bits();
                 LOWEST.contains(&bits) | (hidden & (bits & 0x7fff < HALF))
@@ -85,11 +86,11 @@ fn hide_each<T: Copy>(
     }
 }
 
-/// The range of keys that a block of queries processes: from the first to the last that any of them sees; run it with
+/// The range of keys that a block of queries processes: from the first to the last key that any query sees. Run it with
 /// [`Isa::run`](crate::cpu::simd::Isa::run). Masked keys before and after the range are not read: NaN and infinities
 /// there do not reach the result, although the formula would make it NaN.
 ///
-/// All keys, if a query sees none: its result is then that of all of them, a mean or NaN.
+/// If a query sees no key, the range has all keys: that query's result depends on all of them, as a mean or NaN.
 pub struct SeenKeys<'a> {
     /// Masks, applied in this order.
     pub masks: &'a [Option<Mask<'a>>; MAX_MASKS],
@@ -111,7 +112,7 @@ impl Kernel for SeenKeys<'_> {
         let queries = if masks().all(Mask::is_same) { 1 } else { self.queries };
         let (mut start, mut end) = (self.keys, 0);
         for query in 0..queries {
-            // Only keys that widen the range matter, and whether the query sees any key at all.
+            // Examines only the keys that would widen the range, and whether the query sees any key at all.
             let first = self.first(query, 0..start);
             let last = self.last(query, end..self.keys);
             if first.is_none() && last.is_none() && self.first(query, start..end).is_none() {
@@ -141,8 +142,8 @@ impl SeenKeys<'_> {
         starts.find_map(|at| Some(at + self.glance(query, at..keys.end)?.iter().rposition(|hidden| !hidden)?))
     }
 
-    /// Flags the first [`GLANCE`] keys of a range that are hidden from a query, and those beyond the range; `None` if
-    /// all are.
+    /// Of the next [`GLANCE`] keys, flags those that are hidden from a query and those beyond the range; `None` if all
+    /// are.
     #[inline(always)]
     fn glance(&self, query: usize, keys: Range<usize>) -> Option<[bool; GLANCE]> {
         let mut hidden = [true; GLANCE];
@@ -210,7 +211,7 @@ pub fn apply_mask<S: Simd>(
                     col => row.iter_mut().enumerate().for_each(|(key, to)| note(to, from[key * col])),
                 }
             }
-            // Most blocks of a causal mask fill nothing.
+            // Most blocks of a causal mask hide nothing.
             if !any {
                 return;
             }
@@ -247,7 +248,7 @@ fn with_row<M: Copy>(
 ) {
     let row = &mask.data[query * mask.row + first * mask.col..];
     match mask.col {
-        // Contiguous elements become vectors.
+        // Contiguous elements vectorize.
         1 => scores.iter_mut().zip(row).for_each(|(score, &x)| change(score, x)),
         col => scores.iter_mut().enumerate().for_each(|(key, score)| change(score, row[key * col])),
     }
@@ -271,7 +272,7 @@ mod tests {
         for case in 0..400 {
             let size @ [queries, keys] = [1 + random.next() as usize % 5, 1 + random.next() as usize % 200];
             let mut any = |of: usize| random.next() as usize % of;
-            // Most keys are hidden, which makes ranges of all lengths.
+            // Most keys are hidden, which yields ranges of all lengths.
             let shown: Vec<bool> = (0..2 * queries * keys).map(|_| any(1 + case % 90) == 0).collect();
             let odd = [1e30, f32::NAN, f32::INFINITY, 7.0];
             let floats: Vec<f32> = shown.iter().map(|&shown| if shown { odd[any(4)] } else { -1e30 }).collect();

@@ -1,5 +1,5 @@
-//! The elements of an operand: a matrix with any strides, or image patches that are never materialized. Lanes are
-//! packed as panels.
+//! The elements of an operand: a matrix with any strides, or image patches that are never materialized. Both are packed
+//! to panels of lanes.
 
 use crate::cpu::kernels::float::{Float, Floats};
 use crate::cpu::kernels::lanes::{copy, gather, transpose};
@@ -52,7 +52,7 @@ impl<'a, T: Copy> TypedMatrix<'a, T> {
     }
 }
 
-/// Copies a matrix without gaps.
+/// Copies a matrix to memory without gaps.
 #[inline(always)]
 pub fn copied<'s, S: Simd, T: Float>(
     simd: S,
@@ -69,9 +69,9 @@ pub fn copied<'s, S: Simd, T: Float>(
     TypedMatrix { data: wide, row: cols, col: 1 }
 }
 
-/// The parameters of a matrix of image patches. A lane is an output position `(image, y, x)` in row-major order; a
-/// depth index is a pair of taps and an input channel: `(channel, tap y, tap x)` if `channels_first`, else
-/// `(tap y, tap x, channel)`. All strides are in elements.
+/// Describes a matrix of image patches. A lane is an output position `(image, y, x)` in row-major order; a depth index
+/// is a filter tap and an input channel: `(channel, tap y, tap x)` if `channels_first`, else `(tap y, tap x, channel)`.
+/// All strides are in elements.
 ///
 /// The element is the input at `(image, channel, y * step_y + taps_y[tap y], x * step_x + taps_x[tap x])`, or 0 outside
 /// the image.
@@ -79,7 +79,7 @@ pub fn copied<'s, S: Simd, T: Float>(
 pub struct PatchMatrix {
     /// Input channels.
     pub channels: usize,
-    /// The order of the depth index, chosen to visit neighbors in memory together.
+    /// The order of the depth index, chosen to visit elements in memory order.
     pub channels_first: bool,
     /// Input rows and columns.
     pub size: [usize; 2],
@@ -93,7 +93,7 @@ pub struct PatchMatrix {
     pub out: [usize; 2],
     /// Input rows per output row, and input columns per output column.
     pub step: [usize; 2],
-    /// The offsets of the filter rows and columns, with the padding already subtracted.
+    /// The offsets of the filter rows and columns, minus the padding.
     pub taps: [Vec<isize>; 2],
 }
 
@@ -114,7 +114,7 @@ impl PatchMatrix {
     }
 }
 
-/// A matrix of image patches over the elements of an image, never materialized.
+/// A matrix of image patches over the elements of an image. It is never materialized.
 #[derive(Clone, Copy)]
 pub struct Patches<'a> {
     /// The elements, starting with channel 0 at the upper left of image 0.
@@ -204,7 +204,7 @@ struct Gathered<'a, T> {
     matrix: &'a PatchMatrix,
 }
 
-/// Lanes of one panel that are contiguous in one output row.
+/// Lanes of one panel that lie in the same output row.
 #[derive(Clone, Copy, Default)]
 struct Run {
     lane: usize,
@@ -226,7 +226,7 @@ impl<T: Float> Gathered<'_, T> {
         }
     }
 
-    /// Cuts the lanes at the ends of output rows.
+    /// Splits the lanes at the ends of output rows.
     #[inline(always)]
     fn runs(&self, lanes: &Range<usize>, runs: &mut [Run; MAX_WIDTH]) -> usize {
         let m = self.matrix;

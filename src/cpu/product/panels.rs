@@ -1,8 +1,8 @@
-//! Storage of a right operand: panels of as many columns as the register tile has, and the conversion of one depth
-//! block of a panel to floats.
+//! Storage of a right operand: panels as wide as the register tile, and the conversion of one depth block of a panel to
+//! floats.
 //!
-//! A product sums over the *depth*. A right operand is a list of *lanes*, its columns, with one element per depth each.
-//! A panel holds `width` neighboring lanes as `[depth][width]`; lanes beyond the last one are 0. The panels of a depth
+//! A product sums over the *depth*. The *lanes* of a right operand are its columns, each with one element per depth. A
+//! panel holds `width` neighboring lanes as `[depth][width]`; lanes beyond the last one are 0. The panels of a depth
 //! block are consecutive, and so are the blocks.
 
 use super::matrix::{Matrix, PatchMatrix, Patches, StridedMatrix};
@@ -17,18 +17,17 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Maximum number of depth indices summed in one go. Longer depths are cut into equal blocks.
+/// Maximum depth of a block. Larger depths are cut into equal blocks.
 ///
-/// A panel of 32 columns then takes 32 KiB, which fits a first-level cache of 48 KiB together with a panel of 12 rows.
-/// With it, `cargo bench --bench kernels` reached 70 to 90 % of the measured peak at 256^3 and 1024^3 on a busy
-/// Sapphire Rapids.
+/// A block of 32 columns takes 32 KiB, which fits a first-level cache of 48 KiB together with a panel of 12 rows.
+/// `cargo bench --bench kernels` reached 70 to 90 % of the measured peak at 256^3 and 1024^3 on a busy Sapphire Rapids.
 const MAX_DEPTH_BLOCK: usize = 256;
 
-/// Multiply-adds that take as long as packing an element from memory.
+/// Multiply-adds that take as long as packing one element from memory.
 const COPY_COST: usize = 16;
 
-/// The length of the blocks of `depth`, a multiple of 8 if there are several; the last one may be shorter. Depends only
-/// on `depth`: every path sums in the same order.
+/// The length of the depth blocks, a multiple of 8 if there are several; the last one may be shorter. Depends only on
+/// `depth`: every path sums in the same order.
 pub fn depth_block(depth: usize) -> usize {
     match depth {
         0..=MAX_DEPTH_BLOCK => depth.max(1),
@@ -42,7 +41,7 @@ pub fn depth_blocks(depth: usize) -> impl Iterator<Item = Range<usize>> {
     (0..depth).step_by(step).map(move |start| start..(start + step).min(depth))
 }
 
-/// The positions of an operand's lanes among the elements of a constant, which start with lane 0 at depth 0.
+/// Where an operand's lanes are among the elements of a constant, counted from lane 0 at depth 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Layout<'a> {
     /// As in [`StridedMatrix`].
@@ -56,7 +55,7 @@ pub enum Layout<'a> {
     Patches(Cow<'a, PatchMatrix>),
 }
 
-/// A part of an operand to pack at once, and the constant's elements that it needs.
+/// A part of an operand to pack in one go, and the constant's elements that it needs.
 #[derive(Debug)]
 pub struct Piece {
     /// The lanes, starting at a panel.
@@ -78,7 +77,7 @@ impl Layout<'_> {
         }
     }
 
-    /// Distance between lanes, in elements; 0 for several patches of an image.
+    /// Distance between lanes, in elements; 0 if an image has several patches.
     fn lane_stride(&self) -> usize {
         match self {
             Layout::Strided { lane_stride, .. } => *lane_stride,
@@ -87,8 +86,8 @@ impl Layout<'_> {
         }
     }
 
-    /// Number of elements from the first to the last of the first `lanes` lanes at the first `depth` depth indices (for
-    /// patches, of the whole image).
+    /// Number of elements from the first to the last of the first `lanes` lanes and `depth` depth indices; for patches,
+    /// of the whole image.
     fn extent(&self, lanes: usize, depth: usize) -> usize {
         match self {
             Layout::Strided { lane_stride, depth_stride } => (lanes - 1) * lane_stride + (depth - 1) * depth_stride + 1,
@@ -100,8 +99,9 @@ impl Layout<'_> {
         }
     }
 
-    /// Cuts an operand into pieces of `limit` elements, if it has more and either its lanes or all elements of the same
-    /// depth are consecutive in memory. Others (filters with output channels that are not outermost) stay in one piece.
+    /// Cuts an operand that has more than `limit` elements into pieces of that size, if its lanes are consecutive in
+    /// memory, or all elements of each depth. Others (filters whose output channels are not outermost) stay in one
+    /// piece.
     pub fn pieces(&self, lanes: usize, depth: usize, width: usize, limit: usize) -> Vec<Piece> {
         if lanes == 0 || depth == 0 {
             return Vec::new();
@@ -135,7 +135,7 @@ impl Layout<'_> {
 }
 
 /// An operand packed in advance, in the element type of the constant: float16 weights take no more memory than the raw
-/// ones. Clones share the memory, as do all operands that pack the same elements in the same way.
+/// ones. Clones share the memory, as do all operands that pack the same elements the same way.
 #[derive(Clone)]
 pub struct Panels {
     data: Arc<Buffer>,
@@ -255,7 +255,7 @@ impl Panels {
     }
 }
 
-/// A piece of an operand to write to its panels.
+/// A piece of an operand, to be written to its panels.
 struct Filling<'a> {
     /// The elements, starting at the first lane and depth index of the piece.
     source: &'a Matrix<'a>,

@@ -6,8 +6,8 @@ use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use crate::memory::ColumnBlock;
 use crate::ops::recurrent::Activation;
 
-/// Adds `h * panels[i]` to the rows of `out` from `first + i * rows` on, for `rows` rows of `h`, `stride` apart with
-/// `depth` elements each.
+/// Adds `h * panels[i]` to the `rows` rows of `out` from `first + i * rows` on. `h` has `rows` rows of `depth`
+/// elements, `stride` apart.
 ///
 /// # Panics
 /// If a slice is too short, or `out` has fewer rows or other columns than a panel.
@@ -50,7 +50,7 @@ fn activate<S: Simd>(simd: S, activation: Activation, xs: &mut [f32]) {
 
 /// Some elements of an LSTM. All slices have the same length.
 pub struct LstmGates<'a> {
-    /// The activations of the input, forget and output gates, of the cell gate, and of the cell state for the hidden state.
+    /// The activations of the input, output and forget gates, of the cell gate, and of the new cell state.
     pub activations: [Activation; 3],
     /// Peephole weights of the input, output and forget gates.
     pub peephole: Option<[&'a [f32]; 3]>,
@@ -58,7 +58,7 @@ pub struct LstmGates<'a> {
     pub gates: [&'a mut [f32]; 4],
     /// The cell state, replaced by the next one.
     pub cell: &'a mut [f32],
-    /// Receives the next hidden state.
+    /// Receives the new hidden state.
     pub hidden: &'a mut [f32],
 }
 
@@ -118,7 +118,7 @@ pub struct GruGates<'a> {
     pub activations: [Activation; 2],
     /// The input of the update gate; undefined afterwards.
     pub update: &'a mut [f32],
-    /// The input of the new gate, including the hidden state's part; undefined afterwards.
+    /// The input of the new gate, including the contribution of the hidden state; undefined afterwards.
     pub new: &'a mut [f32],
     /// The hidden state, replaced by the next one.
     pub hidden: &'a mut [f32],

@@ -19,19 +19,19 @@ pub enum Rows<'a> {
     Panels(&'a Panels),
 }
 
-/// Distance between copied rows in floats: one cache line more than they take, which keeps rows of 1 KiB from sharing
-/// the same page offsets.
+/// Distance between copied rows in floats: their length plus a cache line, to keep rows of 1 KiB from sharing page
+/// offsets.
 fn copied_stride(depth: usize) -> usize {
     depth.next_multiple_of(16) + 16
 }
 
-/// Length in floats of the copy that [`Rows::block`] may make of `rows` rows of a depth block of `depth`.
+/// Length in floats of the copy that [`Rows::block`] may make of `rows` rows and a depth block of `depth`.
 pub fn copied_len(rows: usize, depth: usize) -> usize {
     rows * copied_stride(depth)
 }
 
 impl Rows<'_> {
-    /// The rows `rows` at the depths `depth`, a depth block: in place, or copied to `copied`.
+    /// The rows `rows` over the depth block `depth`: in place, or copied to `copied`.
     ///
     /// # Panics
     /// If `copied` is needed and shorter than [`copied_len`].
@@ -101,7 +101,7 @@ impl Kernel for Turn<'_> {
     }
 }
 
-/// Copies patches to rows, for a part of the depth.
+/// Copies patches to rows, over a part of the depth.
 struct CopyPatches<'a, T> {
     image: &'a [T],
     matrix: &'a PatchMatrix,
@@ -122,7 +122,7 @@ impl<T: Float> Kernel for CopyPatches<'_, T> {
 }
 
 impl<T: Float> CopyPatches<'_, T> {
-    /// Copies pixels with contiguous channels, often whole rows of a patch at once.
+    /// Copies pixels whose channels are contiguous, often whole filter rows at once.
     #[inline(always)]
     fn channels<S: Simd>(self, simd: S) {
         let CopyPatches { image: elements, matrix: m, rows, depth, stride, out } = self;
@@ -143,7 +143,8 @@ impl<T: Float> CopyPatches<'_, T> {
             let mut out = &mut out[..depth.len()];
             let top = (y * m.step[0]) as isize;
             if all && whole && top + above >= 0 && top + below < m.size[0] as isize {
-                // This covers nearly all patches of a first convolution, with rows of a few elements.
+                // Nearly all patches of a network's first convolution take this path, with filter rows of a few
+                // elements.
                 let base = image + (left + from) as usize * m.strides[1];
                 for (tap, out) in m.taps[0].iter().zip(out.chunks_exact_mut(row_len)) {
                     copy(simd, &elements[base + (top + tap) as usize * m.strides[0]..][..row_len], out);

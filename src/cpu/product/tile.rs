@@ -1,6 +1,6 @@
-//! The register tile: some rows of the left operand times one panel of the right operand, with the sums in registers.
+//! The register tile: some rows of the left operand times one panel of the right operand, with all sums in registers.
 //!
-//! Every sum is in the order of the depth, whatever rows and columns it is computed with.
+//! Every sum follows the order of the depth, whatever rows and columns it is computed with.
 
 #![expect(
     clippy::needless_range_loop,
@@ -20,17 +20,18 @@ const VECTORS: usize = 2;
 const MAX_ROWS: usize = 12;
 const MAX_LANES: usize = 16;
 
-/// With up to this many rows, a product is as fast as its right operand arrives from memory, so the operand is prefetched.
+/// Up to this number of rows, a product is limited by how fast its right operand arrives from memory, so the operand is
+/// prefetched.
 const STREAMED_ROWS: usize = 8;
 
 /// Prefetch distance in bytes of a panel: 4 KiB take some 300 ns at 13 GB/s, longer than the latency of a line. With
-/// several panels at once, half of it was as good or better, with fewer prefetched lines left unused.
+/// several panels at once, half of that was as good or better, and left fewer prefetched lines unused.
 const AHEAD: usize = 4 << 10;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Rows and columns of the register tile of a level. A panel has the same number of columns.
+/// Rows and columns of the register tile for an instruction set. A panel has as many columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TileSize {
     /// Maximum rows of the left operand.
@@ -40,7 +41,7 @@ pub struct TileSize {
 }
 
 /// Rows of the tile: the accumulators of all rows, the vectors of the right operand and a temporary must fit into the
-/// registers. 12 by 2 of 32 registers keep two multiply-add units busy for their latency.
+/// registers. On 32 registers, 12 by 2 accumulators keep two multiply-add units busy for their latency.
 const fn tile_rows(registers: usize, lanes: usize) -> usize {
     match (registers, lanes) {
         (32, _) => 12,
@@ -97,8 +98,8 @@ pub struct Panel<'a> {
 /// Maximum number of panels of a [`Multiply`].
 pub const MAX_PANELS: usize = 4;
 
-/// How many panels to pass at once to products of `rows` rows: with one row and two vectors of columns, each addition
-/// would wait for the previous one.
+/// How many panels to pass at once to products of `rows` rows: with one row and the two vectors of one panel, each
+/// addition would wait for the previous one.
 pub fn panels_at_once(rows: usize) -> usize {
     match rows {
         1 => MAX_PANELS,
@@ -107,13 +108,13 @@ pub fn panels_at_once(rows: usize) -> usize {
     }
 }
 
-/// Whether products of `rows` rows widen float16 panels in registers. With more rows, widening them once in memory is a
-/// small share of the work.
+/// Whether products of `rows` rows widen float16 panels in registers. With more rows, widening the panels once in
+/// memory is a small share of the work.
 pub fn takes_half(rows: usize) -> bool {
     panels_at_once(rows) > 1
 }
 
-/// A product of some rows and neighboring panels: `out[r][c] (+)= sum over k of left[r][k] * panels[k][c]`.
+/// The product of some rows and neighboring panels: `out[r][c] (+)= sum over k of left[r][k] * panels[k][c]`.
 pub struct Multiply<'a> {
     /// The rows.
     pub left: Left<'a>,
@@ -129,15 +130,15 @@ pub struct Multiply<'a> {
     pub out: *mut f32,
     /// Distance between rows of the output, in elements.
     pub stride: usize,
-    /// Distance between the first columns of panels in the output, in elements.
+    /// Distance in the output between the first columns of neighboring panels, in elements.
     pub panel_stride: usize,
     /// Whether to add the sums to the output.
     pub accumulate: bool,
-    /// The operations on the sums before they are stored, if the sums are complete.
+    /// The operations to apply to the sums before they are stored, if the sums are complete.
     pub finish: Option<Place<'a>>,
 }
 
-/// The operations on the sums of a tile, and the position of the tile.
+/// The operations to apply to the sums of a tile, and the tile's position.
 #[derive(Clone, Copy)]
 pub struct Place<'a> {
     /// The operations.
@@ -162,7 +163,7 @@ pub unsafe fn multiply(isa: Isa, product: Multiply) {
     isa.run(Tiles(product));
 }
 
-/// Whoever constructs this value guarantees the contract of [`multiply`].
+/// The constructor of this value guarantees the contract of [`multiply`].
 struct Tiles<'a>(Multiply<'a>);
 
 impl Kernel for Tiles<'_> {
@@ -174,7 +175,7 @@ impl Kernel for Tiles<'_> {
             (0, _) => {}
             (1, _) if is_wide => with_floats!(Floats, self.0.panels[0].data, of => self.wide::<S, _, 1, 4>(simd, of)),
             (2, _) if is_wide => with_floats!(Floats, self.0.panels[0].data, of => self.wide::<S, _, 2, 2>(simd, of)),
-            // Not in a closure, which would be compiled for the baseline CPU unless inlined.
+            // Not in a closure: unless inlined, it would be compiled for the baseline CPU.
             _ => {
                 for index in 0..self.0.panels.len() {
                     self.part::<S>(index).run(simd);
@@ -206,8 +207,8 @@ impl<'a> Tiles<'a> {
         }
     }
 
-    /// Computes few rows and several panels of the type of `_of`, with as many sums in flight as the latency of an
-    /// addition requires.
+    /// Computes few rows of several panels, whose elements have the type of `_of`, with as many sums in flight as the
+    /// latency of an addition requires.
     #[inline(always)]
     fn wide<S: Simd, T: Float, const ROWS: usize, const PANELS: usize>(&self, simd: S, _of: &[T]) {
         let Multiply { left, panels, depth, .. } = self.0;
@@ -215,7 +216,7 @@ impl<'a> Tiles<'a> {
         for (group, panels) in panels.chunks(PANELS).enumerate() {
             assert!(depth > 0 && left.data.len() > (ROWS - 1) * left.stride + (depth - 1) * left.step);
             assert!(panels.iter().all(|panel| T::typed(panel.data).len() >= (depth - 1) * panel.step + wide));
-            // If there are fewer panels, the last one is computed again.
+            // If there are fewer panels, computes the last one again.
             let panel = |index: usize| panels[index.min(panels.len() - 1)];
             let mut at: [*const T; PANELS] = std::array::from_fn(|index| T::typed(panel(index).data).as_ptr());
             let steps: [usize; PANELS] = std::array::from_fn(|index| panel(index).step);
@@ -249,7 +250,7 @@ impl<'a> Tiles<'a> {
                     from = from.wrapping_add(left.step);
                 }
             }
-            // Constant bounds: with an unknown index the sums would be in memory.
+            // Constant bounds: a variable index would force the sums into memory.
             for index in 0..PANELS {
                 if index < panels.len() {
                     let mut own = [[simd.splat(0.0); VECTORS]; ROWS];
@@ -273,7 +274,7 @@ impl<'a> Tiles<'a> {
     }
 }
 
-/// Whoever constructs this value guarantees that the output is writable.
+/// The constructor of this value guarantees that the output is writable.
 struct Part<'a> {
     left: Left<'a>,
     rows: usize,
@@ -287,15 +288,15 @@ struct Part<'a> {
 }
 
 /// Hides a pointer's origin from the compiler, which otherwise computes each pointer of a loop from the previous one:
-/// more additions than the processor can issue besides the multiply-adds.
+/// more additions than the CPU can issue next to the multiply-adds.
 #[inline(always)]
 pub(super) fn opaque<T>(mut pointer: *const T) -> *const T {
-    // SAFETY: the assembly contains no instruction.
+    // SAFETY: the assembly contains no instructions.
     unsafe { asm!("/* {0} */", inout(reg) pointer, options(pure, readonly, nostack, preserves_flags)) };
     pointer
 }
 
-/// The destination of a register tile.
+/// Where a register tile is written.
 #[derive(Clone, Copy)]
 enum Sink {
     /// The output, from this row on.
@@ -310,7 +311,8 @@ impl Part<'_> {
         if self.cols > S::LANES { self.all::<S, VECTORS>(simd) } else { self.all::<S, 1>(simd) }
     }
 
-    /// Whether sums are finished in registers. If neighbors in a row have different addends, the sums go through memory.
+    /// Whether sums are finished in registers. If the neighbors in a row have strided addends, the sums go through
+    /// memory.
     #[inline(always)]
     fn is_plain(&self) -> bool {
         self.finish.as_ref().is_none_or(|place| place.ops.is_plain())
@@ -374,7 +376,8 @@ impl Part<'_> {
         next: isize,
     ) {
         let Part { left: Left { stride: apart, step, .. }, panel, depth, stride, .. } = *self;
-        // Stores that miss the caches would stall what follows; prefetched here, the lines arrive in time for the sums.
+        // Stores that miss the caches would stall the following code; prefetched here, the lines arrive before the sums
+        // are complete.
         if let Sink::Output(top) = sink {
             for row in top..top + ROWS {
                 for v in 0..VECS {
@@ -454,12 +457,12 @@ impl Part<'_> {
         }
     }
 
-    /// Writes rows of a tile from its bare sums.
+    /// Writes rows of a tile, given its bare sums.
     #[inline(always)]
     fn spread<S: Simd, const VECS: usize>(&self, simd: S, sums: &[f32], top: usize, rows: usize) {
         let Part { cols, out, stride, accumulate, .. } = *self;
         for (row, sums) in (top..top + rows).zip(sums.chunks_exact(VECS * S::LANES)) {
-            // SAFETY: the row is readable and writable, guaranteed by whoever constructed this value.
+            // SAFETY: the row is readable and writable, as the constructor of this value guarantees.
             let out = unsafe { std::slice::from_raw_parts_mut(out.add(row * stride), cols) };
             for (v, (out, sums)) in out.chunks_mut(S::LANES).zip(sums.chunks_exact(S::LANES)).take(VECS).enumerate() {
                 let mut sum = simd.load(sums);

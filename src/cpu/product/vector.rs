@@ -1,11 +1,11 @@
-//! One row times the contiguous columns of a matrix: each column is read once, in place.
+//! One row times a matrix with contiguous columns: each column is read once, in place.
 
 use crate::cpu::kernels::float::{Float, Floats};
 use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::with_floats;
 
 /// `out[i] = sum_k vector[k] * lanes[i][k]` for lanes that are contiguous along the depth: one row times a transposed
-/// matrix, read once. Each sum is in the order of [`Simd::sum`] over four strides.
+/// matrix. Each sum has the order of [`Simd::sum`] over four strides.
 pub fn dot_lanes(isa: Isa, vector: &[f32], lanes: Floats, lane_stride: usize, out: &mut [f32]) {
     with_floats!(Floats, lanes, lanes => isa.run(DotLanes { vector, lanes, lane_stride, out }));
 }

@@ -1,12 +1,13 @@
 //! Convolution with 3 by 3 filters at step 1 by Winograd's algorithm (Lavin and Gray, "Fast Algorithms for
-//! Convolutional Neural Networks", 2015), channels last. Tiles of the input and the filters are transformed, multiplied
-//! position by position as matrices over the channels, and the products transformed to tiles of the output. F(2x2, 3x3)
-//! takes 16 multiplications for 4 outputs instead of 36, F(4x4, 3x3) 36 for 16 instead of 144.
+//! Convolutional Neural Networks", 2015), channels last. Transforms input tiles and filters, multiplies them position
+//! by position as matrices over the channels, and transforms the products to output tiles. F(2x2, 3x3) takes 16
+//! multiplications for 4 outputs instead of 36, F(4x4, 3x3) 36 for 16 instead of 144.
 //!
 //! # Errors
-//! With `u = 2^-24` and the largest `sum |x| |w|` among the outputs of a tile, `|out - exact|` is below 3.5 u of it for
-//! F(2x2, 3x3) and below 16 u for F(4x4, 3x3), usually 5 u, according to random operands of 32 and more channels; the
-//! rounding of the result comes on top. Direct sums of as many terms reach 4.4 u. Tests assert these bounds.
+//! Errors, with `u = 2^-24` and `m` the largest `sum |x| |w|` among the outputs of a tile: `|out - exact|` is below
+//! `3.5 u m` for F(2x2, 3x3) and below `16 u m` for F(4x4, 3x3), there usually `5 u m`, measured with random operands
+//! of 32 and more channels; the rounding of the result comes on top. Direct sums of as many terms reach `4.4 u m`.
+//! Tests assert these bounds.
 //!
 //! # Special values
 //! An output depends on all inputs of its tile: an infinite or NaN input makes outputs up to three pixels away NaN,
@@ -21,7 +22,7 @@ use crate::cpu::simd::{Isa, Kernel, Simd};
 use crate::cpu::weights::Weights;
 use std::ops::Range;
 
-/// The outputs computed together.
+/// The outputs of one tile of the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OutputTile {
     /// F(2x2, 3x3).
@@ -50,8 +51,9 @@ impl OutputTile {
     }
 }
 
-/// F(4x4, 3x3) interpolates at 0, at these points and their negatives, and at infinity. With 3/4 and 3/2 the errors are
-/// a quarter of those with the usual 1 and 2, and `f32` represents all factors of inputs and products exactly.
+/// F(4x4, 3x3) interpolates at 0, at these points and their negatives, and at infinity. With 3/4 and 3/2, errors are a
+/// quarter of those with the usual 1 and 2, and `f32` represents all factors of the input and output transforms
+/// exactly.
 const POINTS: [f32; 2] = [0.75, 1.5];
 
 /// `x - y`.
@@ -60,7 +62,7 @@ fn sub<S: Simd>(simd: S, x: S::F32, y: S::F32) -> S::F32 {
     simd.mul_add(y, simd.splat(-1.0), x)
 }
 
-/// Transforms the input along one dimension.
+/// Transforms input along one dimension.
 #[inline(always)]
 fn input_transform<S: Simd, const SIDE: usize>(simd: S, d: [S::F32; SIDE]) -> [S::F32; SIDE] {
     let times = |factor: f32, x, y| simd.mul_add(simd.splat(factor), x, y);
@@ -84,7 +86,7 @@ fn input_transform<S: Simd, const SIDE: usize>(simd: S, d: [S::F32; SIDE]) -> [S
     out
 }
 
-/// Transforms the products along one dimension.
+/// Transforms products along one dimension.
 #[inline(always)]
 fn output_transform<S: Simd, const SIDE: usize, const SIZE: usize>(simd: S, m: [S::F32; SIDE]) -> [S::F32; SIZE] {
     let times = |factor: f32, x, y| simd.mul_add(simd.splat(factor), x, y);
@@ -122,9 +124,9 @@ fn filter_rows(tile: OutputTile) -> [[f64; 3]; 6] {
 /// beyond the last output channel. Everything is read sequentially.
 #[derive(Clone, Copy)]
 pub struct Filters {
-    /// The level that determines the panels.
+    /// The instruction set that determines the panels.
     pub isa: Isa,
-    /// The transform.
+    /// The output tile.
     pub tile: OutputTile,
     /// Input and output channels.
     pub channels: [usize; 2],
@@ -164,7 +166,7 @@ impl Filters {
     }
 }
 
-/// Multiply-adds that take as long as one element of a transformed filter.
+/// Multiply-adds that take as long as computing one element of a transformed filter.
 const FILL_COST: usize = 64;
 
 struct FillPanel<'a, T> {
@@ -196,7 +198,7 @@ impl<T: Float> Kernel for FillPanel<'_, T> {
                         *value = filter[(first + lane) * strides[0] + at].to_f32() as f64;
                     }
                 }
-                // Columns first: three rows of `side` each.
+                // The columns first: three rows of `side` each.
                 let mut half = [[0.0f64; FILTER_LANES]; 18];
                 for (i, half) in half[..3 * side].iter_mut().enumerate() {
                     let (row, g) = (i / side, rows[i % side]);
@@ -229,7 +231,7 @@ pub struct Winograd<'a> {
     pub padding: [usize; 2],
     /// Columns of the output.
     pub wide: usize,
-    /// Maximum columns computed at once: whole tiles of the algorithm.
+    /// Maximum output columns computed at once: whole tiles of the algorithm.
     pub cols: usize,
 }
 
@@ -255,8 +257,8 @@ impl Winograd<'_> {
         }
     }
 
-    /// Scratch length in floats that [`compute`](Self::compute) needs for this many rows of the output, this many
-    /// columns at once, and `sums` results of another type than `f32`.
+    /// Scratch length in floats that [`compute`](Self::compute) needs. `pixels` are the output rows and the columns at
+    /// once; `sums` is the number of results of another type than `f32`.
     pub fn scratch_len(filters: Filters, pixels: [usize; 2], sums: usize) -> usize {
         let Parts { inputs, products, bias, sums } = Self::parts(filters, pixels, sums);
         inputs + products + bias + sums
@@ -310,14 +312,14 @@ impl Winograd<'_> {
     }
 }
 
-/// Distance between positions in floats: one vector more than they use, which keeps the positions of a tile from
-/// sharing the same page offsets.
+/// Distance between positions in floats: the floats of one plus a vector, to keep the positions of a tile from sharing
+/// page offsets.
 fn position_stride(floats: usize, lanes: usize) -> usize {
     floats + lanes
 }
 
-/// Distance between tiles of the input at the same position, in floats: one vector more than the channels take, which
-/// keeps rows from sharing the same page offsets.
+/// Distance in floats between tiles of the input at the same position: the channels plus a vector, to keep rows from
+/// sharing page offsets.
 fn row_stride(channels: usize, lanes: usize) -> usize {
     channels.next_multiple_of(lanes) + lanes
 }
@@ -345,7 +347,7 @@ impl<T: Float> Block<'_, T> {
         isa.run(TransformInput { block: self, grid, out: inputs });
         let input_stride = row_stride(from, lanes);
         let stride_of_products = position_stride(tiles * width, lanes);
-        // Parts of the depth: a panel of filters stays in the first-level cache while it meets all tiles.
+        // Parts of the depth: a panel of filters stays in the first-level cache while it is multiplied with all tiles.
         let step = depth_block(from);
         let panel = tile.positions() * from * width;
         for first in self.channels.clone().step_by(width) {
@@ -389,7 +391,7 @@ impl<T: Float> Block<'_, T> {
     }
 }
 
-/// Transforms the input under a block: for each position, one row of channels per tile.
+/// Transforms the input under a block to one row of channels per tile, for each position.
 struct TransformInput<'a, 'b, T> {
     block: &'a Block<'a, T>,
     grid: [usize; 2],
@@ -407,7 +409,7 @@ impl<T: Float> Kernel for TransformInput<'_, '_, T> {
     }
 }
 
-/// The input pixels under one tile.
+/// The input pixels under a tile.
 struct Under {
     /// Row and column of the first pixel.
     start: [isize; 2],
@@ -459,7 +461,7 @@ impl<T: Float> TransformInput<'_, '_, T> {
     fn tile<S: Simd, const SIDE: usize>(&mut self, simd: S, tile: usize, under: &Under, channel: usize) {
         let conv = self.block.conv;
         let [high, wide] = conv.input;
-        // Column by column.
+        // First along the columns.
         let mut half = [[simd.splat(0.0); SIDE]; SIDE];
         for (i, row) in (0..SIDE).zip(under.start[0]..) {
             if row < 0 || row >= high as isize {
@@ -497,7 +499,7 @@ struct TransformOutput<'a> {
     /// Channels of the panel.
     channels: usize,
     bias: &'a [f32],
-    /// The channels of the panel are writable in all rows and columns, which are this far apart.
+    /// Writable for the channels of the panel in all rows and columns.
     out: *mut f32,
     strides: [usize; 2],
 }

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// Whether this thread is counted.
+    /// Whether this thread is counted as computing.
     static COMPUTES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The cores that this process may use: its affinity mask, within the quota of its container. Unlimited in tests.
+/// The cores that this process may use: its affinity mask, within its container's quota. Unlimited in tests.
 fn available() -> usize {
     static AVAILABLE: OnceLock<usize> = OnceLock::new();
     *AVAILABLE.get_or_init(|| match cfg!(test) {
@@ -22,12 +22,12 @@ fn available() -> usize {
     })
 }
 
-/// Whether more threads compute than there are cores. A thread that only waits for more work then slows the others down.
+/// Whether more threads compute than there are cores. A thread that only waits for work then slows the others down.
 pub fn are_crowded() -> bool {
     USED.load(Ordering::Relaxed) > available()
 }
 
-/// A core reserved for a computing thread until this is dropped.
+/// A core reserved for a computing thread until dropped.
 pub struct Core(PhantomData<()>);
 
 impl Core {
@@ -54,7 +54,7 @@ impl Drop for Computing {
     }
 }
 
-/// Runs `work` and counts this thread as computing meanwhile.
+/// Counts this thread as computing while it runs `work`.
 pub fn computing<R>(work: impl FnOnce() -> R) -> R {
     let _computing = (!COMPUTES.replace(true)).then(|| {
         USED.fetch_add(1, Ordering::Relaxed);

@@ -1,8 +1,8 @@
-//! Cuts matrices into tiles that threads share: pure numbers.
+//! Cuts matrices into tiles for threads to share. Pure arithmetic.
 //!
-//! A [`Cut`] divides a count evenly: parts differ by at most one unit. [`partition`] chooses the number of cuts of the
-//! rows and columns of a product: for each choice it estimates the time of the busiest thread, and the cost of reading
-//! operands again when they are cut more often.
+//! A [`Cut`] divides a count evenly: parts differ by at most one unit. [`partition`] chooses how often to cut the rows
+//! and columns of a product. It estimates, for each choice, the time of the busiest thread and the cost of rereading
+//! operands, which grows with the number of cuts.
 
 use std::ops::Range;
 
@@ -15,13 +15,13 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Cuts `count` into `parts` parts, or as many as there are units.
+    /// Cuts `count` into `parts` parts, or into fewer if there are fewer units.
     pub fn new(count: usize, unit: usize, parts: usize) -> Cut {
         let unit = unit.max(1);
         Cut { count, unit, parts: parts.clamp(1, count.div_ceil(unit).max(1)) }
     }
 
-    /// Cuts `count` into parts of at most `most` elements, or of one unit.
+    /// Cuts `count` into parts of at most `most` elements, but at least one unit.
     pub fn at_most(count: usize, unit: usize, most: usize) -> Cut {
         if count <= most {
             return Cut::new(count, unit, 1);
@@ -35,7 +35,7 @@ impl Cut {
         Cut::new(count, count, 1)
     }
 
-    /// The same parts of a count that is `factor` times as large.
+    /// The cut scaled with its count: the same parts, `factor` times as large.
     pub fn scaled(self, factor: usize) -> Cut {
         Cut { count: self.count * factor, unit: self.unit * factor, parts: self.parts }
     }
@@ -58,7 +58,7 @@ impl Cut {
     }
 }
 
-/// The cuts of each of several matrices into tiles.
+/// How the rows and columns of each of several matrices are cut into tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// The rows.
@@ -93,11 +93,12 @@ pub struct Shape {
     pub size: [usize; 3],
     /// Rows and columns of a register tile. Parts have whole register tiles of columns.
     pub tile: [usize; 2],
-    /// The rows of a part are a multiple of this.
+    /// The rows of a part are a multiple of this number.
     pub unit: usize,
     /// Maximum rows and columns of a part, for the caches.
     pub most: [usize; 2],
-    /// Maximum elements of a part, unless the smallest one (one unit of rows by one register tile of columns) has more.
+    /// Maximum elements of a part, unless the smallest possible part (one unit of rows by one register tile of columns)
+    /// has more.
     pub area: usize,
     /// Whether results are finished run by run; contiguous rows of a part form a single run.
     pub finishes: bool,
@@ -111,30 +112,30 @@ pub struct Shape {
 const MULTIPLY_ADD: f64 = 1.0 / 80.0;
 /// Nanoseconds per byte from beyond the caches of a core.
 const BYTE: f64 = 1.0 / 20.0;
-/// Fraction of the time to read operands that computation does not hide.
+/// The fraction of the time for reading operands that computation does not hide.
 const NOT_HIDDEN: f64 = 0.1;
 /// Overhead per tile in nanoseconds.
 const TILE: f64 = 200.0;
 /// Overhead of finishing a run of results in nanoseconds.
 const RUN: f64 = 60.0;
-/// Fixed overhead of sharing in nanoseconds: members of the team look for work.
+/// Fixed overhead of sharing in nanoseconds, until members of the team find work.
 const SHARING: f64 = 1500.0;
-/// Average wait for the last thread, as a fraction of a tile's time: threads do not start together, and other processes
-/// take cores away.
+/// Average wait for the last thread, as a fraction of a tile's time: threads start at different times, and other
+/// processes take cores away.
 const WAIT: f64 = 0.25;
-/// Register tiles with fewer rows take as long as with this many: additions wait for each other.
+/// Register tiles with fewer rows take as long as this number of rows: additions wait for each other.
 const MIN_ROWS: usize = 4;
-/// Maximum cuts of rows or columns beyond the necessary ones, per thread.
+/// Maximum number of cuts of rows or columns beyond the necessary ones, per thread.
 const MORE: usize = 6;
 
 impl Shape {
-    /// The estimated time with `grid`, in nanoseconds.
+    /// The estimated time of `grid`, in nanoseconds.
     fn time(&self, grid: &Grid, threads: usize) -> f64 {
         let [m, n, k] = self.size.map(|size| size as f64);
         let tiles = self.batches * grid.tiles();
         let [rows, cols] = grid.largest();
         let high = rows.max(rows.div_ceil(self.tile[0]) * MIN_ROWS);
-        // At least half a register tile is computed.
+        // A register tile computes at least half of its columns.
         let wide = cols.next_multiple_of(self.tile[1].div_ceil(2));
         let runs = if self.finishes && grid.cols.parts > 1 { rows } else { 0 };
         let tile = (high * wide) as f64 * k * MULTIPLY_ADD + runs as f64 * RUN + TILE;
@@ -213,7 +214,7 @@ mod tests {
             }
         }
         assert_eq!(Cut::at_most(100, 32, 40).range(0), 0..32);
-        // The last register tile is not full.
+        // The last register tile is partial.
         assert_eq!(Cut::at_most(80, 32, 80).parts(), 1);
         assert_eq!(Cut::at_most(100, 1, 240), Cut::whole(100).with_unit(1));
     }
@@ -224,8 +225,8 @@ mod tests {
         }
     }
 
-    /// The load of the busiest thread when each free thread takes the next tile, as a multiple of an even share of all
-    /// register tiles.
+    /// The load of the busiest thread, as a multiple of an even share of all register tiles, if each free thread takes
+    /// the next tile.
     fn longest(shape: &Shape, grid: &Grid, threads: usize) -> f64 {
         let mut load = vec![0usize; threads];
         for _ in 0..shape.batches {
@@ -252,7 +253,8 @@ mod tests {
         let [rows, cols] = grid.largest();
         assert!(rows <= shape.most[0] && cols <= shape.most[1].max(shape.tile[1]), "{shape:?}: {grid:?}");
         let blocks = shape.batches * m.div_ceil(12) * n.div_ceil(32);
-        // Only products that take a while, can be shared, and are not so low that reading an operand twice takes as long.
+        // Only products that take a while, can be shared, and have enough rows and columns: with fewer, reading an
+        // operand twice takes as long.
         if blocks >= 16 * threads && shape.batches * m * n * k >= threads << 23 && m.min(n) >= 48 {
             let longest = longest(shape, &grid, threads);
             assert!(longest <= most, "{shape:?} on {threads} threads: {grid:?} takes {longest} of the ideal");
@@ -318,7 +320,7 @@ mod tests {
             size in [1usize..3000, 1usize..3000, 1usize..2000],
             threads in 1usize..9,
         ) {
-            // Rows or columns are barely enough for all threads: more even parts would read more.
+            // If rows or columns are barely enough for all threads, more even parts would read more.
             let is_low = size[0].min(size[1]) < 48 + 16 * threads;
             check(&shape(batches, size), threads, if is_low { 1.1 } else { 1.06 });
         }

@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 
 /// Work below this many multiply-adds (or comparable element operations) runs on the calling thread.
 ///
-/// One core does some 60 multiply-adds per nanosecond in a matrix product, and a [team](super::team) shares work within
+/// A core does some 60 multiply-adds per nanosecond in a matrix product, and a [team](super::team) shares work within
 /// about a microsecond: this is about two microseconds of work.
 const MIN_PARALLEL_COST: usize = 1 << 17;
 
 /// How long a member waits for the next section before it leaves the team: long compared with a step that is not
-/// shared, short compared with what a person or another process notices.
+/// shared, short enough for nobody and no other process to notice.
 const PATIENCE: Duration = Duration::from_micros(200);
 
 /// How long a member spins before it starts yielding its core to other threads.
 const ALERT: Duration = Duration::from_micros(20);
 
-/// Checks of the gate between two of the clock: one or two microseconds.
+/// Looks at the gate between two looks at the clock: one or two microseconds.
 const LOOKS: u32 = 32;
 
 thread_local! {
@@ -41,7 +41,7 @@ pub struct Threads {
 
 struct Pool {
     threads: rayon::ThreadPool,
-    /// Threads that lead or serve a team, or are about to.
+    /// Number of threads that lead or serve a team, or are about to.
     taken: AtomicUsize,
 }
 
@@ -67,7 +67,7 @@ impl Threads {
         let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(count)
             .thread_name(|index| format!("webnn-{index}"))
-            // Whoever waits for work that panicked notices when the work is dropped. Without a handler the process
+            // Whoever waits for work that panicked finds out when the work is dropped. Without a handler, the process
             // would abort.
             .panic_handler(drop)
             .build()
@@ -82,7 +82,7 @@ impl Threads {
         self.pool.threads.current_num_threads()
     }
 
-    /// Runs `work` on an idle thread of the pool, or returns it as an error if there is none.
+    /// Runs `work` on an idle thread of the pool; returns `work` as an error if no thread is idle.
     pub fn spawn<W: FnOnce() + Send + 'static>(&self, work: W) -> Result<(), W> {
         let Some(place) = self.place() else { return Err(work) };
         self.pool.threads.spawn(move || {
@@ -100,7 +100,7 @@ impl Threads {
         Some(BusyThread(self.pool.clone()))
     }
 
-    /// Runs `work` on this thread as the leader of a team. Threads of the pool join it when [`split`](Self::split) or
+    /// Runs `work` on this thread, as the leader of a team. Threads of the pool join it when [`split`](Self::split) or
     /// [`install`](Self::install) needs them.
     pub fn lead<R>(&self, work: impl FnOnce() -> R) -> R {
         if self.count() == 1 || is_within() || LEADER.with_borrow(Option::is_some) {
@@ -111,8 +111,8 @@ impl Threads {
         work()
     }
 
-    /// Runs `work`, which computes, on this thread, with the threads of the pool ready: they stay awake for
-    /// [`split`](Self::split) until `work` is done.
+    /// Runs `work`, which computes, on this thread. Until it returns, the pool's threads stay awake for
+    /// [`split`](Self::split).
     pub fn install<R>(&self, work: impl FnOnce() -> R) -> R {
         computing(|| {
             self.lead(|| {
@@ -124,13 +124,13 @@ impl Threads {
         })
     }
 
-    /// Whether this thread leads a team of this pool and is not within a piece.
+    /// Whether this thread leads a team of this pool and is not within a piece of a section.
     fn leads(&self) -> bool {
         !is_within()
             && LEADER.with_borrow(|leader| leader.as_ref().is_some_and(|led| led.team().size() == self.count()))
     }
 
-    /// Invites the missing members, as far as there are cores for them: more would only slow the others down.
+    /// Invites the missing members, as far as cores are free: more would only slow the others down.
     fn invite(&self, leader: &Leader) {
         for _ in 0..leader.team().missing() {
             let Some(core) = Core::find() else { return };
@@ -151,7 +151,7 @@ impl Threads {
     /// Calls `work` with ranges that cover `0..items` once, in parallel if `items * cost` is worth it (`cost` per item,
     /// in multiply-adds). The length of every range except the last is a multiple of `grain`.
     ///
-    /// The split depends on the number of threads: `work` must compute each item independently of its range.
+    /// The ranges depend on the number of threads: `work` must compute each item independently of its range.
     pub fn split(&self, items: usize, grain: usize, cost: usize, work: impl Fn(Range<usize>) + Sync) {
         // All closures share one copy of the pool's code.
         self.split_dyn(items, grain, cost, &work);
@@ -167,14 +167,14 @@ impl Threads {
             }
             return;
         }
-        // More ranges than threads: a thread that lost its core or came late does not delay the others.
+        // More ranges than threads: a thread that lost its core or arrived late does not delay the others.
         let parts = (parts * 4).min(worthwhile).min(items.div_ceil(grain));
         let length = items.div_ceil(grain).div_ceil(parts) * grain;
         self.share_dyn(items.div_ceil(length), &|part| work(part * length..((part + 1) * length).min(items)));
     }
 
-    /// Calls `work` once with every number below `count`, in parallel if `cost` (of all calls together, in
-    /// multiply-adds) is worth it.
+    /// Calls `work` once with every number below `count`, in parallel if `cost` is worth it (of all calls together, in
+    /// multiply-adds).
     pub fn share(&self, count: usize, cost: usize, work: impl Fn(usize) + Sync) {
         if self.count() == 1 || count <= 1 || cost < 2 * MIN_PARALLEL_COST {
             return (0..count).for_each(work);
@@ -184,7 +184,7 @@ impl Threads {
 
     fn share_dyn(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
         self.lead(|| {
-            // This thread is within a piece, or in a team with another number of threads.
+            // This thread is within a piece, or its team has another number of threads.
             if !self.leads() {
                 return (0..count).for_each(work);
             }
@@ -206,7 +206,7 @@ impl Drop for Led {
     }
 }
 
-/// Starts the wait of a member: the returned closure tells whether to keep waiting.
+/// Starts a member's wait: the returned closure decides whether to keep waiting.
 fn waiting() -> impl FnMut() -> bool {
     let (start, mut looks, mut is_alert) = (Instant::now(), 0, true);
     move || {
@@ -276,7 +276,7 @@ mod tests {
         for _ in 0..5 {
             assert!(threads.spawn(work()).is_ok());
         }
-        assert!(threads.spawn(work()).is_err(), "all threads are taken");
+        assert!(threads.spawn(work()).is_err(), "all threads are in use");
         // No thread is free to help.
         let count = AtomicUsize::new(0);
         threads.split(100, 1, 1 << 20, |range| _ = count.fetch_add(range.len(), Ordering::Relaxed));

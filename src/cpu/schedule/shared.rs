@@ -6,10 +6,10 @@ use crate::memory::{ColumnBlock, SharedMut};
 use std::cell::Cell;
 use std::ops::Range;
 
-/// Calls `work` with parts of `out` that cover it once, in parallel if it is worth it.
+/// Calls `work` with parts of `out` that cover it exactly once, in parallel if it is worth it.
 ///
-/// `out` consists of units of `unit` elements. `work` receives the index of the first unit of its part and the elements
-/// of the part: `grain` units or a multiple of that, except for the last part. `cost` is per unit, as for
+/// `out` consists of units of `unit` elements. `work` receives the index of the first unit of its part, and the
+/// elements of the part: a multiple of `grain` units, except for the last part. `cost` is per unit, as for
 /// [`Threads::split`]. The parts depend on the number of threads: `work` must compute each unit independently of them.
 ///
 /// # Panics
@@ -55,19 +55,19 @@ impl Drop for ScratchInUse {
     }
 }
 
-/// Scratch memory, divided by the number of threads.
+/// Scratch memory, divided evenly among the threads.
 pub struct PerThread<'a, S> {
     scratch: SharedMut<'a, S>,
     threads: usize,
 }
 
 impl<'a, S> PerThread<'a, S> {
-    /// Divides `scratch`, of undefined content, between `threads`.
+    /// Divides `scratch`, of undefined content, among `threads`.
     pub fn new(threads: &Threads, scratch: &'a mut [S]) -> PerThread<'a, S> {
         PerThread { scratch: SharedMut::new(scratch), threads: threads.count() }
     }
 
-    /// Calls `work` with this thread's part.
+    /// Calls `work` with this thread's share.
     ///
     /// # Panics
     /// If this thread is already within a call, or does not belong to the threads that share the section.
@@ -81,11 +81,11 @@ impl<'a, S> PerThread<'a, S> {
     }
 }
 
-/// [`Threads::split`] with scratch for `work`, of undefined content: `scratch` divided by the number of threads. `work`
-/// must not enter the pool.
+/// [`Threads::split`] with scratch for `work`, of undefined content: a thread's share of `scratch`. `work` must not
+/// enter the pool.
 ///
 /// # Panics
-/// If `work` enters the pool and returns here.
+/// If `work` enters the pool and is called again from there.
 pub fn split_with<S: Send>(
     threads: &Threads,
     items: usize,
@@ -126,8 +126,8 @@ pub fn for_each_chunk_with<T: Send, S: Send>(
 /// Calls `work` for every block of at most `width` neighboring columns of the `matrices` matrices `[rows, columns]` in
 /// `out`, in parallel if it is worth it. `work` receives the index of the matrix, the first column, the number of
 /// columns and the elements; `cost` is per element, as for [`Threads::split`]. Each thread visits its blocks in
-/// ascending order, or in descending order if `backwards`: when data exceed the caches, a pass in the opposite
-/// direction starts with what the previous pass left in them.
+/// ascending order, or in descending order if `backwards`: if the data exceed the caches, a pass in the opposite
+/// direction starts with the data that the previous pass left in them.
 ///
 /// # Panics
 /// If the number of elements in `out` does not match.

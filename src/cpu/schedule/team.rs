@@ -1,10 +1,10 @@
-//! Teams: threads that share sections of work for a while, without going to sleep in between.
+//! Teams: threads that share sections of work without going to sleep in between.
 //!
 //! Waking a thread takes longer than many steps of a graph, so the members of a team stay awake for a while and wait
-//! for the next section. Each thread has a part of the pieces, the same part in all sections with the same count: data
+//! for the next section. Each thread owns a part of the pieces, the same part in all sections of the same count: data
 //! written in one step are still in its caches when the next step reads them. A thread that has finished its own part
-//! takes pieces from the others: no piece waits for a member that has lost its core or has not arrived yet. A member
-//! that arrives after a section was closed does not enter it, so the leader waits only for members within a piece.
+//! takes pieces of the others: no piece waits for a member that has lost its core or has not arrived yet. A member that
+//! arrives after a section was closed does not enter it, so the leader waits only for members within a piece.
 
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, UnsafeCell, of_thread, pause};
 use std::any::Any;
@@ -34,28 +34,28 @@ pub fn is_within() -> bool {
     WITHIN.with(Cell::get)
 }
 
-/// A value on its own cache lines: processors fetch them in pairs.
+/// A value on cache lines of its own, a pair of them: processors fetch lines in pairs.
 #[repr(align(128))]
 struct Alone<T>(T);
 
-/// The gate to sections is a single number that changes atomically: the number of members within, whether a section is
+/// The gate to sections is a single atomic number. It consists of the number of members within, whether a section is
 /// open, whether the team is closed, and the number of sections so far.
 const MEMBER: usize = 1;
 /// Mask of the number of members, at most 1023.
 const MEMBERS: usize = OPEN - 1;
 const OPEN: usize = 1 << 10;
 const CLOSED: usize = 1 << 11;
-/// The increment for each section. On 32 bits the count wraps around after a million; only a member that missed exactly
+/// The increment per section. On 32 bits, the count wraps around after a million; only a member that missed exactly
 /// that many would be fooled.
 const TURN: usize = 1 << 12;
 
-/// The result of a member's look at the gate.
+/// What a member finds at the gate.
 enum Gate {
     /// The member has entered the section of this turn.
     Within(usize),
-    /// There is no section to enter yet.
+    /// No section is open to this member yet.
     Shut,
-    /// There will be no more sections.
+    /// No more sections will come.
     Closed,
 }
 
@@ -65,8 +65,8 @@ struct Open {
     work: *const Section<'static>,
     /// Number of pieces.
     count: usize,
-    /// Number of parts the pieces are divided into: one per thread that was present or announced when the section was
-    /// opened.
+    /// Number of parts that the pieces are divided into: one per thread that was present or announced when the section
+    /// was opened.
     parts: usize,
 }
 
@@ -80,20 +80,20 @@ impl Open {
 /// The threads that help a [`Leader`].
 pub struct Team {
     gate: Alone<AtomicUsize>,
-    /// The next piece of each part of the open section.
+    /// For each part of the open section, its next piece.
     next: Vec<Alone<AtomicUsize>>,
     /// The open section. Only the leader writes it, while no section is open and no member is within.
     section: UnsafeCell<Option<Open>>,
-    /// Members that wait for sections or work on one, and announced ones.
+    /// Number of members that wait for sections, work on one, or are announced.
     present: AtomicUsize,
-    /// The numbers in use. A member has one as long as it is present.
+    /// Which numbers are taken. A member has one as long as it is present.
     numbers: Vec<AtomicBool>,
     /// The payload of the first panic in a piece.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 // SAFETY: only members that came through the gate while it was open follow the pointer in `section`. The leader keeps
-// its target, which is `Sync`, alive until they are gone, and writes the cell only when there are none.
+// the pointer's target, which is `Sync`, alive until they have left, and writes the cell only when no member is within.
 unsafe impl Send for Team {}
 // SAFETY: as above.
 unsafe impl Sync for Team {}
@@ -120,7 +120,8 @@ impl Team {
     }
 
     /// Serves as a member: works on sections until the team is closed or the wait gets too long. Calls `waiting` at the
-    /// start of each wait, and the returned closure after each look at the gate; it tells whether to look again.
+    /// start of each wait, and the closure it returns after each look at the gate; the closure decides whether to look
+    /// again.
     pub fn serve<W: FnMut() -> bool>(&self, waiting: impl Fn() -> W) {
         // If this member arrives late, members invited after it may have taken all numbers.
         let free = self.numbers.iter().position(|taken| !taken.swap(true, Ordering::Acquire));
@@ -144,7 +145,8 @@ impl Team {
                     Gate::Shut | Gate::Closed => return,
                 }
             };
-            // SAFETY: this member came through the open gate: the leader wrote the cell before opening it, and waits now.
+            // SAFETY: this member came through the open gate: the leader wrote the cell before opening it, and waits
+            // until this member has left.
             let section = self.section.with(|section| unsafe { *section });
             if let Some(open) = section {
                 // SAFETY: as above: the target is alive until this member has left.
@@ -174,7 +176,7 @@ impl Team {
         }
     }
 
-    /// Works on pieces until all are taken, starting with this thread's own part.
+    /// Takes pieces until none are left, starting with this thread's own part.
     fn take_pieces(&self, work: &Section, open: &Open) {
         let outer = WITHIN.with(|within| within.replace(true));
         let own = thread_number();
@@ -199,7 +201,7 @@ impl Team {
     }
 }
 
-/// The leader of a team, and the only way to share work: there is one per team, and it stays on its thread. Dropping it
+/// The leader of a team. Work is shared only through it: a team has one leader, which stays on its thread. Dropping it
 /// dismisses the members.
 pub struct Leader {
     team: Arc<Team>,
@@ -215,7 +217,7 @@ impl Leader {
     /// # Panics
     /// If this thread is a member of another team.
     pub fn new(count: usize) -> Leader {
-        assert!(!is_within() && thread_number() == 0, "members do not lead");
+        assert!(!is_within() && thread_number() == 0, "a member of a team cannot lead another");
         assert!(count <= MEMBERS + 1, "{count} threads in a team, expected at most {}", MEMBERS + 1);
         let team = Team {
             gate: Alone(AtomicUsize::new(0)),
@@ -239,13 +241,13 @@ impl Leader {
     /// If a piece panics.
     pub fn share(&mut self, count: usize, work: &Section) {
         let team = &*self.team;
-        // SAFETY: only the lifetime changes. Members follow the pointer only while they are within the section, and all
-        // of them have left when this function returns.
+        // SAFETY: only the lifetime changes. Members follow the pointer only within the section, and all of them have
+        // left when this function returns.
         let erased = unsafe { std::mem::transmute::<*const Section<'_>, *const Section<'static>>(work) };
         let there = team.present.load(Ordering::Relaxed).min(team.numbers.len()) + 1;
         let open = Open { work: erased, count, parts: there.min(count).max(1) };
-        // SAFETY: the gate is shut and no member is within, because the last call waited for that; the only leader is
-        // borrowed mutably.
+        // SAFETY: the gate is shut and no member is within, because the previous call waited for that; the only leader
+        // is borrowed mutably.
         team.section.with_mut(|section| unsafe { *section = Some(open) });
         for part in 0..open.parts {
             team.next[part].0.store(open.start(part), Ordering::Relaxed);
@@ -333,7 +335,7 @@ mod tests {
         // No section is opened.
         team.serve(|| || false);
         assert_eq!(team.missing(), 1);
-        // More attempts than there are numbers.
+        // More attempts than numbers.
         let seats: Vec<bool> = (0..3).map(|_| team.numbers[0].swap(true, Ordering::Relaxed)).collect();
         assert_eq!(seats, [false, true, true]);
         team.expect_member();

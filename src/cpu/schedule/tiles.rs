@@ -1,4 +1,4 @@
-//! Hands out disjoint parts of one buffer to threads, without locks and without `unsafe` in the callers.
+//! Hands out disjoint parts of one buffer to threads, without locks, and without `unsafe` in callers.
 
 use super::partition::{Cut, Grid};
 use super::pool::Threads;
@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Matrices of the same shape in one row-major buffer: element `(batch, row, col)` is at
-/// `batch * batch_stride + row * row_stride + col`. All numbers are in elements.
+/// Matrices of the same shape in one row-major buffer: element `(batch, row, col)` is at `batch * batch_stride + row *
+/// row_stride + col`. All sizes are in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrices {
     /// Number of matrices.
@@ -46,7 +46,7 @@ pub struct Tiles<'a, T> {
     owner: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a shared `Tiles` only hands out disjoint parts of a buffer that it borrows mutably, each part once: no two
+// SAFETY: a shared `Tiles` hands out only disjoint parts of a buffer that it borrows mutably, each part once: no two
 // threads reach the same element.
 unsafe impl<T: Send> Sync for Tiles<'_, T> {}
 
@@ -68,8 +68,8 @@ impl<'a, T> Tiles<'a, T> {
         if m.rows == 0 || m.cols == 0 { 0 } else { m.batches * self.grid.tiles() }
     }
 
-    /// Calls `work` with every tile, and with scratch that belongs to the thread until `work` returns: `scratch`
-    /// divided by the number of threads. `cost` is that of all tiles together, in multiply-adds.
+    /// Calls `work` with every tile, and with this thread's share of `scratch`, exclusive until `work` returns. `cost`
+    /// is that of all tiles together, in multiply-adds.
     pub fn share(
         self,
         threads: &Threads,
@@ -135,8 +135,8 @@ impl<'a, T> Tile<'a, T> {
         unsafe { std::slice::from_raw_parts_mut(self.base.add(row * self.row_stride), self.cols.len()) }
     }
 
-    /// The elements row by row, or all at once if rows are contiguous, with the position of the first element of each
-    /// run in the buffer that the tiles were cut from.
+    /// The elements row by row, or all at once if rows are contiguous. Each run comes with the position of its first
+    /// element in the buffer that was cut into tiles.
     pub fn runs(&mut self) -> impl Iterator<Item = (usize, &mut [T])> {
         let (rows, cols) = (self.rows.len(), self.cols.len());
         let (count, len) = if self.row_stride == cols { (1, rows * cols) } else { (rows, cols) };
@@ -148,7 +148,7 @@ impl<'a, T> Tile<'a, T> {
         })
     }
 
-    /// The start of row `row` of the tile, counted from its top, in the buffer that the tiles were cut from.
+    /// The start of row `row` of the tile, counted from its top, in the buffer that was cut into tiles.
     pub fn offset(&self, row: usize) -> usize {
         self.offset + row * self.row_stride
     }
@@ -159,7 +159,7 @@ impl<'a, T> Tile<'a, T> {
     }
 }
 
-/// Maximum number of threads to divide scratch between.
+/// Maximum number of threads that share scratch.
 const MAX_SLOTS: usize = 1024;
 
 /// Divides scratch memory into equal slots for the threads of one step.
@@ -191,7 +191,7 @@ impl<'a> Slots<'a> {
     /// Takes a slot that no other thread holds.
     ///
     /// # Panics
-    /// If more threads hold slots at a time than there are.
+    /// If more threads hold slots at the same time than there are slots.
     pub fn take(&self) -> Slot<'_> {
         let index = self.taken[..self.count]
             .iter()
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "slots of")]
     fn slots_that_no_memory_holds_are_refused() {
-        // Their product is 0 modulo 2^64.
+        // The product of the two is 0 modulo 2^64.
         Slots::new(&mut [0.0; 8], 1 << 63, 2);
     }
 }

@@ -1,8 +1,8 @@
 //! Element functions as branch-free scalar code, which the compiler vectorizes in loops over slices.
 //!
 //! Every function takes the witness of the level that it is inlined into, and is correct for all floats, including NaN,
-//! infinities, -0 and denormals. The stated bounds are in units in the last place of the exact result; tests check them
-//! on a progression through all floats at every level. Polynomials are Chebyshev fits for these intervals.
+//! infinities, -0 and denormals. The stated bounds are in ULP of the exact result; tests check them on a progression
+//! through all floats at every level. Polynomials are Chebyshev fits for the stated intervals.
 //!
 //! [`sin`], [`cos`] and [`tan`] leave the branch-free path for huge arguments; [`sin_slice`] and its siblings do so per
 //! block, which keeps the loop vectorized.
@@ -12,7 +12,7 @@
 use super::Simd;
 use std::f64::consts::FRAC_2_PI;
 
-/// Adding this to a float of magnitude below 2^22 rounds it to an integer, in the low bits of the sum.
+/// Adding this to a float of magnitude below 2^22 rounds it to an integer, which then is in the low bits of the sum.
 const ROUND: f32 = 12582912.0;
 /// [`ROUND`] for `f64`, for magnitudes below 2^51.
 const ROUND_F64: f64 = 6755399441055744.0;
@@ -31,7 +31,7 @@ fn polynomial<S: Simd, const N: usize>(simd: S, x: f32, c: [f32; N]) -> f32 {
     sum
 }
 
-/// `a` if `condition`, else `b`: a bitwise select, which keeps arithmetic from moving behind a branch.
+/// `a` if `condition`, else `b`: a bitwise select, which keeps the compiler from moving arithmetic behind a branch.
 #[inline(always)]
 fn select(condition: bool, a: f32, b: f32) -> f32 {
     if condition { a } else { b }
@@ -40,7 +40,7 @@ fn select(condition: bool, a: f32, b: f32) -> f32 {
 /// `P` of `e^r = 1 + (r + r^2 P(r))` for `|r| <= ln 2 / 2`.
 const EXP: [f32; 5] = [0.001_392_625_1, 0.008_363_233, 0.041_666_554, 0.166_665_77, 0.5];
 
-/// `e^r` of `x = n ln 2 + r`.
+/// `e^r` for `x = n ln 2 + r`.
 #[inline(always)]
 fn exp_of_rest<S: Simd>(simd: S, x: f32, n: f32) -> f32 {
     let r = simd.mul_add_scalar(n, -LN2_HIGH, x);
@@ -48,7 +48,7 @@ fn exp_of_rest<S: Simd>(simd: S, x: f32, n: f32) -> f32 {
     simd.mul_add_scalar(r * r, polynomial(simd, r, EXP), r) + 1.0
 }
 
-/// `2^n` for -126 <= n <= 127, where `n` is in the low bits. Other `n` (from NaN) return an unspecified float.
+/// `2^n` for -126 <= n <= 127, taken from the low bits of `n`. Other `n` (from NaN) return an unspecified float.
 #[inline(always)]
 fn power_of_two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) as u32) << 23)
@@ -57,7 +57,7 @@ fn power_of_two(n: i32) -> f32 {
 /// `e^x` for `x <= 0`, within 2 ULP. NaN stays NaN; results for `x > 0` are unspecified.
 #[inline(always)]
 fn exp_falling<S: Simd>(simd: S, x: f32) -> f32 {
-    /// 2^32 keeps the power of two a normal float where the result is not.
+    /// A power of two larger by 2^32 is a normal float even if the result is not.
     const SHIFT: i32 = 32;
     let x = select(x < -104.0, -104.0, x);
     let rounded = simd.mul_add_scalar(x, std::f32::consts::LOG2_E, ROUND);
@@ -68,7 +68,7 @@ fn exp_falling<S: Simd>(simd: S, x: f32) -> f32 {
 /// `e^x`, within 2 ULP.
 #[inline(always)]
 pub fn exp<S: Simd>(simd: S, x: f32) -> f32 {
-    // Beyond these bounds the result is infinity or 0 anyway; NaN passes both selects.
+    // Beyond these bounds, the result is infinity or 0 in any case; NaN passes both selects.
     let x = select(x > 89.0, 89.0, x);
     let x = select(x < -104.0, -104.0, x);
     // x = n ln 2 + r with |r| <= ln 2 / 2.
@@ -161,7 +161,7 @@ pub fn tanh<S: Simd>(simd: S, x: f32) -> f32 {
 /// `1 / (1 + e^-x)`, within 4 ULP and in [0, 1].
 #[inline(always)]
 pub fn sigmoid<S: Simd>(simd: S, x: f32) -> f32 {
-    /// Scale of 1 and e^-x: it keeps e^104, which makes the result 0, within the range of floats.
+    /// 1 and e^-x are scaled by 2^-32 to keep e^104, which makes the result 0, within the range of floats.
     const SCALE: i32 = -32;
     // Above 40 the result is 1; NaN passes both selects.
     let y = select(x > 40.0, -40.0, -x);
@@ -175,10 +175,10 @@ pub fn sigmoid<S: Simd>(simd: S, x: f32) -> f32 {
 /// `ln(1 + e^x)`, within 4 ULP.
 #[inline(always)]
 pub fn softplus<S: Simd>(simd: S, x: f32) -> f32 {
-    // max(x, 0) + ln(1 + e), e = e^-|x| in (0, 1].
+    // max(x, 0) + ln(1 + e) with e = e^-|x| in (0, 1].
     let e = exp_falling(simd, -x.abs());
     let u = 1.0 + e;
-    // The derivative of the logarithm recovers what 1 + e lost in rounding.
+    // The derivative of the logarithm recovers the rounding error of 1 + e.
     let tail = log(simd, u) + (e - (u - 1.0)) / u;
     select(x > 0.0, x, 0.0) + tail
 }
@@ -241,7 +241,7 @@ pub fn gelu<S: Simd>(simd: S, x: f32) -> f32 {
     // cancellation on either side.
     let a = x.abs();
     let b = select(a > 14.5, 14.5, a);
-    // a^2 / 2 is rounded, which the exponential would magnify; the square of the upper 12 bits is exact.
+    // Rounding a^2 / 2 would be magnified by the exponential; the square of the upper 12 bits is exact.
     let upper = f32::from_bits(b.to_bits() & 0xffff_f000);
     let low = (upper - b) * (upper + b) * 0.5;
     let power = exp_falling(simd, upper * upper * -0.5);
@@ -259,7 +259,7 @@ pub fn gelu<S: Simd>(simd: S, x: f32) -> f32 {
 #[inline(always)]
 pub fn pow(base: f32, exponent: f32) -> f32 {
     let (a, y) = (base.abs() as f64, exponent as f64);
-    // |base| = 2^e (1 + s) / (1 - s) with the quotient between sqrt(1/2) and sqrt(2).
+    // |base| = 2^e (1 + s) / (1 - s), with the quotient between sqrt(1/2) and sqrt(2).
     let bits = a.to_bits().wrapping_add((1024 << 52) - SQRT_HALF_BITS);
     let e = f64::from_bits((bits >> 52) + INTEGERS.to_bits()) - (INTEGERS + 1024.0);
     let m = f64::from_bits((bits & 0x000f_ffff_ffff_ffff) + SQRT_HALF_BITS);
@@ -317,8 +317,8 @@ const MAX_REDUCED: f32 = 1e6;
 const FRAC_PI_2_HIGH: f64 = 1.570_796_326_734_125_6;
 const FRAC_PI_2_LOW: f64 = 6.077_100_506_506_192_6e-11;
 
-/// The sine and cosine of `x` reduced to [-pi/4, pi/4], and the number of quarter turns subtracted. In `f64`: a float
-/// near a multiple of pi/2 loses up to 28 bits in the reduction.
+/// The sine and cosine of `x` reduced to [-pi/4, pi/4], and the number of quarter turns subtracted. Computed in `f64`:
+/// a float near a multiple of pi/2 loses up to 28 bits in the reduction.
 #[inline(always)]
 fn reduced(x: f32) -> (f64, f64, u64) {
     let x = x as f64;
@@ -431,7 +431,7 @@ mod tests {
     /// A progression through all floats of both signs, plus special values and boundaries.
     fn floats() -> Vec<f32> {
         let mut xs: Vec<f32> = (0..u32::MAX).step_by(60_013).map(f32::from_bits).collect();
-        // Most of the floats above are tiny or huge; these cover the range where the functions bend.
+        // Most of the floats above are tiny or huge; these cover the range where the functions are curved.
         xs.extend((-120_000..120_000).map(|i| i as f32 * 1.000_123e-3));
         xs.extend((-40_000..40_000).map(|i| i as f32 * 0.250_321));
         let special = [
@@ -456,7 +456,7 @@ mod tests {
         xs
     }
 
-    /// The distance from `got` to the exact value, in units in the last place of the exact value.
+    /// The distance from `got` to the exact value, in ULP of the exact value.
     fn ulps(got: f32, exact: f64) -> f64 {
         let rounded = exact as f32;
         if got.to_bits() == rounded.to_bits() || (got.is_nan() && rounded.is_nan()) {

@@ -1,7 +1,7 @@
 //! Vector instruction sets: detected once, proved by witnesses, used through [`Simd`] and [`Kernel`].
 //!
 //! A value of a witness type ([`Portable`], `Avx2`, `Avx512`, `Neon`) exists only on a CPU that has the instructions.
-//! [`Isa`] carries the witness: whoever holds an `Isa` may run vector code with it.
+//! [`Isa`] carries the witness: code that holds an `Isa` may run vector code with it.
 //!
 //! [`Isa::run`] enters a function compiled for the level and calls [`Kernel::run`] there. All `#[inline(always)]`
 //! functions below it are compiled for the level too, which also vectorizes plain scalar loops over slices with the
@@ -143,7 +143,8 @@ macro_rules! detected {
     };
 }
 
-/// The features of this CPU that matter for neural networks, by their Rust names. [`Isa`] tells which of them are used.
+/// The features of this CPU that matter for neural networks, by their Rust names. [`Isa`] determines which of them are
+/// used.
 #[cfg(target_arch = "x86_64")]
 pub fn features() -> Vec<&'static str> {
     detected!(is_x86_feature_detected:
@@ -151,7 +152,8 @@ pub fn features() -> Vec<&'static str> {
         "avx512bf16" "avx512fp16")
 }
 
-/// The features of this CPU that matter for neural networks, by their Rust names. [`Isa`] tells which of them are used.
+/// The features of this CPU that matter for neural networks, by their Rust names. [`Isa`] determines which of them are
+/// used.
 #[cfg(target_arch = "aarch64")]
 pub fn features() -> Vec<&'static str> {
     detected!(is_aarch64_feature_detected: "neon" "fp16" "dotprod" "i8mm" "bf16" "sve" "sve2")
@@ -165,10 +167,10 @@ pub fn features() -> Vec<&'static str> {
 
 /// Whether sequential reads from large pages need software prefetch.
 ///
-/// Zen 4 prefetches by itself, and prefetch instructions cost time: a token of a model with 8-bit weights takes 5.4 ms
-/// in products without them and 8.3 ms with them (28 vs. 18 GB/s, one thread); with 4-bit weights and 8-bit rows 3.1
-/// vs. 3.4 ms. Zen 5 took 7.3 ms without and 4.3 ms with them, for 4-bit weights in small pages. Zen 4 is the only CPU
-/// with bfloat16 and GFNI but without AVX-VNNI.
+/// Zen 4 prefetches by itself, and prefetch instructions cost time: the products of one token of a model with 8-bit
+/// weights take 5.4 ms without them and 8.3 ms with them (28 vs. 18 GB/s, one thread); with 4-bit weights and 8-bit
+/// rows, 3.1 vs. 3.4 ms. Zen 5 took 7.3 ms without and 4.3 ms with them, for 4-bit weights in small pages. Zen 4 is the
+/// only CPU with bfloat16 and GFNI but without AVX-VNNI.
 #[cfg(target_arch = "x86_64")]
 pub fn needs_prefetch() -> bool {
     !(is_x86_feature_detected!("avx512bf16")
@@ -196,8 +198,8 @@ pub trait Kernel {
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 
-/// The vector operations of one level. Implementors are witnesses: a value proves that the CPU has the instructions.
-/// The methods compile to single instructions only inside [`Isa::run`].
+/// The vector operations of one level. Values of the implementing types are witnesses: they prove that the CPU has the
+/// instructions. The methods compile to single instructions only inside [`Isa::run`].
 ///
 /// # Safety
 /// A vector has exactly [`LANES`](Simd::LANES) floats, at most 16, and no method accesses memory beyond what it
@@ -285,8 +287,8 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     #[inline(always)]
     fn prefetch(self, _address: *const f32) {}
 
-    /// `a * b + c`, rounded once if the level has fused multiply-add. A scalar loop that uses it vectorizes and never
-    /// calls into the C library.
+    /// `a * b + c`, rounded once if the level has fused multiply-add. Scalar loops that use it vectorize, and never
+    /// call into the C library.
     fn mul_add_scalar(self, a: f32, b: f32, c: f32) -> f32;
 
     /// Loads the first `LANES` floats of `from`.
@@ -345,8 +347,8 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         self.load_f16(&halves)
     }
 
-    /// The 8 unsigned 4-bit numbers in each of `LANES` 32-bit words at `from`, minus `zero`, a whole number up to 255:
-    /// the numbers in the low halves of bytes come first. `SAME` means that all lanes of `zero` are equal.
+    /// The 8 unsigned 4-bit numbers in each of `LANES` 32-bit words at `from`, minus `zero`, a whole number up to 255.
+    /// The numbers in the low halves of the bytes come first. `SAME` means that all lanes of `zero` are equal.
     ///
     /// # Safety
     /// `from` must be valid for reads of `4 * LANES` bytes.
@@ -388,8 +390,7 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
         vectors
     }
 
-    /// `2^(n - 127)` of each lane, where `n`, 0 to 254, is in the low bits of the lane and shifts without a carry;
-    /// returns 0 for 0.
+    /// `2^(n - 127)` of each lane, whose low 9 bits are `n`, 0 to 254; returns 0 for `n = 0`.
     #[inline(always)]
     fn power_of_two(self, v: Self::F32) -> Self::F32 {
         let mut lanes = [0.0f32; 16];
@@ -446,11 +447,11 @@ pub unsafe trait Simd: Copy + Send + Sync + 'static {
     }
 }
 
-/// The value of a half float, branch-free and exact: the compiler vectorizes it where there is no hardware instruction.
+/// The value of a half float, branch-free and exact: the compiler vectorizes it if there is no hardware instruction.
 #[inline(always)]
 pub fn widen(x: f16) -> f32 {
     let bits = (x.to_bits() & 0x7fff) as u32;
-    // 2^112 moves the exponent into place, and also makes denormals right.
+    // The factor 2^112 moves the exponent into place, for denormals too.
     let scaled = f32::from_bits(bits << 13) * f32::from_bits(0x7780_0000);
     let special = if bits >= 0x7c00 { 0x7f80_0000 } else { 0 };
     f32::from_bits(scaled.to_bits() | special | ((x.to_bits() & 0x8000) as u32) << 16)

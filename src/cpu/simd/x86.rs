@@ -234,7 +234,7 @@ unsafe impl Simd for Avx2 {
                 let row = rows.as_ptr().add(16 * index);
                 *pair = _mm256_hadd_ps(_mm256_loadu_ps(row), _mm256_loadu_ps(row.add(8)));
             }
-            // Each half of a vector has the sums of that half of four rows.
+            // Each half of a vector holds the sums of that half of four rows.
             let (above, below) = (_mm256_hadd_ps(pairs[0], pairs[1]), _mm256_hadd_ps(pairs[2], pairs[3]));
             let (low, high) =
                 (_mm256_permute2f128_ps::<0x20>(above, below), _mm256_permute2f128_ps::<0x31>(above, below));
@@ -250,7 +250,7 @@ unsafe impl Simd for Avx2 {
             for (r, row) in rows.iter_mut().enumerate() {
                 *row = _mm256_loadu_ps(from.add(r * from_stride));
             }
-            // Squares of 4 by 4: columns `c` and `4 + c` of rows `4 g` to `4 g + 3` in `quads[4 g + c]`.
+            // Squares of 4 by 4: columns `c` and `4 + c` of rows `4 g` to `4 g + 3` are in `quads[4 g + c]`.
             let mut quads = rows;
             for g in [0, 4] {
                 let ab = _mm256_castps_pd(_mm256_unpacklo_ps(rows[g], rows[g + 1]));
@@ -417,8 +417,8 @@ unsafe impl Simd for Avx512 {
         // SAFETY: `self` proves AVX-512 F; the caller guarantees that 64 bytes can be read.
         unsafe {
             let words = _mm512_loadu_si512(from.cast());
-            // A byte in the lowest bits of 2^23 adds its value: the difference from `zero` is exact and needs no
-            // conversion.
+            // A byte in the lowest bits of the float 2^23 adds its value to it: the difference from `zero` is exact and
+            // needs no conversion.
             let power = _mm512_set1_epi32(0x4b00_0000);
             let zero = _mm512_add_ps(zero, _mm512_castsi512_ps(power));
             let number = |shifted: __m512i| {
@@ -452,7 +452,7 @@ unsafe impl Simd for Avx512 {
                 let (a, b) = (_mm512_loadu_ps(row), _mm512_loadu_ps(row.add(16)));
                 *half = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
             }
-            // Each quarter of a vector has the sums of that quarter of four rows.
+            // Each quarter of a vector holds the sums of that quarter of four rows.
             let mut quarters = [_mm512_setzero_ps(); 4];
             for (quarter, pair) in quarters.iter_mut().zip(halves.chunks_exact(2)) {
                 let (a, b) = (_mm512_castps_pd(pair[0]), _mm512_castps_pd(pair[1]));
@@ -474,7 +474,7 @@ unsafe impl Simd for Avx512 {
             for (r, row) in rows.iter_mut().enumerate() {
                 *row = _mm512_loadu_ps(from.add(r * from_stride));
             }
-            // Squares of 4 by 4: columns `4 q + c` of rows `4 g` to `4 g + 3` in quarter `q` of `quads[4 g + c]`.
+            // Squares of 4 by 4: columns `4 q + c` of rows `4 g` to `4 g + 3` are in quarter `q` of `quads[4 g + c]`.
             let mut quads = rows;
             for g in [0, 4, 8, 12] {
                 let ab = _mm512_castps_pd(_mm512_unpacklo_ps(rows[g], rows[g + 1]));
@@ -487,7 +487,7 @@ unsafe impl Simd for Avx512 {
                 quads[g + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd));
             }
             for c in 0..4 {
-                // For the upper and the lower eight rows each: quarters 0 and 2, then 1 and 3.
+                // For the upper and the lower eight rows each: first quarters 0 and 2, then 1 and 3.
                 let even = _mm512_shuffle_f32x4::<0x88>(quads[c], quads[4 + c]);
                 let even_low = _mm512_shuffle_f32x4::<0x88>(quads[8 + c], quads[12 + c]);
                 let odd = _mm512_shuffle_f32x4::<0xdd>(quads[c], quads[4 + c]);

@@ -71,7 +71,8 @@ impl AttentionStep {
                         query: self.matrix(query, &op.query, matrix, first),
                         key: self.matrix(key, &op.key, matrix, 0),
                         value: self.matrix(value, &op.value, matrix, 0),
-                        // The keys seen by any query: which queries are in this call depends on the number of threads.
+                        // The keys seen by any query of the matrix: the queries of this call depend on the number of
+                        // threads, and results must not.
                         keys: self.seen(env, &self.masks(io, matrix, 0), sizes.rows),
                         masks: self.masks(io, matrix, first),
                     })
@@ -152,7 +153,7 @@ impl AttentionStep {
         TypedMatrix { data, row: places.row.size(), col: places.col.size() }
     }
 
-    /// The keys that at least one of `queries` queries sees.
+    /// The keys that at least one of the first `queries` queries sees.
     fn seen(&self, env: &Env, masks: &[Option<Mask>; MAX_MASKS], queries: usize) -> Range<usize> {
         env.isa.run(SeenKeys { masks, queries, keys: self.sizes.keys })
     }
@@ -182,8 +183,7 @@ impl AttentionStep {
     }
 }
 
-/// If each head has a single query, turns the queries of a group of heads that share keys and values into the rows of
-/// one matrix.
+/// If each head has a single query, makes the queries of the heads that share keys and values the rows of one matrix.
 fn grouped(mut op: Attention) -> Attention {
     let shares = |places: &Places| places.batch.last().is_some_and(|&stride| stride == 0);
     if op.rows != 1 || !(shares(&op.key) && shares(&op.value)) {
@@ -228,10 +228,10 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    /// Weighted means of values in -1..1. Scores of up to 8 with errors of a few units in the last place change the
-    /// weights by this much.
+    /// Results are weighted means of values in -1..1. Errors of a few ULP in scores of up to 8 change the weights by
+    /// this much.
     const TOLERANCE: Tolerance = Tolerance::ulps(8).or_absolute(4e-6);
-    /// Each operator of the graph as built rounds to float16.
+    /// The graph as built rounds to float16 after each operator.
     const HALF: Tolerance = Tolerance::ulps(8).or_absolute(4e-3);
 
     /// `[batch, rows, heads, depth]` against `[batch, keys, heads, depth]`, with `middle` between product and softmax.
@@ -308,7 +308,7 @@ mod tests {
                 let inputs = format!("%3 = input m {dtype} {shape}");
                 let graph = graph(dtype, [2, 2], [rows, 140, 4, 5], &inputs, "%m = add %3 %s");
                 let tolerance = if dtype == "float32" { TOLERANCE } else { HALF };
-                // Every third key practically vanishes; a row where all of them do is the mean of all.
+                // Every third key nearly vanishes; a row where all of them do is the mean of all values.
                 check_masked(&graph, tolerance, |index| if index.iter().sum::<usize>() % 3 == 1 { -30.0 } else { 0.5 });
             }
         }
@@ -354,7 +354,7 @@ mod tests {
 
     #[test]
     fn capped_scores() {
-        // A cap of 1.5 bends scores of up to 7 strongly, one of 50 hardly at all.
+        // A cap of 1.5 bends scores of up to 7 strongly, a cap of 50 hardly at all.
         for (rows, cap) in [(3, 1.5), (20, 1.5), (3, 50.0), (20, 50.0)] {
             let middle = format!("%b = linear %s alpha={}\n%t = tanh %b\n%e = linear %t alpha={cap}", 1.0 / cap);
             for (dtype, tolerance) in [("float32", TOLERANCE), ("float16", HALF)] {
@@ -370,7 +370,7 @@ mod tests {
     /// Whether a query of a batch sees a key, given the numbers of queries and keys.
     type Sight = fn([usize; 3], [usize; 2]) -> bool;
 
-    /// The shapes of masks that leave a range of keys to blocks of queries.
+    /// Masks of shapes that leave blocks of queries a range of keys.
     const SIGHTS: [Sight; 7] = [
         // Causal; the last query is at the last key.
         |[_, query, key], [rows, keys]| key + rows <= query + keys,
@@ -380,7 +380,7 @@ mod tests {
         |[batch, _, key], _| key >= 5 + 120 * batch,
         |[batch, _, key], [_, keys]| key + 3 + 120 * batch < keys,
         |[batch, _, key], _| key >= 127 + batch && key < 130,
-        // One query sees nothing, the others one key.
+        // One query sees no key, the others one.
         |[_, query, key], _| query != 1 && key == 128,
         // Holes.
         |[_, query, key], _| key % 50 == query % 3 + 7,

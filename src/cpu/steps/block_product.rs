@@ -22,16 +22,16 @@ use crate::with_floats;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Up to this many rows are multiplied one by one, with weights that are never in memory as floats. For more rows it is
-/// faster to write the weights of a panel to the first-level cache.
+/// Up to this number of rows are multiplied one by one, and their weights are never in memory as floats. For more rows,
+/// it is faster to write the weights of a panel to the first-level cache first.
 const FEW_ROWS: usize = 2;
 
-/// Maximum rows and columns of a tile that is computed row by row, and maximum sums: this keeps the tile's data in the
-/// second-level cache.
+/// Maximum rows and columns of a tile that is computed row by row, which also bounds its sums: the tile's data stay in
+/// the second-level cache.
 const MOST: [usize; 2] = [128, 1 << 14];
 const MOST_SUMS: usize = 1 << 16;
 
-/// Multiply-adds of bytes in the time of one multiply-add of floats.
+/// Byte multiply-adds in the time of one float multiply-add.
 const SPEED: usize = 4;
 
 /// Multiply-adds in the time of rounding one element.
@@ -83,7 +83,7 @@ impl BlockProductStep {
             most: MOST,
             area: MOST_SUMS,
             finishes: true,
-            // Rows are widened for each tile, unless they were rounded in advance.
+            // Rows are widened for each tile unless they were rounded in advance.
             left_bytes: if self.rounding().is_some() { 4 } else { 16 },
             right_bytes: 1,
         };
@@ -101,12 +101,12 @@ impl BlockProductStep {
         }
     }
 
-    /// Whether rows are widened or rounded, and multiplied without a register tile of floats.
+    /// Whether rows are multiplied one by one, widened or rounded, without a register tile of floats.
     fn is_row_by_row(&self) -> bool {
         self.rounds_rows || self.size[0] <= FEW_ROWS
     }
 
-    /// The rounding of the rows, if any.
+    /// How the rows are rounded, if they are.
     fn rounding(&self) -> Option<Rounding> {
         let digits = match self.rounds_rows {
             true => Some(Digits::One),
@@ -260,11 +260,12 @@ mod tests {
     use crate::testing::{Random, Tolerance, check, check_with};
     use proptest::prelude::*;
 
-    /// A few hundred terms of up to 4 times 15 times 4.
+    /// A few hundred terms with magnitudes of up to 4 times 15 times 4.
     const FLOAT: Tolerance = Tolerance::ulps(8).or_absolute(2e-2);
     const HALF: Tolerance = Tolerance::ulps(2).or_absolute(2e-2);
 
-    /// `rows` times a matrix of `columns` columns with `blocks` blocks of `block` each; only `depth` rows of them are used.
+    /// `rows` times a matrix of `columns` columns, each with `blocks` blocks of `block` weights; the product uses only
+    /// `depth` of them.
     struct Case<'a> {
         dtype: &'a str,
         weights: &'a str,
@@ -380,7 +381,7 @@ mod tests {
         }
     }
 
-    /// Rows with blocks of multiples of 1/127 of their largest element, which rounding does not change.
+    /// Rows whose blocks are multiples of 1/127 of their largest element: rounding does not change them.
     fn check_rounded(case: &Case) {
         let graph = graph(&Case { rounds: true, ..*case });
         let mut random = Random::new(3);
@@ -421,7 +422,7 @@ mod tests {
     #[test]
     fn rounding_errors_are_at_most_half_a_step() {
         let rounded = graph(&Case { rounds: true, rows: 3, ..CASE });
-        // 48 terms, each with an error of up to 4 / 127 / 2 times up to 8, but not all in the same direction.
+        // 48 terms, each with an error of up to 4 / 127 / 2 times up to 8, but not all of the same sign.
         check(&rounded, Tolerance::ulps(0).or_absolute(1.5));
         let zeros = rounded
             .inputs
@@ -442,7 +443,7 @@ mod tests {
     fn rows_beyond_the_digits_stay_floats() {
         let graph = graph(&Case { zero: Some(0), weights: "uint8", rows: 2, ..CASE });
         for special in [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 1e-36, 1e36] {
-            // The second row is an ordinary one.
+            // The second row has no special value.
             let element = |at: &[usize]| match (at[0], at[1]) {
                 (0, 5) => special,
                 (0, depth) if special.abs() < 1.0 => special * (depth % 7) as f64,

@@ -33,9 +33,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use winograd::WinogradPlan;
 
-/// The method of the convolution.
+/// How the convolution is computed.
 enum Method {
-    /// A product of patches and filter per group, as matrices in this order. With channels last the patches are the
+    /// A product of patches and filter per group, as matrices in this order. With channels last, the patches are the
     /// left operand.
     Product { patches: Box<[PatchMatrix; 2]>, packed: Vec<Panels>, grid: Grid },
     /// Direct, plane by plane, with the filter in `f32` as `[channel][tap]`.
@@ -51,7 +51,7 @@ pub struct Conv2dStep {
     shape: Conv2dShape,
     /// Type of the input and the output.
     dtype: DataType,
-    /// Whether operations other than those in registers finish the results.
+    /// Whether results need operations that do not run in registers.
     finishes: bool,
     isa: Isa,
     threads: usize,
@@ -61,12 +61,12 @@ pub struct Conv2dStep {
 /// Target number of output elements of a depthwise tile: some ten microseconds of work.
 const DEPTHWISE_TILE: usize = 8192;
 
-/// Maximum floats of padded rows for a depthwise tile: 16 MiB per thread, a hundred times the need of usual strides and
-/// dilations. Padded rows grow with both, up to sizes beyond any memory; a product of patches does not.
+/// Maximum floats of padded rows for a depthwise tile: 16 MiB per thread, a hundred times what usual strides and
+/// dilations need. Padded rows grow with both, beyond any memory; a product of patches does not.
 const MAX_PADDED: usize = 1 << 22;
 
 impl Conv2dStep {
-    /// Plans the convolution of elements of type `dtype` for `threads` threads at a level.
+    /// Plans the convolution of elements of type `dtype` for `threads` threads and an instruction set.
     pub fn new(isa: Isa, threads: usize, shape: Conv2dShape, dtype: DataType, finishes: bool) -> Conv2dStep {
         let [high, wide] = shape.output;
         let grid = Grid { rows: Cut::at_most(high, 1, DEPTHWISE_TILE / wide), cols: Cut::whole(wide) };
@@ -85,8 +85,8 @@ impl Conv2dStep {
         step
     }
 
-    /// Plans the convolution of other images with the same filter; `winograd` is the algorithm for a constant one.
-    /// Returns `false` if the filter must be packed in another way.
+    /// Plans the convolution of images of other sizes with the same filter; `winograd` is the algorithm's tile for a
+    /// constant filter. Returns `false` if the filter must be packed in another way.
     #[must_use]
     pub fn resize(&mut self, shape: Conv2dShape, winograd: Option<OutputTile>) -> bool {
         let of_filter = |shape: &Conv2dShape| (shape.groups, shape.channels, shape.filter, shape.channels_last);
@@ -138,7 +138,7 @@ impl Conv2dStep {
         }
     }
 
-    /// Cuts a product into tiles again.
+    /// Recomputes the tiles of a product.
     fn cut(&mut self) {
         if let Method::Product { patches, packed, .. } = &self.method {
             let new = self.cutting(&patches[0], !packed.is_empty()).grid(self.isa, self.threads);
@@ -147,8 +147,8 @@ impl Conv2dStep {
         }
     }
 
-    /// Packs a constant filter, or transforms it for `winograd` if the shape [fits](Conv2dShape::fits_winograd);
-    /// [`run`] no longer reads its elements.
+    /// Packs a constant filter, or transforms it for `winograd` if the shape [fits](Conv2dShape::fits_winograd).
+    /// Afterwards, [`run`] does not read the filter's elements.
     ///
     /// [`run`]: Self::run
     ///
@@ -185,7 +185,7 @@ impl Conv2dStep {
                 pixels.pack(shape, data.piece(0..floats, &mut staging)?, elements_mut(buffer.bytes_mut()));
                 pixels.weights = Some(share(Arc::new(buffer)));
             }
-            // Already transformed.
+            // The filter is transformed already.
             Method::Winograd(_) => {}
         }
         Ok(())
@@ -210,7 +210,7 @@ impl Conv2dStep {
             Method::Depthwise { window, weights, grid } => {
                 let taps = self.shape.filter[0] * self.shape.filter[1];
                 let unpacked = if weights.is_some() { 0 } else { self.shape.channels[1] * taps };
-                // Padded rows, and one run of sums.
+                // Padded rows, and the sums of one run.
                 unpacked + (window.scratch_len(grid.rows.largest()) + self.shape.output[1]) * self.threads
             }
             Method::DepthwisePixels(pixels) => pixels.scratch_len(&self.shape),
@@ -228,7 +228,7 @@ impl Conv2dStep {
         }
     }
 
-    /// Computes the convolution of the input with the filter, which is not read if it is packed; `bias` has one element
+    /// Computes the convolution of the input with the filter, which is not read if it is packed. `bias` has one element
     /// per output channel.
     ///
     /// # Panics
@@ -315,7 +315,7 @@ impl Conv2dStep {
     }
 }
 
-/// The offset of the filter of one group.
+/// Where the filter of a group starts.
 fn group_start(shape: &Conv2dShape, matrix: &PatchMatrix, group: usize) -> usize {
     group * shape.group()[1] * matrix.image_stride
 }

@@ -1,8 +1,8 @@
 //! Transposed convolution: `convTranspose2d` of the draft.
 //!
-//! Each row of the filter is multiplied with the input pixels, and the results for the columns of the filter are added
-//! to the output at their positions: no product is wasted on zeros between input elements, and every output is a single
-//! sum in the order of the filter. If taps do not overlap ([`Disjoint`]), there is nothing to add.
+//! Multiplies each row of the filter with the input pixels, and adds the results to the output where the columns of the
+//! filter map them: no product is wasted on zeros between input elements, and every output is a single sum in the order
+//! of the filter. If taps do not overlap ([`Disjoint`]), there is nothing to add.
 
 use super::Env;
 use super::convolution::ConvTranspose2dShape;
@@ -27,7 +27,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Maximum results of a product before they are added to the output, in floats: half of a second-level cache.
+/// Maximum floats of a product before they are added to the output: half of a second-level cache.
 const SUMS: usize = 1 << 16;
 
 /// Maximum input pixels of a product.
@@ -36,7 +36,7 @@ const MAX_PIXELS: usize = 240;
 /// Maximum output elements of a tile: they are read and written once per row of the filter.
 const TILE: usize = 1 << 16;
 
-/// Minimum output columns of a tile that is cut between columns: input pixels at its borders are multiplied twice.
+/// Minimum output columns of a tile when rows are cut: input pixels at the cuts are multiplied twice.
 const MIN_COLUMNS: usize = 128;
 
 /// Tiles per thread.
@@ -77,7 +77,7 @@ impl Axis {
         self.inputs(self.filter - 1, outputs).start..self.inputs(0, outputs).end
     }
 
-    /// The output element of input element `at` and `tap`, which must exist.
+    /// The output element that input element `at` contributes to through `tap`; it must exist.
     fn output(self, at: usize, tap: usize) -> usize {
         at * self.stride + tap * self.dilation - self.padding
     }
@@ -90,22 +90,23 @@ pub struct ConvTranspose2dStep {
     dtype: DataType,
     isa: Isa,
     threads: usize,
-    /// A row of the filter of one group. Lanes are pairs of tap and output channel, with the channels innermost if
-    /// channels are last, else with the taps innermost.
+    /// A row of the filter of one group. Lanes are pairs of tap and output channel: with channels last, the channels
+    /// are innermost, else the taps.
     filter: PatchMatrix,
     /// Each row of the filter of each group, if it is constant.
     packed: Vec<Panels>,
     /// The method for a constant filter with taps that do not overlap.
     disjoint: Option<Disjoint>,
-    /// With channels last, cuts the rows and columns of an image, otherwise the channels of a group and the pixels.
+    /// How the output is cut: with channels last, the rows and columns of an image, otherwise the channels of a group
+    /// and the pixels.
     grid: Grid,
     /// Maximum input pixels of a product.
     pixels: usize,
 }
 
 impl ConvTranspose2dStep {
-    /// Plans the transposed convolution of elements of type `dtype` for `threads` threads at a level. Packs a constant
-    /// `filter`; [`run`](Self::run) does not read its elements.
+    /// Plans the transposed convolution of elements of type `dtype` for `threads` threads and an instruction set. Packs
+    /// a constant `filter`; [`run`](Self::run) then does not read its elements.
     ///
     /// # Errors
     /// An `UnknownError` if there is not enough memory for the packed filter, an `OperationError` if mapped weights
@@ -177,8 +178,8 @@ impl ConvTranspose2dStep {
         group * self.shape.group()[0] * input + row * height
     }
 
-    /// Scratch lengths of a thread in floats: the sums of a product, the whole tile unless it is kept in the output,
-    /// and operands.
+    /// Scratch lengths of a thread in floats: the sums of a product, the whole tile unless the output holds it, and
+    /// operands.
     fn slot_parts(&self) -> [usize; 3] {
         let ([depth, group], [rows, cols]) = (self.shape.group(), self.grid.largest());
         let lanes = self.shape.filter[1] * if self.shape.channels_last { group } else { rows };
@@ -300,7 +301,7 @@ impl TapCall<'_> {
         }
     }
 
-    /// Initializes sums with the bias. The row is a row of an image with channels last, otherwise a channel of a group.
+    /// Initializes sums with the bias. With channels last, `row` is a row of an image, otherwise a channel of a group.
     fn begin(&self, row: usize, batch: usize, out: &mut [f32]) {
         let shape = &self.step.shape;
         let Some(bias) = self.bias else { return out.fill(0.0) };
@@ -393,7 +394,7 @@ impl TapCall<'_> {
     }
 }
 
-/// Blocks of `ys` by `xs` input pixels: at most `pixels` consecutive ones, from rows of `wide`.
+/// Splits `ys` by `xs` input pixels into blocks: at most `pixels` consecutive ones, from rows of `wide`.
 fn blocks(
     ys: Range<usize>,
     xs: Range<usize>,
@@ -407,7 +408,7 @@ fn blocks(
     })
 }
 
-/// A tile that holds its own sums if they are floats; otherwise they are in scratch memory.
+/// A tile that holds its own sums if its elements are float32; otherwise they are in scratch memory.
 struct Target<'t, 'a, T> {
     tile: &'t mut Tile<'a, T>,
     whole: &'t mut [f32],
@@ -454,7 +455,7 @@ impl Kernel for AddPixels<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         let AddPixels { sums, xs, across, columns, at, group, channels, out } = self;
-        // Taps that are contiguous in the output, too.
+        // Taps that are contiguous in the output as well.
         let run = if group == channels && across.dilation == 1 { across.filter } else { 1 };
         for (x, sums) in xs.zip(sums.chunks_exact(across.filter * group)) {
             for (first, sums) in (0..across.filter).step_by(run).zip(sums.chunks_exact(run * group)) {

@@ -26,14 +26,14 @@ pub struct CopyStep {
 
 /// The writes to one output, in this order.
 struct Output {
-    /// The lowest bits of the value to fill all elements with first.
+    /// The lowest bits of the value that all elements are filled with first.
     fill: Option<u64>,
-    /// Copies, each from the operand at this index.
+    /// Copies, each from the operand at the given index.
     copies: Vec<(usize, StridedCopy)>,
 }
 
 impl CopyStep {
-    /// Creates a step with the elements of operand 0 at `source` in its only output, `output`.
+    /// Creates a step that copies the elements of operand 0 at `source` to its only output, `output`.
     pub fn new(source: &Strided, output: &Descriptor) -> CopyStep {
         CopyStep { size: output.dtype.size(), outputs: vec![Output::whole(source)] }
     }
@@ -57,7 +57,7 @@ impl CopyStep {
         CopyStep { size: output.dtype.size(), outputs: vec![Output { fill: None, copies }] }
     }
 
-    /// The same step for operands that come `by` positions later.
+    /// The same step for operands whose indices are larger by `by`.
     pub fn shifted(mut self, by: usize) -> CopyStep {
         self.outputs.iter_mut().flat_map(|output| &mut output.copies).for_each(|(operand, _)| *operand += by);
         self
@@ -86,7 +86,7 @@ impl CopyStep {
 }
 
 impl Output {
-    /// Copies all elements from operand 0, where they are at `source`.
+    /// Copies all elements that operand 0 has at `source`.
     fn whole(source: &Strided) -> Output {
         let copy = StridedCopy::new(source, &Strided::row_major(&source.shape));
         Output { fill: None, copies: vec![(0, copy)] }

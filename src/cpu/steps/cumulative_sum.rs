@@ -63,7 +63,7 @@ impl Run for CumulativeSumStep {
             DataType::Uint32 => self.sum::<u32>(env, io),
             DataType::Int64 => self.sum::<i64>(env, io),
             DataType::Uint64 => self.sum::<u64>(env, io),
-            _ => unreachable!("no rule row accepts {}", self.dtype),
+            _ => unreachable!("no rule accepts {}", self.dtype),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Matrix products and convolutions, for both floating-point types and with the operations that follow them.
+//! Matrix products and convolutions in both floating-point types, with the operations that follow them.
 
 use super::conv_transpose2d::ConvTranspose2dStep;
 use super::conv2d::{Conv2dShape, Conv2dStep};
@@ -39,7 +39,7 @@ pub struct DenseStep {
 
 /// The parameters of a product.
 #[derive(Clone, Debug)]
-// Large, but only on the stack while a step is created or resized.
+// Large, but only on the stack, while a step is created or resized.
 #[allow(clippy::large_enum_variant)]
 pub enum DenseShape {
     /// `matmul()` and `gemm()`.
@@ -51,8 +51,8 @@ pub enum DenseShape {
 }
 
 impl DenseStep {
-    /// Creates the step for `shape`, followed by the operations in `following`. `constants` are the first two operands,
-    /// as far as they are constant; `winograd` permits that algorithm for convolutions.
+    /// Creates the step for `shape`, followed by the operations in `following`. `constants` holds those of the first
+    /// two operands that are constant; `winograd` permits that algorithm for convolutions.
     ///
     /// # Errors
     /// An `UnknownError` if there is not enough memory for packed constants, an `OperationError` if mapped ones cannot
@@ -72,8 +72,8 @@ impl DenseStep {
         Ok(DenseStep { dense, dtype, epilogue, packed })
     }
 
-    /// Adapts the operator to other sizes, keeping the packed constants; returns `false` if the step must be rebuilt.
-    /// `constants` tells which of the first two operands are constant.
+    /// Adapts the step to other sizes, keeping the packed constants; returns `false` if the step must be rebuilt.
+    /// `constants` says which of the first two operands are constant.
     #[must_use]
     pub fn resize(
         &mut self,
@@ -144,7 +144,7 @@ struct Planning<'a> {
     env: &'a Env<'a>,
     dtype: DataType,
     winograd: bool,
-    /// Whether operations other than those in registers finish the results.
+    /// Whether results need operations that do not run in registers.
     finishes: bool,
 }
 
@@ -200,7 +200,8 @@ impl Dense {
 }
 
 impl DenseShape {
-    /// Makes the product add an operand with `strides` over the dimensions `output`, if it can; returns whether it does.
+    /// If the product can add an operand with `strides` over the dimensions `output`, makes it do so. Returns whether
+    /// it does.
     fn take_addend(&mut self, strides: &[usize], output: &[u32]) -> bool {
         let channel = |channels_last| if channels_last { 3 } else { 1 };
         match self {
@@ -211,15 +212,15 @@ impl DenseShape {
     }
 }
 
-/// Whether `b` is worth packing: everything except a vector is. A transposed matrix that is multiplied with one row
-/// could also be read in place. `cargo bench --bench kernels` shows no speedup from that, for 1024 x 1024 and for 768 x
-/// 50257, and graphs of the same model for one row and for many rows could then not share the matrix.
+/// Whether `b` is worth packing: everything but a vector is. A transposed matrix multiplied with one row could be read
+/// in place instead, but `cargo bench --bench kernels` shows no speedup for 1024 x 1024 and for 768 x 50257, and graphs
+/// of one model for one row and for many rows could then not share the matrix.
 fn packs_b(shape: &MatmulShape) -> bool {
     shape.n > 1
 }
 
 /// Whether `a` is worth packing. A vector is not, nor is a matrix with contiguous rows that is multiplied with one
-/// column, because it is read once, in place.
+/// column: it is read once, in place.
 fn packs_a(shape: &MatmulShape) -> bool {
     shape.m > 1 && !(shape.n == 1 && shape.a.col == 1 && shape.a.row != 1)
 }
@@ -293,8 +294,8 @@ pub fn conv_transpose2d_shape(op: &ConvTranspose2dAttributes, images: [&Descript
     })
 }
 
-/// The sizes of a convolution with one group and steps of one, without padding. `spatial` are the positions of height
-/// and width in the shape of the filter.
+/// The sizes of a convolution with one group, strides and dilations of 1, and no padding. `spatial` are the positions
+/// of height and width in the filter's shape.
 fn sizes<Layout>(
     images: InputLayout,
     spatial: [usize; 2],
@@ -406,7 +407,7 @@ mod tests {
         fn text(&self, input_layout: &str, filter_layout: &str, constant: bool, bias: bool) -> String {
             let Convolution { transposed, batches, groups, channels: [i, o], input, filter, options } = self;
             let input = [('n', *batches), ('c', groups * i), ('h', input[0]), ('w', input[1])];
-            // The filter dimension that is divided among the groups has the channels of all groups.
+            // The filter dimension that is divided among the groups holds the channels of all groups.
             let (fi, fo) = if *transposed { (groups * i, *o) } else { (*i, groups * o) };
             let filter = [('i', fi), ('o', fo), ('h', filter[0]), ('w', filter[1])];
             format!(
@@ -472,7 +473,7 @@ mod tests {
             (1, [4, 9], [5, 4], [3, 2], "padding=[1, 0, 0, 1] strides=[2, 3] outputPadding=[1, 2]"),
             (2, [3, 4], [4, 3], [2, 3], "strides=[3, 2] outputSizes=[12, 7]"),
             (3, [1, 1], [4, 5], [3, 3], "padding=[1, 1, 1, 1] dilations=[2, 1]"),
-            // A stride beyond the filter leaves outputs without any term.
+            // A stride beyond the filter size leaves outputs without any term.
             (1, [2, 3], [2, 2], [1, 2], "strides=[4, 3] outputPadding=[3, 0]"),
             (1, [2, 1], [2, 1], [1, 2], "strides=[30, 4000000000] outputSizes=[60, 50] padding=[0, 0, 1, 0]"),
         ] {
@@ -497,14 +498,14 @@ mod tests {
         "%a = add %r %s\n%y = add %a %s",
     ];
 
-    /// Checks every one of [`TAILS`] after `%r`, the result of `product`, which has the shape `out`.
+    /// Checks each of [`TAILS`] after `%r`, the result of `product`, which has the shape `out`.
     fn check_tails(product: &str, out: &[usize], vector: &[usize]) {
         for tail in TAILS {
             let text = format!(
                 "{product}\n%v = constant FLOAT {vector:?}\n%f = input f FLOAT {out:?}\n%s = constant FLOAT [] 1.5\n{tail}\noutput y = %y"
             );
             check(&parse(&text.replace("FLOAT", "float32")), FLOAT);
-            // Where nothing is fused, intermediate values are rounded.
+            // If nothing is fused, intermediate values are rounded.
             check(&parse(&text.replace("FLOAT", "float16")), Tolerance::ulps(4).or_absolute(6e-2));
         }
     }

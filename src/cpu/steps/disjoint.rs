@@ -1,8 +1,8 @@
 //! Transposed convolution with taps that do not overlap, for example 2x2 with strides 2: each input element produces a
 //! rectangle of its own.
 //!
-//! With channels last, the row of the output that comes from one row of the input and one row of the filter is the
-//! product `[input columns][input channels] * [input channels][filter columns, output channels]`, in place.
+//! With channels last, one row of the input and one row of the filter yield a row of the output: the product `[input
+//! columns][input channels] * [input channels][filter columns, output channels]`, in place.
 
 use super::Env;
 use super::convolution::ConvTranspose2dShape;
@@ -61,8 +61,8 @@ impl Disjoint {
         self.cutting.size[1].next_multiple_of(16) + self.threads * self.cutting.scratch_len(self.isa, &self.grid)
     }
 
-    /// Computes the transposed convolution of `input`. `filter` has the panels of each row of the filter, with pairs of
-    /// tap and output channel as columns, channels innermost; `bias` has one element per output channel.
+    /// Computes the transposed convolution of `input`. `filter` has the panels of each filter row, whose columns are
+    /// pairs of tap and output channel, channels innermost; `bias` has one element per output channel.
     ///
     /// # Panics
     /// If there are too few elements.

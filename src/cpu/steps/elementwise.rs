@@ -17,24 +17,24 @@ use arrayvec::ArrayVec;
 use half::f16;
 
 /// Elements per block. A register then takes 2 to 4 KiB: the registers of a chain of operators fit into a first-level
-/// cache of 32 KiB, and selecting the loop of an operator (some 5 ns) is cheap compared with its work (some 50 ns).
+/// cache of 32 KiB, and selecting an operator's loop (some 5 ns) is cheap compared with its work (some 50 ns).
 const SPAN: usize = 1024;
-/// Bytes per register, for elements of any type.
+/// Bytes per register, whatever the type of its elements.
 pub(super) const REGISTER: usize = SPAN * 8;
-/// Rows of broadcast operands at least this long are separate blocks with operands read in place; shorter ones are
-/// gathered into registers.
+/// Rows of broadcast operands that are at least this long become separate blocks, and operands are read in place;
+/// shorter rows are gathered into registers.
 const MIN_ROW: usize = 256;
 /// Maximum dimensions of a program.
 const MAX_DIMENSIONS: usize = 16;
 
-/// A number for each dimension of a program.
+/// One number per dimension of a program.
 pub(super) type Axes = ArrayVec<usize, MAX_DIMENSIONS>;
 
 /// A compiled element-wise program.
 ///
 /// A register holds the elements of a block as u8, i8, i32, u32, i64, u64 or f32. float16 uses f32: operands are
-/// widened when they are read, intermediate values are rounded as if they were stored, and the output is narrowed when
-/// it is written. A chain therefore has the same bits as its operators one by one.
+/// widened when they are read, intermediate values rounded as if they were stored, and the output narrowed when it is
+/// written. A chain therefore produces the same bits as its operators one by one.
 pub struct ElementwiseStep {
     operands: Vec<Operand>,
     actions: Vec<Action>,
@@ -44,14 +44,14 @@ pub struct ElementwiseStep {
     registers: usize,
     /// Cost per element, for the split over threads.
     cost: usize,
-    /// Whether operand 0 is the run itself: see [`run_in_place`](Self::run_in_place).
+    /// Whether operand 0 is computed in place, see [`run_in_place`](Self::run_in_place).
     in_place: bool,
 }
 
 struct Operand {
     dtype: DataType,
     view: View,
-    /// When to read the operand into a register; `None` if it is used in place.
+    /// When to load the operand into a register; `None` if it is read in place.
     when: Option<When>,
 }
 
@@ -60,7 +60,7 @@ impl Operand {
         Operand { dtype, view, when: None }
     }
 
-    /// When to read the operand, depending on whether blocks lie within `rows` of all operands.
+    /// When to load the operand, given whether blocks lie within `rows` of all operands.
     fn find_when(&self, rows: bool) -> Option<When> {
         match (self.view.inner().1, self.view.dims.len() == 1) {
             (0, true) => Some(When::Once),
@@ -71,7 +71,7 @@ impl Operand {
     }
 }
 
-/// The location of the elements of a block.
+/// Where the elements of a block are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Location {
     Register(usize),
@@ -86,9 +86,9 @@ enum Location {
 enum When {
     /// Before every block.
     Always,
-    /// One element, the same for a whole row.
+    /// One element for a whole row.
     Row,
-    /// One element, the same everywhere.
+    /// One element for all blocks.
     Once,
 }
 
@@ -120,8 +120,8 @@ struct Compute {
     out: Location,
 }
 
-/// Dimensions with the strides of one operand, in elements; 0 if it is repeated. Neighboring dimensions are merged
-/// where possible.
+/// The dimensions of the output, with the strides of one operand in elements; 0 where it repeats. Neighboring
+/// dimensions are merged if possible.
 pub(super) struct View {
     dims: Axes,
     strides: Axes,
@@ -147,12 +147,12 @@ impl View {
         View { dims, strides: own }
     }
 
-    /// The length of the longest runs of elements with a single stride, and that stride.
+    /// The maximum length of runs with a single stride, and that stride.
     pub fn inner(&self) -> (usize, usize) {
         (self.dims[self.dims.len() - 1], self.strides[self.strides.len() - 1])
     }
 
-    /// The operand's position of the element at `index` of the output.
+    /// The position in the operand for the element at `index` of the output.
     pub fn offset(&self, mut index: usize) -> usize {
         let mut offset = 0;
         for (&dim, &stride) in self.dims.iter().zip(&self.strides).skip(1).rev() {
@@ -184,7 +184,7 @@ impl ElementwiseStep {
     }
 
     /// Compiles a program on operands of the data types `types`, read with `strides` (in elements, 0 = repeated) over
-    /// the dimensions `dims` of the output.
+    /// the output's dimensions `dims`.
     pub fn with_strides(
         program: &Fused,
         types: &[DataType],
@@ -196,9 +196,9 @@ impl ElementwiseStep {
         ElementwiseStep::build(program, operands.collect(), dims, output, false)
     }
 
-    /// Compiles a program with an operand 0 computed by another step, which calls [`run_in_place`](Self::run_in_place).
-    /// Operand 0 has the shape of the output, and both are floats. `others` are the types and shapes of the other
-    /// operands.
+    /// Compiles a program whose operand 0 is computed by another step, which calls
+    /// [`run_in_place`](Self::run_in_place). Operand 0 has the shape of the output, and both are floats. `others` are
+    /// the types and shapes of the other operands.
     ///
     /// float16 values are not rounded in between: float32 sums are narrowed once, at the end.
     pub fn behind<'a>(
@@ -236,11 +236,11 @@ impl ElementwiseStep {
         step
     }
 
-    /// Determines the rows of the operands over the dimensions `dims`, and when to read operands; returns `false` if
-    /// some of these times change.
+    /// Determines the rows of the operands over the dimensions `dims`, and when to load operands; returns `false` if
+    /// any of the latter changes.
     fn measure(&mut self, dims: &[usize]) -> bool {
         let elements = dims.iter().product();
-        // The runs with a single stride in all operands.
+        // The runs that have a single stride in each operand.
         let inner = self.operands.iter().map(|operand| operand.view.inner().0).min().unwrap_or(elements);
         self.row = if inner >= MIN_ROW { inner } else { elements };
         let (rows, mut same) = (self.row < elements, true);
@@ -276,7 +276,7 @@ impl ElementwiseStep {
         self.registers * REGISTER
     }
 
-    /// Replaces `values`, the elements of operand 0 from position `at` of the output on, by the results. Operand `i` is
+    /// Replaces `values`, the elements of operand 0 from the output's position `at` on, by the results. Operand `i` is
     /// operand `i + shift` of `io`.
     ///
     /// # Panics
@@ -297,7 +297,8 @@ impl ElementwiseStep {
     }
 }
 
-/// Approximate cost of an operator per element, in multiply-adds of a matrix product: a core does some 60 per nanosecond.
+/// Approximate cost per element of an operator, in multiply-adds of a matrix product: a core does some 60 per
+/// nanosecond.
 fn cost(op: &Elementwise) -> usize {
     match op {
         E::Pow => 128,
@@ -311,7 +312,7 @@ fn cost(op: &Elementwise) -> usize {
 struct RegisterAllocator<'a> {
     program: &'a Fused,
     operands: &'a [Operand],
-    /// Whether operand 0 is in the first register, and the output is stored as float32 whatever its type.
+    /// Whether operand 0 is in the first register, and the output is stored as float32, whatever its type.
     in_place: bool,
     /// Whether float16 values are rounded.
     rounds: bool,
@@ -361,7 +362,7 @@ impl<'a> RegisterAllocator<'a> {
         }
     }
 
-    /// The location of a value read by an instruction; loads an operand at its first use.
+    /// The location of a value that an instruction reads; loads an operand before its first use.
     fn read(&mut self, value: usize) -> Location {
         if let Some(place) = self.places[value] {
             return place;
@@ -369,7 +370,7 @@ impl<'a> RegisterAllocator<'a> {
         let place = match self.operands[value].when {
             None => Location::Operand(value),
             Some(when) => {
-                // A value loaded less than once per block must not share its register with other values.
+                // A value that is loaded less than once per block must not share its register with other values.
                 let register = match when {
                     When::Always => self.register(),
                     When::Row | When::Once => {
@@ -415,7 +416,7 @@ impl<'a> RegisterAllocator<'a> {
         self.places[result] = Some(out);
         match out {
             Location::Register(register) if is_last => self.actions.push(Action::Store { register }),
-            // Fusion must not change whether two numbers are equal, or whether one is infinite.
+            // Fusion must not change whether two numbers are equal or whether a number is infinite.
             Location::Register(register)
                 if instruction.dtype == DataType::Float16 && !instruction.op.is_exact() && self.rounds =>
             {
@@ -491,7 +492,7 @@ impl<'a> Registers<'a> {
     }
 }
 
-/// Runs `$body` with `$T` bound to the type in which a register holds elements of `$dtype`.
+/// Runs `$body` with `$T` bound to the type that registers hold elements of `$dtype` in.
 macro_rules! with_lane {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
@@ -621,7 +622,7 @@ impl Span<'_> {
         }
     }
 
-    /// Computes operators that have the same type for operands and output.
+    /// Computes operators whose operands and output have the same type.
     fn arithmetic(&self, compute: &Compute, operands: Operands, out: &mut [u8]) {
         let Compute { op, operands: places, dtype, uniform, .. } = compute;
         let unary = places[1] == Location::Output;
@@ -668,7 +669,7 @@ impl<'a> Operands<'a> {
     }
 }
 
-/// Rounds floats to the nearest values of float16.
+/// Rounds floats to the nearest float16 values.
 fn round_to_half(isa: Isa, values: &mut [f32]) {
     let mut halves = [f16::ZERO; SPAN];
     let halves = &mut halves[..values.len()];
@@ -676,7 +677,7 @@ fn round_to_half(isa: Isa, values: &mut [f32]) {
     f16::copy(isa, halves, values);
 }
 
-/// Reads the elements of `x` seen through `view`, starting at position `at` of the output.
+/// Reads the elements of `x` through `view`, starting at the output's position `at`.
 fn read_view<T: Stored>(isa: Isa, view: &View, x: &[T], at: usize, out: &mut [T::Lane]) {
     let (inner, stride) = view.inner();
     let column = at % inner;
@@ -698,7 +699,7 @@ fn read_view<T: Stored>(isa: Isa, view: &View, x: &[T], at: usize, out: &mut [T:
     }
 }
 
-/// Fills `out` by repeating the elements of `x`, starting at index `start`.
+/// Fills `out` by cycling through the elements of `x`, starting at index `start`.
 fn repeat<T: Stored>(isa: Isa, x: &[T], start: usize, out: &mut [T::Lane]) {
     let head = (x.len() - start).min(out.len());
     let period = x.len().min(out.len());

@@ -16,7 +16,7 @@ use crate::testing::{Random, Tolerance, check, check_with};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-/// The functions of `simd::math` are within 4 units; a product or quotient adds one. In float16 an argument near a zero
+/// The functions of `simd::math` are within 4 ULP; a product or quotient adds one. In float16, an argument near a zero
 /// of a function is exact, so the same bound holds.
 const TOLERANCE: Tolerance = Tolerance::ulps(6);
 
@@ -123,7 +123,7 @@ fn casts_between_all_types() {
 
 #[test]
 fn operands_are_read_in_every_way() {
-    // (dimensions of the output, of the operands): in place, one element, one per row, short and long repeated rows,
+    // (shapes of the output and of the operands): in place, one element, one per row, short and long repeated rows,
     // gathered, around the block length.
     let shapes: &[[&[u32]; 3]] = &[
         [&[], &[], &[]],
@@ -180,7 +180,7 @@ fn programs_reuse_registers() {
     let inputs = inputs.collect();
     let outputs = builder.add_operation(Operation::Fusion(program.into()), inputs, String::new()).unwrap();
     let graph = builder.finish(vec![("y".to_string(), outputs[0])]);
-    // Exact operations on values near 0, except for two roundings, which a comparison or truncation could make visible.
+    // Exact operations on values near 0, but for two roundings, which a comparison or truncation could expose.
     check(&graph, Tolerance::ulps(2));
 }
 

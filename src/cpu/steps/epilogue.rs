@@ -1,4 +1,5 @@
-//! The operations after a product or convolution: the part of the program that the kernels do in registers, and the rest.
+//! The operations after a product or convolution: the part of the program that runs in the registers of the kernels,
+//! and the rest.
 
 use super::elementwise::{ElementwiseStep, REGISTER};
 use crate::cpu::kernels::elementwise::unary_float_in_place;
@@ -22,12 +23,12 @@ pub struct Following<'a> {
     pub output: &'a Descriptor,
     /// The other operands of the program.
     pub operands: &'a [&'a Descriptor],
-    /// The index of the first of these among all operands of the step.
+    /// The index of the first of `operands` among all operands of the step.
     pub first: usize,
 }
 
-/// A compiled program after a product. It may start with an addition by the product (a bias), then a value of the
-/// output's shape (a residual), then bounds: these are done in registers.
+/// A compiled program after a product. Its first operations can run in registers: the addition of a bias by the
+/// product, then of a value of the output's shape (a residual), then bounds.
 pub struct EpilogueStep {
     registers: RegisterPart,
     rest: Rest,
@@ -43,19 +44,19 @@ enum Rest {
     Program(ElementwiseStep),
 }
 
-/// The operations in registers.
+/// The operations that run in registers.
 #[derive(Clone, Copy)]
 struct RegisterPart {
     addend: Option<usize>,
     residual: Option<usize>,
     clamp: Option<[f32; 2]>,
-    /// Number of instructions in registers.
+    /// Number of instructions that run in registers.
     done: usize,
 }
 
 impl EpilogueStep {
-    /// Compiles the program. `takes` tells whether the product, which has no addend yet, can add an operand with these
-    /// strides over the dimensions of the output; it is called again only after returning false.
+    /// Compiles the program. `takes` decides whether the product, which has no addend yet, can add an operand with
+    /// these strides over the output's dimensions; it is called again only after returning false.
     pub fn new(following: &Following, takes: impl FnMut(&[usize]) -> bool) -> EpilogueStep {
         let Following { program, output, first, .. } = following;
         let registers = RegisterPart::new(following, takes);
@@ -87,7 +88,7 @@ impl EpilogueStep {
         self.registers.addend
     }
 
-    /// Whether operations other than those in registers finish the results.
+    /// Whether results need operations that do not run in registers.
     pub fn finishes(&self) -> bool {
         !matches!(self.rest, Rest::Nothing)
     }
@@ -104,7 +105,7 @@ impl EpilogueStep {
         }
     }
 
-    /// Calls `run` with the operations on the sums, for `threads` threads; the output is of type `dtype`.
+    /// Calls `run` with the operations on the sums, for `threads` threads. The output has type `dtype`.
     pub fn with_tail(
         &self,
         isa: Isa,
@@ -132,7 +133,7 @@ impl EpilogueStep {
 }
 
 impl RegisterPart {
-    /// Takes over instructions as long as possible; `takes` is as in [`EpilogueStep::new`].
+    /// Takes instructions into registers as long as possible; `takes` is as in [`EpilogueStep::new`].
     fn new(following: &Following, mut takes: impl FnMut(&[usize]) -> bool) -> RegisterPart {
         let Following { addend, program, .. } = following;
         let mut registers = RegisterPart { addend: *addend, residual: None, clamp: None, done: 0 };
@@ -147,7 +148,7 @@ impl RegisterPart {
         registers
     }
 
-    /// Takes over an instruction on `value`, if it can be done in registers after the previous ones.
+    /// Takes an instruction on `value`, if it can run in registers after the previous ones.
     fn takes(
         &mut self,
         instruction: &Instruction,
@@ -186,7 +187,7 @@ impl RegisterPart {
     }
 }
 
-/// The program without its first `done` instructions; the result of the last of these becomes operand 0.
+/// The program without its first `done` instructions, whose result becomes operand 0.
 fn without(program: &Fused, done: usize) -> Fused {
     let register = |&register: &usize| match register.checked_sub(program.inputs) {
         Some(result) if result + 1 == done => 0,

@@ -14,10 +14,10 @@ use crate::shape::{Descriptor, elements, strides};
 use crate::{with_floats, with_index, with_storage};
 use std::sync::Arc;
 
-/// Minimum elements of one range of work if they are moved one by one.
+/// Minimum elements in a thread's range if they are moved one by one.
 const GRAIN: usize = 1024;
 
-/// The rows of a tensor that a tensor of indices refers to.
+/// The rows of a tensor that an index tensor refers to.
 pub struct IndexedRows {
     index_type: DataType,
     coordinates: Vec<Coordinate>,
@@ -32,7 +32,7 @@ impl IndexedRows {
     /// form a row.
     pub fn by_coordinates(input: &Descriptor, indices: &Descriptor) -> IndexedRows {
         let (sizes, input) = (indices.sizes(), input.sizes());
-        let (&dimensions, batch) = sizes.split_last().expect("the rule row requires rank 1");
+        let (&dimensions, batch) = sizes.split_last().expect("the rule requires rank 1");
         let (indexed, row) = input.split_at(dimensions as usize);
         let coordinates = indexed.iter().map(|&size| size as usize).zip(strides(indexed)).collect();
         IndexedRows { index_type: indices.dtype, coordinates, count: elements(batch), row_len: elements(row) }
@@ -66,7 +66,7 @@ impl IndexedRows {
 pub struct GatherStep {
     /// Bytes per element.
     size: usize,
-    /// Rows per block of the input; row numbers are relative to a block, one block after another.
+    /// Rows per block of the input; row numbers are relative to a block, and the blocks are gathered one after another.
     block: usize,
     rows: IndexedRows,
 }
@@ -117,8 +117,8 @@ pub struct PackedGatherStep {
 }
 
 impl PackedGatherStep {
-    /// Creates the `gather()` from the matrix `input`; `matrix` is its packed copy. `transposed` means that the product
-    /// multiplies with the transposed matrix. Returns `None` if the step gathers anything but rows of the matrix.
+    /// Creates the `gather()` from the matrix `input`, packed as `matrix`. `transposed` means that the product
+    /// multiplies with the transposed matrix. Returns `None` if the step would gather anything but rows of the matrix.
     pub fn new(
         op: &Gather,
         [input, indices]: [&Descriptor; 2],
@@ -171,11 +171,11 @@ impl Run for PackedGatherStep {
     }
 }
 
-/// Copies the rows `rows` of a packed matrix: its lanes if `lanes`, otherwise the elements of all lanes at one depth index.
+/// Copies rows of a packed matrix: its lanes if `lanes`, otherwise the elements of all lanes at one depth index each.
 fn gather_packed<T: Float>(env: &Env, matrix: &Panels, lanes: bool, rows: &[u32], dst: &mut [T]) {
     let [count, depth] = matrix.sizes();
     let row_len = if lanes { depth } else { count };
-    // Every element of a lane is in another cache line.
+    // Each element of a lane is in a cache line of its own.
     let cost = if lanes { 2 * row_len } else { row_len };
     for_each_chunk(env.threads, dst, row_len, GRAIN.div_ceil(row_len), cost, |first, part| {
         for (out, &row) in part.chunks_exact_mut(row_len).zip(&rows[first..]) {
@@ -187,7 +187,7 @@ fn gather_packed<T: Float>(env: &Env, matrix: &Panels, lanes: bool, rows: &[u32]
     });
 }
 
-/// The dimension that elements are gathered or scattered along, with the sizes around it.
+/// The dimension along which elements are gathered or scattered, and the sizes around it.
 pub struct Along {
     /// Bytes per element.
     element: usize,

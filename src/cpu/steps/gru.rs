@@ -90,7 +90,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Sums of terms of up to 8 have errors of some 1e-6; with recurrent weights of up to 2, each time step can
-    /// multiply that several times.
+    /// multiply them several times.
     const FLOAT: Tolerance = Tolerance::ulps(16).or_absolute(2e-4);
     /// One rounding, plus the error of float32.
     const HALF: Tolerance = Tolerance::ulps(1).or_absolute(2e-4);
@@ -135,7 +135,7 @@ mod tests {
         for first in ["relu", "sigmoid", "tanh"] {
             for second in ["relu", "sigmoid", "tanh"] {
                 let options = format!("activations=[{first}, {second}]");
-                // With more steps, the states of relu would explode.
+                // With more steps, states would explode with relu.
                 sequence("float32", [1, 2, 3, 4], false, "constant", &options);
             }
         }

@@ -64,7 +64,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Sums of terms of up to 8 have errors of some 1e-6; with recurrent weights of up to 2, each time step can
-    /// multiply that several times.
+    /// multiply them several times.
     const FLOAT: Tolerance = Tolerance::ulps(16).or_absolute(2e-4);
     /// One rounding, plus the error of float32.
     const HALF: Tolerance = Tolerance::ulps(1).or_absolute(2e-4);
@@ -111,7 +111,7 @@ mod tests {
         let names = ["relu", "sigmoid", "tanh"];
         for index in 0..27 {
             let [a, b, c] = [index / 9, index / 3 % 3, index % 3].map(|i| names[i]);
-            // With more steps, the states of relu would explode.
+            // With more steps, states would explode with relu.
             sequence("float32", [1, 2, 3, 4], false, "constant", &format!("activations=[{a}, {b}, {c}]"));
         }
     }

@@ -70,8 +70,8 @@ impl MatmulShape {
         self.batch.iter().product()
     }
 
-    /// Makes `c` an operand with `strides` over the dimensions of the output; returns whether it does. Refuses an
-    /// operand that would split one product into several.
+    /// Makes `c` an operand with `strides` over the dimensions of the output, if possible; returns whether it is one.
+    /// Refuses an operand that would split one product into several.
     pub fn take_addend(&mut self, strides: &[usize]) -> bool {
         let Some((batch, &[row, col])) = strides.split_last_chunk::<2>() else { return false };
         if self.c.is_some() || batch.len() != self.batch.len() {
@@ -113,7 +113,7 @@ impl MatmulShape {
         self.m == 1 && !packs_b && self.b.row == 1 && self.b.col != 1
     }
 
-    /// The product in the orientation in which it is computed, and whether `a` and `b` are swapped.
+    /// The product in the orientation in which it is computed, and whether that swaps `a` and `b`.
     fn oriented(self) -> (MatmulShape, bool) {
         let shape = self.flattened();
         let swapped = shape.n == 1 && shape.m > 1;
@@ -131,7 +131,7 @@ impl MatmulShape {
         offset
     }
 
-    /// The transposed product for a single output column: one row times a matrix.
+    /// The transposed product, for a single output column: one row times a matrix.
     fn transposed(mut self) -> MatmulShape {
         let turn = |s: &mut MatrixStrides| std::mem::swap(&mut s.row, &mut s.col);
         std::mem::swap(&mut self.a, &mut self.b);
@@ -157,7 +157,7 @@ impl MatmulShape {
         !self.batch.is_empty() && shared && follows(&self.a) && c.is_none_or(follows)
     }
 
-    /// Turns the batch into more rows, if possible.
+    /// Turns the batch into additional rows, if possible.
     fn flattened(mut self) -> MatmulShape {
         if self.is_flat(self.c.as_ref()) {
             self.m *= self.batches();
@@ -174,7 +174,7 @@ impl MatmulShape {
 struct Distinct {
     /// The offset of each distinct matrix.
     starts: Vec<usize>,
-    /// For each matrix of the batch, its distinct matrix.
+    /// For each matrix of the batch, the index of its distinct matrix.
     index: Vec<usize>,
 }
 
@@ -191,7 +191,7 @@ pub struct MatmulStep {
     types: [DataType; 2],
     /// Whether `a` and `b` are swapped.
     swapped: bool,
-    /// Whether operations other than those in registers finish the results.
+    /// Whether results need operations that do not run in registers.
     finishes: bool,
     isa: Isa,
     threads: usize,
@@ -200,7 +200,8 @@ pub struct MatmulStep {
 }
 
 impl MatmulStep {
-    /// Plans the product for `threads` threads at a level; `types` are those of the operands and of the output.
+    /// Plans the product for `threads` threads and an instruction set; `types` are those of the operands and of the
+    /// output.
     pub fn new(isa: Isa, threads: usize, shape: MatmulShape, types: [DataType; 2], finishes: bool) -> MatmulStep {
         let (shape, swapped) = shape.oriented();
         let (shape, packed, grid) = (Box::new(shape), [None, None], Grid::whole(0, 0));
@@ -209,7 +210,8 @@ impl MatmulStep {
         step
     }
 
-    /// Plans a product of other sizes with the same constants; returns `false` if they must be packed in another way.
+    /// Plans a product of other sizes with the same constants; returns `false` if they would have to be packed
+    /// differently.
     #[must_use]
     pub fn resize(&mut self, shape: MatmulShape) -> bool {
         let (shape, swapped) = shape.oriented();
@@ -293,7 +295,7 @@ impl MatmulStep {
 
     fn slot(&self) -> usize {
         if self.is_dot() {
-            // The vector, and the sums unless they are kept in the output.
+            // The vector, and the sums unless the output holds them.
             return (self.shape.k + copied_len(1, self.shape.k).max(self.grid.cols.largest())).next_multiple_of(16);
         }
         self.cutting().scratch_len(self.isa, &self.grid)
@@ -376,7 +378,7 @@ impl MatmulStep {
         });
     }
 
-    /// The packed matrix of an operand for a matrix of the batch.
+    /// The packed operand for one matrix of the batch.
     fn matrix(&self, side: usize, batch: usize) -> Option<&Panels> {
         let packed = self.packed[side].as_ref()?;
         Some(&packed.matrices[packed.distinct.index[batch]])
@@ -459,7 +461,7 @@ mod tests {
         batch + (rows - 1) * s.row + (cols - 1) * s.col + 1
     }
 
-    /// Checks every choice of packed operands.
+    /// Checks all choices of operands to pack.
     fn check<T: Float>(shape: &MatmulShape) {
         let a = random::<T>(extent(shape, &shape.a, shape.m, shape.k), 1);
         let b = random::<T>(extent(shape, &shape.b, shape.k, shape.n), 2);

@@ -1,5 +1,5 @@
-//! Steps: compiled operators. A step holds only numbers and packed constants computed when the graph was built; running
-//! it calls kernels, splits the work over the threads, and allocates nothing. Steps are independent of each other.
+//! Steps: compiled operators. A step holds only numbers and packed constants, computed when the graph is built. Running
+//! it calls kernels, splits their work over the threads, and allocates nothing. Steps are independent of each other.
 
 pub mod arg_min_max;
 pub mod attention;
@@ -63,7 +63,7 @@ pub trait Run {
         0
     }
 
-    /// The packed copies of constants held by the step, possibly shared with others.
+    /// The packed copies of constants that the step holds, possibly shared with other steps.
     fn packed(&self) -> Vec<&Arc<Buffer>> {
         Vec::new()
     }

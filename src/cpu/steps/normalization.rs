@@ -30,7 +30,7 @@ pub struct ChannelNormStep {
     /// Whether the elements of a row belong to different channels.
     channels_last: bool,
     epsilon: f64,
-    /// The loops for mean and variance, unless these are operands.
+    /// The loops that compute mean and variance, unless these are operands.
     moments: Option<Nest>,
     /// The loops over a row.
     row: Nest,
@@ -170,18 +170,18 @@ pub struct LayerNormStep {
 }
 
 enum Layers {
-    /// A layer is a contiguous row, and the weights are in the same order.
+    /// Layers are contiguous rows, and the weights have the same order.
     Rows(Nest),
     /// Any other order of dimensions.
     Strided {
         nest: Nest,
         /// Number of layers.
         count: usize,
-        /// Length of the runs with one stride for moments and weights.
+        /// Length of the runs in which moments and weights have one stride each.
         run: usize,
-        /// The positions of an element's moments, and the stride along a run.
+        /// Where an element's moments are, and their stride along a run.
         layer: (Box<View>, usize),
-        /// The positions of an element's weights, and the stride along a run.
+        /// Where an element's weights are, and their stride along a run.
         weight: (Box<View>, usize),
     },
 }
@@ -258,7 +258,7 @@ fn strided(dims: &[usize], reduced: &[bool], axes: &[u32]) -> Layers {
     }
 }
 
-/// Computes one run: moments and weights start at the first element of their slices, with one stride each.
+/// Computes one run; the slices of moments and weights start at its first element.
 fn strided_run<T: Float>(
     env: &Env,
     x: &[T],
@@ -312,10 +312,10 @@ mod tests {
     use crate::testing::{Tolerance, check};
     use proptest::prelude::*;
 
-    /// Terms are up to 70, where 4 units in the last place are 3e-5; most are below 8.
+    /// Terms reach 70, where 4 ULP are 3e-5; most are below 8.
     const TOLERANCE: Tolerance = Tolerance::ulps(4).or_absolute(1e-5);
 
-    /// The lines that define the operands after the first, some of them absent, and their names.
+    /// The lines that define the operands after the first, some of them absent, and the names of these operands.
     fn weights(dtype: &str, shape: &[u32], scale: bool, bias: bool) -> (String, String) {
         let lines = format!("%8 = input s {dtype} {shape:?}\n%9 = input b {dtype} {shape:?}\n");
         (lines, format!("{} {}", if scale { "%8" } else { "_" }, if bias { "%9" } else { "_" }))
@@ -410,7 +410,7 @@ mod tests {
                     "%0 = input x float32 [1, 2, 20, 20]\n%1 = constant float32 [] {scale}\n\
                      %2 = constant float32 [] {offset}\n%9 = mul %0 %1\n%3 = add %9 %2\n%4 = {line}\noutput y = %4"
                 ));
-                // The sum with the offset is rounded first, which the oracle does not do.
+                // The sum with the offset is rounded first, unlike in the oracle.
                 let rounding = if offset == "0" { 1e-5 } else { offset.parse::<f64>().unwrap() * 1e-7 };
                 check(&graph, Tolerance::ulps(8).or_absolute(rounding));
             }

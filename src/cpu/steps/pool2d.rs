@@ -26,7 +26,7 @@ pub struct Pool2dStep {
     input: Image,
     /// Rows and columns of the output.
     output: [usize; 2],
-    /// The movement of the window along rows and columns.
+    /// How the window moves along rows and columns.
     slides: [Slide; 2],
     /// The output columns with windows fully inside the width of the image.
     inner: Range<usize>,
@@ -148,7 +148,7 @@ impl Run for Pool2dStep {
             DataType::Uint64 => largest!(u64),
             DataType::Int8 => largest!(i8),
             DataType::Uint8 => largest!(u8),
-            DataType::Int4 | DataType::Uint4 => unreachable!("no rule row accepts {}", self.dtype),
+            DataType::Int4 | DataType::Uint4 => unreachable!("no rule accepts {}", self.dtype),
         }
     }
 
@@ -169,7 +169,7 @@ mod tests {
     use crate::testing::{Tolerance, check, check_with};
     use proptest::prelude::*;
 
-    /// The sums are float64: only the rounding of the result remains, on both sides.
+    /// Sums are float64 on both sides: only the rounding of the result differs.
     const ROUNDED: Tolerance = Tolerance::ulps(1);
 
     fn graph(pool: &str, dtype: &str, shape: [usize; 4], options: &str) -> crate::ir::Graph {
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn every_kind_and_layout() {
         for layout in ["nchw", "nhwc"] {
-            // Around the widths computed side by side, and global pools.
+            // Sizes around the widths that are computed side by side, and global pools.
             for (shape, options) in [
                 ([1, 1, 1, 1], ""),
                 ([2, 3, 7, 9], ""),
@@ -190,7 +190,7 @@ mod tests {
                 ([1, 2, 9, 9], "windowDimensions=[3, 3] strides=[2, 2] dilations=[2, 3] padding=[1, 1, 2, 2]"),
                 ([1, 2, 5, 5], "windowDimensions=[3, 3] strides=[2, 2] padding=[1, 0, 0, 1] outputSizes=[3, 3]"),
                 ([1, 2, 4, 4], "windowDimensions=[3, 3] strides=[2, 2] outputShapeRounding=ceil"),
-                // Windows within the padding, or beyond it.
+                // Windows inside the padding, or beyond it.
                 ([1, 2, 3, 3], "windowDimensions=[2, 2] padding=[4, 4, 5, 5]"),
                 ([1, 1, 2, 2], "windowDimensions=[1, 1] strides=[5, 5] outputShapeRounding=ceil"),
                 ([1, 1, 2, 2], "windowDimensions=[2, 2] dilations=[4294967295, 1] padding=[4294967295, 0, 0, 0]"),

@@ -1,4 +1,4 @@
-//! `quantizeLinear()` and `dequantizeLinear()`: element-wise programs on operands that repeat in blocks.
+//! `quantizeLinear()` and `dequantizeLinear()`: element-wise programs whose operands repeat in blocks.
 
 use super::elementwise::{Axes, ElementwiseStep};
 use crate::ops::fused::Fused;
@@ -20,8 +20,8 @@ pub fn resize(step: &mut ElementwiseStep, inputs: [&Descriptor; 3]) -> bool {
     step.resize_strides(&dims, &strides)
 }
 
-/// The dimensions, and the strides of the operands. Each dimension is split into two, blocks and elements of a block:
-/// the scale repeats along the second.
+/// The dimensions, and the strides of the operands. Each dimension is split into blocks and the elements of a block;
+/// the scale repeats along the latter.
 fn blocks([input, scale, _]: [&Descriptor; 3]) -> (Axes, [Axes; 3]) {
     let (sizes, parts) = (input.sizes(), scale.sizes());
     let blocks = sizes.iter().zip(parts.iter());
@@ -44,7 +44,7 @@ mod tests {
             "%0 = input x {float} {shape:?}\n{operands}\n%4 = constant {float} [] 0.01\n%5 = add %2 %4\n\
              %6 = cast %5 dataType={float}\n%7 = quantizeLinear %0 %6 %3\noutput y = %7"
         );
-        // The oracle rounds the sum in the scale differently, which can move a quotient over a tie.
+        // A scale that the graph sums is rounded differently in the oracle, which can move a quotient over a tie.
         check(&parse(&quantize), Tolerance::ulps(1));
         let dequantize =
             format!("%0 = input x {integer} {shape:?}\n{operands}\n%4 = dequantizeLinear %0 %2 %3\noutput y = %4");

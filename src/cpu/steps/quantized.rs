@@ -22,12 +22,12 @@ use crate::shape::{Descriptor, strides};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Multiply-adds of bytes in the time of one multiply-add of floats.
+/// Byte multiply-adds in the time of one float multiply-add.
 const SPEED: usize = 4;
 /// Rows of the register tile.
 const TILE_ROWS: usize = 12;
-/// Maximum pointers in the table of a row of a depthwise convolution. Only dilations unsuitable for any image need
-/// more; patches do without the table.
+/// Maximum pointers in a row's table for depthwise convolutions. Only dilations beyond any sensible image need more;
+/// patches need no table.
 const MAX_TABLE: usize = 1 << 16;
 
 /// A product of quantized tensors with its constants packed.
@@ -40,11 +40,11 @@ pub struct QuantizedStep {
     flip: u8,
 }
 
-/// The rescaling that depends on computed operands: the initial sums of columns, and their scales.
+/// The part of the rescaling that depends on computed operands: initial sums of columns, and their scales.
 struct Computed {
     /// The sum of each column.
     sums: Vec<i32>,
-    /// Whether the zero point of the input is computed.
+    /// Whether the zero point of the input is computed at run time.
     zero: bool,
     /// Whether there is a factor.
     factor: bool,
@@ -66,7 +66,7 @@ impl Computed {
         (2 * self.sums.len()).next_multiple_of(16)
     }
 
-    /// Updates `known` with the current values of the operands.
+    /// Updates `known` with the current values of the computed operands.
     fn columns<'a>(&self, known: &'a Rescale, flip: u8, io: &Io, scratch: &'a mut [f32]) -> Rescale<'a> {
         let (start, scale) = scratch[..2 * self.sums.len()].split_at_mut(self.sums.len());
         let start = elements_mut::<i32>(bytes_of_mut(start));
@@ -87,7 +87,7 @@ impl Computed {
     }
 }
 
-/// The method of the product.
+/// How the product is computed.
 enum QuantizedMethod {
     Depthwise {
         convolution: Box<Depthwise>,
@@ -100,7 +100,7 @@ enum QuantizedMethod {
     Product {
         /// The panels of each group.
         panels: Vec<BytePanels>,
-        /// The conversion of images to rows; `None` if the input has rows.
+        /// How images become rows; `None` if the input has rows.
         patches: Option<BytePatches>,
         /// Number of images, and bytes and rows per image.
         images: [usize; 3],
@@ -120,7 +120,7 @@ pub struct Operands<'a> {
     pub zeros: Option<&'a Constant>,
     /// The bias of each channel, in float32.
     pub bias: Option<&'a Constant>,
-    /// Whether the zero point of the input is computed.
+    /// Whether the zero point of the input is computed at run time.
     pub zero: bool,
     /// Whether there is a factor.
     pub factor: bool,
@@ -128,7 +128,7 @@ pub struct Operands<'a> {
     pub output: &'a Descriptor,
 }
 
-/// The constants of a product; all except the filter are loaded.
+/// The constants of a product, all loaded except the filter.
 struct Constants<'a> {
     filter: &'a Constant,
     filter_type: DataType,
@@ -144,7 +144,7 @@ impl<'a> Constants<'a> {
         Ok(Constants { filter, filter_type: *dtype, scale: scales.buffer()?, zeros: zeros?, bias: bias? })
     }
 
-    /// The number at `index` of `bytes`, which has the type of the filter.
+    /// The number at `index` of `bytes`, whose type is that of the filter.
     fn number(&self, bytes: &Buffer, index: usize) -> i16 {
         match self.filter_type {
             DataType::Int8 => bytes.bytes()[index] as i8 as i16,
@@ -162,7 +162,7 @@ struct Filter<'a> {
     constants: &'a Constants<'a>,
     /// Distances between output channels, input channels, rows and columns.
     strides: [usize; 4],
-    /// Numbers of columns and of input channels.
+    /// Numbers of filter columns and of input channels.
     taps: [usize; 2],
 }
 
@@ -174,8 +174,8 @@ impl Filter<'_> {
         self.constants.number(bytes, place) - self.constants.zero(channel)
     }
 
-    /// The panels of the `columns` output channels from `first` on, with the taps as elements, row by row. Packed once
-    /// for all steps and graphs.
+    /// The panels of the `columns` output channels from `first` on; the elements of a column are the taps, row by row.
+    /// Packed once for all steps and graphs.
     fn panels(&self, level: DotLevel, first: usize, [columns, depth]: [usize; 2]) -> Result<BytePanels> {
         let Filter { constants, strides, taps } = *self;
         let zeros: Vec<i16> = (first..first + columns).map(|channel| constants.zero(channel)).collect();
@@ -196,7 +196,7 @@ impl Filter<'_> {
 }
 
 impl QuantizedStep {
-    /// Creates the step of `op` for `isa`. Reads the constants now, and not again.
+    /// Creates the step of `op` for `isa`. Reads the constants now, but not when it runs.
     ///
     /// # Errors
     /// An `UnknownError` if there is not enough memory for packed constants, an `OperationError` if mapped ones cannot
@@ -223,7 +223,7 @@ impl QuantizedStep {
         }
     }
 
-    /// Adapts the product of matrices to another number of output rows, with a second matrix of these sizes; returns
+    /// Adapts a product of matrices to another number of output rows, and a second matrix of these sizes; returns
     /// `false` if the step must be rebuilt.
     #[must_use]
     pub fn resize(&mut self, op: &Quantized, filter: &[u32], output: &Descriptor) -> bool {
@@ -261,7 +261,7 @@ impl QuantizedBuilder<'_> {
         if self.signed { 0x80 } else { 0 }
     }
 
-    /// The number that represents 0 in the input, made unsigned.
+    /// The number that represents 0 in the input, as an unsigned byte.
     fn zero(&self) -> i32 {
         self.op.input.zero as i32 + if self.signed { 128 } else { 0 }
     }
@@ -319,7 +319,7 @@ impl QuantizedBuilder<'_> {
         Ok(QuantizedStep { method, columns, computed, flip: self.flip() })
     }
 
-    /// The rescaling of the sums of `panels`, which has the output channels from `first` on, and the sums of its columns.
+    /// How the sums of `panels`, the output channels from `first` on, are rescaled, and the sum of each of its columns.
     fn group(&self, first: usize, panels: &BytePanels) -> (Rescale<'static>, Vec<i32>) {
         let (sums, lifts) = panels.sums_and_lifts();
         let mut all = sums.to_vec();
@@ -328,8 +328,8 @@ impl QuantizedBuilder<'_> {
         (self.columns((0..all.len()).map(own)), all)
     }
 
-    /// The rescaling of columns. Per column: the output channel, the sum of its weights, and the lift subtracted from
-    /// each of them.
+    /// How columns are rescaled. `each` has, per column, the output channel, the sum of its weights, and the lift
+    /// subtracted from each weight.
     fn columns(&self, each: impl Iterator<Item = Option<(usize, i32, i32)>>) -> Rescale<'static> {
         let (scales, op) = (elements::<f32>(self.constants.scale.bytes()), self.op);
         let bias = self.constants.bias.as_ref().map(|bias| elements::<f32>(bias.bytes()));
@@ -339,7 +339,7 @@ impl QuantizedBuilder<'_> {
         let (mut scale, mut bias_of) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for column in each {
             let (channel, sum, lift) = column.unwrap_or((0, 0, 0));
-            // Weights that are too small by `lift` make the sum too small by `lift` times the sum of the row.
+            // Weights that are `lift` too small make the sum too small by `lift` times the sum of the row.
             start.push(-self.zero() * sum);
             zeros.push(-lift);
             scale.push((op.input.scale as f64 * scales[channel] as f64 / step) as f32);
@@ -419,7 +419,7 @@ impl Run for QuantizedStep {
                 };
                 let parts = if count > 1 { 4 * count } else { 1 };
                 let grid = Grid { rows: Cut::new(matrix.rows, 1, parts), cols: Cut::whole(matrix.cols) };
-                // Moving bytes takes most of the time: it is no faster than a convolution of floats.
+                // Moving bytes takes most of the time: per byte, it costs as much as a convolution of floats.
                 let cost = matrix.rows * row * convolution.taps();
                 Tiles::new(out, matrix, grid).share(env.threads, cost, scratch, |tile, scratch| {
                     for (index, place) in tile.rows.clone().enumerate() {
@@ -453,7 +453,7 @@ impl Run for QuantizedStep {
     }
 }
 
-/// The tiles of each of `batches` outputs with `rows` rows of `columns` elements, of `size` bytes, per group.
+/// The tiles per group of each of `batches` outputs: `rows` rows of `columns` elements of `size` bytes.
 fn cut([batches, rows, columns]: [usize; 3], panels: &[BytePanels], size: usize, threads: usize) -> Grid {
     let (all, depth) = (columns * panels.len(), panels[0].sizes()[1]);
     let shape = Shape {

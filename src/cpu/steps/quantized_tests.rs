@@ -19,7 +19,7 @@ struct Convolution {
     options: String,
     /// Whether the output is quantized.
     quantized: bool,
-    /// The zero point of the filter; its numbers are between -64 and 63, or 0 and 127.
+    /// The zero point of the filter; its numbers are in -64..=63, or in 0..=127.
     zero: i32,
 }
 

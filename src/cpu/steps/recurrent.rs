@@ -1,8 +1,8 @@
-//! The common part of the recurrent operators: the product of the inputs of all time steps with their weights, and the
-//! loop over directions and time steps. A cell operator is a sequence of one step.
+//! The common part of the recurrent operators: multiplies the inputs of all time steps with their weights, then loops
+//! over directions and time steps. A cell operator is a sequence of one step.
 //!
-//! A time step is computed in blocks of units (features of the hidden state): the weights of a block's units are one
-//! panel per gate, and the gates are applied while the sums are in cache. All computation is in `f32`.
+//! A time step is computed in blocks of units (features of the hidden state): the weights of a block are one panel per
+//! gate, and the gates are applied while the sums are in cache. All computation is in `f32`.
 
 use super::matmul::{MatmulShape, MatmulStep, MatrixStrides};
 use super::{Env, Run};
@@ -25,12 +25,12 @@ use crate::with_floats;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-/// Multiply-adds of a time step, per thread, that make sharing its units worthwhile. Two directions with fewer are
-/// computed side by side.
+/// Multiply-adds of a time step per thread that make sharing its units worthwhile. With fewer, two directions are
+/// computed side by side instead.
 const SHARED_STEP: usize = 1 << 20;
 
-/// The operands with positions that differ between recurrent operators. `input`, `weight` and `recurrentWeight` always
-/// come first.
+/// Where the operands are whose position depends on the operator. `input`, `weight` and `recurrentWeight` always come
+/// first.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OperandPlaces {
     /// `bias`
@@ -65,7 +65,7 @@ pub struct NetworkSizes {
 impl NetworkSizes {
     /// The sizes for `C` and an input of shape `[steps, batch, input]`, or `[batch, input]` for a single step.
     fn new<C: Cell>(input: &[u32], hidden: u32) -> NetworkSizes {
-        let (steps, &[batch, features]) = input.split_last_chunk().expect("the rule row requires rank 2");
+        let (steps, &[batch, features]) = input.split_last_chunk().expect("the rule requires rank 2");
         NetworkSizes {
             steps: steps.iter().product::<u32>() as usize,
             batch: batch as usize,
@@ -110,8 +110,8 @@ pub trait Cell: Sync {
     /// Replaces the hidden state in `block` by the one to multiply with the recurrent weights.
     fn reset(&self, _moment: &Moment, _block: &mut StateBlock) {}
 
-    /// Replaces the states in `block` by the next ones. `reset` is the result of [`reset`](Cell::reset) for the hidden
-    /// state `[batch, hidden]`, or the state itself.
+    /// Replaces the states in `block` by the new ones. `reset` is the result of [`reset`](Cell::reset) for the whole
+    /// hidden state `[batch, hidden]`, or that state itself.
     fn advance(&self, moment: &Moment, reset: &[f32], block: &mut StateBlock);
 }
 
@@ -123,8 +123,7 @@ pub struct RecurrentStep<C> {
 
 impl<C: Cell> RecurrentStep<C> {
     /// Creates the step for an input with this descriptor, `[steps, batch, input]` or `[batch, input]` for a single
-    /// step, and `hidden` features of the hidden state; `weights` are the weights and the recurrent weights, if
-    /// constant.
+    /// step, and a hidden state of `hidden` features; `weights` are the weights and the recurrent weights, if constant.
     ///
     /// # Errors
     /// An `UnknownError` if there is not enough memory for packed weights, an `OperationError` if mapped ones cannot be
@@ -170,7 +169,7 @@ impl<C: Cell> Run for RecurrentStep<C> {
 /// Maximum units in a block: the columns of a panel.
 const MAX_UNITS: usize = 32;
 
-/// Some units of the states and of the sums of gates.
+/// Some units of the states and of the gates' sums.
 pub struct StateBlock<'a> {
     /// The units in this block.
     pub units: Range<usize>,
@@ -178,7 +177,7 @@ pub struct StateBlock<'a> {
     pub batch: usize,
     /// Number of states.
     states: usize,
-    /// The rows of the states, then of the sums, `[states + gates, batch]`.
+    /// The rows of the states, followed by those of the sums: `[states + gates, batch]`.
     columns: ColumnBlock<'a, f32>,
 }
 
@@ -196,8 +195,8 @@ impl StateBlock<'_> {
         (states.map(|state| &mut state[..units]), sums.map(|sums| &mut sums[..units]))
     }
 
-    /// Computes `h * R^T` of the gates at these positions, added to their initial sums, in the slots from `first` on;
-    /// `h` is `[batch, hidden]`.
+    /// Computes `h * R^T` for the gates at these positions, added to their initial sums, into the slots from `first`
+    /// on; `h` is `[batch, hidden]`.
     pub fn multiply<const N: usize>(&mut self, moment: &Moment, gates: [(usize, Start); N], first: usize, h: &[f32]) {
         let (batch, hidden) = (self.batch, moment.sizes.hidden);
         let first = (self.states + first) * batch;
@@ -230,7 +229,7 @@ pub enum Start {
 enum GatePanels<'a> {
     /// One operand per gate, packed when the graph was built.
     Kept(&'a [Panels]),
-    /// Widened or packed for this run: gates, depth blocks, panels.
+    /// Widened or packed for this run; ordered by gate, depth block and panel.
     Wide(&'a [f32]),
 }
 
@@ -258,7 +257,7 @@ impl<'a> Moment<'a> {
         self.hidden
     }
 
-    /// The products of the inputs of row `row` of the batch with the weights of the gate at `place`, for some units.
+    /// The products of row `row` of the batch with the weights of the gate at `place`, for some units.
     pub fn inputs(&self, place: usize, row: usize, units: Range<usize>) -> &'a [f32] {
         &self.inputs[row * self.sizes.sums() + place * self.sizes.hidden..][units]
     }
@@ -313,14 +312,14 @@ struct Network {
 
 /// Lengths of the parts of the scratch memory, in floats.
 struct ScratchParts {
-    /// Per direction: recurrent weights as panels.
+    /// Per direction: the recurrent weights as panels.
     weights: usize,
-    /// The scratch of the product of inputs and weights.
+    /// The scratch for the product of inputs and weights.
     product: usize,
     /// The biases of a direction.
     bias: usize,
-    /// Per direction: the states with the sums of gates, the hidden state, the hidden state after the reset gate, and
-    /// the sums of the inputs.
+    /// Per direction: states and sums of gates, hidden state, hidden state after the reset gate, and products of the
+    /// inputs.
     states: [usize; 4],
 }
 
@@ -500,7 +499,7 @@ impl Network {
         }
     }
 
-    /// Writes the recurrent weights of direction `d` as panels of floats, from `raw` ones or from the packed copy.
+    /// Writes the recurrent weights of direction `d` as panels of floats, from `raw` weights or from the packed copy.
     fn widen(&self, env: &Env, d: usize, raw: Option<Floats>, out: &mut [f32]) {
         let NetworkSizes { gates, hidden, .. } = self.sizes;
         let padded = hidden.next_multiple_of(self.width);
@@ -523,8 +522,8 @@ impl Network {
         }
     }
 
-    /// Runs all time steps of direction `d`. `sums` has [`Moment::inputs`] of each step; its first features become the
-    /// hidden states after the steps. The first rows of `memory` become the last states.
+    /// Runs all time steps of direction `d`. `sums` holds [`Moment::inputs`] of each step; the steps overwrite its
+    /// first features with their hidden states. The first rows of `memory` become the final states.
     fn direction(
         &self,
         moment: Moment,
@@ -554,7 +553,7 @@ impl Network {
             if cell.resets() {
                 self.for_each_block(&now, work, backwards, &|block| cell.reset(&now, block));
                 copy_rows(self.state(work, 0), reset.chunks_exact_mut(hidden));
-                // The blocks of the second pass start again from the hidden state.
+                // The blocks of the second pass start from the hidden state again.
                 copy_rows(h.chunks_exact(hidden), self.state(work, 0));
             }
             let reset = if cell.resets() { &*reset } else { &*h };
@@ -571,7 +570,7 @@ impl Network {
     }
 
     /// Calls `call` with the blocks of the states and sums, `[states + gates, batch, padded]`, in parallel over units.
-    /// Every other time step goes `backwards`.
+    /// Alternate time steps go `backwards`.
     fn for_each_block(
         &self,
         moment: &Moment,
@@ -588,7 +587,7 @@ impl Network {
         });
     }
 
-    /// Writes the hidden states of direction `d` after all steps, which are the first features of `sums`.
+    /// Writes the hidden states of direction `d` after all steps: the first features of `sums`.
     fn store_sequence(&self, env: &Env, d: usize, sums: &[f32], out: FloatsMut) {
         let NetworkSizes { steps, batch, hidden, .. } = self.sizes;
         let count = self.direction.count();

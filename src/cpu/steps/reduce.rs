@@ -12,14 +12,14 @@ use crate::ops::reduce::{Reduce as ReduceOp, ReduceKind, reduced_axes};
 use crate::shape::{Descriptor, MAX_RANK};
 use half::f16;
 
-/// Cost per element in multiply-adds: floats are widened to float64, and often come from a distant cache.
+/// Cost per element in multiply-adds: floats are widened to float64, and often come from distant caches.
 const COST: usize = 8;
 
-/// Maximum outputs of a reduction for threads to share the elements of an output.
+/// With at most this many outputs, threads share the elements of an output.
 const FEW: usize = 256;
-/// Minimum elements of its operand.
+/// Minimum elements of the operand for that.
 const MANY: usize = 1 << 16;
-/// Maximum parts of an output. The number of parts depends only on the shape, and so do the bits.
+/// Maximum parts per output. The number of parts depends only on the shape, and so do the bits of the result.
 const MAX_PARTS: usize = 8;
 
 /// A compiled reduction.
@@ -30,16 +30,17 @@ pub struct ReduceStep {
     parts: Option<Parts>,
 }
 
-/// The parts of a long reduction to a few outputs.
+/// Splits a long reduction to a few outputs into parts.
 struct Parts {
     count: usize,
     outputs: usize,
-    /// The reduction of each part: the outputs of the first part come first, and so on.
+    /// The reduction of all parts: the outputs of the first part, then those of the second, and so on.
     nest: Nest,
 }
 
 impl Parts {
-    /// Creates the parts of a reduction of dimensions `dims`, if it is long and the first reduced dimension is divisible.
+    /// Creates the parts for a reduction of dimensions `dims`, if it is long and its first reduced dimension is
+    /// divisible.
     fn new(dims: &[usize], reduced: &[bool]) -> Option<Parts> {
         let outputs = dims.iter().zip(reduced).filter(|(_, reduced)| !**reduced).map(|(dim, _)| dim).product();
         let first = dims.iter().zip(reduced).position(|(&dim, &reduced)| dim != 1 || reduced)?;
@@ -85,7 +86,7 @@ impl ReduceStep {
         }
     }
 
-    /// Computes the operators that use float64, in parts if there are any.
+    /// Computes the kinds that use float64, in parts if there are any.
     fn sum<T: Float, F>(&self, env: &Env, io: &mut Io, reduction: Finished<F>)
     where
         F: Fold<f32, Sum = f64> + Copy + Sync,
@@ -100,7 +101,7 @@ impl ReduceStep {
         }
     }
 
-    /// Computes the operators that depend on the order of integers.
+    /// Computes the kinds that depend on the order of integers.
     fn extreme<T: Stored<Lane = T> + Integer>(&self, env: &Env, io: &mut Io) {
         match self.kind {
             ReduceKind::Max => self.reduce::<T, _>(env, io, Folded::new(Max)),
@@ -109,8 +110,8 @@ impl ReduceStep {
         }
     }
 
-    /// Computes all operators on integers. Wrapping sums and products have the same bits for signed and unsigned
-    /// integers: `T` is the signed type, and only absolute values depend on `signed`.
+    /// Computes all kinds on integers. Wrapping sums and products have the same bits for signed and unsigned integers:
+    /// `T` is the signed type, and `signed` matters only for absolute values.
     fn integer<T: Stored<Lane = T> + Integer>(&self, env: &Env, io: &mut Io, signed: bool) {
         match self.kind {
             ReduceKind::L1 if signed => self.reduce::<T, _>(env, io, Folded::new(SumAbs)),
@@ -151,7 +152,7 @@ impl Run for ReduceStep {
             DataType::Uint8 => self.extreme::<u8>(env, io),
             dtype @ (DataType::Int32 | DataType::Uint32) => self.integer::<i32>(env, io, dtype == DataType::Int32),
             dtype @ (DataType::Int64 | DataType::Uint64) => self.integer::<i64>(env, io, dtype == DataType::Int64),
-            dtype @ (DataType::Int4 | DataType::Uint4) => unreachable!("no rule row accepts {dtype}"),
+            dtype @ (DataType::Int4 | DataType::Uint4) => unreachable!("no rule accepts {dtype}"),
         }
     }
 }
@@ -165,8 +166,8 @@ mod tests {
     use crate::testing::{Tolerance, check};
     use proptest::prelude::*;
 
-    /// Sums are kept in float64; the exponentials of `reduceLogSumExp` have errors of 2 units each, and its logarithm
-    /// can be near 0.
+    /// Sums are kept in float64; the exponentials of `reduceLogSumExp` have errors of 2 ULP each, and its logarithm can
+    /// be near 0.
     const TOLERANCE: Tolerance = Tolerance::ulps(4).or_absolute(2e-6);
 
     fn reduce(name: &str, dtype: &str, shape: &[u32], axes: &[u32], keep: bool) {

@@ -39,7 +39,7 @@ impl RemapStep {
         })
     }
 
-    /// Position `i` along `axis` of the output shows position `source(axis, size, i)` of the `size` positions of the input.
+    /// Creates a copy whose output position `i` along `axis` is the input position `source(axis, size, i)` of `size`.
     fn new(input: &Descriptor, output: &Descriptor, source: impl Fn(usize, u32, usize) -> usize) -> Result<RemapStep> {
         // Dimensions that keep their length need no list.
         let (sizes, lens) = (input.sizes(), output.sizes());

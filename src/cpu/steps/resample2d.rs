@@ -59,7 +59,7 @@ impl Run for LinearStep {
             DataType::Float16 => self.run_as::<f16>(env, io),
             DataType::Int8 => self.run_as::<i8>(env, io),
             DataType::Uint8 => self.run_as::<u8>(env, io),
-            dtype => unreachable!("the rule row accepts no {dtype}"),
+            dtype => unreachable!("the rule accepts no {dtype}"),
         }
     }
 }
@@ -74,7 +74,7 @@ mod tests {
     fn check_op(dtype: DataType, shape: &[u32], op: &str) {
         let text = format!("%0 = input x {dtype} {shape:?}\n%1 = resample2d %0 mode=linear {op}\noutput y = %1");
         let tolerance = match dtype {
-            // Two blends of values below 4, each rounded three times by at most half a unit of 4.
+            // Two blends of values below 4, each rounded three times by at most half an ULP of 4.
             DataType::Float32 => Tolerance::ulps(4).or_absolute(6.0 * f32::EPSILON as f64),
             // Computed in float64 and rounded once; the float64 error can tip a tie.
             DataType::Float16 => Tolerance::ulps(1),

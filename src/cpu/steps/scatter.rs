@@ -1,5 +1,5 @@
-//! The steps for `scatterND` and `scatterElements`. If two updates have the same position, the last one wins: the work
-//! is only split where the threads have different positions.
+//! The steps for `scatterND` and `scatterElements`. If two updates have the same position, the last one wins: work is
+//! only split where the threads' positions differ.
 
 use super::gather::{Along, IndexedRows};
 use super::{Env, Run};
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_last_of_equal_places_wins() {
-        // Most of the random indices are clamped to the first and last positions.
+        // Most of the random indices are clamped to the first or last position.
         for (input, indices, op) in [
             ([3, 4], [50, 4], "scatterElements"),
             ([4, 3], [4, 50], "scatterElements axis=1"),

@@ -65,7 +65,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    /// `x - max` is rounded once; with inputs in -4..4 that alone shifts the result by up to 8 ULP.
+    /// `x - max` is rounded once, which alone shifts results by up to 8 ULP for inputs in -4..4.
     const TOLERANCE: Tolerance = Tolerance::ulps(12);
 
     fn graph(dtype: &str, shape: &[u32], axis: usize) -> Graph {

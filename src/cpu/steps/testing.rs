@@ -19,8 +19,8 @@ pub fn random<T: Float>(len: usize, seed: u64) -> Vec<T> {
         .collect()
 }
 
-/// Compares with exact sums and the sums of magnitudes. A sum of `terms` products in any order has an error of at most
-/// `terms` roundings of the sum of magnitudes; half floats are rounded once more.
+/// Compares with exact sums, given the sums of magnitudes. A sum of `terms` products in any order has an error of at
+/// most `terms` roundings of the sum of magnitudes; half floats are rounded once more.
 pub fn assert_sums<T: Float>(got: &[T], exact: &[(f64, f64)], terms: usize, case: impl Fn() -> String) {
     assert_eq!(got.len(), exact.len(), "{}", case());
     let store = if T::IS_F32 { 0.0 } else { 2f64.powi(-11) };

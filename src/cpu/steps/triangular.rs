@@ -21,7 +21,7 @@ pub struct TriangularStep {
 impl TriangularStep {
     /// Creates the step for `triangular()` of `input`.
     pub fn new(op: &Triangular, input: &Descriptor) -> TriangularStep {
-        let [.., rows, columns] = input.sizes()[..] else { unreachable!("the rule row requires rank 2") };
+        let [.., rows, columns] = input.sizes()[..] else { unreachable!("the rule requires rank 2") };
         TriangularStep {
             size: input.dtype.size(),
             rows: rows as usize,

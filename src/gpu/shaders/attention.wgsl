@@ -1,9 +1,9 @@
 
 // output[row] = sum over keys of softmax(scale * query[row] key[k] with masks) value[k]
 //
-// A workgroup computes 16 rows and up to 128 columns of one matrix of the output. It processes the keys 16 at a time
-// and keeps, per row, the largest score so far and the sum of powers relative to it (Milakov and Gimelshein 2018; Dao
-// et al. 2022). Invocation (row, key) computes a score, and then the columns key, key + 16, .. of its row.
+// A workgroup computes 16 rows and up to 128 columns of one matrix of the output. It processes 16 keys at a time and
+// keeps, per row, the largest score so far and the sum of the exponentials relative to it (Milakov and Gimelshein 2018;
+// Dao et al. 2022). Invocation (row, key) computes a score, and then the columns key, key + 16, .. of its row.
 //
 // Dispatch: one workgroup per matrix, block of rows and block of columns, in a grid: blocks of columns first.
 var<workgroup> queries: array<f32, 512>;
@@ -73,7 +73,7 @@ fn main(
     var next = largest;
     for (var i = 0u; i < 16u; i = i + 1u) { next = max_f32(next, powers[own * 16u + i]); }
     workgroupBarrier();
-    // If all scores so far are -infinity, any finite number will do as the base.
+    // If all scores so far are -infinity, any finite number works as the base.
     let base = select(next, 0.0, next == -infinity());
     powers[local] = exp_f32(powers[local] - base);
     workgroupBarrier();

@@ -1,6 +1,6 @@
 
-// One part of an attention, for one row of queries and up to 256 keys: the sum of the values weighted by the powers of
-// their scores relative to the largest score, the largest score, and the sum of the powers.
+// One part of an attention, for one row of queries and up to 256 keys: the sum of the values weighted by the
+// exponentials of their scores relative to the largest score, the largest score, and the sum of the exponentials.
 //
 // Eight invocations compute one score; then each invocation computes a column for a quarter of the keys. Columns and
 // depth are at most 256. Dispatch: one workgroup per row of each matrix and each 256 keys, in a grid: keys first.
@@ -64,7 +64,7 @@ fn main(
   }
   workgroupBarrier();
   let largest = terms[0];
-  // If all scores are -infinity, any finite number will do as the base.
+  // If all scores are -infinity, any finite number works as the base.
   let base = select(largest, 0.0, largest == -infinity());
   let power = exp_f32(scores[local] - base);
   workgroupBarrier();

@@ -1,7 +1,7 @@
 
 // output[n, c, y, x] = bias[c] + sum over k and taps r, s of input[n, first + k, y of r, x of s] times the filter's
-// element for c, k, r and s. The functions first_input(c) and filter_place(c, r, s) return the first input channel for
-// c and the place of the filter's elements; FILTER_STEP is their stride between input channels.
+// element for c, k, r and s. first_input(c) returns the first input channel for c; filter_place(c, r, s) returns the
+// place of the filter's elements, FILTER_STEP apart per input channel.
 fn value(i: u32) -> output_value {
   let at = coordinates(i);
   let c = at.y;

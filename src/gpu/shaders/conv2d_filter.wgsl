@@ -1,5 +1,5 @@
 
-// The filter of a convolution as one side of a product: a position is an output channel of a group, a term is an input
+// The filter of a convolution as one side of a product. A position is an output channel of a group, a term is an input
 // channel and a tap, in the order of conv2d_patches.wgsl.
 //
 // Parameters from $FIRST on: groups; strides of groups, output channels, input channels, rows and columns; input

@@ -1,10 +1,10 @@
 
-// The image of a convolution as one side of a product ("implicit GEMM"): a position is a pixel of the output, a term is
+// The image of a convolution as one side of a product ("implicit GEMM"). A position is a pixel of the output, a term is
 // a channel and a tap of the filter.
 //
 // Parameters from $FIRST on: groups; strides of batches, channel groups, channels, rows and columns; height and width
-// of the image; width of the output; then for height and width strides, leading paddings and dilations of the filter;
-// 15 channels per group; height and width of the filter.
+// of the image; width of the output; then, each for height and width, strides, leading paddings and dilations of the
+// filter; 15 channels per group; height and width of the filter.
 var<private> $SIDE_at: u32;
 
 fn $SIDE_prepare(stack: u32) {

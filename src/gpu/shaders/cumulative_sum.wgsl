@@ -1,5 +1,5 @@
 // One workgroup processes one row. Each of 256 invocations sums a piece; the sums of the preceding pieces are added in
-// order, for the same result on every device.
+// order: the result is the same on every device.
 //
 // Parameters: rows, elements per row, elements after the axis, whether the sum is exclusive, whether it is reversed.
 // Dispatch: one workgroup per row, in a grid.

@@ -3,8 +3,8 @@
 // filter's element for c, r and s.
 //
 // An invocation computes 4 neighbors along the width. Parameters: sizes and strides of output, input and filter; from
-// 24 on outputs per group, blocks of 4 columns, number of items; stride, leading padding and dilation along the height;
-// leading padding of a line. Dispatch: one invocation per item.
+// 24 on: outputs per group, blocks of 4 columns, number of items; stride, leading padding and dilation along the
+// height; leading padding along a line. Dispatch: one invocation per item.
 fn pixel(line: u32, column: u32) -> f32 {
   // Positions in the leading padding wrap around to huge numbers.
   if (column >= parameter(11u)) { return 0.0; }

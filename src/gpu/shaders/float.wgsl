@@ -1,8 +1,8 @@
 // Element functions on f32.
 //
 // Like those of the CPU (src/cpu/simd/math.rs explains the polynomials), they are correct for NaN, the infinities and
-// -0. WGSL's builtin functions need not be: they may be several hundred ULP off, and drivers differ. A comparison with
-// NaN is false on every known device; where that is not enough, bits are compared.
+// -0. WGSL's builtin functions need not be: they may be off by several hundred ULP, and drivers differ. A comparison
+// with NaN is false on every known device; where that does not suffice, bits are compared.
 
 const ROUND: f32 = 12582912.0;
 const LN2_HIGH: f32 = 0.693359375;
@@ -13,12 +13,12 @@ const SQRT_2: f32 = 1.4142135623730951;
 fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u; }
 fn is_infinite(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u; }
 
-// Constants without WGSL literals. The function keeps the compiler from evaluating, and refusing, them.
+// Constants without WGSL literals. The function keeps the compiler from evaluating, and rejecting, them.
 fn from_bits(bits: u32) -> f32 { var b = bits; return bitcast<f32>(b); }
 fn infinity() -> f32 { return from_bits(0x7f800000u); }
 fn nan() -> f32 { return from_bits(0x7fc00000u); }
 
-// A float that is opaque to compilers: drivers simplify (a + b) - a to b.
+// A float whose origin compilers do not know: drivers simplify (a + b) - a to b.
 fn opaque(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ immediates.zero); }
 
 fn with_sign(magnitude: f32, sign: f32) -> f32 {
@@ -31,7 +31,7 @@ fn min_f32(a: f32, b: f32) -> f32 { return select(select(b, a, a < b), a, is_nan
 
 fn sign_f32(x: f32) -> f32 { return select(0.0, 1.0, x > 0.0) - select(0.0, 1.0, x < 0.0); }
 
-// Adding and subtracting ROUND would do if no compiler optimized it away.
+// Adding and subtracting ROUND would suffice if no compiler optimized it away.
 fn round_even_f32(x: f32) -> f32 {
   return select(with_sign(round(x), x), x, abs(x) >= 8388608.0 || is_nan(x));
 }
@@ -165,7 +165,7 @@ fn two_sum(a: f32, b: f32) -> vec2<f32> {
 }
 
 fn two_product(a: f32, b: f32) -> vec2<f32> {
-  // Without a fused operation, which a device may round twice: 12-bit halves have exact products.
+  // Without fused multiply-add, which a device may round twice: 12-bit halves have exact products.
   let ah = bitcast<f32>(bitcast<u32>(a) & 0xfffff000u);
   let bh = bitcast<f32>(bitcast<u32>(b) & 0xfffff000u);
   let al = a - ah;
@@ -174,7 +174,7 @@ fn two_product(a: f32, b: f32) -> vec2<f32> {
   return vec2<f32>(p, ((ah * bh - p) + ah * bl + al * bh) + al * bl);
 }
 
-// A sum of two floats plus another one, as a sum of two floats. Preserves infinities and NaN.
+// A sum of two floats plus another such sum, again as a sum of two floats. Preserves infinities and NaN.
 fn add_precise(sum: vec2<f32>, x: vec2<f32>) -> vec2<f32> {
   let high = sum.x + x.x;
   if (is_infinite(high) || is_nan(high)) { return vec2<f32>(high, 0.0); }
@@ -201,7 +201,7 @@ fn pow_magnitude(a: f32, y: f32) -> f32 {
   p = fma(p, q, 0.11111111);
   p = fma(p, q, 0.14285715);
   p = fma(p, q, 0.2);
-  // The term s^3 / 3 with its error; the smaller terms without.
+  // The term s^3 / 3 with its error; smaller terms without.
   let square = two_product(s, s);
   let third = two_product(square.x, 0.33333334);
   let third_low = third.y + square.y * 0.33333334 + square.x * -9.934108e-9 + p * q * q;
@@ -262,7 +262,7 @@ fn multiply_high(a: u32, b: u32) -> u32 {
   return ah * bh + (middle >> 16u) + (other >> 16u);
 }
 
-// An angle in quarter turns: the number of whole ones, and the remainder in -0.5..0.5 times pi/2 (Payne and Hanek).
+// An angle as a number of whole quarter turns and the remainder, -0.5 to 0.5 of them times pi/2 (Payne and Hanek).
 struct Reduced { quarters: u32, rest: f32 }
 
 fn reduce_angle(x: f32) -> Reduced {
@@ -270,7 +270,7 @@ fn reduce_angle(x: f32) -> Reduced {
   if (bits < 0x3f490fdbu) { return Reduced(0u, abs(x)); }
   let exponent = i32(bits >> 23u) - 150;
   let mantissa = (bits & 0x007fffffu) | 0x00800000u;
-  // |x| = mantissa 2^exponent with an exponent above -25. The leading bits of 2 / pi contribute whole turns only.
+  // |x| = mantissa 2^exponent, with an exponent above -25. The leading bits of 2 / pi contribute only whole turns.
   let skip = u32(max(exponent - 2, 0));
   let word = skip >> 5u;
   let shift = skip & 31u;
@@ -299,7 +299,7 @@ fn reduce_angle(x: f32) -> Reduced {
   } else {
     whole = w0 >> t; top = w0 << s | w1 >> t; next = w1 << s | w2 >> t;
   }
-  // Rounds to the nearest quarter: the fraction as a signed number.
+  // Rounds to the nearest quarter turn: the fraction becomes a signed number.
   let up = top >> 31u;
   let negative = up == 1u;
   var high = select(top, ~top, negative);

@@ -75,7 +75,7 @@ fn u32_to_u64(x: u32) -> u64 { return u64(x); }
 fn i64_to_f32(x: i64) -> f32 {
   return select(u64_to_f32(u64(x)), -u64_to_f32(u64(-x)), x < 0li);
 }
-// Hardware conversions may round differently: converts the upper 24 bits, and the rest as a bit that decides ties.
+// Hardware conversions may round differently: converts the upper 24 bits, and the rest as one bit that decides ties.
 fn u64_to_f32(x: u64) -> f32 {
   let high = u32(x >> 32u);
   if (high == 0u) { return f32(u32(x)); }

@@ -24,7 +24,7 @@ fn sign_u64(x: vec2<u32>) -> vec2<u32> { return vec2<u32>(select(0u, 1u, (x.x | 
 fn max_u64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> { return select(a, b, less_u64(a, b)); }
 fn min_u64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> { return select(b, a, less_u64(a, b)); }
 
-// Bit by bit from the top; 0 for a division by zero.
+// Bit by bit from the top. Division by zero returns 0.
 fn div_u64(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
   if ((b.x | b.y) == 0u) { return vec2<u32>(0u); }
   if (a.y == 0u && b.y == 0u) { return vec2<u32>(a.x / b.x, 0u); }
@@ -97,7 +97,7 @@ fn i32_to_u64(x: i32) -> vec2<u32> { return i32_to_i64(x); }
 fn u32_to_i64(x: u32) -> vec2<u32> { return vec2<u32>(x, 0u); }
 fn u32_to_u64(x: u32) -> vec2<u32> { return vec2<u32>(x, 0u); }
 
-// Converts the upper 32 bits from the leading one on, and the rest as a bit that decides ties.
+// Converts the 32 bits from the leading one on, and the rest as one bit that decides ties.
 fn u64_to_f32(x: vec2<u32>) -> f32 {
   if (x.y == 0u) { return f32(x.x); }
   let zeros = countLeadingZeros(x.y);

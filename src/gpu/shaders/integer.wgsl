@@ -1,5 +1,5 @@
 // Element functions on i32 and u32. Overflow wraps around; division by zero returns 0. 8-bit elements use these
-// functions, wrapped after each of them.
+// functions, and are wrapped after each of them.
 
 fn wrap_i8(x: i32) -> i32 { return extractBits(x, 0u, 8u); }
 fn wrap_u8(x: u32) -> u32 { return x & 0xffu; }

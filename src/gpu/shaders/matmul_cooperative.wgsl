@@ -11,13 +11,14 @@
 // of the units; `finish_four` stores the sums. Dispatch: as matmul_tiled.wgsl. All subgroups have $SUBGROUP_SIZE
 // invocations.
 //
-// Lines of workgroup memory are padded by 8 halves to place neighboring lines in different banks.
+// Lines of workgroup memory are padded by 8 halves, which puts neighboring lines in different banks.
 var<workgroup> a_stage: array<vec4<f16>, $A_STAGE>;
 var<workgroup> b_stage: array<vec4<f16>, $B_STAGE>;
 var<workgroup> squares: array<f32, $SQUARES>;
 
 $if EMULATED
-// Emulates the units in workgroup memory: an operand is its place, and each invocation holds some elements of the sums.
+// Emulates the units in workgroup memory: an operand is the place of its square, and each invocation holds some
+// elements of the sums.
 struct Operand { at: u32 }
 struct Square { elements: array<f32, $ELEMENTS> }
 
@@ -54,7 +55,7 @@ alias SquareOfA = coop_mat$SIDE_OF_SQUAREx$SIDE_OF_SQUARE<f16, A>;
 alias SquareOfB = coop_mat$SIDE_OF_SQUAREx$SIDE_OF_SQUARE<f16, B>;
 alias Square = coop_mat$SIDE_OF_SQUAREx$SIDE_OF_SQUARE<f32, C>;
 
-// The T stands for rows that are contiguous in memory; strides are in vectors.
+// coopLoadT reads rows that are contiguous in memory; strides are in vectors.
 $if A_TERMS
 fn load_a(at: u32) -> SquareOfA { return coopLoadT<SquareOfA>(&a_stage[at], $A_PITCHu); }
 $else

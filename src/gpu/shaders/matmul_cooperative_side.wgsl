@@ -1,5 +1,5 @@
 
-// The part of a tile that one invocation carries to workgroup memory, four elements selected by `slot`, and the place
+// The part of a tile that one invocation carries to workgroup memory, four elements selected by `slot`; and the place
 // there of the square at a position and a term of the tile.
 $if TERMS
 fn $SIDE_fetch(first: u32, term: u32, slot: u32) -> vec4<f16> {

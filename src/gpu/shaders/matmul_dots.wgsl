@@ -2,8 +2,8 @@
 // output[stack, r, c] = result(sum over terms k of a[r, k] b[k, c]) for up to $ROWS rows and a b with contiguous terms
 //
 // A workgroup computes 32 columns. A team of its invocations processes the terms of 4 columns together, 4 terms per
-// invocation, and adds up the sums of its members. Teams are subgroups of any size, or 32 invocations that share
-// workgroup memory. Dispatch: as matmul_tiled.wgsl, for tiles of $HEIGHT rows and 32 columns.
+// invocation, and adds up its members' sums. Teams are subgroups of any size, or 32 invocations that share workgroup
+// memory. Dispatch: as matmul_tiled.wgsl, for tiles of $HEIGHT rows and 32 columns.
 $if SUBGROUPS
 fn sum_of_team(sum: vec4<f32>, local: u32) -> vec4<f32> { return subgroupAdd(sum); }
 $else

@@ -2,9 +2,9 @@
 // output[stack, r, c] = result(sum over terms k of a[r, k] b[k, c]) for up to $ROWS rows and a b with contiguous
 // columns
 //
-// A workgroup computes 32 columns. Its 256 invocations form 32 slices of the terms for each 4 columns: neighbors read
-// adjacent elements, 4 terms of b at a time to have several reads in flight, and the sums of all slices are added at
-// the end. Dispatch: as matmul_tiled.wgsl, for tiles of $HEIGHT rows and 32 columns.
+// A workgroup computes 32 columns. Its 256 invocations form 32 slices of the terms for each group of 4 columns.
+// Neighbors read adjacent elements, for 4 terms of b at a time to have several reads in flight; the sums of all slices
+// are added at the end. Dispatch: as matmul_tiled.wgsl, for tiles of $HEIGHT rows and 32 columns.
 var<workgroup> sums: array<array<array<vec4<f32>, 8>, 32>, $CHUNK>;
 
 @compute @workgroup_size(256)

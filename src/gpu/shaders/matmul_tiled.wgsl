@@ -2,15 +2,15 @@
 // output[stack, r, c] = result(sum over terms k of a[r, k] b[k, c])
 //
 // A workgroup of $INVOCATIONS invocations computes a tile of $HEIGHT rows and columns, each invocation $ROW_GROUPS
-// times 4 rows of $COLUMN_GROUPS times 4 columns. The operands pass through workgroup memory, 8 terms at a time, which
-// is 4 elements of both sides per invocation. Two steps fit: while one is multiplied, the next is read, first into
-// registers.
+// times 4 rows of $COLUMN_GROUPS times 4 columns. The operands pass through workgroup memory, 8 terms at a time: 4
+// elements of both sides per invocation. The memory holds two steps: while one is multiplied, the next is read, first
+// into registers.
 //
 // `a_load` and `b_load` return the operands, `finish_four` stores the sums. Dispatch: one workgroup per part of the
 // terms, matrix, tile of rows and tile of columns, in a grid: columns first.
 //
-// Rows of tiles are padded by 4 floats: with contiguous terms, two invocations carry the 8 terms of a position, and
-// their stores, 4 rows apart, would otherwise hit the same banks.
+// Rows of tiles are padded by 4 floats. With contiguous terms, two invocations carry the 8 terms of a position; without
+// padding, their stores, 4 rows apart, would hit the same banks.
 var<workgroup> a_tile: array<array<array<vec4<f32>, $PITCH>, 8>, 2>;
 var<workgroup> b_tile: array<array<array<vec4<f32>, $PITCH>, 8>, 2>;
 

@@ -1,4 +1,4 @@
-  // Uniform within a workgroup: the part of the terms, the matrix of the stack, the rows and columns.
+  // Uniform within a workgroup: the part of the terms, the matrix of the stack, the rows and the columns.
   let row_tiles = (parameter(0u) + $HEIGHTu - 1u) / $HEIGHTu;
   let column_tiles = (parameter(1u) + $WIDTHu - 1u) / $WIDTHu;
   let index = group.y * groups.x + group.x;

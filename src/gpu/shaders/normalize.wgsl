@@ -1,8 +1,8 @@
 
 // output[i] = (x[i] - mean) / sqrt(mean of squared differences + epsilon) * scale + bias; the mean is optional.
 //
-// A power of two scales the largest element, or the root of epsilon, to about 1, which keeps squares of floats from
-// reaching infinity or 0.
+// A power of two scales the largest element, or the root of epsilon, to about 1: squares of floats then reach neither
+// infinity nor 0.
 fn run() {
   let length = parameter(1u);
   let first = first_of(row);

@@ -2,8 +2,8 @@
 // One workgroup computes all time steps of one sequence in one direction; its invocations share the units.
 //
 // Parameters: time steps, batches, features of the input, hidden size, gates, whether the only direction is backward,
-// rows. Dispatch: one workgroup per direction and batch, in a grid. `states` holds, for each, the hidden state, its
-// successor, the hidden state after the reset gate and the cell state. Sums carry their rounding errors, which would
+// rows. Dispatch: one workgroup per direction and batch, in a grid. `states` holds, for each of them, the hidden state,
+// the next one, the hidden state after the reset gate and the cell state. Sums carry their rounding errors, which would
 // otherwise grow from step to step.
 var<private> direction: u32;
 var<private> batch: u32;

@@ -1,9 +1,9 @@
 // The source of element `i` of the output.
 //
 // Parameters: for each dimension, the last one first, size of the output and stride of the input (0 for the two
-// resampled ones); then for each resampled dimension its index, the start of its table, and the stride of the input.
+// resampled ones); then, for each resampled dimension, its index, the start of its table, and the stride of the input.
 struct Resampled {
-  // The place of the element, without the two dimensions.
+  // The place of the element, leaving out the two dimensions.
   at: u32,
   // For each of the two: place in its table, size of the output, stride of the input.
   coordinates: array<vec3<u32>, 2>,
@@ -24,8 +24,7 @@ fn locate(i: u32) -> Resampled {
   return found;
 }
 
-// The table entry of three numbers for a place: the lower place and the higher one (both times the stride), and the
-// weight of the higher one.
+// The entry of a table: the lower place and the higher one (both times the stride), and the weight of the higher one.
 fn between(t: u32, coordinates: vec3<u32>) -> vec3<u32> {
   let entry = parameter(9u + 3u * t) + 3u * coordinates.x;
   return vec3<u32>(parameter(entry) * coordinates.z, parameter(entry + 1u) * coordinates.z, parameter(entry + 2u));

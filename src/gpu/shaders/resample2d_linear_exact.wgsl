@@ -1,6 +1,6 @@
 
-// 8-bit elements between others, in integer arithmetic, which detects exact ties and rounds them to even. Weights are
-// fractions with twice the size of the output as denominator.
+// Interpolates 8-bit elements in integer arithmetic, which detects exact ties and rounds them to even. Weights are
+// fractions whose denominator is twice the size of the output.
 fn exact(i: u32) -> u32 {
   let found = locate(i);
   let rows = between(0u, found.coordinates[0]);

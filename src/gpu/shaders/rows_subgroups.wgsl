@@ -1,5 +1,5 @@
 
-// One per subgroup; a subgroup has at least 4 invocations.
+// One total per subgroup; a subgroup has at least 4 invocations.
 var<workgroup> NAME_totals: array<VALUE, WORKGROUP / 4>;
 fn NAME_across(own: VALUE) -> VALUE {
   var total = own;

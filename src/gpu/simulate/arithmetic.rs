@@ -1,4 +1,4 @@
-//! WGSL numbers as bits in a `u64`, and the operators on them.
+//! WGSL numbers as bits in a `u64`, and operators on them.
 
 use half::f16;
 use wgpu::naga::{self, BinaryOperator, MathFunction, ScalarKind, UnaryOperator};
@@ -62,7 +62,7 @@ impl Scalar {
         }
     }
 
-    /// The value of an integer or bool; the same bits for u64.
+    /// The value of an integer or bool; for u64, the same bits.
     #[inline(always)]
     pub fn int(self, bits: u64) -> i64 {
         match self {
@@ -98,7 +98,7 @@ impl Scalar {
     }
 }
 
-/// An operator with two operands of one type.
+/// An operator on two operands of one type.
 #[derive(Clone, Copy)]
 pub enum Binary {
     Float(fn(f32, f32) -> f32),
@@ -168,8 +168,8 @@ pub fn binary(op: BinaryOperator, scalar: Scalar) -> Option<Binary> {
     })
 }
 
-/// Why `a op b` is a mistake: cases where WGSL, or a driver without checks, does not return the operator's usual
-/// result.
+/// Why `a op b` is a mistake: WGSL, or a driver without checks, does not return the operator's usual result in these
+/// cases.
 pub fn misuse(op: BinaryOperator, scalar: Scalar, a: u64, b: u64) -> Option<&'static str> {
     use BinaryOperator as B;
     let lowest = match scalar {
@@ -197,8 +197,8 @@ pub fn unary(op: UnaryOperator, scalar: Scalar, bits: u64) -> Option<u64> {
     })
 }
 
-/// Applies a component-wise function to `x[0]` and as many more values as it has arguments; `None` if it is not
-/// supported for the type.
+/// Applies a component-wise function to the first of `x`, as many as it has arguments; `None` if the function does not
+/// support the type.
 pub fn math(function: MathFunction, scalar: Scalar, x: [u64; 4]) -> Option<u64> {
     if scalar.is_float() {
         let y = float_math(function, scalar.float(x[0]), scalar.float(x[1]), scalar.float(x[2]));

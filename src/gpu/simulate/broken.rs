@@ -61,14 +61,14 @@ fn an_index_beyond_the_end_is_out_of_bounds() {
     broken(COPY, i, twice, Kind::OutOfBounds, &parts);
     let parts = ["cumulativeSum: x_words: index 600 of 600", "invocation [255, 0, 0] of workgroup [1, 0, 0]"];
     let last = "let last = min(first + piece, size);";
-    // The last invocations have nothing to add up: they add the element after their row.
+    // The last invocations have nothing to add: make them add the element after their row.
     broken(SUM, last, "let last = select(first, first + 1u, local == 255u);", Kind::OutOfBounds, &parts);
     let parts = ["sums: index 256 of 256", "invocation [255, 0, 0] of workgroup [0, 0, 0]"];
     broken(SUM, "before < local;", "before <= local + 1u;", Kind::OutOfBounds, &parts);
     let place = "output_words[at(row, i)] = rounded(next);";
     let parts = ["output_words: index 4294967295 of 600"];
     broken(SUM, place, "output_words[at(row, i) - 1u] = rounded(next);", Kind::OutOfBounds, &parts);
-    // 3, with a rest of 1: words after the tensor but within the binding.
+    // 3 elements and a word of padding: the word after the tensor is still within the binding.
     let three = "%0 = input x float32 [3]\n%1 = cumulativeSum %0 axis=0\noutput y = %1";
     let parts = ["x_words: index 3 of 3"];
     broken(three, "of_element(x(at(row, i)))", "of_element(x(at(row, i) + 1u))", Kind::OutOfBounds, &parts);

@@ -15,7 +15,7 @@ impl Machine<'_> {
         &self.program.functions[function].slots[expression.index()]
     }
 
-    /// Computes an expression for `lanes`.
+    /// Evaluates an expression for `lanes`.
     pub(super) fn evaluate(&mut self, function: usize, frame: &mut Frame, target: Value, lanes: &[u32]) -> Checked<()> {
         let program = self.program;
         match &program.function(function).expressions[target] {
@@ -104,10 +104,10 @@ impl Machine<'_> {
             }
             Expression::ArrayLength(array) => {
                 let TypeInner::Pointer { base, .. } = self.slot(function, *array).inner else {
-                    return fault(Kind::Unknown, "the length of what is no array");
+                    return fault(Kind::Unknown, "the length of something other than an array");
                 };
                 let TypeInner::Array { stride, .. } = program.module.types[base].inner else {
-                    return fault(Kind::Unknown, "the length of what is no array");
+                    return fault(Kind::Unknown, "the length of something other than an array");
                 };
                 let root = frame.roots[array.index()];
                 for &lane in lanes {
@@ -121,7 +121,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Computes each component of `target` from the components of the operands; a scalar operand applies to all.
+    /// Computes each component of `target` from the components of the operands; scalar operands are broadcast.
     fn map(
         &mut self,
         function: usize,
@@ -195,7 +195,7 @@ impl Machine<'_> {
         let (is_pointer, width) = (slot.is_pointer(), self.slot(function, target).width);
         let root = frame.roots[base.index()];
         let first = lanes[0];
-        // All invocations share the pointer's offset, hence a runtime length is the same for all.
+        // All invocations share the pointer's offset, hence a length known only at run time is the same for all.
         let offset = frame.scalars[self.at(function, base, first)] as usize;
         let parts = self.parts(function, base, index, width, root, offset)?;
         let (known, by, scalar) = match index {
@@ -224,7 +224,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The layout of the parts of `base` or of its target: in bytes behind pointers, otherwise in scalars.
+    /// The layout of the parts of `base`, or of its target if it is a pointer: in bytes for pointers, otherwise in
+    /// scalars.
     fn parts(
         &mut self,
         function: usize,
@@ -435,14 +436,14 @@ enum Index {
     Dynamic(Value),
 }
 
-/// The layout of the parts of something.
+/// The layout of the parts of a value.
 struct Parts {
     start: usize,
     stride: usize,
     length: u64,
 }
 
-/// Whether a function works on whole vectors, not component-wise.
+/// Whether a function works on whole vectors rather than component-wise.
 fn is_whole(fun: MathFunction) -> bool {
     use MathFunction as M;
     matches!(fun, M::Dot | M::Length | M::Normalize | M::Dot4I8Packed | M::Dot4U8Packed)

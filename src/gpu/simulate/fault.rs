@@ -5,7 +5,7 @@ use std::fmt;
 /// The kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An index is not below the length of what it selects from.
+    /// An index is at or above the length of what it selects from.
     OutOfBounds,
     /// Two invocations access the same memory without a barrier in between, and at least one of them writes.
     Race,
@@ -13,7 +13,7 @@ pub enum Kind {
     WrittenTwice,
     /// A word of an output is never written.
     NotWritten,
-    /// Memory is read before it was written.
+    /// Memory is read that was never written.
     Unwritten,
     /// A barrier or a subgroup operation is not reached by all invocations.
     Divergence,
@@ -30,7 +30,7 @@ pub enum Kind {
 pub struct Fault {
     /// The kind of fault.
     pub kind: Kind,
-    /// The place, for people: kernel, binding or variable, index, invocation.
+    /// Where it happened, for people: kernel, binding or variable, index, invocation.
     pub message: String,
 }
 

@@ -12,7 +12,7 @@ use crate::ops::tensor::Tensor;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Words in front of a kernel's parameters, to simulate the parameters of other kernels in the same buffer.
+/// Words in front of a kernel's parameters, as if the parameters of other kernels came first in the same buffer.
 const FIRST_PARAMETER: usize = 5;
 
 /// A simulated device.

@@ -1,5 +1,5 @@
-//! Runs a dispatch: workgroups one after the other, the invocations of each in step. A set of invocations executes
-//! statements together; branches and loops divide the set and merge it again.
+//! Runs a dispatch: workgroups one after another, the invocations of each in lockstep. A set of invocations executes
+//! statements together; branches and loops split the set, and it merges again after them.
 
 use super::fault::{Checked, Fault, Kind, fault};
 use super::memory::{Access, Memory, Sharing};
@@ -11,7 +11,7 @@ use wgpu::naga::{
 /// The numbers of the active invocations, ascending.
 pub type Lanes = Vec<u32>;
 
-/// The base of a pointer: its target without the offset.
+/// The base of a pointer: what it points into, without the offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
     Global(usize),
@@ -27,7 +27,7 @@ pub struct Frame {
     result: Vec<u64>,
 }
 
-/// The place of an expression's scalars in the frames of its function; those of one invocation are contiguous.
+/// Where an expression's scalars are in the frames of its function; those of one invocation are contiguous.
 #[derive(Clone, Copy)]
 pub struct Column {
     start: usize,
@@ -35,8 +35,8 @@ pub struct Column {
 }
 
 impl Column {
-    /// The first scalar of an invocation. Used in the innermost loops of the simulation, like everything that is always
-    /// inlined.
+    /// The index of an invocation's first scalar. Always inlined, like all that the innermost loops of the simulation
+    /// call.
     #[inline(always)]
     pub fn at(self, lane: u32) -> usize {
         self.start + self.width * lane as usize
@@ -55,18 +55,18 @@ pub struct Launch<'a> {
     pub subgroup: usize,
 }
 
-/// Iterations after which a loop counts as endless: the longest loops of the kernels have some hundreds on the tests'
-/// inputs.
+/// Iterations after which a loop counts as endless: on the tests' inputs, the longest loops of the kernels run some
+/// hundreds.
 const MOST_TURNS: usize = 3_000;
 
 /// A running kernel.
 pub struct Machine<'a> {
     pub(super) program: &'a Program,
     pub(super) memories: &'a mut Vec<Memory>,
-    /// The memory of each global variable.
+    /// The index of each global variable's memory.
     pub(super) places: Vec<usize>,
     pub(super) locals: Vec<Memory>,
-    /// The number of `locals` that belong to running functions.
+    /// The number of `locals` that running functions own.
     depth: usize,
     pub(super) lanes: usize,
     pub(super) subgroup: usize,
@@ -88,7 +88,7 @@ struct Left {
 /// Runs all workgroups.
 ///
 /// # Errors
-/// The first fault that is seen.
+/// The first fault.
 pub fn run(program: &Program, launch: Launch) -> Checked<()> {
     let Launch { memories, bound, immediates, workgroups, subgroup } = launch;
     let buffers = memories.len();
@@ -256,13 +256,13 @@ impl Machine<'_> {
         Access { group: self.number, lane, epoch }
     }
 
-    /// The place of an expression's scalars.
+    /// Where an expression's scalars are.
     pub(super) fn column(&self, function: usize, expression: Handle<Expression>) -> Column {
         let slot = &self.program.functions[function].slots[expression.index()];
         Column { start: slot.offset * self.lanes, width: slot.width }
     }
 
-    /// The start of one invocation's scalars.
+    /// The index of an invocation's first scalar of an expression.
     pub(super) fn at(&self, function: usize, expression: Handle<Expression>, lane: u32) -> usize {
         self.column(function, expression).at(lane)
     }
@@ -317,7 +317,7 @@ impl Machine<'_> {
         Ok(frame)
     }
 
-    /// Runs statements; returns the invocations that reach the end.
+    /// Runs statements; returns the invocations that reach their end.
     fn block(
         &mut self,
         function: usize,

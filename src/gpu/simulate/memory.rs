@@ -1,4 +1,4 @@
-//! Memory shared between invocations, with the last access to each part.
+//! Memory shared between invocations, with a record of the last access to each part.
 
 use super::fault::{Checked, Kind, fault};
 use std::ops::RangeInclusive;
@@ -15,7 +15,7 @@ pub struct Access {
 }
 
 const NOBODY: Access = Access { group: u32::MAX, lane: u32::MAX, epoch: 0 };
-/// Placeholder for more than one invocation.
+/// Stands for more than one invocation.
 const SEVERAL: u32 = u32::MAX - 1;
 
 /// The last uses of one scalar.
@@ -23,7 +23,7 @@ const SEVERAL: u32 = u32::MAX - 1;
 struct Cell {
     written: Access,
     read: Access,
-    /// Whether a workgroup other than that of `read` read the scalar earlier.
+    /// Whether a workgroup other than that of `read` has read the scalar.
     read_before: bool,
 }
 
@@ -47,9 +47,9 @@ pub enum Sharing {
 pub struct Memory {
     /// The name in messages.
     pub name: String,
-    /// All addressable bytes, of all invocations if each has its own.
+    /// All addressable bytes; if each invocation has a copy, those of all invocations.
     pub bytes: Vec<u8>,
-    /// Size in bytes of the tensor or variable (of one invocation), before a buffer's padding.
+    /// Size in bytes of the tensor or variable (per invocation), without a buffer's padding.
     pub size: usize,
     /// For each byte of the tensor, whether the host or a kernel wrote it.
     pub known: Vec<bool>,
@@ -74,7 +74,7 @@ impl Memory {
         memory
     }
 
-    /// An uninitialized buffer of `size` bytes. They are NaN as floats.
+    /// An uninitialized buffer of `size` bytes, which are NaN as floats.
     pub fn buffer(name: String, size: usize) -> Memory {
         let rounded = size.next_multiple_of(ROUNDING);
         Memory {
@@ -107,7 +107,7 @@ impl Memory {
         Memory { bytes: vec![0xff; size * copies], size, sharing, ..Memory::buffer(name, 0) }
     }
 
-    /// Forgets earlier accesses, at the start of a kernel with scalars of at least `grain` bytes.
+    /// Forgets earlier accesses, at the start of a kernel whose scalars have at least `grain` bytes.
     pub fn start(&mut self, grain: usize, constant: bool) {
         self.grain = grain;
         if matches!(self.sharing, Sharing::Dispatch | Sharing::Constant) {
@@ -119,7 +119,7 @@ impl Memory {
         }
     }
 
-    /// The number of elements with this stride, without the padding after the tensor.
+    /// The number of elements with this stride, not counting the padding after the tensor.
     pub fn length(&self, offset: usize, stride: usize) -> u64 {
         let bound = self.bytes.len().saturating_sub(offset) / stride;
         bound.min(self.size.saturating_sub(offset).div_ceil(stride)) as u64
@@ -151,7 +151,7 @@ impl Memory {
         Ok(old)
     }
 
-    /// The number in these bytes. Special-cases the usual four bytes.
+    /// The number in these bytes. Handles the common width of four bytes separately.
     fn bits(&self, at: usize, width: usize) -> u64 {
         let bytes = &self.bytes[at..at + width];
         match *bytes {
@@ -229,7 +229,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Reports a byte of an output that a kernel wrote twice. Restarts the count if several kernels each write a part
+    /// Reports a byte of an output that one kernel wrote twice. Restarts the count if several kernels each write a part
     /// of a word's elements.
     pub fn check_writes(&mut self, words_are_shared: bool) -> Checked<()> {
         if self.is_output {
@@ -260,7 +260,7 @@ fn race<T>(name: &str, offset: usize, does: &str, did: &str, other: Access) -> C
     fault(Kind::Race, format!("{does} {name}, byte {offset}, which {who} of workgroup {} {did}", other.group))
 }
 
-/// Whether `access` is unordered with the earlier access `before`.
+/// Whether `access` and the earlier access `before` are unordered.
 fn clashes(before: Access, access: Access) -> bool {
     before != NOBODY && (before.group != access.group || (before.epoch == access.epoch && before.lane != access.lane))
 }

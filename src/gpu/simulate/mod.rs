@@ -1,16 +1,16 @@
 //! Runs kernels on a CPU without a driver, for tests: an interpreter of naga's representation of their texts.
 //!
 //! A dispatch runs with the same parameters, bindings and workgroups as on a GPU, and every memory access is checked.
-//! These are reported as a [`Fault`](fault::Fault):
+//! Each of these is reported as a [`Fault`](fault::Fault):
 //!
 //! * an index at or above the length of the buffer, array or vector, before any driver would clamp it;
-//! * a word of an output that one kernel writes twice, or no kernel at all;
-//! * a read of scratch or workgroup memory that nothing has written;
+//! * a word of an output that one kernel writes twice, or that no kernel writes;
+//! * a read of scratch or workgroup memory that was never written;
 //! * accesses of two invocations to the same memory without a barrier in between, if one of them writes;
 //! * barriers and subgroup operations that only some invocations reach, and endless loops;
 //! * integer division by zero, quotients that overflow, and shifts by all bits or more.
 //!
-//! Floats follow IEEE 754, rounded after each operation, which makes results comparable with the oracle.
+//! Floats follow IEEE 754 and are rounded after each operation, which makes results comparable with the oracle.
 
 mod arithmetic;
 mod broken;

@@ -18,7 +18,7 @@ pub struct Field {
     pub scalar: Scalar,
 }
 
-/// The place of an expression's value in a frame.
+/// Where an expression's value is in a frame.
 #[derive(Clone, Debug)]
 pub struct Slot {
     /// Offset in scalars of one invocation.
@@ -27,7 +27,7 @@ pub struct Slot {
     pub width: usize,
     /// The type of the expression.
     pub inner: TypeInner,
-    /// The scalars of the value, or of a pointer's target unless its length is only known at run time.
+    /// The scalars of the value, or of a pointer's target if its length is not only known at run time.
     pub fields: Rc<[Field]>,
 }
 
@@ -73,7 +73,7 @@ pub struct Global {
     pub space: AddressSpace,
     pub binding: Option<usize>,
     pub ty: Handle<Type>,
-    /// Size in bytes; of the first element if the length is only known at run time.
+    /// Size in bytes; for a length that is only known at run time, the size of the first element.
     pub size: usize,
     pub fields: Rc<[Field]>,
     pub start: Vec<u64>,

@@ -7,12 +7,12 @@ const EDGES: [u64; 11] = [1, 2, 3, 7, 8, 15, 16, 17, 33, 64, 65];
 /// Lengths around the 256 invocations of a workgroup.
 const LENGTHS: [u64; 6] = [1, 3, 64, 255, 257, 600];
 
-/// For results rounded once, from sums of a few products.
+/// For results that are sums of a few products, rounded once.
 const SUMS: Tolerance = Tolerance::ulps(16).or_absolute(4e-3);
 const CLOSE: Tolerance = Tolerance::ulps(16).or_absolute(2e-3);
 const EXACT: Tolerance = Tolerance::EXACT;
 
-/// Draws the lines of a graph with the first value `%0` and the output `%y`.
+/// Draws the lines of a graph whose first value is `%0` and whose output is `%y`.
 pub type Generate = fn(&mut Random) -> String;
 
 /// The generators, with the tolerance of their results.
@@ -144,7 +144,7 @@ fn resample2d(random: &mut Random) -> String {
     )
 }
 
-/// A shape and its reduced axes; the first of these is long.
+/// A shape and its reduced axes, the first of which is long.
 fn reduced(random: &mut Random) -> (Vec<u64>, Vec<usize>) {
     let mut shape = vec![up_to(random, 4), up_to(random, 3), up_to(random, 3)];
     let axes = pick(random, &[[true, false, false], [false, true, false], [false, false, true], [true, false, true]]);

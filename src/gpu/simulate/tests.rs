@@ -32,7 +32,7 @@ fn check(
     let expected = reference::run(graph, &inputs);
     let graph = if compiled { optimized(graph) } else { graph.clone() };
     let has = |types: &[DataType]| graph.values.iter().any(|value| types.contains(&value.descriptor.dtype));
-    // A dialect's type without an operand of that type makes no difference, not even combined with another one.
+    // A dialect's type makes no difference without an operand of that type, not even combined with another one.
     let all = has(&[DataType::Float16]) && has(&[DataType::Int64, DataType::Uint64]);
     for dialect in DIALECTS.into_iter().filter(|dialect| all || dialect.f16 == dialect.int64) {
         // The subgroup sizes of llvmpipe and NVIDIA.
@@ -54,7 +54,7 @@ fn sweep(names: impl Fn(&str) -> bool) {
     assert!(number > 200, "{number} graphs");
 }
 
-/// Splits the operators into halves that can run in parallel.
+/// Splits the operators into two halves that can run in parallel.
 fn is_in_first_half(name: &str) -> bool {
     Op::rules().take(48).any(|rule| rule.name == name)
 }
@@ -72,7 +72,7 @@ fn every_type_and_rank_of_the_other_half_runs_without_fault() {
 /// Number of graphs to draw of each kind.
 const DRAWS: u64 = 8;
 
-/// Puts the workgroups into two rows, as [`grid`](crate::gpu::kernel::grid) does if they are too many for one.
+/// Puts the workgroups into two rows, as [`grid`](crate::gpu::kernel::grid) does if there are too many for one.
 fn in_two_rows(dispatch: &mut Dispatch) {
     if let [count, 1, 1] = dispatch.workgroups
         && count > 1
@@ -91,7 +91,7 @@ fn random_sizes_run_without_fault() {
             println!("{name}, draw {draw}");
             let mut random = Random::new(kind as u64 * DRAWS + draw + 1);
             let graph = parse(&random_graph(*generate, &mut random));
-            // Every second one has fused operators after the kernels.
+            // Every second graph has fused operators after the kernels.
             let odd = draw % 2 == 1;
             check(&mut programs, &graph, &mut random, *tolerance, odd, &|dispatch| {
                 names.borrow_mut().insert(dispatch.name);

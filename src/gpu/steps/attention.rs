@@ -13,7 +13,7 @@ const ROWS: u32 = 16;
 /// Columns of the output per workgroup.
 const COLUMNS: u32 = 128;
 
-/// Keys per workgroup of `attention_decode.wgsl`, and its maximum number of columns and depth.
+/// Keys per workgroup of `attention_decode.wgsl`, also its maximum number of columns and maximum depth.
 const KEYS: u32 = 256;
 
 /// The variants of attention.
@@ -21,15 +21,15 @@ const KEYS: u32 = 256;
 pub enum Variant {
     /// A workgroup computes a block of rows for all keys.
     Blocks,
-    /// A workgroup computes a row for some keys; another kernel combines the parts. Otherwise, few rows leave a device
-    /// nearly idle: a language model generates a token with one row per head.
+    /// A workgroup computes a row for some of the keys; another kernel combines the parts. For few rows, blocks leave a
+    /// device nearly idle: a language model generates a token with one row per head.
     Parts,
 }
 
-/// Maximum number of floats in the parts of an attention. Above, whole rows keep any device busy as well.
+/// Maximum number of floats in the parts of an attention. With more, whole rows keep any device busy as well.
 const MAX_PARTS: u64 = 1 << 24;
 
-/// The variant for an attention. Blocks would be wasted on a quarter of their rows or less.
+/// The variant for an attention. Blocks would waste most of their work on a quarter of their rows or less.
 pub fn variant(op: &Attention) -> Variant {
     let [rows, keys, depth, columns] = sizes(op);
     let parts = op.matrices() as u64 * rows as u64 * keys.div_ceil(KEYS) as u64;

@@ -66,7 +66,7 @@ pub fn concat(op: &Concat, l: &mut Lowering) {
     let mut start = 0;
     for index in 0..l.inputs.len() {
         let own = l.input(index).sizes()[op.axis as usize];
-        // Parameters: elements after the axis, size of the output along it, start and size of the operand there.
+        // Parameters: elements after the axis, size of the output along it, and start and size of the operand along it.
         let parameters = Parameters(vec![inner, size, start, own]);
         let functions = "
 fn place(i: u32) -> u32 { return (i / parameter(0u)) % parameter(1u) - parameter(2u); }
@@ -92,7 +92,7 @@ pub fn pad(op: &Pad, l: &mut Lowering) {
         PaddingMode::Edge => 1,
         PaddingMode::Reflection => 2,
     };
-    // Parameters: rank, mode, then for each dimension, the last one first: size of the output, leading padding, size
+    // Parameters: rank, mode; then, for each dimension, the last one first: size of the output, leading padding, size
     // and stride of the input.
     parameters.extend([input.rank() as u32, mode]);
     let own = strides(&input.sizes());
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn many_words_agree_with_the_oracle() {
-        // Slightly above the number from which on an invocation computes several.
+        // Slightly above the number of words from which an invocation computes several.
         let text = "%0 = input x float32 [7, 149797]
                     %1 = input z float32 [7, 1]
                     %2 = add %0 %1

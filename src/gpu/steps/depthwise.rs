@@ -8,15 +8,15 @@ use crate::ops::conv2d::Conv2dAttributes;
 use crate::ops::spatial::{InputLayout, Slide};
 use std::fmt::Write;
 
-/// Neighboring outputs along the width per invocation: with a stride of 1 and a filter of 3 columns, 4 outputs read 6
+/// Neighboring outputs along the width per invocation: with a stride of 1 and 3 filter columns, 4 outputs read 6
 /// elements of the input instead of 12.
 const OUTPUTS: u32 = 4;
 
 /// Maximum number of input elements per line that an invocation holds, and of filter columns: with the sums, they must
-/// fit into the registers of an invocation at high occupancy.
+/// fit into an invocation's registers at high occupancy.
 const MOST: u32 = 32;
 
-/// The number of elements of an input line that an invocation's outputs need; `None` if it is too large.
+/// The number of elements of an input line that an invocation's outputs need; `None` if there are too many.
 pub fn span(slide: &Slide) -> Option<u32> {
     let span = |stride: u32, dilation: u32| {
         u32::checked_add((OUTPUTS - 1).checked_mul(stride)?, (slide.window - 1).checked_mul(dilation)?)?.checked_add(1)
@@ -24,8 +24,8 @@ pub fn span(slide: &Slide) -> Option<u32> {
     span(slide.stride, slide.dilation).filter(|&span| span <= MOST && slide.window <= MOST)
 }
 
-/// Appends the kernel of a convolution with the filter layout `filter` and one input channel per group; positions in
-/// the leading padding must be distinguishable from those in the trailing one in 32 bits. Returns `false` if there is
+/// Appends the kernel of a convolution with the filter layout `filter` and one input channel per group. 32 bits must
+/// suffice to distinguish positions in the leading padding from those in the trailing one. Returns `false` if there is
 /// no kernel for such a filter.
 pub fn depthwise(l: &mut Lowering, a: &Conv2dAttributes, slides: &[Slide; 2], bias: &str) -> bool {
     let Some(span) = span(&slides[1]) else { return false };
@@ -35,7 +35,7 @@ pub fn depthwise(l: &mut Lowering, a: &Conv2dAttributes, slides: &[Slide; 2], bi
     parameters.extend(sizes_and_strides(&l.input(0).sizes(), a.input_layout.axes()));
     parameters.extend(sizes_and_strides(&l.input(1).sizes(), a.filter_layout.axes()));
     // From 24 on: outputs per group, blocks of columns, total number of blocks; stride, leading padding and dilation
-    // along the height; leading padding of a line.
+    // along the height; leading padding along a line.
     let blocks = output.width.div_ceil(OUTPUTS);
     let channels = l.outputs[0].elements() as u32 / (output.batches * output.height * output.width);
     let items = output.batches * channels * output.height * blocks;
@@ -81,8 +81,8 @@ pub fn depthwise(l: &mut Lowering, a: &Conv2dAttributes, slides: &[Slide; 2], bi
     true
 }
 
-/// The statements that read a line of the input and one of the filter and add their products. They use no arrays, which
-/// compilers may keep in memory.
+/// The statements that read one line of the input and one of the filter and add their products. They use no arrays,
+/// which compilers may keep in memory.
 fn line(slide: &Slide, span: u32) -> String {
     let mut text = String::new();
     let used =

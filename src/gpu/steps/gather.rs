@@ -8,8 +8,8 @@ use crate::ops::gather::{Gather, GatherElements};
 use crate::ops::scatter::ScatterElements;
 use crate::shape::strides;
 
-/// The text of a function that returns the place that element `i` of the indices selects among `size`: negative indices
-/// count from the end; the result is clamped.
+/// The text of a function that returns the place, among `size`, that element `i` of the indices selects: negative
+/// indices count from the end; the result is clamped.
 fn clamped(l: &Lowering, index: usize) -> String {
     let dtype = l.input(index).dtype;
     let suffix = l.dialect.suffix(dtype);
@@ -78,10 +78,10 @@ pub fn gather_nd(l: &mut Lowering) {
     l.map(0, "gatherND", inputs, &functions, parameters);
 }
 
-/// Parameters: elements per slice selected by a row of coordinates, number of coordinates, then size and stride of each
-/// dimension that they cover.
+/// Parameters: elements per slice that a row of coordinates selects, number of coordinates, then size and stride of
+/// each dimension that they cover.
 fn coordinates(input: &[u32], indices: &[u32]) -> Parameters {
-    let covered = *indices.last().expect("the rule row requires rank 1") as usize;
+    let covered = *indices.last().expect("the rule requires rank 1") as usize;
     let mut parameters = Parameters(vec![input[covered..].iter().product(), covered as u32]);
     let own = strides(input);
     for axis in 0..covered {
@@ -90,7 +90,7 @@ fn coordinates(input: &[u32], indices: &[u32]) -> Parameters {
     parameters
 }
 
-/// The function `start(row)`: the place of the slice selected by a row of the indices.
+/// The function `start(row)`, which returns the place of the slice that a row of the indices selects.
 const COORDINATES: &str = "
 fn start(row: u32) -> u32 {
   let covered = parameter(1u);
@@ -126,9 +126,9 @@ pub fn scatter_nd(l: &mut Lowering) {
     scatter(l, parameters, clamped(l, 1) + COORDINATES + target, slice);
 }
 
-/// Replaces slices of `slice` elements: update `i` goes to the slice number `target_of(i)`. Of several updates of one
-/// slice the last one wins, in whatever order the device works: first, each slice finds the highest number of its
-/// updates, then each element takes that update's value.
+/// Replaces slices of `slice` elements: update `i` goes to the slice number `target_of(i)`. If several updates go to
+/// one slice, the last one wins, in whatever order the device works: first, each slice finds its highest update number,
+/// then each element takes that update's value.
 fn scatter(l: &mut Lowering, parameters: Parameters, functions: String, slice: u32) {
     let slices = l.outputs[0].elements() as u32 / slice;
     let updates = l.input(2).elements() as u32 / slice;

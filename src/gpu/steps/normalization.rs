@@ -1,5 +1,5 @@
-//! Softmax and normalizations. The invocations of a workgroup process a whole row; if few long rows would leave most of
-//! a device idle, separate kernels compute sums over rows, followed by an element-wise kernel.
+//! Softmax and normalizations. The invocations of a workgroup process a whole row. If the rows are so few and long that
+//! most of a device would be idle, separate kernels compute sums over rows, followed by an element-wise kernel.
 
 use super::reduce::{Reduction, Target, Total, precise_sum};
 use super::rows::{Rows, Sharing, parts};
@@ -52,7 +52,7 @@ fn of_rows(name: &'static str, bound: Bound) -> Readable {
     Readable { name, bound, dtype: DataType::Float32 }
 }
 
-/// Appends the parameters of `strided()` that return the row of an element of `shape`.
+/// Appends the parameters with which `strided()` returns the row of an element of `shape`.
 fn row_of(parameters: &mut Parameters, shape: &[u32], reduced: &[bool]) -> u32 {
     let kept: Vec<u32> = shape.iter().zip(reduced).map(|(&size, &reduced)| if reduced { 1 } else { size }).collect();
     let own = strides(&kept);
@@ -61,14 +61,14 @@ fn row_of(parameters: &mut Parameters, shape: &[u32], reduced: &[bool]) -> u32 {
     strided(parameters, shape, &steps, 0)
 }
 
-/// Appends a sum over a function of each row's elements.
+/// Appends a sum over each row of a function of its elements.
 fn sum(l: &mut Lowering, rows: &Rows, others: Vec<Readable>, term: &str, finish: &str, target: Bound) {
     let mut inputs = vec![l.readable("x", 0)];
     inputs.extend(others);
     precise_sum(rows, inputs, term, finish).lower(l, Target::Scratch(target, DataType::Float32));
 }
 
-/// Appends the maximum of `term` for each row, at least `start`.
+/// Appends the maximum of `term` over each row, at least `start`.
 fn largest(l: &mut Lowering, rows: &Rows, [start, term, finish]: [&str; 3]) -> Bound {
     let target = row_values(l, rows);
     let functions = format!(
@@ -105,7 +105,7 @@ pub fn softmax(op: &Softmax, l: &mut Lowering) {
     l.map(0, "softmax", inputs, &functions, parameters);
 }
 
-/// An optional weight operand, as the expression for its element at `place`.
+/// An optional operand (scale or bias), as the expression for its element at `place`.
 fn weight(
     l: &Lowering,
     inputs: &mut Vec<Readable>,
@@ -134,8 +134,8 @@ fn literal(x: f32) -> String {
     format!("bitcast<f32>({}u)", x.to_bits())
 }
 
-/// A power of two per row that scales its elements, or the root of `epsilon`, to about 1, which keeps squares of floats
-/// from reaching infinity or 0.
+/// A power of two per row that scales its elements, or the root of `epsilon`, to about 1: squares of floats then reach
+/// neither infinity nor 0.
 fn scales(l: &mut Lowering, rows: &Rows, epsilon: f64) -> Readable {
     let root = literal(epsilon.sqrt() as f32);
     of_rows("size", largest(l, rows, [&root, "abs(x(place))", "unit(x)"]))
@@ -146,7 +146,7 @@ fn reciprocal_root(epsilon: f64) -> String {
     format!("1.0 / sqrt(x / f32(LENGTH) + {} * size(row) * size(row))", literal(epsilon as f32))
 }
 
-/// The scale of each row, and the mean and the reciprocal standard deviation of its scaled elements.
+/// The scale of each row, and the mean and reciprocal standard deviation of its scaled elements.
 fn moments(l: &mut Lowering, rows: &Rows, epsilon: f64) -> [Readable; 3] {
     let (mean, deviation) = (row_values(l, rows), row_values(l, rows));
     let size = scales(l, rows, epsilon);
@@ -204,8 +204,8 @@ pub fn layer(op: &LayerNormalization, l: &mut Lowering) {
     });
 }
 
-/// `(x - mean) / deviation * scale + bias`; `place` appends the parameters of `strided()` for an element's place in the
-/// weights. If `along`, the weights are laid out like the elements of a row.
+/// `(x - mean) / deviation * scale + bias`. `place` appends the parameters with which `strided()` returns an element's
+/// place in scale and bias. If `along`, these are laid out like the elements of a row.
 fn normalize(
     l: &mut Lowering,
     reduced: &[bool],
@@ -248,8 +248,9 @@ fn normalize(
     l.map(0, "normalize", inputs, &functions, parameters);
 }
 
-/// Normalizes whole rows. `weights` are the names of the operands from 1 on, with the defaults for omitted ones; with a
-/// second one, the mean is subtracted. `place` is the place of the weights of element `i` of a row, itself at `at`.
+/// Normalizes whole rows. `weights` are the names of the operands from 1 on, with defaults for omitted ones; if there
+/// are two, the mean is subtracted. `place` is the place in these operands for element `i` of a row, whose own place is
+/// `at`.
 fn normalize_rows(
     l: &mut Lowering,
     rows: (&Rows, Sharing),

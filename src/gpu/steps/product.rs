@@ -28,13 +28,14 @@ pub struct Product<'s> {
     pub stack: &'s [u32],
     /// The two matrices. A position is a row of the first or a column of the second.
     pub sides: [Side; 2],
-    /// Strides in the output, in elements: of rows and columns, and of matrices for each dimension of the stack.
+    /// Strides in the output, in elements: those of rows and columns, and those of matrices, for each dimension of the
+    /// stack.
     pub output: ([u32; 2], Vec<isize>),
     /// A factor of the sums.
     pub alpha: f64,
     /// The addition after the multiplication by `alpha`.
     pub addition: Addition,
-    /// The numbers of the kernels. The first [`FIXED`] are common to all products.
+    /// The parameters of the kernels. The first [`FIXED`] are common to all products.
     pub parameters: Parameters,
 }
 
@@ -64,19 +65,20 @@ pub enum Places {
         template: &'static str,
         /// All values of the template except `$SIDE`.
         values: Values,
-        /// Whether terms are contiguous, not positions.
+        /// Whether terms rather than positions are contiguous.
         terms_first: bool,
-        /// Whether any four terms from a multiple of four on are contiguous, starting at a multiple of four.
+        /// Whether any four terms, starting at a multiple of four, are contiguous in memory, also starting at a
+        /// multiple of four.
         wide: bool,
     },
 }
 
-/// An addition to a product.
+/// What a product adds to its sums.
 pub struct Addition {
     /// Tensors that it reads.
     pub inputs: Vec<Readable>,
-    /// The expression for the result from the product `sum`, the channel `own_channel` and the element `i` of the
-    /// output.
+    /// The expression for the result, given the product `sum`, the channel `own_channel` and the index `i` of an output
+    /// element.
     pub plus: String,
     /// The expression for the channel of `position` on one side, in matrix `stack_at` of the stack.
     pub channel: String,
@@ -94,7 +96,7 @@ impl Default for Addition {
 }
 
 impl Side {
-    /// Whether terms are contiguous, not positions.
+    /// Whether terms rather than positions are contiguous.
     fn terms_first(&self) -> bool {
         match &self.places {
             Places::Matrix { steps, .. } => steps[1] == 1,
@@ -102,7 +104,8 @@ impl Side {
         }
     }
 
-    /// Whether four neighbors can be read at once, along the terms or the positions; `sizes` is `[positions, depth]`.
+    /// Whether four neighbors can be read at once, along the terms if `terms`, else along the positions; `sizes` is
+    /// `[positions, depth]`.
     fn is_wide(&self, terms: bool, sizes: [u32; 2]) -> bool {
         let along = terms as usize;
         match &self.places {
@@ -117,7 +120,7 @@ impl Side {
 }
 
 impl Product<'_> {
-    /// The inputs to the choice of a kernel.
+    /// The properties that the choice of a kernel depends on.
     pub fn shape(&self, l: &Lowering) -> Shape {
         let contiguous = self.output.0 == [self.columns, 1];
         Shape {

@@ -139,12 +139,12 @@ fn advance(unit: u32) -> f32 {{
     )
 }
 
-/// Appends the launch, and copies from the states to the outputs.
+/// Appends the launch, and the copies from the states to the outputs.
 fn lower(l: &mut Lowering, sequence: &Sequence, operands: &Operands, functions: String) {
     let directions = sequence.direction.count() as u32;
     let rows = directions * sequence.batches;
     let hidden = sequence.hidden as usize;
-    // Per row: hidden state, its successor, the reset state, the cell state.
+    // Per row: the hidden state, the next one, the hidden state after the reset gate, and the cell state.
     let states = l.scratch(rows as usize * 4 * hidden * 4);
     let all = l.scratch(sequence.steps as usize * rows as usize * hidden * 4);
     let dialect = l.dialect;

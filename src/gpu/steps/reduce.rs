@@ -31,7 +31,7 @@ impl Total {
         }
     }
 
-    /// Type and number of the words that store it.
+    /// The type and number of the words that store it.
     fn words(self) -> (DataType, u32) {
         match self {
             Total::Value(dtype) => (wide(dtype), 1),
@@ -59,7 +59,8 @@ impl Total {
     }
 }
 
-/// A reduction of rows. Few long rows are cut into parts; a second kernel combines the parts' totals.
+/// A reduction of rows. If rows are few and long, they are cut into parts, and a second kernel combines the parts'
+/// totals.
 pub struct Reduction<'a> {
     /// Name, for people.
     pub name: &'static str,
@@ -104,7 +105,7 @@ impl Reduction<'_> {
         let text = self.text(l.dialect, sharing, "term(first_of(row) + element_of(i), i, row)", &keep);
         let shape = (sharing.workgroups(count, parts), count * parts * words);
         append(l, self.name, self.inputs.clone(), &text, parameters.clone(), shape, Target::Scratch(totals, dtype));
-        // The functions read parameters of the whole rows by position; those remain unchanged.
+        // The functions read the parameters of whole rows by position: these remain unchanged.
         parameters.0[1..3].copy_from_slice(&[parts, 1]);
         let length = parameters.push(length);
         self.functions = self.functions.replace("LENGTH", &format!("parameter({length}u)"));
@@ -154,7 +155,7 @@ fn append(
     }
 }
 
-/// Runs `reduce` on a target for results of the type `wide`: the output itself if it has one element per word.
+/// Runs `reduce` on a target for results of the type `wide`: the output itself, if its words hold one element each.
 pub fn to_output(l: &mut Lowering, wide: DataType, reduce: impl FnOnce(&mut Lowering, Target)) {
     match l.dialect.lanes(l.outputs[0].dtype) {
         1 => reduce(l, Target::Output),
@@ -162,7 +163,7 @@ pub fn to_output(l: &mut Lowering, wide: DataType, reduce: impl FnOnce(&mut Lowe
     }
 }
 
-/// The terms of a reduction, their combination, and the function of the total.
+/// The terms of a reduction, how they are combined, and the function of the total.
 struct Formula {
     term: &'static str,
     start: &'static str,
@@ -183,7 +184,7 @@ fn formula(kind: ReduceKind) -> Formula {
         K::Product => Formula { start: "one_S()", combine: "mul_S(a, b)", ..sum },
         K::Max => Formula { start: "first", combine: "max_S(a, b)", ..sum },
         K::Min => Formula { start: "first", combine: "min_S(a, b)", ..sum },
-        // Relative to the largest element, found by an earlier kernel.
+        // Relative to the largest element, which an earlier kernel finds.
         K::LogSumExp => Formula { term: "exp_f32(x - shift(row))", finish: "log_f32(x) + shift(row)", ..sum },
     }
 }
@@ -209,7 +210,7 @@ pub fn reduce_axes(l: &mut Lowering, kind: ReduceKind, reduced: &[bool]) {
     to_output(l, wide(input.dtype), |l, target| reduction.lower(l, target));
 }
 
-/// The type for computing with values of `dtype`.
+/// The type that values of `dtype` are computed in.
 pub fn wide(dtype: DataType) -> DataType {
     match dtype {
         DataType::Float16 => DataType::Float32,
@@ -253,8 +254,8 @@ fn finish(x: {value}, row: u32) -> {value} {{ return {finish}; }}
     }
 }
 
-/// A reduction that sums `term`, a function of the element `x`, with twice the digits of a float: sums of terms of both
-/// signs would otherwise keep few. `finish` is the result as a function of the sum `x`.
+/// A reduction that sums `term`, a function of the element `x`, with twice the digits of a float: otherwise, sums of
+/// terms of both signs would keep few. `finish` is the result as a function of the sum `x`.
 pub fn precise_sum<'r>(rows: &'r Rows, inputs: Vec<Readable>, term: &str, finish: &str) -> Reduction<'r> {
     let functions = format!(
         "fn start(row: u32) -> vec2<f32> {{ return vec2<f32>(0.0); }}

@@ -1,4 +1,4 @@
-//! Rows of elements that results are computed from, and how the invocations of a workgroup share them.
+//! The rows of elements that results are computed from, and how the invocations of a workgroup share them.
 
 use crate::gpu::dialect::Dialect;
 use crate::gpu::kernel::Parameters;
@@ -8,7 +8,7 @@ use crate::shape::strides;
 /// The layout of rows in a tensor: result `r` depends on the elements at `kept(r) + reduced(i)`.
 #[derive(Clone, Debug)]
 pub struct Rows {
-    /// Sizes and strides of the remaining dimensions.
+    /// Sizes and strides of the dimensions that remain.
     kept: (Vec<u32>, Vec<isize>),
     /// Sizes and strides of the reduced dimensions.
     reduced: (Vec<u32>, Vec<isize>),
@@ -46,7 +46,8 @@ impl Rows {
         Sharing::of(self.length(), neighbors.filter(|_| self.length() > 1))
     }
 
-    /// Returns the functions `first_of(row)` and `element_of(i)`. Their sum is the place of element `i` of a row. Parameters: number of results, number of elements per result, number of parts per row.
+    /// Returns the functions `first_of(row)` and `element_of(i)`, whose sum is the place of element `i` of a row.
+    /// Parameters: number of results, number of elements per result, number of parts per row.
     pub fn functions(&self, parts: u32) -> (Parameters, String) {
         let mut parameters = Parameters(vec![self.count(), self.length(), parts]);
         let text = self.places(&mut parameters);
@@ -68,12 +69,13 @@ impl Rows {
     }
 }
 
-/// Floats of workgroup memory for rows: the rest of the 16 KiB available on every device is for sums.
+/// Floats of workgroup memory that hold rows; the rest of the 16 KiB available on every device is for sums.
 const HELD: u32 = 3072;
 
-/// Maximum number of elements of a row for a few invocations.
+/// Maximum number of elements of a row that a few invocations process.
 const SHORT: u32 = 32;
-/// Maximum number of elements of a row for 64 invocations, 16 each; longer rows are faster with more.
+/// Maximum number of elements of a row that 64 invocations process, 16 each; longer rows are faster with more
+/// invocations.
 const MEDIUM: u32 = 1024;
 
 /// How the invocations of a workgroup share rows.
@@ -83,13 +85,13 @@ pub struct Sharing {
     pub lanes: u32,
     /// Rows per workgroup.
     pub rows: u32,
-    /// Whether neighboring invocations have neighboring rows, not neighboring elements of a row.
+    /// Whether neighboring invocations process neighboring rows rather than neighboring elements of a row.
     pub across: bool,
 }
 
 impl Sharing {
-    /// The sharing of rows of `length` elements. `neighbors` is the number of rows with interleaved elements, if a
-    /// row's own elements are not contiguous.
+    /// How to share rows of `length` elements. If a row's own elements are not contiguous, `neighbors` is the number of
+    /// rows whose elements are interleaved.
     pub fn of(length: u32, neighbors: Option<u32>) -> Sharing {
         match (neighbors, length) {
             // Whole lines of 32 elements, or at least the 8 that one memory access returns.
@@ -146,8 +148,8 @@ impl Sharing {
             .replace("WORKGROUP", &self.workgroup().to_string())
     }
 
-    /// The functions `fetch(i, place)`, which returns element `i` of the row and keeps it, and `again(i, place)`, which
-    /// returns it again: from workgroup memory if it fits there, otherwise from `x(place)`.
+    /// Two functions: `fetch(i, place)` returns element `i` of the row and keeps it, and `again(i, place)` returns it
+    /// again, from workgroup memory if it fits there, otherwise from `x(place)`.
     pub fn memory(self) -> String {
         let held = HELD / self.rows;
         let cell = match self.across {
@@ -191,19 +193,20 @@ fn again(i: u32, place: u32) -> f32 {{
             .replace("AT_FIRST", &place("0u"))
     }
 
-    /// Whether to use subgroups. Rows that share a workgroup would share its subgroups in an order that the device
-    /// chooses.
+    /// Whether to use subgroups. Rows that share a workgroup would also share its subgroups, in an order that the
+    /// device chooses.
     fn uses_subgroups(self, dialect: Dialect) -> bool {
         dialect.subgroups && self.rows == 1
     }
 }
 
-/// Workgroups that fill a device: large ones have about 130 multiprocessors, and two workgroups keep each of them busy.
+/// Number of workgroups that fills a device: large ones have about 130 multiprocessors, and two workgroups keep each of
+/// them busy.
 const FILLING: u32 = 256;
-/// Minimum number of elements of a part per invocation: below it, a second kernel costs more than it gains.
+/// Minimum number of elements per invocation in a part: below it, a second kernel costs more than it gains.
 const LEAST: u32 = 32;
 
-/// The number of parts to cut each of `count` rows into; with parts, few long rows fill a device.
+/// The number of parts to cut each of `count` rows into: in parts, few long rows fill a device.
 pub fn parts(count: u32, length: u32, sharing: Sharing) -> u32 {
     let workgroups = sharing.workgroups(count, 1);
     (FILLING / workgroups.max(1)).min(length / (LEAST * sharing.lanes)).max(1)

@@ -1,4 +1,4 @@
-//! Convolutions, pooling and resampling, each element of the output on its own.
+//! Convolutions, pooling and resampling that compute each element of the output on its own.
 
 use super::depthwise::depthwise;
 use super::product::{Addition, FIXED, Places, Product, Side};
@@ -28,12 +28,12 @@ pub fn sizes_and_strides(shape: &[u32], axes: [usize; 4]) -> [u32; 8] {
     numbers
 }
 
-/// The taps of a filter that meet the input, for an output position along one dimension: first tap, number of taps,
-/// input position of the first tap.
+/// The filter taps that meet the input, for an output position along one dimension: first tap, number of taps, input
+/// position of the first tap.
 type Taps = (u32, u32, u32);
 
-/// Appends the taps for each output position of height and width; parameters `at` and `at + 1` receive their places.
-/// The strides of taps and of input positions follow these.
+/// Appends the taps for each output position along height and width; their places are stored in the parameters `at` and
+/// `at + 1`. The strides of taps and of input positions come next.
 fn add_taps(parameters: &mut Parameters, at: usize, tables: [Vec<Taps>; 2], tap: [u32; 2], position: [i64; 2]) {
     parameters.0[at + 2..at + 6].copy_from_slice(&[tap[0], tap[1], position[0] as u32, position[1] as u32]);
     for (axis, table) in tables.into_iter().enumerate() {
@@ -51,8 +51,8 @@ fn sliding(slide: &Slide, outputs: u32) -> Vec<Taps> {
     (0..outputs).map(taps).collect()
 }
 
-/// The taps of a transposed convolution that meet the input: those with `output + padding - tap * dilation` a multiple
-/// of the stride, and inside of the input. They are equally spaced; also returns their stride and that of the input
+/// The taps of a transposed convolution that meet the input: `output + padding - tap * dilation` is a multiple of the
+/// stride and inside the input. They are equally spaced; also returns their stride and the stride of the input
 /// positions.
 fn transposed(slide: &Slide, outputs: u32) -> (Vec<Taps>, u32, i64) {
     let (stride, dilation) = (slide.stride as i128, slide.dilation as i128);
@@ -65,7 +65,7 @@ fn transposed(slide: &Slide, outputs: u32) -> (Vec<Taps>, u32, i64) {
             return (0, 0, 0);
         };
         let position = (start - first * dilation).div_euclid(stride);
-        // Positions decrease; skips those beyond the end of the input and those before its start.
+        // Positions decrease: skips those beyond the end of the input, and leaves out those before its start.
         let beyond = (position - (slide.input as i128 - 1)).max(0);
         let skipped = (beyond + position_step - 1) / position_step;
         let (first, position) = (first + skipped * tap_step, position - skipped * position_step);
@@ -94,7 +94,7 @@ fn convolution(l: &Lowering, layout: InputLayout, filter: [usize; 4], groups: u3
     parameters
 }
 
-/// Appends `conv2d.wgsl` with the functions `places`.
+/// Appends `conv2d.wgsl`, with `places` as its functions.
 fn convolve(l: &mut Lowering, name: &'static str, places: &str, parameters: Parameters) {
     let mut inputs = vec![l.readable("x", 0), l.readable("w", 1)];
     let bias = bias(l, &mut inputs);
@@ -141,14 +141,14 @@ fn fits(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2]) -> bool {
     reach(&slides[0], output.height).max(reach(&slides[1], output.width)) < 1 << 30
 }
 
-/// Minimum number of output channels per group and of output positions for a product: a quarter of a small tile each
-/// way wastes about as much as reading every operand once saves.
+/// Minimum number of output channels per group, and of output positions, for a product: at a quarter of a small tile
+/// each way, the waste equals about what reading every operand once saves.
 const LEAST_POSITIONS: u32 = 16;
 
 /// Minimum number of terms for a product.
 const LEAST_TERMS: u32 = 8;
 
-/// Minimum number of terms for a product with few positions, computed in slices of the terms.
+/// Minimum number of terms for a product with few positions, which is computed in slices of the terms.
 const LEAST_POINT_TERMS: u32 = 32;
 
 /// Whether a convolution is faster as a product: it must be large enough, and 32 bits must suffice to distinguish
@@ -216,7 +216,7 @@ fn convolve_as_product(l: &mut Lowering, a: &Conv2dAttributes, slides: &[Slide; 
     product.lower(l);
 }
 
-/// The image as a side of a product: the image itself if each position depends on its own place only.
+/// The image as a side of a product: without patches if each position depends only on its own place.
 fn image(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2], parameters: &mut Parameters) -> Side {
     let layout = a.input_layout;
     let channels_last = layout == InputLayout::Nhwc;
@@ -242,7 +242,7 @@ fn image(l: &Lowering, a: &Conv2dAttributes, slides: &[Slide; 2], parameters: &m
     Side { operand: 0, places }
 }
 
-/// The filter as a side of a product, with its own strides if it is in the order of the terms.
+/// The filter as a side of a product: with strides of its own if it is in the order of the terms.
 fn filter(l: &Lowering, a: &Conv2dAttributes, parameters: &mut Parameters) -> Side {
     let channels_last = a.input_layout == InputLayout::Nhwc;
     let axes = a.filter_layout.axes();
@@ -272,7 +272,7 @@ fn filter(l: &Lowering, a: &Conv2dAttributes, parameters: &mut Parameters) -> Si
     Side { operand: 1, places }
 }
 
-/// The values for the order of the terms, and for the first parameter of a side.
+/// The values that describe the order of the terms, and the first parameter of a side.
 fn ordered(channels_last: bool, first: u32) -> Values {
     Values::default().with("CHANNELS_LAST", channels_last as u32).with("FIRST", first)
 }
@@ -309,7 +309,7 @@ const FILTER_STEP: u32 = 20u;
     convolve(l, "convTranspose2d", places, parameters);
 }
 
-/// The movement of a convolution's filter along height and width.
+/// How a convolution's filter moves along height and width.
 fn window(l: &Lowering, layout: InputLayout, filter: [usize; 4], numbers: [&[u32]; 3]) -> [Slide; 2] {
     let shape = &l.input(1).sizes();
     let [padding, strides, dilations] = numbers;
@@ -322,7 +322,7 @@ fn window(l: &Lowering, layout: InputLayout, filter: [usize; 4], numbers: [&[u32
     )
 }
 
-/// The equivalent reduction if the only window of a pooling is the whole image.
+/// The reduction that a pooling is equivalent to if its only window is the whole image.
 fn as_reduction(op: &Pool2d, slides: &[Slide; 2]) -> Option<ReduceKind> {
     let whole = |slide: &Slide| slide.window == slide.input && (slide.begin, slide.end, slide.dilation) == (0, 0, 1);
     slides.iter().all(whole).then_some(match op.kind {
@@ -380,7 +380,8 @@ pub fn resample2d(op: &Resample2d, l: &mut Lowering) {
     let axes = op.sorted_axes(4);
     let exact = input.dtype.size() == 1;
     let mut parameters = Parameters::default();
-    // For each dimension, the last one first: size of the output, stride of the input (0 for the two resampled ones).
+    // For each dimension, the last one first: size of the output, and stride of the input (0 for the two resampled
+    // ones).
     for axis in (0..4).rev() {
         parameters.extend([output.sizes()[axis], if axes.contains(&axis) { 0 } else { own[axis] as u32 }]);
     }
@@ -392,7 +393,7 @@ pub fn resample2d(op: &Resample2d, l: &mut Lowering) {
             InterpolationMode::NearestNeighbor => vec![nearest(from, to, i) as u32],
             InterpolationMode::Linear => {
                 let place = between(from, to, i);
-                // The weight is a fraction with twice the output's size as denominator.
+                // The weight is a fraction whose denominator is twice the output's size.
                 let weight = if exact {
                     (place.weight * 2.0 * to as f64).round() as u32
                 } else {

@@ -31,7 +31,8 @@ fn celu(call: &mut Call) -> Outcome {
         }
         let divisor = call.scalar_like(x, alpha)?;
         let ratio = call.div(x, divisor)?;
-        // `elu` computes `exp(x) - 1` without cancellation. The positive part, which it leaves as is, is cut off below.
+        // `elu` computes `exp(x) - 1` without cancellation. The positive part, which it leaves unchanged, is cut off
+        // below.
         let below = call.emit(E::Elu { alpha: 1.0 }, &[ratio])?;
         let below = call.scale(below, alpha)?;
         let zero = call.scalar_like(x, 0.0)?;
@@ -133,7 +134,7 @@ fn prelu(call: &mut Call) -> Outcome {
         if !crate::shape::broadcasts_to(&slope_shape, &shape) {
             return Err(Refusal(format!("slope has shape {slope_shape:?}, which does not broadcast to {shape:?}")));
         }
-        // A single slope for all elements allows the simpler operator.
+        // A single slope for all elements allows a simpler operator.
         match call.numbers_of(slope).as_deref() {
             Some(&[Number::Float(alpha)]) => call.emit(E::LeakyRelu { alpha }, &[x]),
             _ => call.emit(E::Prelu, &[x, slope]),

@@ -49,7 +49,7 @@ fn space_to_depth(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let (rows, columns) = (height / block, width / block);
     let split = call.reshape(x, &[batch, channels, rows, block, columns, block])?;
-    // The channels to bring together: those of a position in the block, or those of a channel of the input.
+    // The channels to bring together: those of one position in the block, or those of one channel of the input.
     let moved = match call.text_or("mode", "DCR").as_str() {
         "DCR" => call.transpose(split, &[0, 3, 5, 1, 2, 4])?,
         "CRD" => call.transpose(split, &[0, 1, 3, 5, 2, 4])?,
@@ -100,7 +100,8 @@ fn reverse_sequence(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// Two non-negative numbers, one per dimension of an image; if there is only one, the first is `other`.
+/// Two non-negative numbers, one per dimension of an image; a single number applies to the second, `other` to the
+/// first.
 fn pair(name: &str, numbers: &[i64], other: u32) -> Step<[u32; 2]> {
     let sizes: Option<Vec<u32>> = numbers.iter().map(|&number| u32::try_from(number).ok()).collect();
     match sizes.as_deref() {

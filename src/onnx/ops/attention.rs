@@ -14,22 +14,22 @@ use crate::ops::pad::Pad;
 use crate::ops::reduce::ReduceKind;
 use crate::shape::broadcast;
 
-/// The operands of attention, each of shape `[batch, heads, sequence, head size]`. Keys and values may have fewer heads
-/// than queries; then neighboring heads of queries share one.
+/// The operands of attention, each of shape `[batch, heads, sequence, head size]`. If keys and values have fewer heads
+/// than queries, neighboring heads of queries share one.
 #[derive(Clone, Copy)]
 pub struct Heads {
     /// Queries.
     pub q: OperandId,
     /// Keys.
     pub k: OperandId,
-    /// Values; their heads may have a different size.
+    /// Values, whose heads may have another size.
     pub v: OperandId,
 }
 
-/// How scores, the products of queries and keys, become probabilities, in this order.
+/// How scores, the products of queries and keys, become probabilities. Applied in this order.
 #[derive(Clone, Default)]
 pub struct Scores {
-    /// The factor of the scores.
+    /// Multiplies the scores.
     pub scale: f64,
     /// `softcap * tanh(x / softcap)`, unless it is 0.
     pub softcap: f64,
@@ -37,7 +37,7 @@ pub struct Scores {
     pub biases: Vec<OperandId>,
     /// Which keys a query sees: `uint8`, broadcast to `[batch, heads, queries, keys]`.
     pub visible: Vec<OperandId>,
-    /// A score per head, `[1, heads, 1, 1]`, that takes part in the softmax without a key.
+    /// A score per head, `[1, heads, 1, 1]`, that takes part in the softmax but belongs to no key.
     pub sink: Option<OperandId>,
     /// The data type of the softmax, if it differs from that of the scores.
     pub softmax_type: Option<DataType>,
@@ -57,8 +57,8 @@ pub struct Attended {
     pub probabilities: OperandId,
 }
 
-/// The most negative number of a type: hidden scores vanish beside visible ones, and rows with all keys hidden still
-/// have defined probabilities.
+/// The most negative number of a type: hidden scores vanish next to visible ones, and rows whose keys are all hidden
+/// still have defined probabilities.
 pub fn lowest(dtype: DataType) -> f64 {
     if dtype == DataType::Float16 { -65504.0 } else { f32::MIN as f64 }
 }
@@ -71,7 +71,7 @@ pub fn attend(call: &mut Call, heads: Heads, scores: &Scores) -> Step<Attended> 
     if !n.is_multiple_of(shared) {
         return Err(Refusal(format!("{n} heads of queries cannot share {shared} heads of keys")));
     }
-    // Queries that share keys get a dimension of their own; keys and values broadcast along it.
+    // Queries that share keys get a dimension of their own, along which keys and values broadcast.
     let (group, full) = (n / shared, [batch, n, queries, keys]);
     let grouped = shared != n;
     let batches = if grouped { vec![batch, shared, group] } else { vec![batch, n] };
@@ -143,7 +143,7 @@ fn all_of(call: &mut Call, masks: &[OperandId]) -> Step<Option<OperandId>> {
     Ok(all)
 }
 
-/// The softmax of scores of this shape, with an optional score that belongs to no key, in the given type.
+/// The softmax, in the given type, of scores of this shape, with an optional score that belongs to no key.
 fn softmax(
     call: &mut Call,
     x: OperandId,
@@ -201,7 +201,7 @@ pub fn state_length(call: &Call, index: usize) -> Step<Dim> {
     length.ok_or_else(|| Refusal(format!("input {index} has shape {shape:?}, expected 4 dimensions")))
 }
 
-/// The integers from `start` on as `int32` of shape `shape`; only one of its dimensions may differ from 1.
+/// The integers from `start` on, as `int32` of shape `shape`; at most one of its dimensions may differ from 1.
 pub fn counting(call: &mut Call, start: Dim, shape: &[Dim]) -> Step<OperandId> {
     counted(call, DataType::Int32, [start, Dim::number(1)], shape)
 }
@@ -211,7 +211,7 @@ pub fn columns(call: &mut Call, count: Dim, rank: usize) -> Step<OperandId> {
     places(call, DataType::Int32, count, rank - 1, rank)
 }
 
-/// A mask of the `keys` that a query at each of the `positions`, `[.., queries, 1]`, sees: those up to it.
+/// A mask of the `keys` that a query at each of the `positions`, `[.., queries, 1]`, sees: those up to its position.
 pub fn causal(call: &mut Call, positions: OperandId, keys: Dim) -> Step<OperandId> {
     let columns = columns(call, keys, 2)?;
     call.emit(E::LesserOrEqual, &[columns, positions])
@@ -270,7 +270,7 @@ fn attention(call: &mut Call) -> Outcome {
         0 => attended.products,
         1 => attended.capped,
         2 => match all_of(call, &scores.visible)? {
-            // This output represents hidden keys by an added infinity.
+            // In this output, an added infinity represents hidden keys.
             Some(visible) => {
                 let hidden = call.scalar_like(attended.masked, f64::NEG_INFINITY)?;
                 call.select(visible, attended.masked, hidden)?
@@ -325,7 +325,7 @@ fn hide_by_position(call: &mut Call, scores: &mut Scores, sizes: [Dim; 3], past:
     Ok(lengths.is_some() || !windows.is_empty())
 }
 
-/// Extends a mask that ends before the last key; the keys beyond it are hidden.
+/// Extends a mask that ends before the last key; it hides the keys that it did not cover.
 fn lengthened(call: &mut Call, mask: OperandId, keys: Dim) -> Step<OperandId> {
     let shape = call.shape(mask);
     let Some(&length) = shape.last().filter(|&&length| length < keys) else { return Ok(mask) };
@@ -366,11 +366,11 @@ pub struct Rotation {
     pub cos: OperandId,
     /// Sines of the same shape.
     pub sin: OperandId,
-    /// Whether the features of a pair are neighbors; otherwise they are in different halves.
+    /// Whether the features of a pair are neighbors; otherwise, they are in different halves.
     pub interleaved: bool,
 }
 
-/// Rotates pairs of features in the last dimension of `x`, one per cosine; the others remain unchanged.
+/// Rotates pairs of features in the last dimension of `x`, one per cosine; further features remain unchanged.
 pub fn rotated(call: &mut Call, x: OperandId, rotation: Rotation) -> Step<OperandId> {
     let shape = call.shape(x);
     let axis = shape.len() - 1;

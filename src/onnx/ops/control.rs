@@ -16,7 +16,7 @@ fn branch(call: &mut Call, name: &str) -> Outcome {
     call.run_body(&mut body, Vec::new())
 }
 
-/// The branch selected by a constant condition, otherwise both.
+/// The branch that a constant condition selects, otherwise both.
 fn if_else(call: &mut Call) -> Outcome {
     if call.constant_numbers(0).is_some() {
         let taken = call.one_int(0, "cond")? != 0;
@@ -73,7 +73,7 @@ fn decided(refusal: Refusal) -> Refusal {
     if refusal.cut.is_some() { refusal.unless(Cut::Control) } else { refusal }
 }
 
-/// Refuses to unroll `rounds` rounds of `body` if they expand to too many nodes.
+/// Refuses to unroll `rounds` rounds of `body` if that yields too many nodes.
 fn check_rounds(call: &Call, body: &Body, rounds: i64) -> Step<()> {
     match call.can_repeat(body, rounds) {
         true => Ok(()),
@@ -84,7 +84,7 @@ fn check_rounds(call: &Call, body: &Body, rounds: i64) -> Step<()> {
     }
 }
 
-/// Runs the rounds at translation time, until the trip count is reached or the condition, which must fold to a
+/// Runs the rounds at translation time, until the trip count is reached, or the condition, which must fold to a
 /// constant, is false.
 fn unrolled(call: &mut Call) -> Outcome {
     let trips = match call.value(0) {
@@ -144,9 +144,9 @@ fn collected(call: &mut Call, body: &Body, index: usize, rows: Vec<Value>, axis:
 /// The scanned inputs and outputs of `Scan`.
 struct Scans {
     body: Body,
-    /// For each scanned input, its axis and whether to read it from the end.
+    /// For each scanned input, its axis, and whether it is read from the end.
     inputs: Vec<(u32, bool)>,
-    /// For each collected output, its axis and whether to prepend rows.
+    /// For each collected output, its axis, and whether rows are prepended.
     outputs: Vec<(i64, bool)>,
 }
 

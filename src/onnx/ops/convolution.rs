@@ -1,7 +1,7 @@
 //! Convolutions and transposed convolutions with any number of spatial dimensions.
 //!
-//! WebNN supports two. A single dimension is paired with one of size 1. With three or more, the first is folded into
-//! the channels: the elements that the window covers along it become channels, and its positions become images of the
+//! WebNN supports two. A single dimension gets a second one of size 1. With three or more, the first is folded into the
+//! channels: the elements that the window covers along it become channels, and its positions become images of the
 //! batch.
 
 use super::window::{Window, pads, per_dimension, shares, steps, window};
@@ -18,7 +18,7 @@ use crate::ops::slice::Slice;
 /// The parameters of a convolution.
 #[derive(Clone)]
 pub struct Convolution {
-    /// The movement of the filter.
+    /// How the filter moves.
     pub window: Window,
     /// Number of groups of channels.
     pub groups: u32,
@@ -112,8 +112,8 @@ pub fn convolve(
 /// Maximum kernel size along a dimension folded into the channels.
 const MAX_FOLDED: u32 = 1024;
 
-/// Folds the first spatial dimension into the channels: `[N, C, D, ...]` becomes `[N * places, C * kernel, ...]`, with
-/// the channels of a group contiguous for each step of the window. Also returns the number of places.
+/// Folds the first spatial dimension into the channels: `[N, C, D, ...]` becomes `[N * places, C * kernel, ...]`; the
+/// channels of a group are contiguous for each step of the window. Also returns the number of places.
 fn fold_input(call: &mut Call, x: OperandId, window: &Window, groups: u32) -> Step<(OperandId, Dim)> {
     let shape = call.shape(x);
     let rank = shape.len() as u32;
@@ -223,7 +223,7 @@ fn transposed(call: &Call, x: &[Dim], filter: &[Dim]) -> Step<Transposed> {
     };
     let (mut begins, mut ends) = (Vec::new(), Vec::new());
     for at in 0..count {
-        // The window's reach: the output covers `(size - 1) * stride` elements plus this many.
+        // The window's reach: the output covers `(size - 1) * stride` elements plus this number.
         let reach = (kernel[at] as i64 - 1).max(0).saturating_mul(dilations[at] as i64).saturating_add(1);
         let whole = (spatial[at] - 1) * strides[at] + Dim::number(reach);
         let total = match &wanted {
@@ -312,7 +312,8 @@ fn conv_transpose2d(
     call.add(y, bias)
 }
 
-/// Like [`fold_input`] for a transposed convolution: one with the reversed filter over the input with zeros inserted.
+/// Like [`fold_input`], for a transposed convolution: a convolution with the reversed filter, over the input with zeros
+/// inserted.
 fn fold_transposed_input(call: &mut Call, x: OperandId, how: &Transposed) -> Step<(OperandId, Dim)> {
     let shape = call.shape(x);
     let (size, stride) = (shape[2], how.strides[0]);

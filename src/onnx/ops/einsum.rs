@@ -9,7 +9,7 @@ use crate::ops::reduce::ReduceKind;
 use crate::ops::slice::Slice;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The name of a dimension: a letter, or a position in the dimensions of an ellipsis, counted from their end.
+/// The name of a dimension: a letter, or a position among the dimensions of an ellipsis, counted from their end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Label {
     Ellipsis(usize),
@@ -25,7 +25,7 @@ struct Term {
 /// Sizes of dimensions by name.
 type Sizes = BTreeMap<Label, Dim>;
 
-/// Maximum number of inputs: each product looks at all subsequent ones.
+/// Maximum number of inputs: each product looks at all that follow.
 const MAX_TERMS: usize = 256;
 
 /// The labels of a term of the equation; its ellipsis stands for `ellipsis` dimensions.
@@ -72,8 +72,8 @@ fn terms(call: &Call, left: &str) -> Step<Vec<Term>> {
     Ok(terms)
 }
 
-/// The names of the output's dimensions. Implicit ones are those of the ellipsis, then the letters that occur once, in
-/// alphabetical order.
+/// The names of the output's dimensions. If they are implicit: those of the ellipsis, then the letters that occur once,
+/// in alphabetical order.
 fn output_labels(terms: &[Term], right: Option<&str>) -> Step<Vec<Label>> {
     let all: BTreeSet<Label> = terms.iter().flat_map(|term| term.labels.iter().copied()).collect();
     let ellipsis = all.iter().filter(|label| matches!(label, Label::Ellipsis(_))).count();
@@ -202,8 +202,8 @@ fn product(call: &mut Call, a: Term, b: Term, needed: &BTreeSet<Label>, sizes: &
     Ok(Term { operand: call.reshape(operand, &shape)?, labels })
 }
 
-/// Multiplies terms from left to right and sums immediately over dimensions that neither a later term nor the output
-/// needs.
+/// Multiplies terms from left to right, and sums over a dimension as soon as neither a later term nor the output needs
+/// it.
 fn einsum(call: &mut Call) -> Outcome {
     let equation: String = call.text_or("equation", "").split_whitespace().collect();
     let (left, right) = match equation.split_once("->") {

@@ -11,8 +11,8 @@ use crate::ops::elementwise::Elementwise as E;
 use crate::shape::{Descriptor, broadcast};
 use bytes::Bytes;
 
-/// The output of an operator that computes each element from one of input 0, with `f`; an input without elements leads
-/// to an output without elements.
+/// Computes each element of the output from one of input 0, by `f`. An input without elements yields an output without
+/// elements.
 pub fn map(call: &mut Call, f: impl FnOnce(&mut Call, OperandId) -> Step<OperandId>) -> Outcome {
     if let Some(Value::Empty(descriptor)) = call.value(0) {
         return Ok(vec![Value::Empty(descriptor)]);
@@ -22,7 +22,7 @@ pub fn map(call: &mut Call, f: impl FnOnce(&mut Call, OperandId) -> Step<Operand
     call.one(output)
 }
 
-/// The output, of type `dtype`, of an operator with broadcast operands at `indices`, if one of them has no elements.
+/// If one of the broadcast operands at `indices` has no elements, the output of the operator, of type `dtype`.
 pub fn empty_broadcast(call: &Call, indices: std::ops::Range<usize>, dtype: Option<DataType>) -> Step<Option<Value>> {
     if !indices.clone().any(|index| matches!(call.value(index), Some(Value::Empty(_)))) {
         return Ok(None);
@@ -91,7 +91,7 @@ fn sign(call: &mut Call) -> Outcome {
     })
 }
 
-/// Bounds are attributes before opset 11, and operands from then on.
+/// Bounds are attributes before opset 11, operands since then.
 fn clip(call: &mut Call) -> Outcome {
     map(call, |call, x| {
         let [min, max] = if call.opset < 11 {
@@ -149,7 +149,7 @@ fn pow(call: &mut Call) -> Outcome {
         }
         None if !dtype.is_float() && exponent_type.is_float() => fractional_power_of_integers(call, base, exponent),
         _ if dtype == DataType::Float16 => {
-            // An exponent of another type may not be representable in float16.
+            // float16 may not represent an exponent of another type.
             let (base, exponent) = (call.cast(base, DataType::Float32)?, call.cast(exponent, DataType::Float32)?);
             let power = call.emit(E::Pow, &[base, exponent])?;
             call.cast(power, dtype)
@@ -173,7 +173,7 @@ fn fractional_power_of_integers(call: &mut Call, base: OperandId, exponent: Oper
     let exact = call.emit(E::Pow, &[base, whole])?;
     let (base, exponent) = (call.cast(base, DataType::Float32)?, call.cast(exponent, DataType::Float32)?);
     let power = call.emit(E::Pow, &[base, exponent])?;
-    // A result just below an integer is a rounded root of that integer.
+    // A result next to an integer is a rounded root; the exact one is that integer.
     let nearest = call.emit(E::RoundEven, &[power])?;
     let distance = call.sub(power, nearest)?;
     let distance = call.emit(E::Abs, &[distance])?;
@@ -228,9 +228,9 @@ fn float_remainder(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandI
 }
 
 /// The remainder of non-negative numbers, exact if the quotient is below 2^12: the divisor is split into two 12-bit
-/// numbers with exact products with the quotient.
+/// numbers, whose products with the quotient are exact.
 fn positive_remainder(call: &mut Call, x: OperandId, divisor: OperandId) -> Step<OperandId> {
-    /// Multiplying larger numbers by 2^12 + 1 would overflow. They are not split.
+    /// Larger numbers are not split: multiplying them by 2^12 + 1 would overflow.
     const MAX_SPLIT: f64 = 1e34;
     let product = call.scale(divisor, 4097.0)?;
     let excess = call.sub(product, divisor)?;
@@ -256,15 +256,15 @@ fn positive_remainder(call: &mut Call, x: OperandId, divisor: OperandId) -> Step
     call.select(is_smaller, x, rest)
 }
 
-/// The type of `to`; truth values are distinguished from other `uint8`.
+/// Casts to the type of `to`, which distinguishes truth values from other `uint8`.
 fn cast(call: &mut Call) -> Outcome {
     let to = call.type_attribute("to")?.ok_or("to is missing")?;
     let dtype = to.computed().ok_or_else(|| Refusal(format!("to is {to}, which WebNN does not have")))?;
     cast_to(call, dtype, to == ElementType::Bool)
 }
 
-/// The type of the second operand. Truth values are `uint8` here, which makes a cast to them indistinguishable from one
-/// to integers.
+/// Casts to the type of the second operand. Truth values are `uint8` here: a cast to them cannot be told from a cast to
+/// integers.
 fn cast_like(call: &mut Call) -> Outcome {
     let dtype = call.input_type(1).ok_or("input 1 is of a type that WebNN does not have")?;
     if dtype == DataType::Uint8 && call.input_type(0) != Some(DataType::Uint8) {
@@ -273,7 +273,7 @@ fn cast_like(call: &mut Call) -> Outcome {
     cast_to(call, dtype, false)
 }
 
-/// Reinterprets the bits of each element as a type of the same size. WebNN has no operator for that: constants are
+/// Reinterprets the bits of each element as a type of the same size, for which WebNN has no operator: constants are
 /// reinterpreted during translation, and computed integers can become other integers.
 fn bit_cast(call: &mut Call) -> Outcome {
     let to = call.type_attribute("to")?.ok_or("to is missing")?;
@@ -298,7 +298,7 @@ fn bit_cast(call: &mut Call) -> Outcome {
     })
 }
 
-/// Floats lose their fraction when cast to an integer, and everything but 0 is true.
+/// Floats lose their fraction when cast to an integer; as truth values, all but 0 are true.
 fn cast_to(call: &mut Call, to: DataType, to_bool: bool) -> Outcome {
     if let Some(literal) = call.input_literal(0) {
         if literal.shape.contains(&0) {

@@ -13,7 +13,7 @@ use crate::shape::Descriptor;
 
 const CLAMPED: &str = "indices out of bounds are clamped";
 
-/// The start of a constant list of indices in a dimension of `size`, if the indices are consecutive.
+/// If the constant `indices` into a dimension of `size` are consecutive, the first of them.
 fn neighbors(call: &Call, indices: OperandId, size: Dim) -> Option<Dim> {
     if !call.is_constant(indices) {
         return None;
@@ -36,7 +36,7 @@ fn gather(call: &mut Call) -> Outcome {
     }
     let (x, indices) = (call.input(0)?, call.input(1)?);
     let output = match neighbors(call, indices, shape[axis]) {
-        // A slice is free if it is contiguous in memory.
+        // A slice costs nothing if it is contiguous in memory.
         Some(start) => {
             let count: Dim = index_shape.iter().copied().product();
             let part = call.slice_axis(x, axis, start, count)?;
@@ -47,7 +47,7 @@ fn gather(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// The indices may be shorter than the data along the other dimensions.
+/// Along the other dimensions, indices may be shorter than the data.
 fn gather_elements(call: &mut Call) -> Outcome {
     let (x, indices) = (call.input(0)?, call.input(1)?);
     let (shape, index_shape) = (call.shape(x), call.shape(indices));

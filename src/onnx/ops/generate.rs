@@ -1,4 +1,4 @@
-//! Operators with results that depend on the values of constants: ranges, one-hot vectors, places of nonzero elements.
+//! Operators whose results depend on the values of constants: ranges, one-hot vectors, places of nonzero elements.
 
 use crate::dimension::{Dim, numbers};
 use crate::dtype::{DataType, Number};
@@ -13,10 +13,10 @@ use crate::ops::triangular::Triangular;
 use crate::shape::Descriptor;
 use std::cmp::Ordering;
 
-/// Number of elements from which on the limit of generated constants is checked.
+/// Number of elements from which the limit of generated constants is checked.
 const MAX_COUNTED: u32 = 1 << 20;
 
-/// Maximum number of elements to list one by one if each depends on sizes.
+/// Maximum number of elements to list one by one if each of them depends on sizes.
 const MAX_COUNTED_DIMS: u32 = 1 << 10;
 
 /// `0, 1, ... count - 1` along `axis` of a tensor of `rank` dimensions.
@@ -26,8 +26,8 @@ pub fn places<C: Into<Dim>>(call: &mut Call, dtype: DataType, count: C, axis: us
     counted(call, dtype, [Dim::number(0), Dim::number(1)], &shape)
 }
 
-/// `start, start + step, ...` in a tensor of shape `shape`; only one of its dimensions may differ from 1. The result is
-/// a constant unless the number of elements is still unknown.
+/// `start, start + step, ...` in a tensor of shape `shape`, at most one of whose dimensions may differ from 1. The
+/// result is a constant unless the number of elements is still unknown.
 ///
 /// # Errors
 /// If there are more elements than a translation may generate.
@@ -106,7 +106,7 @@ fn range(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// Like [`range`], with a number of elements that depends on sizes still unknown.
+/// Like [`range`], if the number of elements depends on sizes still unknown.
 fn sized_range(call: &mut Call, dtype: DataType, [start, limit, delta]: [Dim; 3]) -> Outcome {
     if delta == 0 {
         return Err("delta is 0".into());
@@ -121,7 +121,7 @@ fn sized_range(call: &mut Call, dtype: DataType, [start, limit, delta]: [Dim; 3]
     call.one(output)
 }
 
-/// A matrix of the input's shape with ones on a diagonal.
+/// A matrix of the input's shape, with ones on a diagonal.
 fn eye_like(call: &mut Call) -> Outcome {
     let shape = call.input_shape(0)?;
     if shape.len() != 2 {
@@ -187,7 +187,7 @@ fn one_hot(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// Refuses a node with a number of results that depends on computed elements.
+/// Refuses a node whose number of results depends on computed elements.
 fn decided_by_data(what: &str) -> Refusal {
     let reason = format!("{what} is computed from inputs of the model: the number of results is unknown");
     Refusal(reason).unless(Cut::Elements)
@@ -208,7 +208,7 @@ fn non_zero(call: &mut Call) -> Outcome {
     Ok(vec![call.int_list(&[shape.len() as u32, found.len() as u32], &coordinates)?])
 }
 
-/// The operand at `index`, flattened if no axis is given, and the axis.
+/// The operand at `index`, and the axis; without an axis, the operand is flattened.
 fn along_axis(call: &mut Call, index: usize) -> Step<(OperandId, u32)> {
     let x = call.input(index)?;
     match call.int_attribute("axis") {
@@ -251,7 +251,7 @@ fn order(a: &Number, b: &Number) -> Ordering {
 }
 
 /// The distinct rows of a constant along an axis, the first occurrence of each, the index of each row among them, and
-/// the counts.
+/// their counts.
 fn unique(call: &mut Call) -> Outcome {
     let numbers = call.constant_numbers(0);
     let numbers = numbers.ok_or_else(|| decided_by_data("the input"))?;
@@ -268,7 +268,7 @@ fn unique(call: &mut Call) -> Outcome {
     };
     let mut sorted: Vec<usize> = (0..count).collect();
     sorted.sort_by(compare);
-    // The sort is stable: the first of each group is the first in the input.
+    // The sort is stable: the first of each group is the first one in the input.
     let mut groups: Vec<&[usize]> = sorted.chunk_by(|a, b| compare(a, b).is_eq()).collect();
     if call.int_or("sorted", 1) == 0 {
         groups.sort_by_key(|group| group[0]);

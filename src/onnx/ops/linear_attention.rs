@@ -32,7 +32,8 @@ fn columns(call: &mut Call, x: OperandId, heads: Dim, what: &str) -> Step<Vec<Op
     rows.into_iter().map(|row| call.reshape(row, &[batch, heads, features / heads, Dim::ONE])).collect()
 }
 
-/// The state is a matrix per head: every step adds the product of its key and its value, and its query reads from it.
+/// The state is a matrix per head: every step adds the product of its key and its value, and reads from the state by
+/// its query.
 fn linear_attention(call: &mut Call) -> Outcome {
     let (heads, shared) = (count_attribute(call, "q_num_heads")?, count_attribute(call, "kv_num_heads")?);
     let (is_gated, is_delta) = match call.text_or("update_rule", "gated_delta").as_str() {
@@ -54,7 +55,7 @@ fn linear_attention(call: &mut Call) -> Outcome {
             return Err(Refusal(format!("{what} has shape {shape:?}, expected [{batch}, {steps}, ..]")));
         }
     }
-    // Each step becomes separate operators.
+    // Each step becomes operators of its own.
     let steps = steps.get();
     if steps > MAX_STEPS {
         return Err(Refusal(format!("{steps} steps cannot be unrolled, expected at most {MAX_STEPS}")));

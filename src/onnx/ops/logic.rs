@@ -46,7 +46,7 @@ fn choose(call: &mut Call) -> Outcome {
 }
 
 /// A shift is a multiplication with, or a division by, a power of two. A power that overflows is 0, and so are the
-/// product with it and, in WebNN-node, the quotient: the result of a shift by all bits.
+/// product with it and, in WebNN-node, the quotient by it: the result of a shift by all bits.
 fn bit_shift(call: &mut Call) -> Outcome {
     let to_left = match call.text_or("direction", "").as_str() {
         "LEFT" => true,
@@ -63,7 +63,7 @@ fn bit_shift(call: &mut Call) -> Outcome {
         let output = call.emit(if to_left { E::Mul } else { E::Div }, &[x, power]);
         return call.one(output);
     }
-    // A right shift fills in the sign: shifts the inverted bits of negative numbers, which are not negative.
+    // A right shift fills in the sign bit: for negative numbers, shifts the inverted bits, which are not negative.
     let zero = call.scalar_like(x, 0.0)?;
     let is_negative = call.emit(E::Lesser, &[x, zero])?;
     let turned = turn_bits(call, x)?;
@@ -119,8 +119,8 @@ fn common_bits(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
     call.cast(sum, dtype)
 }
 
-/// A bitwise operator in terms of the sum of the operands and their common bits: `a | b = a + b - (a & b)`,
-/// `a ^ b = a + b - 2 * (a & b)`.
+/// A bitwise operator, expressed by the sum of the operands and their common bits: `a | b = a + b - (a & b)`, `a ^ b =
+/// a + b - 2 * (a & b)`.
 fn bitwise(call: &mut Call, common: i64) -> Outcome {
     if let Some(empty) = empty_broadcast(call, 0..2, call.input_type(0))? {
         return Ok(vec![empty]);

@@ -23,15 +23,15 @@ struct Taken {
     count: Dim,
     /// The distance between elements in the input.
     stride: u32,
-    /// Whether the output has them in reverse order.
+    /// Whether the output has the elements in reverse order.
     reversed: bool,
 }
 
 /// The elements that `start`, `end` and `step` select in a dimension of `size`. Negative positions count from the end;
-/// positions outside of the dimension are moved to its border.
+/// positions outside of the dimension move to its border.
 fn taken(size: Dim, start: Dim, end: Dim, step: i64) -> Taken {
     let last = size - 1;
-    // The number of elements in a suffix does not depend on the size.
+    // The number of elements in a suffix of fixed length does not depend on the size.
     let to_end = end.is_number() && end >= MAX_SIZE && step == 1;
     if to_end && start.is_number() && start < 0 && size.min(Dim::ZERO - start) == Dim::ZERO - start {
         return Taken { start: size + start, count: Dim::ZERO - start, ..whole(size) };
@@ -47,7 +47,7 @@ fn taken(size: Dim, start: Dim, end: Dim, step: i64) -> Taken {
     };
     let stride = Dim::number(step.saturating_abs());
     let count = if size == 0 { size } else { distance.div_ceil(stride).max(0u32) };
-    // A single element has no successor.
+    // A single element has no successor: its stride does not matter.
     let stride = if stride == 1 || count > 1 { stride } else { Dim::number(1) };
     let reversed = step < 0 && count > 1;
     let start = if reversed { start - (count - 1) * stride } else { start };
@@ -89,7 +89,7 @@ fn take_value(call: &mut Call, index: usize, parts: &[Taken]) -> Step<Value> {
     }
 }
 
-/// Starts and ends are attributes before opset 10, and constants from then on.
+/// Starts and ends are attributes before opset 10, constants since then.
 fn slice(call: &mut Call) -> Outcome {
     let shape = call.input_shape(0)?;
     let (starts, ends, axes, steps) = if call.opset < 10 {
@@ -136,7 +136,7 @@ fn split_sizes(call: &Call, size: Dim) -> Step<Vec<Dim>> {
     let count = call.int_or("num_outputs", outputs);
     let count = u32::try_from(count).ok().filter(|&count| count > 0 && count as i64 == outputs);
     let count = count.ok_or_else(|| Refusal(format!("num_outputs is not {outputs}, the number of outputs")))?;
-    // The last one is smaller if the dimension cannot be divided evenly.
+    // The last piece is smaller if the dimension cannot be divided evenly.
     let piece = size.div_ceil(count);
     let sizes: Vec<Dim> = (0..count).map(|at| piece.min((size - piece * at).max(0u32))).collect();
     if call.opset < 18 && !size.is_multiple_of(count) {
@@ -173,7 +173,7 @@ enum Border {
     Wrap,
 }
 
-/// The index in a dimension of `size` that padding repeats at `at` elements from its start.
+/// The index, in a dimension of `size`, of the element that padding repeats `at` elements from its start.
 fn border_place(border: Border, at: i64, size: i64) -> i64 {
     match border {
         Border::Wrap => at.rem_euclid(size),
@@ -201,7 +201,7 @@ fn pad_operand(call: &mut Call, x: OperandId, pads: &[[Dim; 2]], border: Border)
     if border == Border::Wrap || (border == Border::Reflect && !short.all(|is_short| is_short)) {
         let mut output = x;
         for (axis, pads) in pads.iter().enumerate() {
-            // The indices are listed one by one.
+            // The indices are listed one by one, which requires known sizes.
             let ([before, after], size) = (pads.map(Dim::get), shape[axis]);
             if before + after > 0 {
                 let size = size.get();
@@ -251,7 +251,7 @@ fn padded(call: &mut Call, pads: &[[Dim; 2]], border: Border) -> Step<Value> {
     }
 }
 
-/// Sizes and value are attributes before opset 11, and constants from then on.
+/// Sizes and value are attributes before opset 11, constants since then.
 fn pad(call: &mut Call) -> Outcome {
     let rank = call.input_shape(0)?.len();
     let (pads, value) = if call.opset < 11 {
@@ -325,7 +325,7 @@ fn tile(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// Broadcasts both the input and the shape.
+/// Broadcasts the input and the shape with each other.
 fn expand(call: &mut Call) -> Outcome {
     let shape = call.input_shape(0)?;
     let sizes = call.int_dims(1, "shape")?;

@@ -12,7 +12,7 @@ use crate::ops::normalization::{BatchNormalization, InstanceNormalization, Layer
 use crate::ops::pool2d::{Pool2d, Pool2dAttributes, PoolKind};
 use crate::ops::reduce::ReduceKind;
 
-/// The default `epsilon` of all of them.
+/// The default `epsilon` of all of these operators.
 const EPSILON: f32 = 1e-5;
 
 fn epsilon(call: &Call) -> f64 {
@@ -28,7 +28,7 @@ fn channels_of(call: &Call, x: OperandId) -> Step<Vec<Dim>> {
     }
 }
 
-/// Mean and variance over `axes`, which remain with size 1.
+/// Mean and variance over `axes`, which are kept with size 1.
 fn moments(call: &mut Call, x: OperandId, axes: &[u32]) -> Step<[OperandId; 2]> {
     let mean = call.reduce(ReduceKind::Mean, x, axes, true)?;
     let centered = call.sub(x, mean)?;
@@ -44,7 +44,7 @@ fn batch_normalization(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let dtype = call.dtype(x);
     let shape = call.shape(x);
-    // Statistics may have a different type than the data.
+    // Statistics may have another type than the data.
     let mut operands = Vec::new();
     for index in 0..5 {
         operands.push(call.input(index)?);
@@ -119,7 +119,7 @@ fn is_stashed(call: &Call, x: OperandId) -> bool {
     call.dtype(x) == DataType::Float16 && call.int_or("stash_type", 1) != 10
 }
 
-/// Reshapes the operand to `sizes`, as WebNN's normalization requires, if the number of elements matches.
+/// If the number of elements matches, reshapes the operand to `sizes`, as WebNN's normalization requires.
 fn fitted(call: &mut Call, operand: OperandId, sizes: &[Dim]) -> Step<Option<OperandId>> {
     let shape = call.shape(operand);
     let leading = shape.len().saturating_sub(sizes.len());
@@ -164,7 +164,7 @@ fn deviation(call: &mut Call, square: OperandId, epsilon: f64) -> Step<OperandId
     call.emit(E::Sqrt, &[sum])
 }
 
-/// `x / sqrt(mean(x^2) + epsilon) * scale` with the mean over `axes`, and the inverse of the root.
+/// `x / sqrt(mean(x^2) + epsilon) * scale`, with the mean over `axes`, and the inverse of the root.
 ///
 /// # Errors
 /// If types or shapes do not match.
@@ -187,7 +187,7 @@ fn rms_normalization(call: &mut Call) -> Outcome {
     call.one(Ok(y))
 }
 
-/// Scale and bias are per group before opset 21, and per channel from then on.
+/// Scale and bias are per group before opset 21, per channel since then.
 fn group_normalization(call: &mut Call) -> Outcome {
     let (x, scale, bias) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let shape = channels_of(call, x)?;
@@ -254,7 +254,7 @@ fn lp_normalization(call: &mut Call) -> Outcome {
     call.one(y)
 }
 
-/// The standard adds 1e-9 to the standard deviation; this adds it to that of constant data.
+/// The standard adds 1e-9 to the standard deviation; this adds it only to that of constant data.
 fn mean_variance_normalization(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let axes = call.ints_attribute("axes").unwrap_or_else(|| vec![0, 2, 3]);

@@ -1,6 +1,6 @@
 //! Pooling over any number of spatial dimensions.
 //!
-//! Maxima, averages and norms are separable: dimensions that WebNN cannot pool together are pooled one after the other.
+//! Maxima, averages and norms are separable: dimensions that WebNN cannot pool together are pooled one after another.
 
 use super::window::{Window, per_dimension, window};
 use crate::dimension::{Dim, numbers};
@@ -16,11 +16,11 @@ use crate::ops::pool2d::{Pool2d, Pool2dAttributes, PoolKind};
 use crate::ops::reduce::ReduceKind;
 use crate::ops::scatter::ScatterElements;
 
-/// A pooling: its window, with its own padding, and the sizes of the output.
+/// A pooling: its window, with padding for this operator, and the sizes of the output.
 struct Pooling {
     window: Window,
     outputs: Vec<Dim>,
-    /// Additional trailing padding for partial windows, beyond that of the attributes.
+    /// Trailing padding for partial windows, in addition to that of the attributes.
     partial: Vec<Dim>,
 }
 
@@ -32,8 +32,8 @@ fn spatial(shape: &[Dim]) -> Step<&[Dim]> {
     }
 }
 
-/// The parameters of a pooling for an input of this shape. With partial windows, the trailing padding is as large as
-/// they need.
+/// The parameters of a pooling for an input of this shape. If partial windows count, the trailing padding is what they
+/// need.
 fn pooling(call: &Call, shape: &[Dim]) -> Step<Pooling> {
     let spatial = spatial(shape)?;
     if !call.has_attribute("kernel_shape") {
@@ -68,7 +68,7 @@ fn pooling(call: &Call, shape: &[Dim]) -> Step<Pooling> {
     Ok(Pooling { window, outputs, partial })
 }
 
-/// Pools the spatial dimensions of `x` with floor rounding.
+/// Pools the spatial dimensions of `x`, rounding output sizes down.
 fn pool(call: &mut Call, kind: PoolKind, x: OperandId, window: &Window) -> Step<OperandId> {
     let count = window.kernel.len();
     let last = count.min(2);
@@ -92,7 +92,7 @@ fn pool_part(call: &mut Call, kind: PoolKind, x: OperandId, axis: usize, window:
     }
     let (before, after) = (&shape[..axis], &shape[axis + count..]);
     let images = [before[0], before[1..].iter().copied().product()];
-    // A single dimension is the width if it is the last one, otherwise the height.
+    // A single dimension becomes the width if it is the last one, otherwise the height.
     let one = Dim::number(1);
     let (plane, row): ([Dim; 2], bool) = match count {
         2 => ([shape[axis], shape[axis + 1]], false),
@@ -124,7 +124,7 @@ fn pool_part(call: &mut Call, kind: PoolKind, x: OperandId, axis: usize, window:
     call.reshape(y, &[before, &middle, after].concat())
 }
 
-/// Pads `x` with zeros according to the window's padding; returns it with the window without padding.
+/// Pads `x` with zeros as the window says; returns the result and the window without padding.
 fn with_zeros(call: &mut Call, x: OperandId, window: &Window) -> Step<(OperandId, Window)> {
     let mut x = x;
     for (at, &padding) in window.padding.iter().enumerate() {
@@ -133,7 +133,7 @@ fn with_zeros(call: &mut Call, x: OperandId, window: &Window) -> Step<(OperandId
     Ok((x, Window { padding: vec![[Dim::number(0); 2]; window.padding.len()], ..window.clone() }))
 }
 
-/// Averages `x`, `[N, C, ...]`, according to the node's attributes.
+/// Averages `x`, `[N, C, ...]`, as the node's attributes say.
 ///
 /// # Errors
 /// If they do not match the input.
@@ -141,7 +141,7 @@ pub fn average(call: &mut Call, x: OperandId) -> Step<OperandId> {
     let mut pooling = pooling(call, &call.shape(x))?;
     let mut input = x;
     if call.int_or("count_include_pad", 0) != 0 {
-        // Padding zeros count; elements of partial windows beyond them do not.
+        // Zeros of the padding count; the parts of partial windows beyond them do not.
         for (padding, &partial) in pooling.window.padding.iter_mut().zip(&pooling.partial) {
             padding[1] = padding[1] - partial;
         }
@@ -194,9 +194,9 @@ fn max_places(call: &mut Call, x: OperandId, pooling: &Pooling) -> Step<OperandI
     call.reshape(best, &[&shape[..2], &numbers(&pooling.outputs)].concat())
 }
 
-/// The number of places in the window and, for each of them, the indices of the image elements that it covers: in
-/// row-major order, and in the output order. Elements in the padding are replaced by the first one outside of it, which
-/// changes neither a maximum nor the place of its first occurrence.
+/// The number of places in the window, and for each of them the indices of the image elements that it covers, in
+/// row-major order and in the output's order. Elements in the padding are replaced by the first one outside of it,
+/// which changes neither a maximum nor the place of its first occurrence.
 fn window_elements(pooling: &Pooling, spatial: &[u32], column_major: bool) -> Step<(u32, Vec<i64>, Vec<i64>)> {
     let Pooling { window, outputs, .. } = pooling;
     let (outputs, begins) =
@@ -238,7 +238,7 @@ fn indices(shape: &[u32]) -> Vec<Vec<u32>> {
     })
 }
 
-/// The powers of magnitudes that an Lp norm sums up.
+/// The powers of magnitudes that a p-norm sums.
 fn powers(call: &mut Call, x: OperandId, p: i64) -> Step<OperandId> {
     let magnitude = call.emit(E::Abs, &[x])?;
     if p == 1 {
@@ -248,7 +248,7 @@ fn powers(call: &mut Call, x: OperandId, p: i64) -> Step<OperandId> {
     call.emit(E::Pow, &[magnitude, p])
 }
 
-/// The norm from the sum of powers.
+/// The p-norm, given the sum of powers.
 fn root(call: &mut Call, sum: OperandId, p: i64) -> Step<OperandId> {
     if p == 1 {
         return Ok(sum);

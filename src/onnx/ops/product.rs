@@ -9,8 +9,8 @@ use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::matmul::{Gemm, GemmAttributes};
 use crate::ops::reduce::ReduceKind;
 
-/// Applies the matrix product `f` to operands that may be vectors: the first as a row, the second as a column; the
-/// output lacks their dimension.
+/// Applies the matrix product `f` to operands that may be vectors: the first becomes a row, the second a column; the
+/// output lacks that dimension.
 ///
 /// # Errors
 /// If an operand is a scalar, or `f` fails.
@@ -47,8 +47,8 @@ pub fn matmul(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
     })
 }
 
-/// The matrix product of 32-bit or 64-bit integers: WebNN's is for floats only, hence the elements are multiplied one
-/// by one.
+/// The matrix product of 32-bit or 64-bit integers. WebNN's is for floats only: multiplies the elements one by one
+/// instead.
 fn integer_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandId> {
     let (a_shape, b_shape) = (call.shape(a), call.shape(b));
     let one = &[Dim::number(1)][..];
@@ -60,14 +60,14 @@ fn integer_product(call: &mut Call, a: OperandId, b: OperandId) -> Step<OperandI
     call.reduce(ReduceKind::Sum, products, &[inner], false)
 }
 
-/// Maximum number of products of integers of at most 8 bits and a sign (255 * 255) with an exact sum in float32, in any
-/// order: 258 * 255 * 255 < 2^24. A power of two keeps rows aligned.
+/// Maximum number of products of integers with at most 8 bits and a sign (255 * 255) whose sum is exact in float32, in
+/// any order: 258 * 255 * 255 < 2^24. A power of two keeps rows aligned.
 pub const EXACT_PRODUCTS: u32 = 256;
 
 /// Maximum number of pieces to add up.
 pub const MAX_PIECES: u32 = 4096;
 
-/// The exact product, as int32, of float32 matrices of integers with magnitudes up to 255.
+/// The exact product, as int32, of float32 matrices that hold integers with magnitudes of up to 255.
 ///
 /// # Errors
 /// If shapes do not match.

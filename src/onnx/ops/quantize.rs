@@ -2,9 +2,9 @@
 //!
 //! Products of integers are computed in float32, in pieces with exact sums, and added as int32. If the result is cast
 //! to float32, as in dynamically quantized models, the sums need not be exact: a single product of the dequantized
-//! factors replaces the pieces. Its error is that of a float32 product of the same depth: none while all partial sums
-//! are below 2^24, and at most `depth * 2^-24` times the sum of the magnitudes of the terms. Devices that multiply
-//! bytes compute it exactly and round once.
+//! factors replaces the pieces. Its error is that of a float32 product of the same depth: none as long as all partial
+//! sums are below 2^24, and otherwise at most `depth * 2^-24` times the sum of the magnitudes of the terms. Devices
+//! that multiply bytes compute it exactly and round once.
 
 use super::convolution::{Convolution, convolution, convolve};
 use super::generate::places;
@@ -26,7 +26,7 @@ use crate::shape::Descriptor;
 struct Granularity {
     shape: Vec<Dim>,
     axis: i64,
-    /// The block size; 0 without blocks.
+    /// The block size; 0 if there are no blocks.
     block: u32,
 }
 
@@ -34,11 +34,11 @@ impl Granularity {
     fn new(call: &Call, shape: Vec<Dim>) -> Step<Granularity> {
         let given = call.int_or("block_size", 0);
         let block = u32::try_from(given).map_err(|_| Refusal(format!("block_size is {given}")))?;
-        // Before opset 13, there is a single scale.
+        // Before opset 13, there is always a single scale.
         Ok(Granularity { shape, axis: call.int_or("axis", 1), block })
     }
 
-    /// Shapes a scale or zero point for WebNN: the rank of the input, with sizes that divide those of the input.
+    /// Shapes a scale or zero point for WebNN: the rank of the input, and sizes that divide those of the input.
     fn spread(&self, call: &mut Call, operand: OperandId) -> Step<OperandId> {
         let (rank, got) = (self.shape.len(), call.shape(operand));
         if got.iter().all(|&size| size == 1) && self.block == 0 {
@@ -68,7 +68,7 @@ impl Granularity {
         if size == expected[axis] * self.block {
             return Ok(operand);
         }
-        // One scale per element.
+        // Expands to one scale per element.
         let elements = places(call, DataType::Int32, size, 0, 1)?;
         let block = call.int_scalar(DataType::Int32, self.block as i64)?;
         let blocks = call.div(elements, block)?;
@@ -76,7 +76,7 @@ impl Granularity {
     }
 }
 
-/// A WebNN type that holds the values of `element`, if that is an integer type.
+/// A WebNN type that holds the values of `element`, if `element` is an integer type.
 fn widened(element: ElementType) -> Option<DataType> {
     match element {
         ElementType::Int2 | ElementType::Int4 => Some(DataType::Int8),
@@ -86,7 +86,7 @@ fn widened(element: ElementType) -> Option<DataType> {
     }
 }
 
-/// The quantized input at `index`; constants of types that WebNN does not have are widened.
+/// The quantized input at `index`; constants whose type WebNN lacks are widened.
 fn quantized(call: &mut Call, index: usize) -> Step<OperandId> {
     let Some(literal) = call.input_literal(index) else { return call.input(index) };
     let Some(dtype) = widened(literal.element) else {
@@ -102,7 +102,7 @@ fn named_type(call: &Call, name: &str) -> Step<Option<DataType>> {
     dtype.map(Some).ok_or_else(|| Refusal(format!("{name} is {element}, which WebNN does not have")))
 }
 
-/// Zeros of the shape of `scale`: constant if `scale` is, which keeps a dequantized constant constant.
+/// Zeros of the shape of `scale`. They are a constant if `scale` is, which keeps a dequantized constant constant.
 fn zeros(call: &mut Call, scale: OperandId, dtype: DataType) -> Step<OperandId> {
     if call.is_constant(scale) {
         let descriptor = Descriptor::new(dtype, call.sizes(scale));
@@ -113,7 +113,7 @@ fn zeros(call: &mut Call, scale: OperandId, dtype: DataType) -> Step<OperandId> 
     call.expand(zero, &shape)
 }
 
-/// Rounds `x` to an integer and adds `zero_point`, which broadcasts to it and has its rank.
+/// Rounds `x` to an integer and adds `zero_point`, which broadcasts to `x` and has its rank.
 fn rounded(call: &mut Call, x: OperandId, zero_point: OperandId) -> Step<OperandId> {
     let one = call.scalar_like(x, 1.0)?;
     let shape = call.shape(zero_point);
@@ -124,7 +124,7 @@ fn rounded(call: &mut Call, x: OperandId, zero_point: OperandId) -> Step<Operand
 /// `QuantizeLinear`, also that of `com.microsoft`.
 ///
 /// # Errors
-/// If WebNN does not have a type.
+/// If WebNN lacks a type.
 pub fn quantize_linear(call: &mut Call) -> Outcome {
     let (x, scale) = (call.input(0)?, call.input(1)?);
     // The division uses the type of the scale unless a precision is given.
@@ -139,7 +139,7 @@ pub fn quantize_linear(call: &mut Call) -> Outcome {
         Some(zero_point) => call.dtype(zero_point),
         None => named_type(call, "output_dtype")?.unwrap_or(DataType::Uint8),
     };
-    // The standard does not allow int32 here: it represents a 16-bit type, and which one is unknown.
+    // The standard does not allow int32 here: it represents a 16-bit type, but which one is unknown.
     if dtype == DataType::Int32 && range.is_none() {
         return Err("the zero point is a computed 16-bit integer, expected a constant".into());
     }
@@ -156,7 +156,7 @@ pub fn quantize_linear(call: &mut Call) -> Outcome {
     call.one(Ok(y))
 }
 
-/// The range of a 16-bit integer type, represented by int32 inside of a model.
+/// The range of a 16-bit integer type, which int32 represents inside of a model.
 fn range_of_16_bits(element: ElementType) -> Option<[i128; 2]> {
     match element {
         ElementType::Int16 => Some([i16::MIN as i128, i16::MAX as i128]),
@@ -168,7 +168,7 @@ fn range_of_16_bits(element: ElementType) -> Option<[i128; 2]> {
 /// `DequantizeLinear`, also that of `com.microsoft`.
 ///
 /// # Errors
-/// If WebNN does not have a type.
+/// If WebNN lacks a type.
 pub fn dequantize_linear(call: &mut Call) -> Outcome {
     let (x, scale) = (quantized(call, 0)?, call.input(1)?);
     let dtype = named_type(call, "output_dtype")?.filter(|_| call.opset >= 23).unwrap_or(call.dtype(scale));
@@ -225,8 +225,8 @@ fn centered(
     call.sub(x, zero_point)
 }
 
-/// Like [`centered`], by an operator that devices with byte multiplication recognize; `None` if zero points repeat in
-/// another way. Products that read the same tensor share it.
+/// Like [`centered`], by an operator that devices with byte multiplication recognize; `None` if the zero points repeat
+/// in a way that it does not support. Products that read the same tensor share the result.
 fn difference(
     call: &mut Call,
     index: usize,
@@ -257,7 +257,7 @@ fn difference(
     Ok(Some(y))
 }
 
-/// Shapes one value per row of the first operand of a matrix product, or one for all.
+/// Shapes one value per row of a matrix product's first operand, or one for all rows.
 fn per_row(call: &mut Call, operand: OperandId) -> Step<OperandId> {
     match call.shape(operand)[..] {
         [] => Ok(operand),
@@ -267,7 +267,7 @@ fn per_row(call: &mut Call, operand: OperandId) -> Step<OperandId> {
     }
 }
 
-/// Shapes one value per column of the second operand of a matrix product, or one for all.
+/// Shapes one value per column of a matrix product's second operand, or one for all columns.
 fn per_column(call: &mut Call, operand: OperandId) -> Step<OperandId> {
     match call.shape(operand)[..] {
         [size] if size == 1 => call.to_scalar(operand),
@@ -311,7 +311,7 @@ fn qlinear_matmul(call: &mut Call) -> Outcome {
     requantized(call, product, factor, 6)
 }
 
-/// Shapes one value per output channel, in front of `dimensions` others, or one for all.
+/// Shapes one value per output channel, followed by `dimensions` others, or one for all channels.
 fn per_channel(call: &mut Call, operand: OperandId, dimensions: usize) -> Step<OperandId> {
     match call.shape(operand)[..] {
         [] => Ok(operand),
@@ -321,7 +321,8 @@ fn per_channel(call: &mut Call, operand: OperandId, dimensions: usize) -> Step<O
     }
 }
 
-/// The exact convolution, as int32, of `x` with `filter`, float32 tensors of integers with magnitudes up to 255.
+/// The exact convolution, as int32, of `x` with `filter`, float32 tensors that hold integers with magnitudes of up to
+/// 255.
 fn exact_convolution(call: &mut Call, x: OperandId, filter: OperandId, how: &Convolution) -> Step<OperandId> {
     let (shape, filter_shape) = (call.shape(x), call.sizes(filter));
     let (channels, elements) = (filter_shape[1], filter_shape[2..].iter().product::<u32>());
@@ -336,7 +337,7 @@ fn exact_convolution(call: &mut Call, x: OperandId, filter: OperandId, how: &Con
         let count = (EXACT_PRODUCTS / elements).min(channels - start);
         let mut part = x;
         if count < channels {
-            // Some channels of every group.
+            // The same channels of every group.
             let grouped = [&[shape[0], how.groups.into(), channels.into()], &shape[2..]].concat();
             let grouped = call.reshape(x, &grouped)?;
             let some = call.slice_axis(grouped, 2, start, count)?;
@@ -422,7 +423,7 @@ mod tests {
         assert!(refusal.contains("the zero point is a computed 16-bit integer"), "{refusal}");
     }
 
-    /// A product of bytes as onnxruntime's dynamic quantization writes it, with rows of 600.
+    /// A product of bytes, as onnxruntime's dynamic quantization writes it, with rows of 600.
     fn dynamically_quantized() -> TestGraph {
         TestGraph::default()
             .input("x", Float, &["4", "600"])
@@ -476,7 +477,7 @@ mod tests {
             .node("MatMulInteger", "x w zero", "rows", vec![])
             .node("Cast", "rows", "others", vec![("to", Attr::Int(1))]);
         let graph = graph.output_of("integers", Int32).output("floats").output_of("rows", Int32).output("others");
-        // The integers are compared exactly: a difference of 32 would show.
+        // Compared exactly: a difference of 32 would show.
         let graph = graph.import(17, &Default::default()).unwrap();
         check(&graph, Tolerance::EXACT.or_absolute(64.0));
     }

@@ -1,9 +1,9 @@
 //! Random numbers. With a seed, they are drawn during translation: a WebNN graph computes the same every time. Without
-//! one, a session cuts the model there and draws new ones in each run.
+//! a seed, a session cuts the model there and draws new numbers in each run.
 //!
 //! The generator is SplitMix64; its initial state is the bits of the float32 `seed`. Number `i` depends only on the
-//! seed and on `i`: the same seed produces the same numbers everywhere, although not those of other runtimes, because
-//! the standard names no generator.
+//! seed and on `i`: the same seed produces the same numbers everywhere, but not those of other runtimes, because the
+//! standard names no generator.
 
 use crate::dimension::Dim;
 use crate::dtype::DataType;
@@ -24,7 +24,7 @@ use std::hash::{BuildHasher, RandomState};
 struct Source(u64);
 
 impl Source {
-    /// The source for the node's seed; without one, a different source each time, if the node is evaluated for a single
+    /// The source for the node's seed. Without a seed, a new source each time, if the node is evaluated for a single
     /// run.
     fn new(call: &Call) -> Step<Source> {
         match call.float_attribute("seed") {
@@ -54,7 +54,7 @@ impl Source {
 
     /// Number `at` of the standard Gumbel distribution.
     fn gumbel(self, at: u64) -> f64 {
-        // The middles of the steps: neither 0 nor 1.
+        // Uses the middles of the steps, which are neither 0 nor 1.
         -(-(self.uniform(at) + 0.5 / (1u64 << 24) as f64).ln()).ln()
     }
 
@@ -65,7 +65,7 @@ impl Source {
     }
 }
 
-/// The type of the output: that of the attribute `dtype`, by default `default`.
+/// The type of the output: that of the attribute `dtype`, or `default` without it.
 fn output_type(call: &Call, default: Option<DataType>) -> Step<DataType> {
     match call.type_attribute("dtype")? {
         Some(element) => {
@@ -126,8 +126,8 @@ fn bernoulli(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// Draws classes, `[batch, samples]`, from log probabilities, `[batch, classes]`: each time the class with the largest
-/// sum of its log probability and a number of the Gumbel distribution.
+/// Draws classes, `[batch, samples]`, from log probabilities, `[batch, classes]`: each time the class whose log
+/// probability plus a number of the Gumbel distribution is largest.
 fn multinomial(call: &mut Call) -> Outcome {
     let source = Source::new(call)?;
     let output_data_type = output_type(call, Some(DataType::Int32))?;
@@ -150,7 +150,7 @@ fn multinomial(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// The restrictions of all of them.
+/// The restrictions of all these operators.
 const NOTES: &str = "own generator; with a seed, the same numbers in every run; without one, `loadModel()` only";
 
 /// The operators of this family.

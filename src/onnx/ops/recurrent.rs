@@ -1,4 +1,4 @@
-//! Recurrent networks. Those that WebNN does not have are unrolled over time.
+//! Recurrent networks. Those that WebNN lacks are unrolled over time.
 
 use super::generate::places;
 use crate::dimension::Dim;
@@ -23,7 +23,7 @@ struct Sequence {
     recurrent_weight: OperandId,
     bias: Option<OperandId>,
     recurrent_bias: Option<OperandId>,
-    /// Whether each step is part of its sequence, `[steps, batch, 1]`; `None` if all are.
+    /// Whether each step belongs to its sequence, `[steps, batch, 1]`; `None` if all do.
     valid: Option<OperandId>,
     steps: Dim,
     batch: Dim,
@@ -91,14 +91,14 @@ impl Sequence {
         if self.batchwise { call.transpose(state, &[1, 0, 2]).map(Some) } else { Ok(Some(state)) }
     }
 
-    /// The node's outputs from those of WebNN: all states, if requested, and the last ones.
+    /// The node's outputs, given WebNN's: all states, if requested, and the last ones.
     fn outputs(&self, call: &mut Call, all: Option<OperandId>, last: &[OperandId]) -> Outcome {
         let mut outputs = Vec::new();
         match all {
             // [steps, directions, batch, hidden] to [batch, steps, directions, hidden]
             Some(all) if self.batchwise => outputs.push(Value::Operand(call.transpose(all, &[2, 0, 1, 3])?)),
             Some(all) => outputs.push(Value::Operand(all)),
-            // No node reads it.
+            // No node reads this output.
             None => outputs.push(Value::Unknown),
         }
         for &state in last {
@@ -109,7 +109,7 @@ impl Sequence {
     }
 }
 
-/// Which steps are part of the sequences with the given lengths, `[steps, batch, 1]`; `None` if all are.
+/// Which steps belong to the sequences of the given lengths, `[steps, batch, 1]`; `None` if all do.
 fn valid_steps(call: &mut Call, steps: Dim, batch: Dim) -> Step<Option<OperandId>> {
     let Some(lengths) = call.optional(4)? else { return Ok(None) };
     if call.shape(lengths) != [batch] {
@@ -136,13 +136,13 @@ fn activation_names(call: &Call, directions: usize, defaults: &[&str]) -> Step<V
         None => defaults.iter().cycle().take(count).map(|name| name.to_string()).collect(),
     };
     match names.len() == count || names.len() == 2 * count && directions == 1 && count == 1 {
-        // The default of `RNN` has two even for one direction.
+        // The default of `RNN` has two names even for one direction.
         true => Ok(names.into_iter().take(count).map(|name| name.to_lowercase()).collect()),
         false => Err(Refusal(format!("activations are {names:?}, expected {count}"))),
     }
 }
 
-/// The activations of a network in WebNN, the same for both directions; `None` if WebNN does not have them.
+/// The activations of a network in WebNN, the same for both directions; `None` if WebNN lacks them or they differ.
 fn activations(call: &Call, directions: usize, defaults: &[&str]) -> Step<Option<Vec<Activation>>> {
     let names = activation_names(call, directions, defaults)?;
     let (first, second) = names.split_at(defaults.len());
@@ -158,7 +158,7 @@ fn activations(call: &Call, directions: usize, defaults: &[&str]) -> Step<Option
     Ok(known.collect())
 }
 
-/// The default activations of gates, of the cell gate, and of the cell state for the hidden state.
+/// The default activations: of the gates, of the cell gate, and of the new cell state.
 const LSTM_ACTIVATIONS: [&str; 3] = ["sigmoid", "tanh", "tanh"];
 
 fn lstm(call: &mut Call) -> Outcome {
@@ -254,7 +254,7 @@ impl Function {
     }
 }
 
-/// Whether an activation takes a value from `activation_alpha`, and from `activation_beta`.
+/// Whether an activation takes a value from `activation_alpha`, and whether it takes one from `activation_beta`.
 fn parameters(name: &str) -> [bool; 2] {
     match name {
         "affine" | "scaledtanh" | "hardsigmoid" => [true, true],
@@ -285,11 +285,11 @@ fn gemm() -> Gemm {
 /// Maximum number of time steps to unroll.
 const MAX_STEPS: u32 = 4096;
 
-/// Computes the next states from a direction's number, a time step and the current states, the hidden one first.
+/// Computes the next states, given a direction's number, a time step and the current states, the hidden one first.
 type TimeStep<'a> = dyn Fn(&mut Call, usize, usize, &[OperandId]) -> Step<Vec<OperandId>> + 'a;
 
-/// Unrolls a network over time. Steps beyond the length of a sequence keep its states and output zeros. The last states
-/// of a sequence without steps, which the standard leaves undefined, are zeros as in onnxruntime.
+/// Unrolls a network over time. Steps beyond the length of a sequence keep its states and output zeros. The standard
+/// leaves the last states of a sequence without steps undefined; they are zeros, as in onnxruntime.
 fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], step: &TimeStep) -> Outcome {
     let Sequence { x, valid, steps, batch, hidden, direction, .. } = *sequence;
     let steps = check_steps(steps)?;
@@ -334,7 +334,7 @@ fn unroll(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], s
     sequence.outputs(call, all, &last)
 }
 
-/// The number of steps, each of which becomes separate operators.
+/// The number of steps, each of which becomes operators of its own.
 fn check_steps(steps: Dim) -> Step<u32> {
     match steps.get() {
         steps @ 0..=MAX_STEPS => Ok(steps),
@@ -342,7 +342,7 @@ fn check_steps(steps: Dim) -> Step<u32> {
     }
 }
 
-/// Unrolls a network with the step `cell`, an `lstmCell()` or `gruCell()`.
+/// Unrolls a network whose step is `cell`, an `lstmCell()` or `gruCell()`.
 fn cells(call: &mut Call, sequence: &Sequence, initial: &[Option<OperandId>], cell: Op) -> Outcome {
     let steps = check_steps(sequence.steps)?;
     let [_, operands @ ..] = sequence.operands();
@@ -371,7 +371,7 @@ fn rows(call: &mut Call, x: OperandId, count: u32) -> Step<Vec<OperandId>> {
 
 /// The sums in front of a network's gates, per direction.
 struct Gates {
-    /// For each step, the product of input and weights plus the biases. They are computed at once.
+    /// For each step, the product of input and weights plus the biases. All steps are computed at once.
     products: Vec<Vec<OperandId>>,
     /// The weights of the hidden state.
     recurrent: Vec<OperandId>,
@@ -417,7 +417,7 @@ fn rnn(call: &mut Call) -> Outcome {
     })
 }
 
-/// An LSTM that WebNN does not have: with peepholes, coupled gates, or other activations.
+/// An LSTM that WebNN lacks: with peepholes, coupled gates, or other activations.
 fn unrolled_lstm(call: &mut Call, sequence: &Sequence, initial: [Option<OperandId>; 2]) -> Outcome {
     let mut functions = functions(call, sequence.direction.count(), &LSTM_ACTIVATIONS)?;
     // Gates are clipped, the cell state is not.
@@ -434,7 +434,7 @@ fn unrolled_lstm(call: &mut Call, sequence: &Sequence, initial: [Option<OperandI
     unroll(call, sequence, &initial, &|call, direction, time, states| {
         let sum = sums.sum(call, direction, time, states[0])?;
         let [gate, update, output] = &functions[3 * direction..][..3] else { unreachable!("three functions") };
-        // Gate `at` (input, output, forget) with its peephole to a cell state.
+        // Gate `at` (input, output, forget), with its peephole to a cell state.
         let peeped = |call: &mut Call, x: OperandId, at: usize, cell: OperandId| -> Step<OperandId> {
             let x = match peepholes.get(direction) {
                 Some(weights) => {

@@ -17,12 +17,12 @@ use crate::ops::reduce::{ReduceKind, reduced_shape};
 use crate::ops::reverse::Reverse;
 use crate::shape::Descriptor;
 
-/// The opset from which on a reduction's axes are an input.
+/// The first opset in which a reduction's axes are an input.
 fn opset_of_axes_input(kind: ReduceKind) -> i64 {
     if kind == ReduceKind::Sum { 13 } else { 18 }
 }
 
-/// The reduced dimensions: without axes all of them, unless `noop_with_empty_axes`.
+/// The reduced dimensions. Without axes, these are all, unless `noop_with_empty_axes` is set.
 fn reduced_axes(call: &Call, kind: ReduceKind, rank: usize) -> Step<Vec<u32>> {
     let is_input = call.opset >= opset_of_axes_input(kind);
     let axes = if is_input { call.optional_ints(1, "axes")? } else { call.ints_attribute("axes") };
@@ -118,8 +118,8 @@ fn cumulative_sum(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// The products of all elements up to each one. In every round, each partial product is multiplied by the one as many
-/// places in front of it as it covers elements.
+/// The products of all elements up to each one. In every round, each partial product is multiplied by the one that is
+/// as many places in front of it as it covers elements.
 fn cumulative_product(call: &mut Call) -> Outcome {
     let shape = call.input_sizes(0)?;
     let axis = call.axis(call.one_int(1, "axis")?, shape.len())?;
@@ -155,7 +155,8 @@ fn cumulative_product(call: &mut Call) -> Outcome {
     })
 }
 
-/// Applies `f` along the axis. Before opset 13, the default axis is 1, and `f` treats all dimensions from it on as one.
+/// Applies `f` along the axis. Before opset 13, the default axis is 1, and `f` treats all dimensions from the axis on
+/// as one.
 fn along(call: &mut Call, f: fn(&mut Call, OperandId, u32) -> Step<OperandId>) -> Outcome {
     if let Some(empty @ Value::Empty(_)) = call.value(0) {
         return Ok(vec![empty]);
@@ -168,7 +169,7 @@ fn along(call: &mut Call, f: fn(&mut Call, OperandId, u32) -> Step<OperandId>) -
         return call.one(output);
     }
     let axis = match call.int_or("axis", 1) {
-        // The default for a list: each element is a row of its own.
+        // The default for a list: each element becomes a row.
         1 if shape.len() == 1 => 1,
         axis => call.axis(axis, shape.len())? as usize,
     };
@@ -183,7 +184,7 @@ fn along(call: &mut Call, f: fn(&mut Call, OperandId, u32) -> Step<OperandId>) -
     call.one(output)
 }
 
-/// `x - log(sum(exp(x)))`, after subtracting the maximum from `x`, to keep large numbers from canceling.
+/// `x - log(sum(exp(x)))`. Subtracts the maximum from `x` first, to keep large numbers from canceling.
 fn log_softmax(call: &mut Call, x: OperandId, axis: u32) -> Step<OperandId> {
     let max = call.reduce(ReduceKind::Max, x, &[axis], true)?;
     let shifted = call.sub(x, max)?;

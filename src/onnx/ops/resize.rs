@@ -1,7 +1,7 @@
 //! Resizing: each dimension separately, with indices and weights computed during translation.
 //!
-//! Cases that `resample2d` covers are left to it, as it is fast. Otherwise, an output along a dimension is a sum of a
-//! few gathered elements, or a product with a matrix of weights if they are many.
+//! Cases that `resample2d` covers are left to it, which is faster. Otherwise, an output along a dimension is a sum of a
+//! few gathered elements, or of a product with a matrix of weights if there are many.
 
 use crate::dimension::Dim;
 use crate::dtype::DataType;
@@ -35,9 +35,9 @@ enum Nearest {
 /// The target length of a dimension.
 #[derive(Clone, Copy)]
 enum Length {
-    /// Rounded down.
+    /// A scale; the length is rounded down.
     Scale(f64),
-    /// Rounded to nearest: a scale shared by all dimensions.
+    /// A scale that all dimensions share; the length is rounded to nearest.
     Common(f64),
     Size(Dim),
 }
@@ -58,7 +58,7 @@ struct Sizes {
     input: u32,
     output: u32,
     scale: f64,
-    /// The size of the output before rounding to a whole number.
+    /// The size of the output before it is rounded to a whole number.
     length: f64,
     /// Start and end of the region of interest.
     roi: [f64; 2],
@@ -69,15 +69,15 @@ struct Plan {
     axis: usize,
     input: u32,
     taps: Vec<Vec<(u32, f64)>>,
-    /// Places that receive the extrapolation value.
+    /// Whether each place receives the extrapolation value.
     outside: Vec<bool>,
 }
 
 impl Resizing {
     /// The coordinate in the input for place `x` of the output.
     fn coordinate(&self, sizes: &Sizes, x: u32) -> Step<f64> {
-        // The nearest element can depend on the last bit: 8 / 1.6 is 5 in float32, the type of scales, but less in
-        // float64 for the float32 nearest to 1.6.
+        // The nearest element can depend on the last bit: in float32, the type of scales, 8 / 1.6 is 5, but with the
+        // float32 nearest to 1.6, it is less in float64.
         let nearest = matches!(self.mode, Mode::Nearest(_));
         let round = |number: f64| if nearest { number as f32 as f64 } else { number };
         let Sizes { input, output, scale, length, roi: [start, end] } = *sizes;
@@ -90,7 +90,7 @@ impl Resizing {
             "pytorch_half_pixel" => center,
             "tf_half_pixel_for_nn" => round((x + 0.5) / scale),
             "asymmetric" => round(x / scale),
-            // The length of the resized dimension is a whole number here, as in the standard's text and onnxruntime.
+            // As in the standard's text and onnxruntime, the length of the resized dimension is a whole number here.
             "align_corners" if output == 1 => 0.0,
             "align_corners" => round(round(x * last) / (output as f64 - 1.0)),
             "tf_crop_and_resize" if output == 1 => 0.5 * (start + end) * last,
@@ -99,10 +99,10 @@ impl Resizing {
         })
     }
 
-    /// Returns the first contributing element and the weights from it on, for a coordinate `ratio` (above 0, up to 1)
-    /// behind element 0.
+    /// Returns the first element that contributes, and the weights from it on, for a coordinate that is `ratio` (above
+    /// 0, up to 1) after element 0.
     fn weights(&self, ratio: f64, scale: f64) -> (i64, Vec<f64>) {
-        // An antialiasing filter is stretched if the output is smaller.
+        // An antialiasing filter is stretched if the output is smaller than the input.
         let stretch = if self.antialias { scale.min(1.0) } else { 1.0 };
         let support = if matches!(self.mode, Mode::Cubic(_)) { 2.0 } else { 1.0 };
         let first = (-support / stretch).floor() as i64 + 1;
@@ -121,12 +121,12 @@ impl Resizing {
         matches!(self.coordinates.as_str(), "tf_crop_and_resize" | "tf_half_pixel_for_nn")
     }
 
-    /// Whether a dimension remains unchanged, without checking every place.
+    /// Whether a dimension certainly remains unchanged, without checking every place.
     fn keeps(&self, sizes: &Sizes) -> bool {
         sizes.input == sizes.output && sizes.scale == 1.0 && !self.moves()
     }
 
-    /// The size of the output for an `input` still unknown, if `resample2d` is equivalent for all sizes.
+    /// The size of the output for an `input` that is still unknown, if `resample2d` is equivalent for all sizes.
     fn resampled_size(&self, input: Dim, wanted: Length) -> Option<Dim> {
         let (output, factor) = match wanted {
             Length::Scale(scale) if scale.fract() == 0.0 && (1.0..=MAX_FACTOR).contains(&scale) => {
@@ -142,7 +142,7 @@ impl Resizing {
         let same = match (self.mode, self.coordinates.as_str()) {
             (Mode::Linear, "half_pixel" | "half_pixel_symmetric") => true,
             (Mode::Linear, "pytorch_half_pixel") => output > 1,
-            // No place is in the middle between two.
+            // No place is in the middle between two elements.
             (Mode::Nearest(Nearest::PreferFloor | Nearest::PreferCeil), "half_pixel" | "half_pixel_symmetric")
             | (Mode::Nearest(Nearest::Floor | Nearest::Simple), "asymmetric") => factor > 0 && output == input * factor,
             _ => false,
@@ -163,7 +163,7 @@ impl Resizing {
             if !x.is_finite() {
                 return Err(Refusal(format!("place {place} of dimension {axis} has the coordinate {x}")));
             }
-            // Further outside, nothing changes.
+            // Farther outside, nothing changes.
             let x = x.clamp(-1e12, 1e12);
             outside.push(self.coordinates == "tf_crop_and_resize" && !(0.0..=last as f64).contains(&x));
             let inside = |at: i64| at.clamp(0, last) as u32;
@@ -187,7 +187,7 @@ impl Resizing {
                 }
             }
             let total: f64 = if self.exclude_outside || self.antialias { weights.iter().sum() } else { 1.0 };
-            // Elements beyond the borders repeat the border's.
+            // Elements beyond a border repeat the border's.
             let mut merged: Vec<(u32, f64)> = Vec::new();
             for (&place, weight) in places.iter().zip(weights) {
                 match merged.last_mut() {
@@ -202,19 +202,19 @@ impl Resizing {
     }
 }
 
-/// Maximum difference between coordinates and those of `resample2d`: less than the effect of a scale rounded to float32
-/// in an image of usual size.
+/// Maximum difference between coordinates and those of `resample2d`: less than the effect of rounding a scale to
+/// float32, in an image of usual size.
 const SAME_PLACE: f64 = 1e-5;
 
-/// The largest dimension of an output still unknown, and the largest integer factor, for which float32 determines the
-/// nearest element.
+/// The largest dimension of an output that is still unknown, and the largest integer factor, for which float32
+/// determines the nearest element.
 const MAX_RESAMPLED: u32 = 1 << 16;
 const MAX_FACTOR: f64 = 16.0;
 
 /// Maximum number of weights along a dimension.
 const MAX_WEIGHTS: u64 = 1 << 22;
 
-/// Maximum number of elements per output to gather one by one; more become a matrix product.
+/// Maximum number of elements per output to gather one by one; for more, the dimension becomes a matrix product.
 const MAX_GATHERED: usize = 4;
 
 impl Plan {
@@ -288,7 +288,7 @@ impl Plan {
     }
 }
 
-/// The mode of `resample2d` for elements of type `dtype`, if available.
+/// The mode of `resample2d` for elements of type `dtype`, if there is one.
 fn resampling(mode: Mode, dtype: DataType) -> Option<InterpolationMode> {
     match mode {
         Mode::Nearest(_) if dtype.size() <= 2 || dtype == DataType::Float32 => Some(InterpolationMode::NearestNeighbor),
@@ -323,12 +323,12 @@ fn resample(call: &mut Call, x: OperandId, mode: Mode, lengths: &[(usize, Dim)])
 }
 
 /// Resizes `axes` of input 0 to `lengths`, optionally within `regions` of interest. Sizes that do not change may be
-/// unknown, and so may sizes for which `resample2d` is always equivalent.
+/// unknown, as may sizes for which `resample2d` is always equivalent.
 fn resize_axes(call: &mut Call, how: &Resizing, axes: &[u32], lengths: &[Length], regions: &[[f64; 2]]) -> Outcome {
     let shape = call.input_shape(0)?;
     let stays = |axis: usize, length: Length| match length {
         Length::Scale(scale) => scale == 1.0,
-        // The size is rounded anyway.
+        // The size is rounded in any case.
         Length::Common(scale) => scale == 1.0,
         Length::Size(size) => size == shape[axis],
     };
@@ -484,7 +484,7 @@ fn attributes(call: &Call) -> Step<Resizing> {
     })
 }
 
-/// `Upsample`, and `Resize` of opset 10, which works the same.
+/// `Upsample`, and `Resize` of opset 10, which works the same way.
 fn upsample(call: &mut Call) -> Outcome {
     let shape = call.input_shape(0)?;
     let scales = match call.floats_attribute("scales").filter(|_| call.opset < 9) {

@@ -1,7 +1,7 @@
 //! Operators that interpolate between elements of an input, at computed places.
 //!
-//! The input becomes a table with a row of channels per place and a row of zeros for all places outside, which turns
-//! sampling into a gather of whole rows.
+//! The input becomes a table with a row of channels per place, and a row of zeros for all places outside: sampling then
+//! gathers whole rows.
 
 use super::convolution::{Convolution, convolution};
 use crate::dimension::dims;
@@ -22,14 +22,14 @@ struct Table {
     spatial: Vec<u32>,
 }
 
-/// One of the elements along a dimension that contribute to an interpolated one.
+/// One of the elements along a dimension that an interpolated element depends on.
 #[derive(Clone, Copy)]
 struct Tap {
-    /// Its index inside of the dimension, float32.
+    /// Its index within the dimension, float32.
     index: OperandId,
     /// Its weight, float32; `None` for 1.
     weight: Option<OperandId>,
-    /// Whether it exists, uint8; `None` if always.
+    /// Whether it exists, uint8; `None` if it always does.
     exists: Option<OperandId>,
 }
 
@@ -51,7 +51,7 @@ impl Table {
         self.spatial.iter().product()
     }
 
-    /// The rows `[groups..., C]` at the places of the taps of all dimensions, times their weights. `first` is the index
+    /// The rows `[groups..., C]` at the places of one tap per dimension, times the taps' weights. `first` is the index
     /// of the image's first row, int32. All are broadcast.
     fn weighted(&self, call: &mut Call, taps: &[Tap], first: OperandId) -> Step<OperandId> {
         let mut row = first;
@@ -76,7 +76,7 @@ impl Table {
         call.mul(picked, weight)
     }
 
-    /// The sum of [`weighted`](Self::weighted) rows over all combinations of the dimensions' taps.
+    /// The sum of the [`weighted`](Self::weighted) rows over all combinations of the dimensions' taps.
     fn interpolated(&self, call: &mut Call, taps: &[Vec<Tap>], first: OperandId) -> Step<OperandId> {
         let mut sum: Option<OperandId> = None;
         for taps in combinations(taps) {
@@ -86,7 +86,7 @@ impl Table {
         sum.ok_or_else(|| "there are no dimensions to interpolate".into())
     }
 
-    /// The index of each consecutive image's first row, `[N, 1]`.
+    /// The index of each image's first row, `[N, 1]`; images are consecutive.
     fn firsts(&self, call: &mut Call) -> Step<OperandId> {
         let firsts = (0..self.batch as i64).map(|image| image * self.places() as i64);
         call.constant(DataType::Int32, &[self.batch, 1], firsts)
@@ -113,12 +113,12 @@ fn joined(call: &mut Call, op: E, a: Option<OperandId>, b: Option<OperandId>) ->
     }
 }
 
-/// The values outside of the input.
+/// What is outside of the input.
 #[derive(Clone, Copy, PartialEq)]
 enum Padding {
     Zeros,
     Border,
-    /// Mirrored at the middle of the outermost elements if `true`, otherwise at their outer edges.
+    /// Mirrored at the middles of the outermost elements if `true`, otherwise at their outer edges.
     Reflection(bool),
 }
 
@@ -129,7 +129,7 @@ fn clamped(call: &mut Call, x: OperandId, last: f64) -> Step<OperandId> {
 }
 
 impl Padding {
-    /// Maps a coordinate (in elements) into a dimension of `size` elements; leaves it as is for zeros.
+    /// Maps a coordinate (in elements) into a dimension of `size` elements; leaves it unchanged for zeros.
     fn place(self, call: &mut Call, x: OperandId, size: u32) -> Step<OperandId> {
         let last = size as f64 - 1.0;
         let (low, range) = match self {
@@ -186,7 +186,7 @@ impl Mode {
             let x = call.emit(E::RoundEven, &[x])?;
             return Ok(vec![padding.tap(call, x, None, size)?]);
         }
-        // Four elements around a place beyond the border are not all the border's.
+        // Beyond the border, the four elements around a place are not all the border's.
         let x = if self == Mode::Cubic && padding == Padding::Border { x } else { padding.place(call, x, size)? };
         let floor = call.emit(E::Floor, &[x])?;
         let fraction = call.sub(x, floor)?;
@@ -290,7 +290,7 @@ fn affine_grid(call: &mut Call) -> Outcome {
         let got = call.sizes(theta);
         return Err(Refusal(format!("theta has shape {got:?} for the size {size:?}, expected {expected:?}")));
     }
-    // A checked shape has at most as many elements as 32 bits can count.
+    // A checked shape has no more elements than 32 bits can count.
     let places: u32 = size[2..].iter().product();
     check_generated(places as u64 * (dims as u64 + 1))?;
     let coordinate = |at: u32, size: u32| match (align, size) {
@@ -418,7 +418,7 @@ fn roi_align(call: &mut Call) -> Outcome {
     call.one(y)
 }
 
-/// A convolution with a window that samples at places moved by offsets.
+/// A convolution whose window samples at places that offsets move.
 fn deform_conv(call: &mut Call) -> Outcome {
     let (x, filter, offset) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let (bias, mask) = (call.optional(3)?, call.optional(4)?);

@@ -14,11 +14,11 @@ use crate::ops::scatter::{ScatterElements, ScatterNd};
 use crate::shape::{Descriptor, strides};
 use std::collections::HashMap;
 
-/// Maximum number of updates of one element, or of updates at places that are not constant: each needs separate
-/// operators, which copy the data.
+/// Maximum number of updates of one element, or of updates at places that are not constant: each needs operators of its
+/// own, which copy the data.
 const MAX_ROUNDS: usize = 128;
 
-/// The operator that combines an update with the existing element; `None` replaces it.
+/// The operator that combines an update with the existing element; `None` if the update replaces it.
 fn reduction(call: &Call) -> Step<Option<E>> {
     Ok(match call.text_or("reduction", "none").as_str() {
         "none" => None,
@@ -30,7 +30,7 @@ fn reduction(call: &Call) -> Step<Option<E>> {
     })
 }
 
-/// Converts negative `indices`, which count from the end; `sizes` broadcasts to them.
+/// Converts negative `indices`, which count from the end, given `sizes`, which broadcasts to them.
 fn from_start(call: &mut Call, indices: OperandId, sizes: OperandId) -> Step<OperandId> {
     let zero = call.scalar_like(indices, 0.0)?;
     let is_below = call.emit(E::Lesser, &[indices, zero])?;
@@ -58,8 +58,8 @@ fn flat_places(call: &mut Call, shape: &[u32], indices: OperandId, axis: usize) 
     call.reshape(places, &[count as u32])
 }
 
-/// Combines the rows of `data` (`[rows, ...]`) at `places` (`[n]`) one after the other with those of `updates`
-/// (`[n, ...]`).
+/// Combines the rows of `data` (`[rows, ...]`) at `places` (`[n]`) with those of `updates` (`[n, ...]`), one after
+/// another.
 fn combine(call: &mut Call, op: E, data: OperandId, places: OperandId, updates: OperandId) -> Step<OperandId> {
     let count = call.sizes(places)[0] as usize;
     let rounds = match call.numbers_of(places) {
@@ -99,7 +99,7 @@ fn replace(call: &mut Call, data: OperandId, places: OperandId, updates: Operand
     call.emit(ScatterNd, &[data, places, updates])
 }
 
-/// Divides the updates into rounds without repeated places.
+/// Divides the updates into rounds that do not repeat a place.
 fn rounds_of(places: &[Number]) -> Vec<Vec<i64>> {
     let mut seen: HashMap<u64, usize> = HashMap::new();
     let mut rounds: Vec<Vec<i64>> = Vec::new();
@@ -119,7 +119,7 @@ fn unchanged(call: &Call) -> Option<Value> {
     matches!(call.value(2), Some(Value::Empty(_))).then(|| call.value(0)).flatten()
 }
 
-/// The indices may be shorter than the data along the other dimensions.
+/// Along the other dimensions, indices may be shorter than the data.
 fn scatter_elements(call: &mut Call) -> Outcome {
     if let Some(data) = unchanged(call) {
         return Ok(vec![data]);
@@ -142,7 +142,7 @@ fn scatter_elements(call: &mut Call) -> Outcome {
         let output = call.emit(ScatterElements { axis }, &[data, indices, updates]);
         return call.one(output);
     }
-    // The unaffected elements of the data are listed one by one.
+    // The elements of the data that stay unchanged are listed one by one, which requires known sizes.
     let (shape, index_shape) = (numbers(&shape), numbers(&index_shape));
     let places = flat_places(call, &shape, indices, axis as usize)?;
     let flat = call.reshape(data, &[shape.iter().product::<u32>()])?;
@@ -187,7 +187,7 @@ fn scatter_nd(call: &mut Call) -> Outcome {
     call.one(output)
 }
 
-/// A cache with rows of an update inserted from a place per batch entry on; if `circular`, rows beyond the last one
+/// A cache with rows of an update inserted, from a place per batch entry on; if `circular`, rows beyond the last one
 /// wrap to the front.
 fn tensor_scatter(call: &mut Call) -> Outcome {
     let (cache, update) = (call.input(0)?, call.input(1)?);

@@ -1,4 +1,4 @@
-//! Sequences and optionals: their structure is resolved during translation and leaves no trace in a graph.
+//! Sequences and optionals: their structure is resolved during translation, and leaves no trace in a graph.
 
 use crate::dimension::Dim;
 use crate::ir::OperandId;
@@ -10,7 +10,7 @@ use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::onnx::tensor::ElementType;
 use crate::shape::Descriptor;
 
-/// Maximum number of tensors in a sequence: every operator that changes one copies it.
+/// Maximum number of tensors in a sequence: every operator that changes a sequence copies it.
 const MAX_LENGTH: usize = 4096;
 
 fn sequence(call: &Call, index: usize) -> Step<Vec<Value>> {
@@ -29,7 +29,7 @@ fn check_length(length: usize) -> Step<()> {
 
 fn bounded(call: &mut Call, values: Vec<Value>) -> Outcome {
     check_length(values.len())?;
-    // Intermediate sequences are kept until the end of translation.
+    // Intermediate sequences are kept until the end of the translation.
     call.take_memory(values.len() * size_of::<Value>())?;
     Ok(vec![Value::Sequence(values)])
 }
@@ -86,7 +86,7 @@ fn length(call: &mut Call) -> Outcome {
     Ok(vec![call.int_list(&[], &[length])?])
 }
 
-/// Joins tensors of a sequence or of a loop's rounds along `axis`, a new or an existing dimension. Tensors without
+/// Joins tensors, of a sequence or of a loop's rounds, along `axis`, a new or an existing dimension. Tensors without
 /// elements contribute nothing.
 pub fn joined(call: &mut Call, values: &[Value], axis: i64, new_axis: bool) -> Step<Value> {
     let mut operands: Vec<OperandId> = Vec::new();
@@ -207,7 +207,7 @@ fn get_element(call: &mut Call) -> Outcome {
     Ok(vec![call.value(0).ok_or("the optional has no element")?])
 }
 
-/// The value of an output that collects no rows: according to its description, with 0 rows along `axis`.
+/// The value of an output that collects no rows: as declared, with 0 rows along `axis`.
 pub fn no_rows(info: &ValueInfo, axis: usize) -> Step<Value> {
     let fixed = |dimension: &Dimension| match dimension {
         Dimension::Fixed(size) => Some(*size),

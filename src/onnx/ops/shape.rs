@@ -1,4 +1,4 @@
-//! Operators that reshape, join, split and transpose, that query shapes, and constants.
+//! Operators that reshape, join, split and transpose, operators that query shapes, and constants.
 
 use super::sequence::joined;
 use crate::dimension::{Dim, numbers};
@@ -62,7 +62,7 @@ fn reshape(call: &mut Call) -> Outcome {
     Ok(vec![reshaped(call, value, shape)?])
 }
 
-/// Merges the dimensions before `axis` and those from there on into two.
+/// Merges the dimensions before `axis` into one, and those from there on into another.
 fn flatten(call: &mut Call) -> Outcome {
     let shape = call.input_shape(0)?;
     let axis = call.int_or("axis", 1);
@@ -76,7 +76,7 @@ fn flatten(call: &mut Call) -> Outcome {
     Ok(vec![reshaped(call, value, flat.to_vec())?])
 }
 
-/// Axes are an attribute before opset 13, and a constant from then on.
+/// Axes are an attribute before opset 13, a constant since then.
 pub fn axes(call: &Call) -> Step<Option<Vec<i64>>> {
     if call.opset < 13 { Ok(call.ints_attribute("axes")) } else { call.optional_ints(1, "axes") }
 }
@@ -148,7 +148,7 @@ fn size(call: &mut Call) -> Outcome {
     Ok(vec![call.dim_list(&[], &[count])?])
 }
 
-/// The constant forms of attributes.
+/// The attributes of `Constant` in all their forms.
 fn constant(call: &mut Call) -> Outcome {
     if let Some(literal) = call.tensor_attribute("value")? {
         return Ok(vec![call.literal(literal)?]);

@@ -21,7 +21,7 @@ fn size(call: &Call, index: usize, what: &str) -> Step<u32> {
     valid.ok_or_else(|| Refusal(format!("{what} is {size}, expected a number above 0")))
 }
 
-/// A window: a sum of cosines of multiples of a full turn with the factors `terms`.
+/// A window: a sum of cosines of multiples of a full turn, with the factors `terms`.
 fn cosine_window(call: &mut Call, terms: &[f64]) -> Outcome {
     let size = size(call, 0, "size")?;
     let turn = if call.int_or("periodic", 1) != 0 { size as f64 } else { size as f64 - 1.0 };
@@ -40,7 +40,7 @@ struct Transform {
     length: u32,
     /// Whether it is the inverse transform.
     inverse: bool,
-    /// Whether only the first half of the frequencies is computed or, for the inverse, given: the signal is real.
+    /// Whether only the first half of the frequencies is computed, or, for the inverse, given: the signal is real.
     onesided: bool,
 }
 
@@ -49,7 +49,7 @@ impl Transform {
         if self.onesided { self.length / 2 + 1 } else { self.length }
     }
 
-    /// Maximum number of input elements that are used.
+    /// Maximum number of input elements that matter.
     fn most(&self) -> u32 {
         if self.inverse { self.frequencies() } else { self.length }
     }
@@ -65,7 +65,7 @@ impl Transform {
         check_generated(2 * samples as u64 * length)?;
         let mut matrix = Vec::new();
         for k in 0..samples as u64 {
-            // All but the first and the middle one have a mirror image in the other half.
+            // All frequencies but the first and the middle one have a mirror image in the other half.
             let factor = if k == 0 || 2 * k == length { 1.0 } else { 2.0 } / length as f64;
             let wave = |at: u64| (2.0 * PI * (at * k % length) as f64 / length as f64).sin_cos();
             let waves: Vec<_> = (0..length).map(wave).collect();
@@ -75,7 +75,7 @@ impl Transform {
         Ok(matrix)
     }
 
-    /// The matrix `[samples * components, frequencies * 2]` that transforms signals of real or complex elements.
+    /// The matrix `[samples * components, frequencies * 2]` that transforms signals with real or complex elements.
     fn matrix(&self, samples: u32, components: u32) -> Step<Vec<f64>> {
         let (length, frequencies) = (self.length as u64, self.frequencies() as u64);
         check_generated(samples as u64 * components as u64 * frequencies * 2)?;
@@ -123,7 +123,7 @@ fn fourier_transform(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let shape = signal_shape(call, x)?;
     let rank = shape.len();
-    // The axis is an attribute before opset 20, and an input from then on.
+    // The axis is an attribute before opset 20, an input since then.
     let given = match call.opset {
         20.. => call.optional_ints(2, "axis")?.map_or(Ok(-2), |_| call.one_int(2, "axis"))?,
         _ => call.int_or("axis", 1),
@@ -156,7 +156,7 @@ fn fourier_transform(call: &mut Call) -> Outcome {
 
 fn short_time_fourier_transform(call: &mut Call) -> Outcome {
     let (mut x, window) = (call.input(0)?, call.optional(2)?);
-    // torch and onnxruntime omit the dimension of a real signal's single component.
+    // torch and onnxruntime omit the last dimension of a real signal, its single component.
     if let [batch, samples] = call.sizes(x)[..] {
         x = call.reshape(x, &[batch, samples, 1])?;
     }

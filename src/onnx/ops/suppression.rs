@@ -1,4 +1,4 @@
-//! `NonMaxSuppression`: the number of kept boxes depends on their values; it is therefore evaluated during translation.
+//! `NonMaxSuppression`: the number of kept boxes depends on their values, so it is evaluated during translation.
 
 use crate::dtype::Number;
 use crate::onnx::call::{Call, Step};
@@ -50,8 +50,8 @@ fn floats(call: &mut Call, index: usize, count: usize) -> Step<Vec<f32>> {
     Ok(numbers.into_iter().map(|number| Number::to_f64(number) as f32).collect())
 }
 
-/// Batch, class and index of each kept box: those with the highest scores first, without boxes that overlap an already
-/// kept one.
+/// Batch, class and index of each kept box: the boxes with the highest scores first, without those that overlap an
+/// already kept one.
 fn non_max_suppression(call: &mut Call) -> Outcome {
     let (boxes, scores) = (call.input_sizes(0)?, call.input_sizes(1)?);
     let (&[batches, count, 4], &[score_batches, classes, score_count]) = (&boxes[..], &scores[..]) else {

@@ -15,19 +15,20 @@ use crate::ops::pad::Pad;
 use crate::ops::reverse::Reverse;
 use crate::shape::Descriptor;
 
-/// The largest `K` with one search per element, each with separate operators. Above, the elements are sorted.
+/// Maximum `K` for which each element is found by a search, with operators of its own. For more, the elements are
+/// sorted.
 const MAX_SEARCHES: u32 = 128;
 
-/// A search: a tensor, and which of its elements have not been found yet.
+/// A search: a tensor, and which of its elements are not found yet.
 struct Search {
     x: OperandId,
     axis: u32,
     largest: bool,
     /// The index of every element along the axis.
     all: OperandId,
-    /// The last value of the order, in place of found elements.
+    /// The value that comes last in the order, in place of found elements.
     worst: OperandId,
-    /// 1 for elements not found yet; `None` at the start.
+    /// 1 for elements that are not found yet; `None` at the start.
     left: Option<OperandId>,
 }
 
@@ -43,7 +44,7 @@ impl Search {
         let candidates = call.select(left, x, worst)?;
         let place = arg_operand(call, candidates, largest, axis, true)?;
         let value = call.emit(GatherElements { axis }, &[candidates, place])?;
-        // If only worst values remain, they are indistinguishable from found elements.
+        // If only worst values remain, they cannot be told from found elements.
         let is_better = call.emit(E::NotEqual, &[value, worst])?;
         let first_left = arg_operand(call, left, true, axis, true)?;
         let place = call.select(is_better, place, first_left)?;
@@ -59,17 +60,17 @@ struct Order {
     worst: Number,
 }
 
-/// A network of comparisons that moves the first elements of the order to the front: bitonic sorting, with operators
-/// that each work on all elements. `[keys, places]` have shape `[outer, count, inner]`; `count` is a power of two.
+/// A network of comparisons that moves the first elements of the order to the front: bitonic sorting, by operators that
+/// each work on all elements. `[keys, places]` have shape `[outer, count, inner]`; `count` is a power of two.
 struct Network {
     largest: bool,
     line: [OperandId; 2],
 }
 
 impl Network {
-    /// Compares elements between the halves of each `2 * distance` neighbors and moves the one that comes first in the
-    /// order to the first half. If `mirrored`, the first of a half meets the last of the other. `halve` drops the
-    /// second halves.
+    /// Compares elements between the two halves of every `2 * distance` neighbors, and moves the one that comes first
+    /// in the order to the first half. If `mirrored`, the first of a half meets the last of the other. `halve` drops
+    /// the second halves.
     fn compare(&mut self, call: &mut Call, distance: u32, mirrored: bool, halve: bool) -> Step<()> {
         let mut halves = [[self.line[0]; 2]; 2];
         for (operand, halves) in self.line.into_iter().zip(&mut halves) {
@@ -98,8 +99,8 @@ impl Network {
         Ok(())
     }
 
-    /// Merges each two sorted runs of `size` elements into one of twice the size or, if `halve`, into the first `size`
-    /// of them.
+    /// Merges every two sorted runs of `size` elements into one of twice the size, or, if `halve`, into the first
+    /// `size` of them.
     fn join(&mut self, call: &mut Call, size: u32, halve: bool) -> Step<()> {
         self.compare(call, size, true, halve)?;
         let mut distance = size / 2;
@@ -111,7 +112,7 @@ impl Network {
     }
 }
 
-/// The smallest power of two not below `count`; records the sizes for which it holds.
+/// The smallest power of two not below `count`; records the sizes for which it is the result.
 fn next_power_of_two(count: Dim) -> u32 {
     let power = (count.shown() as u32).next_power_of_two();
     let holds = count <= power && count * 2 > power;
@@ -137,7 +138,7 @@ fn sorted(call: &mut Call, x: OperandId, axis: usize, order: Order, k: Dim) -> S
         let (beginning, ending) = (vec![Dim::ZERO; 3], vec![Dim::ZERO, Dim::from(all) - count, Dim::ZERO]);
         keys = call.emit(Pad { beginning, ending, value: worst, ..Default::default() }, &[keys])?;
     }
-    // Padding comes last, because of its places.
+    // Padding comes last because of its places.
     let places = places(call, DataType::Int32, all, 1, 3)?;
     let mut network = Network { largest, line: [keys, places] };
     let mut size = 1;
@@ -155,7 +156,7 @@ fn sorted(call: &mut Call, x: OperandId, axis: usize, order: Order, k: Dim) -> S
     call.reshape(found, &[&shape[..axis], &[k], &shape[axis + 1..]].concat())
 }
 
-/// `K` is an attribute before opset 10, and a constant from then on.
+/// `K` is an attribute before opset 10, a constant since then.
 fn top_k(call: &mut Call) -> Outcome {
     let mut shape = call.input_shape(0)?;
     let axis = call.axis(call.int_or("axis", -1), shape.len())?;
@@ -181,7 +182,7 @@ fn top_k(call: &mut Call) -> Outcome {
         (None, true) => Number::Float(f64::NEG_INFINITY),
         (None, false) => Number::Float(f64::INFINITY),
     };
-    // A search for each of them requires a known number.
+    // A search per element requires a known number.
     if !k.is_number() || k > MAX_SEARCHES {
         let found = sorted(call, x, axis as usize, Order { largest, worst }, k)?;
         let values = call.emit(GatherElements { axis }, &[x, found])?;
@@ -253,7 +254,7 @@ mod tests {
         let mut random = Random::new(7);
         let shape = [2, 300, 3];
         let mut check = |dtype: DataType, specials: &[f64], k: usize, largest: bool| {
-            // Few distinct values: most have equals.
+            // Few distinct values: most occur several times.
             let x = Tensor::from_fn(&Descriptor::new(dtype, shape), |_| {
                 let at = (random.next() % 40) as usize;
                 Number::Float(specials.get(at).copied().unwrap_or(at as f64)).cast(dtype)
@@ -273,7 +274,7 @@ mod tests {
                 for (at, place) in places.into_iter().take(k).enumerate() {
                     let [got, found] = [0, 1].map(|output| results[output][(outer * k + at) * 3 + inner]);
                     let expected = value(place);
-                    // NaN and the infinities on its side of the order are equivalent.
+                    // NaN and the infinity on its side of the order are equivalent.
                     let is_same = got == expected || got.is_nan() && expected.is_nan();
                     let is_top = got.is_infinite() && expected.is_nan() || got.is_nan() && expected.is_infinite();
                     assert!(is_same || is_top, "{dtype:?} {k} {largest}: [{at}] is {got}, expected {expected}");

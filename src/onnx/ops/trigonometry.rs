@@ -1,7 +1,7 @@
-//! The inverse trigonometric and the hyperbolic functions, which WebNN does not have.
+//! The inverse trigonometric and the hyperbolic functions, which WebNN lacks.
 //!
-//! Each formula is chosen to avoid cancellation. Measured against float64 over the whole range of float32, the relative
-//! error stays below [`MAX_ERROR`](tests) wherever the result is a normal number. float16 is also computed in float32.
+//! The formulas avoid cancellation. Measured against float64 over the whole range of float32, the relative error stays
+//! below [`MAX_ERROR`](tests) wherever the result is a normal number. float16 is computed in float32 as well.
 
 use super::elementwise::map;
 use crate::dtype::DataType;

@@ -4,7 +4,7 @@ use crate::dimension::Dim;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 
-/// The movement of a window over the spatial dimensions of an input.
+/// How a window moves over the spatial dimensions of an input.
 #[derive(Clone)]
 pub struct Window {
     /// Its size along each dimension.
@@ -17,7 +17,7 @@ pub struct Window {
     pub padding: Vec<[Dim; 2]>,
 }
 
-/// The non-negative integers of an attribute with one entry per spatial dimension.
+/// The non-negative integers of an attribute that has one entry per spatial dimension.
 ///
 /// # Errors
 /// If there are not exactly `count`, or some are negative.
@@ -82,7 +82,7 @@ pub fn window(call: &Call, spatial: &[Dim], kernel: Vec<u32>) -> Step<Window> {
     Ok(Window { kernel, strides, dilations, padding })
 }
 
-/// Divides `total` into two halves; the larger one is the last if `upper`.
+/// Splits `total` into two halves; if it is odd, the last one is larger if `upper`, else the first.
 pub fn shares(total: Dim, upper: bool) -> [Dim; 2] {
     let (less, more) = (total / 2, total - total / 2);
     if upper { [less, more] } else { [more, less] }

@@ -29,7 +29,7 @@ after(() => server.close());
 async function shown(t, flags, end) {
   const browser = await startBrowser(flags);
   t.after(() => browser.close());
-  const { page } = await browser.visit(`http://127.0.0.1:${server.address().port}/index.html`);
+  const { page } = await browser.visit(`http://127.0.0.1:${/** @type {import('node:net').AddressInfo} */ (server.address()).port}/index.html`);
   const output = page.locator('#output');
   await output.filter({ hasText: end }).waitFor();
   return { text: await output.innerText() };

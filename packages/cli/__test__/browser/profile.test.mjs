@@ -54,14 +54,14 @@ test('the timeline is walked with arrow keys, and zoomed', async () => {
   assert.equal(await page.locator('#timeline .slice-box').count(), profile.description.steps.length);
   await page.locator('#timeline .slice-box [tabindex="0"]').focus();
   await page.keyboard.press('ArrowRight');
-  assert.equal(await page.evaluate(() => document.activeElement.dataset.index), '1');
+  assert.equal(await page.evaluate(() => /** @type {HTMLElement} */ (document.activeElement).dataset.index), '1');
   assert.equal(await page.locator('#steps tr.selected th').innerText(), '1');
   assert.ok((await page.locator('#slice').innerText()).startsWith('1 '));
   const width = async () => (await page.locator('#timeline svg').boundingBox()).width;
   const before = await width();
   await page.keyboard.press('+');
   assert.ok((await width()) > 1.9 * before);
-  assert.equal(await page.evaluate(() => document.activeElement.dataset.index), '1', 'the focus stays');
+  assert.equal(await page.evaluate(() => /** @type {HTMLElement} */ (document.activeElement).dataset.index), '1', 'the focus stays');
   await page.selectOption('#run', { index: 1 });
   assert.match(await page.locator('#timeline svg').getAttribute('aria-label'), /fastest/);
   assert.ok((await opened.countColours('#timeline')) > 4);

@@ -38,7 +38,7 @@ describe('the page of SqueezeNet', () => {
     assert.equal(await page.locator('#hits [role=option]').count(), 2, 'the convolution as given and as compiled');
     await page.keyboard.press('Enter');
     assert.match(await selectedLabel(page, 'source'), /^conv2d, fire5_e3x3, float32 1×128×27×27/);
-    assert.equal(await page.evaluate(() => document.activeElement.closest('.item.selected') !== null), true, 'it has the focus');
+    assert.equal(await page.evaluate(() => /** @type {Element} */ (document.activeElement).closest('.item.selected') !== null), true, 'it has the focus');
     assert.ok(await page.locator('#source .item.selected').isVisible());
     const details = await page.locator('.details').innerText();
     for (const text of ['conv2d', 'fire5_e3x3', 'Attributes', 'padding', 'float32 128×32×3×3', 'constant']) {
@@ -75,7 +75,7 @@ describe('the page of SqueezeNet', () => {
 
   test('Enter opens the details, Escape goes back to the node and then to the overview', async () => {
     await page.keyboard.press('Enter');
-    assert.equal(await page.evaluate(() => document.activeElement.id), 'details-title');
+    assert.equal(await page.evaluate(() => document.activeElement?.id), 'details-title');
     await page.keyboard.press('Escape');
     assert.ok(await page.locator('#source .item.selected .box').evaluate((node) => node === document.activeElement));
     await page.keyboard.press('Escape');

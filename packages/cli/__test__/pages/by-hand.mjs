@@ -2,7 +2,9 @@
 
 export const HOSTILE = '</script><script>alert(1)</script><!--';
 
+/** @returns {import('webnn-node/inspect').ListedValue} */
 const value = (id, shape, kind) => ({ id, dataType: 'float32', shape, kind, bytes: 4 * shape.reduce((product, length) => product * length, 1) });
+/** @returns {import('webnn-node/inspect').ListedNode} */
 const node = (id, operator, label, inputs, outputs, rest = {}) => ({
   id,
   operator,
@@ -10,12 +12,17 @@ const node = (id, operator, label, inputs, outputs, rest = {}) => ({
   inputs,
   outputs,
   attributes: {},
+  prologues: [],
   epilogue: [],
   origins: [id],
   ...rest,
 });
 
-/** y = relu(reshape(x) · w) with w computed from a constant: one node is folded, one becomes a view, two become one. */
+/**
+ * y = relu(reshape(x) · w) with w computed from a constant: one node is folded, one becomes a view, two become one.
+ *
+ * @type {import('webnn-node/inspect').GraphDescription}
+ */
 export const description = {
   source: {
     values: [

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { layOut } from '../../lib/pages/layout.mjs';
+import { defined } from '../../../../__test__/lib/types.mjs';
 
 const item = (key) => ({ key: String(key), width: 100, height: 40 });
 const edge = (from, to) => ({ from: String(from), to: String(to), value: from });
@@ -16,15 +17,18 @@ function checkBoxes(items, { boxes, width, height }) {
   }
 }
 
+/** The box of an item. */
+const box = (layout, key) => defined(layout.boxes.get(key));
+
 test('a reader stands below what it reads, and the edge goes from one to the other', () => {
   const items = ['a', 'b', 'c', 'd'].map(item);
   const edges = [edge('a', 'b'), edge('a', 'c'), edge('b', 'd'), edge('c', 'd')];
   const layout = layOut(items, edges);
   checkBoxes(items, layout);
   edges.forEach(({ from, to }, i) => {
-    const [upper, lower] = [layout.boxes.get(from), layout.boxes.get(to)];
+    const [upper, lower] = [box(layout, from), box(layout, to)];
     assert.ok(lower.y >= upper.y + 40);
-    const numbers = layout.paths[i].match(/-?\d+/g).map(Number);
+    const numbers = defined(layout.paths[i]?.match(/-?\d+/g)).map(Number);
     assert.deepEqual(numbers.slice(0, 2), [Math.round(upper.x + 50), Math.round(upper.y + 40)]);
     assert.equal(numbers.at(-1), Math.round(lower.y));
   });
@@ -32,7 +36,7 @@ test('a reader stands below what it reads, and the edge goes from one to the oth
 
 test('the order in which boxes are given does not matter', () => {
   const layout = layOut(['c', 'b', 'a'].map(item), [edge('a', 'b'), edge('b', 'c')]);
-  assert.ok(layout.boxes.get('a').y < layout.boxes.get('b').y && layout.boxes.get('b').y < layout.boxes.get('c').y);
+  assert.ok(box(layout, 'a').y < box(layout, 'b').y && box(layout, 'b').y < box(layout, 'c').y);
 });
 
 test('what needs several bands is still laid out without overlaps, top down, and edges between bands are drawn', () => {
@@ -50,7 +54,7 @@ test('what needs several bands is still laid out without overlaps, top down, and
   }
   const layout = layOut(items, edges);
   checkBoxes(items, layout);
-  assert.ok(edges.every(({ from, to }) => layout.boxes.get(from).y < layout.boxes.get(to).y));
+  assert.ok(edges.every(({ from, to }) => box(layout, from).y < box(layout, to).y));
   assert.ok(layout.paths.every((path) => path !== null));
 });
 
@@ -61,7 +65,7 @@ test('an edge past hundreds of rows is left to a stub, and a source stands near 
   const layout = layOut(items, edges);
   assert.notEqual(layout.paths.at(-2), null);
   assert.equal(layout.paths.at(-1), null);
-  assert.ok(layout.boxes.get('mask').y > layout.boxes.get('150').y);
+  assert.ok(box(layout, 'mask').y > box(layout, '150').y);
 });
 
 test('an early result stands below what gives it', () => {
@@ -70,7 +74,7 @@ test('an early result stands below what gives it', () => {
   const edges = [...Array.from({ length: count - 1 }, (_, i) => edge(i, i + 1)), edge(20, 'early'), edge(count - 1, 'last')];
   const layout = layOut(items, edges);
   assert.ok(layout.paths.every((path) => path !== null));
-  assert.equal(layout.boxes.get('early').y, layout.boxes.get('21').y);
+  assert.equal(box(layout, 'early').y, box(layout, '21').y);
 });
 
 test('a source stands beside the late layer that reads it, and its edge is drawn', () => {
@@ -79,7 +83,7 @@ test('a source stands beside the late layer that reads it, and its edge is drawn
   const edges = [...Array.from({ length: count - 1 }, (_, i) => edge(i, i + 1)), edge('cache', 80)];
   const layout = layOut(items, edges);
   assert.notEqual(layout.paths.at(-1), null);
-  assert.equal(layout.boxes.get('cache').y, layout.boxes.get('79').y);
+  assert.equal(box(layout, 'cache').y, box(layout, '79').y);
 });
 
 test('a graph without edges, and one with nothing at all, have a drawing', () => {

@@ -6,6 +6,7 @@ import { escapeHtml, escapeJson } from '../../lib/pages/html.mjs';
 import { profilePage } from '../../lib/pages/profile.mjs';
 import { viewPage } from '../../lib/pages/view.mjs';
 import { description, HOSTILE, profile } from './by-hand.mjs';
+import { defined } from '../../../../__test__/lib/types.mjs';
 
 const pages = {
   view: viewPage({ title: HOSTILE, description, profile }),
@@ -13,19 +14,19 @@ const pages = {
 };
 
 /** The data that a page carries. */
-const dataOf = (page) => JSON.parse(/<script type="application\/json" id="data">(.*?)<\/script>/s.exec(page)[1]);
+const dataOf = (page) => JSON.parse(defined(/<script type="application\/json" id="data">(.*?)<\/script>/s.exec(page))[1]);
 
 for (const [name, page] of Object.entries(pages)) {
   describe(`the page of ${name}`, () => {
     test('shows hostile names as text only', () => {
       assert.ok(!page.includes('alert(1)</script>'));
       assert.ok(!page.includes('<!--'));
-      assert.equal(page.match(/<script\b/g).length, 2, 'its data and its script');
+      assert.equal(page.match(/<script\b/g)?.length, 2, 'its data and its script');
       assert.equal(dataOf(page).title, HOSTILE);
     });
 
     test('allows its own script and style and nothing else', () => {
-      const policy = /http-equiv="Content-Security-Policy" content="([^"]*)"/.exec(page)[1];
+      const policy = defined(/http-equiv="Content-Security-Policy" content="([^"]*)"/.exec(page))[1];
       const hash = (tag) => createHash('sha256').update(tag.exec(page)[1]).digest('base64');
       assert.ok(policy.includes("default-src 'none'"));
       assert.ok(policy.includes(`script-src 'sha256-${hash(/<script type="module">(.*?)<\/script>/s)}'`));
@@ -33,7 +34,7 @@ for (const [name, page] of Object.entries(pages)) {
     });
 
     test('has a script whose joined modules share one scope without clashes', () => {
-      assert.doesNotThrow(() => new Script(/<script type="module">(.*?)<\/script>/s.exec(page)[1]));
+      assert.doesNotThrow(() => new Script(defined(/<script type="module">(.*?)<\/script>/s.exec(page))[1]));
     });
 
     test('loads nothing', () => {
@@ -141,6 +142,7 @@ describe('what the page of a graph says', () => {
 
 test('a graph that is too large to be drawn is listed, and says so', () => {
   const count = 10001;
+  /** @type {import('webnn-node/inspect').ListedValue[]} */
   const values = Array.from({ length: count + 1 }, (_, id) => ({ id, dataType: 'float32', shape: [1], kind: id === 0 ? 'input' : 'node', bytes: 4 }));
   const nodes = Array.from({ length: count }, (_, id) => ({
     id,
@@ -149,6 +151,7 @@ test('a graph that is too large to be drawn is listed, and says so', () => {
     inputs: [id],
     outputs: [id + 1],
     attributes: {},
+    prologues: [],
     epilogue: [],
     origins: [id],
   }));

@@ -1,9 +1,9 @@
-// The child's side of the protocol: answers requests. See process.mjs for the form of the messages.
+// The child's side of the protocol: answers requests. See process.mjs for the format of messages.
 
 import { writeSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 
-/** File descriptor of the answers. */
+/** File descriptor for the answers. */
 const ANSWERS = 3;
 
 /** @typedef {(parameters: any) => Promise<unknown>} Handler */

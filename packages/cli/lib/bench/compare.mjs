@@ -1,4 +1,4 @@
-// Starts the engines of `bench`, each in its own process, loads models, and measures the engines in turns.
+// Starts the engines of `bench`, each in a process of its own, loads models, and measures the engines in turns.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -11,7 +11,7 @@ import { measure } from './measure.mjs';
 /** @typedef {import('./process.mjs').EngineProcess} EngineProcess */
 
 /**
- * The model for the engines to load, and how long to run it.
+ * The model that engines load, and how long to run it.
  * @typedef {object} Plan
  * @property {string} file
  * @property {import('../inputs.mjs').Feeds} feeds
@@ -26,7 +26,7 @@ import { measure } from './measure.mjs';
  */
 
 /**
- * Starts engines, and always ends them.
+ * Starts engines; ends them in any case.
  * @template T
  * @param {string[]} names
  * @param {(engines: EngineProcess[], folder: string) => Promise<T>} use `folder` is for files that engines read and write
@@ -35,7 +35,7 @@ import { measure } from './measure.mjs';
 export async function withEngines(names, use) {
   const engines = names.map(startEngine);
   const folder = mkdtempSync(path.join(tmpdir(), 'webnn-bench-'));
-  // Also when the command is interrupted.
+  // Also if the command is interrupted.
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
   try {
     return await use(engines, folder);
@@ -50,13 +50,13 @@ export async function withEngines(names, use) {
  */
 async function load(engine, request) {
   const { version, loadMs } = await engine.request('load', request);
-  // Before any other request, because those take memory, too.
+  // Before any other request, which would take memory as well.
   const { resident } = await engine.request('usage');
   return { version, loadMs, resident, processor: await engine.request('processor') };
 }
 
 /**
- * Loads a model in every engine and measures them.
+ * Loads a model in every engine, and measures the engines.
  * @template Sample
  * @param {EngineProcess[]} engines
  * @param {string} folder

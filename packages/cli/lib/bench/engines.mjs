@@ -1,4 +1,4 @@
-// The engines written in JavaScript. The repository's benchmark has more, in other languages.
+// The engines that are written in JavaScript. The repository's benchmark has more, in other languages.
 
 import { fileURLToPath } from 'node:url';
 import { EngineProcess } from './process.mjs';

@@ -2,8 +2,7 @@
 import { emptyCache, lastLogits, mostLikely, nextCache, stepInputs } from '../decoder.mjs';
 
 /**
- * Generates one text, from typed arrays to the chosen ids. The cache is passed from step to step in the engine's own
- * form.
+ * Generates one text, from typed arrays to the chosen ids. The cache passes from step to step in the engine's own form.
  * @param {import('./types.mjs').EngineSession} session
  * @param {import('./types.mjs').GenerateRequest} request
  * @returns {Promise<import('./types.mjs').Generation>}

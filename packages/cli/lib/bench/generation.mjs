@@ -10,11 +10,11 @@ import { loadAndMeasure } from './compare.mjs';
 /** Every text starts with the same tokens, in each engine and run. */
 const SEED = 0;
 
-/** One text gives a time for each of its tokens, so fewer runs suffice than for other models. */
+/** One text yields a time for each of its tokens: fewer runs suffice than for other models. */
 const MIN_RUNS = 2;
 
 /**
- * Continuations of a prompt as a subject to measure.
+ * Continuations of a prompt as what is measured.
  * @param {import('./types.mjs').GenerateRequest} request
  * @returns {import('./measure.mjs').Subject<import('./types.mjs').Generation>}
  */
@@ -29,7 +29,7 @@ const generation = (request) => ({
 });
 
 /**
- * Summarizes the times of an engine's texts; rates are computed from medians, in tokens per second.
+ * Summarizes the times of an engine's texts. Rates are computed from medians, in tokens per second.
  * @param {import('./types.mjs').Generation[]} texts
  * @param {number} prompt length of the prompt
  */
@@ -43,7 +43,7 @@ function summarize(texts, prompt) {
 }
 
 /**
- * Counts the equal ids of two texts, and finds the first different position.
+ * Counts the equal ids of two texts, and finds the first position where they differ.
  * @param {number[]} own
  * @param {number[]} other
  */
@@ -54,7 +54,7 @@ function compareIds(own, other) {
 }
 
 /**
- * Creates the prompt for every engine: random tokens, the same for each.
+ * Creates the prompt: random tokens, the same for every engine.
  * @param {import('webnn-node/onnx').OnnxInspection} model
  * @param {[prompt: number, tokens: number]} lengths of the prompt and of the generated text
  * @returns {import('./types.mjs').GenerateRequest}

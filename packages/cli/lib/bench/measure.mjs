@@ -1,4 +1,4 @@
-// Measures engines in turns: changes on the machine then affect all of them.
+// Measures engines in turns: changes of the machine's state then affect all of them.
 import os from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { median } from 'd3-array';
@@ -8,15 +8,15 @@ import { median } from 'd3-array';
  */
 const TURN_MS = 40;
 
-/** Pause before a turn. An engine's worker threads may spin for a while after a run and slow down the next engine. */
+/** Pause before a turn. An engine's worker threads may spin for a while after a run, and slow down the next engine. */
 const SETTLE_MS = 15;
 
-/** More samples add nothing. */
+/** Maximum number of samples: more add nothing. */
 const MAX_RUNS = 100_000;
 
 /** @typedef {import('./process.mjs').EngineProcess} EngineProcess */
 
-/** The subject of a measurement.
+/** What is measured.
  * @template Sample of one run
  * @typedef {object} Subject
  * @property {(engine: EngineProcess, count: number) => Promise<Sample[]>} take runs `count` times
@@ -26,7 +26,7 @@ const MAX_RUNS = 100_000;
  */
 
 /**
- * Runs of the model on the inputs passed to `load`.
+ * Runs of the model on the inputs that `load` received.
  * @type {Subject<number>}
  */
 export const INFERENCE = {
@@ -61,7 +61,7 @@ async function ownBusy(engines) {
 async function warmUp(engines, { take, msOf }, warmup) {
   const counts = [];
   for (const engine of engines) {
-    // At least one run: it determines the length of a turn.
+    // At least one run, which determines the length of a turn.
     const samples = await take(engine, Math.max(1, warmup));
     counts.push(Math.max(1, Math.round(TURN_MS / Math.max(median(samples, msOf) ?? 0, 1e-3))));
   }

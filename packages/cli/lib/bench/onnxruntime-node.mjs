@@ -1,4 +1,4 @@
-// onnxruntime-node as an engine. It is not a dependency: the user's own installation is measured.
+// onnxruntime-node as an engine. It is not a dependency: measures the user's own installation.
 
 import { createRequire } from 'node:module';
 import path from 'node:path';

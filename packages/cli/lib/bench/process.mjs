@@ -1,8 +1,8 @@
-// An engine, seen from the parent process.
+// An engine, as the parent process sees it.
 //
-// An engine is a program that answers lines of JSON: it reads `{ "command": ..., ... }` from its standard input, one at
-// a time, and writes `{ "result": ... }` or `{ "error": "..." }` to file descriptor 3. The libraries under test may
-// print anything to the standard streams. types.d.mts lists the commands.
+// An engine is a program that answers lines of JSON: it reads `{ "command": ..., ... }` from its standard input, one
+// line at a time, and writes `{ "result": ... }` or `{ "error": "..." }` to file descriptor 3. The libraries under test
+// may print anything to the standard streams. types.d.mts lists the commands.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -11,7 +11,7 @@ import { Failure } from '../errors.mjs';
 
 /** @typedef {import('./types.mjs').Commands} Commands */
 
-/** Descriptor of the answers in the child. */
+/** File descriptor of the answers in the child. */
 const ANSWERS = 3;
 
 /** How much of the end of an engine's output an error quotes, in characters. */
@@ -23,7 +23,7 @@ export class EngineError extends Failure {
 }
 
 /**
- * An engine in its own process: memory, threads and garbage of one do not affect another.
+ * An engine in a process of its own: memory, threads and garbage of one engine do not affect another.
  *
  * @template {{ [K in keyof C]: (parameters: any) => Promise<any> }} [C=Commands] its commands
  */
@@ -46,7 +46,7 @@ export class EngineProcess {
         this.#printed = (this.#printed + text).slice(-QUOTED);
       });
     }
-    // A child that has died shows by the end of its answers; write errors to it carry no further news.
+    // If the child has died, the end of its answers shows that; errors from writing to it add nothing.
     this.#child.stdin.on('error', () => {});
     this.#ended = new Promise((resolve) => {
       this.#child.on('error', (error) => resolve(error.message));
@@ -85,7 +85,7 @@ export class EngineProcess {
     return result;
   }
 
-  /** Ends the process and waits until its memory is free. */
+  /** Ends the process, and waits until its memory is free. */
   async end() {
     if (this.#child.exitCode === null && this.#child.signalCode === null && this.#child.pid !== undefined) {
       this.#child.kill('SIGKILL');

@@ -1,4 +1,5 @@
-// The process of an engine written in JavaScript: node serve.mjs MODULE. See process.mjs for the form of the messages.
+// The process of an engine that is written in JavaScript: node serve.mjs MODULE. See process.mjs for the format of
+// messages.
 //
 //   ready {}                           -> {}: the process has started
 //   load { model, inputs: { NAME: file.npy }, outputs: [NAME], threads }  -> { version, loadMs }

@@ -46,19 +46,19 @@ export async function load({ model: file, inputs, outputs, threads, device = 'cp
       if (graph === null && cuts.length === 0) throw new Error('there is nothing to measure: no output of the model has any elements');
       if (device === 'gpu' && (graph === null ? system.gpuReason !== null : !graph.devices.includes(device)))
         throw new Error(`the GPU cannot be used: ${system.gpuReason}`);
-      // A model that is cut before its first computation has no graph to tell.
+      // A model that is cut before its first computation has no graph to describe.
       return formatProcessor(graph ?? { adapter: device === 'gpu' ? 'GPU' : null, isa: system.isa, threads: threads ?? system.threads });
     },
     session: { feedsOf, run: (values) => model.run(values), tensorOf: (result) => result },
     commands: {
-      /** Describes the compiled graph: see `describeGraph`. */
+      /** Describes the compiled graph, see `describeGraph`. */
       async describe() {
         const { graph } = await model.describe(shapes);
         if (graph === null) throw new Error('no graph is compiled: no output of the model has any elements');
         return graph;
       },
 
-      /** Returns the milliseconds of `count` dispatches, waiting only for the last one. */
+      /** Returns the milliseconds that `count` dispatches take, waiting only for the last one. */
       async burst({ count }) {
         const compiled = await model.compile(shapes);
         const graph = /** @type {import('webnn-node').MLGraph} */ (compiled.graph);

@@ -39,15 +39,15 @@ const INPUT_OPTIONS = inputOptions().map((option) => option.attributeName());
 /** Default seconds per engine. */
 const SECONDS = 3;
 
-/** Default warm-up of `--generate`: a text takes much longer than a run. */
+/** Default warm-up texts of `--generate`: a text takes much longer than a run. */
 const WARMUP_TEXTS = 1;
 
-/** If other processes use more of the machine than this, they can distort the result. */
+/** Above this share of the machine, other processes can distort the result. */
 const BUSY_SHARE = 0.1;
 
 /**
- * Outputs that differ by more than this, relative to the largest value, differ by more than float32 or float16
- * rounding.
+ * Outputs that differ by more than this, relative to the largest value, differ by more than rounding to float32 or
+ * float16.
  */
 const TOLERANCE = /** @type {Record<string, number>} */ ({ float32: 1e-3, float16: 2e-2 });
 
@@ -107,7 +107,7 @@ function compareOutputs(names, own, other) {
 }
 
 /**
- * Returns the outputs of one more run.
+ * Runs once more, and returns the outputs.
  * @param {EngineProcess} engine
  * @param {number} count number of outputs
  * @param {string} folder for files
@@ -198,7 +198,7 @@ async function report(output, results, { document, what, file, svg, othersShare,
 }
 
 /**
- * The parsed command line, except for what to measure.
+ * The parsed command line, without the part that says what to measure.
  * @typedef {object} Setting
  * @property {string} file
  * @property {import('webnn-node/onnx').OnnxInspection} model

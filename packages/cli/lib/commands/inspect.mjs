@@ -16,7 +16,7 @@ Examples:
   webnn-node inspect model.onnx --json | jq .operators`;
 
 /**
- * Returns work and memory of the built graph; null means a graph without any elements to compute.
+ * Returns work and memory of the built graph; null stands for a graph without any elements to compute.
  * @param {import('webnn-node/inspect').GraphDescription | null} graph
  */
 function costOf(graph) {

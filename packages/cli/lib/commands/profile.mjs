@@ -22,7 +22,7 @@ Examples:
   webnn-node profile model.onnx --threads 1 --runs 50 --top 20
   webnn-node profile model.onnx --trace trace.json --html profile.html`;
 
-/** Longer names of fused operators are cut. */
+/** Longer names of fused operators are truncated. */
 const MAX_NAME = 40;
 
 /**

@@ -33,14 +33,14 @@ Examples:
 
 /** @typedef {import('../types.mjs').Tensor & { name: string }} NamedTensor */
 
-/** Longer file names are cut: file systems allow 255 bytes. */
+/** Longer file names are truncated: file systems allow 255 bytes. */
 const MAX_FILE_NAME = 200;
 
 /** Device names on Windows, whatever follows the dot. */
 const DEVICE = /^(con|prn|aux|nul|com\d|lpt\d)(?=\.|$)/i;
 
 /**
- * Returns file names of outputs: without separators and characters that file systems refuse, and all different.
+ * Returns file names for outputs: without separators and characters that file systems refuse, and all different.
  * @param {{ name: string }[]} outputs
  */
 function fileNames(outputs) {
@@ -61,7 +61,7 @@ function fileNames(outputs) {
 }
 
 /**
- * Creates a folder and those above it. `mkdir` with `recursive` loops forever in some versions of Node if the parent
+ * Creates a folder and those above it. In some versions of Node, `mkdir` with `recursive` loops forever if the parent
  * exists and creation still fails, as in /proc.
  * @param {string} directory
  * @returns {Promise<void>}
@@ -94,7 +94,7 @@ async function writeOutputs(directory, outputs) {
 }
 
 /**
- * Runs the model once. Returns its outputs and the time in milliseconds.
+ * Runs the model once. Returns its outputs, and the time in milliseconds.
  * @param {string} file
  * @param {import('../inputs.mjs').Feeds} feeds
  * @param {number | undefined} threads

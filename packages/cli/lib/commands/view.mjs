@@ -22,7 +22,7 @@ Examples:
   webnn-node view model.onnx -o model.html --profile
   webnn-node view model.onnx -o model.html --free-dimension batch=1`;
 
-/** Options that only affect times or input values, and leave the graph unchanged. */
+/** Options that only affect times or input values, not the graph. */
 const OF_PROFILES = ['runs', 'warmup', 'mean', 'std', 'scale', 'randomRange'];
 
 /**

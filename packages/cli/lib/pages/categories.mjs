@@ -1,6 +1,6 @@
-// Kinds of operators, by what limits their speed. The pages color them by kind.
+// Kinds of operators, by what limits their speed. The pages use one color per kind.
 
-/** The kinds in legend order; the key is also part of a CSS class, `kind-<key>`. */
+/** The kinds in legend order. The key is also part of a CSS class, `kind-<key>`. */
 export const CATEGORIES = {
   multiply: 'Products, convolutions, recurrent',
   reduce: 'Reductions, pooling, norms',

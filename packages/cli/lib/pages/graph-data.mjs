@@ -6,14 +6,14 @@ import { endOf, startOf } from './client/text.mjs';
 import { layOut } from './layout.mjs';
 import { shapeText, typeText } from './types.mjs';
 
-/** Browsers take too long to show drawings with more items; the list still has all of them. */
+/** With more items, browsers take too long to show the drawing; the list still has all of them. */
 export const MAX_DRAWN_ITEMS = 10000;
 
 const LINE_HEIGHT = 15;
 const BOX_PADDING = 8;
 const MIN_WIDTH = 104;
 const MAX_WIDTH = 232;
-/** Average character widths of the page's font, in pixels: bold for the first line, regular for the others. */
+/** Average character widths in the page's font, in pixels: bold for the first line, regular for the others. */
 const BOLD_CHARACTER = 7.4;
 const CHARACTER = 6.3;
 const MAX_CHARACTERS = Math.floor((MAX_WIDTH - 3 * BOX_PADDING) / CHARACTER);
@@ -29,7 +29,7 @@ const outputKey = (/** @type {number} */ place) => `o${place}`;
 const attributeText = (/** @type {unknown} */ value) => (typeof value === 'string' ? value : (JSON.stringify(value) ?? String(value)));
 
 /**
- * Returns the constants that a node reads as a line of its box: `weights 64×3×3×3, 64`. Scalars are left out.
+ * Returns the constants that a node reads, as a line of its box: `weights 64×3×3×3, 64`. Scalars are left out.
  * @param {import('webnn-node/inspect').ListedNode} node
  * @param {Values} values
  */
@@ -161,7 +161,7 @@ function edgesOf(listing, values, { producer, readers }) {
 }
 
 /**
- * Returns width and height of an item's box, from its lines and `reserve` extra characters in the first line.
+ * Returns width and height of an item's box, given its lines and `reserve` extra characters in the first line.
  * @param {string[]} lines
  * @param {number} reserve
  */

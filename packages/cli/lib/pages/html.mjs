@@ -15,7 +15,7 @@ export function escapeHtml(text) {
 }
 
 /**
- * Formats `data` as JSON for a script element: without `<`, no end tag and no comment can begin in it.
+ * Formats `data` as JSON for a script element: without `<`, neither an end tag nor a comment can begin in it.
  * @param {unknown} data
  */
 export function escapeJson(data) {
@@ -23,7 +23,7 @@ export function escapeJson(data) {
 }
 
 /**
- * Joins the modules of `client/` into one. They are listed in dependency order and share one scope, so their one-line
+ * Joins the modules of `client/` into one. They are listed in dependency order and share one scope: their one-line
  * imports are dropped, and exports become plain declarations.
  * @param {string[]} files
  */

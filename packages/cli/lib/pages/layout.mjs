@@ -1,13 +1,13 @@
 // Places the boxes of a graph and routes its edges, from top to bottom. dagre places some hundred boxes quickly, but
-// its time grows faster than the graph, and its recursion is as deep as the longest path. So a graph is cut into bands
-// where few values cross; dagre places each band, and the bands are stacked. Networks are long and narrow: only a few
-// edges cross each cut, and they continue straight.
+// its time grows faster than the graph, and its recursion is as deep as the longest path. The graph is therefore cut
+// into bands at places that few values cross; dagre places each band, and the bands are stacked. Networks are long and
+// narrow: only a few edges cross each cut, and they continue straight.
 
 import dagre from '@dagrejs/dagre';
 
 /**
- * Minimum boxes of a band: enough to rarely cut a block of a network, few enough for dagre to take a fraction of a
- * second.
+ * Minimum number of boxes in a band: enough to rarely cut a block of a network, few enough for dagre to take a fraction
+ * of a second.
  */
 const MIN_BAND = 100;
 const MAX_BAND = 300;
@@ -21,14 +21,14 @@ const MAX_SPAN = 40;
  */
 
 /**
- * How to draw an edge: within a band, from a band to the next one, or not at all.
+ * How to draw an edge: within a band, from one band to the next, or not at all.
  * @typedef {{ edge: Link, kind: 'inside', band: number }
  *   | { edge: Link, kind: 'crossing', band: number, rowsLeft: number, rowsInto: number, port: string }
  *   | { edge: Link, kind: 'far' }} Route
  */
 
 /**
- * A band with the position of its upper left corner on the page.
+ * A band, with the position of its upper left corner on the page.
  * @typedef {{ graph: ReturnType<typeof placeBand>, x: number, y: number }} Placed
  */
 
@@ -37,7 +37,7 @@ const COLUMN_GAP = 28;
 const MARGIN = 32;
 
 /**
- * Returns the keys of the items with producers before their readers, otherwise in the given order.
+ * Returns the keys of the items, producers before their readers, otherwise in the given order.
  * @param {{ key: string }[]} items
  * @param {import('./data.mjs').Total<string, string[]>} producersOf
  */
@@ -69,8 +69,8 @@ function topologicalOrder(items, producersOf) {
 }
 
 /**
- * Moves items without producers right before their first reader, and items without readers right after their last
- * producer, to keep edges short.
+ * To keep edges short, moves items without producers right before their first reader, and items without readers right
+ * after their last producer.
  * @param {string[]} order
  * @param {Link[]} edges
  * @param {import('./data.mjs').Total<string, string[]>} producersOf
@@ -82,7 +82,7 @@ function moveEndsToNeighbors(order, edges, producersOf) {
     firstReader.set(from, Math.min(firstReader.get(from) ?? Infinity, place.get(to)));
   }
   const wanted = /** @type {import('./data.mjs').Total<string, number>} */ (new Map());
-  // Producers come before their readers, so their positions are known.
+  // Producers come before their readers: their positions are known.
   for (const key of order) {
     const producers = producersOf.get(key);
     if (producers.length === 0) {
@@ -130,7 +130,7 @@ function cutIntoBands(order, edges) {
 }
 
 /**
- * Returns the longest path to each item within its band, in rows; an item without producers is placed right above its
+ * Returns the longest path to each item within its band, in rows. An item without producers is placed right above its
  * first reader.
  * @param {string[][]} bands
  * @param {import('./data.mjs').Total<string, string[]>} producersOf
@@ -222,7 +222,7 @@ function placeBand(index, band, routes, boxes) {
 }
 
 /**
- * Returns the horizontal position of a band at which the edges from the band above go straight down on average.
+ * Returns the horizontal position for a band at which the edges from the band above go straight down on average.
  * @param {Placed} above
  * @param {Placed['graph']} graph
  * @param {Route[]} routes
@@ -235,8 +235,7 @@ function leftUnder(above, graph, routes, index) {
 }
 
 /**
- * Returns the SVG path of a line through points that is vertical at each of them; it is straight where x does not
- * change.
+ * Returns the SVG path of a line through points. It is vertical at each of them, and straight where x does not change.
  * @param {{ x: number, y: number }[]} points
  */
 function smoothPath(points) {
@@ -250,8 +249,8 @@ function smoothPath(points) {
 }
 
 /**
- * Returns the points of an edge on the page. It leaves from the middle of a box's lower side and enters at the middle
- * of the upper side; at dagre's own end points it could run along a box.
+ * Returns the points of an edge on the page. It leaves from the middle of a box's lower side, and enters at the middle
+ * of the upper side: at dagre's own end points, it could run along a box.
  * @param {Placed} placed
  * @param {string} from
  * @param {string} to

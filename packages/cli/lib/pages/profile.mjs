@@ -16,7 +16,7 @@ const STYLES = ['base.css', 'profile.css'];
 /** Ticks of the timeline at its smallest magnification. */
 const TIMELINE_TICKS = 8;
 /**
- * Magnifications of the timeline: at the last one, a step that takes a hundredth of a run is half as wide as the page.
+ * Magnifications of the timeline. At the last one, a step that takes a hundredth of a run is half as wide as the page.
  */
 const ZOOM_LEVELS = [1, 2, 4, 8, 16, 32, 64];
 const MAX_BINS = 24;
@@ -93,7 +93,7 @@ function stepTable({ perStep }, description) {
 }
 
 /**
- * Returns the indices of notable runs: the (lower) median, the fastest and the slowest; each once.
+ * Returns the indices of notable runs, each once: the (lower) median, the fastest and the slowest.
  * @param {import('webnn-node/inspect').TimeSpan[]} runs
  */
 function telltaleRuns(runs) {
@@ -175,7 +175,7 @@ function figures({ runs: { count, median, fastest, slowest, p95, betweenSteps, g
   ];
 }
 
-/** Markup of the page; the script fills in everything from the model. */
+/** The page's markup; the script fills in everything that depends on the model. */
 const BODY = `
 <header class="top">
   <h1 id="title"></h1>

@@ -2,15 +2,15 @@
 
 import { group, max, median, min, quantile, sum } from 'd3-array';
 
-/** A statistic of at least one number, which is defined. */
+/** A statistic of at least one number, which is therefore defined. */
 const known = (/** @type {number | undefined} */ value) => /** @type {number} */ (value);
 
-/** Bytes that a step reads and writes, by its description. */
+/** The bytes that a step reads and writes, according to its description. */
 const bytesOf = (/** @type {import('webnn-node/inspect').StepDescription} */ { bytesRead, bytesWritten }) => bytesRead + bytesWritten;
 
 /**
- * Returns `amount` per nanosecond, that is 1e9 per second. `null` if nothing is counted, or if the time is below the
- * clock's resolution.
+ * Returns `amount` per nanosecond, that is, in 1e9 per second. `null` if nothing is counted, or if the time is below
+ * the clock's resolution.
  */
 const rate = (/** @type {number} */ amount, /** @type {number} */ nanoseconds) => (amount === 0 || nanoseconds === 0 ? null : amount / nanoseconds);
 
@@ -62,7 +62,7 @@ function check({ description, runs }) {
 }
 
 /**
- * Returns the distribution of run durations, and of the time in them that belongs to no step, in nanoseconds.
+ * Returns the distribution of the durations of runs, and of the time in runs that belongs to no step, in nanoseconds.
  * @param {import('webnn-node/inspect').GraphProfile} profile
  * @returns {import('./data.mjs').RunsSummary}
  */
@@ -84,8 +84,8 @@ function summarizeRuns({ description, runs }) {
 
 /**
  * Returns the medians of a profile. Times are in nanoseconds, shares are fractions (0 to 1) of the median duration of a
- * run. The shares of all steps do not add up to 1: the rest is time between the steps, and the difference between a sum
- * of medians and the median of sums.
+ * run. The shares of all steps do not add up to 1: the rest is time between steps, and the difference between a sum of
+ * medians and the median of sums.
  *
  * @param {import('webnn-node/inspect').GraphProfile} profile
  * @returns {import('./data.mjs').Summary} `gflops` is 2 · multiply-adds / time,

@@ -10,7 +10,7 @@ import { summarize } from './summary.mjs';
 const SCRIPTS = ['dom.mjs', 'graph.mjs', 'drawing.mjs', 'details.mjs', 'list.mjs', 'search.mjs', 'view.mjs'];
 const STYLES = ['base.css', 'view.css'];
 
-/** Lower bounds of the classes of shares of time; the page has one color per class. */
+/** Lower bounds of the classes of shares of time. The page has one color per class. */
 const SHARE_CLASSES = [0, 0.001, 0.005, 0.02, 0.05, 0.1];
 
 /** Returns the class of a share: the index of the highest bound that it reaches. */
@@ -26,7 +26,7 @@ function shareLegend() {
 }
 
 /**
- * Returns the facts about a step, with times if there is a profile, for the details of a node.
+ * Returns the facts about a step for the details of a node, with times if there is a profile.
  * @param {import('webnn-node/inspect').StepDescription} step
  * @param {import('./data.mjs').StepSummary | undefined} timing
  */
@@ -122,7 +122,7 @@ function relate(source, compiled, description) {
 }
 
 /**
- * Returns both graphs with everything that the page shows about their items.
+ * Returns both graphs, with everything that the page shows about their items.
  * @param {import('webnn-node/inspect').GraphDescription} description
  * @param {import('./data.mjs').Summary | undefined} summary
  */
@@ -227,7 +227,7 @@ function modelFacts({ graphName, producerName, producerVersion, domain, modelVer
   return facts.filter(([, text]) => text !== '');
 }
 
-/** Markup of the page; the script fills in everything from the model. */
+/** The page's markup; the script fills in everything that depends on the model. */
 const BODY = `
 <header class="top">
   <h1 id="title"></h1>
@@ -281,7 +281,7 @@ const BODY = `
 </dialog>`;
 
 /**
- * Returns the page of a graph: before and after compilation, the relation of their nodes, and where time goes.
+ * Returns the page of a graph: before and after compilation, how the nodes of both are related, and where time goes.
  *
  * @param {{ title: string, description: import('webnn-node/inspect').GraphDescription, profile?:
  *   import('webnn-node/inspect').GraphProfile, model?: { metadata?: import('webnn-node/onnx').OnnxMetadata }, cuts?:

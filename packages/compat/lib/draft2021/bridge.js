@@ -14,7 +14,7 @@ const { load, store, wait } = Atomics;
 /** Indices into the memory shared by both threads. */
 const fields = { DONE: 0, BEAT: 1, ENDED: 2 };
 
-/** Length of one wait, in milliseconds, and how many may pass without a sign of life. */
+/** Length of one wait in milliseconds, and how many may pass without a sign of life. */
 const WAIT_MS = 1000;
 const MAX_SILENT_WAITS = 60;
 
@@ -33,6 +33,7 @@ function thrown({ kind, name, message }) {
 /** The connection to the thread. */
 class Bridge {
   #port;
+  /** @type {Int32Array<SharedArrayBuffer>} */
   #state;
   /** @type {Error | undefined} */
   #failure;
@@ -45,7 +46,8 @@ class Bridge {
     const signal = new SharedArrayBuffer(Object.keys(fields).length * Int32Array.BYTES_PER_ELEMENT);
     this.#port = port1;
     this.#state = new Int32Array(signal);
-    // Resolved here to fail at once if the file is missing (in a bundle): waiting for such a thread would be in vain.
+    // Resolved here, to fail at once if the file is missing (in a bundle): nothing would ever answer the wait for such
+    // a thread.
     const worker = new Worker(require.resolve('./worker.js'), {
       name: 'webnn-node contexts of 2021',
       workerData: { port: port2, signal, fields },
@@ -136,7 +138,7 @@ class Bridge {
     try {
       wait(this.#state, fields.DONE, 0, WAIT_MS);
     } catch {
-      // The pages of a browser, and of Electron, may not wait.
+      // The pages of a browser, and of Electron, must not wait.
       throw notSupportedError('the draft of 2021 computes synchronously, but this thread must not wait');
     }
   }

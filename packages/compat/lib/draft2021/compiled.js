@@ -1,12 +1,12 @@
 'use strict';
 
-/** A graph of the draft of 2021: compiled for each set of outputs in use, and for all sizes if possible. */
+/** A graph of the draft of 2021, compiled for each set of outputs in use, and for all sizes if possible. */
 
 const { byteLength } = require('webnn-node/webidl');
 
 const { DOMException } = globalThis;
 
-/** How many compiled forms of a graph are kept: the most recently used. */
+/** How many compiled forms of a graph are kept, the most recently used ones. */
 const MAX_SPECIALIZATIONS = 8;
 
 /** For a graph that is compiled for all sizes. @type {Map<number, number[]>} */
@@ -115,14 +115,14 @@ class Compiled {
   #program;
   #outputs;
   /**
-   * Ids of the inputs with unknown dimensions that outputs need, by output ids.
+   * For each output, by its id: the ids of the inputs with unknown dimensions that it needs.
    *
    * @type {Map<string, number[]>}
    */
   #openInputs = new Map();
   /**
-   * Keyed by outputs, and by the shapes of their open inputs if one form does not serve all; the most recently used is
-   * last.
+   * Keyed by outputs, and by the shapes of their open inputs if one form does not serve all shapes; the most recently
+   * used form is last.
    *
    * @type {Map<string, Specialization>}
    */

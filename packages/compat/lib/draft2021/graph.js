@@ -59,9 +59,9 @@ class Graph {
    * @type {Map<string, import('../internal.js').Input>}
    */
   #inputs;
-  /** Index and needed inputs by name. */
+  /** The index and the needed inputs of each output, by name. */
   #outputs;
-  /** Memory for the input data, read by the other thread. */
+  /** Memory for the input data, which the other thread reads. */
   #staging = new SharedArrayBuffer(0);
 
   /**
@@ -149,7 +149,7 @@ class Graph {
   }
 
   /**
-   * Copies the input data to the memory that the other thread can read.
+   * Copies the input data to memory that the other thread can read.
    *
    * @param {{ bytes: Uint8Array }[]} feeds
    */
@@ -171,7 +171,7 @@ class Graph {
   }
 
   /**
-   * Writes results to the caller's views; checks all views before it writes anything.
+   * Writes results to the caller's views. Checks all views before it writes anything.
    *
    * @param {import('../internal.js').Results} results
    * @param {{ name: string, view: import('../internal.js').View }[]} requested

@@ -92,7 +92,7 @@ const dictionaries = {
     member('windowDimensions', 'sequence<long>'),
   ],
   MLReduceOptions: [
-    // `sequence<long> axes = null` in the draft: null means all axes.
+    // `sequence<long> axes = null` in the draft, where null means all axes.
     member('axes', 'sequence<long>?'),
     member('keepDimensions', 'boolean', false),
   ],
@@ -154,7 +154,7 @@ const operators = [
     'MLReduceOptions',
   ),
   row('resample', ['input'], 'MLResampleOptions'),
-  // Later drafts, and programs, write null for the size to compute from the others; this draft writes -1.
+  // Later drafts, and programs, write null for the size that is computed from the others; this draft writes -1.
   row('reshape', ['input', { name: 'newShape', type: 'sequence<long?>' }]),
   row('slice', ['input', { name: 'starts', type: 'sequence<long>' }, { name: 'sizes', type: 'sequence<long>' }], 'MLSliceOptions'),
   row('softmax', ['x']),

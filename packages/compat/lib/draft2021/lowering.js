@@ -4,9 +4,9 @@
  * The operators of the draft of 2021 in terms of today's.
  *
  * A function of the table takes today's MLGraphBuilder, the arguments in order with today's MLOperands, the options
- * with their defaults, and `valuesOf(operand)`, which returns the numbers of a small constant and undefined for
- * anything else. It returns an MLOperand, or a list of them where the draft has a sequence. Ranks are known by then;
- * sizes can be names, which `sizesOf` refuses.
+ * with their defaults, and `valuesOf(operand)`, which returns the numbers of a small constant, and undefined for
+ * anything else. It returns an MLOperand, or a list of them where the draft has a sequence. Ranks are known at that
+ * point; sizes can be names, which `sizesOf` rejects.
  */
 
 const { convolve, pool } = require('./spatial.js');
@@ -72,7 +72,7 @@ function batchNormalization(builder, [input, mean, variance], options) {
 }
 
 /**
- * min(max(x, minValue), maxValue): today's clamp() takes numbers in place of operands.
+ * min(max(x, minValue), maxValue). Today's clamp() takes numbers instead of operands.
  *
  * @type {import('../internal.js').Lower<[import('webnn-node').MLOperand], { minValue?: import('webnn-node').MLOperand, maxValue?: import('webnn-node').MLOperand }>}
  */

@@ -12,13 +12,13 @@ const { lowerings } = require('./lowering.js');
 const isOperand = (/** @type {string} */ type) => type === 'MLOperand';
 const isOperands = (/** @type {string} */ type) => type === 'sequence<MLOperand>';
 
-/** Which arguments of each operator are operands. For options, OPERAND_OPTIONS lists all such members. */
+/** Which arguments of each operator are operands. OPERAND_OPTIONS lists all options that are. */
 const OPERAND_ARGUMENTS = new Map(
   operators.map(({ name, arguments: parameters }) => [name, parameters.map(({ type }) => isOperand(type) || isOperands(type))]),
 );
 
 /**
- * Whether each argument of an operator is an operand, or a list of them.
+ * Whether each argument of an operator is an operand or a list of them.
  *
  * @param {string} name
  */
@@ -27,21 +27,23 @@ const operandArguments = (name) => /** @type {boolean[]} */ (OPERAND_ARGUMENTS.g
 /** Options that hold an operand. */
 const OPERAND_OPTIONS = new Set(['bias', 'c', 'initialHiddenState', 'maxValue', 'minValue', 'recurrentBias', 'scale']);
 
-/** Constants with at most this many elements keep their values, for the padding of `pad`. */
+/** Constants with at most this number of elements keep their values, which may be the padding of `pad`. */
 const MAX_KEPT_VALUES = 64;
 
 /**
- * Typed arrays by the draft's types; not all engines have one for float16, which cannot be a padding.
+ * Typed arrays by the draft's types. Not all engines have one for float16, which cannot be a padding.
  *
  * @type {Record<string, { readonly BYTES_PER_ELEMENT: number, new (buffer: ArrayBuffer): ArrayLike<number> }>}
  */
 const ARRAYS = { float32: Float32Array, int32: Int32Array, uint32: Uint32Array, int8: Int8Array, uint8: Uint8Array };
 
-/** Maximum number of results of today's split(); more must be refused before a list of that many ids is created. */
+/**
+ * Maximum number of results of today's split(). More must be rejected before a list of that number of ids is created.
+ */
 const MAX_OUTPUTS = 8192;
 
 /**
- * Returns the number of results of an operator with unknown shapes.
+ * Returns the number of results of an operator whose shapes are unknown.
  *
  * @param {string} name
  * @param {unknown[]} args
@@ -72,7 +74,7 @@ function operandIds({ name, args, options }) {
 }
 
 /**
- * Returns the shape of an input for all sizes: each unknown size gets its own name.
+ * Returns the shape of an input for all sizes: each unknown size gets a name of its own.
  *
  * @param {number[]} shape
  * @param {number} id of the input
@@ -109,7 +111,7 @@ class Program {
    */
   #nodes = new Map();
   /**
-   * Ids of first results by the id of any.
+   * For each result, by its id: the id of the first result of its node.
    *
    * @type {number[]}
    */
@@ -132,7 +134,7 @@ class Program {
    * @type {Session | undefined}
    */
   #session;
-  /** Number of users: the builder, and the graphs that can still be compiled again. */
+  /** Number of users: the builder, and the graphs that may still be compiled again. */
   #users = 1;
 
   /** @param {import('webnn-node').MLContext} context today's, with the extension "dynamic-shapes" */
@@ -176,7 +178,7 @@ class Program {
   }
 
   /**
-   * Appends an operator. It is checked now if the shapes of its operands are known, otherwise later.
+   * Appends an operator. If the shapes of its operands are known, it is checked now, otherwise later.
    *
    * @param {string} name
    * @param {unknown[]} args with ids in place of operands
@@ -218,7 +220,7 @@ class Program {
   }
 
   /**
-   * Adds a node to the builder that checks, and returns its number of results.
+   * Adds a node to the builder that checks it, and returns the number of its results.
    *
    * @param {import('../internal.js').ProgramNode} node
    * @param {number} first
@@ -232,7 +234,7 @@ class Program {
   }
 
   /**
-   * Returns the ids of the first results of all nodes that the given results need, in dependency order.
+   * Returns the ids of the first results of all nodes that the given results depend on, in dependency order.
    *
    * @param {number[]} ids
    * @param {(id: number) => boolean} [isKnown]
@@ -252,7 +254,7 @@ class Program {
   }
 
   /**
-   * Adds all nodes that the given results need to a builder.
+   * Adds all nodes that the given results depend on to a builder.
    *
    * @param {Session} session
    * @param {number[]} ids
@@ -301,7 +303,7 @@ class Program {
   }
 
   /**
-   * Returns the inputs that the given results need.
+   * Returns the inputs that the given results depend on.
    *
    * @param {number[]} ids
    * @returns {{id: number, isOpen: boolean}[]} with whether some of their sizes are unknown
@@ -312,7 +314,7 @@ class Program {
   }
 
   /**
-   * Compiles the nodes that the given results need.
+   * Compiles the nodes that the given results depend on.
    *
    * @param {number[]} ids
    * @param {Map<number, number[]>} shapes of the inputs by id; those without one are compiled for all sizes

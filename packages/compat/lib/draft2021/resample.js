@@ -1,6 +1,6 @@
 'use strict';
 
-/** `resample` of the draft of 2021, which scales up to four dimensions, with today's `resample2d`, which scales two. */
+/** `resample` of the draft of 2021, which scales up to four dimensions, by today's `resample2d`, which scales two. */
 
 const { sizeAt } = require('./sizes.js');
 
@@ -16,8 +16,8 @@ function requireFour(values, what) {
 }
 
 /**
- * Returns the scaled dimensions in pairs. Scaling is separable, so pairs are scaled one after the other. Height and
- * width, which programs usually scale, are one pair in either layout.
+ * Returns the scaled dimensions in pairs. Scaling is separable: pairs are scaled one after another. Height and width,
+ * which programs usually scale, form one pair in either layout.
  *
  * @param {(axis: number) => boolean} isScaled
  * @returns {[number, number][]}
@@ -33,7 +33,7 @@ function pairsOf(isScaled) {
   if (third === undefined) {
     return [[first, second]];
   }
-  // With a third dimension, height and width are scaled together.
+  // If a third dimension is scaled, height and width still form one pair.
   return [
     [first, second],
     [2, 3],
@@ -55,7 +55,7 @@ function resample(builder, [input], { mode, scales, sizes }) {
   /** @type {Set<number>} */
   const done = new Set();
   for (const axes of pairsOf(isScaled)) {
-    // A dimension in two pairs keeps its size in the second.
+    // A dimension that is in two pairs keeps its size in the second.
     const kept = (/** @type {number} */ axis) => (what === 'sizes' ? sizeAt(scaled, axis) : 1);
     scaled = builder.resample2d(scaled, {
       mode,

@@ -1,7 +1,8 @@
 'use strict';
 
 /**
- * Sizes of operands in numbers. For inputs with unknown dimensions, graphs are first built with names in their place.
+ * Sizes of operands as numbers. For inputs with unknown dimensions, graphs are first built with names in place of
+ * sizes.
  */
 
 /**

@@ -1,6 +1,6 @@
 'use strict';
 
-/** Convolutions and pooling of the draft of 2021 in terms of today's: computed paddings, and transposition. */
+/** Convolutions and pooling of the draft of 2021 in terms of today's: computes paddings, and transposes. */
 
 const { samePadding, sameTransposedPadding } = require('../spatial.js');
 const { sizeAt, sizesOf } = require('./sizes.js');

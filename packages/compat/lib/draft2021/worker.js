@@ -11,7 +11,7 @@ const { port, signal } = workerData;
 const state = new Int32Array(signal);
 const { BEAT, DONE, ENDED } = workerData.fields;
 
-// Registered before the modules below are loaded: if loading fails, the other thread must not wait for this one.
+// Registered before the modules below are loaded: if loading them fails, the other thread must not wait for this one.
 process.on('exit', () => {
   Atomics.store(state, ENDED, 1);
   Atomics.store(state, DONE, 1);
@@ -22,7 +22,7 @@ const { ml } = require('webnn-node');
 const { Compiled } = require('./compiled.js');
 const { Program } = require('./program.js');
 
-/** Interval of the signs of life for the waiting thread, in milliseconds. */
+/** Interval between signs of life for the waiting thread, in milliseconds. */
 const BEAT_MS = 100;
 
 /** Promises of contexts, programs and compiled graphs by the ids that the other thread gave them. */
@@ -83,7 +83,7 @@ const handlers = {
 };
 
 /**
- * Converts an error to plain data: the other thread recreates it, with the stack of the call.
+ * Converts an error to plain data, from which the other thread recreates it, with the stack of the call.
  *
  * @param {Error} error
  */

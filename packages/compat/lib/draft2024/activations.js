@@ -1,13 +1,16 @@
 'use strict';
 
-/** MLActivation of the drafts until summer 2024: an operator without its operand, to be fused with another one. */
+/** MLActivation of the drafts until summer 2024: an operator without its operand, to be fused into another one. */
 
 const { defineInterface, defineSlots, illegalConstructor, isObject, notSupportedError } = require('webnn-node/webidl');
 
 /** @type {import('webnn-node/webidl').Slots<import('../internal.js').Activation, object>} */
 const slots = defineSlots();
 
-/** Methods of MLGraphBuilder that create one when called without an operand: those without and with options. */
+/**
+ * Methods of MLGraphBuilder that create an MLActivation if they are called without an operand: those without and those
+ * with options.
+ */
 const PLAIN = ['gelu', 'hardSwish', 'relu', 'sigmoid', 'softplus', 'softsign', 'tanh'];
 const WITH_OPTIONS = ['clamp', 'elu', 'hardSigmoid', 'leakyRelu', 'linear'];
 

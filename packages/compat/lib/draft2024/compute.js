@@ -31,7 +31,7 @@ const CONSTRUCTORS = {
 
 /** @typedef {Record<'inputs' | 'outputs', Record<string, import('webnn-node').MLTensor>>} TensorSet */
 
-/** Number of tensor sets that a graph keeps for later computations; only concurrent ones need more. */
+/** Number of tensor sets that a graph keeps for later computations; only concurrent computations need more. */
 const MAX_KEPT = 1;
 
 /**
@@ -56,7 +56,7 @@ function requireMatch({ view, kind }, descriptor, what) {
 }
 
 /**
- * Whether transferring this buffer, listed twice, is refused, as it must be. If so, nothing moves.
+ * Whether the engine refuses to transfer this buffer if it is listed twice, as it must. If it refuses, nothing moves.
  *
  * @param {ArrayBuffer} buffer
  */
@@ -73,14 +73,14 @@ function isRefusedTwice(buffer) {
 const refusesTwice = isRefusedTwice(new ArrayBuffer(1));
 
 /**
- * Whether Node would copy a buffer instead of moving it, as it does with the memory of a WebAssembly module: then it
+ * Whether Node would copy a buffer instead of moving it, as it does with the memory of a WebAssembly module: it then
  * does not notice that the buffer is listed twice. Deno and Bun refuse to transfer such memory.
  */
 const isCopied = (/** @type {ArrayBuffer} */ buffer) => refusesTwice && !isRefusedTwice(buffer);
 
 /**
- * The draft's "transfer": creates new views of the same memory and empties the old ones. All buffers move at once: if
- * one cannot, nothing moves.
+ * The draft's "transfer": creates new views of the same memory, and empties the old ones. All buffers move at once: if
+ * one of them cannot, nothing moves.
  *
  * @param {Map<string, import('../internal.js').View>[]} groups of views by name
  * @returns {Map<string, ArrayBufferView<ArrayBuffer>>[]}

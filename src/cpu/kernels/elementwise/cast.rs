@@ -36,7 +36,7 @@ converts! {
 impl Convert<i8> for f32 {
     #[inline(always)]
     fn convert(self) -> i8 {
-        // Two steps, because only the conversion to the wider type vectorizes.
+        // Two steps: only the conversion to the wider type vectorizes.
         (self as i32).clamp(-128, 127) as i8
     }
 }

@@ -1,4 +1,4 @@
-//! Comparisons and tests with results of 0 or 1, and selection.
+//! Comparisons and tests, whose results are 0 or 1, and selection.
 
 use super::{map, zip};
 use crate::cpu::simd::{Isa, Kernel, Simd};

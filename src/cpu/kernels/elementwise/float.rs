@@ -17,7 +17,7 @@ pub fn unary_float_in_place(isa: Isa, op: Elementwise, values: &mut [f32]) {
     isa.run(UnaryFloat { op, over: InPlace(values) });
 }
 
-/// Applies a binary operator from float32 to float32. `uniform` means that all elements of `y` are equal.
+/// Applies a binary operator from float32 to float32. `uniform` means that all elements of `y` are the same.
 ///
 /// # Panics
 /// If `op` is not one.
@@ -40,7 +40,7 @@ fn min(a: f32, b: f32) -> f32 {
     if a.is_nan() || a < b { a } else { b }
 }
 
-/// `a * x + b` of exact floats, rounded once except for the last bit of float64: without it, a sum near 0 would lose
+/// `a * x + b` of exact floats, rounded once except for the last bit of float64. In float32, a sum near 0 would lose
 /// all digits on a CPU without fused multiply-add.
 #[inline(always)]
 fn linear(a: f64, x: f32, b: f64) -> f32 {

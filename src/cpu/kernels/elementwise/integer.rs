@@ -21,7 +21,7 @@ pub trait Integer: Element + Ord {
     fn div(self, other: Self) -> Self;
     /// Raises to a power; a negative exponent returns the reciprocal, truncated toward zero.
     fn pow(self, exponent: Self) -> Self;
-    /// The lowest bits of `x`.
+    /// Truncates `x` to its lowest bits.
     fn low_bits(x: i128) -> Self;
 }
 
@@ -100,7 +100,7 @@ fn power(bits: u64, base: i128, exponent: i128) -> u64 {
     result
 }
 
-/// Applies a unary operator that keeps the integer type.
+/// Applies a unary operator with operand and result of the same integer type.
 ///
 /// # Panics
 /// If `op` is not one.
@@ -108,7 +108,7 @@ pub fn unary_integer<T: Integer>(isa: Isa, op: Elementwise, x: &[T], out: &mut [
     isa.run(UnaryInteger { op, x, out });
 }
 
-/// Applies a binary operator that keeps the integer type.
+/// Applies a binary operator with operands and result of the same integer type.
 ///
 /// # Panics
 /// If `op` is not one.

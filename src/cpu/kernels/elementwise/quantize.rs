@@ -11,7 +11,7 @@ pub trait Quantized: Element {
     fn shifted(quotient: f32, zero: Self) -> Self;
 }
 
-// The formulas are pasted into the methods: closures would not be inlined in every build, and hence not vectorized.
+// The formulas are pasted into the methods: closures are not inlined in every build, and then do not vectorize.
 macro_rules! quantized {
     ($($type:ty:
         |$x:ident, $scale:ident, $zero:ident| $dequantize:expr,
@@ -49,7 +49,7 @@ fn nearest(x: f32) -> f32 {
     (x.clamp(-512.0, 512.0) + WHOLE) - WHOLE
 }
 
-/// A number without fractional digits, even after adding small numbers: its last bit counts ones.
+/// Adding a small number to this one rounds it to an integer: the last bit counts ones.
 const WHOLE: f32 = 12_582_912.0;
 
 /// The lowest bits of a small whole number; NaN returns 0. A conversion with `as` would not vectorize.

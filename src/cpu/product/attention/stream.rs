@@ -1,8 +1,8 @@
 //! The attention of a few queries: keys and values stream through once, with vectors along their columns.
 //!
-//! The matrices are processed a few rows at a time in turn, because the rows of neighboring heads are next to each
-//! other in a cache. A vector of keys is multiplied with all queries that share it while it is in a register, and so
-//! are values. The order of a query's sums is that of the columns and of the keys, independent of the other queries.
+//! The matrices are processed in turn, a few rows at a time, because the rows of neighboring heads are adjacent in a
+//! cache. While a vector of keys is in a register, it is multiplied with all queries that share it; likewise a vector
+//! of values. A query's sums follow the order of the columns and of the keys, whatever the other queries are.
 
 #![expect(
     clippy::needless_range_loop,
@@ -17,13 +17,11 @@ use crate::cpu::kernels::rows::largest;
 use crate::cpu::simd::{Kernel, Simd, math};
 use std::ops::Range;
 
-/// Prefetch distance in rows: one row is prefetched while one is processed, since a core can track only a few lines in
+/// Prefetch distance in rows. One row is prefetched while one is processed: a core can track only a few lines in
 /// flight.
 const AHEAD: usize = 32;
 
-/// The attention of a few queries of several matrices; run it with [`Isa::run`](crate::cpu::simd::Isa::run). Keys and
-/// values stream through once, a few rows of each matrix in turn: the rows of neighboring heads are next to each other
-/// in a cache.
+/// The attention of a few queries of several matrices; run it with [`Isa::run`](crate::cpu::simd::Isa::run).
 pub struct Stream<'a, T> {
     /// Sizes of the whole matrices.
     pub sizes: Sizes,
@@ -47,7 +45,7 @@ pub fn scratch(sizes: &Sizes, lanes: usize, queries: usize) -> usize {
     queries * (depth + columns + KEY_BLOCK + 2) + TOGETHER * lanes * lanes + lanes * depth.max(columns)
 }
 
-/// Maximum number of queries multiplied with a row while it is in registers.
+/// Maximum number of queries multiplied with a row while the row is in registers.
 const TOGETHER: usize = 4;
 
 impl<T: Float> Kernel for Stream<'_, T> {
@@ -56,7 +54,7 @@ impl<T: Float> Kernel for Stream<'_, T> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Stream { sizes, scale, softcap, empty_is_zero, heads, out, scratch } = self;
-        // Rows in scratch memory are whole vectors.
+        // Rows in scratch memory are padded to whole vectors.
         let [depth, columns] = [sizes.depth, sizes.columns].map(|size| size.next_multiple_of(S::LANES));
         let queries = out.len() / sizes.columns;
         let (own, rest) = scratch.split_at_mut(queries * depth);
@@ -165,7 +163,7 @@ impl<T: Float> Kernel for Stream<'_, T> {
 }
 
 impl<T> StreamedHead<'_, T> {
-    /// At most `count` of the keys to process, starting at index `from` among them.
+    /// The next keys to process, at most `count`, from index `from` among them on.
     #[inline(always)]
     fn rows(&self, from: usize, count: usize) -> Range<usize> {
         let start = self.keys.end.min(self.keys.start + from);
@@ -219,8 +217,8 @@ impl Early {
     }
 }
 
-/// `out[q * KEY_BLOCK + r] = sum_k x[q][k] * key[r][k]` for the `rows` of `key`, at most as many as a vector has lanes,
-/// and all queries `x`, with rows of `depth` elements, whole vectors. The other lanes of a vector are left undefined.
+/// `out[q * KEY_BLOCK + r] = sum_k x[q][k] * key[r][k]` for all queries `x` and the `rows` of `key`, at most one per
+/// vector lane. Rows have `depth` elements, whole vectors. The remaining lanes are left undefined.
 #[inline(always)]
 fn products<S: Simd, T: Float>(
     simd: S,
@@ -278,8 +276,8 @@ fn products_of<S: Simd, T: Float, const QUERIES: usize>(
     }
 }
 
-/// `sums[q] += sum_i x[q * KEY_BLOCK + i] * rows[i]` for the first `count` rows and all rows of `sums`, which have
-/// `columns` elements, whole vectors.
+/// `sums[q] += sum_i x[q * KEY_BLOCK + i] * rows[i]` for the first `count` rows. Each of the `sums` has `columns`
+/// elements, whole vectors.
 #[inline(always)]
 fn weighted_sums<S: Simd, T: Float>(
     simd: S,
@@ -323,7 +321,7 @@ fn columns_of<S: Simd, T: Float, const QUERIES: usize>(
     }
 }
 
-/// Adds to the `VECS` vectors of columns from `at` on, with their sums in registers.
+/// The same for the `VECS` vectors of columns from `at` on, with their sums in registers.
 #[inline(always)]
 fn vectors_of<S: Simd, T: Float, const QUERIES: usize, const VECS: usize>(
     simd: S,

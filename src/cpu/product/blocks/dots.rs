@@ -1,10 +1,10 @@
-//! Products of [rounded](super::rounding) rows. The sums within blocks are exact.
+//! Products of [rounded](super::rounding) rows. Sums within a block are exact.
 //!
-//! Each digit has its own sums of products of bytes, which the CPU adds four at a time; a block ends by combining the
-//! sums of its digits. With three digits, the error of each factor is about 2^-23 of the largest magnitude of its
-//! block at most, as much as adding floats one by one loses as a rule. This is faster than converting weights to floats: the
-//! products of a token take 3.9 instead of 5.6 ms in a model with 4-bit weights, and 5.3 instead of 7.2 ms with 8-bit
-//! weights (Zen 4, one thread).
+//! Each digit has sums of products of bytes of its own, which the CPU adds four at a time; the end of a block combines
+//! them. With three digits, the error of each factor is at most about 2^-23 of the largest magnitude in its block,
+//! about what adding floats one by one usually loses. This is faster than converting weights to floats: the products of
+//! one token take 3.9 instead of 5.6 ms in a model with 4-bit weights, and 5.3 instead of 7.2 ms with 8-bit weights
+//! (Zen 4, one thread).
 
 #![expect(
     clippy::needless_range_loop,
@@ -23,11 +23,12 @@ use std::ops::Range;
 /// Maximum number of rows of a register tile.
 const ROWS: usize = 4;
 
-/// The largest block with three digits: its sums and those of its zero points are exact as floats.
+/// The largest block for three digits: its sums and those of its zero points are exact as floats.
 const MOST_DEPTHS: usize = 512;
 
 impl BlockPanels {
-    /// Whether rows of three digits are faster than rows of floats, and as accurate relative to the largest magnitude of a block.
+    /// Whether rows of three digits are faster than rows of floats, and as accurate relative to the largest magnitude
+    /// in a block.
     pub fn takes_digits(&self, isa: Isa) -> bool {
         self.scale_type == DataType::Float32 && self.blocks.size() <= MOST_DEPTHS && DotLevel::of(isa).is_fast()
     }
@@ -37,8 +38,8 @@ impl BlockPanels {
         Rounding { depth, block: self.blocks.size(), digits, bits: self.bits }
     }
 
-    /// Computes the products of `rows`, as rounded by `rounding`, with the columns `cols`, which start at a panel, row
-    /// by row into `out`.
+    /// Computes the products of `rows`, rounded as `rounding` describes, and the columns `cols`, which start at a
+    /// panel, row by row into `out`.
     ///
     /// # Panics
     /// If `out` is too short, or `rounding` does not belong to these weights.
@@ -83,7 +84,7 @@ fn tiles<D: Dot, T: Float, const NIBBLE: bool, const SAME: bool>(dot: D, product
     }
     while row < product.count {
         match product.rounding.digits {
-            // Two partial sums per sum if there is one row: fewer additions then wait for the previous one.
+            // A single row uses two partial sums per sum: fewer additions wait for the previous one.
             Digits::One => product.tile::<D, T, 1, 1, 2, NIBBLE, SAME>(dot, row),
             Digits::Three => product.tile::<D, T, 1, 3, 1, NIBBLE, SAME>(dot, row),
         }
@@ -128,7 +129,7 @@ impl RowsTimesPanel<'_> {
                 }
             }
             // SAFETY: the block belongs to the panel, which has `VECTORS` vectors of columns and words for all depths
-            // of the block; rows were checked to be that long, in whole words of 8 bytes.
+            // of the block; the rows' lengths were checked, in whole words of 8 bytes.
             unsafe {
                 let mut words = block.add(panel.places.words);
                 let mut from = from.map(|row| row.add(start));

@@ -1,4 +1,4 @@
-//! Products with weights that are converted to floats on their way into registers.
+//! Products with weights that are converted to floats while they are loaded into registers.
 
 #![expect(
     clippy::needless_range_loop,
@@ -12,18 +12,19 @@ use crate::dtype::DataType;
 use half::f16;
 use std::ops::Range;
 
-/// Number of partial sums of a row: separate ones do not wait for the previous addition.
+/// Number of partial sums per row: independent sums do not wait for the previous addition.
 const CHAINS: usize = 4;
 
 impl BlockPanels {
-    /// Required length in elements of a row for [`multiply_row`](Self::multiply_row): zeros after `depth`.
+    /// Required length of a row in elements for [`multiply_row`](Self::multiply_row), including the zeros after
+    /// `depth`.
     pub fn padded(depth: usize) -> usize {
         depth.next_multiple_of(8)
     }
 
-    /// Computes the products of a row of `depth` floats, with zeros up to [`padded`](Self::padded), and the columns
-    /// `cols`, which start at a panel. Float32 scales are applied to the sums of blocks; with float16 scales, the
-    /// weights are float16 too.
+    /// Computes the products of a row of `depth` floats, followed by zeros up to [`padded`](Self::padded), and the
+    /// columns `cols`, which start at a panel. Float32 scales are applied to the sums of blocks; with float16 scales,
+    /// each weight is rounded to float16.
     ///
     /// # Panics
     /// If `row` or `out` is too short.
@@ -75,8 +76,8 @@ fn row_times_panel<S: Simd, T: Float, const NIBBLE: bool, const SAME: bool>(
         let block = panel.block(index);
         let first = index * size;
         let mut sums = [[simd.splat(0.0); CHAINS]; VECTORS];
-        // SAFETY: the block belongs to the panel and has words for all of its depths; the row was checked to be that
-        // long, in whole words of 8.
+        // SAFETY: the block belongs to the panel and has words for all of its depths; the row's length was checked, in
+        // whole words of 8.
         unsafe {
             let zero = [0, 1].map(|v| panel.zeros::<S, SAME>(simd, block, v));
             let scale = [0, 1].map(|v| panel.scales::<S, T>(simd, block, v));
@@ -128,8 +129,8 @@ fn row_times_panel<S: Simd, T: Float, const NIBBLE: bool, const SAME: bool>(
 /// `number * scale` of float16, rounded to float16. `is_normal` means that the result is 0 or a normal float16.
 ///
 /// A float16 has 11 of the 24 significant bits of a float32: adding the product times 2^13 and subtracting it again
-/// leaves as many, rounded to even (Veltkamp's splitting; products of 11-bit numbers and 8-bit integers are exact).
-/// This takes half the time of converting to float16 and back, for which a core has few units.
+/// leaves 11, rounded to even (Veltkamp's splitting; products of 11-bit numbers and 8-bit integers are exact). This
+/// takes half the time of converting to float16 and back, which only few units of a core can do.
 #[inline(always)]
 fn half_weight<S: Simd>(simd: S, number: S::F32, scale: S::F32, is_normal: bool) -> S::F32 {
     if !is_normal {
@@ -207,7 +208,7 @@ mod tests {
     use super::super::gives_normal_halves;
     use super::*;
 
-    /// The weights of all numbers for one scale.
+    /// The dequantized value of every number with one scale.
     struct Weights<'a> {
         numbers: &'a [f32],
         scale: f16,
@@ -231,7 +232,7 @@ mod tests {
     fn half_weights_are_rounded_to_even() {
         let numbers: Vec<f32> = (-255..=255i16).map(f32::from).collect();
         let mut out = vec![0.0; numbers.len()];
-        // Subnormal scales, the smallest normal ones, typical ones, and those with the largest or infinite products.
+        // Subnormal scales, the smallest normal ones, typical ones, and scales with the largest or infinite products.
         let exponents = [0u16, 1, 10, 11, 22, 23, 30];
         let scales = exponents.iter().flat_map(|exponent| (0..1024).map(move |mantissa| exponent << 10 | mantissa));
         for isa in Isa::available() {

@@ -1,9 +1,9 @@
 //! Right operands of 4 or 8 bits with a scale and a zero point per block along the depth, kept in that form.
 //!
-//! A panel has as many columns as the register tile. Neighboring depths of a column share a 32-bit word: 8 of 4 bits in
+//! A panel has as many columns as the register tile. A 32-bit word holds neighboring depths of a column: 8 of 4 bits in
 //! the order of [`NIBBLES`], or 4 of 8 bits. A block consists of a row of scales, one per column, a row of zero points
 //! if they differ, and rows of words. The blocks of a panel are consecutive, and so are panels: everything is read
-//! sequentially. Numbers are unsigned; numbers of a signed type and their zero points are stored with half of the range
+//! sequentially. Numbers are unsigned; numbers of a signed type and their zero points are stored with half the range
 //! added.
 
 pub mod dots;
@@ -23,11 +23,11 @@ use crate::ops::block_product::Blocks;
 use half::f16;
 use std::sync::Arc;
 
-/// Depths, of 8 neighboring ones, in the low half of each byte of a word, then in the high half: the same as in memory,
-/// two per byte.
+/// The depths, out of 8 neighboring ones, in the low half of each byte of a word, then those in the high half: the same
+/// pairs as in memory, two per byte.
 pub const NIBBLES: [usize; 8] = [0, 2, 4, 6, 1, 3, 5, 7];
 
-/// Multiply-adds that take as long as packing a byte from memory.
+/// Multiply-adds that take as long as packing one byte from memory.
 const BYTE_COST: usize = 4;
 
 /// The offsets and sizes of the parts of a block of a panel, in bytes.
@@ -80,7 +80,7 @@ pub struct Operands<'a> {
     pub zeros: &'a Constant,
     /// The sizes.
     pub blocks: Blocks,
-    /// Whether columns are the outermost dimension; otherwise it is depths or blocks.
+    /// Whether columns are the outermost dimension; if not, depths (or blocks) are.
     pub by_column: bool,
     /// Whether all columns have the same scales and zero points.
     pub one_column: bool,
@@ -138,7 +138,7 @@ impl BlockPanels {
         let (scale_bytes, by_column) = (operands.scales.0.buffer()?, operands.by_column);
         let is_normal =
             scale_type == DataType::Float16 && elements(scale_bytes.bytes()).iter().all(gives_normal_halves);
-        // The same integers have other scales only in another model.
+        // Within a model, the same integers have the same scales; another model may differ.
         let contents = [sum(scale_bytes.bytes()), sum(&zeros)];
         let form = ("blocks", width, blocks, by_column, operands.one_column, scale_type, contents);
         let data = weights.packed(&form, || {
@@ -211,12 +211,12 @@ struct BlockPanel<'a> {
     bits: usize,
     /// The common zero point of all blocks, if there is one.
     zero: Option<u8>,
-    /// Whether to prefetch what follows.
+    /// Whether to prefetch the bytes that follow.
     asks: bool,
 }
 
-/// Calls `$work` with the code compiled for the storage of `$panel`: the type of the scales, whether numbers have 4
-/// bits, and whether there is a single zero point.
+/// Calls `$work`, compiled for the storage of `$panel`: the type of the scales, whether numbers have 4 bits, and
+/// whether there is a single zero point.
 macro_rules! with_forms {
     ($panel:expr, $work:ident::<$First:ty>($($argument:expr),*)) => {
         match ($panel.scale_type == DataType::Float16, $panel.bits, $panel.zero) {
@@ -274,7 +274,7 @@ impl BlockPanel<'_> {
         }
         let mut wide = [0.0f32; 16];
         for (lane, wide) in wide.iter_mut().enumerate().take(S::LANES) {
-            // SAFETY: without a common zero point there is one for each column.
+            // SAFETY: without a common zero point, there is one per column.
             *wide = unsafe { *block.add(self.places.zeros + v * S::LANES + lane) } as f32;
         }
         simd.load(&wide)
@@ -284,8 +284,8 @@ impl BlockPanel<'_> {
 /// Vectors per row of a panel.
 const VECTORS: usize = 2;
 
-/// Prefetch distance of weights in bytes, where a core [needs it](needs_prefetch): Zen 5 computes with them faster than
-/// they arrive, and at a distance of 4 KiB they are still in flight when needed.
+/// Prefetch distance of weights in bytes, where a core [needs it](needs_prefetch): Zen 5 consumes them faster than they
+/// arrive; prefetched only 4 KiB ahead, they are still in flight when needed.
 const AHEAD: usize = 1 << 14;
 
 /// The inputs of packing.
@@ -299,7 +299,7 @@ struct Packing<'a> {
 }
 
 impl Packing<'_> {
-    /// Fills the panel at `index`, which is all zeros.
+    /// Fills the panel at `index`, initially all zeros.
     fn pack(&self, index: usize, panel: &mut [u8], each_zero: bool) {
         let Packing { operands, places, width, .. } = *self;
         let own = index * width..operands.blocks.columns.min((index + 1) * width);
@@ -328,7 +328,7 @@ impl Packing<'_> {
         };
         let (per_word, first) = (32 / dtype.bits(), block * blocks.size());
         if by_column && blocks.size().is_multiple_of(8) {
-            // Copied unchanged.
+            // The bytes are copied unchanged.
             for (place, column) in own.enumerate() {
                 let from = &self.numbers[dtype.bytes_of(column * depth + first)..][..dtype.bytes_of(blocks.size())];
                 for (row, word) in words.chunks_exact_mut(self.places.row).zip(from.as_chunks::<4>().0) {
@@ -347,7 +347,7 @@ impl Packing<'_> {
         };
         for (index, row) in words.chunks_exact_mut(self.places.row).enumerate() {
             for (place, column) in own.clone().enumerate() {
-                // Depths beyond the last one are multiplied with 0.
+                // Depths beyond the last one are multiplied with zeros of the rows.
                 let k = first + index * per_word;
                 let number = |i: usize| if k + i < depth { at(column, k + i) } else { 0 };
                 let word = match is_nibble {

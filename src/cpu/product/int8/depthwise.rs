@@ -1,7 +1,7 @@
 //! Depthwise convolution of bytes, channels last.
 //!
-//! Vectors run along the channels. Four taps are interleaved for one instruction to multiply; if the filter moves by
-//! one, two outputs share their taps.
+//! Vectors run along the channels. Four taps are interleaved for one multiply instruction; if the filter moves by one,
+//! two outputs share their taps.
 
 use super::{Rescale, Scales, To};
 use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel};
@@ -18,13 +18,13 @@ pub struct Depthwise {
     channels: usize,
     /// Number of neighboring outputs computed together: 1 or 2.
     together: usize,
-    /// The positions of the taps in the table of a row, four per quad.
+    /// The positions of the taps in a row's table, four per quad.
     taps: Vec<usize>,
-    /// Pointers per filter row in the table of a row.
+    /// Pointers per filter row in a row's table.
     width: usize,
-    /// Four vectors for each block of channels, quad, and output computed together.
+    /// Four vectors per block of channels, quad, and output computed together.
     filter: Arc<Buffer>,
-    /// A pixel of the byte that represents 0.
+    /// A pixel of bytes that represent 0.
     zeros: Vec<u8>,
     signed: bool,
 }
@@ -34,8 +34,8 @@ type TapPlace = (usize, usize);
 
 impl Depthwise {
     /// Creates a convolution of images with `channels` channels. `at(channel, row, column)` returns the elements of the
-    /// filter, between -255 and 255: elements outside the range of a signed byte count as two taps. `zero` is the byte
-    /// that represents 0 in the image, which has signed or unsigned bytes.
+    /// filter, between -255 and 255: elements outside the range of a signed byte are split into two taps. `zero` is the
+    /// byte that represents 0 in the image, which has signed or unsigned bytes.
     ///
     /// # Errors
     /// An `UnknownError` if there is not enough memory for the packed filter.
@@ -61,7 +61,7 @@ impl Depthwise {
             places.extend(row.iter().map(|&place| (place, false)));
             places
                 .extend(row.iter().filter(|&&(y, x)| !covers(wide, together, x, |x| fits((y, x)))).map(|&p| (p, true)));
-            // If taps are shared, no quad holds taps of two rows: this leaves room for the quads of the other output.
+            // If taps are shared, no quad mixes taps of two rows: that leaves room for the quads of the other output.
             while together == 2 && !places.len().is_multiple_of(4) {
                 places.push(((y, usize::MAX), false));
             }
@@ -69,7 +69,7 @@ impl Depthwise {
         while !places.len().is_multiple_of(4) {
             places.push(((0, usize::MAX), false));
         }
-        // The last outputs may read positions after the last column; their weights are 0.
+        // The last outputs may read positions beyond the last column; the weights of these are 0.
         let width = (output[1] - 1) / together * together * step + (columns - 1) * dilation + 1;
         let taps =
             places.iter().map(|&((y, x), _)| y * width + if x == usize::MAX { 0 } else { x * dilation }).collect();
@@ -160,8 +160,8 @@ impl Depthwise {
             let pixels = line.chunks_exact(self.channels).take(horizontal.input as usize);
             pointers.iter_mut().skip(left).zip(pixels).for_each(|(pointer, pixel)| *pointer = pixel.as_ptr());
         }
-        // Whole vectors may be read as long as the last pixel has that many bytes after it: bytes of other pixels are
-        // multiplied with 0.
+        // Whole vectors can be read if the last pixel has enough bytes after it: bytes of other pixels are multiplied
+        // with 0.
         let last = image_y + high.saturating_sub(1) * vertical.dilation as usize;
         let end = (last + 1) * horizontal.input as usize * self.channels;
         let whole = end - self.channels + padded <= image.len();
@@ -169,7 +169,7 @@ impl Depthwise {
     }
 }
 
-/// The lane of a block's channel among those of four vectors.
+/// The lane, among those of four vectors, of a channel of the block.
 fn order(channel: usize, lanes: usize) -> usize {
     channel % 16 / 4 * lanes + channel / 16 * 4 + channel % 4
 }
@@ -182,7 +182,7 @@ fn covers(wide: usize, together: usize, x: usize, fits: impl Fn(usize) -> bool) 
 struct Row<'a> {
     convolution: &'a Depthwise,
     columns: &'a Rescale<'a>,
-    /// Pointers to as many bytes as there are channels, in whole blocks if `whole`.
+    /// Pointers to the bytes of a pixel, as many as channels, in whole blocks if `whole`.
     table: &'a [*const u8],
     out: &'a mut [u8],
     /// Whether whole vectors can be read at the start of every block of channels.

@@ -15,11 +15,11 @@ use crate::memory::{Buffer, elements, elements_mut, share};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// Right factors in panels of columns: four neighboring depths of a column are four neighboring bytes.
+/// Right operands in panels of columns: four neighboring depths of a column are four neighboring bytes.
 ///
-/// A panel is as wide as the register tile of the level; the last one is as narrow as its columns allow. After the
-/// panels come the sum and the lift of each column: the offset that was subtracted from its elements to make them
-/// signed bytes.
+/// A panel is as wide as the register tile of the level; the last one is only as wide as its columns require. After the
+/// panels come the sum and the lift of each column, where the lift is the offset that was subtracted from its elements
+/// to make them signed bytes.
 pub struct BytePanels {
     level: DotLevel,
     data: Arc<Buffer>,
@@ -28,8 +28,8 @@ pub struct BytePanels {
 }
 
 impl BytePanels {
-    /// Packs `columns` columns of `depth` numbers between -255 and 255, less than 256 apart, as returned by
-    /// `at(column, depth)`.
+    /// Packs `columns` columns of `depth` numbers, returned by `at(column, depth)`. They are between -255 and 255, and
+    /// those of a column less than 256 apart.
     ///
     /// # Errors
     /// An `UnknownError` if there is not enough memory for the panels.
@@ -104,7 +104,7 @@ impl BytePanels {
     }
 }
 
-/// The number of columns that the panels of `columns` columns have room for, which [`Rescale`] must have.
+/// The number of columns that the panels have room for if `columns` are packed. [`Rescale`] must have as many.
 pub fn padded_columns(level: DotLevel, columns: usize) -> usize {
     let widths = level.widths();
     let width = widths.vectors * widths.lanes;
@@ -112,18 +112,18 @@ pub fn padded_columns(level: DotLevel, columns: usize) -> usize {
     columns - rest + rest.div_ceil(widths.lanes).next_power_of_two() * widths.lanes * (rest > 0) as usize
 }
 
-/// Maximum rows of a tile of [`ByteProduct`]: this many patches stay in the second-level cache.
+/// Maximum rows of a tile of [`ByteProduct`]: this number of patches stays in the second-level cache.
 pub const ROW_BLOCK: usize = 96;
 
 /// A product, or one per group of a convolution; its tiles can be computed separately.
 pub struct ByteProduct<'a> {
-    /// The right factors of each group, all of the same sizes.
+    /// The right operand of each group, all of the same sizes.
     pub panels: &'a [BytePanels],
-    /// The conversion of the sums of each group.
+    /// How the sums of each group are converted.
     pub columns: &'a [Rescale<'a>],
-    /// The conversion of images to rows; `None` if the left operand has rows.
+    /// How images become rows; `None` if the left operand has rows.
     pub patches: Option<&'a BytePatches>,
-    /// The bits of the left operand to invert to make its bytes unsigned.
+    /// The bits to invert in the left operand to make its bytes unsigned.
     pub flip: u8,
 }
 
@@ -138,8 +138,8 @@ impl ByteProduct<'_> {
         }
     }
 
-    /// Computes a tile of at most [`ROW_BLOCK`] rows of the output bytes of one image or matrix `left`: columns
-    /// starting at a full panel, or all columns of all groups.
+    /// Computes a tile of at most [`ROW_BLOCK`] rows of the output bytes for one image or matrix `left`. Its columns
+    /// start at a full panel, or are all columns of all groups.
     ///
     /// # Panics
     /// If a slice is too short.
@@ -152,7 +152,7 @@ impl ByteProduct<'_> {
         let each = self.panels[0].columns;
         assert!(self.panels.len() == 1 || (from == 0 && count == each * self.panels.len()));
         let (sums, bytes) = scratch.split_at_mut(ROW_BLOCK);
-        // SAFETY: integers and bytes are not larger than floats, and any bits are valid for them.
+        // SAFETY: integers and bytes need no more alignment than floats, and any bits are valid for them.
         let (sums, bytes) = unsafe { (sums.align_to_mut::<i32>().1, bytes.align_to_mut::<u8>().1) };
         for (group, (panels, columns)) in self.panels.iter().zip(self.columns).enumerate() {
             let depth = panels.depth;
@@ -180,7 +180,7 @@ impl ByteProduct<'_> {
     }
 }
 
-/// A product of rows of unsigned bytes and columns.
+/// The product of rows of unsigned bytes and packed columns.
 struct PanelProduct<'a> {
     /// The rows, `left_stride` bytes apart, with the first one at the start.
     left: &'a [u8],
@@ -188,9 +188,9 @@ struct PanelProduct<'a> {
     left_stride: usize,
     /// The sum of the bytes of each row, if [`Rescale::zeros`] needs it.
     row_sums: &'a [i32],
-    /// The right factors.
+    /// The right operand.
     right: &'a BytePanels,
-    /// The conversion of the sums, for all columns of the panels.
+    /// How the sums are converted, for all columns of the panels.
     columns: &'a Rescale<'a>,
     /// Number of rows.
     rows: usize,
@@ -218,8 +218,8 @@ impl PanelProduct<'_> {
         right.level.run(RunPanels { product: self, out, out_stride });
     }
 
-    /// The bytes to read of a row: includes bytes that are multiplied with 0, if there is room for them, to complete
-    /// the last quad.
+    /// The bytes to read of a row. If there is room, includes bytes after the row to complete its last quad; they are
+    /// multiplied with 0.
     fn readable(&self) -> usize {
         let (depth, quads) = (self.right.depth, self.right.depth.next_multiple_of(4));
         if self.left_stride >= quads { quads } else { depth }
@@ -235,7 +235,7 @@ fn row_sums(left: &[u8], stride: usize, depth: usize, sums: &mut [i32]) {
 
 struct RunPanels<'a> {
     product: &'a PanelProduct<'a>,
-    /// Valid for all elements of the product, guaranteed by whoever constructs this value.
+    /// Valid for all elements of the product; the constructor of this value guarantees that.
     out: *mut u8,
     out_stride: usize,
 }
@@ -278,7 +278,7 @@ impl PanelTiles<'_> {
         let height = D::ROWS[VECS.ilog2() as usize];
         let rows = self.run.product.rows;
         assert!(self.panel.len() >= self.run.product.right.depth.next_multiple_of(4) * VECS * D::LANES);
-        // Tiles of nearly equal height: a much lower one would take as long as the others.
+        // Tiles of nearly equal height: a much lower tile takes as long as the others.
         let count = rows.div_ceil(height);
         let mut top = 0;
         for index in 1..=count {
@@ -351,16 +351,16 @@ impl PanelTiles<'_> {
                 }
             }
         }
-        // The following loop is not unrolled and takes the sums from memory. Without storing them here, LLVM would keep
-        // them in memory from the beginning.
+        // The following loop is not unrolled and indexes the sums in memory. If they were not stored here first, LLVM
+        // would keep them in memory from the beginning.
         let mut stored = [[MaybeUninit::uninit(); VECS]; HEIGHT];
         for row in 0..HEIGHT {
             for v in 0..VECS {
                 stored[row][v].write(sums[row][v]);
             }
         }
-        // Decides the output type here, not once per row.
-        // SAFETY: all sums were just written; the caller guarantees the rest.
+        // Decides the output type once, not per row. SAFETY: all sums were just written; the caller guarantees the
+        // rest.
         unsafe {
             match columns.to {
                 To::Bytes(how) => self.finish(dot, top, &stored, To::Bytes(how)),
@@ -402,7 +402,7 @@ impl PanelTiles<'_> {
     }
 }
 
-/// The right factors of `VECS` vectors.
+/// `VECS` vectors of right operands.
 ///
 /// # Safety
 /// The vectors must be readable.

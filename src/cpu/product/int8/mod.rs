@@ -1,6 +1,6 @@
 //! Matrix products and convolutions of 8-bit integers with exact sums, and their conversion to floats or bytes.
 //!
-//! Images have channels last. Left factors are signed or unsigned bytes; right factors are constants, packed when the
+//! Images have channels last. Left operands are signed or unsigned bytes; right operands are constants, packed when the
 //! graph is built.
 
 pub mod depthwise;
@@ -11,12 +11,13 @@ use crate::cpu::simd::Simd;
 use crate::cpu::simd::dot::{Dot, ToBytes};
 use std::borrow::Cow;
 
-/// The conversion of a sum `s` in column `c`: `s * scale[c] + bias[c]`, rounded to an integer for bytes, and clamped.
+/// Converts a sum `s` in column `c` to `s * scale[c] + bias[c]`, rounded to an integer for bytes, and clamped.
 #[derive(Clone, Debug)]
 pub struct Rescale<'a> {
     /// The initial sums: the corrections for zero points.
     pub start: Cow<'a, [i32]>,
-    /// The factor of the sum of a row of left factors, subtracted from the sums; empty if it is 0 everywhere.
+    /// Per column, the factor of the sum of the left row; the product is subtracted from the sum. Empty if all factors
+    /// are 0.
     pub zeros: Cow<'a, [i32]>,
     /// The scales of the sums; for bytes, divided by the scale of the output.
     pub scale: Cow<'a, [f32]>,
@@ -71,18 +72,19 @@ impl Rescale<'_> {
     }
 }
 
-/// The scales and biases of some columns, kept in registers for many rows.
+/// The scales and biases of some columns, kept in registers while many rows are converted.
 struct Scales<D: Dot, const VECS: usize> {
     scale: [<D::Float as Simd>::F32; VECS],
     bias: [<D::Float as Simd>::F32; VECS],
 }
 
 impl<D: Dot, const VECS: usize> Scales<D, VECS> {
-    /// Converts sums and writes the first `count` results to `out`. `to` should be known at compile time.
+    /// Converts sums and writes the first `count` results to `out`. Callers should pass a `to` that is known at compile
+    /// time.
     ///
     /// # Safety
-    /// `out` must be valid for writes of `count` elements. `VECS` is 1, 2 or 4. With `INTERLEAVED`, which is only for
-    /// bytes, it is 4, and the lanes are in the order of [`Dot::interleave`].
+    /// `out` must be valid for writes of `count` elements. `VECS` is 1, 2 or 4. `INTERLEAVED` is only for bytes and 4
+    /// vectors; the lanes are then in the order of [`Dot::interleave`].
     #[inline(always)]
     unsafe fn store<const INTERLEAVED: bool>(&self, dot: D, sums: [D::Sums; VECS], to: To, out: *mut u8, count: usize) {
         let float = dot.float();
@@ -99,8 +101,8 @@ impl<D: Dot, const VECS: usize> Scales<D, VECS> {
                 let (out, min, max): (*mut f32, _, _) = (out.cast(), float.splat(min), float.splat(max));
                 for (v, sum) in sums.into_iter().enumerate() {
                     let first = v * D::LANES;
-                    // Rounded twice, like the multiplication and the addition of the model: quantizing the result again
-                    // then rounds to the same side.
+                    // Rounded twice, like the model's multiplication and addition: quantizing the result again then
+                    // rounds to the same side.
                     let value = float.add(float.mul(dot.to_float(sum), self.scale[v]), self.bias[v]);
                     let value = float.min(max, float.max(min, value));
                     if first + D::LANES <= count {

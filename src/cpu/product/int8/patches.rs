@@ -1,11 +1,12 @@
-//! The patches of an image that a filter is multiplied with, as rows of bytes.
+//! Image patches as rows of bytes, for products with a filter.
 
 use crate::ops::spatial::Slide;
 
-/// Bytes after a run that may be overwritten with it.
+/// Number of bytes after a run that a copy of the run may overwrite.
 const SLACK: usize = 16;
 
-/// The conversion of an image to rows: one per output pixel, row by row, with the taps of the filter inside, row by row.
+/// Converts an image to rows, one per output pixel in row-major order. A row holds the patch under the filter, tap by
+/// tap in row-major order.
 #[derive(Clone, Debug)]
 pub struct BytePatches {
     /// The movement of the filter along height and width.
@@ -49,7 +50,7 @@ impl BytePatches {
         assert!(
             out.len() >= self.bytes(rows) && first + rows <= self.output[0] * self.output[1] && image.len() >= size
         );
-        // At these positions no column of the filter is in the padding.
+        // At these positions, no column of the filter is in the padding.
         let inner = horizontal.inner(self.output[1]);
         let mut row = 0;
         while row < rows {
@@ -87,7 +88,7 @@ impl BytePatches {
             let image_y = image_y + tap * vertical.dilation as usize;
             copy(&image[image_y * line + image_x..], &mut out[(top + tap) * width..], width);
         }
-        // After the copies, which may write beyond their run.
+        // Runs after the copies, which may write beyond their run.
         if top + high < vertical.window as usize {
             out[(top + high) * width..self.depth()].fill(self.zero);
         }
@@ -110,8 +111,8 @@ impl BytePatches {
     }
 }
 
-/// Copies `len` bytes. For short runs, copies the 16 bytes at `from` if there are that many: a copy of constant length
-/// is a single instruction.
+/// Copies `len` bytes. A short run is copied as 16 bytes if `from` has that many: a copy of constant length is a single
+/// instruction.
 #[inline(always)]
 fn copy(from: &[u8], to: &mut [u8], len: usize) {
     if len <= SLACK

@@ -1,7 +1,7 @@
 //! Sums of products of 8-bit integers: adds four neighboring products to each 32-bit lane.
 //!
-//! The left factors are unsigned, the right ones signed, as the x86 instructions require. Signed left factors become
-//! unsigned by adding 128, which callers subtract from the sums. All sums are exact (modulo 2^32) at every level.
+//! Left factors are unsigned, right ones signed, as the x86 instructions require. Signed left factors become unsigned
+//! by adding 128, whose contribution callers subtract from the sums. All sums are exact (modulo 2^32) at every level.
 
 mod portable;
 mod vector;
@@ -60,7 +60,7 @@ impl DotLevel {
         DotLevel::available(isa).last().unwrap_or(DotLevel::Portable)
     }
 
-    /// Whether a single instruction multiplies bytes and adds the products, without widening them first.
+    /// Whether a single instruction multiplies bytes and adds their products, without widening them first.
     pub fn is_fast(self) -> bool {
         match self {
             DotLevel::Portable => false,
@@ -71,7 +71,7 @@ impl DotLevel {
         }
     }
 
-    /// The level with half as many lanes, if there is an equally capable one.
+    /// The level with half as many lanes, if there is one with the same instructions.
     pub fn narrow(self) -> DotLevel {
         match self {
             #[cfg(target_arch = "x86_64")]

@@ -3,7 +3,7 @@
 use super::super::{Portable, Simd};
 use super::vector::{Dot, ToBytes};
 
-/// Four lanes in plain Rust, which the compiler turns into the base vector registers of the architecture.
+/// Four lanes in plain Rust; the compiler maps them to the base vector registers of the architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortableDot;
 

@@ -11,7 +11,7 @@ pub trait DotKernel {
     fn run<D: Dot>(self, dot: D) -> Self::Output;
 }
 
-/// The conversion of 32-bit results to bytes: `clamp(x + zero, low, high)`, with some bits inverted at the end.
+/// Converts 32-bit results to bytes: `clamp(x + zero, low, high)`, finally with some bits inverted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToBytes {
     /// The value that represents 0, in 0..=255.
@@ -32,7 +32,8 @@ impl ToBytes {
     }
 }
 
-/// The operations of one level. Implementors are witnesses: a value proves that the CPU has the instructions.
+/// The operations of one level. Values of the implementing types are witnesses: they prove that the CPU has the
+/// instructions.
 ///
 /// # Safety
 /// A vector has exactly [`LANES`](Dot::LANES) integers or [`BYTES`](Dot::BYTES) bytes, and no method accesses memory
@@ -108,7 +109,7 @@ pub unsafe trait Dot: Copy + Send + Sync + 'static {
     /// `sums - a * b`, the lowest 32 bits.
     fn sub_product(self, sums: Self::Sums, a: Self::Sums, b: Self::Sums) -> Self::Sums;
 
-    /// Interleaves bytes `b` of four vectors as the four bytes of a lane: that of byte `16 * l + 4 * v + e` is lane
+    /// Interleaves the bytes of four vectors: byte `16 * l + 4 * v + e` of each becomes one of the four bytes in lane
     /// `4 * l + e` of vector `v`.
     fn interleave(self, bytes: [Self::Bytes; 4]) -> [Self::Bytes; 4];
 
@@ -118,8 +119,8 @@ pub unsafe trait Dot: Copy + Send + Sync + 'static {
     /// Rounds to the nearest integers, ties to even. Results outside the range of `i32` are undefined.
     fn round(self, x: <Self::Float as Simd>::F32) -> Self::Sums;
 
-    /// Writes the bytes of the first `count` lanes of `sums`, which are below 2^30 in magnitude, to `to`. The lanes are
-    /// in the order of [`interleave`](Dot::interleave) if `INTERLEAVED`, else vector by vector.
+    /// Writes the first `count` lanes of `sums`, whose magnitudes are below 2^30, as bytes to `to`. The lanes are in
+    /// the order of [`interleave`](Dot::interleave) if `INTERLEAVED`, else vector by vector.
     ///
     /// # Safety
     /// `to` must be valid for writes of `count` bytes. `VECS` is 1, 2 or 4, and 4 if `INTERLEAVED`.

@@ -66,7 +66,7 @@ enter!(Avx512Dot, "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
 enter!(Avx512Narrow, "avx512vnni,avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
 enter!(Avx512Vnni, "avx512vnni,avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
 
-/// The factors at even and odd bytes as 16-bit integers: no sum of two products overflows 32 bits.
+/// Factors as 16-bit integers, those at even and those at odd bytes: no sum of two products overflows 32 bits.
 type Wide<V> = [V; 2];
 
 /// The 512-bit operations that are the same with and without VNNI.

@@ -14,8 +14,8 @@ use crate::memory::{Buffer, elements};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Maximum output elements of a tile: 256 KiB, which keeps the data it reads and writes in the second-level cache while
-/// it is computed a few channels at a time.
+/// Maximum output elements of a tile, 256 KiB: what the tile reads and writes stays in the second-level cache while a
+/// few channels at a time are computed.
 const TILE: usize = 1 << 16;
 
 /// A depthwise convolution with vectors of channels.
@@ -27,7 +27,7 @@ pub(super) struct DepthwisePixels {
     window: Window,
     /// Whether the kernel reads a copy of the image: widened, with repeated channels, or padded to a vector.
     expands: bool,
-    /// The cuts of an image's output rows.
+    /// How the output rows of an image are cut.
     strips: Cut,
     /// The filter in the kernel's layout, once it is packed.
     pub(super) weights: Option<Arc<Buffer>>,
@@ -40,7 +40,7 @@ impl DepthwisePixels {
         let is_f32 = dtype == DataType::Float32;
         let expands = !is_f32 || stride != shape.channels[0];
         let window = Window { strides: [shape.input[1] * stride, stride], ..shape.window() };
-        // A few tiles per thread.
+        // About four tiles per thread.
         let strips = if threads > 1 { (4 * threads).div_ceil(shape.batches) } else { 1 };
         let fitting = Cut::at_most(shape.output[0], 1, TILE / (channels * shape.output[1]));
         let strips = Cut::new(shape.output[0], 1, strips.max(fitting.parts()));
@@ -62,7 +62,7 @@ impl DepthwisePixels {
         pack_filter(self.isa, shape.channels[1], self.taps(), weight, out);
     }
 
-    /// Scratch lengths in floats of a copy of the image under a tile, of its sums and of the bias.
+    /// Scratch lengths in floats: the copy of the image under a tile, the tile's sums, and the bias.
     fn slot_parts(&self, shape: &Conv2dShape) -> [usize; 3] {
         let strip = self.strips.largest();
         let rows = self.window.rows_under(strip).min(self.window.size[0]);
@@ -77,7 +77,7 @@ impl DepthwisePixels {
         unpacked + self.slot_parts(shape).iter().sum::<usize>() * self.threads
     }
 
-    /// Runs as [`Conv2dStep::run`](super::Conv2dStep::run).
+    /// See [`Conv2dStep::run`](super::Conv2dStep::run).
     pub(super) fn run<T: Float>(&self, env: &Env, shape: &Conv2dShape, call: Call, out: &mut [T], scratch: &mut [f32]) {
         let (weights, scratch) = match &self.weights {
             Some(weights) => (elements::<f32>(weights.bytes()), scratch),
@@ -126,7 +126,7 @@ impl DepthwisePixels {
             _ => self.expanded(shape, image, &rows, copy),
         };
         let offset = tile.offset(0);
-        // Bounds apply after adding a residual.
+        // Bounds must follow the residual.
         let (bounds, tail) = match call.tail {
             Tail { residual: None, clamp: Some(bounds), .. } => (bounds, Tail { clamp: None, ..call.tail }),
             tail => ([f32::NEG_INFINITY, f32::INFINITY], tail),

@@ -11,7 +11,7 @@ use crate::ops::conv2d::FilterLayout;
 /// The parameters of a convolution. Pairs are rows, then columns.
 ///
 /// Padding consists of zeros that take part in the products: an infinite or NaN weight over them produces NaN.
-/// Depthwise convolutions with channels last skip them.
+/// Depthwise convolutions with channels last skip the padding instead.
 pub type Conv2dShape = ConvolutionShape<FilterLayout>;
 
 impl Conv2dShape {
@@ -68,7 +68,7 @@ impl Conv2dShape {
         }
     }
 
-    /// The filter as a matrix with the same depth order: each output channel is an image with a single patch.
+    /// The filter as a matrix with the depth order of the patches: each output channel is an image with a single patch.
     pub(super) fn filter_matrix(&self) -> PatchMatrix {
         let [o, i, row, col] = self.filter_strides();
         PatchMatrix {
@@ -96,7 +96,7 @@ impl Conv2dShape {
         }
     }
 
-    /// The output as the planes that depthwise strips are cut from.
+    /// The output as planes, which depthwise convolutions cut into strips.
     pub(super) fn depthwise_matrices(&self) -> Matrices {
         let ([high, wide], channels) = (self.output, self.channels[1]);
         let batches = self.batches * channels;
@@ -108,7 +108,7 @@ impl Conv2dShape {
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub(super) input: Floats<'a>,
-    /// `None` if it is packed.
+    /// `None` if the filter is packed.
     pub(super) filter: Option<Floats<'a>>,
     pub(super) bias: Option<Floats<'a>>,
     pub(super) tail: Tail<'a>,

@@ -127,7 +127,7 @@ fn layouts_groups_and_edges() {
 
 #[test]
 fn steps_and_dilations_beyond_any_memory() {
-    // One tap is inside the image. Padded rows would take 2^63 floats, twice that is 0 modulo 2^64.
+    // One tap is inside the image. Padded rows would take 2^63 floats, and twice that is 0 modulo 2^64.
     let far = i32::MAX as usize;
     let base = shape([2, 2], 2, [1, 1], [2, 1], [1, 1 << 28], [far, 1], [far, 0, 0, 0]).unwrap();
     for channels_last in [false, true] {
@@ -252,11 +252,11 @@ fn winograd_is_for_images_of_many_pixels_per_weight() {
     };
     assert_eq!(gate([64, 64], 56), Some(OutputTile::Four));
     assert_eq!(gate([128, 128], 28), Some(OutputTile::Four));
-    // The filters would grow by 7 MB to save 6 % of the time.
+    // F(4x4) would grow the filters by 7 MB to save 6 % of the time.
     assert_eq!(gate([256, 256], 14), Some(OutputTile::Two));
-    // They would grow by 11 MB.
+    // It would grow them by 11 MB.
     assert_eq!(gate([320, 320], 32), Some(OutputTile::Two));
-    // They would grow by 7 MB, read from distant memory in each run.
+    // The filters would grow by 7 MB, read from distant memory in each run.
     assert_eq!(gate([512, 512], 7), None);
     // The transforms take as long as the products save.
     assert_eq!(gate([3, 64], 112), None);

@@ -1,4 +1,4 @@
-//! Convolution by Winograd's algorithm: when it pays off, and how it is cut into tiles.
+//! Convolution by Winograd's algorithm: when it pays, and how its output is cut into tiles.
 
 use super::super::Env;
 use super::shape::{Call, Conv2dShape};
@@ -27,12 +27,12 @@ const MIN_SIZE: usize = 4;
 /// Cost of transforming an element, in multiply-adds of a product: about a sixth of a cycle.
 const TRANSFORM_COST: f64 = 6.0;
 
-/// Multiply-adds in the time to load a byte of filters from the third-level cache, which delivers some 8 bytes per
-/// cycle; a core does 32 multiply-adds in that.
+/// Multiply-adds in the time of loading one byte of filters from the third-level cache: it delivers some 8 bytes per
+/// cycle, in which a core does 32 multiply-adds.
 const BYTE_COST: f64 = 4.0;
 
-/// Multiply-adds per run that every additional byte of filters must save. 28 x 28 pixels with F(4x4) instead of F(2x2)
-/// save 17, 14 x 14 save 4; 14 x 14 with F(2x2) instead of direct sums save 35, 7 x 7 save 6.
+/// Multiply-adds per run that each additional byte of filters must save. F(4x4) instead of F(2x2) saves 17 on 28 x 28
+/// pixels and 4 on 14 x 14; F(2x2) instead of direct sums saves 35 on 14 x 14 and 6 on 7 x 7.
 const SAVED_PER_BYTE: f64 = 10.0;
 
 /// Maximum growth of the filters of one convolution in bytes: the weights of a network with some dozen such layers then
@@ -43,7 +43,7 @@ const MAX_GROWTH: f64 = (4 << 20) as f64;
 /// the filters that pass through.
 const TILE_BYTES: usize = 5 << 18;
 
-/// The cost of one run, in multiply-adds of a product or the time they take, and the bytes of the filters.
+/// The estimated cost of one run, as a time in multiply-adds of a product, and the bytes of the filters.
 #[derive(Clone, Copy)]
 struct Estimate {
     cost: f64,
@@ -60,7 +60,7 @@ impl Conv2dShape {
             && self.dilations == [1, 1]
     }
 
-    /// The estimate for `products` products per pair of channels and run, with filters of `taps` values.
+    /// The estimate for a method with `products` products per pair of channels and run, and filters of `taps` values.
     fn estimate(&self, products: f64, taps: usize, transforms: f64) -> Estimate {
         let [inputs, outputs] = self.channels.map(|channels| channels as f64);
         let bytes = (taps * size_of::<f32>()) as f64 * inputs * outputs;
@@ -79,8 +79,8 @@ impl Conv2dShape {
         self.estimate(products, tile.positions(), products * channels * TRANSFORM_COST)
     }
 
-    /// The worthwhile tile of the algorithm for this convolution, or `None` if direct sums are best. Depends only on
-    /// the shape.
+    /// The best tile of the algorithm for this convolution; `None` if direct sums are better. Depends only on the
+    /// shape.
     pub fn winograd(&self) -> Option<OutputTile> {
         let large = self.channels.iter().all(|&channels| channels >= MIN_CHANNELS)
             && self.output.iter().all(|&size| size >= MIN_SIZE);
@@ -100,13 +100,13 @@ impl Conv2dShape {
     }
 }
 
-/// Transformed filters, and the cuts of the output.
+/// Transformed filters, and how the output is cut.
 pub(super) struct WinogradPlan {
     filters: Filters,
     pub(super) weights: Arc<Buffer>,
-    /// The tiles of each image; their rows are pixels and their columns are channels.
+    /// The tiles of each image: rows are pixels, columns are channels.
     grid: Grid,
-    /// Maximum columns of pixels computed at once.
+    /// Maximum pixel columns computed at once.
     cols: usize,
     slot: usize,
     threads: usize,
@@ -144,7 +144,7 @@ impl WinogradPlan {
         Ok(plan)
     }
 
-    /// Cuts the output of other images with the same filters.
+    /// Cuts the output for images of other sizes with the same filters.
     pub(super) fn resize(&mut self, shape: &Conv2dShape, dtype: DataType) {
         (self.grid, self.cols) = cut(self.threads, shape, self.filters);
         let [pixels, channels] = self.grid.largest();
@@ -169,7 +169,7 @@ impl WinogradPlan {
         self.slot * self.threads
     }
 
-    /// Runs as [`Conv2dStep::run`](super::Conv2dStep::run).
+    /// See [`Conv2dStep::run`](super::Conv2dStep::run).
     pub(super) fn run<T: Float>(&self, env: &Env, shape: &Conv2dShape, call: Call, out: &mut [T], scratch: &mut [f32]) {
         let ([high, wide], [from, to]) = (shape.output, shape.channels);
         let pixels = high * wide;
@@ -186,11 +186,10 @@ impl WinogradPlan {
     }
 }
 
-/// Bytes moved per element of the transformed input: those of the pixels, plus the equivalent of the time for the
-/// transform.
+/// Bytes moved per element of the transformed input: the pixels, plus the equivalent of the transform's time.
 const INPUT_BYTES: usize = 12;
 
-/// The tiles of an image, and the maximum columns of pixels computed at once, limited by the cache.
+/// The tiles of an image, and the maximum number of pixel columns computed at once, limited by the cache.
 fn cut(threads: usize, shape: &Conv2dShape, filters: Filters) -> (Grid, usize) {
     let (size, positions, register) = (filters.tile.size(), filters.tile.positions(), tile_size(filters.isa));
     let [high, wide] = shape.output.map(|pixels| pixels.div_ceil(size));

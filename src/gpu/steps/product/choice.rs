@@ -7,9 +7,10 @@ use crate::gpu::dialect::Dialect;
 pub enum Variant {
     /// Each invocation computes one element and reads all its terms from memory.
     Plain,
-    /// For few rows and contiguous columns of the second matrix: slices of the terms, for 4 columns each.
+    /// For few rows, and contiguous columns of the second matrix: a slice of the terms per group of invocations, 4
+    /// columns each.
     Lines,
-    /// For few rows and contiguous terms of the second matrix: teams that add up the terms of a column.
+    /// For few rows, and contiguous terms of the second matrix: teams add up the terms of a column.
     Dots,
     /// Like [`Dots`](Self::Dots), with subgroups as teams.
     SubgroupDots,
@@ -22,31 +23,32 @@ pub enum Variant {
 /// The sides of tiles.
 pub const TILES: [u32; 3] = [32, 64, 128];
 
-/// Maximum number of rows of a product computed as matrix times vector: up to here, reading the second matrix takes
-/// longer than multiplying it.
+/// Maximum number of rows of a product that is computed as matrix times vector: up to here, reading the second matrix
+/// takes longer than multiplying it.
 pub const FEW_ROWS: u32 = 8;
 
 /// Columns per workgroup of [`Variant::Lines`] and [`Variant::Dots`].
 pub const LINE_COLUMNS: u32 = 32;
 
-/// Fewer terms do not occupy the 32 slices of a workgroup.
+/// Minimum number of terms for [`Variant::Lines`]: fewer do not occupy a workgroup's 32 slices.
 const LEAST_LINE_TERMS: u32 = 32;
 
-/// Fewer terms do not fill one step through workgroup memory.
+/// Minimum number of terms for tiles: fewer do not fill one step through workgroup memory.
 const LEAST_TILE_TERMS: u32 = 8;
 
-/// Workgroups to occupy the cores of the largest devices (an H200 has 132, an RTX 4090 128). Fewer leave cores idle
-/// there; more cost smaller devices at most a few extra rounds.
+/// Number of workgroups that occupies the cores of the largest devices (an H200 has 132, an RTX 4090 128). Fewer leave
+/// cores idle there; more cost smaller devices at most a few extra rounds.
 const CORES: u32 = 128;
 
-/// Workgroups of 256 invocations to saturate the bandwidth of the largest devices: 4 vectors of 16 bytes per invocation
-/// are 16 KiB per workgroup, and 4.8 TB/s times the read latency of 0.8 us are 3.8 MB.
+/// Number of workgroups of 256 invocations that saturates the bandwidth of the largest devices: 4 vectors of 16 bytes
+/// per invocation are 16 KiB per workgroup, and 4.8 TB/s times the read latency of 0.8 us are 3.8 MB.
 const READERS: u32 = 2 * CORES;
 
-/// Terms that justify another workgroup, and the second kernel that adds up the parts: about 1 us of reading.
+/// Number of terms that justifies another workgroup, and the second kernel that adds up the parts: about 1 us of
+/// reading.
 const LEAST_PART: u32 = 512;
 
-/// Parts have a multiple of this many terms: one step of all slices of [`Variant::Lines`].
+/// The terms of a part are a multiple of this: one step of all slices of [`Variant::Lines`].
 const PART_STEP: u32 = 128;
 
 /// Bytes of workgroup memory for a tile of 128: two steps of 8 rows of 132 floats, for both sides.
@@ -56,7 +58,7 @@ const LARGE_TILE_BYTES: u32 = 2 * 2 * 8 * 132 * 4;
 /// floats.
 const COOPERATIVE_BYTES: u32 = 2 * 128 * 40 * 2 + 8 * 256 * 4;
 
-/// The inputs of a choice.
+/// What the choice depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Rows of the first matrix.
@@ -67,7 +69,8 @@ pub struct Shape {
     pub depth: u32,
     /// Number of products.
     pub matrices: u32,
-    /// For each matrix, whether terms are contiguous in memory, not rows of the first or columns of the second.
+    /// For each matrix, whether its terms are contiguous in memory, rather than the rows of the first or the columns of
+    /// the second.
     pub terms_first: [bool; 2],
     /// Whether both matrices are float16 and bound as such.
     pub halves: bool,
@@ -80,7 +83,7 @@ pub struct Shape {
 pub struct Choice {
     /// The kernel.
     pub variant: Variant,
-    /// Whether to compute the transposed product, of the second matrix with the first.
+    /// Whether to compute the transposed product, with the matrices swapped.
     pub swapped: bool,
     /// Number of parts that the terms are split into; another kernel adds up their sums.
     pub parts: u32,
@@ -140,8 +143,8 @@ fn pays(variant: Variant, shape: &Shape) -> bool {
     full && (tile == 64 || workgroups(shape, tile, tile) >= CORES as u64)
 }
 
-/// The tile size with the smallest estimated time: rounds of workgroups times the work per workgroup. Smaller tiles
-/// read more words of workgroup memory per multiply-add, expressed as weights: one vector per 16, 10.7 and 8 of them.
+/// The tile size with the smallest estimated time: rounds of workgroups times work per workgroup. The weights express
+/// that smaller tiles read more workgroup memory per multiply-add: one vector per 16, 10.7 and 8 of them.
 fn tile(shape: &Shape, dialect: Dialect) -> u32 {
     let time = |side: u32| {
         let weight = match side {
@@ -159,7 +162,7 @@ fn workgroups(shape: &Shape, height: u32, width: u32) -> u64 {
     shape.rows.div_ceil(height) as u64 * shape.columns.div_ceil(width) as u64 * shape.matrices as u64
 }
 
-/// Returns the number of parts to split the terms into, and the terms per part: enough parts to fill the device.
+/// The number of parts to split the terms into, enough to fill the device, and the terms per part.
 fn split(variant: Variant, shape: &Shape, swapped: bool) -> (u32, u32) {
     let columns = if swapped { shape.rows } else { shape.columns };
     let (workgroups, wanted) = match variant {

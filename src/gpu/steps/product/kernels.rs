@@ -19,7 +19,7 @@ pub struct Kernel {
 
 /// The functions that return the operands.
 pub struct Sides {
-    /// `prepare()`, `a_load()` and everything else of `matmul_common.wgsl` and `matmul_load.wgsl`.
+    /// `prepare()`, `a_load()`, and the rest of `matmul_common.wgsl` and `matmul_load.wgsl`.
     pub text: String,
     /// The tensors to bind as vectors.
     pub wide: Wide,
@@ -75,7 +75,7 @@ fn stores_wide(product: &Product, l: &Lowering) -> bool {
         && stack.iter().all(|step| step % 4 == 0)
 }
 
-/// The kernel of `choice`. It stores results or, if `split`, sums over parts of the terms.
+/// The kernel of `choice`. It stores results, or sums over parts of the terms if `split`.
 pub fn kernel(product: &mut Product, l: &Lowering, choice: &Choice, split: bool) -> Kernel {
     let values = match choice.variant {
         Variant::Plain => unreachable!("has no entry point of its own"),
@@ -121,7 +121,7 @@ fn tiled_text(values: &Values, terms: [bool; 2]) -> String {
 
 /// Expands `matmul_cooperative.wgsl`; `terms` says for each side whether terms are contiguous.
 fn cooperative_text(values: &Values, tile: u32, terms: [bool; 2]) -> String {
-    // Lines of workgroup memory, and vectors per line, including the padding of 8 halves.
+    // For each side, lines of workgroup memory, and vectors per line, including the padding of 8 halves.
     let (lines, pitches): (Vec<u32>, Vec<u32>) =
         terms.map(|terms| if terms { (tile, 32 / 4 + 2) } else { (32, tile / 4 + 2) }).into_iter().unzip();
     let side = |index: usize| {
@@ -135,8 +135,8 @@ fn cooperative_text(values: &Values, tile: u32, terms: [bool; 2]) -> String {
     own.expand(include_str!("../../shaders/matmul_cooperative.wgsl")) + &side(0) + &side(1)
 }
 
-/// The numbers of `matmul_cooperative.wgsl`: a subgroup computes 32 rows and 64 columns of a tile of 128, or 32 columns
-/// of one of 64.
+/// The values for `matmul_cooperative.wgsl`: a subgroup computes 32 rows and 64 columns of a tile of 128, or 32 rows
+/// and columns of a tile of 64.
 fn cooperative(tile: u32, dialect: Dialect) -> Values {
     let (units, size) = (dialect.cooperative.expect("chosen"), dialect.subgroup_size.expect("chosen"));
     let (height, width) = (32, tile / 2);
@@ -161,7 +161,7 @@ fn cooperative(tile: u32, dialect: Dialect) -> Values {
         .with("EMULATED", units.emulated as u32)
 }
 
-/// The numbers of `matmul_lines.wgsl` and `matmul_dots.wgsl` for this many rows.
+/// The values for `matmul_lines.wgsl` and `matmul_dots.wgsl` at this number of rows.
 fn lines(rows: u32) -> Values {
     let rows = rows.min(FEW_ROWS).next_power_of_two();
     let chunk = rows.min(4);
@@ -173,7 +173,7 @@ fn lines(rows: u32) -> Values {
         .with("WIDTH", LINE_COLUMNS)
 }
 
-/// The numbers of `matmul_tiled.wgsl`: twice as many invocations as a tile has rows. Each carries 4 elements of both
+/// The values for `matmul_tiled.wgsl`: twice as many invocations as a tile has rows. Each carries 4 elements of both
 /// sides per step of 8 terms, and computes tile / 2 elements.
 fn tiled(tile: u32) -> Values {
     let [row_groups, column_groups] = match tile {

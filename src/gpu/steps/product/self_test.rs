@@ -1,4 +1,4 @@
-//! Tests whether a device's matrix units compute correctly: some drivers offer them and return wrong results.
+//! Tests whether a device's matrix units compute correctly: some drivers offer units that return wrong results.
 
 use super::choice::Variant;
 use crate::dtype::DataType;
@@ -14,25 +14,25 @@ use crate::ops::matmul::{Gemm, GemmAttributes};
 use crate::shape::Descriptor;
 use half::f16;
 
-/// The products to try, as tile, rows, columns, depth and whether the second matrix is transposed: both tile sizes,
-/// edges read by elements and by vectors, and each layout of the operands.
+/// The products to try: tile, rows, columns, depth, and whether the second matrix is transposed. They cover both tile
+/// sizes, edges read by elements and by vectors, and each layout of the operands.
 const TRIED: [(u32, [u32; 3], bool); 3] =
     [(128, [130, 140, 72], false), (64, [65, 70, 33], true), (64, [64, 68, 36], true)];
 
-/// A key with everything that the verdict on a device depends on.
+/// A key made of everything that the verdict on a device depends on.
 pub fn key(info: &wgpu::AdapterInfo) -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!("{:?} {} {} {} {version}", info.backend, info.name, info.driver, info.driver_info)
 }
 
-/// Whether the matrix units of `device` can be trusted. Tests once per driver: a file keeps the verdict.
+/// Whether the matrix units of `device` can be trusted. Tested once per driver: a file stores the verdict.
 pub fn trusted(device: &Device) -> bool {
     let name = format!("matrix units of {}", key(&device.info));
     match cache::load(&name).as_deref() {
         Some(b"right") => true,
         Some(b"wrong") => false,
         _ => {
-            // If the test crashes the process, the next one finds this verdict and does not try again.
+            // If the test crashes the process, the next process finds this verdict and does not try again.
             cache::store(&name, b"wrong");
             let verdict = run(device);
             if verdict {
@@ -43,15 +43,15 @@ pub fn trusted(device: &Device) -> bool {
     }
 }
 
-/// Computes small products with the matrix units and on the CPU; returns whether all bits agree. A refused or failing
-/// kernel counts as a bad verdict, too.
+/// Computes small products with the matrix units and on the CPU; returns whether all bits agree. A rejected or failing
+/// kernel also counts as a bad verdict.
 pub fn run(device: &Device) -> bool {
     TRIED.iter().all(|&(tile, sizes, transposed)| agrees(device, tile, sizes, transposed).unwrap_or(false))
 }
 
 /// A number in -2..=2 in steps of 1/8: all sums of their products are exact in float32, in any order.
 fn element(index: usize) -> f32 {
-    // An odd step visits all remainders, far from each other.
+    // An odd step visits all remainders, in an irregular order.
     ((index * 37 + index / 32 * 11) % 33) as f32 / 8.0 - 2.0
 }
 

@@ -1,4 +1,4 @@
-//! Attention operators with as many heads of queries as of keys, and rotary embeddings.
+//! Attention operators with as many heads of keys as of queries, and rotary embeddings.
 
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
@@ -15,7 +15,7 @@ use crate::ops::matmul::{Gemm, GemmAttributes};
 /// Added to the scores of masked keys, unless `mask_filter_value` overrides it.
 const MASK_FILTER_VALUE: f32 = -10_000.0;
 
-/// Sizes of an attention with a past.
+/// The sizes of an attention with a past.
 #[derive(Clone, Copy)]
 struct Sizes {
     batch: Dim,
@@ -24,7 +24,7 @@ struct Sizes {
     keys: Dim,
 }
 
-/// The bias of the scores for the mask at `index`, in any of its forms: `[batch]` ends, `[2 * batch]` ends and starts,
+/// The bias that expresses the mask at `index`, in any of its forms: `[batch]` ends, `[2 * batch]` ends and starts,
 /// `[batch, keys]`, or `[batch, queries, keys]`.
 fn mask_bias(call: &mut Call, index: usize, dtype: DataType, sizes: Sizes) -> Step<Option<OperandId>> {
     let Some(mask) = call.optional(index)? else { return Ok(None) };
@@ -69,8 +69,8 @@ fn positive(call: &mut Call, mask: OperandId, shape: &[Dim]) -> Step<OperandId> 
     call.reshape(seen, shape)
 }
 
-/// The scores of `q` and `k` with the mask at `mask`, the bias at `bias` and, if `unidirectional` is set, only the keys
-/// up to each query.
+/// The scores of `q` and `k`, with the mask at `mask`, the bias at `bias` and, if `unidirectional` is set, only the
+/// keys up to each query.
 fn scores(call: &mut Call, heads: Heads, mask: usize, bias: Option<usize>) -> Step<Scores> {
     let [batch, _, queries, _] = call.dims(heads.q, "the query")?;
     let [_, _, keys, _] = call.dims(heads.k, "the key")?;
@@ -108,7 +108,7 @@ fn projected(call: &mut Call, x: OperandId, weights: OperandId, bias: Option<Ope
     Ok([split[0], split[1], split[2]])
 }
 
-/// Emits `present`, `[2, batch, heads, keys, size]`, and attention over it; the `past` input may have no elements.
+/// Emits `present`, `[2, batch, heads, keys, size]`, and an attention over it; the input `past` may have no elements.
 fn self_attention(
     call: &mut Call,
     [q, k, v]: [OperandId; 3],
@@ -164,7 +164,7 @@ fn q_attention(call: &mut Call) -> Outcome {
 
 // ---- MultiHeadAttention ------------------------------------------------------------------------------------------
 
-/// Adds the bias of a projection's features: `size` elements from `start` on.
+/// Adds the bias of a projection's features: `size` elements of it, from `start` on.
 fn with_bias(call: &mut Call, x: OperandId, start: Dim, size: Dim) -> Step<OperandId> {
     let Some(bias) = call.optional(3)? else { return Ok(x) };
     let [all] = call.dims(bias, "bias")?;
@@ -243,7 +243,7 @@ fn rotary_embedding(call: &mut Call) -> Outcome {
     }
     let [cos, sin] = [call.gather(cos, positions, 0)?, call.gather(sin, positions, 0)?];
     let heads = match count_attribute(call, "num_heads")? {
-        // 0 means that the whole head is rotated.
+        // 0 means that whole heads are rotated.
         0 => {
             let [_, _, pairs] = call.dims(cos, "the cosines")?;
             (shape[shape.len() - 1] / (pairs * 2)).get()

@@ -23,7 +23,7 @@ fn bits(call: &Call) -> Step<u32> {
     }
 }
 
-/// Unpacks the numbers in `bytes`, `8 / bits` per byte, from the lowest bits on.
+/// Unpacks the numbers in `bytes`, `8 / bits` per byte, from the lowest bits up.
 fn unpacked(bytes: &[u8], bits: u32) -> Vec<u8> {
     let mask = (0xff_u8) >> (8 - bits);
     bytes.iter().flat_map(|byte| (0..8).step_by(bits as usize).map(move |shift| byte >> shift & mask)).collect()
@@ -131,7 +131,7 @@ fn matmul_n_bits(call: &mut Call) -> Outcome {
     }
     let rows = shape[..shape.len() - 1].iter().copied().product();
     let flat = call.reshape(a, &[rows, Dim::from(k)])?;
-    // The minimum precision for A: 4 stands for 8-bit integers.
+    // The minimum precision for A; 4 stands for 8-bit integers.
     let rounds_rows = call.int_or("accuracy_level", 0) == 4;
     let attributes = GemmAttributes { b_transpose: true, rounds_rows, ..Default::default() };
     let bias = call.optional(5)?;
@@ -147,13 +147,13 @@ fn matmul_n_bits(call: &mut Call) -> Outcome {
 struct Packed {
     bytes: OperandId,
     bits: u32,
-    /// The number that represents 0, unless a zero point is given.
+    /// The number that represents 0 if no zero point is given.
     zero: u8,
     /// The offset added to the model's numbers to make them unsigned.
     lift: u8,
 }
 
-/// The data as bytes: for 4-bit types two numbers per byte if rows start at byte boundaries, otherwise one.
+/// The data as bytes. For 4-bit types, two numbers per byte if rows start at byte boundaries, otherwise one.
 fn packed_data(call: &mut Call) -> Step<Packed> {
     let Some(literal) = call.input_literal(0) else {
         let bits = bits(call)?;
@@ -184,7 +184,7 @@ fn packed_data(call: &mut Call) -> Step<Packed> {
     Ok(Packed { bytes, bits, zero: lift, lift })
 }
 
-/// Unpacks bytes by operators of the graph, which keeps the data packed until needed.
+/// Unpacks bytes by operators of the graph: the data stay packed until they are needed.
 fn numbers(call: &mut Call, bytes: OperandId, bits: u32) -> Step<OperandId> {
     if bits == 8 {
         return Ok(bytes);
@@ -206,7 +206,7 @@ fn numbers(call: &mut Call, bytes: OperandId, bits: u32) -> Step<OperandId> {
     call.reshape(stacked, &shape)
 }
 
-/// The zero points in the shape of the scales, with the offset of the data.
+/// The zero points in the shape of the scales, offset like the data.
 fn table_zero_points(call: &mut Call, packed: &Packed, shape: &[u32]) -> Step<OperandId> {
     if let Some(literal) = call.input_literal(3) {
         let lift = |number: Number| Number::Float(number.to_f64() + packed.lift as f64);
@@ -233,7 +233,7 @@ fn table_zero_points(call: &mut Call, packed: &Packed, shape: &[u32]) -> Step<Op
     }
 }
 
-/// `numbers` as floats, in blocks of `size` along `axis`; the last one may be shorter.
+/// `numbers` as floats, in blocks of `size` along `axis`, the last of which may be shorter.
 fn dequantized(
     call: &mut Call,
     numbers: OperandId,

@@ -77,7 +77,7 @@ fn bias_softmax(call: &mut Call) -> Outcome {
     let (x, bias) = (call.input(0)?, call.input(1)?);
     let (shape, bias_shape) = (call.shape(x), call.shape(bias));
     let axis = call.axis(call.int_or("axis", 1), shape.len())? as usize;
-    // With fewer dimensions, their meaning would depend on the kernel.
+    // If there were fewer, their meaning would depend on the kernel.
     if bias_shape.len() != shape.len() || !broadcasts_to(&bias_shape, &shape) {
         return Err(Refusal(format!("the bias has shape {bias_shape:?}, expected {shape:?} or 1 for some of these")));
     }
@@ -91,7 +91,7 @@ fn bias_softmax(call: &mut Call) -> Outcome {
 
 // ---- Products ----------------------------------------------------------------------------------------------------
 
-/// A factor of `FusedMatMul`, transposed according to the attributes with the suffix `which`.
+/// A factor of `FusedMatMul`, transposed as the attributes with the suffix `which` say.
 fn factor(call: &mut Call, index: usize, which: &str) -> Step<OperandId> {
     let mut x = call.input(index)?;
     let rank = call.rank(x) as u32;
@@ -230,7 +230,7 @@ fn skip_simplified_layer_normalization(call: &mut Call) -> Outcome {
     with_sum(call, output, sum)
 }
 
-/// Adds and normalizes rows of the embeddings of words, positions and segments.
+/// Adds rows of the embeddings of words, positions and segments, and normalizes the sums.
 fn embed_layer_normalization(call: &mut Call) -> Outcome {
     let (words, word_table, position_table) = (call.input(0)?, call.input(2)?, call.input(3)?);
     let (scale, bias) = (call.input(5)?, call.input(6)?);

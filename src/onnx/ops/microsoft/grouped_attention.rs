@@ -1,5 +1,5 @@
-//! `GroupQueryAttention`: causal attention of a decoder with a growing or fixed cache, heads of keys shared by several
-//! heads of queries, and rotary embeddings.
+//! `GroupQueryAttention`: causal attention of a decoder with a growing or fixed cache. Several heads of queries share a
+//! head of keys; rotary embeddings are included.
 
 use crate::dimension::Dim;
 use crate::dtype::DataType;
@@ -36,7 +36,7 @@ fn of_sizes(reason: String) -> Refusal {
     Refusal { depends_on_sizes: true, ..Refusal(reason) }
 }
 
-/// `total_sequence_length`: exported models derive it from shapes; without a past it is the number of tokens.
+/// `total_sequence_length`: exported models derive it from shapes. Without a past, it is the number of tokens.
 fn total_length(call: &Call, sequence: Dim, past: Dim) -> Step<Dim> {
     match call.value(6).filter(|_| call.is_known(6)) {
         None if past == 0 => Ok(sequence),
@@ -159,7 +159,7 @@ fn rotary(call: &mut Call, heads: [(OperandId, u32); 2], tokens: OperandId, tota
     Ok([rotated_heads(call, q, n, rotation)?, rotated_heads(call, k, shared, rotation)?])
 }
 
-/// A mask of the keys that each query sees: those up to its own position and, with a window, only the last of these.
+/// A mask of the keys that each query sees: those up to its own position; with a window, only the last of these.
 fn visible(call: &mut Call, cache: &Cache, positions: OperandId) -> Step<Vec<OperandId>> {
     let rows = call.shape(positions)[0];
     let window = call.int_or("local_window_size", -1);
@@ -175,7 +175,7 @@ fn visible(call: &mut Call, cache: &Cache, positions: OperandId) -> Step<Vec<Ope
     if !is_causal && window >= 0 {
         return Err("local_window_size is given for attention that is not causal".into());
     }
-    // The last query sees everything, if no keys follow it.
+    // The last query sees everything if no keys follow it.
     if !(cache.is_growing && (cache.sequence == 1 || !is_causal)) {
         let last = cache.sequence - 1;
         let seen = if is_causal { positions } else { call.slice_axis(positions, 2, last, 1u32)? };

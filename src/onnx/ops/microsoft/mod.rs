@@ -1,5 +1,5 @@
-//! Operators of the domain `com.microsoft`, onnxruntime's extension of the standard, which its optimizers write. They
-//! compute what onnxruntime's CPU kernels compute.
+//! Operators of the domain `com.microsoft`, onnxruntime's extension of the standard, which onnxruntime's optimizers
+//! write. They compute what onnxruntime's CPU kernels compute.
 
 pub mod attention;
 pub mod block_quantized;

@@ -25,7 +25,7 @@ fn shaped(call: &mut Call, parameter: OperandId, rank: usize, axis: usize) -> St
     call.reshape(parameter, &shape)
 }
 
-/// The scale at `scale` and the zero point at `zero_point` (by default 0 of type `dtype`), in one shape for a tensor of
+/// The scale at `scale` and the zero point at `zero_point` (by default 0 of type `dtype`), both shaped for a tensor of
 /// `rank` dimensions.
 fn parameters(
     call: &mut Call,
@@ -44,7 +44,7 @@ fn parameters(
     Ok([call.expand(scale, &shape)?, call.expand(zero_point, &shape)?])
 }
 
-/// Dequantizes the input `x` with its parameters at `places`; lists of parameters apply along `axis`.
+/// Dequantizes the input `x` with its parameters at `places`; parameters with several elements apply along `axis`.
 fn dequantized_along(call: &mut Call, x: usize, places: [usize; 2], axis: usize) -> Step<OperandId> {
     let x = call.input(x)?;
     let [scale, zero_point] = parameters(call, places, call.dtype(x), call.rank(x), axis)?;
@@ -62,7 +62,8 @@ pub fn dequantized_columns(call: &mut Call, x: usize, scale: usize, zero_point: 
     dequantized_along(call, x, [scale, zero_point], axis)
 }
 
-/// Quantizes `x` with the scale at `scale` and the zero point after it; the type is `dtype` without a zero point.
+/// Quantizes `x` with the scale at `scale` and the zero point after it. The type is the zero point's, or `dtype`
+/// without one.
 fn quantized(call: &mut Call, x: OperandId, scale: usize, dtype: DataType) -> Outcome {
     let [scale, zero_point] = parameters(call, [scale, scale + 1], dtype, call.rank(x), 0)?;
     let output = call.emit(Quantize::QuantizeLinear, &[x, scale, zero_point]);
@@ -169,7 +170,7 @@ fn dynamically_quantized(call: &mut Call, a: OperandId) -> Step<OperandId> {
     let (low, high) = (call.emit(E::Min, &[low, zero])?, call.emit(E::Max, &[high, zero])?);
     let range = call.sub(high, low)?;
     let scale = call.linear(range, 1.0 / 255.0, 0.0)?;
-    // All zeros have no range; any scale will do.
+    // If all elements are 0, there is no range, and any scale will do.
     let is_zero = call.emit(E::Equal, &[range, zero])?;
     let scale = call.select(is_zero, one, scale)?;
     let (min, max) = (Number::Float(0.0), Number::Float(255.0));

@@ -1,9 +1,9 @@
-// DOM helpers of every page. Text is always inserted as text, never as markup.
+// DOM helpers for all pages. Text is always inserted as text, never as markup.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
 /**
- * Sets properties that begin with `on` as listeners and all others as attributes; skips `false` and `null`.
+ * Sets properties whose names begin with `on` as listeners, all others as attributes; skips `false` and `null`.
  * @param {Element} node
  * @param {Record<string, any>} attributes
  */

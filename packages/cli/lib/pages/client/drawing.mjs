@@ -1,5 +1,5 @@
-// The drawing of one graph: boxes and edges in an SVG inside a scrolling pane. Scrolling is the browser's own, with
-// wheel, touch, scroll bars and keys as usual; dragging and zooming are added.
+// The drawing of one graph: boxes and edges in an SVG inside a scrolling pane. Scrolling is the browser's own, by
+// wheel, touch, scroll bars and keys; dragging and zooming are added.
 
 import { closest, html, scrollBehavior, svg } from './dom.mjs';
 import { describeItem } from './graph.mjs';
@@ -115,7 +115,7 @@ export class Drawing {
   }
 
   /**
-   * Scales the drawing to the width of the pane, but not below the scale `least`; then the topmost box is centered.
+   * Scales the drawing to the width of the pane, but at least to the scale `least`; the topmost box is then centered.
    * @param {number} least
    */
   fit(least) {
@@ -196,7 +196,7 @@ export class Drawing {
   }
 
   /**
-   * Draws a stub at both ends, and a straight line that only shows while one end is selected.
+   * Draws a stub at both ends, and a straight line that only shows while one of the ends is selected.
    * @param {string} from
    * @param {string} to
    */
@@ -213,7 +213,7 @@ export class Drawing {
   }
 
   /**
-   * Draws the type of a value once: below its producer or, if the producer has several results, above its reader.
+   * Draws the type of a value once: below its producer, or above its reader if the producer has several results.
    * @param {Element} parent
    */
   #labelEdges(parent) {

@@ -43,7 +43,7 @@ export class Graph {
   }
 
   /**
-   * Returns the horizontal center of a box; without a drawing, the index in the list serves as coordinate.
+   * Returns the horizontal center of a box. Without a drawing, the index in the list serves as the coordinate.
    * @param {string} key
    */
   #place(key) {

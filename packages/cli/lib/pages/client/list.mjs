@@ -99,7 +99,7 @@ export class List {
   }
 
   /**
-   * Up and down go from row to row: tabbing through thousands of rows would be endless.
+   * The arrow keys go from row to row: tabbing through thousands of rows would be endless.
    * @param {KeyboardEvent} event
    */
   #onKey(event) {

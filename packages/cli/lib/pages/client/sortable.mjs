@@ -18,7 +18,7 @@ function compare(a, b, descending) {
 }
 
 /**
- * Creates a cell; in a column with a bar, its number, a fraction of 1, is also shown as a length.
+ * Creates a cell. In a column with bars, its number, a fraction of 1, is also shown as a length.
  * @param {'td' | 'th'} tag
  * @param {import('../data.mjs').Cell} cell
  * @param {import('../data.mjs').Column} column

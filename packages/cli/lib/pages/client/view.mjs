@@ -35,7 +35,7 @@ function explainMissing(pane, graph) {
 }
 
 /**
- * Selects an item everywhere; `null` for the key shows the overview.
+ * Selects an item everywhere; `null` as the key shows the overview.
  * @param {import('../data.mjs').Side} side
  * @param {string | null} key
  */
@@ -89,7 +89,7 @@ function cross() {
 }
 
 /**
- * Draws the legend for the colors of boxes and of the stripes at their left.
+ * Draws the legend for the colors of boxes, and of the stripes at their left.
  * @param {string} mode
  */
 function drawLegend(mode) {
@@ -107,7 +107,7 @@ function drawLegend(mode) {
 }
 
 /**
- * Colors everything `by` kind or share of time.
+ * Colors everything `by` kind or by share of time.
  * @param {string} by
  */
 function colour(by) {
