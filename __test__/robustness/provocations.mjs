@@ -118,6 +118,16 @@ export const PROVOCATIONS = {
       slots.get(model.context).loseDevice();
       return model.run({ x, scale });
     },
+    ...['run', 'describe', 'load'].map((what) => async () => {
+      const context = await ml.createContext();
+      const model = await loadModel(scaling(), { context });
+      slots.get(context).loseDevice();
+      await context.lost;
+      // The first reason counts.
+      context.destroy();
+      const shapes = { x: [1, 2], scale: [] };
+      return { run: () => model.run({ x, scale }), describe: () => model.describe(shapes), load: () => loadModel(scaling(), { context }) }[what]();
+    }),
   ],
 };
 
