@@ -1,5 +1,6 @@
 // How each code of the ONNX entry's errors comes about: for every row of the native table of codes, calls that fail with it.
 
+import { defined } from '../lib/types.mjs';
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { inspect } from 'node:util';
@@ -115,13 +116,13 @@ export const PROVOCATIONS = {
     async () => {
       const model = await loadModel(scaling(), { device: 'gpu' });
       // Nothing of the public API loses a GPU.
-      slots.get(model.context).loseDevice();
+      defined(slots.get(model.context)).loseDevice();
       return model.run({ x, scale });
     },
     ...['run', 'describe', 'load'].map((what) => async () => {
       const context = await ml.createContext();
       const model = await loadModel(scaling(), { context });
-      slots.get(context).loseDevice();
+      defined(slots.get(context)).loseDevice();
       await context.lost;
       // The first reason counts.
       context.destroy();
