@@ -1,11 +1,11 @@
 // How each code of the ONNX entry's errors comes about: for every row of the native table of codes, calls that fail with it.
 
-import { defined } from '../lib/types.mjs';
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
 import { inspect } from 'node:util';
 import { ml } from '../../index.js';
 import { OnnxError, inspectModel, loadModel } from '../../onnx.js';
+import { defined } from '../lib/types.mjs';
 import { FLOAT, INT32, node, value, weight, writeModel } from '../onnx/model-writer.mjs';
 import { resultOf } from '../runtime/helpers.mjs';
 
