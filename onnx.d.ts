@@ -101,6 +101,8 @@ export type OnnxErrorCode =
 /** The error for a model that cannot be used: an invalid file, or unsupported nodes. */
 export class OnnxError extends Error {
   readonly code: OnnxErrorCode;
+  /** The address of the page that explains the code. Every error with a `code` has it. */
+  readonly help: string;
   /** All unsupported nodes. */
   readonly unsupported: readonly OnnxUnsupportedNode[];
 }

@@ -2,7 +2,7 @@
 
 const { dataTypeIndex, matchingBytes } = require('./descriptor.js');
 const { donationsOf, toDispatchOptions } = require('./donation.js');
-const { illegalConstructor, illegalInvocation, invalidStateError, quote, unknownError } = require('./errors.js');
+const { illegalConstructor, illegalInvocation, invalidStateError, quote, unknownError, withCode } = require('./errors.js');
 const { matchTensors, slots: graphSlots } = require('./graph.js');
 const { draftConstants, int4Constants } = require('./int4.js');
 const native = require('./native.js');
@@ -56,7 +56,7 @@ function inMemberOrder(key, value) {
  */
 const losing = (context) => (error) => {
   if (error.code === 'ERR_WEBNN_DEVICE_LOST') {
-    context.deref()?.lose(error.message);
+    context.deref()?.lose(error.message, error.code);
   }
 };
 
@@ -72,7 +72,8 @@ class Context {
    */
   #resources = new WeakCollection();
 
-  isLost = false;
+  /** The code for errors of models on a lost context; undefined before the loss. @type {string | undefined} */
+  #lossCode;
 
   /**
    * @param {import('./internal.js').Handle<'context'>} handle native context
@@ -137,7 +138,7 @@ class Context {
    * @returns {Promise<T>}
    */
   openSession(model, options, toResource) {
-    this.requireNotLost('loadModel');
+    this.requireForModel('loadModel');
     const id = native.completions.nextId();
     native.openSession(this.#handle, model, id, options);
     return native.completions.outcome(id, (error, /** @type {[import('./internal.js').Handle<'session'>, string]} */ made) => {
@@ -149,10 +150,15 @@ class Context {
       if (this.isLost) {
         resource.destroy();
       }
-      this.requireNotLost('loadModel');
+      this.requireForModel('loadModel');
       this.#resources.add(resource);
       return resource;
     });
+  }
+
+  /** Whether the context was destroyed or its GPU lost. */
+  get isLost() {
+    return this.#lossCode !== undefined;
   }
 
   /** For tests: loses the GPU, if the context has one, as a failing driver would. */
@@ -171,15 +177,30 @@ class Context {
   }
 
   /**
+   * Like `requireNotLost`, for functions of models: their errors have codes.
+   *
+   * @param {string} operation
+   * @throws {DOMException} InvalidStateError with a code if the context is lost
+   */
+  requireForModel(operation) {
+    try {
+      this.requireNotLost(operation);
+    } catch (error) {
+      throw withCode(/** @type {Error} */ (error), /** @type {string} */ (this.#lossCode));
+    }
+  }
+
+  /**
    * The draft's steps to lose a context.
    *
    * @param {string} message for `MLContext.lost`
+   * @param {string} code for errors of models
    */
-  lose(message) {
+  lose(message, code) {
     if (this.isLost) {
       return;
     }
-    this.isLost = true;
+    this.#lossCode = code;
     this.#resolveLost({ message });
     for (const resource of this.#resources.drain()) {
       resource.destroy();
@@ -614,7 +635,7 @@ class MLContext {
   }
 
   destroy() {
-    stateOf(this, 'destroy').lose('destroy() was called on the context');
+    stateOf(this, 'destroy').lose('destroy() was called on the context', 'ERR_WEBNN_DESTROYED');
   }
 
   get accelerated() {

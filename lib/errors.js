@@ -23,6 +23,9 @@ const EXAMINED_LENGTH = 4096;
 /** DOMException names that the native side may report. */
 const DOM_EXCEPTION_CODES = new Set(['InvalidStateError', 'NotSupportedError', 'OperationError', 'UnknownError']);
 
+/** The page that explains every code. */
+const CATALOGUE = 'https://github.com/webnn-node/webnn-node/blob/main/docs/errors.md';
+
 /**
  * Replaces the characters in a caller's text that must not reach a terminal or log.
  *
@@ -155,20 +158,34 @@ function errorFromCode(name, message, unsupported = []) {
 }
 
 /**
+ * @param {string} code
+ * @returns {string} the address of its section on the page of codes
+ */
+function helpOf(code) {
+  return `${CATALOGUE}#${code.toLowerCase()}`;
+}
+
+/**
+ * Adds a code, and `help` with the address that explains it. Both are own enumerable properties: runtimes and loggers
+ * print these with an error, and its message stays short.
+ *
  * @template {Error} T
  * @param {T} error
  * @param {string} code
- * @returns {T} the error, with the code
+ * @returns {T & {code: string, help: string}} the error
  */
 function withCode(error, code) {
-  // DOMException already inherits a numeric `code`.
-  Object.defineProperty(error, 'code', { value: code, writable: true, enumerable: true, configurable: true });
-  return error;
+  for (const [name, value] of Object.entries({ code, help: helpOf(code) })) {
+    // Not assigned: DOMException inherits a numeric `code` that is read-only.
+    Object.defineProperty(error, name, { value, writable: true, enumerable: true, configurable: true });
+  }
+  return /** @type {T & {code: string, help: string}} */ (error);
 }
 
 module.exports = {
   OnnxError,
   errorFromCode,
+  helpOf,
   illegalConstructor,
   illegalInvocation,
   invalidStateError,

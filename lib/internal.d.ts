@@ -79,8 +79,8 @@ export interface Refusal {
   unsupported: OnnxUnsupportedNode[];
 }
 
-/** An error of the API, with its code if the table of error codes has one for it. */
-export type CodedError = Error & { code?: string };
+/** An error of the API, with its code and the address that explains it if the table of error codes has one for it. */
+export type CodedError = Error & { code?: string; help?: string };
 
 /** Sizes of free dimensions, in the order of their names. */
 export interface FreeDimensions {

@@ -4,6 +4,7 @@
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import errors from '../lib/errors.js';
 import { entry, Failure, isProgram, root, say } from './process.mjs';
 import { readResults, speedTable } from './speed-table.mjs';
 
@@ -104,7 +105,7 @@ export function environmentTable(environment) {
 }
 
 /** The anchor of an error code on its page. @param {string} code */
-export const errorAnchor = (code) => code.toLowerCase();
+export const errorAnchor = (code) => new URL(errors.helpOf(code)).hash.slice(1);
 
 /**
  * The table of error codes as Markdown, with links to the sections of their page.

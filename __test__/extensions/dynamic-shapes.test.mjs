@@ -178,6 +178,7 @@ test('names are strings that are not empty', () => {
   assert.throws(() => input(''), typeError(/^input: descriptor.shape is "", expected a name of a dimension that is not empty$/));
   for (const garbage of [null, undefined]) {
     assert.throws(() => input(garbage), typeError(/^input: descriptor.shape\[0\] is \w+, expected a size or a name$/));
+    assert.throws(() => input('n', garbage, 2), typeError(/^input: descriptor.shape\[1\] is \w+, expected a size or a name$/));
   }
   for (const garbage of [0, -1, 1.5e10, NaN, {}, [], 3n, Symbol('n'), () => 'n']) {
     assert.throws(() => input(garbage), typeError(/^input: descriptor/));

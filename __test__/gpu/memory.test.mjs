@@ -11,19 +11,23 @@ const LARGE = 2 ** 26;
 /** The address space that a process may take for them, in bytes. llvmpipe's memory is the process's own. */
 const SPACE = 2 ** 30;
 
+/** What a process runs to take no more than that from here on. */
+const LIMIT_SPACE = `
+     const { readFileSync } = await import('node:fs');
+     const { execFileSync } = await import('node:child_process');
+     const pages = Number(readFileSync('/proc/self/statm', 'utf8').split(' ')[0]);
+     execFileSync('prlimit', ['--pid', String(process.pid), '--as=' + (pages * 4096 + ${SPACE})]);`;
+
 test('tensors beyond the memory are refused, and those before go on', async () => {
   const result = await resultOf(
-    `import { readFileSync } from 'node:fs';
-     import { execFileSync } from 'node:child_process';
-     const context = await helpers.ml.createContext();
+    `const context = await helpers.ml.createContext();
      const large = { dataType: 'uint8', shape: [${LARGE}], readable: true, writable: true };
      const first = await context.createTensor(large);
      context.writeTensor(first, new Uint8Array(${LARGE}).fill(7));
      await context.readTensor(first);
      // What was written and read would otherwise be freed in the middle of the test, and make room for two more.
      await helpers.collectGarbage();
-     const pages = Number(readFileSync('/proc/self/statm', 'utf8').split(' ')[0]);
-     execFileSync('prlimit', ['--pid', String(process.pid), '--as=' + (pages * 4096 + ${SPACE})]);
+     ${LIMIT_SPACE}
      const kept = [];
      let refused;
      while (refused === undefined && kept.length < 100) {
@@ -40,6 +44,38 @@ test('tensors beyond the memory are refused, and those before go on', async () =
   assert.match(result.refused[1], new RegExp(`no memory for ${LARGE} bytes \\(a tensor\\) on the GPU`));
   assert.ok(result.created > 4 && result.created <= SPACE / LARGE, `${result.created} tensors`);
   assert.deepEqual(result.bytes, [7, 0, 0]);
+});
+
+test('a graph beyond the memory is refused, and those before go on', async () => {
+  const { refused, built, result } = await resultOf(
+    `const context = await helpers.ml.createContext();
+     const operand = (size) => ({ dataType: 'float32', shape: [size] });
+     // y = size * (size + 1) / 2 * x, by way of tensors of that size.
+     const sum = (size) => {
+       const builder = new helpers.MLGraphBuilder(context);
+       const all = builder.cumulativeSum(builder.expand(builder.input('x', operand(1)), [size]), 0);
+       return builder.build({ y: builder.slice(builder.cumulativeSum(all, 0), [size - 1], [1]) });
+     };
+     const small = await sum(4);
+     ${LIMIT_SPACE}
+     const kept = [];
+     let refused;
+     while (refused === undefined && kept.length < 100) {
+       await sum(${LARGE} / 4).then((graph) => kept.push(graph), (error) => { refused = [error.name, error.message]; });
+     }
+     const built = kept.length;
+     const [x, y] = await Promise.all([1, 2].map(() => context.createTensor({ ...operand(1), readable: true, writable: true })));
+     context.writeTensor(x, Float32Array.of(2));
+     context.dispatch(small, { x }, { y });
+     const result = new Float32Array(await context.readTensor(y))[0];
+     for (const graph of kept) graph.destroy();
+     await sum(${LARGE} / 4);
+     console.log(JSON.stringify({ refused, built, result }));`,
+  );
+  assert.equal(refused[0], 'OperationError', refused[1]);
+  assert.match(refused[1], /^build: no memory for \d+ bytes \(intermediate results\) on the GPU/);
+  assert.ok(built > 1 && built < SPACE / LARGE, `${built} graphs`);
+  assert.equal(result, 20);
 });
 
 test('a tensor larger than the context says is refused at once', async () => {

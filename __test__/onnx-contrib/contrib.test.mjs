@@ -13,8 +13,11 @@ import { valuesOf } from '../onnx-models/tensors.mjs';
 const RELATIVE_TOLERANCE = 1e-3;
 const ABSOLUTE_TOLERANCE = 1e-5;
 
-/** Quantized results may be off by one step: onnxruntime rounds some of its intermediate results to integers. */
-const QUANTIZATION_STEPS = 1;
+/**
+ * Quantized results may be off by one step: onnxruntime rounds some of its intermediate results to integers. Other integers are
+ * exact.
+ */
+const QUANTIZATION_STEPS = { int8: 1, uint8: 1 };
 
 const directory = process.env.ONNX_CONTRIB;
 assert.ok(directory, 'ONNX_CONTRIB does not name the folder of the models; run `npm run test:onnx-contrib`');
@@ -24,7 +27,8 @@ function assertAgrees(output, got, expected) {
   assert.equal(got.length, expected.length, output.name);
   for (const [i, value] of got.entries()) {
     const difference = Math.abs(Number(value) - Number(expected[i]));
-    const allowed = output.dtype.startsWith('float') ? ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * Math.abs(expected[i]) : QUANTIZATION_STEPS;
+    const isFloat = output.dtype.startsWith('float');
+    const allowed = isFloat ? ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * Math.abs(expected[i]) : (QUANTIZATION_STEPS[output.dtype] ?? 0);
     assert.ok(difference <= allowed, `${output.name}[${i}] is ${value}, expected ${expected[i]}`);
   }
 }

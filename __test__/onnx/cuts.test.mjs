@@ -5,7 +5,7 @@ import test, { after, before, describe } from 'node:test';
 import { MLGraphBuilder, ml } from '../../index.js';
 import { describeGraph } from '../../inspect.js';
 import { OnnxError, importModel, inspectModel, loadModel } from '../../onnx.js';
-import { FLOAT, INT64, node, value, weight, writeModel } from './model-writer.mjs';
+import { BOOL, FLOAT, INT64, node, value, weight, writeModel } from './model-writer.mjs';
 import { defined } from '../lib/types.mjs';
 
 /** y = the positive elements of x, doubled; `rows` = y in rows of `k`. */
@@ -21,6 +21,39 @@ const positive = () =>
       node('Gather', ['x', 'at'], ['found']),
       node('Mul', ['found', 'two'], ['y']),
       node('Reshape', ['y', 'shape'], ['rows']),
+    ],
+  });
+
+/** A graph in an attribute, with the output `name`. */
+const body = (name, ...nodes) => ({ g: { name, node: nodes, output: [value(name, FLOAT)] } });
+
+/** Attributes of an `If` with this graph and one that negates x. */
+const branches = (name, ...nodes) => ({ then_branch: body(name, ...nodes), else_branch: body('negative', node('Neg', ['x'], ['negative'])) });
+
+/**
+ * y = what `operator` makes of x, by way of a branch in a branch, for a rate of 16; y = -x for others. As in Silero's model of voice
+ * activity, the outer condition follows from an input and the inner one from a size.
+ */
+const branching = (...operator) =>
+  writeModel({
+    inputs: [value('x', FLOAT, ['n']), value('rate', INT64, [])],
+    outputs: [value('y', FLOAT)],
+    weights: [weight('sixteen', [], BigInt64Array.of(16n)), weight('rows', [2], BigInt64Array.of(3n, 4n)), weight('zero', [], BigInt64Array.of(0n))],
+    nodes: [
+      node('Equal', ['rate', 'sixteen'], ['is_sixteen']),
+      node(
+        'If',
+        ['is_sixteen'],
+        ['y'],
+        branches(
+          'chosen',
+          node(.../** @type {Parameters<typeof node>} */ (operator)),
+          node('Shape', ['x'], ['shape']),
+          node('Gather', ['shape', 'zero'], ['size']),
+          node('Cast', ['size'], ['has_size'], { to: { i: BOOL } }),
+          node('If', ['has_size'], ['chosen'], branches('positive', node('Relu', ['made'], ['positive']))),
+        ),
+      ),
     ],
   });
 
@@ -63,7 +96,7 @@ describe('a model that is cut', () => {
     const { graph, cuts, nodesLeft } = await model.describe({ x: [3] });
     assert.ok(graph);
     assert.deepEqual(
-      graph.source.nodes.map(({ operator }) => operator),
+      defined(graph).source.nodes.map(({ operator }) => operator),
       ['relu'],
     );
     assert.deepEqual(
@@ -107,5 +140,55 @@ describe('a model that is cut', () => {
     const feeds = { x: { data: Float32Array.of(1, 2, 3), shape: [3] }, shape: BigInt64Array.of(2n, -1n) };
     await assert.rejects(model.run(feeds), { name: 'OnnxError', message: /cannot get the shape/ });
     model.destroy();
+  });
+});
+
+describe('branches', () => {
+  const x = { data: Float32Array.from({ length: 12 }, (_, i) => i - 5), shape: [12] };
+  const [positive, negative] = [(i) => Math.max(i, 0), (i) => -i].map((of) => [...x.data].map(of));
+  const rate = (number) => BigInt64Array.of(BigInt(number));
+
+  test('are chosen by constants when the model is loaded, although not all sizes are possible', async () => {
+    const source = branching('Reshape', ['x', 'rows'], ['made']);
+    const chosen = await loadModel(source, { context, constants: { rate: rate(16) } });
+    const { y } = await chosen.run({ x });
+    assert.deepEqual([y.shape, [...y.data]], [[3, 4], positive]);
+    // The model is whole: one graph, without the branch that is not taken.
+    const { graph, cuts } = await chosen.describe({ x: [12] });
+    assert.deepEqual([cuts, defined(graph).source.nodes.map(({ operator }) => operator)], [[], ['reshape', 'relu']]);
+    await assert.rejects(chosen.run({ x: x.data.subarray(1) }), { code: 'ERR_WEBNN_UNSUPPORTED_OPERATOR', message: /Reshape/ });
+    chosen.destroy();
+    const other = await loadModel(source, { context, constants: { rate: rate(8) } });
+    assert.deepEqual((await other.run({ x })).y.data, Float32Array.from(negative));
+    other.destroy();
+  });
+
+  test('are chosen by feeds', async () => {
+    const model = await loadModel(branching('Reshape', ['x', 'rows'], ['made']), { context });
+    assert.deepEqual([...(await model.run({ x, rate: rate(16) })).y.data], positive);
+    assert.deepEqual((await model.run({ x, rate: rate(8) })).y.shape, [12]);
+    model.destroy();
+  });
+
+  test('can have a cut inside, at any depth', async () => {
+    const found = [node('NonZero', ['x'], ['places']), node('Cast', ['places'], ['made'], { to: { i: FLOAT } })];
+    const places = [...x.data.keys()].filter((at) => x.data[at] !== 0);
+    for (const constants of [{ rate: rate(16) }, undefined]) {
+      const model = await loadModel(
+        writeModel({
+          inputs: [value('x', FLOAT, ['n']), value('rate', INT64, [])],
+          outputs: [value('y', FLOAT)],
+          weights: [weight('yes', [], Uint8Array.of(1), BOOL), weight('sixteen', [], BigInt64Array.of(16n))],
+          nodes: [
+            node('Equal', ['rate', 'sixteen'], ['is_sixteen']),
+            node('If', ['is_sixteen'], ['y'], branches('chosen', node('If', ['yes'], ['chosen'], branches('made', ...found)))),
+          ],
+        }),
+        { context, constants },
+      );
+      const { y } = await model.run({ x, ...(constants === undefined && { rate: rate(16) }) });
+      assert.deepEqual([y.shape, [...y.data]], [[1, places.length], places]);
+      model.destroy();
+    }
   });
 });

@@ -2,12 +2,16 @@
 
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
+import { inspect } from 'node:util';
 import { ml } from '../../index.js';
 import { OnnxError, inspectModel, loadModel } from '../../onnx.js';
+import { defined } from '../lib/types.mjs';
 import { FLOAT, INT32, node, value, weight, writeModel } from '../onnx/model-writer.mjs';
 import { resultOf } from '../runtime/helpers.mjs';
 
-const { slots } = createRequire(import.meta.url)('../../lib/context.js');
+const require = createRequire(import.meta.url);
+const { slots } = require('../../lib/context.js');
+const { helpOf } = require('../../lib/errors.js');
 
 const floats = (...numbers) => Float32Array.from(numbers);
 
@@ -45,7 +49,7 @@ const using = (source, use) => async (context) => use(await loadModel(source, { 
 
 /** Fails as `use` of a loaded model does in a process in which tensors have all of the memory. Nothing touches them. */
 const withoutMemory = (use) => async () => {
-  const { name, code, message } = await resultOf(`
+  const { name, message, ...shown } = await resultOf(`
     const { loadModel } = await import(${JSON.stringify(new URL('../../onnx.js', import.meta.url))});
     const { weight, node, value, writeModel, FLOAT } = await import(${JSON.stringify(new URL('../onnx/model-writer.mjs', import.meta.url))});
     const bytes = writeModel({
@@ -63,8 +67,8 @@ const withoutMemory = (use) => async () => {
     }
     const error = await (${use})(model).then(() => new Error('there is memory'), (error) => error);
     if (!(error instanceof DOMException)) throw error;
-    console.log(JSON.stringify({ name: error.name, code: error.code, message: error.message }));`);
-  throw Object.defineProperty(new DOMException(message, name), 'code', { value: code });
+    console.log(JSON.stringify({ ...error, name: error.name, message: error.message }));`);
+  throw Object.defineProperties(new DOMException(message, name), Object.getOwnPropertyDescriptors(shown));
 };
 
 /**
@@ -112,9 +116,19 @@ export const PROVOCATIONS = {
     async () => {
       const model = await loadModel(scaling(), { device: 'gpu' });
       // Nothing of the public API loses a GPU.
-      slots.get(model.context).loseDevice();
+      defined(slots.get(model.context)).loseDevice();
       return model.run({ x, scale });
     },
+    ...['run', 'describe', 'load'].map((what) => async () => {
+      const context = await ml.createContext();
+      const model = await loadModel(scaling(), { context });
+      defined(slots.get(context)).loseDevice();
+      await context.lost;
+      // The first reason counts.
+      context.destroy();
+      const shapes = { x: [1, 2], scale: [] };
+      return { run: () => model.run({ x, scale }), describe: () => model.describe(shapes), load: () => loadModel(scaling(), { context }) }[what]();
+    }),
   ],
 };
 
@@ -134,7 +148,9 @@ export async function checkCode({ code, exception }, context) {
   for (const provoke of PROVOCATIONS[code]) {
     await assert.rejects(provoke(/** @type {import('../../index.js').MLContext} */ (context)), (/** @type {any} */ error) => {
       assert.ok(error instanceof (CLASSES[exception] ?? DOMException), error.stack);
-      assert.deepEqual([error.name, error.code], [exception, code], error.stack);
+      assert.deepEqual([error.name, error.code, error.help], [exception, code, helpOf(code)], error.stack);
+      // As Node prints an error that nobody catches.
+      for (const line of [`code: '${code}'`, `help: '${helpOf(code)}'`]) assert.ok(inspect(error).includes(line), inspect(error));
       return true;
     });
   }

@@ -10,7 +10,9 @@ import { errorAnchor, errorsTable } from '../../scripts/support-table.mjs';
 import { anchorsOf } from '../documentation/page.mjs';
 import { defined } from '../lib/types.mjs';
 
-const { errorCodes } = createRequire(import.meta.url)('../../lib/native.js');
+const require = createRequire(import.meta.url);
+const { helpOf } = require('../../lib/errors.js');
+const { errorCodes } = require('../../lib/native.js');
 const types = readFileSync(new URL('../../onnx.d.ts', import.meta.url), 'utf8');
 
 test('OnnxErrorCode is the table, in its order', () => {
@@ -27,14 +29,18 @@ test('the meaning of every code is documented', () => {
   }
 });
 
-test('every code has a row and a section on its page', () => {
-  const page = readFileSync(join(root, 'docs', 'errors.md'), 'utf8');
+test('every code has a row and a section on its page, and `help` leads there', () => {
+  const { repository } = require('../../package.json');
+  const address = `${repository.url.replace(/^git\+|\.git$/g, '')}/blob/main/`;
+  const file = 'docs/errors.md';
+  const page = readFileSync(join(root, file), 'utf8');
   const anchors = anchorsOf(page);
   assert.ok(page.includes(errorsTable(errorCodes)));
-  assert.deepEqual(
-    errorCodes.filter(({ code }) => !anchors.has(errorAnchor(code))),
-    [],
-  );
+  assert.ok(page.includes(helpOf('ERR_WEBNN_SHAPE')));
+  for (const { code } of errorCodes) {
+    assert.ok(anchors.has(errorAnchor(code)), code);
+    assert.equal(helpOf(code), `${address}${file}#${errorAnchor(code)}`);
+  }
 });
 
 test('every code comes with an exception', () => {

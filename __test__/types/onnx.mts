@@ -71,7 +71,8 @@ try {
   if (error instanceof OnnxError) {
     const operator: string | undefined = error.unsupported[0]?.operator;
     const code: OnnxErrorCode = error.code;
-    void [operator, code];
+    const help: string = error.help;
+    void [operator, code, help];
   }
 }
 void [first, best, state, outputs, shape, name, dimension, version, operators, parameters, reasons, notes];

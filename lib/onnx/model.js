@@ -2,7 +2,7 @@
 
 const { slots: builderSlots } = require('../builder.js');
 const { slots: contextSlots } = require('../context.js');
-const { invalidStateError, quote, withCode } = require('../errors.js');
+const { quote } = require('../errors.js');
 const { ml } = require('../ml.js');
 const native = require('../native.js');
 const { slots: operandSlots } = require('../operand.js');
@@ -189,9 +189,9 @@ class OnnxModel {
    */
   #requireAlive(operation) {
     if (this.#isDestroyed) {
-      throw withCode(invalidStateError(`${operation}: the model is destroyed`), 'ERR_WEBNN_DESTROYED');
+      throw codedError('ERR_WEBNN_DESTROYED', `${operation}: the model is destroyed`);
     }
-    requireNotLost(this.#contextState, operation);
+    this.#contextState.requireForModel(operation);
   }
 }
 
@@ -249,19 +249,6 @@ for (const [symbol, value] of METHODS) {
   // Not all runtimes have all symbols.
   if (symbol !== undefined) {
     Object.defineProperty(OnnxModel.prototype, symbol, { value, writable: true, configurable: true });
-  }
-}
-
-/**
- * @param {import('../internal.js').ContextState} context
- * @param {string} operation
- * @throws {DOMException} InvalidStateError with a code if the context is lost
- */
-function requireNotLost(context, operation) {
-  try {
-    context.requireNotLost(operation);
-  } catch (error) {
-    throw withCode(/** @type {Error} */ (error), 'ERR_WEBNN_DESTROYED');
   }
 }
 
@@ -401,7 +388,7 @@ async function load(source, options) {
     const state = requireContext(context, 'loadModel: context');
     const toSession = (/** @type {import('../internal.js').Handle<'session'>} */ native, /** @type {import('../internal.js').Signature} */ signature) =>
       new Session(state, native, signature);
-    requireNotLost(state, 'loadModel');
+    state.requireForModel('loadModel');
     const session = await state.openSession(handle, { dimensions, looseDimensions, outputs, keepLast, constants }, toSession);
     return new OnnxModel(CONSTRUCT, { session, context, ownsContext, metadata: description.metadata });
   } catch (error) {
@@ -427,9 +414,7 @@ async function loadModel(source, options = {}) {
   const checked = converting(() => toLoadOptions(options));
   const from = converting(() => toModelSource(source, 'loadModel'));
   const { signal, state } = checked;
-  if (state !== undefined) {
-    requireNotLost(state, 'loadModel');
-  }
+  state?.requireForModel('loadModel');
   signal?.throwIfAborted();
   const loading = load(from, checked);
   return signal === undefined ? loading : untilAborted(signal, loading);

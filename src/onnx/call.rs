@@ -655,18 +655,21 @@ impl<'c, 'm> Call<'c, 'm> {
     /// Runs a graph of the node on `inputs` and returns its outputs.
     ///
     /// # Errors
-    /// If the number of inputs is wrong. Unsupported nodes of the graph are listed separately.
+    /// If the number of inputs is wrong, or a result is unknown. Unsupported nodes of the graph are listed separately.
     pub fn run_body(&mut self, body: &mut Body, inputs: Vec<Value>) -> Step<Vec<Value>> {
         let before = self.importer.refused.count();
         let outputs = self.importer.run_body(body, inputs, self.place)?;
         if !outputs.iter().any(|output| matches!(output, Value::Unknown)) {
             return Ok(outputs);
         }
-        Err(self.importer.refused.since(before).map_or("its graph reads an unsupported result".into(), |inner| {
-            Refusal {
-                depends_on_sizes: inner.depends_on_sizes,
-                ..Refusal(format!("a node of its graph is not supported: {}", inner.reason))
-            }
+        if self.importer.refused.count() == before {
+            // What the graph reads was refused, or is behind a cut: no fault of this node.
+            return Err(Refusal::from("its graph reads a result that is not known").unless(Cut::Waiting));
+        }
+        let inner = self.importer.refused.since(before);
+        Err(inner.map_or("a node of its graph is not supported".into(), |inner| Refusal {
+            depends_on_sizes: inner.depends_on_sizes,
+            ..Refusal(format!("a node of its graph is not supported: {}", inner.reason))
         }))
     }
 

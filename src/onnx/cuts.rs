@@ -119,6 +119,8 @@ impl Importer<'_> {
                 cuts.inner.get_or_insert(refusal);
                 Ok(())
             }
+            // The node it waits for is listed.
+            (None, Some(Cut::Waiting)) => Ok(()),
             _ => {
                 self.refused.add(node, place.opsets, &refusal);
                 Ok(())

@@ -436,6 +436,22 @@ fn models_that_no_sizes_make_possible_are_refused_early() {
     assert_eq!(checked(long("MaxPool")), Ok(()));
     let error = checked(long("NoSuchPool")).unwrap_err();
     assert_eq!(error.unsupported.iter().map(|node| &*node.operator).collect::<Vec<_>>(), ["NoSuchPool", "If"]);
+    // What these branches read is refused outside of them; shapes of 3 x 16 make it possible.
+    let reading = |operator: &str| {
+        let branches = |name: &str, make: &dyn Fn() -> TestGraph| {
+            ["then_branch", "else_branch"].map(|branch| (branch, Attr::Graph(make().output(name)))).into()
+        };
+        let inner = || TestGraph::default().node("Relu", "r", "a", vec![]);
+        let outer = || TestGraph::default().node("If", "yes", "b", branches("a", &inner));
+        let graph = graph().ints("shape", &[3, 16]).raw("yes", Bool, &[], &[1]).node(operator, "x shape", "r", vec![]);
+        graph.node("If", "yes", "y", branches("b", &outer)).output("y")
+    };
+    assert_eq!(checked(reading("Reshape")), Ok(()));
+    let request = Request { free_dimensions: [("n".to_string(), 12)].into(), ..Default::default() };
+    reading("Reshape").import(17, &request).unwrap();
+    for error in [checked(reading("NoSuch")).unwrap_err(), reading("NoSuch").import(17, &request).unwrap_err()] {
+        assert_eq!(error.unsupported.iter().map(|node| &*node.operator).collect::<Vec<_>>(), ["NoSuch"], "{error}");
+    }
     let request = Request { outputs: Some(vec!["nothing".into()]), ..Default::default() };
     let model = decode(graph().node("Relu", "x", "y", vec![]).output("y").encode(17)).unwrap();
     assert_eq!(

@@ -224,7 +224,7 @@ impl Reduce {
                 ReduceKind::Sum => wrapping_sum(&mut x.into_iter()),
                 ReduceKind::SumSquare => wrapping_sum(&mut x.map(|x| wrap(dtype, x.wrapping_mul(x)))),
                 ReduceKind::L2 | ReduceKind::LogSum | ReduceKind::LogSumExp | ReduceKind::Mean => {
-                    unreachable!("{:?} takes no integers", self.kind)
+                    unreachable!("{:?} of integers", self.kind)
                 }
             },
         ))

@@ -606,14 +606,13 @@ impl Session {
                 return Ok(Buffer::default());
             }
             match held {
-                Held::Tensor(tensor) => match Arc::try_unwrap(tensor) {
-                    Ok(own) if matches!(site.backend, Backend::Cpu) => match own.take() {
+                Held::Tensor(tensor) => {
+                    let is_own = matches!(site.backend, Backend::Cpu) && Arc::strong_count(&tensor) == 1;
+                    match is_own.then(|| tensor.take()).flatten() {
                         Some(bytes) => Ok(bytes),
-                        None => Err(refused("was taken already")),
-                    },
-                    Ok(own) => Buffer::copy_of(site.bytes(&own)?.bytes()),
-                    Err(shared) => Buffer::copy_of(site.bytes(&shared)?.bytes()),
-                },
+                        None => Buffer::copy_of(site.bytes(&tensor)?.bytes()),
+                    }
+                }
                 Held::Host(_, bytes, _) => match Arc::try_unwrap(bytes) {
                     Ok(own) => Ok(own),
                     Err(shared) => Buffer::copy_of(shared.bytes()),

@@ -176,6 +176,7 @@ test('bench: an error of an engine ends the command', async () => {
   const { code, stderr } = await webnn('bench', file('unsupported.onnx'));
   assert.equal(code, 1);
   assert.match(stderr, /^webnn-node: .*Strange/s);
+  assert.match(stderr, /^See https:.*#err_webnn_unsupported_operator\n$/m);
 });
 
 test('profile: operators, steps, trace and page', async () => {

@@ -170,6 +170,19 @@ describe('failures are exit code 1', () => {
     await refused(1, /cannot write no.such.folder.x\.html: there is no such folder/, 'profile', file('conv.onnx'), '--runs', '1', '--html', absent);
   });
 
+  test('an error with a code ends with the address that explains it, others do not', async () => {
+    await refused(
+      1,
+      /: there is no translation .*\nSee https:.*\/docs\/errors\.md#err_webnn_unsupported_operator\n$/,
+      'run',
+      file('unsupported.onnx'),
+      '--input',
+      'ones',
+    );
+    await refused(2, /bacth.*\nSee https:.*#err_webnn_unknown_dimension\n$/, 'inspect', file('tokens.onnx'), '--free-dimension', 'bacth=2');
+    await refused(1, /^[^\n]*no such file\n$/, 'inspect', 'absent.onnx');
+  });
+
   test('--verbose prints the stack', async () => {
     const { code, stderr } = await webnn('inspect', 'absent.onnx', '--verbose');
     assert.equal(code, 1);

@@ -70,7 +70,7 @@ export function createProgram() {
 }
 
 /**
- * Prints an error as one message and returns its exit code.
+ * Prints an error as one message, with the address that explains it if it has a code, and returns its exit code.
  * @param {any} error
  * @param {boolean} verbose
  */
@@ -81,7 +81,8 @@ function report(error, verbose) {
   }
   const failure = error instanceof Failure || error instanceof UsageError;
   const text = verbose ? error.stack : error.message;
-  process.stderr.write(`webnn-node: ${text}\n`);
+  const help = error.help ?? error.cause?.help;
+  process.stderr.write(`webnn-node: ${text}\n${help === undefined ? '' : `See ${help}\n`}`);
   return failure ? error.exitCode : new Failure().exitCode;
 }
 

@@ -141,7 +141,10 @@ describe('InferenceSession.create', () => {
     for (const [source, message] of cases) {
       await assert.rejects(InferenceSession.create(source), { name: 'Error', message }, String(source).slice(0, 50));
     }
-    await assert.rejects(InferenceSession.create('/there/is/no.onnx'), { code: 'ERR_WEBNN_MODEL_NOT_FOUND' });
+    await assert.rejects(InferenceSession.create('/there/is/no.onnx'), {
+      code: 'ERR_WEBNN_MODEL_NOT_FOUND',
+      help: /\/docs\/errors\.md#err_webnn_model_not_found$/,
+    });
   });
 
   it('names every node and every input that is not supported', async () => {

@@ -10,14 +10,14 @@ const { inspectModel, loadModel } = require('webnn-node/onnx');
 /** @typedef {InstanceType<typeof import('./log.js').Log>} Log */
 
 /**
- * Creates an error like onnxruntime-node's: a plain Error, here with the code and the unsupported nodes of its cause.
+ * Creates an error like onnxruntime-node's: a plain Error, here with what its cause says beside its message.
  *
  * @param {unknown} cause
  * @param {string} message
  */
 function failure(cause, message) {
-  const { code, unsupported } = /** @type {Partial<import('webnn-node/onnx').OnnxError>} */ (cause);
-  return Object.assign(new Error(message, { cause }), code !== undefined && { code }, unsupported !== undefined && { unsupported });
+  const { code, help, unsupported } = /** @type {Partial<import('webnn-node/onnx').OnnxError>} */ (cause);
+  return Object.assign(new Error(message, { cause }), code !== undefined && { code, help }, unsupported !== undefined && { unsupported });
 }
 
 /** @param {unknown} error */

@@ -200,7 +200,7 @@ function checked(options, checks, what) {
 /**
  * @param {object} options of a session; since 1.17, onnxruntime-common has removed unknown providers
  * @returns {SessionSettings}
- * @throws {TypeError | RangeError} that names the option
+ * @throws {TypeError | RangeError} naming the option
  */
 function toSessionSettings(options) {
   const values = checked(options, SESSION_OPTIONS, 'sessionOptions');
@@ -238,7 +238,7 @@ function profilePrefix(options) {
 
 /**
  * @param {object} options of a run
- * @throws {TypeError | RangeError} that names the option
+ * @throws {TypeError | RangeError} naming the option
  */
 function checkRunOptions(options) {
   checked(options, RUN_OPTIONS, 'runOptions');
@@ -251,7 +251,7 @@ const LOCATIONS = ['cpu', 'cpu-pinned', 'texture', 'gpu-buffer', 'ml-tensor'];
  * @param {object} options of a session
  * @param {readonly string[]} outputs names of the outputs of the model
  * @returns {Map<string, string>} locations by the names of outputs
- * @throws {TypeError} that names the option
+ * @throws {TypeError} naming the option
  */
 function toLocations(options, outputs) {
   const what = 'sessionOptions.preferredOutputLocation';

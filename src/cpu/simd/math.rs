@@ -135,11 +135,11 @@ pub fn log<S: Simd>(simd: S, x: f32) -> f32 {
     select(x >= 0.0, y, f32::NAN)
 }
 
-/// The hyperbolic tangent, within 6 ULP and in [-1, 1].
+/// The hyperbolic tangent, within 6 ULP and in [-1, 1]; exactly 1 or -1 from 8.2 on.
 #[inline(always)]
 pub fn tanh<S: Simd>(simd: S, x: f32) -> f32 {
-    /// The quotient is 1 from here on.
-    const BOUND: f32 = 7.998_811_7;
+    /// The largest float whose quotient is exactly 1 with and without fused multiply-add, and none below is larger.
+    const BOUND: f32 = 8.109_171_9;
     let x = select(x > BOUND, BOUND, x);
     let x = select(x < -BOUND, -BOUND, x);
     let s = x * x;
@@ -517,6 +517,31 @@ mod tests {
         check("tanh", 6.0, (-1.0, 1.0), f64::tanh, |_| true);
         check("sigmoid", 4.0, (0.0, 1.0), |x| 1.0 / (1.0 + (-x).exp()), |_| true);
         check("softplus", 4.0, (0.0, f32::INFINITY), |x| x.max(0.0) + (-x.abs()).exp().ln_1p(), |_| true);
+    }
+
+    #[test]
+    fn large_arguments_saturate_exactly() {
+        let xs: Vec<f32> = floats().into_iter().filter(|x| x.abs() >= 18.0).collect();
+        let limits: [(&str, fn(f32) -> f32); 3] = [
+            ("tanh", |x| 1f32.copysign(x)),
+            ("erf", |x| 1f32.copysign(x)),
+            ("sigmoid", |x| (1.0 / (1.0 + (-x as f64).exp())) as f32),
+        ];
+        for isa in Isa::available() {
+            for (name, limit) in limits {
+                let mut got = xs.clone();
+                isa.run(Map(name, &mut got));
+                for (&x, y) in xs.iter().zip(got).filter(|(x, _)| name != "sigmoid" || **x > 0.0) {
+                    assert_eq!(y, limit(x), "{name}({x:e}) on {isa:?}");
+                }
+            }
+            // Its limits are x and 0.
+            let mut got = xs.clone();
+            isa.run(Map("gelu", &mut got));
+            for (&x, y) in xs.iter().zip(got) {
+                assert_eq!(y, x.max(0.0), "gelu({x:e}) on {isa:?}");
+            }
+        }
     }
 
     #[test]

@@ -15,8 +15,9 @@ const ANSWERS = 3;
 async function answer(handler, parameters) {
   try {
     return { result: await handler(parameters) };
-  } catch (error) {
-    return { error: /** @type {Error} */ (error).message };
+  } catch (caught) {
+    const error = /** @type {import('webnn-node/onnx').OnnxError} */ (caught);
+    return { error: error.message, help: error.help };
   }
 }
 

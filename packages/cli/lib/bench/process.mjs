@@ -1,8 +1,9 @@
 // An engine, as the parent process sees it.
 //
 // An engine is a program that answers lines of JSON: it reads `{ "command": ..., ... }` from its standard input, one
-// line at a time, and writes `{ "result": ... }` or `{ "error": "..." }` to file descriptor 3. The libraries under test
-// may print anything to the standard streams. types.d.mts lists the commands.
+// line at a time, and writes `{ "result": ... }` or `{ "error": "...", "help": "..." }` to file descriptor 3; `help` is
+// the address that explains an error with a code. The libraries under test may print anything to the standard streams.
+// types.d.mts lists the commands.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -76,11 +77,11 @@ export class EngineProcess {
       const how = await this.#ended;
       throw new EngineError(`${this.name} ended (${how}) during ${command}: ${this.#printed.trim()}`);
     }
-    const { result, error } = JSON.parse(value);
+    const { result, error, help } = JSON.parse(value);
     if (error !== undefined) {
       // Libraries print reasons that their errors omit.
       const [last] = this.#printed.trim().split('\n').slice(-1);
-      throw new EngineError(`${this.name}: ${error}${last === '' ? '' : ` (${last})`}`);
+      throw Object.assign(new EngineError(`${this.name}: ${error}${last === '' ? '' : ` (${last})`}`), { help });
     }
     return result;
   }

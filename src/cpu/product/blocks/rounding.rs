@@ -190,3 +190,192 @@ fn largest_lane<S: Simd>(simd: S, v: S::F32) -> f32 {
     }
     lanes[0]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::NIBBLES;
+    use super::*;
+    use crate::testing::Random;
+
+    /// A rounded row: the integers of its elements, and the scales of its blocks.
+    struct Rounded {
+        integers: Vec<i64>,
+        scales: Vec<f32>,
+        fits: bool,
+    }
+
+    /// Rounds `from`, checks the padding and the sums, and puts the digits together.
+    fn rounded(isa: Isa, rounding: Rounding, from: &[f32]) -> Rounded {
+        let mut row = vec![f32::NAN; rounding.row_len()];
+        rounding.round(isa, from, &mut row);
+        let bytes = &bytes_of(&row)[..rounding.digits as usize * rounding.stride()];
+        let mut integers = vec![0; rounding.stride()];
+        for (digit, line) in bytes.chunks_exact(rounding.stride()).enumerate() {
+            let mut own = vec![0; line.len()];
+            for (at, &byte) in line.iter().enumerate() {
+                let place = if rounding.bits == 4 { at / 8 * 8 + NIBBLES[at % 8] } else { at };
+                own[place] = byte as i8 as i32;
+            }
+            assert!(
+                own[rounding.depth..].iter().all(|&digit| digit == 0),
+                "after the depth of {rounding:?} on {isa:?}"
+            );
+            let sums = &rounding.sums(&row)[digit * rounding.blocks()..][..rounding.blocks()];
+            let expected: Vec<i32> =
+                own[..rounding.depth].chunks(rounding.block).map(|block| block.iter().sum()).collect();
+            assert_eq!(sums, expected, "digit {digit} of {rounding:?} on {isa:?}");
+            integers.iter_mut().zip(own).for_each(|(integer, digit)| *integer = *integer * 256 + digit as i64);
+        }
+        integers.truncate(rounding.depth);
+        Rounded { integers, scales: rounding.scales(&row).to_vec(), fits: rounding.fits(&row) }
+    }
+
+    /// Asserts that rounding `from` represents it: each block in steps that are no larger than they need be, each element within
+    /// half a step.
+    fn check(isa: Isa, rounding: Rounding, from: &[f32]) {
+        let Rounded { integers, scales, fits } = rounded(isa, rounding, from);
+        assert!(fits, "{rounding:?} on {isa:?}");
+        for ((from, integers), scale) in from.chunks(rounding.block).zip(integers.chunks(rounding.block)).zip(scales) {
+            let most = from.iter().fold(0f32, |most, x| most.max(x.abs()));
+            let slack = match rounding.digits {
+                Digits::One => {
+                    assert_eq!(scale, most / 127.0);
+                    // The scale, its inverse and the product are rounded.
+                    1e-4
+                }
+                Digits::Three => {
+                    assert_eq!(scale, step(most));
+                    0.0
+                }
+            };
+            for (&x, &integer) in from.iter().zip(integers) {
+                let got = integer as f64 * scale as f64;
+                let bound = (0.5 + slack) * scale as f64;
+                assert!((got - x as f64).abs() <= bound, "{x:e} is {integer} * {scale:e} in {rounding:?} on {isa:?}");
+            }
+        }
+    }
+
+    /// All formats of rows of these depths and blocks, at all levels.
+    fn each(sizes: &[(usize, usize)], digits: &[Digits], mut test: impl FnMut(Isa, Rounding)) {
+        for isa in Isa::available() {
+            for (&(depth, block), bits) in sizes.iter().flat_map(|size| [(size, 4), (size, 8)]) {
+                digits.iter().for_each(|&digits| test(isa, Rounding { depth, block, digits, bits }));
+            }
+        }
+    }
+
+    const SIZES: &[(usize, usize)] = &[(1, 16), (31, 32), (48, 16), (512, 512), (1100, 512), (1536, 512)];
+    const BOTH: &[Digits] = &[Digits::One, Digits::Three];
+
+    #[test]
+    fn digits_stand_for_the_elements_within_half_a_step() {
+        each(SIZES, BOTH, |isa, rounding| {
+            let mut random = Random::new(7);
+            // Magnitudes of all kinds, also within a block.
+            for (scale, spread) in [(1.0, 1), (1e-3, 3), (1e19, 1), (3e38, 30), (1e-15, 4)] {
+                let mut number = || {
+                    let x = 2.0 * random.uniform() as f32 - 1.0;
+                    x * scale * 0.1f32.powi((random.next() % spread) as i32)
+                };
+                let row: Vec<f32> = (0..rounding.depth).map(|_| number()).collect();
+                check(isa, rounding, &row);
+            }
+            // The extremes of digits, and ties.
+            let extremes =
+                [LARGEST, -LARGEST, 32_639.0, 32_640.0, -32_896.0, 127.0, 128.0, -128.0, -129.0, 0.5, -1.5, -0.0];
+            let row: Vec<f32> = (0..rounding.depth).map(|at| extremes[at % extremes.len()]).collect();
+            check(isa, rounding, &row);
+        });
+    }
+
+    #[test]
+    fn three_digits_keep_integers_and_floats_with_few_bits() {
+        each(SIZES, &[Digits::Three], |isa, rounding| {
+            for scale in [1.0f32, 0.125, 2f32.powi(-60), 2f32.powi(100)] {
+                let integer = |at: usize| ((at * 2_654_435) % 8_355_711) as i64 - 4_000_000;
+                let row: Vec<f32> = (0..rounding.depth).map(|at| integer(at) as f32 * scale).collect();
+                let Rounded { integers, scales, fits } = rounded(isa, rounding, &row);
+                assert!(fits);
+                for (at, &x) in row.iter().enumerate() {
+                    assert_eq!(
+                        integers[at] as f64 * scales[at / rounding.block] as f64,
+                        x as f64,
+                        "{rounding:?} on {isa:?}"
+                    );
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn rows_with_blocks_of_tiny_elements_stay_floats() {
+        each(SIZES, &[Digits::Three], |isa, rounding| {
+            let tiny = |most: f32| -> Vec<f32> { (0..rounding.depth).map(|at| most / (1 + at % 5) as f32).collect() };
+            check(isa, rounding, &tiny(LEAST));
+            check(isa, rounding, &tiny(-1.5 * LEAST));
+            for most in [LEAST.next_down(), -0.5 * LEAST, 1e-30, f32::MIN_POSITIVE, 1e-45] {
+                assert!(!rounded(isa, rounding, &tiny(most)).fits, "{most:e} in {rounding:?} on {isa:?}");
+            }
+            // One block suffices, but for one of zeros.
+            let mut row = vec![1.0; rounding.depth];
+            let last = (rounding.blocks() - 1) * rounding.block;
+            row[last..].fill(0.0);
+            check(isa, rounding, &row);
+            row[last] = 0.9 * LEAST;
+            assert!(!rounded(isa, rounding, &row).fits, "{rounding:?} on {isa:?}");
+        });
+    }
+
+    #[test]
+    fn one_digit_takes_tiny_elements_for_zeros() {
+        each(SIZES, &[Digits::One], |isa, rounding| {
+            check(isa, rounding, &vec![LEAST; rounding.depth]);
+            check(isa, rounding, &vec![-1e-35; rounding.depth]);
+            let Rounded { integers, scales, fits } = rounded(isa, rounding, &vec![1e-37; rounding.depth]);
+            assert!(
+                fits && integers.iter().all(|&integer| integer == 0) && scales.iter().all(|scale| scale.is_finite())
+            );
+        });
+    }
+
+    #[test]
+    fn rows_that_are_not_finite_do_not_fit() {
+        each(SIZES, BOTH, |isa, rounding| {
+            for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                for at in [0, rounding.depth / 2, rounding.depth - 1] {
+                    let mut row = vec![1.0; rounding.depth];
+                    row[at] = wrong;
+                    assert!(!rounded(isa, rounding, &row).fits, "{wrong} at {at} of {rounding:?} on {isa:?}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn zeros_have_no_step() {
+        each(SIZES, BOTH, |isa, rounding| {
+            for zero in [0.0, -0.0] {
+                let Rounded { integers, scales, fits } = rounded(isa, rounding, &vec![zero; rounding.depth]);
+                assert!(fits, "{rounding:?} on {isa:?}");
+                assert!(integers.iter().all(|&integer| integer == 0) && scales.iter().all(|&scale| scale == 0.0));
+            }
+        });
+    }
+
+    #[test]
+    fn the_step_is_the_least_power_of_two_that_three_digits_reach_with() {
+        let all = (LEAST.to_bits()..f32::INFINITY.to_bits()).step_by(10_007).map(f32::from_bits);
+        let turns = (0..60).flat_map(|power| {
+            let turn = LARGEST * 2f32.powi(power - 30);
+            [turn.next_down(), turn, turn.next_up(), 2f32.powi(power), 2f32.powi(power).next_down()]
+        });
+        for most in all.chain(turns).chain([f32::MAX, LEAST]) {
+            let step = step(most);
+            let reach = |step: f32| step as f64 * LARGEST as f64;
+            assert!(step >= f32::MIN_POSITIVE && step.to_bits() << 9 == 0, "{step:e} is no power of two");
+            assert!(most as f64 <= reach(step) && most as f64 > reach(0.5 * step), "{step:e} for {most:e}");
+        }
+        assert_eq!(step(0.0), 0.0);
+    }
+}
