@@ -63,7 +63,7 @@ export const PICTURE = { name: 'pixels', shape: [1, 1, 8, 8], datatype: 'FP32', 
  */
 export async function post(url, body, headers = {}) {
   const isRaw = typeof body === 'string' || body instanceof Uint8Array;
-  const response = await fetch(url, { method: 'POST', body: isRaw ? /** @type {BodyInit} */ (body) : JSON.stringify(body), headers });
+  const response = await fetch(url, { method: 'POST', body: isRaw ? /** @type {any} */ (body) : JSON.stringify(body), headers });
   return { status: response.status, headers: response.headers, bytes: Buffer.from(await response.arrayBuffer()) };
 }
 
