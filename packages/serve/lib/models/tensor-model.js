@@ -69,6 +69,8 @@ export class TensorModel {
   #executor;
   /** @type {Map<string, Port>} */
   #inputs;
+  /** Inputs for which the model does not say how many dimensions they have. @type {Set<string>} */
+  #unranked;
   /** @type {Map<string, Port>} */
   #outputs;
 
@@ -82,6 +84,7 @@ export class TensorModel {
     this.#turns = turns;
     this.#batch = batchDimension(model);
     this.#inputs = new Map(model.inputs.map((info) => [info.name, portOf(info)]));
+    this.#unranked = new Set(model.inputs.flatMap(({ name, shape }) => (shape === null ? [name] : [])));
     this.#outputs = new Map(model.outputs.map((info) => [info.name, portOf(info)]));
     this.#executor = new Executor({ limits: config, turns, observer, run: (requests) => this.#run(requests) });
   }
@@ -109,7 +112,7 @@ export class TensorModel {
    */
   async #warm() {
     const ports = [...this.#inputs.values()].map((port) => ({ ...port, shape: this.#batch === null ? port.shape : [1, ...port.shape.slice(1)] }));
-    if (ports.some(({ shape }) => shape.includes(-1))) return;
+    if (this.#unranked.size > 0 || ports.some(({ shape }) => shape.includes(-1))) return;
     const inputs = ports.map(({ name, datatype, shape }) => {
       const { array, bytes } = /** @type {import('../protocol/datatypes.js').Datatype} */ (datatypeOf(datatype));
       return /** @type {const} */ ([name, { datatype, shape, data: new array(new ArrayBuffer(bytes * shape.reduce((a, b) => a * b, 1))) }]);
@@ -166,7 +169,7 @@ export class TensorModel {
       const port = this.#inputs.get(name);
       if (port === undefined) throw invalid(`there is no input ${JSON.stringify(name)}; the model has ${[...this.#inputs.keys()].join(', ')}`);
       if (port.datatype !== datatype) throw invalid(`input ${JSON.stringify(name)} is ${datatype}, expected ${port.datatype}`);
-      const fits = shape.length === port.shape.length && shape.every((size, i) => port.shape[i] === -1 || port.shape[i] === size);
+      const fits = this.#unranked.has(name) || (shape.length === port.shape.length && shape.every((size, i) => port.shape[i] === -1 || port.shape[i] === size));
       if (!fits) throw invalid(`input ${JSON.stringify(name)} is [${shape.join(', ')}], expected [${port.shape.join(', ')}]`);
     }
     const missing = [...this.#inputs.keys()].filter((name) => !inputs.has(name));
