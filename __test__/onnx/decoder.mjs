@@ -19,8 +19,8 @@ const table = (name, dims) =>
     Float32Array.from({ length: dims.reduce((a, b) => a * b) }, (_, i) => (((i * 7919 + name.length * 104729) % 101) - 50) / 100),
   );
 
-const rotation = (/** @type {(x: number) => number} */ f) =>
-  Float32Array.from({ length: (CONTEXT * SIZE) / 2 }, (_, i) => f(Math.floor(i / (SIZE / 2)) / 10 ** ((i % (SIZE / 2)) / 2)));
+const rotation = (/** @type {(x: number) => number} */ f, /** @type {number} */ context) =>
+  Float32Array.from({ length: (context * SIZE) / 2 }, (_, i) => f(Math.floor(i / (SIZE / 2)) / 10 ** ((i % (SIZE / 2)) / 2)));
 
 /** The names of the cache, in the order of the inputs. */
 export const CACHE = Array.from({ length: LAYERS }, (_, i) => [`${i}.key`, `${i}.value`]).flat();
@@ -33,8 +33,10 @@ export const cacheShape = (/** @type {number} */ length, heads = SHARED) => [1, 
  * @param {object} [style]
  * @param {boolean} [style.positions] the input position_ids, which are looked up in a table, instead of rotation
  * @param {string} [style.embedding] the name of the node that looks tokens up
+ * @param {number} [style.vocabulary]
+ * @param {number} [style.context]
  */
-export function decoder({ positions = false, embedding = 'embed' } = {}) {
+export function decoder({ positions = false, embedding = 'embed', vocabulary = VOCABULARY, context = CONTEXT } = {}) {
   const nodes = [
     node('ReduceSum', ['attention_mask', 'axis'], ['mask_sum'], { keepdims: { i: 0 } }),
     node('Sub', ['mask_sum', 'one'], ['last']),
@@ -61,17 +63,17 @@ export function decoder({ positions = false, embedding = 'embed' } = {}) {
     x = `hidden.${i}`;
   }
   return writeModel({
-    ...decoderValues({ type: FLOAT, vocabulary: VOCABULARY, cache: CACHE, heads: SHARED, size: SIZE, positions }),
+    ...decoderValues({ type: FLOAT, vocabulary, cache: CACHE, heads: SHARED, size: SIZE, positions }),
     nodes,
     weights: [
       weight('axis', [1], BigInt64Array.of(1n)),
       weight('one', [1], BigInt64Array.of(1n)),
       weight('index', [], BigInt64Array.of(1n)),
-      table('table', [VOCABULARY, PACKED]),
+      table('table', [vocabulary, PACKED]),
       ...(positions
-        ? [table('places', [CONTEXT, PACKED])]
-        : [weight('cos', [CONTEXT, SIZE / 2], rotation(Math.cos)), weight('sin', [CONTEXT, SIZE / 2], rotation(Math.sin))]),
-      ...Array.from({ length: LAYERS }, (_, i) => table(`out.${i}`, [HEADS * SIZE, i === LAYERS - 1 ? VOCABULARY : PACKED])),
+        ? [table('places', [context, PACKED])]
+        : [weight('cos', [context, SIZE / 2], rotation(Math.cos, context)), weight('sin', [context, SIZE / 2], rotation(Math.sin, context))]),
+      ...Array.from({ length: LAYERS }, (_, i) => table(`out.${i}`, [HEADS * SIZE, i === LAYERS - 1 ? vocabulary : PACKED])),
     ],
   });
 }

@@ -29,20 +29,35 @@ export class DecoderError extends Failure {
 
 const CACHE_INPUT = /^past_key_values\.(\d+\.(?:key|value))$/;
 
+/**
+ * Whether inputs are those of such a language model.
+ * @param {readonly { name: string }[]} inputs
+ */
+export const hasCache = (inputs) => inputs.some(({ name }) => CACHE_INPUT.test(name));
+
 const LOGITS = 'logits';
 
 /** The option of `loadModel()` for text generation, which reads only the last logits of a step. */
 export const KEEP_LAST = { [LOGITS]: 1 };
 
 /**
- * Shape and elements of every input except the cache, for the new tokens `ids` after `past` others. The batch is 1.
- * @type {Record<string, (ids: readonly number[], past: number) => { shape: number[], numbers: readonly number[] }>}
+ * New tokens of several texts, as many of each, behind those that the cache holds of it. All rows of the cache have room for
+ * `size` tokens; a row with fewer is padded at its end.
+ * @typedef {{ rows: readonly (readonly number[])[], lengths: readonly number[], size: number }} Batch
+ */
+
+/**
+ * Shape and elements of every input except the cache.
+ * @type {Record<string, (batch: Batch) => { shape: number[], numbers: readonly number[] }>}
  */
 const STEP_INPUTS = {
-  input_ids: (ids) => ({ shape: [1, ids.length], numbers: ids }),
-  attention_mask: (ids, past) => ({ shape: [1, past + ids.length], numbers: Array(past + ids.length).fill(1) }),
-  position_ids: (ids, past) => ({ shape: [1, ids.length], numbers: ids.map((_, i) => past + i) }),
-  use_cache_branch: (_, past) => ({ shape: [1], numbers: [Number(past > 0)] }),
+  input_ids: ({ rows }) => ({ shape: [rows.length, rows[0].length], numbers: rows.flat() }),
+  attention_mask({ rows, lengths, size }) {
+    const total = size + rows[0].length;
+    return { shape: [rows.length, total], numbers: rows.flatMap((ids, row) => Array.from({ length: total }, (_, i) => Number(i < lengths[row] + ids.length))) };
+  },
+  position_ids: ({ rows, lengths }) => ({ shape: [rows.length, rows[0].length], numbers: rows.flatMap((ids, row) => ids.map((_, i) => lengths[row] + i)) }),
+  use_cache_branch: ({ size }) => ({ shape: [1], numbers: [Number(size > 0)] }),
 };
 
 const listed = (/** @type {readonly { name: string }[]} */ values) => values.map(({ name }) => printable(name)).join(', ');
@@ -103,20 +118,27 @@ export function describeDecoder({ inputs, outputs }) {
 }
 
 /**
- * Returns all inputs of a step except the cache.
+ * Returns all inputs of a step except the cache, for several texts.
  * @param {Decoder} decoder
- * @param {readonly number[]} ids new tokens, at least one
- * @param {number} past number of tokens in the cache
+ * @param {Batch} batch
  * @returns {import('./types.mjs').Tensors}
  */
-export function stepInputs({ inputs }, ids, past) {
+export function batchInputs({ inputs }, batch) {
   return Object.fromEntries(
     inputs.map(({ name, dataType }) => {
-      const { shape, numbers } = STEP_INPUTS[name](ids, past);
+      const { shape, numbers } = STEP_INPUTS[name](batch);
       return [name, { dataType, shape, data: arrayFromNumbers(dataType, numbers) }];
     }),
   );
 }
+
+/**
+ * Returns all inputs of a step except the cache.
+ * @param {Decoder} decoder
+ * @param {readonly number[]} ids new tokens, at least one
+ * @param {number} past number of tokens in the cache
+ */
+export const stepInputs = (decoder, ids, past) => batchInputs(decoder, { rows: [ids], lengths: [past], size: past });
 
 /**
  * Returns the cache before the first step.
@@ -141,14 +163,22 @@ export function nextCache({ cache }, results) {
 }
 
 /**
+ * Returns the scores of all tokens for the position after the last one, of each text.
+ * @param {import('./types.mjs').Tensor} logits [batch, length, vocabulary], float32 or float16
+ */
+export function batchLogits({ dataType, shape, data }) {
+  const [count, length, vocabulary] = shape;
+  return Array.from({ length: count }, (_, row) => {
+    const end = (row + 1) * length * vocabulary;
+    return numbersOf({ dataType, data: /** @type {import('./types.mjs').Elements} */ (data.subarray(end - vocabulary, end)) });
+  });
+}
+
+/**
  * Returns the scores of all tokens for the position after the last one.
  * @param {import('./types.mjs').Tensor} logits [1, length, vocabulary], float32 or float16
  */
-export function lastLogits({ dataType, shape, data }) {
-  const [vocabulary] = shape.slice(-1);
-  const last = /** @type {import('./types.mjs').Elements} */ (data.subarray(data.length - vocabulary));
-  return numbersOf({ dataType, data: last });
-}
+export const lastLogits = (logits) => batchLogits(logits)[0];
 
 /**
  * Returns the index of the largest number; if there are several, of the first.

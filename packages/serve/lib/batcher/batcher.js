@@ -19,6 +19,23 @@ import { ServeError } from '../errors.js';
  * @property {number} maxQueueMs a request that would wait longer is refused
  */
 
+/**
+ * Refuses a request that would wait too long.
+ * @param {Pick<Limits, 'maxQueue' | 'maxQueueMs'>} limits
+ * @param {{ waiting: number, wait: number, deadline?: number, now: number }} state requests that wait, and how long a new one
+ *   would
+ * @throws {ServeError} `overloaded`, or `deadline` if nobody would wait for the answer any more
+ */
+export function checkRoom({ maxQueue, maxQueueMs }, { waiting, wait, deadline, now }) {
+  if (deadline !== undefined && now + wait > deadline) {
+    throw new ServeError('deadline', `the request would wait ${Math.ceil(wait)} ms, and its deadline is in ${Math.max(0, Math.floor(deadline - now))} ms`);
+  }
+  if (waiting >= maxQueue || wait > maxQueueMs) {
+    const message = `the server is busy: ${waiting} requests wait for this model, a new one would wait ${Math.ceil(wait)} ms`;
+    throw new ServeError('overloaded', message, { retryAfterMs: wait });
+  }
+}
+
 /** How much of a batch may be padding: it is computed like any other row. */
 const MAX_PADDING = 0.25;
 
@@ -61,18 +78,10 @@ export class Batcher {
    * Whether there is room for a request: a caller hears it before the server does anything for it.
    * @param {number | undefined} deadline
    * @param {number} now
-   * @throws {ServeError} `overloaded` if it would wait too long, `deadline` if nobody would wait for it any more
+   * @throws {ServeError} as {@link checkRoom}
    */
   admit(deadline, now) {
-    const wait = this.expectedWait(now);
-    if (deadline !== undefined && now + wait > deadline) {
-      throw new ServeError('deadline', `the request would wait ${Math.ceil(wait)} ms, and its deadline is in ${Math.max(0, Math.floor(deadline - now))} ms`);
-    }
-    const { maxQueue, maxQueueMs } = this.#limits;
-    if (this.#waiting.length >= maxQueue || wait > maxQueueMs) {
-      const message = `the server is busy: ${this.#waiting.length} requests wait for this model, a new one would wait ${Math.ceil(wait)} ms`;
-      throw new ServeError('overloaded', message, { retryAfterMs: wait });
-    }
+    checkRoom(this.#limits, { waiting: this.#waiting.length, wait: this.expectedWait(now), deadline, now });
   }
 
   /**

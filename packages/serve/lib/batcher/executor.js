@@ -8,6 +8,7 @@ import { Batcher } from './batcher.js';
  * @typedef {object} Observer
  * @property {(request: { ok: boolean, rows: number, queueMs: number, computeMs: number, totalMs: number }) => void} request
  * @property {(batch: { rows: number, computeMs: number }) => void} batch
+ * @property {import('./sequences.js').TextObserver} texts of models that generate them
  */
 
 /**

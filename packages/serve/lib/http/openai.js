@@ -9,7 +9,7 @@ const OWNER = 'webnn-node';
 
 /**
  * A model for a task.
- * @template {'embeddings'} Kind
+ * @template {'embeddings' | 'generation'} Kind
  * @param {import('../registry/registry.js').Registry} registry
  * @param {string} name
  * @param {Kind} kind

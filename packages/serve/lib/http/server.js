@@ -3,8 +3,10 @@
 import { randomUUID } from 'node:crypto';
 import fastify, { LogController } from 'fastify';
 import { ServeError, toServeError } from '../errors.js';
+import { encodeError } from '../protocol/openai.js';
 import { BodyMemory, readBody } from './body.js';
 import { addOpenAiRoutes } from './openai.js';
+import { addGenerationRoutes } from './openai-generation.js';
 import { addV2Routes } from './v2.js';
 
 /** Request ids that headers and logs can have. */
@@ -27,10 +29,10 @@ function toCallersError(/** @type {any} */ error) {
  * @param {ServeError} error
  */
 function answerError(request, reply, error) {
-  const { status, message, openai: type, param = null, code = null, retryAfterMs } = error;
+  const { status, message, retryAfterMs } = error;
   if (error.kind === 'internal') request.log.error({ err: error.cause ?? error }, 'request failed');
   if (status === 503) reply.header('Retry-After', Math.max(1, Math.ceil((retryAfterMs ?? 1000) / 1000)));
-  const body = request.url.startsWith('/v1/') ? { error: { message, type, param, code } } : { error: message };
+  const body = request.url.startsWith('/v1/') ? encodeError(error) : { error: message };
   return reply.code(status).type('application/json').send(JSON.stringify(body));
 }
 
@@ -128,5 +130,6 @@ export function createHttp(context) {
 
   addV2Routes(app, context, memory);
   addOpenAiRoutes(app, context);
+  addGenerationRoutes(app, context);
   return app;
 }

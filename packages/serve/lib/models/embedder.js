@@ -3,6 +3,7 @@
 import { loadModel } from 'webnn-node/onnx';
 import { Executor } from '../batcher/executor.js';
 import { invalid, ServeError } from '../errors.js';
+import { encodeText } from '../text/folder.js';
 
 /**
  * @typedef {import('../text/folder.js').TextFolder} TextFolder
@@ -22,9 +23,6 @@ const POOLED = ['sentence_embedding', 'text_embeds', 'embedding', 'embeddings', 
 
 /** Outputs with a vector for each token. */
 const STATES = ['last_hidden_state', 'token_embeddings', 'hidden_states'];
-
-/** No token is longer than this in any vocabulary in use: a longer text need not be read to know that it is too long. */
-const MOST_CHARACTERS = 64;
 
 /** Texts of lengths within this share of each other are computed together: what is left is padding. */
 const SIMILAR = 1.25;
@@ -130,17 +128,13 @@ export class Embedder {
    * @returns {readonly number[]}
    */
   #tokens(input, index) {
-    const { tokenizer, maxLength } = this.#folder;
-    const tooLong = (/** @type {string} */ what) =>
-      invalid(`input ${index} has ${what}, and the model reads at most ${maxLength} tokens`, { param: 'input', code: 'context_length_exceeded' });
-    if (typeof input !== 'string') {
-      if (input.length > maxLength) throw tooLong(`${input.length} tokens`);
-      return input;
-    }
-    if (input.length > maxLength * MOST_CHARACTERS) throw tooLong(`${input.length} characters`);
-    const { ids } = tokenizer.encode(input);
-    if (ids.length > maxLength) throw tooLong(`${ids.length} tokens`);
-    return ids;
+    if (typeof input === 'string') return encodeText(this.#folder, input, { what: `input ${index}`, param: 'input' });
+    const { maxLength } = this.#folder;
+    if (input.length <= maxLength) return input;
+    throw invalid(`input ${index} has ${input.length} tokens, and the model reads at most ${maxLength} tokens`, {
+      param: 'input',
+      code: 'context_length_exceeded',
+    });
   }
 
   /**

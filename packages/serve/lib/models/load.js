@@ -2,9 +2,12 @@
 
 import { existsSync, statSync } from 'node:fs';
 import path from 'node:path';
+import { inspectModel } from 'webnn-node/onnx';
+import { hasCache } from 'webnn-node-cli/lib/decoder.mjs';
 import { RepositoryError } from '../registry/repository.js';
 import { readTextFolder } from '../text/folder.js';
 import { Embedder } from './embedder.js';
+import { Generator } from './generator.js';
 import { TensorModel } from './tensor-model.js';
 
 /**
@@ -13,9 +16,10 @@ import { TensorModel } from './tensor-model.js';
  * @property {import('../registry/config.js').ModelConfig} config
  * @property {import('../batcher/turns.js').Turns} turns
  * @property {import('../batcher/executor.js').Observer} observer
+ * @property {import('pino').BaseLogger} log
  */
 
-/** @typedef {TensorModel | Embedder} Model */
+/** @typedef {TensorModel | Embedder | Generator} Model */
 
 /** Files of weights by data type, without .onnx: the names of Transformers.js. */
 const FILE_NAMES = /** @type {Record<string, string[]>} */ ({ fp32: ['model'], q8: ['model_quantized', 'model_q8'] });
@@ -45,5 +49,6 @@ export async function loadVersion(location, services) {
   if (!statSync(location).isDirectory()) return TensorModel.load(location, services);
   const file = modelFile(location, services.config.dtype);
   if (!existsSync(path.join(location, 'tokenizer.json'))) return TensorModel.load(file, services);
-  return Embedder.load(file, await readTextFolder(location), services);
+  const folder = await readTextFolder(location);
+  return hasCache(inspectModel(file).inputs) ? Generator.load(file, folder, services) : Embedder.load(file, folder, services);
 }

@@ -60,3 +60,11 @@ export function encodeEmbeddings(model, { vectors, tokens }, format) {
   const data = vectors.map((vector, index) => ({ object: 'embedding', index, embedding: write(vector) }));
   return { object: 'list', data, model, usage: { prompt_tokens: tokens, total_tokens: tokens } };
 }
+
+/**
+ * Writes an error.
+ * @param {import('../errors.js').ServeError} error
+ */
+export function encodeError({ message, openai: type, param = null, code = null }) {
+  return { error: { message, type, param, code } };
+}

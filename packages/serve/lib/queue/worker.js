@@ -6,6 +6,7 @@ import pino from 'pino';
 import { Places, Turns } from '../batcher/turns.js';
 import { ServeError, toServeError } from '../errors.js';
 import { loadVersion } from '../models/load.js';
+import { UNOBSERVED } from '../metrics/metrics.js';
 import { DEFAULTS } from '../registry/config.js';
 import { tensorsOf, valuesOf } from './values.js';
 
@@ -25,8 +26,6 @@ import { tensorsOf, valuesOf } from './values.js';
  */
 
 /** What one job counts for is nowhere asked for. @type {import('../batcher/executor.js').Observer} */
-const UNOBSERVED = { request: () => undefined, batch: () => undefined };
-
 /** BullMQ, which only those install who use it. */
 async function importBullMq() {
   try {
@@ -46,7 +45,7 @@ async function importBullMq() {
 export async function worker(queue, { connection, model: location, inputs, outputs, batch = DEFAULTS.maxBatch, config = {}, worker: more = {}, log = pino() }) {
   const { Worker, UnrecoverableError } = await importBullMq();
   const settings = { ...DEFAULTS, maxBatch: batch, maxQueue: batch, maxQueueMs: 2 ** 31 - 1, ...config };
-  const model = await loadVersion(path.resolve(location), { config: settings, turns: new Turns(new Places()), observer: UNOBSERVED });
+  const model = await loadVersion(path.resolve(location), { config: settings, turns: new Turns(new Places()), observer: UNOBSERVED, log });
 
   const compute = async (/** @type {import('bullmq').Job} */ job) => {
     const results = await model.infer({ inputs: tensorsOf(await inputs(job)), outputs: null });

@@ -21,6 +21,28 @@ import { RepositoryError } from '../registry/repository.js';
  * @property {'mean' | 'cls' | 'last'} pooling how tokens become one vector
  */
 
+/** No token is longer than this in any vocabulary in use: a longer text need not be read to know that it is too long. */
+const MOST_CHARACTERS = 64;
+
+/**
+ * The tokens of a text.
+ * @param {Pick<TextFolder, 'tokenizer' | 'maxLength'>} folder
+ * @param {string} text
+ * @param {{ what: string, param: string, isWhole?: boolean }} options `what` and `param` name it in errors; unless it is whole,
+ *   no marks of begin and end are added
+ * @returns {number[]}
+ * @throws {import('../errors.js').ServeError} if the model cannot read so many
+ */
+export function encodeText({ tokenizer, maxLength }, text, { what, param, isWhole = true }) {
+  const tooLong = (/** @type {string} */ size) =>
+    invalid(`${what} has ${size}, and the model reads at most ${maxLength} tokens`, { param, code: 'context_length_exceeded' });
+  if (text.length > maxLength * MOST_CHARACTERS) throw tooLong(`${text.length} characters`);
+  const { ids } = tokenizer.encode(text, { add_special_tokens: isWhole });
+  if (ids.includes(/** @type {any} */ (undefined))) throw invalid(`${what} has characters for which the tokenizer has no token`, { param });
+  if (ids.length > maxLength) throw tooLong(`${ids.length} tokens`);
+  return ids;
+}
+
 /**
  * @param {string} file
  * @returns {Promise<any>} null if there is no such file

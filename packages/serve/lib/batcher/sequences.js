@@ -1,0 +1,267 @@
+// Generates several texts at the same time: they join and leave between tokens. A prompt is read in pieces, and others get
+// their next token between the pieces.
+
+import { ServeError, toServeError } from '../errors.js';
+import { checkRoom } from './batcher.js';
+
+/**
+ * Tokens of a prompt that are read together. A prompt is always read in these pieces, so its bits do not depend on who else
+ * is there. Smaller ones let others wait less and cost more: with 135 M parameters on 2 cores, 256 tokens take 346 ms at
+ * once, 348 ms in pieces of 128, and 361 ms in pieces of 64.
+ */
+export const PIECE = 128;
+
+/** Share of the last text in what is known about how long texts take. */
+const RECENT = 0.2;
+
+/**
+ * Counts and times of generated texts, in milliseconds; see metrics/.
+ * @typedef {object} TextObserver
+ * @property {(tokens: number) => void} read part of a prompt
+ * @property {() => void} token one was generated
+ * @property {(ms: number) => void} first the first one of a text was generated, so long after the request
+ * @property {(ms: number) => void} between so long after the one before
+ * @property {(now: { running: number, waiting: number }) => void} count of texts
+ * @property {(most: number) => void} together so many are computed at once; 1 if they take turns
+ */
+
+/**
+ * A text to generate.
+ * @typedef {object} Sequence
+ * @property {readonly number[]} prompt tokens, at least one
+ * @property {(logits: ArrayLike<number>) => number | null} choose the next token; null if the text has ended
+ */
+
+/**
+ * @typedef {object} Entry
+ * @property {Sequence} sequence
+ * @property {number | undefined} deadline
+ * @property {number} since when it was submitted
+ * @property {number} begun when it left the queue, 0 before
+ * @property {number} last when its last token came, 0 before
+ * @property {number} read tokens of the prompt
+ * @property {import('../models/decoder.js').Cache | null} cache while the prompt is read
+ * @property {number} next token that is not in the cache yet
+ * @property {boolean} isDone
+ * @property {(error?: ServeError) => void} end
+ */
+
+/** @typedef {import('./rows.js').InTurns<Entry> | import('./rows.js').Together<Entry>} Rows */
+
+const clock = () => performance.now();
+
+export class Sequences {
+  #limits;
+  #decoder;
+  #rows;
+  #turns;
+  #observer;
+  /** In the order of their arrival. @type {Entry[]} */
+  #waiting = [];
+  /** Those whose prompts are read; each in turn has a piece read. @type {Entry[]} */
+  #reading = [];
+  #isRunning = false;
+  #isDraining = false;
+  /** How long a text takes, of late; unknown until one has ended. @type {number | undefined} */
+  #msPerText;
+  /** @type {(() => void)[]} */
+  #idle = [];
+
+  /**
+   * @param {object} options
+   * @param {import('../registry/config.js').ModelConfig} options.limits
+   * @param {import('../models/decoder.js').Decoder} options.decoder
+   * @param {Rows} options.rows
+   * @param {import('./turns.js').Turns} options.turns
+   * @param {import('./executor.js').Observer} options.observer
+   */
+  constructor({ limits, decoder, rows, turns, observer }) {
+    this.#limits = limits;
+    this.#decoder = decoder;
+    this.#rows = rows;
+    this.#turns = turns;
+    this.#observer = observer;
+  }
+
+  /** Texts that wait. */
+  get waiting() {
+    return this.#waiting.length;
+  }
+
+  /** Texts that are read and written. */
+  get running() {
+    return this.#reading.length + this.#rows.length;
+  }
+
+  /**
+   * Generates a text. Its tokens go to its `choose`.
+   * @param {Sequence} sequence
+   * @param {import('./executor.js').CallOptions} [options]
+   * @returns {Promise<void>} settles when the text has ended
+   * @throws {ServeError}
+   */
+  submit(sequence, { signal, deadline } = {}) {
+    if (this.#isDraining) return Promise.reject(new ServeError('unavailable', 'the model is being unloaded'));
+    if (signal?.aborted) return Promise.reject(new ServeError('canceled', 'the caller is gone'));
+    return new Promise((resolve, reject) => {
+      const since = clock();
+      const ahead = this.#waiting.length + this.running + 1 - this.#limits.maxSequences;
+      const wait = (Math.max(0, ahead) * (this.#msPerText ?? 0)) / this.#limits.maxSequences;
+      // Those that have a place already do not count as waiting.
+      const waiting = Math.max(0, ahead) - 1;
+      checkRoom(this.#limits, { waiting, wait, deadline, now: since });
+      const cancel = () => this.#end(entry, new ServeError('canceled', 'the caller is gone'));
+      const end = (/** @type {ServeError | undefined} */ error) => {
+        signal?.removeEventListener('abort', cancel);
+        if (error === undefined) resolve();
+        else reject(error);
+      };
+      /** @type {Entry} */
+      const entry = { sequence, deadline, since, begun: 0, last: 0, read: 0, cache: null, next: 0, isDone: false, end };
+      signal?.addEventListener('abort', cancel, { once: true });
+      this.#waiting.push(entry);
+      this.#start();
+    });
+  }
+
+  #start() {
+    this.#count();
+    if (this.#isRunning) return;
+    this.#isRunning = true;
+    // What arrives with it begins with it.
+    setImmediate(() => void this.#loop());
+  }
+
+  /** Goes on while there are texts; it does not fail. */
+  async #loop() {
+    while (this.#waiting.length + this.running > 0) {
+      this.#expire();
+      this.#admit();
+      await this.#readPiece();
+      await this.#step();
+    }
+    this.#isRunning = false;
+    for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  /** Ends texts for which nobody waits any more. */
+  #expire() {
+    const now = clock();
+    for (const entry of [...this.#waiting, ...this.#reading]) this.#checkDeadline(entry, now);
+  }
+
+  /**
+   * @param {Entry} entry
+   * @param {number} now
+   */
+  #checkDeadline(entry, now) {
+    if (entry.deadline === undefined || entry.deadline > now) return;
+    const where = entry.begun === 0 ? ' in the queue' : '';
+    this.#end(entry, new ServeError('deadline', `the deadline was over after ${Math.round(now - entry.since)} ms${where}`));
+  }
+
+  #admit() {
+    while (this.#waiting.length > 0 && this.running < this.#limits.maxSequences) {
+      const entry = /** @type {Entry} */ (this.#waiting.shift());
+      entry.begun = clock();
+      entry.cache = this.#decoder.empty;
+      this.#reading.push(entry);
+    }
+    this.#count();
+  }
+
+  /** @type {import('./rows.js').Take} */
+  #take = async (compute) => {
+    const { result, ms } = await this.#turns.take(compute);
+    this.#observer.batch({ rows: 1, computeMs: ms });
+    return result;
+  };
+
+  /** Reads a piece of the prompt whose turn it is. */
+  async #readPiece() {
+    const entry = this.#reading[0];
+    if (entry === undefined) return;
+    const { prompt } = entry.sequence;
+    const ids = prompt.slice(entry.read, entry.read + PIECE);
+    try {
+      const { logits, cache } = await this.#take(() => this.#decoder.run([ids], /** @type {any} */ (entry.cache)));
+      if (entry.isDone) return;
+      entry.read += ids.length;
+      this.#observer.texts.read(ids.length);
+      this.#reading.splice(this.#reading.indexOf(entry), 1);
+      entry.cache = null;
+      if (entry.read < prompt.length) this.#reading.push(Object.assign(entry, { cache }));
+      else {
+        this.#rows.add(entry, cache);
+        this.#advance(entry, logits[0]);
+      }
+    } catch (error) {
+      this.#end(entry, toServeError(error));
+    }
+  }
+
+  /** Computes the next token of each text. */
+  async #step() {
+    for await (const outcome of this.#rows.step(({ next }) => next, this.#take)) {
+      const { text: entry } = outcome;
+      if ('error' in outcome) this.#end(entry, toServeError(outcome.error));
+      else this.#advance(entry, outcome.logits);
+    }
+  }
+
+  /**
+   * Gives a text its next token.
+   * @param {Entry} entry
+   * @param {ArrayLike<number>} logits
+   */
+  #advance(entry, logits) {
+    const now = clock();
+    this.#observer.texts.token();
+    if (entry.last === 0) this.#observer.texts.first(now - entry.since);
+    else this.#observer.texts.between(now - entry.last);
+    entry.last = now;
+    try {
+      const next = entry.sequence.choose(logits);
+      if (next === null) this.#end(entry);
+      else entry.next = next;
+    } catch (error) {
+      this.#end(entry, toServeError(error));
+    }
+    if (!entry.isDone) this.#checkDeadline(entry, now);
+  }
+
+  /**
+   * Ends a text, wherever it is: its place is free at once.
+   * @param {Entry} entry
+   * @param {ServeError} [error]
+   */
+  #end(entry, error) {
+    if (entry.isDone) return;
+    entry.isDone = true;
+    for (const list of [this.#waiting, this.#reading]) if (list.includes(entry)) list.splice(list.indexOf(entry), 1);
+    this.#rows.remove(entry);
+    entry.cache = null;
+    const now = clock();
+    const begun = entry.begun === 0 ? now : entry.begun;
+    if (error === undefined) {
+      const ms = now - begun;
+      this.#msPerText = this.#msPerText === undefined ? ms : this.#msPerText + RECENT * (ms - this.#msPerText);
+    }
+    this.#observer.request({ ok: error === undefined, rows: 1, queueMs: begun - entry.since, computeMs: now - begun, totalMs: now - entry.since });
+    this.#count();
+    entry.end(error);
+  }
+
+  #count() {
+    this.#observer.texts.count({ running: this.running, waiting: this.waiting });
+  }
+
+  /**
+   * Takes no more texts, and ends those that wait and run.
+   * @returns {Promise<void>}
+   */
+  async drain() {
+    this.#isDraining = true;
+    if (this.#isRunning) await new Promise((resolve) => this.#idle.push(() => resolve(undefined)));
+  }
+}

@@ -1,0 +1,238 @@
+// A model that goes on with texts.
+
+import { randomInt } from 'node:crypto';
+import { inspectModel, loadModel } from 'webnn-node/onnx';
+import { describeDecoder, KEEP_LAST } from 'webnn-node-cli/lib/decoder.mjs';
+import { InTurns, Together } from '../batcher/rows.js';
+import { Sequences } from '../batcher/sequences.js';
+import { invalid } from '../errors.js';
+import { Answer } from '../text/answer.js';
+import { encodeText } from '../text/folder.js';
+import { samplingOf, UNCHANGED } from '../text/sampling.js';
+import { chooseBatching } from './batching.js';
+import { Decoder } from './decoder.js';
+
+/**
+ * @typedef {import('../text/folder.js').TextFolder} TextFolder
+ * @typedef {import('../batcher/executor.js').CallOptions} CallOptions
+ * @typedef {import('../text/answer.js').TokenLogprobs} TokenLogprobs
+ */
+
+/**
+ * What a caller says about a text; what is left out is as the model's generation_config.json says.
+ * @typedef {object} Wishes
+ * @property {Partial<import('../text/sampling.js').Sampling>} [sampling]
+ * @property {Partial<import('../text/sampling.js').Changes>} [changes]
+ * @property {number} [seed]
+ * @property {readonly string[]} [stop]
+ * @property {number} [maxTokens] by default as many as the context has room for, and LONGEST at most
+ * @property {number | null} [logprobs]
+ */
+
+/** @typedef {{ text: string, logprobs: TokenLogprobs[], tokens: number, finishReason: 'stop' | 'length' }} Generated */
+
+/** The longest text where nobody says how long it may be. */
+const LONGEST = 4096;
+
+/** Tokens of a text in the Open Inference Protocol, and in OpenAI's completions, unless the request says it. */
+export const FEW_TOKENS = 16;
+
+export class Generator {
+  kind = /** @type {const} */ ('generation');
+  #model;
+  #folder;
+  #vocabulary;
+  #sequences;
+
+  /**
+   * @param {import('webnn-node/onnx').OnnxModel} model
+   * @param {TextFolder} folder
+   * @param {{ vocabulary: number, sequences: Sequences }} parts
+   */
+  constructor(model, folder, { vocabulary, sequences }) {
+    this.#model = model;
+    this.#folder = folder;
+    this.#vocabulary = vocabulary;
+    this.#sequences = sequences;
+  }
+
+  /**
+   * Loads a language model, and tries what it will do: that also compiles it.
+   * @param {string} file
+   * @param {TextFolder} folder
+   * @param {import('./load.js').Services} services
+   */
+  static async load(file, folder, { config, turns, observer, log }) {
+    const { threads, device, maxSequences } = config;
+    const { operators } = inspectModel(file);
+    const model = await loadModel(file, { device, keepLast: KEEP_LAST, ...(threads === null ? {} : { numThreads: threads }) });
+    try {
+      const described = describeDecoder(model);
+      const decoder = new Decoder(model, described);
+      const { counts, reason } = await chooseBatching({ decoder, model, described, operators, maxSequences });
+      log.info({ together: counts.length > 0 ? maxSequences : 1, reason }, counts.length > 0 ? 'texts are computed together' : 'texts take turns');
+      observer.texts.together(counts.length > 0 ? maxSequences : 1);
+      const rows = counts.length > 0 ? new Together(decoder, counts) : new InTurns(decoder);
+      const sequences = new Sequences({ limits: config, decoder, rows, turns, observer });
+      return new Generator(model, folder, { vocabulary: described.vocabulary, sequences });
+    } catch (error) {
+      model.destroy();
+      throw error;
+    }
+  }
+
+  get metadata() {
+    return {
+      platform: 'onnx_webnn-node',
+      inputs: [
+        { name: 'text_input', datatype: 'BYTES', shape: [-1] },
+        { name: 'max_tokens', datatype: 'INT32', shape: [-1] },
+      ],
+      outputs: [{ name: 'text_output', datatype: 'BYTES', shape: [-1] }],
+    };
+  }
+
+  /** Texts that wait. */
+  get waiting() {
+    return this.#sequences.waiting;
+  }
+
+  /** Whether the model has a chat template. */
+  get hasTemplate() {
+    return this.#folder.render !== null;
+  }
+
+  /**
+   * The tokens of a conversation, up to where the answer begins.
+   * @param {readonly import('../text/folder.js').Message[]} messages
+   * @returns {readonly number[]}
+   */
+  readMessages(messages) {
+    const { render } = this.#folder;
+    if (render === null) throw invalid('the model has no chat template; use /v1/completions', { param: 'model' });
+    return this.#check(encodeText(this.#folder, render(messages), { what: 'the conversation', param: 'messages', isWhole: false }), 'messages');
+  }
+
+  /**
+   * The tokens of a prompt, checked.
+   * @param {string | readonly number[]} prompt
+   * @returns {readonly number[]}
+   */
+  readPrompt(prompt) {
+    return this.#check(typeof prompt === 'string' ? encodeText(this.#folder, prompt, { what: 'the prompt', param: 'prompt' }) : prompt, 'prompt');
+  }
+
+  /**
+   * @param {readonly number[]} ids
+   * @param {string} param
+   */
+  #check(ids, param) {
+    const { maxLength } = this.#folder;
+    if (ids.length === 0) throw invalid('the prompt has no tokens', { param });
+    const outside = ids.find((id) => !(id >= 0 && id < this.#vocabulary));
+    if (outside !== undefined) throw invalid(`token ${outside} is not in the model's vocabulary of ${this.#vocabulary} tokens`, { param });
+    if (ids.length >= maxLength) throw this.#tooLong(`the prompt has ${ids.length} tokens`, param);
+    return ids;
+  }
+
+  /**
+   * @param {string} what
+   * @param {string} param
+   */
+  #tooLong(what, param) {
+    return invalid(`the model's context has ${this.#folder.maxLength} tokens, with room for an answer; ${what}`, { param, code: 'context_length_exceeded' });
+  }
+
+  /**
+   * Text of tokens.
+   * @param {readonly number[]} ids
+   */
+  textOf(ids) {
+    return this.#folder.tokenizer.decode([...ids], { skip_special_tokens: false, clean_up_tokenization_spaces: false });
+  }
+
+  /**
+   * Goes on with a text.
+   * @param {readonly number[]} prompt from `readMessages` or `readPrompt`
+   * @param {Wishes} wishes
+   * @param {CallOptions & { onText?: import('../text/answer.js').OnText }} [options] `onText` takes the text in pieces
+   * @returns {Promise<Generated>}
+   * @throws {import('../errors.js').ServeError}
+   */
+  async generate(prompt, { sampling, changes, seed = randomInt(2 ** 32), stop = [], maxTokens, logprobs = null }, { onText, ...options } = {}) {
+    const room = this.#folder.maxLength - prompt.length;
+    if (maxTokens !== undefined && maxTokens > room) throw this.#tooLong(`the prompt has ${prompt.length}, the answer up to ${maxTokens}`, 'max_tokens');
+    const unknown = [...(changes?.bias?.keys() ?? [])].find((id) => id >= this.#vocabulary);
+    if (unknown !== undefined) throw invalid(`token ${unknown} is not in the model's vocabulary of ${this.#vocabulary} tokens`, { param: 'logit_bias' });
+    /** @type {string[]} */
+    const pieces = [];
+    /** @type {TokenLogprobs[]} */
+    const all = [];
+    const answerOptions = {
+      sampling: samplingOf(this.#folder.sampling, sampling),
+      changes: { ...UNCHANGED, ...changes },
+      seed,
+      stop,
+      maxTokens: maxTokens ?? Math.min(room, LONGEST),
+      logprobs,
+    };
+    const answer = new Answer(answerOptions, this.#folder, (piece, some) => {
+      pieces.push(piece);
+      all.push(...some);
+      onText?.(piece, some);
+    });
+    await this.#sequences.submit({ prompt, choose: (logits) => answer.choose(logits) }, options);
+    return { text: pieces.join(''), logprobs: all, tokens: answer.tokens, finishReason: answer.finishReason ?? 'stop' };
+  }
+
+  /**
+   * Goes on with texts as tensors.
+   * @param {import('./tensor-model.js').InferRequest} request
+   * @param {CallOptions} [options]
+   * @returns {Promise<import('./tensor-model.js').InferResult>}
+   */
+  async infer({ inputs, outputs }, options = {}) {
+    const text = inputs.get('text_input');
+    const limit = inputs.get('max_tokens');
+    if (text?.datatype !== 'BYTES' || inputs.size > (limit === undefined ? 1 : 2)) {
+      throw invalid('expected the input "text_input" of type BYTES, and "max_tokens" if you want it');
+    }
+    if (outputs?.some((name) => name !== 'text_output')) throw invalid('there is one output, "text_output"');
+    const limits = limit === undefined ? [FEW_TOKENS] : Array.from(/** @type {Int32Array} */ (limit.data));
+    const isValid = (limit?.datatype ?? 'INT32') === 'INT32' && [1, text.data.length].includes(limits.length) && limits.every((tokens) => tokens > 0);
+    if (!isValid) throw invalid('"max_tokens" must be INT32 numbers from 1, one or as many as texts');
+    const prompts = /** @type {Uint8Array[]} */ (text.data).map((bytes) => this.readPrompt(Buffer.from(bytes).toString()));
+    const generated = await together(options.signal, (signal) =>
+      prompts.map((prompt, i) => this.generate(prompt, { maxTokens: limits[i] ?? limits[0] }, { ...options, signal })),
+    );
+    const data = generated.map((one) => Buffer.from(one.text));
+    return new Map([['text_output', { datatype: 'BYTES', shape: text.shape, data }]]);
+  }
+
+  /** Ends what was begun and what waits, and takes no more. */
+  drain() {
+    return this.#sequences.drain();
+  }
+
+  /** Frees the memory. */
+  destroy() {
+    this.#model.destroy();
+  }
+}
+
+/**
+ * Texts of one request: if one of them fails, the others are not needed any more.
+ * @template T
+ * @param {AbortSignal | undefined} signal
+ * @param {(signal: AbortSignal) => Promise<T>[]} begin
+ * @returns {Promise<T[]>}
+ */
+export async function together(signal, begin) {
+  const group = new AbortController();
+  try {
+    return await Promise.all(begin(AbortSignal.any(signal === undefined ? [group.signal] : [group.signal, signal])));
+  } catch (error) {
+    group.abort();
+    throw error;
+  }
+}
