@@ -1,5 +1,5 @@
 // A conversation: messages become tokens by the model's chat template, and tokens become text.
-import { TextStream } from './text-stream.mjs';
+import { TextStream } from 'webnn-node-serve/lib/text/text-stream.js';
 
 /** @typedef {{ role: 'system' | 'user' | 'assistant', content: string }} Message */
 

@@ -137,7 +137,7 @@ export class Sequences {
     while (this.#waiting.length + this.running > 0) {
       this.#expire();
       this.#admit();
-      await this.#readPiece();
+      await this.#read();
       await this.#step();
     }
     this.#isRunning = false;
@@ -177,19 +177,36 @@ export class Sequences {
     return result;
   };
 
-  /** Reads a piece of the prompt whose turn it is. */
-  async #readPiece() {
-    const entry = this.#reading[0];
-    if (entry === undefined) return;
+  /** Reads prompts: a piece of one, or short ones together as long as a piece, which are then copied once into the batch. */
+  async #read() {
+    let tokens = 0;
+    while (tokens < PIECE) {
+      const [entry] = this.#reading;
+      if (entry === undefined) return;
+      const left = Math.min(PIECE, entry.sequence.prompt.length - entry.read);
+      if (tokens > 0 && tokens + left > PIECE) return;
+      await this.#readPiece(entry);
+      tokens += left;
+    }
+  }
+
+  /**
+   * Reads the next piece of a prompt.
+   * @param {Entry} entry
+   */
+  async #readPiece(entry) {
     const { prompt } = entry.sequence;
     const ids = prompt.slice(entry.read, entry.read + PIECE);
+    const before = /** @type {import('../models/decoder.js').Cache} */ (entry.cache);
+    // Whoever ends the text meanwhile leaves the cache to this computation.
+    entry.cache = null;
     try {
-      const { logits, cache } = await this.#take(() => this.#decoder.run([ids], /** @type {any} */ (entry.cache)));
-      if (entry.isDone) return;
+      const { logits, cache } = await this.#take(() => this.#decoder.read(ids, before));
+      this.#decoder.release(before);
+      if (entry.isDone) return this.#decoder.release(cache);
       entry.read += ids.length;
       this.#observer.texts.read(ids.length);
       this.#reading.splice(this.#reading.indexOf(entry), 1);
-      entry.cache = null;
       if (entry.read < prompt.length) this.#reading.push(Object.assign(entry, { cache }));
       else {
         this.#rows.add(entry, cache);
@@ -240,6 +257,7 @@ export class Sequences {
     entry.isDone = true;
     for (const list of [this.#waiting, this.#reading]) if (list.includes(entry)) list.splice(list.indexOf(entry), 1);
     this.#rows.remove(entry);
+    this.#decoder.release(entry.cache);
     entry.cache = null;
     const now = clock();
     const begun = entry.begun === 0 ? now : entry.begun;

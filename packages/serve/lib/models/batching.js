@@ -37,61 +37,83 @@ const sameBits = (/** @type {ArrayLike<number>} */ a, /** @type {ArrayLike<numbe
   Array.prototype.every.call(a, (value, i) => Object.is(value, b[i]));
 
 /**
+ * Reads a prompt, then token after token.
+ * @param {import('./decoder.js').Decoder} decoder
+ * @param {number[]} prompt
+ * @param {number[]} ids
+ * @returns {Promise<{ begun: import('./decoder.js').Cache, steps: ArrayLike<number>[] }>} the cache of the prompt, and the
+ *   scores behind each token
+ */
+async function readAlone(decoder, prompt, ids) {
+  const { cache: begun } = await decoder.read(prompt, decoder.empty);
+  const steps = [];
+  let cache = begun;
+  for (const id of ids) {
+    const step = await decoder.read([id], cache);
+    if (cache !== begun) decoder.release(cache);
+    steps.push(step.logits[0]);
+    cache = step.cache;
+  }
+  decoder.release(cache);
+  return { begun, steps };
+}
+
+/**
  * Compares texts that are computed alone with the same ones that are computed together.
  * @param {import('./decoder.js').Decoder} decoder
  * @param {number} vocabulary
  * @param {readonly number[]} counts of rows
+ * @param {number} most tokens that the model can read
  * @returns {Promise<string | null>} what differs
  */
-async function trial(decoder, vocabulary, counts) {
+async function trial(decoder, vocabulary, counts, most) {
   const random = randomNumbers(1);
   const texts = LENGTHS.map((length) => Array.from({ length: length + STEPS }, () => Math.floor(random() * vocabulary)));
-  const alone = await Promise.all(
-    texts.map(async (ids, i) => {
-      const { cache: begun } = await decoder.run([ids.slice(0, LENGTHS[i])], decoder.empty);
-      const steps = [];
-      let cache = begun;
-      for (const id of ids.slice(LENGTHS[i])) {
-        const step = await decoder.run([[id]], cache);
-        steps.push(step.logits[0]);
-        cache = step.cache;
-      }
-      return { begun, steps };
-    }),
-  );
-  for (const count of counts) {
+  const alone = await Promise.all(texts.map((ids, i) => readAlone(decoder, ids.slice(0, LENGTHS[i]), ids.slice(LENGTHS[i]))));
+  const different = async (/** @type {number} */ count) => {
     const which = Array.from({ length: count }, (_, row) => row % texts.length);
-    let cache = await decoder.merge(which.map((i) => ({ cache: alone[i].begun, row: 0 })));
+    let cache = await decoder.merge(
+      which.map((i) => ({ cache: alone[i].begun, row: 0 })),
+      most,
+    );
     for (let step = 0; step < STEPS; step++) {
-      const { logits, cache: next } = await decoder.run(
-        which.map((i) => [texts[i][LENGTHS[i] + step]]),
-        cache,
-      );
-      const different = which.find((i, row) => !sameBits(logits[row], alone[i].steps[step]));
-      if (different !== undefined) return `${count} texts together give other logits than each alone`;
+      const ids = which.map((i) => texts[i][LENGTHS[i] + step]);
+      const { logits, cache: next } = await decoder.step(ids, cache);
       cache = next;
+      if (!which.every((i, row) => sameBits(logits[row], alone[i].steps[step]))) return true;
     }
-  }
+    decoder.release(cache);
+    return false;
+  };
+  for (const count of counts) if (await different(count)) return `${count} texts together give other logits than each alone`;
+  for (const { begun } of alone) decoder.release(begun);
   return null;
+}
+
+/**
+ * What speaks against computing texts together, as far as the file shows it.
+ * @param {import('webnn-node/onnx').OnnxInspection} inspection
+ * @returns {string | null}
+ */
+export function obstacle(inspection) {
+  if (batchDimension(inspection) === null) return 'the first dimensions of its inputs and outputs are not one free dimension';
+  const layers = inspection.inputs.filter(({ name }) => name.endsWith('.key')).length;
+  return inspection.operators[ATTENTION] === layers ? null : `its attention is not ${ATTENTION}`;
 }
 
 /**
  * Decides how a model's texts are computed.
  * @param {object} options
  * @param {import('./decoder.js').Decoder} options.decoder
- * @param {import('webnn-node/onnx').OnnxModel} options.model
- * @param {import('webnn-node-cli/lib/decoder.mjs').Decoder} options.described
- * @param {Record<string, number>} options.operators of the model, with their numbers
+ * @param {number} options.vocabulary
  * @param {number} options.maxSequences
+ * @param {number} options.maxLength tokens that the model can read
+ * @param {string | null} options.obstacle
  * @returns {Promise<{ counts: number[], reason: string }>} numbers of rows that are computed together, none if texts take
  *   turns; and why
  */
-export async function chooseBatching({ decoder, model, described, operators, maxSequences }) {
-  const inTurns = (/** @type {string} */ reason) => ({ counts: [], reason });
-  if (maxSequences === 1) return inTurns('maxSequences is 1');
-  if (batchDimension(model) === null) return inTurns('the first dimensions of its inputs and outputs are not one free dimension');
-  if (operators[ATTENTION] !== described.cache.length / 2) return inTurns(`its attention is not ${ATTENTION}`);
+export async function chooseBatching({ decoder, vocabulary, maxSequences, maxLength, obstacle: known }) {
   const counts = rowCounts(maxSequences);
-  const different = await trial(decoder, described.vocabulary, counts.slice(1));
-  return different === null ? { counts, reason: 'together as alone, bit for bit' } : inTurns(different);
+  const reason = known ?? (maxSequences === 1 ? 'maxSequences is 1' : await trial(decoder, vocabulary, counts.slice(1), maxLength));
+  return reason === null ? { counts, reason: 'together as alone, bit for bit' } : { counts: [], reason };
 }

@@ -9,7 +9,7 @@ import { invalid } from '../errors.js';
 import { Answer } from '../text/answer.js';
 import { encodeText } from '../text/folder.js';
 import { samplingOf, UNCHANGED } from '../text/sampling.js';
-import { chooseBatching } from './batching.js';
+import { chooseBatching, obstacle } from './batching.js';
 import { Decoder } from './decoder.js';
 
 /**
@@ -64,17 +64,22 @@ export class Generator {
    */
   static async load(file, folder, { config, turns, observer, log }) {
     const { threads, device, maxSequences } = config;
-    const { operators } = inspectModel(file);
-    const model = await loadModel(file, { device, keepLast: KEEP_LAST, ...(threads === null ? {} : { numThreads: threads }) });
+    const known = obstacle(inspectModel(file));
+    const threading = threads === null ? {} : { numThreads: threads };
+    // A cache with room for further tokens is longer than what the exported names of dimensions say.
+    const model = await loadModel(file, { device, keepLast: KEEP_LAST, looseDimensions: known === null, ...threading });
     try {
       const described = describeDecoder(model);
+      const { vocabulary } = described;
       const decoder = new Decoder(model, described);
-      const { counts, reason } = await chooseBatching({ decoder, model, described, operators, maxSequences });
-      log.info({ together: counts.length > 0 ? maxSequences : 1, reason }, counts.length > 0 ? 'texts are computed together' : 'texts take turns');
-      observer.texts.together(counts.length > 0 ? maxSequences : 1);
-      const rows = counts.length > 0 ? new Together(decoder, counts) : new InTurns(decoder);
+      const { maxLength } = folder;
+      const { counts, reason } = await chooseBatching({ decoder, vocabulary, maxSequences, maxLength, obstacle: known });
+      const isTogether = counts.length > 0;
+      log.info({ together: isTogether ? maxSequences : 1, reason }, isTogether ? 'texts are computed together' : 'texts take turns');
+      observer.texts.together(isTogether ? maxSequences : 1);
+      const rows = isTogether ? new Together(decoder, counts, maxLength) : new InTurns(decoder);
       const sequences = new Sequences({ limits: config, decoder, rows, turns, observer });
-      return new Generator(model, folder, { vocabulary: described.vocabulary, sequences });
+      return new Generator(model, folder, { vocabulary, sequences });
     } catch (error) {
       model.destroy();
       throw error;

@@ -4,9 +4,9 @@ import { existsSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { inspectModel } from 'webnn-node/onnx';
 import { hasCache } from 'webnn-node-cli/lib/decoder.mjs';
-import { RepositoryError } from '../registry/repository.js';
 import { readTextFolder } from '../text/folder.js';
 import { Embedder } from './embedder.js';
+import { modelFile } from './files.js';
 import { Generator } from './generator.js';
 import { TensorModel } from './tensor-model.js';
 
@@ -20,24 +20,6 @@ import { TensorModel } from './tensor-model.js';
  */
 
 /** @typedef {TensorModel | Embedder | Generator} Model */
-
-/** Files of weights by data type, without .onnx: the names of Transformers.js. */
-const FILE_NAMES = /** @type {Record<string, string[]>} */ ({ fp32: ['model'], q8: ['model_quantized', 'model_q8'] });
-
-/**
- * The model file of a folder.
- * @param {string} folder
- * @param {string} dtype
- * @returns {string}
- * @throws {RepositoryError}
- */
-export function modelFile(folder, dtype) {
-  const names = (FILE_NAMES[dtype] ?? [`model_${dtype}`]).map((name) => `${name}.onnx`);
-  const files = names.flatMap((name) => [path.join(folder, 'onnx', name), path.join(folder, name)]);
-  const found = files.find((file) => existsSync(file));
-  if (found === undefined) throw new RepositoryError(`there is no ${names.join(' or ')} in ${folder} or its folder onnx`);
-  return found;
-}
 
 /**
  * Loads a version of a model.

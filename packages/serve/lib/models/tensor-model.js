@@ -30,7 +30,7 @@ function portOf({ name, type, shape }) {
 
 /**
  * The name of the dimension that is the batch: the first of each input and output, and of no other place.
- * @param {import('webnn-node/onnx').OnnxModel} model
+ * @param {Pick<import('webnn-node/onnx').OnnxModel, 'inputs' | 'outputs'>} model
  * @returns {string | null} null if requests cannot be joined
  */
 export function batchDimension({ inputs, outputs }) {
