@@ -44,12 +44,16 @@ export const TOKENIZER = {
  * @param {string} folder
  * @param {object} [content]
  * @param {import('../onnx/language-model.mjs').Style} [content.style] of the model
+ * @param {Uint8Array} [content.bytes] another model
  * @param {string[]} [content.models] names of the files in onnx/
  * @param {object} [content.config] config.json
  * @param {object} [content.generation] generation_config.json
  * @param {object} [content.tokenizerConfig] what tokenizer_config.json has beside, or instead of, a chat template
  */
-export async function writeFolder(folder, { style = LETTERS, models = ['model.onnx'], config = {}, generation = {}, tokenizerConfig = {} } = {}) {
+export async function writeFolder(
+  folder,
+  { style = LETTERS, bytes = languageModel(style), models = ['model.onnx'], config = {}, generation = {}, tokenizerConfig = {} } = {},
+) {
   const files = {
     'config.json': { max_position_embeddings: 256, ...config },
     'generation_config.json': { eos_token_id: END, ...generation },
@@ -58,7 +62,6 @@ export async function writeFolder(folder, { style = LETTERS, models = ['model.on
   };
   await mkdir(path.join(folder, 'onnx'), { recursive: true });
   const written = Object.entries(files).map(([name, content]) => writeFile(path.join(folder, name), JSON.stringify(content)));
-  const bytes = languageModel(style);
   await Promise.all([...written, ...models.map((name) => writeFile(path.join(folder, 'onnx', name), bytes))]);
   return folder;
 }

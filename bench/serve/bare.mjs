@@ -3,7 +3,7 @@
 
 import { loadModel } from 'webnn-node/onnx';
 import { normalize } from 'webnn-node-serve/lib/models/embedder.js';
-import { modelFile } from 'webnn-node-serve/lib/models/load.js';
+import { modelFile } from 'webnn-node-serve/lib/models/files.js';
 import { readTextFolder } from 'webnn-node-serve/lib/text/folder.js';
 import { randomFloats } from '../../__test__/lib/random.mjs';
 

@@ -77,6 +77,7 @@ function callsOf(server) {
   /** @type {Record<import('./models/load.js').Model['kind'], (model: string) => string>} */
   const examples = {
     embeddings: (model) => `curl ${url}/v1/embeddings -d '{"model":"${model}","input":"Hello, world"}'`,
+    generation: (model) => `curl ${url}/v1/completions -d '{"model":"${model}","prompt":"Hello, world"}'`,
     tensors: (model) => `curl ${url}/v2/models/${model}`,
   };
   return server.registry.ready.slice(0, 3).flatMap(({ name, model }) => (model === null ? [] : `  ${examples[model.kind](name)}`));

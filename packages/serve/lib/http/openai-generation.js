@@ -144,7 +144,7 @@ async function answer(task, request, reply) {
  */
 export function addGenerationRoutes(app, { registry }) {
   app.post('/v1/completions', async (request, reply) => {
-    const body = decodeBody(request.body);
+    const body = decodeBody(/** @type {Buffer} */ (request.body));
     const name = /** @type {string} */ (body.model);
     const model = modelFor(registry, name, 'generation');
     const decoded = decodeCompletion(body, FEW_TOKENS);
@@ -154,7 +154,7 @@ export function addGenerationRoutes(app, { registry }) {
   });
 
   app.post('/v1/chat/completions', async (request, reply) => {
-    const body = decodeBody(request.body);
+    const body = decodeBody(/** @type {Buffer} */ (request.body));
     const name = /** @type {string} */ (body.model);
     const model = modelFor(registry, name, 'generation');
     const decoded = decodeChat(body);

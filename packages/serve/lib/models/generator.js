@@ -1,6 +1,7 @@
 // A model that goes on with texts.
 
 import { randomInt } from 'node:crypto';
+import { setMaxListeners } from 'node:events';
 import { inspectModel, loadModel } from 'webnn-node/onnx';
 import { describeDecoder, KEEP_LAST } from 'webnn-node-cli/lib/decoder.mjs';
 import { InTurns, Together } from '../batcher/rows.js';
@@ -47,13 +48,15 @@ export class Generator {
   /**
    * @param {import('webnn-node/onnx').OnnxModel} model
    * @param {TextFolder} folder
-   * @param {{ vocabulary: number, sequences: Sequences }} parts
+   * @param {{ vocabulary: number, sequences: Sequences, batching: { together: number, reason: string } }} parts
    */
-  constructor(model, folder, { vocabulary, sequences }) {
+  constructor(model, folder, { vocabulary, sequences, batching }) {
     this.#model = model;
     this.#folder = folder;
     this.#vocabulary = vocabulary;
     this.#sequences = sequences;
+    /** How many texts are computed at once, and why. */
+    this.batching = batching;
   }
 
   /**
@@ -62,7 +65,7 @@ export class Generator {
    * @param {TextFolder} folder
    * @param {import('./load.js').Services} services
    */
-  static async load(file, folder, { config, turns, observer, log }) {
+  static async load(file, folder, { config, turns, observer }) {
     const { threads, device, maxSequences } = config;
     const known = obstacle(inspectModel(file));
     const threading = threads === null ? {} : { numThreads: threads };
@@ -75,11 +78,10 @@ export class Generator {
       const { maxLength } = folder;
       const { counts, reason } = await chooseBatching({ decoder, vocabulary, maxSequences, maxLength, obstacle: known });
       const isTogether = counts.length > 0;
-      log.info({ together: isTogether ? maxSequences : 1, reason }, isTogether ? 'texts are computed together' : 'texts take turns');
       observer.texts.together(isTogether ? maxSequences : 1);
       const rows = isTogether ? new Together(decoder, counts, maxLength) : new InTurns(decoder);
       const sequences = new Sequences({ limits: config, decoder, rows, turns, observer });
-      return new Generator(model, folder, { vocabulary, sequences });
+      return new Generator(model, folder, { vocabulary, sequences, batching: { together: isTogether ? maxSequences : 1, reason } });
     } catch (error) {
       model.destroy();
       throw error;
@@ -234,8 +236,11 @@ export class Generator {
  */
 export async function together(signal, begin) {
   const group = new AbortController();
+  const either = AbortSignal.any(signal === undefined ? [group.signal] : [group.signal, signal]);
+  // Each text listens to it.
+  setMaxListeners(0, either);
   try {
-    return await Promise.all(begin(AbortSignal.any(signal === undefined ? [group.signal] : [group.signal, signal])));
+    return await Promise.all(begin(either));
   } catch (error) {
     group.abort();
     throw error;

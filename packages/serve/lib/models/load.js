@@ -16,7 +16,6 @@ import { TensorModel } from './tensor-model.js';
  * @property {import('../registry/config.js').ModelConfig} config
  * @property {import('../batcher/turns.js').Turns} turns
  * @property {import('../batcher/executor.js').Observer} observer
- * @property {import('pino').BaseLogger} log
  */
 
 /** @typedef {TensorModel | Embedder | Generator} Model */

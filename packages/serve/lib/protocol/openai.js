@@ -65,6 +65,6 @@ export function encodeEmbeddings(model, { vectors, tokens }, format) {
  * Writes an error.
  * @param {import('../errors.js').ServeError} error
  */
-export function encodeError({ message, openai: type, param = null, code = null }) {
-  return { error: { message, type, param, code } };
+export function encodeError({ message, openai: type, param, code }) {
+  return { error: { message, type, param: param ?? null, code: code ?? null } };
 }

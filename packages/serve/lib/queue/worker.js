@@ -45,7 +45,7 @@ async function importBullMq() {
 export async function worker(queue, { connection, model: location, inputs, outputs, batch = DEFAULTS.maxBatch, config = {}, worker: more = {}, log = pino() }) {
   const { Worker, UnrecoverableError } = await importBullMq();
   const settings = { ...DEFAULTS, maxBatch: batch, maxQueue: batch, maxQueueMs: 2 ** 31 - 1, ...config };
-  const model = await loadVersion(path.resolve(location), { config: settings, turns: new Turns(new Places()), observer: UNOBSERVED, log });
+  const model = await loadVersion(path.resolve(location), { config: settings, turns: new Turns(new Places()), observer: UNOBSERVED });
 
   const compute = async (/** @type {import('bullmq').Job} */ job) => {
     const results = await model.infer({ inputs: tensorsOf(await inputs(job)), outputs: null });

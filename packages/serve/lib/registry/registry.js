@@ -39,7 +39,7 @@ export class Registry {
    * @param {object} options
    * @param {Partial<import('./config.js').ModelConfig>} options.defaults
    * @param {import('../metrics/metrics.js').Metrics} options.metrics
-   * @param {import('pino').Logger} options.log
+   * @param {import('pino').BaseLogger} options.log
    */
   constructor(repository, { defaults, metrics, log }) {
     this.#repository = repository;
@@ -150,10 +150,10 @@ export class Registry {
       for (const [i, { version, path }] of wanted.entries()) {
         const start = performance.now();
         const observer = this.#metrics.observer(name, version);
-        const log = this.#log.child({ model: name, version });
-        const model = await loadVersion(path, { config, turns: new Turns(this.#places), observer, log });
+        const model = await loadVersion(path, { config, turns: new Turns(this.#places), observer });
         Object.assign(versions[i], { state: 'ready', model });
-        this.#log.info({ model: name, version, kind: model.kind, ms: Math.round(performance.now() - start) }, 'model loaded');
+        const batching = 'batching' in model ? { batching: model.batching } : {};
+        this.#log.info({ model: name, version, kind: model.kind, ms: Math.round(performance.now() - start), ...batching }, 'model loaded');
       }
     } catch (error) {
       const reason = /** @type {Error} */ (error).message;

@@ -1,0 +1,151 @@
+// Tokens to texts: choice, stop texts, whole characters.
+
+import assert from 'node:assert/strict';
+import test, { describe } from 'node:test';
+import { Tokenizer } from '@huggingface/tokenizers';
+import { randomNumbers } from 'webnn-node-cli/lib/random.mjs';
+import { END, TOKENIZER, VOCABULARY } from '../../../__test__/examples/model-folder.mjs';
+import { Answer } from '../lib/text/answer.js';
+import { changedLogits, chooseToken, GREEDY, logprobsOf, UNCHANGED } from '../lib/text/sampling.js';
+import { StopTexts } from '../lib/text/stop-texts.js';
+
+describe('stop texts', () => {
+  /** What comes of pieces, and what is left at the end. */
+  function passed(stop, pieces) {
+    const stops = new StopTexts(stop);
+    const out = pieces.map((piece) => stops.push(piece));
+    return { out, rest: stops.end(), isStopped: stops.isStopped };
+  }
+
+  test('are found within a piece and across pieces, and nothing behind them is passed on', () => {
+    assert.deepEqual(passed(['END'], ['one END two', 'three']), { out: ['one ', ''], rest: '', isStopped: true });
+    assert.deepEqual(passed(['END'], ['one E', 'N', 'D two']), { out: ['one ', '', ''], rest: '', isStopped: true });
+  });
+
+  test('hold back only what may be their beginning', () => {
+    assert.deepEqual(passed(['END'], ['one E', 'N', 'E', 'x']), { out: ['one ', '', 'EN', 'Ex'], rest: '', isStopped: false });
+    assert.deepEqual(passed(['\n\n'], ['a\n', 'b\n']), { out: ['a', '\nb'], rest: '\n', isStopped: false });
+    assert.deepEqual(passed(['aab'], ['aaa', 'ab']), { out: ['a', 'a'], rest: '', isStopped: true });
+  });
+
+  test('the first in the text counts', () => {
+    assert.deepEqual(passed(['two', 'one'], ['zero one two']), { out: ['zero '], rest: '', isStopped: true });
+    assert.deepEqual(passed(['abcd', 'bc'], ['xabc', 'd']), { out: ['xa', ''], rest: '', isStopped: true });
+  });
+
+  test('without any, all is passed on at once', () => {
+    assert.deepEqual(passed([], ['a', 'b']), { out: ['a', 'b'], rest: '', isStopped: false });
+  });
+});
+
+describe('an answer', () => {
+  const folder = { tokenizer: new Tokenizer(TOKENIZER, {}), stop: new Set([END]) };
+  const only = (/** @type {number} */ id) => Float32Array.from({ length: VOCABULARY }, (_, i) => (i === id ? 9 : 0));
+
+  /** Lets a model say a text. */
+  function say(text, options = {}, ids = [...Buffer.from(text)]) {
+    /** @type {string[]} */
+    const pieces = [];
+    const logprobs = [];
+    const all = { sampling: GREEDY, changes: UNCHANGED, seed: 0, stop: [], maxTokens: 1000, logprobs: null, ...options };
+    const answer = new Answer(all, folder, (piece, some) => {
+      pieces.push(piece);
+      logprobs.push(...some);
+    });
+    let last = 0;
+    for (const id of [...ids, END]) {
+      last = answer.choose(only(id));
+      if (last === null) break;
+    }
+    assert.equal(last, null);
+    return { pieces, logprobs, tokens: answer.tokens, reason: answer.finishReason };
+  }
+
+  // Bytes are the tokens, so characters of several bytes are several tokens.
+  test('comes in whole characters', () => {
+    const text = 'Grüße, 世界 👋🏽!';
+    const { pieces, tokens, reason } = say(text);
+    assert.equal(pieces.join(''), text);
+    assert.deepEqual(pieces.slice(0, 4), ['G', 'r', 'ü', 'ß']);
+    assert.ok(pieces.every((piece) => !piece.includes('\ufffd')));
+    assert.deepEqual({ tokens, reason }, { tokens: Buffer.byteLength(text), reason: 'stop' });
+  });
+
+  test('ends at stop texts with characters of several tokens', () => {
+    const { pieces, reason, tokens } = say('Grüße, 世界 und mehr', { stop: ['界 u', 'nie'] });
+    assert.equal(pieces.join(''), 'Grüße, 世');
+    assert.equal(reason, 'stop');
+    assert.equal(tokens, Buffer.byteLength('Grüße, 世界 u'));
+  });
+
+  test('ends at its length, also within a character and within what was held back', () => {
+    assert.deepEqual(say('abc', { maxTokens: 2 }), { pieces: ['a', 'b'], logprobs: [], tokens: 2, reason: 'length' });
+    assert.deepEqual(say('aü', { maxTokens: 2 }).pieces, ['a', '\ufffd']);
+    assert.deepEqual(say('abEN', { stop: ['END'], maxTokens: 4 }).pieces, ['a', 'b', 'EN']);
+    assert.deepEqual(say('', {}).pieces, []);
+    assert.deepEqual(say('abEND', { stop: ['END'], maxTokens: 5 }).reason, 'stop');
+  });
+
+  test('has the logarithms of probabilities of all its tokens, those of held back ones as well', () => {
+    const { logprobs } = say('Grü E', { stop: ['END'], logprobs: 2 });
+    assert.deepEqual(
+      logprobs.map(({ id }) => id),
+      [...Buffer.from('Grü E')],
+    );
+    const expected = -Math.log(1 + (VOCABULARY - 1) * Math.exp(-9));
+    for (const { logprob, top, id } of logprobs) {
+      assert.ok(Math.abs(logprob - expected) < 1e-6);
+      assert.equal(top.length, 2);
+      assert.deepEqual(top[0], { id, logprob });
+    }
+  });
+
+  test('has penalties for what it has said', () => {
+    const options = { changes: { ...UNCHANGED, frequency: 5 } };
+    // The score of "a" is 9, then 4, then -1, below that of all others.
+    const { pieces } = say('', options, [97, 97, 97]);
+    assert.deepEqual(pieces.slice(0, 2), ['a', 'a']);
+    assert.notEqual(pieces[2], 'a');
+  });
+});
+
+describe('the choice of a token', () => {
+  test('scores are changed by bias and penalties, in a copy', () => {
+    const logits = Float32Array.of(1, 2, 3);
+    assert.equal(changedLogits(logits, UNCHANGED, new Map([[1, 2]])), logits);
+    assert.deepEqual([...changedLogits(logits, { ...UNCHANGED, bias: new Map([[0, 100]]) }, new Map())], [101, 2, 3]);
+    assert.deepEqual([...changedLogits(logits, { bias: new Map(), presence: 0.5, frequency: 1 }, new Map([[2, 2]]))], [1, 2, 0.5]);
+    assert.deepEqual([...logits], [1, 2, 3]);
+  });
+
+  test('of many tokens, those count that would count if all were sorted', () => {
+    const random = randomNumbers(3);
+    const logits = Float32Array.from({ length: 5000 }, () => 12 * random());
+    const sorted = [...logits.keys()].sort((a, b) => logits[b] - logits[a]);
+    const weights = sorted.map((id) => Math.exp(logits[id] - logits[sorted[0]]));
+    const total = weights.reduce((sum, weight) => sum + weight, 0);
+    for (const [sampling, count] of [
+      [{ topK: 7, topP: 1 }, 7],
+      [{ topK: 4000, topP: 1 }, 4000],
+      ...[0.01, 0.5, 0.9, 0.999].map((topP) => {
+        let sum = 0;
+        return [{ topK: 0, topP }, weights.findIndex((weight) => (sum += weight) >= topP * total) + 1];
+      }),
+    ]) {
+      // The end of the range is the last token that counts, in the order of their numbers.
+      const chosen = chooseToken(logits, { temperature: 1, ...sampling }, () => 1 - 2 ** -40);
+      assert.equal(chosen, Math.max(...sorted.slice(0, count)), JSON.stringify(sampling));
+    }
+  });
+
+  test('the logarithms of probabilities', () => {
+    const { id, logprob, top } = logprobsOf(Float32Array.of(0, Math.log(2), Math.log(5), Math.log(2)), 0, 3);
+    assert.equal(id, 0);
+    assert.ok(Math.abs(logprob - Math.log(0.1)) < 1e-6);
+    assert.deepEqual(
+      top.map((entry) => entry.id),
+      [2, 1, 3],
+    );
+    assert.ok(Math.abs(top[0].logprob - Math.log(0.5)) < 1e-6);
+  });
+});
