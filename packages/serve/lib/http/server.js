@@ -117,6 +117,8 @@ export function createHttp(context) {
     throw new ServeError('overloaded', 'too many answers wait to be read', { retryAfterMs: 1000 });
   });
   app.addHook('onResponse', async (request, reply) => {
+    // A stream had begun before the server began to end: its connection is idle only now.
+    if (context.registry.isDraining) setImmediate(() => app.server.closeIdleConnections());
     if (request.url.startsWith('/v2/health')) return;
     log.info(
       { requestId: request.id, method: request.method, url: request.url, status: reply.statusCode, ms: Math.round(reply.elapsedTime * 10) / 10 },

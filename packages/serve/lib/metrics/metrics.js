@@ -52,7 +52,7 @@ export class Metrics {
       between: new Histogram({ ...text('inter_token_latency_seconds', 'Seconds from one token of a text to the next'), buckets: SECONDS }),
       running: new Gauge(text('num_requests_running', 'Number of texts that are read and generated')),
       waiting: new Gauge(text('num_requests_waiting', 'Number of texts that wait')),
-      together: new Gauge({ ...text('', 'Number of texts computed at once, 1 if they take turns'), name: 'webnn_generation_max_batch' }),
+      together: new Gauge({ ...text('', 'Number of texts computed at once, 1 if they take turns'), name: 'webnn_generation_max_batch', aggregator: 'max' }),
     };
   }
 
