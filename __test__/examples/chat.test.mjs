@@ -152,7 +152,7 @@ describe('a folder', () => {
     const folder = await folderOf({ models: ['model.onnx', 'model_q8.onnx', 'model_q4.onnx'] });
     await refused(folder, 'fp16', /there is no model_fp16\.onnx in .*onnx; there is --dtype fp32, q8, q4$/);
     await refused(path.join(root, 'absent'), 'q8', /there is no model_quantized\.onnx or model_q8\.onnx in .*absent.onnx$/);
-    for (const name of ['config.json', 'tokenizer.json', 'tokenizer_config.json']) {
+    for (const name of ['tokenizer.json', 'tokenizer_config.json']) {
       const incomplete = await folderOf();
       await unlink(path.join(incomplete, name));
       await refused(incomplete, 'fp32', new RegExp(`there is no ${name} in .*; expected a model for Transformers\\.js$`));

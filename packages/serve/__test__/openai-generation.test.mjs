@@ -240,7 +240,7 @@ test('one who does not read does not stop others, and is not waited for', async 
   socket.pause();
   // Each token of 20 with probabilities of as many is an event of 2 KB: together more than sockets hold.
   const body = JSON.stringify({ model: 'letters', messages: HELLO, n: 128, logprobs: true, top_logprobs: 20, max_tokens: 200, stream: true });
-  socket.write(`POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+  socket.write(`POST /v1/chat/completions HTTP/1.1\r\nHost: ${hostname}:${port}\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
   await until(async () => (await metric('vllm:generation_tokens_total')) > 0, 'texts are generated');
   const { choices } = await client.completions.create({ model: 'letters', prompt: 'Hello', max_tokens: 5 });
   assert.equal(choices[0].text, textOf('Hello', 5));
