@@ -66,6 +66,15 @@ for (const kind of Object.keys(KINDS)) {
       if (kind === 'together') assert.ok(counts.runs < counts.tokens / 2, `${counts.runs} computations for ${counts.tokens} tokens`);
     });
 
+    test('that are longer than their first room are those of single runs', async (t) => {
+      const alone = await generatorOf(t, { kind, config: { maxSequences: 1 } });
+      const model = await generatorOf(t, { kind });
+      const wishes = { ...endless, sampling: { temperature: 1.5, topK: 0, topP: 1 }, maxTokens: 300, logprobs: 0 };
+      const texts = await Promise.all([[1], [2, 3]].map((prompt) => model.generate(prompt, wishes)));
+      assert.deepEqual(texts[0], await alone.generate([1], wishes));
+      assert.deepEqual(texts[1], await alone.generate([2, 3], wishes));
+    });
+
     test('one that is canceled leaves its place to those that wait', async (t) => {
       const model = await generatorOf(t, { kind, config: { maxSequences: 2 } });
       const gone = new AbortController();

@@ -185,17 +185,13 @@ class Form {
   /**
    * @param {string} model
    * @param {(ids: readonly number[]) => string} textOf text of tokens
+   * @param {string} prefix of the answer's id
    */
-  constructor(model, textOf) {
+  constructor(model, textOf, prefix) {
     this.model = model;
     this.textOf = textOf;
     this.created = Math.floor(Date.now() / 1000);
-    this.id = `${this.prefix}-${randomUUID().replaceAll('-', '')}`;
-  }
-
-  /** @returns {string} */
-  get prefix() {
-    throw new TypeError('a form has a prefix');
+    this.id = `${prefix}-${randomUUID().replaceAll('-', '')}`;
   }
 
   /** @param {string} object */
@@ -222,8 +218,12 @@ export class CompletionForm extends Form {
   /** Characters of each answer that were written. @type {Map<number, number>} */
   #written = new Map();
 
-  get prefix() {
-    return 'cmpl';
+  /**
+   * @param {string} model
+   * @param {(ids: readonly number[]) => string} textOf text of tokens
+   */
+  constructor(model, textOf) {
+    super(model, textOf, 'cmpl');
   }
 
   /**
@@ -286,8 +286,12 @@ export class CompletionForm extends Form {
 export class ChatForm extends Form {
   object = 'chat.completion.chunk';
 
-  get prefix() {
-    return 'chatcmpl';
+  /**
+   * @param {string} model
+   * @param {(ids: readonly number[]) => string} textOf text of tokens
+   */
+  constructor(model, textOf) {
+    super(model, textOf, 'chatcmpl');
   }
 
   /**
