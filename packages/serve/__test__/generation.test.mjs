@@ -24,12 +24,12 @@ function textsOf(seed, count) {
   }));
 }
 
-const isCanceled = (error) => error.kind === 'canceled';
+const isCanceled = (/** @type {any} */ error) => error.kind === 'canceled';
 
 /** A text that goes on until it is canceled or the context is full. The stop tokens of the folder are biased away. */
 const endless = { seed: 1, sampling: { temperature: 0 }, changes: { bias: new Map([[257, -100]]) } };
 
-for (const kind of Object.keys(KINDS)) {
+for (const kind of /** @type {(keyof typeof KINDS)[]} */ (Object.keys(KINDS))) {
   describe(`texts ${kind}`, () => {
     test('that join and leave at random are those of single runs, bit for bit', async (t) => {
       const counts = { together: 0, runs: 0, tokens: 0 };
@@ -122,7 +122,7 @@ test('more than can wait are refused, also by the time that they would wait', as
   const model = await generatorOf(t, { config: { maxSequences: 1, maxQueue: 1 } });
   const short = { ...endless, maxTokens: 3 };
   const texts = [1, 2, 3].map((id) => model.generate([id], short));
-  await assert.rejects(texts[2], (error) => error.kind === 'overloaded' && /1 requests wait/.test(error.message));
+  await assert.rejects(texts[2], (/** @type {any} */ error) => error.kind === 'overloaded' && /1 requests wait/.test(error.message));
   assert.deepEqual(
     (await Promise.all(texts.slice(0, 2))).map(({ tokens }) => tokens),
     [3, 3],
@@ -132,7 +132,7 @@ test('more than can wait are refused, also by the time that they would wait', as
   // How long a text takes is not known before the first one has ended.
   await impatient.generate([1], short);
   const running = impatient.generate([1], short);
-  await assert.rejects(impatient.generate([2], short), (error) => error.kind === 'overloaded' && error.retryAfterMs > 0);
+  await assert.rejects(impatient.generate([2], short), (/** @type {any} */ error) => error.kind === 'overloaded' && error.retryAfterMs > 0);
   await running;
 });
 
@@ -145,7 +145,7 @@ test('drain ends what was begun and what waits, and takes no more', async (t) =>
     return tokens;
   });
   const drained = model.drain();
-  await assert.rejects(model.generate([1], endless), (error) => error.kind === 'unavailable');
+  await assert.rejects(model.generate([1], endless), (/** @type {any} */ error) => error.kind === 'unavailable');
   await drained;
   await new Promise((resolve) => setImmediate(resolve));
   assert.equal(done, 5);
@@ -156,7 +156,7 @@ test('a context that is full ends a text, and prompts that leave no room are ref
   const model = await generatorOf(t);
   const { tokens, finishReason } = await model.generate(Array(500).fill(3), endless);
   assert.deepEqual({ tokens, finishReason }, { tokens: CONTEXT - 500, finishReason: 'length' });
-  const tooLong = (error) => error.kind === 'invalid' && error.code === 'context_length_exceeded';
+  const tooLong = (/** @type {any} */ error) => error.kind === 'invalid' && error.code === 'context_length_exceeded';
   assert.throws(() => model.readPrompt(Array(CONTEXT).fill(3)), tooLong);
   assert.throws(() => model.readPrompt('a'.repeat(CONTEXT + 1)), tooLong);
   assert.throws(() => model.readPrompt('a'.repeat(100_000)), tooLong);
@@ -167,23 +167,25 @@ test('a context that is full ends a text, and prompts that leave no room are ref
 
 test('texts as tensors', async (t) => {
   const model = await generatorOf(t, { kind: 'in turns' });
+  /** @type {any} */
   const text = { datatype: 'BYTES', shape: [2], data: ['Hello', 'world'].map((word) => Buffer.from(word)) };
+  /** @type {Map<string, any>} */
   const inputs = new Map([['text_input', text]]);
-  const limits = new Map([...inputs, ['max_tokens', { datatype: 'INT32', shape: [2], data: Int32Array.of(3, 5) }]]);
+  const withLimits = (/** @type {Int32Array} */ data) => new Map([...inputs, ['max_tokens', { datatype: 'INT32', shape: [data.length], data }]]);
   const alone = await Promise.all([3, 5].map((maxTokens, i) => model.generate(model.readPrompt(['Hello', 'world'][i]), { maxTokens })));
-  const output = (await model.infer({ inputs: limits, outputs: null })).get('text_output');
+  const output = /** @type {any} */ ((await model.infer({ inputs: withLimits(Int32Array.of(3, 5)), outputs: null })).get('text_output'));
   assert.deepEqual(output.shape, [2]);
   assert.deepEqual(
     output.data.map(String),
     alone.map((one) => one.text),
   );
-  assert.equal((await model.infer({ inputs, outputs: ['text_output'] })).get('text_output').data.length, 2);
+  assert.equal((await model.infer({ inputs, outputs: ['text_output'] })).get('text_output')?.data.length, 2);
   for (const wrong of [
     { inputs: new Map(), outputs: null },
     { inputs, outputs: ['logits'] },
     { inputs: new Map([...inputs, ['other', text]]), outputs: null },
-    { inputs: new Map([...inputs, ['max_tokens', { datatype: 'INT32', shape: [1], data: Int32Array.of(0) }]]), outputs: null },
-    { inputs: new Map([...inputs, ['max_tokens', { datatype: 'INT32', shape: [3], data: Int32Array.of(1, 2, 3) }]]), outputs: null },
+    { inputs: withLimits(Int32Array.of(0)), outputs: null },
+    { inputs: withLimits(Int32Array.of(1, 2, 3)), outputs: null },
   ]) {
     await assert.rejects(model.infer(wrong), { kind: 'invalid' });
   }
@@ -196,10 +198,11 @@ test('texts as tensors', async (t) => {
  */
 function echoing(read, limits = {}) {
   const cache = { feeds: {}, spare: null, lengths: [1], size: 1 };
+  /** @type {any} */
   const decoder = {
     empty: cache,
     release: () => undefined,
-    async read([id]) {
+    async read(/** @type {number[]} */ [id]) {
       await read(id);
       return { logits: [[id]], cache };
     },
@@ -207,7 +210,7 @@ function echoing(read, limits = {}) {
   const options = { decoder, rows: new InTurns(decoder), turns: new Turns(new Places()), observer: UNOBSERVED };
   const sequences = new Sequences({ limits: { ...DEFAULTS, ...limits }, ...options });
   /** Counts from a number to another one. */
-  const count = (from, to, options) => sequences.submit({ prompt: [from], choose: ([id]) => (id === to ? null : id + 1) }, options);
+  const count = (from, to, options) => sequences.submit({ prompt: [from], choose: (logits) => (logits[0] === to ? null : logits[0] + 1) }, options);
   return { sequences, count };
 }
 
@@ -215,12 +218,15 @@ test('a deadline ends a text in the queue, and one that is written', async () =>
   const { sequences, count } = echoing(() => sleep(5), { maxSequences: 1 });
   const running = count(1, Infinity, { deadline: performance.now() + 100 });
   const waiting = count(1, Infinity, { deadline: performance.now() + 40 });
-  await assert.rejects(waiting, (error) => error.kind === 'deadline' && /in the queue/.test(error.message));
-  await assert.rejects(running, (error) => error.kind === 'deadline' && !/in the queue/.test(error.message));
+  await assert.rejects(waiting, (/** @type {any} */ error) => error.kind === 'deadline' && /in the queue/.test(error.message));
+  await assert.rejects(running, (/** @type {any} */ error) => error.kind === 'deadline' && !/in the queue/.test(error.message));
   await count(1, 10);
   // A text takes 50 ms: this one would have to wait too long.
   const busy = count(1, 10);
-  await assert.rejects(count(1, 2, { deadline: performance.now() + 10 }), (error) => error.kind === 'deadline' && /would wait/.test(error.message));
+  await assert.rejects(
+    count(1, 2, { deadline: performance.now() + 10 }),
+    (/** @type {any} */ error) => error.kind === 'deadline' && /would wait/.test(error.message),
+  );
   await busy;
   await sequences.drain();
 });
@@ -229,6 +235,7 @@ test('a computation that fails ends its text and no other', async () => {
   const { sequences, count } = echoing((id) => {
     if (id === 13) throw Object.assign(new Error('no memory'), { code: 'ERR_WEBNN_NO_MEMORY' });
   });
+  /** @type {any[]} */
   const [low, through, high, atOnce] = await Promise.allSettled([count(1, 9), count(10, 20), count(20, 30), count(13, 14)]);
   assert.deepEqual([low.status, high.status], ['fulfilled', 'fulfilled']);
   assert.equal(through.reason.kind, 'overloaded');

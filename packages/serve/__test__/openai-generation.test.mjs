@@ -37,6 +37,7 @@ async function generationServer(t, defaults = {}) {
 
 const textOf = (prompt, count, style = ENDLESS) => String.fromCharCode(...greedyTokens(style, [...Buffer.from(prompt)], count));
 
+/** @type {any[]} */
 const HELLO = [{ role: 'user', content: 'Hello' }];
 const ASKED = '<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n';
 
@@ -73,10 +74,11 @@ describe("npm's client", () => {
     assert.equal(message.content?.length, 6);
     assert.equal(reason, 'length');
     assert.equal(usage?.completion_tokens, 6);
+    /** @type {any[]} */
     const inParts = [{ role: 'user', content: ['Hel', 'lo'].map((text) => ({ type: 'text', text })) }];
     const parts = await client.chat.completions.create({ model: 'letters', messages: inParts, max_completion_tokens: 6, logprobs: true, top_logprobs: 2 });
     assert.equal(parts.choices[0].message.content, message.content);
-    const { content } = parts.choices[0].logprobs;
+    const content = parts.choices[0].logprobs?.content ?? [];
     assert.equal(content.map(({ token }) => token).join(''), message.content);
     assert.ok(content.every(({ logprob, top_logprobs: top }) => logprob <= 0 && top.length === 2 && top[0].logprob >= logprob));
     const completion = await client.completions.create({ model: 'letters', prompt: 'Hello', max_tokens: 3, logprobs: 1 });
@@ -90,6 +92,7 @@ describe("npm's client", () => {
       const request = { model, messages: HELLO, max_tokens: 9, temperature: 0.7, seed: 4, n: 2 };
       const whole = await client.chat.completions.create(request);
       const texts = ['', ''];
+      /** @type {any[]} */
       const reasons = [null, null];
       let usage;
       for await (const chunk of await client.chat.completions.create({ ...request, stream: true, stream_options: { include_usage: true } })) {
@@ -203,6 +206,7 @@ test('many callers at once get the answers of single ones, and the metrics count
 test('the stream of a busy server is an error with a status', async (t) => {
   const { client } = await generationServer(t, { maxSequences: 1, maxQueue: 0 });
   const request = { model: 'letters', prompt: 'Hello', max_tokens: 200, stream: true };
+  /** @type {any[]} */
   const answers = await Promise.allSettled(Array.from({ length: 3 }, () => client.completions.create(request)));
   const refused = answers.filter(({ status }) => status === 'rejected');
   assert.equal(refused.length, 2);

@@ -52,6 +52,7 @@ describe('an answer', () => {
       pieces.push(piece);
       logprobs.push(...some);
     });
+    /** @type {number | null} */
     let last = 0;
     for (const id of [...ids, END]) {
       last = answer.choose(only(id));
@@ -113,8 +114,8 @@ describe('the choice of a token', () => {
   test('scores are changed by bias and penalties, in a copy', () => {
     const logits = Float32Array.of(1, 2, 3);
     assert.equal(changedLogits(logits, UNCHANGED, new Map([[1, 2]])), logits);
-    assert.deepEqual([...changedLogits(logits, { ...UNCHANGED, bias: new Map([[0, 100]]) }, new Map())], [101, 2, 3]);
-    assert.deepEqual([...changedLogits(logits, { bias: new Map(), presence: 0.5, frequency: 1 }, new Map([[2, 2]]))], [1, 2, 0.5]);
+    assert.deepEqual(Array.from(changedLogits(logits, { ...UNCHANGED, bias: new Map([[0, 100]]) }, new Map())), [101, 2, 3]);
+    assert.deepEqual(Array.from(changedLogits(logits, { bias: new Map(), presence: 0.5, frequency: 1 }, new Map([[2, 2]]))), [1, 2, 0.5]);
     assert.deepEqual([...logits], [1, 2, 3]);
   });
 
@@ -124,14 +125,14 @@ describe('the choice of a token', () => {
     const sorted = [...logits.keys()].sort((a, b) => logits[b] - logits[a]);
     const weights = sorted.map((id) => Math.exp(logits[id] - logits[sorted[0]]));
     const total = weights.reduce((sum, weight) => sum + weight, 0);
-    for (const [sampling, count] of [
+    for (const [sampling, count] of /** @type {[{ topK: number, topP: number }, number][]} */ ([
       [{ topK: 7, topP: 1 }, 7],
       [{ topK: 4000, topP: 1 }, 4000],
       ...[0.01, 0.5, 0.9, 0.999].map((topP) => {
         let sum = 0;
         return [{ topK: 0, topP }, weights.findIndex((weight) => (sum += weight) >= topP * total) + 1];
       }),
-    ]) {
+    ])) {
       // The end of the range is the last token that counts, in the order of their numbers.
       const chosen = chooseToken(logits, { temperature: 1, ...sampling }, () => 1 - 2 ** -40);
       assert.equal(chosen, Math.max(...sorted.slice(0, count)), JSON.stringify(sampling));

@@ -62,7 +62,7 @@ export class Executor {
    * @param {import('./batcher.js').Limits} options.limits
    * @param {(inputs: Input[]) => Promise<Output[]>} options.run computes a batch
    * @param {import('./turns.js').Turns} options.turns
-   * @param {Observer} options.observer
+   * @param {Pick<Observer, 'request' | 'batch'>} options.observer
    */
   constructor({ limits, run, turns, observer }) {
     this.#batcher = new Batcher(limits);
