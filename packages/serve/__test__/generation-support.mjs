@@ -42,7 +42,7 @@ export async function modelsOf(t, models) {
 export async function generatorOf(t, { kind = 'together', config = {}, observer = {} } = {}) {
   const folder = await modelsOf(t, { model: KINDS[kind] });
   const services = {
-    config: { ...DEFAULTS, threads: 1, maxQueueMs: 2 ** 30, ...config },
+    config: { ...DEFAULTS, threads: 1, maxTextQueueMs: 2 ** 30, ...config },
     turns: new Turns(new Places()),
     observer: { ...UNOBSERVED, ...observer },
   };

@@ -128,7 +128,7 @@ test('more than can wait are refused, also by the time that they would wait', as
     [3, 3],
   );
 
-  const impatient = await generatorOf(t, { config: { maxSequences: 1, maxQueueMs: 0 } });
+  const impatient = await generatorOf(t, { config: { maxSequences: 1, maxTextQueueMs: 0 } });
   // How long a text takes is not known before the first one has ended.
   await impatient.generate([1], short);
   const running = impatient.generate([1], short);

@@ -80,7 +80,7 @@ export class Generator {
       const isTogether = counts.length > 0;
       observer.texts.together(isTogether ? maxSequences : 1);
       const rows = isTogether ? new Together(decoder, counts, maxLength) : new InTurns(decoder);
-      const sequences = new Sequences({ limits: config, decoder, rows, turns, observer });
+      const sequences = new Sequences({ limits: { ...config, maxQueueMs: config.maxTextQueueMs }, decoder, rows, turns, observer });
       return new Generator(model, folder, { vocabulary, sequences, batching: { together: isTogether ? maxSequences : 1, reason } });
     } catch (error) {
       model.destroy();

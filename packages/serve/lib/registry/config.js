@@ -9,6 +9,7 @@ import { RepositoryError } from './repository.js';
  * @property {number} maxDelayMs how long a request waits for others to join it; 0 joins those that wait already
  * @property {number} maxQueue requests that wait for the model; more are refused
  * @property {number} maxQueueMs a request that would wait longer is refused
+ * @property {number} maxTextQueueMs the same for texts to generate, each of which takes seconds
  * @property {number} maxSequences texts that are generated at the same time
  * @property {number | null} threads of the model; null takes one per core
  * @property {'auto' | 'cpu' | 'gpu'} device
@@ -23,6 +24,7 @@ export const DEFAULTS = Object.freeze({
   maxDelayMs: 0,
   maxQueue: 256,
   maxQueueMs: 2000,
+  maxTextQueueMs: 60_000,
   maxSequences: 8,
   threads: null,
   device: 'cpu',
@@ -41,6 +43,7 @@ const RULES = {
   maxDelayMs: [isMs, 'milliseconds from 0'],
   maxQueue: [isWhole(0), 'a whole number from 0'],
   maxQueueMs: [isMs, 'milliseconds from 0'],
+  maxTextQueueMs: [isMs, 'milliseconds from 0'],
   maxSequences: [isWhole(1), 'a whole number from 1'],
   threads: [(value) => value === null || (isWhole(1)(value) && value <= 1024), 'a whole number from 1 to 1024'],
   device: [(value) => ['auto', 'cpu', 'gpu'].includes(value), '"auto", "cpu" or "gpu"'],
