@@ -19,15 +19,15 @@ use crate::dtype::DataType;
 use crate::memory::Buffer;
 use crate::shape::Descriptor;
 use crate::with_floats;
-use std::ops::Range;
 use std::sync::Arc;
 
-/// Up to this number of rows are multiplied one by one, and their weights are never in memory as floats. For more rows,
-/// it is faster to write the weights of a panel to the first-level cache first.
-const FEW_ROWS: usize = 2;
+/// Up to this number of rows are multiplied with weights that are never in memory as floats, and each row has the bits
+/// of a single one, on every CPU. For more rows, which have other bits, it is faster to write the weights of a panel to
+/// the first-level cache first.
+const FEW_ROWS: usize = 8;
 
-/// Maximum rows and columns of a tile that is computed row by row, which also bounds its sums: the tile's data stay in
-/// the second-level cache.
+/// Maximum rows and columns of a tile of such a product, and its maximum sums: the tile's data stay in the second-level
+/// cache.
 const MOST: [usize; 2] = [128, 1 << 14];
 const MOST_SUMS: usize = 1 << 16;
 
@@ -72,7 +72,7 @@ impl BlockProductStep {
 
     fn cut(&self) -> Grid {
         let tile = tile_size(self.isa);
-        if !self.is_row_by_row() {
+        if !self.stays_packed() {
             return self.cutting().grid(self.isa, self.threads);
         }
         let shape = Shape {
@@ -101,8 +101,8 @@ impl BlockProductStep {
         }
     }
 
-    /// Whether rows are multiplied one by one, widened or rounded, without a register tile of floats.
-    fn is_row_by_row(&self) -> bool {
+    /// Whether weights are never in memory as floats.
+    fn stays_packed(&self) -> bool {
         self.rounds_rows || self.size[0] <= FEW_ROWS
     }
 
@@ -110,7 +110,7 @@ impl BlockProductStep {
     fn rounding(&self) -> Option<Rounding> {
         let digits = match self.rounds_rows {
             true => Some(Digits::One),
-            false => (self.is_row_by_row() && self.panels.takes_digits(self.isa)).then_some(Digits::Three),
+            false => (self.stays_packed() && self.panels.takes_digits(self.isa)).then_some(Digits::Three),
         };
         digits.map(|digits| self.panels.rounding(self.size[2], digits))
     }
@@ -123,11 +123,16 @@ impl BlockProductStep {
     /// Scratch length in floats that a thread needs for a tile.
     fn slot(&self) -> usize {
         let [rows, cols] = self.grid.largest();
-        let own = match self.is_row_by_row() {
+        let own = match self.stays_packed() {
             false => self.cutting().scratch_len(self.isa, &self.grid),
-            true => BlockPanels::padded(self.size[2]) + rows * cols,
+            true => self.floats_len(rows) + rows * cols,
         };
         own.next_multiple_of(16)
+    }
+
+    /// Scratch length in floats for the floats of a tile of `rows` rows, or for the row that is being rounded.
+    fn floats_len(&self, rows: usize) -> usize {
+        BlockPanels::padded(self.size[2]) * if self.rounds_rows { 1 } else { rows }
     }
 
     fn run_to<T: Float>(
@@ -149,8 +154,8 @@ impl BlockProductStep {
         let addend = bias.map(|data| Addend { data, row_stride: 0, col_stride: 1, beta: 1.0 });
         let epilogue = ProductEpilogue { alpha: 1.0, addend, tail };
         Tiles::new(out, matrices, self.grid).share(env.threads, work, scratch, |tile, scratch| {
-            if self.is_row_by_row() {
-                return self.row_by_row(a, rounded, tile, &epilogue, scratch);
+            if self.stays_packed() {
+                return self.multiply_packed(a, rounded, tile, &epilogue, scratch);
             }
             let rows = StridedMatrix { data: a, lane_stride: depth, depth_stride: 1 };
             let (rows, columns) = (Rows::Matrix(Matrix::Strided(rows)), Columns::Blocks(&self.panels));
@@ -171,7 +176,7 @@ impl BlockProductStep {
         });
     }
 
-    fn row_by_row<T: Float>(
+    fn multiply_packed<T: Float>(
         &self,
         a: Floats,
         rounded: &[f32],
@@ -179,28 +184,33 @@ impl BlockProductStep {
         epilogue: &ProductEpilogue,
         scratch: &mut [f32],
     ) {
-        let (isa, depth) = (self.isa, self.size[2]);
+        let (isa, depth, padded) = (self.isa, self.size[2], BlockPanels::padded(self.size[2]));
         let (rows, cols) = (tile.rows.clone(), tile.cols.clone());
-        let (row, scratch) = scratch.split_at_mut(BlockPanels::padded(depth));
+        let (floats, scratch) = scratch.split_at_mut(self.floats_len(rows.len()));
         let sums = &mut scratch[..rows.len() * cols.len()];
-        let with_rounded = |rounding: Rounding, rows: Range<usize>, sums: &mut [f32]| {
-            let len = rounding.row_len();
-            self.panels.multiply_rounded(isa, rounding, &rounded[rows.start * len..rows.end * len], cols.clone(), sums);
+        // The rounding of a row, unless it stays floats.
+        let rounding = |row: usize| {
+            let fits = |own: &Rounding| self.rounds_rows || own.fits(&rounded[row * own.row_len()..]);
+            self.rounding().filter(fits)
         };
-        match self.rounding() {
-            Some(rounding) if self.rounds_rows => with_rounded(rounding, rows.clone(), sums),
-            rounding => {
-                row[depth..].fill(0.0);
-                for (index, sums) in rows.clone().zip(sums.chunks_exact_mut(cols.len())) {
-                    match rounding.filter(|rounding| rounding.fits(&rounded[index * rounding.row_len()..])) {
-                        Some(rounding) => with_rounded(rounding, index..index + 1, sums),
-                        None => {
-                            a.after(index * depth).widen(isa, &mut row[..depth]);
-                            self.panels.multiply_row(isa, row, depth, cols.clone(), sums);
-                        }
-                    }
+        let mut start = rows.start;
+        while start < rows.end {
+            let own = rounding(start);
+            let end = (start..rows.end).find(|&row| rounding(row) != own).unwrap_or(rows.end);
+            let sums = &mut sums[(start - rows.start) * cols.len()..];
+            if let Some(own) = own {
+                let rows = &rounded[start * own.row_len()..end * own.row_len()];
+                self.panels.multiply_rounded(isa, own, rows, cols.clone(), sums);
+            } else {
+                let floats = &mut floats[..(end - start) * padded];
+                for (row, floats) in (start..end).zip(floats.chunks_exact_mut(padded)) {
+                    let (floats, rest) = floats.split_at_mut(depth);
+                    a.after(row * depth).widen(isa, floats);
+                    rest.fill(0.0);
                 }
+                self.panels.multiply_floats(isa, floats, depth, cols.clone(), sums);
             }
+            start = end;
         }
         for (index, sums) in sums.chunks_exact_mut(cols.len()).enumerate() {
             epilogue.apply(isa, [rows.start + index, cols.start], tile.offset(index), sums);
@@ -211,10 +221,10 @@ impl BlockProductStep {
 
 impl Run for BlockProductStep {
     fn kernel(&self) -> &'static str {
-        match (self.rounds_rows, self.is_row_by_row()) {
+        match (self.rounds_rows, self.stays_packed()) {
             (true, _) => "gemm, rows rounded to 8 bits",
-            (false, true) if self.rounding().is_some() => "vector, rows rounded to 24 bits",
-            (false, true) => "vector, weights in blocks",
+            (false, true) if self.rounding().is_some() => "few rows, rounded to 24 bits",
+            (false, true) => "few rows, weights in blocks",
             (false, false) => "gemm, weights in blocks",
         }
     }
@@ -253,11 +263,13 @@ fn is_bias(strides: &[usize], following: &Following) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::FEW_ROWS;
     use crate::compile::fuse_block_products;
+    use crate::cpu::simd::Isa;
     use crate::dtype::Number;
     use crate::ir::{Graph, parse};
     use crate::ops::tensor::Tensor;
-    use crate::testing::{Random, Tolerance, check, check_with};
+    use crate::testing::{Random, Tolerance, check, check_with, run_compiled_on};
     use proptest::prelude::*;
 
     /// A few hundred terms with magnitudes of up to 4 times 15 times 4.
@@ -324,7 +336,7 @@ mod tests {
         for (weights, zero) in [("uint4", 8), ("int4", 0), ("uint8", 128), ("int8", 0), ("int8", -3)] {
             for zero in [Some(zero), None] {
                 for dtype in ["float32", "float16"] {
-                    for rows in [1, 2, 3, 13] {
+                    for rows in (1..=9).chain([13]) {
                         check_case(&Case { dtype, weights, rows, zero, ..CASE });
                     }
                 }
@@ -434,7 +446,7 @@ mod tests {
     #[test]
     fn few_rows_are_as_exact_as_with_floats() {
         // 48 terms, each with an error of up to 4 * 2^-23 times 8. Digits of 16 bits would have a hundred times that error.
-        for rows in [1, 2] {
+        for rows in 1..=FEW_ROWS as u32 {
             check(&graph(&Case { rows, ..CASE }), Tolerance::ulps(0).or_absolute(2e-4));
         }
     }
@@ -454,6 +466,39 @@ mod tests {
                 (name.clone(), Tensor::from_fn(graph.descriptor(*id), |at| Number::Float(element(at) as f32 as f64)))
             });
             check_with(&graph, &inputs.collect(), Tolerance::ulps(8).or_absolute(1e-40));
+        }
+    }
+
+    #[test]
+    fn few_rows_have_the_bits_of_single_ones() {
+        let element = |row: usize, depth: usize| match (row, depth) {
+            // These rows stay floats.
+            (2, 5) | (5, 40) => f64::INFINITY,
+            _ => ((row * 389 + depth * 157) % 1013) as f32 as f64 / 99.0 - 5.0,
+        };
+        // The outputs of the rows from `first` on.
+        let run = |case: &Case, first: usize, isa: Isa| {
+            let graph = graph(case);
+            let inputs = graph.inputs.iter().map(|(name, id)| {
+                let number = |at: &[usize]| Number::Float(element(first + at[0], at[1]));
+                (name.clone(), Tensor::from_fn(graph.descriptor(*id), number))
+            });
+            run_compiled_on(&graph, &inputs.collect(), isa).concat()
+        };
+        for isa in Isa::available() {
+            for (weights, zero) in [("uint4", Some(8)), ("uint4", None), ("uint8", Some(128)), ("int8", None)] {
+                for (dtype, rounds) in [("float32", false), ("float16", false), ("float32", true), ("float16", true)] {
+                    let case = Case { dtype, weights, zero, rounds, ..CASE };
+                    let single: Vec<Vec<u8>> = (0..FEW_ROWS).map(|row| run(&case, row, isa)).collect();
+                    for rows in 2..=FEW_ROWS {
+                        let together = run(&Case { rows: rows as u32, ..case }, 0, isa);
+                        assert!(
+                            together == single[..rows].concat(),
+                            "{isa:?}: {rows} rows of {dtype}, {weights}, {rounds}"
+                        );
+                    }
+                }
+            }
         }
     }
 

@@ -16,22 +16,25 @@ use std::ops::Range;
 const CHAINS: usize = 4;
 
 impl BlockPanels {
-    /// Required length of a row in elements for [`multiply_row`](Self::multiply_row), including the zeros after
+    /// Required length of a row in elements for [`multiply_floats`](Self::multiply_floats), including the zeros after
     /// `depth`.
     pub fn padded(depth: usize) -> usize {
         depth.next_multiple_of(8)
     }
 
-    /// Computes the products of a row of `depth` floats, followed by zeros up to [`padded`](Self::padded), and the
-    /// columns `cols`, which start at a panel. Float32 scales are applied to the sums of blocks; with float16 scales,
-    /// each weight is rounded to float16.
+    /// Computes the products of `rows` of `depth` floats, each followed by zeros up to [`padded`](Self::padded), and the
+    /// columns `cols`, which start at a panel, row by row into `out`. Float32 scales are applied to the sums of blocks;
+    /// with float16 scales, each weight is rounded to float16. The bits of a row do not depend on the number of rows.
     ///
     /// # Panics
-    /// If `row` or `out` is too short.
-    pub fn multiply_row(&self, isa: Isa, row: &[f32], depth: usize, cols: Range<usize>, out: &mut [f32]) {
-        let row = &row[..Self::padded(depth)];
-        for (start, out) in cols.clone().step_by(self.width).zip(out[..cols.len()].chunks_mut(self.width)) {
-            isa.run(RowTimesPanel { panel: self.panel(start), row, depth, out });
+    /// If `out` is too short, or the panels were packed for another level.
+    pub fn multiply_floats(&self, isa: Isa, rows: &[f32], depth: usize, cols: Range<usize>, out: &mut [f32]) {
+        let (stride, count) = (cols.len(), rows.len() / Self::padded(depth));
+        assert!(out.len() >= count * stride && depth <= self.blocks.depth && isa.lanes() * VECTORS == self.width);
+        for start in cols.clone().step_by(self.width) {
+            let (panel, out) = (self.panel(start), &mut out[start - cols.start..]);
+            let columns = self.width.min(cols.end - start);
+            isa.run(RowsTimesPanel { panel, rows, count, depth, out, columns, stride });
         }
     }
 
@@ -45,84 +48,108 @@ impl BlockPanels {
     }
 }
 
-struct RowTimesPanel<'a> {
+struct RowsTimesPanel<'a> {
     panel: BlockPanel<'a>,
-    row: &'a [f32],
+    rows: &'a [f32],
+    count: usize,
     depth: usize,
     out: &'a mut [f32],
+    columns: usize,
+    stride: usize,
 }
 
-impl Kernel for RowTimesPanel<'_> {
+impl Kernel for RowsTimesPanel<'_> {
     type Output = ();
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let RowTimesPanel { panel, row, depth, out } = self;
-        with_forms!(panel, row_times_panel::<S>(simd, &panel, row, depth, out));
+    fn run<S: Simd>(mut self, simd: S) {
+        with_forms!(self.panel, tiles::<S>(simd, &mut self));
     }
 }
 
+/// Tiles of several rows have one vector of columns at a time: their sums, and the weights of a word, fit into the
+/// registers.
 #[inline(always)]
-fn row_times_panel<S: Simd, T: Float, const NIBBLE: bool, const SAME: bool>(
-    simd: S,
-    panel: &BlockPanel,
-    row: &[f32],
-    depth: usize,
-    out: &mut [f32],
-) {
-    let (per_word, size) = (if NIBBLE { 8 } else { 4 }, panel.blocks.size());
-    assert!(depth <= panel.blocks.depth && row.len() >= depth.next_multiple_of(8));
-    let mut totals = [simd.splat(0.0); VECTORS];
-    for index in 0..depth.div_ceil(size) {
-        let block = panel.block(index);
-        let first = index * size;
-        let mut sums = [[simd.splat(0.0); CHAINS]; VECTORS];
-        // SAFETY: the block belongs to the panel and has words for all of its depths; the row's length was checked, in
-        // whole words of 8.
-        unsafe {
-            let zero = [0, 1].map(|v| panel.zeros::<S, SAME>(simd, block, v));
-            let scale = [0, 1].map(|v| panel.scales::<S, T>(simd, block, v));
-            let mut words = block.add(panel.places.words);
-            let mut x = row.as_ptr().add(first);
-            panel.ask(simd, block);
-            panel.ask(simd, block.wrapping_add(panel.places.zeros / 2));
-            for _ in 0..(depth.min(first + size) - first).div_ceil(per_word) {
-                for v in 0..VECTORS {
-                    let own = words.add(v * 4 * S::LANES);
-                    panel.ask(simd, own);
-                    if NIBBLE {
-                        let mut numbers = simd.nibbles::<SAME>(own, zero[v]);
-                        for i in 0..8 {
-                            if !T::IS_F32 {
-                                numbers[i] = half_weight(simd, numbers[i], scale[v], panel.is_normal);
+fn tiles<S: Simd, T: Float, const NIBBLE: bool, const SAME: bool>(simd: S, product: &mut RowsTimesPanel) {
+    let mut row = 0;
+    while row < product.count {
+        row += match product.count - row {
+            4.. if S::REGISTERS == 32 => product.tile::<S, T, 4, 1, NIBBLE, SAME>(simd, row),
+            2.. => product.tile::<S, T, 2, 1, NIBBLE, SAME>(simd, row),
+            _ => product.tile::<S, T, 1, VECTORS, NIBBLE, SAME>(simd, row),
+        };
+    }
+}
+
+impl RowsTimesPanel<'_> {
+    /// Multiplies `R` rows from `first` on with `V` vectors of columns at a time. Returns `R`.
+    #[inline(always)]
+    fn tile<S: Simd, T: Float, const R: usize, const V: usize, const NIBBLE: bool, const SAME: bool>(
+        &mut self,
+        simd: S,
+        first: usize,
+    ) -> usize {
+        let (panel, depth, len) = (&self.panel, self.depth, BlockPanels::padded(self.depth));
+        let (per_word, size) = (if NIBBLE { 8 } else { 4 }, panel.blocks.size());
+        let rows: [&[f32]; R] = std::array::from_fn(|r| &self.rows[(first + r) * len..][..len]);
+        for start in (0..VECTORS).step_by(V) {
+            let mut totals = [[simd.splat(0.0); V]; R];
+            for index in 0..depth.div_ceil(size) {
+                let (block, begin) = (panel.block(index), index * size);
+                let mut sums = [[[simd.splat(0.0); CHAINS]; V]; R];
+                // SAFETY: the block belongs to the panel, which has `VECTORS` vectors of columns and words for all depths of
+                // the block; rows were checked to be that long, in whole words of 8.
+                unsafe {
+                    let zero: [S::F32; V] = std::array::from_fn(|v| panel.zeros::<S, SAME>(simd, block, start + v));
+                    let scale: [S::F32; V] = std::array::from_fn(|v| panel.scales::<S, T>(simd, block, start + v));
+                    let mut words = block.add(panel.places.words);
+                    let mut from = rows.map(|row| row.as_ptr().add(begin));
+                    panel.ask(simd, block);
+                    panel.ask(simd, block.wrapping_add(panel.places.zeros / 2));
+                    for _ in 0..(depth.min(begin + size) - begin).div_ceil(per_word) {
+                        for v in 0..V {
+                            let own = words.add((start + v) * 4 * S::LANES);
+                            panel.ask(simd, own);
+                            let mut numbers = [simd.splat(0.0); 8];
+                            if NIBBLE {
+                                numbers = simd.nibbles::<SAME>(own, zero[v]);
+                            } else {
+                                numbers[..4].copy_from_slice(&simd.bytes(own, zero[v]));
                             }
-                            let factor = simd.splat(*x.add(NIBBLES[i]));
-                            sums[v][i % CHAINS] = simd.mul_add(numbers[i], factor, sums[v][i % CHAINS]);
+                            for i in 0..per_word {
+                                if !T::IS_F32 {
+                                    numbers[i] = half_weight(simd, numbers[i], scale[v], panel.is_normal);
+                                }
+                                for r in 0..R {
+                                    let factor = simd.splat(*from[r].add(if NIBBLE { NIBBLES[i] } else { i }));
+                                    let sum = &mut sums[r][v][i % CHAINS];
+                                    *sum = simd.mul_add(numbers[i], factor, *sum);
+                                }
+                            }
                         }
-                    } else {
-                        let mut numbers = simd.bytes(own, zero[v]);
-                        for i in 0..4 {
-                            if !T::IS_F32 {
-                                numbers[i] = half_weight(simd, numbers[i], scale[v], panel.is_normal);
-                            }
-                            sums[v][i] = simd.mul_add(numbers[i], simd.splat(*x.add(i)), sums[v][i]);
+                        words = words.add(panel.places.row);
+                        from = from.map(|row| row.add(per_word));
+                    }
+                    for r in 0..R {
+                        for v in 0..V {
+                            let [a, b, c, d] = sums[r][v];
+                            let sum = simd.add(simd.add(a, b), simd.add(c, d));
+                            totals[r][v] = match T::IS_F32 {
+                                true => simd.mul_add(sum, scale[v], totals[r][v]),
+                                false => simd.add(sum, totals[r][v]),
+                            };
                         }
                     }
                 }
-                words = words.add(panel.places.row);
-                x = x.add(per_word);
             }
-            for v in 0..VECTORS {
-                let sum = simd.add(simd.add(sums[v][0], sums[v][1]), simd.add(sums[v][2], sums[v][3]));
-                totals[v] = match T::IS_F32 {
-                    true => simd.mul_add(sum, scale[v], totals[v]),
-                    false => simd.add(sum, totals[v]),
-                };
+            for r in 0..R {
+                let out = &mut self.out[(first + r) * self.stride..][..self.columns];
+                for v in 0..V {
+                    let at = ((start + v) * S::LANES).min(out.len());
+                    simd.store_partial(totals[r][v], &mut out[at..]);
+                }
             }
         }
-    }
-    for v in 0..VECTORS {
-        let first = (v * S::LANES).min(out.len());
-        simd.store_partial(totals[v], &mut out[first..]);
+        R
     }
 }
 

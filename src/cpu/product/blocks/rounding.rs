@@ -88,24 +88,16 @@ impl Rounding {
         let (bytes, rest) = to[..self.row_len()].split_at_mut(self.scales_start());
         let (scales, sums) = rest.split_at_mut(self.blocks());
         let (bytes, sums) = (bytes_of_mut(bytes), elements_mut::<i32>(bytes_of_mut(sums)));
-        let (level, from, block) = (DotLevel::of(isa), &from[..self.depth], self.block);
+        let (level, from, block, is_nibble) = (DotLevel::of(isa), &from[..self.depth], self.block, self.bits == 4);
         match self.digits {
-            Digits::One => level.run(Round::<1> { from, block, bytes, scales }),
-            Digits::Three => level.run(Round::<3> { from, block, bytes, scales }),
+            Digits::One => level.run(Round::<1> { from, block, is_nibble, bytes, scales, sums }),
+            Digits::Three => level.run(Round::<3> { from, block, is_nibble, bytes, scales, sums }),
         };
-        let sum = |bytes: &[u8]| bytes.iter().map(|&byte| byte as i8 as i32).sum();
-        for (sums, bytes) in sums.chunks_exact_mut(self.blocks()).zip(bytes.chunks_exact(self.stride())) {
-            sums.iter_mut().zip(bytes.chunks(block)).for_each(|(to, bytes)| *to = sum(bytes));
-        }
-        if self.bits == 4 {
-            for eight in bytes.as_chunks_mut::<8>().0 {
-                *eight = nibble_order(u64::from_le_bytes(*eight)).to_le_bytes();
-            }
-        }
     }
 }
 
 /// Reorders eight bytes as in [`NIBBLES`](super::NIBBLES): the even ones first.
+#[inline(always)]
 fn nibble_order(bytes: u64) -> u64 {
     let even = |bytes: u64| {
         let bytes = bytes & 0x00ff_00ff_00ff_00ff;
@@ -118,8 +110,11 @@ fn nibble_order(bytes: u64) -> u64 {
 struct Round<'a, const DIGITS: usize> {
     from: &'a [f32],
     block: usize,
+    /// Whether the weights have 4 bits.
+    is_nibble: bool,
     bytes: &'a mut [u8],
     scales: &'a mut [f32],
+    sums: &'a mut [i32],
 }
 
 impl<const DIGITS: usize> DotKernel for Round<'_, DIGITS> {
@@ -127,7 +122,7 @@ impl<const DIGITS: usize> DotKernel for Round<'_, DIGITS> {
     #[inline(always)]
     fn run<D: Dot>(self, dot: D) {
         let (simd, lanes) = (dot.float(), D::LANES);
-        let Round { from, block, bytes, scales } = self;
+        let Round { from, block, is_nibble, bytes, scales, sums } = self;
         let stride = bytes.len() / DIGITS;
         bytes.chunks_exact_mut(stride).for_each(|line| line[from.len()..].fill(0));
         // NaN if any factor is NaN or infinite. With one digit all products are then NaN, with three the row stays floats.
@@ -161,6 +156,16 @@ impl<const DIGITS: usize> DotKernel for Round<'_, DIGITS> {
         scales[0] += simd.sum(finite);
         if DIGITS > 1 && least < LEAST {
             scales[0] = f32::NAN;
+        }
+        for (sums, bytes) in sums.chunks_exact_mut(scales.len()).zip(bytes.chunks_exact(stride)) {
+            for (to, bytes) in sums.iter_mut().zip(bytes.chunks(block)) {
+                *to = bytes.iter().map(|&byte| byte as i8 as i32).sum();
+            }
+        }
+        if is_nibble {
+            for eight in bytes.as_chunks_mut::<8>().0 {
+                *eight = nibble_order(u64::from_le_bytes(*eight)).to_le_bytes();
+            }
         }
     }
 }
