@@ -12,9 +12,13 @@ const LIMITS = { maxBatch: 4, maxDelayMs: 0, maxQueue: 100, maxQueueMs: 1000 };
  */
 function executorOf({ run, limits = {} } = {}) {
   const batches = [];
-  const observed = { requests: /** @type {any[]} */ ([]), batches: /** @type {any[]} */ ([]) };
+  const observed = { requests: /** @type {any[]} */ ([]), batches: /** @type {any[]} */ ([]), failed: /** @type {number[]} */ ([]) };
   const wait = (inputs) => new Promise((resolve, reject) => batches.push({ inputs, resolve: () => resolve(inputs.map((input) => input * 10)), reject }));
-  const observer = { request: (request) => observed.requests.push(request), batch: (batch) => observed.batches.push(batch) };
+  const observer = {
+    request: (request) => observed.requests.push(request),
+    batch: (batch) => observed.batches.push(batch),
+    failed: (_, requests) => observed.failed.push(requests),
+  };
   const executor = new Executor({ limits: { ...LIMITS, ...limits }, run: run ?? wait, turns: new Turns(new Places(2)), observer });
   const submit = (input, options) => executor.submit(input, { key: 'a', rows: 1 }, options);
   return { executor, submit, batches, observed };
@@ -48,12 +52,13 @@ test('a request that fails does not fail those it was joined with', async () => 
     if (inputs.includes(2)) throw Object.assign(new TypeError('2 is none'), { code: 'ERR_WEBNN_INDEX' });
     return inputs.map((input) => input * 10);
   };
-  const { submit } = executorOf({ run });
+  const { submit, observed } = executorOf({ run });
   const results = await Promise.allSettled([1, 2, 3].map((input) => submit(input)));
   assert.deepEqual(
     results.map((result) => (result.status === 'fulfilled' ? result.value : result.reason.kind)),
     [10, 'invalid', 30],
   );
+  assert.deepEqual(observed.failed, [3]);
 });
 
 test('what the server is at fault for says nothing to the caller', async () => {

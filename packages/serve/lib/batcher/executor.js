@@ -8,6 +8,7 @@ import { Batcher } from './batcher.js';
  * @typedef {object} Observer
  * @property {(request: { ok: boolean, rows: number, queueMs: number, computeMs: number, totalMs: number }) => void} request
  * @property {(batch: { rows: number, computeMs: number }) => void} batch
+ * @property {(error: unknown, requests: number) => void} failed a batch, whose requests are computed one by one then
  * @property {import('./sequences.js').TextObserver} texts of models that generate them
  */
 
@@ -62,7 +63,7 @@ export class Executor {
    * @param {import('./batcher.js').Limits} options.limits
    * @param {(inputs: Input[]) => Promise<Output[]>} options.run computes a batch
    * @param {import('./turns.js').Turns} options.turns
-   * @param {Pick<Observer, 'request' | 'batch'>} options.observer
+   * @param {Pick<Observer, 'batch' | 'failed' | 'request'>} options.observer
    */
   constructor({ limits, run, turns, observer }) {
     this.#batcher = new Batcher(limits);
@@ -172,8 +173,10 @@ export class Executor {
       });
     } catch (error) {
       // One request can spoil a batch: then each has to show that it was not the one.
-      if (batch.length > 1) for (const job of batch) await this.#compute([job]);
-      else {
+      if (batch.length > 1) {
+        this.#observer.failed(error, batch.length);
+        for (const job of batch) await this.#compute([job]);
+      } else {
         this.#observe(batch[0], false, clock(), 0);
         batch[0].reject(toServeError(error));
       }

@@ -99,7 +99,7 @@ export async function readBody(headers, stream, limit, memory) {
     stream.once('end', resolve).once('error', reject);
   });
   // A length that lies is noticed by who reads the head.
-  const head = Number.parseInt(String(headers[HEAD_LENGTH] ?? 0)) % ALIGNMENT || 0;
+  const head = Number.parseInt(String(headers[HEAD_LENGTH] ?? 0), 10) % ALIGNMENT || 0;
   const start = head > 0 ? ALIGNMENT - head : 0;
   const whole = memory.take(start + bytes);
   let at = start;

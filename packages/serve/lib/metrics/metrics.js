@@ -19,6 +19,7 @@ const ignore = () => undefined;
 export const UNOBSERVED = {
   request: ignore,
   batch: ignore,
+  failed: ignore,
   texts: { read: ignore, token: ignore, first: ignore, between: ignore, count: ignore, together: ignore },
 };
 
@@ -84,9 +85,10 @@ export class Metrics {
    * Counts for a model.
    * @param {string} model
    * @param {string} version
+   * @param {import('../batcher/executor.js').Observer['failed']} failed
    * @returns {import('../batcher/executor.js').Observer}
    */
-  observer(model, version) {
+  observer(model, version, failed) {
     const of = (/** @type {Counter} */ counter) => counter.labels(model, version);
     const { success, failure, count, exec, request, queue, compute } = this.#counters;
     const own = { success: of(success), failure: of(failure), count: of(count), exec: of(exec), request: of(request), queue: of(queue), compute: of(compute) };
@@ -102,6 +104,7 @@ export class Metrics {
       batch() {
         own.exec.inc();
       },
+      failed,
       texts: this.#textObserver(model, version),
     };
   }

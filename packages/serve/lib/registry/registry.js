@@ -149,7 +149,9 @@ export class Registry {
       if (before.length === 0) this.#models.set(name, versions);
       for (const [i, { version, path }] of wanted.entries()) {
         const start = performance.now();
-        const observer = this.#metrics.observer(name, version);
+        const observer = this.#metrics.observer(name, version, (err, requests) => {
+          this.#log.warn({ model: name, version, err, requests }, 'a batch failed: its requests are computed one by one');
+        });
         const model = await loadVersion(path, { config, turns: new Turns(this.#places), observer });
         Object.assign(versions[i], { state: 'ready', model });
         const batching = 'batching' in model ? { batching: model.batching } : {};
