@@ -1,6 +1,6 @@
 // Models for the measurements, written by the test's writer: what they compute is known, and no file need be fetched.
 
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { FLOAT, node, value, weight, writeModel } from '../../__test__/onnx/model-writer.mjs';
 import { randomFloats } from '../../__test__/lib/random.mjs';
@@ -50,4 +50,25 @@ export function binaryRequest(name, shape) {
   const input = { name, shape, datatype: 'FP32', parameters: { binary_data_size: raw.length } };
   const head = Buffer.from(JSON.stringify({ inputs: [input], parameters: { binary_data_output: true } }));
   return { body: Buffer.concat([head, raw]), headers: { 'inference-header-content-length': String(head.length) } };
+}
+
+/**
+ * Puts the language model of `npm run bench:generate` into a repository, with a tokenizer that has a word for each token. Requests
+ * send tokens.
+ * @param {string} folder
+ * @param {string} source of the model
+ * @param {string} dtype
+ */
+export function writeGenerator(folder, source, dtype) {
+  mkdirSync(folder);
+  symlinkSync(path.join(source, 'onnx'), path.join(folder, 'onnx'));
+  const config = JSON.parse(readFileSync(path.join(source, 'config.json'), 'utf8'));
+  const vocab = Object.fromEntries(Array.from({ length: config.vocab_size }, (_, id) => [`w${id}`, id]));
+  const files = {
+    'config.json': config,
+    'model.json': { dtype },
+    'tokenizer.json': { version: '1.0', added_tokens: [], pre_tokenizer: { type: 'Whitespace' }, model: { type: 'WordLevel', vocab, unk_token: 'w0' } },
+    'tokenizer_config.json': {},
+  };
+  for (const [name, content] of Object.entries(files)) writeFileSync(path.join(folder, name), JSON.stringify(content));
 }

@@ -6,7 +6,7 @@ import { fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { fileURLToPath } from 'node:url';
 import { median, quantile } from 'd3-array';
@@ -14,12 +14,13 @@ import { Output } from 'webnn-node-cli/lib/output.mjs';
 import { freePort } from '../../scripts/services.mjs';
 import { entry, Failure, root } from '../../scripts/process.mjs';
 import { describeMachine } from '../machine.mjs';
-import { binaryRequest, writeModels } from './models.mjs';
+import { binaryRequest, writeGenerator, writeModels } from './models.mjs';
 
 const USAGE = `usage: npm run bench:serve -- [OPTION ...]
 
   --encoder DIR    sentence encoder with its tokenizer (examples/semantic-search/model)
-  --only NAMES     parts: overhead,batches,overload,processes,start (all)
+  --generator DIR  language model (target/generate-models/full/decoder, which npm run bench:generate writes)
+  --only NAMES     parts: overhead,batches,generation,overload,processes,start (all)
   --rounds N       turns of each comparison (5)
   --seconds N      how long a turn lasts (3)`;
 
@@ -117,6 +118,7 @@ const ms = (/** @type {number} */ value) => `${value.toFixed(2)} ms`;
 /**
  * @typedef {object} Bench
  * @property {string} repository
+ * @property {string} generator folder of a language model
  * @property {number} rounds
  * @property {number} seconds
  * @property {Output} output
@@ -211,6 +213,42 @@ async function measureBatches({ repository, rounds, seconds, output }) {
   output.table(['model', '>one caller, requests/s', '>not joined', '>joined', '>joined / one', '>bar', '>p99, not joined', '>p99, joined', 'bar'], rows);
 }
 
+/** Types of the weights of the language model. */
+const GENERATED = ['fp32', 'q4', 'q8'];
+
+/** Tokens of a prompt, and tokens to generate. */
+const TOKENS = 64;
+
+/** Texts that are generated at the same time. */
+const TEXTS = 8;
+
+/**
+ * Texts of one caller, and of several at the same time.
+ * @param {Bench} bench
+ */
+async function measureGeneration({ repository, rounds, seconds, output, generator }) {
+  const rows = [];
+  for (const dtype of GENERATED) {
+    const folder = `${repository}-${dtype}`;
+    writeGenerator(folder, generator, dtype);
+    const server = await Served.start(folder);
+    const prompt = Array.from({ length: TOKENS }, (_, i) => (i * 37 + 5) % 1000);
+    const request = { body: JSON.stringify({ model: basename(folder), prompt, max_tokens: TOKENS, temperature: 0 }) };
+    const rates = { one: /** @type {number[]} */ ([]), together: /** @type {number[]} */ ([]) };
+    for (let i = 0; i < rounds; i++) {
+      // A text takes seconds.
+      rates.one.push(TOKENS * rateOf(await loadServer(`${server.url}/v1/completions`, request, { callers: 1, seconds: 2 * seconds })));
+      rates.together.push(TOKENS * rateOf(await loadServer(`${server.url}/v1/completions`, request, { callers: TEXTS, seconds: 2 * seconds })));
+    }
+    await server.stop();
+    rmSync(folder, { recursive: true });
+    const [one, together] = [rates.one, rates.together].map(middle);
+    rows.push([dtype, one.toFixed(0), together.toFixed(0), (together / one).toFixed(2), together / one >= 2.5 ? 'holds' : 'missed']);
+  }
+  output.print(`\n## ${TEXTS} texts of ${TOKENS} tokens after ${TOKENS}\n`);
+  output.table(['weights', '>one caller, tokens/s', `>${TEXTS} callers`, '>ratio (bar 2.5)', 'bar'], rows);
+}
+
 /**
  * Five times of what the server can do.
  * @param {Bench} bench
@@ -290,11 +328,19 @@ async function measureStart({ repository, rounds, output }) {
 }
 
 /** @type {Record<string, (bench: Bench) => Promise<void>>} */
-const PARTS = { overhead: measureOverhead, batches: measureBatches, overload: measureOverload, processes: measureProcesses, start: measureStart };
+const PARTS = {
+  overhead: measureOverhead,
+  batches: measureBatches,
+  generation: measureGeneration,
+  overload: measureOverload,
+  processes: measureProcesses,
+  start: measureStart,
+};
 
 function readArguments() {
   const options = /** @type {const} */ ({
     encoder: { type: 'string', default: join(root, 'examples', 'semantic-search', 'model') },
+    generator: { type: 'string', default: join(root, 'target', 'generate-models', 'full', 'decoder') },
     only: { type: 'string', default: Object.keys(PARTS).join() },
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '3' },
@@ -305,6 +351,8 @@ function readArguments() {
     if (!(Number.isInteger(rounds) && rounds > 0 && seconds > 0)) throw new Error('--rounds must be a whole number from 1, --seconds above 0');
     if (!existsSync(join(values.encoder, 'model.onnx')))
       throw new Error(`there is no model.onnx in ${values.encoder}: npm run fetch in examples/semantic-search gets it`);
+    if (!existsSync(join(values.generator, 'config.json')))
+      throw new Error(`there is no config.json in ${values.generator}: npm run bench:generate writes one`);
     const unknown = values.only.split(',').find((name) => !Object.hasOwn(PARTS, name));
     if (unknown !== undefined) throw new Error(`there is no part ${unknown}`);
     return { ...values, parts: values.only.split(',').map((name) => PARTS[name]), rounds, seconds };
@@ -314,7 +362,7 @@ function readArguments() {
 }
 
 await entry(async () => {
-  const { encoder, parts, rounds, seconds } = readArguments();
+  const { encoder, generator, parts, rounds, seconds } = readArguments();
   const repository = mkdtempSync(join(tmpdir(), 'webnn-bench-serve-'));
   try {
     writeModels(repository);
@@ -323,7 +371,7 @@ await entry(async () => {
     const output = new Output();
     const { cpu, processors, node } = describeMachine();
     output.print(`${cpu}, ${processors} cores, Node ${node}; ${rounds} turns of ${seconds} s, medians\n`);
-    const bench = { repository, rounds, seconds, output };
+    const bench = { repository, generator, rounds, seconds, output };
     for (const part of parts) await part(bench);
   } finally {
     for (const child of running) child.kill();
