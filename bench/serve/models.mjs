@@ -67,7 +67,15 @@ export function writeGenerator(folder, source, dtype) {
   const files = {
     'config.json': config,
     'model.json': { dtype },
-    'tokenizer.json': { version: '1.0', added_tokens: [], pre_tokenizer: { type: 'Whitespace' }, model: { type: 'WordLevel', vocab, unk_token: 'w0' } },
+    'tokenizer.json': {
+      version: '1.0',
+      added_tokens: [],
+      normalizer: null,
+      pre_tokenizer: { type: 'Whitespace' },
+      post_processor: null,
+      decoder: null,
+      model: { type: 'WordLevel', vocab, unk_token: 'w0' },
+    },
     'tokenizer_config.json': {},
   };
   for (const [name, content] of Object.entries(files)) writeFileSync(path.join(folder, name), JSON.stringify(content));

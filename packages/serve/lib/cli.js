@@ -119,6 +119,11 @@ async function run(repository, { host, http, grpc, metrics, processes, set: defa
     // Models that one process loads would be missing in the others.
     const options = isOne ? { metrics, control } : { metrics: /** @type {const} */ ('cluster'), control: false };
     const server = await serve({ repository, host, http, grpc, defaults, log, apiKey: process.env.WEBNN_SERVE_API_KEY, ...options });
+    const { ready, versions } = server.registry;
+    if (ready.length === 0 && versions.length > 0) {
+      await server.close();
+      throw new RepositoryError(['no model can be loaded', ...versions.map(({ name, reason }) => `  ${name}: ${reason}`)].join('\n'));
+    }
     closeOnSignals(() => server.close(), log);
     log.info(server.urls, 'ready');
     if (isOne) console.error([`webnn-node-serve ${VERSION} serves at ${server.urls.http}. Try:`, ...callsOf(server)].join('\n'));

@@ -52,6 +52,8 @@ export class Executor {
   #observer;
   #isRunning = false;
   #isScheduled = false;
+  /** Requests of the last batch. */
+  #lastRequests = 0;
   /** @type {NodeJS.Timeout | undefined} */
   #timer;
   #isDraining = false;
@@ -131,9 +133,13 @@ export class Executor {
     });
   }
 
-  /** Looks at the queue when all that the sockets have now was read: it can be joined. */
+  /**
+   * Looks at the queue when all that the sockets have now was read: it can be joined. Where requests come one by one, none will
+   * join, and waiting for it takes 30 us.
+   */
   #schedule() {
     if (this.#isScheduled || this.#isRunning) return;
+    if (this.#lastRequests <= 1) return this.#start();
     this.#isScheduled = true;
     setImmediate(() => {
       this.#isScheduled = false;
@@ -149,6 +155,7 @@ export class Executor {
     for (const job of expired) job.reject(new ServeError('deadline', `the deadline was over after ${Math.round(now - job.since)} ms in the queue`));
     if (wakeAt !== undefined) this.#timer = setTimeout(() => this.#start(), Math.max(0, wakeAt - now));
     if (batch.length === 0) return this.#settle();
+    this.#lastRequests = batch.length;
     this.#isRunning = true;
     void this.#compute(batch).then(() => {
       this.#isRunning = false;
