@@ -28,7 +28,7 @@ const BUILT_IN = new URL('../models/', import.meta.url);
  */
 
 /** @type {RequestLimits} */
-const LIMITS = { maxBodyBytes: 64 * 2 ** 20, maxUnreadBytes: 256 * 2 ** 20, requestTimeoutMs: 60_000, idleTimeoutMs: 120_000, drainMs: 25_000 };
+export const LIMITS = { maxBodyBytes: 64 * 2 ** 20, maxUnreadBytes: 256 * 2 ** 20, requestTimeoutMs: 60_000, idleTimeoutMs: 120_000, drainMs: 25_000 };
 
 /**
  * @typedef {object} ServeOptions
