@@ -193,6 +193,10 @@ describe('the installed packages', () => {
     assert.deepEqual(filesOf('webnn-node-compat', /^lib\/.+\.js$/), [...COMMON, 'index.d.ts', 'index.js'].sort());
     assert.deepEqual(filesOf('webnn-node-cli', /^lib\/.+\.(mjs|d\.mts|css)$/), [...COMMON, 'bin/webnn-node.js'].sort());
     assert.deepEqual(filesOf('webnn-node-ort', /^lib\/.+\.m?js$/), [...COMMON, 'index.d.ts', 'index.js', 'register.d.ts', 'register.js'].sort());
+    assert.deepEqual(
+      filesOf('webnn-node-serve', /^(lib\/.+\.(js|d\.ts|proto)|models\/embeddings\/.+\.(json|onnx|md))$/),
+      [...COMMON, 'bin/webnn-node-serve.js', 'index.d.ts', 'index.js'].sort(),
+    );
   });
 
   test('bring the package of this platform, which is the addon, and nothing else', () => {
@@ -284,10 +288,35 @@ describe('the installed packages', () => {
     assert.equal(programsOf('packages/compat/README.md').length, 2);
   });
 
+  /** Checks the types of a program. */
+  const checkTypes = (own, program) => {
+    writeFileSync(join(own.folder, 'typed.mts'), program);
+    const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
+    const args = ['--strict', '--noEmit', '--skipLibCheck', '--target', 'es2023', '--lib', 'es2024,esnext', '--module', 'nodenext', '--types', '', 'typed.mts'];
+    const { status, stdout } = own.start(process.execPath, [compiler, ...args]);
+    assert.equal(stdout, '');
+    assert.equal(status, 0);
+  };
+
+  test('the server has types', () => {
+    checkTypes(
+      installed('webnn-node-serve'),
+      `
+      import { serve, worker, type ServeOptions } from 'webnn-node-serve';
+      const options: ServeOptions = { http: 0, defaults: { maxBatch: 8 }, limits: { drainMs: 1000 } };
+      const server = await serve(options);
+      const { http }: Record<string, string> = server.urls;
+      await server.close();
+      await worker('queue', { connection: { url: http }, model: 'model.onnx', inputs: () => ({ x: new Float32Array(1) }), outputs: (_, { y }) => y.shape.length });
+      // @ts-expect-error: there is no such setting
+      await serve({ defaults: { maxBatches: 8 } });
+    `,
+    );
+  });
+
   test('the modules of the command line have types', () => {
-    const own = installed('webnn-node-cli');
-    writeFileSync(
-      join(own.folder, 'typed.mts'),
+    checkTypes(
+      installed('webnn-node-cli'),
       `
       import { startEngine } from 'webnn-node-cli/lib/bench/engines.mjs';
       import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
@@ -299,11 +328,6 @@ describe('the installed packages', () => {
       const wrong: string = median;
     `,
     );
-    const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
-    const args = ['--strict', '--noEmit', '--skipLibCheck', '--target', 'es2023', '--lib', 'es2024,esnext', '--module', 'nodenext', '--types', '', 'typed.mts'];
-    const { status, stdout } = own.start(process.execPath, [compiler, ...args]);
-    assert.equal(stdout, '');
-    assert.equal(status, 0);
   });
 
   test('the command line says what is missing for pictures', () => {
