@@ -68,7 +68,7 @@ export const STEPS = [
   },
   { name: 'lint', title: 'Biome', run: ['npm run --silent lint'] },
   { name: 'types', title: 'tsc over JavaScript and the declarations', run: ['node scripts/test.mjs --prebuilt __test__/types/types.test.mjs'] },
-  { name: 'github', title: 'workflows, their safety, and forms of GitHub and Docker', debian: ['venv'], run: [checkForms] },
+  { name: 'github', title: 'workflows, their safety, and files for GitHub and Docker', debian: ['venv'], run: [checkForms] },
   { name: 'deny', title: 'licenses and sources of crates', subcommand: 'deny', run: ['cargo deny check bans licenses sources'] },
   // Most of the optimized build runs on one core.
   { name: 'addon', title: 'npm packages and the addon', beside: true, run: ['npm run --silent setup'] },
