@@ -9,6 +9,7 @@ import { root } from '../../scripts/process.mjs';
 import { blocksOf } from '../documentation/page.mjs';
 import { read } from '../documentation/pages.mjs';
 import { runCommand } from '../lib/processes.mjs';
+import { defined } from '../lib/types.mjs';
 
 const blocks = (page, language) => blocksOf(read(page), page).filter((block) => block.language === language);
 
@@ -18,9 +19,9 @@ test('docs/serving.md: the program in Python prints what its comment says', asyn
   assert.deepEqual(others, []);
   const addressOf = (url) => url.replace(/^\w+:\/\//, '');
   const program = text.replace('127.0.0.1:8080', addressOf(server.urls.http)).replace('127.0.0.1:8081', addressOf(server.urls.grpc));
-  const { code, stdout, stderr } = await runCommand(process.env.SERVE_PYTHON, ['-c', program]);
+  const { code, stdout, stderr } = await runCommand(defined(process.env.SERVE_PYTHON), ['-c', program]);
   assert.equal(code, 0, stderr);
-  const [, comment] = /print\(.*# (.*)$/m.exec(text);
+  const [, comment] = defined(/print\(.*# (.*)$/m.exec(text));
   assert.equal(stdout, `${comment}\n${comment}\n`);
 });
 
