@@ -41,10 +41,11 @@ describe('package.json', () => {
 
   test('the packages of this repository use only what webnn-node exports', () => {
     const sources = WORKSPACES.flatMap((folder) => {
+      const { files: published } = readManifest(folder);
       const files = readdirSync(join(root, folder), { recursive: true, withFileTypes: true }).filter((file) => file.isFile());
       const paths = files
         .map((file) => join(file.parentPath, file.name))
-        .filter((path) => /\.([cm]?js|d\.[cm]?ts)$/.test(path) && !/__test__|node_modules/.test(path));
+        .filter((path) => /\.([cm]?js|d\.[cm]?ts)$/.test(path) && published.some((name) => path.startsWith(join(root, folder, name))));
       return paths.map((path) => ({ path, folder: join(root, folder) }));
     });
     assert.ok(sources.length > 50);
@@ -58,7 +59,10 @@ describe('package.json', () => {
 
   test('what a user installs is plain JavaScript, and nothing runs while installing', () => {
     const { packages } = JSON.parse(read('package-lock.json'));
-    for (const [name, entry] of Object.entries(packages)) {
+    // grpc-js brings protobufjs 7, whose script only warns of a wrong version range in the package.json above it. The server works without.
+    const harmless = 'node_modules/@grpc/proto-loader/node_modules/protobufjs';
+    assert.ok(packages[harmless].hasInstallScript, 'the exception is needed');
+    for (const [name, entry] of Object.entries(packages).filter(([name]) => name !== harmless)) {
       assert.ok(entry.dev || entry.optional || entry.peer || (!entry.hasInstallScript && !entry.os && !entry.cpu), name);
     }
     for (const script of ['preinstall', 'install', 'postinstall', 'prepare', 'prepublish']) {
