@@ -25,8 +25,8 @@ const SOFTWARE_GPU = { WEBNN_GPU_SOFTWARE: '1' };
 const LIMITS = '--manifest-path bench/limits/Cargo.toml';
 const LOOM = '--manifest-path loom/Cargo.toml';
 
-/** Checks the issue forms that GitHub reads, and workflows for unsafe constructs. */
-async function checkGithub() {
+/** Checks the files that GitHub and Docker read, and workflows for unsafe constructs. */
+async function checkForms() {
   const programs = dirname(await pythonEnvironment('workflows'));
   const filesOf = (/** @type {string} */ folder) => readdirSync(join(root, folder)).map((name) => `${folder}/${name}`);
   const forms = [
@@ -36,10 +36,12 @@ async function checkGithub() {
     ['vendor.github-issue-config', '.github/ISSUE_TEMPLATE/config.yml'],
     ['vendor.dependabot', '.github/dependabot.yml'],
     ['vendor.citation-file-format', 'CITATION.cff'],
+    ['vendor.compose-spec', 'deploy/compose.yaml'],
   ];
   for (const [schema, ...files] of forms) {
     await run(`form of ${files.join(', ')}`, join(programs, 'check-jsonschema'), ['--builtin-schema', schema, ...files]);
   }
+  await run('form of the image', join(programs, 'hadolint'), ['deploy/Dockerfile']);
   await run('safety of the workflows', join(programs, 'zizmor'), ['--offline', '.github']);
 }
 
@@ -66,7 +68,7 @@ export const STEPS = [
   },
   { name: 'lint', title: 'Biome', run: ['npm run --silent lint'] },
   { name: 'types', title: 'tsc over JavaScript and the declarations', run: ['node scripts/test.mjs --prebuilt __test__/types/types.test.mjs'] },
-  { name: 'github', title: 'workflows, their safety, and forms', debian: ['venv'], run: [checkGithub] },
+  { name: 'github', title: 'workflows, their safety, and files for GitHub and Docker', debian: ['venv'], run: [checkForms] },
   { name: 'deny', title: 'licenses and sources of crates', subcommand: 'deny', run: ['cargo deny check bans licenses sources'] },
   // Most of the optimized build runs on one core.
   { name: 'addon', title: 'npm packages and the addon', beside: true, run: ['npm run --silent setup'] },

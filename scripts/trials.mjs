@@ -175,6 +175,31 @@ function tryStandIn(project, tarballs) {
   return 'a program and a library that load onnxruntime-node run, by a flag and by an override';
 }
 
+/** Starts the server as a user does, asks it for an embedding, and stops it. @param {Project} project */
+function tryServer(project) {
+  const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  expect('webnn-node-serve --version', project.command('webnn-node-serve', '--version'), version);
+  const program = `
+    import { spawn } from 'node:child_process';
+    import { once } from 'node:events';
+    import { createInterface } from 'node:readline';
+    const child = spawn(process.execPath, ['node_modules/webnn-node-serve/bin/webnn-node-serve.js', '--http', '0'], { stdio: ['ignore', 'pipe', 'ignore'] });
+    const ended = once(child, 'exit');
+    for await (const line of createInterface({ input: child.stdout })) {
+      const { msg, http } = JSON.parse(line);
+      if (msg !== 'ready') continue;
+      const body = JSON.stringify({ model: 'embeddings', input: 'Hello, world' });
+      const response = await fetch(\`\${http}/v1/embeddings\`, { method: 'POST', body });
+      const { data: [{ embedding }] } = await response.json();
+      child.kill('SIGTERM');
+      const [code, signal] = await ended;
+      console.log(JSON.stringify([embedding.length, Math.hypot(...embedding).toFixed(4), code ?? signal]));
+    }`;
+  // Windows has no signals: there, a process is ended as it is.
+  expect('an embedding', JSON.parse(project.run('ask.mjs', program)), [96, '1.0000', process.platform === 'win32' ? 'SIGTERM' : 0]);
+  return `webnn-node-serve ${version} answers with an embedding and drains`;
+}
+
 /**
  * Trials by package name: each tries the package in a project in which it is installed, and returns a line about it.
  * The tarballs of all packages, by name, are for other projects.
@@ -186,4 +211,5 @@ export const TRIALS = {
   'webnn-node-cli': tryCommandLine,
   'webnn-node-compat': (project) => tryPage(project, 'packages/compat/README.md'),
   'webnn-node-ort': tryStandIn,
+  'webnn-node-serve': tryServer,
 };

@@ -5,12 +5,14 @@ import { Lexer, walkTokens } from 'marked';
 
 /**
  * What a comment directly above a code block can say (`<!-- name: value -->`), by the language of the block: a module,
- * a module that is only compiled, shell commands, and what the block above printed. docs/testing.md explains each.
+ * a module that is only compiled, shell commands, a program in Python that `npm run test:serve` runs, and what the block
+ * above printed. docs/testing.md explains each.
  */
 const LANGUAGES = {
-  js: ['files', 'continues', 'not run'],
+  js: ['files', 'continues', 'serves', 'not run'],
   ts: ['not run'],
-  sh: ['files', 'not run'],
+  sh: ['files', 'serves', 'not run'],
+  python: ['not run'],
   text: ['not compared'],
 };
 
@@ -21,9 +23,10 @@ const DIRECTIVES = new Set(Object.values(LANGUAGES).flat());
  *
  * @typedef {object} Block
  * @property {number} line where it begins, 1 for the first line
- * @property {'js' | 'ts' | 'sh' | 'text'} language
+ * @property {'js' | 'ts' | 'sh' | 'python' | 'text'} language
  * @property {string} text without a newline at the end
  * @property {Record<string, string>} files sources, relative to the repository, of the files that it needs, by name
+ * @property {string | undefined} serves arguments of a `webnn-node-serve` that serves at port 8080 meanwhile
  * @property {boolean} continues whether it is the next part of the program in the `js` block above
  * @property {string | undefined} notRun why it is not run, or its output is not compared
  * @property {Block | undefined} output the `text` block that follows it
@@ -66,11 +69,11 @@ function toBlock({ lang = '', text }, line, directives, where) {
   }
   const values = Object.fromEntries(directives);
   const notRun = values['not run'] ?? values['not compared'];
-  if (notRun === '') {
+  if (notRun === '' || (language === 'python' && notRun === undefined)) {
     throw new Error(`${where}: say why the block is not run`);
   }
   const files = values.files === undefined ? {} : filesOf(values.files, where);
-  return { line, language, text, files, continues: 'continues' in values, notRun, output: undefined };
+  return { line, language, text, files, serves: values.serves, continues: 'continues' in values, notRun, output: undefined };
 }
 
 /**

@@ -1,10 +1,13 @@
 // Runs the code blocks of a page in a project of their own, and compares what they print with what the page shows.
 
+import { spawn } from 'node:child_process';
 import { copyFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
-import { runCommand } from '../lib/processes.mjs';
+import { endOf, runCommand } from '../lib/processes.mjs';
 import { temporaryFolder } from '../lib/folders.mjs';
+import { until } from '../lib/wait.mjs';
 import { root, WORKSPACES } from '../../scripts/process.mjs';
+import { freePort } from '../../scripts/services.mjs';
 
 /** A line that separates the outputs of a program's parts. */
 const SEPARATOR = '\u0000';
@@ -42,7 +45,7 @@ const PACKAGES = ['.', ...WORKSPACES].map((path) => {
 });
 
 /** Packages of the development setup that guides use beside those of this checkout. */
-const LIBRARIES = ['@huggingface/tokenizers', 'sharp'];
+const LIBRARIES = ['@huggingface/tokenizers', 'openai', 'sharp'];
 
 /** An empty project that has the packages of this checkout, commands included, and the libraries. */
 export function createProject(t) {
@@ -93,6 +96,38 @@ async function output(project, command, args) {
   return stdout;
 }
 
+/** The port of servers in pages. Those that tests start have free ones. */
+const PORT = '8080';
+
+/**
+ * Starts `webnn-node-serve`.
+ *
+ * @param {string} project
+ * @param {string} args its arguments, with spaces between
+ * @returns {Promise<{ port: string, stop: () => Promise<void> }>} when it is ready
+ */
+async function startServer(project, args) {
+  const port = String(await freePort());
+  const program = join(root, 'packages', 'serve', 'bin', 'webnn-node-serve.js');
+  const words = args.split(' ').filter((word) => word !== '');
+  const child = spawn(process.execPath, [program, ...words, '--http', port, '--log-level', 'silent'], {
+    cwd: project,
+    env: { ...process.env, ...environment(project), NODE_TEST_CONTEXT: undefined },
+  });
+  const ended = endOf(child);
+  await until(async () => {
+    if (child.exitCode !== null) throw new Error(`the server ended: ${(await ended).stderr}`);
+    return (await fetch(`http://127.0.0.1:${port}/v2/health/ready`).catch(() => null))?.ok;
+  }, `webnn-node-serve ${args} is ready`);
+  return {
+    port,
+    async stop() {
+      child.kill();
+      await ended;
+    },
+  };
+}
+
 /** Without spaces at the ends of lines and empty lines at the end. */
 const tidy = (lines) => lines.replaceAll(/[ \t\r]+$/gm, '').trimEnd();
 
@@ -112,6 +147,25 @@ export async function runProgram(project, parts) {
     mkdirSync(dirname(join(project, name)), { recursive: true });
     copyFileSync(join(root, source), join(project, name));
   }
+  const [{ serves }] = parts;
+  if (serves !== undefined) {
+    const server = await startServer(project, serves);
+    const move = (/** @type {string} */ text) => text.replaceAll(PORT, server.port);
+    try {
+      const printed = await runParts(
+        project,
+        parts.map((part) => ({ ...part, text: move(part.text) })),
+      );
+      return printed.map((text) => text.replaceAll(server.port, PORT));
+    } finally {
+      await server.stop();
+    }
+  }
+  return runParts(project, parts);
+}
+
+/** Runs what needs no more files and servers. @type {typeof runProgram} */
+async function runParts(project, parts) {
   const [{ language, line, text: commands }] = parts;
   if (language === 'sh') {
     return [tidy(await output(project, 'sh', ['-eu', '-c', commands]))];

@@ -25,6 +25,7 @@ test('a block has its line, its language, its files and its output', () => {
       language: 'js',
       text: 'run();',
       files: { 'a.onnx': 'x/a.onnx', 'b.png': 'y/b.png' },
+      serves: undefined,
       continues: false,
       notRun: undefined,
       output: '1',
@@ -44,7 +45,8 @@ test('blocks that continue each other are one program', () => {
 
 test('pages that no test could run as they are meant are refused', () => {
   for (const [page, message] of /** @type {[string, RegExp][]} */ ([
-    [fence('bash', 'ls'), /page\.md:1: a code block is in "bash", expected one of js, ts, sh, text/],
+    [fence('bash', 'ls'), /page\.md:1: a code block is in "bash", expected one of js, ts, sh, python, text/],
+    [fence('python', 'print(1)'), /page\.md:1: say why the block is not run/],
     [fence('', 'ls'), /page\.md:1: a code block is in ""/],
     [fence('text', '1'), /page\.md:1: this output follows no block that is run/],
     [`${fence('js', 'a')}\n# Next\n\n${fence('text', '1')}`, /page\.md:7: this output follows no block/],
@@ -100,6 +102,12 @@ test('a shown output is compared but for what it leaves out', () => {
   ]) {
     assert.ok(!isShown(shown, printed), `${shown} does not show ${printed}`);
   }
+});
+
+test('a server serves while a block runs, and the page shows its port', async (t) => {
+  const page = `<!-- serves -->\n\n${fence('js', "const url = 'http://127.0.0.1:8080/v2/models/embeddings';\nconst { status } = await fetch(url);\nconsole.log(url, status);")}`;
+  assert.deepEqual(await runPage(t, page), ['http://127.0.0.1:8080/v2/models/embeddings 200']);
+  await assert.rejects(runPage(t, page.replace('serves', 'serves: nowhere')), /the server ended: webnn-node-serve: there is no folder nowhere/);
 });
 
 test('headings have the addresses that GitHub gives them', () => {

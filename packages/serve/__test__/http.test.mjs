@@ -212,6 +212,27 @@ test('a model that cannot be loaded is said to be unavailable, others serve', as
   assert.match(answer.error, /"broken" is not ready/);
 });
 
+test('a folder that is itself a model has the name that is given', async (t) => {
+  const repository = repositoryOf(t, { '1/model.onnx': DIGITS });
+  const server = await startServer(t, { repository, name: 'given' });
+  assert.deepEqual(
+    server.registry.ready.map(({ name, version }) => [name, version]),
+    [['given', '1']],
+  );
+  await server.registry.load('given');
+  assert.equal((await postJson(`${server.urls.http}/v2/models/given/infer`, { inputs: [PICTURE] })).status, 200);
+});
+
+test('what a volume has beside the models does not stop the server', async (t) => {
+  // Root can read all: what is not a folder with models stands for what nobody may read.
+  const repository = repositoryOf(t, { 'digits/1/model.onnx': DIGITS, 'lost+found/1/model.onnx': DIGITS, '..data/1/model.onnx': DIGITS });
+  const server = await startServer(t, { repository });
+  assert.deepEqual(
+    server.registry.versions.map(({ name }) => name),
+    ['digits'],
+  );
+});
+
 test('pages of other origins, and names that point here, are refused', async (t) => {
   const { url } = await digitsServer(t);
   const { host, port } = new URL(url);

@@ -51,6 +51,7 @@ export function createProgram() {
     .description('Serves ONNX models over the API of OpenAI and the Open Inference Protocol')
     .version(VERSION)
     .argument('[models]', 'folder of models, or a model; a small model for embeddings if left out')
+    .option('--name <name>', 'name of the model if MODELS is itself a model; that of its folder if left out')
     .option('--host <address>', 'address to listen at; only this machine reaches the default', '127.0.0.1')
     .option('--http <port>', 'port for HTTP', parsePort, 8080)
     .option('--grpc <port>', 'port for gRPC; none if left out', parsePort)
@@ -84,14 +85,21 @@ function callsOf(server) {
 }
 
 /**
- * Ends on signals; a second one ends at once, as usual.
- * @param {() => Promise<void>} close
+ * Ends on signals; a second one ends at once, as usual. While models are loaded, the first one ends at once, too: nothing has begun.
+ * A first process of a container gets no signal without such a function.
  * @param {any} log
+ * @returns {(close: () => Promise<void>) => void} to call when the server is ready
  */
-function closeOnSignals(close, log) {
+function closeOnSignals(log) {
   let isClosing = false;
-  for (const signal of ['SIGINT', 'SIGTERM']) {
+  /** @type {(() => Promise<void>) | undefined} */
+  let close;
+  for (const [signal, number] of /** @type {const} */ ([
+    ['SIGINT', 2],
+    ['SIGTERM', 15],
+  ])) {
     process.once(signal, async () => {
+      if (close === undefined) process.exit(128 + number);
       if (isClosing) return;
       isClosing = true;
       log.info({ signal }, 'draining');
@@ -100,31 +108,39 @@ function closeOnSignals(close, log) {
       if (cluster.isWorker) process.disconnect?.();
     });
   }
+  return (whenReady) => {
+    close = whenReady;
+  };
 }
 
 /**
  * @param {string | undefined} repository
  * @param {any} options
  */
-async function run(repository, { host, http, grpc, metrics, processes, set: defaults, control, logLevel }) {
+async function run(repository, { name, host, http, grpc, metrics, processes, set: defaults, control, logLevel }) {
   const log = pino({ level: logLevel });
+  const setClose = closeOnSignals(log);
   if (processes > 1 && cluster.isPrimary) {
     const { close, failed } = await startProcesses({ count: processes, host, metrics, log });
-    closeOnSignals(close, log);
-    process.exitCode = await failed;
-    return close();
+    setClose(close);
+    // Nothing waits for it, because it never comes where all goes well: Node ends with 13 where a module waits for that.
+    void failed.then(async (code) => {
+      process.exitCode = code;
+      await close();
+    });
+    return;
   }
   const isOne = processes === 1;
   try {
     // Models that one process loads would be missing in the others.
     const options = isOne ? { metrics, control } : { metrics: /** @type {const} */ ('cluster'), control: false };
-    const server = await serve({ repository, host, http, grpc, defaults, log, apiKey: process.env.WEBNN_SERVE_API_KEY, ...options });
+    const server = await serve({ repository, name, host, http, grpc, defaults, log, apiKey: process.env.WEBNN_SERVE_API_KEY, ...options });
     const { ready, versions } = server.registry;
     if (ready.length === 0 && versions.length > 0) {
       await server.close();
       throw new RepositoryError(['no model can be loaded', ...versions.map(({ name, reason }) => `  ${name}: ${reason}`)].join('\n'));
     }
-    closeOnSignals(() => server.close(), log);
+    setClose(() => server.close());
     log.info(server.urls, 'ready');
     if (isOne) console.error([`webnn-node-serve ${VERSION} serves at ${server.urls.http}. Try:`, ...callsOf(server)].join('\n'));
     else process.send?.('ready');

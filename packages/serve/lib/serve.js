@@ -28,11 +28,12 @@ const BUILT_IN = new URL('../models/', import.meta.url);
  */
 
 /** @type {RequestLimits} */
-const LIMITS = { maxBodyBytes: 64 * 2 ** 20, maxUnreadBytes: 256 * 2 ** 20, requestTimeoutMs: 60_000, idleTimeoutMs: 120_000, drainMs: 25_000 };
+export const LIMITS = { maxBodyBytes: 64 * 2 ** 20, maxUnreadBytes: 256 * 2 ** 20, requestTimeoutMs: 60_000, idleTimeoutMs: 120_000, drainMs: 25_000 };
 
 /**
  * @typedef {object} ServeOptions
  * @property {string} [repository] folder of models; by default the models in the package
+ * @property {string} [name] of the model where the folder is itself a model; by default that of the folder
  * @property {string} [host] address to listen at; only this machine by default
  * @property {number | false} [http] port; 0 takes a free one
  * @property {number | false} [grpc] port; none by default
@@ -126,6 +127,7 @@ async function listen(app, { name, host, port, drainMs }) {
  */
 export async function serve({
   repository = fileURLToPath(BUILT_IN),
+  name,
   host = '127.0.0.1',
   http = 8080,
   grpc = false,
@@ -139,7 +141,7 @@ export async function serve({
   checkConfig(defaults, 'defaults');
   const logger = log === false ? pino({ level: 'silent' }) : log;
   const metrics = new Metrics();
-  const registry = new Registry(repository, { defaults, metrics, log: logger });
+  const registry = new Registry(repository, { name, defaults, metrics, log: logger });
   /** @type {Context} */
   const context = {
     registry,

@@ -134,6 +134,8 @@ export class Metrics {
   /** Gives the numbers to the first process of a cluster. */
   share() {
     AggregatorRegistry.setRegistries(this.#registry);
+    // Its constructor listens for questions of the first process.
+    new AggregatorRegistry();
   }
 
   /** The text that Prometheus reads. */

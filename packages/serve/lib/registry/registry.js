@@ -23,6 +23,7 @@ const quoted = (/** @type {string} */ name) => JSON.stringify(name.length > 100 
 
 export class Registry {
   #repository;
+  #name;
   #defaults;
   #metrics;
   #log;
@@ -37,12 +38,14 @@ export class Registry {
   /**
    * @param {string} repository folder of models
    * @param {object} options
+   * @param {string} [options.name] of the model that the folder itself is
    * @param {Partial<import('./config.js').ModelConfig>} options.defaults
    * @param {import('../metrics/metrics.js').Metrics} options.metrics
    * @param {import('pino').BaseLogger} options.log
    */
-  constructor(repository, { defaults, metrics, log }) {
+  constructor(repository, { name, defaults, metrics, log }) {
     this.#repository = repository;
+    this.#name = name;
     this.#defaults = defaults;
     this.#metrics = metrics;
     this.#log = log;
@@ -63,7 +66,7 @@ export class Registry {
    * @throws {import('./repository.js').RepositoryError} if there is no such folder
    */
   async open() {
-    for (const { name } of await listModels(this.#repository)) {
+    for (const { name } of await listModels(this.#repository, this.#name)) {
       // The reason is logged, and part of the index.
       await this.load(name).catch(() => undefined);
     }
@@ -137,7 +140,7 @@ export class Registry {
 
   /** @param {string} name */
   async #load(name) {
-    const entry = (await listModels(this.#repository)).find((candidate) => candidate.name === name);
+    const entry = (await listModels(this.#repository, this.#name)).find((candidate) => candidate.name === name);
     if (entry === undefined) throw new ServeError('notFound', `there is no model ${quoted(name)} in the repository`);
     const before = this.#models.get(name) ?? [];
     /** @type {Version[]} */

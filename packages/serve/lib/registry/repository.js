@@ -31,14 +31,17 @@ const isFolder = (/** @type {string} */ file) => statSync(file).isDirectory();
  */
 const isModel = (folder) => ['model.onnx', 'tokenizer.json', 'onnx'].some((name) => existsSync(path.join(folder, name)));
 
+/** Hidden files, and what file systems have at the root of a volume, which only root may read. */
+const NO_MODELS = /^\.|^lost\+found$/;
+
 const VERSION = /^[1-9]\d{0,8}$/;
 
 /**
  * @param {string} folder
+ * @param {string} [name]
  * @returns {Promise<Entry | null>} null for a folder without a model
  */
-async function entryOf(folder) {
-  const name = path.basename(folder);
+async function entryOf(folder, name = path.basename(folder)) {
   const file = path.join(folder, 'model.json');
   const config = existsSync(file) ? file : null;
   if (isModel(folder)) return { name, config, versions: [{ version: '1', path: folder }] };
@@ -53,18 +56,19 @@ async function entryOf(folder) {
 /**
  * Lists the models of a folder, or the one that the folder itself is.
  * @param {string} repository
+ * @param {string} [name] of the model that the folder itself is; by default that of the folder
  * @returns {Promise<Entry[]>} by name
  * @throws {RepositoryError} if there is no such folder
  */
-export async function listModels(repository) {
+export async function listModels(repository, name) {
   if (!existsSync(repository) || !isFolder(repository)) throw new RepositoryError(`there is no folder ${repository}`);
-  const own = await entryOf(path.resolve(repository));
+  const own = await entryOf(path.resolve(repository), name);
   if (own !== null) return [own];
-  const names = (await readdir(repository)).filter((name) => !name.startsWith('.')).sort();
-  const entries = names.map(async (name) => {
-    const file = path.resolve(repository, name);
-    if (isFolder(file)) return entryOf(file);
-    return name.endsWith('.onnx') ? { name: name.slice(0, -'.onnx'.length), config: null, versions: [{ version: '1', path: file }] } : null;
+  const files = (await readdir(repository)).filter((file) => !NO_MODELS.test(file)).sort();
+  const entries = files.map(async (file) => {
+    const location = path.resolve(repository, file);
+    if (isFolder(location)) return entryOf(location);
+    return file.endsWith('.onnx') ? { name: file.slice(0, -'.onnx'.length), config: null, versions: [{ version: '1', path: location }] } : null;
   });
   return (await Promise.all(entries)).filter((entry) => entry !== null);
 }

@@ -1,0 +1,62 @@
+// The program, started as users start it.
+
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { createInterface } from 'node:readline';
+import test from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { endOf } from '../../../__test__/lib/processes.mjs';
+import { until } from '../../../__test__/lib/wait.mjs';
+import { freePort } from '../../../scripts/services.mjs';
+import { post } from './support.mjs';
+
+const PROGRAM = fileURLToPath(new URL('../bin/webnn-node-serve.js', import.meta.url));
+const EMBEDDINGS = fileURLToPath(new URL('../models/embeddings', import.meta.url));
+
+/** Models of which each takes some 100 ms to load. */
+const COUNT = 50;
+
+// Windows has no signals.
+if (process.platform !== 'win32') {
+  test('a signal while models are loaded ends the program, also as the first process of a container', async (t) => {
+    const repository = mkdtempSync(path.join(tmpdir(), 'webnn-serve-'));
+    t.after(() => rmSync(repository, { recursive: true }));
+    for (let i = 0; i < COUNT; i++) symlinkSync(EMBEDDINGS, path.join(repository, `m${i}`));
+    const child = spawn(process.execPath, [PROGRAM, repository, '--http', '0'], { env: { ...process.env, NODE_TEST_CONTEXT: undefined } });
+    const ended = endOf(child);
+    child.stdout.once('data', () => child.kill('SIGTERM'));
+    const { code, signal, stdout } = await ended;
+    // Without a function for the signal the system would end the program, but not where it is process 1.
+    assert.deepEqual([code, signal], [143, null]);
+    assert.doesNotMatch(stdout, /"ready"/);
+  });
+
+  test('two processes answer behind one port, count together, and end with 0', async () => {
+    const [http, metrics] = [await freePort(), await freePort()];
+    const args = [PROGRAM, '--processes', '2', '--http', String(http), '--metrics', String(metrics)];
+    const child = spawn(process.execPath, args, { env: { ...process.env, NODE_TEST_CONTEXT: undefined } });
+    const ended = endOf(child);
+    let ready = 0;
+    createInterface({ input: child.stdout }).on('line', (line) => {
+      if (JSON.parse(line).msg === 'ready') ready += 1;
+    });
+    await until(() => ready === 2, 'both processes are ready');
+    for (let i = 0; i < 4; i++) {
+      const { status } = await post(`http://127.0.0.1:${http}/v1/embeddings`, { model: 'embeddings', input: 'a' }, { connection: 'close' });
+      assert.equal(status, 200);
+    }
+    let numbers = '';
+    await until(async () => {
+      const response = await fetch(`http://127.0.0.1:${metrics}/metrics`).catch(() => null);
+      numbers = (await response?.text()) ?? '';
+      return response !== null;
+    }, 'the metrics can be read');
+    assert.match(numbers, /^nv_inference_request_success\{model="embeddings",version="1"\} 4$/m);
+    child.kill('SIGTERM');
+    const { code, signal } = await ended;
+    assert.deepEqual([code, signal], [0, null]);
+  });
+}

@@ -1,0 +1,2 @@
+export { worker, type WorkerOptions } from './lib/queue/worker.js';
+export { type RequestLimits, type ServeOptions, type Server, serve } from './lib/serve.js';
