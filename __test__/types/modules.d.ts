@@ -135,3 +135,13 @@ declare module 'wavefile' {
   const wavefile: { WaveFile: typeof WaveFile };
   export default wavefile;
 }
+
+declare module 'ai' {
+  export type EmbeddingModel = object;
+  export function embed(options: { model: EmbeddingModel; value: string; maxRetries: number }): Promise<{ embedding: number[] }>;
+  export function embedMany(options: { model: EmbeddingModel; values: string[]; maxRetries: number }): Promise<{ embeddings: number[][] }>;
+}
+
+declare module '@ai-sdk/openai-compatible' {
+  export function createOpenAICompatible(options: { name: string; baseURL: string }): { embeddingModel(name: string): import('ai').EmbeddingModel };
+}
