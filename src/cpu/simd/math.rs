@@ -522,7 +522,8 @@ mod tests {
     #[test]
     fn large_arguments_saturate_exactly() {
         let xs: Vec<f32> = floats().into_iter().filter(|x| x.abs() >= 18.0).collect();
-        let limits: [(&str, fn(f32) -> f32); 3] = [
+        type Limit = fn(f32) -> f32;
+        let limits: [(&str, Limit); 3] = [
             ("tanh", |x| 1f32.copysign(x)),
             ("erf", |x| 1f32.copysign(x)),
             ("sigmoid", |x| (1.0 / (1.0 + (-x as f64).exp())) as f32),
