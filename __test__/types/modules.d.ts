@@ -140,8 +140,19 @@ declare module 'ai' {
   export type EmbeddingModel = object;
   export function embed(options: { model: EmbeddingModel; value: string; maxRetries: number }): Promise<{ embedding: number[] }>;
   export function embedMany(options: { model: EmbeddingModel; values: string[]; maxRetries: number }): Promise<{ embeddings: number[][] }>;
+  type TextOptions = { model: object; prompt: string; maxOutputTokens: number; maxRetries: number };
+  export function generateText(options: TextOptions): Promise<{ text: string; finishReason: string }>;
+  export function streamText(options: TextOptions): { textStream: AsyncIterable<string> };
 }
 
 declare module '@ai-sdk/openai-compatible' {
-  export function createOpenAICompatible(options: { name: string; baseURL: string }): { embeddingModel(name: string): import('ai').EmbeddingModel };
+  export function createOpenAICompatible(options: { name: string; baseURL: string }): {
+    embeddingModel(name: string): import('ai').EmbeddingModel;
+    chatModel(name: string): object;
+  };
+}
+
+declare module 'autocannon' {
+  type Options = { url: string; method: string; body: string; connections: number; amount: number };
+  export default function autocannon(options: Options): Promise<Record<'2xx' | 'non2xx' | 'errors' | 'timeouts', number>>;
 }
