@@ -5,8 +5,8 @@
 import { lstatSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { addonName, neededGlibc, pack, stage, STAGE } from './packages.mjs';
-import { entry, Failure, isProgram, root, say } from './process.mjs';
+import { addonName, neededGlibc, pack, readManifest, stage, STAGE } from './packages.mjs';
+import { entry, Failure, isProgram, root, say, WORKSPACES } from './process.mjs';
 import { installPackages, setUp, thisPlatform } from './setup.mjs';
 import { Project, TRIALS } from './trials.mjs';
 
@@ -68,7 +68,9 @@ export function packThisPlatform(staged, destination) {
  * @param {Packed[]} packed
  */
 export function tarballsFor(name, packed) {
-  const names = ['webnn-node', `webnn-node-${thisPlatform()}`, name];
+  const folder = WORKSPACES.find((workspace) => readManifest(join(root, workspace)).name === name);
+  const dependencies = folder === undefined ? [] : Object.keys(readManifest(join(root, folder)).dependencies);
+  const names = ['webnn-node', `webnn-node-${thisPlatform()}`, name, ...dependencies];
   return packed.filter((one) => names.includes(one.name)).map(({ file }) => file);
 }
 

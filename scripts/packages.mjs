@@ -73,7 +73,8 @@ export function addonName(platform) {
 const LICENSES = ['LICENSE-APACHE', 'LICENSE-MIT'];
 
 const packageName = (/** @type {string} */ platform) => `webnn-node-${platform}`;
-const readManifest = (/** @type {string} */ directory) => JSON.parse(readFileSync(join(directory, 'package.json'), 'utf8'));
+/** The package.json of a folder. */
+export const readManifest = (/** @type {string} */ directory) => JSON.parse(readFileSync(join(directory, 'package.json'), 'utf8'));
 
 /**
  * Returns the manifest of a published package, without fields for the checkout only.

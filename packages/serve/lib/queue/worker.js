@@ -31,7 +31,7 @@ async function importBullMq() {
   try {
     return await import('bullmq');
   } catch (cause) {
-    throw new Error('worker() needs the package bullmq: npm install bullmq', { cause });
+    throw new Error('worker() needs the package bullmq: npm install bullmq ioredis', { cause });
   }
 }
 
