@@ -133,8 +133,15 @@ test('a body that does not come ends the connection', async (t) => {
 
 test('answers that nobody reads do not fill the memory', async (t) => {
   const { infer } = await digitsServer(t, { limits: { maxUnreadBytes: 100 } });
-  const { status } = await post(infer, { inputs: [PICTURE] });
-  assert.equal(status, 503);
+  const { status, json } = await postJson(infer, { inputs: [PICTURE] });
+  assert.deepEqual({ status, json }, { status: 503, json: { error: 'too many answers wait to be read' } });
+});
+
+test('answers to callers who have gone do not count as unread', async (t) => {
+  const { infer } = await digitsServer(t, { limits: { maxUnreadBytes: 1000 }, defaults: { maxDelayMs: 100 } });
+  for (let i = 0; i < 40; i++)
+    await assert.rejects(fetch(infer, { method: 'POST', body: JSON.stringify({ inputs: [PICTURE] }), signal: AbortSignal.timeout(20) }));
+  assert.equal((await post(infer, { inputs: [PICTURE] })).status, 200);
 });
 
 test('models are loaded and unloaded', async (t) => {

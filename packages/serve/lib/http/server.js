@@ -50,10 +50,12 @@ class Unread {
    * Counts an answer until it was sent.
    * @param {import('fastify').FastifyReply} reply
    * @param {number} bytes
-   * @returns {boolean} whether there is room for it
+   * @returns {boolean} whether there is room for it; errors always have it, or nobody would hear of the lack of room
    */
   add(reply, bytes) {
-    if (this.#bytes + bytes > this.#limit) return false;
+    // Who has gone closes nothing any more.
+    if (reply.raw.destroyed) return true;
+    if (reply.statusCode < 400 && this.#bytes + bytes > this.#limit) return false;
     this.#bytes += bytes;
     reply.raw.once('close', () => {
       this.#bytes -= bytes;
