@@ -203,6 +203,11 @@ test('many callers at once get the answers of single ones, and the metrics count
   assert.equal(await metric('webnn_generation_max_batch', 'letters'), 1);
 });
 
+test('a request without a body is the fault of its caller', async (t) => {
+  const { url } = await generationServer(t);
+  for (const path of ['completions', 'chat/completions', 'embeddings']) assert.equal((await fetch(`${url}/v1/${path}`, { method: 'POST' })).status, 400);
+});
+
 test('the stream of a busy server is an error with a status', async (t) => {
   const { client } = await generationServer(t, { maxSequences: 1, maxQueue: 0 });
   const request = { model: 'letters', prompt: 'Hello', max_tokens: 200, stream: true };

@@ -5,7 +5,7 @@ import { ServeError, toServeError } from '../errors.js';
 import { FEW_TOKENS, together } from '../models/generator.js';
 import { decodeBody, encodeError } from '../protocol/openai.js';
 import { ChatForm, CompletionForm, decodeChat, decodeCompletion } from '../protocol/openai-generation.js';
-import { callOptions } from './calls.js';
+import { bodyOf, callOptions } from './calls.js';
 import { modelFor } from './openai.js';
 
 /** Bytes of a stream that its caller has not read: then nobody reads it any more. */
@@ -144,7 +144,7 @@ async function answer(task, request, reply) {
  */
 export function addGenerationRoutes(app, { registry }) {
   app.post('/v1/completions', async (request, reply) => {
-    const body = decodeBody(/** @type {Buffer} */ (request.body));
+    const body = decodeBody(bodyOf(request));
     const name = /** @type {string} */ (body.model);
     const model = modelFor(registry, name, 'generation');
     const decoded = decodeCompletion(body, FEW_TOKENS);
@@ -154,7 +154,7 @@ export function addGenerationRoutes(app, { registry }) {
   });
 
   app.post('/v1/chat/completions', async (request, reply) => {
-    const body = decodeBody(/** @type {Buffer} */ (request.body));
+    const body = decodeBody(bodyOf(request));
     const name = /** @type {string} */ (body.model);
     const model = modelFor(registry, name, 'generation');
     const decoded = decodeChat(body);
