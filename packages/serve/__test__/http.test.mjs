@@ -131,6 +131,17 @@ test('a body that does not come ends the connection', async (t) => {
   socket.destroy();
 });
 
+test('an answer may take longer than a connection may be idle', async (t) => {
+  const { infer } = await digitsServer(t, { limits: { idleTimeoutMs: 100 }, defaults: { maxDelayMs: 500 } });
+  assert.equal((await post(infer, { inputs: [PICTURE] })).status, 200);
+});
+
+test('a connection on which nothing moves is closed', async (t) => {
+  const { server } = await digitsServer(t, { limits: { idleTimeoutMs: 100 } });
+  const socket = connect(Number(new URL(server.urls.http).port));
+  await once(socket.resume(), 'close');
+});
+
 test('answers that nobody reads do not fill the memory', async (t) => {
   const { infer } = await digitsServer(t, { limits: { maxUnreadBytes: 100 } });
   const { status, json } = await postJson(infer, { inputs: [PICTURE] });

@@ -111,7 +111,12 @@ export function createHttp(context) {
     access.checkOrigin(request.headers);
     if (!OPEN.test(request.url)) access.checkKey(request.headers.authorization);
   });
+  // While an answer is computed, nothing moves on its connection: that can take longer than a connection may be idle.
+  app.addHook('preHandler', async ({ raw }) => {
+    raw.socket.setTimeout(0);
+  });
   app.addHook('onSend', async (request, reply, payload) => {
+    request.raw.socket.setTimeout(idleTimeoutMs);
     // A connection that stays open would hold up the end of the server.
     if (context.registry.isDraining) reply.header('connection', 'close');
     const bytes = typeof payload === 'string' || Buffer.isBuffer(payload) ? payload.length : 0;
