@@ -157,12 +157,12 @@ test('a context that is full ends a text, and prompts that leave no room are ref
   const { tokens, finishReason } = await model.generate(Array(500).fill(3), endless);
   assert.deepEqual({ tokens, finishReason }, { tokens: CONTEXT - 500, finishReason: 'length' });
   const tooLong = (/** @type {any} */ error) => error.kind === 'invalid' && error.code === 'context_length_exceeded';
-  assert.throws(() => model.readPrompt(Array(CONTEXT).fill(3)), tooLong);
-  assert.throws(() => model.readPrompt('a'.repeat(CONTEXT + 1)), tooLong);
-  assert.throws(() => model.readPrompt('a'.repeat(100_000)), tooLong);
+  await assert.rejects(model.readPrompts([Array(CONTEXT).fill(3)]), tooLong);
+  await assert.rejects(model.readPrompts(['a'.repeat(CONTEXT + 1)]), tooLong);
+  await assert.rejects(model.readPrompts(['a'.repeat(100_000)]), tooLong);
   await assert.rejects(model.generate([1, 2], { ...endless, maxTokens: CONTEXT - 1 }), tooLong);
-  assert.throws(() => model.readPrompt([258]), { kind: 'invalid' });
-  assert.throws(() => model.readPrompt(''), { kind: 'invalid' });
+  await assert.rejects(model.readPrompts([[258]]), { kind: 'invalid' });
+  await assert.rejects(model.readPrompts(['']), { kind: 'invalid' });
 });
 
 test('texts as tensors', async (t) => {
@@ -172,7 +172,8 @@ test('texts as tensors', async (t) => {
   /** @type {Map<string, any>} */
   const inputs = new Map([['text_input', text]]);
   const withLimits = (/** @type {Int32Array} */ data) => new Map([...inputs, ['max_tokens', { datatype: 'INT32', shape: [data.length], data }]]);
-  const alone = await Promise.all([3, 5].map((maxTokens, i) => model.generate(model.readPrompt(['Hello', 'world'][i]), { maxTokens })));
+  const prompts = await model.readPrompts(['Hello', 'world']);
+  const alone = await Promise.all([3, 5].map((maxTokens, i) => model.generate(prompts[i], { maxTokens })));
   const output = /** @type {any} */ ((await model.infer({ inputs: withLimits(Int32Array.of(3, 5)), outputs: null })).get('text_output'));
   assert.deepEqual(output.shape, [2]);
   assert.deepEqual(
@@ -185,6 +186,7 @@ test('texts as tensors', async (t) => {
     { inputs, outputs: ['logits'] },
     { inputs: new Map([...inputs, ['other', text]]), outputs: null },
     { inputs: withLimits(Int32Array.of(0)), outputs: null },
+    { inputs: new Map([['text_input', { ...text, shape: [129], data: Array(129).fill(text.data[0]) }]]), outputs: null },
     { inputs: withLimits(Int32Array.of(1, 2, 3)), outputs: null },
   ]) {
     await assert.rejects(model.infer(wrong), { kind: 'invalid' });

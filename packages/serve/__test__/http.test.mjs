@@ -5,7 +5,7 @@ import { connect } from 'node:net';
 import test from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { until } from '../../../__test__/lib/wait.mjs';
-import { DIGITS, PICTURE, post, postJson, repositoryOf, startServer } from './support.mjs';
+import { DIGITS, PICTURE, post, postJson, repositoryOf, startServer, wordsFiles } from './support.mjs';
 
 /** A server with one model for digits. */
 async function digitsServer(t, options = {}) {
@@ -83,6 +83,14 @@ test('a body beyond the limit is refused, also one that only grows when it is un
   const { infer } = await digitsServer(t, { limits: { maxBodyBytes: 10_000 } });
   assert.equal((await post(infer, Buffer.alloc(10_001))).status, 413);
   assert.equal((await post(infer, gzipSync(Buffer.alloc(1_000_000)), { 'content-encoding': 'gzip' })).status, 413);
+});
+
+test('embeddings of more texts than a request may have are refused in both protocols', async (t) => {
+  const { urls } = await startServer(t, { repository: repositoryOf(t, wordsFiles('words')) });
+  const texts = Array(2049).fill('a');
+  const inputs = [{ name: 'text', shape: [texts.length], datatype: 'BYTES', data: texts }];
+  assert.equal((await postJson(`${urls.http}/v2/models/words/infer`, { inputs })).status, 400);
+  assert.equal((await postJson(`${urls.http}/v1/embeddings`, { model: 'words', input: texts })).status, 400);
 });
 
 test('what there is not is an error in the form of the protocol', async (t) => {

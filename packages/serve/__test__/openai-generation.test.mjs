@@ -208,6 +208,15 @@ test('a request without a body is the fault of its caller', async (t) => {
   for (const path of ['completions', 'chat/completions', 'embeddings']) assert.equal((await fetch(`${url}/v1/${path}`, { method: 'POST' })).status, 400);
 });
 
+test('more texts than a request may have are refused before they are read', async (t) => {
+  const { url } = await generationServer(t);
+  const messages = Array(1000).fill({ role: 'user', content: '' });
+  const { status, json } = await postJson(`${url}/v1/chat/completions`, { model: 'together', messages });
+  assert.deepEqual([status, json.error.code, json.error.message.includes('1000 messages')], [400, 'context_length_exceeded', true]);
+  const prompts = await postJson(`${url}/v1/completions`, { model: 'together', prompt: Array(129).fill('a') });
+  assert.deepEqual([prompts.status, prompts.json.error.param], [400, 'prompt']);
+});
+
 test('the stream of a busy server is an error with a status', async (t) => {
   const { client } = await generationServer(t, { maxSequences: 1, maxQueue: 0 });
   const request = { model: 'letters', prompt: 'Hello', max_tokens: 200, stream: true };

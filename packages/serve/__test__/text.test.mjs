@@ -7,6 +7,7 @@ import { randomNumbers } from 'webnn-node-cli/lib/random.mjs';
 import { END, TOKENIZER, VOCABULARY } from '../../../__test__/examples/model-folder.mjs';
 import { Answer } from '../lib/text/answer.js';
 import { changedLogits, chooseToken, GREEDY, logprobsOf, UNCHANGED } from '../lib/text/sampling.js';
+import { mapInParts } from '../lib/text/parts.js';
 import { StopTexts } from '../lib/text/stop-texts.js';
 
 describe('stop texts', () => {
@@ -149,4 +150,20 @@ describe('the choice of a token', () => {
     );
     assert.ok(Math.abs(top[0].logprob - Math.log(0.5)) < 1e-6);
   });
+});
+
+test('others get their turn while a long list is read', async () => {
+  let turns = 0;
+  const timer = setImmediate(function again() {
+    turns += 1;
+    if (turns < 100) setImmediate(again);
+  });
+  const busy = (/** @type {number} */ entry, /** @type {number} */ index) => {
+    const until = performance.now() + 11;
+    while (performance.now() < until);
+    return entry * index;
+  };
+  assert.deepEqual(await mapInParts([5, 6, 7, 8], busy), [0, 6, 14, 24]);
+  assert.ok(turns >= 3, `${turns} turns`);
+  clearImmediate(timer);
 });

@@ -9,6 +9,8 @@
  */
 export function callOptions(request, reply, timeoutMs) {
   const controller = new AbortController();
+  // Whoever left while the request was read closes nothing any more.
+  if (reply.raw.destroyed) controller.abort();
   reply.raw.once('close', () => {
     if (!reply.raw.writableFinished) controller.abort();
   });

@@ -148,7 +148,7 @@ export function addGenerationRoutes(app, { registry }) {
     const name = /** @type {string} */ (body.model);
     const model = modelFor(registry, name, 'generation');
     const decoded = decodeCompletion(body, FEW_TOKENS);
-    const prompts = decoded.prompts.map((prompt) => model.readPrompt(prompt));
+    const prompts = await model.readPrompts(decoded.prompts);
     const form = new CompletionForm(name, (ids) => model.textOf(ids));
     return answer({ model, request: decoded, prompts, form }, request, reply);
   });

@@ -4,6 +4,7 @@ import { loadModel } from 'webnn-node/onnx';
 import { Executor } from '../batcher/executor.js';
 import { invalid, ServeError } from '../errors.js';
 import { encodeText } from '../text/folder.js';
+import { mapInParts } from '../text/parts.js';
 
 /**
  * @typedef {import('../text/folder.js').TextFolder} TextFolder
@@ -23,6 +24,9 @@ const POOLED = ['sentence_embedding', 'text_embeds', 'embedding', 'embeddings', 
 
 /** Outputs with a vector for each token. */
 const STATES = ['last_hidden_state', 'token_embeddings', 'hidden_states'];
+
+/** Texts of one request, as at OpenAI. */
+const MAX_INPUTS = 2048;
 
 /** Texts of lengths within this share of each other are computed together: what is left is padding. */
 const SIMILAR = 1.25;
@@ -145,8 +149,9 @@ export class Embedder {
    * @throws {ServeError}
    */
   async embed(inputs, options) {
+    if (inputs.length > MAX_INPUTS) throw invalid(`input has ${inputs.length} entries, at most ${MAX_INPUTS} are allowed`, { param: 'input' });
     this.#executor.admit(options);
-    const rows = inputs.map((input, index) => ({ index, ids: this.#tokens(input, index) }));
+    const rows = await mapInParts(inputs, (input, index) => ({ index, ids: this.#tokens(input, index) }));
     const vectors = new Array(rows.length);
     // One part after the other: others get their turn between them.
     for (const part of this.#parts(rows)) {

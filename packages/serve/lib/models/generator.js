@@ -9,6 +9,7 @@ import { Sequences } from '../batcher/sequences.js';
 import { invalid } from '../errors.js';
 import { Answer } from '../text/answer.js';
 import { encodeText } from '../text/folder.js';
+import { mapInParts } from '../text/parts.js';
 import { samplingOf, UNCHANGED } from '../text/sampling.js';
 import { chooseBatching, obstacle } from './batching.js';
 import { Decoder } from './decoder.js';
@@ -34,6 +35,9 @@ import { Decoder } from './decoder.js';
 
 /** The longest text where nobody says how long it may be. */
 const LONGEST = 4096;
+
+/** Prompts of one request. */
+const MAX_PROMPTS = 128;
 
 /** Tokens of a text in the Open Inference Protocol, and in OpenAI's completions, unless the request says it. */
 export const FEW_TOKENS = 16;
@@ -117,16 +121,19 @@ export class Generator {
   readMessages(messages) {
     const { render } = this.#folder;
     if (render === null) throw invalid('the model has no chat template; use /v1/completions', { param: 'model' });
+    if (messages.length > this.#folder.maxLength) throw this.#tooLong(`the conversation has ${messages.length} messages`, 'messages');
     return this.#check(encodeText(this.#folder, render(messages), { what: 'the conversation', param: 'messages', isWhole: false }), 'messages');
   }
 
   /**
-   * The tokens of a prompt, checked.
-   * @param {string | readonly number[]} prompt
-   * @returns {readonly number[]}
+   * The tokens of prompts, checked.
+   * @param {readonly (string | readonly number[])[]} prompts
+   * @returns {Promise<(readonly number[])[]>}
    */
-  readPrompt(prompt) {
-    return this.#check(typeof prompt === 'string' ? encodeText(this.#folder, prompt, { what: 'the prompt', param: 'prompt' }) : prompt, 'prompt');
+  async readPrompts(prompts) {
+    if (prompts.length > MAX_PROMPTS) throw invalid(`there are ${prompts.length} prompts, at most ${MAX_PROMPTS} are allowed`, { param: 'prompt' });
+    const read = (/** @type {string} */ prompt) => encodeText(this.#folder, prompt, { what: 'the prompt', param: 'prompt' });
+    return mapInParts(prompts, (prompt) => this.#check(typeof prompt === 'string' ? read(prompt) : prompt, 'prompt'));
   }
 
   /**
@@ -160,7 +167,7 @@ export class Generator {
 
   /**
    * Goes on with a text.
-   * @param {readonly number[]} prompt from `readMessages` or `readPrompt`
+   * @param {readonly number[]} prompt from `readMessages` or `readPrompts`
    * @param {Wishes} wishes
    * @param {CallOptions & { onText?: import('../text/answer.js').OnText }} [options] `onText` takes the text in pieces
    * @returns {Promise<Generated>}
@@ -208,7 +215,7 @@ export class Generator {
     const limits = limit === undefined ? [FEW_TOKENS] : Array.from(/** @type {Int32Array} */ (limit.data));
     const isValid = (limit?.datatype ?? 'INT32') === 'INT32' && [1, text.data.length].includes(limits.length) && limits.every((tokens) => tokens > 0);
     if (!isValid) throw invalid('"max_tokens" must be INT32 numbers from 1, one or as many as texts');
-    const prompts = /** @type {Uint8Array[]} */ (text.data).map((bytes) => this.readPrompt(Buffer.from(bytes).toString()));
+    const prompts = await this.readPrompts(/** @type {Uint8Array[]} */ (text.data).map((bytes) => Buffer.from(bytes).toString()));
     const generated = await together(options.signal, (signal) =>
       prompts.map((prompt, i) => this.generate(prompt, { maxTokens: limits[i] ?? limits[0] }, { ...options, signal })),
     );

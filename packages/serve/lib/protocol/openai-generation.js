@@ -21,7 +21,7 @@ import { invalid } from '../errors.js';
  */
 
 /** The limits of OpenAI. */
-const [MAX_COUNT, MAX_STOPS, MAX_PROMPTS, MAX_BIASES] = [128, 4, 128, 1024];
+const [MAX_COUNT, MAX_STOPS, MAX_BIASES] = [128, 4, 1024];
 
 const isNumber = (/** @type {number} */ lowest, /** @type {number} */ highest) => (/** @type {unknown} */ value) =>
   typeof value === 'number' && value >= lowest && value <= highest;
@@ -125,8 +125,8 @@ export function decodeCompletion(body, fewTokens) {
   const given = checkParameters(body);
   const isTokens = (/** @type {unknown} */ value) => isList(value, isToken);
   const prompts = isText(given.prompt) || isTokens(given.prompt) ? [given.prompt] : given.prompt;
-  if (!isList(prompts, (prompt) => isText(prompt) || isTokens(prompt), MAX_PROMPTS)) {
-    throw invalid(`prompt must be a text, a list of tokens, or a list of up to ${MAX_PROMPTS} of these`, { param: 'prompt' });
+  if (!isList(prompts, (prompt) => isText(prompt) || isTokens(prompt))) {
+    throw invalid('prompt must be a text, a list of tokens, or a list of these', { param: 'prompt' });
   }
   const { logprobs = null, max_tokens: maxTokens = fewTokens } = given;
   if (logprobs !== null && !isWhole(0, 5)(logprobs)) throw invalid('logprobs must be a whole number from 0 to 5', { param: 'logprobs' });

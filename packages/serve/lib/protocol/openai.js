@@ -3,9 +3,6 @@
 import { invalid } from '../errors.js';
 import { parseJson } from './v2-json.js';
 
-/** Inputs of one request, as at OpenAI. */
-const MAX_INPUTS = 2048;
-
 /**
  * The body of a request.
  * @param {Buffer} body
@@ -29,7 +26,6 @@ function inputsOf(input) {
   const list = typeof input === 'string' || isTokens(input) ? [input] : input;
   const isValid = Array.isArray(list) && list.length > 0 && list.every((entry) => (typeof entry === 'string' && entry !== '') || isTokens(entry));
   if (!isValid) throw invalid('input must be a text that is not empty, a list of tokens, or a list of these', { param: 'input' });
-  if (list.length > MAX_INPUTS) throw invalid(`input has ${list.length} entries, at most ${MAX_INPUTS} are allowed`, { param: 'input' });
   return list;
 }
 
