@@ -4,6 +4,7 @@ import { request } from 'node:http';
 import { connect } from 'node:net';
 import test from 'node:test';
 import { gzipSync } from 'node:zlib';
+import pino from 'pino';
 import { until } from '../../../__test__/lib/wait.mjs';
 import { DIGITS, PICTURE, post, postJson, repositoryOf, startServer, wordsFiles } from './support.mjs';
 
@@ -53,6 +54,19 @@ test('requests at the same time give the answers of single ones, in fewer comput
   assert.ok(valueOf('nv_inference_exec_count') < 80);
   assert.ok(valueOf('nv_inference_compute_infer_duration_us') > 0);
   assert.match(metrics, /^nodejs_eventloop_lag_seconds/m);
+});
+
+test('requests are not joined where the size of a batch is set', async (t) => {
+  const repository = repositoryOf(t, { 'digits/model.onnx': DIGITS, 'digits/model.json': { freeDimensions: { batch: 1 }, maxDelayMs: 20 } });
+  const warnings = [];
+  const log = /** @type {any} */ (pino({ level: 'warn' }, { write: (line) => warnings.push(line) }));
+  const { urls } = await startServer(t, { repository, log });
+  const answers = await Promise.all(Array.from({ length: 4 }, () => post(`${urls.http}/v2/models/digits/infer`, { inputs: [PICTURE] })));
+  assert.deepEqual(
+    answers.map(({ status }) => status),
+    [200, 200, 200, 200],
+  );
+  assert.deepEqual(warnings, []);
 });
 
 test('one wrong request does not harm others', async (t) => {

@@ -82,7 +82,9 @@ export class TensorModel {
     this.#model = model;
     this.#observer = observer;
     this.#turns = turns;
-    this.#batch = batchDimension(model);
+    const batch = batchDimension(model);
+    // A dimension whose size is set does not grow.
+    this.#batch = batch !== null && Object.hasOwn(config.freeDimensions, batch) ? null : batch;
     this.#inputs = new Map(model.inputs.map((info) => [info.name, portOf(info)]));
     this.#unranked = new Set(model.inputs.flatMap(({ name, shape }) => (shape === null ? [name] : [])));
     this.#outputs = new Map(model.outputs.map((info) => [info.name, portOf(info)]));
