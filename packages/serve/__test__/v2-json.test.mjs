@@ -20,6 +20,24 @@ function binary(json, ...pieces) {
   return decodeRequest(Buffer.concat([head, ...pieces]), String(head.length));
 }
 
+test('lists deeper than the stack are the fault of the caller, wherever they are', () => {
+  const text = (/** @type {object} */ fields) => {
+    const place = '"deep"';
+    const json = JSON.stringify({ inputs: [input(fields)] });
+    assert.ok(json.includes(place));
+    return Buffer.from(json.replace(place, '['.repeat(100_000) + ']'.repeat(100_000)));
+  };
+  for (const fields of [
+    { data: 'deep' },
+    { shape: [1], data: 'deep' },
+    { shape: ['deep'] },
+    { datatype: 'deep' },
+    { parameters: { binary_data_size: 'deep' } },
+  ]) {
+    assert.throws(() => decodeRequest(text(fields), undefined), { kind: 'invalid' });
+  }
+});
+
 test('reads each type that JSON can write', () => {
   const cases = {
     BOOL: [[true, 0], Uint8Array.of(1, 0)],

@@ -77,3 +77,12 @@ export function toServeError(error) {
   if (code !== undefined && Object.hasOwn(OTHERS, code)) return new ServeError(OTHERS[code], message, { cause: error });
   return new ServeError('internal', 'internal error', { cause: error });
 }
+
+/**
+ * A value of a request in an error: it can be long, and deeper than the stack.
+ * @param {unknown} value
+ */
+export function shown(value) {
+  if (value !== null && typeof value === 'object') return Array.isArray(value) ? 'a list' : 'an object';
+  return String(JSON.stringify(value)).slice(0, 100);
+}

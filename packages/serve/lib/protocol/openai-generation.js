@@ -2,7 +2,7 @@
 // server-sent events.
 
 import { randomUUID } from 'node:crypto';
-import { invalid } from '../errors.js';
+import { invalid, shown } from '../errors.js';
 
 /**
  * @typedef {import('../models/generator.js').Generated} Generated
@@ -143,7 +143,7 @@ function contentOf(content, param) {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) throw invalid(`${param} must be a text, or a list of parts`, { param });
   const other = content.find((part) => part?.type !== 'text');
-  if (other !== undefined) throw invalid(`${param} has a part of type ${JSON.stringify(other?.type)}; this model reads only text`, { param });
+  if (other !== undefined) throw invalid(`${param} has a part of type ${shown(other?.type)}; this model reads only text`, { param });
   if (!content.every((part) => isText(part.text))) throw invalid(`${param} has a part without a text`, { param });
   return content.map((part) => part.text).join('');
 }

@@ -1,6 +1,6 @@
 // Tensors between a protocol and a model.
 
-import { invalid } from '../errors.js';
+import { invalid, shown } from '../errors.js';
 import { datatypeOf } from './datatypes.js';
 
 /** @typedef {Uint8Array | Uint16Array | Uint32Array | BigUint64Array | Int8Array | Int16Array | Int32Array | BigInt64Array | Float32Array | Float64Array} Elements */
@@ -14,7 +14,7 @@ import { datatypeOf } from './datatypes.js';
  */
 
 /** The most dimensions that a tensor may have; models have fewer. */
-const MAX_RANK = 32;
+export const MAX_RANK = 32;
 
 /** The most elements of a tensor: no context takes more than 2 GiB. */
 const MAX_ELEMENTS = 2 ** 31;
@@ -30,7 +30,7 @@ export function elementsOf(shape, what) {
   if (!Array.isArray(shape) || shape.length > MAX_RANK) throw invalid(`${what}: its shape is not a list of at most ${MAX_RANK} sizes`);
   let count = 1;
   for (const size of shape) {
-    if (!Number.isSafeInteger(size) || size < 0) throw invalid(`${what}: its shape has ${JSON.stringify(size)}, expected a size from 0`);
+    if (!Number.isSafeInteger(size) || size < 0) throw invalid(`${what}: its shape has ${shown(size)}, expected a size from 0`);
     count *= size;
   }
   // A product with 0 is 0, whatever else there is.
@@ -45,7 +45,7 @@ export function elementsOf(shape, what) {
  */
 export function knownDatatype(name, what) {
   const datatype = typeof name === 'string' ? datatypeOf(name) : undefined;
-  if (datatype === undefined) throw invalid(`${what}: there is no datatype ${JSON.stringify(name)}`);
+  if (datatype === undefined) throw invalid(`${what}: there is no datatype ${shown(name)}`);
   return datatype;
 }
 

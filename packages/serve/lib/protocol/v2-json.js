@@ -1,8 +1,8 @@
 // The Open Inference Protocol over REST: requests and answers as JSON, with the tensors inside or as raw bytes behind the
 // JSON ("binary tensor data extension").
 
-import { invalid } from '../errors.js';
-import { bytesOfElements, elementsFromBytes, elementsOf, knownDatatype } from './tensors.js';
+import { invalid, shown } from '../errors.js';
+import { bytesOfElements, elementsFromBytes, elementsOf, knownDatatype, MAX_RANK } from './tensors.js';
 
 /** Header with the length of the JSON before raw bytes. */
 export const HEAD_LENGTH = 'inference-header-content-length';
@@ -45,7 +45,8 @@ const isObject = (/** @type {unknown} */ value) => value !== null && typeof valu
  */
 function flatten(data, count, what) {
   if (!Array.isArray(data)) throw invalid(`${what}: its data are not a list`);
-  const flat = data.some(Array.isArray) ? data.flat(Infinity) : data;
+  // Deeper lists than tensors have would overflow the stack.
+  const flat = data.some(Array.isArray) ? data.flat(MAX_RANK) : data;
   if (flat.length !== count) throw invalid(`${what}: its shape has ${count} elements, its data ${flat.length}`);
   return flat;
 }
@@ -79,7 +80,7 @@ function elementsFromJson(values, datatype, what) {
     const element = convert(values[i], datatype);
     if (element === undefined) {
       const hint = datatype.json === 'big' && Number.isInteger(values[i]) ? '; JSON rounds numbers beyond 2^53: send raw bytes' : '';
-      throw invalid(`${what}: element ${i} is ${JSON.stringify(values[i])}, expected a value of type ${datatype.name}${hint}`);
+      throw invalid(`${what}: element ${i} is ${shown(values[i])}, expected a value of type ${datatype.name}${hint}`);
     }
     elements[i] = element;
   }
@@ -103,7 +104,7 @@ class Pieces {
   take(size, what) {
     const left = this.#bytes.length - this.#at;
     if (!Number.isSafeInteger(size) || /** @type {number} */ (size) < 0 || /** @type {number} */ (size) > left) {
-      throw invalid(`${what}: binary_data_size is ${JSON.stringify(size)}, and ${left} bytes are left behind the JSON`);
+      throw invalid(`${what}: binary_data_size is ${shown(size)}, and ${left} bytes are left behind the JSON`);
     }
     this.#at += /** @type {number} */ (size);
     return this.#bytes.subarray(this.#at - /** @type {number} */ (size), this.#at);
