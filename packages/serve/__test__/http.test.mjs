@@ -201,6 +201,19 @@ test('a model is replaced while it is asked, and no request fails', async (t) =>
   assert.deepEqual([...(await asking)], [200]);
 });
 
+test('a model is replaced while a request of several parts is computed', async (t) => {
+  const server = await startServer(t, { repository: repositoryOf(t, wordsFiles('words')), defaults: { maxBatch: 1 } });
+  const url = server.urls.http;
+  const input = Array.from({ length: 2000 }, (_, i) => ['a dog', 'bread with cheese', 'the train'][i % 3]);
+  const asked = postJson(`${url}/v1/embeddings`, { model: 'words', input });
+  const computed = async () => Number(/^nv_inference_exec_count\{model="words",version="1"\} (\d+)$/m.exec(await (await fetch(`${url}/metrics`)).text())?.[1]);
+  await until(async () => (await computed()) > 0, 'the request is computed');
+  assert.equal((await postJson(`${url}/v2/repository/models/words/load`, {})).status, 200);
+  const { status, json } = await asked;
+  assert.equal(status, 200, JSON.stringify(json).slice(0, 200));
+  assert.equal(json.data.length, 2000);
+});
+
 test('models are loaded through the network only where that is allowed', async (t) => {
   const { url } = await digitsServer(t, { control: false });
   assert.equal((await postJson(`${url}/v2/repository/models/digits/unload`, {})).status, 403);

@@ -71,6 +71,9 @@ export class Embedder {
   /** @type {Executor<number[][], Float32Array[]>} */
   #executor;
   #config;
+  /** Requests that have begun. @type {Set<Promise<unknown>>} */
+  #begun = new Set();
+  #isDraining = false;
 
   /**
    * @param {import('webnn-node/onnx').OnnxModel} model
@@ -149,6 +152,21 @@ export class Embedder {
    * @throws {ServeError}
    */
   async embed(inputs, options) {
+    if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
+    const done = this.#embed(inputs, options);
+    this.#begun.add(done);
+    try {
+      return await done;
+    } finally {
+      this.#begun.delete(done);
+    }
+  }
+
+  /**
+   * @param {readonly (string | readonly number[])[]} inputs
+   * @param {CallOptions} [options]
+   */
+  async #embed(inputs, options) {
     if (inputs.length > MAX_INPUTS) throw invalid(`input has ${inputs.length} entries, at most ${MAX_INPUTS} are allowed`, { param: 'input' });
     this.#executor.admit(options);
     const rows = await mapInParts(inputs, (input, index) => ({ index, ids: this.#tokens(input, index) }));
@@ -238,8 +256,11 @@ export class Embedder {
   }
 
   /** Ends what waits, and takes no more. */
-  drain() {
-    return this.#executor.drain();
+  async drain() {
+    this.#isDraining = true;
+    // A request of several parts has some that do not wait yet.
+    await Promise.allSettled(this.#begun);
+    await this.#executor.drain();
   }
 
   /** Frees the memory. */

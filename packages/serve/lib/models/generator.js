@@ -183,7 +183,7 @@ export class Generator {
     /** @type {TokenLogprobs[]} */
     const all = [];
     const answerOptions = {
-      sampling: samplingOf(this.#folder.sampling, sampling),
+      sampling: samplingOf({ top_k: 0, ...this.#folder.sampling }, sampling),
       changes: { ...UNCHANGED, ...changes },
       seed,
       stop,

@@ -26,6 +26,9 @@ import { tensorsOf, valuesOf } from './values.js';
  */
 
 /** What one job counts for is nowhere asked for. @type {import('../batcher/executor.js').Observer} */
+/** Jobs have waited in Redis: none is refused for the time that it waits here. */
+const PATIENT = 2 ** 31 - 1;
+
 /** BullMQ, which only those install who use it. */
 async function importBullMq() {
   try {
@@ -44,7 +47,7 @@ async function importBullMq() {
  */
 export async function worker(queue, { connection, model: location, inputs, outputs, batch = DEFAULTS.maxBatch, config = {}, worker: more = {}, log = pino() }) {
   const { Worker, UnrecoverableError } = await importBullMq();
-  const settings = { ...DEFAULTS, maxBatch: batch, maxQueue: batch, maxQueueMs: 2 ** 31 - 1, ...config };
+  const settings = { ...DEFAULTS, maxBatch: batch, maxQueue: batch, maxQueueMs: PATIENT, maxTextQueueMs: PATIENT, ...config };
   const model = await loadVersion(path.resolve(location), { config: settings, turns: new Turns(new Places()), observer: UNOBSERVED });
 
   const compute = async (/** @type {import('bullmq').Job} */ job) => {

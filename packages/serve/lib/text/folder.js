@@ -24,6 +24,9 @@ import { RepositoryError } from '../registry/repository.js';
 /** No token is longer than this in any vocabulary in use: a longer text need not be read to know that it is too long. */
 const MOST_CHARACTERS = 64;
 
+/** Longer texts are not read, whatever the model can: reading one holds up all others for about a second. */
+const MAX_CHARACTERS = 2 ** 20;
+
 /**
  * The tokens of a text.
  * @param {Pick<TextFolder, 'tokenizer' | 'maxLength'>} folder
@@ -36,6 +39,8 @@ const MOST_CHARACTERS = 64;
 export function encodeText({ tokenizer, maxLength }, text, { what, param, isWhole = true }) {
   const tooLong = (/** @type {string} */ size) =>
     invalid(`${what} has ${size}, and the model reads at most ${maxLength} tokens`, { param, code: 'context_length_exceeded' });
+  if (text.length > MAX_CHARACTERS)
+    throw invalid(`${what} has ${text.length} characters, at most ${MAX_CHARACTERS} are read`, { param, code: 'context_length_exceeded' });
   if (text.length > maxLength * MOST_CHARACTERS) throw tooLong(`${text.length} characters`);
   const { ids } = tokenizer.encode(text, { add_special_tokens: isWhole });
   if (ids.includes(/** @type {any} */ (undefined))) throw invalid(`${what} has characters for which the tokenizer has no token`, { param });
