@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { residentMemory } from '../bench/machine.mjs';
-import { hostileRequests } from '../packages/serve/__test__/hostile.mjs';
+import { hostileRequests, send } from '../packages/serve/__test__/hostile.mjs';
 import { DIGITS, PICTURE } from '../packages/serve/__test__/support.mjs';
 import { entry, Failure, root, say } from './process.mjs';
 import { freePort } from './services.mjs';
@@ -31,26 +31,10 @@ const HOSTILE = 0.1;
 const { values } = parseArgs({ options: { requests: { type: 'string', default: '100000' }, seed: { type: 'string', default: '1' } } });
 
 /**
- * Sends a request.
- * @param {http.Agent} agent
- * @param {string} url
- * @param {{ method: string, path: string, headers?: Record<string, string>, body: Buffer }} request
- * @returns {Promise<{ status: number, text: string }>} status 0 where the server ended the connection
+ * Sends a request; status 0 where the server ended the connection.
+ * @param {Parameters<typeof send>} args
  */
-function send(agent, url, { method, path, headers = {}, body }) {
-  return new Promise((resolve) => {
-    const request = http.request(url + path, { method, agent, headers: { ...headers, 'content-length': body.length } }, (response) => {
-      /** @type {Buffer[]} */
-      const chunks = [];
-      response
-        .on('data', (chunk) => chunks.push(chunk))
-        .once('end', () => resolve({ status: response.statusCode ?? 0, text: Buffer.concat(chunks).toString() }));
-      response.once('error', () => resolve({ status: 0, text: '' }));
-    });
-    request.once('error', () => resolve({ status: 0, text: '' }));
-    request.end(body);
-  });
-}
+const answerOf = (...args) => send(...args).catch(() => ({ status: 0, text: '' }));
 
 /** Requests whose answers are known from the first time. */
 const SOUND = [
@@ -95,13 +79,13 @@ async function soak(repository, requests, seed) {
   const child = spawn(process.execPath, [program, repository, '--http', new URL(url).port, '--log-level', 'fatal'], { stdio: ['ignore', 'inherit', 'ignore'] });
   const agent = new http.Agent({ keepAlive: true, maxSockets: CALLERS });
   try {
-    while ((await send(agent, url, { method: 'GET', path: '/v2/health/ready', body: Buffer.alloc(0) })).status !== 200) {
+    while ((await answerOf(agent, url, { method: 'GET', path: '/v2/health/ready', body: Buffer.alloc(0) })).status !== 200) {
       if (child.exitCode !== null) throw new Failure('the server did not start');
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
     /** @type {string[]} */
     const expected = [];
-    for (const request of SOUND) expected.push((await send(agent, url, request)).text);
+    for (const request of SOUND) expected.push((await answerOf(agent, url, request)).text);
     const hostile = hostileRequests(seed);
     /** @type {Record<number, number>} */
     const statuses = {};
@@ -113,7 +97,7 @@ async function soak(repository, requests, seed) {
         const number = (done += 1);
         const isHostile = number % Math.round(1 / HOSTILE) === 0;
         const kind = number % SOUND.length;
-        const { status, text } = await send(agent, url, isHostile ? hostile.next() : SOUND[kind]);
+        const { status, text } = await answerOf(agent, url, isHostile ? hostile.next() : SOUND[kind]);
         if (isHostile) statuses[status] = (statuses[status] ?? 0) + 1;
         else if (status !== 200 || !isSame(expected[kind], text)) throw new Failure(`request ${number}: status ${status}, ${text.slice(0, 200)}`);
         if (number % Math.ceil(requests / SAMPLES) === 0) {

@@ -137,7 +137,7 @@ class GPUDevice {
   }
 }
 
-/** @returns {any} a part of what the declarations ask for */
+/** @returns {any} a stub with only some members of the declared type */
 const deviceWith = (adapterInfo) => new GPUDevice(adapterInfo);
 
 test('a GPUDevice is known by what it says of its adapter', async () => {

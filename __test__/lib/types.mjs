@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 
 /**
- * A value of a type that the declarations do not allow, for tests of what happens then.
+ * Passes a value of a wrong type, to test how the callee rejects it.
  *
  * @param {unknown} value
  * @returns {any}

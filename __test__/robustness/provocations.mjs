@@ -149,7 +149,7 @@ export async function checkCode({ code, exception }, context) {
     await assert.rejects(provoke(/** @type {import('../../index.js').MLContext} */ (context)), (/** @type {any} */ error) => {
       assert.ok(error instanceof (CLASSES[exception] ?? DOMException), error.stack);
       assert.deepEqual([error.name, error.code, error.help], [exception, code, helpOf(code)], error.stack);
-      // As Node prints an error that nobody catches.
+      // The form in which Node prints an uncaught error.
       for (const line of [`code: '${code}'`, `help: '${helpOf(code)}'`]) assert.ok(inspect(error).includes(line), inspect(error));
       return true;
     });

@@ -250,7 +250,7 @@ async function measureGeneration({ repository, rounds, seconds, output, generato
 }
 
 /**
- * Five times of what the server can do.
+ * Load at five times the server's capacity.
  * @param {Bench} bench
  */
 async function measureOverload({ repository, seconds, rounds, output }) {
@@ -282,7 +282,7 @@ async function measureOverload({ repository, seconds, rounds, output }) {
     ]);
   }
   await server.stop();
-  output.print(`\n## Five times of what it can do (maxQueueMs=${wait}, threads=${THREADS})\n`);
+  output.print(`\n## Load at five times the capacity (maxQueueMs=${wait}, threads=${THREADS})\n`);
   output.table(['>requests/s', '>p99 unloaded', '>p99 accepted', '>ratio (bar 2)', '>accepted', '>refused', '>refused after', '>p99', 'bar'], rows);
 }
 

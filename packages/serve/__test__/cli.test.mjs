@@ -16,7 +16,7 @@ import { post } from './support.mjs';
 const PROGRAM = fileURLToPath(new URL('../bin/webnn-node-serve.js', import.meta.url));
 const EMBEDDINGS = fileURLToPath(new URL('../models/embeddings', import.meta.url));
 
-/** Models of which each takes some 100 ms to load. */
+/** Models that take about 100 ms each to load. */
 const COUNT = 50;
 
 // Windows has no signals.

@@ -1,5 +1,6 @@
 // Requests that no well-meaning client sends, the same for the same seed. Wanted are answers in the form of the protocol.
 
+import http from 'node:http';
 import { generator } from '../../../__test__/lib/random.mjs';
 import { PICTURE } from './support.mjs';
 
@@ -103,4 +104,27 @@ export function hostileRequests(seed) {
       return { method, path, headers: chance(0.2) ? headers() : {}, body };
     },
   };
+}
+
+/**
+ * Sends a request as it is, which `fetch()` would not.
+ * @param {http.Agent} agent
+ * @param {string} url of the server
+ * @param {{ method: string, path: string, headers?: Record<string, string>, body: Buffer }} request
+ * @returns {Promise<{ status: number, type: string | undefined, text: string }>} rejected where the connection ends without an answer
+ */
+export function send(agent, url, { method, path, headers = {}, body }) {
+  return new Promise((resolve, reject) => {
+    const request = http.request(url + path, { method, agent, headers: { ...headers, 'content-length': body.length } }, async (response) => {
+      const chunks = [];
+      try {
+        for await (const chunk of response) chunks.push(chunk);
+        resolve({ status: response.statusCode ?? 0, type: response.headers['content-type'], text: Buffer.concat(chunks).toString() });
+      } catch (error) {
+        reject(error);
+      }
+    });
+    request.on('error', reject);
+    request.end(body);
+  });
 }

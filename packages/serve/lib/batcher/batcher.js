@@ -1,6 +1,7 @@
 // Which of the requests that wait are computed together. A state machine without timers and promises: it is told the time.
 
 import { ServeError } from '../errors.js';
+import { recent } from './recent.js';
 
 /**
  * A request that waits.
@@ -38,9 +39,6 @@ export function checkRoom({ maxQueue, maxQueueMs }, { waiting, wait, deadline, n
 
 /** How much of a batch may be padding: it is computed like any other row. */
 const MAX_PADDING = 0.25;
-
-/** Share of the last batch in what is known about the speed. */
-const RECENT = 0.2;
 
 /** One batch that took many times as long, because the whole process stood still, must not refuse all that come then. */
 const MAX_RISE = 4;
@@ -157,8 +155,7 @@ export class Batcher {
    */
   learn(rows, ms) {
     const own = ms / rows;
-    const before = this.#msPerRow ?? own;
-    this.#msPerRow = before + RECENT * (Math.min(own, MAX_RISE * before) - before);
+    this.#msPerRow = recent(this.#msPerRow, Math.min(own, MAX_RISE * (this.#msPerRow ?? own)));
     this.#busyUntil = 0;
   }
 }

@@ -3,6 +3,7 @@
 
 import { ServeError, toServeError } from '../errors.js';
 import { checkRoom } from './batcher.js';
+import { recent } from './recent.js';
 
 /**
  * Tokens of a prompt that are read together. A prompt is always read in these pieces, so its bits do not depend on who else
@@ -10,9 +11,6 @@ import { checkRoom } from './batcher.js';
  * once, 348 ms in pieces of 128, and 361 ms in pieces of 64.
  */
 export const PIECE = 128;
-
-/** Share of the last text in what is known about how long texts take. */
-const RECENT = 0.2;
 
 /**
  * Counts and times of generated texts, in milliseconds; see metrics/.
@@ -261,10 +259,7 @@ export class Sequences {
     entry.cache = null;
     const now = clock();
     const begun = entry.begun === 0 ? now : entry.begun;
-    if (error === undefined) {
-      const ms = now - begun;
-      this.#msPerText = this.#msPerText === undefined ? ms : this.#msPerText + RECENT * (ms - this.#msPerText);
-    }
+    if (error === undefined) this.#msPerText = recent(this.#msPerText, now - begun);
     this.#observer.request({ ok: error === undefined, rows: 1, queueMs: begun - entry.since, computeMs: now - begun, totalMs: now - entry.since });
     this.#count();
     entry.end(error);

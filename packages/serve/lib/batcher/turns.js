@@ -2,12 +2,10 @@
 // interrupted. So long ones leave room: one at a time fewer than there are places.
 
 import { availableParallelism } from 'node:os';
+import { recent } from './recent.js';
 
 /** Longer computations than this count as long, in milliseconds. */
 const LONG_MS = 50;
-
-/** Share of the last computation in what is known about a model. */
-const RECENT = 0.2;
 
 /** Places in which models compute. */
 export class Places {
@@ -58,8 +56,8 @@ export class Places {
 /** The turns of one model: it knows how long its computations are. */
 export class Turns {
   #places;
-  /** Of late; unknown until the first one has ended, which can be long. */
-  #ms = Infinity;
+  /** Of late; unknown until the first one has ended, which can be long. @type {number | undefined} */
+  #ms;
 
   /** @param {Places} places shared by all models */
   constructor(places) {
@@ -73,12 +71,12 @@ export class Turns {
    * @returns {Promise<{ result: T, start: number, ms: number }>} with the time of its own
    */
   async take(run) {
-    const leave = await this.#places.enter(this.#ms > LONG_MS);
+    const leave = await this.#places.enter(this.#ms === undefined || this.#ms > LONG_MS);
     const start = performance.now();
     try {
       const result = await run();
       const ms = performance.now() - start;
-      this.#ms = this.#ms === Infinity ? ms : this.#ms + RECENT * (ms - this.#ms);
+      this.#ms = recent(this.#ms, ms);
       return { result, start, ms };
     } finally {
       leave();

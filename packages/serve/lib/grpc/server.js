@@ -60,10 +60,7 @@ function callsOf({ registry, about, allowsControl }) {
       const { request, timeoutMs } = decodeInfer(message);
       return encodeInfer(served, message.id, await served.model.infer(request, callOptions(call, timeoutMs)));
     },
-    RepositoryIndex({ ready }) {
-      const versions = registry.versions.filter(({ state }) => !ready || state === 'ready');
-      return { models: versions.map(({ name, version, state, reason }) => ({ name, version, state: state.toUpperCase(), reason })) };
-    },
+    RepositoryIndex: ({ ready }) => ({ models: registry.index(ready) }),
     async RepositoryModelLoad(message) {
       const name = named(message);
       await registry.load(name);

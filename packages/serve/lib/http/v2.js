@@ -56,8 +56,7 @@ export function addV2Routes(app, { registry, about, allowsControl }, memory) {
   app.post('/v2/repository/index', async (request) => {
     const body = bodyOf(request);
     const { ready = false } = body.length === 0 ? {} : (parseJson(body.toString()) ?? {});
-    const versions = registry.versions.filter(({ state }) => ready !== true || state === 'ready');
-    return versions.map(({ name, version, state, reason }) => ({ name, version, state: state.toUpperCase(), reason }));
+    return registry.index(ready === true);
   });
   for (const action of /** @type {const} */ (['load', 'unload'])) {
     app.post(`/v2/repository/models/:model/${action}`, async (request) => {

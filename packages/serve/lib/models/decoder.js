@@ -15,7 +15,7 @@ import { arrayOf, elementSize, feedsOf } from 'webnn-node-cli/lib/elements.mjs';
 
 /** @typedef {{ logits: ArrayLike<number>[], cache: Cache }} Step scores for the place behind the last token, by row */
 
-/** A row without a text: one token that nobody looks at. */
+/** A padding row: one token whose logits are ignored. */
 const NO_TEXT = { length: 0, id: 0 };
 
 /** Room in a cache of several texts: a multiple of the block, and at least the margin is free at first. */

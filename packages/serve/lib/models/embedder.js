@@ -3,6 +3,7 @@
 import { loadModel } from 'webnn-node/onnx';
 import { Executor } from '../batcher/executor.js';
 import { invalid, ServeError } from '../errors.js';
+import { contextOptions } from '../registry/config.js';
 import { encodeText } from '../text/folder.js';
 import { mapInParts } from '../text/parts.js';
 
@@ -97,8 +98,7 @@ export class Embedder {
    * @param {import('./load.js').Services} services
    */
   static async load(file, folder, services) {
-    const { threads, device } = services.config;
-    const model = await loadModel(file, { device, outputs: undefined, ...(threads === null ? {} : { numThreads: threads }) });
+    const model = await loadModel(file, contextOptions(services.config));
     try {
       const embedder = new Embedder(model, folder, services);
       await embedder.#run([[[0, 0]]]);

@@ -7,6 +7,7 @@ import { describeDecoder, KEEP_LAST } from 'webnn-node-cli/lib/decoder.mjs';
 import { InTurns, Together } from '../batcher/rows.js';
 import { Sequences } from '../batcher/sequences.js';
 import { invalid } from '../errors.js';
+import { contextOptions } from '../registry/config.js';
 import { Answer } from '../text/answer.js';
 import { encodeText } from '../text/folder.js';
 import { mapInParts } from '../text/parts.js';
@@ -70,11 +71,10 @@ export class Generator {
    * @param {import('./load.js').Services} services
    */
   static async load(file, folder, { config, turns, observer }) {
-    const { threads, device, maxSequences } = config;
+    const { maxSequences } = config;
     const known = obstacle(inspectModel(file));
-    const threading = threads === null ? {} : { numThreads: threads };
     // A cache with room for further tokens is longer than what the exported names of dimensions say.
-    const model = await loadModel(file, { device, keepLast: KEEP_LAST, looseDimensions: known === null, ...threading });
+    const model = await loadModel(file, { ...contextOptions(config), keepLast: KEEP_LAST, looseDimensions: known === null });
     try {
       const described = describeDecoder(model);
       const { vocabulary } = described;

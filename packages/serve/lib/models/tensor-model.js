@@ -4,6 +4,7 @@ import { loadModel } from 'webnn-node/onnx';
 import { Executor, REFUSED } from '../batcher/executor.js';
 import { invalid, ServeError } from '../errors.js';
 import { datatypeOf, datatypeOfModel } from '../protocol/datatypes.js';
+import { contextOptions } from '../registry/config.js';
 
 /**
  * @typedef {import('../protocol/tensors.js').Tensor} Tensor
@@ -96,8 +97,8 @@ export class TensorModel {
    * @param {import('./load.js').Services} services
    */
   static async load(file, services) {
-    const { threads, device, freeDimensions } = services.config;
-    const model = await loadModel(file, { device, freeDimensions, ...(threads === null ? {} : { numThreads: threads }) });
+    const { config } = services;
+    const model = await loadModel(file, { ...contextOptions(config), freeDimensions: config.freeDimensions });
     try {
       const served = new TensorModel(model, services);
       await served.#warm();
@@ -109,7 +110,7 @@ export class TensorModel {
   }
 
   /**
-   * Computes zeros once where the sizes are known: then the first caller does not wait for what happens only once, and the server
+   * Computes zeros where the sizes are known: then the first caller does not wait for what happens only once, and the server
    * knows how long a computation is.
    */
   async #warm() {
@@ -127,11 +128,6 @@ export class TensorModel {
 
   get metadata() {
     return { platform: 'onnx_webnn-node', inputs: [...this.#inputs.values()], outputs: [...this.#outputs.values()] };
-  }
-
-  /** The most rows of a batch; 0 where requests are not joined, as Triton writes it. */
-  get isBatching() {
-    return this.#batch !== null;
   }
 
   /** Requests that wait. */

@@ -25,7 +25,6 @@ import { tensorsOf, valuesOf } from './values.js';
  * @property {import('pino').BaseLogger | false} [log]
  */
 
-/** What one job counts for is nowhere asked for. @type {import('../batcher/executor.js').Observer} */
 /** Jobs have waited in Redis: none is refused for the time that it waits here. */
 const PATIENT = 2 ** 31 - 1;
 

@@ -37,6 +37,12 @@ const isWhole = (/** @type {number} */ lowest) => (/** @type {unknown} */ value)
 const isMs = (/** @type {unknown} */ value) => typeof value === 'number' && value >= 0 && value < 2 ** 31;
 const isSizes = (/** @type {any} */ value) => value !== null && typeof value === 'object' && Object.values(value).every(isWhole(0));
 
+/**
+ * Where a model computes, as `loadModel()` takes it.
+ * @param {ModelConfig} config
+ */
+export const contextOptions = ({ device, threads }) => ({ device, ...(threads === null ? {} : { numThreads: threads }) });
+
 /** What each setting may be. @type {Record<keyof ModelConfig, [test: (value: any) => boolean, expected: string]>} */
 const RULES = {
   maxBatch: [isWhole(1), 'a whole number from 1'],

@@ -81,6 +81,15 @@ export class Registry {
     return [...this.#models.values()].flat();
   }
 
+  /**
+   * The versions as both protocols list them.
+   * @param {boolean} onlyReady
+   */
+  index(onlyReady) {
+    const listed = this.versions.filter(({ state }) => !onlyReady || state === 'ready');
+    return listed.map(({ name, version, state, reason }) => ({ name, version, state: state.toUpperCase(), reason }));
+  }
+
   /** The models that can be used: of each name the newest version. */
   get ready() {
     return [...this.#models.values()].flatMap((versions) => versions.find(({ state }) => state === 'ready') ?? []);
