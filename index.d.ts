@@ -117,13 +117,13 @@ interface GPUDeviceLike {
  */
 export interface MLContextOptions {
   /**
-   * "low-power" prefers the GPU with lower power consumption, and uses half of the threads on the CPU; the others
-   * choose the fastest GPU.
+   * "high-performance" asks for the fastest GPU, and gets the CPU if no GPU can be used. The others select the CPU,
+   * "low-power" with half of the threads.
    * @default "default"
    */
   powerPreference?: MLPowerPreference | undefined;
   /**
-   * Whether to compute on a GPU if one can be used; false selects the CPU.
+   * false selects the CPU, whatever `powerPreference` is; true is the default.
    * @default true
    */
   accelerated?: boolean | undefined;

@@ -104,6 +104,16 @@ export interface GraphDescription {
   adapter: string | null;
 }
 
+/** Where a context computes. */
+export interface ContextDescription {
+  /** The device, as in `MLGraph.devices`. */
+  device: 'cpu' | 'gpu';
+  /** The adapter and its graphics API, such as `NVIDIA H200 (vulkan)`; null on the CPU. */
+  adapter: string | null;
+  /** Why it computes there: which option decided, or why no GPU can be used. */
+  reason: string;
+}
+
 /** Start and duration, in nanoseconds. */
 export interface TimeSpan {
   start: number;
@@ -189,6 +199,14 @@ export interface SystemInfo {
    */
   limits: { maxTensorByteLength: number; maxRank: number; maxTensorCount: number };
 }
+
+/**
+ * Tells where a context computes, and why.
+ *
+ * @throws {TypeError} if `context` is not an MLContext
+ * @throws {DOMException} InvalidStateError if the context is lost
+ */
+export function describeContext(context: MLContext): ContextDescription;
 
 /**
  * Describes a compiled graph; one with named dimensions, for the sizes of the latest dispatch that was compiled.

@@ -1,5 +1,5 @@
 'use strict';
 
-const { describeGraph, profileGraph, systemInfo } = require('./lib/inspect.js');
+const { describeContext, describeGraph, profileGraph, systemInfo } = require('./lib/inspect.js');
 
-module.exports = { describeGraph, profileGraph, systemInfo };
+module.exports = { describeContext, describeGraph, profileGraph, systemInfo };

@@ -111,8 +111,8 @@ export interface OnnxLoadOptions {
   /** The context in which the model runs; by default a new one that belongs to the model. */
   context?: MLContext | undefined;
   /**
-   * The device of a new context: `cpu`, `gpu` (an error if no GPU can be used), or `auto`, the default: a GPU if there
-   * is one.
+   * The device of a new context: `cpu`, `gpu` (an error if no GPU can be used), or `auto`, the default: today the CPU,
+   * until GPUs are checked before they are trusted.
    */
   device?: 'auto' | 'cpu' | 'gpu' | undefined;
   /** Number of threads of a new context, 1 to 1024; by default as many as the machine has cores. */

@@ -128,6 +128,16 @@ class Context {
   }
 
   /**
+   * @param {string} operation for messages
+   * @returns {import('../inspect.js').ContextDescription} a new object
+   * @throws {DOMException} InvalidStateError if the context is lost
+   */
+  describe(operation) {
+    this.requireNotLost(operation);
+    return JSON.parse(native.describeContext(this.#handle));
+  }
+
+  /**
    * Begins to open a session.
    *
    * @template {Resource} T

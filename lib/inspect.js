@@ -40,6 +40,12 @@ function countConverter(least) {
   };
 }
 
+/** @param {unknown} context */
+function describeContext(context) {
+  requireArguments('describeContext', arguments.length, 1);
+  return toContext(context, 'describeContext: context').describe('describeContext');
+}
+
 /** @param {unknown} graph */
 function describeGraph(graph) {
   requireArguments('describeGraph', arguments.length, 1);
@@ -71,4 +77,4 @@ function systemInfo() {
   return JSON.parse(native.systemInfo());
 }
 
-module.exports = { describeGraph, profileGraph, systemInfo };
+module.exports = { describeContext, describeGraph, profileGraph, systemInfo };

@@ -170,6 +170,7 @@ export interface Binding {
   destroyContext(context: Context): void;
   loseDevice(context: Context): void;
   contextDevice(context: Context): 'cpu' | 'gpu';
+  describeContext(context: Context): string;
   /** JSON of an MLOpSupportLimits. */
   supportLimits(context: Context, int4: boolean): string;
   createTensor(context: Context, id: number, dataType: number, shape: readonly number[]): Tensor;

@@ -259,6 +259,7 @@ module.exports = {
   describeSession: translated(binding.describeSession),
   destroySession: translated(binding.destroySession),
   contextDevice: translated(binding.contextDevice),
+  describeContext: translated(binding.describeContext),
   errorCodes,
   errorOf,
   describeGraph: translated(binding.describeGraph),

@@ -88,8 +88,9 @@ export const interfaces = {
 /** Members of dictionaries that belong to no operator. */
 const dictionaryMembers = {
   MLContextOptions: {
-    powerPreference: '"low-power" prefers the GPU with lower power consumption, and uses half of the threads on the CPU; the others choose the fastest GPU.',
-    accelerated: 'Whether to compute on a GPU if one can be used; false selects the CPU.',
+    powerPreference:
+      '"high-performance" asks for the fastest GPU, and gets the CPU if no GPU can be used. The others select the CPU, "low-power" with half of the threads.',
+    accelerated: 'false selects the CPU, whatever `powerPreference` is; true is the default.',
   },
   MLContextLostInfo: { message: 'The reason, as text for people.' },
   MLOpSupportLimits: {

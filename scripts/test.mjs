@@ -13,6 +13,7 @@
 
 import { existsSync, readdirSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { entry, Failure, outputOf, root, run, say, WORKSPACES } from './process.mjs';
 import { checkRust, installPackages, setUp } from './setup.mjs';
@@ -33,8 +34,14 @@ const RUST_ON_GPU = { WEBNN_TEST_GPU: '1' };
 /** Part of the names of Rust tests that run only there. */
 const RUST_GPU_TESTS = 'on_software_vulkan';
 
-/** Makes the contexts of JavaScript tests use software Vulkan. */
-const JAVASCRIPT_ON_GPU = { WEBNN_GPU_SOFTWARE: '1' };
+/** Lets contexts of JavaScript tests that ask for a GPU use software Vulkan. */
+const WITH_GPU = { WEBNN_GPU_SOFTWARE: '1' };
+
+/** Makes contexts of all processes of a test ask for a GPU where the test leaves it open. */
+const askingForGpu = () => {
+  const module = pathToFileURL(join(root, '__test__/lib/on-gpu.mjs'));
+  return { NODE_OPTIONS: `${process.env.NODE_OPTIONS ?? ''} --import=${module}` };
+};
 
 /** Reads the command line. @throws {Failure} with exit status 2 when it is invalid */
 function readArguments() {
@@ -89,11 +96,9 @@ const PACKAGE_TESTS = ['clients', 'onnx-contrib', 'onnx-models', 'ort-programs',
 /**
  * Returns the paths of the JavaScript test files, relative to the root, sorted. Listed here because Node 20 does not
  * support globs.
- * @param {Pick<ReturnType<typeof readArguments>, 'suite'>} options
+ * @param {(file: string) => boolean} isWanted
  */
-function testFiles({ suite }) {
-  const suiteOf = (/** @type {string} */ file) => Object.entries(SUITES).find(([, folder]) => file.startsWith(folder))?.[0];
-  const isWanted = (/** @type {string} */ file) => suiteOf(file) === suite || (suite === 'gpu' && ON_BOTH.some((folder) => file.startsWith(folder)));
+function testFiles(isWanted) {
   return ['.', ...WORKSPACES]
     .map((folder) => join(root, folder, '__test__'))
     .filter((folder) => existsSync(folder))
@@ -139,8 +144,15 @@ async function checkGenerated() {
  */
 async function testJavaScript({ name, files, suite, coverage }) {
   const flags = [...(name === undefined ? [] : [`--test-name-pattern=${name}`]), ...(coverage ? ['--experimental-test-coverage'] : [])];
-  const env = suite === 'gpu' ? JAVASCRIPT_ON_GPU : {};
-  await run('JavaScript tests', process.execPath, ['--expose-gc', '--test', ...flags, ...(files.length > 0 ? files : testFiles({ suite }))], { env });
+  const runFiles = (/** @type {string} */ what, /** @type {string[]} */ paths, env = {}) =>
+    run(what, process.execPath, ['--expose-gc', '--test', ...flags, ...paths], { env });
+  if (files.length > 0) return runFiles('JavaScript tests', files);
+  const suiteOf = (/** @type {string} */ file) => Object.entries(SUITES).find(([, folder]) => file.startsWith(folder))?.[0];
+  const ofSuite = testFiles((file) => suiteOf(file) === suite);
+  if (suite !== 'gpu') return runFiles('JavaScript tests', ofSuite);
+  await runFiles('JavaScript tests of the GPU', ofSuite, WITH_GPU);
+  const onBoth = testFiles((file) => ON_BOTH.some((folder) => file.startsWith(folder)));
+  await runFiles('JavaScript tests on the GPU', onBoth, { ...WITH_GPU, ...askingForGpu() });
 }
 
 await entry(async () => {

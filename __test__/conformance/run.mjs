@@ -11,7 +11,7 @@ Runs the cases of every JSON file in DIR (except index.json) and compares the re
 
   --filter RE        only cases whose "file: name" matches the regular expression
   --json FILE        write the results to FILE, with every element that differs
-  --accelerated      ask for an accelerated context (default: a context on the CPU)
+  --accelerated      ask for a GPU (default: a context on the CPU)
   --num-threads N    number of threads of the context
   --concurrency N    cases in flight at the same time (default: 4)
 
@@ -50,7 +50,7 @@ function readArguments(args) {
     json: values.json,
     concurrency: positiveInteger('concurrency', values.concurrency),
     contextOptions: {
-      accelerated: values.accelerated,
+      ...(values.accelerated ? { powerPreference: 'high-performance' } : { accelerated: false }),
       ...(values['num-threads'] !== undefined && { numThreads: positiveInteger('num-threads', values['num-threads']) }),
     },
   };

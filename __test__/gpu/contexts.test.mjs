@@ -4,15 +4,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { exception } from '../lib/exceptions.mjs';
-import { checkListing, describeGraph, squeezed, systemInfo } from '../inspect/helpers.mjs';
-import { MLGraphBuilder, floats, ml, operand, read, resultOf, runProcess } from '../runtime/helpers.mjs';
+import { checkListing, describeContext, describeGraph, squeezed, systemInfo } from '../inspect/helpers.mjs';
+import { GPU_WANTED, MLGraphBuilder, floats, ml, operand, read, resultOf, runProcess } from '../runtime/helpers.mjs';
 import { deviceOf } from './device.mjs';
 
-/** Prints the devices of a default context and of one that wants the CPU, and what either computes. */
+/** Prints where contexts that ask for a GPU and others compute, and what. */
 const DEVICES = `
 import { describeGraph, systemInfo } from 'webnn-node/inspect';
 const results = [];
-for (const options of [undefined, { accelerated: true }, { powerPreference: 'low-power' }, { accelerated: false }]) {
+for (const options of [helpers.GPU_WANTED, undefined, { accelerated: true }, { powerPreference: 'low-power' }, { ...helpers.GPU_WANTED, accelerated: false }]) {
   const context = await helpers.ml.createContext(options);
   const builder = new helpers.MLGraphBuilder(context);
   const graph = await builder.build({ y: builder.exp(builder.input('x', helpers.operand(2))) });
@@ -25,9 +25,12 @@ for (const options of [undefined, { accelerated: true }, { powerPreference: 'low
 }
 console.log(JSON.stringify({ results, reason: systemInfo().gpuReason }));`;
 
-test('accelerated contexts are on the GPU, others on the CPU, and graphs tell', async () => {
+/** What the program prints for contexts on the CPU. */
+const OTHERS = [true, true, true, false].map((accelerated) => [accelerated, 'cpu', true, false, true]);
+
+test('contexts that ask for a GPU are on it, others on the CPU, and graphs tell', async () => {
   const { results, reason } = await resultOf(DEVICES);
-  assert.deepEqual(results, [...Array(3).fill([true, 'gpu', false, true, true]), [false, 'cpu', true, false, true]]);
+  assert.deepEqual(results, [[true, 'gpu', false, true, true], ...OTHERS]);
   assert.equal(reason, null);
 });
 
@@ -38,27 +41,16 @@ test('software is no GPU unless it is asked for, and the CPU computes in silence
     const { results, reason } = JSON.parse(stdout);
     // A hardware GPU would be used.
     const device = reason === null ? ['gpu', false, true, true] : ['cpu', true, false, true];
-    assert.deepEqual(results, [...Array(3).fill([true, ...device]), [false, 'cpu', true, false, true]]);
+    assert.deepEqual(results, [[true, ...device], ...OTHERS]);
   }
 });
 
-test('a value of the variable that makes no sense is an error of accelerated contexts only', async () => {
-  const results = await resultOf(
-    `const results = [];
-     for (const accelerated of [true, false]) {
-       results.push(await helpers.ml.createContext({ accelerated }).then(() => 'created', ({ name, message }) => [name, message]));
-     }
-     console.log(JSON.stringify(results));`,
-    { env: { WEBNN_GPU_SOFTWARE: 'yes' } },
-  );
-  assert.deepEqual(results, [['NotSupportedError', 'WEBNN_GPU_SOFTWARE is "yes", expected 0 or 1'], 'created']);
-});
-
 test('a description of a graph on the GPU', async () => {
-  const { graph } = await squeezed();
+  const { context, graph } = await squeezed(GPU_WANTED);
   const { source, compiled, steps, memory, passes, devices, isa, threads, adapter } = describeGraph(graph);
   assert.deepEqual([devices, isa, threads], [['gpu'], null, null]);
   assert.match(adapter, /^.+ \((vulkan|metal|dx12)\)$/);
+  assert.deepEqual(describeContext(context), { device: 'gpu', adapter, reason: 'a GPU was asked for' });
   checkListing(source);
   checkListing(compiled);
   assert.ok(memory.constantBytes > 0 && memory.arenaBytes > 0 && passes.includes('epilogues'));
@@ -74,17 +66,20 @@ test('a description of a graph on the GPU', async () => {
 
 test('both kinds of contexts compute the same', async () => {
   const results = [];
-  for (const accelerated of [true, false]) {
-    const { context, graph, inputs, outputs } = await squeezed({ accelerated });
+  for (const [device, options] of /** @type {const} */ ([
+    ['gpu', GPU_WANTED],
+    ['cpu', {}],
+  ])) {
+    const { context, graph, inputs, outputs } = await squeezed(options);
     context.dispatch(graph, inputs, outputs);
     results.push(await read(context, outputs.classes));
-    assert.deepEqual(graph.devices, [accelerated ? 'gpu' : 'cpu']);
+    assert.deepEqual(graph.devices, [device]);
   }
   results[0].forEach((value, i) => assert.ok(Math.abs(value - results[1][i]) < 1e-5, `${results}`));
 });
 
 test('what is of one device is refused by a context of another', async () => {
-  const [gpu, cpu] = await Promise.all([ml.createContext(), ml.createContext({ accelerated: false })]);
+  const [gpu, cpu] = await Promise.all([ml.createContext(GPU_WANTED), ml.createContext()]);
   assert.deepEqual([await deviceOf(gpu), await deviceOf(cpu)], ['gpu', 'cpu']);
   const tensor = await gpu.createTensor(floats(1));
   const otherContext = exception('TypeError', /belongs to another context/);
@@ -93,7 +88,7 @@ test('what is of one device is refused by a context of another', async () => {
 });
 
 test('promises are settled in the order of what they wait for', async () => {
-  const context = await ml.createContext();
+  const context = await ml.createContext(GPU_WANTED);
   const builder = new MLGraphBuilder(context);
   const graph = await builder.build({ y: builder.add(builder.input('x', operand(1)), builder.constant('float32', 1)) });
   const tensors = await Promise.all([context.createTensor(floats(1)), context.createTensor(floats(1))]);
@@ -114,7 +109,7 @@ test('promises are settled in the order of what they wait for', async () => {
 });
 
 test('the time that dispatch() takes of the JavaScript thread', async (t) => {
-  const { context, graph, inputs, outputs } = await squeezed();
+  const { context, graph, inputs, outputs } = await squeezed(GPU_WANTED);
   const times = [];
   for (let i = 0; i < 300; i++) {
     const start = performance.now();
@@ -145,6 +140,7 @@ test('a GPUDevice is known by what it says of its adapter', async () => {
   const context = await ml.createContext(deviceWith({ vendor: 'mesa', device: '0x0000', description: name }));
   assert.equal(context.accelerated, true);
   assert.equal(await deviceOf(context), 'gpu');
+  assert.equal(describeContext(context).reason, 'it is the adapter of the GPUDevice');
   for (const [info, message] of /** @type {[object | undefined, RegExp][]} */ ([
     [{ vendor: '3dfx', device: '0x0002', description: 'Voodoo2' }, /description "Voodoo2"\) is not found among the adapters/],
     [{}, /is not found among the adapters/],

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 
 import { PATIENCE } from '../lib/wait.mjs';
 import { exception, invalidState } from '../lib/exceptions.mjs';
-import { MLGraphBuilder, floats, ml, operand, read, resultOf, slowGraph } from '../runtime/helpers.mjs';
+import { GPU_WANTED, MLGraphBuilder, floats, ml, operand, read, resultOf, slowGraph } from '../runtime/helpers.mjs';
 import { ON_GPU, checkCode } from '../robustness/provocations.mjs';
 import { deviceOf } from './device.mjs';
 import { defined } from '../lib/types.mjs';
@@ -48,21 +48,21 @@ async function checkThatItWorks(context) {
 }
 
 test('lost says why, and a new context works', async () => {
-  const context = await ml.createContext();
+  const context = await ml.createContext(GPU_WANTED);
   assert.equal(await deviceOf(context), 'gpu');
   assert.equal(await stateOf(context), 'pending');
   loseDevice(context);
   const info = await lossOf(context);
   assert.deepEqual(Object.keys(info), ['message']);
   assert.match(info.message, /^the GPU was lost: /);
-  const again = await ml.createContext();
+  const again = await ml.createContext(GPU_WANTED);
   assert.equal(await deviceOf(again), 'gpu');
   await checkThatItWorks(again);
   again.destroy();
 });
 
 test('what is pending is rejected, and so is what is asked later', async () => {
-  const context = await ml.createContext();
+  const context = await ml.createContext(GPU_WANTED);
   const { run, x, y } = await slowGraph(context, 100);
   const builder = new MLGraphBuilder(context);
   const [unused, next] = [new MLGraphBuilder(context), builder.input('x', operand(4))];
@@ -91,12 +91,12 @@ test('what is pending is rejected, and so is what is asked later', async () => {
 });
 
 test('all contexts of the device are lost, those on the CPU and later ones are not', async () => {
-  const options = [{}, {}, { accelerated: false }];
+  const options = [GPU_WANTED, GPU_WANTED, { accelerated: false }];
   const [one, two, cpu] = await Promise.all(options.map((each) => ml.createContext(each)));
   loseDevice(one);
   const [first, second] = await Promise.all([lossOf(one), lossOf(two)]);
   assert.equal(first.message, second.message);
-  const later = await ml.createContext();
+  const later = await ml.createContext(GPU_WANTED);
   // On the CPU there is nothing to lose.
   loseDevice(cpu);
   for (const context of [cpu, later]) {
@@ -106,7 +106,7 @@ test('all contexts of the device are lost, those on the CPU and later ones are n
 });
 
 test('destroy() says so in lost, and a loss after it changes nothing', async () => {
-  const [context, other] = await Promise.all([ml.createContext(), ml.createContext()]);
+  const [context, other] = await Promise.all([ml.createContext(GPU_WANTED), ml.createContext(GPU_WANTED)]);
   context.destroy();
   loseDevice(other);
   await lossOf(other);
@@ -115,7 +115,7 @@ test('destroy() says so in lost, and a loss after it changes nothing', async () 
 
 test('the GPU is lost again and again', async () => {
   for (let i = 0; i < 20; i++) {
-    const context = await ml.createContext();
+    const context = await ml.createContext(GPU_WANTED);
     await checkThatItWorks(context);
     loseDevice(context);
     assert.match((await lossOf(context)).message, /^the GPU was lost: /);
@@ -134,14 +134,14 @@ test('contexts whose loss is waited for are collected, and end with all they had
      const registry = new FinalizationRegistry(() => collected++);
      const MiB = 2 ** 20;
      const once = async () => {
-       const context = await helpers.ml.createContext();
+       const context = await helpers.ml.createContext(helpers.GPU_WANTED);
        context.lost.then(() => lost++);
        registry.register(context);
        const x = await context.createTensor(helpers.floats(2 * MiB));
        context.writeTensor(x, new Float32Array(2 * MiB).fill(1));
        await context.readTensor(x, new Float32Array(2 * MiB));
      };
-     const kept = await helpers.ml.createContext();
+     const kept = await helpers.ml.createContext(helpers.GPU_WANTED);
      for (let i = 0; i < 10; i++) await once();
      await helpers.collectUntil(() => collected >= 8, '8 of 10 contexts are collected');
      const before = process.memoryUsage.rss();

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { ml, resultOf, runProcess } from '../runtime/helpers.mjs';
+import { GPU_WANTED, ml, resultOf, runProcess } from '../runtime/helpers.mjs';
 
 /** The bytes of tensors that are created until there is no more memory. */
 const LARGE = 2 ** 26;
@@ -20,7 +20,7 @@ const LIMIT_SPACE = `
 
 test('tensors beyond the memory are refused, and those before go on', async () => {
   const result = await resultOf(
-    `const context = await helpers.ml.createContext();
+    `const context = await helpers.ml.createContext(helpers.GPU_WANTED);
      const large = { dataType: 'uint8', shape: [${LARGE}], readable: true, writable: true };
      const first = await context.createTensor(large);
      context.writeTensor(first, new Uint8Array(${LARGE}).fill(7));
@@ -48,7 +48,7 @@ test('tensors beyond the memory are refused, and those before go on', async () =
 
 test('a graph beyond the memory is refused, and those before go on', async () => {
   const { refused, built, result } = await resultOf(
-    `const context = await helpers.ml.createContext();
+    `const context = await helpers.ml.createContext(helpers.GPU_WANTED);
      const operand = (size) => ({ dataType: 'float32', shape: [size] });
      // y = size * (size + 1) / 2 * x, by way of tensors of that size.
      const sum = (size) => {
@@ -79,7 +79,7 @@ test('a graph beyond the memory is refused, and those before go on', async () =>
 });
 
 test('a tensor larger than the context says is refused at once', async () => {
-  const context = await ml.createContext();
+  const context = await ml.createContext(GPU_WANTED);
   const { maxTensorByteLength } = context.opSupportLimits();
   const descriptor = (bytes) => ({ dataType: /** @type {const} */ ('uint8'), shape: [bytes] });
   (await context.createTensor(descriptor(maxTensorByteLength))).destroy();
@@ -96,7 +96,7 @@ const GROWTH = 60;
 test('writing again and again without a dispatch does not take more memory', async (t) => {
   const { rounds } = await resultOf(
     `const MiB = 2 ** 20;
-     const context = await helpers.ml.createContext();
+     const context = await helpers.ml.createContext(helpers.GPU_WANTED);
      const tensor = await context.createTensor({ dataType: 'uint8', shape: [8 * MiB], readable: true, writable: true });
      const data = new Uint8Array(8 * MiB);
      const rounds = [];
@@ -124,7 +124,7 @@ const ENDS = 50;
 test('process.exit() in the middle of work on the GPU is a clean end', async () => {
   for (let i = 0; i < ENDS; i++) {
     const { code, signal, stderr } = await runProcess(
-      `const context = await helpers.ml.createContext();
+      `const context = await helpers.ml.createContext(helpers.GPU_WANTED);
        const { x, y } = await helpers.slowTensors(context);
        const graph = await helpers.chain(context, 8);
        for (let i = 0; i < 20; i++) context.dispatch(graph, { x }, { y });

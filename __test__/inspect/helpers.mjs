@@ -8,7 +8,7 @@ const require = createRequire(import.meta.url);
 
 /** The public API. */
 export const { ml, MLGraphBuilder } = require('../../index.js');
-export const { describeGraph, profileGraph, systemInfo } = require('../../inspect.js');
+export const { describeContext, describeGraph, profileGraph, systemInfo } = require('../../inspect.js');
 
 /** A float32 operand or tensor. */
 export const floats = (...shape) => ({ dataType: /** @type {const} */ ('float32'), shape, readable: true, writable: true });

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { untilBusy } from '../lib/wait.mjs';
 import { randomFloats } from '../lib/random.mjs';
 import { exception, invalidState, rejects, typeError } from '../lib/exceptions.mjs';
-import { HELPERS, IS_ON_SOFTWARE_VULKAN, resultOf, slowGraph } from '../runtime/helpers.mjs';
+import { GPU_WANTED, HELPERS, IS_ON_SOFTWARE_VULKAN, resultOf, slowGraph } from '../runtime/helpers.mjs';
 import { MLGraphBuilder, describeGraph, floats, ml, profileGraph, squeezed } from './helpers.mjs';
 
 const read = async (context, tensor) => new Float32Array(await context.readTensor(tensor));
@@ -130,7 +130,7 @@ test('a graph that is destroyed is refused', async () => {
 });
 
 /** Options of contexts that use this machine's processors, which shows that a profile runs: nothing else tells before its end. */
-const COMPUTES_HERE = { numThreads: 1, accelerated: IS_ON_SOFTWARE_VULKAN };
+const COMPUTES_HERE = { numThreads: 1, ...(IS_ON_SOFTWARE_VULKAN ? GPU_WANTED : { accelerated: false }) };
 
 test('a context that is lost ends its profile soon', async () => {
   const context = await ml.createContext(COMPUTES_HERE);

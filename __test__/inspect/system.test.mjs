@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { availableParallelism, totalmem } from 'node:os';
 import { test } from 'node:test';
 
-import { resultOf } from '../runtime/helpers.mjs';
+import { GPU_WANTED, resultOf } from '../runtime/helpers.mjs';
 import { describeGraph, squeezed, systemInfo } from './helpers.mjs';
 
 test('the system is described', async () => {
@@ -38,7 +38,7 @@ test('GPUs are listed with what they are used for, or why they are not', async (
   }
   const usable = gpuAdapters.filter(({ unused }) => unused === null);
   assert.equal(gpuReason === null, usable.length > 0, gpuReason);
-  const { graph } = await squeezed();
+  const { graph } = await squeezed(GPU_WANTED);
   assert.deepEqual(graph.devices, [usable.length > 0 ? 'gpu' : 'cpu']);
 });
 

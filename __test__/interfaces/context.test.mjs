@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import vm from 'node:vm';
 
 import { exception, invalidState, rejects, typeError } from '../lib/exceptions.mjs';
+import { resultOf } from '../runtime/helpers.mjs';
 import { newBuilder, recording, recordingNumber, webnn } from './helpers.mjs';
 import { defined } from '../lib/types.mjs';
 
@@ -47,6 +48,35 @@ test('createContext keeps the preference for acceleration', async () => {
     assert.equal(context.accelerated, accelerated);
     context.destroy();
   }
+});
+
+test('a GPU is used where it is asked for, and contexts say why they compute where they do', async () => {
+  // With this value of the variable, contexts that ask for a GPU are refused, whatever hardware there is. NODE_OPTIONS
+  // makes contexts ask for one where tests run on GPUs.
+  const results = await resultOf(
+    `import { describeContext } from 'webnn-node/inspect';
+     import { loadModel } from 'webnn-node/onnx';
+     const { ml } = helpers;
+     const seen = (creating) =>
+       creating.then(describeContext).then(({ device, adapter, reason }) => device + ', ' + adapter + ': ' + reason, ({ name, message }) => name + ': ' + message);
+     const results = [];
+     for (const options of [undefined, {}, { accelerated: true }, { powerPreference: 'low-power' }, { powerPreference: 'high-performance' },
+         { accelerated: false, powerPreference: 'high-performance' }]) {
+       results.push(await seen(ml.createContext(options)));
+     }
+     for (const device of [undefined, 'auto', 'cpu', 'gpu']) {
+       results.push(await seen(loadModel('packages/cli/__test__/files/conv.onnx', { device }).then(({ context }) => context)));
+     }
+     console.log(JSON.stringify(results));`,
+    { env: { NODE_OPTIONS: '', WEBNN_GPU_SOFTWARE: 'refused' } },
+  );
+  const byDefault = 'cpu, null: by default; a GPU computes where powerPreference is "high-performance"';
+  const refused = 'NotSupportedError: WEBNN_GPU_SOFTWARE is "refused", expected 0 or 1';
+  const isFalse = 'cpu, null: accelerated is false';
+  assert.deepEqual(results, [
+    ...[byDefault, byDefault, byDefault, 'cpu, null: powerPreference is "low-power"', refused, isFalse],
+    ...[byDefault, byDefault, isFalse, refused],
+  ]);
 });
 
 test('createContext reads its options in order', async () => {

@@ -120,7 +120,7 @@ export const PROVOCATIONS = {
       return model.run({ x, scale });
     },
     ...['run', 'describe', 'load'].map((what) => async () => {
-      const context = await ml.createContext();
+      const context = await ml.createContext({ powerPreference: 'high-performance' });
       const model = await loadModel(scaling(), { context });
       defined(slots.get(context)).loseDevice();
       await context.lost;

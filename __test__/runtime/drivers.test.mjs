@@ -9,7 +9,7 @@ import { runProcess } from './helpers.mjs';
 
 const PROGRAM = `
 import { systemInfo } from 'webnn-node/inspect';
-const context = await helpers.ml.createContext();
+const context = await helpers.ml.createContext(helpers.GPU_WANTED);
 await context.createTensor(helpers.floats(1));
 const { gpuAdapters, gpuReason } = systemInfo();
 console.log(JSON.stringify({ gpuAdapters, gpuReason }));`;

@@ -21,7 +21,10 @@ export const { ml, MLGraphBuilder, ...interfaces } = /** @type {typeof import('.
 /** This module, for processes and workers that import it. */
 export const HELPERS = import.meta.url;
 
-/** Whether accelerated contexts are on software Vulkan, which takes many times as long as the kernels for CPUs. */
+/** Options of a context that asks for a GPU. */
+export const GPU_WANTED = /** @type {const} */ ({ powerPreference: 'high-performance' });
+
+/** Whether contexts that ask for a GPU are on software Vulkan, which takes many times as long as the kernels for CPUs. */
 export const IS_ON_SOFTWARE_VULKAN = process.env.WEBNN_GPU_SOFTWARE === '1';
 
 /**

@@ -147,6 +147,14 @@ async function tensors(context, descriptors, use) {
 }
 
 /** The program of a worker. */
+/**
+ * The options of contexts on a device.
+ *
+ * @param {string} device
+ * @returns {import('../../index.js').MLContextOptions}
+ */
+const preferenceFor = (device) => (device === 'gpu' ? { powerPreference: 'high-performance' } : { accelerated: false });
+
 const WORKER = `
   const { parentPort, workerData } = require('node:worker_threads');
   import(workerData.module).then(async ({ computeInWorker }) => computeInWorker(parentPort, workerData));`;
@@ -158,7 +166,7 @@ const WORKER = `
  * @param {{ number: number, seed: number, device: string, goesOn: boolean }} work
  */
 export async function computeInWorker(port, { number, seed, device, goesOn }) {
-  const context = await ml.createContext({ accelerated: device === 'gpu', numThreads: 1 });
+  const context = await ml.createContext({ ...preferenceFor(device), numThreads: 1 });
   const setup = await Setup.create(context, number, device);
   setup.write(seed);
   setup.dispatch();
@@ -239,7 +247,7 @@ export class Churn {
       return random.pick([...this.#open]);
     }
     const losses = this.#losses;
-    const options = { accelerated: this.#device === 'gpu', numThreads: 1 + random.below(2) };
+    const options = { ...preferenceFor(this.#device), numThreads: 1 + random.below(2) };
     /** @type {Owner} */
     const owner = { context: await this.#create(options), kept: [] };
     this.#lossesBefore.set(owner.context, losses);

@@ -6,8 +6,12 @@ import { isMainThread, parentPort, Worker, workerData } from 'node:worker_thread
 import vm from 'node:vm';
 import { ml } from 'webnn-node';
 import 'webnn-node/auto';
+import { askForGpuByDefault } from '../lib/gpu-by-default.mjs';
 import { servedFile } from './checkout.mjs';
 import { installScope, reportError } from './scope.mjs';
+
+/** Devices of variants for which contexts ask for a GPU: `deviceType`, by which the tests ask, is no option any more. */
+const ON_GPU = ['gpu', 'npu'];
 
 /** Puts the `ml` of the draft in place of that of auto, whose contexts have an extension. */
 function withoutExtensions() {
@@ -42,6 +46,9 @@ function reportResults(post) {
 /** Loads the harness, what the test asks for, and the test itself, in one task as the harness expects of a shell. */
 function runTest({ directory, test }, post) {
   withoutExtensions();
+  if (ON_GPU.includes(test.device)) {
+    askForGpuByDefault();
+  }
   installScope(test, directory, post);
   runScript(directory, '/resources/testharness.js');
   if (test.scope === 'window') {

@@ -201,6 +201,31 @@ test('wrong usage ends with exit status 2 and the usage', async (t) => {
   assert.match(stdout, /^usage: .*--filter.*--device.*--json.*--jobs/s);
 });
 
+test('contexts of the variants ?gpu and ?npu ask for a GPU, unless the test has another preference', async (t) => {
+  // With this value of the variable, contexts that ask for a GPU are refused, whatever hardware there is.
+  const source = `// META: global=window
+// META: variant=?cpu
+// META: variant=?gpu
+// META: variant=?npu
+process.env.WEBNN_GPU_SOFTWARE = 'refused';
+const asks = (options) => navigator.ml.createContext(options).then(() => false, ({ name }) => name === 'NotSupportedError');
+Promise.all([undefined, { deviceType: 'gpu' }, { powerPreference: 'low-power' }, { accelerated: false }].map(asks)).then((asking) => {
+  check(JSON.stringify(asking), true);
+  finish();
+});`;
+  const directory = checkout(t, { 'x.https.any.js': source });
+  const found = findTests(directory);
+  const results = await Promise.all(found.map((each) => execute(directory, each)));
+  assert.deepEqual(
+    results.map(({ test: { variant }, subtests: [{ name }] }) => [variant, JSON.parse(name)]),
+    [
+      ['?cpu', [false, false, false, false]],
+      ['?gpu', [true, true, false, false]],
+      ['?npu', [true, true, false, false]],
+    ],
+  );
+});
+
 test('a run prints a line per test and totals, writes a report, and tells by its exit status', async (t) => {
   const directory = checkout(t, {
     'a/good.https.any.js': `// META: global=window,worker\n// META: variant=?cpu\n// META: variant=?gpu\ncheck('one', true); finish();`,

@@ -86,7 +86,7 @@ async function compile(context, { descriptor, inputs: names, apply, ...rest }) {
  */
 export async function load({ model }) {
   const start = performance.now();
-  const context = await ml.createContext();
+  const context = await ml.createContext({ powerPreference: 'high-performance' });
   /** @type {Awaited<ReturnType<typeof compile>>[]} */
   const compiled = [];
   for (const graph of graphsOf(JSON.parse(model))) {

@@ -21,7 +21,7 @@ async function openChat({ folder, dtype, system, maxTokens, sampling: given, see
   const sampling = samplingOf(config, given);
   const random = randomNumbers(seed);
   const choose = (/** @type {ArrayLike<number>} */ logits) => chooseToken(logits, sampling, random);
-  const generator = await Generator.load(file, { maxLength, ...(threads !== undefined && { device: 'cpu', numThreads: threads }) });
+  const generator = await Generator.load(file, { maxLength, ...(threads !== undefined && { numThreads: threads }) });
   const chat = new Chat(generator, { tokenizer, render, choose, stop, maxTokens, system });
   return { chat, generator, isContinuing: render === null };
 }

@@ -17,7 +17,7 @@ by heart, and mixes them.
   --top-p P        only the most likely tokens count that have this probability together
                    (default of these three: what generation_config.json says)
   --seed N         a whole number; the same one gives the same answers (default: a random one)
-  --threads N      compute on the CPU with so many threads (default: on the GPU, or on all cores)
+  --threads N      compute on the CPU with so many threads (default: on all cores)
   --help           print this text
 
 Ctrl+C stops an answer, /new forgets the conversation, and /exit or the end of the input ends the program.

@@ -17,8 +17,12 @@ const { Promise } = globalThis;
 
 const CONSTRUCT = Symbol('construct');
 
-/** Options of `createContext` for the option `device`. */
-const DEVICES = { auto: {}, cpu: { accelerated: false }, gpu: { accelerated: true } };
+/**
+ * Options of `createContext` for the option `device`.
+ *
+ * @type {Record<'auto' | 'cpu' | 'gpu', import('../../index.js').MLContextOptions>}
+ */
+const DEVICES = { auto: {}, cpu: { accelerated: false }, gpu: { powerPreference: 'high-performance' } };
 
 const LOAD_OPTIONS = ['context', 'device', 'numThreads', 'freeDimensions', 'looseDimensions', 'outputs', 'keepLast', 'constants', 'externalData', 'signal'];
 
@@ -319,9 +323,10 @@ function toConstants(constants) {
  */
 async function createContext({ device = 'auto', numThreads }) {
   const context = await ml.createContext({ ...DEVICES[device], ...(numThreads === undefined ? {} : { numThreads }) });
-  if (device === 'gpu' && requireContext(context, 'loadModel: context').device !== 'gpu') {
+  const state = requireContext(context, 'loadModel: context');
+  if (device === 'gpu' && state.device !== 'gpu') {
+    const { reason } = state.describe('loadModel');
     context.destroy();
-    const reason = JSON.parse(native.systemInfo()).gpuReason ?? 'there is none';
     throw codedError('ERR_WEBNN_NOT_SUPPORTED', `loadModel: device is "gpu", but no GPU can be used: ${reason}`);
   }
   return context;

@@ -18,7 +18,7 @@ export function install(draft: typeof draft2021 | typeof draft2024): void;
  * Contexts of a GPUDevice or WebGLRenderingContext, and resources of WebGPU and WebGL, cause a NotSupportedError.
  */
 export namespace draft2021 {
-  /** `gpu` and `default` request an accelerated context, `cpu` does not. */
+  /** `gpu` asks for a GPU, whatever `powerPreference` is; `default` leaves it to that, `cpu` selects the CPU. */
   type MLDevicePreference = 'default' | 'gpu' | 'cpu';
   type MLPowerPreference = 'default' | 'high-performance' | 'low-power';
   type MLInputOperandLayout = 'nchw' | 'nhwc';
@@ -349,7 +349,7 @@ declare const BuilderWithoutEarlierForms: new (
  * Contexts of a GPUDevice cause a NotSupportedError.
  */
 export namespace draft2024 {
-  /** `gpu` and `npu` request an accelerated context, `cpu` does not. */
+  /** `gpu` and `npu` ask for a GPU, whatever `powerPreference` is; `cpu` selects the CPU. */
   type MLDeviceType = 'cpu' | 'gpu' | 'npu';
 
   interface MLContextOptions {

@@ -13,11 +13,8 @@ pub const SOFTWARE_VARIABLE: &str = "WEBNN_GPU_SOFTWARE";
 /// Which adapters to consider.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// The best hardware.
-    Hardware {
-        /// Whether to prefer the adapter with the lowest power draw.
-        low_power: bool,
-    },
+    /// The fastest hardware.
+    Hardware,
     /// A CPU that emulates a GPU, for tests.
     Software,
     /// The adapter behind a WebGPU `GPUDevice`.
@@ -102,10 +99,10 @@ fn rank(info: &wgpu::AdapterInfo, choice: &Choice) -> Option<Reverse<u32>> {
     let rank = match choice {
         Choice::Of(device) => return device.fit(info).map(Reverse),
         Choice::Software => return is_cpu.then_some(Reverse(0)),
-        Choice::Hardware { low_power } => match info.device_type {
+        Choice::Hardware => match info.device_type {
             wgpu::DeviceType::Cpu => return None,
-            wgpu::DeviceType::DiscreteGpu => 2 + !low_power as u32,
-            wgpu::DeviceType::IntegratedGpu => 2 + *low_power as u32,
+            wgpu::DeviceType::DiscreteGpu => 3,
+            wgpu::DeviceType::IntegratedGpu => 2,
             _ => 1,
         },
     };
@@ -118,7 +115,7 @@ fn rank(info: &wgpu::AdapterInfo, choice: &Choice) -> Option<Reverse<u32>> {
 /// A NotSupportedError for an invalid value of [`SOFTWARE_VARIABLE`], if it is read.
 pub fn adapter(choice: &Choice) -> Result<Option<&'static wgpu::Adapter>> {
     let wants_software = match choice {
-        Choice::Hardware { .. } => false,
+        Choice::Hardware => false,
         Choice::Software => true,
         Choice::Of(_) => software_allowed()?,
     };
@@ -138,12 +135,12 @@ pub fn why_none(software: bool) -> String {
     }
 }
 
-/// The choice for a context that has nothing but preferences: software if [`SOFTWARE_VARIABLE`] asks for it.
+/// The choice for a context that asks for any GPU: software if [`SOFTWARE_VARIABLE`] asks for it.
 ///
 /// # Errors
 /// A NotSupportedError for an invalid value of the variable.
-pub fn choice(low_power: bool) -> Result<Choice> {
-    Ok(if software_allowed()? { Choice::Software } else { Choice::Hardware { low_power } })
+pub fn choice() -> Result<Choice> {
+    Ok(if software_allowed()? { Choice::Software } else { Choice::Hardware })
 }
 
 /// Whether [`SOFTWARE_VARIABLE`] lets contexts use software.
@@ -216,10 +213,9 @@ mod tests {
             ranked.min_by_key(|(rank, _)| *rank).map(|(_, at)| types[at])
         };
         let all = [Cpu, Other, IntegratedGpu, VirtualGpu, DiscreteGpu];
-        assert_eq!(best(&Choice::Hardware { low_power: false }, &all), Some(DiscreteGpu));
-        assert_eq!(best(&Choice::Hardware { low_power: true }, &all), Some(IntegratedGpu));
-        assert_eq!(best(&Choice::Hardware { low_power: true }, &[Cpu, Other, DiscreteGpu]), Some(DiscreteGpu));
-        assert_eq!(best(&Choice::Hardware { low_power: false }, &[Cpu]), None);
+        assert_eq!(best(&Choice::Hardware, &all), Some(DiscreteGpu));
+        assert_eq!(best(&Choice::Hardware, &[Cpu, Other, VirtualGpu, IntegratedGpu]), Some(IntegratedGpu));
+        assert_eq!(best(&Choice::Hardware, &[Cpu]), None);
         assert_eq!(best(&Choice::Software, &all), Some(Cpu));
         assert_eq!(best(&Choice::Software, &[DiscreteGpu]), None);
     }

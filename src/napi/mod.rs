@@ -22,6 +22,7 @@ use handle::{BuilderHandle, Handle, Owner, Weight, handles};
 use napi::Env;
 use napi::bindgen_prelude::{Array, Either, External, Function, Object, Unknown};
 use napi_derive::napi;
+use serde_json::json;
 use std::cell::RefCell;
 use std::sync::Arc;
 use view::View;
@@ -50,7 +51,7 @@ pub struct ContextOptions {
     pub threads: u32,
     /// `default`, `high-performance` or `low-power`.
     pub power_preference: String,
-    /// Whether a GPU is requested.
+    /// Whether a GPU may be used.
     pub accelerated: bool,
     /// The adapter of a GPUDevice, as JSON, if one was passed.
     pub gpu_device: Option<String>,
@@ -67,13 +68,16 @@ pub fn create_context(
     options: ContextOptions,
 ) -> Result<External<ContextHandle>> {
     let low_power = options.power_preference == "low-power";
-    let wish = match (options.gpu_device, options.accelerated) {
-        (Some(json), _) => {
+    let wish = match (options.gpu_device, options.accelerated, options.power_preference.as_str()) {
+        (Some(json), ..) => {
             let parsed = serde_json::from_str(&json);
             Wish::Of(parsed.map_err(|error| convert::type_error(&format!("createContext: gpuDevice: {error}")))?)
         }
-        (None, true) => Wish::Accelerated { low_power },
-        (None, false) => Wish::Cpu,
+        (None, false, _) => Wish::Cpu("accelerated is false"),
+        (None, true, "high-performance") => Wish::Gpu,
+        (None, true, "low-power") => Wish::Cpu("powerPreference is \"low-power\""),
+        // An explicit `accelerated: true` cannot be told from the default.
+        (None, true, _) => Wish::Cpu("by default; a GPU computes where powerPreference is \"high-performance\""),
     };
     let threads = (options.threads > 0).then_some(options.threads as usize);
     let context = runtime::Context::new(threads, low_power).map_err(thrown)?;
@@ -88,6 +92,18 @@ pub fn context_device(context: &External<ContextHandle>) -> &'static str {
         Some(runtime::Backend::Gpu(_)) => "gpu",
         Some(runtime::Backend::Cpu) | None => "cpu",
     }
+}
+
+/// Where an open context computes, and why, as the JSON of a `ContextDescription`.
+#[napi(catch_unwind)]
+pub fn describe_context(context: &External<ContextHandle>) -> Result<String> {
+    let context = &context.context;
+    let (device, adapter) = match context.backend() {
+        Some(runtime::Backend::Gpu(device)) => ("gpu", Some(device.name())),
+        Some(runtime::Backend::Cpu) => ("cpu", None),
+        None => return Err(convert::invalid_state("describeContext: the context is lost")),
+    };
+    text(&json!({ "device": device, "adapter": adapter, "reason": context.reason() })).map_err(thrown)
 }
 
 /// Loses the GPU of a context as a failing driver would, for tests. Does nothing on the CPU.

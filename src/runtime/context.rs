@@ -32,13 +32,10 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// The requested processor of a context.
 #[derive(Clone, Debug)]
 pub enum Wish {
-    /// The CPU.
-    Cpu,
-    /// The best GPU for these preferences, or the CPU if there is none.
-    Accelerated {
-        /// Whether low power matters more than speed.
-        low_power: bool,
-    },
+    /// The CPU, and why, for people.
+    Cpu(&'static str),
+    /// The best GPU, or the CPU if there is none.
+    Gpu,
     /// The adapter behind a WebGPU `GPUDevice`, and no other.
     Of(WebGpuAdapter),
 }
@@ -51,6 +48,8 @@ pub struct Context {
     graphs: Arc<WeakList<CompiledGraph>>,
     /// Set while the context is open: from its first request until it is lost.
     backend: Arc<Mutex<Option<Backend>>>,
+    /// Why the processor is what it is, for people; set while the context is opened.
+    reason: Arc<OnceLock<String>>,
     /// Called when the context's device is lost. Stored here because devices do not keep their listeners alive.
     listener: Arc<OnceLock<Arc<Listener>>>,
 }
@@ -93,6 +92,7 @@ impl Context {
             tensors: Arc::default(),
             graphs: Arc::default(),
             backend: Arc::default(),
+            reason: Arc::default(),
             listener: Arc::default(),
         })
     }
@@ -111,7 +111,13 @@ impl Context {
     /// The request fails with a NotSupportedError if the adapter of a `GPUDevice` is not available, or an environment
     /// variable has an invalid value.
     pub fn open(&self, wish: Wish, lost: Done, done: Done) {
-        self.open_on(|| find(wish), lost, done);
+        let kept = self.reason.clone();
+        let find = move || {
+            let (backend, reason) = find(wish)?;
+            kept.get_or_init(|| reason);
+            Ok(backend)
+        };
+        self.open_on(find, lost, done);
     }
 
     /// Like [`open`](Self::open), on the backend that `find` returns.
@@ -142,6 +148,11 @@ impl Context {
     /// The processor; `None` before the context is open and after it was lost.
     pub fn backend(&self) -> Option<Backend> {
         lock(&self.backend).clone()
+    }
+
+    /// Why it computes on its processor, for people; empty before the context is open.
+    pub fn reason(&self) -> &str {
+        self.reason.get().map_or("", String::as_str)
     }
 
     /// Maximum size of a tensor in bytes.
@@ -543,29 +554,31 @@ fn of_build(error: Error) -> Error {
     Error::new(ErrorKind::Operation, format!("build: {error}"))
 }
 
-/// Selects the backend for `wish`.
+/// Selects the backend for `wish`; with the reason, for people.
 ///
 /// # Errors
-/// A NotSupportedError if the adapter of a `GPUDevice` is not available.
-fn find(wish: Wish) -> Result<Backend> {
+/// A NotSupportedError if the adapter of a `GPUDevice` is not available, or for an invalid value of the variable that
+/// allows software.
+fn find(wish: Wish) -> Result<(Backend, String)> {
     let choice = match wish {
-        Wish::Cpu => return Ok(Backend::Cpu),
-        Wish::Of(device) => return of_web_gpu(device),
-        Wish::Accelerated { low_power } => adapter::choice(low_power)?,
+        Wish::Cpu(reason) => return Ok((Backend::Cpu, reason.to_string())),
+        Wish::Of(device) => return Ok((of_web_gpu(device)?, "it is the adapter of the GPUDevice".to_string())),
+        Wish::Gpu => adapter::choice()?,
     };
-    let mut refusal = None;
-    let found = match Device::shared(&choice) {
-        Ok(Some(device)) => Backend::Gpu(device),
-        Ok(None) => Backend::Cpu,
-        Err(error) => {
-            // With a defective GPU, computing on the CPU beats not computing at all. `systemInfo()` and
-            // `MLGraph.devices` show it.
-            refusal = Some(error.message);
-            Backend::Cpu
-        }
+    let (found, refusal) = match Device::shared(&choice) {
+        Ok(Some(device)) => (Backend::Gpu(device), None),
+        Ok(None) => (Backend::Cpu, None),
+        // With a defective GPU, computing on the CPU beats not computing at all. `describeContext()`, `systemInfo()` and
+        // `MLGraph.devices` show it.
+        Err(error) => (Backend::Cpu, Some(error.message)),
+    };
+    let reason = match (&found, &refusal) {
+        (Backend::Gpu(_), _) => "a GPU was asked for".to_string(),
+        (Backend::Cpu, Some(why)) => why.clone(),
+        (Backend::Cpu, None) => adapter::why_none(choice == Choice::Software),
     };
     *REFUSAL.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
-    Ok(found)
+    Ok((found, reason))
 }
 
 /// Opens the adapter of a `GPUDevice`.

@@ -168,14 +168,14 @@ fn the_loss_of_the_gpu_ends_everything_on_software_vulkan() {
     context.timeline.enqueue_release(move || tell.send(()).expect("somebody waits"));
     told.recv().unwrap();
     assert_eq!(Arc::strong_count(&device), 1, "a lost context holds its device");
-    opened(Wish::Cpu);
+    opened(Wish::Cpu("for a test"));
 }
 
 /// Runs each test on the CPU and, if requested, on software Vulkan.
 macro_rules! tests {
     ($($name:ident,)*) => {
         mod on_cpu {
-            $(#[test] fn $name() { super::$name(super::opened(super::Wish::Cpu)); })*
+            $(#[test] fn $name() { super::$name(super::opened(super::Wish::Cpu("for a test"))); })*
         }
         mod on_software_vulkan {
             $(#[test] fn $name() { super::$name(super::on_llvmpipe()); })*

@@ -43,7 +43,7 @@ fn variables() -> [(&'static str, String); 7] {
         (THREADS_VARIABLE, "number of threads, 1 to 1024, instead of as many as the process may use".into()),
         (
             SOFTWARE_VARIABLE,
-            "`1` makes accelerated contexts use a CPU that emulates a GPU (llvmpipe, WARP), and no other GPU".into(),
+            "`1` makes contexts that ask for a GPU use a CPU that emulates one (llvmpipe, WARP), and no other GPU".into(),
         ),
         (
             CACHE_VARIABLE,

@@ -34,7 +34,7 @@ pub(super) fn context() -> Arc<Context> {
 
 fn opened(context: Context) -> Arc<Context> {
     let context = Arc::new(context);
-    finished(|done| context.open(Wish::Cpu, Done::unobserved(), done)).unwrap();
+    finished(|done| context.open(Wish::Cpu("for a test"), Done::unobserved(), done)).unwrap();
     context
 }
 

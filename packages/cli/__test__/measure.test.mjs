@@ -160,6 +160,19 @@ test('bench: two engines run on one device, or the command says which cannot', a
   await assert.rejects(load({ ...options, device: 'gpu', from: await folderOfEngine(folder, 1) }), { message: 'it cannot use the GPU: it has only cpu' });
 });
 
+test('run, profile and view: a GPU that is asked for is used, or the commands say why not', async () => {
+  const { gpuReason } = systemInfo();
+  for (const [command, ...options] of [
+    ['run', '--input', 'ones'],
+    ['profile', '--runs', '1'],
+    ['view', '-o', path.join(folder, 'gpu.html')],
+  ]) {
+    const { code, stderr } = await webnn(command, conv, ...options, '--device', 'gpu');
+    if (gpuReason === null) assert.deepEqual([code, stderr], [0, '']);
+    else assert.deepEqual([code, stderr.includes('device is "gpu", but no GPU can be used: ')], [1, true], stderr);
+  }
+});
+
 test('bench: a GPU that is asked for is used, or the command says why not', async () => {
   const { gpuReason } = systemInfo();
   const { code, stdout, stderr } = await webnn('bench', conv, '--runs', '2', '--device', 'gpu');

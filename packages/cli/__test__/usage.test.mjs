@@ -19,10 +19,10 @@ const MODEL = ['--free-dimension'];
 const OPTIONS = {
   info: [],
   inspect: MODEL,
-  run: [...MODEL, ...INPUTS, '--threads', '--output-dir', '--labels', '--top'],
+  run: [...MODEL, ...INPUTS, '--device', '--threads', '--output-dir', '--labels', '--top'],
   bench: [...MODEL, ...INPUTS, '--generate', '--device', '--threads', '--against', '--against-from', '--runs', '--seconds', '--warmup', '--svg'],
-  profile: [...MODEL, ...INPUTS, '--threads', '--runs', '--warmup', '--top', '--trace', '--html'],
-  view: [...MODEL, ...INPUTS, '--threads', '--output', '--profile', '--runs', '--warmup'],
+  profile: [...MODEL, ...INPUTS, '--device', '--threads', '--runs', '--warmup', '--top', '--trace', '--html'],
+  view: [...MODEL, ...INPUTS, '--device', '--threads', '--output', '--profile', '--runs', '--warmup'],
 };
 
 /** Runs the program to its end with its standard output or standard error at a device that is always full. */
@@ -116,7 +116,9 @@ describe('wrong usage is exit code 2', () => {
     }
     await idle('--mean', 'no input is a picture', 'bench', conv, '--mean', '0');
     await idle('--against-from', 'no engine is measured --against this one', 'bench', conv, '--against-from', '.');
-    await idle('--threads', 'the GPU computes', 'bench', conv, '--device', 'gpu', '--threads', '1');
+    for (const [command, ...others] of [['bench'], ['profile'], ['run', '--input', 'ones'], ['view', '-o', 'x.html']]) {
+      await idle('--threads', 'the GPU computes', command, conv, ...others, '--device', 'gpu', '--threads', '1');
+    }
     for (const [option, value] of [
       ['input', 'random'],
       ['mean', '0'],

@@ -1,5 +1,4 @@
 // Opens models from files through the public API.
-import { ml } from 'webnn-node';
 import { inspectModel, loadModel } from 'webnn-node/onnx';
 import { isFloat } from './elements.mjs';
 import { UsageError } from './errors.mjs';
@@ -38,18 +37,18 @@ export async function readModel(path, freeDimensions = {}) {
  * Loads the model of a file.
  * @template T
  * @param {string} path
- * @param {{ freeDimensions: Record<string, number>, threads?: number }} options `threads` selects the CPU, even if
- *   there is a GPU
+ * @param {{ freeDimensions: Record<string, number>, device?: 'cpu' | 'gpu', threads?: number }} options `threads` on the CPU
  * @param {(opened: Omit<import('./types.mjs').Opened, 'description'>) => Promise<T>} use
  *   called with the model, which is destroyed afterwards
  * @returns {Promise<T>}
+ * @throws {Error} if the GPU is asked for, and none can be used
  */
-export async function withLoaded(path, { freeDimensions, threads }, use) {
-  const context = await ml.createContext(threads === undefined ? {} : { numThreads: threads, accelerated: false });
+export async function withLoaded(path, { freeDimensions, device = 'cpu', threads }, use) {
+  const model = await withProgress('loading the model', () => loadModel(path, { freeDimensions, device, numThreads: threads }));
   try {
-    return await use({ context, model: await withProgress('loading the model', () => loadModel(path, { context, freeDimensions })) });
+    return await use({ context: model.context, model });
   } finally {
-    context.destroy();
+    model.destroy();
   }
 }
 
@@ -57,7 +56,7 @@ export async function withLoaded(path, { freeDimensions, threads }, use) {
  * Builds the model of a file for known shapes; for a model that is cut, its first stage.
  * @template T
  * @param {string} path
- * @param {{ freeDimensions: Record<string, number>, shapes?: Record<string, readonly number[]>, threads?: number }}
+ * @param {{ freeDimensions: Record<string, number>, shapes?: Record<string, readonly number[]>, device?: 'cpu' | 'gpu', threads?: number }}
  *   options `shapes` of inputs that `freeDimensions` do not determine; others as for `withLoaded`
  * @param {(opened: import('./types.mjs').Opened) => Promise<T>} use
  *   called with the model, which is destroyed afterwards

@@ -138,14 +138,24 @@ const option = (flags, description, parse) => {
 /** An option of every command that reads a model. */
 export const freeDimensionOption = () => option('--free-dimension <NAME=N>', 'size of a symbolic dimension; may be repeated', freeDimension);
 
-export const threadsOption = () =>
+/** Where a model computes. @param {string} what computes there */
+export const processorOptions = (what) => [
+  option('--device <DEVICE>', `where ${what} computes`).choices(['cpu', 'gpu']).default('cpu'),
   option(
     '--threads <N>',
     `compute on the CPU with this many threads, 1 to ${MAX_THREADS} (default: as many as the process may use)`,
     wholeNumber(1, MAX_THREADS),
-  );
+  ),
+];
 
-export const deviceOption = (/** @type {string} */ what) => option('--device <DEVICE>', what).choices(['cpu', 'gpu']).default('cpu');
+/**
+ * @param {(name: string) => boolean} isGiven
+ * @param {'cpu' | 'gpu'} device
+ * @throws {UsageError} for a number of threads of a GPU
+ */
+export function requireThreadsOnCpu(isGiven, device) {
+  if (device === 'gpu') refuseIdle(isGiven, ['threads'], 'the GPU computes');
+}
 
 export const runsOption = (/** @type {string} */ what) => option('--runs <N>', `${what}, 1 to ${MAX_RUNS}`, wholeNumber(1, MAX_RUNS));
 

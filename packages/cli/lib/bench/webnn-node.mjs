@@ -15,8 +15,10 @@ import { formatProcessor } from '../format.mjs';
 export async function load({ model: file, inputs, outputs, threads, device = 'cpu', freeDimensions = {}, keepLast = {} }) {
   const { version } = createRequire(import.meta.url)('webnn-node/package.json');
   const start = performance.now();
-  // A CPU context loads no GPU driver, whose memory would count as the model's.
-  const context = await ml.createContext({ accelerated: device === 'gpu', ...(threads !== undefined && { numThreads: threads }) });
+  const context = await ml.createContext({
+    ...(device === 'gpu' && { powerPreference: 'high-performance' }),
+    ...(threads !== undefined && { numThreads: threads }),
+  });
   const model = await loadModel(file, { context, freeDimensions, keepLast });
   const shapes = shapesOf(inputs ?? {});
   if (inputs !== undefined) await compile(model, shapes);

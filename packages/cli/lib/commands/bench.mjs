@@ -15,15 +15,15 @@ import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel } from '../model.mjs';
 import { readNpy } from '../npy.mjs';
 import {
-  deviceOption,
   freeDimensionOption,
   generateOption,
   INPUT_HELP,
   inputOptions,
+  processorOptions,
   refuseIdle,
+  requireThreadsOnCpu,
   runsOption,
   secondsOption,
-  threadsOption,
   warmupOption,
 } from '../options.mjs';
 import { compareTensors, summarizeTimes } from '../statistics.mjs';
@@ -254,7 +254,7 @@ async function benchGeneration(output, { file, model, engines: names, plan, wher
 async function execute(output, [file], options, isGiven) {
   const { against, device, generate, threads, runs, seconds = SECONDS } = options;
   if (against === undefined) refuseIdle(isGiven, ['againstFrom'], 'no engine is measured --against this one');
-  if (device === 'gpu') refuseIdle(isGiven, ['threads'], 'the GPU computes');
+  requireThreadsOnCpu(isGiven, device);
   if (generate !== undefined) refuseIdle(isGiven, [...INPUT_OPTIONS, 'freeDimension'], '--generate makes the inputs');
   const from = path.resolve(options.againstFrom ?? '.');
   if (against !== undefined) requireOther(from);
@@ -271,14 +271,12 @@ export default {
   description: 'Measures how fast a model runs and how much memory it takes, alone or against another engine.',
   define: (command) => {
     command.argument('<model>', 'an ONNX file');
-    for (const option of inputOptions()) command.addOption(option);
+    for (const option of [...inputOptions(), freeDimensionOption(), generateOption()]) command.addOption(option);
     command
-      .addOption(freeDimensionOption())
-      .addOption(generateOption())
       .addOption(new Option('--against <ENGINE>', 'measure this engine too').choices([OTHER]))
-      .option('--against-from <DIR>', 'folder in which that engine is installed (default: the current one)')
-      .addOption(deviceOption('where every engine computes'))
-      .addOption(threadsOption())
+      .option('--against-from <DIR>', 'folder in which that engine is installed (default: the current one)');
+    for (const option of processorOptions('every engine')) command.addOption(option);
+    command
       .addOption(runsOption('runs of each engine'))
       .addOption(secondsOption(SECONDS).conflicts('runs'))
       .addOption(warmupOption())

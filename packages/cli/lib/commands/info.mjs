@@ -28,7 +28,7 @@ function runtime() {
  */
 function adapterFacts({ type, backend, driver, features, maxBufferBytes, maxBindingBytes, unused }) {
   return [
-    ['used', unused === null ? 'yes, by accelerated contexts' : `no: ${unused}`],
+    ['used', unused === null ? 'yes, where a GPU is asked for' : `no: ${unused}`],
     ['type', `${type}, through ${backend}`],
     ['driver', driver || 'unknown'],
     ['features in use', features.join(' ') || 'none'],
@@ -37,7 +37,7 @@ function adapterFacts({ type, backend, driver, features, maxBufferBytes, maxBind
 }
 
 /**
- * Describes the device of accelerated contexts.
+ * Describes the device of contexts that ask for a GPU.
  * @param {import('webnn-node/inspect').SystemInfo} system
  */
 function acceleration({ gpuAdapters, gpuReason }) {
@@ -59,6 +59,7 @@ function execute(output) {
     ['CPU features', system.features.join(' ') || 'none that matter'],
     ['threads', `${system.threads ?? UNKNOWN} of ${system.logicalCores} logical cores`],
     ['memory limit', system.memoryLimitBytes === null ? 'unknown' : formatBytes(system.memoryLimitBytes)],
+    ['default device', `CPU; a GPU computes where it is asked for, by --device gpu, device: 'gpu' or powerPreference: 'high-performance'`],
     ['GPU', acceleration(system)],
   ]);
   for (const adapter of system.gpuAdapters) {

@@ -5,7 +5,17 @@ import { write } from '../files.mjs';
 import { formatPlural, formatProcessor, formatRate, formatShare, formatTime, printable } from '../format.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
-import { freeDimensionOption, INPUT_HELP, inputOptions, refuseIdle, runsOption, threadsOption, topOption, warmupOption } from '../options.mjs';
+import {
+  freeDimensionOption,
+  INPUT_HELP,
+  inputOptions,
+  processorOptions,
+  refuseIdle,
+  requireThreadsOnCpu,
+  runsOption,
+  topOption,
+  warmupOption,
+} from '../options.mjs';
 import { startOf } from '../pages/client/text.mjs';
 import { chromeTrace, profilePage, stepName, summarize } from '../pages/profile.mjs';
 import { profileModel } from '../profile.mjs';
@@ -70,9 +80,11 @@ function printSteps(output, perStep, top) {
 /** @type {import('../types.mjs').CommandDefinition['execute']} */
 async function execute(output, [file], options, isGiven) {
   if (options.json) refuseIdle(isGiven, ['top'], 'the document of --json has all steps');
+  requireThreadsOnCpu(isGiven, options.device);
   const { inputs } = await readModel(file, options.freeDimension);
   const { tensors, freeDimensions } = await readFeeds(inputs, options, RANDOM);
-  const profile = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads: options.threads }, (opened) =>
+  const { device, threads: wantedThreads } = options;
+  const profile = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), device, threads: wantedThreads }, (opened) =>
     profileModel(opened, tensors, options),
   );
   const { runs, perStep, perOperator } = summarize(profile);
@@ -97,10 +109,8 @@ export default {
   description: 'Prints the time of each step and operator of a model, with the rates it reaches.',
   define: (command) => {
     command.argument('<model>', 'an ONNX file');
-    for (const option of inputOptions()) command.addOption(option);
+    for (const option of [...inputOptions(), freeDimensionOption(), ...processorOptions('the model')]) command.addOption(option);
     command
-      .addOption(freeDimensionOption())
-      .addOption(threadsOption())
       .addOption(runsOption('measured runs').default(10))
       .addOption(warmupOption())
       .addOption(topOption('how many steps to print, the slowest first', 15))

@@ -10,7 +10,7 @@ import { formatDuration, formatNumber, formatShare, formatShape, printable } fro
 import { classify, readLabels, scoresAmong } from '../labels.mjs';
 import { readFeeds, readModel, withLoaded } from '../model.mjs';
 import { formatNpy } from '../npy.mjs';
-import { freeDimensionOption, INPUT_HELP, inputOptions, refuseIdle, threadsOption, topOption } from '../options.mjs';
+import { freeDimensionOption, INPUT_HELP, inputOptions, processorOptions, refuseIdle, requireThreadsOnCpu, topOption } from '../options.mjs';
 import { withProgress } from '../progress.mjs';
 import { describeTensor } from '../statistics.mjs';
 
@@ -97,10 +97,10 @@ async function writeOutputs(directory, outputs) {
  * Runs the model once. Returns its outputs, and the time in milliseconds.
  * @param {string} file
  * @param {import('../inputs.mjs').Feeds} feeds
- * @param {number | undefined} threads
+ * @param {{ device: 'cpu' | 'gpu', threads?: number }} processor
  */
-async function runOnce(file, { tensors, freeDimensions }, threads) {
-  return withLoaded(file, { freeDimensions, threads }, async ({ model }) => {
+async function runOnce(file, { tensors, freeDimensions }, { device, threads }) {
+  return withLoaded(file, { freeDimensions, device, threads }, async ({ model }) => {
     await withProgress('building the graph', () => compile(model, shapesOf(tensors)));
     const feeds = feedsOf(tensors);
     const start = performance.now();
@@ -150,10 +150,11 @@ function printOutputs(output, descriptions) {
 /** @type {import('../types.mjs').CommandDefinition['execute']} */
 async function execute(output, [file], options, isGiven) {
   if (options.labels === undefined) refuseIdle(isGiven, ['top'], 'classes are printed with --labels');
+  requireThreadsOnCpu(isGiven, options.device);
   const { inputs } = await readModel(file, options.freeDimension);
   const labels = options.labels === undefined ? undefined : await readLabels(options.labels);
   const feeds = await readFeeds(inputs, options);
-  const { outputs, milliseconds } = await runOnce(file, feeds, options.threads);
+  const { outputs, milliseconds } = await runOnce(file, feeds, options);
   const files = options.outputDir === undefined ? undefined : await writeOutputs(options.outputDir, outputs);
   const descriptions = outputs.map((tensor, i) => ({ name: tensor.name, ...describeTensor(tensor), ...(files && { file: files[i] }) }));
   let classes;
@@ -179,10 +180,8 @@ export default {
   description: 'Runs a model once and prints, names or writes its outputs.',
   define: (command) => {
     command.argument('<model>', 'an ONNX file');
-    for (const option of inputOptions()) command.addOption(option);
+    for (const option of [...inputOptions(), freeDimensionOption(), ...processorOptions('the model')]) command.addOption(option);
     command
-      .addOption(freeDimensionOption())
-      .addOption(threadsOption())
       .option('--output-dir <DIR>', 'write each output to a .npy file in this folder')
       .option('--labels <FILE>', 'print the most likely classes by these names')
       .addOption(topOption('number of classes', 5));

@@ -6,7 +6,7 @@ import { write } from '../files.mjs';
 import { formatBytes, formatPlural, printable } from '../format.mjs';
 import { RANDOM } from '../inputs.mjs';
 import { readFeeds, readModel, withModel } from '../model.mjs';
-import { freeDimensionOption, INPUT_HELP, inputOptions, refuseIdle, runsOption, threadsOption, warmupOption } from '../options.mjs';
+import { freeDimensionOption, INPUT_HELP, inputOptions, processorOptions, refuseIdle, requireThreadsOnCpu, runsOption, warmupOption } from '../options.mjs';
 import { profileModel } from '../profile.mjs';
 import { withLabel } from '../progress.mjs';
 
@@ -39,9 +39,11 @@ function graphOf({ graph, cuts }) {
 /** @type {import('../types.mjs').CommandDefinition['execute']} */
 async function execute(output, [file], options, isGiven) {
   if (!options.profile) refuseIdle(isGiven, OF_PROFILES, 'the page has a profile with --profile');
+  requireThreadsOnCpu(isGiven, options.device);
   const { inputs, outputs, metadata } = await readModel(file, options.freeDimension);
   const { tensors, freeDimensions } = await readFeeds(inputs, options, RANDOM);
-  const { described, profile } = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads: options.threads }, async (opened) => ({
+  const { device, threads } = options;
+  const { described, profile } = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), device, threads }, async (opened) => ({
     described: opened.description,
     profile: options.profile ? await profileModel(opened, tensors, options) : undefined,
   }));
@@ -66,8 +68,8 @@ export default {
   description: 'Writes a page that shows the graph of a model before and after compilation.',
   define: (command) => {
     command.argument('<model>', 'an ONNX file').requiredOption('-o, --output <FILE>', 'the page to write').option('--profile', 'show where the time goes');
-    for (const option of inputOptions()) command.addOption(option);
-    command.addOption(freeDimensionOption()).addOption(threadsOption()).addOption(runsOption('runs of the profile').default(10)).addOption(warmupOption());
+    for (const option of [...inputOptions(), freeDimensionOption(), ...processorOptions('the model')]) command.addOption(option);
+    command.addOption(runsOption('runs of the profile').default(10)).addOption(warmupOption());
   },
   execute,
   help: HELP,

@@ -30,6 +30,17 @@ const toOperandDescriptor = dictionaryConverter('MLOperandDescriptor');
 const toOperandType = converterFor('MLOperandType');
 const toDouble = converterFor('double');
 
+/**
+ * Today's options for a device preference: a GPU is used where it is asked for.
+ *
+ * @type {Record<string, (powerPreference: import('webnn-node').MLPowerPreference) => import('../internal.js').TodaysContextOptions>}
+ */
+const TODAYS_OPTIONS = {
+  default: (powerPreference) => ({ powerPreference }),
+  gpu: () => ({ powerPreference: 'high-performance' }),
+  cpu: (powerPreference) => ({ powerPreference, accelerated: false }),
+};
+
 /** State of an MLContext. */
 class Context {
   /** @param {import('../internal.js').TodaysContextOptions} options for today's createContext() */
@@ -208,8 +219,7 @@ class ML {
       throw notSupportedError('createContext: contexts of a GPUDevice or WebGLRenderingContext are not supported, expected options');
     }
     const { devicePreference, powerPreference } = toContextOptions(options, 'createContext: options');
-    const accelerated = devicePreference !== 'cpu';
-    return slots.context.create(MLContext, new Context({ accelerated, powerPreference }));
+    return slots.context.create(MLContext, new Context(TODAYS_OPTIONS[devicePreference](powerPreference)));
   }
 }
 

@@ -60,7 +60,7 @@ class ML {
       throw notSupportedError('createContext: contexts of a GPUDevice are not supported, expected options');
     }
     const { deviceType, powerPreference } = toContextOptions(options, 'createContext: options');
-    const context = await webnn.ml.createContext({ powerPreference, accelerated: deviceType !== 'cpu' });
+    const context = await webnn.ml.createContext(deviceType === 'cpu' ? { powerPreference, accelerated: false } : { powerPreference: 'high-performance' });
     return contextSlots.create(MLContext, context);
   }
 }
