@@ -1,7 +1,7 @@
 // For packages that implement further Web IDL interfaces on webnn-node, as `webnn-node-compat` does. It changes with
 // every version of webnn-node: such a package depends on an exact version.
 
-import type { MLDimension, MLOperandDataType } from './index.js';
+import type { MLDimension, MLGraphBuilder, MLOperandDataType } from './index.js';
 
 /**
  * Converts a caller's value to a type of Web IDL, https://webidl.spec.whatwg.org/#js-type-mapping. `what` tells
@@ -97,6 +97,9 @@ export interface Described {
 export interface Descriptor extends Described {
   shape: readonly number[];
 }
+
+/** Lets a builder build several graphs, as it could until July 2024: `build()` leaves it as it is. */
+export function letBuildAgain(builder: MLGraphBuilder): void;
 
 /** Bytes of an element. */
 export const ELEMENT_SIZES: Record<MLOperandDataType, number>;

@@ -2,6 +2,7 @@
 
 const { ELEMENT_SIZES, VIEWS, byteLength, describe } = require('./lib/descriptor.js');
 const { illegalConstructor, illegalInvocation, notSupportedError, quote } = require('./lib/errors.js');
+const { letBuildAgain } = require('./lib/several-builds.js');
 const { defineSlots } = require('./lib/slots.js');
 const {
   boolean,
@@ -47,6 +48,7 @@ module.exports = {
   illegalInvocation,
   interfaceType,
   isObject,
+  letBuildAgain,
   long,
   notSupportedError,
   quote,

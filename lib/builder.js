@@ -8,6 +8,7 @@ const { Graph, createMLGraph } = require('./graph.js');
 const native = require('./native.js');
 const { Operand, createMLOperand, slots: operandSlots } = require('./operand.js');
 const { dictionaries, operators } = require('./operators.js');
+const { mayBuildAgain } = require('./several-builds.js');
 const { defineSlots } = require('./slots.js');
 const { slots: tensorSlots } = require('./tensor.js');
 const { converterFor, dictionaryConverter } = require('./types.js');
@@ -217,9 +218,10 @@ class Builder {
 
   /**
    * @param {Map<string, import('./internal.js').OperandState>} outputs
+   * @param {boolean} again whether the builder may build another graph after this one
    * @returns {Promise<import('../index.js').MLGraph>}
    */
-  build(outputs) {
+  build(outputs, again) {
     this.requireCanBuild('build');
     if (outputs.size === 0) {
       throw new TypeError('build: outputs is empty');
@@ -227,10 +229,10 @@ class Builder {
     const named = [...outputs];
     const names = named.map(([name]) => name);
     const ids = named.map(([name, operand]) => this.#outputId(name, operand));
-    this.#hasBuilt = true;
+    this.#hasBuilt = !again;
     const handle = this.#handle;
-    // Frees the copies of the constants, even if the builder lives on.
-    this.#handle = /** @type {never} */ (undefined);
+    // Where there is no copy, the constants are freed even if the builder lives on.
+    this.#handle = again ? native.copyBuilder(handle) : /** @type {never} */ (undefined);
     const context = this.#context;
     const inputsOf = (/** @type {string[]} */ inputNames) =>
       inputNames.map((name) => graphValue(name, /** @type {import('./internal.js').OperandState} */ (this.#inputs.get(name))));
@@ -340,7 +342,7 @@ class MLGraphBuilder {
     try {
       const builder = stateOf(this, 'build');
       requireArguments('build', arguments.length, 1);
-      return builder.build(toNamedOperands(outputs, 'build: outputs'));
+      return builder.build(toNamedOperands(outputs, 'build: outputs'), mayBuildAgain(this));
     } catch (error) {
       return reject(error);
     }

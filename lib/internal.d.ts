@@ -180,6 +180,7 @@ export interface Binding {
   writeTensor(context: Context, tensor: Tensor, bytes: Uint8Array): void;
   destroyTensor(tensor: Tensor): void;
   createBuilder(context: Context, dynamic: boolean): Builder;
+  copyBuilder(builder: Builder): Builder;
   input(builder: Builder, name: string, dataType: number, shape: readonly number[]): number;
   constant(builder: Builder, dataType: number, shape: readonly number[], bytes: Uint8Array): number;
   constantScalar(builder: Builder, dataType: number, value: number | bigint): number;

@@ -227,6 +227,7 @@ module.exports = {
   writeTensor: translated(binding.writeTensor),
   destroyTensor: translated(binding.destroyTensor),
   createBuilder: translated(binding.createBuilder),
+  copyBuilder: translated(binding.copyBuilder),
   input: translated(binding.input),
   constant: translated(binding.constant),
   constantScalar: translated(binding.constantScalar),

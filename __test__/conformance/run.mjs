@@ -49,10 +49,10 @@ function readArguments(args) {
     filter: regularExpression('filter', values.filter),
     json: values.json,
     concurrency: positiveInteger('concurrency', values.concurrency),
-    contextOptions: {
+    contextOptions: /** @type {import('../../index.js').MLContextOptions} */ ({
       ...(values.accelerated ? { powerPreference: 'high-performance' } : { accelerated: false }),
       ...(values['num-threads'] !== undefined && { numThreads: positiveInteger('num-threads', values['num-threads']) }),
-    },
+    }),
   };
 }
 

@@ -14,6 +14,7 @@ import implementedInspect from '../../lib/inspect.js';
 import shapes from '../../lib/onnx/shapes.js';
 import ml from '../../lib/ml.js';
 import operand from '../../lib/operand.js';
+import severalBuilds from '../../lib/several-builds.js';
 import slots from '../../lib/slots.js';
 import tensor from '../../lib/tensor.js';
 import conversions from '../../lib/webidl.js';
@@ -33,6 +34,6 @@ implement<Members<index.MLTensor>>(null! as InstanceType<typeof tensor.MLTensor>
 implement<Pick<index.MLGraphBuilder, 'input' | 'constant' | 'build'>>(null! as InstanceType<typeof builder.MLGraphBuilder>);
 implement<index.ML>(ml.ml);
 
-implement<Pick<typeof inspect, 'describeGraph' | 'profileGraph' | 'systemInfo'>>(implementedInspect);
+implement<Pick<typeof inspect, 'describeContext' | 'describeGraph' | 'profileGraph' | 'systemInfo'>>(implementedInspect);
 implement<Pick<typeof onnx, 'inputShapes'>>(shapes);
-implement<Omit<typeof webidl, 'default'>>({ ...descriptor, ...errors, ...slots, ...conversions });
+implement<Omit<typeof webidl, 'default'>>({ ...descriptor, ...errors, ...severalBuilds, ...slots, ...conversions });

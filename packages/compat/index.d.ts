@@ -66,12 +66,13 @@ export namespace draft2021 {
     axis?: number | undefined;
     /** @default 1e-5 */
     epsilon?: number | undefined;
+    activation?: MLOperator | undefined;
   }
 
-  /** The limits are operands. Each is broadcast to the shape of the input. */
+  /** The limits are operands, each broadcast to the shape of the input, or numbers as from September 2021. */
   interface MLClampOptions {
-    minValue?: MLOperand | undefined;
-    maxValue?: MLOperand | undefined;
+    minValue?: MLOperand | number | undefined;
+    maxValue?: MLOperand | number | undefined;
   }
 
   interface MLConv2dOptions {
@@ -93,6 +94,9 @@ export namespace draft2021 {
     inputLayout?: MLInputOperandLayout | undefined;
     /** @default "oihw" */
     filterLayout?: MLFilterOperandLayout | undefined;
+    bias?: MLOperand | undefined;
+    /** Applied to the result. */
+    activation?: MLOperator | undefined;
   }
 
   interface MLGemmOptions {
@@ -115,7 +119,7 @@ export namespace draft2021 {
     /** @default "zrn" */
     layout?: MLRecurrentNetworkWeightLayout | undefined;
     /** For the update and reset gates, and for the new gate. */
-    activations?: Iterable<MLRecurrentNetworkActivation> | undefined;
+    activations?: Iterable<MLRecurrentNetworkActivation | MLOperator> | undefined;
   }
 
   interface MLGruOptions extends MLGruCellOptions {
@@ -214,6 +218,12 @@ export namespace draft2021 {
     #private;
   }
 
+  /** An operator without its operand, of the drafts from July 2021 to 2022. */
+  class MLOperator {
+    private constructor();
+    #private;
+  }
+
   /** A compiled graph. */
   class MLGraph {
     private constructor();
@@ -246,6 +256,7 @@ export namespace draft2021 {
 
     batchNormalization(input: MLOperand, mean: MLOperand, variance: MLOperand, options?: MLBatchNormalizationOptions): MLOperand;
     clamp(x: MLOperand, options?: MLClampOptions): MLOperand;
+    clamp(options?: MLClampOptions): MLOperator;
     concat(inputs: Iterable<MLOperand>, axis: number): MLOperand;
     conv2d(input: MLOperand, filter: MLOperand, options?: MLConv2dOptions): MLOperand;
     add(a: MLOperand, b: MLOperand): MLOperand;
@@ -260,19 +271,25 @@ export namespace draft2021 {
     cos(x: MLOperand): MLOperand;
     exp(x: MLOperand): MLOperand;
     floor(x: MLOperand): MLOperand;
+    hardSwish(x: MLOperand): MLOperand;
+    hardSwish(): MLOperator;
     log(x: MLOperand): MLOperand;
     neg(x: MLOperand): MLOperand;
     relu(x: MLOperand): MLOperand;
+    relu(): MLOperator;
     sigmoid(x: MLOperand): MLOperand;
+    sigmoid(): MLOperator;
     sin(x: MLOperand): MLOperand;
     tan(x: MLOperand): MLOperand;
     tanh(x: MLOperand): MLOperand;
+    tanh(): MLOperator;
     gemm(a: MLOperand, b: MLOperand, options?: MLGemmOptions): MLOperand;
     /** Returns the last hidden state and, with `returnSequence`, the hidden states of all steps. */
     gru(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, steps: number, hiddenSize: number, options?: MLGruOptions): MLOperand[];
     gruCell(input: MLOperand, weight: MLOperand, recurrentWeight: MLOperand, hiddenState: MLOperand, hiddenSize: number, options?: MLGruCellOptions): MLOperand;
     instanceNormalization(input: MLOperand, options?: MLInstanceNormalizationOptions): MLOperand;
     leakyRelu(x: MLOperand, options?: MLLeakyReluOptions): MLOperand;
+    leakyRelu(options?: MLLeakyReluOptions): MLOperator;
     /** A vector counts as a matrix with one row (a) or column (b); the product of two vectors is a scalar. */
     matmul(a: MLOperand, b: MLOperand): MLOperand;
     /** `padding`, of shape [rank, 2], must be a constant; otherwise throws a NotSupportedError. */
@@ -306,45 +323,65 @@ export namespace draft2021 {
   const ml: ML;
 }
 
+/** A type of today's declarations, with the operands of the draft of 2024. */
+type OfDraft<T> = T extends webnn.MLOperand
+  ? draft2024.MLOperand
+  : T extends webnn.MLOperand[]
+    ? draft2024.MLOperand[]
+    : T extends Iterable<webnn.MLOperand>
+      ? Iterable<draft2024.MLOperand>
+      : T extends string | number | bigint | boolean | undefined | Iterable<unknown>
+        ? T
+        : { [Key in keyof T]: OfDraft<T[Key]> };
+
+/** A method of today's declarations, with the operands of the draft of 2024. */
+type MethodOfDraft<T> = T extends (...args: infer Arguments) => infer Result
+  ? (...args: { [Index in keyof Arguments]: OfDraft<Arguments[Index]> }) => OfDraft<Result>
+  : never;
+
 /** Today's MLGraphBuilder without the methods whose signatures differed. */
 declare const BuilderWithoutEarlierForms: new (
   context: never,
-) => Omit<
-  webnn.MLGraphBuilder,
-  | 'argMax'
-  | 'argMin'
-  | 'averagePool2d'
-  | 'batchNormalization'
-  | 'build'
-  | 'clamp'
-  | 'constant'
-  | 'conv2d'
-  | 'convTranspose2d'
-  | 'elu'
-  | 'gelu'
-  | 'gru'
-  | 'gruCell'
-  | 'hardSigmoid'
-  | 'hardSwish'
-  | 'input'
-  | 'l2Pool2d'
-  | 'leakyRelu'
-  | 'linear'
-  | 'lstm'
-  | 'lstmCell'
-  | 'maxPool2d'
-  | 'pad'
-  | 'relu'
-  | 'sigmoid'
-  | 'softmax'
-  | 'softplus'
-  | 'softsign'
-  | 'tanh'
->;
+) => {
+  [Name in Exclude<
+    keyof webnn.MLGraphBuilder,
+    | 'argMax'
+    | 'argMin'
+    | 'averagePool2d'
+    | 'batchNormalization'
+    | 'build'
+    | 'clamp'
+    | 'constant'
+    | 'conv2d'
+    | 'convTranspose2d'
+    | 'elu'
+    | 'gelu'
+    | 'gru'
+    | 'gruCell'
+    | 'hardSigmoid'
+    | 'hardSwish'
+    | 'input'
+    | 'l2Pool2d'
+    | 'leakyRelu'
+    | 'linear'
+    | 'lstm'
+    | 'lstmCell'
+    | 'maxPool2d'
+    | 'pad'
+    | 'relu'
+    | 'reshape'
+    | 'sigmoid'
+    | 'softmax'
+    | 'softplus'
+    | 'softsign'
+    | 'tanh'
+  >]: MethodOfDraft<webnn.MLGraphBuilder[Name]>;
+};
 
 /**
- * The editor's draft of 2024: `MLContext.compute()` in place of tensors, `deviceType`, and the descriptors, options and
- * activations of that time. Operators that were added later are also available.
+ * The drafts from 2023 to October 2024: `MLContext.compute()` in place of tensors, `deviceType`, `dataType()` and `shape()` of
+ * operands, several graphs from one builder, and the descriptors, options and activations of that time. Operators that were
+ * added later are also available.
  *
  * Contexts of a GPUDevice cause a NotSupportedError.
  */
@@ -359,9 +396,13 @@ export namespace draft2024 {
     powerPreference?: webnn.MLPowerPreference | undefined;
   }
 
-  /** With the member names of 2024 or of 2023. */
-  type MLOperandDescriptor = ({ dataType: webnn.MLOperandDataType } | { type: webnn.MLOperandDataType }) &
-    ({ shape: Iterable<number> } | { dimensions: Iterable<number> });
+  /** With the member names of 2024 or of 2023. Without dimensions, that of a scalar. */
+  type MLOperandDescriptor = ({ dataType: webnn.MLOperandDataType } | { type: webnn.MLOperandDataType }) & {
+    shape?: Iterable<number> | undefined;
+    dimensions?: Iterable<number> | undefined;
+  };
+
+  type MLNamedOperands = Record<string, MLOperand>;
 
   /** Views by input or output name. */
   type MLNamedArrayBufferViews = Record<string, ArrayBufferView>;
@@ -375,6 +416,11 @@ export namespace draft2024 {
   interface MLPool2dOptions extends webnn.MLPool2dOptions {
     /** Name of `outputShapeRounding` until 2025. */
     roundingType?: webnn.MLRoundingType | undefined;
+  }
+
+  interface MLSoftplusOptions extends webnn.MLOperatorOptions {
+    /** @default 1 */
+    steepness?: number | undefined;
   }
 
   interface MLPadOptions extends Omit<webnn.MLPadOptions, 'mode'> {
@@ -393,7 +439,7 @@ export namespace draft2024 {
   }
 
   /** Options with activations by name, or as objects as in the first half of 2024: relu, sigmoid and tanh. */
-  type WithActivations<Options> = Omit<Options, 'activations'> & {
+  type WithActivations<Options> = Omit<OfDraft<Options>, 'activations'> & {
     activations?: Iterable<webnn.MLRecurrentNetworkActivation | MLActivation> | undefined;
   };
 
@@ -431,7 +477,16 @@ export namespace draft2024 {
     #private;
   }
 
-  /** Builds one graph. */
+  /** A value of a graph under construction. */
+  class MLOperand {
+    private constructor();
+    #private;
+    dataType(): webnn.MLOperandDataType;
+    /** A new list. */
+    shape(): number[];
+  }
+
+  /** Builds graphs. */
   class MLGraphBuilder extends BuilderWithoutEarlierForms {
     constructor(context: MLContext);
     #private;
@@ -439,10 +494,11 @@ export namespace draft2024 {
     /**
      * A constant with the contents of a buffer, or one number; until spring 2024, numbers were passed in another form.
      */
-    constant(descriptor: MLOperandDescriptor, buffer: webnn.AllowSharedBufferSource): MLOperand;
+    constant(descriptor: MLOperandDescriptor, buffer: ArrayBufferView): MLOperand;
     constant(dataType: webnn.MLOperandDataType, value: webnn.MLNumber): MLOperand;
     constant(value: webnn.MLNumber, dataType?: webnn.MLOperandDataType): MLOperand;
-    build(outputs: webnn.MLNamedOperands): Promise<MLGraph>;
+    /** May be called several times. Each graph has at most one input of a name. */
+    build(outputs: MLNamedOperands): Promise<MLGraph>;
 
     argMin(input: MLOperand, axis: number, options?: webnn.MLArgMinMaxOptions): MLOperand;
     argMin(input: MLOperand, options: MLArgMinMaxAxesOptions): MLOperand;
@@ -452,13 +508,15 @@ export namespace draft2024 {
     l2Pool2d(input: MLOperand, options?: MLPool2dOptions): MLOperand;
     maxPool2d(input: MLOperand, options?: MLPool2dOptions): MLOperand;
     pad(input: MLOperand, beginningPadding: Iterable<number>, endingPadding: Iterable<number>, options?: MLPadOptions): MLOperand;
+    /** A size may be null: it is computed from the others. */
+    reshape(input: MLOperand, newShape: Iterable<number | null>, options?: webnn.MLOperatorOptions): MLOperand;
     /** Without an axis, the softmax of the rows of a matrix. */
     softmax(input: MLOperand, axis: number, options?: webnn.MLOperatorOptions): MLOperand;
     softmax(input: MLOperand, options?: webnn.MLOperatorOptions): MLOperand;
 
-    batchNormalization(input: MLOperand, mean: MLOperand, variance: MLOperand, options?: webnn.MLBatchNormalizationOptions & Fused): MLOperand;
-    conv2d(input: MLOperand, filter: MLOperand, options?: webnn.MLConv2dOptions & Fused): MLOperand;
-    convTranspose2d(input: MLOperand, filter: MLOperand, options?: webnn.MLConvTranspose2dOptions & Fused): MLOperand;
+    batchNormalization(input: MLOperand, mean: MLOperand, variance: MLOperand, options?: OfDraft<webnn.MLBatchNormalizationOptions> & Fused): MLOperand;
+    conv2d(input: MLOperand, filter: MLOperand, options?: OfDraft<webnn.MLConv2dOptions> & Fused): MLOperand;
+    convTranspose2d(input: MLOperand, filter: MLOperand, options?: OfDraft<webnn.MLConvTranspose2dOptions> & Fused): MLOperand;
     gru(
       input: MLOperand,
       weight: MLOperand,
@@ -511,19 +569,17 @@ export namespace draft2024 {
     relu(): MLActivation;
     sigmoid(input: MLOperand, options?: webnn.MLOperatorOptions): MLOperand;
     sigmoid(): MLActivation;
-    softplus(input: MLOperand, options?: webnn.MLOperatorOptions): MLOperand;
-    softplus(): MLActivation;
+    softplus(input: MLOperand, options?: MLSoftplusOptions): MLOperand;
+    softplus(options?: MLSoftplusOptions): MLActivation;
     softsign(input: MLOperand, options?: webnn.MLOperatorOptions): MLOperand;
     softsign(): MLActivation;
     tanh(input: MLOperand, options?: webnn.MLOperatorOptions): MLOperand;
     tanh(): MLActivation;
   }
 
-  /** Today's interfaces, which have not changed. */
+  /** Today's interface, which has not changed. */
   const MLGraph: typeof webnn.MLGraph;
   type MLGraph = webnn.MLGraph;
-  const MLOperand: typeof webnn.MLOperand;
-  type MLOperand = webnn.MLOperand;
 
   /** The same object every time. */
   const ml: ML;

@@ -54,7 +54,7 @@ pub enum NamedDimension {
 type Shapes = HashMap<OperandId, Vec<Dimension>>;
 
 /// The names of dimensions in a builder.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Symbols {
     /// All names: the caller's, and generated ones for computed dimensions.
     names: Vec<String>,

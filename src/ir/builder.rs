@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub type OperandId = ValueId;
 
 /// A graph under construction.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Builder {
     graph: Graph,
     /// The names of the inputs.

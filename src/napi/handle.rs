@@ -129,6 +129,11 @@ impl Weight {
         self.set(bytes);
     }
 
+    /// The reported number.
+    pub fn bytes(&self) -> usize {
+        self.bytes.get() as usize
+    }
+
     /// Withdraws the reported bytes.
     pub fn release(&self) {
         self.set(0);

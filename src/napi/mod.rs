@@ -229,6 +229,14 @@ pub fn create_builder(
     External::new(BuilderHandle { builder: RefCell::new(Some(builder)), symbols, weight })
 }
 
+/// Another builder with the contents of `builder`; they share the bytes of constants.
+#[napi(catch_unwind)]
+pub fn copy_builder(env: Env, builder: &External<BuilderHandle>) -> External<BuilderHandle> {
+    // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
+    let weight = unsafe { Weight::new(&env, builder.weight.bytes()) };
+    External::new(BuilderHandle { builder: builder.builder.clone(), symbols: builder.symbols.clone(), weight })
+}
+
 fn with_builder<T>(
     builder: &External<BuilderHandle>,
     work: impl FnOnce(&mut Builder) -> crate::error::Result<T>,

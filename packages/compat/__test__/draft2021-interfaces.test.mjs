@@ -7,9 +7,9 @@ import { draft2021, require } from './helpers.mjs';
 import { defined } from '../../../__test__/lib/types.mjs';
 
 const idl = parse(readFileSync(new URL('draft-2021.idl', import.meta.url), 'utf8'));
-const { dictionaries, enumerations, operators } = require('../lib/draft2021/idl.js');
+const { ACTIVATIONS, dictionaries, enumerations, operators } = require('../lib/draft2021/idl.js');
 const { lowerings } = require('../lib/draft2021/lowering.js');
-const { ml, ML, MLContext, MLGraph, MLGraphBuilder, MLOperand } = draft2021;
+const { ml, ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLOperator } = draft2021;
 
 const members = (name) => idl.filter((definition) => definition.type === 'interface' && definition.name === name).flatMap((definition) => definition.members);
 const operations = (name) => members(name).filter(({ type }) => type === 'operation');
@@ -29,7 +29,7 @@ function defaultOf({ default: fallback }) {
 
 describe('the IDL of the draft', () => {
   test('every operation is a method with that name and length, enumerable and not constructible', () => {
-    for (const Interface of [ML, MLContext, MLGraph, MLGraphBuilder, MLOperand]) {
+    for (const Interface of [ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLOperator]) {
       const names = new Set(operations(Interface.name).map(({ name }) => name));
       assert.deepEqual(Object.keys(Interface.prototype).sort(), [...names].sort(), Interface.name);
       for (const name of names) {
@@ -43,7 +43,7 @@ describe('the IDL of the draft', () => {
   });
 
   test('the table of operators has the arguments and options of the draft', () => {
-    const isOperator = ({ name }) => !['input', 'constant', 'build'].includes(name);
+    const isOperator = ({ name, idlType }) => !['input', 'constant', 'build'].includes(name) && text(idlType) !== 'MLOperator';
     const drafts = operations('MLGraphBuilder').filter(isOperator);
     assert.deepEqual(operators.map(({ name }) => name).sort(), drafts.map(({ name }) => name).sort());
     assert.deepEqual(Object.keys(lowerings).sort(), drafts.map(({ name }) => name).sort());
@@ -60,6 +60,14 @@ describe('the IDL of the draft', () => {
       const optional = draft.arguments.find((argument) => argument.optional);
       assert.equal(row.options, optional === undefined ? undefined : text(optional.idlType), draft.name);
       assert.equal(row.result, text(draft.idlType), draft.name);
+    }
+  });
+
+  test('operators without an operand are those of the draft', () => {
+    const drafts = operations('MLGraphBuilder').filter(({ idlType }) => text(idlType) === 'MLOperator');
+    assert.deepEqual(ACTIVATIONS, drafts.map(({ name }) => name).sort());
+    for (const { name, arguments: list } of drafts) {
+      assert.equal(defined(operators.find((row) => row.name === name)).options, list.length === 0 ? undefined : text(list[0].idlType), name);
     }
   });
 
@@ -98,7 +106,7 @@ describe('the IDL of the draft', () => {
 
 describe('interface objects', () => {
   test('only builders can be made with new', () => {
-    for (const Interface of [ML, MLContext, MLGraph, MLOperand]) {
+    for (const Interface of [ML, MLContext, MLGraph, MLOperand, MLOperator]) {
       assert.throws(() => new Interface(), { name: 'TypeError', message: /Illegal constructor/ });
       assert.equal(Interface.prototype[Symbol.toStringTag], Interface.name);
     }

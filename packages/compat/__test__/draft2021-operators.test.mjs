@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import test, { describe } from 'node:test';
+import { exception } from '../../../__test__/lib/exceptions.mjs';
 import {
   assertClose,
   at,
@@ -21,7 +22,7 @@ import {
   transposedConvolution,
 } from './helpers.mjs';
 
-const { operators } = require('../lib/draft2021/idl.js');
+const { ACTIVATIONS, operators } = require('../lib/draft2021/idl.js');
 
 const A = numbers(6, 1);
 const B = numbers(6, 2);
@@ -327,6 +328,7 @@ const CASES = {
   ...unary('cos', Math.cos),
   ...unary('exp', Math.exp),
   ...unary('floor', Math.floor),
+  ...unary('hardSwish', (value) => (value * Math.min(Math.max(value + 3, 0), 6)) / 6),
   ...unary('log', Math.log, POSITIVE),
   ...unary('neg', (value) => -value),
   ...unary('relu', (value) => Math.max(value, 0)),
@@ -590,6 +592,94 @@ for (const [name, cases] of Object.entries(CASES)) {
     }
   });
 }
+
+describe('operators without an operand', () => {
+  const convolved = convolution(numbers(16, 3), [1, 1, 4, 4], numbers(4, 4), [1, 1, 2, 2], { begin: [0, 0], outputShape: [1, 1, 3, 3] });
+  /** @type {Record<string, [object[], (value: number) => number]>} */
+  const FORMULAS = {
+    clamp: [[{ minValue: -0.5, maxValue: 0.25 }], (value) => Math.min(Math.max(value, -0.5), 0.25)],
+    hardSwish: [[], (value) => (value * Math.min(Math.max(value + 3, 0), 6)) / 6],
+    leakyRelu: [[{ alpha: 0.5 }], (value) => (value < 0 ? 0.5 * value : value)],
+    relu: [[], (value) => Math.max(value, 0)],
+    sigmoid: [[], (value) => 1 / (1 + Math.exp(-value))],
+    tanh: [[], Math.tanh],
+  };
+
+  test('are all those of the draft', () => {
+    assert.deepEqual(Object.keys(FORMULAS), ACTIVATIONS);
+  });
+
+  for (const [name, [options, formula]] of Object.entries(FORMULAS)) {
+    test(`${name} is applied by conv2d, after the bias, and by batchNormalization`, () => {
+      const [result] = evaluate2021(
+        (b, of) => {
+          const activation = b[name](...options);
+          assert.ok(activation instanceof draft2021.MLOperator);
+          return b.conv2d(of(numbers(16, 3), [1, 1, 4, 4]), of(numbers(4, 4), [1, 1, 2, 2]), { bias: of([0.5], [1]), activation });
+        },
+        [9],
+      );
+      assertClose(
+        result,
+        convolved.map((value) => formula(value + 0.5)),
+        name,
+      );
+      const [normalizedResult] = evaluate2021(
+        (b, of) => b.batchNormalization(of(A, [2, 3]), of([0, 0, 0], [3]), of([1, 1, 1], [3]), { epsilon: 0, activation: b[name](...options) }),
+        [6],
+      );
+      assertClose(normalizedResult, A.map(formula), name);
+    });
+
+    test(`${name} with an operand and the same options is the operator`, () => {
+      const [result] = evaluate2021((b, of) => b[name](of(A, [6]), ...options), [6]);
+      assertClose(result, A.map(formula), name);
+    });
+  }
+
+  test('of defaults: clamp() and leakyRelu()', () => {
+    const [results, others] = [(b) => b.clamp(), (b) => b.leakyRelu()].map((activation) =>
+      evaluate2021((b, of) => b.batchNormalization(of(A, [2, 3]), of([0, 0, 0], [3]), of([1, 1, 1], [3]), { epsilon: 0, activation: activation(b) }), [6]),
+    );
+    assertClose(results[0], A);
+    assertClose(
+      others[0],
+      A.map((value) => (value < 0 ? 0.01 * value : value)),
+    );
+  });
+
+  test('relu, sigmoid and tanh are activations of recurrent networks', () => {
+    const gru = (activations) =>
+      evaluate2021(
+        (b, of) =>
+          b.gruCell(of(GRU.x.slice(0, 3), [1, 3]), of(GRU.weight, [6, 3]), of(GRU.recurrent, [6, 2]), of(GRU.hidden, [1, 2]), 2, {
+            activations: activations(b),
+          }),
+        [2],
+      )[0];
+    assert.deepEqual(
+      gru((b) => [b.relu(), b.tanh()]),
+      gru(() => ['relu', 'tanh']),
+    );
+    assert.deepEqual(
+      gru((b) => ['sigmoid', b.sigmoid()]),
+      gru(() => ['sigmoid', 'sigmoid']),
+    );
+    assert.throws(() => gru((b) => [b.sigmoid(), b.hardSwish()]), exception('NotSupportedError', /gruCell: options.activations\[1\] is hardSwish/));
+    assert.throws(() => gru((b) => [b.sigmoid(), 'elu']), { name: 'TypeError', message: /activations\[1\] is "elu"/ });
+  });
+
+  test('of another builder, and anything else, are refused', () => {
+    const other = new draft2021.MLGraphBuilder(draft2021.ml.createContext());
+    const normalized = (activation) =>
+      evaluate2021((b, of) => b.batchNormalization(of(A, [2, 3]), of([0, 0, 0], [3]), of([1, 1, 1], [3]), { activation: activation(b) }), [6]);
+    assert.throws(() => normalized(() => other.relu()), { name: 'TypeError', message: /batchNormalization: options.activation belongs to another builder/ });
+    assert.throws(() => normalized(() => 'relu'), { name: 'TypeError', message: /options.activation is "relu", expected an MLOperator/ });
+    assert.throws(() => normalized((b) => b.add(b.relu(), b.relu())), { name: 'TypeError', message: /expected an MLOperand/ });
+    assert.throws(() => other.clamp({ minValue: 'low' }), { name: 'TypeError', message: /minValue/ });
+    assert.throws(() => other.relu(5), { name: 'TypeError', message: /expected an MLOperand/ });
+  });
+});
 
 describe('data types', () => {
   for (const type of ['int32', 'uint32']) {

@@ -1,4 +1,4 @@
-// The editor's draft of 2024: the steps of its compute(), and the forms that descriptors and options had.
+// The drafts from 2023 to October 2024: the steps of compute(), and the forms that operands, descriptors and options had.
 
 import assert from 'node:assert/strict';
 import test, { describe } from 'node:test';
@@ -48,7 +48,8 @@ describe('interfaces', () => {
       assert.throws(() => new Interface(), { name: 'TypeError', message: /Illegal constructor/ });
     assert.equal(String(new Object(MLGraphBuilder.prototype)), '[object MLGraphBuilder]');
     assert.equal(MLGraph, webnn.MLGraph);
-    assert.equal(MLOperand, webnn.MLOperand);
+    assert.notEqual(MLOperand, webnn.MLOperand);
+    assert.deepEqual(Object.keys(MLOperand.prototype), ['dataType', 'shape']);
     assert.notEqual(MLContext, webnn.MLContext);
   });
 
@@ -100,6 +101,100 @@ describe('interfaces', () => {
     } finally {
       Reflect.deleteProperty(globalThis, 'GPUDevice');
     }
+  });
+});
+
+describe('operands', () => {
+  test('tell their data type and shape by methods, whatever made them', async () => {
+    const builder = new MLGraphBuilder(await ml.createContext());
+    const x = builder.input('x', float32(2, 4));
+    const w = (...shape) => builder.constant(float32(...shape), new Float32Array(shape.reduce((a, b) => a * b, 1)));
+    const gru = builder.gru(builder.reshape(x, [2, 1, 4]), w(1, 9, 4), w(1, 9, 3), 2, 3, { returnSequence: true });
+    /** @type {[any, string, number[]][]} */
+    const operands = [
+      [x, 'float32', [2, 4]],
+      [w(3), 'float32', [3]],
+      [builder.constant('int8', 2), 'int8', []],
+      [builder.constant(2), 'float32', []],
+      [builder.add(x, w(4)), 'float32', [2, 4]],
+      [builder.relu(x), 'float32', [2, 4]],
+      [builder.cast(x, 'int32'), 'int32', [2, 4]],
+      [builder.argMax(x, { axes: [1] }), 'int32', [2]],
+      [builder.pad(x, [0, 1], [0, 0], { mode: 'symmetric' }), 'float32', [2, 5]],
+      [builder.pad(x, [0, 0], [0, 0], { mode: 'symmetric' }), 'float32', [2, 4]],
+      [builder.conv2d(builder.reshape(x, [1, 1, 2, 4]), w(1, 1, 2, 2), { activation: builder.relu() }), 'float32', [1, 1, 1, 3]],
+      [builder.maxPool2d(builder.reshape(x, [1, 1, 2, 4]), { roundingType: 'ceil' }), 'float32', [1, 1, 1, 1]],
+      [builder.softmax(x), 'float32', [2, 4]],
+      ...builder.split(x, 2, { axis: 1 }).map((part) => /** @type {[any, string, number[]]} */ ([part, 'float32', [2, 2]])),
+      [gru[0], 'float32', [1, 1, 3]],
+      [gru[1], 'float32', [2, 1, 1, 3]],
+    ];
+    for (const [operand, dataType, shape] of operands) {
+      assert.ok(operand instanceof MLOperand);
+      assert.deepEqual([operand.dataType(), operand.shape()], [dataType, shape]);
+      operand.shape().push(7);
+      assert.deepEqual(operand.shape(), shape, 'each list is new');
+    }
+    assert.throws(() => x.shape.call({}), { name: 'TypeError', message: /Illegal invocation/ });
+  });
+
+  test('of every method that builds are those of the draft', () => {
+    const { prototype } = MLGraphBuilder;
+    const inherited = Object.keys(webnn.MLGraphBuilder.prototype).filter((name) => !Object.hasOwn(prototype, name));
+    assert.deepEqual(inherited, []);
+  });
+});
+
+describe('builders', () => {
+  /** Computes y of a graph with the input x. */
+  const compute = async (context, graph, x) => (await context.compute(graph, { x: Float32Array.of(x) }, { y: new Float32Array(1) })).outputs.y[0];
+
+  test('build several graphs, with operands from before and after a build', async () => {
+    const context = await ml.createContext();
+    const builder = new MLGraphBuilder(context);
+    const x = builder.input('x', float32(1));
+    const three = builder.constant(float32(1), Float32Array.of(3));
+    const tripled = builder.mul(x, three);
+    const first = await builder.build({ y: tripled });
+    const second = await builder.build({ y: tripled });
+    const [third, fourth] = await Promise.all([builder.build({ y: builder.add(tripled, three) }), builder.build({ y: builder.neg(builder.neg(tripled)) })]);
+    for (const [graph, expected] of /** @type {const} */ ([
+      [first, 6],
+      [second, 6],
+      [third, 9],
+      [fourth, 6],
+    ])) {
+      assert.equal(await compute(context, graph, 2), expected);
+    }
+    first.destroy();
+    assert.equal(await compute(context, second, 3), 9, 'graphs end on their own');
+  });
+
+  test('stay as they are when a build fails', async () => {
+    const context = await ml.createContext();
+    const builder = new MLGraphBuilder(context);
+    const x = builder.input('x', float32(1));
+    await assert.rejects(builder.build({}), { name: 'TypeError' });
+    await assert.rejects(builder.build({ x }), { name: 'TypeError', message: /is an input/ });
+    assert.equal(await compute(context, await builder.build({ y: builder.neg(x) }), 2), -2);
+  });
+
+  test('have inputs of the same name for different graphs, one for each', async () => {
+    const context = await ml.createContext();
+    const builder = new MLGraphBuilder(context);
+    const [scalar, pair, again, other] = [float32(1), float32(2), float32(1), float32(1)].map((descriptor, i) =>
+      builder.input(i < 3 ? 'x' : 'x (2)', descriptor),
+    );
+    const first = await builder.build({ y: builder.neg(scalar) });
+    const second = await builder.build({ y: builder.reduceSum(pair) });
+    const third = await builder.build({ y: builder.sub(again, other) });
+    assert.equal(await compute(context, first, 5), -5);
+    const { outputs, inputs } = await context.compute(second, { x: Float32Array.of(1, 2) }, { y: new Float32Array(1) });
+    assert.deepEqual([outputs.y[0], [...inputs.x]], [3, [1, 2]]);
+    const difference = await context.compute(third, { x: Float32Array.of(5), 'x (2)': Float32Array.of(2) }, { y: new Float32Array(1) });
+    assert.equal(difference.outputs.y[0], 3);
+    await assert.rejects(context.compute(second, {}, {}), { name: 'TypeError', message: /input "x" is missing/ });
+    await assert.rejects(builder.build({ y: builder.add(scalar, pair) }), { name: 'TypeError', message: /two inputs of the graph have the name "x"/ });
   });
 });
 
@@ -249,7 +344,7 @@ describe('earlier forms', () => {
       { type: 'int32', shape: [2] },
     ].entries()) {
       const operands = [builder.input(`${i}`, descriptor), builder.constant(descriptor, new Int32Array(2))];
-      for (const { dataType, shape } of operands) assert.deepEqual([dataType, ...shape], ['int32', 2]);
+      for (const operand of operands) assert.deepEqual([operand.dataType(), operand.shape()], ['int32', [2]]);
     }
     assert.throws(() => builder.input('a', { dimensions: [2] }), {
       name: 'TypeError',
@@ -262,10 +357,62 @@ describe('earlier forms', () => {
     assert.throws(() => builder.input('a', 5), { name: 'TypeError', message: /descriptor is 5/ });
   });
 
+  test('descriptors of scalars have no dimensions', async () => {
+    assert.deepEqual(await evaluate((b, of) => b.mul(of(X, [4]), b.constant({ dataType: 'float32' }, Float32Array.of(2))), 4), [2, 4, 6, 8]);
+    const builder = new MLGraphBuilder(await ml.createContext());
+    assert.deepEqual(builder.input('x', { type: 'int8' }).shape(), []);
+    assert.throws(() => builder.constant({ dataType: 'float32' }, new Float32Array(2)), { name: 'TypeError', message: /8 bytes/ });
+  });
+
+  test('null for the size that a new shape leaves open', async () => {
+    const values = numbers(12);
+    const reshaped = (newShape, ...rest) =>
+      evaluate((b, of) => {
+        const operand = b.reshape(of(values, [3, 4]), newShape, ...rest);
+        assert.deepEqual(operand.shape(), [2, 6]);
+        return operand;
+      }, 12);
+    for (const newShape of [
+      [2, null],
+      [null, 6],
+      [2, 6],
+    ])
+      assertClose(await reshaped(newShape), values);
+    assertClose(await reshaped(new Set([2, null]), { label: 'halves' }), values);
+    for (const [newShape, message] of /** @type {[any, RegExp][]} */ ([
+      [[null, null], /newShape is \[null, null\], expected at most one null/],
+      [[5, null], /12 elements of \[3, 4\] do not fill \[5, null\]/],
+      [[0, null], /do not fill \[0, null\]/],
+      [[-1, 6], /newShape\[0\] is -1/],
+      [[2, 5], /reshape: /],
+      [undefined, /newShape is undefined/],
+    ])) {
+      await assert.rejects(reshaped(newShape), { name: 'TypeError', message });
+    }
+  });
+
+  test('constants take views of their data type only', async () => {
+    const builder = new MLGraphBuilder(await ml.createContext());
+    const constant = (dataType, buffer) => builder.constant({ dataType, dimensions: [4] }, buffer);
+    assert.deepEqual(constant('float16', new Uint16Array(4)).dataType(), 'float16');
+    assert.deepEqual(constant('int64', new BigInt64Array(4)).dataType(), 'int64');
+    for (const [dataType, buffer, message] of /** @type {[string, any, RegExp][]} */ ([
+      ['int8', new Uint8Array(4), /constant: buffer is a Uint8Array, expected a Int8Array for int8/],
+      ['float16', new Float32Array(4), /is a Float32Array/],
+      ['float32', new ArrayBuffer(16), /is not an ArrayBufferView/],
+      ['float32', [1, 2, 3, 4], /is not an ArrayBufferView/],
+      ['float32', new Float32Array(new SharedArrayBuffer(16)), /is backed by a SharedArrayBuffer/],
+      ['float32', new Float32Array(3), /12 bytes/],
+      ['float', new Float32Array(4), /dataType is "float"/],
+    ])) {
+      assert.throws(() => constant(dataType, buffer), { name: 'TypeError', message });
+    }
+  });
+
   test('constants by a number and a type', async () => {
     const builder = new MLGraphBuilder(await ml.createContext());
-    const types = [builder.constant(2), builder.constant(2, 'int8'), builder.constant(2n, 'int64'), builder.constant('uint8', 2)].map(
-      ({ dataType }) => dataType,
+    const types = [builder.constant(2), builder.constant(2, 'int8'), builder.constant(2n, 'int64'), builder.constant('uint8', 2)].map((operand) =>
+      operand.dataType(),
     );
     assert.deepEqual(types, ['float32', 'int8', 'int64', 'uint8']);
     assert.deepEqual(await evaluate((b, of) => b.mul(of(X, [4]), b.constant(0.5)), 4), [0.5, 1, 1.5, 2]);
@@ -360,7 +507,7 @@ describe('activations', () => {
     linear: [[{ alpha: 2, beta: 1 }], (value) => 2 * value + 1],
     relu: [[], (value) => Math.max(value, 0)],
     sigmoid: [[], (value) => 1 / (1 + Math.exp(-value))],
-    softplus: [[], (value) => Math.log1p(Math.exp(value))],
+    softplus: [[{ steepness: 2 }], (value) => Math.log1p(Math.exp(2 * value)) / 2],
     softsign: [[], (value) => value / (1 + Math.abs(value))],
     tanh: [[], Math.tanh],
   };
@@ -379,6 +526,19 @@ describe('activations', () => {
       assertClose(await evaluate((b, of) => b[name](of(image, [16]), ...options), 16), image.map(formula));
     });
   }
+
+  test('softplus without a steepness is today\u2019s', async () => {
+    const formula = (value) => Math.log1p(Math.exp(value));
+    assertClose(await evaluate((b, of) => b.softplus(of(image, [16]), { label: 'plain' }), 16), image.map(formula));
+    assertClose(
+      await evaluate((b, of) => b.conv2d(of(image, [1, 1, 4, 4]), of(filter, [1, 1, 2, 2]), { activation: b.softplus() }), 9),
+      convolved.map(formula),
+    );
+    await assert.rejects(
+      evaluate((b, of) => b.softplus(of(image, [16]), { steepness: NaN }), 16),
+      { name: 'TypeError', message: /options\.steepness is NaN/ },
+    );
+  });
 
   test('gelu is one', async () => {
     const plain = await evaluate((b, of) => b.gelu(of(convolved, [9])), 9);

@@ -24,3 +24,4 @@ implement<{
   compute(...args: Parameters<compat.draft2024.MLContext['compute']>): Promise<compat.draft2024.MLComputeResult>;
   opSupportLimits(): webnn.MLOpSupportLimits;
 }>(null! as InstanceType<typeof draft2024.MLContext>);
+implement<Members<compat.draft2024.MLOperand>>(null! as InstanceType<typeof draft2024.MLOperand>);

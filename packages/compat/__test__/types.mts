@@ -21,12 +21,17 @@ install('2021');
   const parts: draft2021.MLOperand[] = builder.split(builder.squeeze(flat, { axes: [-1] }), [1, 3], { axis: -1 });
   const sum = builder.reduceSum(parts[0]!, { axes: null });
   const graph: draft2021.MLGraph = builder.build({ sum });
+  const activation: draft2021.MLOperator = builder.clamp({ minValue: 0, maxValue: 6 });
+  builder.conv2d(x, filter, { activation, bias: scalar });
+  builder.gruCell(x, x, x, x, 4, { activations: [builder.sigmoid(), 'tanh'] });
   const nothing: undefined = graph.compute({ x: { resource: new Float32Array(192), dimensions: [1, 3, 8, 8] } }, { sum: new Float32Array(1) });
   void nothing;
   // @ts-expect-error: no data type of 2021
   builder.input('x', { type: 'int64' });
   // @ts-expect-error: today's name
   builder.input('x', { dataType: 'float32', shape: [] });
+  // @ts-expect-error: an operator without operand is none
+  builder.add(x, activation);
   // @ts-expect-error: an operator of later drafts
   builder.gelu(x);
   // @ts-expect-error: an operand of a later draft
@@ -44,6 +49,13 @@ install('2021');
   const padded = builder.pad(pooled, [0, 0, 1, 1], [0, 0, 1, 1], { mode: 'symmetric' });
   const scaled = builder.mul(padded, builder.constant(2, 'float32'));
   const best = builder.argMax(scaled, { axes: [3], keepDimensions: true });
+  const type: 'float32' | string = scaled.dataType();
+  const height: number | undefined = builder.reshape(scaled, [9, null]).shape()[0];
+  const normalized: draft2024.MLOperand = builder.instanceNormalization(builder.concat([x, x], 1), {
+    scale: builder.constant({ dataType: 'float32' }, new Float32Array(1)),
+  });
+  const [part] = builder.split(normalized, 2);
+  void [type, height, part];
   const graph: draft2024.MLGraph = await builder.build({ scaled, best });
   const { inputs, outputs } = await context.compute(graph, { x: new Float32Array(16) }, { scaled: new Float32Array(9) });
   const first: number | undefined = outputs.scaled[0];
@@ -54,6 +66,8 @@ install('2021');
   context.createTensor({ dataType: 'float32', shape: [1] });
   // @ts-expect-error: a context is a promise
   new MLGraphBuilder(ml.createContext());
+  // @ts-expect-error: an attribute of today
+  x.shape.length satisfies 4;
   // @ts-expect-error: an activation is no operand
   builder.add(x, builder.relu());
 }

@@ -6,7 +6,7 @@ const draft2021 = require('./draft2021/index.js');
 const draft2024 = require('./draft2024/index.js');
 
 /** The interfaces that are globals today or with a draft. */
-const INTERFACES = ['ML', 'MLActivation', 'MLContext', 'MLGraph', 'MLGraphBuilder', 'MLOperand', 'MLTensor'];
+const INTERFACES = ['ML', 'MLActivation', 'MLContext', 'MLGraph', 'MLGraphBuilder', 'MLOperand', 'MLOperator', 'MLTensor'];
 
 /**
  * Defines `navigator.ml` and the interfaces of a draft as globals, replacing existing ones.

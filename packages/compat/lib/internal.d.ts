@@ -109,4 +109,12 @@ export interface OperandState {
   id: number;
 }
 
+/** An MLOperator: an operator whose operand is given later. */
+export interface OperatorState {
+  builder: object;
+  name: string;
+  row: Row;
+  options: object;
+}
+
 export type GraphState = InstanceType<typeof import('./draft2021/graph.js').Graph>;

@@ -2,6 +2,8 @@
 
 /** Padding of earlier drafts in terms of today's operators. */
 
+const { shapeOf } = require('./operands.js');
+
 /**
  * Splits the padding of one spatial dimension for `autoPad`.
  *
@@ -58,7 +60,8 @@ function sameTransposedPadding(autoPad, { input, window, strides, dilations, out
  * @throws {TypeError} if there are fewer elements than must be repeated
  */
 function symmetricPad(builder, input, beginning, ending) {
-  const rank = input.shape.length;
+  const shape = shapeOf(input);
+  const rank = shape.length;
   if (beginning.length !== rank || ending.length !== rank) {
     throw new TypeError(`pad: ${beginning.length} and ${ending.length} paddings, expected one for each of ${rank} dimensions`);
   }
@@ -66,14 +69,15 @@ function symmetricPad(builder, input, beginning, ending) {
   for (let axis = 0; axis < rank; axis++) {
     const before = beginning[axis];
     const after = ending[axis];
-    const size = input.shape[axis];
+    const size = shape[axis];
     if (before > size || after > size) {
-      throw new TypeError(`pad: padding of ${before} and ${after} in dimension ${axis} of [${input.shape.join(', ')}], ` + `expected at most ${size}`);
+      throw new TypeError(`pad: padding of ${before} and ${after} in dimension ${axis} of [${shape.join(', ')}], expected at most ${size}`);
     }
     const current = padded;
+    const extents = shapeOf(current);
     const mirrored = (/** @type {number} */ start, /** @type {number} */ length) => {
-      const starts = current.shape.map((_, i) => (i === axis ? start : 0));
-      const sizes = current.shape.map((extent, i) => (i === axis ? length : extent));
+      const starts = extents.map((_, i) => (i === axis ? start : 0));
+      const sizes = extents.map((extent, i) => (i === axis ? length : extent));
       return builder.reverse(builder.slice(current, starts, sizes), { axes: [axis] });
     };
     const parts = [...(before > 0 ? [mirrored(0, before)] : []), current, ...(after > 0 ? [mirrored(size - after, after)] : [])];

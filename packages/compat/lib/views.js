@@ -87,4 +87,19 @@ function viewsOf(dataType) {
   return VIEWS[dataType].join(' or ');
 }
 
-module.exports = { ELEMENT_SIZES, arrayBufferView, bytesIn, holds, placeOf, viewsOf };
+/**
+ * @param {string} kind from `arrayBufferView`
+ * @param {import('webnn-node').MLOperandDataType} dataType
+ * @param {string} what name of the view in messages
+ * @throws {TypeError} if the elements of the view do not match
+ */
+function requireHolding(kind, dataType, what) {
+  if (!holds(kind, dataType)) {
+    throw new TypeError(`${what} is a ${kind}, expected a ${viewsOf(dataType)} for ${dataType}`);
+  }
+}
+
+/** The names of all data types. */
+const DATA_TYPES = /** @type {import('webnn-node').MLOperandDataType[]} */ (Object.keys(VIEWS));
+
+module.exports = { DATA_TYPES, ELEMENT_SIZES, arrayBufferView, bytesIn, holds, placeOf, requireHolding, viewsOf };

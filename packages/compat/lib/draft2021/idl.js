@@ -1,6 +1,9 @@
 'use strict';
 
-/** The IDL of the draft of 2021 as data, in the form of lib/operators.js. */
+/**
+ * The IDL of the draft of 2021 as data, in the form of lib/operators.js, with the operators without operand that it had from
+ * July 2021 until the end of 2022.
+ */
 
 /** Values of each enumeration. */
 const enumerations = {
@@ -25,7 +28,7 @@ const enumerations = {
  */
 const member = (name, type, fallback) => ({ name, type, default: fallback });
 
-const cell = [member('activations', 'sequence<MLRecurrentNetworkActivation>'), member('bias', 'MLOperand')];
+const cell = [member('activations', 'sequence<(MLRecurrentNetworkActivation or MLOperator)>'), member('bias', 'MLOperand')];
 
 /**
  * Members of each dictionary in the order in which they are read, sorted by name.
@@ -39,10 +42,18 @@ const dictionaries = {
     { name: 'dimensions', type: 'sequence<long>', required: true },
     { name: 'resource', type: 'MLResource', required: true },
   ],
-  MLBatchNormalizationOptions: [member('axis', 'long', 1), member('bias', 'MLOperand'), member('epsilon', 'float', 1e-5), member('scale', 'MLOperand')],
-  MLClampOptions: [member('maxValue', 'MLOperand'), member('minValue', 'MLOperand')],
+  MLBatchNormalizationOptions: [
+    member('activation', 'MLOperator'),
+    member('axis', 'long', 1),
+    member('bias', 'MLOperand'),
+    member('epsilon', 'float', 1e-5),
+    member('scale', 'MLOperand'),
+  ],
+  MLClampOptions: [member('maxValue', '(MLOperand or float)'), member('minValue', '(MLOperand or float)')],
   MLConv2dOptions: [
+    member('activation', 'MLOperator'),
     member('autoPad', 'MLAutoPad', 'explicit'),
+    member('bias', 'MLOperand'),
     member('dilations', 'sequence<long>'),
     member('filterLayout', 'MLFilterOperandLayout', 'oihw'),
     member('groups', 'long', 1),
@@ -139,7 +150,7 @@ const operators = [
   ]),
   row('conv2d', ['input', 'filter'], 'MLConv2dOptions'),
   ...rows(['add', 'sub', 'mul', 'div', 'max', 'min', 'pow'], ['a', 'b']),
-  ...rows(['abs', 'ceil', 'cos', 'exp', 'floor', 'log', 'neg', 'relu', 'sigmoid', 'sin', 'tan', 'tanh'], ['x']),
+  ...rows(['abs', 'ceil', 'cos', 'exp', 'floor', 'hardSwish', 'log', 'neg', 'relu', 'sigmoid', 'sin', 'tan', 'tanh'], ['x']),
   row('gemm', ['a', 'b'], 'MLGemmOptions'),
   row('gru', ['input', 'weight', 'recurrentWeight', { name: 'steps', type: 'long' }, { name: 'hiddenSize', type: 'long' }], 'MLGruOptions', OPERANDS),
   row('gruCell', ['input', 'weight', 'recurrentWeight', 'hiddenState', { name: 'hiddenSize', type: 'long' }], 'MLGruCellOptions'),
@@ -163,4 +174,7 @@ const operators = [
   row('transpose', ['input'], 'MLTransposeOptions'),
 ];
 
-module.exports = { dictionaries, enumerations, operators };
+/** Operators whose methods, called without an operand, make an MLOperator. */
+const ACTIVATIONS = ['clamp', 'hardSwish', 'leakyRelu', 'relu', 'sigmoid', 'tanh'];
+
+module.exports = { ACTIVATIONS, dictionaries, enumerations, operators };

@@ -14,11 +14,12 @@ const {
   requireArguments,
   usvString,
 } = require('webnn-node/webidl');
+const { lackOperand, ownActivation, recurrentName } = require('../activations.js');
 const { isOneOf } = require('../foreign.js');
-const { ELEMENT_SIZES, bytesIn, holds, viewsOf } = require('../views.js');
+const { ELEMENT_SIZES, bytesIn, requireHolding } = require('../views.js');
 const { theBridge } = require('./bridge.js');
 const { Graph } = require('./graph.js');
-const { operators } = require('./idl.js');
+const { ACTIVATIONS, operators } = require('./idl.js');
 const { FOREIGN_DEVICES, converterFor, dictionaryConverter, slots, toNamedInputs, toNamedOperands, toNamedViews, toView } = require('./types.js');
 
 /** @type {import('webnn-node/webidl').Slots<object, import('../../index.js').draft2021.ML>} */
@@ -104,9 +105,7 @@ class Builder {
    */
   constant({ type, dimensions = [] }, bufferView) {
     const { view, kind } = bufferView;
-    if (!holds(kind, type)) {
-      throw new TypeError(`constant: bufferView is a ${kind}, expected a ${viewsOf(type)} for ${type}`);
-    }
+    requireHolding(kind, type, 'constant: bufferView');
     const length = byteLengthOf(view, kind) / ELEMENT_SIZES[type];
     const expected = dimensions.reduce((product, size) => product * size, 1);
     if (length !== expected || dimensions.some((size) => size < 0)) {
@@ -152,10 +151,45 @@ class Builder {
   /**
    * @param {import('../internal.js').Row} row
    * @param {unknown[]} args converted
+   * @param {{ activation?: import('../internal.js').OperatorState }} options converted
+   * @returns {import('../../index.js').draft2021.MLOperand[]}
+   */
+  operator(row, args, { activation, ...options }) {
+    const operands = this.#append(row, args, this.#todaysOptions(row, options));
+    if (activation === undefined) {
+      return operands;
+    }
+    const { row: applied, options: its } = ownActivation(activation, this, `${row.name}: options.activation`);
+    return this.operator(applied, [slots.operand.get(operands[0])], its);
+  }
+
+  /**
+   * Returns options in which limits of `clamp` are operands, and activations of recurrent networks are names.
+   *
+   * @param {import('../internal.js').Row} row
+   * @param {Record<string, any>} options converted
+   */
+  #todaysOptions({ name }, options) {
+    const { activations } = options;
+    const limits = ['minValue', 'maxValue'].filter((key) => typeof options[key] === 'number');
+    return {
+      ...options,
+      ...Object.fromEntries(limits.map((key) => [key, slots.operand.get(this.scalar(options[key], 'float32'))])),
+      ...(activations !== undefined && {
+        activations: activations.map((/** @type {string | import('../internal.js').OperatorState} */ activation, /** @type {number} */ i) =>
+          typeof activation === 'string' ? activation : recurrentName(activation, this, `${name}: options.activations[${i}]`),
+        ),
+      }),
+    };
+  }
+
+  /**
+   * @param {import('../internal.js').Row} row
+   * @param {unknown[]} args converted
    * @param {object} options converted
    * @returns {import('../../index.js').draft2021.MLOperand[]}
    */
-  operator({ name, arguments: parameters }, args, options) {
+  #append({ name, arguments: parameters }, args, options) {
     const ids = this.#call('operator', {
       name,
       args: args.map((value, i) => this.#withIds(value, `${name}: ${parameters[i].name}`)),
@@ -237,6 +271,13 @@ class MLOperand {
   }
 }
 
+/** An operator without its operand. */
+class MLOperator {
+  constructor() {
+    throw illegalConstructor('MLOperator');
+  }
+}
+
 /** A compiled graph. */
 class MLGraph {
   constructor() {
@@ -308,16 +349,20 @@ function operatorMethod(row) {
   const { name, arguments: parameters, options, result } = row;
   const converters = parameters.map(({ type }) => converterFor(type));
   const toOptions = dictionaryConverter(options);
+  const isActivation = ACTIVATIONS.includes(name);
   const method = {
     [name](/** @type {unknown[]} */ ...args) {
       const builder = builderOf(this, name);
+      if (isActivation && lackOperand(args, options !== undefined)) {
+        return slots.operator.create(MLOperator, { builder, name, row, options: toOptions(args[0], `${name}: options`) });
+      }
       requireArguments(name, args.length, parameters.length);
       const values = converters.map((convert, i) => convert(args[i], `${name}: ${parameters[i].name}`));
       const outputs = builder.operator(row, values, toOptions(args[parameters.length], `${name}: options`));
       return result === 'MLOperand' ? outputs[0] : outputs;
     },
   }[name];
-  Object.defineProperty(method, 'length', { value: parameters.length, configurable: true });
+  Object.defineProperty(method, 'length', { value: isActivation ? 0 : parameters.length, configurable: true });
   return method;
 }
 
@@ -329,9 +374,9 @@ for (const row of operators) {
   });
 }
 
-[ML, MLContext, MLGraph, MLGraphBuilder, MLOperand].forEach(defineInterface);
+[ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLOperator].forEach(defineInterface);
 
 /** The only object of its interface. */
 const ml = mlSlots.create(ML, Object.freeze({}));
 
-module.exports = { ml, ML, MLContext, MLGraph, MLGraphBuilder, MLOperand };
+module.exports = { ml, ML, MLContext, MLGraph, MLGraphBuilder, MLOperand, MLOperator };

@@ -12,6 +12,7 @@
 const { convolve, pool } = require('./spatial.js');
 const { resample } = require('./resample.js');
 const { sizeAt, sizesOf } = require('./sizes.js');
+const { closedShape } = require('../operands.js');
 const { symmetricPad } = require('../spatial.js');
 
 const { DOMException } = globalThis;
@@ -182,24 +183,9 @@ const reduce =
  * @type {import('../internal.js').Lower<[import('webnn-node').MLOperand, (number | null)[]]>}
  */
 function reshape(builder, [input, newShape]) {
-  const isOpen = (/** @type {number | null} */ size) => size === null || size === -1;
-  const open = newShape.filter(isOpen).length;
-  const wanted = shown(newShape.map((size) => size ?? 'null'));
-  if (open > 1) {
-    throw new TypeError(`reshape: newShape is ${wanted}, expected at most one -1 or null`);
-  }
-  if (open === 0) {
-    return builder.reshape(input, /** @type {number[]} */ (newShape));
-  }
-  const product = (/** @type {readonly number[]} */ sizes) => sizes.reduce((elements, size) => elements * size, 1);
-  const elements = product(sizesOf(input));
-  const known = product(newShape.flatMap((size) => (size === null || isOpen(size) ? [] : [size])));
-  if (known <= 0 || elements % known !== 0) {
-    throw new TypeError(`reshape: ${elements} elements of ${shown(input.shape)} do not fill ${wanted}`);
-  }
   return builder.reshape(
     input,
-    newShape.map((size) => (size === null || isOpen(size) ? elements / known : size)),
+    closedShape(newShape, [-1, null], () => sizesOf(input)),
   );
 }
 
@@ -276,7 +262,7 @@ const named = (names, lower) => Object.fromEntries(names.map((name) => [name, lo
  */
 const lowerings = {
   ...named(['add', 'sub', 'mul', 'div', 'max', 'min', 'pow'], same),
-  ...named(['abs', 'ceil', 'cos', 'exp', 'floor', 'log', 'neg', 'relu', 'sigmoid', 'sin', 'tan', 'tanh'], same),
+  ...named(['abs', 'ceil', 'cos', 'exp', 'floor', 'hardSwish', 'log', 'neg', 'relu', 'sigmoid', 'sin', 'tan', 'tanh'], same),
   ...named(['gemm', 'gruCell', 'instanceNormalization', 'leakyRelu'], sameOptions),
   ...named(['averagePool2d', 'l2Pool2d', 'maxPool2d'], pool),
   ...named(['reduceL1', 'reduceL2', 'reduceLogSum', 'reduceLogSumExp', 'reduceMax'], reduce),

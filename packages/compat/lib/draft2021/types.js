@@ -20,6 +20,8 @@ const slots = {
   operand: defineSlots(),
   /** @type {import('webnn-node/webidl').Slots<import('../internal.js').GraphState, import('../../index.js').draft2021.MLGraph>} */
   graph: defineSlots(),
+  /** @type {import('webnn-node/webidl').Slots<import('../internal.js').OperatorState, import('../../index.js').draft2021.MLOperator>} */
+  operator: defineSlots(),
 };
 
 /** Interfaces of other standards whose objects the draft accepts but this package does not. */
@@ -58,6 +60,15 @@ function toView(value, what, key) {
  */
 const nullable = (convert) => (value, what, key) => (value === null ? null : convert(value, what, key));
 
+/**
+ * A union of an interface type and another type.
+ *
+ * @param {import('webnn-node/webidl').Slots<object, object>} slotsOf of the interface
+ * @param {import('webnn-node/webidl').Converter<unknown>} convert for values that are no objects of it
+ * @returns {import('webnn-node/webidl').Converter<unknown>}
+ */
+const objectOr = (slotsOf, convert) => (value, what, key) => slotsOf.get(value) ?? convert(value, what, key);
+
 /** @type {[string, import('webnn-node/webidl').Converter<any>][]} */
 const BY_TYPE = [
   ['boolean', webidl.boolean],
@@ -67,6 +78,9 @@ const BY_TYPE = [
   ['unsigned long', webidl.unsignedLong],
   ['long?', nullable(webidl.long)],
   ['MLOperand', webidl.interfaceType('MLOperand', slots.operand)],
+  ['MLOperator', webidl.interfaceType('MLOperator', slots.operator)],
+  ['(MLOperand or float)', objectOr(slots.operand, webidl.float)],
+  ['(MLRecurrentNetworkActivation or MLOperator)', objectOr(slots.operator, webidl.enumeration(enumerations.MLRecurrentNetworkActivation))],
   ['MLResource', toView],
   ...Object.entries(enumerations).map(
     ([name, values]) => /** @type {[string, import('webnn-node/webidl').Converter<string>]} */ ([name, webidl.enumeration(values)]),

@@ -2,7 +2,8 @@
 
 /** MLActivation of the drafts until summer 2024: an operator without its operand, to be fused into another one. */
 
-const { defineInterface, defineSlots, illegalConstructor, isObject, notSupportedError } = require('webnn-node/webidl');
+const { defineInterface, defineSlots, illegalConstructor, isObject } = require('webnn-node/webidl');
+const { lackOperand, ownActivation, recurrentName } = require('../activations.js');
 
 /** @type {import('webnn-node/webidl').Slots<import('../internal.js').Activation, object>} */
 const slots = defineSlots();
@@ -11,17 +12,14 @@ const slots = defineSlots();
  * Methods of MLGraphBuilder that create an MLActivation if they are called without an operand: those without and those
  * with options.
  */
-const PLAIN = ['gelu', 'hardSwish', 'relu', 'sigmoid', 'softplus', 'softsign', 'tanh'];
-const WITH_OPTIONS = ['clamp', 'elu', 'hardSigmoid', 'leakyRelu', 'linear'];
+const PLAIN = ['gelu', 'hardSwish', 'relu', 'sigmoid', 'softsign', 'tanh'];
+const WITH_OPTIONS = ['clamp', 'elu', 'hardSigmoid', 'leakyRelu', 'linear', 'softplus'];
 
 /** Operators with an option `activation`. */
 const FUSED = ['batchNormalization', 'conv2d', 'convTranspose2d'];
 
 /** Operators with an option `activations`, with the index of their options argument. */
 const RECURRENT = { gru: 5, gruCell: 5, lstm: 5, lstmCell: 6 };
-
-/** Activations of recurrent networks. */
-const RECURRENT_ACTIVATIONS = ['relu', 'sigmoid', 'tanh'];
 
 /** An operator without its operand. */
 class MLActivation {
@@ -34,37 +32,15 @@ defineInterface(MLActivation);
 
 /**
  * @param {unknown} activation
- * @param {object} builder
  * @param {string} what
- * @returns {import('../internal.js').Activation} the state of an activation of this builder
+ * @returns {import('../internal.js').Activation}
  */
-function stateOf(activation, builder, what) {
+function stateOf(activation, what) {
   const state = slots.get(activation);
   if (state === undefined) {
     throw new TypeError(`${what} is not an MLActivation`);
   }
-  if (state.builder !== builder) {
-    throw new TypeError(`${what} belongs to another builder`);
-  }
   return state;
-}
-
-/**
- * Returns the name of a recurrent network's activation, for today's API.
- *
- * @param {unknown} activation
- * @param {object} builder
- * @param {string} what
- */
-function recurrentName(activation, builder, what) {
-  if (typeof activation === 'string') {
-    return activation;
-  }
-  const { name } = stateOf(activation, builder, what);
-  if (!RECURRENT_ACTIVATIONS.includes(name)) {
-    throw notSupportedError(`${what} is ${name}, expected one of ${RECURRENT_ACTIVATIONS.join(', ')}`);
-  }
-  return name;
 }
 
 /**
@@ -78,7 +54,7 @@ const withMembers = (options, members) => Object.assign(Object.create(options), 
 /**
  * Returns the methods that create or accept activations.
  *
- * @param {Record<string, Function>} base prototype of today's MLGraphBuilder
+ * @param {Record<string, Function>} base methods of today's MLGraphBuilder
  * @returns {Record<string, import('../internal.js').BuilderMethod>}
  */
 function activationMethods(base) {
@@ -90,14 +66,15 @@ function activationMethods(base) {
   const makes = (name, isActivation) => {
     methods[name] = (builder, args) => (isActivation(args) ? create(builder, name, args) : base[name].apply(builder, args));
   };
-  PLAIN.forEach((name) => makes(name, (args) => args.length === 0));
-  WITH_OPTIONS.forEach((name) => makes(name, ([first]) => first === undefined || isDictionary(first)));
+  PLAIN.forEach((name) => makes(name, (args) => lackOperand(args, false)));
+  WITH_OPTIONS.forEach((name) => makes(name, (args) => lackOperand(args, true)));
   for (const name of FUSED) {
     methods[name] = (builder, args) => {
       const options = args[base[name].length];
       const activation = isObject(options) ? /** @type {{ activation?: unknown }} */ (options).activation : undefined;
       const result = base[name].apply(builder, args);
-      return activation === undefined ? result : stateOf(activation, builder, `${name}: options.activation`).apply(result);
+      const what = `${name}: options.activation`;
+      return activation === undefined ? result : ownActivation(stateOf(activation, what), builder, what).apply(result);
     };
   }
   for (const [name, place] of Object.entries(RECURRENT)) {
@@ -122,20 +99,11 @@ function withNames(builder, name, options) {
   if (!isObject(activations)) {
     return options;
   }
-  const names = Array.from(/** @type {ArrayLike<unknown>} */ (/** @type {unknown} */ (activations)), (activation, i) =>
-    recurrentName(activation, builder, `${name}: options.activations[${i}]`),
-  );
+  const names = Array.from(/** @type {ArrayLike<unknown>} */ (/** @type {unknown} */ (activations)), (activation, i) => {
+    const what = `${name}: options.activations[${i}]`;
+    return typeof activation === 'string' ? activation : recurrentName(stateOf(activation, what), builder, what);
+  });
   return withMembers(/** @type {object} */ (options), { activations: names });
-}
-
-/**
- * Whether a first argument is a dictionary in place of the operand.
- *
- * @param {unknown} value
- */
-function isDictionary(value) {
-  const prototype = isObject(value) ? Object.getPrototypeOf(value) : undefined;
-  return prototype === null || prototype === Object.prototype;
 }
 
 module.exports = { MLActivation, activationMethods, withMembers };

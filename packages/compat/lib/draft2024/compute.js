@@ -4,7 +4,7 @@
 
 const { describeGraph } = require('webnn-node/inspect');
 const { byteLength, byteLengthOf, describe, quote } = require('webnn-node/webidl');
-const { holds, placeOf, viewsOf } = require('../views.js');
+const { placeOf, requireHolding } = require('../views.js');
 
 const { ArrayBuffer, Promise, Set, structuredClone } = globalThis;
 
@@ -44,9 +44,7 @@ const MAX_KEPT = 1;
  */
 function requireMatch({ view, kind }, descriptor, what) {
   const { dataType } = descriptor;
-  if (!holds(kind, dataType)) {
-    throw new TypeError(`${what} is a ${kind}, expected a ${viewsOf(dataType)} for ${dataType}`);
-  }
+  requireHolding(kind, dataType, what);
   const given = byteLengthOf(view, kind);
   const expected = byteLength(descriptor);
   if (given !== expected) {
@@ -112,8 +110,9 @@ function transfer(groups) {
 /** The state of `compute()` for a graph. */
 class ComputableGraph {
   #graph;
+  #names;
   /**
-   * Descriptors by name; read when they are first needed.
+   * Descriptors by the names that today's graph has; read when they are first needed.
    *
    * @type {Record<'inputs' | 'outputs', Map<string, import('webnn-node/webidl').Descriptor>> | undefined}
    */
@@ -128,10 +127,21 @@ class ComputableGraph {
   /**
    * @param {import('webnn-node').MLContext} context today's
    * @param {import('webnn-node').MLGraph} graph
+   * @param {InstanceType<typeof import('./names.js').InputNames>} names of its inputs
    */
-  constructor(context, graph) {
+  constructor(context, graph, names) {
     this.context = context;
     this.#graph = graph;
+    this.#names = names;
+  }
+
+  /** @throws {TypeError} if two inputs of the graph have the same name */
+  requireDistinctInputs() {
+    const given = [...this.#descriptors.inputs.keys()].map((name) => this.#names.given(name));
+    const twice = given.find((name, i) => given.indexOf(name) < i);
+    if (twice !== undefined) {
+      throw new TypeError(`build: two inputs of the graph have the name ${quote(twice)}`);
+    }
   }
 
   get #descriptors() {
@@ -155,11 +165,12 @@ class ComputableGraph {
   async compute(inputs, outputs) {
     const descriptors = this.#descriptors;
     for (const [name, descriptor] of descriptors.inputs) {
-      const view = inputs.get(name);
+      const given = this.#names.given(name);
+      const view = inputs.get(given);
       if (view === undefined) {
-        throw new TypeError(`compute: input ${quote(name)} is missing`);
+        throw new TypeError(`compute: input ${quote(given)} is missing`);
       }
-      requireMatch(view, descriptor, `compute: input ${quote(name)}`);
+      requireMatch(view, descriptor, `compute: input ${quote(given)}`);
     }
     for (const [name, view] of outputs) {
       const descriptor = descriptors.outputs.get(name);
@@ -182,7 +193,7 @@ class ComputableGraph {
     const tensors = this.#free.pop() ?? (await this.#allocate());
     try {
       for (const [name, tensor] of Object.entries(tensors.inputs)) {
-        this.context.writeTensor(tensor, /** @type {ArrayBufferView<ArrayBuffer>} */ (inputs.get(name)));
+        this.context.writeTensor(tensor, /** @type {ArrayBufferView<ArrayBuffer>} */ (inputs.get(this.#names.given(name))));
       }
       this.context.dispatch(this.#graph, tensors.inputs, tensors.outputs);
       await Promise.all([...outputs].map(([name, view]) => this.context.readTensor(tensors.outputs[name], view)));

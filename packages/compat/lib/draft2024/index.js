@@ -8,16 +8,18 @@
 const webnn = require('webnn-node');
 const webidl = require('webnn-node/webidl');
 const { isOneOf } = require('../foreign.js');
+const { closedShape, dataTypeOf, shapeOf } = require('../operands.js');
 const { symmetricPad } = require('../spatial.js');
-const { arrayBufferView } = require('../views.js');
+const { DATA_TYPES, arrayBufferView, requireHolding } = require('../views.js');
 const { MLActivation, activationMethods, withMembers } = require('./activations.js');
 const { ComputableGraph } = require('./compute.js');
+const { InputNames } = require('./names.js');
 
-const { defineSlots, illegalConstructor, illegalInvocation, notSupportedError, quote } = webidl;
+const { defineSlots, illegalConstructor, illegalInvocation, isObject, notSupportedError, quote } = webidl;
 const { Promise, WeakMap } = globalThis;
 const reject = Promise.reject.bind(Promise);
-const { isObject } = webidl;
-const { MLGraph, MLOperand } = webnn;
+const { getPrototypeOf, setPrototypeOf } = Reflect;
+const { MLGraph } = webnn;
 
 /** @type {import('webnn-node/webidl').Slots<object, import('../../index.js').draft2024.ML>} */
 const mlSlots = defineSlots();
@@ -44,6 +46,7 @@ const toContextOptions = webidl.dictionary([
 ]);
 const toViews = webidl.record((value, what, key) => arrayBufferView(value, `${what}[${quote(String(key))}]`));
 const toSizes = webidl.sequence(webidl.enforcedUnsignedLong);
+const toOpenSizes = webidl.sequence((value, what, key) => (value === null ? null : webidl.enforcedUnsignedLong(value, what, key)));
 
 /** Entry to the API. */
 class ML {
@@ -107,8 +110,42 @@ class MLContext {
   }
 }
 
+/** A value of a graph under construction: one of today's operands, whose attributes were methods until October 2024. */
+class MLOperand {
+  constructor() {
+    throw illegalConstructor('MLOperand');
+  }
+
+  dataType() {
+    return dataTypeOf(this);
+  }
+
+  /** @returns {number[]} a new list */
+  shape() {
+    return [...shapeOf(this)];
+  }
+}
+
 /**
- * Converts a descriptor of any draft of 2023 or 2024 to today's member names.
+ * Gives the operands that one of today's methods returned the interface of the draft: their state, by which today's methods
+ * know them, does not depend on it.
+ *
+ * @param {any} result
+ * @returns {any}
+ */
+function ofDraft(result) {
+  if (Array.isArray(result)) {
+    return result.map(ofDraft);
+  }
+  if (isObject(result) && getPrototypeOf(result) === webnn.MLOperand.prototype) {
+    setPrototypeOf(result, MLOperand.prototype);
+  }
+  return result;
+}
+
+/**
+ * Converts a descriptor of any draft of 2023 or 2024 to today's member names. Until September 2024, one without
+ * dimensions was that of a scalar.
  *
  * @param {unknown} descriptor
  * @returns {any}
@@ -118,7 +155,7 @@ function todaysDescriptor(descriptor) {
     return descriptor;
   }
   const earlier = /** @type {Record<string, unknown>} */ (descriptor);
-  const { dataType = earlier.type, shape = earlier.dimensions } = earlier;
+  const { dataType = earlier.type, dimensions = [], shape = dimensions } = earlier;
   return { dataType, shape };
 }
 
@@ -134,17 +171,36 @@ function requireOperand(value, what) {
   return value;
 }
 
+/**
+ * Checks the contents of a constant: until October 2024, only a view of its data type would do.
+ *
+ * @param {unknown} buffer
+ * @param {unknown} dataType as the caller gives it
+ * @returns {ArrayBufferView}
+ * @throws {TypeError} if it is not a view of that type
+ */
+function constantView(buffer, dataType) {
+  const { view, kind } = arrayBufferView(buffer, 'constant: buffer');
+  const known = DATA_TYPES.find((name) => name === dataType);
+  if (known !== undefined) {
+    requireHolding(kind, known, 'constant: buffer');
+  }
+  return view;
+}
+
 const base = /** @type {Record<string, Function>} */ (/** @type {unknown} */ (webnn.MLGraphBuilder.prototype));
 
-/** Builds graphs: today's builder plus earlier forms of its methods. */
+/** Builds graphs: today's builder, with earlier forms of its methods, that may build more than once. */
 class MLGraphBuilder extends webnn.MLGraphBuilder {
   #context;
+  #names = new InputNames();
 
   /** @param {unknown} context */
   constructor(context) {
     webidl.requireArguments('MLGraphBuilder', arguments.length, 1);
     const owner = toContext(context, 'MLGraphBuilder: context');
     super(owner);
+    webidl.letBuildAgain(this);
     this.#context = owner;
   }
 
@@ -154,7 +210,8 @@ class MLGraphBuilder extends webnn.MLGraphBuilder {
    */
   input(name, descriptor) {
     webidl.requireArguments('input', arguments.length, 2);
-    return super.input(name, todaysDescriptor(descriptor));
+    const given = webidl.usvString(name, 'input: name');
+    return ofDraft(this.#names.add(given, (free) => super.input(free, todaysDescriptor(descriptor))));
   }
 
   /**
@@ -167,65 +224,74 @@ class MLGraphBuilder extends webnn.MLGraphBuilder {
       throw notSupportedError('constant: ranges of numbers were removed from the drafts in 2024, expected a buffer');
     }
     if (typeof first === 'number' || typeof first === 'bigint') {
-      return super.constant(second === undefined ? 'float32' : second, first);
+      return ofDraft(super.constant(second === undefined ? 'float32' : second, first));
     }
     webidl.requireArguments('constant', arguments.length, 2);
-    return super.constant(todaysDescriptor(first), second);
+    const descriptor = todaysDescriptor(first);
+    return ofDraft(super.constant(descriptor, isObject(first) ? constantView(second, descriptor.dataType) : second));
   }
 
   /** @param {any} outputs */
   async build(outputs) {
     webidl.requireArguments('build', arguments.length, 1);
     const graph = await super.build(outputs);
-    graphs.set(graph, new ComputableGraph(this.#context, graph));
+    const computable = new ComputableGraph(this.#context, graph, this.#names);
+    if (this.#names.hasTwins) {
+      computable.requireDistinctInputs();
+    }
+    graphs.set(graph, computable);
     return graph;
-  }
-
-  /**
-   * @param {any} input
-   * @param {any} beginningPadding
-   * @param {any} endingPadding
-   * @param {any} [options]
-   */
-  pad(input, beginningPadding, endingPadding, options = undefined) {
-    webidl.requireArguments('pad', arguments.length, 3);
-    if (!isObject(options) || options.mode !== 'symmetric') {
-      return super.pad(input, beginningPadding, endingPadding, options);
-    }
-    const beginning = toSizes(beginningPadding, 'pad: beginningPadding');
-    const ending = toSizes(endingPadding, 'pad: endingPadding');
-    return symmetricPad(baseOf(this), requireOperand(input, 'pad: input'), beginning, ending);
-  }
-
-  /**
-   * @param {any} input
-   * @param {[axis?: any, options?: any]} rest
-   */
-  softmax(input, ...rest) {
-    if (rest.length > 0 && rest[0] !== undefined && !isObject(rest[0])) {
-      return super.softmax(input, ...rest);
-    }
-    // Until spring 2024, softmax applied to the rows of a matrix.
-    const { shape } = requireOperand(input, 'softmax: input');
-    if (shape.length !== 2) {
-      throw new TypeError(`softmax: input has shape [${shape.join(', ')}], expected rank 2 where no axis is given`);
-    }
-    return super.softmax(input, 1, rest[0]);
   }
 }
 
 /**
- * Returns a builder's methods in today's form, for code that builds with them.
+ * Returns today's methods of a builder, for code that builds with them.
  *
  * @param {object} builder
  * @returns {any}
  */
-function baseOf(builder) {
+function todaysMethods(builder) {
   const method =
     (/** @type {string} */ name) =>
     (/** @type {unknown[]} */ ...args) =>
       base[name].apply(builder, args);
   return Object.fromEntries(['concat', 'identity', 'reverse', 'slice'].map((name) => [name, method(name)]));
+}
+
+/** The padding mode `symmetric`. @type {import('../internal.js').BuilderMethod} */
+function pad(builder, args) {
+  const [input, beginningPadding, endingPadding, options] = args;
+  if (args.length < 3 || !isObject(options) || options.mode !== 'symmetric') {
+    return base.pad.apply(builder, args);
+  }
+  const beginning = toSizes(beginningPadding, 'pad: beginningPadding');
+  const ending = toSizes(endingPadding, 'pad: endingPadding');
+  const operand = /** @type {any} */ (requireOperand(input, 'pad: input'));
+  return symmetricPad(todaysMethods(builder), operand, beginning, ending);
+}
+
+/** Without an axis, `softmax` applies to the rows of a matrix, as until spring 2024. @type {import('../internal.js').BuilderMethod} */
+function softmax(builder, args) {
+  const [input, axis, ...rest] = args;
+  if (axis !== undefined && !isObject(axis)) {
+    return base.softmax.apply(builder, args);
+  }
+  const shape = shapeOf(requireOperand(input, 'softmax: input'));
+  if (shape.length !== 2) {
+    throw new TypeError(`softmax: input has shape [${shape.join(', ')}], expected rank 2 where no axis is given`);
+  }
+  return base.softmax.call(builder, input, 1, axis, ...rest);
+}
+
+/** A new shape whose size is null where it is computed, as until January 2024. @type {import('../internal.js').BuilderMethod} */
+function reshape(builder, args) {
+  const [input, newShape, ...rest] = args;
+  if (args.length < 2) {
+    return base.reshape.apply(builder, args);
+  }
+  const operand = requireOperand(input, 'reshape: input');
+  const closed = closedShape(toOpenSizes(newShape, 'reshape: newShape'), [null], () => shapeOf(operand));
+  return base.reshape.call(builder, operand, closed, ...rest);
 }
 
 /** Pooling with `roundingType`, the name of `outputShapeRounding` until 2025. */
@@ -252,22 +318,43 @@ const argMethod = (name) => (builder, args) => {
   return base[name].call(builder, input, axes[0], axis);
 };
 
-const methods = {
-  ...activationMethods(base),
+/**
+ * `softplus` with the option `steepness` of the drafts until spring 2024: softplus(steepness * x) / steepness.
+ *
+ * @this {object} builder
+ * @param {unknown[]} args
+ */
+function softplus(...args) {
+  const [input, options] = args;
+  if (!isObject(options) || options.steepness === undefined) {
+    return base.softplus.apply(this, args);
+  }
+  const steepness = webidl.float(options.steepness, 'softplus: options.steepness');
+  const steeper = base.linear.call(this, input, { alpha: steepness });
+  return base.linear.call(this, base.softplus.call(this, steeper, options), { alpha: 1 / steepness });
+}
+
+/** Methods that took other forms. @type {Record<string, import('../internal.js').BuilderMethod>} */
+const earlierMethods = {
+  ...activationMethods(Object.assign(Object.create(base), { softplus })),
   ...Object.fromEntries(['averagePool2d', 'l2Pool2d', 'maxPool2d'].map((name) => [name, poolMethod(name)])),
   ...Object.fromEntries(['argMin', 'argMax'].map((name) => [name, argMethod(name)])),
+  pad,
+  reshape,
+  softmax,
 };
 
-for (const [name, method] of Object.entries(methods)) {
+for (const name of Object.keys(base).filter((member) => !['input', 'constant', 'build'].includes(member))) {
+  const method = earlierMethods[name] ?? ((builder, args) => base[name].apply(builder, args));
   const value = {
     [name](/** @type {unknown[]} */ ...args) {
-      return method(this, args);
+      return ofDraft(method(this, args));
     },
   }[name];
   Object.defineProperty(MLGraphBuilder.prototype, name, { value, writable: true, configurable: true });
 }
 
-[ML, MLContext, MLGraphBuilder].forEach(webidl.defineInterface);
+[ML, MLContext, MLGraphBuilder, MLOperand].forEach(webidl.defineInterface);
 
 /** The only object of its interface. */
 const ml = mlSlots.create(ML, Object.freeze({}));

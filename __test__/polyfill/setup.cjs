@@ -1,0 +1,10 @@
+// Loaded by mocha before the tests of webnn-polyfill: defines what its node_setup.js does, with webnn-node-compat in place of the
+// polyfill.
+
+const { draft2024, install } = require('webnn-node-compat');
+
+install(draft2024);
+
+const chai = require('chai');
+chai.use(require('chai-as-promised'));
+Object.assign(globalThis, { chai, fs: require('node:fs') });
