@@ -31,6 +31,19 @@ const X = Float32Array.of(1, 2, 3, 4);
 const W = Float32Array.of(10, 20);
 
 describe('compute', () => {
+  test('of graphs of one builder whose inputs have the same name', () => {
+    const builder = newBuilder();
+    const [single, pair] = [[1], [-1]].map((dimensions) => builder.input('x', float32(dimensions)));
+    const first = builder.build({ y: builder.neg(single) });
+    const second = builder.build({ y: builder.reduceSum(pair) });
+    const y = new Float32Array(1);
+    first.compute({ x: Float32Array.of(5) }, { y });
+    assert.deepEqual([...y], [-5]);
+    second.compute({ x: { resource: Float32Array.of(1, 2), dimensions: [2] } }, { y });
+    assert.deepEqual([...y], [3]);
+    assert.throws(() => builder.build({ y: builder.add(single, pair) }), { name: 'TypeError', message: /two inputs of the graph have the name "x"/ });
+  });
+
   test('is done when it returns, and returns undefined', () => {
     const y = new Float32Array(4);
     const z = new Float32Array(4);

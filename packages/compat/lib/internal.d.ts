@@ -66,6 +66,7 @@ export type ProgramNode = { needs: number[]; isOpen: boolean } & (
 /** An input of a builder of the draft of 2021; dimensions below 0 are unknown. */
 export interface Input {
   id: number;
+  name: string;
   type: MLOperandDataType;
   dimensions: number[];
 }
@@ -100,8 +101,8 @@ export interface ContextState {
 export interface BuilderState {
   context: ContextState;
   id: number;
-  /** By name. */
-  inputs: Map<string, Input>;
+  /** By id. */
+  inputs: Map<number, Input>;
 }
 
 export interface OperandState {

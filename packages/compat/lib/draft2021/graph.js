@@ -65,17 +65,17 @@ class Graph {
   #staging = new SharedArrayBuffer(0);
 
   /**
-   * @param {import('../internal.js').BuilderState} builder whose context and inputs the graph has
+   * @param {import('../internal.js').ContextState} context
    * @param {number} id of the graph on the other thread
+   * @param {Map<string, import('../internal.js').Input>} inputs that some output needs, by name
    * @param {Map<string, {place: number, needs: string[]}>} outputs by name
    */
-  constructor(builder, id, outputs) {
-    this.#bridge = builder.context.bridge;
+  constructor(context, id, inputs, outputs) {
+    this.#bridge = context.bridge;
     this.#id = id;
-    this.context = builder.context; // must not be collected before the graph
+    this.context = context; // must not be collected before the graph
+    this.#inputs = inputs;
     this.#outputs = outputs;
-    const needed = new Set([...outputs.values()].flatMap(({ needs }) => needs));
-    this.#inputs = new Map([...builder.inputs].filter(([name]) => needed.has(name)));
   }
 
   /**

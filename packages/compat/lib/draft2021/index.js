@@ -56,9 +56,9 @@ class Context {
 /** State of an MLGraphBuilder. */
 class Builder {
   /**
-   * The inputs by name.
+   * The inputs by id. Two may have the same name, for different graphs.
    *
-   * @type {Map<string, import('../internal.js').Input>}
+   * @type {Map<number, import('../internal.js').Input>}
    */
   inputs = new Map();
 
@@ -91,11 +91,8 @@ class Builder {
    * @param {{ type: import('webnn-node').MLOperandDataType, dimensions?: number[] }} desc
    */
   input(name, { type, dimensions = [] }) {
-    if (this.inputs.has(name)) {
-      throw new TypeError(`input: there is already an input with the name ${quote(name)}`);
-    }
     const id = this.#call('input', { dataType: type, shape: dimensions });
-    this.inputs.set(name, { id, type, dimensions });
+    this.inputs.set(id, { id, name, type, dimensions });
     return this.#operand(id);
   }
 
@@ -208,13 +205,18 @@ class Builder {
     const id = bridge.nextId();
     /** @type {number[][]} */
     const needs = this.#call('build', { id, context: this.context.id, outputs: ids });
-    const nameOf = new Map([...this.inputs].map(([name, input]) => [input.id, name]));
+    const inputOf = (/** @type {number} */ input) => /** @type {import('../internal.js').Input} */ (this.inputs.get(input));
     const places = new Map();
     [...outputs.keys()].forEach((name, place) => {
-      places.set(name, { place, needs: needs[place].map((input) => nameOf.get(input)) });
+      places.set(name, { place, needs: needs[place].map((input) => inputOf(input).name) });
     });
-    const graph = new Graph(this, id, places);
+    const used = [...new Set(needs.flat())].map(inputOf);
+    const graph = new Graph(this.context, id, new Map(used.map((input) => [input.name, input])), places);
     bridge.releaseWith(graph, 'graph', id);
+    const twin = used.find(({ name }, i) => used.findIndex((other) => other.name === name) < i);
+    if (twin !== undefined) {
+      throw new TypeError(`build: two inputs of the graph have the name ${quote(twin.name)}`);
+    }
     return slots.graph.create(MLGraph, graph);
   }
 }
