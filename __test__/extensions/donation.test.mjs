@@ -83,7 +83,7 @@ async function decoded(on, steps, options) {
 const DONATE = { donate: { 'present.key': 'past.key', 'present.value': 'past.value' } };
 
 for (const accelerated of [false, true]) {
-  test(`200 steps of a decoder give what they give without it, ${accelerated ? 'on what is fastest' : 'on the CPU'}`, async () => {
+  test(`200 steps of a decoder give what they give without it, ${accelerated ? 'on the default device' : 'on the CPU'}`, async () => {
     const on = accelerated ? await contextOf({}) : context;
     const expected = await decoded(on, 200, undefined);
     for (const options of [DONATE, { donate: { 'present.value': 'past.value' } }]) {

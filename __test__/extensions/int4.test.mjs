@@ -53,7 +53,7 @@ const close = (got, expected, what) => {
 };
 
 for (const accelerated of [false, true]) {
-  describe(accelerated ? 'on what is fastest' : 'on the CPU', async () => {
+  describe(accelerated ? 'on the default device' : 'on the CPU', async () => {
     const context = await ml.createContext({ accelerated, extensions: ['int4'] });
     after(() => context.destroy());
 

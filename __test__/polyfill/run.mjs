@@ -12,9 +12,10 @@ import { CONTRADICTIONS } from './contradictions.mjs';
 
 const USAGE = `usage: npm run test:polyfill -- --polyfill DIR [options]
 
-Runs test/ops and test/api of DIR, a checkout of https://github.com/webmachinelearning/webnn-polyfill, with draft2024 of
-webnn-node-compat in place of the polyfill.
+Runs test/ops and test/api of DIR, a checkout of https://github.com/webmachinelearning/webnn-polyfill, with webnn-node-compat in place
+of the polyfill.
 
+  --draft YEAR    2024, for the last commit (default), or 2021, for commits until May 2022 such as 2bbcf40
   --filter RE     only tests whose title, like "test relu relu", matches
 
 Tests that fail for other reasons than a defect are listed in __test__/polyfill/contradictions.mjs.
@@ -22,6 +23,9 @@ Tests that fail for other reasons than a defect are listed in __test__/polyfill/
 Exit status: 0 all passed or fail as listed; 1 a test failed, a listed one passed, or no test ran; 2 wrong usage.`;
 
 const FOLDER = fileURLToPath(new URL('.', import.meta.url));
+
+/** The drafts of webnn-node-compat. */
+const DRAFTS = Object.keys(CONTRADICTIONS);
 
 /** Folders of tests in a checkout. */
 const SUITES = ['test/ops', 'test/api'];
@@ -31,7 +35,7 @@ const FOR_BROWSERS = ['relu_sw.js'];
 
 /**
  * @param {string[]} args
- * @returns {{ directory: string, filter: RegExp | undefined } | undefined} undefined where help is asked for
+ * @returns {{ directory: string, draft: string, filter: RegExp | undefined } | undefined} undefined where help is asked for
  * @throws {UsageError}
  */
 function readArguments(args) {
@@ -39,33 +43,38 @@ function readArguments(args) {
     args,
     options: {
       polyfill: { type: 'string' },
+      draft: { type: 'string', default: '2024' },
       filter: { type: 'string' },
       help: { type: 'boolean', short: 'h' },
     },
   });
   if (values.help) return undefined;
+  if (!DRAFTS.includes(values.draft)) throw new UsageError(`--draft is "${values.draft}", expected ${DRAFTS.join(' or ')}`);
   if (values.polyfill === undefined) throw new UsageError('--polyfill DIR is missing');
   const directory = resolve(values.polyfill);
   const missing = [...SUITES, 'test/utils.js'].filter((part) => !existsSync(join(directory, part)));
   if (missing.length > 0) throw new UsageError(`--polyfill: ${values.polyfill} has no ${missing.join(', ')}`);
-  return { directory, filter: regularExpression('filter', values.filter) };
+  return { directory, draft: values.draft, filter: regularExpression('filter', values.filter) };
 }
 
 /**
  * Runs mocha on files.
  *
  * @param {string[]} files
- * @param {RegExp | undefined} filter
+ * @param {{ draft: string, filter: RegExp | undefined }} options
  * @returns {{ passes: { fullTitle: string }[], failures: { fullTitle: string, err: { message?: string } }[], pending: unknown[] }}
  */
-function runMocha(files, filter) {
+function runMocha(files, { draft, filter }) {
   const mocha = createRequire(import.meta.url).resolve('mocha/bin/mocha.js');
   const folder = mkdtempSync(join(tmpdir(), 'polyfill-'));
   try {
     const output = join(folder, 'results.json');
     const options = ['--require', join(FOLDER, 'setup.cjs'), '--reporter', 'json', '--reporter-option', `output=${output}`, '--exit'];
     const grep = filter === undefined ? [] : ['--grep', filter.source];
-    const { status } = spawnSync(process.execPath, [mocha, ...options, ...grep, ...files], { stdio: ['ignore', 'ignore', 'inherit'] });
+    const { status } = spawnSync(process.execPath, [mocha, ...options, ...grep, ...files], {
+      env: { ...process.env, POLYFILL_DRAFT: draft },
+      stdio: ['ignore', 'ignore', 'inherit'],
+    });
     if (!existsSync(output)) throw new Error(`mocha ended with status ${status} and no results`);
     return JSON.parse(readFileSync(output, 'utf8'));
   } finally {
@@ -80,13 +89,13 @@ async function main(args) {
     console.log(USAGE);
     return 0;
   }
-  const { directory, filter } = options;
+  const { directory, draft } = options;
   await installLocked('what the tests of webnn-polyfill need', FOLDER);
   const files = SUITES.flatMap((suite) => readdirSync(join(directory, suite)).map((name) => join(directory, suite, name)));
   const wanted = files.filter((file) => file.endsWith('.js') && !FOR_BROWSERS.some((name) => file.endsWith(name)));
-  const { passes, failures, pending } = runMocha(wanted, filter);
+  const { passes, failures, pending } = runMocha(wanted, options);
 
-  const entryOf = (title) => CONTRADICTIONS.find((entry) => entry.title.test(title));
+  const entryOf = (title) => CONTRADICTIONS[draft].find((entry) => entry.title.test(title));
   const isListed = ({ fullTitle, err }) => entryOf(fullTitle)?.message.test(err.message ?? '') === true;
   const unlisted = failures.filter((failure) => !isListed(failure));
   for (const { fullTitle, err } of unlisted) console.log(`FAILED  ${fullTitle}: ${err.message}`);

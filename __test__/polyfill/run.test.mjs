@@ -14,6 +14,7 @@ test('wrong command lines say what is right', async (t) => {
   for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
     [[], /^--polyfill DIR is missing$/m],
     [['--polyfill', folder], /^--polyfill: .* has no test\/api$/m],
+    [['--polyfill', folder, '--draft', '2022'], /^--draft is "2022", expected 2021 or 2024$/m],
     [['--polyfil', folder], /Unknown option '--polyfil'/],
   ])) {
     const { code, stderr } = await run(...args);
@@ -27,7 +28,7 @@ test('wrong command lines say what is right', async (t) => {
 });
 
 test('every listed test has a reason', () => {
-  for (const { reason, title, message } of CONTRADICTIONS) {
+  for (const { reason, title, message } of Object.values(CONTRADICTIONS).flat()) {
     assert.ok(reason.length > 20 && title instanceof RegExp && message instanceof RegExp, reason);
   }
 });

@@ -1,9 +1,9 @@
 // Loaded by mocha before the tests of webnn-polyfill: defines what its node_setup.js does, with webnn-node-compat in place of the
 // polyfill.
 
-const { draft2024, install } = require('webnn-node-compat');
+const { install, ...drafts } = require('webnn-node-compat');
 
-install(draft2024);
+install(drafts[`draft${process.env.POLYFILL_DRAFT}`]);
 
 const chai = require('chai');
 chai.use(require('chai-as-promised'));

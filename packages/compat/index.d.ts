@@ -30,9 +30,11 @@ export namespace draft2021 {
    * the end or at the beginning.
    */
   type MLAutoPad = 'explicit' | 'same-upper' | 'same-lower';
+  type MLConvTranspose2dFilterOperandLayout = 'iohw' | 'hwoi' | 'ohwi';
   type MLRecurrentNetworkWeightLayout = 'zrn' | 'rzn';
   type MLRecurrentNetworkActivation = 'relu' | 'sigmoid' | 'tanh';
   type MLRecurrentNetworkDirection = 'forward' | 'backward' | 'both';
+  type MLRoundingType = 'floor' | 'ceil';
   type MLPaddingMode = 'constant' | 'edge' | 'reflection' | 'symmetric';
   type MLInterpolationMode = 'nearest-neighbor' | 'linear';
 
@@ -99,6 +101,11 @@ export namespace draft2021 {
     activation?: MLOperator | undefined;
   }
 
+  interface MLConvTranspose2dOptions extends Omit<MLConv2dOptions, 'transpose' | 'filterLayout'> {
+    /** @default "iohw" */
+    filterLayout?: MLConvTranspose2dFilterOperandLayout | undefined;
+  }
+
   interface MLGemmOptions {
     c?: MLOperand | undefined;
     /** @default 1 */
@@ -161,6 +168,10 @@ export namespace draft2021 {
     autoPad?: MLAutoPad | undefined;
     /** @default "nchw" */
     layout?: MLInputOperandLayout | undefined;
+    /** From January 2022; overrides `roundingType`. */
+    outputSizes?: Iterable<number> | undefined;
+    /** From January 2022. @default "floor" */
+    roundingType?: MLRoundingType | undefined;
   }
 
   interface MLReduceOptions {
@@ -177,6 +188,17 @@ export namespace draft2021 {
     scales?: Iterable<number> | undefined;
     /** One per dimension; overrides `scales`. */
     sizes?: Iterable<number> | undefined;
+  }
+
+  interface MLResample2dOptions {
+    /** @default "nearest-neighbor" */
+    mode?: MLInterpolationMode | undefined;
+    /** One for each of the axes. */
+    scales?: Iterable<number> | undefined;
+    /** One for each of the axes; overrides `scales`. */
+    sizes?: Iterable<number> | undefined;
+    /** @default [2, 3] */
+    axes?: Iterable<number> | undefined;
   }
 
   interface MLSliceOptions {
@@ -259,6 +281,8 @@ export namespace draft2021 {
     clamp(options?: MLClampOptions): MLOperator;
     concat(inputs: Iterable<MLOperand>, axis: number): MLOperand;
     conv2d(input: MLOperand, filter: MLOperand, options?: MLConv2dOptions): MLOperand;
+    /** From December 2021, in place of the option `transpose` of `conv2d`. */
+    convTranspose2d(input: MLOperand, filter: MLOperand, options?: MLConvTranspose2dOptions): MLOperand;
     add(a: MLOperand, b: MLOperand): MLOperand;
     sub(a: MLOperand, b: MLOperand): MLOperand;
     mul(a: MLOperand, b: MLOperand): MLOperand;
@@ -308,6 +332,8 @@ export namespace draft2021 {
     reduceSum(input: MLOperand, options?: MLReduceOptions): MLOperand;
     reduceSumSquare(input: MLOperand, options?: MLReduceOptions): MLOperand;
     resample(input: MLOperand, options?: MLResampleOptions): MLOperand;
+    /** From September 2021, in place of `resample`. */
+    resample2d(input: MLOperand, options?: MLResample2dOptions): MLOperand;
     /** One size may be -1 or null: it is computed from the others. */
     reshape(input: MLOperand, newShape: Iterable<number | null>): MLOperand;
     /** Negative starts count from the end; a size of -1 means all remaining elements. */

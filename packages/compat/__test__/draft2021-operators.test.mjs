@@ -138,6 +138,39 @@ function transposedCases() {
   ];
 }
 
+function convTranspose2dCases() {
+  const layouts = { iohw: [1, 0, 2, 3], hwoi: [2, 3, 0, 1], ohwi: [0, 2, 3, 1] };
+  const filter = (of, filterLayout) => of(permuted(FILTER, FILTER_SHAPE, layouts[filterLayout]), arrange(FILTER_SHAPE, layouts[filterLayout]));
+  const expected = (begin, strides, outputShape) => transposedConvolution(IMAGE, IMAGE_SHAPE, FILTER, FILTER_SHAPE, { strides, begin, outputShape });
+  /** @type {[string, object, number[], number[], number[]][]} */
+  const options = [
+    ['without options', {}, [0, 0], [1, 1], [2, 6, 7, 8]],
+    ['outputPadding', { strides: [2, 3], padding: [1, 1, 1, 1], outputPadding: [1, 2] }, [1, 1], [2, 3], [2, 6, 10, 18]],
+    ['outputSizes', { strides: [2, 3], padding: [1, 1, 1, 1], outputSizes: [10, 17] }, [1, 1], [2, 3], [2, 6, 10, 17]],
+    ['same-upper', { strides: [2, 2], autoPad: 'same-upper' }, [0, 0], [2, 2], [2, 6, 10, 12]],
+    ['same-lower', { strides: [2, 2], autoPad: 'same-lower' }, [1, 1], [2, 2], [2, 6, 10, 12]],
+  ];
+  const cases = options.flatMap(([name, given, begin, strides, outputShape]) => [
+    ...Object.keys(layouts).map((filterLayout) => [
+      `nchw ${filterLayout} ${name}`,
+      (b, of) => b.convTranspose2d(of(IMAGE, IMAGE_SHAPE), filter(of, filterLayout), { ...given, filterLayout }),
+      [expected(begin, strides, outputShape)],
+    ]),
+    [
+      `nhwc ${name}`,
+      (b, of) =>
+        b.convTranspose2d(of(permuted(IMAGE, IMAGE_SHAPE, TO_NHWC), arrange(IMAGE_SHAPE, TO_NHWC)), filter(of, 'iohw'), { ...given, inputLayout: 'nhwc' }),
+      [permuted(expected(begin, strides, outputShape), outputShape, TO_NHWC)],
+    ],
+  ]);
+  const activated = [
+    'a bias and an activation',
+    (b, of) => b.convTranspose2d(of(IMAGE, IMAGE_SHAPE), filter(of, 'iohw'), { bias: of([0.5, 0.5, 0.5, 0.5, 0.5, 0.5], [6]), activation: b.relu() }),
+    [expected([0, 0], [1, 1], [2, 6, 7, 8]).map((value) => Math.max(value + 0.5, 0))],
+  ];
+  return [...cases, activated];
+}
+
 const pool = (name, reduce) => {
   const cases = (options, sizes) => [
     JSON.stringify(options),
@@ -149,6 +182,8 @@ const pool = (name, reduce) => {
     [name]: [
       cases({}, { outputShape: [2, 4, 1, 1] }),
       cases({ windowDimensions: [2, 3], padding: [1, 0, 1, 1], strides: [2, 1] }, { begin: [1, 1], strides: [2, 1], outputShape: [2, 4, 3, 6] }),
+      cases({ windowDimensions: [2, 2], strides: [2, 2], roundingType: 'ceil' }, { strides: [2, 2], outputShape: [2, 4, 3, 3] }),
+      cases({ windowDimensions: [2, 2], strides: [2, 2], outputSizes: [3, 3] }, { strides: [2, 2], outputShape: [2, 4, 3, 3] }),
       cases({ windowDimensions: [2, 2], autoPad: 'same-upper' }, { outputShape: [2, 4, 5, 6] }),
       cases({ windowDimensions: [2, 2], autoPad: 'same-lower', strides: [2, 2] }, { begin: [1, 0], strides: [2, 2], outputShape: [2, 4, 3, 3] }),
       [
@@ -316,6 +351,7 @@ const CASES = {
     ['axis -1', (b, of) => b.concat([of(A, [2, 3]), of(B, [2, 3])], -1), [[...A.slice(0, 3), ...B.slice(0, 3), ...A.slice(3), ...B.slice(3)]]],
   ],
   conv2d: [...convolutionCases(), ...transposedCases()],
+  convTranspose2d: convTranspose2dCases(),
   ...binary('add', (a, b) => a + b),
   ...binary('sub', (a, b) => a - b),
   ...binary('mul', (a, b) => a * b),
@@ -504,6 +540,19 @@ const CASES = {
       'sizes of three dimensions',
       (b, of) => b.resample(of(SMALL, SMALL_SHAPE), { mode: 'linear', sizes: [4, 4, 6, 3] }),
       [resampled(SMALL, SMALL_SHAPE, [2, 1, 2, 1.5], 'linear')],
+    ],
+  ],
+  resample2d: [
+    ['to the same size', (b, of) => b.resample2d(of(SMALL, SMALL_SHAPE)), [SMALL]],
+    [
+      'nearest by scales',
+      (b, of) => b.resample2d(of(SMALL, SMALL_SHAPE), { scales: [2, 3] }),
+      [resampled(SMALL, SMALL_SHAPE, [1, 1, 2, 3], 'nearest-neighbor')],
+    ],
+    [
+      'linear along other axes, to sizes in place of scales',
+      (b, of) => b.resample2d(of(SMALL, SMALL_SHAPE), { mode: 'linear', axes: [0, 1], scales: [9, 9], sizes: [4, 8] }),
+      [resampled(SMALL, SMALL_SHAPE, [2, 2, 1, 1], 'linear')],
     ],
   ],
   reshape: [

@@ -1,8 +1,8 @@
 'use strict';
 
 /**
- * The IDL of the draft of 2021 as data, in the form of lib/operators.js, with the operators without operand that it had from
- * July 2021 until the end of 2022.
+ * The IDL of the draft of 2021 as data, in the form of lib/operators.js, with what was added until spring 2022, while build() and
+ * compute() were synchronous: operators without operand, `convTranspose2d`, `resample2d`, and sizes of pooling.
  */
 
 /** Values of each enumeration. */
@@ -12,10 +12,12 @@ const enumerations = {
   MLInputOperandLayout: ['nchw', 'nhwc'],
   MLOperandType: ['float32', 'float16', 'int32', 'uint32', 'int8', 'uint8'],
   MLFilterOperandLayout: ['oihw', 'hwio', 'ohwi', 'ihwo'],
+  MLConvTranspose2dFilterOperandLayout: ['iohw', 'hwoi', 'ohwi'],
   MLAutoPad: ['explicit', 'same-upper', 'same-lower'],
   MLRecurrentNetworkWeightLayout: ['zrn', 'rzn'],
   MLRecurrentNetworkActivation: ['relu', 'sigmoid', 'tanh'],
   MLRecurrentNetworkDirection: ['forward', 'backward', 'both'],
+  MLRoundingType: ['floor', 'ceil'],
   MLPaddingMode: ['constant', 'edge', 'reflection', 'symmetric'],
   MLInterpolationMode: ['nearest-neighbor', 'linear'],
 };
@@ -64,6 +66,19 @@ const dictionaries = {
     member('strides', 'sequence<long>'),
     member('transpose', 'boolean', false),
   ],
+  MLConvTranspose2dOptions: [
+    member('activation', 'MLOperator'),
+    member('autoPad', 'MLAutoPad', 'explicit'),
+    member('bias', 'MLOperand'),
+    member('dilations', 'sequence<long>'),
+    member('filterLayout', 'MLConvTranspose2dFilterOperandLayout', 'iohw'),
+    member('groups', 'long', 1),
+    member('inputLayout', 'MLInputOperandLayout', 'nchw'),
+    member('outputPadding', 'sequence<long>'),
+    member('outputSizes', 'sequence<long>'),
+    member('padding', 'sequence<long>'),
+    member('strides', 'sequence<long>'),
+  ],
   MLGemmOptions: [
     member('aTranspose', 'boolean', false),
     member('alpha', 'float', 1),
@@ -98,7 +113,9 @@ const dictionaries = {
     member('autoPad', 'MLAutoPad', 'explicit'),
     member('dilations', 'sequence<long>'),
     member('layout', 'MLInputOperandLayout', 'nchw'),
+    member('outputSizes', 'sequence<long>'),
     member('padding', 'sequence<long>'),
+    member('roundingType', 'MLRoundingType', 'floor'),
     member('strides', 'sequence<long>'),
     member('windowDimensions', 'sequence<long>'),
   ],
@@ -108,6 +125,12 @@ const dictionaries = {
     member('keepDimensions', 'boolean', false),
   ],
   MLResampleOptions: [member('mode', 'MLInterpolationMode', 'nearest-neighbor'), member('scales', 'sequence<float>'), member('sizes', 'sequence<long>')],
+  MLResample2dOptions: [
+    member('axes', 'sequence<long>'),
+    member('mode', 'MLInterpolationMode', 'nearest-neighbor'),
+    member('scales', 'sequence<float>'),
+    member('sizes', 'sequence<long>'),
+  ],
   MLSliceOptions: [member('axes', 'sequence<long>')],
   MLSplitOptions: [member('axis', 'long', 0)],
   MLSqueezeOptions: [member('axes', 'sequence<long>')],
@@ -149,6 +172,7 @@ const operators = [
     { name: 'axis', type: 'long' },
   ]),
   row('conv2d', ['input', 'filter'], 'MLConv2dOptions'),
+  row('convTranspose2d', ['input', 'filter'], 'MLConvTranspose2dOptions'),
   ...rows(['add', 'sub', 'mul', 'div', 'max', 'min', 'pow'], ['a', 'b']),
   ...rows(['abs', 'ceil', 'cos', 'exp', 'floor', 'hardSwish', 'log', 'neg', 'relu', 'sigmoid', 'sin', 'tan', 'tanh'], ['x']),
   row('gemm', ['a', 'b'], 'MLGemmOptions'),
@@ -165,6 +189,7 @@ const operators = [
     'MLReduceOptions',
   ),
   row('resample', ['input'], 'MLResampleOptions'),
+  row('resample2d', ['input'], 'MLResample2dOptions'),
   // Later drafts, and programs, write null for the size that is computed from the others; this draft writes -1.
   row('reshape', ['input', { name: 'newShape', type: 'sequence<long?>' }]),
   row('slice', ['input', { name: 'starts', type: 'sequence<long>' }, { name: 'sizes', type: 'sequence<long>' }], 'MLSliceOptions'),

@@ -9,7 +9,7 @@
  * point; sizes can be names, which `sizesOf` rejects.
  */
 
-const { convolve, pool } = require('./spatial.js');
+const { convolve, convolveTransposed, pool } = require('./spatial.js');
 const { resample } = require('./resample.js');
 const { sizeAt, sizesOf } = require('./sizes.js');
 const { closedShape } = require('../operands.js');
@@ -263,7 +263,7 @@ const named = (names, lower) => Object.fromEntries(names.map((name) => [name, lo
 const lowerings = {
   ...named(['add', 'sub', 'mul', 'div', 'max', 'min', 'pow'], same),
   ...named(['abs', 'ceil', 'cos', 'exp', 'floor', 'hardSwish', 'log', 'neg', 'relu', 'sigmoid', 'sin', 'tan', 'tanh'], same),
-  ...named(['gemm', 'gruCell', 'instanceNormalization', 'leakyRelu'], sameOptions),
+  ...named(['gemm', 'gruCell', 'instanceNormalization', 'leakyRelu', 'resample2d'], sameOptions),
   ...named(['averagePool2d', 'l2Pool2d', 'maxPool2d'], pool),
   ...named(['reduceL1', 'reduceL2', 'reduceLogSum', 'reduceLogSumExp', 'reduceMax'], reduce),
   ...named(['reduceMean', 'reduceMin', 'reduceProduct', 'reduceSum', 'reduceSumSquare'], reduce),
@@ -271,6 +271,7 @@ const lowerings = {
   clamp,
   concat,
   conv2d: convolve,
+  convTranspose2d: convolveTransposed,
   gru,
   matmul,
   pad,

@@ -12,8 +12,14 @@ const { sizeAt, sizesOf } = require('./sizes.js');
  */
 
 /**
+ * @typedef {{ autoPad: import('../internal.js').AutoPad, outputPadding?: number[], outputSizes?: number[], groups: number, bias?: import('webnn-node').MLOperand,
+ *   strides?: number[], dilations?: number[], padding?: number[], inputLayout: import('webnn-node').MLInputOperandLayout,
+ *   filterLayout: import('webnn-node').MLConvTranspose2dFilterOperandLayout }} ConvolveTransposedOptions
+ */
+
+/**
  * @typedef {{ autoPad: import('../internal.js').AutoPad, layout: import('webnn-node').MLInputOperandLayout, windowDimensions?: number[], strides?: number[],
- *   dilations?: number[], padding?: number[] }} PoolOptions
+ *   dilations?: number[], padding?: number[], outputSizes?: number[], roundingType: import('webnn-node').MLRoundingType }} PoolOptions
  */
 
 /**
@@ -21,7 +27,7 @@ const { sizeAt, sizesOf } = require('./sizes.js');
  *
  * @type {Record<string, number[]>}
  */
-const SPATIAL = { nchw: [2, 3], nhwc: [1, 2], oihw: [2, 3], hwio: [0, 1], ohwi: [1, 2], ihwo: [1, 2] };
+const SPATIAL = { nchw: [2, 3], nhwc: [1, 2], oihw: [2, 3], hwio: [0, 1], ohwi: [1, 2], ihwo: [1, 2], iohw: [2, 3], hwoi: [0, 1] };
 
 /**
  * Permutations from a layout of filters to oihw.
@@ -80,30 +86,55 @@ function transposedFilter(builder, filter, layout, groups) {
 }
 
 /**
+ * The sizes that paddings of a convolution are computed from.
+ *
+ * @param {import('webnn-node').MLOperand} input
+ * @param {import('webnn-node').MLOperand} filter
+ * @param {{ strides?: number[], dilations?: number[], inputLayout: string, filterLayout: string }} options
+ * @param {string} name of the operator
+ */
+function sizesOfConvolution(input, filter, { strides = [1, 1], dilations = [1, 1], inputLayout, filterLayout }, name) {
+  return {
+    strides: requirePositive(strides, `${name}: options.strides`),
+    dilations: requirePositive(dilations, `${name}: options.dilations`),
+    input: extentOf(input, inputLayout),
+    window: extentOf(filter, filterLayout),
+  };
+}
+
+/**
+ * `convTranspose2d`.
+ *
+ * @param {import('webnn-node').MLGraphBuilder} builder
+ * @param {[import('webnn-node').MLOperand, import('webnn-node').MLOperand]} operands input and filter
+ * @param {ConvolveTransposedOptions} options
+ */
+function convolveTransposed(builder, [input, filter], { autoPad, ...options }) {
+  if (autoPad === 'explicit') {
+    return builder.convTranspose2d(input, filter, options);
+  }
+  requireRank4(input, 'convTranspose2d: input');
+  requireRank4(filter, 'convTranspose2d: filter');
+  const sizes = sizesOfConvolution(input, filter, options, 'convTranspose2d');
+  const { outputSizes, outputPadding = [0, 0] } = options;
+  return builder.convTranspose2d(input, filter, { ...options, padding: sameTransposedPadding(autoPad, { ...sizes, outputSizes, outputPadding }) });
+}
+
+/**
  * `conv2d`, whose option `transpose` is a separate method today.
  *
  * @type {import('../internal.js').Lower<[import('webnn-node').MLOperand, import('webnn-node').MLOperand], ConvolveOptions>}
  */
 function convolve(builder, [input, filter], options) {
-  const { autoPad, transpose, outputPadding, outputSizes, filterLayout, ...common } = options;
+  const { autoPad, transpose, outputPadding, outputSizes, ...common } = options;
   requireRank4(input, 'conv2d: input');
   requireRank4(filter, 'conv2d: filter');
-  const steps = {
-    strides: requirePositive(common.strides ?? [1, 1], 'conv2d: options.strides'),
-    dilations: requirePositive(common.dilations ?? [1, 1], 'conv2d: options.dilations'),
-  };
-  const sizes = () => ({ ...steps, input: extentOf(input, common.inputLayout), window: extentOf(filter, filterLayout) });
-  if (!transpose) {
-    const padding = autoPad === 'explicit' ? common.padding : samePadding(autoPad, sizes());
-    return builder.conv2d(input, filter, { ...common, filterLayout, padding });
+  if (transpose) {
+    const iohw = transposedFilter(builder, filter, common.filterLayout, common.groups);
+    return convolveTransposed(builder, [input, iohw], { ...common, autoPad, outputPadding, outputSizes, filterLayout: 'iohw' });
   }
-  const padding = autoPad === 'explicit' ? common.padding : sameTransposedPadding(autoPad, { ...sizes(), outputSizes, outputPadding: outputPadding ?? [0, 0] });
-  return builder.convTranspose2d(input, transposedFilter(builder, filter, filterLayout, common.groups), {
-    ...common,
-    padding,
-    outputPadding,
-    outputSizes,
-  });
+  const padding = autoPad === 'explicit' ? common.padding : samePadding(autoPad, sizesOfConvolution(input, filter, common, 'conv2d'));
+  return builder.conv2d(input, filter, { ...common, padding });
 }
 
 /**
@@ -113,10 +144,10 @@ function convolve(builder, [input, filter], options) {
  */
 const pool =
   (name) =>
-  (builder, [input], { autoPad, ...options }) => {
+  (builder, [input], { autoPad, roundingType, ...options }) => {
     const method = /** @type {any} */ (builder)[name].bind(builder);
     if (autoPad === 'explicit') {
-      return method(input, options);
+      return method(input, { ...options, outputShapeRounding: roundingType });
     }
     requireRank4(input, `${name}: input`);
     const sizes = extentOf(input, options.layout);
@@ -126,7 +157,7 @@ const pool =
       strides: requirePositive(options.strides ?? [1, 1], `${name}: options.strides`),
       dilations: requirePositive(options.dilations ?? [1, 1], `${name}: options.dilations`),
     });
-    return method(input, { ...options, padding });
+    return method(input, { ...options, outputShapeRounding: roundingType, padding });
   };
 
-module.exports = { convolve, pool };
+module.exports = { convolve, convolveTransposed, pool };
