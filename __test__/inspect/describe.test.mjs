@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { randomFloats } from '../lib/random.mjs';
 import { invalidState, typeError } from '../lib/exceptions.mjs';
-import { MLGraphBuilder, checkListing, describeGraph, floats, ml, squeezed } from './helpers.mjs';
+import { MLGraphBuilder, checkListing, describeContext, describeGraph, floats, ml, squeezed } from './helpers.mjs';
 
 test('a description lists the graph as given, as compiled for the CPU, and its steps', async () => {
   const { graph } = await squeezed({ accelerated: false, numThreads: 2 });
@@ -154,6 +154,18 @@ test('what is no living graph is refused', async () => {
   const other = await squeezed();
   other.context.destroy();
   assert.throws(() => describeGraph(other.graph), invalidState);
+});
+
+test('contexts on the CPU are described with the option that decided; what is no living context is refused', async () => {
+  const { context, graph } = await squeezed({ accelerated: false });
+  assert.deepEqual(describeContext(context), { device: 'cpu', adapter: null, reason: 'accelerated is false' });
+  assert.notEqual(describeContext(context), describeContext(context));
+  assert.throws(() => describeContext(), typeError(/^describeContext: 1 argument required, 0 given$/));
+  for (const wrong of [undefined, null, {}, graph, Object.create(context)]) {
+    assert.throws(() => describeContext(wrong), typeError(/^describeContext: context is .*, expected an MLContext$/));
+  }
+  context.destroy();
+  assert.throws(() => describeContext(context), invalidState);
 });
 
 test('a description does not wait for the graph to be idle', async () => {

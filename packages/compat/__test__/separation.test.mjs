@@ -6,12 +6,12 @@ import { root } from '../../../scripts/process.mjs';
 import { runNode } from '../../../__test__/lib/processes.mjs';
 
 /** Runs a program that finds the package as `root`; what it gives to `report`. */
-async function run(program) {
+async function run(program, env = {}) {
   const source = `
     const root = ${JSON.stringify(root)};
     const report = (value) => console.log(JSON.stringify(value));
     (async () => {${program}})();`;
-  const { code, stdout, stderr } = await runNode(['--eval', source]);
+  const { code, stdout, stderr } = await runNode(['--eval', source], { env });
   assert.equal(code, 0, stderr);
   return JSON.parse(stdout);
 }
@@ -101,6 +101,37 @@ test('install() leaves nothing of another draft, and may be called again', async
     report(told);`);
   const [of2021, of2024] = ['MLOperand', 'MLActivation'].map((last) => [true, true, last]);
   assert.deepEqual(result, [of2024, of2024, of2021, of2021, of2024]);
+});
+
+test('a GPU is used where a program asks for a device that is one, or for high performance and leaves the device open', async () => {
+  // With this value of the variable, contexts that ask for a GPU are refused, whatever hardware there is.
+  const result = await run(
+    `
+    const { draft2021, draft2024 } = require(root + '/packages/compat/index.js');
+    const preferences = [undefined, 'low-power', 'high-performance'];
+    const asks = { draft2021: {}, draft2024: {} };
+    for (const devicePreference of ['default', 'gpu', 'cpu']) {
+      asks.draft2021[devicePreference] = preferences.map((powerPreference) => {
+        try {
+          new draft2021.MLGraphBuilder(draft2021.ml.createContext({ devicePreference, powerPreference }));
+          return false;
+        } catch ({ name }) {
+          return name === 'NotSupportedError';
+        }
+      });
+    }
+    for (const deviceType of ['cpu', 'gpu', 'npu']) {
+      asks.draft2024[deviceType] = await Promise.all(preferences.map((powerPreference) =>
+        draft2024.ml.createContext({ deviceType, powerPreference }).then(() => false, ({ name }) => name === 'NotSupportedError')));
+    }
+    report(asks);`,
+    { WEBNN_GPU_SOFTWARE: 'refused' },
+  );
+  const [never, always] = [false, true].map((asks) => [asks, asks, asks]);
+  assert.deepEqual(result, {
+    draft2021: { default: [false, false, true], gpu: always, cpu: never },
+    draft2024: { cpu: never, gpu: always, npu: always },
+  });
 });
 
 test('install() takes nothing else', async () => {
