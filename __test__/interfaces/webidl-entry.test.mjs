@@ -5,6 +5,7 @@ import { createRequire } from 'node:module';
 import test from 'node:test';
 
 const webidl = createRequire(import.meta.url)('../../webidl.js');
+const { ml, MLGraphBuilder } = createRequire(import.meta.url)('../../index.js');
 const { defineInterface, defineSlots, dictionary, enforcedUnsignedLong, illegalConstructor, illegalInvocation, interfaceType, requireArguments } = webidl;
 
 const slots = defineSlots();
@@ -58,3 +59,30 @@ test('what Web IDL refuses is refused, with a message that says where', () => {
   assert.throws(() => structuredClone(counter), { name: 'DataCloneError' });
   assert.equal(counter.add({ step: 0 }), 0);
 });
+
+for (const extensions of /** @type {import('../../index.js').MLContextExtension[][]} */ ([[], ['dynamic-shapes']])) {
+  test(`letBuildAgain: a builder builds what it has, several times; extensions: [${extensions}]`, async () => {
+    const context = await ml.createContext({ extensions });
+    const builder = new MLGraphBuilder(context);
+    webidl.letBuildAgain(builder);
+    const shape = extensions.length > 0 ? ['n'] : [2];
+    const x = builder.input('x', { dataType: 'float32', shape });
+    const sum = builder.add(x, builder.constant({ dataType: 'float32', shape: [2] }, Float32Array.of(10, 20)));
+    const graphs = [await builder.build({ y: sum }), await builder.build({ y: builder.neg(sum) })];
+    const tensor = () => context.createTensor({ dataType: 'float32', shape: [2], readable: true, writable: true });
+    const [from, to] = await Promise.all([tensor(), tensor()]);
+    context.writeTensor(from, Float32Array.of(1, 2));
+    const results = [];
+    for (const graph of graphs) {
+      context.dispatch(graph, { x: from }, { y: to });
+      results.push([...new Float32Array(await context.readTensor(to))]);
+    }
+    assert.deepEqual(results, [
+      [11, 22],
+      [-11, -22],
+    ]);
+    await assert.rejects(builder.build({}), { name: 'TypeError' });
+    context.destroy();
+    await assert.rejects(builder.build({ y: sum }), { name: 'InvalidStateError' });
+  });
+}
