@@ -178,9 +178,14 @@ pub fn run_compiled(graph: &Graph, isa: Isa) -> Vec<Vec<u8>> {
 
 /// The bytes of every output of the compiled `graph` on `inputs`.
 pub fn run_compiled_on(graph: &Graph, inputs: &HashMap<String, Tensor>, isa: Isa) -> Vec<Vec<u8>> {
+    run_with(graph, inputs, isa, Passes::ALL)
+}
+
+/// The bytes of every output of `graph` on `inputs`, compiled with `passes`.
+pub fn run_with(graph: &Graph, inputs: &HashMap<String, Tensor>, isa: Isa, passes: Passes) -> Vec<Vec<u8>> {
     let env = Env { threads: pool(1), isa, arena: &Arena::default() };
-    let graph = optimized(graph, &env);
-    run(&graph, inputs, &env, PlanOptions { fill_arena: true, share_views: true, winograd: true })
+    let graph = optimized(graph, &env, passes);
+    run(&graph, inputs, &env, PlanOptions { fill_arena: true, share_views: passes.views, winograd: passes.winograd })
 }
 
 /// Calls [`check_with`] on random inputs.
@@ -229,17 +234,17 @@ struct Variant {
 /// The graph before and after compilation.
 fn variants(graph: &Graph, isa: Isa) -> [Variant; 2] {
     let env = Env { threads: pool(1), isa, arena: &Arena::default() };
-    let compiled = optimized(graph, &env);
+    let compiled = optimized(graph, &env, Passes::ALL);
     [
         Variant { name: "as built", graph: graph.clone(), share_views: false },
         Variant { name: "compiled", graph: compiled, share_views: true },
     ]
 }
 
-/// Optimizes `graph` with the passes for the CPU, which folds constants itself.
-pub fn optimized(graph: &Graph, env: &Env) -> Graph {
+/// Optimizes `graph` with those of `passes` that suit the CPU, which folds constants itself.
+pub fn optimized(graph: &Graph, env: &Env, passes: Passes) -> Graph {
     let mut graph = graph.clone();
-    optimize(&mut graph, &CPU, Passes::ALL, &|graph, node| evaluate(graph, node, env)).expect("a graph");
+    optimize(&mut graph, &CPU, passes, &|graph, node| evaluate(graph, node, env)).expect("a graph");
     graph
 }
 

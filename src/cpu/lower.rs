@@ -40,7 +40,7 @@ use crate::shape::{Descriptor, Sizes};
 struct Lowering<'a> {
     /// The environment that the step will run with.
     env: Env<'a>,
-    /// Whether Winograd's algorithm may compute convolutions.
+    /// Whether Winograd's algorithm may compute the node, if it is a convolution.
     winograd: bool,
     /// The node's epilogue. A step that applies it takes it.
     epilogue: Option<&'a Epilogue>,
@@ -54,7 +54,8 @@ struct Lowering<'a> {
 impl<'a> Lowering<'a> {
     fn new(graph: &'a Graph, node: &'a Node, env: &Env<'a>, winograd: bool) -> Lowering<'a> {
         let epilogue = Some(&node.epilogue).filter(|epilogue| !epilogue.is_empty());
-        Lowering { env: *env, winograd, epilogue, packed: Vec::new(), graph, node }
+        let exact = matches!(&node.op, Api(Op::Conv2d(op)) if op.attributes.exact);
+        Lowering { env: *env, winograd: winograd && !exact, epilogue, packed: Vec::new(), graph, node }
     }
 
     /// Number of operands, including absent ones.
