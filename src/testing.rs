@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Backends for tests of the compiler, which does not depend on any.
 pub use crate::cpu::plan::TARGET as CPU;
@@ -42,6 +43,19 @@ pub fn process_bytes(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim_start_matches(':').trim_end_matches("kB").trim().parse::<usize>().unwrap() * 1024
+}
+
+/// Runs `work` on a graph of some 10^5 nodes and values. It must take a time proportional to these, less than a second:
+/// time that grows with their square would be minutes.
+///
+/// # Panics
+/// If it takes longer.
+pub fn in_little_time<T>(work: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = work();
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    result
 }
 
 /// The tolerance of a comparison with the oracle.

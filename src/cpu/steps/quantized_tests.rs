@@ -258,7 +258,7 @@ fn steps_name_their_kernels() {
         let graph = parse(&convolution.text("nhwc"));
         let graph = optimized(&graph, &env, Passes::ALL);
         let [node] = &graph.nodes[..] else { panic!("one operator is left of\n{graph}") };
-        assert_eq!(crate::cpu::lower::lower(&graph, node, &env, true).unwrap().step.kernel(), name);
+        assert_eq!(crate::cpu::lower::lower(&graph, node, None, &env, true).unwrap().step.kernel(), name);
     }
 }
 
