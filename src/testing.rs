@@ -18,6 +18,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Backends for tests of the compiler, which does not depend on any.
 pub use crate::cpu::plan::TARGET as CPU;
@@ -42,6 +43,19 @@ pub fn process_bytes(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim_start_matches(':').trim_end_matches("kB").trim().parse::<usize>().unwrap() * 1024
+}
+
+/// Runs `work` on a graph of some 10^5 nodes and values. It must take a time proportional to these, less than a second:
+/// time that grows with their square would be minutes.
+///
+/// # Panics
+/// If it takes longer.
+pub fn in_little_time<T>(work: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = work();
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    result
 }
 
 /// The tolerance of a comparison with the oracle.
@@ -178,9 +192,14 @@ pub fn run_compiled(graph: &Graph, isa: Isa) -> Vec<Vec<u8>> {
 
 /// The bytes of every output of the compiled `graph` on `inputs`.
 pub fn run_compiled_on(graph: &Graph, inputs: &HashMap<String, Tensor>, isa: Isa) -> Vec<Vec<u8>> {
+    run_with(graph, inputs, isa, Passes::ALL)
+}
+
+/// The bytes of every output of `graph` on `inputs`, compiled with `passes`.
+pub fn run_with(graph: &Graph, inputs: &HashMap<String, Tensor>, isa: Isa, passes: Passes) -> Vec<Vec<u8>> {
     let env = Env { threads: pool(1), isa, arena: &Arena::default() };
-    let graph = optimized(graph, &env);
-    run(&graph, inputs, &env, PlanOptions { fill_arena: true, share_views: true, winograd: true })
+    let graph = optimized(graph, &env, passes);
+    run(&graph, inputs, &env, PlanOptions { fill_arena: true, share_views: passes.views, winograd: passes.winograd })
 }
 
 /// Calls [`check_with`] on random inputs.
@@ -229,17 +248,17 @@ struct Variant {
 /// The graph before and after compilation.
 fn variants(graph: &Graph, isa: Isa) -> [Variant; 2] {
     let env = Env { threads: pool(1), isa, arena: &Arena::default() };
-    let compiled = optimized(graph, &env);
+    let compiled = optimized(graph, &env, Passes::ALL);
     [
         Variant { name: "as built", graph: graph.clone(), share_views: false },
         Variant { name: "compiled", graph: compiled, share_views: true },
     ]
 }
 
-/// Optimizes `graph` with the passes for the CPU, which folds constants itself.
-pub fn optimized(graph: &Graph, env: &Env) -> Graph {
+/// Optimizes `graph` with those of `passes` that suit the CPU, which folds constants itself.
+pub fn optimized(graph: &Graph, env: &Env, passes: Passes) -> Graph {
     let mut graph = graph.clone();
-    optimize(&mut graph, &CPU, Passes::ALL, &|graph, node| evaluate(graph, node, env)).expect("a graph");
+    optimize(&mut graph, &CPU, passes, &|graph, node| evaluate(graph, node, env)).expect("a graph");
     graph
 }
 

@@ -95,7 +95,9 @@ impl Absorb<'_> {
         let Api(Op::Conv2d(op)) = &node.op else { return None };
         let known = node.inputs[1..].iter().flatten().all(|&id| self.is_known(id));
         let float = self.graph.descriptor(node.outputs[0]).dtype == DataType::Float32;
-        (known && float).then(|| (op.clone(), node.inputs[1].expect("the rule requires this operand")))
+        // A scaled filter of integers no longer has exact products.
+        (known && float && !op.attributes.exact)
+            .then(|| (op.clone(), node.inputs[1].expect("the rule requires this operand")))
     }
 
     /// Multiplies (or divides) filter and bias of the convolution at `index` by `factors`, and adds `terms` to (or
@@ -384,6 +386,12 @@ mod tests {
              %1 = constant float16 [6, 3, 2, 2]
              %2 = conv2d %0 %1
              %3 = constant float16 [6, 1, 1]
+             %4 = mul %2 %3
+             output y = %4",
+            "%0 = input x float32 [1, 3, 4, 5]
+             %1 = constant float32 [6, 3, 2, 2]
+             %2 = conv2d %0 %1 exact=true
+             %3 = constant float32 [6, 1, 1]
              %4 = mul %2 %3
              output y = %4",
             "%0 = input x float32 [1, 3, 4, 5]

@@ -15,6 +15,9 @@ const BLOCK_UNIT: usize = 8;
 /// Maximum number of integers in a block: sums of their byte products stay below 2^31.
 const MAX_ROUNDED: usize = 1 << 15;
 
+/// Maximum number of operators that move elements between a product and `dequantizeLinear`, or that and a constant.
+const MAX_MOVES: usize = 8;
+
 /// A matrix computed by `dequantizeLinear`.
 struct Weights {
     /// The integers, scales and zero points.
@@ -80,7 +83,8 @@ fn product(
 
 fn is_dequantized(graph: &Graph, producers: &[Option<usize>], id: ValueId) -> bool {
     let mut node = producers[id.index()].map(|index| &graph.nodes[index]);
-    while let Some(Node { op: Api(Op::Reshape(_) | Op::Transpose(_)), inputs, .. }) = node {
+    for _ in 0..MAX_MOVES {
+        let Some(Node { op: Api(Op::Reshape(_) | Op::Transpose(_)), inputs, .. }) = node else { break };
         node = inputs[0].and_then(|id| producers[id.index()]).map(|index| &graph.nodes[index]);
     }
     matches!(node, Some(Node { op: Api(Op::Quantize(Quantize::DequantizeLinear)), .. }))
@@ -119,7 +123,8 @@ fn weights(
     // The importer leaves reshapes of large constants in the graph.
     let constant = |id: ValueId| {
         let mut id = id;
-        while let Some(Node { op: Api(Op::Reshape(_)), inputs, .. }) = producer(id) {
+        for _ in 0..MAX_MOVES {
+            let Some(Node { op: Api(Op::Reshape(_)), inputs, .. }) = producer(id) else { break };
             id = inputs[0]?;
         }
         matches!(graph.value(id).source, Source::Constant(_)).then_some(id)
@@ -152,7 +157,8 @@ fn is_front(slice: &Slice, shape: &[Dim], depth: Dim) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{check_pass, check_pass_changes_nothing};
+    use crate::ir::parse;
+    use crate::testing::{check_pass, check_pass_changes_nothing, in_little_time};
 
     #[test]
     fn weights_in_blocks_stay_as_they_are() {
@@ -254,5 +260,22 @@ mod tests {
              %8 = matmul %3 %7
              output y = %8",
         );
+    }
+
+    #[test]
+    fn many_products_behind_many_reshapes_take_little_time() {
+        let count = 100_000;
+        let mut text = "%0 = input x float32 [2, 2]
+             %i = constant int8 [2, 2]
+             %s = constant float32 [2, 1]
+             %z = constant int8 [2, 1]
+             %w = dequantizeLinear %i %s %z
+             "
+        .to_string();
+        (0..count).for_each(|i| text += &format!("%{} = reshape %{i} newShape=[2, 2]\n", i + 1));
+        (0..count).for_each(|i| text += &format!("%y{i} = gemm %{count} %w bTranspose=true\noutput y{i} = %y{i}\n"));
+        let mut graph = parse(&text);
+        in_little_time(|| fuse_block_products(&mut graph));
+        assert_eq!(graph.nodes.iter().filter(|node| node.op.rule().name == "blockProduct").count(), count);
     }
 }

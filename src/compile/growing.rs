@@ -10,15 +10,14 @@ use crate::ops::concat::Concat;
 use crate::ops::transpose::Transpose;
 use crate::ops::{Api, Op};
 use crate::shape::Descriptor;
+use std::collections::HashMap;
 
 /// Records in `graph` which outputs are an input with rows appended: caches of any length.
 pub fn find_growing(graph: &mut Graph) {
-    let mut found: Vec<Growing> = Vec::new();
-    for one in appending(graph, |id, axis| !graph.descriptor(id).shape[axis].is_number()) {
-        if !found.iter().any(|other| other.input == one.input) {
-            found.push(one);
-        }
-    }
+    let mut found = appending(graph, |id, axis| !graph.descriptor(id).shape[axis].is_number());
+    // Of several outputs, the first one takes the memory of an input.
+    let mut taken = vec![false; graph.inputs.len()];
+    found.retain(|one| !std::mem::replace(&mut taken[one.input], true));
     graph.growing = found;
 }
 
@@ -26,52 +25,67 @@ pub fn find_growing(graph: &mut Graph) {
 /// begin with the same input.
 pub fn appending(graph: &Graph, is_free: impl Fn(ValueId, usize) -> bool) -> Vec<Growing> {
     let producers = graph.producers();
+    let inputs: HashMap<ValueId, usize> = graph.inputs.iter().enumerate().map(|(at, (_, id))| (*id, at)).collect();
+    let mut names = vec![0; graph.values.len()];
+    graph.outputs.iter().for_each(|(_, id)| names[id.index()] += 1);
     let appending = |(output, (_, id)): (usize, &(String, ValueId))| {
-        let node = producers[id.index()].map(|index| &graph.nodes[index])?;
+        let node = producers[id.index()].filter(|_| names[id.index()] == 1).map(|index| &graph.nodes[index])?;
         let (Api(Op::Concat(op)), Some(first)) = (&node.op, node.inputs[0]) else { return None };
         let axis = op.axis as usize;
-        let input = graph.inputs.iter().position(|(_, id)| *id == first)?;
+        let input = *inputs.get(&first)?;
         let reads_once = node.inputs.iter().filter(|id| **id == Some(first)).count() == 1;
-        let is_one_output = graph.outputs.iter().filter(|(_, other)| other == id).count() == 1;
-        (reads_once && is_one_output && is_free(first, axis)).then_some(Growing { input, output, axis })
+        (reads_once && is_free(first, axis)).then_some(Growing { input, output, axis })
     };
     graph.outputs.iter().enumerate().filter_map(appending).collect()
 }
 
 /// Reorders the dimensions of the caches of `graph`, the growing one first.
 pub fn grow(graph: &mut Graph) {
-    for Growing { input, output, axis } in graph.growing.clone() {
-        let (past, present) = (graph.inputs[input].1, graph.outputs[output].1);
-        let place = graph.producers()[present.index()].expect("a concatenation");
-        let rank = graph.descriptor(past).rank();
-        let order: Vec<u32> =
-            std::iter::once(axis).chain((0..rank).filter(|other| *other != axis)).map(|a| a as u32).collect();
-        let back: Vec<u32> =
-            (0..rank as u32).map(|a| order.iter().position(|&other| other == a).unwrap_or(0) as u32).collect();
-        let concat = graph.nodes[place].clone();
-        let own_past = reordered(graph, past, &order, Source::Input);
-        let mut nodes = std::mem::take(&mut graph.nodes);
-        let behind = nodes.split_off(place + 1);
-        nodes.pop();
-        // Other readers of the input expect its original order.
-        graph.values[past.index()].source = Source::Node;
-        nodes.insert(0, transpose(&concat, own_past, past, &back));
-        let mut operands = vec![Some(own_past)];
-        for id in concat.inputs[1..].iter().flatten() {
-            let own = reordered(graph, *id, &order, Source::Node);
-            nodes.push(transpose(&concat, *id, own, &order));
-            operands.push(Some(own));
-        }
-        let own_present = reordered(graph, present, &order, Source::Node);
-        let outputs = vec![own_present];
-        nodes.push(Node { op: Concat { axis: 0 }.into(), inputs: operands, outputs, ..concat.clone() });
-        nodes.push(transpose(&concat, own_present, present, &back));
-        nodes.extend(behind);
-        graph.nodes = nodes;
-        graph.inputs[input].1 = own_past;
-        graph.outputs[output].1 = own_present;
+    let producers = graph.producers();
+    // The cache that each node appends to.
+    let mut caches: Vec<Option<Growing>> = vec![None; graph.nodes.len()];
+    for growing in &graph.growing {
+        let present = graph.outputs[growing.output].1;
+        caches[producers[present.index()].expect("a concatenation")] = Some(*growing);
     }
+    let (mut first, mut rest) = (Vec::new(), Vec::new());
+    for (node, cache) in std::mem::take(&mut graph.nodes).into_iter().zip(caches) {
+        match cache {
+            // Other readers of the input expect its original order.
+            Some(cache) => first.push(append_rows(graph, &node, cache, &mut rest)),
+            None => rest.push(node),
+        }
+    }
+    first.append(&mut rest);
+    graph.nodes = first;
     graph.drop_unused();
+}
+
+/// Adds the nodes that append to a cache by rows, in place of `concat`. Returns the node that restores the original
+/// order of the cache.
+fn append_rows(graph: &mut Graph, concat: &Node, cache: Growing, nodes: &mut Vec<Node>) -> Node {
+    let Growing { input, output, axis } = cache;
+    let (past, present) = (graph.inputs[input].1, graph.outputs[output].1);
+    let rank = graph.descriptor(past).rank();
+    let order: Vec<u32> =
+        std::iter::once(axis).chain((0..rank).filter(|other| *other != axis)).map(|a| a as u32).collect();
+    let back: Vec<u32> =
+        (0..rank as u32).map(|a| order.iter().position(|&other| other == a).unwrap_or(0) as u32).collect();
+    let own_past = reordered(graph, past, &order, Source::Input);
+    graph.values[past.index()].source = Source::Node;
+    let mut operands = vec![Some(own_past)];
+    for id in concat.inputs[1..].iter().flatten() {
+        let own = reordered(graph, *id, &order, Source::Node);
+        nodes.push(transpose(concat, *id, own, &order));
+        operands.push(Some(own));
+    }
+    let own_present = reordered(graph, present, &order, Source::Node);
+    let outputs = vec![own_present];
+    nodes.push(Node { op: Concat { axis: 0 }.into(), inputs: operands, outputs, ..concat.clone() });
+    nodes.push(transpose(concat, own_present, present, &back));
+    graph.inputs[input].1 = own_past;
+    graph.outputs[output].1 = own_present;
+    transpose(concat, own_past, past, &back)
 }
 
 /// Adds a value with the dimensions of `id` in this order.
@@ -93,6 +107,7 @@ mod tests {
     use super::*;
     use crate::dimension::Tape;
     use crate::ir::parse;
+    use crate::testing::in_little_time;
 
     /// The text of `graph` with the size of `past` along `axis` free, after both functions, and its growing outputs.
     fn grown(text: &str, past: u32, axis: usize) -> (String, Vec<Growing>) {
@@ -126,6 +141,31 @@ mod tests {
                         output present = %3";
         let expected: String = expected.lines().map(|line| line.trim().to_string() + "\n").collect();
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn many_caches_take_little_time() {
+        let count = 50_000;
+        let line = |i| {
+            format!(
+                "%p{i} = input p{i} float32 [2, 3]
+                 %n{i} = input n{i} float32 [2, 1]
+                 %c{i} = concat %p{i} %n{i} axis=1
+                 output c{i} = %c{i}
+                 "
+            )
+        };
+        let mut graph = parse(&(0..count).map(line).collect::<String>());
+        let pasts: Vec<ValueId> = graph.inputs.iter().step_by(2).map(|(_, id)| *id).collect();
+        let ((), _) = Tape::record(&[3], |free| {
+            pasts.iter().for_each(|id| graph.values[id.index()].descriptor.shape[1] = free[0]);
+            in_little_time(|| {
+                find_growing(&mut graph);
+                grow(&mut graph);
+                graph.verify();
+            });
+        });
+        assert_eq!(graph.caches().into_iter().flatten().count(), count);
     }
 
     #[test]

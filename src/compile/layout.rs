@@ -33,7 +33,8 @@ pub fn channels_last(graph: &mut Graph) {
         return;
     }
     let nodes = std::mem::take(&mut graph.nodes);
-    let mut rewrite = Rewrite { graph, weights, last: HashMap::new(), absent: HashMap::new() };
+    let caches = graph.caches();
+    let mut rewrite = Rewrite { graph, weights, caches, last: HashMap::new(), absent: HashMap::new() };
     for node in nodes {
         rewrite.node(node);
     }
@@ -90,6 +91,8 @@ struct Rewrite<'g> {
     graph: &'g mut Graph,
     /// Filters that are constant, but still quantized and therefore not folded yet.
     weights: HashSet<ValueId>,
+    /// For each value of the original graph, the input that it begins with, if it shares the memory of one.
+    caches: Vec<Option<ValueId>>,
     /// The channels-last value of each channels-first value.
     last: HashMap<ValueId, Last>,
     /// Values without a node yet, each with the channels-last value it would be transposed from.
@@ -231,7 +234,7 @@ impl Rewrite<'_> {
             _ => 1,
         };
         // Caches have a layout of their own.
-        if self.graph.cache_of(node.outputs[0]).is_some() {
+        if self.caches[node.outputs[0].index()].is_some() {
             return None;
         }
         let rank = self.rank(node.outputs[0]);

@@ -12,6 +12,8 @@ pub mod memory;
 pub mod patterns;
 pub mod prologue;
 pub mod quantized;
+#[cfg(test)]
+mod rearranged_tests;
 mod rows;
 pub mod simplify;
 mod target;

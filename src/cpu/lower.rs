@@ -27,7 +27,7 @@ use super::steps::{Env, quantize};
 use super::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
-use crate::ir::{Constant, Epilogue, Graph, Node};
+use crate::ir::{Constant, Epilogue, Graph, Node, ValueId};
 use crate::ops::block_product::BlockProduct;
 use crate::ops::fused::Fused;
 use crate::ops::pad::PaddingMode;
@@ -40,8 +40,10 @@ use crate::shape::{Descriptor, Sizes};
 struct Lowering<'a> {
     /// The environment that the step will run with.
     env: Env<'a>,
-    /// Whether Winograd's algorithm may compute convolutions.
+    /// Whether Winograd's algorithm may compute the node, if it is a convolution.
     winograd: bool,
+    /// The input that the node's output begins with, if it shares the memory of one.
+    cache: Option<ValueId>,
     /// The node's epilogue. A step that applies it takes it.
     epilogue: Option<&'a Epilogue>,
     /// Operands that the step keeps packed copies of. It does not read their raw bytes, which are freed unless another
@@ -52,9 +54,10 @@ struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(graph: &'a Graph, node: &'a Node, env: &Env<'a>, winograd: bool) -> Lowering<'a> {
+    fn new(graph: &'a Graph, node: &'a Node, cache: Option<ValueId>, env: &Env<'a>, winograd: bool) -> Lowering<'a> {
         let epilogue = Some(&node.epilogue).filter(|epilogue| !epilogue.is_empty());
-        Lowering { env: *env, winograd, epilogue, packed: Vec::new(), graph, node }
+        let exact = matches!(&node.op, Api(Op::Conv2d(op)) if op.attributes.exact);
+        Lowering { env: *env, winograd: winograd && !exact, cache, epilogue, packed: Vec::new(), graph, node }
     }
 
     /// Number of operands, including absent ones.
@@ -108,7 +111,8 @@ pub struct Lowered {
     pub packed: Vec<usize>,
 }
 
-/// Turns a node into a step for `env`; `winograd` permits Winograd's algorithm for convolutions.
+/// Turns a node into a step for `env`. `cache` is the input that its output begins with, if it shares the memory of one;
+/// `winograd` permits Winograd's algorithm for convolutions.
 ///
 /// # Errors
 /// An `UnknownError` if there is not enough memory for packed constants or lists of positions, an `OperationError` if a
@@ -116,8 +120,8 @@ pub struct Lowered {
 ///
 /// # Panics
 /// If the step does not apply the node's epilogue, which is a bug in a pass.
-pub fn lower(graph: &Graph, node: &Node, env: &Env, winograd: bool) -> Result<Lowered> {
-    let mut lowering = Lowering::new(graph, node, env, winograd);
+pub fn lower(graph: &Graph, node: &Node, cache: Option<ValueId>, env: &Env, winograd: bool) -> Result<Lowered> {
+    let mut lowering = Lowering::new(graph, node, cache, env, winograd);
     let step = match &node.op {
         Api(op) => lower_op(op, &mut lowering)?,
         Operation::Fusion(fusion) => lower_fusion(fusion, &mut lowering)?,
@@ -127,9 +131,9 @@ pub fn lower(graph: &Graph, node: &Node, env: &Env, winograd: bool) -> Result<Lo
 }
 
 /// Adapts `step` to the current sizes of `node`, keeping its packed operands; returns `false` if the node must be
-/// lowered again.
-pub fn resize(step: &mut Step, graph: &Graph, node: &Node, env: &Env, winograd: bool) -> bool {
-    let mut l = Lowering::new(graph, node, env, winograd);
+/// lowered again. The other parameters are those of [`lower`].
+pub fn resize(step: &mut Step, graph: &Graph, node: &Node, cache: Option<ValueId>, env: &Env, winograd: bool) -> bool {
+    let mut l = Lowering::new(graph, node, cache, env, winograd);
     match (step, &node.op) {
         (Step::Dense(step), Api(op)) => {
             let shape = dense_shape(op, &l).expect("a product or convolution");
@@ -164,7 +168,7 @@ fn copy_step(op: &Op, l: &Lowering) -> Option<CopyStep> {
         Op::Concat(op) => {
             let inputs: Vec<Sizes> = l.inputs().map(|input| input.sizes()).collect();
             let inputs: Vec<&[u32]> = inputs.iter().map(|sizes| &**sizes).collect();
-            match l.graph.cache_of(l.node.outputs[0]) {
+            match l.cache {
                 None => CopyStep::concat(op, &inputs, output),
                 // The cache is already in place: the step only writes the elements after it.
                 Some(cache) => {
@@ -181,7 +185,7 @@ fn copy_step(op: &Op, l: &Lowering) -> Option<CopyStep> {
 
 fn lower_op(op: &Op, l: &mut Lowering) -> Result<Step> {
     if let Some(step) = copy_step(op, l) {
-        if l.graph.cache_of(l.node.outputs[0]).is_some() {
+        if l.cache.is_some() {
             l.pack(0, true);
         }
         return Ok(step.into());

@@ -94,7 +94,8 @@ impl Plan {
     /// constant cannot be read.
     pub fn of_optimized(graph: &mut Graph, origin: Origin, env: &Env, options: PlanOptions) -> Result<Plan> {
         let memory = MemoryPlan::new(graph, options.share_views, TARGET.granularity);
-        let lowered = lower_all(graph, memory.views(), env, options)?;
+        let begins = graph.caches().into_boxed_slice();
+        let lowered = lower_all(graph, memory.views(), &begins, env, options)?;
         let step = |(index, lowered): (usize, Option<Lowered>)| {
             Some(PlannedStep::new(Action::Step(Box::new(lowered?)), Computes::Node(index as u32)))
         };
@@ -103,6 +104,8 @@ impl Plan {
         let describe = |named: &[(String, ValueId)]| {
             named.iter().map(|(name, id)| (name.clone(), graph.descriptor(*id).clone())).collect()
         };
+        let mut caches = vec![false; graph.inputs.len()].into_boxed_slice();
+        graph.growing.iter().for_each(|growing| caches[growing.input] = true);
         let processor = Processor::Cpu { isa: env.isa.name(), threads: env.threads.count() };
         let listings = steps.iter().map(PlannedStep::listing).collect();
         let mut plan = Plan {
@@ -111,8 +114,8 @@ impl Plan {
             inputs: describe(&graph.inputs),
             outputs: describe(&graph.outputs),
             growing: graph.growing.clone(),
-            caches: (0..graph.inputs.len()).map(|at| graph.growing.iter().any(|one| one.input == at)).collect(),
-            begins: (0..graph.values.len()).map(|index| graph.cache_of(ValueId(index as u32))).collect(),
+            caches,
+            begins,
             regions: Regions::default(),
             enters_pool: false,
             steps,
@@ -147,18 +150,19 @@ impl Plan {
                 continue;
             }
             let node = &graph.nodes[index as usize];
-            let is_new = |operand: &usize| node.inputs[*operand].is_some_and(|id| sizes.contains(&id));
+            let is_new = |operand: &usize| node.inputs[*operand].is_some_and(|id| sizes.binary_search(&id).is_ok());
             let keeps = || !step.packed.iter().any(is_new);
+            let cache = self.begins[node.outputs[0].index()];
             // The elements after a cache do not depend on the cache's length.
             let appends_same = || {
-                let rest = node.inputs.iter().skip(1).flatten();
-                self.begins[node.outputs[0].index()].is_some() && rest.into_iter().all(|id| !changes.values[id.index()])
+                let mut rest = node.inputs.iter().skip(1).flatten();
+                cache.is_some() && rest.all(|id| !changes.values[id.index()])
             };
             if appends_same() {
                 continue;
             }
-            if !(keeps() && resize(&mut step.step, graph, node, env, winograd)) {
-                let new = lower(graph, node, env, winograd)?;
+            if !(keeps() && resize(&mut step.step, graph, node, cache, env, winograd)) {
+                let new = lower(graph, node, cache, env, winograd)?;
                 let old = std::mem::replace(&mut **step, new);
                 if step.packed != old.packed {
                     return Ok(false);
@@ -372,7 +376,13 @@ impl Plan {
 }
 
 /// Lowers every node that is not a view. Frees the bytes of constants that are only read packed.
-fn lower_all(graph: &mut Graph, views: &[bool], env: &Env, options: PlanOptions) -> Result<Vec<Option<Lowered>>> {
+fn lower_all(
+    graph: &mut Graph,
+    views: &[bool],
+    begins: &[Option<ValueId>],
+    env: &Env,
+    options: PlanOptions,
+) -> Result<Vec<Option<Lowered>>> {
     let mut readers = Readers::new(graph);
     let mut all = Vec::with_capacity(graph.nodes.len());
     for (index, is_view) in views.iter().enumerate() {
@@ -380,7 +390,7 @@ fn lower_all(graph: &mut Graph, views: &[bool], env: &Env, options: PlanOptions)
         all.push(match readers.lower_tied(graph, node) {
             _ if *is_view => None,
             Some(lowered) => Some(lowered),
-            None => Some(lower(graph, node, env, options.winograd)?),
+            None => Some(lower(graph, node, begins[node.outputs[0].index()], env, options.winograd)?),
         });
         readers.note(graph, &mut all);
     }
@@ -453,7 +463,7 @@ impl PlannedStep {
 /// # Errors
 /// An `UnknownError` if there is not enough memory, an `OperationError` if a mapped constant cannot be read.
 pub fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
-    let lowered = lower(graph, node, env, false)?;
+    let lowered = lower(graph, node, None, env, false)?;
     // Packed operands are not read again.
     let operand = |(index, id): (usize, Option<ValueId>)| {
         let id = id.filter(|_| !lowered.packed.contains(&index));

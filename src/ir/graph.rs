@@ -218,10 +218,13 @@ impl Graph {
         })
     }
 
-    /// If value `id` is an output that shares the memory of an input, the input that it begins with.
-    pub fn cache_of(&self, id: ValueId) -> Option<ValueId> {
-        let growing = self.growing.iter().find(|growing| self.outputs[growing.output].1 == id)?;
-        Some(self.inputs[growing.input].1)
+    /// For each value, the input that it begins with, if it is an output that shares the memory of one.
+    pub fn caches(&self) -> Vec<Option<ValueId>> {
+        let mut caches = vec![None; self.values.len()];
+        for growing in &self.growing {
+            caches[self.outputs[growing.output].1.index()] = Some(self.inputs[growing.input].1);
+        }
+        caches
     }
 
     /// For each value, the number of uses by nodes and as outputs of the graph.

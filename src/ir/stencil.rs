@@ -39,7 +39,7 @@ struct Unknown {
 pub struct Filling<'a> {
     /// The graph.
     pub graph: &'a Graph,
-    /// The constants that depend on sizes.
+    /// The constants that depend on sizes, in ascending order.
     pub sizes: &'a [ValueId],
     /// The nodes and values with changed sizes.
     pub changes: Changes,

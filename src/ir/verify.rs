@@ -74,13 +74,15 @@ impl Graph {
 
     /// Panics unless every output is computed, and their names are distinct.
     fn verify_outputs(&self, defined: &[bool]) {
-        let mut names = HashSet::new();
+        let (mut names, producers) = (HashSet::new(), self.producers());
         for Growing { input, output, .. } in &self.growing {
             let (cache, whole) = (self.inputs[*input].1, self.outputs[*output].1);
-            let grows =
-                |node: &&Node| node.outputs[0] == whole && matches!(&node.op, Api(Op::Concat(op)) if op.axis == 0);
-            let node = self.nodes.iter().find(grows).expect("a cache is the beginning of a concatenation");
-            assert!(node.is_plain() && node.inputs[0] == Some(cache), "a cache is the beginning of a concatenation");
+            let begins = |node: &Node| {
+                let by_rows = matches!(&node.op, Api(Op::Concat(op)) if op.axis == 0);
+                by_rows && node.is_plain() && node.inputs[0] == Some(cache)
+            };
+            let node = producers[whole.index()].map(|index| &self.nodes[index]);
+            assert!(node.is_some_and(begins), "a cache is the beginning of a concatenation");
         }
         for (name, id) in &self.outputs {
             assert!(defined[id.index()], "output {name} is never computed");

@@ -300,9 +300,8 @@ fn output(graph: &Graph, facts: &Facts, product: ValueId) -> Destination {
     let mut best = Destination { id: product, view: StridedView::whole(graph, product), nodes: Vec::new() };
     let (mut id, mut nodes) = (product, Vec::new());
     for _ in 0..MAX_CHAIN {
-        let is_output = graph.outputs.iter().any(|(_, output)| *output == id);
-        let reader = facts.readers[id.index()].filter(|_| facts.uses[id.index()] == 1 && !is_output);
-        let Some(reader) = reader else { break };
+        // The only use is that by the reader: the value is no output of the graph.
+        let Some(reader) = facts.readers[id.index()].filter(|_| facts.uses[id.index()] == 1) else { break };
         let node = &graph.nodes[reader];
         if !matches!(node.op, Api(Op::Transpose(_) | Op::Reshape(_))) || !node.epilogue.is_empty() {
             break;

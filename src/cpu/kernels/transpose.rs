@@ -2,7 +2,8 @@
 
 use crate::cpu::simd::Simd;
 
-/// `to[c * to_stride + r] = from[r * from_stride + c]` for a matrix of `rows` by `cols`.
+/// `to[c * to_stride + r] = from[r * from_stride + c]` for a matrix of `rows` by `cols`. Rows of `from` may overlap, or
+/// all be the same one (`from_stride` is 0).
 ///
 /// # Panics
 /// If a slice is too short.
@@ -16,8 +17,9 @@ pub fn transpose<S: Simd>(
     to_stride: usize,
 ) {
     if rows < S::LANES || cols < S::LANES {
-        for (r, row) in from.chunks(from_stride.max(1)).take(rows).enumerate() {
-            row[..cols].iter().enumerate().for_each(|(c, &x)| to[c * to_stride + r] = x);
+        for r in 0..rows {
+            let row = &from[r * from_stride..][..cols];
+            row.iter().enumerate().for_each(|(c, &x)| to[c * to_stride + r] = x);
         }
         return;
     }
@@ -92,14 +94,14 @@ mod tests {
     use super::*;
     use crate::cpu::simd::{Isa, Kernel};
 
-    struct Turn<'a>(&'a [f32], [usize; 2], &'a mut [f32]);
+    struct Turn<'a>(&'a [f32], usize, [usize; 2], &'a mut [f32]);
 
     impl Kernel for Turn<'_> {
         type Output = ();
         #[inline(always)]
         fn run<S: Simd>(self, simd: S) {
-            let Turn(from, [rows, cols], to) = self;
-            transpose(simd, from, cols + 1, [rows, cols], to, rows + 2);
+            let Turn(from, stride, [rows, cols], to) = self;
+            transpose(simd, from, stride, [rows, cols], to, rows + 2);
         }
     }
 
@@ -108,13 +110,16 @@ mod tests {
         for isa in Isa::available() {
             for rows in [1, 3, 4, 5, 8, 15, 16, 17, 33] {
                 for cols in [1, 4, 7, 8, 9, 16, 31, 40] {
-                    let from: Vec<f32> = (0..rows * (cols + 1)).map(|i| i as f32).collect();
-                    let mut to = vec![-1.0; cols * (rows + 2)];
-                    isa.run(Turn(&from, [rows, cols], &mut to));
-                    for (i, &x) in to.iter().enumerate() {
-                        let (c, r) = (i / (rows + 2), i % (rows + 2));
-                        let expected = if r < rows { (r * (cols + 1) + c) as f32 } else { -1.0 };
-                        assert_eq!(x, expected, "{rows} by {cols} at {r}, {c}, {isa:?}");
+                    // Apart, adjacent, overlapping, and the same row again and again; without an element to spare.
+                    for stride in [cols + 1, cols, cols / 2, 0] {
+                        let from: Vec<f32> = (0..(rows - 1) * stride + cols).map(|i| i as f32).collect();
+                        let mut to = vec![-1.0; cols * (rows + 2)];
+                        isa.run(Turn(&from, stride, [rows, cols], &mut to));
+                        for (i, &x) in to.iter().enumerate() {
+                            let (c, r) = (i / (rows + 2), i % (rows + 2));
+                            let expected = if r < rows { (r * stride + c) as f32 } else { -1.0 };
+                            assert_eq!(x, expected, "{rows} by {cols}, {stride} apart, at {r}, {c}, {isa:?}");
+                        }
                     }
                 }
             }

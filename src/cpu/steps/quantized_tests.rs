@@ -1,3 +1,4 @@
+use crate::compile::Passes;
 use crate::cpu::arena::Arena;
 use crate::cpu::schedule::pool::Threads;
 use crate::cpu::simd::Isa;
@@ -209,7 +210,7 @@ fn convolutions_with_computed_zero_points_and_factors() {
             let graph = parse(&text);
             let threads = Threads::new(1).unwrap();
             let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
-            let optimized = optimized(&parse(&text), &env);
+            let optimized = optimized(&parse(&text), &env, Passes::ALL);
             let names: Vec<&str> = optimized.nodes.iter().map(|node| node.op.rule().name).collect();
             assert!(names.contains(&"quantizedConv2d") && !names.contains(&"add"), "{names:?}");
             // The graph as built sums a few hundred products of up to 15 in float32, and scales them by up to 4.
@@ -255,9 +256,9 @@ fn steps_name_their_kernels() {
         let convolution =
             Convolution { types, groups, channels, input: [5, 5], filter, options, quantized: true, zero: 0 };
         let graph = parse(&convolution.text("nhwc"));
-        let graph = optimized(&graph, &env);
+        let graph = optimized(&graph, &env, Passes::ALL);
         let [node] = &graph.nodes[..] else { panic!("one operator is left of\n{graph}") };
-        assert_eq!(crate::cpu::lower::lower(&graph, node, &env, true).unwrap().step.kernel(), name);
+        assert_eq!(crate::cpu::lower::lower(&graph, node, None, &env, true).unwrap().step.kernel(), name);
     }
 }
 

@@ -22,6 +22,8 @@ pub struct Convolution {
     pub window: Window,
     /// Number of groups of channels.
     pub groups: u32,
+    /// Whether sums of integers must be [exact](Conv2dAttributes::exact).
+    pub exact: bool,
 }
 
 /// The attribute `group` of an input with `channels` channels.
@@ -54,7 +56,7 @@ pub fn convolution(call: &Call, x: &[Dim], filter: &[Dim]) -> Step<Convolution> 
             x[1] / groups
         )));
     }
-    Ok(Convolution { window: window(call, &x[2..], numbers(&filter[2..]))?, groups })
+    Ok(Convolution { window: window(call, &x[2..], numbers(&filter[2..]))?, groups, exact: false })
 }
 
 /// Inserts a dimension of 1 in front of the spatial ones.
@@ -78,13 +80,13 @@ pub fn convolve(
     bias: Option<OperandId>,
     how: &Convolution,
 ) -> Step<OperandId> {
-    let Convolution { window, groups } = how;
+    let Convolution { window, groups, exact } = how;
     match window.kernel.len() {
         1 => {
             let (x_shape, filter_shape) = (call.shape(x), call.shape(filter));
             let x = call.reshape(x, &with_row(&x_shape))?;
             let filter = call.reshape(filter, &with_row(&filter_shape))?;
-            let y = convolve(call, x, filter, bias, &Convolution { window: window.with_row(), groups: *groups })?;
+            let y = convolve(call, x, filter, bias, &Convolution { window: window.with_row(), ..*how })?;
             let shape = without_first(&call.shape(y));
             call.reshape(y, &shape)
         }
@@ -94,6 +96,7 @@ pub fn convolve(
                 strides: window.strides.clone(),
                 dilations: window.dilations.clone(),
                 groups: *groups,
+                exact: *exact,
                 ..Default::default()
             };
             Ok(call.emit_all(Conv2d { attributes }, vec![Some(x), Some(filter), bias])?[0])
@@ -102,7 +105,7 @@ pub fn convolve(
             let x = call.pad_axis(x, 2, window.padding[0])?;
             let (x, places) = fold_input(call, x, &window.part(0, 1), *groups)?;
             let filter = fold_filter(call, filter)?;
-            let rest = Convolution { window: window.part(1, count - 1), groups: *groups };
+            let rest = Convolution { window: window.part(1, count - 1), ..*how };
             let y = convolve(call, x, filter, bias, &rest)?;
             unfold(call, y, places)
         }

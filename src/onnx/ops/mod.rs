@@ -9,6 +9,8 @@ pub mod einsum;
 pub mod elementwise;
 pub mod gather;
 pub mod generate;
+#[cfg(test)]
+mod integer_tests;
 pub mod linear_attention;
 pub mod logic;
 pub mod loss;

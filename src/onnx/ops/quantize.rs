@@ -367,8 +367,13 @@ fn integer_convolution(
     exact_convolution(call, x, w, how)
 }
 
+/// The parameters of a convolution of the integers at `x` and `w`.
+fn exact(call: &Call, x: usize, w: usize) -> Step<Convolution> {
+    Ok(Convolution { exact: true, ..convolution(call, &call.input_shape(x)?, &call.input_shape(w)?)? })
+}
+
 fn conv_integer(call: &mut Call) -> Outcome {
-    let how = convolution(call, &call.input_shape(0)?, &call.input_shape(1)?)?;
+    let how = exact(call, 0, 1)?;
     let y = integer_convolution(call, [0, 2], [1, 3], &how)?;
     let dimensions = call.input_shape(1)?.len() - 1;
     let x = difference(call, 0, 2, |call, zero| call.to_scalar(zero))?;
@@ -381,7 +386,7 @@ fn conv_integer(call: &mut Call) -> Outcome {
 }
 
 fn qlinear_conv(call: &mut Call) -> Outcome {
-    let how = convolution(call, &call.input_shape(0)?, &call.input_shape(3)?)?;
+    let how = exact(call, 0, 3)?;
     let mut sum = integer_convolution(call, [0, 2], [3, 5], &how)?;
     let dimensions = call.rank(sum) - 2;
     if let Some(bias) = call.optional(8)? {

@@ -423,7 +423,7 @@ fn deform_conv(call: &mut Call) -> Outcome {
     let (x, filter, offset) = (call.input(0)?, call.input(1)?, call.input(2)?);
     let (bias, mask) = (call.optional(3)?, call.optional(4)?);
     let (shape, filter_shape) = (call.sizes(x), call.sizes(filter));
-    let Convolution { window, groups } = convolution(call, &dims(&shape), &dims(&filter_shape))?;
+    let Convolution { window, groups, .. } = convolution(call, &dims(&shape), &dims(&filter_shape))?;
     let &[batch, channels, ..] = &shape[..] else { return Err("the input has no channels".into()) };
     let given = call.int_or("offset_group", 1);
     let sets = u32::try_from(given).ok().filter(|&sets| sets > 0 && channels.is_multiple_of(sets));

@@ -156,9 +156,10 @@ impl Depthwise {
                 continue;
             }
             let line = image_y + (tap - top) * vertical.dilation as usize;
-            let line = &image[line * horizontal.input as usize * self.channels..];
-            let pixels = line.chunks_exact(self.channels).take(horizontal.input as usize);
-            pointers.iter_mut().skip(left).zip(pixels).for_each(|(pointer, pixel)| *pointer = pixel.as_ptr());
+            // Pointers into the whole image, not into a slice of a pixel: whole vectors reach beyond it.
+            let first = &image[line * horizontal.input as usize * self.channels..];
+            let pixels = (0..horizontal.input as usize).map(|x| first.as_ptr().wrapping_add(x * self.channels));
+            pointers.iter_mut().skip(left).zip(pixels).for_each(|(pointer, pixel)| *pointer = pixel);
         }
         // Whole vectors can be read if the last pixel has enough bytes after it: bytes of other pixels are multiplied
         // with 0.

@@ -161,7 +161,7 @@ fn fused_conv(call: &mut Call) -> Outcome {
 fn nhwc_conv(call: &mut Call) -> Outcome {
     let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
     let [batch, height, width, channels] = call.dims(x, "the input")?;
-    let Convolution { window, groups } = convolution(call, &[batch, channels, height, width], &call.shape(filter))?;
+    let Convolution { window, groups, .. } = convolution(call, &[batch, channels, height, width], &call.shape(filter))?;
     let attributes = Conv2dAttributes {
         padding: window.flat_padding(),
         strides: window.strides,
