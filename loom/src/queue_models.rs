@@ -5,6 +5,7 @@ use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread::{self, JoinHandle};
+use std::ops::ControlFlow::{Break, Continue};
 use std::sync::{Arc, Mutex};
 
 /// A timeline with numbers as requests: each is written to `last`, which only the server may access.
@@ -13,6 +14,8 @@ struct Timeline {
     last: UnsafeCell<usize>,
     /// Number of finished requests.
     done: AtomicUsize,
+    /// Whether a thread serves a single request while others wait.
+    is_sliced: bool,
     /// The threads that have served the queue so far. A mutex of the standard library, because the model is not about
     /// this list.
     servers: Mutex<Vec<JoinHandle<()>>>,
@@ -25,8 +28,12 @@ unsafe impl Send for Timeline {}
 
 impl Timeline {
     fn new() -> Arc<Timeline> {
+        Timeline::with(false)
+    }
+
+    fn with(is_sliced: bool) -> Arc<Timeline> {
         let (last, done) = (UnsafeCell::new(0), AtomicUsize::new(0));
-        Arc::new(Timeline { queue: Queue::default(), last, done, servers: Mutex::default() })
+        Arc::new(Timeline { queue: Queue::default(), last, done, is_sliced, servers: Mutex::default() })
     }
 
     /// Runs a request: they arrive in order.
@@ -40,14 +47,17 @@ impl Timeline {
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn serve(&self, server: Server) -> Left {
+    fn serve(self: &Arc<Self>, server: Server) {
         let work = |request| {
             self.handle(request);
+            if self.is_sliced && self.queue.is_waiting() {
+                return Break(());
+            }
             let next = self.queue.next(server);
             if next.is_none() {
                 self.queue.offer(server);
             }
-            next
+            Continue(next)
         };
         let lingering = || {
             let mut looks = 1;
@@ -57,7 +67,9 @@ impl Timeline {
                 looks >= 0
             }
         };
-        self.queue.serve(server, work, lingering)
+        if self.queue.serve(server, None, work, lingering) == Left::Interrupted {
+            self.wake(server);
+        }
     }
 
     fn push(self: &Arc<Self>, request: usize) {
@@ -66,7 +78,7 @@ impl Timeline {
 
     fn wake(self: &Arc<Self>, server: Server) {
         let timeline = self.clone();
-        let serving = thread::spawn(move || _ = timeline.serve(server));
+        let serving = thread::spawn(move || timeline.serve(server));
         self.servers.lock().unwrap().push(serving);
     }
 
@@ -159,5 +171,15 @@ fn two_turns_of_two_threads() {
         take(timeline.clone(), count.clone());
         other.join().unwrap();
         timeline.end(count.load(Ordering::Relaxed));
+    });
+}
+
+#[test]
+fn an_interrupted_service_goes_on_in_another_thread() {
+    check(|| {
+        let timeline = Timeline::with(true);
+        (1..=2).for_each(|request| timeline.push(request));
+        timeline.take_turn(3);
+        timeline.end(3);
     });
 }

@@ -11,7 +11,7 @@ use crate::onnx::describe::interface;
 use crate::onnx::error::{quoted, shortened};
 use crate::onnx::file::{ExternalData, FileSource};
 use crate::onnx::{Model, ModelError};
-use crate::runtime::{Done, Slot, Tensor, panicked, spawn};
+use crate::runtime::{Done, Slot, Tensor, spawn};
 use crate::session::signature::checked_size;
 use crate::session::timing::{Timing, timings_json};
 use crate::session::{
@@ -25,7 +25,6 @@ use napi_derive::napi;
 use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// A session of a context.
@@ -92,13 +91,12 @@ fn in_background<T: 'static>(
     done: Done,
     work: impl FnOnce() -> crate::error::Result<T> + Send + 'static,
     then: impl FnOnce(T, Done) + Send + 'static,
-) -> Result<()> {
+) {
     let done = done.coded();
-    let run = move || match catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(&*panic))) {
+    spawn(work, |made| match made {
         Ok(made) => then(made, done),
         Err(error) => done.finish(Err(error)),
-    };
-    spawn(run).map_err(coded)
+    });
 }
 
 /// A model that can be used once: its memory is not left to the garbage collector.
@@ -140,7 +138,8 @@ pub fn open_model(
         slot.put((model, json));
         Ok(())
     };
-    in_background(environment.deliver(&env, id, collect), work, |(), done| done.finish(Ok(())))
+    in_background(environment.deliver(&env, id, collect), work, |(), done| done.finish(Ok(())));
+    Ok(())
 }
 
 /// Opens the model at a path, or in bytes, synchronously.
@@ -320,7 +319,8 @@ pub fn open_session(
             slot.put(session.clone());
             session.prepare(done);
         },
-    )
+    );
+    Ok(())
 }
 
 /// Rejects names of feeds or fetches that do not match the session.

@@ -1,9 +1,8 @@
-//! The background threads of the process.
+//! Work on threads of the process that belongs to no context.
 
+use crate::cpu::schedule::line::Line;
 use crate::error::{Error, ErrorKind, Result, panic_text};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
-use tokio::runtime::{Builder, Runtime};
 
 /// Converts a panic to an OperationError.
 pub fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
@@ -11,26 +10,13 @@ pub fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
     Error::new(ErrorKind::Operation, format!("internal error: {text}"))
 }
 
-/// The runtime of the process, of which only the blocking threads are used. It is never shut down: the process may end
-/// at any time, with work pending.
-pub fn runtime() -> Result<&'static Runtime> {
-    static RUNTIME: OnceLock<Result<Runtime>> = OnceLock::new();
-    RUNTIME
-        .get_or_init(|| {
-            Builder::new_current_thread().thread_name("webnn-timelines").build().map_err(|error| {
-                Error::new(ErrorKind::Operation, format!("the background runtime did not start: {error}"))
-            })
-        })
-        .as_ref()
-        .map_err(Clone::clone)
-}
-
-/// Runs `work` on a background thread of the process.
-///
-/// # Errors
-/// An OperationError if no thread is available.
-pub fn spawn(work: impl FnOnce() + Send + 'static) -> Result<()> {
-    let runtime = runtime()?;
-    // A panic here only means that no thread could be started; the work itself runs elsewhere.
-    catch_unwind(AssertUnwindSafe(|| drop(runtime.spawn_blocking(work)))).map_err(|panic| panicked(&*panic))
+/// Runs `work` on a background thread of the process, in the order of the calls as far as threads are free, and passes
+/// its result to `then`: an OperationError if it panics or no thread can be started.
+pub fn spawn<T>(work: impl FnOnce() -> Result<T> + Send + 'static, then: impl FnOnce(Result<T>) + Send + 'static) {
+    static LINE: Line = Line::new("webnn-loader");
+    LINE.push(Box::new(move |started| {
+        let refused = |error| Error::new(ErrorKind::Operation, format!("no thread could be started: {error}"));
+        let run = || catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panicked(&*panic)));
+        then(started.map_err(refused).and_then(|()| run()));
+    }));
 }

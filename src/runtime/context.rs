@@ -2,7 +2,7 @@
 
 use super::backend::{Backend, Optimized, Plan};
 use super::background::panicked;
-use super::settings::{Settings, thread_count};
+use super::settings::{Settings, THREADS_VARIABLE, thread_count};
 use super::tensor::{Contents, Read, Tensor};
 use super::timeline::{Done, Later, Timeline, Turn};
 use super::weak_list::WeakList;
@@ -83,9 +83,11 @@ impl Context {
             Some(count) => count,
             None => thread_count(low_power)?,
         };
-        let threads = Threads::new(count)
-            .map_err(|error| Error::new(ErrorKind::Operation, format!("{count} threads did not start: {error}")))?;
-        let timeline = Timeline::new(threads, Isa::detect()?)?;
+        let threads = Threads::new(count).map_err(|error| {
+            let less = format!("numThreads or {THREADS_VARIABLE} ask for fewer");
+            Error::new(ErrorKind::Operation, format!("{count} threads did not start: {error}; {less}"))
+        })?;
+        let timeline = Timeline::new(threads, Isa::detect()?);
         Ok(Context {
             timeline,
             settings,

@@ -1,6 +1,5 @@
 //! Returns memory of idle contexts to the system.
 
-use super::background::spawn;
 use crate::cpu::arena::Arena;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -44,7 +43,7 @@ impl IdleArena {
         listed.arenas.push(Arc::downgrade(self));
         if !listed.is_watched {
             // If no thread can be started, the arena stays until one can, or the context ends.
-            listed.is_watched = spawn(watch).is_ok();
+            listed.is_watched = std::thread::Builder::new().name("webnn-idle".into()).spawn(watch).is_ok();
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::sync::{AtomicUsize, Mutex, MutexGuard};
 use std::collections::VecDeque;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
@@ -56,6 +57,8 @@ pub enum Left {
     AtRest,
     /// Another thread serves the queue.
     Replaced,
+    /// The work has asked for it: the caller must have a thread serve as the same server.
+    Interrupted,
 }
 
 impl<R> Default for Queue<R> {
@@ -79,9 +82,14 @@ impl<R> Queue<R> {
         state.engage()
     }
 
+    /// Whether a request waits.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
+    }
+
     /// Takes the oldest request, for `server`; `None` if `server` was replaced meanwhile.
     pub fn next(&self, server: Server) -> Option<R> {
-        if self.waiting.load(Ordering::Acquire) == 0 {
+        if !self.is_waiting() {
             return None;
         }
         let mut state = self.lock();
@@ -122,19 +130,25 @@ impl<R> Queue<R> {
         self.lock().rest(server)
     }
 
-    /// Serves the queue as `server` until no request waits. `work` runs a request, and returns the next one if it has
-    /// taken it. `lingering` is called when the queue is empty; the closure it returns is called after each look at the
-    /// queue, and decides whether to look again.
+    /// Serves the queue as `server`, beginning with `first` if the caller has taken it, until no request waits. `work`
+    /// runs a request, and returns the next one if it has taken it, or interrupts the service. `lingering` is called when
+    /// the queue is empty; the closure it returns is called after each look at the queue, and decides whether to look
+    /// again.
     pub fn serve<L: FnMut() -> bool>(
         &self,
         server: Server,
-        mut work: impl FnMut(R) -> Option<R>,
+        first: Option<R>,
+        mut work: impl FnMut(R) -> ControlFlow<(), Option<R>>,
         lingering: impl Fn() -> L,
     ) -> Left {
-        let mut next = self.next(server);
+        let mut next = first.or_else(|| self.next(server));
         loop {
             while let Some(request) = next {
-                next = work(request).or_else(|| {
+                let taken = match work(request) {
+                    Continue(taken) => taken,
+                    Break(()) => return Left::Interrupted,
+                };
+                next = taken.or_else(|| {
                     let mut look_again = lingering();
                     loop {
                         match self.next(server) {
@@ -154,13 +168,5 @@ impl<R> Queue<R> {
             drop(state);
             next = self.next(server);
         }
-    }
-
-    /// Takes all waiting requests, if no thread can serve the queue.
-    pub fn drain(&self) -> VecDeque<R> {
-        let mut state = self.lock();
-        state.server = None;
-        self.waiting.store(0, Ordering::Release);
-        std::mem::take(&mut state.requests)
     }
 }

@@ -1,16 +1,18 @@
 //! Timelines: one ordered queue of work per context, served by a thread of the pool that shares the work. A request to
-//! an idle timeline wakes that thread, which leads the other threads until the queue is empty. Work that is shorter
-//! than a wake-up may run on the requesting thread, in a [`Turn`].
+//! an idle timeline wakes that thread, which leads the other threads until the queue is empty, or, while other work
+//! waits for a thread, until its time slice is over. Work that is shorter than a wake-up may run on the requesting
+//! thread, in a [`Turn`].
 
-use super::background::{panicked, runtime, spawn};
+use super::background::panicked;
 use super::idle::IdleArena;
 use super::queue::{Left, Queue, Server};
 use crate::cpu::schedule::computing;
-use crate::cpu::schedule::pool::Threads;
+use crate::cpu::schedule::pool::{Threads, is_awaited};
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
 use crate::error::{Error, ErrorKind, Result};
 use std::collections::VecDeque;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -112,13 +114,9 @@ pub struct Timeline {
 
 impl Timeline {
     /// An empty timeline for work on `threads`.
-    ///
-    /// # Errors
-    /// An OperationError if the background threads are not available.
-    pub fn new(threads: Threads, isa: Isa) -> Result<Timeline> {
-        runtime()?;
+    pub fn new(threads: Threads, isa: Isa) -> Timeline {
         let (arena, lost) = Default::default();
-        Ok(Timeline { worker: Arc::new(Worker { threads, isa, arena, lost, queue: Queue::default() }) })
+        Timeline { worker: Arc::new(Worker { threads, isa, arena, lost, queue: Queue::default() }) }
     }
 
     /// Appends `work`. It runs after all earlier work, unless the context is lost by then; `done` receives the result.
@@ -160,7 +158,7 @@ impl Timeline {
     }
 
     fn send(&self, request: Request) {
-        self.worker.queue.push(request).into_iter().for_each(|server| wake(&self.worker, server));
+        self.worker.queue.push(request).into_iter().for_each(|server| engage(&self.worker, server, Held::default()));
     }
 
     /// Reserves the timeline for this thread, if it is idle and empty.
@@ -209,7 +207,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         match self.worker.queue.give_back(self.server) {
             true => self.worker.arena.rest(),
-            false => wake(self.worker, self.server),
+            false => engage(self.worker, self.server, Held::default()),
         }
     }
 }
@@ -232,30 +230,36 @@ const MAX_HELD: usize = 64;
 /// without a gap, and a look takes a microsecond.
 const PATIENCE: Duration = Duration::from_micros(100);
 
-/// Has a thread of the pool serve the queue as `server`, or another thread if the timelines and work of other contexts
-/// occupy the pool: no context waits for another.
-fn wake(worker: &Arc<Worker>, server: Server) {
+/// How long a thread serves one timeline while other work waits for a thread: long compared with the change, which takes
+/// about a microsecond. A request that has begun is never interrupted.
+const SLICE: Duration = Duration::from_millis(1);
+
+/// Has a thread serve the queue as `server`. `held` are the requests that an earlier thread has left in progress.
+fn engage(worker: &Arc<Worker>, server: Server, held: Held) {
     let serving = worker.clone();
-    if let Err(serve) = worker.threads.spawn(move || serve(&serving, server))
-        && let Err(error) = spawn(serve)
-    {
-        worker.queue.drain().into_iter().for_each(|request| request.done.finish(Err(error.clone())));
-    }
+    worker.threads.spawn(move || serve(&serving, server, held));
 }
 
-/// Serves the queue until it is empty, with the same team for all requests.
-fn serve(worker: &Worker, server: Server) {
-    let mut held = Held::default();
-    let work = |request: Request| {
-        held.push(worker.handle(request));
-        let next = worker.queue.next(server);
-        if held.0.len() >= MAX_HELD || !next.as_ref().is_some_and(|next| next.short) {
-            held.tell(worker, next.is_none().then_some(server), Duration::ZERO);
-        }
-        next.or_else(|| held.finish(worker, server))
-    };
-    if worker.threads.lead(|| worker.queue.serve(server, work, lingering)) == Left::AtRest {
-        worker.arena.rest();
+/// Serves the queue until it is empty or the time slice is over, with the same team for all requests.
+fn serve(worker: &Arc<Worker>, server: Server, mut held: Held) {
+    let start = Instant::now();
+    let is_over = || is_awaited() && start.elapsed() >= SLICE;
+    let left = worker.threads.lead(|| {
+        let Continue(first) = held.finish(worker, server, is_over) else { return Left::Interrupted };
+        let work = |request: Request| {
+            held.push(worker.handle(request));
+            let next = if is_over() { None } else { worker.queue.next(server) };
+            if held.0.len() >= MAX_HELD || !next.as_ref().is_some_and(|next| next.short) {
+                held.tell(worker, next.is_none().then_some(server), Duration::ZERO);
+            }
+            if next.is_some() { Continue(next) } else { held.finish(worker, server, is_over) }
+        };
+        worker.queue.serve(server, first, work, lingering)
+    });
+    match left {
+        Left::AtRest => worker.arena.rest(),
+        Left::Interrupted => engage(worker, server, held),
+        Left::Replaced => {}
     }
 }
 
@@ -264,7 +268,7 @@ fn lingering() -> impl FnMut() -> bool {
     let start = Instant::now();
     move || {
         std::thread::yield_now();
-        start.elapsed() < LINGER
+        start.elapsed() < LINGER && !is_awaited()
     }
 }
 
@@ -305,15 +309,23 @@ impl Held {
         wakes.into_iter().for_each(|wake| wake());
     }
 
-    /// Waits until all have ended, or for the next request.
-    fn finish(&mut self, worker: &Worker, server: Server) -> Option<Request> {
-        while !self.0.is_empty() {
-            self.tell(worker, Some(server), PATIENCE);
-            if let Some(request) = worker.queue.next(server) {
-                return Some(request);
+    /// Waits until all have ended, or for the next request. Interrupts the service when it is over before that.
+    fn finish(
+        &mut self,
+        worker: &Worker,
+        server: Server,
+        is_over: impl Fn() -> bool,
+    ) -> ControlFlow<(), Option<Request>> {
+        loop {
+            if is_over() && (worker.queue.is_waiting() || !self.0.is_empty()) {
+                return Break(());
             }
+            let next = worker.queue.next(server);
+            if next.is_some() || self.0.is_empty() {
+                return Continue(next);
+            }
+            self.tell(worker, Some(server), PATIENCE);
         }
-        None
     }
 }
 
@@ -361,10 +373,10 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{TryRecvError, channel};
 
     fn timeline() -> Timeline {
-        Timeline::new(Threads::new(2).unwrap(), Isa::Portable).unwrap()
+        Timeline::new(Threads::new(2).unwrap(), Isa::Portable)
     }
 
     fn observed() -> (Done, std::sync::mpsc::Receiver<Result<()>>) {
@@ -451,6 +463,69 @@ mod tests {
         timeline.enqueue_later(|_| Ok(Box::new(|_| None)), done(3));
         timeline.losing()(ErrorKind::DeviceLost, "unplugged");
         assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok((3, Err(lost(ErrorKind::DeviceLost, "unplugged")))));
+    }
+
+    /// More timelines than there can be threads for them.
+    fn many_timelines() -> Vec<Arc<Timeline>> {
+        let threads = Threads::new(2).unwrap();
+        (0..100).map(|_| Arc::new(Timeline::new(threads.clone(), Isa::Portable))).collect()
+    }
+
+    #[test]
+    fn timelines_that_are_never_idle_leave_their_threads_to_others() {
+        /// Enqueues a request that enqueues the next one, until the context is lost.
+        fn go_on(timeline: &Arc<Timeline>) {
+            let again = Arc::downgrade(timeline);
+            let work = move |_: &Env| {
+                std::thread::sleep(Duration::from_micros(100));
+                again.upgrade().iter().for_each(go_on);
+                Ok(())
+            };
+            timeline.enqueue(work, Done::unobserved());
+        }
+        let timelines = many_timelines();
+        timelines.iter().for_each(go_on);
+        for timeline in &timelines {
+            let (done, told) = observed();
+            timeline.enqueue(|_| Ok(()), done);
+            told.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
+        }
+        timelines.iter().for_each(|timeline| timeline.lose());
+    }
+
+    #[test]
+    fn timelines_that_wait_for_work_elsewhere_do_not_keep_it_from_running() {
+        let timelines = many_timelines();
+        let (tell, told) = channel();
+        let (go, wait) = channel::<()>();
+        let wait = Arc::new(std::sync::Mutex::new(wait));
+        for (number, timeline) in timelines.iter().enumerate() {
+            let done = |step: usize| {
+                let tell = tell.clone();
+                Done::new(move |result| tell.send((number, step, result)).unwrap())
+            };
+            let wait = wait.clone();
+            // Ends when `go` is dropped.
+            let later: Later = Box::new(move |patience| {
+                std::thread::sleep(patience);
+                (wait.lock().unwrap().try_recv() == Err(TryRecvError::Disconnected)).then_some(Ok(()))
+            });
+            timeline.enqueue_later(|_| Ok(later), done(0));
+            (1..10).for_each(|step| timeline.enqueue(|_| Ok(()), done(step)));
+        }
+        let (last, ended) = observed();
+        let work = move |_: &Env| {
+            drop(go);
+            Ok(())
+        };
+        Timeline::new(Threads::new(2).unwrap(), Isa::Portable).enqueue(work, last);
+        ended.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
+        let mut steps = vec![0; timelines.len()];
+        for _ in 0..10 * timelines.len() {
+            let (number, step, result) = told.recv_timeout(Duration::from_secs(20)).unwrap();
+            assert_eq!((step, result), (steps[number], Ok(())), "timeline {number}");
+            steps[number] += 1;
+        }
     }
 
     #[test]

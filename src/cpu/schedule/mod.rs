@@ -1,6 +1,7 @@
 //! Shares work between threads.
 
 mod cores;
+pub mod line;
 pub mod partition;
 pub mod pool;
 pub mod shared;

@@ -2,6 +2,7 @@
 //! [team](super::team) or is a member of one.
 
 use super::cores::{Core, are_crowded, computing};
+use super::line::{Job, Line, run};
 use super::team::{Leader, is_within};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -33,6 +34,14 @@ thread_local! {
     static LEADER: RefCell<Option<Leader>> = const { RefCell::new(None) };
 }
 
+/// Work that found no idle thread in its pool. The threads of all pools serve it.
+static LINE: Line = Line::new("webnn-more");
+
+/// Whether work waits for a thread, of any pool. Whoever could also go on later should leave its thread to that work.
+pub fn is_awaited() -> bool {
+    !LINE.is_empty()
+}
+
 /// A handle to a thread pool of a fixed size. Cheap to clone.
 #[derive(Clone)]
 pub struct Threads {
@@ -45,12 +54,21 @@ struct Pool {
     taken: AtomicUsize,
 }
 
-/// A busy thread of a pool, until this is dropped.
-struct BusyThread(Arc<Pool>);
+/// An idle thread of a pool, reserved for a job.
+struct Place(Arc<Pool>);
 
-impl Drop for BusyThread {
-    fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+impl Place {
+    /// Runs `job` on that thread, and then whatever waits for one.
+    fn run(self, job: Job) {
+        let Place(pool) = self;
+        let own = pool.clone();
+        pool.threads.spawn(move || {
+            let mut job = Some(job);
+            while let Some(next) = job.take() {
+                run(next);
+                job = LINE.next(|| _ = own.taken.fetch_sub(1, Ordering::Relaxed));
+            }
+        });
     }
 }
 
@@ -67,9 +85,6 @@ impl Threads {
         let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(count)
             .thread_name(|index| format!("webnn-{index}"))
-            // Whoever waits for work that panicked finds out when the work is dropped. Without a handler, the process
-            // would abort.
-            .panic_handler(drop)
             .build()
             .map_err(std::io::Error::other)?;
         let pool = Arc::new(Pool { threads, taken: AtomicUsize::new(0) });
@@ -82,22 +97,20 @@ impl Threads {
         self.pool.threads.current_num_threads()
     }
 
-    /// Runs `work` on an idle thread of the pool; returns `work` as an error if no thread is idle.
-    pub fn spawn<W: FnOnce() + Send + 'static>(&self, work: W) -> Result<(), W> {
-        let Some(place) = self.place() else { return Err(work) };
-        self.pool.threads.spawn(move || {
-            let _place = place;
-            work();
-        });
-        Ok(())
+    /// Runs `work` on an idle thread of the pool. If none is idle, it runs on one of the few threads for such work, or on
+    /// the first thread of any pool that becomes idle, in the order of arrival.
+    pub fn spawn(&self, work: impl FnOnce() + Send + 'static) {
+        if let Some((place, job)) = LINE.push_unless(Box::new(|_| work()), || self.place()) {
+            place.run(job);
+        }
     }
 
     /// Reserves an idle thread.
-    fn place(&self) -> Option<BusyThread> {
+    fn place(&self) -> Option<Place> {
         let count = self.count();
         let one_more = |taken| (taken < count).then_some(taken + 1);
         self.pool.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
-        Some(BusyThread(self.pool.clone()))
+        Some(Place(self.pool.clone()))
     }
 
     /// Runs `work` on this thread, as the leader of a team. Threads of the pool join it when [`split`](Self::split) or
@@ -134,17 +147,14 @@ impl Threads {
     fn invite(&self, leader: &Leader) {
         for _ in 0..leader.team().missing() {
             let Some(core) = Core::find() else { return };
+            // Otherwise, all threads lead or serve other teams.
+            let Some(place) = self.place() else { return };
             let team = leader.team().clone();
             team.expect_member();
-            let serve = move || {
+            place.run(Box::new(move |_| {
                 let _core = core;
                 team.serve(waiting);
-            };
-            // All threads lead or serve other teams.
-            if let Err(serve) = self.spawn(serve) {
-                leader.team().forget_member();
-                return drop(serve);
-            }
+            }));
         }
     }
 
@@ -220,13 +230,14 @@ fn waiting() -> impl FnMut() -> bool {
         if !is_alert {
             yield_now();
         }
-        waited < PATIENCE && !are_crowded()
+        waited < PATIENCE && !are_crowded() && !is_awaited()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::channel;
 
     #[test]
     fn split_covers_every_item_once() {
@@ -264,19 +275,24 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_takes_as_much_work_as_it_has_threads() {
+    fn a_pool_takes_as_much_work_as_it_has_threads_and_other_threads_take_more() {
         let threads = Threads::new(5).unwrap();
-        let (go, held) = std::sync::mpsc::channel::<()>();
+        let (go, held) = channel::<()>();
         let held = Arc::new(Mutex::new(held));
+        let (tell, told) = channel();
         let work = || {
-            let held = held.clone();
-            // Ends when `go` is dropped.
-            move || _ = held.lock().unwrap().recv()
+            let (held, tell) = (held.clone(), tell.clone());
+            move || {
+                tell.send(std::thread::current().name().map(str::to_string)).unwrap();
+                // Ends when `go` is dropped.
+                held.lock().unwrap().recv().unwrap_err();
+            }
         };
-        for _ in 0..5 {
-            assert!(threads.spawn(work()).is_ok());
+        for place in 1..=6 {
+            threads.spawn(work());
+            let name = told.recv_timeout(Duration::from_secs(20)).unwrap().expect("threads have names");
+            assert_eq!(name == "webnn-more", place == 6, "{name}");
         }
-        assert!(threads.spawn(work()).is_err(), "all threads are in use");
         // No thread is free to help.
         let count = AtomicUsize::new(0);
         threads.split(100, 1, 1 << 20, |range| _ = count.fetch_add(range.len(), Ordering::Relaxed));
@@ -287,6 +303,6 @@ mod tests {
             assert!(Instant::now() < deadline, "the threads do not become idle");
             yield_now();
         }
-        assert!(threads.spawn(|| panic!("this does not end the process")).is_ok());
+        threads.spawn(|| panic!("this does not end the process"));
     }
 }

@@ -484,7 +484,13 @@ mod tests {
             assert_eq!(lanes(simd.min(va, vb)), each(&f32::min));
             assert_eq!(lanes(simd.sub(va, vb)), each(&|a, b| a - b));
             assert_eq!(lanes(simd.mul_add(va, vb, va)), each(&|a, b| a * b + a));
-            assert_eq!(simd.mul_add_scalar(2.0, 3.0, 4.0), 10.0);
+            for i in 0..4000 {
+                // Sums that cancel show how products are rounded.
+                let (x, y) = (1.0 + i as f32 * 1.3e-3, 1157.0 - i as f32 * 0.37);
+                let z = if i % 2 == 0 { -x * y } else { x / y };
+                let vector = lanes(simd.mul_add(simd.splat(x), simd.splat(y), simd.splat(z)))[0];
+                assert_eq!(simd.mul_add_scalar(x, y, z), vector, "{x:e} * {y:e} + {z:e}");
+            }
             assert_eq!(simd.sum(va), a.iter().sum::<f32>());
             let powers: Vec<f32> = (0..n as u32).map(|i| f32::from_bits(0x4b40_0000 + i * 16)).collect();
             let wanted: Vec<f32> = (0..n as i32).map(|i| if i == 0 { 0.0 } else { 2f32.powi(i * 16 - 127) }).collect();
