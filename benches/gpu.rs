@@ -206,7 +206,7 @@ fn products(device: &Device, size: [u32; 3], dtype: DataType, transposed: bool) 
 
 fn main() {
     let wanted = Arguments::read();
-    let choice = if wanted.software { Choice::Software } else { Choice::Hardware { low_power: false } };
+    let choice = if wanted.software { Choice::Software } else { Choice::Hardware };
     let device = Device::open(choice, EXTENSIONS).expect("a device");
     let Some(device) = device else { return println!("no such GPU (--software uses one emulated by a CPU)") };
     let mut lines = vec![copy(&device, wanted.copy_mib), arithmetic(&device, "f32", wanted.software)];

@@ -71,7 +71,7 @@ fn main() {
     let model = Arc::new(Model::open(FileSource::Path(path.into()), Vec::new()).expect("a model"));
     println!("{} nodes, {rounds} sets of sizes", model.graph.nodes.len());
     let context = Arc::new(Context::new(Some(1), false).expect("a context"));
-    finished(|done| context.open(Wish::Cpu, Done::unobserved(), done));
+    finished(|done| context.open(Wish::Cpu("for a benchmark"), Done::unobserved(), done));
     let session = Session::open(model, context.clone(), SessionOptions::default());
     let session = Arc::new(session.expect("a session"));
     let shapes = |round: u32| -> Shapes {
