@@ -37,25 +37,73 @@ pub fn add_products<const N: usize>(
     unsafe { multiply(isa, product) };
 }
 
-/// `xs[i] = activation(xs[i])`.
-#[inline(always)]
-fn activate<S: Simd>(simd: S, activation: Activation, xs: &mut [f32]) {
-    match activation {
-        // NaN stays NaN.
-        Activation::Relu => xs.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
-        Activation::Sigmoid => xs.iter_mut().for_each(|x| *x = math::sigmoid(simd, *x)),
-        Activation::Tanh => xs.iter_mut().for_each(|x| *x = math::tanh(simd, *x)),
+/// Maximum number of units that the gates process at once: the columns of a panel.
+pub const MAX_UNITS: usize = 32;
+
+/// A number of each unit. Gates compute in float64 from float32 products, and states are rounded once: factors far from
+/// 0..1 magnify every rounding in between.
+type Units = [f64; MAX_UNITS];
+
+/// What a gate adds up, one number per unit.
+#[derive(Clone, Copy)]
+pub struct Gate<'a> {
+    /// The product of input and weights.
+    pub input: &'a [f32],
+    /// Its bias.
+    pub bias: &'a [f32],
+    /// The product of the hidden state and the recurrent weights.
+    pub recurrent: &'a [f32],
+    /// Its bias.
+    pub recurrent_bias: &'a [f32],
+}
+
+impl Gate<'_> {
+    /// The sums of everything.
+    #[inline(always)]
+    fn sums(&self) -> Units {
+        self.reset_sums(&[1.0; MAX_UNITS])
+    }
+
+    /// The sums, with the recurrent part multiplied by `reset`.
+    #[inline(always)]
+    fn reset_sums(&self, reset: &Units) -> Units {
+        let mut sums = [0.0; MAX_UNITS];
+        let inputs = self.input.iter().zip(self.bias);
+        let recurrent = self.recurrent.iter().zip(self.recurrent_bias).zip(reset);
+        for ((sum, (&x, &bias)), ((&h, &recurrent_bias), reset)) in sums.iter_mut().zip(inputs).zip(recurrent) {
+            *sum = (x as f64 + bias as f64) + reset * (h as f64 + recurrent_bias as f64);
+        }
+        sums
     }
 }
 
-/// Some elements of an LSTM. All slices have the same length.
+/// `xs[i] = activation(xs[i])` for the first `count` units.
+#[inline(always)]
+fn activate<S: Simd>(simd: S, activation: Activation, count: usize, xs: &mut Units) {
+    let xs = &mut xs[..count];
+    if activation == Activation::Relu {
+        // NaN stays NaN.
+        return xs.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x });
+    }
+    // Loops of their own: vectors of float32 have twice as many lanes.
+    let mut floats = [0.0; MAX_UNITS];
+    let floats = &mut floats[..count];
+    floats.iter_mut().zip(&*xs).for_each(|(float, x)| *float = *x as f32);
+    match activation {
+        Activation::Sigmoid => floats.iter_mut().for_each(|x| *x = math::sigmoid(simd, *x)),
+        _ => floats.iter_mut().for_each(|x| *x = math::tanh(simd, *x)),
+    }
+    xs.iter_mut().zip(floats).for_each(|(x, float)| *x = *float as f64);
+}
+
+/// Some units of an LSTM, at most [`MAX_UNITS`]. All slices have the same length.
 pub struct LstmGates<'a> {
     /// The activations of the input, output and forget gates, of the cell gate, and of the new cell state.
     pub activations: [Activation; 3],
     /// Peephole weights of the input, output and forget gates.
     pub peephole: Option<[&'a [f32]; 3]>,
-    /// The inputs of the input, output, forget and cell gates; undefined afterwards.
-    pub gates: [&'a mut [f32]; 4],
+    /// The input, output, forget and cell gates.
+    pub gates: [Gate<'a>; 4],
     /// The cell state, replaced by the next one.
     pub cell: &'a mut [f32],
     /// Receives the new hidden state.
@@ -66,37 +114,40 @@ impl Kernel for LstmGates<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let [gate, new, filter] = self.activations;
-        let [i, o, f, g] = self.gates;
-        let (cell, hidden) = (self.cell, self.hidden);
-        if let Some(weights) = self.peephole {
-            for (sums, weights) in [&mut *i, &mut *o, &mut *f].into_iter().zip(weights) {
-                for ((sum, weight), cell) in sums.iter_mut().zip(weights).zip(&*cell) {
-                    *sum += weight * cell;
+        let LstmGates { activations: [gate, new, filter], peephole, gates, cell, hidden } = self;
+        let count = cell.len();
+        let mut sums = gates.map(|gate| gate.sums());
+        if let Some(weights) = peephole {
+            for (sums, weights) in sums.iter_mut().zip(weights) {
+                for ((sum, &weight), &cell) in sums.iter_mut().zip(weights).zip(&*cell) {
+                    *sum += weight as f64 * cell as f64;
                 }
             }
         }
-        activate(simd, gate, i);
-        activate(simd, gate, f);
-        activate(simd, gate, o);
-        activate(simd, new, g);
-        for (((cell, f), i), g) in cell.iter_mut().zip(&*f).zip(&*i).zip(&*g) {
-            *cell = f * *cell + i * g;
+        let [i, o, f, g] = &mut sums;
+        [&mut *i, &mut *o, &mut *f].into_iter().for_each(|sums| activate(simd, gate, count, sums));
+        activate(simd, new, count, g);
+        // Becomes the activated cell state.
+        let mut filtered = [0.0; MAX_UNITS];
+        let factors = f.iter().zip(&*i).zip(&*g);
+        for ((next, cell), ((f, i), g)) in filtered.iter_mut().zip(&mut *cell).zip(factors) {
+            *next = f * *cell as f64 + i * g;
+            *cell = *next as f32;
         }
-        hidden.copy_from_slice(cell);
-        activate(simd, filter, hidden);
-        for (hidden, o) in hidden.iter_mut().zip(&*o) {
-            *hidden *= o;
+        activate(simd, filter, count, &mut filtered);
+        for ((hidden, o), next) in hidden.iter_mut().zip(&*o).zip(&filtered) {
+            *hidden = (o * next) as f32;
         }
     }
 }
 
-/// The reset gate of a GRU: `hidden = activation(reset) * hidden`. All slices have the same length.
+/// The reset gate of a GRU, before the product with the recurrent weights: `hidden = activation(reset) * hidden`. At
+/// most [`MAX_UNITS`]; all slices have the same length.
 pub struct GruReset<'a> {
     /// The activation of the gate.
     pub activation: Activation,
-    /// The input of the gate, replaced by the gate.
-    pub reset: &'a mut [f32],
+    /// The gate.
+    pub reset: Gate<'a>,
     /// The hidden state.
     pub hidden: &'a mut [f32],
 }
@@ -105,21 +156,24 @@ impl Kernel for GruReset<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        activate(simd, self.activation, self.reset);
-        for (hidden, reset) in self.hidden.iter_mut().zip(&*self.reset) {
-            *hidden *= reset;
+        let mut reset = self.reset.sums();
+        activate(simd, self.activation, self.hidden.len(), &mut reset);
+        for (hidden, reset) in self.hidden.iter_mut().zip(&reset) {
+            *hidden = (reset * *hidden as f64) as f32;
         }
     }
 }
 
-/// The update and new gates of a GRU. All slices have the same length.
+/// The gates of some units of a GRU, at most [`MAX_UNITS`]. All slices have the same length.
 pub struct GruGates<'a> {
-    /// The activations of the update and new gates.
+    /// The activations of the update and reset gates, and of the new gate.
     pub activations: [Activation; 2],
-    /// The input of the update gate; undefined afterwards.
-    pub update: &'a mut [f32],
-    /// The input of the new gate, including the contribution of the hidden state; undefined afterwards.
-    pub new: &'a mut [f32],
+    /// The update gate.
+    pub update: Gate<'a>,
+    /// The reset gate, if it applies to the recurrent part of the new gate.
+    pub reset: Option<Gate<'a>>,
+    /// The new gate.
+    pub new: Gate<'a>,
     /// The hidden state, replaced by the next one.
     pub hidden: &'a mut [f32],
 }
@@ -128,11 +182,20 @@ impl Kernel for GruGates<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let [gate, new] = self.activations;
-        activate(simd, gate, self.update);
-        activate(simd, new, self.new);
-        for ((hidden, z), n) in self.hidden.iter_mut().zip(&*self.update).zip(&*self.new) {
-            *hidden = z * *hidden + n * (1.0 - z);
+        let GruGates { activations: [gate, new_activation], update, reset, new, hidden } = self;
+        let (count, mut z) = (hidden.len(), update.sums());
+        activate(simd, gate, count, &mut z);
+        let mut n = match reset {
+            Some(reset) => {
+                let mut r = reset.sums();
+                activate(simd, gate, count, &mut r);
+                new.reset_sums(&r)
+            }
+            None => new.sums(),
+        };
+        activate(simd, new_activation, count, &mut n);
+        for ((hidden, z), n) in hidden.iter_mut().zip(&z).zip(&n) {
+            *hidden = (z * *hidden as f64 + n * (1.0 - z)) as f32;
         }
     }
 }

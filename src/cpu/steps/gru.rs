@@ -1,7 +1,7 @@
 //! Gated recurrent units.
 
 use super::Env;
-use super::recurrent::{Cell, Moment, OperandPlaces, RecurrentStep, Start, StateBlock};
+use super::recurrent::{Cell, Moment, OperandPlaces, RecurrentStep, StateBlock};
 use crate::cpu::product::recurrent::{GruGates, GruReset};
 use crate::cpu::weights::Weights;
 use crate::error::Result;
@@ -43,42 +43,42 @@ impl Cell for GruFunction {
     const GATES: usize = 3;
     const STATES: usize = 1;
 
-    fn separate(&self) -> Option<usize> {
-        self.reset_after.then_some(self.places[2])
-    }
-
     fn resets(&self) -> bool {
         !self.reset_after
     }
 
     fn reset(&self, moment: &Moment, block: &mut StateBlock) {
-        block.multiply(moment, [(self.places[1], Start::Input)], 0, moment.hidden());
-        let activation = self.activations[0];
+        let place = self.places[1];
+        block.multiply(moment, [place], 0, moment.hidden());
+        let biases = moment.biases(place, block);
         for row in 0..block.batch {
-            let ([hidden], [reset]) = block.row(row, [0]);
-            moment.env().isa.run(GruReset { activation, reset, hidden });
+            let units = block.units.clone();
+            let ([hidden], [sums]) = block.row(row, [0]);
+            let reset = moment.gate(place, row, units, sums, &biases);
+            moment.env().isa.run(GruReset { activation: self.activations[0], reset, hidden });
         }
     }
 
     fn advance(&self, moment: &Moment, reset: &[f32], block: &mut StateBlock) {
-        let (isa, activations) = (moment.env().isa, self.activations);
         let [z, r, n] = self.places;
         if self.reset_after {
-            let gates = [(z, Start::Input), (n, Start::RecurrentBias), (r, Start::Input)];
-            block.multiply(moment, gates, 0, moment.hidden());
-            for row in 0..block.batch {
-                let inputs = moment.inputs(n, row, block.units.clone());
-                let ([_], [reset, new]) = block.row(row, [2, 1]);
-                isa.run(GruReset { activation: activations[0], reset, hidden: new });
-                new.iter_mut().zip(inputs).for_each(|(new, x)| *new += x);
-            }
+            block.multiply(moment, [z, n, r], 0, moment.hidden());
         } else {
-            block.multiply(moment, [(z, Start::Input)], 0, moment.hidden());
-            block.multiply(moment, [(n, Start::Input)], 1, reset);
+            block.multiply(moment, [z], 0, moment.hidden());
+            block.multiply(moment, [n], 1, reset);
         }
+        let biases = [z, n, r].map(|place| moment.biases(place, block));
         for row in 0..block.batch {
-            let ([hidden], [update, new]) = block.row(row, [0, 1]);
-            isa.run(GruGates { activations, update, new, hidden });
+            let units = block.units.clone();
+            let ([hidden], sums) = block.row(row, [0, 1, 2]);
+            let gate = |slot: usize, place| moment.gate(place, row, units.clone(), &*sums[slot], &biases[slot]);
+            moment.env().isa.run(GruGates {
+                activations: self.activations,
+                update: gate(0, z),
+                reset: self.reset_after.then(|| gate(2, r)),
+                new: gate(1, n),
+                hidden,
+            });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Long short-term memory.
 
 use super::Env;
-use super::recurrent::{Cell, Moment, OperandPlaces, RecurrentStep, Start, StateBlock};
+use super::recurrent::{Cell, Moment, OperandPlaces, RecurrentStep, StateBlock};
 use crate::cpu::product::recurrent::LstmGates;
 use crate::cpu::weights::Weights;
 use crate::error::Result;
@@ -44,14 +44,18 @@ impl Cell for LstmFunction {
     const STATES: usize = 2;
 
     fn advance(&self, moment: &Moment, hidden: &[f32], block: &mut StateBlock) {
-        block.multiply(moment, self.places.map(|place| (place, Start::Input)), 0, hidden);
+        block.multiply(moment, self.places, 0, hidden);
+        let biases = self.places.map(|place| moment.biases(place, block));
         let peephole = [0, 1, 2].map(|gate| moment.peephole(gate, block));
         let peephole = match &peephole {
             [Some(i), Some(o), Some(f)] => Some([i, o, f].map(|weights| &weights[..block.units.len()])),
             _ => None,
         };
         for row in 0..block.batch {
-            let ([hidden, cell], gates) = block.row(row, [0, 1, 2, 3]);
+            let units = block.units.clone();
+            let ([hidden, cell], sums) = block.row(row, [0, 1, 2, 3]);
+            let gate = |slot: usize| moment.gate(self.places[slot], row, units.clone(), &*sums[slot], &biases[slot]);
+            let gates = [0, 1, 2, 3].map(gate);
             moment.env().isa.run(LstmGates { activations: self.activations, peephole, gates, cell, hidden });
         }
     }

@@ -11,7 +11,7 @@ use crate::cpu::memory::Io;
 use crate::cpu::product::finish::Tail;
 use crate::cpu::product::matrix::{Matrix, StridedMatrix};
 use crate::cpu::product::panels::{Layout, Panels, depth_blocks};
-use crate::cpu::product::recurrent::add_products;
+use crate::cpu::product::recurrent::{Gate, MAX_UNITS, add_products};
 use crate::cpu::product::tile::tile_size;
 use crate::cpu::schedule::shared::{for_each_chunk, for_each_column_block};
 use crate::cpu::weights::Weights;
@@ -96,12 +96,6 @@ pub trait Cell: Sync {
     /// Number of states: 2 with a cell state, otherwise 1.
     const STATES: usize;
 
-    /// The position of the separate gate, if there is one: its product with the hidden state is not simply added to the
-    /// product with the input.
-    fn separate(&self) -> Option<usize> {
-        None
-    }
-
     /// Whether the hidden state goes through [`reset`](Cell::reset) first.
     fn resets(&self) -> bool {
         false
@@ -166,9 +160,6 @@ impl<C: Cell> Run for RecurrentStep<C> {
     }
 }
 
-/// Maximum units in a block: the columns of a panel.
-const MAX_UNITS: usize = 32;
-
 /// Some units of the states and of the gates' sums.
 pub struct StateBlock<'a> {
     /// The units in this block.
@@ -195,33 +186,17 @@ impl StateBlock<'_> {
         (states.map(|state| &mut state[..units]), sums.map(|sums| &mut sums[..units]))
     }
 
-    /// Computes `h * R^T` for the gates at these positions, added to their initial sums, into the slots from `first`
-    /// on; `h` is `[batch, hidden]`.
-    pub fn multiply<const N: usize>(&mut self, moment: &Moment, gates: [(usize, Start); N], first: usize, h: &[f32]) {
+    /// Computes `h * R^T` for the gates at these positions into the slots from `first` on; `h` is `[batch, hidden]`.
+    pub fn multiply<const N: usize>(&mut self, moment: &Moment, places: [usize; N], first: usize, h: &[f32]) {
         let (batch, hidden) = (self.batch, moment.sizes.hidden);
         let first = (self.states + first) * batch;
-        for (slot, (place, start)) in gates.into_iter().enumerate() {
-            for row in 0..batch {
-                let sums = &mut self.columns.row(first + slot * batch + row)[..self.units.len()];
-                moment.start(place, start, row, self.units.clone(), sums);
-            }
-        }
+        (first..first + N * batch).for_each(|row| self.columns.row(row).fill(0.0));
         for part in depth_blocks(hidden) {
-            let panels = gates.map(|(place, _)| moment.panel(place, self.units.start, part.clone()));
+            let panels = places.map(|place| moment.panel(place, self.units.start, part.clone()));
             let size = [batch, hidden, part.len()];
             add_products(moment.env.isa, &h[part.start..], size, panels, &mut self.columns, first);
         }
     }
-}
-
-/// The initial value of a gate's sums.
-#[derive(Clone, Copy)]
-pub enum Start {
-    /// The product of input and weights, with the bias, and the recurrent one unless the gate is
-    /// [separate](Cell::separate).
-    Input,
-    /// The recurrent bias.
-    RecurrentBias,
 }
 
 /// The recurrent weights of one direction for all gates, in panels.
@@ -240,7 +215,8 @@ pub struct Moment<'a> {
     /// Products of the inputs of this step with the weights: `[batch, gates * hidden]`.
     inputs: &'a [f32],
     recurrent: GatePanels<'a>,
-    recurrent_bias: Option<Floats<'a>>,
+    /// The bias and the recurrent bias.
+    biases: [Option<Floats<'a>>; 2],
     peephole: Option<Floats<'a>>,
     /// The hidden state before this step, `[batch, hidden]`.
     hidden: &'a [f32],
@@ -257,20 +233,31 @@ impl<'a> Moment<'a> {
         self.hidden
     }
 
-    /// The products of row `row` of the batch with the weights of the gate at `place`, for some units.
-    pub fn inputs(&self, place: usize, row: usize, units: Range<usize>) -> &'a [f32] {
-        &self.inputs[row * self.sizes.sums() + place * self.sizes.hidden..][units]
+    /// The gate at `place` for row `row` of the batch and some units, given its products with the hidden state and its
+    /// [biases](Self::biases).
+    pub fn gate<'g>(
+        &'g self,
+        place: usize,
+        row: usize,
+        units: Range<usize>,
+        recurrent: &'g [f32],
+        [bias, recurrent_bias]: &'g [[f32; MAX_UNITS]; 2],
+    ) -> Gate<'g> {
+        let input = &self.inputs[row * self.sizes.sums() + place * self.sizes.hidden..][units];
+        Gate { input, bias, recurrent, recurrent_bias }
     }
 
-    /// Writes the initial sums of the gate at `place`, for row `row` of the batch and some units.
-    fn start(&self, place: usize, start: Start, row: usize, units: Range<usize>, sums: &mut [f32]) {
-        match (start, self.recurrent_bias) {
-            (Start::Input, _) => sums.copy_from_slice(self.inputs(place, row, units)),
-            (Start::RecurrentBias, Some(bias)) => {
-                bias.after(place * self.sizes.hidden + units.start).widen(self.env.isa, sums);
+    /// The bias and the recurrent bias of the gate at `place` for the units of a block, at the start of the arrays; by
+    /// default 0.
+    pub fn biases(&self, place: usize, block: &StateBlock) -> [[f32; MAX_UNITS]; 2] {
+        self.biases.map(|bias| {
+            let mut own = [0.0; MAX_UNITS];
+            if let Some(bias) = bias {
+                let from = bias.after(place * self.sizes.hidden + block.units.start);
+                from.widen(self.env.isa, &mut own[..block.units.len()]);
             }
-            (Start::RecurrentBias, None) => sums.fill(0.0),
-        }
+            own
+        })
     }
 
     /// The peephole weights of gate number `index`, at the start of the array.
@@ -316,8 +303,6 @@ struct ScratchParts {
     weights: usize,
     /// The scratch for the product of inputs and weights.
     product: usize,
-    /// The biases of a direction.
-    bias: usize,
     /// Per direction: states and sums of gates, hidden state, hidden state after the reset gate, and products of the
     /// inputs.
     states: [usize; 4],
@@ -348,7 +333,6 @@ impl Network {
         let shape = MatmulShape {
             // The weights are transposed.
             b: strides(1, sizes.input),
-            c: Some(strides(0, 1)),
             ..MatmulShape::plain(sizes.rows(), sizes.input, sizes.sums())
         };
         let of_direction = |d: usize| {
@@ -391,7 +375,6 @@ impl Network {
         ScratchParts {
             weights: if in_place { 0 } else { gates * self.padded() * hidden },
             product: self.inputs[0].scratch_len(),
-            bias: self.sizes.sums(),
             states: [
                 (states + gates) * batch * self.padded(),
                 state,
@@ -403,7 +386,7 @@ impl Network {
 
     fn scratch_bytes(&self, resets: bool) -> usize {
         let parts = self.parts(resets);
-        (self.direction.count() * (parts.weights + parts.own()) + parts.product + parts.bias) * size_of::<f32>()
+        (self.direction.count() * (parts.weights + parts.own()) + parts.product) * size_of::<f32>()
     }
 
     /// Runs `cell` over all directions and time steps.
@@ -412,18 +395,16 @@ impl Network {
         let (count, parts) = (self.direction.count(), self.parts(cell.resets()));
         let (weights, rest) = io.scratch::<f32>().split_at_mut(count * parts.weights);
         let (product, rest) = rest.split_at_mut(parts.product);
-        let (bias, rest) = rest.split_at_mut(parts.bias);
         let own = parts.own();
         let inputs = own - parts.states[3];
         let memory = &mut rest[..count * own];
         let operand = |place: Option<usize>| place.and_then(|index| io.floats(index, self.dtype));
         let input = io.floats(0, self.dtype);
         for (d, memory) in memory.chunks_exact_mut(own).enumerate() {
-            self.add_biases(env, cell, [operand(self.places.bias), operand(self.places.recurrent_bias)], d, bias);
             let weight = io.floats(1, self.dtype).filter(|_| !self.packs_weight);
             let weight = weight.map(|all| all.after(d * self.sizes.sums() * self.sizes.input));
             let sums = FloatsMut::F32(&mut memory[inputs..]);
-            self.inputs[d].run(env, [input, weight], Some(Floats::F32(bias)), Tail::NONE, sums, product);
+            self.inputs[d].run(env, [input, weight], None, Tail::NONE, sums, product);
         }
         if parts.weights > 0 {
             let raw = io.floats(2, self.dtype);
@@ -446,7 +427,7 @@ impl Network {
                 sizes: self.sizes,
                 inputs: &[],
                 recurrent,
-                recurrent_bias: part(self.places.recurrent_bias, self.sizes.sums()),
+                biases: [self.places.bias, self.places.recurrent_bias].map(|place| part(place, self.sizes.sums())),
                 peephole: part(self.places.peephole, 3 * hidden),
                 hidden: &[],
             };
@@ -478,23 +459,6 @@ impl Network {
             }
             if let Some(sequence) = &mut sequence {
                 self.store_sequence(env, d, &memory[inputs..], sequence.reborrow());
-            }
-        }
-    }
-
-    /// Adds the biases to the products of inputs and weights of direction `d`.
-    fn add_biases(&self, env: &Env, cell: &impl Cell, biases: [Option<Floats>; 2], d: usize, out: &mut [f32]) {
-        let (hidden, [bias, recurrent]) = (self.sizes.hidden, biases);
-        let own = |all: Option<Floats<'_>>, to: &mut [f32]| match all {
-            Some(all) => all.after(d * self.sizes.sums()).widen(env.isa, to),
-            None => to.fill(0.0),
-        };
-        own(bias, out);
-        let Some(recurrent) = recurrent else { return };
-        for (place, out) in out.chunks_exact_mut(hidden).enumerate() {
-            if cell.separate() != Some(place) {
-                let recurrent = recurrent.after(d * self.sizes.sums() + place * hidden);
-                out.iter_mut().enumerate().for_each(|(unit, x)| *x += recurrent.at(unit));
             }
         }
     }
@@ -604,3 +568,7 @@ impl Network {
 fn copy_rows<'a>(from: impl Iterator<Item = impl Deref<Target = [f32]>>, to: impl Iterator<Item = &'a mut [f32]>) {
     from.zip(to).for_each(|(from, to)| to[..from.len()].copy_from_slice(&from));
 }
+
+#[cfg(test)]
+#[path = "recurrent_tests.rs"]
+mod tests;
