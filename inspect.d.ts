@@ -185,7 +185,10 @@ export interface SystemInfo {
   logicalCores: number;
   /** Default number of threads of a CPU context; null if `WEBNN_NUM_THREADS` is invalid. */
   threads: number | null;
-  /** Memory of this machine or container, above which nothing is allocated; null if the system does not report it. */
+  /**
+   * Memory of this machine, or the least limit of the containers and groups that this process is in, above which nothing is
+   * allocated; null if the system does not report it.
+   */
   memoryLimitBytes: number | null;
   /** The environment variables that webnn-node reads. */
   environment: EnvironmentVariable[];

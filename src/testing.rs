@@ -162,6 +162,14 @@ impl Drop for TemporaryFile {
     }
 }
 
+/// Cuts off the end of a mapped file; returns whether the system does that. Windows refuses it while the file is mapped,
+/// and nothing can happen to its readers.
+pub fn shrink(file: &TemporaryFile, len: u64) -> bool {
+    let result = std::fs::File::options().write(true).open(&file.0).expect("the file").set_len(len);
+    assert_eq!(result.is_err(), cfg!(windows), "{result:?}");
+    result.is_ok()
+}
+
 /// Moves all constants of `graph` to a file, which is also returned: each starts `offset` bytes after a multiple of 64.
 pub fn with_mapped_constants(graph: &Graph, offset: usize) -> (Graph, TemporaryFile) {
     let (mut bytes, mut ranges) = (Vec::new(), Vec::new());

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { availableParallelism, totalmem } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 
 import { GPU_WANTED, resultOf } from '../runtime/helpers.mjs';
@@ -24,6 +26,40 @@ test('the system is described', async () => {
     assert.ok(meaning.length > 10);
     assert.equal(problem, null);
   }
+});
+
+/**
+ * The folder of this process's control group for memory, and the name of its limit.
+ *
+ * @returns {{ folder: string, name: string }}
+ */
+function memoryGroup() {
+  const groups = readFileSync('/proc/self/cgroup', 'utf8');
+  const first = /^\d+:(?:[^:]*,)?memory(?:,[^:]*)?:(.*)$/m.exec(groups)?.[1];
+  if (first !== undefined) return { folder: join('/sys/fs/cgroup/memory', first), name: 'memory.limit_in_bytes' };
+  return { folder: join('/sys/fs/cgroup', /^0::(.*)$/m.exec(groups)?.[1] ?? ''), name: 'memory.max' };
+}
+
+test('the limit of a control group holds for the groups within it', { skip: process.platform !== 'linux' }, async (t) => {
+  const { folder, name } = memoryGroup();
+  const outer = join(folder, `webnn-test-${process.pid}`);
+  const inner = join(outer, 'inner');
+  t.after(() => [inner, outer].filter(existsSync).forEach((group) => rmdirSync(group)));
+  try {
+    mkdirSync(inner, { recursive: true });
+    writeFileSync(join(outer, name), String(2 ** 30));
+  } catch (error) {
+    t.skip(`this user may not make control groups here: ${/** @type {Error} */ (error).message}`);
+    return;
+  }
+  const limit = await resultOf(
+    `import { writeFileSync } from 'node:fs';
+     writeFileSync(${JSON.stringify(join(inner, 'cgroup.procs'))}, String(process.pid));
+     const { systemInfo } = await import('webnn-node/inspect');
+     console.log(systemInfo().memoryLimitBytes);`,
+    { helpers: false },
+  );
+  assert.equal(limit, 2 ** 30);
 });
 
 test('GPUs are listed with what they are used for, or why they are not', async () => {

@@ -14,7 +14,7 @@ use crate::ir::{Graph, ValueId, parse};
 use crate::memory::Buffer;
 #[cfg(target_os = "linux")]
 use crate::testing::alone;
-use crate::testing::{Tolerance, check, run_compiled, with_mapped_constants};
+use crate::testing::{Tolerance, check, run_compiled, shrink, with_mapped_constants};
 use std::sync::Arc;
 
 fn plan(graph: &Graph) -> Plan {
@@ -206,7 +206,9 @@ fn bytes_are_packed_once_for_all_plans() {
 fn a_file_that_shrinks_before_the_graph_is_built_is_an_error() {
     for rows in [7, 1] {
         let (mapped, file) = with_mapped_constants(&product(rows, "float32"), 1);
-        std::fs::File::options().write(true).open(&file.0).unwrap().set_len(5000).unwrap();
+        if !shrink(&file, 5000) {
+            continue;
+        }
         let threads = Threads::new(1).unwrap();
         let env = Env { threads: &threads, isa: Isa::best(), arena: &Arena::default() };
         let plan = Plan::compile(mapped, &env, Passes::ALL, PlanOptions::default());

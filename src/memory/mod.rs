@@ -1,6 +1,7 @@
 //! Memory for tensors: aligned, zeroed buffers that return an error instead of aborting when memory runs out;
 //! memory-mapped files; buffers deduplicated by content; and parts of a slice that several threads write.
 
+mod machine;
 mod mapped;
 #[cfg(target_os = "linux")]
 mod pages;
@@ -9,6 +10,7 @@ mod racing;
 mod rows;
 mod shared;
 
+pub use machine::machine_bytes;
 pub use mapped::{Backing, Mapped, MappedFile};
 pub use parts::{ColumnBlock, SharedMut};
 pub use racing::store;
@@ -21,7 +23,6 @@ use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Alignment of every buffer in bytes: a cache line, and the widest vector.
@@ -211,24 +212,6 @@ static IN_USE: AtomicUsize = AtomicUsize::new(0);
 fn reserve(len: usize) -> Result<(), usize> {
     let fits = |used: usize| used.checked_add(len).filter(|&sum| sum <= machine_bytes());
     IN_USE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map(drop)
-}
-
-/// Bytes of memory of this machine, or of the container that this process runs in; `usize::MAX` if the system does not
-/// tell.
-pub fn machine_bytes() -> usize {
-    static BYTES: OnceLock<usize> = OnceLock::new();
-    *BYTES.get_or_init(|| {
-        let read = |path: &str| std::fs::read_to_string(path).ok();
-        let cgroup = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
-            .into_iter()
-            .filter_map(|path| read(path)?.trim().parse::<usize>().ok())
-            .min();
-        let machine = read("/proc/meminfo").and_then(|text| {
-            let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-            total.trim().trim_end_matches("kB").trim().parse::<usize>().ok()?.checked_mul(1024)
-        });
-        [cgroup, machine].into_iter().flatten().min().unwrap_or(usize::MAX)
-    })
 }
 
 impl Default for Buffer {

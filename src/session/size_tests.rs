@@ -1,11 +1,8 @@
 //! Models of all kinds whose sizes share templates.
 
-use super::SessionOptions;
-use super::tests::{Sized, finished, session};
+use super::tests::Sized;
 use crate::onnx::tensor::ElementType::{Float, Int32, Int64, Uint8};
 use crate::onnx::testing::{Attr, TestGraph};
-use crate::runtime::Site;
-use std::ops::RangeInclusive;
 
 /// Checks that all sizes after the first few reuse the templates of these, and that results are correct.
 fn check(allowed: usize, sized: Sized) {
@@ -465,6 +462,7 @@ fn last_tokens_norms_and_packed_products_of_any_length() {
 }
 
 /// A layer with weights that are large enough for sharing, positions that depend on the length, and a residual.
+#[cfg(target_os = "linux")]
 fn layer() -> TestGraph {
     let graph = TestGraph::default().input("x", Float, &["n", "t", "64"]);
     let graph = weight(graph, "w", &[64, 64]);
@@ -487,8 +485,12 @@ fn layer() -> TestGraph {
 #[cfg(target_os = "linux")]
 #[test]
 fn nothing_grows_over_a_hundred_thousand_sets_of_sizes() {
+    use super::SessionOptions;
+    use super::tests::{finished, session};
     use crate::cpu::weights::origins;
+    use crate::runtime::Site;
     use crate::testing::{alone, process_bytes};
+    use std::ops::RangeInclusive;
 
     alone("session::size_tests::nothing_grows_over_a_hundred_thousand_sets_of_sizes", || {
         let session = session(layer(), SessionOptions::default());
