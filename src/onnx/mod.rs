@@ -4,6 +4,7 @@
 //! once, [`import`](mod@import) translates nodes for given shapes, by the tables of [`registry`] and [`ops`].
 
 pub mod call;
+pub mod constants;
 pub mod cuts;
 pub mod describe;
 pub mod emit;
