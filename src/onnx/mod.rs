@@ -7,6 +7,7 @@ pub mod call;
 pub mod constants;
 pub mod cuts;
 pub mod describe;
+pub mod doubles;
 pub mod emit;
 mod empty;
 pub mod error;
