@@ -2,7 +2,24 @@ import assert from 'node:assert/strict';
 import test, { after, before, describe } from 'node:test';
 import { MLGraphBuilder, ml } from '../../index.js';
 import { importModel, inspectModel, loadModel } from '../../onnx.js';
-import { BOOL, DOUBLE, FLOAT, INT16, INT32, INT64, UINT16, UINT8, externalWeight, node, sequenceValue, value, weight, writeModel } from './model-writer.mjs';
+import {
+  BOOL,
+  DOUBLE,
+  FLOAT,
+  INT16,
+  INT32,
+  INT4,
+  INT64,
+  UINT16,
+  UINT4,
+  UINT8,
+  externalWeight,
+  node,
+  sequenceValue,
+  value,
+  weight,
+  writeModel,
+} from './model-writer.mjs';
 import { wrong } from '../lib/types.mjs';
 
 let context;
@@ -215,6 +232,73 @@ describe('casts to 16-bit integers', () => {
         assert.deepEqual((await model.run({})).y.data, Elements.from(expected));
         model.destroy();
       }
+    });
+  }
+});
+
+describe('large constants of types that WebNN does not have are read as their numbers', () => {
+  const [ROWS, COLUMNS] = [64, 401];
+  const COUNT = ROWS * COLUMNS;
+  const random = (/** @type {number} */ at) => ((at * 7919 + 13) % 251) - 125;
+  const [BFLOAT16, UINT2, INT2] = [16, 25, 26];
+
+  /** Numbers of some bits, packed from the lowest bits on. */
+  const packed = (/** @type {number} */ bits) => {
+    const bytes = new Uint8Array(Math.ceil((COUNT * bits) / 8));
+    for (let at = 0; at < COUNT; at++) {
+      bytes[Math.floor((at * bits) / 8)] |= (random(at) & ((1 << bits) - 1)) << ((at * bits) % 8);
+    }
+    return bytes;
+  };
+  const part = (/** @type {number} */ bits, /** @type {boolean} */ isSigned) => (/** @type {number} */ at) => {
+    const low = random(at) & ((1 << bits) - 1);
+    return isSigned && low >> (bits - 1) === 1 ? low - (1 << bits) : low;
+  };
+  const numbers = (/** @type {(at: number) => number} */ numberAt) => Array.from({ length: COUNT }, (_, at) => numberAt(at));
+  const halves = Uint16Array.from(new Uint32Array(Float32Array.from(numbers(random)).buffer), (bits) => bits >> 16);
+
+  /** @type {[name: string, elementType: number, data: ArrayBufferView, numberAt: (at: number) => number, quantized: boolean][]} */
+  const cases = [
+    ['bfloat16', BFLOAT16, halves, random, false],
+    ['double', DOUBLE, Float64Array.from(numbers((at) => random(at) / 8)), (at) => random(at) / 8, false],
+    ['int16', INT16, Int16Array.from(numbers((at) => 100 * random(at))), (at) => 100 * random(at), true],
+    ['uint16', UINT16, Uint16Array.from(numbers((at) => 30000 + random(at))), (at) => 30000 + random(at), true],
+    ['int4', INT4, packed(4), part(4, true), true],
+    ['uint4', UINT4, packed(4), part(4, false), true],
+    ['int2', INT2, packed(2), part(2, true), true],
+    ['uint2', UINT2, packed(2), part(2, false), true],
+  ];
+  for (const [name, elementType, data, numberAt, isQuantized] of cases) {
+    test(name, async () => {
+      const dequantized = isQuantized ? [node('DequantizeLinear', ['w', 'scale'], ['v'])] : [node('Identity', ['w'], ['v'])];
+      const bytes = writeModel({
+        inputs: [value('x', FLOAT, [1, ROWS]), value('row', INT64, [1])],
+        outputs: [value('y', FLOAT), value('picked', FLOAT), value('all', FLOAT)],
+        weights: [weight('w', [ROWS, COLUMNS], data, elementType), weight('scale', [], Float32Array.of(0.5)), weight('half', [1], Float32Array.of(0.5))],
+        // A product packs the constant, a table is read by rows, and a sum in place.
+        nodes: [...dequantized, node('MatMul', ['x', 'v'], ['y']), node('Gather', ['v', 'row'], ['picked']), node('Mul', ['v', 'half'], ['all'])],
+        opset: 21,
+      });
+      const model = await loadModel(bytes, { context });
+      const x = Float32Array.from({ length: ROWS }, (_, at) => (at % 5) - 2);
+      const { y, picked, all } = await model.run({ x, row: BigInt64Array.of(BigInt(ROWS - 1)) });
+      model.destroy();
+      const scale = isQuantized ? 0.5 : 1;
+      const element = (/** @type {number} */ row, /** @type {number} */ column) => scale * numberAt(row * COLUMNS + column);
+      const columns = Array.from({ length: COLUMNS }, (_, column) => column);
+      // All products and sums are exact in float32.
+      assert.deepEqual(
+        [...y.data],
+        columns.map((column) => x.reduce((sum, factor, row) => sum + factor * element(row, column), 0)),
+      );
+      assert.deepEqual(
+        [...picked.data],
+        columns.map((column) => element(ROWS - 1, column)),
+      );
+      assert.deepEqual(
+        [...all.data],
+        numbers((at) => 0.5 * scale * numberAt(at)),
+      );
     });
   }
 });
