@@ -218,12 +218,29 @@ export interface OnnxProfile<Results = Record<string, any>> {
   graphs: (TimeSpan & { steps: (StepDescription & TimeSpan)[] })[];
 }
 
+/**
+ * What a model computes in float32 although its file says double, because WebNN has no float64: integers above 2^24 and
+ * digits behind the seventh are lost. Numbers that are known when the model is loaded do not count.
+ */
+export interface OnnxAsFloat32 {
+  /** Names of inputs. */
+  readonly inputs: readonly string[];
+  /** Names of outputs. */
+  readonly outputs: readonly string[];
+  /** Names of the first nodes that read or compute doubles, or of their first outputs. */
+  readonly nodes: readonly string[];
+  /** The number of all such nodes. */
+  readonly nodeCount: number;
+}
+
 /** A model that is ready to run. */
 export class OnnxModel {
   private constructor();
   readonly inputs: readonly OnnxValueInfo[];
   readonly outputs: readonly OnnxValueInfo[];
   readonly metadata: OnnxMetadata;
+  /** What is computed in float32 although the file says double. `loadModel()` warns about it. */
+  readonly computedAsFloat32: OnnxAsFloat32;
   readonly context: MLContext;
 
   /**
@@ -311,6 +328,8 @@ export interface OnnxInspection {
   readonly inputs: OnnxValueInfo[];
   readonly outputs: OnnxValueInfo[];
   readonly metadata: OnnxMetadata;
+  /** What is computed in float32 although the file says double. */
+  readonly computedAsFloat32: OnnxAsFloat32;
   /** Number of nodes by operator; its domain comes first if it is not `ai.onnx`. */
   readonly operators: Record<string, number>;
   /** Number of elements of all weights. */

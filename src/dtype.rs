@@ -195,11 +195,21 @@ impl Number {
 
     /// The little-endian bytes of this number cast to `to`; one byte for a 4-bit type.
     pub fn to_bytes(self, to: DataType) -> Vec<u8> {
+        let mut bytes = vec![0; to.bits().div_ceil(8)];
+        self.write(to, &mut bytes);
+        bytes
+    }
+
+    /// Writes what [`to_bytes`](Self::to_bytes) returns to `bytes`.
+    ///
+    /// # Panics
+    /// If `bytes` has another length.
+    pub fn write(self, to: DataType, bytes: &mut [u8]) {
         match (self.cast(to), to) {
-            (Number::Float(x), Float16) => nearest_f16(x).to_le_bytes().to_vec(),
-            (Number::Float(x), _) => (x as f32).to_le_bytes().to_vec(),
-            (Number::Int(x), Int4 | Uint4) => packed(&[x as u8]),
-            (Number::Int(x), _) => x.to_le_bytes()[..to.size()].to_vec(),
+            (Number::Float(x), Float16) => bytes.copy_from_slice(&nearest_f16(x).to_le_bytes()),
+            (Number::Float(x), _) => bytes.copy_from_slice(&(x as f32).to_le_bytes()),
+            (Number::Int(x), Int4 | Uint4) => bytes.copy_from_slice(&packed(&[x as u8])),
+            (Number::Int(x), _) => bytes.copy_from_slice(&x.to_le_bytes()[..to.size()]),
         }
     }
 }

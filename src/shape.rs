@@ -12,6 +12,10 @@ pub const MAX_RANK: usize = 8;
 /// Maximum size of a tensor in bytes (`maxTensorByteLength`).
 pub const MAX_TENSOR_BYTES: u64 = i32::MAX as u64;
 
+/// Maximum size in bytes of values that never leave a graph, such as weights: the largest valid number of elements, of the
+/// largest type. All code for the CPU counts elements in 32 bits and bytes in 64.
+pub const MAX_VALUE_BYTES: u64 = 8 * i32::MAX as u64;
+
 /// One number per dimension of a tensor.
 pub type PerAxis = ArrayVec<usize, MAX_RANK>;
 

@@ -2,7 +2,24 @@ import assert from 'node:assert/strict';
 import test, { after, before, describe } from 'node:test';
 import { MLGraphBuilder, ml } from '../../index.js';
 import { importModel, inspectModel, loadModel } from '../../onnx.js';
-import { BOOL, DOUBLE, FLOAT, INT16, INT64, UINT16, externalWeight, node, sequenceValue, value, weight, writeModel } from './model-writer.mjs';
+import {
+  BOOL,
+  DOUBLE,
+  FLOAT,
+  INT16,
+  INT32,
+  INT4,
+  INT64,
+  UINT16,
+  UINT4,
+  UINT8,
+  externalWeight,
+  node,
+  sequenceValue,
+  value,
+  weight,
+  writeModel,
+} from './model-writer.mjs';
 import { wrong } from '../lib/types.mjs';
 
 let context;
@@ -88,6 +105,202 @@ describe('types of ONNX that WebNN does not have', () => {
     const { y } = importModel(new MLGraphBuilder(context), difference(DOUBLE, Float64Array.of(1), [2]));
     assert.deepEqual([y.dataType, y.shape], ['float32', [2]]);
   });
+});
+
+/**
+ * The warnings of the process while `act` runs, as `[code, message]`.
+ *
+ * @param {() => Promise<unknown>} act
+ */
+async function warningsOf(act) {
+  /** @type {[string, string][]} */
+  const warnings = [];
+  const keep = (/** @type {NodeJS.ErrnoException} */ warning) => warnings.push([warning.code ?? '', warning.message]);
+  process.on('warning', keep);
+  try {
+    await act();
+    // Warnings are events of the next tick.
+    await new Promise((resolve) => setImmediate(resolve));
+  } finally {
+    process.off('warning', keep);
+  }
+  return warnings;
+}
+
+describe('doubles, which are computed in float32', () => {
+  const timestamps = writeModel({
+    inputs: [value('seconds', DOUBLE, ['n'])],
+    outputs: [value('hours', DOUBLE, ['n']), value('late', BOOL, ['n'])],
+    weights: [weight('hour', [], Float64Array.of(3600), DOUBLE)],
+    nodes: [node('Div', ['seconds', 'hour'], ['hours']), node('Greater', ['hours', 'hour'], ['late'], {}, 'compare')],
+  });
+
+  test('are warned about when a model is loaded, with the names', async () => {
+    const expected = { inputs: ['seconds'], outputs: ['hours'], nodes: ['hours', 'compare'], nodeCount: 2 };
+    const warnings = await warningsOf(async () => {
+      const model = await loadModel(timestamps, { context });
+      assert.deepEqual(model.computedAsFloat32, expected);
+      // This is why.
+      const { hours } = await model.run({ seconds: Float64Array.of(1.7e9, 1.7e9 + 1) });
+      assert.equal(hours.data[0], hours.data[1]);
+      model.destroy();
+    });
+    assert.deepEqual(inspectModel(timestamps).computedAsFloat32, expected);
+    assert.deepEqual(warnings, [
+      [
+        'WARN_WEBNN_FLOAT32',
+        'the model says double, but is computed in float32, with 24 bits of precision: input "seconds"; output "hours"; nodes "hours", "compare"',
+      ],
+    ]);
+  });
+
+  test('are not worth a warning where they are exact or known', async () => {
+    const bytes = writeModel({
+      inputs: [value('x', FLOAT, ['n', 4])],
+      outputs: [value('y', FLOAT)],
+      weights: [weight('half', [], Float64Array.of(0.5), DOUBLE)],
+      nodes: [
+        node('Shape', ['x'], ['shape']),
+        node('Cast', ['shape'], ['sizes'], { to: { i: DOUBLE } }),
+        node('Mul', ['sizes', 'half'], ['halves']),
+        node('Cast', ['halves'], ['starts'], { to: { i: INT64 } }),
+        node('Cast', ['half'], ['factor'], { to: { i: FLOAT } }),
+        node('Slice', ['x', 'starts', 'shape'], ['part']),
+        node('Mul', ['part', 'factor'], ['y']),
+      ],
+    });
+    const nothing = { inputs: [], outputs: [], nodes: [], nodeCount: 0 };
+    const warnings = await warningsOf(async () => {
+      const model = await loadModel(bytes, { context });
+      assert.deepEqual(model.computedAsFloat32, nothing);
+      assert.deepEqual((await model.run({ x: { data: new Float32Array(16).fill(3), shape: [4, 4] } })).y, {
+        data: new Float32Array(4).fill(1.5),
+        shape: [2, 2],
+        dataType: 'float32',
+      });
+      model.destroy();
+    });
+    assert.deepEqual(warnings, []);
+  });
+});
+
+describe('casts to 16-bit integers', () => {
+  // As onnxruntime 1.23 computes them on x64.
+  const floats = [0, 1.9, -1.9, 32767.4, 32768, 40000, 65535, 65536, -32769, -40000, 1e6, 1e9, 3e9, -3e9, 1e20, Infinity, -Infinity, NaN, 70000.7];
+  const fromFloats = [0, 1, -1, 32767, -32768, -25536, -1, 0, 32767, 25536, 16960, -13824, 0, 0, 0, 0, 0, 0, 4464];
+  const integers = [0n, 32767n, 32768n, 65536n, -1n, -32769n, 2147483647n, -2147483648n];
+  const fromIntegers = [0, 32767, -32768, 0, -1, 32767, -1, 0];
+  for (const [elementType, Elements] of /** @type {const} */ ([
+    [INT16, Int16Array],
+    [UINT16, Uint16Array],
+  ])) {
+    const casts = (/** @type {number} */ from) =>
+      writeModel({
+        inputs: [value('x', from, ['n'])],
+        outputs: [value('y', elementType, ['n']), value('next', INT64, ['n'])],
+        // The model goes on with the same numbers.
+        nodes: [node('Cast', ['x'], ['y'], { to: { i: elementType } }), node('Cast', ['y'], ['next'], { to: { i: INT64 } })],
+      });
+    test(`are ${Elements.name}s with the lowest 16 bits`, async () => {
+      for (const [from, x, expected] of /** @type {const} */ ([
+        [FLOAT, Float32Array.from(floats), fromFloats],
+        [DOUBLE, Float64Array.from(floats), fromFloats],
+        [INT64, BigInt64Array.from(integers), fromIntegers],
+        [INT32, Int32Array.from(integers, Number), fromIntegers],
+        [UINT8, Uint8Array.of(0, 200, 255), [0, 200, 255]],
+      ])) {
+        const model = await loadModel(casts(from), { context });
+        const { y, next } = await model.run({ x });
+        assert.deepEqual(y.data, Elements.from(expected), `from ${from}`);
+        assert.deepEqual(next.data, BigInt64Array.from(Elements.from(expected), BigInt), `from ${from}`);
+        model.destroy();
+      }
+    });
+
+    test(`of constants are ${Elements.name}s as well`, async () => {
+      for (const [x, from, expected] of /** @type {const} */ ([
+        [Float64Array.from(floats), DOUBLE, fromFloats],
+        [Float32Array.from(floats), FLOAT, fromFloats],
+        [BigInt64Array.from(integers), INT64, fromIntegers],
+      ])) {
+        const bytes = writeModel({
+          outputs: [value('y', elementType, [expected.length])],
+          weights: [weight('x', [expected.length], x, from)],
+          nodes: [node('Cast', ['x'], ['y'], { to: { i: elementType } })],
+        });
+        const model = await loadModel(bytes, { context });
+        assert.deepEqual((await model.run({})).y.data, Elements.from(expected));
+        model.destroy();
+      }
+    });
+  }
+});
+
+describe('large constants of types that WebNN does not have are read as their numbers', () => {
+  const [ROWS, COLUMNS] = [64, 401];
+  const COUNT = ROWS * COLUMNS;
+  const random = (/** @type {number} */ at) => ((at * 7919 + 13) % 251) - 125;
+  const [BFLOAT16, UINT2, INT2] = [16, 25, 26];
+
+  /** Numbers of some bits, packed from the lowest bits on. */
+  const packed = (/** @type {number} */ bits) => {
+    const bytes = new Uint8Array(Math.ceil((COUNT * bits) / 8));
+    for (let at = 0; at < COUNT; at++) {
+      bytes[Math.floor((at * bits) / 8)] |= (random(at) & ((1 << bits) - 1)) << ((at * bits) % 8);
+    }
+    return bytes;
+  };
+  const part = (/** @type {number} */ bits, /** @type {boolean} */ isSigned) => (/** @type {number} */ at) => {
+    const low = random(at) & ((1 << bits) - 1);
+    return isSigned && low >> (bits - 1) === 1 ? low - (1 << bits) : low;
+  };
+  const numbers = (/** @type {(at: number) => number} */ numberAt) => Array.from({ length: COUNT }, (_, at) => numberAt(at));
+  const halves = Uint16Array.from(new Uint32Array(Float32Array.from(numbers(random)).buffer), (bits) => bits >> 16);
+
+  /** @type {[name: string, elementType: number, data: ArrayBufferView, numberAt: (at: number) => number, quantized: boolean][]} */
+  const cases = [
+    ['bfloat16', BFLOAT16, halves, random, false],
+    ['double', DOUBLE, Float64Array.from(numbers((at) => random(at) / 8)), (at) => random(at) / 8, false],
+    ['int16', INT16, Int16Array.from(numbers((at) => 100 * random(at))), (at) => 100 * random(at), true],
+    ['uint16', UINT16, Uint16Array.from(numbers((at) => 30000 + random(at))), (at) => 30000 + random(at), true],
+    ['int4', INT4, packed(4), part(4, true), true],
+    ['uint4', UINT4, packed(4), part(4, false), true],
+    ['int2', INT2, packed(2), part(2, true), true],
+    ['uint2', UINT2, packed(2), part(2, false), true],
+  ];
+  for (const [name, elementType, data, numberAt, isQuantized] of cases) {
+    test(name, async () => {
+      const dequantized = isQuantized ? [node('DequantizeLinear', ['w', 'scale'], ['v'])] : [node('Identity', ['w'], ['v'])];
+      const bytes = writeModel({
+        inputs: [value('x', FLOAT, [1, ROWS]), value('row', INT64, [1])],
+        outputs: [value('y', FLOAT), value('picked', FLOAT), value('all', FLOAT)],
+        weights: [weight('w', [ROWS, COLUMNS], data, elementType), weight('scale', [], Float32Array.of(0.5)), weight('half', [1], Float32Array.of(0.5))],
+        // A product packs the constant, a table is read by rows, and a sum in place.
+        nodes: [...dequantized, node('MatMul', ['x', 'v'], ['y']), node('Gather', ['v', 'row'], ['picked']), node('Mul', ['v', 'half'], ['all'])],
+        opset: 21,
+      });
+      const model = await loadModel(bytes, { context });
+      const x = Float32Array.from({ length: ROWS }, (_, at) => (at % 5) - 2);
+      const { y, picked, all } = await model.run({ x, row: BigInt64Array.of(BigInt(ROWS - 1)) });
+      model.destroy();
+      const scale = isQuantized ? 0.5 : 1;
+      const element = (/** @type {number} */ row, /** @type {number} */ column) => scale * numberAt(row * COLUMNS + column);
+      const columns = Array.from({ length: COLUMNS }, (_, column) => column);
+      // All products and sums are exact in float32.
+      assert.deepEqual(
+        [...y.data],
+        columns.map((column) => x.reduce((sum, factor, row) => sum + factor * element(row, column), 0)),
+      );
+      assert.deepEqual(
+        [...picked.data],
+        columns.map((column) => element(ROWS - 1, column)),
+      );
+      assert.deepEqual(
+        [...all.data],
+        numbers((at) => 0.5 * scale * numberAt(at)),
+      );
+    });
+  }
 });
 
 test('inputs and outputs say how ONNX writes their types', () => {

@@ -12,6 +12,7 @@ const { nativeBytes, requireNumbers, requireType, toFeed, toFeedOfData } = requi
 const { codedError, converting } = require('./errors.js');
 const { Session } = require('./session.js');
 const { attachedBytes, externalFiles, freeDimensions, keptCounts, outputNames, toModelSource, toOptions } = require('./source.js');
+const { warnAboutDoubles } = require('./warnings.js');
 
 const { Promise } = globalThis;
 
@@ -59,7 +60,7 @@ const toFetches = record((value, what, name) => {
 /** @typedef {import('./data.js').FeedOfData & {bytes: Uint8Array}} Constant with a copy of its data */
 
 /**
- * @typedef {import('../internal.js').Signature & {metadata: import('../../onnx.js').OnnxMetadata}} Description of a model
+ * @typedef {import('../internal.js').Signature & {metadata: import('../../onnx.js').OnnxMetadata, computedAsFloat32: import('../../onnx.js').OnnxAsFloat32}} Description of a model
  */
 
 /**
@@ -86,13 +87,13 @@ class OnnxModel {
 
   /**
    * @param {symbol} token `CONSTRUCT`
-   * @param {{session: InstanceType<typeof Session>, context: import('../../index.js').MLContext, ownsContext: boolean, metadata: import('../../onnx.js').OnnxMetadata}} parts
+   * @param {{session: InstanceType<typeof Session>, context: import('../../index.js').MLContext, ownsContext: boolean, description: Description}} parts
    */
   constructor(token, parts) {
     if (token !== CONSTRUCT) {
       throw new TypeError('Illegal constructor: OnnxModel objects are made by loadModel()');
     }
-    const { session, context, ownsContext, metadata } = parts;
+    const { session, context, ownsContext, description } = parts;
     this.#session = session;
     this.#contextState = requireContext(context, 'loadModel: context');
     this.#ownsContext = ownsContext;
@@ -106,7 +107,8 @@ class OnnxModel {
     };
     this.inputs = deepFreeze(session.inputs);
     this.outputs = deepFreeze(session.outputs);
-    this.metadata = deepFreeze(metadata);
+    this.metadata = deepFreeze(description.metadata);
+    this.computedAsFloat32 = deepFreeze(description.computedAsFloat32);
     this.context = context;
     Object.freeze(this);
   }
@@ -395,7 +397,8 @@ async function load(source, options) {
       new Session(state, native, signature);
     state.requireForModel('loadModel');
     const session = await state.openSession(handle, { dimensions, looseDimensions, outputs, keepLast, constants }, toSession);
-    return new OnnxModel(CONSTRUCT, { session, context, ownsContext, metadata: description.metadata });
+    warnAboutDoubles(description.computedAsFloat32, source);
+    return new OnnxModel(CONSTRUCT, { session, context, ownsContext, description });
   } catch (error) {
     if (ownsContext && created.status === 'fulfilled') {
       created.value.destroy();

@@ -6,7 +6,7 @@ use super::schedule::pool::Threads;
 use super::schedule::shared::for_each_chunk;
 use crate::dtype::{DataType, Element};
 use crate::error::Result;
-use crate::ir::Constant;
+use crate::ir::{Constant, FileType, Widened};
 use crate::memory::{Buffer, MIN_SHARED_BYTES, Mapped, WeakBuffers, bytes_of, elements, share};
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
@@ -31,6 +31,7 @@ enum Source<'a> {
     Slice(&'a [u8]),
     Memory(&'a Arc<Buffer>),
     Mapped(&'a Mapped),
+    Widened(&'a Widened),
 }
 
 /// A buffer for pieces read from a file. Grows as needed.
@@ -43,6 +44,7 @@ impl<'a> Weights<'a> {
         let source = match constant {
             Constant::Owned(buffer) => Source::Memory(buffer),
             Constant::Mapped(window) => Source::Mapped(window),
+            Constant::Widened(widened) => Source::Widened(widened),
         };
         Weights { source, dtype, first: 0, threads }
     }
@@ -75,7 +77,7 @@ impl<'a> Weights<'a> {
     pub fn piece_len(&self) -> usize {
         match self.source {
             Source::Slice(_) | Source::Memory(_) => usize::MAX,
-            Source::Mapped(_) => PIECE_BYTES / self.dtype.size(),
+            Source::Mapped(_) | Source::Widened(_) => PIECE_BYTES / self.dtype.size(),
         }
     }
 
@@ -112,6 +114,11 @@ impl<'a> Weights<'a> {
                 window.read(at, copy)?;
                 Ok(copy)
             }
+            Source::Widened(widened) => {
+                let copy = room(copy, len)?;
+                widened.read(at, copy)?;
+                Ok(copy)
+            }
         }
     }
 
@@ -123,12 +130,13 @@ impl<'a> Weights<'a> {
     pub fn packed(&self, form: &dyn Debug, make: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
         let form = Form::Packed(self.dtype, format!("{form:?}"));
         let first = self.first * self.dtype.size();
-        let (backing, start) = match self.source {
+        let (backing, start, widened) = match self.source {
             Source::Slice(_) => return Ok(share(Arc::new(make()?))),
-            Source::Memory(buffer) => (Backing::of(buffer), first),
-            Source::Mapped(window) => (Backing::File(window.backing().id()), window.range().start + first),
+            Source::Memory(buffer) => (Backing::of(buffer), first, None),
+            Source::Mapped(window) => (Backing::File(window.backing().id()), window.range().start + first, None),
+            Source::Widened(widened) => origin(widened, self.first),
         };
-        once(Origin { backing, start, form }, || Ok(Arc::new(make()?)))
+        once(Origin { backing, start, widened, form }, || Ok(Arc::new(make()?)))
     }
 }
 
@@ -147,19 +155,30 @@ fn room(slot: &mut Option<Buffer>, len: usize) -> Result<&mut [u8]> {
 /// # Errors
 /// As [`Constant::buffer`].
 pub fn resident(constant: &Constant) -> Result<Arc<Buffer>> {
-    let (backing, Range { start, end }) = match constant {
+    let (backing, start, widened) = match constant {
         Constant::Owned(buffer) if buffer.len() < MIN_SHARED_BYTES => return Ok(buffer.clone()),
-        Constant::Owned(buffer) => (Backing::of(buffer), 0..buffer.len()),
-        Constant::Mapped(window) => (Backing::File(window.backing().id()), window.range()),
+        Constant::Owned(buffer) => (Backing::of(buffer), 0, None),
+        Constant::Mapped(window) => (Backing::File(window.backing().id()), window.range().start, None),
+        Constant::Widened(widened) => origin(widened, 0),
     };
-    once(Origin { backing, start, form: Form::Raw(end - start) }, || constant.buffer())
+    once(Origin { backing, start, widened, form: Form::Raw(constant.len()) }, || constant.buffer())
+}
+
+/// Where `widened` is stored, from its element `first` on.
+fn origin(widened: &Widened, first: usize) -> (Backing, usize, Option<(FileType, usize)>) {
+    let stored = widened.stored();
+    let element = widened.range().start + first;
+    (Backing::File(stored.backing().id()), stored.range().start, Some((widened.from(), element)))
 }
 
 /// The source of bytes and what was made of them. Identifies equal contents without comparing them.
 #[derive(PartialEq, Eq, Hash)]
 struct Origin {
     backing: Backing,
+    /// The first byte.
     start: usize,
+    /// The type of elements that are widened, and the number of the first one, counted from that byte.
+    widened: Option<(FileType, usize)>,
     form: Form,
 }
 

@@ -1,5 +1,6 @@
 //! The bytes of constants.
 
+use super::Widened;
 use crate::error::Result;
 use crate::memory::{Buffer, Mapped};
 use std::ops::Range;
@@ -12,6 +13,8 @@ pub enum Constant {
     Owned(Arc<Buffer>),
     /// In a memory-mapped file, or in memory that another owner holds: read when needed.
     Mapped(Mapped),
+    /// Of a type that WebNN lacks: widened when read.
+    Widened(Widened),
 }
 
 impl Constant {
@@ -20,6 +23,7 @@ impl Constant {
         match self {
             Constant::Owned(buffer) => buffer.len(),
             Constant::Mapped(window) => window.len(),
+            Constant::Widened(widened) => widened.len(),
         }
     }
 
@@ -28,12 +32,12 @@ impl Constant {
         self.len() == 0
     }
 
-    /// Size of the constant's own memory in bytes: 0 if it is mapped.
+    /// Size of the constant's own memory in bytes: 0 if it is read when needed.
     pub fn memory_bytes(&self) -> usize {
         if let Constant::Owned(buffer) = self { buffer.len() } else { 0 }
     }
 
-    /// Returns all bytes in aligned memory: a copy if they are mapped.
+    /// Returns all bytes in aligned memory: a copy if they are read when needed.
     ///
     /// # Errors
     /// An `UnknownError` if memory for a copy runs out, an `OperationError` if a mapped file cannot be read.
@@ -52,6 +56,7 @@ impl Constant {
         Ok(match self {
             Constant::Owned(_) => Constant::Owned(self.part(range)?),
             Constant::Mapped(window) => Constant::Mapped(window.window(range)),
+            Constant::Widened(widened) => Constant::Widened(widened.window(range)),
         })
     }
 
@@ -62,6 +67,12 @@ impl Constant {
             Constant::Mapped(window) => {
                 let mut copy = Buffer::zeroed(range.len())?;
                 window.read(range.start, copy.bytes_mut())?;
+                Arc::new(copy)
+            }
+            Constant::Widened(widened) => {
+                let part = widened.window(range);
+                let mut copy = Buffer::zeroed(part.len())?;
+                part.read(0, copy.bytes_mut())?;
                 Arc::new(copy)
             }
         })

@@ -10,6 +10,7 @@ mod stencil;
 mod text;
 mod value_id;
 mod verify;
+mod widened;
 
 pub use builder::{Builder, Checkpoint, OperandId};
 pub use constant::Constant;
@@ -19,3 +20,4 @@ pub use prologue::{Prologue, Storage, is_cheap};
 pub use stencil::{Changes, Filling, Stencil};
 pub use text::parse;
 pub use value_id::ValueId;
+pub use widened::{FileType, Widened};

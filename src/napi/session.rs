@@ -7,7 +7,7 @@ use super::view::View;
 use super::{ContextHandle, GraphHandle, Result, tensor_handle};
 use crate::error::{Code, Error, Unsupported};
 use crate::memory::{Buffer, bytes_of};
-use crate::onnx::describe::interface;
+use crate::onnx::describe::interface_json;
 use crate::onnx::error::{quoted, shortened};
 use crate::onnx::file::{ExternalData, FileSource};
 use crate::onnx::{Model, ModelError};
@@ -134,7 +134,7 @@ pub fn open_model(
     });
     let work = move || {
         let model = Model::open(source, external_data).map_err(|error| error.into_error())?;
-        let json = serde_json::to_string(&interface(&model)).expect("keys are strings");
+        let json = interface_json(&model).map_err(|error| error.into_error())?;
         slot.put((model, json));
         Ok(())
     };

@@ -4,17 +4,18 @@ use super::error::{Cut, Refusal, shortened};
 use super::import::{Body, FloatForms, Importer, Place, Value, value_type};
 use super::proto;
 use super::sized::is_small;
-use super::tensor::{self, ElementType, Literal, TensorRecord};
+use super::tensor::{ElementType, Literal, TensorRecord};
 use crate::dimension::{Dim, dims, numbers};
-use crate::dtype::{DataType, Number};
+use crate::dtype::DataType;
 use crate::error::Error;
 use crate::ir::{OperandId, bytes_of_sizes};
-use crate::memory::Buffer;
+use crate::memory::check_room;
 use crate::ops::tensor::Tensor;
 use crate::ops::{Op, Operator};
 use crate::shape::Descriptor;
 use std::rc::Rc;
-use std::sync::Arc;
+
+pub use super::constants::check_generated;
 
 /// The result of a step in a translation.
 pub type Step<T> = std::result::Result<T, Refusal>;
@@ -26,28 +27,17 @@ const MAX_FOLDED_ELEMENTS: usize = 1 << 16;
 /// Like [`MAX_FOLDED_ELEMENTS`], for cumulative sums.
 const MAX_SUMMED_ELEMENTS: usize = 1 << 13;
 
+/// Memory of a naive reference per element of operands and outputs, in bytes: a number of 128 bits, and its copies.
+const REFERENCE_BYTES: usize = 48;
+
 /// Approximate memory per operator in bytes while a graph is being built.
 const OPERATOR_BYTES: usize = 640;
 
-/// Maximum number of elements of a constant that a translation generates: a small file must not need much memory.
-const MAX_GENERATED: u64 = 1 << 23;
-
-/// Rejects constants with more elements than a translation may generate.
-///
-/// # Errors
-/// If `count` is above 2^23 elements.
-pub fn check_generated(count: u64) -> Step<()> {
-    match count <= MAX_GENERATED {
-        true => Ok(()),
-        false => Err(Refusal(format!("it needs a constant of {count} elements, more than {MAX_GENERATED}"))),
-    }
-}
-
 /// A node under translation.
 pub struct Call<'c, 'm> {
-    importer: &'c mut Importer<'m>,
+    pub(super) importer: &'c mut Importer<'m>,
     node: &'c proto::Node,
-    label: String,
+    pub(super) label: String,
     inputs: Vec<Option<Value>>,
     attributes: Vec<proto::Attribute>,
     /// The version of the node's operator set that the model uses.
@@ -160,102 +150,6 @@ impl<'c, 'm> Call<'c, 'm> {
     /// The data type of the input at `index`; `None` if WebNN does not support it.
     pub fn input_type(&self, index: usize) -> Option<DataType> {
         value_type(self.importer.builder, &self.value(index)?)
-    }
-
-    /// The elements of the input at `index` if it is a constant, of any type.
-    pub fn constant_numbers(&self, index: usize) -> Option<Vec<Number>> {
-        match self.value(index)? {
-            Value::Operand(id) => self.numbers_of(id),
-            Value::Literal(literal) => literal.numbers().ok(),
-            Value::Empty(_) => Some(Vec::new()),
-            _ => None,
-        }
-    }
-
-    /// The elements of `operand` if it is a constant. Unknown sizes become numbers, see [`Dim::pinned`].
-    pub fn numbers_of(&self, operand: OperandId) -> Option<Vec<Number>> {
-        if let Some(dims) = self.importer.builder.sizes_of(operand) {
-            let is_float = self.dtype(operand).is_float();
-            let number = |dim: &Dim| match is_float {
-                true => Number::Float(dim.pinned() as f64),
-                false => Number::Int(dim.pinned() as i128),
-            };
-            return Some(dims.iter().map(number).collect());
-        }
-        let constant = self.importer.builder.constant_value(operand)?;
-        // An unreadable weight is reported when the graph is compiled; here, its value merely counts as unknown.
-        let bytes = constant.buffer().ok()?;
-        Some(tensor::numbers(self.dtype(operand), bytes.bytes()))
-    }
-
-    /// The integers in the constant at `index`; `None` if it is missing.
-    ///
-    /// # Errors
-    /// If it is not a constant, or not all of its elements are integers. Messages call it `what`.
-    pub fn optional_ints(&self, index: usize, what: &str) -> Step<Option<Vec<i64>>> {
-        let Some(numbers) = self.given_numbers(index, what)? else { return Ok(None) };
-        let ints = numbers.into_iter().map(|number| match number {
-            Number::Int(x) => i64::try_from(x).ok(),
-            Number::Float(_) => None,
-        });
-        ints.collect::<Option<_>>()
-            .map(Some)
-            .ok_or_else(|| Refusal(format!("{what} (input {index}) holds no integers")))
-    }
-
-    /// Like [`optional_ints`](Self::optional_ints), for a required input.
-    ///
-    /// # Errors
-    /// Those of [`optional_ints`](Self::optional_ints), or if it is missing.
-    pub fn ints(&self, index: usize, what: &str) -> Step<Vec<i64>> {
-        self.optional_ints(index, what)?.ok_or_else(|| Refusal(format!("{what} (input {index}) is missing")))
-    }
-
-    /// Like [`ints`](Self::ints), but also accepts integers that depend on sizes still unknown.
-    ///
-    /// # Errors
-    /// Those of [`ints`](Self::ints).
-    pub fn int_dims(&self, index: usize, what: &str) -> Step<Vec<Dim>> {
-        if let Some(Value::Operand(id)) = self.value(index)
-            && let Some(dims) = self.importer.builder.sizes_of(id)
-        {
-            return Ok(dims.to_vec());
-        }
-        Ok(self.ints(index, what)?.into_iter().map(Dim::number).collect())
-    }
-
-    /// The single integer in the constant at `index`.
-    ///
-    /// # Errors
-    /// Those of [`ints`](Self::ints), or if there is not exactly one integer.
-    pub fn one_int(&self, index: usize, what: &str) -> Step<i64> {
-        match self.ints(index, what)?[..] {
-            [int] => Ok(int),
-            ref ints => Err(Refusal(format!("{what} (input {index}) has {} elements, expected 1", ints.len()))),
-        }
-    }
-
-    /// The numbers in the constant at `index` as float64; `None` if it is missing.
-    ///
-    /// # Errors
-    /// If it is not a constant. Messages call it `what`.
-    pub fn optional_floats(&self, index: usize, what: &str) -> Step<Option<Vec<f64>>> {
-        Ok(self.given_numbers(index, what)?.map(|numbers| numbers.into_iter().map(Number::to_f64).collect()))
-    }
-
-    /// The numbers in the constant at `index`; `None` if it is missing.
-    ///
-    /// # Errors
-    /// If it is not a constant. Messages call it `what`.
-    pub fn given_numbers(&self, index: usize, what: &str) -> Step<Option<Vec<Number>>> {
-        let Some(value) = self.value(index) else { return Ok(None) };
-        self.constant_numbers(index).map(Some).ok_or_else(|| match value {
-            Value::Operand(_) => {
-                Refusal(format!("{what} (input {index}) is computed from inputs of the model, expected a constant"))
-                    .unless(Cut::Value(index))
-            }
-            _ => Refusal(format!("{what} (input {index}) holds no numbers")),
-        })
     }
 
     // ---- Attributes ----------------------------------------------------------------------------------------------
@@ -465,11 +359,14 @@ impl<'c, 'm> Call<'c, 'm> {
             return Ok(None);
         }
         let bytes: usize = outputs.iter().map(Descriptor::bytes).sum();
-        let Some(foldable) = self.importer.foldable.checked_sub(elements) else { return Ok(None) };
+        let Some(foldable) = self.importer.foldable.get().checked_sub(elements) else { return Ok(None) };
         if self.take_memory(bytes).is_err() {
             return Ok(None);
         }
-        self.importer.foldable = foldable;
+        self.importer.foldable.set(foldable);
+        if elements > MAX_FOLDED_ELEMENTS {
+            check_room(elements.saturating_mul(REFERENCE_BYTES))?;
+        }
         let builder = &mut *self.importer.builder;
         let tensor = |id: OperandId| {
             let descriptor = builder.descriptor(id);
@@ -488,116 +385,31 @@ impl<'c, 'm> Call<'c, 'm> {
         Ok(Some(constants.collect::<Result<_, _>>()?))
     }
 
-    /// A constant with these elements, cast to `dtype`. Evaluates the elements only after checking the memory limit.
-    ///
-    /// # Errors
-    /// If there are more elements than a translation may generate, memory runs out, or the shape is invalid or has a
-    /// different number of elements.
-    pub fn constant<I>(&mut self, dtype: DataType, shape: &[u32], elements: I) -> Step<OperandId>
-    where
-        I: IntoIterator<Item: Into<Number>>,
-    {
-        let count = shape.iter().fold(1u64, |n, &dim| n.saturating_mul(dim as u64));
-        check_generated(count)?;
-        self.take_memory(count as usize * dtype.size())?;
-        let bytes: Vec<u8> = elements.into_iter().flat_map(|element| element.into().to_bytes(dtype)).collect();
-        self.constant_from_bytes(Descriptor::new(dtype, shape), &bytes)
-    }
-
-    /// Converts a constant of the file to type `dtype` and applies `f` to each element.
-    ///
-    /// # Errors
-    /// If its elements are not numbers, or memory runs out.
-    pub fn converted(&mut self, literal: &Literal, dtype: DataType, f: impl Fn(Number) -> Number) -> Step<OperandId> {
-        let mut bytes = Vec::new();
-        literal.visit(|number| bytes.extend(f(number).to_bytes(dtype)))?;
-        self.constant_from_bytes(Descriptor::new(dtype, literal.shape.as_slice()), &bytes)
-    }
-
     /// Deducts from the memory, in bytes, that the translation of a model may use in addition to its weights.
     ///
     /// # Errors
     /// If less is left.
     pub fn take_memory(&mut self, bytes: usize) -> Step<()> {
-        let left = self.importer.memory.checked_sub(bytes);
-        self.importer.memory = left.ok_or("the model needs too much memory after unrolling its loops")?;
-        Ok(())
+        Ok(self.importer.take_memory(bytes)?)
+    }
+
+    /// Like [`take_memory`](Self::take_memory), for lists whose allocation cannot fail without ending the process.
+    ///
+    /// # Errors
+    /// If less is left, or the machine has no room for them.
+    pub fn take_room(&mut self, bytes: usize) -> Step<()> {
+        self.take_memory(bytes)?;
+        Ok(check_room(bytes)?)
     }
 
     /// Deducts from the number of elements that may be computed during translation.
     ///
     /// # Errors
     /// If less is left.
-    pub fn take_work(&mut self, elements: usize) -> Step<()> {
-        let left = self.importer.foldable.checked_sub(elements);
-        self.importer.foldable = left.ok_or("evaluating the model's constants takes too long")?;
+    pub fn take_work(&self, elements: usize) -> Step<()> {
+        let left = self.importer.foldable.get().checked_sub(elements);
+        self.importer.foldable.set(left.ok_or("evaluating the model's constants takes too long")?);
         Ok(())
-    }
-
-    /// A constant with these bytes.
-    ///
-    /// # Errors
-    /// Those of [`constant`](Self::constant), or if the number of bytes is wrong.
-    pub fn constant_from_bytes(&mut self, descriptor: Descriptor, bytes: &[u8]) -> Step<OperandId> {
-        Ok(self.importer.builder.constant(descriptor, bytes)?)
-    }
-
-    /// Reinterprets the bytes of the constant at `index`, which messages call `what`, as elements of another type and
-    /// shape, without a copy.
-    ///
-    /// # Errors
-    /// If the input is computed, or has a different number of bytes.
-    pub fn constant_as(&mut self, index: usize, what: &str, descriptor: Descriptor) -> Step<OperandId> {
-        let Some(Value::Operand(id)) = self.value(index) else {
-            return Err(Refusal(format!("{what} (input {index}) is missing")));
-        };
-        let Some(constant) = self.importer.builder.constant_value(id).cloned() else {
-            let message = format!("{what} (input {index}) is computed from inputs of the model, expected a constant");
-            return Err(Refusal(message).unless(Cut::Value(index)));
-        };
-        let (got, expected) = (constant.len(), descriptor.bytes());
-        if got != expected {
-            let Descriptor { dtype, shape } = descriptor;
-            let expected = format!("the {expected} bytes of {dtype} {shape:?}");
-            return Err(Refusal(format!("{what} (input {index}) has {got} bytes, expected {expected}")));
-        }
-        Ok(self.importer.builder.constant_like(descriptor, &constant)?)
-    }
-
-    /// A list of integers as the value of an output: int64, possibly empty.
-    ///
-    /// # Errors
-    /// Those of [`constant`](Self::constant).
-    pub fn int_list(&mut self, shape: &[u32], ints: &[i64]) -> Step<Value> {
-        let descriptor = Descriptor::new(DataType::Int64, shape);
-        if shape.contains(&0) {
-            return Ok(Value::Empty(descriptor));
-        }
-        self.constant(DataType::Int64, shape, ints.iter().copied()).map(Value::Operand)
-    }
-
-    /// Like [`int_list`](Self::int_list), for integers that may depend on sizes still unknown.
-    ///
-    /// # Errors
-    /// Those of [`int_list`](Self::int_list).
-    pub fn dim_list(&mut self, shape: &[u32], dims: &[Dim]) -> Step<Value> {
-        if dims.iter().all(|dim| dim.is_number()) {
-            return self.int_list(shape, &dims.iter().map(|dim| dim.pinned()).collect::<Vec<_>>());
-        }
-        self.dims_constant(&Descriptor::new(DataType::Int64, shape), dims).map(Value::Operand)
-    }
-
-    /// Integers that may depend on sizes still unknown, as elements of the descriptor's type.
-    ///
-    /// # Errors
-    /// Those of [`int_list`](Self::int_list).
-    pub fn dims_constant(&mut self, descriptor: &Descriptor, dims: &[Dim]) -> Step<OperandId> {
-        self.take_memory(size_of_val(dims))?;
-        if dims.iter().all(|dim| dim.is_number()) {
-            let numbers = dims.iter().map(|dim| Number::Int(dim.pinned() as i128));
-            return self.constant(descriptor.dtype, &descriptor.sizes(), numbers);
-        }
-        Ok(self.importer.builder.sizes(descriptor.clone(), dims)?)
     }
 
     /// The integers of an operand that depend on sizes still unknown.
@@ -608,22 +420,6 @@ impl<'c, 'm> Call<'c, 'm> {
     /// The float32 counterparts of integer operands.
     pub fn float_forms(&mut self) -> &mut FloatForms {
         &mut self.importer.float_forms
-    }
-
-    /// A scalar.
-    ///
-    /// # Errors
-    /// If memory runs out.
-    pub fn scalar(&mut self, dtype: DataType, value: Number) -> Step<OperandId> {
-        Ok(self.importer.builder.scalar(dtype, value)?)
-    }
-
-    /// A scalar of the type of `operand`.
-    ///
-    /// # Errors
-    /// If memory runs out.
-    pub fn scalar_like(&mut self, operand: OperandId, value: f64) -> Step<OperandId> {
-        self.scalar(self.dtype(operand), Number::Float(value))
     }
 
     /// A tensor of a model file as a value.
@@ -691,24 +487,6 @@ impl<'c, 'm> Call<'c, 'm> {
         }
         self.importer.refused = before;
         outcome.map_err(|refusal| refusal.unless(cut))
-    }
-
-    /// The bytes of the input at `index` if it is a constant of a type that WebNN supports.
-    ///
-    /// # Errors
-    /// If they cannot be read.
-    pub fn constant_bytes(&self, index: usize) -> Step<Option<Arc<Buffer>>> {
-        let Some(Value::Operand(id)) = self.value(index) else { return Ok(None) };
-        let constant = self.importer.builder.constant_value(id);
-        Ok(constant.map(|constant| constant.buffer()).transpose()?)
-    }
-
-    /// The bytes of a constant.
-    ///
-    /// # Errors
-    /// If memory for them runs out, or a mapped file cannot be read.
-    pub fn bytes_of(&self, constant: OperandId) -> Step<Arc<Buffer>> {
-        Ok(self.importer.builder.constant_value(constant).expect("a constant").buffer()?)
     }
 
     /// The dimensions of an operand, which messages call `what`.

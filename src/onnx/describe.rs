@@ -1,5 +1,6 @@
 //! Information about a model that does not require an import.
 
+use super::doubles::{AsFloat32, as_float32};
 use super::error::{Result, Unsupported};
 use super::import::{Request, check, import};
 use super::model::{Dimension, Graph, MAX_DEPTH, Metadata, Model, ValueInfo, decode_attributes, decode_node};
@@ -9,11 +10,13 @@ use super::sizes::check_names;
 use super::tensor::TensorRecord;
 use crate::dimension::{Dim, Tape, numbers};
 use crate::ir::Builder;
+use crate::shape::MAX_VALUE_BYTES;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Inputs, outputs and metadata of a model.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Interface<'a> {
     /// The inputs that a caller provides.
     pub inputs: Vec<&'a ValueInfo>,
@@ -21,6 +24,8 @@ pub struct Interface<'a> {
     pub outputs: &'a [ValueInfo],
     /// The metadata.
     pub metadata: &'a Metadata,
+    /// What is computed in float32 although the file says double.
+    pub computed_as_float32: AsFloat32,
 }
 
 /// Everything known about a model without building it.
@@ -64,9 +69,21 @@ pub fn supported_operators() -> Vec<SupportedOperator> {
 }
 
 /// Inputs, outputs and metadata of `model`.
-pub fn interface(model: &Model) -> Interface<'_> {
+///
+/// # Errors
+/// If a node is damaged.
+pub fn interface(model: &Model) -> Result<Interface<'_>> {
     let Model { metadata, graph, .. } = model;
-    Interface { inputs: graph.free_inputs().collect(), outputs: &graph.outputs, metadata }
+    let computed_as_float32 = as_float32(model)?;
+    Ok(Interface { inputs: graph.free_inputs().collect(), outputs: &graph.outputs, metadata, computed_as_float32 })
+}
+
+/// The JSON form of [`interface`].
+///
+/// # Errors
+/// Those of [`interface`].
+pub fn interface_json(model: &Model) -> Result<String> {
+    Ok(serde_json::to_string(&interface(model)?).expect("keys are strings"))
 }
 
 /// Derives the shapes of the outputs from those of the inputs, in the order of the request; `None` if that is
@@ -145,8 +162,9 @@ pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<
         counts.nodes(&function.nodes, 0)?;
     }
     let request = Request { free_dimensions, may_cut: true, ..Request::default() };
-    let outcome = match import(model, &mut Builder::new(), &request) {
-        Err(error) if error.unsupported.is_empty() => check(model, &mut Builder::new(), &request),
+    let builder = || Builder::with_limit(MAX_VALUE_BYTES);
+    let outcome = match import(model, &mut builder(), &request) {
+        Err(error) if error.unsupported.is_empty() => check(model, &mut builder(), &request),
         outcome => outcome.map(|imported| imported.rest),
     };
     let (cuts, unsupported) = match outcome {
@@ -154,7 +172,7 @@ pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<
         Err(error) => (Vec::new(), error.unsupported),
     };
     let Counts { operators, parameters, parameter_bytes } = counts;
-    Ok(Inspection { interface: interface(model), operators, parameters, parameter_bytes, unsupported, cuts })
+    Ok(Inspection { interface: interface(model)?, operators, parameters, parameter_bytes, unsupported, cuts })
 }
 
 #[derive(Default)]

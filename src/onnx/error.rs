@@ -1,6 +1,6 @@
 //! Errors of models.
 
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, ErrorKind};
 use std::fmt;
 
 pub use crate::error::Unsupported;
@@ -26,6 +26,16 @@ impl ModelError {
     /// An invalid model file.
     pub fn new(message: impl Into<String>) -> ModelError {
         ModelError::coded(Code::ModelInvalid, message)
+    }
+
+    /// The error that a constant of the file cannot be had: it is too large, or memory runs out.
+    pub fn of_constant(error: Error) -> ModelError {
+        let code = match error.kind {
+            ErrorKind::Unknown => Code::NoMemory,
+            ErrorKind::Operation => Code::ModelInvalid,
+            _ => Code::UnsupportedOperator,
+        };
+        ModelError::coded(code, error.message)
     }
 
     /// An error without unsupported nodes.

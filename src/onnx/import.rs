@@ -4,6 +4,7 @@
 //! small constant operands becomes a constant, see [`Call::emit`](super::call::Call::emit).
 
 use super::call::Call;
+use super::constants::Converted;
 use super::cuts::{Cuts, Rest};
 use super::error::{Cut, MAX_LISTED, ModelError, Refusal, Result, Unsupported, quoted, shortened};
 use super::model::{
@@ -20,7 +21,7 @@ use crate::ir::{Builder, OperandId};
 use crate::ops::elementwise::Elementwise;
 use crate::shape::Descriptor;
 use bytes::Bytes;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
@@ -44,9 +45,6 @@ const MEMORY_PER_BYTE: usize = 8;
 /// Maximum number of elements to compute during translation: about two seconds of the naive references. Loops over
 /// small constants could otherwise require any number.
 const MAX_FOLDED: usize = 1 << 25;
-
-/// Maximum size in bytes of constants to copy; larger ones are read from the file when the graph is compiled.
-const MAX_COPIED_BYTES: usize = 1 << 14;
 
 /// The value of a name in the model.
 #[derive(Clone, Debug)]
@@ -202,10 +200,11 @@ pub(super) struct Importer<'a> {
     /// Remaining bytes for translations.
     pub memory: usize,
     /// Remaining number of elements to compute.
-    pub foldable: usize,
+    pub foldable: Cell<usize>,
     /// Whether to compute all constants, of any size.
     pub folds_all: bool,
     pub float_forms: FloatForms,
+    pub(super) converted: Converted,
 }
 
 /// The float32 counterparts of integer operands, for readers that need floats in any case.
@@ -274,7 +273,7 @@ pub fn evaluate_part(
     values: HashMap<String, Value>,
 ) -> Result<(Vec<Binding>, Rest)> {
     with_importer(part.model, builder, 0, false, |importer| {
-        (importer.folds_all, importer.memory, importer.foldable) = (true, usize::MAX, usize::MAX);
+        (importer.folds_all, importer.memory, importer.foldable) = (true, usize::MAX, usize::MAX.into());
         importer.part(part, values)
     })
 }
@@ -296,9 +295,10 @@ pub(super) fn with_importer<T>(
         cuts: may_cut.then(Cuts::default),
         work: own.saturating_mul(2).saturating_add(MAX_WORK),
         memory: MEMORY.saturating_add(model.files.byte_length().saturating_mul(MEMORY_PER_BYTE)),
-        foldable: MAX_FOLDED,
+        foldable: MAX_FOLDED.into(),
         folds_all: false,
         float_forms: FloatForms::default(),
+        converted: Converted::new(),
     };
     let imported = work(&mut importer);
     model.files.release();
@@ -541,6 +541,9 @@ impl<'a> Importer<'a> {
                 return Err(ModelError::coded(Code::UnknownOutput, message));
             }
         };
+        if !descriptor.is_empty() {
+            descriptor.check("output").map_err(|problem| fail(format!("cannot leave the model: {problem}")))?;
+        }
         Ok(Binding { name: name.to_string(), descriptor, operand })
     }
 
@@ -556,40 +559,10 @@ impl<'a> Importer<'a> {
         if record.is_external {
             self.memory = self.memory.saturating_add(literal.bytes.len().saturating_mul(MEMORY_PER_BYTE));
         }
-        let value = self.literal(literal)?;
+        let named = |error: ModelError| ModelError { message: format!("tensor '{name}': {error}"), ..error };
+        let value = self.literal(literal).map_err(named)?;
         scope.set(name, value.clone());
         Ok(Some(value))
-    }
-
-    /// Converts a tensor of the file to a value.
-    pub fn literal(&mut self, literal: Literal) -> Result<Value> {
-        let Some(dtype) = literal.element.webnn() else { return Ok(Value::Literal(Rc::new(literal))) };
-        let descriptor = Descriptor::new(dtype, literal.shape);
-        if descriptor.is_empty() {
-            return Ok(Value::Empty(descriptor));
-        }
-        let window = match literal.bytes.len() > MAX_COPIED_BYTES {
-            true => self.model.files.window_of(&literal.bytes),
-            false => None,
-        };
-        let constant = match window {
-            Some(window) => self.builder.constant_mapped(descriptor, window),
-            None => self.builder.constant(descriptor, &literal.bytes),
-        };
-        constant.map(Value::Operand).map_err(|error| ModelError::new(error.message))
-    }
-
-    /// Widens a constant of a floating-point type that WebNN does not support to float32.
-    fn computed(&mut self, value: Value) -> Result<Value> {
-        match value {
-            Value::Literal(literal) if literal.element.computed().is_some() => {
-                let mut bytes = Vec::with_capacity(literal.elements() * size_of::<f32>());
-                literal.visit(|number| bytes.extend(number.to_bytes(DataType::Float32))).map_err(ModelError::new)?;
-                let (element, shape) = (ElementType::Float, literal.shape.clone());
-                self.literal(Literal { element, shape, bytes: bytes.into() })
-            }
-            other => Ok(other),
-        }
     }
 
     /// Whether half of the remaining work suffices to run `body` `rounds` times.
@@ -641,9 +614,9 @@ impl<'a> Importer<'a> {
         let mut inputs = Vec::new();
         for name in &node.input {
             let value = if name.is_empty() { None } else { self.value(place.scope, name)? };
-            // Casts need the exact value.
-            let value =
-                if node.op_type == "Cast" { value } else { value.map(|value| self.computed(value)).transpose()? };
+            // Casts need the exact value, and the bits.
+            let is_exact = matches!(node.op_type.as_str(), "Cast" | "BitCast");
+            let value = if is_exact { value } else { value.map(|value| self.computed(value)).transpose()? };
             inputs.push(value.filter(|value| !matches!(value, Value::Absent)));
         }
         if inputs.iter().any(|input| matches!(input, Some(Value::Unknown))) {

@@ -4,8 +4,10 @@
 //! once, [`import`](mod@import) translates nodes for given shapes, by the tables of [`registry`] and [`ops`].
 
 pub mod call;
+pub mod constants;
 pub mod cuts;
 pub mod describe;
+pub mod doubles;
 pub mod emit;
 mod empty;
 pub mod error;

@@ -5,6 +5,9 @@ use super::file::Files;
 use super::proto;
 use crate::dimension::{Dim, dims as into_dims};
 use crate::dtype::{DataType, Number};
+use crate::error::Code;
+use crate::ir::{FileType, Widened};
+use crate::memory::{Backing, Mapped, check_room};
 use bytes::Bytes;
 use half::{bf16, f16};
 use prost::Message;
@@ -98,6 +101,21 @@ impl ElementType {
             other => other.webnn(),
         }
     }
+
+    /// This type, if WebNN lacks it and constants of it can be widened.
+    pub fn foreign(self) -> Option<FileType> {
+        Some(match self {
+            ElementType::Bfloat16 => FileType::Bfloat16,
+            ElementType::Double => FileType::Double,
+            ElementType::Int16 => FileType::Int16,
+            ElementType::Uint16 => FileType::Uint16,
+            ElementType::Int4 => FileType::Int4,
+            ElementType::Uint4 => FileType::Uint4,
+            ElementType::Int2 => FileType::Int2,
+            ElementType::Uint2 => FileType::Uint2,
+            _ => return None,
+        })
+    }
 }
 
 impl fmt::Display for ElementType {
@@ -124,14 +142,31 @@ impl Literal {
         self.shape.iter().map(|&dim| dim as usize).product()
     }
 
-    /// Every element as an exact number.
+    /// The elements as those of a WebNN type, in memory or in one of `files`.
+    ///
+    /// # Errors
+    /// If WebNN has the type itself, or nothing that represents it.
+    pub fn widened(&self, files: &Files) -> Result<Widened, String> {
+        let from = self.element.foreign();
+        let from = from.ok_or_else(|| format!("elements of type {} have no counterpart in WebNN", self.element))?;
+        let stored = match files.window_of(&self.bytes) {
+            Some(window) => window,
+            None => Mapped::new(Backing::of_bytes(self.bytes.clone()), 0..self.bytes.len()).expect("all of it"),
+        };
+        Ok(Widened::new(stored, from, self.elements()))
+    }
+
+    /// The first element as an exact number, if there is one.
     ///
     /// # Errors
     /// Those of [`visit`](Self::visit).
-    pub fn numbers(&self) -> Result<Vec<Number>, String> {
-        let mut numbers = Vec::new();
-        self.visit(|number| numbers.push(number))?;
-        Ok(numbers)
+    pub fn first(&self) -> Result<Option<Number>, String> {
+        let bits = self.element.bits().min(8 * self.bytes.len());
+        let (element, bytes) = (self.element, self.bytes.slice(..bits.div_ceil(8)));
+        let mut first = None;
+        let shape = if bytes.is_empty() { vec![0] } else { vec![1] };
+        Literal { element, shape, bytes }.visit(|number| first = Some(number))?;
+        Ok(first)
     }
 
     /// Passes every element to `f` as an exact number, in order.
@@ -171,7 +206,7 @@ fn chunks<const N: usize>(bytes: &[u8], f: impl FnMut([u8; N])) {
     bytes.as_chunks::<N>().0.iter().copied().for_each(f)
 }
 
-/// The elements of a WebNN tensor; the bytes need no alignment.
+/// The elements of a WebNN tensor; the bytes need no alignment. Takes 32 bytes per element: only for short lists.
 pub fn numbers(dtype: DataType, bytes: &[u8]) -> Vec<Number> {
     let mut numbers = Vec::with_capacity(bytes.len() / dtype.size());
     visit(dtype, bytes, |number| numbers.push(number));
@@ -257,7 +292,9 @@ impl TensorRecord {
         let fail = |reason: String| ModelError::new(format!("tensor '{}': {reason}", header.name));
         let element = ElementType::from_code(header.data_type)
             .ok_or_else(|| fail(format!("{} is not an element type", header.data_type)))?;
-        let shape = checked_shape(&header.dims).map_err(fail)?;
+        // A valid tensor can be larger than is supported.
+        let code = if header.dims.iter().all(|&dim| dim >= 0) { Code::UnsupportedOperator } else { Code::ModelInvalid };
+        let shape = checked_shape(&header.dims).map_err(|reason| ModelError { code, ..fail(reason) })?;
         Ok(TensorRecord {
             name: header.name,
             element,
@@ -294,6 +331,9 @@ impl TensorRecord {
         } else if let Some(raw) = header.raw_data {
             raw
         } else {
+            // A byte of the file can become an integer of 8 bytes, in a list that has grown to twice its length.
+            check_room(self.encoded.len().saturating_mul(16).saturating_add(expected))
+                .map_err(|error| fail(error.message))?;
             let elements = proto::TensorElements::decode(self.encoded.clone())
                 .map_err(|error| fail(format!("its elements cannot be decoded: {error}")))?;
             typed_elements(self.element, elements).map_err(fail)?

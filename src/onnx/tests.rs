@@ -7,7 +7,9 @@ use super::proto;
 use super::sizes::Sizes;
 use super::tensor::ElementType::*;
 use super::testing::*;
+use crate::error::Code;
 use crate::ir::Builder;
+use crate::shape::{MAX_TENSOR_BYTES, MAX_VALUE_BYTES};
 use bytes::Bytes;
 
 fn decode(bytes: Bytes) -> super::Result<Model> {
@@ -350,6 +352,36 @@ fn small_files_cannot_ask_for_large_constants() {
     let names = (0..20).map(|at| format!("w{at}")).collect::<Vec<_>>().join(" ");
     let message = graph.node("Sum", &names, "y", vec![]).output("y").refusal(17);
     assert!(message.contains("needs too much memory"), "{message}");
+}
+
+#[test]
+fn values_inside_of_a_graph_can_be_larger_than_tensors() {
+    let graph = |outputs: &[&str]| {
+        let graph = TestGraph::default().input("x", Float, &["1"]).ints("shape", &[600_000_000]);
+        let graph = graph.node("Expand", "x shape", "large", vec![]).node("ReduceMax", "large", "y", vec![]);
+        decode(outputs.iter().fold(graph, |graph, name| graph.output(name)).encode(17)).unwrap()
+    };
+    let import = |outputs: &[&str], most: u64| {
+        import(&graph(outputs), &mut Builder::with_limit(most), &Request::default())
+            .map(drop)
+            .map_err(|error| error.message)
+    };
+    assert_eq!(import(&["y"], MAX_VALUE_BYTES), Ok(()));
+    let refused = import(&["y"], MAX_TENSOR_BYTES).unwrap_err();
+    assert!(refused.contains("[large] Expand") && refused.contains("2400000000 bytes, above"), "{refused}");
+    let refused = import(&["y", "large"], MAX_VALUE_BYTES).unwrap_err();
+    assert!(refused.contains("the output 'large' cannot leave the model") && refused.contains("above"), "{refused}");
+}
+
+#[test]
+fn tensors_of_a_file_that_are_too_large_are_not_invalid() {
+    let code = |dims: &[i64]| {
+        let header = proto::TensorHeader { dims: dims.to_vec(), data_type: 1, name: "w".into(), ..Default::default() };
+        decode(TestGraph::default().encoded(&header).encode(17)).unwrap_err().code
+    };
+    assert_eq!(code(&[1 << 31]), Code::UnsupportedOperator);
+    assert_eq!(code(&[1 << 16, 1 << 15]), Code::UnsupportedOperator);
+    assert_eq!(code(&[-1]), Code::ModelInvalid);
 }
 
 #[test]

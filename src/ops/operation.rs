@@ -8,7 +8,7 @@ use super::tensor::Tensor;
 use super::*;
 use crate::dimension::Dim;
 use crate::error::Problem;
-use crate::shape::Descriptor;
+use crate::shape::{Descriptor, MAX_VALUE_BYTES};
 
 macro_rules! operators {
     ($(#[$meta:meta])* $Enum:ident { $($(#[$variant:meta])* $Variant:ident($Family:ty),)* }) => {
@@ -68,12 +68,12 @@ macro_rules! operators {
             }
 
             /// Validates `inputs` against the rule, casts and checks the attributes, and returns the checked
-            /// descriptors of the outputs.
+            /// descriptors of the outputs, values of a graph.
             pub fn resolve(&mut self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
                 self.rule().validate(inputs)?;
                 Operator::resolve(self, inputs)?;
                 let outputs = self.infer(inputs)?;
-                outputs.iter().try_for_each(|output| output.check("output"))?;
+                outputs.iter().try_for_each(|output| output.check_bytes("output", MAX_VALUE_BYTES))?;
                 Ok(outputs)
             }
 

@@ -8,7 +8,7 @@ use super::tensor::Tensor;
 use super::{ApiOperator, Inputs, Operator, Tensors, required};
 use crate::dimension::{Dim, numbers};
 use crate::error::Problem;
-use crate::shape::{Descriptor, broadcast_strides, broadcasts_to};
+use crate::shape::{Descriptor, MAX_VALUE_BYTES, broadcast_strides, broadcasts_to};
 
 crate::attributes! {
     /// `reshape()`: the same elements in the same order.
@@ -75,7 +75,7 @@ impl Operator for Reshape {
     fn infer(&self, inputs: &Inputs) -> Result<Vec<Descriptor>, Problem> {
         let input = required(inputs, 0);
         let output = Descriptor::new(input.dtype, self.new_shape.clone());
-        output.check("newShape")?;
+        output.check_bytes("newShape", MAX_VALUE_BYTES)?;
         if output.count() != input.count() {
             let what = "newShape and input have different numbers of elements";
             return Err(Problem::Incompatible { what, a: output.shape, b: input.shape.clone() });

@@ -13,7 +13,7 @@ use crate::gpu::tensor::DeviceTensor;
 use crate::ir::{Graph, Growing, Node, Stencil};
 use crate::memory::Buffer;
 use crate::observe::{Stopwatch, Unobserved};
-use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
+use crate::shape::{Descriptor, MAX_TENSOR_BYTES, MAX_VALUE_BYTES};
 use std::sync::Arc;
 
 /// The processor of a context.
@@ -43,6 +43,14 @@ impl Backend {
         match self {
             Backend::Cpu => MAX_TENSOR_BYTES,
             Backend::Gpu(device) => device.max_tensor_bytes().min(MAX_TENSOR_BYTES),
+        }
+    }
+
+    /// Maximum size in bytes of a value that never leaves a graph.
+    pub fn max_value_bytes(&self) -> u64 {
+        match self {
+            Backend::Cpu => MAX_VALUE_BYTES,
+            Backend::Gpu(_) => self.max_tensor_bytes(),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::gpu::loss::Listener;
 use crate::ir::{Graph, Growing, Stencil};
 use crate::memory::Buffer;
 use crate::observe::Stopwatch;
-use crate::shape::{Descriptor, MAX_TENSOR_BYTES};
+use crate::shape::{Descriptor, MAX_TENSOR_BYTES, MAX_VALUE_BYTES};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -160,6 +160,11 @@ impl Context {
     /// Maximum size of a tensor in bytes.
     pub fn max_tensor_bytes(&self) -> u64 {
         self.backend().map_or(MAX_TENSOR_BYTES, |backend| backend.max_tensor_bytes())
+    }
+
+    /// Maximum size in bytes of a value that never leaves a graph.
+    pub fn max_value_bytes(&self) -> u64 {
+        self.backend().map_or(MAX_VALUE_BYTES, |backend| backend.max_value_bytes())
     }
 
     /// Returns the processor, for work on the timeline.

@@ -158,6 +158,8 @@ impl Node<'_> {
             let row = bytes(self.run.site, row)?;
             // The vector grows to at most twice its size, and reordering takes as much again.
             check_room(3 * (rows.bytes.len() + row.len()))?;
+            let room = rows.bytes.try_reserve(row.len());
+            room.map_err(|_| self.fail(format!("no memory for {} bytes of rows", rows.bytes.len() + row.len())))?;
             rows.bytes.extend_from_slice(row.bytes());
         }
         rows.count += 1;
@@ -320,11 +322,11 @@ impl Column {
         let at = if self.is_reversed { self.length - 1 - round } else { round };
         let size = |sizes: &[u32]| sizes.iter().map(|&size| size as usize).product::<usize>();
         let (outer, inner) = (size(&self.shape[..self.axis]), size(&self.shape[self.axis..]) * self.dtype.size());
-        let mut slice = Vec::with_capacity(outer * inner);
-        for row in 0..outer {
-            slice.extend_from_slice(&self.bytes.bytes()[(row * self.length + at) * inner..][..inner]);
+        let mut slice = Buffer::zeroed(outer * inner)?;
+        for (row, place) in slice.bytes_mut().chunks_exact_mut(inner.max(1)).enumerate() {
+            place.copy_from_slice(&self.bytes.bytes()[(row * self.length + at) * inner..][..inner]);
         }
-        Ok(host(self.dtype, &self.shape, Buffer::copy_of(&slice)?))
+        Ok(host(self.dtype, &self.shape, slice))
     }
 }
 

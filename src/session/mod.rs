@@ -207,7 +207,7 @@ impl Session {
     /// An OnnxError for a model that no sizes make valid, a TypeError for options that do not match it.
     pub fn open(mut model: Arc<Model>, context: Arc<Context>, mut options: SessionOptions) -> Result<Session> {
         let mut signature = Signature::new(&model, &options)?;
-        let mut trial = Builder::new();
+        let mut trial = Builder::with_limit(context.max_value_bytes());
         let request = Request {
             free_dimensions: options.free_dimensions.clone(),
             bindings: bind_constants(&mut trial, &options),

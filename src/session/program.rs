@@ -335,7 +335,7 @@ impl Program {
         let wanted: Vec<String> = self.wanted.iter().filter(|name| !held.contains(name)).cloned().collect();
         let free = FreeSizes { form: Form::Known(known), sizes };
         let import = |dims: &[Dim]| {
-            let mut builder = Builder::with_limit(run.site.backend.max_tensor_bytes());
+            let mut builder = Builder::with_limit(run.site.backend.max_value_bytes());
             let Form::Known(known) = &free.form else { unreachable!("made above") };
             let given = known.values(&mut builder, dims)?;
             let part = self.part(&stage.nodes, &wanted);

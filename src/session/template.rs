@@ -232,7 +232,7 @@ impl Session {
         dims: &[Dim],
     ) -> Result<Recorded> {
         let (inputs, options) = (&self.signature.inputs, &self.options);
-        let mut builder = Builder::with_limit(site.backend.max_tensor_bytes());
+        let mut builder = Builder::with_limit(site.backend.max_value_bytes());
         let bindings = bind_constants(&mut builder, options);
         let shaped = || inputs.iter().map(|input| input.name.clone()).zip(shapes.iter());
         let sized = |(index, (name, shape)): (usize, (String, &Vec<u32>))| (name, free.dims(index, shape, dims));

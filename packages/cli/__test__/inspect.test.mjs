@@ -3,6 +3,8 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
 import { root } from '../../../scripts/process.mjs';
+import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
+import { DOUBLE, node, value, writeModel } from '../../../__test__/onnx/model-writer.mjs';
 import { file, webnn, webnnJson } from './command.mjs';
 
 const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
@@ -78,4 +80,20 @@ test('unsupported nodes are listed with their reasons, and are exit code 1', asy
   assert.equal(node.operator, 'Strange');
   assert.equal(node.domain, 'org.example');
   assert.equal(node.name, 'odd\x1b[31m');
+});
+
+test('what is double and computed in float32', async (t) => {
+  const names = Array.from({ length: 13 }, (_, at) => `y${at}`);
+  const model = writeModel({
+    inputs: [value('y0', DOUBLE, [2])],
+    outputs: [value('y12', DOUBLE, [2])],
+    nodes: names.slice(1).map((name, at) => node('Neg', [names[at]], [name])),
+  });
+  const folder = temporaryFolder(t, { 'double.onnx': model });
+  const { computedAsFloat32 } = JSON.parse((await webnn('inspect', path.join(folder, 'double.onnx'), '--json')).stdout);
+  assert.deepEqual(computedAsFloat32, { inputs: ['y0'], outputs: ['y12'], nodes: names.slice(1, 11), nodeCount: 12 });
+  const { stdout, stderr } = await webnn('inspect', path.join(folder, 'double.onnx'));
+  assert.match(stdout, /^Double, computed in float32\ninputs +y0\noutputs +y12\nnodes +y1, y2, .*, y10 and 2 more$/m);
+  assert.match(stderr, /WARN_WEBNN_FLOAT32/);
+  assert.doesNotMatch((await webnn('inspect', file('conv.onnx'))).stdout, /float32\n/);
 });

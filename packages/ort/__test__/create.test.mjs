@@ -1,13 +1,14 @@
 // Sessions from everything that a model can be in, what they say about it, and what is refused.
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { mkdirSync } from 'node:fs';
 import { basename } from 'node:path';
 import { describe, it } from 'node:test';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
 import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import * as onnx from '../../../__test__/onnx/model-writer.mjs';
-import { BOOL, FLOAT, FLOAT16, INT64, negate, node, STRING, value, weight, write, writeModel } from './support.mjs';
+import { BOOL, DOUBLE, FLOAT, FLOAT16, INT64, negate, node, STRING, value, weight, write, writeModel } from './support.mjs';
 
 /** Runs a session of the model that negates. */
 async function check(session) {
@@ -28,6 +29,15 @@ const withExternalData = () =>
 const weights = () => new Uint8Array(Float32Array.of(0, 10, 20).buffer);
 
 describe('InferenceSession.create', () => {
+  it('warns about doubles, which are computed in float32', async () => {
+    const warned = once(process, 'warning');
+    const session = await InferenceSession.create(negate(DOUBLE));
+    const [{ code, message }] = await warned;
+    assert.equal(code, 'WARN_WEBNN_FLOAT32');
+    assert.match(message, /input "x"; output "y"; node "y"$/);
+    await session.release();
+  });
+
   it('takes a path, absolute or relative, also one that is no ASCII', async (t) => {
     const directory = temporaryFolder(t);
     const path = write(directory, 'müdül 模型.onnx', negate());

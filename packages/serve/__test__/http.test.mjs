@@ -6,6 +6,7 @@ import test from 'node:test';
 import { gzipSync } from 'node:zlib';
 import pino from 'pino';
 import { until } from '../../../__test__/lib/wait.mjs';
+import { DOUBLE, node, value, weight, writeModel } from '../../../__test__/onnx/model-writer.mjs';
 import { DIGITS, PICTURE, post, postJson, repositoryOf, startServer, wordsFiles } from './support.mjs';
 
 /** A server with one model for digits. */
@@ -35,6 +36,24 @@ test('says what it is and has', async (t) => {
     (await getJson(`${url}/v1/models`)).data.map(({ id }) => id),
     ['digits'],
   );
+});
+
+test('says what of a model with doubles is computed in float32', async (t) => {
+  const model = writeModel({
+    inputs: [value('seconds', DOUBLE, ['n'])],
+    outputs: [value('days', DOUBLE, ['n'])],
+    weights: [weight('day', [], Float64Array.of(86400), DOUBLE)],
+    nodes: [node('Div', ['seconds', 'day'], ['days'], {}, 'divide')],
+  });
+  const { urls } = await startServer(t, { repository: repositoryOf(t, { 'days/1/model.onnx': model }) });
+  assert.deepEqual(await getJson(`${urls.http}/v2/models/days`), {
+    name: 'days',
+    versions: ['1'],
+    platform: 'onnx_webnn-node',
+    inputs: [{ name: 'seconds', datatype: 'FP64', shape: [-1] }],
+    outputs: [{ name: 'days', datatype: 'FP64', shape: [-1] }],
+    properties: { computed_as_fp32_inputs: 'seconds', computed_as_fp32_outputs: 'days', computed_as_fp32_nodes: 'divide' },
+  });
 });
 
 test('requests at the same time give the answers of single ones, in fewer computations', async (t) => {

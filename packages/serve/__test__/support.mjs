@@ -26,7 +26,7 @@ export const wordsFiles = (name) => ({
 /**
  * A folder of models, removed after the test.
  * @param {{ after: (done: () => void) => void }} t
- * @param {Record<string, string | object>} files by path: a file to copy, or an object to write as JSON
+ * @param {Record<string, string | object>} files by path: a file to copy, bytes, or an object to write as JSON
  * @returns {string}
  */
 export function repositoryOf(t, files) {
@@ -36,7 +36,7 @@ export function repositoryOf(t, files) {
     const target = path.join(folder, name);
     mkdirSync(path.dirname(target), { recursive: true });
     if (typeof source === 'string') cpSync(source, target);
-    else writeFileSync(target, JSON.stringify(source));
+    else writeFileSync(target, source instanceof Uint8Array ? source : JSON.stringify(source));
   }
   return folder;
 }

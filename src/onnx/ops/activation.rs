@@ -135,8 +135,8 @@ fn prelu(call: &mut Call) -> Outcome {
             return Err(Refusal(format!("slope has shape {slope_shape:?}, which does not broadcast to {shape:?}")));
         }
         // A single slope for all elements allows a simpler operator.
-        match call.numbers_of(slope).as_deref() {
-            Some(&[Number::Float(alpha)]) => call.emit(E::LeakyRelu { alpha }, &[x]),
+        match call.number_of(slope) {
+            Some(Number::Float(alpha)) => call.emit(E::LeakyRelu { alpha }, &[x]),
             _ => call.emit(E::Prelu, &[x, slope]),
         }
     })

@@ -18,7 +18,7 @@ fn branch(call: &mut Call, name: &str) -> Outcome {
 
 /// The branch that a constant condition selects, otherwise both.
 fn if_else(call: &mut Call) -> Outcome {
-    if call.constant_numbers(0).is_some() {
+    if call.is_known(0) {
         let taken = call.one_int(0, "cond")? != 0;
         return branch(call, if taken { "then_branch" } else { "else_branch" });
     }

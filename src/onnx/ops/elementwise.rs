@@ -3,13 +3,13 @@
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
+use crate::onnx::constants::Conversion;
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::onnx::tensor::{ElementType, Literal};
-use crate::ops::elementwise::Elementwise as E;
+use crate::ops::elementwise::{Elementwise as E, cast as cast_number};
 use crate::shape::{Descriptor, broadcast};
-use bytes::Bytes;
 
 /// Computes each element of the output from one of input 0, by `f`. An input without elements yields an output without
 /// elements.
@@ -99,10 +99,14 @@ fn clip(call: &mut Call) -> Outcome {
                 .map(|(name, all)| Some(Some(Number::Float(call.float_or(name, all)))))
         } else {
             // `None` for a bound that is present but not constant.
-            [1, 2].map(|index| match call.value(index) {
-                None => Some(None),
-                Some(_) => call.constant_numbers(index).map(|numbers| numbers.first().copied()),
-            })
+            let bound = |index, what| -> Step<Option<Option<Number>>> {
+                Ok(match call.value(index) {
+                    None | Some(Value::Empty(_)) => Some(None),
+                    Some(_) if call.is_known(index) => Some(Some(call.one_number(index, what)?)),
+                    Some(_) => None,
+                })
+            };
+            [bound(1, "min")?, bound(2, "max")?]
         };
         let (Some(min), Some(max)) = (min, max) else { return clip_to_operands(call, x) };
         let (min, max) = (min.unwrap_or(Number::Float(f64::NEG_INFINITY)), max.unwrap_or(Number::Float(f64::INFINITY)));
@@ -131,23 +135,20 @@ fn pow(call: &mut Call) -> Outcome {
     }
     let (base, exponent) = (call.input(0)?, call.input(1)?);
     let (dtype, exponent_type) = (call.dtype(base), call.dtype(exponent));
-    let constant = call.numbers_of(exponent);
-    let is_whole = |numbers: &Vec<Number>| numbers.iter().all(|number| number.to_f64().fract() == 0.0);
-    let output = match constant {
+    let is_whole = |call: &Call| {
+        let numbers = call.numbers_of(exponent);
+        numbers.is_some_and(|numbers| numbers.iter().all(|number| number.to_f64().fract() == 0.0))
+    };
+    let output = match call.number_of(exponent).map(Number::to_f64) {
         // Common powers, computed without a logarithm.
-        Some(numbers)
-            if numbers.len() == 1
-                && call.rank(exponent) <= call.rank(base)
-                && [2.0, 3.0].contains(&numbers[0].to_f64()) =>
-        {
+        Some(power) if call.rank(exponent) <= call.rank(base) && [2.0, 3.0].contains(&power) => {
             let square = call.mul(base, base)?;
-            if numbers[0].to_f64() == 2.0 { Ok(square) } else { call.mul(square, base) }
+            if power == 2.0 { Ok(square) } else { call.mul(square, base) }
         }
         _ if dtype == exponent_type => call.emit(E::Pow, &[base, exponent]),
-        Some(numbers) if !dtype.is_float() && exponent_type.is_float() && !is_whole(&numbers) => {
+        _ if !dtype.is_float() && exponent_type.is_float() && !is_whole(call) => {
             fractional_power_of_integers(call, base, exponent)
         }
-        None if !dtype.is_float() && exponent_type.is_float() => fractional_power_of_integers(call, base, exponent),
         _ if dtype == DataType::Float16 => {
             // float16 may not represent an exponent of another type.
             let (base, exponent) = (call.cast(base, DataType::Float32)?, call.cast(exponent, DataType::Float32)?);
@@ -259,8 +260,49 @@ fn positive_remainder(call: &mut Call, x: OperandId, divisor: OperandId) -> Step
 /// Casts to the type of `to`, which distinguishes truth values from other `uint8`.
 fn cast(call: &mut Call) -> Outcome {
     let to = call.type_attribute("to")?.ok_or("to is missing")?;
-    let dtype = to.computed().ok_or_else(|| Refusal(format!("to is {to}, which WebNN does not have")))?;
-    cast_to(call, dtype, to == ElementType::Bool)
+    match to {
+        ElementType::Int16 | ElementType::Uint16 => {
+            let mut outputs = cast_to(call, wide(call), false)?;
+            if let Value::Operand(x) = outputs[0] {
+                outputs[0] = Value::Operand(low_16_bits(call, x, to == ElementType::Int16)?);
+            }
+            Ok(outputs)
+        }
+        _ => {
+            let dtype = to.computed().ok_or_else(|| Refusal(format!("to is {to}, which WebNN does not have")))?;
+            cast_to(call, dtype, to == ElementType::Bool)
+        }
+    }
+}
+
+/// The type to cast input 0 to before all but its lowest 16 bits are dropped: integers wrap, and so do floats within the
+/// range of int32.
+fn wide(call: &Call) -> DataType {
+    let is_float = |dtype: DataType| dtype.is_float();
+    let is_real = call.input_literal(0).is_some_and(|literal| literal.element.computed().is_some());
+    if is_real || call.input_type(0).is_some_and(is_float) { DataType::Float32 } else { DataType::Int32 }
+}
+
+/// The lowest 16 bits of `x`, an int32 or a float32 that is truncated, as a signed or unsigned number. Floats beyond
+/// int32 become 0, as in onnxruntime on x64.
+fn low_16_bits(call: &mut Call, x: OperandId, is_signed: bool) -> Step<OperandId> {
+    /// The first float32 above the range of int32.
+    const BEYOND: f64 = (1u64 << 31) as f64;
+    let x = if call.dtype(x).is_float() {
+        let (zero, limit) = (call.scalar_like(x, 0.0)?, call.scalar_like(x, BEYOND)?);
+        let is_beyond = call.emit(E::GreaterOrEqual, &[x, limit])?;
+        call.select(is_beyond, zero, x)?
+    } else {
+        x
+    };
+    // The product drops the upper half, the quotient returns the lower one to its place.
+    let dtype = if is_signed { DataType::Int32 } else { DataType::Uint32 };
+    let x = call.cast(x, DataType::Int32)?;
+    let x = call.cast(x, dtype)?;
+    let factor = call.int_scalar(dtype, 1 << 16)?;
+    let shifted = call.mul(x, factor)?;
+    let low = call.div(shifted, factor)?;
+    call.cast(low, DataType::Int32)
 }
 
 /// Casts to the type of the second operand. Truth values are `uint8` here: a cast to them cannot be told from a cast to
@@ -277,18 +319,17 @@ fn cast_like(call: &mut Call) -> Outcome {
 /// reinterpreted during translation, and computed integers can become other integers.
 fn bit_cast(call: &mut Call) -> Outcome {
     let to = call.type_attribute("to")?.ok_or("to is missing")?;
-    let constant = match call.input_literal(0) {
-        Some(literal) => Some((literal.element.bits(), literal.bytes.clone())),
-        None => call.constant_bytes(0)?.map(|buffer| (0, Bytes::copy_from_slice(buffer.bytes()))),
-    };
-    let from = call.input_type(0);
-    let bits = from.map(|dtype| 8 * dtype.size()).or(constant.as_ref().map(|(bits, _)| *bits));
+    let literal = call.input_literal(0);
+    let bits = call.input_type(0).map(|dtype| dtype.bits()).or(literal.as_ref().map(|literal| literal.element.bits()));
     if bits != Some(to.bits()) || bits == Some(0) {
         let bits = bits.unwrap_or(0);
         return Err(Refusal(format!("the elements have {bits} bits, those of {to} have {}", to.bits())));
     }
-    if let Some((_, bytes)) = constant {
-        call.take_memory(bytes.len())?;
+    let bytes = match literal {
+        Some(literal) => Some(literal.bytes.clone()),
+        None => call.constant_bytes(0)?,
+    };
+    if let Some(bytes) = bytes {
         let literal = Literal { element: to, shape: call.input_sizes(0)?, bytes };
         return Ok(vec![call.literal(literal)?]);
     }
@@ -304,17 +345,24 @@ fn cast_to(call: &mut Call, to: DataType, to_bool: bool) -> Outcome {
         if literal.shape.contains(&0) {
             return Ok(vec![Value::Empty(Descriptor::new(to, literal.shape.clone()))]);
         }
-        let cast = |number: Number| match to_bool {
-            true => Number::Int((number.to_f64() != 0.0) as i128),
-            false => crate::ops::elementwise::cast(number, to),
-        };
-        let output = call.converted(&literal, to, cast);
-        return call.one(output);
+        if literal.element == ElementType::Double && (to_bool || to != DataType::Float32) {
+            // Its float32 form is not exact.
+            let output = match to_bool {
+                true => call.converted(&literal, (to, Conversion::Truth), |number| {
+                    Number::Int((number.to_f64() != 0.0) as i128)
+                }),
+                false => call.converted(&literal, (to, Conversion::Cast(to)), |number| cast_number(number, to)),
+            };
+            return call.one(output);
+        }
     }
     if let Some(Value::Empty(descriptor)) = call.value(0) {
         return Ok(vec![Value::Empty(Descriptor { dtype: to, ..descriptor })]);
     }
-    let x = call.input(0)?;
+    let x = match call.input_literal(0) {
+        Some(literal) => call.widened(&literal)?,
+        None => call.input(0)?,
+    };
     if let Some(&product) = call.float_forms().products.get(&x).filter(|_| to == DataType::Float32 && !to_bool) {
         return call.one(Ok(product));
     }
@@ -333,11 +381,7 @@ pub const OPERATORS: &[Entry] = &[
     standard("Abs", "", |call| unary_of_signed(call, E::Abs)),
     standard("Add", "", |call| binary(call, E::Add)),
     standard("BitCast", "constants, or between integers", bit_cast),
-    standard(
-        "Cast",
-        "double and bfloat16 become float32; no float8, float6, float4, integers of 2, 4 and 16 bits",
-        cast,
-    ),
+    standard("Cast", "double and bfloat16 become float32; no float8, float6, float4, integers of 2 and 4 bits", cast),
     standard("CastLike", "to truth values only from uint8", cast_like),
     standard("Ceil", "", |call| unary(call, E::Ceil)),
     standard("Clip", "", clip),

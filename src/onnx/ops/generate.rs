@@ -1,8 +1,9 @@
 //! Operators whose results depend on the values of constants: ranges, one-hot vectors, places of nonzero elements.
 
 use crate::dimension::{Dim, numbers};
-use crate::dtype::{DataType, Number};
+use crate::dtype::{DataType, Element, Number};
 use crate::ir::OperandId;
+use crate::memory::{elements, elements_mut};
 use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::{Cut, Refusal};
 use crate::onnx::import::Value;
@@ -11,10 +12,15 @@ use crate::ops::cumulative_sum::CumulativeSum;
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::triangular::Triangular;
 use crate::shape::Descriptor;
+use crate::with_element;
 use std::cmp::Ordering;
 
 /// Number of elements from which the limit of generated constants is checked.
 const MAX_COUNTED: u32 = 1 << 20;
+
+/// Memory for grouping equal rows, in bytes per row: their order, a half of it as scratch space, and the groups, whose
+/// list can be twice as long.
+const GROUP_BYTES: usize = 4 + 2 + 2 * 8;
 
 /// Maximum number of elements to list one by one if each of them depends on sizes.
 const MAX_COUNTED_DIMS: u32 = 1 << 10;
@@ -63,16 +69,6 @@ pub fn counted(call: &mut Call, dtype: DataType, [start, step]: [Dim; 2], shape:
     call.reshape(numbers, shape)
 }
 
-/// The single number in the constant at `index`.
-fn one_number(call: &Call, index: usize, what: &str) -> Step<Number> {
-    let numbers = call.given_numbers(index, what)?;
-    let numbers = numbers.ok_or_else(|| Refusal(format!("{what} (input {index}) is missing")))?;
-    match numbers[..] {
-        [number] => Ok(number),
-        _ => Err(Refusal(format!("{what} (input {index}) has {} elements, expected 1", numbers.len()))),
-    }
-}
-
 /// `start, start + delta, ...` up to `limit`, exclusive.
 fn range(call: &mut Call) -> Outcome {
     let dtype = call.input_type(0).ok_or("start (input 0) is of a type that WebNN does not have")?;
@@ -81,8 +77,8 @@ fn range(call: &mut Call) -> Outcome {
     {
         return sized_range(call, dtype, [start, limit, delta]);
     }
-    let (start, limit) = (one_number(call, 0, "start")?, one_number(call, 1, "limit")?);
-    let delta = one_number(call, 2, "delta")?;
+    let (start, limit) = (call.one_number(0, "start")?, call.one_number(1, "limit")?);
+    let delta = call.one_number(2, "delta")?;
     if delta.to_f64() == 0.0 {
         return Err("delta is 0".into());
     }
@@ -154,7 +150,7 @@ pub fn clamped(diagonal: i64) -> i32 {
 fn one_hot(call: &mut Call) -> Outcome {
     let depth = match call.one_dim(1) {
         Some(depth) => depth,
-        None => Dim::number(one_number(call, 1, "depth")?.to_f64() as i64),
+        None => Dim::number(call.one_number(1, "depth")?.to_f64() as i64),
     };
     if depth < 1 || depth > i32::MAX as u32 {
         return Err(Refusal(format!("depth is {depth}, expected a number from 1 to {}", i32::MAX)));
@@ -195,17 +191,53 @@ fn decided_by_data(what: &str) -> Refusal {
 
 /// The coordinates of the nonzero elements, one row per dimension.
 fn non_zero(call: &mut Call) -> Outcome {
-    let numbers = call.constant_numbers(0);
-    let numbers = numbers.ok_or_else(|| decided_by_data("the input"))?;
+    let (dtype, bytes) = call.constant_elements(0)?.ok_or_else(|| decided_by_data("the input"))?;
     let shape = call.input_sizes(0)?;
+    let mut count = 0;
+    for_each_nonzero(dtype, bytes.bytes(), |_| count += 1);
+    let found = [shape.len() as u32, count as u32];
+    if found.contains(&0) {
+        return Ok(vec![Value::Empty(Descriptor::new(DataType::Int64, found))]);
+    }
     let strides = crate::shape::strides(&shape);
-    let found: Vec<usize> = (0..numbers.len()).filter(|&at| numbers[at].to_f64() != 0.0).collect();
-    let coordinates = strides
-        .iter()
-        .zip(&shape)
-        .flat_map(|(&stride, &size)| found.iter().map(move |at| (at / stride % size as usize) as i64));
-    let coordinates: Vec<i64> = coordinates.collect();
-    Ok(vec![call.int_list(&[shape.len() as u32, found.len() as u32], &coordinates)?])
+    let coordinates = call.filled(Descriptor::new(DataType::Int64, found), |coordinates| {
+        let coordinates = elements_mut::<i64>(coordinates);
+        let mut next = 0;
+        for_each_nonzero(dtype, bytes.bytes(), |at| {
+            for (axis, (&stride, &size)) in strides.iter().zip(&shape).enumerate() {
+                coordinates[axis * count + next] = (at / stride % size as usize) as i64;
+            }
+            next += 1;
+        });
+    });
+    call.one(coordinates)
+}
+
+/// Passes the index of every element that differs from 0 to `f`.
+fn for_each_nonzero(dtype: DataType, bytes: &[u8], mut f: impl FnMut(usize)) {
+    with_element!(dtype, T => {
+        let elements = elements::<T>(bytes).iter().enumerate();
+        elements.filter(|(_, element)| **element != T::default()).for_each(|(at, _)| f(at));
+    });
+}
+
+/// The rows of `x` along `axis` at these places, which exist. During a run, they are copied right away.
+fn rows_at(call: &mut Call, x: OperandId, axis: u32, places: OperandId) -> Step<OperandId> {
+    if !call.is_evaluated() {
+        return call.gather(x, places, axis);
+    }
+    let (mut descriptor, from, places) = (call.descriptor(x), call.bytes_of(x)?, call.bytes_of(places)?);
+    let [outer, size, inner] = descriptor.around(axis as usize);
+    let places = elements::<i64>(places.bytes());
+    descriptor.shape[axis as usize] = Dim::from(places.len() as u32);
+    call.filled(descriptor, |rows| {
+        let mut rows = rows.chunks_exact_mut(inner);
+        for block in 0..outer {
+            for (row, &place) in rows.by_ref().zip(places) {
+                row.copy_from_slice(&from.bytes()[(block * size + place as usize) * inner..][..inner]);
+            }
+        }
+    })
 }
 
 /// The operand at `index`, and the axis; without an axis, the operand is flattened.
@@ -222,67 +254,88 @@ fn along_axis(call: &mut Call, index: usize) -> Step<(OperandId, u32)> {
 
 /// The rows along an axis that a constant condition selects.
 fn compress(call: &mut Call) -> Outcome {
-    let condition = call.constant_numbers(1);
-    let condition = condition.ok_or_else(|| decided_by_data("condition"))?;
+    let (dtype, condition) = call.constant_elements(1)?.ok_or_else(|| decided_by_data("condition"))?;
     let (x, axis) = along_axis(call, 0)?;
     let mut shape = call.shape(x);
-    let kept: Vec<i64> = (0..condition.len() as i64).filter(|&at| condition[at as usize].to_f64() != 0.0).collect();
-    if kept.last().is_some_and(|&last| Dim::number(last) >= shape[axis as usize]) {
-        return Err(Refusal(format!("condition has {} elements, more than the dimension", condition.len())));
+    let (mut count, mut last) = (0, None);
+    for_each_nonzero(dtype, condition.bytes(), |at| (count, last) = (count + 1, Some(at)));
+    if last.is_some_and(|last| Dim::number(last as i64) >= shape[axis as usize]) {
+        let given = condition.len() / dtype.size();
+        return Err(Refusal(format!("condition has {given} elements, more than the dimension")));
     }
-    shape[axis as usize] = Dim::from(kept.len() as u32);
-    if kept.is_empty() {
+    shape[axis as usize] = Dim::from(count);
+    if count == 0 {
         return Ok(vec![Value::Empty(Descriptor::new(call.dtype(x), shape))]);
     }
-    let kept = call.constant(DataType::Int64, &[kept.len() as u32], kept)?;
-    let output = call.gather(x, kept, axis);
+    let kept = call.filled(Descriptor::new(DataType::Int64, [count]), |kept| {
+        let mut places = elements_mut::<i64>(kept).iter_mut();
+        for_each_nonzero(dtype, condition.bytes(), |at| *places.next().expect("as many as counted") = at as i64);
+    })?;
+    let output = rows_at(call, x, axis, kept);
     call.one(output)
 }
 
-/// Orders numbers; NaN is larger than all others.
-fn order(a: &Number, b: &Number) -> Ordering {
-    match (a, b) {
-        (Number::Int(a), Number::Int(b)) => a.cmp(b),
-        (a, b) => {
-            let (a, b) = (a.to_f64(), b.to_f64());
-            a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
-        }
-    }
+/// Orders elements; NaN is larger than all others.
+fn order<T: Element>(a: &T, b: &T) -> Ordering {
+    #[expect(clippy::eq_op, reason = "NaN differs from itself")]
+    let is_nan = |x: &T| x != x;
+    a.partial_cmp(b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
+}
+
+/// Equal rows of a tensor.
+struct Groups {
+    /// All rows, those of a group next to each other, in the order of the tensor.
+    rows: Vec<u32>,
+    /// Where each group begins in `rows`, and where it ends.
+    groups: Vec<(u32, u32)>,
+}
+
+/// Groups the rows of a tensor `[outer, count, inner]`, in ascending order.
+fn grouped<T: Element>(elements: &[T], count: usize, inner: usize) -> Groups {
+    let row = |at: u32| {
+        let at = at as usize;
+        (0..elements.len() / (count * inner)).flat_map(move |outer| &elements[(outer * count + at) * inner..][..inner])
+    };
+    let compare = |&a: &u32, &b: &u32| {
+        let differing = row(a).zip(row(b)).map(|(a, b)| order(a, b)).find(|order| order.is_ne());
+        differing.unwrap_or(Ordering::Equal)
+    };
+    // The sort is stable: the first of each group is the first one in the tensor.
+    let mut rows: Vec<u32> = (0..count as u32).collect();
+    rows.sort_by(compare);
+    let mut end = 0;
+    let group = |group: &[u32]| {
+        let start = end;
+        end += group.len() as u32;
+        (start, end)
+    };
+    let groups = rows.chunk_by(|a, b| compare(a, b).is_eq()).map(group).collect();
+    Groups { rows, groups }
 }
 
 /// The distinct rows of a constant along an axis, the first occurrence of each, the index of each row among them, and
 /// their counts.
 fn unique(call: &mut Call) -> Outcome {
-    let numbers = call.constant_numbers(0);
-    let numbers = numbers.ok_or_else(|| decided_by_data("the input"))?;
+    let (dtype, bytes) = call.constant_elements(0)?.ok_or_else(|| decided_by_data("the input"))?;
     let (x, axis) = along_axis(call, 0)?;
     let shape = call.sizes(x);
     let (count, inner) = (shape[axis as usize] as usize, crate::shape::elements(&shape[axis as usize + 1..]));
-    let row = |at: usize| {
-        let numbers = &numbers;
-        (0..numbers.len() / (count * inner)).flat_map(move |outer| &numbers[(outer * count + at) * inner..][..inner])
-    };
-    let compare = |&a: &usize, &b: &usize| {
-        let differing = row(a).zip(row(b)).map(|(a, b)| order(a, b)).find(|order| order.is_ne());
-        differing.unwrap_or(Ordering::Equal)
-    };
-    let mut sorted: Vec<usize> = (0..count).collect();
-    sorted.sort_by(compare);
-    // The sort is stable: the first of each group is the first one in the input.
-    let mut groups: Vec<&[usize]> = sorted.chunk_by(|a, b| compare(a, b).is_eq()).collect();
+    call.take_room(count * GROUP_BYTES)?;
+    let Groups { rows, mut groups } = with_element!(dtype, T => grouped(elements::<T>(bytes.bytes()), count, inner));
     if call.int_or("sorted", 1) == 0 {
-        groups.sort_by_key(|group| group[0]);
+        groups.sort_unstable_by_key(|&(start, _)| rows[start as usize]);
     }
-    let mut inverse = vec![0; count];
-    for (at, group) in groups.iter().enumerate() {
-        group.iter().for_each(|&row| inverse[row] = at as i64);
-    }
-    let first: Vec<i64> = groups.iter().map(|group| group[0] as i64).collect();
-    let counts: Vec<i64> = groups.iter().map(|group| group.len() as i64).collect();
-    let found = call.constant(DataType::Int64, &[first.len() as u32], first)?;
-    let rows = call.gather(x, found, axis)?;
-    let inverse = call.constant(DataType::Int64, &[inverse.len() as u32], inverse)?;
-    let counts = call.constant(DataType::Int64, &[counts.len() as u32], counts)?;
+    let size = [groups.len() as u32];
+    let first = groups.iter().map(|&(start, _)| i64::from(rows[start as usize]));
+    let found = call.constant(DataType::Int64, &size, first)?;
+    let inverse = call.filled(Descriptor::new(DataType::Int64, [count as u32]), |inverse| {
+        let inverse = elements_mut::<i64>(inverse);
+        for (at, &(start, end)) in groups.iter().enumerate() {
+            rows[start as usize..end as usize].iter().for_each(|&row| inverse[row as usize] = at as i64);
+        }
+    })?;
+    let counts = call.constant(DataType::Int64, &size, groups.iter().map(|&(start, end)| i64::from(end - start)))?;
+    let rows = rows_at(call, x, axis, found)?;
     Ok([rows, found, inverse, counts].map(Value::Operand).to_vec())
 }
 

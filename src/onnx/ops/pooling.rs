@@ -6,6 +6,7 @@ use super::window::{Window, per_dimension, window};
 use crate::dimension::{Dim, numbers};
 use crate::dtype::DataType;
 use crate::ir::OperandId;
+use crate::memory::check_room;
 use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
@@ -194,6 +195,9 @@ fn max_places(call: &mut Call, x: OperandId, pooling: &Pooling) -> Step<OperandI
     call.reshape(best, &[&shape[..2], &numbers(&pooling.outputs)].concat())
 }
 
+/// Memory for listing the elements of windows, in bytes per element: its indices in a list of its own, and two numbers.
+const ELEMENT_BYTES: usize = 64 + 2 * size_of::<i64>();
+
 /// The number of places in the window, and for each of them the indices of the image elements that it covers, in
 /// row-major order and in the output's order. Elements in the padding are replaced by the first one outside of it,
 /// which changes neither a maximum nor the place of its first occurrence.
@@ -202,7 +206,9 @@ fn window_elements(pooling: &Pooling, spatial: &[u32], column_major: bool) -> St
     let (outputs, begins) =
         (numbers(outputs), window.padding.iter().map(|[begin, _]| begin.pinned()).collect::<Vec<_>>());
     let product = |sizes: &[u32]| sizes.iter().fold(1u64, |n, &size| n.saturating_mul(size as u64));
-    check_generated(product(&outputs).saturating_mul(product(&window.kernel)))?;
+    let count = product(&outputs).saturating_mul(product(&window.kernel));
+    check_generated(count)?;
+    check_room(count as usize * ELEMENT_BYTES)?;
     let number = |place: &[u32], column_major: bool| {
         let pairs = place.iter().zip(spatial);
         let step = |number: i64, (&at, &dim): (&u32, &u32)| number * dim as i64 + at as i64;

@@ -76,23 +76,13 @@ impl Granularity {
     }
 }
 
-/// A WebNN type that holds the values of `element`, if `element` is an integer type.
-fn widened(element: ElementType) -> Option<DataType> {
-    match element {
-        ElementType::Int2 | ElementType::Int4 => Some(DataType::Int8),
-        ElementType::Uint2 | ElementType::Uint4 => Some(DataType::Uint8),
-        ElementType::Int16 | ElementType::Uint16 => Some(DataType::Int32),
-        other => other.webnn().filter(|dtype| !dtype.is_float()),
-    }
-}
-
 /// The quantized input at `index`; constants whose type WebNN lacks are widened.
 fn quantized(call: &mut Call, index: usize) -> Step<OperandId> {
     let Some(literal) = call.input_literal(index) else { return call.input(index) };
-    let Some(dtype) = widened(literal.element) else {
-        return Err(Refusal(format!("input {index} is of type {}, which WebNN does not have", literal.element)));
-    };
-    call.converted(&literal, dtype, |number| number)
+    match literal.element.foreign() {
+        Some(from) if !from.widened().is_float() => call.widened(&literal),
+        _ => Err(Refusal(format!("input {index} is of type {}, which WebNN does not have", literal.element))),
+    }
 }
 
 /// The type named by the attribute `name`; `None` without it.
@@ -105,8 +95,7 @@ fn named_type(call: &Call, name: &str) -> Step<Option<DataType>> {
 /// Zeros of the shape of `scale`. They are a constant if `scale` is, which keeps a dequantized constant constant.
 fn zeros(call: &mut Call, scale: OperandId, dtype: DataType) -> Step<OperandId> {
     if call.is_constant(scale) {
-        let descriptor = Descriptor::new(dtype, call.sizes(scale));
-        return call.constant_from_bytes(descriptor.clone(), &vec![0; descriptor.bytes()]);
+        return call.filled(Descriptor::new(dtype, call.sizes(scale)), |_| ());
     }
     let zero = call.int_scalar(dtype, 0)?;
     let shape = call.shape(scale);

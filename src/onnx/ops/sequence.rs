@@ -142,6 +142,7 @@ fn piece_sizes(call: &Call, size: u32) -> Step<Vec<u32>> {
             u32::try_from(split[0]).ok().filter(|&each| each > 0).ok_or_else(fail)?
         }
         Some(split) => {
+            check_length(split.len())?;
             let sizes: Option<Vec<u32>> = split.iter().map(|&size| u32::try_from(size).ok()).collect();
             let sizes = sizes.filter(|sizes| sizes.iter().map(|&size| size as u64).sum::<u64>() == size as u64);
             return sizes.ok_or_else(fail);

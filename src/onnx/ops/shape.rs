@@ -176,12 +176,12 @@ fn constant_of_shape(call: &mut Call) -> Outcome {
     let value = call.tensor_attribute("value")?;
     let element = value.as_ref().map_or(ElementType::Float, |literal| literal.element);
     let dtype =
-        element.webnn().ok_or_else(|| Refusal(format!("value is of type {element}, which WebNN does not have")))?;
+        element.computed().ok_or_else(|| Refusal(format!("value is of type {element}, which WebNN does not have")))?;
     if shape.iter().any(|&dim| dim == 0) {
         return Ok(vec![Value::Empty(Descriptor::new(dtype, shape))]);
     }
     let number = match value {
-        Some(literal) => literal.numbers().map_err(Refusal)?.first().copied(),
+        Some(literal) => literal.first()?,
         None => Some(Number::Int(0)),
     };
     let scalar = call.scalar(dtype, number.ok_or_else(|| Refusal("value has no elements".to_string()))?)?;

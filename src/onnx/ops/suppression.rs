@@ -1,9 +1,11 @@
 //! `NonMaxSuppression`: the number of kept boxes depends on their values, so it is evaluated during translation.
 
-use crate::dtype::Number;
+use crate::dtype::DataType;
+use crate::memory::{Buffer, elements as views};
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::{Cut, Refusal};
 use crate::onnx::registry::{Entry, Outcome, standard};
+use std::sync::Arc;
 
 /// A box as its lower and upper corners.
 #[derive(Clone, Copy)]
@@ -39,16 +41,21 @@ fn optional_number(call: &Call, index: usize, what: &str) -> Step<Option<f64>> {
     Ok(call.optional_floats(index, what)?.and_then(|numbers| numbers.first().copied()))
 }
 
-/// The float32 numbers of the constant at `index`.
-fn floats(call: &mut Call, index: usize, count: usize) -> Step<Vec<f32>> {
+/// The bytes of the constant at `index`, float32 numbers.
+fn floats(call: &mut Call, index: usize, count: usize) -> Step<Arc<Buffer>> {
     call.take_work(count)?;
-    let numbers = call.constant_numbers(index);
-    let numbers = numbers.ok_or_else(|| {
-        Refusal(format!("input {index} is computed from inputs of the model: the number of kept boxes is unknown"))
-            .unless(Cut::Elements)
-    })?;
-    Ok(numbers.into_iter().map(|number| Number::to_f64(number) as f32).collect())
+    match call.constant_elements(index)? {
+        Some((DataType::Float32, bytes)) => Ok(bytes),
+        Some((other, _)) => Err(Refusal(format!("input {index} is of type {other}, expected float32"))),
+        None => Err(Refusal(format!(
+            "input {index} is computed from inputs of the model: the number of kept boxes is unknown"
+        ))
+        .unless(Cut::Elements)),
+    }
 }
+
+/// Memory of a run, in bytes per score and per box: the scores' order with its scratch space, and the corners.
+const BYTES_PER_BOX: usize = 2 * size_of::<usize>() + size_of::<Rectangle>();
 
 /// Batch, class and index of each kept box: the boxes with the highest scores first, without those that overlap an
 /// already kept one.
@@ -72,6 +79,8 @@ fn non_max_suppression(call: &mut Call) -> Outcome {
     let is_center = call.int_or("center_point_box", 0) != 0;
     let corners = floats(call, 0, 4 * batches as usize * count as usize)?;
     let scores = floats(call, 1, elements as usize)?;
+    let (corners, scores) = (views::<f32>(corners.bytes()), views::<f32>(scores.bytes()));
+    call.take_room(batches as usize * count as usize * BYTES_PER_BOX)?;
     let rectangles: Vec<_> = corners.chunks_exact(4).map(|corners| Rectangle::new(corners, is_center)).collect();
     let mut kept = Vec::new();
     for (line, scores) in scores.chunks_exact(count as usize).enumerate() {
@@ -89,6 +98,7 @@ fn non_max_suppression(call: &mut Call) -> Outcome {
             call.take_work(1 + found.len())?;
             if !found.iter().any(|&other| rectangles[at].overlaps(rectangles[other], threshold)) {
                 found.push(at);
+                call.take_room(3 * size_of::<i64>())?;
                 kept.extend([batch as i64, class as i64, at as i64]);
             }
         }

@@ -93,14 +93,30 @@ function printCuts(output, cuts) {
   );
 }
 
+/**
+ * @param {import('../output.mjs').Output} output
+ * @param {import('webnn-node/onnx').OnnxAsFloat32} values
+ */
+function printAsFloat32(output, { inputs, outputs, nodes, nodeCount }) {
+  const more = nodeCount - nodes.length;
+  output.heading('Double, computed in float32');
+  output.pairs(
+    /** @type {[name: string, text: string][]} */ ([
+      ['inputs', inputs.join(', ')],
+      ['outputs', outputs.join(', ')],
+      ['nodes', `${nodes.join(', ')}${more === 0 ? '' : ` and ${more} more`}`],
+    ]).filter(([, text]) => text !== ''),
+  );
+}
+
 /** @type {import('../types.mjs').CommandDefinition['execute']} */
 async function execute(output, [path], { freeDimension = {} }) {
   const inspection = await readModel(path, freeDimension);
-  const { inputs, outputs, metadata, operators, parameters, parameterBytes, unsupported, cuts } = inspection;
+  const { inputs, outputs, metadata, computedAsFloat32, operators, parameters, parameterBytes, unsupported, cuts } = inspection;
   const free = symbolsOf(inputs).filter((name) => !Object.hasOwn(freeDimension, name));
   const buildable = unsupported.length === 0 && free.length === 0 && inputs.every(({ shape }) => shape !== null);
   const compiled = buildable ? await withModel(path, { freeDimensions: freeDimension }, async ({ description }) => costOf(description.graph)) : null;
-  output.document({ model: path, inputs, outputs, metadata, operators, parameters, parameterBytes, compiled, unsupported, cuts });
+  output.document({ model: path, inputs, outputs, metadata, computedAsFloat32, operators, parameters, parameterBytes, compiled, unsupported, cuts });
 
   printMetadata(output, path, inspection);
   output.heading('Inputs');
@@ -117,6 +133,7 @@ async function execute(output, [path], { freeDimension = {} }) {
   output.table(['operator', '>nodes'], counts);
   if (compiled !== null) printCost(output, compiled, cuts.length > 0);
   if (cuts.length > 0) printCuts(output, cuts);
+  if (computedAsFloat32.inputs.length + computedAsFloat32.outputs.length + computedAsFloat32.nodeCount > 0) printAsFloat32(output, computedAsFloat32);
   if (free.length > 0 && unsupported.length === 0) {
     output.print('', `For multiply-adds and memory, give ${free.map((name) => `--free-dimension ${name}=N`).join(' ')}`);
   }

@@ -30,6 +30,17 @@ function portOf({ name, type, shape }) {
 }
 
 /**
+ * The properties of a model that computes less precisely than its data types say; none for others.
+ * @param {import('webnn-node/onnx').OnnxAsFloat32} computedAsFloat32
+ */
+function propertiesOf({ inputs, outputs, nodes, nodeCount }) {
+  const names = [inputs, outputs, nodeCount > nodes.length ? [...nodes, `${nodeCount - nodes.length} more`] : nodes];
+  const texts = ['inputs', 'outputs', 'nodes'].map((what, i) => /** @type {const} */ ([`computed_as_fp32_${what}`, names[i].join(', ')]));
+  const properties = Object.fromEntries(texts.filter(([, text]) => text !== ''));
+  return Object.keys(properties).length === 0 ? {} : { properties };
+}
+
+/**
  * The name of the dimension that is the batch: the first of each input and output, and of no other place.
  * @param {Pick<import('webnn-node/onnx').OnnxModel, 'inputs' | 'outputs'>} model
  * @returns {string | null} null if requests cannot be joined
@@ -127,7 +138,8 @@ export class TensorModel {
   }
 
   get metadata() {
-    return { platform: 'onnx_webnn-node', inputs: [...this.#inputs.values()], outputs: [...this.#outputs.values()] };
+    const [inputs, outputs] = [[...this.#inputs.values()], [...this.#outputs.values()]];
+    return { platform: 'onnx_webnn-node', inputs, outputs, ...propertiesOf(this.#model.computedAsFloat32) };
   }
 
   /** Requests that wait. */

@@ -5,6 +5,7 @@ use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::nibbles::packed;
 use crate::onnx::call::{Call, Step};
+use crate::onnx::constants::Conversion;
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, microsoft};
@@ -53,6 +54,12 @@ impl Blocks {
         if self.bits == 8 { DataType::Uint8 } else { DataType::Uint4 }
     }
 
+    /// A constant with the same number everywhere.
+    fn same(&self, call: &mut Call, shape: [u32; 3], number: u8) -> Step<OperandId> {
+        let byte = if self.bits == 8 { number } else { number | number << 4 };
+        call.filled(Descriptor::new(self.dtype(), shape), |bytes| bytes.fill(byte))
+    }
+
     /// A constant with these numbers.
     fn constant(&self, call: &mut Call, shape: [u32; 3], numbers: &[u8]) -> Step<OperandId> {
         let bytes = if self.bits == 8 { Cow::Borrowed(numbers) } else { Cow::Owned(packed(numbers)) };
@@ -64,8 +71,7 @@ impl Blocks {
 fn zero_points(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
     let shape = shape_of_scales(blocks);
     let Some(given) = call.optional(3)? else {
-        let middle = vec![1 << (blocks.bits - 1); blocks.n as usize * blocks.count as usize];
-        return blocks.constant(call, shape, &middle);
+        return blocks.same(call, shape, 1 << (blocks.bits - 1));
     };
     if call.dtype(given) != DataType::Uint8 {
         return call.reshape(given, &shape);
@@ -73,6 +79,7 @@ fn zero_points(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
     let row = (blocks.count * blocks.bits).div_ceil(8);
     let packed = call.constant_as(3, "zero_points", Descriptor::new(DataType::Uint8, [blocks.n, row]))?;
     let packed = call.bytes_of(packed)?;
+    call.take_room(2 * packed.len() * 8 / blocks.bits as usize)?;
     let rows = packed.bytes().chunks(row as usize).map(|row| unpacked(row, blocks.bits));
     let numbers: Vec<u8> = rows.flat_map(|row| row.into_iter().take(blocks.count as usize)).collect();
     blocks.constant(call, shape, &numbers)
@@ -86,6 +93,7 @@ fn weights(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
         2 => {
             let given = call.constant_as(1, "B", Descriptor::new(DataType::Uint8, [n, count, size / 4]))?;
             let given = call.bytes_of(given)?;
+            call.take_room(2 * given.len() * 8 / bits as usize)?;
             blocks.constant(call, shape, &unpacked(given.bytes(), bits))?
         }
         _ => call.constant_as(1, "B", Descriptor::new(blocks.dtype(), shape))?,
@@ -97,8 +105,8 @@ fn weights(call: &mut Call, blocks: &Blocks) -> Step<OperandId> {
         call.emit(Quantize::DequantizeLinear, &[weights, scales, zero_points])?
     } else {
         // As (numbers - zero points) * scales: zero points can be fractions.
-        let (one, none) = (call.scalar_like(scales, 1.0)?, vec![0; n as usize * count as usize]);
-        let (one, none) = (call.expand(one, &[n, count, 1])?, blocks.constant(call, shape_of_scales(blocks), &none)?);
+        let one = call.scalar_like(scales, 1.0)?;
+        let (one, none) = (call.expand(one, &[n, count, 1])?, blocks.same(call, shape_of_scales(blocks), 0)?);
         let numbers = call.emit(Quantize::DequantizeLinear, &[weights, one, none])?;
         let centered = call.sub(numbers, zero_points)?;
         call.mul(centered, scales)?
@@ -169,6 +177,7 @@ fn packed_data(call: &mut Call) -> Step<Packed> {
         other => return Err(Refusal(format!("data are of type {other}, expected uint8, int4 or uint4"))),
     };
     let mut shape = literal.shape.clone();
+    call.take_room(4 * literal.bytes.len())?;
     // Inverting the sign bit adds 8 to a number.
     let mut bytes: Vec<u8> = literal.bytes.iter().map(|byte| byte ^ (lift | lift << 4)).collect();
     let mut bits = 4;
@@ -210,14 +219,13 @@ fn numbers(call: &mut Call, bytes: OperandId, bits: u32) -> Step<OperandId> {
 fn table_zero_points(call: &mut Call, packed: &Packed, shape: &[u32]) -> Step<OperandId> {
     if let Some(literal) = call.input_literal(3) {
         let lift = |number: Number| Number::Float(number.to_f64() + packed.lift as f64);
-        let lifted = call.converted(&literal, DataType::Uint8, lift)?;
+        let lifted = call.converted(&literal, (DataType::Uint8, Conversion::Lifted(packed.lift)), lift)?;
         return call.reshape(lifted, shape);
     }
     match call.optional(3)? {
         None => {
-            let descriptor = Descriptor::new(DataType::Uint8, shape);
-            call.take_memory(descriptor.elements())?;
-            call.constant_from_bytes(descriptor.clone(), &vec![packed.zero; descriptor.elements()])
+            let zero = packed.zero;
+            call.filled(Descriptor::new(DataType::Uint8, shape), |bytes| bytes.fill(zero))
         }
         Some(given) => {
             let got = call.sizes(given);

@@ -1,0 +1,43 @@
+'use strict';
+
+/** Warnings about models. */
+
+const { quote } = require('../errors.js');
+
+const { process } = globalThis;
+
+/** Maximum number of inputs and outputs to name. */
+const MOST = 10;
+
+/**
+ * Returns a list of names, or nothing if there are none.
+ *
+ * @param {string} what one of them is
+ * @param {readonly string[]} names the first of them
+ * @param {number} count of all
+ */
+function listed(what, names, count) {
+  if (count === 0) {
+    return [];
+  }
+  const shown = names.slice(0, MOST);
+  const more = count - shown.length;
+  return [`${what}${count === 1 ? '' : 's'} ${shown.map(quote).join(', ')}${more === 0 ? '' : ` and ${more} more`}`];
+}
+
+/**
+ * Warns if a model computes in float32 although its file says double.
+ *
+ * @param {import('../../onnx.js').OnnxAsFloat32} values
+ * @param {string | Uint8Array} source of the model
+ */
+function warnAboutDoubles({ inputs, outputs, nodes, nodeCount }, source) {
+  const parts = [listed('input', inputs, inputs.length), listed('output', outputs, outputs.length), listed('node', nodes, nodeCount)].flat();
+  if (parts.length > 0) {
+    const model = typeof source === 'string' ? source : 'the model';
+    const message = `${model} says double, but is computed in float32, with 24 bits of precision: ${parts.join('; ')}`;
+    process.emitWarning(message, { type: 'OnnxWarning', code: 'WARN_WEBNN_FLOAT32' });
+  }
+}
+
+module.exports = { warnAboutDoubles };

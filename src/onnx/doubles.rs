@@ -1,0 +1,280 @@
+//! What a model computes in float32 although its file says double: WebNN has no float64. Integers up to 2^24, and numbers
+//! that are known when a model is loaded, such as those of shape arithmetic, do not count.
+
+use super::error::{Result, shortened};
+use super::model::{Graph, MAX_DEPTH, Model, ValueInfo, decode_attributes, decode_node, reads, shown_name};
+use super::proto;
+use super::tensor::{ElementType, TensorRecord};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// Maximum number of nodes to list.
+const MAX_NAMED: usize = 10;
+
+/// What a model computes in float32 although its file says double.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AsFloat32 {
+    /// The names of inputs.
+    pub inputs: Vec<String>,
+    /// The names of outputs.
+    pub outputs: Vec<String>,
+    /// The names of the first nodes that read or compute doubles; those of nodes in graphs of nodes included.
+    pub nodes: Vec<String>,
+    /// The number of all such nodes.
+    pub node_count: usize,
+}
+
+/// Operators whose outputs are never of the type of their inputs.
+const OTHER_TYPES: &[&str] = &[
+    "And",
+    "ArgMax",
+    "ArgMin",
+    "Equal",
+    "Greater",
+    "GreaterOrEqual",
+    "IsInf",
+    "IsNaN",
+    "Less",
+    "LessOrEqual",
+    "Multinomial",
+    "NonMaxSuppression",
+    "NonZero",
+    "Not",
+    "Or",
+    "QuantizeLinear",
+    "Shape",
+    "Size",
+    "Xor",
+];
+
+/// Operators only whose first output is of the type of their inputs.
+const INDICES_BEHIND: &[&str] = &["Dropout", "MaxPool", "TopK", "Unique"];
+
+/// Attributes that name the type of the outputs.
+const TYPES: &[&str] = &["to", "dtype", "output_datatype"];
+
+/// Operators whose results do not follow from their inputs.
+const RANDOM: &[&str] =
+    &["Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"];
+
+/// A value of a graph.
+#[derive(Clone, Copy, Default)]
+struct Kind {
+    is_double: bool,
+    /// Whether it is known when the model is loaded.
+    is_known: bool,
+}
+
+/// The names of a graph and of those around it.
+struct Names<'a> {
+    initializers: &'a HashMap<String, TensorRecord>,
+    /// Other names of the graph.
+    own: HashMap<String, Kind>,
+    outer: Option<&'a Names<'a>>,
+}
+
+impl Names<'_> {
+    fn kind(&self, name: &str) -> Kind {
+        let constant =
+            |tensor: &TensorRecord| Kind { is_double: tensor.element == ElementType::Double, is_known: true };
+        let own = self.own.get(name).copied().or_else(|| self.initializers.get(name).map(constant));
+        own.or_else(|| self.outer.map(|outer| outer.kind(name))).unwrap_or_default()
+    }
+
+    fn is_double(&self, name: Option<&String>) -> bool {
+        name.is_some_and(|name| self.kind(name).is_double)
+    }
+
+    /// Adds a value, which may shadow one of an outer graph.
+    fn add(&mut self, name: &str, kind: Kind) {
+        self.own.insert(name.to_string(), kind);
+    }
+}
+
+/// Finds what `model` computes in float32 although its file says double.
+///
+/// # Errors
+/// If a node is damaged.
+pub fn as_float32(model: &Model) -> Result<AsFloat32> {
+    let graph = &model.graph;
+    let mut found = AsFloat32::default();
+    let doubles = found.graph(graph, None, 0)?;
+    let names = |values: &mut dyn Iterator<Item = &ValueInfo>| values.map(|value| value.name.clone()).collect();
+    found.inputs = names(&mut graph.free_inputs().filter(|input| is_double(input)));
+    let outputs = graph.outputs.iter().zip(doubles);
+    found.outputs = names(&mut outputs.filter(|(output, made)| *made || is_double(output)).map(|(output, _)| output));
+    if found.node_count == 0 && found.outputs.is_empty() {
+        found.inputs.clear(); // nothing reads them
+    }
+    Ok(found)
+}
+
+fn is_double(value: &ValueInfo) -> bool {
+    value.element == Some(ElementType::Double)
+}
+
+impl AsFloat32 {
+    /// Adds the nodes of `graph`; returns which of its outputs are doubles.
+    fn graph(&mut self, graph: &Graph, outer: Option<&Names>, depth: usize) -> Result<Vec<bool>> {
+        let mut names = Names { initializers: &graph.initializers, own: HashMap::new(), outer };
+        for input in graph.free_inputs() {
+            names.add(&input.name, Kind { is_double: is_double(input), is_known: false });
+        }
+        for bytes in &graph.nodes {
+            self.node(&decode_node(bytes)?, &mut names, depth)?;
+        }
+        Ok(graph.outputs.iter().map(|output| names.kind(&output.name).is_double).collect())
+    }
+
+    fn node(&mut self, node: &proto::Node, names: &mut Names, depth: usize) -> Result<()> {
+        let attributes = decode_attributes(node)?;
+        let operator = node.op_type.as_str();
+        let is_standard = node.domain.is_empty();
+        let is_one_of = |operators: &[&str]| is_standard && operators.contains(&operator);
+        let reads_double = node.input.iter().any(|name| names.kind(name).is_double);
+        let is_known = is_one_of(&["Shape", "Size"])
+            || !is_one_of(RANDOM) && reads(node, depth)?.iter().all(|name| names.kind(name).is_known);
+        let mut inner = Vec::new();
+        for bytes in attributes.iter().filter_map(|attribute| attribute.g.as_ref()).filter(|_| depth < MAX_DEPTH) {
+            inner.push(self.graph(&Graph::decode(bytes, &|_| true, depth + 1)?, Some(names), depth + 1)?);
+        }
+        let first = match (given_type(&attributes)?, operator) {
+            (Some(element), _) => element == ElementType::Double,
+            _ if is_one_of(OTHER_TYPES) => false,
+            (None, "CastLike") => names.is_double(node.input.get(1)),
+            (None, "OneHot") => names.is_double(node.input.get(2)),
+            // Exponents, scales and the like are of types of their own.
+            (None, "Pow" | "Resize" | "Upsample") => names.is_double(node.input.first()),
+            _ => reads_double,
+        };
+        let is_double = |at: usize| match inner.first() {
+            // The bodies of loops return a condition first.
+            Some(_) => inner.iter().any(|outputs| outputs.get(at + (operator == "Loop") as usize) == Some(&true)),
+            None => first && (at == 0 || !is_one_of(INDICES_BEHIND)),
+        };
+        let outputs = || node.output.iter().enumerate().filter(|(_, name)| !name.is_empty());
+        let makes_double = outputs().any(|(at, _)| is_double(at));
+        // The nodes of its graphs count instead of a node that has some.
+        if !is_known && inner.is_empty() && (reads_double || makes_double) {
+            self.node_count += 1;
+            if self.nodes.len() < MAX_NAMED {
+                self.nodes.push(shortened(shown_name(node)));
+            }
+        }
+        outputs().for_each(|(at, name)| names.add(name, Kind { is_double: is_double(at), is_known }));
+        Ok(())
+    }
+}
+
+/// The type of a node's outputs that its attributes name, or that of the tensor in an attribute.
+fn given_type(attributes: &[proto::Attribute]) -> Result<Option<ElementType>> {
+    for attribute in attributes {
+        if TYPES.contains(&attribute.name.as_str()) {
+            return Ok(attribute.i.and_then(|code| i32::try_from(code).ok()).and_then(ElementType::from_code));
+        }
+        if let Some(tensor) = attribute.t.as_ref().filter(|_| attribute.name == "value") {
+            return Ok(Some(TensorRecord::decode(tensor)?.element));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::onnx::file::Files;
+    use crate::onnx::tensor::ElementType::{Bool, Double, Float, Int64};
+    use crate::onnx::testing::{Attr, TestGraph};
+
+    const TO_DOUBLE: i64 = 11;
+    const TO_INT64: i64 = 7;
+
+    fn found(graph: TestGraph) -> AsFloat32 {
+        as_float32(&Model::decode(graph.encode(17), Files::default()).unwrap()).unwrap()
+    }
+
+    fn cast(to: i64) -> Vec<(&'static str, Attr<'static>)> {
+        vec![("to", Attr::Int(to))]
+    }
+
+    fn names(inputs: &[&str], outputs: &[&str], nodes: &[&str]) -> AsFloat32 {
+        let [inputs, outputs, nodes] =
+            [inputs, outputs, nodes].map(|names| names.iter().map(|name| name.to_string()).collect::<Vec<_>>());
+        AsFloat32 { inputs, outputs, node_count: nodes.len(), nodes }
+    }
+
+    #[test]
+    fn inputs_outputs_and_what_is_between_are_found() {
+        let graph = TestGraph::default().input("t", Double, &["n"]).input("x", Float, &["n"]);
+        let graph = graph.raw("origin", Double, &[], &1.7e9f64.to_le_bytes());
+        let graph = graph
+            .node("Sub", "t origin", "age", vec![])
+            .node("Greater", "t origin", "is_new", vec![])
+            .node("Where", "is_new x x", "chosen", vec![])
+            .node("Cast", "age", "seconds", cast(TO_INT64))
+            .node("Abs", "x", "plain", vec![])
+            .node("TopK", "age k", "largest places", vec![])
+            .node("Neg", "places", "negative", vec![])
+            .ints("k", &[1])
+            .output("seconds")
+            .output("chosen")
+            .output("plain")
+            .output("negative")
+            .output_of("largest", Double);
+        assert_eq!(found(graph), names(&["t"], &["largest"], &["age", "is_new", "seconds", "largest"]));
+    }
+
+    #[test]
+    fn nothing_is_found_without_doubles_that_matter() {
+        let graph = TestGraph::default().input("x", Float, &["n", "4"]).raw("c", Double, &[], &0.5f64.to_le_bytes());
+        let graph = graph
+            .node("Shape", "x", "s", vec![])
+            .node("Cast", "s", "d", cast(TO_DOUBLE))
+            .node("Mul", "d c", "half", vec![])
+            .node("Floor", "half", "whole", vec![])
+            .node("Cast", "whole", "sizes", cast(TO_INT64))
+            .node("Cast", "c", "factor", cast(1))
+            .node("Mul", "x factor", "scaled", vec![])
+            .node("Reshape", "scaled sizes", "y", vec![])
+            .output("y");
+        assert_eq!(found(graph), AsFloat32::default());
+    }
+
+    #[test]
+    fn doubles_that_nodes_make_are_found_in_graphs_of_nodes_too() {
+        let branch = |operator: &str, name: &str| {
+            Attr::Graph(TestGraph::default().node(operator, "wide", name, vec![]).output(name))
+        };
+        let branches = vec![("then_branch", branch("Neg", "a")), ("else_branch", branch("Abs", "b"))];
+        let graph = TestGraph::default()
+            .input("x", Float, &["2"])
+            .input("c", Bool, &[])
+            .node("Cast", "x", "wide", cast(TO_DOUBLE))
+            .node("If", "c", "y", branches)
+            .output("y");
+        assert_eq!(found(graph), names(&[], &["y"], &["wide", "a", "b"]));
+        let body = TestGraph::default()
+            .input("i", Int64, &[])
+            .input("go", Bool, &[])
+            .input("sum", Double, &["2"])
+            .node("Add", "sum sum", "next", vec![])
+            .output("go")
+            .output_of("next", Double);
+        let graph = TestGraph::default().input("x", Float, &["2"]).ints("n", &[3]);
+        let graph = graph
+            .node("Cast", "x", "start", cast(TO_DOUBLE))
+            .node("Loop", "n _ start", "y", vec![("body", Attr::Graph(body))])
+            .output("y");
+        assert_eq!(found(graph), names(&[], &["y"], &["start", "next"]));
+    }
+
+    #[test]
+    fn many_nodes_are_counted() {
+        let graph = TestGraph::default().input("x0", Double, &["2"]);
+        let graph =
+            (0..100).fold(graph, |graph, at| graph.node("Neg", &format!("x{at}"), &format!("x{}", at + 1), vec![]));
+        let found = found(graph.output("x100"));
+        assert_eq!((found.nodes.len(), found.node_count), (MAX_NAMED, 100));
+    }
+}
