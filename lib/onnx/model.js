@@ -11,7 +11,7 @@ const { interfaceType, isObject, record } = require('../webidl.js');
 const { nativeBytes, requireNumbers, requireType, toFeed, toFeedOfData } = require('./data.js');
 const { codedError, converting } = require('./errors.js');
 const { Session } = require('./session.js');
-const { attachedBytes, externalFiles, freeDimensions, keptCounts, outputNames, toModelSource, toOptions } = require('./source.js');
+const { attachedBytes, copyOf, externalFiles, freeDimensions, keptCounts, outputNames, toModelSource, toOptions } = require('./source.js');
 
 const { Promise } = globalThis;
 
@@ -307,7 +307,7 @@ function toConstants(constants) {
   /** @type {Map<string, Constant>} */
   const copies = new Map();
   for (const [name, feed] of toConstant(constants, 'loadModel: constants')) {
-    copies.set(name, { ...feed, bytes: attachedBytes(feed.data, feed.kind, constantName(name)).slice() });
+    copies.set(name, { ...feed, bytes: copyOf(attachedBytes(feed.data, feed.kind, constantName(name))) });
   }
   return copies;
 }

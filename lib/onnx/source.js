@@ -61,6 +61,16 @@ function attachedBytes(data, kind, what) {
 }
 
 /**
+ * Copies bytes. (`slice()` of a Buffer shares its memory.)
+ *
+ * @param {Uint8Array} bytes
+ * @returns {Uint8Array} at the start of a buffer of its own
+ */
+function copyOf(bytes) {
+  return new Uint8Array(bytes);
+}
+
+/**
  * @param {string} text
  * @param {string} operation for messages
  * @returns {string} the path of a file URL
@@ -214,4 +224,4 @@ function externalFiles(files, operation) {
   }));
 }
 
-module.exports = { attachedBytes, externalFiles, freeDimensions, keptCounts, outputNames, toModelSource, toOptions, toSource };
+module.exports = { attachedBytes, copyOf, externalFiles, freeDimensions, keptCounts, outputNames, toModelSource, toOptions, toSource };
