@@ -176,6 +176,19 @@ function freeDimensions(dimensions, operation) {
 }
 
 /**
+ * @param {unknown} value
+ * @param {string} operation
+ * @returns {boolean | undefined}
+ * @throws {TypeError} for anything else
+ */
+function strictness(value, operation) {
+  if (value !== undefined && typeof value !== 'boolean') {
+    throw new TypeError(`${operation}: strictDimensions is of type ${typeof value}, expected a boolean`);
+  }
+  return value;
+}
+
+/**
  * @param {unknown} counts
  * @param {string} operation
  * @returns {import('../internal.js').KeptCounts}
@@ -224,4 +237,4 @@ function externalFiles(files, operation) {
   }));
 }
 
-module.exports = { attachedBytes, copyOf, externalFiles, freeDimensions, keptCounts, outputNames, toModelSource, toOptions, toSource };
+module.exports = { attachedBytes, copyOf, externalFiles, freeDimensions, keptCounts, outputNames, strictness, toModelSource, toOptions, toSource };

@@ -14,9 +14,12 @@ use std::collections::BTreeMap;
 
 /// Inputs, outputs and metadata of a model.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Interface<'a> {
     /// The inputs that a caller provides.
     pub inputs: Vec<&'a ValueInfo>,
+    /// The inputs that a caller may provide.
+    pub optional_inputs: Vec<&'a ValueInfo>,
     /// The outputs.
     pub outputs: &'a [ValueInfo],
     /// The metadata.
@@ -66,7 +69,8 @@ pub fn supported_operators() -> Vec<SupportedOperator> {
 /// Inputs, outputs and metadata of `model`.
 pub fn interface(model: &Model) -> Interface<'_> {
     let Model { metadata, graph, .. } = model;
-    Interface { inputs: graph.free_inputs().collect(), outputs: &graph.outputs, metadata }
+    let optional_inputs = model.optional_inputs().collect();
+    Interface { inputs: graph.free_inputs().collect(), optional_inputs, outputs: &graph.outputs, metadata }
 }
 
 /// Derives the shapes of the outputs from those of the inputs, in the order of the request; `None` if that is
@@ -138,7 +142,7 @@ pub fn output_shapes(model: &Model, builder: &mut Builder, request: &Request) ->
 /// If it is damaged. Missing sizes are not an error: only nodes that no size makes possible are then unsupported.
 pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<Inspection<'_>> {
     model.files.check()?;
-    check_names(model.graph.free_inputs(), &free_dimensions)?;
+    check_names(&model.graph.inputs, &free_dimensions)?;
     let mut counts = Counts::default();
     counts.graph(&model.graph, 0)?;
     for function in model.functions.values() {

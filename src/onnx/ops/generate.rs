@@ -220,10 +220,31 @@ fn along_axis(call: &mut Call, index: usize) -> Step<(OperandId, u32)> {
     }
 }
 
+/// Like [`along_axis`], for input 0 if it has no elements.
+fn empty_along_axis(call: &Call) -> Step<Option<(Descriptor, u32)>> {
+    let Some(Value::Empty(descriptor)) = call.value(0) else { return Ok(None) };
+    Ok(Some(match call.int_attribute("axis") {
+        Some(axis) => {
+            let axis = call.axis(axis, descriptor.rank())?;
+            (descriptor, axis)
+        }
+        None => (Descriptor::new(descriptor.dtype, [0u32]), 0),
+    }))
+}
+
 /// The rows along an axis that a constant condition selects.
 fn compress(call: &mut Call) -> Outcome {
     let condition = call.constant_numbers(1);
     let condition = condition.ok_or_else(|| decided_by_data("condition"))?;
+    if let Some((Descriptor { dtype, mut shape }, axis)) = empty_along_axis(call)? {
+        let kept = condition.iter().filter(|flag| flag.to_f64() != 0.0).count() as u32;
+        shape[axis as usize] = kept.into();
+        let output = Descriptor { dtype, shape };
+        return output
+            .is_empty()
+            .then(|| vec![Value::Empty(output)])
+            .ok_or_else(|| "there is nothing to select".into());
+    }
     let (x, axis) = along_axis(call, 0)?;
     let mut shape = call.shape(x);
     let kept: Vec<i64> = (0..condition.len() as i64).filter(|&at| condition[at as usize].to_f64() != 0.0).collect();
@@ -255,6 +276,12 @@ fn order(a: &Number, b: &Number) -> Ordering {
 fn unique(call: &mut Call) -> Outcome {
     let numbers = call.constant_numbers(0);
     let numbers = numbers.ok_or_else(|| decided_by_data("the input"))?;
+    if let Some((descriptor, axis)) = empty_along_axis(call)?
+        && descriptor.shape[axis as usize] == 0
+    {
+        let none = || Value::Empty(Descriptor::new(DataType::Int64, [0u32]));
+        return Ok(vec![Value::Empty(descriptor), none(), none(), none()]);
+    }
     let (x, axis) = along_axis(call, 0)?;
     let shape = call.sizes(x);
     let (count, inner) = (shape[axis as usize] as usize, crate::shape::elements(&shape[axis as usize + 1..]));

@@ -70,8 +70,8 @@ function printSteps(output, perStep, top) {
 /** @type {import('../types.mjs').CommandDefinition['execute']} */
 async function execute(output, [file], options, isGiven) {
   if (options.json) refuseIdle(isGiven, ['top'], 'the document of --json has all steps');
-  const { inputs } = await readModel(file, options.freeDimension);
-  const { tensors, freeDimensions } = await readFeeds(inputs, options, RANDOM);
+  const inspection = await readModel(file, options.freeDimension);
+  const { tensors, freeDimensions } = await readFeeds(inspection, options, RANDOM);
   const profile = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads: options.threads }, (opened) =>
     profileModel(opened, tensors, options),
   );

@@ -39,8 +39,9 @@ function graphOf({ graph, cuts }) {
 /** @type {import('../types.mjs').CommandDefinition['execute']} */
 async function execute(output, [file], options, isGiven) {
   if (!options.profile) refuseIdle(isGiven, OF_PROFILES, 'the page has a profile with --profile');
-  const { inputs, outputs, metadata } = await readModel(file, options.freeDimension);
-  const { tensors, freeDimensions } = await readFeeds(inputs, options, RANDOM);
+  const inspection = await readModel(file, options.freeDimension);
+  const { inputs, outputs, metadata } = inspection;
+  const { tensors, freeDimensions } = await readFeeds(inspection, options, RANDOM);
   const { described, profile } = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), threads: options.threads }, async (opened) => ({
     described: opened.description,
     profile: options.profile ? await profileModel(opened, tensors, options) : undefined,
