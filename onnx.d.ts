@@ -23,12 +23,12 @@ export interface OnnxValueInfo {
   /** The type as ONNX writes it: `tensor(float)`, `tensor(bool)`, `seq(tensor(int64))`. */
   readonly type: string;
   /**
-   * Sizes, and names of free dimensions. A free dimension without a name is called `<input>_dim_<axis>`. `null` if the
-   * model does not declare the number of dimensions.
+   * Sizes, and names of free dimensions. A free dimension without a name, or with a placeholder such as `?` or `None`, is
+   * called `<input>_dim_<axis>`. `null` if the model does not declare the number of dimensions.
    */
   readonly shape: readonly (number | string)[] | null;
   /**
-   * The shape as the file declares it, with an empty string for a free dimension without a name; inferred from the
+   * The shape as the file declares it, placeholders included, with an empty string for a free dimension without a name; inferred from the
    * inputs for an output that the file does not describe.
    */
   readonly declaredShape: readonly (number | string)[] | null;
@@ -120,10 +120,11 @@ export interface OnnxLoadOptions {
   /** Sizes of free dimensions by name. */
   freeDimensions?: Record<string, number>;
   /**
-   * Whether free dimensions with the same name may have different sizes in a run, for models with wrong names. By
-   * default `false`: feeds that do not fit each other are refused.
+   * What happens in a run where dimensions of one name have different sizes. By default, the model runs, as with
+   * onnxruntime, and there is one warning (`WEBNN_DIMENSIONS`). `true` refuses such feeds. `false` ends the warning, and
+   * also allows caches whose length does not add up with that of the mask.
    */
-  looseDimensions?: boolean | undefined;
+  strictDimensions?: boolean | undefined;
   /** Paths or bytes of external weight files, keyed by the locations that the model names. */
   externalData?: OnnxExternalData | undefined;
   /** Names of the values to compute, from anywhere in the main graph; by default the outputs of the model. */
@@ -237,6 +238,8 @@ export interface OnnxAsFloat32 {
 export class OnnxModel {
   private constructor();
   readonly inputs: readonly OnnxValueInfo[];
+  /** Further inputs, which may be fed, or left out: then they have the values of the file. */
+  readonly optionalInputs: readonly OnnxValueInfo[];
   readonly outputs: readonly OnnxValueInfo[];
   readonly metadata: OnnxMetadata;
   /** What is computed in float32 although the file says double. `loadModel()` warns about it. */
@@ -246,7 +249,7 @@ export class OnnxModel {
   /**
    * Runs the model, after compiling it for shapes that are new.
    *
-   * @param feeds values of all inputs, by name. Data are read during the call.
+   * @param feeds values of all inputs, by name, and of any of `optionalInputs`. Data are read during the call.
    * @param fetches destinations of outputs, by name: an MLTensor, `'tensor'` for a new one in the model's context, or
    *   `null` to drop the output
    * @returns by name, the MLTensor of an output, or its data with type and shape. All belong to the caller.
@@ -317,6 +320,8 @@ export function importModel(
 export interface OnnxImportOptions {
   /** Sizes of free dimensions by name. */
   freeDimensions?: Record<string, number>;
+  /** Whether to refuse operands with different sizes for dimensions of one name; by default `false`. */
+  strictDimensions?: boolean | undefined;
   /** Names of the values to compute; by default the outputs of the model. */
   outputs?: string[];
   /** Paths or bytes of external weight files, keyed by the locations that the model names. */
@@ -326,6 +331,8 @@ export interface OnnxImportOptions {
 /** Facts about a model that are known without building it. */
 export interface OnnxInspection {
   readonly inputs: OnnxValueInfo[];
+  /** Inputs with a default in the file: an initializer of the same name, which feeds may replace. */
+  readonly optionalInputs: OnnxValueInfo[];
   readonly outputs: OnnxValueInfo[];
   readonly metadata: OnnxMetadata;
   /** What is computed in float32 although the file says double. */
@@ -346,13 +353,13 @@ export interface OnnxInspection {
 }
 
 /** Describes a model, even one that is not supported. */
-export function inspectModel(source: OnnxSource, options?: Omit<OnnxImportOptions, 'outputs'>): OnnxInspection;
+export function inspectModel(source: OnnxSource, options?: Omit<OnnxImportOptions, 'outputs' | 'strictDimensions'>): OnnxInspection;
 
 /** The shapes of a model's inputs, as far as they are known. */
 export interface OnnxInputShapes {
   /** By input name: sizes, and names of unknown sizes; `null` if even the number of dimensions is unknown. */
   readonly shapes: Record<string, (number | string)[] | null>;
-  /** The known sizes of free dimensions, as `loadModel()` takes them. */
+  /** The known sizes of free dimensions, as `loadModel()` takes them; without those of names with several sizes. */
   readonly freeDimensions: Record<string, number>;
 }
 
@@ -369,6 +376,8 @@ export function inputShapes(
   inputs: readonly Pick<OnnxValueInfo, 'name' | 'shape'>[],
   known?: {
     freeDimensions?: Record<string, number> | undefined;
+    /** With `false`, dimensions of one name may have different sizes. */
+    strictDimensions?: boolean | undefined;
     shapes?: Record<string, readonly number[]> | undefined;
     elements?: Record<string, number> | undefined;
   },

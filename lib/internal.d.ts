@@ -103,7 +103,9 @@ export interface KeptCounts {
 /** Settings for all runs of a session. */
 export interface SessionOptions {
   dimensions: FreeDimensions;
-  looseDimensions: boolean;
+  strictDimensions?: boolean;
+  /** Takes a warning about dimensions of one name that have several sizes. */
+  warn?: (message: string) => void;
   /** If absent, the outputs of the model. */
   outputs?: string[];
   keepLast: KeptCounts;
@@ -130,6 +132,7 @@ export interface KnownShapes {
 /** The inputs and outputs of a session, in native order. */
 export interface Signature {
   inputs: OnnxValueInfo[];
+  optionalInputs: OnnxValueInfo[];
   outputs: OnnxValueInfo[];
 }
 
@@ -145,6 +148,7 @@ export interface Compilation {
 /** Options of an import: `inputs` are the names of the inputs that the `operands` replace. */
 export interface ImportOptions {
   dimensions: FreeDimensions;
+  strictDimensions: boolean;
   outputs?: string[];
   inputs: string[];
   operands: number[];
@@ -215,13 +219,15 @@ export interface Binding {
   /** JSON of an OnnxInspection. */
   inspectModel(model: Model, dimensions: FreeDimensions): string | Refusal;
   /** JSON of KnownShapes. */
-  inputShapes(inputs: GivenInput[], dimensions: FreeDimensions): string;
+  inputShapes(inputs: GivenInput[], dimensions: FreeDimensions, strict: boolean): string;
   /** JSON of the added inputs and outputs; `operand` is null for those without elements. */
   importModel(builder: Builder, model: Model, options: ImportOptions): string | Refusal;
   /** JSON of the list that `supportedOperators` returns. */
   supportedOnnxOperators(): string;
   /** Completes with the session, and JSON of its Signature. */
   openSession(context: Context, model: Model, id: number, options: SessionOptions): void;
+  /** A session of the same model in which these optional inputs are fed, and JSON of its Signature. */
+  sessionWithInputs(session: Session, names: string[]): { handle: Session; signature: string };
   /** Throws for names that the session does not have. */
   checkNames(session: Session, feeds: string[], fetches: string[]): void;
   /**

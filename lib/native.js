@@ -251,6 +251,7 @@ module.exports = {
   importModel: refusing(binding.importModel),
   supportedOnnxOperators: translated(binding.supportedOnnxOperators),
   openSession: translated(binding.openSession),
+  sessionWithInputs: translated(binding.sessionWithInputs),
   checkNames: translated(binding.checkNames),
   runSession: translated(binding.runSession),
   profileSession: translated(binding.profileSession),

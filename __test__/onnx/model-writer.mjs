@@ -10,6 +10,7 @@ const { root } = protobuf.parse(
     repeated int64 dims = 1; int32 data_type = 2; string name = 8; bytes raw_data = 9;
     repeated Entry external_data = 13; int32 data_location = 14;
   }
+  message SparseTensor { Tensor values = 1; Tensor indices = 2; repeated int64 dims = 3; }
   message Attribute {
     string name = 1; float f = 2; int64 i = 3; bytes s = 4; Tensor t = 5; Graph g = 6;
     repeated float floats = 7; repeated int64 ints = 8; repeated bytes strings = 9; int32 type = 20;
@@ -26,7 +27,7 @@ const { root } = protobuf.parse(
   message ValueInfo { string name = 1; Type type = 2; }
   message Graph {
     repeated Node node = 1; string name = 2; repeated Tensor initializer = 5;
-    repeated ValueInfo input = 11; repeated ValueInfo output = 12;
+    repeated ValueInfo input = 11; repeated ValueInfo output = 12; repeated SparseTensor sparse_initializer = 15;
   }
   message OperatorSet { string domain = 1; int64 version = 2; }
   message Model {
@@ -153,11 +154,11 @@ export const externalWeight = (name, dims, location, offset, length) => ({
 /**
  * The bytes of a model file.
  *
- * @param {{ inputs?: object[], outputs?: object[], nodes?: object[], weights?: object[], opset?: number, [field: string]: unknown }} model
+ * @param {{ inputs?: object[], outputs?: object[], nodes?: object[], weights?: object[], sparse?: object[], opset?: number, [field: string]: unknown }} model
  *   with other fields of ModelProto
  */
-export function writeModel({ inputs = [], outputs = [], nodes = [], weights = [], opset = 17, ...fields }) {
-  const graph = { name: 'test', node: nodes, initializer: weights, input: inputs, output: outputs };
+export function writeModel({ inputs = [], outputs = [], nodes = [], weights = [], sparse = [], opset = 17, ...fields }) {
+  const graph = { name: 'test', node: nodes, initializer: weights, sparse_initializer: sparse, input: inputs, output: outputs };
   const opsets = [
     { domain: '', version: opset },
     { domain: 'com.microsoft', version: 1 },

@@ -403,18 +403,68 @@ describe('externalData', () => {
   });
 });
 
-test('looseDimensions lets dimensions of one name have different sizes', async () => {
-  const bytes = writeModel({
-    inputs: [value('a', FLOAT, ['n', 2]), value('b', FLOAT, ['n', 2])],
-    outputs: [value('c', FLOAT, ['n', 2])],
-    nodes: [node('Add', ['a', 'b'], ['c'])],
+test('a Buffer is copied like any other view', async () => {
+  // Node allocates small Buffers from one block: their memory starts anywhere, and slice() does not copy them.
+  const shifted = (/** @type {ArrayBufferView} */ view) => {
+    const whole = Buffer.alloc(view.byteLength + 1);
+    whole.set(new Uint8Array(view.buffer, view.byteOffset, view.byteLength), 1);
+    return whole.subarray(1);
+  };
+  for (const [type, data] of /** @type {const} */ ([
+    [DOUBLE, Float64Array.of(1.5, -2)],
+    [INT16, Int16Array.of(-7, 9)],
+    [UINT16, Uint16Array.of(7, 65535)],
+    [FLOAT, Float32Array.of(0.5, 3)],
+    [INT64, BigInt64Array.of(-1n, 5n)],
+  ])) {
+    const model = await loadModel(identity(type), { context });
+    const { y } = await model.run({ x: shifted(data) });
+    assert.deepEqual(y.data, data);
+    model.destroy();
+    const sum = writeModel({
+      inputs: [value('x', type, [2]), value('c', type, [2])],
+      outputs: [value('y', type, [2])],
+      nodes: [node('Where', ['no', 'x', 'c'], ['y'])],
+      weights: [weight('no', [1], Uint8Array.of(0), BOOL)],
+    });
+    for (const bytes of [shifted(data), Buffer.from(data.slice().buffer), new Uint8Array(data.slice().buffer), sharedCopy(data)]) {
+      const loading = loadModel(sum, { context, constants: { c: bytes } });
+      bytes.fill(0);
+      const fixed = await loading;
+      assert.deepEqual((await fixed.run({ x: data })).y.data, data, String(bytes.constructor.name));
+      fixed.destroy();
+    }
+  }
+});
+
+/** The bytes of `view` in shared memory. */
+function sharedCopy(/** @type {ArrayBufferView} */ view) {
+  const bytes = new Uint8Array(new SharedArrayBuffer(view.byteLength));
+  bytes.set(new Uint8Array(view.buffer, view.byteOffset, view.byteLength));
+  return bytes;
+}
+
+test('a model without outputs is refused when it is loaded, unless outputs are named', async () => {
+  for (const shape of [['n'], [2]]) {
+    const bytes = writeModel({ inputs: [value('x', FLOAT, shape)], nodes: [node('Relu', ['x'], ['y'])] });
+    await assert.rejects(loadModel(bytes, { context }), { name: 'OnnxError', code: 'ERR_WEBNN_MODEL_INVALID', message: /no outputs.*option outputs/ });
+    const model = await loadModel(bytes, { context, outputs: ['y'] });
+    assert.deepEqual((await model.run({ x: Float32Array.of(-1, 2) })).y.data, Float32Array.of(0, 2));
+    model.destroy();
+  }
+});
+
+test('sparse initializers are weights, and inside the memory of the file', async () => {
+  const sparse = (/** @type {number[]} */ dims) => ({
+    values: weight('w', [2], Float32Array.of(5, 7)),
+    indices: weight('', [2], BigInt64Array.of(1n, 3n)),
+    dims,
   });
-  const feeds = { a: { data: Float32Array.of(1, 2, 3, 4), shape: [2, 2] }, b: { data: Float32Array.of(10, 20), shape: [1, 2] } };
-  const strict = await loadModel(bytes, { context });
-  await assert.rejects(strict.run(feeds), { code: 'ERR_WEBNN_SHAPE', message: /"b" has shape \[1, 2\], expected \[n=2, 2\]/ });
-  strict.destroy();
-  const loose = await loadModel(bytes, { context, looseDimensions: true });
-  assert.deepEqual((await loose.run(feeds)).c, { data: Float32Array.of(11, 22, 13, 24), shape: [2, 2], dataType: 'float32' });
-  loose.destroy();
-  await assert.rejects(loadModel(bytes, { context, looseDimensions: wrong(1) }), { name: 'TypeError', message: /looseDimensions is of type number/ });
+  const graph = (/** @type {object} */ tensor) =>
+    writeModel({ inputs: [value('x', FLOAT, [1])], outputs: [value('y', FLOAT)], nodes: [node('Add', ['x', 'w'], ['y'])], sparse: [tensor] });
+  const model = await loadModel(graph(sparse([2, 2])), { context });
+  assert.deepEqual((await model.run({ x: Float32Array.of(1) })).y, { data: Float32Array.of(1, 6, 1, 8), shape: [2, 2], dataType: 'float32' });
+  model.destroy();
+  await assert.rejects(loadModel(graph(sparse([2 ** 15, 2 ** 15])), { context }), { name: 'OnnxError', message: /too many for a model of this size/ });
+  await assert.rejects(loadModel(graph(sparse([3])), { context }), { code: 'ERR_WEBNN_MODEL_INVALID', message: /\[3\] is outside of the shape \[3\]/ });
 });

@@ -24,6 +24,7 @@ const context = await ml.createContext();
 const model: OnnxModel = await loadModel('model.onnx', {
   context,
   freeDimensions: { batch: 1 },
+  strictDimensions: true,
   keepLast: { logits: 1 },
   outputs: ['logits'],
   signal,
@@ -87,9 +88,16 @@ await loadModel('model.onnx', { maxSpecializations: 4 });
 await loadModel('model.onnx', { device: 'tpu' });
 // @ts-expect-error: descriptions do not change
 model.inputs[0]!.name = 'other';
+// @ts-expect-error: neither do lists
+model.optionalInputs.push(model.inputs[0]!);
 
 {
-  const { shapes, freeDimensions } = inputShapes(model.inputs, { freeDimensions: { batch: 1 }, shapes: { x: [1, 3] }, elements: { y: 4 } });
+  const { shapes, freeDimensions } = inputShapes(model.inputs, {
+    freeDimensions: { batch: 1 },
+    strictDimensions: false,
+    shapes: { x: [1, 3] },
+    elements: { y: 4 },
+  });
   const dimension: number | string | undefined = shapes['x']?.[0];
   await loadModel('model.onnx', { freeDimensions });
   void dimension;

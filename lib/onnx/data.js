@@ -8,7 +8,7 @@ const native = require('../native.js');
 const { slots: tensorSlots } = require('../tensor.js');
 const { isObject } = require('../webidl.js');
 const { codedError } = require('./errors.js');
-const { toSource } = require('./source.js');
+const { copyOf, toSource } = require('./source.js');
 
 /** @type {Record<import('../../index.js').MLOperandDataType, new (buffer: ArrayBuffer) => ArrayBufferView>} */
 const ARRAYS = {
@@ -54,7 +54,7 @@ function nativeBytes(bytes, dataType, what) {
   if (!Number.isInteger(count)) {
     throw codedError('ERR_WEBNN_SHAPE', `${what} has ${bytes.byteLength} bytes, not a whole number of elements of ${dataType}`);
   }
-  const aligned = bytes.byteOffset % outside.BYTES_PER_ELEMENT === 0 ? bytes : bytes.slice();
+  const aligned = bytes.byteOffset % outside.BYTES_PER_ELEMENT === 0 ? bytes : copyOf(bytes);
   const { buffer } = new inside(new outside(aligned.buffer, aligned.byteOffset, count));
   return new Uint8Array(buffer);
 }

@@ -1,5 +1,7 @@
 'use strict';
 
+const { emitWarning } = require('node:process');
+
 const { slots: builderSlots } = require('../builder.js');
 const { slots: contextSlots } = require('../context.js');
 const { quote } = require('../errors.js');
@@ -11,7 +13,7 @@ const { interfaceType, isObject, record } = require('../webidl.js');
 const { nativeBytes, requireNumbers, requireType, toFeed, toFeedOfData } = require('./data.js');
 const { codedError, converting } = require('./errors.js');
 const { Session } = require('./session.js');
-const { attachedBytes, externalFiles, freeDimensions, keptCounts, outputNames, toModelSource, toOptions } = require('./source.js');
+const { attachedBytes, copyOf, externalFiles, freeDimensions, keptCounts, outputNames, strictness, toModelSource, toOptions } = require('./source.js');
 const { warnAboutDoubles } = require('./warnings.js');
 
 const { Promise } = globalThis;
@@ -25,7 +27,7 @@ const CONSTRUCT = Symbol('construct');
  */
 const DEVICES = { auto: {}, cpu: { accelerated: false }, gpu: { powerPreference: 'high-performance' } };
 
-const LOAD_OPTIONS = ['context', 'device', 'numThreads', 'freeDimensions', 'looseDimensions', 'outputs', 'keepLast', 'constants', 'externalData', 'signal'];
+const LOAD_OPTIONS = ['context', 'device', 'numThreads', 'freeDimensions', 'strictDimensions', 'outputs', 'keepLast', 'constants', 'externalData', 'signal'];
 
 const requireBuilder = interfaceType('MLGraphBuilder', builderSlots);
 const requireContext = interfaceType('MLContext', contextSlots);
@@ -50,7 +52,7 @@ const toFetches = record((value, what, name) => {
  * @property {number | undefined} numThreads from the caller; `createContext` checks it
  * @property {import('../../onnx.js').OnnxAbortSignal | undefined} signal
  * @property {import('../internal.js').FreeDimensions} dimensions
- * @property {boolean} looseDimensions
+ * @property {boolean | undefined} strictDimensions
  * @property {string[] | undefined} outputs
  * @property {import('../internal.js').KeptCounts} keepLast
  * @property {Map<string, Constant>} constants by input name
@@ -106,6 +108,7 @@ class OnnxModel {
       return toFeeds(feeds, what);
     };
     this.inputs = deepFreeze(session.inputs);
+    this.optionalInputs = deepFreeze(session.optionalInputs);
     this.outputs = deepFreeze(session.outputs);
     this.metadata = deepFreeze(description.metadata);
     this.computedAsFloat32 = deepFreeze(description.computedAsFloat32);
@@ -266,12 +269,9 @@ for (const [symbol, value] of METHODS) {
  * @throws {TypeError}
  */
 function toLoadOptions(options) {
-  const { context, device, numThreads, looseDimensions = false, constants, signal, ...wanted } = toOptions(options, LOAD_OPTIONS, 'loadModel');
+  const { context, device, numThreads, constants, signal, ...wanted } = toOptions(options, LOAD_OPTIONS, 'loadModel');
   if (device !== undefined && !Object.hasOwn(DEVICES, /** @type {PropertyKey} */ (device))) {
     throw new TypeError(`loadModel: device is ${typeof device === 'string' ? quote(device) : typeof device}, expected "auto", "cpu" or "gpu"`);
-  }
-  if (typeof looseDimensions !== 'boolean') {
-    throw new TypeError(`loadModel: looseDimensions is of type ${typeof looseDimensions}, expected a boolean`);
   }
   if (context !== undefined && (device !== undefined || numThreads !== undefined)) {
     throw new TypeError('loadModel: device and numThreads are for a new context, but context is given');
@@ -287,13 +287,16 @@ function toLoadOptions(options) {
     numThreads: /** @type {LoadOptions['numThreads']} */ (numThreads),
     signal: /** @type {LoadOptions['signal']} */ (signal),
     dimensions: freeDimensions(wanted.freeDimensions, 'loadModel'),
-    looseDimensions,
+    strictDimensions: strictness(wanted.strictDimensions, 'loadModel'),
     outputs: outputNames(wanted.outputs, 'loadModel'),
     keepLast: keptCounts(wanted.keepLast, 'loadModel'),
     constants: constants === undefined ? new Map() : toConstants(constants),
     externalFiles: externalFiles(wanted.externalData, 'loadModel'),
   };
 }
+
+/** @param {string} message about dimensions of one name that have several sizes */
+const warnOfDimensions = (message) => emitWarning(message, { code: 'WEBNN_DIMENSIONS' });
 
 /** Returns the name of a constant in messages. */
 const constantName = (/** @type {string} */ name) => `loadModel: constant ${quote(name)}`;
@@ -313,7 +316,7 @@ function toConstants(constants) {
   /** @type {Map<string, Constant>} */
   const copies = new Map();
   for (const [name, feed] of toConstant(constants, 'loadModel: constants')) {
-    copies.set(name, { ...feed, bytes: attachedBytes(feed.data, feed.kind, constantName(name)).slice() });
+    copies.set(name, { ...feed, bytes: copyOf(attachedBytes(feed.data, feed.kind, constantName(name))) });
   }
   return copies;
 }
@@ -390,13 +393,14 @@ async function load(source, options) {
     options.signal?.throwIfAborted();
     const { handle, description } = opened.value;
     const context = created.value;
-    const { dimensions, looseDimensions, outputs, keepLast } = options;
-    const constants = constantsFor(options.constants, description.inputs);
+    const { dimensions, strictDimensions, outputs, keepLast } = options;
+    const constants = constantsFor(options.constants, [...description.inputs, ...description.optionalInputs]);
+    const warn = strictDimensions === undefined ? warnOfDimensions : undefined;
     const state = requireContext(context, 'loadModel: context');
     const toSession = (/** @type {import('../internal.js').Handle<'session'>} */ native, /** @type {import('../internal.js').Signature} */ signature) =>
       new Session(state, native, signature);
     state.requireForModel('loadModel');
-    const session = await state.openSession(handle, { dimensions, looseDimensions, outputs, keepLast, constants }, toSession);
+    const session = await state.openSession(handle, { dimensions, strictDimensions, warn, outputs, keepLast, constants }, toSession);
     warnAboutDoubles(description.computedAsFloat32, source);
     return new OnnxModel(CONSTRUCT, { session, context, ownsContext, description });
   } catch (error) {
@@ -471,10 +475,11 @@ function readModel(source, externalData, operation) {
  * @returns {Record<string, import('../../index.js').MLOperand>} the outputs by name
  */
 function importModel(builder, source, bindings = {}, options = {}) {
-  const { state, operands, dimensions, wanted, externalData } = converting(() => {
-    const { freeDimensions: sizes, outputs, externalData } = toOptions(options, ['freeDimensions', 'outputs', 'externalData'], 'importModel');
+  const { state, operands, dimensions, strictDimensions, wanted, externalData } = converting(() => {
+    const { freeDimensions: sizes, outputs, ...others } = toOptions(options, ['freeDimensions', 'strictDimensions', 'outputs', 'externalData'], 'importModel');
     return {
-      externalData,
+      externalData: others.externalData,
+      strictDimensions: strictness(others.strictDimensions, 'importModel') === true,
       state: requireBuilder(builder, 'importModel: builder'),
       operands: toBindings(bindings, 'importModel: bindings'),
       dimensions: freeDimensions(sizes, 'importModel'),
@@ -484,7 +489,7 @@ function importModel(builder, source, bindings = {}, options = {}) {
   const model = readModel(source, externalData, 'importModel');
   const { outputs } = state.append((handle, idOf) => {
     const ids = [...operands].map(([name, operand]) => idOf(operand, `binding ${quote(name)}`));
-    const request = { dimensions, outputs: wanted, inputs: [...operands.keys()], operands: ids };
+    const request = { dimensions, strictDimensions, outputs: wanted, inputs: [...operands.keys()], operands: ids };
     return JSON.parse(native.importModel(handle, model, request));
   }, 'importModel');
   const empty = outputs.find(({ operand }) => operand === null);

@@ -84,10 +84,15 @@ function shapesOf(feeds) {
   return Float64Array.from(numbers);
 }
 
+/** Maximum number of forms of a session for sets of optional inputs that are fed; the least recently used one is dropped. */
+const MAX_FORMS = 8;
+
 /** State of an OnnxModel. It is destroyed with the model or with its context. */
 class Session {
   #context;
   #handle;
+  /** Sessions in which optional inputs are fed, by the names of these. @type {Map<string, Session>} */
+  #forms = new Map();
   /** Indices of the inputs and outputs by name. */
   #inputs;
   #outputs;
@@ -100,24 +105,66 @@ class Session {
    */
   #graphs = new Map();
   isDestroyed = false;
-  /** Number of unfinished native runs and compilations, which need the context, even after `destroy()`. */
-  pending = 0;
-  /** Called when the last of them has finished, before its promise settles. */
-  idle = () => {};
+  /** Shared with its forms: promises of a session settle in the order of its runs. */
+  #work;
 
   /**
    * @param {import('../internal.js').ContextState} context state of the MLContext
    * @param {import('../internal.js').Handle<'session'>} handle native session
    * @param {import('../internal.js').Signature} signature
+   * @param {{pending: number, idle: () => void}} [work] of the session of which this one is a form
    */
-  constructor(context, handle, { inputs, outputs }) {
+  constructor(context, handle, { inputs, optionalInputs, outputs }, work = { pending: 0, idle: () => {} }) {
     this.#context = context;
     this.#handle = handle;
+    this.#work = work;
     this.inputs = inputs;
+    this.optionalInputs = optionalInputs;
     this.outputs = outputs;
     this.#inputs = new Map(inputs.map(({ name }, place) => [name, place]));
     this.#outputs = new Map(outputs.map(({ name }, place) => [name, place]));
     this.#feedNames = new Map(inputs.map(({ name }) => [name, feedName(name)]));
+  }
+
+  /** Number of unfinished native runs and compilations, which need the context, even after `destroy()`. */
+  get pending() {
+    return this.#work.pending;
+  }
+
+  /** Called when the last of them has finished, before its promise settles. */
+  set idle(/** @type {() => void} */ idle) {
+    this.#work.idle = idle;
+  }
+
+  /**
+   * Returns the session for feeds of these names: itself, unless some are optional inputs.
+   *
+   * @param {Iterable<string>} names
+   * @returns {Session}
+   */
+  #formFor(names) {
+    if (this.optionalInputs.length === 0) {
+      return this;
+    }
+    const given = new Set(names);
+    const fed = this.optionalInputs.filter(({ name }) => given.has(name)).map(({ name }) => name);
+    if (fed.length === 0) {
+      return this;
+    }
+    const key = JSON.stringify(fed);
+    const form = this.#forms.get(key) ?? this.#formWith(fed);
+    this.#forms.delete(key);
+    this.#forms.set(key, form);
+    if (this.#forms.size > MAX_FORMS) {
+      this.#forms.delete(/** @type {string} */ (this.#forms.keys().next().value));
+    }
+    return form;
+  }
+
+  /** @param {string[]} fed names of optional inputs */
+  #formWith(fed) {
+    const { handle, signature } = native.sessionWithInputs(this.#handle, fed);
+    return new Session(this.#context, handle, JSON.parse(signature), this.#work);
   }
 
   /**
@@ -135,6 +182,15 @@ class Session {
    * @returns {Promise<Results> | Results} results by output name
    */
   run(feeds, fetches) {
+    return this.#formFor(feeds.keys()).#runForm(feeds, fetches);
+  }
+
+  /**
+   * @param {Map<string, import('./data.js').Feed>} feeds
+   * @param {Map<string, Target | null>} fetches
+   * @returns {Promise<Results> | Results}
+   */
+  #runForm(feeds, fetches) {
     const { values, shapes, targets } = this.#given(feeds, fetches);
     const id = native.completions.nextId();
     // Promises of a session settle in the order of its runs.
@@ -153,6 +209,15 @@ class Session {
    * @returns {Promise<import('../../onnx.js').OnnxProfile>}
    */
   profile(feeds, fetches) {
+    return this.#formFor(feeds.keys()).#profileForm(feeds, fetches);
+  }
+
+  /**
+   * @param {Map<string, import('./data.js').Feed>} feeds
+   * @param {Map<string, Target | null>} fetches
+   * @returns {Promise<import('../../onnx.js').OnnxProfile>}
+   */
+  #profileForm(feeds, fetches) {
     const { values, shapes, targets } = this.#given(feeds, fetches);
     const id = native.completions.nextId();
     native.profileSession(this.#handle, id, values, shapes, targets);
@@ -226,11 +291,11 @@ class Session {
    * @returns {Promise<T>}
    */
   #outcome(id, finish) {
-    this.pending += 1;
+    this.#work.pending += 1;
     return native.completions.outcome(id, (error, made) => {
-      this.pending -= 1;
-      if (this.pending === 0) {
-        this.idle();
+      this.#work.pending -= 1;
+      if (this.#work.pending === 0) {
+        this.#work.idle();
       }
       if (error !== undefined) {
         throw error;
@@ -323,6 +388,14 @@ class Session {
    * @returns {Promise<import('../../onnx.js').OnnxSpecialization>}
    */
   compile(shapes) {
+    return this.#formFor(shapes.map(([name]) => name)).#compileForm(shapes);
+  }
+
+  /**
+   * @param {[string, number[]][]} shapes
+   * @returns {Promise<import('../../onnx.js').OnnxSpecialization>}
+   */
+  #compileForm(shapes) {
     const id = native.completions.nextId();
     native.compileSession(
       this.#handle,
@@ -340,6 +413,14 @@ class Session {
    * @returns {Promise<import('../../onnx.js').OnnxDescription>}
    */
   describe(shapes) {
+    return this.#formFor(shapes.map(([name]) => name)).#describeForm(shapes);
+  }
+
+  /**
+   * @param {[string, number[]][]} shapes
+   * @returns {Promise<import('../../onnx.js').OnnxDescription>}
+   */
+  #describeForm(shapes) {
     const id = native.completions.nextId();
     native.describeSession(
       this.#handle,
@@ -384,6 +465,8 @@ class Session {
       return;
     }
     this.isDestroyed = true;
+    this.#forms.forEach((form) => form.destroy());
+    this.#forms.clear();
     this.#graphs.forEach((reference) => reference.deref()?.destroy());
     this.#graphs.clear();
     native.destroySession(this.#handle);

@@ -6,7 +6,7 @@ const { quote } = require('../errors.js');
 const native = require('../native.js');
 const { dictionary, domString, enforcedUnsignedLong, enforcedUnsignedLongLong, record, sequence } = require('../webidl.js');
 const { codedError, converting } = require('./errors.js');
-const { freeDimensions, toOptions } = require('./source.js');
+const { freeDimensions, strictness, toOptions } = require('./source.js');
 
 /** @type {import('../../webidl.js').Converter<number | string>} */
 const toDimension = (value, what, key) => (typeof value === 'string' ? value : enforcedUnsignedLong(value, what, key));
@@ -50,11 +50,13 @@ function requireInputs(option, given, inputs) {
  * @returns {import('../../onnx.js').OnnxInputShapes}
  */
 function inputShapes(inputs, known = {}) {
-  const { infos, dimensions, shapes, elements } = converting(() => {
-    const options = toOptions(known, ['freeDimensions', 'shapes', 'elements'], 'inputShapes');
+  const { infos, dimensions, strictDimensions, shapes, elements } = converting(() => {
+    const options = toOptions(known, ['freeDimensions', 'strictDimensions', 'shapes', 'elements'], 'inputShapes');
     return {
       infos: toInputs(inputs, 'inputShapes: inputs'),
       dimensions: freeDimensions(options.freeDimensions, 'inputShapes'),
+      // This function is about names: it refuses what contradicts them unless it is told not to.
+      strictDimensions: strictness(options.strictDimensions, 'inputShapes') ?? true,
       shapes: toShapes(options.shapes ?? {}, 'inputShapes: shapes'),
       elements: toCounts(options.elements ?? {}, 'inputShapes: elements'),
     };
@@ -68,7 +70,7 @@ function inputShapes(inputs, known = {}) {
     elements: elements.get(name),
   }));
   /** @type {import('../internal.js').KnownShapes} */
-  const result = JSON.parse(native.inputShapes(natives, dimensions));
+  const result = JSON.parse(native.inputShapes(natives, dimensions, strictDimensions));
   return { ...result, shapes: Object.fromEntries(infos.map(({ name }, at) => [name, result.shapes[at]])) };
 }
 

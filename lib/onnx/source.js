@@ -61,6 +61,16 @@ function attachedBytes(data, kind, what) {
 }
 
 /**
+ * Copies bytes. (`slice()` of a Buffer shares its memory.)
+ *
+ * @param {Uint8Array} bytes
+ * @returns {Uint8Array} at the start of a buffer of its own
+ */
+function copyOf(bytes) {
+  return new Uint8Array(bytes);
+}
+
+/**
  * @param {string} text
  * @param {string} operation for messages
  * @returns {string} the path of a file URL
@@ -166,6 +176,19 @@ function freeDimensions(dimensions, operation) {
 }
 
 /**
+ * @param {unknown} value
+ * @param {string} operation
+ * @returns {boolean | undefined}
+ * @throws {TypeError} for anything else
+ */
+function strictness(value, operation) {
+  if (value !== undefined && typeof value !== 'boolean') {
+    throw new TypeError(`${operation}: strictDimensions is of type ${typeof value}, expected a boolean`);
+  }
+  return value;
+}
+
+/**
  * @param {unknown} counts
  * @param {string} operation
  * @returns {import('../internal.js').KeptCounts}
@@ -214,4 +237,4 @@ function externalFiles(files, operation) {
   }));
 }
 
-module.exports = { attachedBytes, externalFiles, freeDimensions, keptCounts, outputNames, toModelSource, toOptions, toSource };
+module.exports = { attachedBytes, copyOf, externalFiles, freeDimensions, keptCounts, outputNames, strictness, toModelSource, toOptions, toSource };

@@ -6,8 +6,10 @@ mod convert;
 mod dynamic;
 mod handle;
 mod onnx;
+mod options;
 mod session;
 mod view;
+mod warn;
 
 use crate::description::text;
 use crate::dimension::numbers;

@@ -2,7 +2,8 @@
 
 use super::convert::{invalid_state, thrown, type_error};
 use super::handle::BuilderHandle;
-use super::session::{Dimensions, ModelHandle, Refused, checked_sizes, outcome, taken};
+use super::options::{Dimensions, checked_sizes};
+use super::session::{ModelHandle, Refused, outcome, taken};
 use super::{Result, with_builder};
 use crate::dimension::numbers;
 use crate::error::Code;
@@ -54,22 +55,25 @@ pub struct GivenInput {
 #[serde(rename_all = "camelCase")]
 struct KnownShapes<'a> {
     shapes: Vec<Option<Vec<Dimension>>>,
-    free_dimensions: &'a BTreeMap<String, u32>,
+    free_dimensions: BTreeMap<&'a str, u32>,
 }
 
 /// Infers the shapes of inputs from each other; returns them in their order, with the sizes of free dimensions as far
 /// as known, as JSON.
 #[napi(catch_unwind)]
-pub fn input_shapes(inputs: Vec<GivenInput>, dimensions: Dimensions) -> Result<String> {
-    let mut sizes = Sizes::new(dimensions.checked("inputShapes")?);
+pub fn input_shapes(inputs: Vec<GivenInput>, dimensions: Dimensions, strict: bool) -> Result<String> {
+    let mut sizes = Sizes::new(dimensions.checked("inputShapes")?).strict(strict);
     let mut infos = Vec::with_capacity(inputs.len());
     for GivenInput { name, shape, given, elements } in inputs {
         let dimension = |dimension| match dimension {
             Either::A(size) => Dimension::Fixed(size),
             Either::B(name) => Dimension::Free(name),
         };
-        let shape = shape.map(|shape| shape.into_iter().map(dimension).collect());
-        let input = ValueInfo { shape, ..ValueInfo::unknown(name) };
+        let input = ValueInfo::unknown(name);
+        let input = match shape {
+            Some(shape) => input.with_shape(shape.into_iter().map(dimension).collect()),
+            None => input,
+        };
         let given = given.map(|shape| checked_sizes(&shape, || quoted(&input.name))).transpose()?;
         if let Some(shape) = &given {
             sizes.bind(&input, shape).map_err(|error| thrown(error.into_error()))?;
@@ -105,6 +109,8 @@ pub fn supported_onnx_operators() -> String {
 pub struct ImportOptions {
     /// Sizes of free dimensions.
     pub dimensions: Dimensions,
+    /// Whether dimensions of the same name must have the same size.
+    pub strict_dimensions: bool,
     /// Names of the wanted values.
     pub outputs: Option<Vec<String>>,
     /// Names of inputs that are replaced by operands.
@@ -149,7 +155,7 @@ pub fn import_model(
     options: ImportOptions,
 ) -> Result<Either<String, Refused>> {
     let free_dimensions = options.dimensions.checked("importModel")?;
-    let model = taken(model)?;
+    let model = taken(model)?.requiring(&options.inputs);
     let operands: Vec<ValueId> = options.operands.into_iter().map(ValueId).collect();
     if let Some(symbols) = &builder.symbols {
         // Models have dimension names of their own.
@@ -167,10 +173,11 @@ pub fn import_model(
             return Ok(());
         }
         let bindings = options.inputs.into_iter().zip(operands).collect();
-        let request = Request { free_dimensions, bindings, outputs: options.outputs, ..Request::default() };
+        let (strict_dimensions, outputs) = (options.strict_dimensions, options.outputs);
+        let request = Request { free_dimensions, strict_dimensions, bindings, outputs, ..Request::default() };
         let before = builder.checkpoint();
         let work = || {
-            check_names(model.graph.free_inputs(), &request.free_dimensions)?;
+            check_names(&model.graph.inputs, &request.free_dimensions)?;
             import(&model, builder, &request)
         };
         let outcome = catch_unwind(AssertUnwindSafe(work));

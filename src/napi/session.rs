@@ -3,7 +3,9 @@
 use super::completion::{Collect, Environment};
 use super::convert::{data_type_index, from_napi, from_value, invalid_state, thrown, type_error};
 use super::handle::{Handle, Owner, Weight, element_handle, external_of};
+use super::options::{OpenOptions, checked_sizes};
 use super::view::View;
+use super::warn::Warn;
 use super::{ContextHandle, GraphHandle, Result, tensor_handle};
 use crate::error::{Code, Error, Unsupported};
 use crate::memory::{Buffer, bytes_of};
@@ -15,11 +17,11 @@ use crate::runtime::{Done, Slot, Tensor, spawn};
 use crate::session::signature::checked_size;
 use crate::session::timing::{Timing, timings_json};
 use crate::session::{
-    Cache, Constant, Feed, Offer, Port, Session, SessionOptions, SessionRun, Shapes, Specialization, Target, Value,
+    Cache, Feed, Offer, Port, Session, SessionOptions, SessionRun, Shapes, Specialization, Target, Value,
 };
 use crate::shape::Descriptor;
 use bytes::Bytes;
-use napi::bindgen_prelude::{Array, Either, External, FromNapiValue, JsObjectValue, ToNapiValue, Uint8Array, Unknown};
+use napi::bindgen_prelude::{Array, Either, External, FromNapiValue, JsObjectValue, ToNapiValue, Unknown};
 use napi::{Env, ValueType, sys};
 use napi_derive::napi;
 use serde_json::json;
@@ -32,6 +34,29 @@ pub struct SessionHandle {
     session: Arc<Session>,
     owner: Arc<Owner>,
     weight: Weight,
+    warn: Arc<Warn>,
+}
+
+impl SessionHandle {
+    fn new(env: &Env, session: Arc<Session>, owner: Arc<Owner>, warn: Arc<Warn>) -> SessionHandle {
+        // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
+        let weight = unsafe { Weight::new(env, session.bytes()) };
+        SessionHandle { session, owner, weight, warn }
+    }
+
+    /// Warns if dimensions of one name have several sizes in these shapes.
+    ///
+    /// # Errors
+    /// The exception of the function that takes the warning.
+    fn watch(&self, env: &Env, operation: &str, shapes: &Shapes) -> Result<()> {
+        self.warn.once(env, || {
+            let found = self.session.signature().contradiction(shapes)?;
+            Some(format!(
+                "{operation}: {found}. The model runs all the same, as with onnxruntime. strictDimensions: true refuses \
+                 such sizes, false ends this warning"
+            ))
+        })
+    }
 }
 
 impl Drop for SessionHandle {
@@ -82,7 +107,8 @@ impl AsRef<[u8]> for OwnedBytes {
     }
 }
 
-fn coded(error: Error) -> napi::Error<String> {
+/// Converts an error whose code JavaScript shows.
+pub fn coded(error: Error) -> napi::Error<String> {
     thrown(error.with_code())
 }
 
@@ -196,87 +222,6 @@ pub fn outcome<T>(result: crate::onnx::Result<T>) -> Either<T, Refused> {
     }
 }
 
-/// Sizes of free dimensions by name.
-#[napi(object, object_to_js = false)]
-pub struct Dimensions {
-    /// The names.
-    pub names: Vec<String>,
-    /// The size of each.
-    pub sizes: Vec<f64>,
-}
-
-impl Dimensions {
-    /// # Errors
-    /// A TypeError for a size that no dimension can have. Messages start with `operation`.
-    pub fn checked(self, operation: &str) -> Result<BTreeMap<String, u32>> {
-        let entry = |(name, size): (String, f64)| {
-            let size = checked_size(size, || format!("{operation}: freeDimensions.{}", shortened(&name)))?;
-            Ok((name, size))
-        };
-        self.names.into_iter().zip(self.sizes).map(entry).collect::<crate::error::Result<_>>().map_err(thrown)
-    }
-}
-
-/// An input's value that is the same in every run.
-#[napi(object, object_to_js = false)]
-pub struct ConstantOptions {
-    /// The name of the input.
-    pub name: String,
-    /// Its shape, if given.
-    pub shape: Option<Vec<f64>>,
-    /// Its bytes.
-    pub bytes: Uint8Array,
-}
-
-/// Numbers of positions by output name.
-#[napi(object, object_to_js = false)]
-pub struct KeptCounts {
-    /// The names.
-    pub names: Vec<String>,
-    /// The number of positions of each.
-    pub counts: Vec<f64>,
-}
-
-impl KeptCounts {
-    /// # Errors
-    /// A TypeError for an invalid number of positions. Numbers above the size of a dimension keep all positions.
-    fn checked(self) -> Result<BTreeMap<String, u32>> {
-        let entry = |(name, count): (String, f64)| match count.fract() == 0.0 && count >= 1.0 {
-            true => Ok((name, count as u32)),
-            false => {
-                let name = shortened(&name);
-                let message = format!("loadModel: keepLast.{name} is {count}, expected an integer of at least 1");
-                Err(thrown(Error::coded(Code::Shape, message)))
-            }
-        };
-        self.names.into_iter().zip(self.counts).map(entry).collect()
-    }
-}
-
-/// What is fixed for all runs of a session.
-#[napi(object, object_to_js = false)]
-pub struct OpenOptions {
-    /// Sizes of free dimensions.
-    pub dimensions: Dimensions,
-    /// Whether dimensions with the same name may have different sizes.
-    pub loose_dimensions: bool,
-    /// Names of the values to compute.
-    pub outputs: Option<Vec<String>>,
-    /// Inputs that are the same in every run.
-    pub constants: Vec<ConstantOptions>,
-    /// For each output, how many of the last positions along the second to last dimension are computed.
-    pub keep_last: KeptCounts,
-}
-
-/// The sizes of a shape, which messages call `what`.
-///
-/// # Errors
-/// A TypeError for a size that no dimension can have.
-pub fn checked_sizes(shape: &[f64], what: impl Fn() -> String) -> Result<Vec<u32>> {
-    let checked = |(axis, &size)| checked_size(size, || format!("{}: shape[{axis}]", what()));
-    shape.iter().enumerate().map(checked).collect::<crate::error::Result<_>>().map_err(thrown)
-}
-
 /// Opens a session of a model in the background, and compiles it if the shapes of its inputs are known. Returns a
 /// handle to it, and its signature as JSON.
 #[napi(catch_unwind)]
@@ -287,27 +232,20 @@ pub fn open_session(
     id: u32,
     options: OpenOptions,
 ) -> Result<()> {
-    let free_dimensions = options.dimensions.checked("loadModel")?;
+    let OpenOptions { dimensions, strict_dimensions, warn, outputs, constants, keep_last } = options;
+    let free_dimensions = dimensions.checked("loadModel")?;
     let model = taken(model)?;
-    let mut constants = Vec::new();
-    for ConstantOptions { name, shape, bytes } in options.constants {
-        let shape = shape
-            .map(|shape| checked_sizes(&shape, || format!("loadModel: constant {}", quoted(&name))))
-            .transpose()?;
-        let bytes = Buffer::copy_of(&bytes).map_err(coded)?;
-        constants.push(Constant::new(&model, &free_dimensions, name, shape, bytes).map_err(coded)?);
-    }
-    let OpenOptions { loose_dimensions, outputs, keep_last, .. } = options;
+    let constants = constants.into_iter().map(|constant| constant.constant(&model, &free_dimensions));
+    let constants = constants.collect::<Result<_>>()?;
     let keep_last = keep_last.checked()?;
-    let options = SessionOptions { free_dimensions, loose_dimensions, outputs, constants, keep_last };
+    let options = SessionOptions { free_dimensions, strict_dimensions, outputs, constants, keep_last };
+    let warn = Warn::of(warn)?;
     let slot = Arc::new(Slot::<Arc<Session>>::default());
     let (made, owner) = (slot.clone(), Arc::clone(context));
     let collect: Collect = Box::new(move |env| {
         let Some(session) = made.take() else { return Ok(Vec::new()) };
         let json = serde_json::to_string(session.signature()).expect("keys are strings");
-        // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
-        let weight = unsafe { Weight::new(env, session.bytes()) };
-        let handle = SessionHandle { session, owner, weight };
+        let handle = SessionHandle::new(env, session, owner, warn);
         Ok(vec![value(env, External::new(handle))?, value(env, json)?])
     });
     let done = context.environment.deliver(&env, id, collect);
@@ -321,6 +259,25 @@ pub fn open_session(
         },
     );
     Ok(())
+}
+
+/// A session of the same model in which the optional inputs `names` are fed: its handle, and its signature as JSON.
+#[napi(catch_unwind)]
+pub fn session_with_inputs(env: Env, handle: &External<SessionHandle>, names: Vec<String>) -> Result<OpenedSession> {
+    let SessionHandle { session, owner, warn, .. } = &**handle;
+    let session = Arc::new(session.with_inputs(&names).map_err(coded)?);
+    let signature = serde_json::to_string(session.signature()).expect("keys are strings");
+    let handle = External::new(SessionHandle::new(&env, session, owner.clone(), warn.clone()));
+    Ok(OpenedSession { handle, signature })
+}
+
+/// A session, and its signature as JSON.
+#[napi(object, object_from_js = false)]
+pub struct OpenedSession {
+    /// The handle.
+    pub handle: External<SessionHandle>,
+    /// The JSON.
+    pub signature: String,
 }
 
 /// Rejects names of feeds or fetches that do not match the session.
@@ -518,8 +475,14 @@ fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
 /// Prepares a run of a session. `feeds` has, for each input, a view of the data, [`HeldValues`], or a tensor; `shapes`
 /// has the numbers of [`next_shape`]. `fetches` has, for each output, a tensor, null if it is not read, true for a new
 /// tensor, or undefined.
-fn run_of(handle: &SessionHandle, feeds: &Array, shapes: &[f64], fetches: Option<&Array>) -> Result<SessionRun> {
-    let SessionHandle { session, owner, weight } = handle;
+fn run_of(
+    env: &Env,
+    handle: &SessionHandle,
+    feeds: &Array,
+    shapes: &[f64],
+    fetches: Option<&Array>,
+) -> Result<SessionRun> {
+    let SessionHandle { session, owner, weight, .. } = handle;
     let signature = session.signature();
     let (inputs, outputs) = (&signature.inputs, &signature.outputs);
     let wrong = || type_error("the feeds and fetches do not match the session");
@@ -564,6 +527,7 @@ fn run_of(handle: &SessionHandle, feeds: &Array, shapes: &[f64], fetches: Option
     let feeds = feeds.collect::<Result<_>>()?;
     // One run late: the size of the graphs that this run compiles is not known yet.
     weight.set(session.bytes());
+    handle.watch(env, "run", &shapes)?;
     Ok(session.run(shapes, feeds, targets))
 }
 
@@ -580,7 +544,7 @@ pub fn run_session<'a>(
     may_run_here: bool,
 ) -> Result<Option<Array<'a>>> {
     let SessionHandle { session, owner, .. } = &**handle;
-    let mut run = run_of(handle, &feeds, shapes, fetches.as_ref())?;
+    let mut run = run_of(env, handle, &feeds, shapes, fetches.as_ref())?;
     if may_run_here {
         run = match run.run_here() {
             Ok(values) => {
@@ -605,7 +569,7 @@ pub fn profile_session(
     fetches: Option<Array>,
 ) -> Result<()> {
     let SessionHandle { session, owner, .. } = &**handle;
-    let run = run_of(handle, &feeds, shapes, fetches.as_ref())?;
+    let run = run_of(&env, handle, &feeds, shapes, fetches.as_ref())?;
     let (values, results) = results_later(owner, session);
     let timings = Arc::new(Slot::<Vec<Timing>>::default());
     let taken = timings.clone();
@@ -731,6 +695,7 @@ pub fn compile_session(
 ) -> Result<()> {
     let SessionHandle { session, owner, .. } = &**handle;
     let shapes = shapes_of_names(session, "compile", names, shapes)?;
+    handle.watch(&env, "compile", &shapes)?;
     let slot = Arc::new(Slot::<Arc<Specialization>>::default());
     let (made, holder) = (slot.clone(), owner.clone());
     let collect: Collect = Box::new(move |env| {
@@ -771,6 +736,7 @@ pub fn describe_session(
 ) -> Result<()> {
     let SessionHandle { session, owner, .. } = &**handle;
     let shapes = shapes_of_names(session, "describe", names, shapes)?;
+    handle.watch(&env, "describe", &shapes)?;
     let slot = Arc::new(Slot::<String>::default());
     let made = slot.clone();
     let collect: Collect = Box::new(move |env| made.take().into_iter().map(|json| value(env, json)).collect());

@@ -1,7 +1,9 @@
 //! The translation of one node: its inputs and attributes, and the operators that it emits.
 
+use super::body::Body;
 use super::error::{Cut, Refusal, shortened};
-use super::import::{Body, FloatForms, Importer, Place, Value, value_type};
+use super::import::{FloatForms, Importer, Place, Value, value_type};
+use super::model::reads;
 use super::proto;
 use super::sized::is_small;
 use super::tensor::{ElementType, Literal, TensorRecord};
@@ -13,6 +15,7 @@ use crate::memory::check_room;
 use crate::ops::tensor::Tensor;
 use crate::ops::{Op, Operator};
 use crate::shape::Descriptor;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 pub use super::constants::check_generated;
@@ -211,13 +214,20 @@ impl<'c, 'm> Call<'c, 'm> {
         Some(texts.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
     }
 
-    /// A tensor attribute, if present.
+    /// An attribute that is a tensor, dense or sparse, if present.
     ///
     /// # Errors
-    /// If the tensor is damaged.
-    pub fn tensor_attribute(&self, name: &str) -> Step<Option<Literal>> {
-        let Some(encoded) = self.attribute(name).and_then(|attribute| attribute.t.as_ref()) else { return Ok(None) };
-        Ok(Some(TensorRecord::decode(encoded)?.load(&self.importer.model.files)?))
+    /// If the tensor is damaged, or memory for a sparse one runs out.
+    pub fn tensor_attribute(&mut self, name: &str) -> Step<Option<Literal>> {
+        let record = match self.attribute(name) {
+            Some(proto::Attribute { t: Some(encoded), .. }) => TensorRecord::decode(encoded)?,
+            Some(proto::Attribute { sparse_tensor: Some(encoded), .. }) => TensorRecord::decode_sparse(encoded)?,
+            _ => return Ok(None),
+        };
+        if record.is_sparse() {
+            self.take_memory(record.byte_length())?;
+        }
+        Ok(Some(record.load(&self.importer.model.files)?))
     }
 
     /// An attribute that names an element type, if present.
@@ -467,6 +477,21 @@ impl<'c, 'm> Call<'c, 'm> {
             depends_on_sizes: inner.depends_on_sizes,
             ..Refusal(format!("a node of its graph is not supported: {}", inner.reason))
         }))
+    }
+
+    /// Types and shapes of the outputs of `body` for these inputs, without running it; `None` where they do not follow.
+    ///
+    /// # Errors
+    /// If a constant cannot be read.
+    pub fn shapes_of_body(&mut self, body: &Body, inputs: Vec<Value>) -> Step<Vec<Option<Descriptor>>> {
+        let mut values = HashMap::new();
+        for name in reads(self.node, self.place.depth)? {
+            if let Some(value) = self.importer.value(self.place.scope, &name)? {
+                values.insert(name, value);
+            }
+        }
+        values.extend(body.inputs().iter().map(|input| input.name.clone()).zip(inputs));
+        Ok(self.importer.shapes_of_body(body, values, self.place))
     }
 
     /// Whether the remaining work suffices to run `body` `rounds` times.

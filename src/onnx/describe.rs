@@ -20,6 +20,8 @@ use std::collections::BTreeMap;
 pub struct Interface<'a> {
     /// The inputs that a caller provides.
     pub inputs: Vec<&'a ValueInfo>,
+    /// The inputs that a caller may provide.
+    pub optional_inputs: Vec<&'a ValueInfo>,
     /// The outputs.
     pub outputs: &'a [ValueInfo],
     /// The metadata.
@@ -75,7 +77,9 @@ pub fn supported_operators() -> Vec<SupportedOperator> {
 pub fn interface(model: &Model) -> Result<Interface<'_>> {
     let Model { metadata, graph, .. } = model;
     let computed_as_float32 = as_float32(model)?;
-    Ok(Interface { inputs: graph.free_inputs().collect(), outputs: &graph.outputs, metadata, computed_as_float32 })
+    let optional_inputs = model.optional_inputs().collect();
+    let inputs = graph.free_inputs().collect();
+    Ok(Interface { inputs, optional_inputs, outputs: &graph.outputs, metadata, computed_as_float32 })
 }
 
 /// The JSON form of [`interface`].
@@ -155,7 +159,7 @@ pub fn output_shapes(model: &Model, builder: &mut Builder, request: &Request) ->
 /// If it is damaged. Missing sizes are not an error: only nodes that no size makes possible are then unsupported.
 pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<Inspection<'_>> {
     model.files.check()?;
-    check_names(model.graph.free_inputs(), &free_dimensions)?;
+    check_names(&model.graph.inputs, &free_dimensions)?;
     let mut counts = Counts::default();
     counts.graph(&model.graph, 0)?;
     for function in model.functions.values() {

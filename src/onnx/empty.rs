@@ -12,12 +12,45 @@ use std::collections::HashMap;
 
 /// Sizes that stand in for 0. Output sizes grow by as much from 0 to the first one as from the first to the second,
 /// also with strides up to 4, or of 6, 8, 12 or 24.
-const STAND_INS: [u32; 2] = [24, 48];
+pub(super) const STAND_INS: [u32; 2] = [24, 48];
+
+/// Operators whose results are sums of products: over nothing, they are 0.
+const SUMS: [&str; 6] =
+    ["Einsum", "FusedMatMul", "MatMul", "MatMulInteger", "NegativeLogLikelihoodLoss", "TransposeMatMul"];
+
+/// `value` of `other` in `builder`, with `size` in place of 0.
+pub(super) fn stand_in(builder: &mut Builder, other: &Builder, value: &Value, size: u32) -> Option<Value> {
+    Some(match value {
+        Value::Operand(id) => Value::Operand(builder.stand_in(other, *id).ok()?),
+        Value::Empty(Descriptor { dtype, shape }) => {
+            let sizes = shape.iter().map(|&dim| if dim == 0 { Dim::from(size) } else { dim });
+            let descriptor = Descriptor { dtype: *dtype, shape: sizes.collect() };
+            Value::Operand(builder.unnamed_input(descriptor).ok()?)
+        }
+        Value::Sequence(values) => {
+            let values = values.iter().map(|value| stand_in(builder, other, value, size));
+            Value::Sequence(values.collect::<Option<_>>()?)
+        }
+        other => other.clone(),
+    })
+}
+
+/// The descriptor for sizes of 0, given those for [`STAND_INS`].
+pub(super) fn extrapolated(small: &Descriptor, large: &Descriptor) -> Option<Descriptor> {
+    let sizes = small.shape.iter().zip(&large.shape).map(|(&small, &large)| match small == large {
+        true => small,
+        false => small + small - large,
+    });
+    let shape: Vec<Dim> = sizes.collect();
+    let is_sound = small.rank() == large.rank() && shape.iter().all(|&size| size >= 0);
+    is_sound.then_some(Descriptor { dtype: small.dtype, shape })
+}
 
 impl Importer<'_> {
-    /// The outputs of `node`, one of whose inputs has no elements, if none of the outputs has elements either.
+    /// The outputs of `node`, one of whose inputs has no elements, if none of the outputs has elements either, or they
+    /// are sums over nothing.
     pub(super) fn without_elements(
-        &self,
+        &mut self,
         (node, entry): (&proto::Node, &Entry),
         inputs: &[Option<Value>],
         attributes: &[proto::Attribute],
@@ -26,19 +59,10 @@ impl Importer<'_> {
         if attributes.iter().any(|attribute| attribute.g.is_some()) {
             return None;
         }
-        let outputs_for = |size: u32| -> Option<Vec<Descriptor>> {
+        let outputs_for = |size: u32| -> Option<Vec<Option<Descriptor>>> {
             let mut builder = Builder::with_limit(self.builder.max_tensor_bytes());
-            let mut stand_in = |input: &Value| match input {
-                Value::Operand(id) => builder.stand_in(self.builder, *id).ok().map(Value::Operand),
-                Value::Empty(descriptor) => {
-                    let sizes = descriptor.shape.iter().map(|&dim| if dim == 0 { Dim::from(size) } else { dim });
-                    let descriptor = Descriptor { dtype: descriptor.dtype, shape: sizes.collect() };
-                    builder.unnamed_input(descriptor).ok().map(Value::Operand)
-                }
-                other => Some(other.clone()),
-            };
             let inputs = inputs.iter().map(|input| match input {
-                Some(input) => stand_in(input).map(Some),
+                Some(input) => stand_in(&mut builder, self.builder, input, size).map(Some),
                 None => Some(None),
             });
             let inputs = inputs.collect::<Option<Vec<_>>>()?;
@@ -47,25 +71,34 @@ impl Importer<'_> {
             let translated = with_importer(self.model, &mut builder, 0, false, |importer| {
                 let mut call = Call::new(importer, node, inputs, attributes.to_vec(), opset, place);
                 let outputs = (entry.translate)(&mut call).ok();
-                Ok(outputs.and_then(|outputs| outputs.iter().map(|output| importer.described(output)).collect()))
+                Ok(outputs.map(|outputs| outputs.iter().map(|output| importer.described(output)).collect()))
             });
             translated.ok().flatten()
         };
         let [small, large] = [outputs_for(STAND_INS[0])?, outputs_for(STAND_INS[1])?];
-        let at_zero = |(small, large): (&Descriptor, &Descriptor)| {
-            let sizes = small.shape.iter().zip(&large.shape).map(|(&small, &large)| match small == large {
-                true => small,
-                false => small + small - large,
+        let mut outputs = Vec::new();
+        for (at, (small, large)) in small.iter().zip(&large).enumerate() {
+            let name = node.output.get(at).filter(|name| !name.is_empty());
+            outputs.push(match (name, small, large) {
+                // No node reads this output.
+                (None, ..) => Value::Unknown,
+                (Some(_), Some(small), Some(large)) => match extrapolated(small, large)? {
+                    output if output.is_empty() => Value::Empty(output),
+                    Descriptor { dtype, shape } if SUMS.contains(&node.op_type.as_str()) => {
+                        let mut call = Call::new(self, node, Vec::new(), Vec::new(), opset, place);
+                        let zero = call.int_scalar(dtype, 0).ok()?;
+                        Value::Operand(call.expand(zero, &shape).ok()?)
+                    }
+                    _ => return None,
+                },
+                _ => return None,
             });
-            let output = Descriptor { dtype: small.dtype, shape: sizes.collect() };
-            let is_sound = small.rank() == large.rank() && output.shape.iter().all(|&size| size >= 0);
-            (is_sound && output.is_empty()).then_some(Value::Empty(output))
-        };
-        small.iter().zip(&large).map(at_zero).collect()
+        }
+        Some(outputs)
     }
 
     /// The descriptor of a tensor.
-    fn described(&self, value: &Value) -> Option<Descriptor> {
+    pub(super) fn described(&self, value: &Value) -> Option<Descriptor> {
         match value {
             Value::Operand(id) => Some(self.builder.descriptor(*id).clone()),
             Value::Empty(descriptor) => Some(descriptor.clone()),
@@ -145,6 +178,16 @@ mod tests {
         let text = graph.node("MatMul", "a b", "y", vec![]).output("y").text(17);
         assert!(text.contains("constant float32 [3, 4]"), "{text}");
         let graph = TestGraph::default().input("x", Float, &["0"]).node("DynamicQuantizeLinear", "x", "y s z", vec![]);
-        assert!(graph.output("s").refusal(17).contains("without elements"));
+        assert!(graph.output("s").text(17).contains("constant float32 []"));
+        let graph = TestGraph::default().input("a", Float, &["3", "0"]).input("b", Float, &["0", "4"]);
+        let graph = graph.input("c", Float, &["4"]).node("Gemm", "a b c", "y", vec![("beta", Attr::Float(2.0))]);
+        let text = graph.output("y").text(17);
+        assert!(text.contains("expand") && text.contains("[3, 4]"), "{text}");
+        let graph = TestGraph::default().input("x", Float, &["0", "3"]);
+        let graph = graph.node("Einsum", "x x", "y", vec![("equation", Attr::Text("ij,ik->jk"))]);
+        assert!(graph.output("y").text(17).contains("constant float32 [3, 3]"));
+        // Not a sum: the largest of no elements is not 0.
+        let graph = TestGraph::default().input("x", Float, &["1", "2", "0", "0"]);
+        assert!(graph.node("GlobalMaxPool", "x", "y", vec![]).output("y").refusal(17).contains("without elements"));
     }
 }

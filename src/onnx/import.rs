@@ -32,7 +32,7 @@ const MAX_WORK: usize = 50_000;
 const BYTES_PER_WORK: usize = 32;
 
 /// The work for a node of this number of bytes. A unit takes some microseconds.
-fn work(bytes: usize) -> usize {
+pub(super) fn work(bytes: usize) -> usize {
     1 + bytes / BYTES_PER_WORK
 }
 
@@ -68,8 +68,8 @@ pub enum Value {
 pub struct Request {
     /// Sizes of free dimensions by name.
     pub free_dimensions: BTreeMap<String, u32>,
-    /// Whether dimensions of the same name may have different sizes.
-    pub loose_dimensions: bool,
+    /// Whether dimensions of the same name must have the same size.
+    pub strict_dimensions: bool,
     /// Shapes of inputs by name; they determine free dimensions.
     pub shapes: BTreeMap<String, Vec<u32>>,
     /// The same shapes with free sizes: the import is then valid for other sizes as well.
@@ -125,9 +125,9 @@ pub struct Imported {
 
 /// The names of a graph and of those around it.
 pub(super) struct Scope<'a> {
-    values: RefCell<HashMap<String, Value>>,
-    initializers: &'a HashMap<String, TensorRecord>,
-    outer: Option<&'a Scope<'a>>,
+    pub(super) values: RefCell<HashMap<String, Value>>,
+    pub(super) initializers: &'a HashMap<String, TensorRecord>,
+    pub(super) outer: Option<&'a Scope<'a>>,
 }
 
 impl<'a> Scope<'a> {
@@ -140,7 +140,7 @@ impl<'a> Scope<'a> {
         Scope { values: RefCell::default(), initializers, outer: None }
     }
 
-    fn defines(&self, name: &str) -> bool {
+    pub(super) fn defines(&self, name: &str) -> bool {
         self.values.borrow().contains_key(name)
             || self.initializers.contains_key(name)
             || self.outer.is_some_and(|outer| outer.defines(name))
@@ -151,7 +151,7 @@ impl<'a> Scope<'a> {
         self.initializers.contains_key(name)
     }
 
-    fn set(&self, name: &str, value: Value) {
+    pub(super) fn set(&self, name: &str, value: Value) {
         self.values.borrow_mut().insert(name.to_string(), value);
     }
 }
@@ -168,26 +168,6 @@ pub(super) struct Place<'a> {
     pub is_top: bool,
 }
 
-/// A graph in an attribute, which may run any number of times.
-pub struct Body {
-    graph: Graph,
-    /// Those of its initializers that were already read.
-    constants: HashMap<String, Value>,
-}
-
-impl Body {
-    /// Decodes a graph in an attribute of a node at `place`.
-    pub(super) fn decode(encoded: &Bytes, place: Place) -> Result<Body> {
-        let graph = Graph::decode(encoded, &|name| place.scope.defines(name), place.depth + 1)?;
-        Ok(Body { graph, constants: HashMap::new() })
-    }
-
-    /// The declared outputs of the graph.
-    pub fn outputs(&self) -> &[ValueInfo] {
-        &self.graph.outputs
-    }
-}
-
 /// The state of one import.
 pub(super) struct Importer<'a> {
     pub model: &'a Model,
@@ -196,7 +176,7 @@ pub(super) struct Importer<'a> {
     /// The nodes left for later; `None` if none may be.
     pub(super) cuts: Option<Cuts>,
     /// Remaining work.
-    work: usize,
+    pub(super) work: usize,
     /// Remaining bytes for translations.
     pub memory: usize,
     /// Remaining number of elements to compute.
@@ -462,7 +442,7 @@ impl<'a> Importer<'a> {
             })
             .collect();
         let given = |name: &str| request.shapes.get(name).or_else(|| bound.get(name).map(|(_, shape)| shape));
-        let mut sizes = Sizes::new(request.free_dimensions.clone()).loose(request.loose_dimensions);
+        let mut sizes = Sizes::new(request.free_dimensions.clone()).strict(request.strict_dimensions);
         for input in model.graph.free_inputs() {
             given(&input.name).map_or(Ok(()), |shape| sizes.bind(input, shape))?;
         }
@@ -555,6 +535,10 @@ impl<'a> Importer<'a> {
         let Some(record) = scope.initializers.get(name) else {
             return scope.outer.map_or(Ok(None), |outer| self.value(outer, name));
         };
+        if record.is_sparse() {
+            let left = self.memory.checked_sub(record.byte_length());
+            self.memory = left.ok_or_else(|| record.too_sparse())?;
+        }
         let literal = record.load(&self.model.files)?;
         if record.is_external {
             self.memory = self.memory.saturating_add(literal.bytes.len().saturating_mul(MEMORY_PER_BYTE));
@@ -565,22 +549,15 @@ impl<'a> Importer<'a> {
         Ok(Some(value))
     }
 
-    /// Whether half of the remaining work suffices to run `body` `rounds` times.
-    pub fn can_repeat(&self, body: &Body, rounds: i64) -> bool {
-        let once: usize = body.graph.nodes.iter().map(|node| work(node.len())).sum();
-        let rounds = usize::try_from(rounds).unwrap_or(0);
-        rounds.saturating_mul(once + 1) <= self.work / 2
-    }
-
     /// Deducts the work for a node of this number of bytes.
-    fn count_node(&mut self, bytes: usize) -> Result<()> {
+    pub(super) fn count_node(&mut self, bytes: usize) -> Result<()> {
         self.work = self.work.checked_sub(work(bytes)).ok_or_else(|| {
             ModelError::new("the model expands to too many nodes, including functions and the rounds of loops")
         })?;
         Ok(())
     }
 
-    fn nodes(&mut self, nodes: &[Bytes], place: Place) -> Result<()> {
+    pub(super) fn nodes(&mut self, nodes: &[Bytes], place: Place) -> Result<()> {
         for (index, bytes) in nodes.iter().enumerate() {
             self.count_node(bytes.len())?;
             let node = decode_node(bytes)?;
@@ -675,33 +652,7 @@ impl<'a> Importer<'a> {
         self.results(&scope, &function.outputs)
     }
 
-    /// Runs the graph of an attribute on `inputs` and returns its outputs, in the graph's order.
-    pub fn run_body(&mut self, body: &mut Body, inputs: Vec<Value>, place: Place) -> Result<Vec<Value>> {
-        // Keeps a body without nodes from running forever.
-        self.count_node(0)?;
-        let Body { graph, constants } = body;
-        if graph.inputs.len() != inputs.len() {
-            let (got, expected) = (graph.inputs.len(), inputs.len());
-            return Err(ModelError::new(format!("the graph '{}' has {got} inputs, expected {expected}", graph.name)));
-        }
-        let shared = Scope {
-            values: RefCell::new(std::mem::take(constants)),
-            initializers: &graph.initializers,
-            outer: Some(place.scope),
-        };
-        let initializers = HashMap::new();
-        let scope = Scope { values: RefCell::default(), initializers: &initializers, outer: Some(&shared) };
-        for (input, value) in graph.inputs.iter().zip(inputs) {
-            scope.set(&input.name, value);
-        }
-        self.nodes(&graph.nodes, Place { scope: &scope, depth: place.depth + 1, is_top: false, ..place })?;
-        let names: Vec<String> = graph.outputs.iter().map(|output| output.name.clone()).collect();
-        let outputs = self.results(&scope, &names);
-        *constants = shared.values.into_inner();
-        outputs
-    }
-
-    fn results(&mut self, scope: &Scope, names: &[String]) -> Result<Vec<Value>> {
+    pub(super) fn results(&mut self, scope: &Scope, names: &[String]) -> Result<Vec<Value>> {
         names
             .iter()
             .map(|name| {

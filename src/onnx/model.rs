@@ -4,6 +4,7 @@ use super::error::{ModelError, Result, shortened};
 use super::file::{ExternalData, FileSource, Files};
 use super::foreign::format_of;
 use super::proto;
+use super::sizes::is_placeholder;
 use super::tensor::{ElementType, TensorRecord};
 use bytes::Bytes;
 use prost::Message;
@@ -67,16 +68,17 @@ pub struct ValueInfo {
     pub data_type: String,
     /// The type in ONNX notation, such as `tensor(bool)`.
     pub r#type: String,
-    /// Its dimensions, all with names; `None` if not even the rank is known.
+    /// Its dimensions, all with names; dimensions with a placeholder have one of their own. `None` if not even the rank
+    /// is known.
     pub shape: Option<Vec<Dimension>>,
     /// Its dimensions as in the file; unnamed dimensions have an empty name.
     pub declared_shape: Option<Vec<Dimension>>,
 }
 
-/// Names unnamed dimensions after `value` and their axis.
+/// Names dimensions without a name, or with a placeholder, after `value` and their axis: they may differ in size.
 fn named(value: &str, shape: &[Dimension]) -> Vec<Dimension> {
     let named = |(axis, dimension): (usize, &Dimension)| match dimension {
-        Dimension::Free(name) if name.is_empty() => Dimension::Free(format!("{value}_dim_{axis}")),
+        Dimension::Free(name) if is_placeholder(name) => Dimension::Free(format!("{value}_dim_{axis}")),
         known => known.clone(),
     };
     shape.iter().enumerate().map(named).collect()
@@ -260,12 +262,9 @@ impl Graph {
     /// If anything is damaged, defined twice, used but never defined, or depends on itself.
     pub fn decode(bytes: &Bytes, outer: &dyn Fn(&str) -> bool, depth: usize) -> Result<Graph> {
         let graph: proto::Graph = decode(bytes, "a graph")?;
-        if !graph.sparse_initializer.is_empty() {
-            return Err(ModelError::new("sparse initializers are not supported"));
-        }
         let mut initializers = HashMap::new();
-        for bytes in &graph.initializer {
-            let tensor = TensorRecord::decode(bytes)?;
+        for tensor in weights(&graph) {
+            let tensor = tensor?;
             if let Some(twice) = initializers.insert(tensor.name.clone(), tensor) {
                 return Err(ModelError::new(format!("there are two initializers named '{}'", twice.name)));
             }
@@ -302,6 +301,12 @@ impl Graph {
     }
 }
 
+/// The constants of a graph, dense and sparse ones.
+fn weights(graph: &proto::Graph) -> impl Iterator<Item = Result<TensorRecord>> {
+    let dense = graph.initializer.iter().map(TensorRecord::decode);
+    dense.chain(graph.sparse_initializer.iter().map(TensorRecord::decode_sparse))
+}
+
 /// The names of the outputs of `nodes`.
 ///
 /// # Errors
@@ -335,8 +340,8 @@ fn captures(bytes: &Bytes, depth: usize) -> Result<Vec<String>> {
     }
     let graph: proto::Graph = decode(bytes, "a graph")?;
     let mut own = HashSet::new();
-    for bytes in &graph.initializer {
-        own.insert(TensorRecord::decode(bytes)?.name);
+    for tensor in weights(&graph) {
+        own.insert(tensor?.name);
     }
     for bytes in &graph.input {
         own.insert(value_info(bytes)?.name);
@@ -451,7 +456,24 @@ impl Function {
     }
 }
 
+/// The first version of the file format in which an initializer that is also an input is a default.
+const DEFAULTS: i64 = 4;
+
 impl Model {
+    /// The inputs that have a default: a caller may provide them.
+    pub fn optional_inputs(&self) -> impl Iterator<Item = &ValueInfo> {
+        let inputs = self.graph.inputs.iter().filter(|_| self.metadata.ir_version >= DEFAULTS);
+        inputs.filter(|input| self.graph.initializers.contains_key(&input.name))
+    }
+
+    /// The same model, in which a caller must also provide the optional inputs among `names`.
+    pub fn requiring<'a>(&self, names: impl IntoIterator<Item = &'a String>) -> Model {
+        let mut model = self.clone();
+        let defaults = names.into_iter().filter(|name| self.optional_inputs().any(|input| input.name == **name));
+        defaults.for_each(|name| _ = model.graph.initializers.remove(name));
+        model
+    }
+
     /// Opens a model. `external_data` replaces files next to it, by location.
     ///
     /// # Errors

@@ -71,7 +71,7 @@ pub struct Graph {
     /// [`ValueInfo`]s.
     #[prost(bytes = "bytes", repeated, tag = "12")]
     pub output: Vec<Bytes>,
-    /// `SparseTensorProto`s.
+    /// [`SparseTensor`]s.
     #[prost(bytes = "bytes", repeated, tag = "15")]
     pub sparse_initializer: Vec<Bytes>,
 }
@@ -149,6 +149,9 @@ pub struct Attribute {
     /// In a function: the attribute of the call whose value this one takes.
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
+    /// A [`SparseTensor`].
+    #[prost(bytes = "bytes", optional, tag = "22")]
+    pub sparse_tensor: Option<Bytes>,
 }
 
 /// A `TensorProto` without the elements.
@@ -185,6 +188,19 @@ pub struct TensorElements {
     pub double_data: Vec<f64>,
     #[prost(uint64, repeated, tag = "11")]
     pub uint64_data: Vec<u64>,
+}
+
+/// `SparseTensorProto`.
+#[derive(Clone, PartialEq, Message)]
+pub struct SparseTensor {
+    /// A `TensorProto` with the values, and the name of the whole.
+    #[prost(bytes = "bytes", optional, tag = "1")]
+    pub values: Option<Bytes>,
+    /// A `TensorProto`.
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub indices: Option<Bytes>,
+    #[prost(int64, repeated, tag = "3")]
+    pub dims: Vec<i64>,
 }
 
 /// `ValueInfoProto`.

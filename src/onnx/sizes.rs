@@ -1,5 +1,8 @@
 //! The sizes of a model's free dimensions, and the shapes that they determine. Messages name the input; callers prepend
 //! the operation.
+//!
+//! Names of dimensions are not promises: exporters write placeholders, and give one name to different sizes. A name
+//! completes shapes that are unknown; known ones it refuses only where the caller wants that.
 
 use super::error::{ModelError, Result, listed, quoted};
 use super::model::{Dimension, ValueInfo};
@@ -9,24 +12,52 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The largest size of a dimension.
 pub const MAX_SIZE: u32 = i32::MAX as u32;
 
+/// Texts that exporters write for any dimension whose size they do not know, in lower case.
+const PLACEHOLDERS: [&str; 10] = ["any", "dyn", "dynamic", "nan", "nil", "none", "null", "undefined", "unk", "unknown"];
+
+/// Whether a dimension of this name says nothing about others of the same name: an empty or unprintable name, `?`, `*`,
+/// a negative number, `None` and the like.
+pub fn is_placeholder(name: &str) -> bool {
+    let name = name.trim();
+    !name.chars().any(char::is_alphanumeric)
+        || name.parse::<f64>().is_ok_and(|number| number < 0.0)
+        || PLACEHOLDERS.contains(&name.to_lowercase().as_str())
+}
+
+/// What is known of the size that a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Size {
+    /// The caller has set it for all dimensions of the name.
+    Given(u32),
+    /// Every dimension of the name with a known size has this one.
+    Found(u32),
+    /// Dimensions of the name have different sizes: it says nothing about others.
+    Several,
+}
+
 /// Known sizes of free dimensions by name.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
-    known: BTreeMap<String, u32>,
-    /// Whether dimensions of the same name may have different sizes: if no size is given, the first one found then
-    /// applies.
-    is_loose: bool,
+    known: BTreeMap<String, Size>,
+    /// Whether all dimensions of a name must have the same size.
+    is_strict: bool,
 }
 
 impl Sizes {
-    /// The given sizes.
-    pub fn new(known: BTreeMap<String, u32>) -> Sizes {
-        Sizes { known, is_loose: false }
+    /// The given sizes, which no shape may contradict.
+    pub fn new(given: BTreeMap<String, u32>) -> Sizes {
+        let known = given.into_iter().map(|(name, size)| (name, Size::Given(size))).collect();
+        Sizes { known, is_strict: false }
     }
 
-    /// Sets whether dimensions of the same name may have different sizes.
-    pub fn loose(self, is_loose: bool) -> Sizes {
-        Sizes { is_loose, ..self }
+    /// Sets whether all dimensions of a name must have the same size.
+    pub fn strict(self, is_strict: bool) -> Sizes {
+        Sizes { is_strict, ..self }
+    }
+
+    /// Whether all dimensions of a name must have the same size.
+    pub fn is_strict(&self) -> bool {
+        self.is_strict
     }
 
     /// Takes sizes from the shape given for `input`.
@@ -38,16 +69,36 @@ impl Sizes {
         let fits = shape.len() == dimensions.len()
             && dimensions.iter().zip(shape).all(|(dimension, &size)| match dimension {
                 Dimension::Fixed(fixed) => *fixed == size,
-                Dimension::Free(name) => match self.known.get(name) {
-                    Some(&known) => known == size || self.is_loose,
-                    None => self.known.insert(name.clone(), size).is_none(),
+                Dimension::Free(name) => match self.known.get_mut(name) {
+                    Some(Size::Given(known)) => *known == size,
+                    Some(known) if *known == Size::Found(size) => true,
+                    Some(known) => {
+                        if !self.is_strict {
+                            *known = Size::Several;
+                        }
+                        !self.is_strict
+                    }
+                    None => self.known.insert(name.clone(), Size::Found(size)).is_none(),
                 },
             });
         if fits {
             return Ok(());
         }
-        let (name, expected) = (quoted(&input.name), self.shown(dimensions));
-        Err(ModelError::coded(Code::Shape, format!("{name} has shape {shape:?}, expected {expected}")))
+        let (name, expected, why) = (quoted(&input.name), self.shown(dimensions), self.why(dimensions, shape));
+        Err(ModelError::coded(Code::Shape, format!("{name} has shape {shape:?}, expected {expected}{why}")))
+    }
+
+    /// For a message: the option that made the first contradicted size of a shape known, if there is one.
+    fn why(&self, dimensions: &[Dimension], shape: &[u32]) -> String {
+        let mut names = dimensions.iter().zip(shape).filter_map(|(dimension, &size)| match dimension {
+            Dimension::Free(name) if self.size(dimension).is_some_and(|known| known != size) => Some(name),
+            _ => None,
+        });
+        match names.next().filter(|_| shape.len() == dimensions.len()) {
+            Some(name) if matches!(self.known[name], Size::Given(_)) => format!(", since freeDimensions sets {name}"),
+            Some(_) => ", since strictDimensions is true".to_string(),
+            None => String::new(),
+        }
     }
 
     /// Derives the only unknown size of `input` from its number of elements; returns whether there was one.
@@ -71,7 +122,7 @@ impl Sizes {
             _ => None,
         };
         let size = size.ok_or_else(|| self.unfilled(input, elements))?;
-        self.known.insert(name.clone(), size);
+        self.known.insert(name.clone(), Size::Found(size));
         Ok(true)
     }
 
@@ -81,10 +132,8 @@ impl Sizes {
     /// If the shape has a different number of elements.
     pub fn fill(&mut self, input: &ValueInfo, elements: usize) -> Result<()> {
         self.solve(input, elements)?;
-        let filled =
-            |shape: Vec<u32>| shape.iter().fold(1usize, |product, &size| product.saturating_mul(size as usize));
-        match self.shape(input).map(filled) {
-            Ok(filled) if filled != elements => Err(self.unfilled(input, elements)),
+        match self.shape(input) {
+            Ok(shape) if filled(&shape) != elements => Err(self.unfilled(input, elements)),
             _ => Ok(()),
         }
     }
@@ -121,25 +170,66 @@ impl Sizes {
     }
 
     /// The known sizes by name.
-    pub fn by_name(&self) -> &BTreeMap<String, u32> {
-        &self.known
+    pub fn by_name(&self) -> BTreeMap<&str, u32> {
+        self.known.iter().filter_map(|(name, &size)| Some((name.as_str(), number(size)?))).collect()
     }
 
     fn size(&self, dimension: &Dimension) -> Option<u32> {
         match dimension {
             Dimension::Fixed(size) => Some(*size),
-            Dimension::Free(name) => self.known.get(name).copied(),
+            Dimension::Free(name) => self.known.get(name).copied().and_then(number),
         }
     }
 
     /// A shape with known sizes and the names of unknown ones: `[1, sequence=12, width]`.
     pub fn shown(&self, dimensions: &[Dimension]) -> String {
-        let shown = |dimension: &Dimension| match dimension {
-            Dimension::Fixed(size) => size.to_string(),
-            Dimension::Free(name) => self.known.get(name).map_or_else(|| name.clone(), |size| format!("{name}={size}")),
+        let shown = |dimension: &Dimension| match (dimension, self.size(dimension)) {
+            (Dimension::Free(name), Some(size)) => format!("{name}={size}"),
+            (Dimension::Free(name), None) => name.clone(),
+            (Dimension::Fixed(size), _) => size.to_string(),
         };
         format!("[{}]", dimensions.iter().map(shown).collect::<Vec<_>>().join(", "))
     }
+}
+
+fn number(size: Size) -> Option<u32> {
+    match size {
+        Size::Given(size) | Size::Found(size) => Some(size),
+        Size::Several => None,
+    }
+}
+
+/// The number of elements of a tensor of this shape.
+pub fn filled(shape: &[u32]) -> usize {
+    shape.iter().fold(1usize, |product, &size| product.saturating_mul(size as usize))
+}
+
+/// Maximum number of sizes of a name, and of names, in a message.
+const SHOWN: usize = 4;
+
+/// Names the dimensions of the same name that have different sizes among inputs of these shapes, with these sizes;
+/// `None` if there are none.
+pub fn contradiction<'a>(inputs: impl IntoIterator<Item = (&'a ValueInfo, &'a [u32])>) -> Option<String> {
+    // For each name, the first place of each size.
+    let mut places: BTreeMap<&str, Vec<(u32, &ValueInfo, usize)>> = BTreeMap::new();
+    for (input, shape) in inputs {
+        for (axis, (dimension, &size)) in input.shape.iter().flatten().zip(shape).enumerate() {
+            if let Dimension::Free(name) = dimension {
+                let sizes = places.entry(name).or_default();
+                if sizes.len() < SHOWN && sizes.iter().all(|(known, ..)| *known != size) {
+                    sizes.push((size, input, axis));
+                }
+            }
+        }
+    }
+    let several = places.into_iter().filter(|(_, sizes)| sizes.len() > 1).take(SHOWN);
+    let shown = several.map(|(name, sizes)| {
+        let place =
+            |(size, input, axis): &(u32, &ValueInfo, usize)| format!("{size} in {} at [{axis}]", quoted(&input.name));
+        format!("the dimension {} is {}", quoted(name), sizes.iter().map(place).collect::<Vec<_>>().join(", "))
+    });
+    let shown: Vec<String> = shown.collect();
+    (!shown.is_empty()).then(|| shown.join("; "))
 }
 
 /// Rejects sizes for names that no dimension of the inputs has.
@@ -157,4 +247,69 @@ pub fn check_names<'a>(inputs: impl IntoIterator<Item = &'a ValueInfo>, sizes: &
     let Some(unknown) = sizes.keys().find(|name| !names.contains(name.as_str())) else { return Ok(()) };
     let message = format!("there is no free dimension {}, the model has {}", quoted(unknown), listed(names));
     Err(ModelError::coded(Code::UnknownDimension, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_not_names() {
+        let placeholders = [
+            "", " ", "\t", "?", "??", "*", "-", "_", "-1", "-1.0", "None", "none", "NULL", "nan", "Any", "dynamic",
+            "unk", " ? ",
+        ];
+        placeholders.iter().for_each(|name| assert!(is_placeholder(name), "{name:?}"));
+        let names = [
+            "n",
+            "N",
+            "batch",
+            "unk__12",
+            "DynamicDimension.0",
+            "?0",
+            "dim_-1",
+            "0",
+            "1",
+            "x_dim_0",
+            "größe",
+            "高",
+            "none2",
+        ];
+        names.iter().for_each(|name| assert!(!is_placeholder(name), "{name:?}"));
+    }
+
+    fn input(name: &str, names: &[&str]) -> ValueInfo {
+        let free = |name: &&str| Dimension::Free(name.to_string());
+        ValueInfo::unknown(name).with_shape(names.iter().map(free).collect())
+    }
+
+    #[test]
+    fn a_name_of_several_sizes_says_nothing_unless_it_must_have_one() {
+        let (a, b, c) = (input("a", &["n", "m"]), input("b", &["n"]), input("c", &["m", "n"]));
+        let mut sizes = Sizes::default();
+        sizes.bind(&a, &[2, 3]).unwrap();
+        assert_eq!(sizes.shape(&c).unwrap(), [3, 2]);
+        sizes.bind(&b, &[5]).unwrap();
+        assert_eq!(sizes.shape(&c).unwrap_err().message, "the shape of \"c\" is [m=3, n]: give it, or freeDimensions");
+        assert_eq!(sizes.by_name(), [("m", 3)].into());
+        // The third size of a name is no surprise any more.
+        sizes.bind(&b, &[7]).unwrap();
+        let shapes = [(&a, &[2, 3][..]), (&b, &[5]), (&c, &[3, 2])];
+        assert_eq!(contradiction(shapes).unwrap(), "the dimension \"n\" is 2 in \"a\" at [0], 5 in \"b\" at [0]");
+        assert_eq!(contradiction([shapes[0], shapes[2]]), None);
+
+        let mut strict = Sizes::default().strict(true);
+        strict.bind(&a, &[2, 3]).unwrap();
+        let message = strict.bind(&b, &[5]).unwrap_err().message;
+        assert_eq!(message, "\"b\" has shape [5], expected [n=2], since strictDimensions is true");
+    }
+
+    #[test]
+    fn given_sizes_are_promises_of_the_caller() {
+        for is_strict in [false, true] {
+            let mut sizes = Sizes::new([("n".to_string(), 2)].into()).strict(is_strict);
+            let message = sizes.bind(&input("a", &["n", "m"]), &[3, 3]).unwrap_err().message;
+            assert_eq!(message, "\"a\" has shape [3, 3], expected [n=2, m], since freeDimensions sets n");
+        }
+    }
 }

@@ -7,7 +7,7 @@ use crate::dimension::{Dim, dims as into_dims};
 use crate::dtype::{DataType, Number};
 use crate::error::Code;
 use crate::ir::{FileType, Widened};
-use crate::memory::{Backing, Mapped, check_room};
+use crate::memory::{Backing, Buffer, Mapped, check_room};
 use bytes::Bytes;
 use half::{bf16, f16};
 use prost::Message;
@@ -242,6 +242,8 @@ pub struct TensorRecord {
     pub is_external: bool,
     /// The encoded message.
     encoded: Bytes,
+    /// For a sparse tensor, the encoded indices of the elements in `encoded`; all others are 0.
+    indices: Option<Bytes>,
 }
 
 /// Maximum number of elements of a tensor in a file, and maximum size of each dimension.
@@ -301,7 +303,39 @@ impl TensorRecord {
             shape,
             is_external: header.data_location == 1,
             encoded: encoded.clone(),
+            indices: None,
         })
+    }
+
+    /// Like [`decode`](Self::decode), for a `SparseTensorProto`.
+    ///
+    /// # Errors
+    /// Those of [`decode`](Self::decode), or if values or indices are missing.
+    pub fn decode_sparse(encoded: &Bytes) -> Result<TensorRecord> {
+        let sparse = proto::SparseTensor::decode(encoded.clone())
+            .map_err(|error| ModelError::new(format!("a sparse tensor cannot be decoded: {error}")))?;
+        let (Some(values), Some(indices)) = (sparse.values, sparse.indices) else {
+            return Err(ModelError::new("a sparse tensor has no values, or no indices"));
+        };
+        let values = TensorRecord::decode(&values)?;
+        let fail = |reason: String| ModelError::new(format!("sparse tensor '{}': {reason}", values.name));
+        let shape = checked_shape(&sparse.dims).map_err(fail)?;
+        if values.element.bits() < 8 || values.shape.len() != 1 {
+            let (element, shape) = (values.element, &values.shape);
+            return Err(fail(format!("its values are {element} {shape:?}, expected a list of whole bytes")));
+        }
+        Ok(TensorRecord { shape, indices: Some(indices), ..values })
+    }
+
+    /// Whether only some of the elements are in the file.
+    pub fn is_sparse(&self) -> bool {
+        self.indices.is_some()
+    }
+
+    /// The error of a sparse tensor whose elements would take more memory than the file justifies.
+    pub fn too_sparse(&self) -> ModelError {
+        let (name, bytes) = (&self.name, self.byte_length());
+        ModelError::new(format!("sparse tensor '{name}': its {bytes} bytes are too many for a model of this size"))
     }
 
     /// Number of elements.
@@ -320,6 +354,10 @@ impl TensorRecord {
     /// If their number does not match the shape, or an external file cannot be read.
     pub fn load(&self, files: &Files) -> Result<Literal> {
         let fail = |reason: String| ModelError::new(format!("tensor '{}': {reason}", self.name));
+        if let Some(indices) = &self.indices {
+            let [values, indices] = [&self.encoded, indices].map(|part| TensorRecord::decode(part)?.load(files));
+            return dense(&values?, &indices?, &self.shape).map_err(fail);
+        }
         if matches!(self.element, ElementType::String | ElementType::Float6E2m3 | ElementType::Float6E3m2) {
             // No node reads them: a type name suffices, for messages.
             return Ok(Literal { element: self.element, shape: self.shape.clone(), bytes: Bytes::new() });
@@ -348,6 +386,30 @@ impl TensorRecord {
         }
         Ok(Literal { element: self.element, shape: self.shape.clone(), bytes })
     }
+}
+
+/// The tensor of this shape that has `values` at `indices`, and is 0 elsewhere. Indices are those of the flat tensor, or
+/// one list with an index per dimension for each value.
+fn dense(values: &Literal, indices: &Literal, shape: &[u32]) -> Result<Literal, String> {
+    let (count, rank) = (values.elements(), shape.len());
+    let is_flat = indices.shape == [count as u32];
+    if indices.element != ElementType::Int64 || !(is_flat || indices.shape == [count as u32, rank as u32]) {
+        let (element, got) = (indices.element, &indices.shape);
+        return Err(format!("its indices are {element} {got:?}, expected int64 [{count}] or [{count}, {rank}]"));
+    }
+    let (size, elements) = (values.element.bits() / 8, crate::shape::elements(shape));
+    let mut buffer = Buffer::zeroed(elements * size).map_err(|error| error.message)?;
+    let parts: Vec<i64> = indices.bytes.as_chunks::<8>().0.iter().map(|&bytes| i64::from_le_bytes(bytes)).collect();
+    let sizes = if is_flat { vec![elements as i64] } else { shape.iter().map(|&size| i64::from(size)).collect() };
+    for (at, value) in values.bytes.chunks_exact(size).enumerate() {
+        let place = &parts[at * sizes.len()..][..sizes.len()];
+        if place.iter().zip(&sizes).any(|(index, size)| !(0..*size).contains(index)) {
+            return Err(format!("the index {place:?} is outside of the shape {shape:?}"));
+        }
+        let flat = place.iter().zip(&sizes).fold(0, |flat, (index, size)| flat * size + index) as usize;
+        buffer.bytes_mut()[flat * size..][..size].copy_from_slice(value);
+    }
+    Ok(Literal { element: values.element, shape: shape.to_vec(), bytes: Bytes::from_owner(buffer) })
 }
 
 fn decode_header(encoded: &Bytes) -> Result<proto::TensorHeader> {

@@ -25,7 +25,7 @@ pub enum Attr<'a> {
 }
 
 /// A graph under construction.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct TestGraph {
     graph: proto::Graph,
 }
@@ -133,6 +133,17 @@ impl TestGraph {
     /// Adds an initializer with this header, unchanged.
     pub fn encoded(mut self, header: &proto::TensorHeader) -> TestGraph {
         self.graph.initializer.push(encode(header));
+        self
+    }
+
+    /// Adds a sparse float32 initializer with these values at these indices, which have a shape.
+    pub fn sparse(mut self, name: &str, dims: &[i64], values: &[f32], indices: (&[i64], &[i64])) -> TestGraph {
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let values = tensor(name, ElementType::Float, &[values.len() as i64], &bytes);
+        let bytes: Vec<u8> = indices.0.iter().flat_map(|index| index.to_le_bytes()).collect();
+        let indices = tensor("", ElementType::Int64, indices.1, &bytes);
+        let sparse = proto::SparseTensor { values: Some(values), indices: Some(indices), dims: dims.to_vec() };
+        self.graph.sparse_initializer.push(encode(&sparse));
         self
     }
 

@@ -37,9 +37,13 @@ fn free_dimensions_come_by_name_or_from_shapes() {
     request.shapes.insert("y".into(), vec![5]);
     let text = graph_of(&model, &request).unwrap().to_string();
     assert!(text.contains("input x float32 [2, 5]"), "{text}");
+    // Names are no promises, unless they must be.
     request.shapes.insert("x".into(), vec![2, 4]);
     let error = graph_of(&model, &request).unwrap_err().message;
-    assert_eq!(error, "\"y\" has shape [5], expected [n=4]");
+    assert!(error.contains("Add"), "{error}");
+    request.strict_dimensions = true;
+    let error = graph_of(&model, &request).unwrap_err().message;
+    assert_eq!(error, "\"y\" has shape [5], expected [n=4], since strictDimensions is true");
 }
 
 #[test]
@@ -53,7 +57,7 @@ fn a_number_of_elements_gives_a_size_and_must_fill_the_shape() {
     assert_eq!(error, "\"x\" has 5 elements, which do not fill the shape [2, n]");
     sizes.fill(inputs[0], 6).unwrap();
     assert_eq!(sizes.known(inputs[1]), Some(vec![Dimension::Fixed(3)]));
-    assert_eq!(sizes.by_name(), &[("n".to_string(), 3)].into());
+    assert_eq!(sizes.by_name(), [("n", 3)].into());
     let error = sizes.fill(inputs[1], 4).unwrap_err().message;
     assert_eq!(error, "\"y\" has 4 elements, which do not fill the shape [n=3]");
     sizes.fill(inputs[1], 3).unwrap();
@@ -497,4 +501,67 @@ fn models_that_no_sizes_make_possible_are_refused_early() {
         check(&model, &mut Builder::new(), &request).unwrap_err().message,
         "the output 'nothing' is not a value of the model"
     );
+}
+
+#[test]
+fn placeholders_of_sizes_are_different_names() {
+    let graph = TestGraph::default().input("x", Float, &["?", "3", "?", "n", "None"]).node("Relu", "x", "y", vec![]);
+    let model = decode(graph.shaped_output("y", &["-1", "?", "n"]).encode(17)).unwrap();
+    let names = |value: &super::model::ValueInfo, declared: bool| {
+        let shape = if declared { &value.declared_shape } else { &value.shape };
+        let shown = shape.iter().flatten().map(|dimension| match dimension {
+            Dimension::Fixed(size) => size.to_string(),
+            Dimension::Free(name) => name.clone(),
+        });
+        shown.collect::<Vec<_>>()
+    };
+    let (input, output) = (&model.graph.inputs[0], &model.graph.outputs[0]);
+    assert_eq!(names(input, false), ["x_dim_0", "3", "x_dim_2", "n", "x_dim_4"]);
+    assert_eq!(names(input, true), ["?", "3", "?", "n", "None"]);
+    assert_eq!(names(output, false), ["y_dim_0", "y_dim_1", "n"]);
+}
+
+/// A sparse tensor of floats; the shape of its indices is `of_indices`.
+fn sparse(dims: &[i64], values: &[f32], indices: &[i64], of_indices: &[i64]) -> TestGraph {
+    TestGraph::default()
+        .input("x", Float, &["1"])
+        .sparse("w", dims, values, (indices, of_indices))
+        .node("Add", "x w", "y", vec![])
+        .output("y")
+}
+
+fn constant_of(graph: crate::ir::Graph) -> Vec<f32> {
+    let constants = graph.nodes.iter().flat_map(|node| node.inputs.iter().flatten());
+    let found = constants.filter_map(|id| graph.value(*id).constant()).next().expect("a constant");
+    crate::memory::elements::<f32>(found.buffer().unwrap().bytes()).to_vec()
+}
+
+#[test]
+fn sparse_initializers_are_dense_constants() {
+    let request = Request::default();
+    let flat = sparse(&[2, 3], &[5.0, 7.0], &[4, 1], &[2]).import(17, &request).unwrap();
+    assert_eq!(constant_of(flat), [0.0, 7.0, 0.0, 0.0, 5.0, 0.0]);
+    let pairs = sparse(&[2, 3], &[5.0, 7.0], &[1, 1, 0, 2], &[2, 2]).import(17, &request).unwrap();
+    assert_eq!(constant_of(pairs), [0.0, 0.0, 7.0, 0.0, 5.0, 0.0]);
+    let none = sparse(&[3], &[], &[], &[0]).import(17, &request).unwrap();
+    assert_eq!(constant_of(none), [0.0; 3]);
+    let empty = sparse(&[0, 2], &[], &[], &[0, 2]);
+    assert!(empty.import(17, &request).is_ok());
+}
+
+#[test]
+fn wrong_and_huge_sparse_tensors_are_refused() {
+    let refusal = |dims: &[i64], values: &[f32], indices: &[i64], of_indices: &[i64]| {
+        sparse(dims, values, indices, of_indices).refusal(17)
+    };
+    assert!(refusal(&[2, 3], &[5.0], &[6], &[1]).contains("the index [6] is outside of the shape [2, 3]"));
+    assert!(refusal(&[2, 3], &[5.0], &[-1], &[1]).contains("the index [-1] is outside"));
+    assert!(refusal(&[2, 3], &[5.0], &[0, 3], &[1, 2]).contains("the index [0, 3] is outside"));
+    assert!(
+        refusal(&[2, 3], &[5.0], &[1, 2], &[2]).contains("its indices are int64 [2], expected int64 [1] or [1, 2]")
+    );
+    // A small file must not need much memory, and 8 GB must not even be tried.
+    let message = refusal(&[1 << 15, 1 << 15], &[5.0], &[0], &[1]);
+    assert!(message.contains("'w': its 4294967296 bytes are too many for a model of this size"), "{message}");
+    assert!(refusal(&[1 << 40], &[5.0], &[0], &[1]).contains("has a dimension that is not between"));
 }

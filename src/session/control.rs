@@ -1,15 +1,17 @@
 //! Nodes with graphs whose execution depends on data: runs the taken branch, or one round after another.
 
-use super::known::{Held, bytes, host};
+use super::known::{Held, bytes, host, outline};
 use super::program::{Program, Run, Values, at_node};
 use crate::dimension::numbers;
 use crate::dtype::DataType;
 use crate::error::{Error, Result};
+use crate::ir::Builder;
 use crate::memory::{Buffer, check_room, elements};
-use crate::onnx::model::{Dimension, ValueInfo};
+use crate::onnx::body::{is_described, row};
+use crate::onnx::model::ValueInfo;
 use crate::onnx::proto;
-use crate::onnx::tensor::ElementType;
 use crate::shape::Descriptor;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A node during a run.
@@ -124,22 +126,43 @@ impl Node<'_> {
         let scans = self.collected(&body, 1 + states)?;
         let mut rows: Vec<Rows> = (0..scans).map(|_| Rows::default()).collect();
         let mut goes_on = goes_on.is_none_or(|condition| condition != 0);
-        let mut round = 0;
+        let mut round: i64 = 0;
+        let counted = |round: i64| -> Result<[Held; 2]> {
+            let counter = host(DataType::Int64, &[], Buffer::copy_of(&round.to_le_bytes())?);
+            Ok([counter, host(DataType::Uint8, &[], Buffer::copy_of(&[1])?)])
+        };
+        let mut known = Vec::new();
+        if !goes_on || trips.is_some_and(|trips| trips <= 0) {
+            known = self.not_run(&body, counted(0)?.into_iter().chain(state.iter().cloned()).collect())?;
+        }
         while goes_on && trips.is_none_or(|trips| round < trips) {
             self.run.session.check_goes_on()?;
-            let counter = host(DataType::Int64, &[], Buffer::copy_of(&round.to_le_bytes())?);
-            let condition = host(DataType::Uint8, &[], Buffer::copy_of(&[1])?);
-            let mut results = self.call(&body, [counter, condition].into_iter().chain(state).collect())?.into_iter();
+            let mut results = self.call(&body, counted(round)?.into_iter().chain(state).collect())?.into_iter();
             let condition = results.next().expect("there is at least one output");
             goes_on = self.int(&condition, "the condition of its graph (output 0)")? != 0;
             state = results.by_ref().take(states).collect();
             rows.iter_mut().zip(results).try_for_each(|(rows, row)| self.push(rows, &row))?;
             round += 1;
         }
-        for (rows, info) in rows.into_iter().zip(&body.outputs[1 + states..]) {
-            state.push(self.stacked(rows, info, 0, false)?);
+        for (at, rows) in rows.into_iter().enumerate() {
+            state.push(self.stacked(rows, (&body, 1 + states + at), &known, (0, false))?);
         }
         Ok(state)
+    }
+
+    /// What follows for the types and shapes of the outputs of `body`, which does not run on these inputs, unless it
+    /// describes all of them.
+    fn not_run(&self, body: &Program, inputs: Vec<Held>) -> Result<Vec<Option<Descriptor>>> {
+        if body.outputs.iter().all(is_described) {
+            return Ok(Vec::new());
+        }
+        let mut builder = Builder::with_limit(self.run.site.backend.max_tensor_bytes());
+        let captured = self.captured.iter().filter(|(name, _)| !body.hides.contains(*name));
+        let mut values = HashMap::new();
+        for (name, held) in captured.chain(body.inputs.iter().zip(&inputs)) {
+            values.insert(name.clone(), outline(self.run.site, &mut builder, held)?);
+        }
+        Ok(body.shapes(&builder, &values))
     }
 
     fn push(&self, rows: &mut Rows, row: &Held) -> Result<()> {
@@ -166,14 +189,20 @@ impl Node<'_> {
         Ok(())
     }
 
-    /// Stacks rows along a new dimension `axis`, from the last to the first if `reversed`.
-    fn stacked(&self, mut rows: Rows, info: &ValueInfo, axis: i64, reversed: bool) -> Result<Held> {
-        let row = match rows.row.take() {
-            Some(row) => row,
-            None => described(info).ok_or_else(|| {
-                self.fail(format!("no round returns a row of '{}', and its type is not described", info.name))
-            })?,
-        };
+    /// Stacks rows of an output of `body` along a new dimension `axis`, from the last to the first if `reversed`.
+    /// Without rows, it has the shape that is declared or `known`.
+    fn stacked(
+        &self,
+        mut rows: Rows,
+        (body, output): (&Program, usize),
+        known: &[Option<Descriptor>],
+        (axis, reversed): (i64, bool),
+    ) -> Result<Held> {
+        let info: &ValueInfo = &body.outputs[output];
+        let known = known.get(output).and_then(Option::as_ref);
+        let row = rows.row.take().or_else(|| row(info, known)).ok_or_else(|| {
+            self.fail(format!("no round returns a row of '{}', and its type is not described", info.name))
+        })?;
         let rank = row.rank() as i64 + 1;
         let counted = if axis < 0 { axis + rank } else { axis };
         if !(0..rank).contains(&counted) {
@@ -239,6 +268,12 @@ impl Node<'_> {
             return Err(self.fail(format!("the scanned inputs have lengths {lengths:?}, expected the same")));
         }
         let mut rows: Vec<Rows> = (0..outputs).map(|_| Rows::default()).collect();
+        let mut known = Vec::new();
+        if lengths[0] == 0 {
+            let slice = |column: &Column| Ok(host(column.dtype, &column.shape, column.zeros()?));
+            let slices = columns.iter().map(slice).collect::<Result<Vec<_>>>()?;
+            known = self.not_run(&body, state.iter().cloned().chain(slices).collect())?;
+        }
         for round in 0..lengths[0] {
             self.run.session.check_goes_on()?;
             let mut inputs = state;
@@ -251,9 +286,8 @@ impl Node<'_> {
         }
         let axes = self.listed("scan_output_axes", outputs)?;
         let directions = self.listed("scan_output_directions", outputs)?;
-        for (((rows, info), axis), direction) in rows.into_iter().zip(&body.outputs[states..]).zip(axes).zip(directions)
-        {
-            state.push(self.stacked(rows, info, axis, direction != 0)?);
+        for (at, ((rows, axis), direction)) in rows.into_iter().zip(axes).zip(directions).enumerate() {
+            state.push(self.stacked(rows, (&body, states + at), &known, (axis, direction != 0))?);
         }
         Ok(state)
     }
@@ -318,6 +352,11 @@ struct Column {
 }
 
 impl Column {
+    /// The elements of a slice, all 0.
+    fn zeros(&self) -> Result<Buffer> {
+        Buffer::zeroed(self.shape.iter().map(|&size| size as usize).product::<usize>() * self.dtype.size())
+    }
+
     fn at(&self, round: usize) -> Result<Held> {
         let at = if self.is_reversed { self.length - 1 - round } else { round };
         let size = |sizes: &[u32]| sizes.iter().map(|&size| size as usize).product::<usize>();
@@ -328,15 +367,4 @@ impl Column {
         }
         Ok(host(self.dtype, &self.shape, slice))
     }
-}
-
-/// The declared type and shape of an output, if all of its sizes are fixed.
-fn described(info: &ValueInfo) -> Option<Descriptor> {
-    let dtype = info.element.and_then(ElementType::webnn)?;
-    let fixed = |dimension: &Dimension| match dimension {
-        Dimension::Fixed(size) => Some(*size),
-        Dimension::Free(_) => None,
-    };
-    let shape: Vec<u32> = info.shape.as_ref()?.iter().map(fixed).collect::<Option<_>>()?;
-    Some(Descriptor::new(dtype, shape.as_slice()))
 }

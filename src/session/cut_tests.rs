@@ -516,3 +516,59 @@ fn long_loops_are_not_unrolled_and_wrong_branches_are_not_taken() {
     let error = run(&session, &[x, b(false)]).unwrap_err();
     assert!(error.message.contains("cannot get the shape"), "{error}");
 }
+
+#[test]
+fn a_loop_without_rounds_has_the_rows_that_a_round_would_return() {
+    // The rows of x at the nonzero elements of mask, doubled, one by one; then x.
+    let body = TestGraph::default()
+        .input("i", Int64, &[])
+        .input("c", Bool, &[])
+        .node("Gather", "found i", "row", vec![])
+        .node("Add", "row row", "doubled", vec![])
+        .node("Identity", "c", "again", vec![])
+        .output("again")
+        .shaped_output("doubled", &["size"]);
+    let graph = TestGraph::default()
+        .input("mask", Float, &["n"])
+        .input("x", Float, &["n", "m"])
+        .ints("zero", &[0])
+        .raw("first", Int64, &[], &0i64.to_le_bytes())
+        .node("NonZero", "mask", "places", vec![])
+        .node("Squeeze", "places zero", "at", vec![])
+        .node("Gather", "x at", "found", vec![])
+        .node("Shape", "found", "shape", vec![])
+        .node("Gather", "shape first", "rounds", vec![])
+        .node("Loop", "rounds _", "rows", vec![("body", Attr::Graph(body))])
+        .node("Concat", "rows x", "y", vec![("axis", Attr::Int(0))])
+        .output("y")
+        .output("rows");
+    let session = opened(graph);
+    for (mask, m) in [([1.0, 0.0], 3), ([0.0, 0.0], 3), ([0.0, 0.0], 2), ([1.0, 1.0], 2)] {
+        let x: Vec<f32> = (0..2 * m).map(|i| i as f32 + 1.0).collect();
+        let kept = (0..2).filter(|&row| mask[row] != 0.0);
+        let rows: Vec<f32> = kept.flat_map(|row| x[row * m..][..m].iter().map(|x| 2.0 * x)).collect();
+        let (count, m) = ((rows.len() / m) as u32, m as u32);
+        let results = run(&session, &[f(&[2], &mask), f(&[2, m], &x)]).unwrap();
+        let y = f(&[2 + count, m], &[&rows[..], &x[..]].concat());
+        assert_eq!(results, [y, f(&[count, m], &rows)]);
+    }
+}
+
+#[test]
+fn a_cut_model_runs_with_names_that_contradict_themselves() {
+    // The elements of x at the nonzero elements of mask, whose sizes have the same name.
+    let graph = TestGraph::default()
+        .input("mask", Float, &["n"])
+        .input("x", Float, &["n", "?"])
+        .ints("zero", &[0])
+        .node("NonZero", "mask", "places", vec![])
+        .node("Squeeze", "places zero", "at", vec![])
+        .node("Gather", "x at", "y", vec![])
+        .output("y");
+    let session = opened(graph);
+    let x = |rows: u32| f(&[rows, 1], &(0..rows).map(|i| i as f32).collect::<Vec<_>>());
+    for rows in [5, 2, 7] {
+        assert_eq!(run(&session, &[f(&[2], &[0.0, 1.0]), x(rows)]).unwrap(), [f(&[1, 1], &[1.0])]);
+        assert_eq!(run(&session, &[f(&[3], &[1.0, 1.0, 0.0]), x(rows)]).unwrap(), [f(&[2, 1], &[0.0, 1.0])]);
+    }
+}

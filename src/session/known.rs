@@ -208,6 +208,28 @@ pub(super) fn constant(site: &Site, builder: &mut Builder, held: &Held) -> Resul
     })
 }
 
+/// `held` as a value of `builder` of which only type and shape are known, except for lists of a few integers: they may
+/// be sizes.
+///
+/// # Errors
+/// Those of [`bytes`], or a TypeError if a tensor is too large.
+pub(super) fn outline(site: &Site, builder: &mut Builder, held: &Held) -> Result<Value> {
+    match held {
+        Held::Tensor(_) | Held::Host(..) => {
+            let descriptor = held.descriptor().expect("a tensor");
+            let may_be_sizes = descriptor.dtype == DataType::Int64 && descriptor.elements() <= MAX_NUMBERS;
+            match descriptor.is_empty() || may_be_sizes {
+                true => constant(site, builder, held),
+                false => Ok(Value::Operand(builder.unnamed_input(descriptor.clone())?)),
+            }
+        }
+        Held::Sequence(values) => {
+            Ok(Value::Sequence(values.iter().map(|held| outline(site, builder, held)).collect::<Result<_>>()?))
+        }
+        other => constant(site, builder, other),
+    }
+}
+
 /// The bytes of a tensor, read from the GPU if necessary.
 ///
 /// # Errors

@@ -56,12 +56,13 @@ use template::{Bindings, FreeSizes};
 use timing::Timing;
 
 /// Options that are fixed for all runs of a session.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SessionOptions {
     /// Sizes of free dimensions by name.
     pub free_dimensions: BTreeMap<String, u32>,
-    /// Whether dimensions with the same name may have different sizes.
-    pub loose_dimensions: bool,
+    /// Whether names of dimensions are promises: with `true`, dimensions of one name must have the same size; with
+    /// `false`, the lengths of caches need not add up, either.
+    pub strict_dimensions: Option<bool>,
     /// Names of the values to compute; `None` for the outputs of the model.
     pub outputs: Option<Vec<String>>,
     /// Inputs that have the same value in every run.
@@ -72,7 +73,7 @@ pub struct SessionOptions {
 }
 
 /// The value of an input that is the same in every run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Constant {
     /// The name of the input.
     pub name: String,
@@ -95,7 +96,8 @@ impl Constant {
         bytes: Buffer,
     ) -> Result<Constant> {
         let what = || format!("loadModel: constant {}", quoted(&name));
-        let Some(input) = model.graph.free_inputs().find(|input| input.name == name) else {
+        let Some(input) = model.graph.free_inputs().chain(model.optional_inputs()).find(|input| input.name == name)
+        else {
             return Err(Error::coded(Code::UnknownFeed, format!("{} is not an input of the model", what())));
         };
         let mut sizes = Sizes::new(free_dimensions.clone());
@@ -206,6 +208,9 @@ impl Session {
     /// # Errors
     /// An OnnxError for a model that no sizes make valid, a TypeError for options that do not match it.
     pub fn open(mut model: Arc<Model>, context: Arc<Context>, mut options: SessionOptions) -> Result<Session> {
+        if options.constants.iter().any(|constant| model.graph.initializers.contains_key(&constant.name)) {
+            model = Arc::new(model.requiring(options.constants.iter().map(|constant| &constant.name)));
+        }
         let mut signature = Signature::new(&model, &options)?;
         let mut trial = Builder::with_limit(context.max_value_bytes());
         let request = Request {
@@ -231,6 +236,21 @@ impl Session {
             options.outputs = Some(signature.outputs.iter().map(name).collect());
             model = Arc::new(slicing);
         }
+        Session::of(model, context, options, signature)
+    }
+
+    /// A session of the same model in which a caller also feeds the optional inputs `names`.
+    ///
+    /// # Errors
+    /// An InvalidStateError if this session is destroyed, an OnnxError for a malformed node.
+    pub fn with_inputs(&self, names: &[String]) -> Result<Session> {
+        let model = Arc::new(self.model()?.requiring(names));
+        let mut signature = Signature::new(&model, &self.options)?;
+        signature.outputs.clone_from(&self.signature.outputs);
+        Session::of(model, self.context.clone(), self.options.clone(), signature)
+    }
+
+    fn of(model: Arc<Model>, context: Arc<Context>, options: SessionOptions, signature: Signature) -> Result<Session> {
         let checks = Checks::of(&model, &signature, &options)?;
         let (templates, kept, program, is_released, bytes) = Default::default();
         let pool = Pool::new(signature.inputs.len() + signature.outputs.len());

@@ -17,9 +17,10 @@ use crate::error::{Code, Error, Result};
 use crate::ir::{Builder, bytes_of_sizes};
 use crate::memory::Buffer;
 use crate::onnx::ModelError;
+use crate::onnx::body::shapes_of;
 use crate::onnx::cuts::{Kept, Left};
 use crate::onnx::error::{Cut, Unsupported};
-use crate::onnx::import::{Part, arguments, evaluate_part, function_of, import_part, needed};
+use crate::onnx::import::{Part, Value, arguments, evaluate_part, function_of, import_part, needed};
 use crate::onnx::model::{Graph, MAX_DEPTH, Model, ValueInfo, decode_attributes, decode_node, reads};
 use crate::onnx::proto;
 use crate::onnx::tensor::TensorRecord;
@@ -310,6 +311,11 @@ impl Program {
             depth: self.depth,
             wanted,
         }
+    }
+
+    /// What follows for the types and shapes of its outputs from these values of `builder`.
+    pub fn shapes(&self, builder: &Builder, values: &HashMap<String, Value>) -> Vec<Option<Descriptor>> {
+        shapes_of(&self.part(&self.nodes, &self.wanted), builder, values)
     }
 
     /// Runs as much of `stage` as possible as one graph, and adds the values to keep to `values`.

@@ -6,11 +6,11 @@ use crate::dtype::DataType;
 use crate::error::{Code, Error, Result};
 use crate::onnx::error::{listed, quoted};
 use crate::onnx::model::{Dimension, Model, ValueInfo};
-use crate::onnx::sizes::{MAX_SIZE, Sizes, check_names};
+use crate::onnx::sizes::{MAX_SIZE, Sizes, check_names, contradiction, filled};
 use crate::onnx::tensor::ElementType;
 use crate::shape::Descriptor;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// The shapes of all inputs, in their order.
@@ -18,9 +18,12 @@ pub type Shapes = Arc<[Vec<u32>]>;
 
 /// Inputs and outputs with symbolic shapes.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Signature {
     /// The inputs of each run: those of the model, without constants of the session.
     pub inputs: Vec<ValueInfo>,
+    /// Further inputs, which have a default: [`Session::with_inputs`](super::Session::with_inputs) makes them inputs.
+    pub optional_inputs: Vec<ValueInfo>,
     /// The outputs of each run.
     pub outputs: Vec<ValueInfo>,
     /// Sizes that are fixed for the session.
@@ -32,15 +35,20 @@ pub struct Signature {
     /// The dimensions that count the tokens of a text.
     #[serde(skip)]
     lengths: Option<Lengths>,
+    /// Pairs of dimensions with the same name: the first of the name, and another.
+    #[serde(skip)]
+    twins: Vec<[Place; 2]>,
 }
 
-/// Related dimensions of inputs, recognized by the names that exporters give them. Each is the index of an input, and
-/// an axis.
+/// A dimension: the index of an input, and an axis.
+type Place = (usize, usize);
+
+/// Related dimensions of inputs, recognized by the names that exporters give them.
 #[derive(Debug)]
 struct Lengths {
-    past: (usize, usize),
-    sequence: (usize, usize),
-    total: (usize, usize),
+    past: Place,
+    sequence: Place,
+    total: Place,
 }
 
 impl Lengths {
@@ -61,6 +69,22 @@ impl Lengths {
             total: find(&["total_sequence_length", "past_sequence_length + sequence_length"])?,
         })
     }
+}
+
+/// The pairs of dimensions of `inputs` with the same name, unless it is `given`.
+fn twins(inputs: &[ValueInfo], given: &BTreeMap<String, u32>) -> Vec<[Place; 2]> {
+    let mut first: HashMap<&str, Place> = HashMap::new();
+    let mut twins = Vec::new();
+    for (at, input) in inputs.iter().enumerate() {
+        for (axis, dimension) in input.shape.iter().flatten().enumerate() {
+            let Dimension::Free(name) = dimension else { continue };
+            let one = *first.entry(name).or_insert((at, axis));
+            if one != (at, axis) && !given.contains_key(name) {
+                twins.push([one, (at, axis)]);
+            }
+        }
+    }
+    twins
 }
 
 /// The data type of a value in WebNN, see [`ElementType::carried`].
@@ -84,20 +108,39 @@ impl Signature {
     /// The signature of a session of `model` with these options.
     ///
     /// # Errors
-    /// A TypeError for the size of a dimension that the model does not have.
+    /// A TypeError for the size of a dimension that the model does not have, an OnnxError if there are no outputs.
     pub fn new(model: &Model, options: &SessionOptions) -> Result<Signature> {
-        let all = || model.graph.free_inputs();
-        check_names(all(), &options.free_dimensions).map_err(|error| error.into_error())?;
+        let SessionOptions { free_dimensions, strict_dimensions, .. } = options;
+        check_names(&model.graph.inputs, free_dimensions).map_err(|error| error.into_error())?;
         let is_constant = |input: &&ValueInfo| options.constants.iter().any(|constant| constant.name == input.name);
-        let inputs: Vec<ValueInfo> = all().filter(|input| !is_constant(input)).cloned().collect();
-        let outputs = match &options.outputs {
+        let inputs: Vec<ValueInfo> = model.graph.free_inputs().filter(|input| !is_constant(input)).cloned().collect();
+        let outputs: Vec<ValueInfo> = match &options.outputs {
             None => model.graph.outputs.clone(),
             Some(names) => names.iter().map(|name| output_of(model, name)).collect(),
         };
-        let sizes = Sizes::new(options.free_dimensions.clone()).loose(options.loose_dimensions);
+        if outputs.is_empty() {
+            let message = "the model has no outputs: name values to compute in the option outputs";
+            return Err(Error::coded(Code::ModelInvalid, message));
+        }
+        let sizes = Sizes::new(free_dimensions.clone()).strict(*strict_dimensions == Some(true));
         let fixed = inputs.iter().map(|input| sizes.shape(input).ok()).collect::<Option<Vec<_>>>();
-        let lengths = if options.loose_dimensions { None } else { Lengths::of(&inputs, &options.free_dimensions) };
-        Ok(Signature { inputs, outputs, sizes, fixed: fixed.map(Shapes::from), lengths })
+        let lengths = match strict_dimensions {
+            Some(false) => None,
+            Some(true) | None => Lengths::of(&inputs, free_dimensions),
+        };
+        let twins = twins(&inputs, free_dimensions);
+        let optional_inputs = model.optional_inputs().cloned().collect();
+        Ok(Signature { inputs, optional_inputs, outputs, sizes, fixed: fixed.map(Shapes::from), lengths, twins })
+    }
+
+    /// Names the dimensions that have several sizes in these shapes, although they have the same name; `None` if there
+    /// are none.
+    pub fn contradiction(&self, shapes: &[Vec<u32>]) -> Option<String> {
+        let differ = |&[(one, at), (other, axis)]: &[Place; 2]| shapes[one][at] != shapes[other][axis];
+        if !self.twins.iter().any(differ) {
+            return None;
+        }
+        contradiction(self.inputs.iter().zip(shapes).map(|(input, shape)| (input, shape.as_slice())))
     }
 
     /// Reduces outputs, by name, to this number of last positions along their second to last dimension.
@@ -143,7 +186,7 @@ impl Signature {
         self.check_lengths(&shapes)?;
         for ((input, offer), shape) in self.inputs.iter().zip(offers).zip(shapes.iter()) {
             if let Some(dtype) = data_type(input) {
-                check_offer(&input.name, offer, dtype, shape)?;
+                check_offer(input, offer, dtype, shape)?;
             }
         }
         Ok(shapes)
@@ -152,15 +195,16 @@ impl Signature {
     /// Checks that the total number of tokens is the sum of those in the cache and the new ones.
     fn check_lengths(&self, shapes: &[Vec<u32>]) -> Result<()> {
         let Some(Lengths { past, sequence, total }) = &self.lengths else { return Ok(()) };
-        let size = |&(input, axis): &(usize, usize)| shapes[input].get(axis).copied().unwrap_or(0);
+        let size = |&(input, axis): &Place| shapes[input].get(axis).copied().unwrap_or(0);
         let (before, new) = (size(past), size(sequence));
         if u64::from(size(total)) == u64::from(before) + u64::from(new) {
             return Ok(());
         }
-        let name = |&(input, _): &(usize, usize)| quoted(&self.inputs[input].name);
+        let name = |&(input, _): &Place| quoted(&self.inputs[input].name);
         let (got, axis, expected) = (&shapes[total.0], total.1, u64::from(before) + u64::from(new));
         let message = format!(
-            "{} has shape {got:?}, expected {expected} at [{axis}]: {} has {before} tokens and {} {new}",
+            "{} has shape {got:?}, expected {expected} at [{axis}]: {} has {before} tokens and {} {new}; \
+             strictDimensions: false allows other lengths",
             name(total),
             name(past),
             name(sequence),
@@ -216,11 +260,26 @@ impl Signature {
         }
         // Each size found may determine another one elsewhere.
         while solve_one(&mut sizes, &open)? {}
-        let shape = |(input, offer): (&ValueInfo, &Offer)| match offer.shape() {
-            Some(shape) => Ok(shape.to_vec()),
-            None => sizes.shape(input).map_err(|error| at("run", format!("{}; or {{data, shape}}", error.message))),
+        let shape = |(input, offer): (&ValueInfo, &Offer)| match offer {
+            Offer::Data { bytes, shape: None } => self.shape_of_data(input, *bytes, &sizes),
+            _ => Ok(offer.shape().unwrap_or_default().to_vec()),
         };
         self.inputs.iter().zip(offers).map(shape).collect()
+    }
+
+    /// The shape of a feed of this number of bytes that has none. Where the sizes that other inputs have under the same
+    /// names do not fit, the number alone decides.
+    fn shape_of_data(&self, input: &ValueInfo, bytes: usize, sizes: &Sizes) -> Result<Vec<u32>> {
+        let by_names = sizes.shape(input);
+        let elements = data_type(input).map_or(bytes, |dtype| bytes / dtype.size());
+        let fits = by_names.as_ref().is_ok_and(|shape| filled(shape) == elements);
+        if !fits && !sizes.is_strict() {
+            let mut own = self.sizes.clone();
+            if own.solve(input, elements).is_ok_and(|is_solved| is_solved) {
+                return own.shape(input).map_err(|error| at("run", error.message));
+            }
+        }
+        by_names.map_err(|error| at("run", format!("{}; or {{data, shape}}", error.message)))
     }
 
     /// For a message: the input that set the sizes that `shape` of `input` contradicts; empty if the model did.
@@ -320,9 +379,14 @@ fn solve_one(sizes: &mut Sizes, open: &[(&ValueInfo, usize)]) -> Result<bool> {
 }
 
 /// Rejects data and tensors that do not match this type and shape.
-fn check_offer(name: &str, offer: &Offer, dtype: DataType, shape: &[u32]) -> Result<()> {
-    let what = || format!("run: feed {}", quoted(name));
+fn check_offer(input: &ValueInfo, offer: &Offer, dtype: DataType, shape: &[u32]) -> Result<()> {
+    let what = || format!("run: feed {}", quoted(&input.name));
+    let is_free = input.shape.iter().flatten().any(|dimension| matches!(dimension, Dimension::Free(_)));
     match offer {
+        Offer::Data { bytes, shape: None } if is_free => {
+            let checked = check_data(what, *bytes, &Descriptor::new(dtype, shape));
+            checked.map_err(|error| Error { message: format!("{}; or {{data, shape}}", error.message), ..error })
+        }
         Offer::Data { bytes, .. } => check_data(what, *bytes, &Descriptor::new(dtype, shape)),
         Offer::Tensor(tensor) if tensor.descriptor().dtype == dtype => Ok(()),
         Offer::Tensor(tensor) => {

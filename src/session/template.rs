@@ -238,7 +238,7 @@ impl Session {
         let sized = |(index, (name, shape)): (usize, (String, &Vec<u32>))| (name, free.dims(index, shape, dims));
         let request = Request {
             free_dimensions: options.free_dimensions.clone(),
-            loose_dimensions: options.loose_dimensions,
+            strict_dimensions: options.strict_dimensions == Some(true),
             shapes: shaped().map(|(name, shape)| (name, shape.clone())).collect(),
             dims: shaped().enumerate().map(sized).collect(),
             bindings,

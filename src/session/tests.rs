@@ -80,23 +80,114 @@ fn sizes_follow_from_shapes_and_from_numbers_of_elements() {
     assert_eq!(run(&session, &feeds).unwrap(), [(vec![0, 2], vec![])]);
 }
 
+/// y = x + b, whose first sizes have the same name; a size of 1 is broadcast.
+fn careless() -> TestGraph {
+    let graph = TestGraph::default().input("x", Float, &["n", "m"]).input("b", Float, &["n", "m"]);
+    graph.node("Add", "x b", "y", vec![]).output("y")
+}
+
 #[test]
-fn dimensions_of_one_name_may_have_different_sizes_with_loose_dimensions() {
-    // The sizes of the first axis differ: it is broadcast.
-    let careless = || {
-        let graph = TestGraph::default().input("x", Float, &["n", "m"]).input("b", Float, &["n", "m"]);
-        graph.node("Add", "x b", "y", vec![]).output("y")
-    };
+fn names_of_dimensions_are_promises_only_if_they_must_be() {
     let feeds = |rows: u32| {
         let x: Vec<f32> = (0..2 * rows).map(|i| i as f32).collect();
         [data(&x, Some(&[rows, 2])), data(&[10.0, 20.0], Some(&[1, 2]))]
     };
-    let strict = session(careless(), SessionOptions::default());
-    assert_eq!(run(&strict, &feeds(2)).unwrap_err().code, Some(Code::Shape));
-    let loose = session(careless(), SessionOptions { loose_dimensions: true, ..Default::default() });
-    assert_eq!(run(&loose, &feeds(2)).unwrap(), [(vec![2, 2], vec![10.0, 21.0, 12.0, 23.0])]);
-    assert_eq!(run(&loose, &feeds(1)).unwrap(), [(vec![1, 2], vec![10.0, 21.0])]);
-    assert_eq!(run(&loose, &feeds(3)).unwrap()[0].0, [3, 2]);
+    let strict = session(careless(), SessionOptions { strict_dimensions: Some(true), ..Default::default() });
+    let error = run(&strict, &feeds(2)).unwrap_err();
+    assert_eq!(error.code, Some(Code::Shape));
+    let expected = "run: \"b\" has shape [1, 2], expected [n=2, m=2], since strictDimensions is true: \"x\" has n=2";
+    assert_eq!(error.message, expected);
+    for strict_dimensions in [None, Some(false)] {
+        let loose = session(careless(), SessionOptions { strict_dimensions, ..Default::default() });
+        assert_eq!(run(&loose, &feeds(2)).unwrap(), [(vec![2, 2], vec![10.0, 21.0, 12.0, 23.0])]);
+        assert_eq!(run(&loose, &feeds(1)).unwrap(), [(vec![1, 2], vec![10.0, 21.0])]);
+        assert_eq!(run(&loose, &feeds(3)).unwrap()[0].0, [3, 2]);
+    }
+}
+
+#[test]
+fn contradictions_are_found_among_all_dimensions_of_a_name() {
+    let graph = careless().input("c", Float, &["m", "k", "k"]).node("Neg", "c", "z", vec![]).output("z");
+    let session = session(graph, SessionOptions::default());
+    let found = |x: [u32; 2], b: [u32; 2], c: [u32; 3]| {
+        session.signature().contradiction(&[x.to_vec(), b.to_vec(), c.to_vec()])
+    };
+    assert_eq!(found([2, 3], [2, 3], [3, 5, 5]), None);
+    let expected = "the dimension \"k\" is 5 in \"c\" at [1], 6 in \"c\" at [2]; \
+                    the dimension \"m\" is 3 in \"x\" at [1], 4 in \"c\" at [0]";
+    assert_eq!(found([2, 3], [2, 3], [4, 5, 6]).unwrap(), expected);
+}
+
+#[test]
+fn data_without_a_shape_has_a_size_of_its_own_where_that_of_its_name_does_not_fit() {
+    let graph = || {
+        let graph = TestGraph::default().input("x", Float, &["n"]).input("b", Float, &["n", "2"]);
+        graph.node("Relu", "x", "y", vec![]).node("Neg", "b", "z", vec![]).output("y").output("z")
+    };
+    let feeds = [data(&[1.0, 2.0, 3.0], None), data(&[4.0, 5.0], None)];
+    let results = run(&session(graph(), SessionOptions::default()), &feeds).unwrap();
+    assert_eq!(results, [(vec![3], vec![1.0, 2.0, 3.0]), (vec![1, 2], vec![-4.0, -5.0])]);
+    let strict = SessionOptions { strict_dimensions: Some(true), ..Default::default() };
+    assert!(run(&session(graph(), strict), &feeds).is_err());
+    let odd = [data(&[1.0], None), data(&[4.0, 5.0, 6.0], None)];
+    let message = run(&session(graph(), SessionOptions::default()), &odd).unwrap_err().message;
+    assert!(message.contains("\"b\"") && message.ends_with("or {data, shape}"), "{message}");
+}
+
+#[test]
+fn a_size_that_is_set_is_not_contradicted() {
+    for strict_dimensions in [None, Some(true), Some(false)] {
+        let options =
+            SessionOptions { free_dimensions: [("n".to_string(), 2)].into(), strict_dimensions, ..Default::default() };
+        let session = session(careless(), options);
+        let x = || data(&[1.0, 2.0, 3.0, 4.0], Some(&[2, 2]));
+        let message = run(&session, &[x(), data(&[1.0, 1.0], Some(&[1, 2]))]).unwrap_err().message;
+        assert!(
+            message.contains("\"b\" has shape [1, 2], expected [n=2, m=2], since freeDimensions sets n"),
+            "{message}"
+        );
+        let doubled = run(&session, &[x(), x()]).unwrap();
+        assert_eq!(doubled, [(vec![2, 2], vec![2.0, 4.0, 6.0, 8.0])]);
+    }
+}
+
+#[test]
+fn a_default_can_be_fed_or_replaced_by_a_constant() {
+    let graph = || {
+        let graph = TestGraph::default().input("x", Float, &["n"]).input("w", Float, &["1"]).floats("w", &[1], &[10.0]);
+        graph.node("Add", "x w", "y", vec![]).output("y")
+    };
+    let x = || data(&[1.0, 2.0], None);
+    let default = session(graph(), SessionOptions::default());
+    let names = |values: &[ValueInfo]| values.iter().map(|value| value.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&default.signature().inputs), ["x"]);
+    assert_eq!(names(&default.signature().optional_inputs), ["w"]);
+    assert_eq!(run(&default, &[x()]).unwrap(), [(vec![2], vec![11.0, 12.0])]);
+    let fed = Arc::new(default.with_inputs(&["w".to_string()]).unwrap());
+    assert_eq!(names(&fed.signature().inputs), ["x", "w"]);
+    assert!(fed.signature().optional_inputs.is_empty());
+    assert_eq!(run(&fed, &[x(), data(&[5.0], None)]).unwrap(), [(vec![2], vec![6.0, 7.0])]);
+    assert_eq!(run(&default, &[x()]).unwrap(), [(vec![2], vec![11.0, 12.0])]);
+
+    let model = model(graph());
+    let bytes = Buffer::copy_of(bytes_of(&[7.0f32])).unwrap();
+    let constant = Constant::new(&model, &BTreeMap::new(), "w".into(), None, bytes).unwrap();
+    let options = SessionOptions { constants: vec![constant], ..Default::default() };
+    let replaced = Arc::new(Session::open(model, context(), options).unwrap());
+    assert!(replaced.signature().optional_inputs.is_empty());
+    assert_eq!(run(&replaced, &[x()]).unwrap(), [(vec![2], vec![8.0, 9.0])]);
+}
+
+#[test]
+fn a_model_without_outputs_is_refused() {
+    let graph = TestGraph::default().input("x", Float, &["n"]).node("Relu", "x", "y", vec![]);
+    let open = |outputs: Option<Vec<String>>| {
+        Session::open(model(graph.clone()), context(), SessionOptions { outputs, ..Default::default() })
+    };
+    let error = open(None).err().unwrap();
+    assert_eq!(error.code, Some(Code::ModelInvalid));
+    assert!(error.message.contains("the option outputs"), "{}", error.message);
+    assert!(open(Some(vec!["y".into()])).is_ok());
 }
 
 #[test]

@@ -51,14 +51,15 @@ export function parseSource(value) {
  * Assigns each value to an input.
  * @param {string[]} values of the option, `NAME=VALUE`, or `VALUE` if the model has one input
  * @param {readonly { name: string }[]} inputs of the model
+ * @param {readonly { name: string }[]} [optional] inputs, which need a name
  * @returns {Map<string, Source>}
  * @throws {UsageError} if a name is unknown, missing or given twice
  */
-export function assignSources(values, inputs) {
+export function assignSources(values, inputs, optional = []) {
   const sources = new Map();
   for (const value of values) {
     // Names may contain "=": the longest matching name wins.
-    const named = inputs.filter(({ name }) => value.startsWith(`${name}=`)).sort((a, b) => b.name.length - a.name.length)[0];
+    const named = [...inputs, ...optional].filter(({ name }) => value.startsWith(`${name}=`)).sort((a, b) => b.name.length - a.name.length)[0];
     const { name } = named ?? onlyInput(value, inputs);
     if (sources.has(name)) throw new UsageError(`--input ${name} is given twice`);
     const text = named === undefined ? value : value.slice(name.length + 1);
@@ -103,7 +104,8 @@ class Shapes {
 
   /** @param {Parameters<typeof inputShapes>[1]} [known] additional or overriding facts */
   #complete(known) {
-    return inputShapes(this.#inputs, { freeDimensions: this.#freeDimensions, shapes: this.#shapes, ...known });
+    const facts = { freeDimensions: this.#freeDimensions, shapes: this.#shapes, strictDimensions: false, ...known };
+    return inputShapes(this.#inputs, facts);
   }
 
   /**
@@ -130,7 +132,8 @@ class Shapes {
       this.#complete({ shapes });
     } catch (caught) {
       const cause = requireShapeError(caught);
-      throw new Failure(`${source}: input ${printable(cause.message)}`, { cause });
+      const message = cause.message.replace('freeDimensions sets', '--free-dimension sets');
+      throw new Failure(`${source}: input ${printable(message)}`, { cause });
     }
     this.#shapes = shapes;
   }
@@ -178,9 +181,9 @@ function requireShapeError(caught) {
  */
 function staticShape(input, shapes) {
   const shape = shapes.of(input);
-  const free = shape.filter((dimension) => typeof dimension !== 'number');
-  if (free.length > 0) {
-    const options = free.map((name) => `--free-dimension ${printable(name)}=N`).join(' ');
+  const free = new Set(shape.filter((dimension) => typeof dimension !== 'number'));
+  if (free.size > 0) {
+    const options = [...free].map((name) => `--free-dimension ${printable(name)}=N`).join(' ');
     throw new UsageError(`input ${printable(input.name)} has the free shape ${printable(formatShape(shape))}: give ${options}`);
   }
   const known = /** @type {number[]} */ (shape);

@@ -71,13 +71,14 @@ export async function withModel(path, { shapes = {}, ...options }, use) {
 
 /**
  * Returns the tensors of all inputs according to the options of a command.
- * @param {readonly import('webnn-node/onnx').OnnxValueInfo[]} inputs of the model
+ * @param {Pick<import('webnn-node/onnx').OnnxInspection | import('webnn-node/onnx').OnnxModel, 'inputs' | 'optionalInputs'>} model
  * @param {import('./types.mjs').Options} options
  * @param {import('./inputs.mjs').Source} [fallback] source of inputs without a value
  * @returns {Promise<import('./inputs.mjs').Feeds>}
  */
-export async function readFeeds(inputs, options, fallback) {
-  const sources = assignSources(options.input ?? [], inputs);
+export async function readFeeds(model, options, fallback) {
+  const sources = assignSources(options.input ?? [], model.inputs, model.optionalInputs);
+  const inputs = [...model.inputs, ...model.optionalInputs.filter(({ name }) => sources.has(name))];
   const sourceOf = (/** @type {import('webnn-node/onnx').OnnxValueInfo} */ { name, dataType }) => ({
     kind: (sources.get(name) ?? fallback)?.kind,
     isFloat: isFloat(dataType),

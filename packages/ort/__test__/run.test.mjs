@@ -270,3 +270,46 @@ describe('InferenceSession.run', () => {
     await assert.rejects(session.run({ x: float32([1], [1]) }), { name: 'Error', message: /disposed/ });
   });
 });
+
+describe('names of sizes and defaults', () => {
+  it('are as in the file, and no promises, without a warning', async () => {
+    const bytes = writeModel({
+      inputs: [value('x', FLOAT, ['?', '?', 'n']), value('w', FLOAT, ['n'])],
+      outputs: [value('y', FLOAT, ['?', '?', 'n']), value('z', FLOAT, ['n'])],
+      nodes: [node('Relu', ['x'], ['y']), node('Neg', ['w'], ['z'])],
+    });
+    const warnings = [];
+    const note = (warning) => warnings.push(warning);
+    process.on('warning', note);
+    const session = await InferenceSession.create(bytes);
+    assert.deepEqual(
+      [...session.inputMetadata, ...session.outputMetadata].map((metadata) => /** @type {any} */ (metadata).shape),
+      [['?', '?', 'n'], ['n'], ['?', '?', 'n'], ['n']],
+    );
+    for (const dims of [
+      [1, 2, 3],
+      [2, 2, 2],
+    ]) {
+      const { y, z } = await session.run({ x: float32(Array(dims[0] * dims[1] * dims[2]).fill(1), dims), w: float32([1, 2, 3, 4], [4]) });
+      assert.deepEqual([y.dims, [...z.data]], [dims, [-1, -2, -3, -4]]);
+    }
+    await session.release();
+    await new Promise((resolve) => setImmediate(resolve));
+    process.off('warning', note);
+    assert.deepEqual(warnings, []);
+  });
+
+  it('a feed for an input with a default is ignored, as by onnxruntime-node', async () => {
+    const bytes = writeModel({
+      inputs: [value('x', FLOAT, ['n']), value('w', FLOAT, [1])],
+      outputs: [value('y', FLOAT, ['n'])],
+      nodes: [node('Add', ['x', 'w'], ['y'])],
+      weights: [onnx.weight('w', [1], Float32Array.of(1))],
+    });
+    const session = await InferenceSession.create(bytes);
+    assert.deepEqual(session.inputNames, ['x']);
+    const { y } = await session.run({ x: float32([1, 2], [2]), w: float32([10], [1]) });
+    assert.deepEqual([...y.data], [2, 3]);
+    await session.release();
+  });
+});

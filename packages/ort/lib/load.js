@@ -63,7 +63,7 @@ async function load(source, { device, mayFallBack, numThreads, externalData }, l
   }
   // Always a path, never a URL.
   const from = typeof source === 'string' && source !== '' ? resolve(source) : source;
-  const options = { looseDimensions: true, externalData, ...(numThreads !== undefined && { numThreads }) };
+  const options = { strictDimensions: false, externalData, ...(numThreads !== undefined && { numThreads }) };
   try {
     try {
       return { ...(await loadTensors(from, { ...options, device })), isGpu: device === 'gpu' };

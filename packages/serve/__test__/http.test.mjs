@@ -2,11 +2,13 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { request } from 'node:http';
 import { connect } from 'node:net';
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
 import test from 'node:test';
 import { gzipSync } from 'node:zlib';
 import pino from 'pino';
 import { until } from '../../../__test__/lib/wait.mjs';
-import { DOUBLE, node, value, weight, writeModel } from '../../../__test__/onnx/model-writer.mjs';
+import { DOUBLE, FLOAT, node, value, weight, writeModel } from '../../../__test__/onnx/model-writer.mjs';
 import { DIGITS, PICTURE, post, postJson, repositoryOf, startServer, wordsFiles } from './support.mjs';
 
 /** A server with one model for digits. */
@@ -333,4 +335,67 @@ test('with a key, only those who have it are answered', async (t) => {
   assert.equal(json.error.code, 'invalid_api_key');
   assert.deepEqual(await getJson(`${url}/v2/health/live`), { live: true });
   assert.equal((await fetch(`${url}/metrics`)).status, 200);
+});
+
+test('placeholders are free sizes, and no batch; optional inputs may be sent', async (t) => {
+  const repository = repositoryOf(t, { 'digits/model.onnx': DIGITS });
+  const model = writeModel({
+    inputs: [value('x', FLOAT, ['?', '?']), value('w', FLOAT, [1])],
+    outputs: [value('y', FLOAT, ['?', '?'])],
+    nodes: [node('Mul', ['x', 'w'], ['y'])],
+    weights: [weight('w', [1], Float32Array.of(2))],
+  });
+  writeFileSync(path.join(repository, 'pixels.onnx'), model);
+  // The same with a real batch, which is joined.
+  const named = (shape) => [value('x', FLOAT, shape), value('w', FLOAT, [1])];
+  writeFileSync(
+    path.join(repository, 'rows.onnx'),
+    writeModel({
+      inputs: named(['batch', 2]),
+      outputs: [value('y', FLOAT, ['batch', 2])],
+      nodes: [node('Mul', ['x', 'w'], ['y'])],
+      weights: [weight('w', [1], Float32Array.of(2))],
+    }),
+  );
+  const { urls } = await startServer(t, { repository });
+  const metadata = await getJson(`${urls.http}/v2/models/pixels`);
+  assert.deepEqual(
+    [metadata.inputs, metadata.outputs],
+    [[{ name: 'x', datatype: 'FP32', shape: [-1, -1] }], [{ name: 'y', datatype: 'FP32', shape: [-1, -1] }]],
+  );
+  const tensor = (name, shape, data) => ({ name, shape, datatype: 'FP32', data });
+  const infer = async (name, inputs) => (await postJson(`${urls.http}/v2/models/${name}/infer`, { inputs })).json.outputs[0];
+  const w = tensor('w', [1], [10]);
+  for (const name of ['pixels', 'rows']) {
+    const answers = await Promise.all([
+      infer(name, [tensor('x', [1, 2], [1, 2])]),
+      infer(name, [tensor('x', [2, 2], [3, 4, 5, 6])]),
+      infer(name, [tensor('x', [1, 2], [7, 8]), w]),
+      infer(name, [w, tensor('x', [2, 2], [1, 1, 2, 2])]),
+    ]);
+    assert.deepEqual(
+      answers.map(({ shape, data }) => [shape, data]),
+      [
+        [
+          [1, 2],
+          [2, 4],
+        ],
+        [
+          [2, 2],
+          [6, 8, 10, 12],
+        ],
+        [
+          [1, 2],
+          [70, 80],
+        ],
+        [
+          [2, 2],
+          [10, 10, 20, 20],
+        ],
+      ],
+    );
+  }
+  assert.deepEqual((await infer('pixels', [tensor('x', [1, 3], [1, 2, 3])])).data, [2, 4, 6]);
+  const wrong = await postJson(`${urls.http}/v2/models/pixels/infer`, { inputs: [tensor('x', [1, 2], [1, 2]), tensor('w', [2], [1, 2])] });
+  assert.deepEqual(wrong, { status: 400, json: { error: 'input "w" is [2], expected [1]' } });
 });

@@ -1,13 +1,15 @@
 //! Control flow. WebNN graphs have none: loops are unrolled, and both branches of a computed condition run.
 
-use super::sequence::{joined, no_rows};
+use super::sequence::joined;
 use crate::dimension::numbers;
 use crate::dtype::DataType;
 use crate::ir::OperandId;
+use crate::onnx::body::{Body, is_described, row};
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::{Cut, Refusal};
-use crate::onnx::import::{Body, Value};
+use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::shape::Descriptor;
 
 // ---- If ----------------------------------------------------------------------------------------------------------
 
@@ -108,6 +110,11 @@ fn unrolled(call: &mut Call) -> Outcome {
     let mut rows = vec![Vec::new(); scans];
     let yes = call.int_scalar(DataType::Uint8, 1)?;
     let mut round = 0;
+    let mut known = Vec::new();
+    if !goes_on || trips <= 0 {
+        let counter = call.int_list(&[], &[0])?;
+        known = not_run(call, &body, [counter, Value::Operand(yes)].into_iter().chain(state.clone()).collect())?;
+    }
     while goes_on && round < trips {
         let counter = call.int_list(&[], &[round])?;
         let inputs = [counter, Value::Operand(yes)].into_iter().chain(state).collect();
@@ -123,20 +130,38 @@ fn unrolled(call: &mut Call) -> Outcome {
     }
     let first_scan = outputs - scans;
     for (at, rows) in rows.into_iter().enumerate() {
-        state.push(collected(call, &body, first_scan + at, rows, 0)?);
+        let place = first_scan + at;
+        state.push(collected(call, (&body, place), rows, known.get(place), 0)?);
     }
     Ok(state)
 }
 
-/// Stacks the rows that output `index` of `body` returned in each round along the new dimension `axis`.
-fn collected(call: &mut Call, body: &Body, index: usize, rows: Vec<Value>, axis: i64) -> Step<Value> {
-    if rows.is_empty() {
-        let info = &body.outputs()[index];
-        let rank = info.shape.as_ref().map_or(0, Vec::len);
-        let axis = call.axis(axis, rank + 1)? as usize;
-        return no_rows(info, axis);
+/// What follows for the outputs of `body`, which does not run on these inputs, unless it describes all of them.
+fn not_run(call: &mut Call, body: &Body, inputs: Vec<Value>) -> Step<Vec<Option<Descriptor>>> {
+    match body.outputs().iter().all(is_described) {
+        true => Ok(Vec::new()),
+        false => call.shapes_of_body(body, inputs),
     }
-    joined(call, &rows, axis, true)
+}
+
+/// Stacks the rows that an output of `body` returned in each round along the new dimension `axis`. Without rows, it has
+/// the shape that is declared or `known`.
+fn collected(
+    call: &mut Call,
+    (body, index): (&Body, usize),
+    rows: Vec<Value>,
+    known: Option<&Option<Descriptor>>,
+    axis: i64,
+) -> Step<Value> {
+    if !rows.is_empty() {
+        return joined(call, &rows, axis, true);
+    }
+    let info = &body.outputs()[index];
+    let mut descriptor = row(info, known.and_then(Option::as_ref))
+        .ok_or_else(|| Refusal(format!("no round returns a row of '{}', and its type is not described", info.name)))?;
+    let axis = call.axis(axis, descriptor.rank() + 1)? as usize;
+    descriptor.shape.insert(axis, 0u32.into());
+    Ok(Value::Empty(descriptor))
 }
 
 // ---- Scan --------------------------------------------------------------------------------------------------------
@@ -191,13 +216,34 @@ fn run_scan(call: &mut Call, scans: &mut Scans, mut state: Vec<Value>, scanned: 
         state = results.by_ref().take(states).collect();
         rows.iter_mut().zip(results).for_each(|(rows, row)| rows.push(row));
     }
+    let mut known = Vec::new();
+    if length == 0 {
+        let mut inputs = state.clone();
+        for (value, &(axis, _)) in scanned.iter().zip(&scans.inputs) {
+            inputs.push(slice_of_nothing(call, value, axis as usize)?);
+        }
+        known = not_run(call, &scans.body, inputs)?;
+    }
     for (at, (mut rows, (axis, reversed))) in rows.into_iter().zip(scans.outputs.clone()).enumerate() {
         if reversed {
             rows.reverse();
         }
-        state.push(collected(call, &scans.body, states + at, rows, axis)?);
+        let place = states + at;
+        state.push(collected(call, (&scans.body, place), rows, known.get(place), axis)?);
     }
     Ok(state)
+}
+
+/// A tensor of the type and shape that a slice of `value` along `axis` would have.
+fn slice_of_nothing(call: &mut Call, value: &Value, axis: usize) -> Step<Value> {
+    let Value::Empty(descriptor) = value else { return Err("a scanned input is not a tensor that WebNN has".into()) };
+    let mut slice = descriptor.clone();
+    slice.shape.remove(axis);
+    if slice.is_empty() {
+        return Ok(Value::Empty(slice));
+    }
+    let zero = call.int_scalar(slice.dtype, 0)?;
+    call.expand(zero, &slice.shape).map(Value::Operand)
 }
 
 fn scan(call: &mut Call) -> Outcome {
@@ -325,6 +371,36 @@ mod tests {
         assert_eq!(text.matches(" add ").count(), 3, "{text}");
         assert_eq!(text.matches("= constant float32").count(), 1, "{text}");
         assert!(text.contains("concat"), "{text}");
+    }
+
+    #[test]
+    fn a_loop_without_rounds_has_the_rows_that_a_round_would_return() {
+        let rows = |declared: &[&str], operator: &str, second: &str| {
+            let body = TestGraph::default()
+                .input("i", Int64, &[])
+                .input("c", Bool, &[])
+                .node("Identity", "c", "d", vec![])
+                .node(operator, &format!("x {second}"), "row", vec![])
+                .output("d")
+                .shaped_output("row", declared);
+            let graph = TestGraph::default()
+                .input("x", Float, &["0", "4"])
+                .input("w", Float, &["4", "5"])
+                .ints("m", &[0])
+                .node("Loop", "m _", "rows", vec![("body", Attr::Graph(body))])
+                .output("rows");
+            let model = crate::onnx::Model::decode(graph.encode(17), Default::default()).unwrap();
+            let imported = crate::onnx::import(&model, &mut crate::ir::Builder::new(), &Default::default()).unwrap();
+            crate::dimension::numbers(&imported.outputs[0].descriptor.shape)
+        };
+        // Of an empty list, the first row; and a product with it.
+        assert_eq!(rows(&["a"], "Gather", "i"), [0, 4]);
+        assert_eq!(rows(&["a", "b"], "MatMul", "w"), [0, 0, 5]);
+        // As declared, completed by what is known.
+        assert_eq!(rows(&["7"], "Gather", "i"), [0, 7]);
+        assert_eq!(rows(&["a", "6"], "MatMul", "w"), [0, 0, 6]);
+        // Decided by data: of sizes that nobody knows, 0 is left.
+        assert_eq!(rows(&["a", "3"], "NonZero", "_"), [0, 0, 3]);
     }
 
     #[test]

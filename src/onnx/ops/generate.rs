@@ -252,9 +252,31 @@ fn along_axis(call: &mut Call, index: usize) -> Step<(OperandId, u32)> {
     }
 }
 
+/// Like [`along_axis`], for input 0 if it has no elements.
+fn empty_along_axis(call: &Call) -> Step<Option<(Descriptor, u32)>> {
+    let Some(Value::Empty(descriptor)) = call.value(0) else { return Ok(None) };
+    Ok(Some(match call.int_attribute("axis") {
+        Some(axis) => {
+            let axis = call.axis(axis, descriptor.rank())?;
+            (descriptor, axis)
+        }
+        None => (Descriptor::new(descriptor.dtype, [0u32]), 0),
+    }))
+}
+
 /// The rows along an axis that a constant condition selects.
 fn compress(call: &mut Call) -> Outcome {
     let (dtype, condition) = call.constant_elements(1)?.ok_or_else(|| decided_by_data("condition"))?;
+    if let Some((empty, axis)) = empty_along_axis(call)? {
+        let mut kept = 0u32;
+        for_each_nonzero(dtype, condition.bytes(), |_| kept += 1);
+        let mut output = empty;
+        output.shape[axis as usize] = kept.into();
+        return output
+            .is_empty()
+            .then(|| vec![Value::Empty(output)])
+            .ok_or_else(|| "there is nothing to select".into());
+    }
     let (x, axis) = along_axis(call, 0)?;
     let mut shape = call.shape(x);
     let (mut count, mut last) = (0, None);
@@ -317,6 +339,12 @@ fn grouped<T: Element>(elements: &[T], count: usize, inner: usize) -> Groups {
 /// their counts.
 fn unique(call: &mut Call) -> Outcome {
     let (dtype, bytes) = call.constant_elements(0)?.ok_or_else(|| decided_by_data("the input"))?;
+    if let Some((descriptor, axis)) = empty_along_axis(call)?
+        && descriptor.shape[axis as usize] == 0
+    {
+        let none = || Value::Empty(Descriptor::new(DataType::Int64, [0u32]));
+        return Ok(vec![Value::Empty(descriptor), none(), none(), none()]);
+    }
     let (x, axis) = along_axis(call, 0)?;
     let shape = call.sizes(x);
     let (count, inner) = (shape[axis as usize] as usize, crate::shape::elements(&shape[axis as usize + 1..]));

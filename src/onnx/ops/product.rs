@@ -5,6 +5,7 @@ use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::matmul::{Gemm, GemmAttributes};
 use crate::ops::reduce::ReduceKind;
@@ -122,8 +123,41 @@ pub fn gemm(call: &mut Call) -> Step<OperandId> {
 }
 
 fn translate_gemm(call: &mut Call) -> Outcome {
-    let y = gemm(call);
+    let y = match empty_gemm(call)? {
+        Some(shape) => addend(call, &shape),
+        None => gemm(call),
+    };
     call.one(y)
+}
+
+/// The shape of the result, if it is a sum over nothing.
+fn empty_gemm(call: &Call) -> Step<Option<[Dim; 2]>> {
+    let size = |index: usize, transposed: &str| -> Step<Option<[Dim; 2]>> {
+        let shape = <[Dim; 2]>::try_from(call.input_shape(index)?).ok();
+        let is_empty = matches!(call.value(index), Some(Value::Empty(_)));
+        let turned = call.int_or(transposed, 0) != 0;
+        Ok(shape.filter(|_| is_empty).map(|[rows, columns]| if turned { [columns, rows] } else { [rows, columns] }))
+    };
+    Ok(match (size(0, "transA")?, size(1, "transB")?) {
+        (Some([rows, inner]), Some([also, columns])) => {
+            let is_sum = inner == 0 && also == 0 && rows != 0 && columns != 0;
+            is_sum.then_some([rows, columns])
+        }
+        _ => None,
+    })
+}
+
+/// `beta * c` as a matrix of this shape; 0 without `c`.
+fn addend(call: &mut Call, shape: &[Dim; 2]) -> Step<OperandId> {
+    let beta = call.float_or("beta", 1.0);
+    let c = match call.optional(2)?.filter(|_| beta != 0.0) {
+        Some(c) => call.linear(c, beta, 0.0)?,
+        None => {
+            let dtype = call.input_type(0).ok_or("input 0 is of a type that WebNN does not have")?;
+            call.int_scalar(dtype, 0)?
+        }
+    };
+    call.expand(c, shape)
 }
 
 fn integer_gemm(
@@ -144,17 +178,6 @@ fn integer_gemm(
 }
 
 fn translate_matmul(call: &mut Call) -> Outcome {
-    let [a, b] = [call.input_shape(0)?, call.input_shape(1)?];
-    if let ([rows, inner], [also, columns], Some(dtype)) = (&a[..], &b[..], call.input_type(0))
-        && *inner == 0
-        && *also == 0
-        && ![*rows, *columns].iter().any(|&size| size == 0)
-    {
-        // Empty sums.
-        let zero = call.int_scalar(dtype, 0)?;
-        let y = call.expand(zero, &[*rows, *columns]);
-        return call.one(y);
-    }
     let (a, b) = (call.input(0)?, call.input(1)?);
     let y = matmul(call, a, b);
     call.one(y)

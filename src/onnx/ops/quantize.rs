@@ -177,6 +177,11 @@ pub fn dequantize_linear(call: &mut Call) -> Outcome {
 
 /// Quantizes to uint8 with a scale that covers the values and 0.
 fn dynamic_quantize_linear(call: &mut Call) -> Outcome {
+    if let Some(Value::Empty(Descriptor { dtype, shape })) = call.value(0) {
+        let (scale, zero_point) = (call.int_scalar(dtype, 1)?, call.int_scalar(DataType::Uint8, 0)?);
+        let y = Value::Empty(Descriptor { dtype: DataType::Uint8, shape });
+        return Ok(vec![y, Value::Operand(scale), Value::Operand(zero_point)]);
+    }
     let x = call.input(0)?;
     let axes: Vec<u32> = (0..call.rank(x) as u32).collect();
     let zero = call.scalar_like(x, 0.0)?;

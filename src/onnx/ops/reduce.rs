@@ -44,8 +44,8 @@ fn of_nothing(kind: ReduceKind, dtype: DataType) -> Number {
         ReduceKind::Min => max,
         ReduceKind::Product => Number::Int(1),
         ReduceKind::LogSum | ReduceKind::LogSumExp => Number::Float(f64::NEG_INFINITY),
-        ReduceKind::Mean => Number::Float(f64::NAN),
-        ReduceKind::L1 | ReduceKind::L2 | ReduceKind::Sum | ReduceKind::SumSquare => Number::Int(0),
+        // The standard leaves the mean undefined; onnxruntime's is 0.
+        ReduceKind::L1 | ReduceKind::L2 | ReduceKind::Mean | ReduceKind::Sum | ReduceKind::SumSquare => Number::Int(0),
     }
 }
 

@@ -8,9 +8,11 @@ use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::resample2d::{InterpolationMode, Resample2d, between, nearest};
+use crate::shape::Descriptor;
 
 /// How an element of the output is computed from those of the input.
 #[derive(Clone, Copy, PartialEq)]
@@ -348,6 +350,7 @@ fn resize_axes(call: &mut Call, how: &Resizing, axes: &[u32], lengths: &[Length]
         }
     }
     let mut all = vec![unchanged(1); shape.len()];
+    let mut output = shape.clone();
     for (axis, length) in changed {
         let input = shape[axis].get();
         all[axis] = match length {
@@ -363,6 +366,11 @@ fn resize_axes(call: &mut Call, how: &Resizing, axes: &[u32], lengths: &[Length]
                 Sizes { output, scale: output as f64 / input as f64, length: output as f64, ..unchanged(input) }
             }
         };
+        output[axis] = all[axis].output.into();
+    }
+    if output.iter().any(|&size| size == 0) {
+        let dtype = call.input_type(0).ok_or("the input is of a type that WebNN does not have")?;
+        return Ok(vec![Value::Empty(Descriptor { dtype, shape: output })]);
     }
     for (&axis, &roi) in axes.iter().zip(regions) {
         all[axis as usize].roi = roi;
@@ -427,7 +435,7 @@ fn emit(call: &mut Call, how: &Resizing, sizes: &[Sizes]) -> Outcome {
 /// The size of an output for a scale.
 fn scaled(input: u32, scale: f64) -> Step<u32> {
     let output = (input as f64 * scale).floor();
-    match output >= 1.0 && output <= i32::MAX as f64 {
+    match scale > 0.0 && output <= i32::MAX as f64 {
         true => Ok(output as u32),
         false => Err(Refusal(format!("a dimension of {input} cannot be scaled by {scale}"))),
     }
@@ -443,10 +451,15 @@ fn lengths_for_scales(axes: &[u32], scales: &[f64]) -> Step<Vec<Length>> {
 
 /// The length of each of `axes` of a tensor of shape `shape` for sizes.
 fn lengths_for_sizes(shape: &[Dim], axes: &[u32], wanted: &[Dim], policy: &str) -> Step<Vec<Length>> {
-    if wanted.len() != axes.len() || wanted.iter().any(|&size| size < 1 || size > i32::MAX as u32) {
+    let pairs = axes.iter().zip(wanted);
+    // Nothing cannot become something, nor something nothing.
+    let mut is_wrong = pairs.clone().map(|(&axis, &size)| match shape[axis as usize] == 0 {
+        true => size != 0,
+        false => size < 1 || size > i32::MAX as u32,
+    });
+    if wanted.len() != axes.len() || is_wrong.any(|is_wrong| is_wrong) {
         return Err(Refusal(format!("sizes are {wanted:?}, expected {} numbers above 0", axes.len())));
     }
-    let pairs = axes.iter().zip(wanted);
     let factors = pairs.map(|(&axis, size)| size.get() as f64 / shape[axis as usize].get() as f64);
     let common = match policy {
         "stretch" => return Ok(wanted.iter().copied().map(Length::Size).collect()),
@@ -605,5 +618,26 @@ mod tests {
         assert!(message.contains("sizes (input 3) is computed from inputs of the model"), "{message}");
         let message = resize(&["1", "2"], &[1, 0], vec![]).refusal(13);
         assert!(message.contains("sizes are [1, 0], expected 2 numbers above 0"), "{message}");
+        let message = resize(&["0", "2"], &[1, 2], vec![]).refusal(13);
+        assert!(message.contains("sizes are [1, 2], expected 2 numbers above 0"), "{message}");
+        assert!(scaled(&["1", "4"], -0.5).refusal(13).contains("a dimension of 4 cannot be scaled by -0.5"));
+    }
+
+    fn scaled(dims: &[&str], scale: f32) -> TestGraph {
+        let graph = TestGraph::default().input("x", Float, dims).floats("scales", &[2], &[1.0, scale]);
+        graph.node("Resize", "x _ scales", "y", vec![("mode", Attr::Text("linear"))]).output("y")
+    }
+
+    #[test]
+    fn nothing_stays_nothing_and_little_becomes_nothing() {
+        let shape = |graph: TestGraph| {
+            let model = crate::onnx::Model::decode(graph.encode(13), Default::default()).unwrap();
+            let mut builder = crate::ir::Builder::new();
+            let imported = crate::onnx::import(&model, &mut builder, &Default::default()).unwrap();
+            crate::dimension::numbers(&imported.outputs[0].descriptor.shape)
+        };
+        assert_eq!(shape(scaled(&["1", "4"], 0.2)), [1, 0]);
+        assert_eq!(shape(scaled(&["0", "4"], 2.0)), [0, 8]);
+        assert_eq!(shape(resize(&["0", "4"], &[0, 7], vec![])), [0, 7]);
     }
 }

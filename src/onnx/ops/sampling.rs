@@ -9,9 +9,11 @@ use crate::dtype::DataType;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::Refusal;
+use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::reduce::ReduceKind;
+use crate::shape::Descriptor;
 
 /// The rows of an input `[N, C, ...]`.
 struct Table {
@@ -281,10 +283,14 @@ fn check_floats(call: &Call, x: OperandId, any: bool) -> Step<()> {
 
 /// Coordinates of the elements of a tensor `[N, C, ...]` under affine transformations `[N, r, r + 1]`.
 fn affine_grid(call: &mut Call) -> Outcome {
-    let theta = call.input(0)?;
     let size = crate::onnx::tensor::checked_shape(&call.ints(1, "size")?).map_err(Refusal)?;
     let align = call.int_or("align_corners", 0) != 0;
     let dims = size.len().saturating_sub(2);
+    if let ([0, _, places @ ..], Some(Value::Empty(Descriptor { dtype, .. }))) = (&size[..], call.value(0)) {
+        let grid = [&[0], places, &[dims as u32]].concat();
+        return Ok(vec![Value::Empty(Descriptor::new(dtype, grid))]);
+    }
+    let theta = call.input(0)?;
     let expected = [size.first().copied().unwrap_or(0), dims as u32, dims as u32 + 1];
     if dims == 0 || size.contains(&0) || call.sizes(theta) != expected {
         let got = call.sizes(theta);

@@ -5,9 +5,7 @@ use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
-use crate::onnx::model::{Dimension, ValueInfo};
 use crate::onnx::registry::{Entry, Outcome, standard};
-use crate::onnx::tensor::ElementType;
 use crate::shape::Descriptor;
 
 /// Maximum number of tensors in a sequence: every operator that changes a sequence copies it.
@@ -153,11 +151,20 @@ fn piece_sizes(call: &Call, size: u32) -> Step<Vec<u32>> {
 }
 
 fn split_to_sequence(call: &mut Call) -> Outcome {
-    let x = call.input(0)?;
-    let mut shape = call.sizes(x);
+    let mut shape = call.input_sizes(0)?;
     let axis = call.axis(call.int_or("axis", 0), shape.len())? as usize;
     let sizes = piece_sizes(call, shape[axis])?;
     let squeezed = call.value(1).is_none() && call.int_or("keepdims", 1) == 0;
+    if let Some(Value::Empty(Descriptor { dtype, .. })) = call.value(0) {
+        let piece = |size| {
+            shape[axis] = size;
+            let kept = shape.iter().enumerate().filter(|(at, _)| !squeezed || *at != axis).map(|(_, &size)| size);
+            Value::Empty(Descriptor::new(dtype, kept.collect::<Vec<_>>()))
+        };
+        let pieces = sizes.into_iter().map(piece).collect();
+        return bounded(call, pieces);
+    }
+    let x = call.input(0)?;
     let mut pieces = Vec::new();
     let mut start = 0;
     for size in sizes {
@@ -206,20 +213,6 @@ fn has_element(call: &mut Call) -> Outcome {
 
 fn get_element(call: &mut Call) -> Outcome {
     Ok(vec![call.value(0).ok_or("the optional has no element")?])
-}
-
-/// The value of an output that collects no rows: as declared, with 0 rows along `axis`.
-pub fn no_rows(info: &ValueInfo, axis: usize) -> Step<Value> {
-    let fixed = |dimension: &Dimension| match dimension {
-        Dimension::Fixed(size) => Some(*size),
-        Dimension::Free(_) => None,
-    };
-    let shape: Option<Vec<u32>> = info.shape.as_ref().and_then(|shape| shape.iter().map(fixed).collect());
-    let (Some(mut shape), Some(dtype)) = (shape, info.element.and_then(ElementType::webnn)) else {
-        return Err(Refusal(format!("no round returns a row of '{}', and its type is not described", info.name)));
-    };
-    shape.insert(axis, 0);
-    Ok(Value::Empty(Descriptor::new(dtype, shape)))
 }
 
 /// The operators of this family.

@@ -150,8 +150,10 @@ fn size(call: &mut Call) -> Outcome {
 
 /// The attributes of `Constant` in all their forms.
 fn constant(call: &mut Call) -> Outcome {
-    if let Some(literal) = call.tensor_attribute("value")? {
-        return Ok(vec![call.literal(literal)?]);
+    for name in ["value", "sparse_value"] {
+        if let Some(literal) = call.tensor_attribute(name)? {
+            return Ok(vec![call.literal(literal)?]);
+        }
     }
     let value = if let Some(int) = call.int_attribute("value_int") {
         call.int_list(&[], &[int])?
@@ -166,7 +168,7 @@ fn constant(call: &mut Call) -> Outcome {
             false => Value::Operand(call.constant(DataType::Float32, &shape, floats)?),
         }
     } else {
-        return Err("a text or sparse constant has no counterpart in WebNN".into());
+        return Err("a text has no counterpart in WebNN".into());
     };
     Ok(vec![value])
 }
@@ -211,7 +213,7 @@ fn dropout(call: &mut Call) -> Outcome {
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
     standard("Concat", "", concat),
-    standard("Constant", "no texts, no sparse tensors", constant),
+    standard("Constant", "no texts", constant),
     standard("ConstantOfShape", "", constant_of_shape),
     standard("Dropout", "inference only: passes the data through", dropout),
     standard("Flatten", "", flatten),

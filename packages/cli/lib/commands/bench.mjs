@@ -214,7 +214,7 @@ async function report(output, results, { document, what, file, svg, othersShare,
  * @param {import('../types.mjs').Options} options
  */
 async function benchRuns(output, { file, model, engines: names, plan, where }, options) {
-  const feeds = await readFeeds(model.inputs, options, RANDOM);
+  const feeds = await readFeeds(model, options, RANDOM);
   const { results, othersShare, ratio, agreement } = await withEngines(names, (engines, folder) => measureRuns(engines, folder, { ...plan, feeds }));
   const document = { model: file, device: plan.device, threads: plan.threads ?? null, engines: results, ratio, agreement, othersShare };
   const print = () => {

@@ -15,6 +15,9 @@ Examples:
   webnn-node inspect model.onnx --free-dimension batch=1
   webnn-node inspect model.onnx --json | jq .operators`;
 
+/** The most optional inputs that are listed: some exporters make all weights such inputs. */
+const MAX_OPTIONAL = 10;
+
 /**
  * Returns work and memory of the built graph; null stands for a graph without any elements to compute.
  * @param {import('webnn-node/inspect').GraphDescription | null} graph
@@ -112,15 +115,32 @@ function printAsFloat32(output, { inputs, outputs, nodes, nodeCount }) {
 /** @type {import('../types.mjs').CommandDefinition['execute']} */
 async function execute(output, [path], { freeDimension = {} }) {
   const inspection = await readModel(path, freeDimension);
-  const { inputs, outputs, metadata, computedAsFloat32, operators, parameters, parameterBytes, unsupported, cuts } = inspection;
+  const { inputs, optionalInputs, outputs, metadata, computedAsFloat32, operators, parameters, parameterBytes, unsupported, cuts } = inspection;
   const free = symbolsOf(inputs).filter((name) => !Object.hasOwn(freeDimension, name));
   const buildable = unsupported.length === 0 && free.length === 0 && inputs.every(({ shape }) => shape !== null);
   const compiled = buildable ? await withModel(path, { freeDimensions: freeDimension }, async ({ description }) => costOf(description.graph)) : null;
-  output.document({ model: path, inputs, outputs, metadata, computedAsFloat32, operators, parameters, parameterBytes, compiled, unsupported, cuts });
+  output.document({
+    model: path,
+    inputs,
+    optionalInputs,
+    outputs,
+    metadata,
+    computedAsFloat32,
+    operators,
+    parameters,
+    parameterBytes,
+    compiled,
+    unsupported,
+    cuts,
+  });
 
   printMetadata(output, path, inspection);
   output.heading('Inputs');
   output.table(['name', 'data type', 'shape'], values(inputs));
+  if (optionalInputs.length > 0) {
+    output.heading(formatPlural(optionalInputs.length, 'optional input'));
+    output.table(['name', 'data type', 'shape'], values(optionalInputs.slice(0, MAX_OPTIONAL)));
+  }
   output.heading('Outputs');
   output.table(['name', 'data type', 'shape'], values(outputs));
   const counts = Object.entries(operators).sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));

@@ -81,8 +81,8 @@ function printSteps(output, perStep, top) {
 async function execute(output, [file], options, isGiven) {
   if (options.json) refuseIdle(isGiven, ['top'], 'the document of --json has all steps');
   requireThreadsOnCpu(isGiven, options.device);
-  const { inputs } = await readModel(file, options.freeDimension);
-  const { tensors, freeDimensions } = await readFeeds(inputs, options, RANDOM);
+  const inspection = await readModel(file, options.freeDimension);
+  const { tensors, freeDimensions } = await readFeeds(inspection, options, RANDOM);
   const { device, threads: wantedThreads } = options;
   const profile = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), device, threads: wantedThreads }, (opened) =>
     profileModel(opened, tensors, options),

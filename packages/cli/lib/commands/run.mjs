@@ -151,9 +151,9 @@ function printOutputs(output, descriptions) {
 async function execute(output, [file], options, isGiven) {
   if (options.labels === undefined) refuseIdle(isGiven, ['top'], 'classes are printed with --labels');
   requireThreadsOnCpu(isGiven, options.device);
-  const { inputs } = await readModel(file, options.freeDimension);
+  const inspection = await readModel(file, options.freeDimension);
   const labels = options.labels === undefined ? undefined : await readLabels(options.labels);
-  const feeds = await readFeeds(inputs, options);
+  const feeds = await readFeeds(inspection, options);
   const { outputs, milliseconds } = await runOnce(file, feeds, options);
   const files = options.outputDir === undefined ? undefined : await writeOutputs(options.outputDir, outputs);
   const descriptions = outputs.map((tensor, i) => ({ name: tensor.name, ...describeTensor(tensor), ...(files && { file: files[i] }) }));

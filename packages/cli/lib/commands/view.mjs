@@ -40,8 +40,9 @@ function graphOf({ graph, cuts }) {
 async function execute(output, [file], options, isGiven) {
   if (!options.profile) refuseIdle(isGiven, OF_PROFILES, 'the page has a profile with --profile');
   requireThreadsOnCpu(isGiven, options.device);
-  const { inputs, outputs, metadata } = await readModel(file, options.freeDimension);
-  const { tensors, freeDimensions } = await readFeeds(inputs, options, RANDOM);
+  const inspection = await readModel(file, options.freeDimension);
+  const { inputs, outputs, metadata } = inspection;
+  const { tensors, freeDimensions } = await readFeeds(inspection, options, RANDOM);
   const { device, threads } = options;
   const { described, profile } = await withModel(file, { freeDimensions, shapes: shapesOf(tensors), device, threads }, async (opened) => ({
     described: opened.description,

@@ -74,7 +74,7 @@ export class Generator {
     const { maxSequences } = config;
     const known = obstacle(inspectModel(file));
     // A cache with room for further tokens is longer than what the exported names of dimensions say.
-    const model = await loadModel(file, { ...contextOptions(config), keepLast: KEEP_LAST, looseDimensions: known === null });
+    const model = await loadModel(file, { ...contextOptions(config), keepLast: KEEP_LAST, ...(known === null && { strictDimensions: false }) });
     try {
       const described = describeDecoder(model);
       const { vocabulary } = described;

@@ -46,10 +46,10 @@ function propertiesOf({ inputs, outputs, nodes, nodeCount }) {
  * @returns {string | null} null if requests cannot be joined
  */
 export function batchDimension({ inputs, outputs }) {
-  const all = [...inputs, ...outputs];
-  const name = inputs[0]?.declaredShape?.[0];
-  if (typeof name !== 'string' || name === '') return null;
-  const isBatch = all.every(({ declaredShape }) => declaredShape?.[0] === name && declaredShape.lastIndexOf(name) === 0);
+  // Dimensions without a real name have different names in `shape`.
+  const name = inputs[0]?.shape?.[0];
+  if (typeof name !== 'string') return null;
+  const isBatch = [...inputs, ...outputs].every(({ shape }) => shape?.[0] === name && shape.lastIndexOf(name) === 0);
   return isBatch ? name : null;
 }
 
@@ -81,6 +81,8 @@ export class TensorModel {
   #executor;
   /** @type {Map<string, Port>} */
   #inputs;
+  /** Inputs that requests may have. @type {Map<string, Port>} */
+  #optional;
   /** Inputs for which the model does not say how many dimensions they have. @type {Set<string>} */
   #unranked;
   /** @type {Map<string, Port>} */
@@ -98,7 +100,10 @@ export class TensorModel {
     // A dimension whose size is set does not grow.
     this.#batch = batch !== null && Object.hasOwn(config.freeDimensions, batch) ? null : batch;
     this.#inputs = new Map(model.inputs.map((info) => [info.name, portOf(info)]));
-    this.#unranked = new Set(model.inputs.flatMap(({ name, shape }) => (shape === null ? [name] : [])));
+    // Those of types that the protocol does not have keep their defaults.
+    const optional = model.optionalInputs.filter(({ type }) => datatypeOfModel(type) !== undefined);
+    this.#optional = new Map(optional.map((info) => [info.name, portOf(info)]));
+    this.#unranked = new Set([...model.inputs, ...optional].flatMap(({ name, shape }) => (shape === null ? [name] : [])));
     this.#outputs = new Map(model.outputs.map((info) => [info.name, portOf(info)]));
     this.#executor = new Executor({ limits: config, turns, observer, run: (requests) => this.#run(requests) });
   }
@@ -162,13 +167,22 @@ export class TensorModel {
     }
     const { inputs, outputs } = request;
     const sizes = [...inputs.values()].map(({ shape }) => shape.slice(this.#batch === null ? 0 : 1).join());
-    const rows = this.#batch === null ? 1 : ([...inputs.values()][0]?.shape[0] ?? 1);
+    const rows = this.#batch === null ? 1 : (this.#rowed(inputs)[0]?.shape[0] ?? 1);
+    const isAlone = this.#batch === null || rows === 0 || [...inputs.keys()].some((name) => this.#optional.has(name));
     // An empty batch is computed alone, and what cannot be joined has a key of its own.
-    const key = this.#batch === null || rows === 0 ? `alone ${(this.#alone += 1)}` : `${[...inputs.keys()].join()} ${sizes.join(';')} ${outputs?.join() ?? ''}`;
+    const key = isAlone ? `alone ${(this.#alone += 1)}` : `${[...inputs.keys()].join()} ${sizes.join(';')} ${outputs?.join() ?? ''}`;
     return this.#executor.submit(request, { key, rows: Math.max(1, rows) }, options);
   }
 
   #alone = 0;
+
+  /**
+   * The inputs that have the rows of a batch.
+   * @param {InferRequest['inputs']} inputs
+   */
+  #rowed(inputs) {
+    return [...inputs].filter(([name]) => this.#inputs.has(name)).map(([, tensor]) => tensor);
+  }
 
   /**
    * Checks a request as far as joining relies on it; the model checks the rest.
@@ -176,7 +190,7 @@ export class TensorModel {
    */
   #check({ inputs, outputs }) {
     for (const [name, { datatype, shape }] of inputs) {
-      const port = this.#inputs.get(name);
+      const port = this.#inputs.get(name) ?? this.#optional.get(name);
       if (port === undefined) throw invalid(`there is no input ${JSON.stringify(name)}; the model has ${[...this.#inputs.keys()].join(', ')}`);
       if (port.datatype !== datatype) throw invalid(`input ${JSON.stringify(name)} is ${datatype}, expected ${port.datatype}`);
       const fits = this.#unranked.has(name) || (shape.length === port.shape.length && shape.every((size, i) => port.shape[i] === -1 || port.shape[i] === size));
@@ -186,7 +200,7 @@ export class TensorModel {
     if (missing.length > 0) throw invalid(`the request lacks the input ${missing.join(', ')}`);
     const unknown = outputs?.find((name) => !this.#outputs.has(name));
     if (unknown !== undefined) throw invalid(`there is no output ${JSON.stringify(unknown)}; the model has ${[...this.#outputs.keys()].join(', ')}`);
-    const rows = new Set([...inputs.values()].map(({ shape }) => shape[0]));
+    const rows = new Set(this.#rowed(inputs).map(({ shape }) => shape[0]));
     if (this.#batch !== null && rows.size > 1) throw invalid(`the inputs have different numbers of rows: ${[...rows].join(', ')}`);
   }
 
