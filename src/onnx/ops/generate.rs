@@ -299,8 +299,7 @@ fn compress(call: &mut Call) -> Outcome {
 
 /// Orders elements; NaN is larger than all others.
 fn order<T: Element>(a: &T, b: &T) -> Ordering {
-    #[expect(clippy::eq_op, reason = "NaN differs from itself")]
-    let is_nan = |x: &T| x != x;
+    let is_nan = |x: &T| x.partial_cmp(x).is_none();
     a.partial_cmp(b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
 }
 
