@@ -28,11 +28,6 @@ impl Constant {
         self.len() == 0
     }
 
-    /// Size of the constant's own memory in bytes: 0 if it is mapped.
-    pub fn memory_bytes(&self) -> usize {
-        if let Constant::Owned(buffer) = self { buffer.len() } else { 0 }
-    }
-
     /// Returns all bytes in aligned memory: a copy if they are mapped.
     ///
     /// # Errors
