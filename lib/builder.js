@@ -184,7 +184,8 @@ class Builder {
       ids[key] = Array.isArray(operand) ? operand.map((item, index) => this.idOf(item, operation, `${key}[${index}]`)) : this.idOf(operand, operation, key);
     }
     const outputs = native.operator(this.#handle, name, ids, attributes, shown);
-    return outputs.map(([id, dataType, ...shape]) => createMLOperand(new Operand(this, id, DATA_TYPES[dataType], shape, 'output')));
+    // A list of this realm: that of the native side is of the one that loaded the binary.
+    return Array.from(outputs, ([id, dataType, ...shape]) => createMLOperand(new Operand(this, id, DATA_TYPES[dataType], shape, 'output')));
   }
 
   /**

@@ -2,7 +2,7 @@
 
 import type { Described, Descriptor } from '../webidl.js';
 import type { MLContextExtension, MLContextOptions, MLDimension, MLOperandDataType, MLTensorDescriptor } from '../index.js';
-import type { OnnxUnsupportedNode, OnnxValueInfo } from '../onnx.js';
+import type { OnnxValueInfo } from '../onnx.js';
 
 /** The states behind objects of the interfaces. */
 export type BuilderState = InstanceType<typeof import('./builder.js').Builder>;
@@ -55,10 +55,10 @@ type Session = Handle<'session'>;
 type Values = Handle<'values'>;
 
 /**
- * An output of a run: null if there is no memory for an ArrayBuffer; a number is the index of a cache in the run's
- * group of caches.
+ * An output of a run: an ArrayBuffer of the realm that loaded the binary, a group of one unread result, or the index of a
+ * cache in the run's group of caches.
  */
-export type MadeValue = ArrayBuffer | Values | number | null;
+export type MadeValue = ArrayBuffer | Values | number;
 /**
  * The outputs of a run: undefined for an output that goes elsewhere, a tensor for one that goes into a new tensor. Then
  * come the group of caches, if there are any, and a Uint32Array with the type, rank and sizes of each output that is
@@ -76,7 +76,8 @@ export interface Refusal {
   /** A code from the table of error codes. */
   code: string;
   message: string;
-  unsupported: OnnxUnsupportedNode[];
+  /** JSON of a list of OnnxUnsupportedNode. */
+  unsupported: string;
 }
 
 /** An error of the API, with its code and the address that explains it if the table of error codes has one for it. */
@@ -163,13 +164,11 @@ export interface Binding {
   /** JSON of the table of error codes. */
   errorCodes(): string;
   /**
-   * Codes and messages are empty if all requests succeeded. `details` has the result of each request, or the nodes of a
-   * refused model. `allocate` returns undefined if there is no memory.
+   * Codes and messages are empty if all requests succeeded. `details` has the list of results of each request, or the
+   * JSON of the unsupported nodes of a refused model.
    */
-  initialize(
-    onComplete: (ids: number[], codes: string[], messages: string[], details: unknown[][]) => void,
-    allocate: (length: number) => ArrayBuffer | undefined,
-  ): Environment;
+  initialize(onComplete: (ids: number[], codes: string[], messages: string[], details: unknown[]) => void): Environment;
+  reportedBytes(environment: Environment): number;
   createContext(environment: Environment, id: number, lostId: number, options: NativeContextOptions): Context;
   destroyContext(context: Context): void;
   loseDevice(context: Context): void;
@@ -215,7 +214,7 @@ export interface Binding {
   destroyDynamicGraph(graph: DynamicGraph): void;
   /** Completes with the model, and JSON of its inputs, outputs and metadata. */
   openModel(environment: Environment, id: number, source: string | Uint8Array, files: ExternalFile[]): void;
-  readModel(source: string | Uint8Array, files: ExternalFile[]): Model | Refusal;
+  readModel(environment: Environment, source: string | Uint8Array, files: ExternalFile[]): Model | Refusal;
   /** JSON of an OnnxInspection. */
   inspectModel(model: Model, dimensions: FreeDimensions): string | Refusal;
   /** JSON of KnownShapes. */
@@ -237,8 +236,8 @@ export interface Binding {
   runSession(session: Session, id: number, feeds: NativeFeeds, shapes: Float64Array, fetches: NativeTarget[] | undefined, mayRunHere: boolean): Made | null;
   /** Completes with the outputs, and JSON of the graphs of an OnnxProfile. */
   profileSession(session: Session, id: number, feeds: NativeFeeds, shapes: Float64Array, fetches: NativeTarget[] | undefined): void;
-  /** Copies and releases the result at that index; null if there is no memory. */
-  readValue(values: Values, place: number): ArrayBuffer | null;
+  /** Copies the result at that index. */
+  readValue(values: Values, place: number, into: Uint8Array): void;
   /** Releases the result at that index. */
   releaseValue(values: Values, place: number): void;
   /** Completes with the graph, or null if there is none, and JSON of a Compilation. */

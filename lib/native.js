@@ -8,9 +8,8 @@
  */
 
 const { loadBinding } = require('./binary.js');
+const { Completions, Requests } = require('./completions.js');
 const { errorFromCode, withCode } = require('./errors.js');
-
-const { ArrayBuffer, Promise, setImmediate } = globalThis;
 
 const binding = loadBinding();
 
@@ -22,11 +21,12 @@ const EXCEPTIONS = new Map(errorCodes.map(({ code, exception }) => [code, except
 /**
  * @param {string} tag a code of the table, or the name of an exception
  * @param {string} message
- * @param {import('../onnx.js').OnnxUnsupportedNode[]} [unsupported] nodes of a model
+ * @param {string} [nodes] JSON of the unsupported nodes of a model
  * @returns {import('./internal.js').CodedError}
  */
-function errorOf(tag, message, unsupported) {
+function errorOf(tag, message, nodes) {
   const exception = EXCEPTIONS.get(tag);
+  const unsupported = nodes === undefined ? undefined : JSON.parse(nodes);
   return exception === undefined ? errorFromCode(tag, message) : withCode(errorFromCode(exception, message, unsupported), tag);
 }
 
@@ -36,18 +36,6 @@ function errorOf(tag, message, unsupported) {
  */
 function translate(error) {
   return errorOf(error.code, error.message);
-}
-
-/**
- * @param {number} length in bytes
- * @returns {ArrayBuffer | undefined} undefined when there is no memory for it
- */
-function allocate(length) {
-  try {
-    return new ArrayBuffer(length);
-  } catch {
-    return undefined;
-  }
 }
 
 /**
@@ -93,129 +81,32 @@ function refusing(nativeFunction) {
   };
 }
 
-/** Work that the native side has begun and will report on. One per environment (main thread or worker). */
-class Completions {
-  /** The native side of this environment. */
-  environment;
-
-  #next = 1;
-  /** @type {Map<number, {resolve: (value: any) => void, reject: (error: unknown) => void, finish: (error: Error | undefined, made: any) => unknown}>} */
-  #pending = new Map();
-  /**
-   * Callbacks for events that no promise waits for, by id.
-   *
-   * @type {Map<number, (error: import('./internal.js').CodedError) => void>}
-   */
-  #watched = new Map();
-  /** Number of completions whose task has not run yet. */
-  #waiting = 0;
-
-  /** @param {import('./internal.js').Binding} binding */
-  constructor(binding) {
-    this.environment = binding.initialize((ids, codes, messages, details) => {
-      ids.forEach((id, index) => {
-        const complete = () => this.#complete(id, codes[index] ?? '', messages[index], details[index]);
-        // One task per completion: reactions to one promise run before the next one is settled and its data are
-        // written. Completions that already wait for a task go first: several reports can arrive in one turn of the
-        // event loop.
-        if (index === 0 && this.#waiting === 0) {
-          complete();
-          return;
-        }
-        this.#waiting += 1;
-        setImmediate(() => {
-          this.#waiting -= 1;
-          complete();
-        });
-      });
-    }, allocate);
-  }
-
-  /** @returns {number} an id that no other pending work of this environment has */
-  nextId() {
-    const id = this.#next;
-    // Native ids have 32 bits, which a long-running server may exhaust.
-    this.#next = (id + 1) >>> 0;
-    return id;
-  }
-
-  /**
-   * Returns the outcome of work that a native call has begun. Must be called right after that call: work never
-   * completes in between.
-   *
-   * @template T
-   * @template {unknown[]} [Made=unknown[]]
-   * @param {number} id
-   * @param {(error: Error | undefined, made: Made) => T} finish called on completion with the failure or undefined, and
-   *   the results; its return value or exception settles the promise
-   * @returns {Promise<T>}
-   */
-  outcome(id, finish) {
-    return new Promise((resolve, reject) => {
-      this.#pending.set(id, { resolve, reject, finish });
-    });
-  }
-
-  /**
-   * Calls `tell` with the error when the event that a native call watches for happens, or can no longer happen.
-   *
-   * @param {number} id
-   * @param {(error: import('./internal.js').CodedError) => void} tell must not keep alive the object whose end stops
-   *   the watch
-   */
-  watch(id, tell) {
-    this.#watched.set(id, tell);
-  }
-
-  /**
-   * Rejects at once; a later completion with the same id has no effect.
-   *
-   * @param {number} id
-   * @param {Error} error
-   */
-  abandon(id, error) {
-    const pending = this.#pending.get(id);
-    this.#pending.delete(id);
-    pending?.reject(error);
-  }
-
-  /**
-   * Settles the promise of a native completion; an empty code is a success.
-   *
-   * @param {number} id
-   * @param {string} code
-   * @param {string} message
-   * @param {any[]} details
-   */
-  #complete(id, code, message, details) {
-    const entry = this.#pending.get(id);
-    if (entry === undefined) {
-      const tell = this.#watched.get(id);
-      this.#watched.delete(id);
-      tell?.(errorOf(code, message));
-      return; // or it was abandoned before
-    }
-    this.#pending.delete(id);
-    try {
-      entry.resolve(entry.finish(code === '' ? undefined : errorOf(code, message, details), details));
-    } catch (error) {
-      entry.reject(error);
-    }
-  }
+/**
+ * Copies lists of the native side, which are arrays of the realm that loaded the binary: these are of this realm.
+ *
+ * @template T
+ * @param {T[]} list
+ * @returns {T[]}
+ */
+function ownList(list) {
+  return Array.from(list, (item) => (Array.isArray(item) ? /** @type {T} */ (ownList(item)) : item));
 }
 
-/**
- * The native side has one completion handler per environment. Test runners and bundlers may evaluate this module
- * several times in one environment: all copies share the handler that is kept on the binary's exports.
- */
-const SHARED = Symbol.for('webnn-node.completions');
+/** All copies of this module in one environment share the requests, which are kept on the binary's exports. */
+const SHARED = Symbol.for('webnn-node.requests');
 
-const shared = /** @type {typeof binding & {[SHARED]?: Completions}} */ (binding);
-const completions = (shared[SHARED] ??= new Completions(binding));
+const shared = /** @type {typeof binding & {[SHARED]?: InstanceType<typeof Requests>}} */ (binding);
+const requests = (shared[SHARED] ??= new Requests(binding));
+
+const { environment } = requests;
+const graphDevices = translated(binding.graphDevices);
+const dynamicShapes = translated(binding.dynamicShapes);
 
 module.exports = {
-  completions,
-  createContext: translated(binding.createContext.bind(undefined, completions.environment)),
+  completions: new Completions(requests, errorOf),
+  /** For tests: the bytes that the garbage collector was told of. */
+  reportedBytes: translated(binding.reportedBytes.bind(undefined, environment)),
+  createContext: translated(binding.createContext.bind(undefined, environment)),
   destroyContext: translated(binding.destroyContext),
   /** For tests: loses the GPU of a context as a failing driver would. */
   loseDevice: translated(binding.loseDevice),
@@ -235,17 +126,17 @@ module.exports = {
   operator: translated(binding.operator),
   build: translated(binding.build),
   weighGraph: translated(binding.weighGraph),
-  graphDevices: translated(binding.graphDevices),
+  graphDevices: (/** @type {Parameters<typeof graphDevices>} */ ...args) => ownList(graphDevices(...args)),
   dispatch: translated(binding.dispatch),
   destroyGraph: translated(binding.destroyGraph),
   dynamicInput: translated(binding.dynamicInput),
   dynamicBuild: translated(binding.dynamicBuild),
-  dynamicShapes: translated(binding.dynamicShapes),
+  dynamicShapes: (/** @type {Parameters<typeof dynamicShapes>} */ ...args) => ownList(dynamicShapes(...args)),
   dynamicDispatch: translated(binding.dynamicDispatch),
   describeDynamicGraph: translated(binding.describeDynamicGraph),
   destroyDynamicGraph: translated(binding.destroyDynamicGraph),
-  openModel: translated(binding.openModel.bind(undefined, completions.environment)),
-  readModel: refusing(binding.readModel),
+  openModel: translated(binding.openModel.bind(undefined, environment)),
+  readModel: refusing(binding.readModel.bind(undefined, environment)),
   inspectModel: refusing(binding.inspectModel),
   inputShapes: translated(binding.inputShapes),
   importModel: refusing(binding.importModel),

@@ -6,24 +6,81 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, Listing, Node, ValueId};
 use crate::ops::Operator;
 use crate::shape::Descriptor;
+use serde::{Serialize, Serializer};
 use serde_json::{Value as Json, json};
 use std::borrow::Cow;
+use std::cell::Cell;
+use std::io;
 use std::sync::Arc;
 
 /// Maximum number of characters of a JavaScript string.
 const MAX_TEXT: usize = (1 << 29) - 24;
 
-/// Serializes JSON for JavaScript.
+/// Serializes JSON for JavaScript. Files and loops decide how long it is: it is given up where it becomes too long, before
+/// it fills memory.
 ///
 /// # Errors
-/// An OperationError if the text is too long for a JavaScript string.
-pub fn text(json: &Json) -> Result<String> {
-    let text = json.to_string();
-    if text.len() > MAX_TEXT {
-        let message = format!("the description has {} bytes, more than a string can hold", text.len());
-        return Err(Error::new(ErrorKind::Operation, message));
+/// An OperationError if the text is too long for a JavaScript string, an UnknownError if memory runs out.
+pub fn text(json: &impl Serialize) -> Result<String> {
+    text_within(json, MAX_TEXT)
+}
+
+/// Like [`text`]; messages start with `operation`.
+///
+/// # Errors
+/// Those of [`text`].
+pub fn text_of(operation: &str, json: &impl Serialize) -> Result<String> {
+    text(json).map_err(|error| Error { message: format!("{operation}: {}", error.message), ..error })
+}
+
+fn text_within(json: &impl Serialize, most: usize) -> Result<String> {
+    let mut text = Text { bytes: Vec::new(), most };
+    serde_json::to_writer(&mut text, json).map_err(|error| match error.io_error_kind() {
+        Some(io::ErrorKind::OutOfMemory) => Error::new(ErrorKind::Unknown, "no memory for a description"),
+        Some(_) => {
+            let message = format!("a description has more than {most} bytes, which is more than a string can hold");
+            Error::new(ErrorKind::Operation, message)
+        }
+        None => Error::new(ErrorKind::Operation, format!("a description has no JSON form: {error}")),
+    })?;
+    Ok(String::from_utf8(text.bytes).expect("JSON is UTF-8"))
+}
+
+/// A list whose elements are made while it is serialized, once.
+pub struct Lazily<I>(Cell<Option<I>>);
+
+impl<I> Lazily<I> {
+    /// The list of these elements.
+    pub fn of(elements: I) -> Lazily<I> {
+        Lazily(Cell::new(Some(elements)))
     }
-    Ok(text)
+}
+
+impl<I: Iterator<Item: Serialize>> Serialize for Lazily<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.take().into_iter().flatten())
+    }
+}
+
+/// A text of limited length.
+struct Text {
+    bytes: Vec<u8>,
+    most: usize,
+}
+
+impl io::Write for Text {
+    fn write(&mut self, part: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + part.len() > self.most {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.try_reserve(part.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        self.bytes.extend_from_slice(part);
+        Ok(part.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// What a step computes.
@@ -264,6 +321,17 @@ mod tests {
     use crate::compile::prologue::fuse_prologues;
     use crate::ir::parse;
     use crate::testing::GPU;
+
+    #[test]
+    fn a_text_that_is_too_long_is_an_error_before_it_fills_memory() {
+        assert_eq!(text_within(&["abc"], 7).unwrap(), r#"["abc"]"#);
+        assert_eq!(text_within(&["abc"], 6).unwrap_err().kind, ErrorKind::Operation);
+        let written = std::cell::Cell::new(0);
+        let endless = (0..usize::MAX).map(|number| written.replace(number));
+        let error =
+            serde_json::to_writer(&mut Text { bytes: Vec::new(), most: 1000 }, &Lazily::of(endless)).unwrap_err();
+        assert!(error.is_io() && written.get() < 1000);
+    }
 
     #[test]
     fn quantized_weights_count_with_their_packed_bytes() {

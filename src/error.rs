@@ -206,7 +206,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Maximum length of a message in bytes: a caller's lists are unlimited, JavaScript's strings are not.
 const MAX_MESSAGE: usize = 1 << 14;
 
-fn shortened(mut message: String) -> String {
+/// Truncates a very long message.
+pub fn shortened(mut message: String) -> String {
     if message.len() > MAX_MESSAGE {
         let end = (0..=MAX_MESSAGE).rev().find(|&at| message.is_char_boundary(at));
         message.truncate(end.expect("0 is a boundary"));

@@ -22,7 +22,7 @@ function handles() {
       ends.delete(id);
     });
   };
-  const environment = binding.initialize(onComplete, (length) => new ArrayBuffer(length));
+  const environment = binding.initialize(onComplete);
   let next = 3;
   const end = () => {
     const id = next++;
@@ -34,7 +34,7 @@ function handles() {
 
 test('every export throws for arguments of the wrong kind', () => {
   const { environment, context } = handles();
-  const builder = binding.createBuilder();
+  const builder = binding.createBuilder(context);
   const garbage = [
     undefined,
     null,
@@ -86,7 +86,7 @@ test('every export throws for arguments of the wrong kind', () => {
 });
 
 /** The functions that need none. */
-const WITHOUT_ARGUMENTS = new Set(['supportedOnnxOperators', 'createBuilder', 'errorCodes', 'systemInfo', 'version']);
+const WITHOUT_ARGUMENTS = new Set(['supportedOnnxOperators', 'errorCodes', 'systemInfo', 'version']);
 
 test('exports without arguments throw', () => {
   for (const [name, call] of Object.entries(binding)) {
@@ -98,7 +98,7 @@ test('exports without arguments throw', () => {
 
 test('handles of one kind are not taken for another', () => {
   const { environment, context, end } = handles();
-  const builder = binding.createBuilder();
+  const builder = binding.createBuilder(context);
   const tensor = binding.createTensor(context, end()[0], 0, [2]);
   for (const wrong of [environment, builder, tensor]) {
     assert.throws(() => binding.destroyContext(wrong), Error);
@@ -114,7 +114,7 @@ test('handles of one kind are not taken for another', () => {
 
 test('operands that do not exist, and reads that are not done, are refused', async () => {
   const { context, end } = handles();
-  const builder = binding.createBuilder();
+  const builder = binding.createBuilder(context);
   assert.equal(binding.input(builder, 'x', 0, [2]), 0);
   assert.throws(() => binding.operator(builder, 'relu', { input: 99 }, {}, ''), Error);
   assert.throws(() => binding.operator(builder, 'relu', { input: 2 ** 32 - 1 }, {}, ''), Error);
@@ -128,7 +128,7 @@ test('operands that do not exist, and reads that are not done, are refused', asy
   assert.throws(() => binding.constant(builder, 0, [1], new Uint8Array(5)), Error);
   const [y] = binding.operator(builder, 'relu', { input: 0 }, {}, '');
   const [id, done] = end();
-  assert.throws(() => binding.build(context, binding.createBuilder(), id, ['y'], [77]), Error);
+  assert.throws(() => binding.build(context, binding.createBuilder(context), id, ['y'], [77]), Error);
   const { graph } = binding.build(context, builder, id, ['y'], [y[0]]);
   assert.throws(() => binding.build(context, builder, id, ['y'], [y[0]]), Error);
   assert.deepEqual(await done, ['', '']);
@@ -148,7 +148,7 @@ test('operands that do not exist, and reads that are not done, are refused', asy
 
 test('tensors of another context are refused', () => {
   const [a, b] = [handles(), handles()];
-  const builder = binding.createBuilder();
+  const builder = binding.createBuilder(a.context);
   binding.input(builder, 'x', 0, [2]);
   const [[y]] = binding.operator(builder, 'relu', { input: 0 }, {}, '');
   const { graph } = binding.build(a.context, builder, a.end()[0], ['y'], [y]);
@@ -161,7 +161,7 @@ test('a handler of completions that throws is an uncaught exception, no crash', 
     `import { createRequire } from 'node:module';
      const binding = createRequire(import.meta.url)(${JSON.stringify(file)});
      process.on('uncaughtException', (error) => console.log(JSON.stringify(error.message)));
-     const environment = binding.initialize(() => { throw new Error('on purpose'); }, () => {});
+     const environment = binding.initialize(() => { throw new Error('on purpose'); });
      globalThis.kept = binding.createContext(environment, ...${JSON.stringify(CONTEXT_ARGUMENTS)});`,
   );
   assert.equal(caught, 'on purpose');

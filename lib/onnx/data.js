@@ -2,13 +2,15 @@
 
 /** Feeds and results of `run`. */
 
-const { DATA_TYPES, VIEWS, requireKind } = require('../descriptor.js');
+const { DATA_TYPES, VIEWS, byteLength, requireKind } = require('../descriptor.js');
 const { quote } = require('../errors.js');
 const native = require('../native.js');
 const { slots: tensorSlots } = require('../tensor.js');
-const { isObject } = require('../webidl.js');
+const { byteLengthOf, isObject } = require('../webidl.js');
 const { codedError } = require('./errors.js');
 const { copyOf, toSource } = require('./source.js');
+
+const { ArrayBuffer, RangeError, Uint8Array } = globalThis;
 
 /** @type {Record<import('../../index.js').MLOperandDataType, new (buffer: ArrayBuffer) => ArrayBufferView>} */
 const ARRAYS = {
@@ -219,10 +221,10 @@ function requireType({ kind, dataType: given }, dataType, what) {
  */
 function toResult(contents, caches, made, shape, output) {
   const dataType = /** @type {import('../../onnx.js').OnnxDataType} */ (CONVERTED.has(output.dataType) ? output.dataType : made);
-  if (contents === null || contents instanceof ArrayBuffer) {
-    return { data: elementsOf(requireMemory(contents, output.name), made, dataType), shape, dataType };
-  }
   const isCache = typeof contents === 'number';
+  if (!isCache && isBuffer(contents)) {
+    return { data: elementsOf(ownBuffer(contents), made, dataType), shape, dataType };
+  }
   const handle = /** @type {import('../internal.js').Handle<'values'>} */ (isCache ? caches : contents);
   const place = isCache ? contents : 0;
   return unreadResult({ handle, place, shape: [...shape], dataType }, made, shape, output.name);
@@ -264,7 +266,8 @@ function unreadResult(state, made, shape, name) {
   const result = /** @type {import('../../onnx.js').OnnxResult} */ ({
     get data() {
       if (unread.has(result)) {
-        keep(elementsOf(requireMemory(native.readValue(state.handle, state.place), name), made, state.dataType));
+        keep(requiringMemory(name, () => dataOf(state, made)));
+        native.releaseValue(state.handle, state.place);
       }
       return known;
     },
@@ -281,16 +284,56 @@ function unreadResult(state, made, shape, name) {
 }
 
 /**
- * @param {ArrayBuffer | null} buffer
- * @param {string} name of the output
- * @returns {ArrayBuffer} the buffer
- * @throws {DOMException} if there is none
+ * Whether contents are a buffer of any realm: handles have no properties.
+ *
+ * @param {ArrayBuffer | import('../internal.js').Handle<'values'>} contents
+ * @returns {contents is ArrayBuffer}
  */
-function requireMemory(buffer, name) {
-  if (buffer === null) {
-    throw codedError('ERR_WEBNN_NO_MEMORY', `run: no memory for an ArrayBuffer with the output ${quote(name)}`);
-  }
-  return buffer;
+function isBuffer(contents) {
+  return /** @type {Partial<ArrayBuffer>} */ (contents).byteLength !== undefined;
 }
 
-module.exports = { feedName, nativeBytes, requireMemory, requireNumbers, requireSameType, requireType, toFeed, toFeedOfData, toResult };
+/**
+ * @param {ArrayBuffer} buffer that native code made, in the realm that loaded the binary
+ * @returns {ArrayBuffer} of this realm, with the same bytes
+ */
+function ownBuffer(buffer) {
+  if (buffer instanceof ArrayBuffer) {
+    return buffer;
+  }
+  const own = new ArrayBuffer(byteLengthOf(buffer, 'ArrayBuffer'));
+  new Uint8Array(own).set(new Uint8Array(buffer));
+  return own;
+}
+
+/**
+ * Copies the elements of a result.
+ *
+ * @param {Unread} state
+ * @param {import('../../index.js').MLOperandDataType} made the data type of the elements
+ */
+function dataOf({ handle, place, shape, dataType }, made) {
+  const buffer = new ArrayBuffer(byteLength({ dataType: made, shape }));
+  native.readValue(handle, place, new Uint8Array(buffer));
+  return elementsOf(buffer, made, dataType);
+}
+
+/**
+ * @template T
+ * @param {string} name of the output
+ * @param {() => T} make what needs buffers
+ * @returns {T}
+ * @throws {DOMException} if there is no memory for a buffer
+ */
+function requiringMemory(name, make) {
+  try {
+    return make();
+  } catch (cause) {
+    if (cause instanceof RangeError) {
+      throw codedError('ERR_WEBNN_NO_MEMORY', `run: no memory for an ArrayBuffer with the output ${quote(name)}`);
+    }
+    throw cause;
+  }
+}
+
+module.exports = { feedName, nativeBytes, requireNumbers, requireSameType, requireType, toFeed, toFeedOfData, toResult };

@@ -2,15 +2,16 @@
 
 /** Native sessions: one call per run. */
 
+const { setImmediate } = require('node:timers');
 const { DATA_TYPES } = require('../descriptor.js');
 const { quote } = require('../errors.js');
 const { Graph, createMLGraph } = require('../graph.js');
 const native = require('../native.js');
-const { feedName, nativeBytes, requireMemory, requireSameType, requireType, toResult } = require('./data.js');
+const { feedName, nativeBytes, requireSameType, requireType, toResult } = require('./data.js');
 const { converting } = require('./errors.js');
 const { attachedBytes } = require('./source.js');
 
-const { Promise, WeakRef, setImmediate } = globalThis;
+const { Promise, WeakRef } = globalThis;
 
 /**
  * Maximum number of runs inside their calls before the event loop must turn. Each takes at most 0.25 ms; otherwise, the
@@ -353,7 +354,7 @@ class Session {
    */
   #resultsOf(made, fetches) {
     const caches = /** @type {import('../internal.js').Handle<'values'> | undefined} */ (made[this.outputs.length]);
-    const numbers = new Uint32Array(requireMemory(/** @type {ArrayBuffer | null} */ (made[this.outputs.length + 1]), this.outputs[0].name));
+    const numbers = new Uint32Array(/** @type {ArrayBuffer} */ (made[this.outputs.length + 1]));
     let next = 0;
     /** @type {[string, Results[string]][]} */
     const results = [];

@@ -2,13 +2,13 @@
 
 /** Sources of models, and the options of loading and importing. */
 
-const { fileURLToPath } = require('node:url');
+const { URL, fileURLToPath } = require('node:url');
 
 const { quote } = require('../errors.js');
 const { bufferSource, bytesOf, isDetached, isObject } = require('../webidl.js');
 const { codedError } = require('./errors.js');
 
-const { URL, Uint8Array } = globalThis;
+const { Uint8Array } = globalThis;
 
 /** In UTF-16 code units: no operating system accepts longer paths. */
 const MAX_PATH = 32767;
@@ -76,11 +76,20 @@ function copyOf(bytes) {
  * @returns {string} the path of a file URL
  */
 function pathOfUrl(text, operation) {
-  const url = new URL(text);
+  /** @type {<T>(read: () => T) => T} */
+  const understood = (read) => {
+    try {
+      return read();
+    } catch (cause) {
+      // An exception of Node's own realm.
+      throw new TypeError(`${operation}: ${quote(text)} is not the URL of a file: ${/** @type {Error} */ (cause).message}`, { cause });
+    }
+  };
+  const url = understood(() => new URL(text));
   if (url.protocol !== 'file:') {
     throw new TypeError(`${operation}: the model is at ${quote(url.protocol)}, expected a file: models are files`);
   }
-  return fileURLToPath(url);
+  return understood(() => fileURLToPath(url));
 }
 
 /**

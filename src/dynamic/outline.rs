@@ -4,7 +4,7 @@ use super::{Dimension, Shapes, Symbol, Symbols};
 use crate::compile::appending;
 use crate::dimension::Dim;
 use crate::error::{Code, Error, ErrorKind, Problem, Result};
-use crate::ir::{Constant, Graph, Growing, ValueId};
+use crate::ir::{Graph, Growing, ValueId};
 use crate::shape::{Descriptor, is_valid_dimension};
 use std::collections::BTreeSet;
 
@@ -64,11 +64,6 @@ impl Outline {
             growing.push(*known.ok_or_else(|| misfit(reason))?);
         }
         Ok(growing)
-    }
-
-    /// Bytes of the constants.
-    pub fn constant_bytes(&self) -> usize {
-        self.graph.values.iter().filter_map(|value| value.constant()).map(Constant::memory_bytes).sum()
     }
 
     /// The free sizes for inputs of these shapes. Messages start with `operation`.

@@ -72,6 +72,11 @@ impl Rows {
         self.len == 0
     }
 
+    /// The address and size in bytes of the block, which other rows may share.
+    pub fn block(&self) -> (usize, usize) {
+        (self.block.buffer.as_ptr().addr(), self.block.buffer.len())
+    }
+
     /// The bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: these bytes were initialized when they became rows, and nobody writes them any more.

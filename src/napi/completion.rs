@@ -2,13 +2,16 @@
 //! alive only while requests are outstanding. Requests that end before JavaScript has handled the first one are
 //! reported in the same call: entering JavaScript costs more than the work of a small request.
 
-use super::handle::{Owner, Passing};
-use super::session::UnsupportedNode;
-use crate::error::{Result, Unsupported};
-use crate::runtime::{Context, Done, Wake, WeakList};
-use napi::bindgen_prelude::{FnArgs, Function, FunctionRef, ToNapiValue, Unknown, check_status};
+use super::account::Account;
+use super::handle::Owner;
+use crate::description::text;
+use crate::error::{Code, Error, Result};
+use crate::runtime::{Context, Done, Wake, WeakList, panicked};
+use napi::bindgen_prelude::{FnArgs, Function, ToNapiValue, Unknown, check_status};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
-use napi::{Env, JsValue, Status, sys};
+use napi::{Env, Status, sys};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::ThreadId;
@@ -20,47 +23,84 @@ static ENVIRONMENTS: AtomicUsize = AtomicUsize::new(0);
 /// How long the end of the process waits for a GPU that must not be interrupted.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Size in bytes of an ArrayBuffer that can be allocated as long as the process can continue at all.
-const SMALL_BUFFER: usize = 1 << 20;
-
 /// `(ids, codes, messages, details)`, in the order in which the requests ended. An empty code is success; codes and
-/// messages are empty lists if all succeeded. The details of a request are a list: of the values that it produced, or
-/// of unsupported nodes.
+/// messages are empty lists if all succeeded.
 pub type Completions = FnArgs<(Vec<u32>, Vec<String>, Vec<String>, Vec<Details>)>;
 type Notify = ThreadsafeFunction<(), Unknown<'static>, Completions, Status, false, true>;
 
-/// Converts the results of a request to JavaScript values, on the JavaScript thread.
-pub type Collect = Box<dyn FnOnce(&Env) -> napi::Result<Vec<sys::napi_value>> + Send>;
+/// Converts the results of a request to JavaScript values, on the JavaScript thread. Whatever needs much time or memory is
+/// done before: here, an error can only reject the request.
+pub type Collect = Box<dyn FnOnce(&Env) -> Result<Vec<sys::napi_value>> + Send>;
 
-/// The details of a request's end.
-pub enum Details {
-    None,
-    Made(Collect),
-    Refused(Vec<Unsupported>),
-}
+/// The details of a request's end: a list of the values that it produced, the JSON of unsupported nodes, or undefined.
+pub struct Details(Option<sys::napi_value>);
 
 impl ToNapiValue for Details {
-    unsafe fn to_napi_value(raw: sys::napi_env, details: Details) -> napi::Result<sys::napi_value> {
-        let env = Env::from_raw(raw);
-        let values = match details {
-            Details::None => Vec::new(),
-            Details::Made(collect) => collect(&env)?,
-            Details::Refused(nodes) => {
-                // SAFETY: this is called on the JavaScript thread of `raw`.
-                let node = |node| unsafe { UnsupportedNode::to_napi_value(raw, UnsupportedNode::from(node)) };
-                nodes.into_iter().map(node).collect::<napi::Result<_>>()?
-            }
-        };
-        let mut array = std::ptr::null_mut();
-        // SAFETY: as above; all values stay alive until the call into JavaScript that passes them returns.
-        unsafe {
-            check_status!(sys::napi_create_array_with_length(raw, values.len(), &mut array))?;
-            for (at, value) in values.into_iter().enumerate() {
-                check_status!(sys::napi_set_element(raw, array, at as u32, value))?;
-            }
+    unsafe fn to_napi_value(env: sys::napi_env, details: Details) -> napi::Result<sys::napi_value> {
+        match details.0 {
+            Some(value) => Ok(value),
+            // SAFETY: the caller's.
+            None => unsafe { <()>::to_napi_value(env, ()) },
         }
-        Ok(array)
     }
+}
+
+/// A JavaScript array.
+pub struct List(sys::napi_value);
+
+impl ToNapiValue for List {
+    unsafe fn to_napi_value(_: sys::napi_env, list: List) -> napi::Result<sys::napi_value> {
+        Ok(list.0)
+    }
+}
+
+/// An array of values that were just created on this thread.
+///
+/// # Errors
+/// An OperationError if JavaScript refuses.
+pub fn list(env: &Env, values: Vec<sys::napi_value>) -> Result<List> {
+    let mut array = null_mut();
+    // SAFETY: this is the JavaScript thread of `env`, and the values live until its native frame ends.
+    let made = unsafe {
+        check_status!(sys::napi_create_array_with_length(env.raw(), values.len(), &mut array)).and_then(|()| {
+            values
+                .into_iter()
+                .enumerate()
+                .try_for_each(|(at, value)| check_status!(sys::napi_set_element(env.raw(), array, at as u32, value)))
+        })
+    };
+    made.map(|()| List(array)).map_err(refused)
+}
+
+/// Converts a value of any type that napi-rs supports. Called on the JavaScript thread of `env`.
+///
+/// # Errors
+/// An OperationError if JavaScript refuses it.
+pub fn value<T: ToNapiValue>(env: &Env, value: T) -> Result<sys::napi_value> {
+    // SAFETY: the environment is alive, and this is its thread.
+    unsafe { T::to_napi_value(env.raw(), value) }.map_err(refused)
+}
+
+/// An ArrayBuffer with a copy of `bytes`, which must be few: running out of memory ends the process. Called on the
+/// JavaScript thread of `env`.
+///
+/// # Errors
+/// An OperationError if JavaScript refuses.
+pub fn array_buffer(env: &Env, bytes: &[u8]) -> Result<sys::napi_value> {
+    let (mut buffer, mut data) = (null_mut(), null_mut());
+    // SAFETY: this is the JavaScript thread of `env`.
+    check_status!(unsafe { sys::napi_create_arraybuffer(env.raw(), bytes.len(), &mut data, &mut buffer) })
+        .map_err(refused)?;
+    if !bytes.is_empty() {
+        // SAFETY: the buffer has as many bytes, and nobody else has it yet.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data.cast(), bytes.len()) };
+    }
+    Ok(buffer)
+}
+
+/// The error for a value that JavaScript does not take.
+fn refused(error: napi::Error) -> Error {
+    Error::coded(Code::Operation, format!("a result cannot be passed to JavaScript: {}", error.reason))
 }
 
 /// The end of a request.
@@ -164,31 +204,24 @@ impl Outstanding {
 /// One JavaScript environment: the main thread or a worker.
 pub struct Environment {
     notify: Arc<Notify>,
-    /// Returns an ArrayBuffer of that many bytes, or undefined if memory runs out, where the functions of Node-API
-    /// would end the process.
-    allocate: FunctionRef<f64, Unknown<'static>>,
     outstanding: Arc<Outstanding>,
     completed: Arc<Ended>,
     /// Contexts that end with the environment: nobody sees their further work. They do not wait for the finalizers of
     /// their handles, which some runtimes do not run for a terminated worker.
     contexts: Arc<WeakList<Owner>>,
-    /// The weight of fed results on its way to the results of the run.
-    pub passing: Passing,
+    /// What the handles of the environment keep alive.
+    pub account: Arc<Account>,
 }
 
 impl Environment {
-    /// Creates the environment, which reports the ends of requests to `on_complete`. `allocate` returns an ArrayBuffer
-    /// of that many bytes, or undefined if memory runs out.
-    pub fn new(
-        env: &Env,
-        on_complete: Function<Completions, Unknown<'static>>,
-        allocate: Function<f64, Unknown<'static>>,
-    ) -> napi::Result<Arc<Environment>> {
-        let allocate = allocate.create_ref()?;
+    /// Creates the environment, which reports the ends of requests to `on_complete`.
+    pub fn new(env: &Env, on_complete: Function<Completions, Unknown<'static>>) -> napi::Result<Arc<Environment>> {
+        let account = Arc::new(Account::new(env));
         let contexts = Arc::new(WeakList::<Owner>::default());
         let (outstanding, completed) = (Arc::new(Outstanding::new()), Arc::new(Ended(Mutex::new(Some(Vec::new())))));
-        let ending = (contexts.clone(), completed.clone(), outstanding.clone());
-        env.add_env_cleanup_hook(ending, |(contexts, completed, outstanding)| {
+        let ending = (contexts.clone(), completed.clone(), outstanding.clone(), account.clone());
+        env.add_env_cleanup_hook(ending, |(contexts, completed, outstanding, account)| {
+            account.close();
             let is_last = ENVIRONMENTS.fetch_sub(1, Ordering::Relaxed) == 1;
             for Owner { context, .. } in contexts.drain().iter().map(|owner| &**owner) {
                 if is_last { context.end_with_process(PATIENCE) } else { context.end() }
@@ -199,17 +232,19 @@ impl Environment {
             outstanding.wake();
         })?;
         ENVIRONMENTS.fetch_add(1, Ordering::Relaxed);
-        let (told, source) = (outstanding.clone(), completed.clone());
+        let (told, source, entered) = (outstanding.clone(), completed.clone(), account.clone());
         let notify = on_complete.build_threadsafe_function::<()>().weak::<true>().build_callback(
             move |call: napi::threadsafe_function::ThreadsafeCallContext<()>| {
                 let completions = source.take();
                 told.remove(&call.env, completions.iter().filter(|end| end.awaited).count());
-                Ok(arguments(completions))
+                let arguments = arguments(&call.env, completions);
+                entered.report();
+                Ok(arguments)
             },
         )?;
         let notify = Arc::new(notify);
         drop(outstanding.notify.set(Arc::downgrade(&notify)));
-        Ok(Arc::new(Environment { notify, allocate, outstanding, completed, contexts, passing: Passing::default() }))
+        Ok(Arc::new(Environment { notify, outstanding, completed, contexts, account }))
     }
 
     /// The owner of `context`, which ends with this environment.
@@ -232,28 +267,6 @@ impl Environment {
         self.telling(id, true, Some(collect))
     }
 
-    /// An ArrayBuffer with a copy of `bytes`; null if memory runs out. Called on the JavaScript thread.
-    pub fn array_buffer(&self, env: &Env, bytes: &[u8]) -> napi::Result<sys::napi_value> {
-        let (raw, mut buffer, mut data, mut len) = (env.raw(), std::ptr::null_mut(), std::ptr::null_mut(), 0);
-        if bytes.len() <= SMALL_BUFFER {
-            // SAFETY: this is the JavaScript thread of `env`.
-            check_status!(unsafe { sys::napi_create_arraybuffer(raw, bytes.len(), &mut data, &mut buffer) })?;
-            len = bytes.len();
-        } else {
-            buffer = self.allocate.borrow_back(env)?.call(bytes.len() as f64)?.raw();
-            // SAFETY: as above, and the value was just created. The call fails for anything but an ArrayBuffer.
-            unsafe { sys::napi_get_arraybuffer_info(raw, buffer, &mut data, &mut len) };
-        }
-        if len != bytes.len() {
-            // SAFETY: as above.
-            check_status!(unsafe { sys::napi_get_null(raw, &mut buffer) })?;
-        } else if len > 0 {
-            // SAFETY: the buffer has `len` bytes, and nobody else has it yet.
-            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data.cast(), len) };
-        }
-        Ok(buffer)
-    }
-
     /// The completion of `id`, which may never happen: the event loop does not wait for it.
     pub fn watch(&self, id: u32) -> Done {
         self.telling(id, false, None)
@@ -271,23 +284,48 @@ impl Environment {
     }
 }
 
-fn arguments(completions: Vec<End>) -> Completions {
+/// Converts the ends of requests. A request whose results cannot be converted fails; the others do not.
+fn arguments(env: &Env, completions: Vec<End>) -> Completions {
     let ids = completions.iter().map(|end| end.id).collect();
+    let ends: Vec<_> = completions.into_iter().map(|end| converted(env, end)).collect();
+    let has_failures = ends.iter().any(|(error, _)| error.is_some());
+    let has_details = ends.iter().any(|(_, Details(details))| details.is_some());
     let (mut codes, mut messages, mut details) = (Vec::new(), Vec::new(), Vec::new());
-    let has_failures = completions.iter().any(|end| end.result.is_err());
-    let has_details = has_failures || completions.iter().any(|end| end.collect.is_some());
-    for End { result, collect, .. } in completions {
-        let (code, message, detail) = match result {
-            Ok(()) => ("", String::new(), collect.map_or(Details::None, Details::Made)),
-            Err(error) => (error.tag(), error.message, Details::Refused(error.unsupported)),
-        };
+    for (error, detail) in ends {
         if has_failures {
-            codes.push(code.to_string());
-            messages.push(message);
+            codes.push(error.as_ref().map_or("", Error::tag).to_string());
+            messages.push(error.map_or_else(String::new, |error| error.message));
         }
         if has_details {
             details.push(detail);
         }
     }
     (ids, codes, messages, details).into()
+}
+
+/// The error of a request, if it has failed or its details cannot be converted, and its details.
+fn converted(env: &Env, End { result, collect, .. }: End) -> (Option<Error>, Details) {
+    let convert = || match &result {
+        Ok(()) => collect.map(|collect| collect(env).and_then(|values| list(env, values)).map(|List(list)| list)),
+        Err(Error { unsupported, .. }) if unsupported.is_empty() => None,
+        Err(error) => Some(text(&error.unsupported).and_then(|json| value(env, json))),
+    };
+    match catch_unwind(AssertUnwindSafe(convert)).unwrap_or_else(|panic| Some(Err(panicked(&*panic)))).transpose() {
+        Ok(details) => (result.err(), Details(details)),
+        Err(error) => {
+            clear_exception(env);
+            (Some(error.with_code()), Details(None))
+        }
+    }
+}
+
+/// Drops the exception that a failed conversion may have left: it would make all further ones fail.
+fn clear_exception(env: &Env) {
+    let (mut is_pending, mut exception) = (false, null_mut());
+    // SAFETY: this is the JavaScript thread of `env`.
+    unsafe {
+        if sys::napi_is_exception_pending(env.raw(), &mut is_pending) == sys::Status::napi_ok && is_pending {
+            sys::napi_get_and_clear_last_exception(env.raw(), &mut exception);
+        }
+    }
 }

@@ -14,6 +14,11 @@ pub fn thrown(error: Error) -> napi::Error<String> {
     napi::Error::new(error.tag().to_string(), error.message)
 }
 
+/// Like [`thrown`], always with a code.
+pub fn coded(error: Error) -> napi::Error<String> {
+    thrown(error.with_code())
+}
+
 /// A TypeError.
 pub fn type_error(message: &str) -> napi::Error<String> {
     thrown(Error::new(ErrorKind::Type, message))

@@ -1,11 +1,10 @@
 //! Graphs with named dimensions, in builders of contexts with the extension for them.
 
 use super::convert::{data_type, invalid_state, thrown, type_error};
-use super::handle::{BuilderHandle, Handle, Weight};
+use super::handle::{BuilderHandle, Handle};
 use super::{ContextHandle, Result, bound, named, used_up, with_builder};
 use crate::description::text;
 use crate::dynamic::{DynamicGraph, NamedDimension, Outline};
-use napi::Env;
 use napi::bindgen_prelude::{Array, Either, External};
 use napi_derive::napi;
 use std::sync::Arc;
@@ -53,20 +52,17 @@ pub struct DynamicBuild {
 /// Creates a graph with the named outputs. Dispatches compile it for their sizes. Consumes the builder's contents.
 #[napi(catch_unwind)]
 pub fn dynamic_build(
-    env: Env,
     context: &External<ContextHandle>,
     builder: &External<BuilderHandle>,
     output_names: Vec<String>,
     output_ids: Vec<u32>,
 ) -> Result<DynamicBuild> {
     let symbols = builder.symbols.as_ref().map(std::cell::RefCell::take).unwrap_or_default();
-    let builder = used_up(builder)?;
+    let (builder, bytes) = used_up(builder)?;
     let most = builder.max_tensor_bytes();
     let outline = Outline::new(builder.finish(named(output_names, output_ids)), symbols, most);
     let inputs = outline.input_names().map(str::to_string).collect();
-    // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
-    let weight = unsafe { Weight::new(&env, outline.constant_bytes()) };
-    let graph = External::new(Handle::new(Arc::new(DynamicGraph::new(outline)), context, weight));
+    let graph = External::new(Handle::new(Arc::new(DynamicGraph::new(outline)), context, bytes));
     Ok(DynamicBuild { graph, inputs })
 }
 

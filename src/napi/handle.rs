@@ -1,15 +1,15 @@
-//! Handles by which JavaScript holds objects of the runtime, and their weight for the garbage collector.
+//! Handles by which JavaScript holds objects of the runtime.
 
+use super::account::{Account, Weight};
 use super::completion::Environment;
 use crate::dynamic::Symbols;
 use crate::ir::Builder;
 use crate::runtime::Context;
 use napi::bindgen_prelude::{Array, External, JsObjectValue, Unknown};
-use napi::{Env, JsValue, sys};
-use std::cell::{Cell, RefCell};
+use napi::{JsValue, sys};
+use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A context and the environment that created it.
 pub struct Owner {
@@ -17,6 +17,13 @@ pub struct Owner {
     pub context: Arc<Context>,
     /// The environment that its requests are reported to.
     pub environment: Arc<Environment>,
+}
+
+impl Owner {
+    /// The account of the environment.
+    pub fn account(&self) -> &Arc<Account> {
+        &self.environment.account
+    }
 }
 
 /// A tensor or graph of a context.
@@ -27,9 +34,9 @@ pub struct Handle<T> {
 }
 
 impl<T> Handle<T> {
-    /// A handle to `shared`, which belongs to `owner`.
-    pub fn new(shared: Arc<T>, owner: &Arc<Owner>, weight: Weight) -> Handle<T> {
-        Handle { shared, owner: owner.clone(), weight }
+    /// A handle to `shared`, which belongs to `owner` and keeps `bytes` bytes alive.
+    pub fn new(shared: Arc<T>, owner: &Arc<Owner>, bytes: usize) -> Handle<T> {
+        Handle { shared, owner: owner.clone(), weight: Weight::new(owner.account(), bytes) }
     }
 
     /// The object itself.
@@ -61,101 +68,8 @@ pub struct BuilderHandle {
     pub builder: RefCell<Option<Builder>>,
     /// The names of dimensions, if the context has the extension for them.
     pub symbols: Option<RefCell<Symbols>>,
-    /// Bytes of its constants.
+    /// Bytes of its constants, and of models that they are a part of.
     pub weight: Weight,
-}
-
-/// Bytes outside of the JavaScript heap that the garbage collector should know of. Reported once and withdrawn once, on
-/// the JavaScript thread: when the object is destroyed or its handle is collected.
-pub struct Weight {
-    env: sys::napi_env,
-    bytes: Cell<i64>,
-}
-
-/// Bytes reported for the feeds of runs, which are passed on to the results. Caches of tens of megabytes, reported
-/// again for each token, would trigger the garbage collector each time.
-#[derive(Default)]
-pub struct Passing(AtomicUsize);
-
-impl Passing {
-    /// Withdraws the bytes that no result has taken over. Called on the JavaScript thread of `env`.
-    pub fn end(&self, env: &Env) {
-        // SAFETY: the weight does not outlive this function.
-        let rest = unsafe { Weight::new(env, 0) };
-        rest.take(self.0.load(Ordering::Relaxed), self);
-    }
-}
-
-impl Weight {
-    /// Reports `bytes` bytes.
-    ///
-    /// # Safety
-    /// The weight must end before the environment does, like everything that JavaScript holds in an `External`.
-    pub unsafe fn new(env: &Env, bytes: usize) -> Weight {
-        let weight = Weight { env: env.raw(), bytes: Cell::new(0) };
-        weight.set(bytes);
-        weight
-    }
-
-    /// Reports `bytes` bytes in place of the previous number.
-    pub fn set(&self, bytes: usize) {
-        let before = self.bytes.replace(bytes as i64);
-        if before != bytes as i64 {
-            self.adjust(bytes as i64 - before);
-        }
-    }
-
-    /// Reports `bytes` additional bytes.
-    pub fn add(&self, bytes: usize) {
-        self.set(self.bytes.get() as usize + bytes);
-    }
-
-    /// Changes the reported number to `bytes`. If that is less, the difference moves to `passing` and stays reported.
-    pub fn pass(&self, bytes: usize, passing: &Passing) {
-        match (self.bytes.get() as usize).checked_sub(bytes) {
-            Some(fewer) => {
-                self.bytes.set(bytes as i64);
-                passing.0.fetch_add(fewer, Ordering::Relaxed);
-            }
-            None => self.set(bytes),
-        }
-    }
-
-    /// Changes the reported number to `bytes`, taking from `passing` before anything new is reported.
-    pub fn take(&self, bytes: usize, passing: &Passing) {
-        let known = passing.0.load(Ordering::Relaxed).min(bytes);
-        passing.0.fetch_sub(known, Ordering::Relaxed);
-        self.bytes.set(self.bytes.get() + known as i64);
-        self.set(bytes);
-    }
-
-    /// The reported number.
-    pub fn bytes(&self) -> usize {
-        self.bytes.get() as usize
-    }
-
-    /// Withdraws the reported bytes.
-    pub fn release(&self) {
-        self.set(0);
-    }
-
-    fn adjust(&self, bytes: i64) {
-        if bytes == 0 {
-            return;
-        }
-        let mut total = 0;
-        // SAFETY: the environment is alive, by the contract of `new`, and this is its thread: a weight cannot be sent
-        // to another one.
-        let status = unsafe { sys::napi_adjust_external_memory(self.env, bytes, &mut total) };
-        // Fails only for null arguments.
-        debug_assert_eq!(status, sys::Status::napi_ok);
-    }
-}
-
-impl Drop for Weight {
-    fn drop(&mut self) {
-        self.release();
-    }
 }
 
 /// The objects behind an array of handles.

@@ -1,10 +1,12 @@
 //! The JavaScript binding: flat functions over handles, numbers and byte views. Only the facade in `lib/` calls them,
 //! with converted arguments; they are not a public interface.
 
+mod account;
 mod completion;
 mod convert;
 mod dynamic;
 mod handle;
+mod held;
 mod onnx;
 mod options;
 mod session;
@@ -13,14 +15,15 @@ mod warn;
 
 use crate::description::text;
 use crate::dimension::numbers;
-use crate::ir::{Builder, Constant, ValueId};
+use crate::ir::{Builder, ValueId};
 use crate::ops::limits::support_limits_json;
 use crate::runtime::{self, Wish};
 use crate::shape::Descriptor;
+use account::Weight;
 use completion::{Completions, Environment};
 use convert::{attributes, constant_type, data_type, data_type_index, number, operands, thrown};
 use dynamic::DimensionValue;
-use handle::{BuilderHandle, Handle, Owner, Weight, handles};
+use handle::{BuilderHandle, Handle, Owner, handles};
 use napi::Env;
 use napi::bindgen_prelude::{Array, Either, External, Function, Object, Unknown};
 use napi_derive::napi;
@@ -35,15 +38,19 @@ type TensorHandle = Handle<runtime::Tensor>;
 type GraphHandle = Handle<runtime::CompiledGraph>;
 
 /// Called once per JavaScript environment. `on_complete` is called with the ends of asynchronous requests, `(ids,
-/// codes, messages, details)`, where a missing or empty code is success; `allocate` returns an ArrayBuffer of that many
-/// bytes, or undefined if memory runs out.
+/// codes, messages, details)`, where a missing or empty code is success.
 #[napi(catch_unwind)]
 pub fn initialize(
     env: Env,
     on_complete: Function<Completions, Unknown<'static>>,
-    allocate: Function<f64, Unknown<'static>>,
 ) -> Result<External<Arc<Environment>>> {
-    Environment::new(&env, on_complete, allocate).map(External::new).map_err(convert::from_napi)
+    Environment::new(&env, on_complete).map(External::new).map_err(convert::from_napi)
+}
+
+/// Bytes that the garbage collector was told of, for tests: V8 tells nobody.
+#[napi(catch_unwind)]
+pub fn reported_bytes(environment: &External<Arc<Environment>>) -> i64 {
+    environment.account.reported()
 }
 
 /// The requested properties of a context.
@@ -141,10 +148,9 @@ pub fn support_limits(context: &External<ContextHandle>, int4: bool) -> String {
 }
 
 /// A handle to `tensor`, which belongs to `owner`.
-fn tensor_handle(env: &Env, tensor: Arc<runtime::Tensor>, owner: &Arc<Owner>) -> External<TensorHandle> {
-    // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
-    let weight = unsafe { Weight::new(env, tensor.descriptor().bytes()) };
-    External::new(Handle::new(tensor, owner, weight))
+fn tensor_handle(tensor: Arc<runtime::Tensor>, owner: &Arc<Owner>) -> External<TensorHandle> {
+    let bytes = tensor.descriptor().bytes();
+    External::new(Handle::new(tensor, owner, bytes))
 }
 
 /// Creates a tensor of zeros.
@@ -158,7 +164,7 @@ pub fn create_tensor(
 ) -> Result<External<TensorHandle>> {
     let descriptor = Descriptor::new(data_type(dtype)?, shape);
     let tensor = context.context.create_tensor(descriptor, context.environment.request(&env, id)).map_err(thrown)?;
-    Ok(tensor_handle(&env, tensor, context))
+    Ok(tensor_handle(tensor, context))
 }
 
 /// Creates a constant tensor with a copy of `bytes`.
@@ -175,7 +181,7 @@ pub fn create_constant_tensor(
     let done = context.environment.request(&env, id);
     let bytes = bytes.copy().map_err(thrown)?;
     let tensor = context.context.create_constant_tensor(descriptor, bytes, done).map_err(thrown)?;
-    Ok(tensor_handle(&env, tensor, context))
+    Ok(tensor_handle(tensor, context))
 }
 
 /// Takes a snapshot of a tensor after all previous work.
@@ -216,27 +222,20 @@ pub fn destroy_graph(graph: &External<GraphHandle>) {
     graph.weigh(0);
 }
 
-/// Creates an empty builder, for graphs of `context` if one is passed; with `dynamic`, dimensions of inputs may be
-/// names.
+/// Creates an empty builder for graphs of `context`; with `dynamic`, dimensions of inputs may be names.
 #[napi(catch_unwind)]
-pub fn create_builder(
-    env: Env,
-    context: Option<&External<ContextHandle>>,
-    dynamic: Option<bool>,
-) -> External<BuilderHandle> {
-    let builder = context.map_or_else(Builder::new, |owner| Builder::with_limit(owner.context.max_tensor_bytes()));
-    // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
-    let weight = unsafe { Weight::new(&env, 0) };
+pub fn create_builder(context: &External<ContextHandle>, dynamic: Option<bool>) -> External<BuilderHandle> {
+    let builder = Builder::with_limit(context.context.max_tensor_bytes());
+    let weight = Weight::new(context.account(), 0);
     let symbols = dynamic.unwrap_or(false).then(RefCell::default);
     External::new(BuilderHandle { builder: RefCell::new(Some(builder)), symbols, weight })
 }
 
 /// Another builder with the contents of `builder`; they share the bytes of constants.
 #[napi(catch_unwind)]
-pub fn copy_builder(env: Env, builder: &External<BuilderHandle>) -> External<BuilderHandle> {
-    // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
-    let weight = unsafe { Weight::new(&env, builder.weight.bytes()) };
-    External::new(BuilderHandle { builder: builder.builder.clone(), symbols: builder.symbols.clone(), weight })
+pub fn copy_builder(builder: &External<BuilderHandle>) -> External<BuilderHandle> {
+    let BuilderHandle { builder, symbols, weight } = &**builder;
+    External::new(BuilderHandle { builder: builder.clone(), symbols: symbols.clone(), weight: weight.clone() })
 }
 
 fn with_builder<T>(
@@ -253,10 +252,12 @@ fn has_built() -> napi::Error<String> {
     convert::invalid_state("the builder has built its graph")
 }
 
-/// Takes the contents of the builder, to build its graph.
-fn used_up(builder: &External<BuilderHandle>) -> Result<Builder> {
-    builder.weight.release();
-    builder.builder.borrow_mut().take().ok_or_else(has_built)
+/// Takes the contents of the builder, to build its graph, and returns them with their weight in bytes.
+fn used_up(builder: &External<BuilderHandle>) -> Result<(Builder, usize)> {
+    let contents = builder.builder.borrow_mut().take().ok_or_else(has_built)?;
+    let bytes = builder.weight.bytes();
+    builder.weight.set(0);
+    Ok((contents, bytes))
 }
 
 /// Operands of a builder by name.
@@ -293,7 +294,10 @@ pub fn constant_scalar(builder: &External<BuilderHandle>, dtype: u32, value: Unk
 #[napi(catch_unwind)]
 pub fn constant_tensor(builder: &External<BuilderHandle>, tensor: &External<TensorHandle>) -> Result<u32> {
     let bytes = tensor.lock().and_then(|contents| contents.bytes().cloned()).map_err(thrown)?;
-    with_builder(builder, |builder| Ok(builder.constant_shared(tensor.descriptor().clone(), bytes).0))
+    let len = bytes.len();
+    let id = with_builder(builder, |builder| Ok(builder.constant_shared(tensor.descriptor().clone(), bytes).0))?;
+    builder.weight.add(len);
+    Ok(id)
 }
 
 /// Appends the operator of the method `name`; returns `[operand, data type, ...shape]` for each output.
@@ -348,13 +352,11 @@ pub fn build(
     output_names: Vec<String>,
     output_ids: Vec<u32>,
 ) -> Result<Build> {
-    let graph = used_up(builder)?.finish(named(output_names, output_ids));
+    let (builder, bytes) = used_up(builder)?;
+    let graph = builder.finish(named(output_names, output_ids));
     let inputs = graph.inputs.iter().map(|(name, _)| name.clone()).collect();
-    let constants: usize = graph.values.iter().filter_map(|value| value.constant()).map(Constant::memory_bytes).sum();
     let graph = context.context.build(graph, context.environment.request(&env, id));
-    // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
-    let weight = unsafe { Weight::new(&env, constants) };
-    Ok(Build { graph: External::new(Handle::new(graph, context, weight)), inputs })
+    Ok(Build { graph: External::new(Handle::new(graph, context, bytes)), inputs })
 }
 
 /// Reports the weight of a built graph to the garbage collector.

@@ -1,16 +1,17 @@
 //! ONNX models in builders, and descriptions of models, passed as JSON.
 
-use super::convert::{invalid_state, thrown, type_error};
+use super::convert::{coded, invalid_state, thrown, type_error};
 use super::handle::BuilderHandle;
 use super::options::{Dimensions, checked_sizes};
 use super::session::{ModelHandle, Refused, outcome, taken};
 use super::{Result, with_builder};
+use crate::description::{text, text_of};
 use crate::dimension::numbers;
 use crate::error::Code;
 use crate::ir::ValueId;
 use crate::onnx::describe::{inspect, supported_operators};
 use crate::onnx::error::quoted;
-use crate::onnx::import::Binding;
+use crate::onnx::import::{Binding, Imported};
 use crate::onnx::model::{Dimension, ValueInfo};
 use crate::onnx::sizes::{Sizes, check_names};
 use crate::onnx::{ModelError, Request, import};
@@ -20,22 +21,18 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// # Panics
-/// Cannot fail: all keys of what is serialized here are strings.
-fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("everything here has a JSON form")
+/// Serializes the result of `operation`.
+fn json(operation: &str, value: &impl Serialize) -> crate::onnx::Result<String> {
+    text_of(operation, value).map_err(|error| ModelError::coded(Code::Operation, error.message))
 }
 
 /// Inspects a model without building it.
 #[napi(catch_unwind)]
 pub fn inspect_model(model: &External<ModelHandle>, dimensions: Dimensions) -> Result<Either<String, Refused>> {
     let free_dimensions = dimensions.checked("inspectModel")?;
-    let model = taken(model)?;
-    Ok(outcome(
-        inspect(&model, free_dimensions)
-            .map(|inspection| json(&inspection))
-            .map_err(|error| named("inspectModel", error)),
-    ))
+    let (model, _weight) = taken(model)?;
+    let inspection = inspect(&model, free_dimensions).map_err(|error| named("inspectModel", error));
+    outcome(inspection.and_then(|inspection| json("inspectModel", &inspection)))
 }
 
 /// An input of a model, and what is known of its value.
@@ -87,7 +84,8 @@ pub fn input_shapes(inputs: Vec<GivenInput>, dimensions: Dimensions, strict: boo
     }
     let fixed = |shape: &Vec<u32>| shape.iter().map(|&size| Dimension::Fixed(size)).collect();
     let known = |(input, given, _): &(ValueInfo, Option<Vec<u32>>, _)| given.as_ref().map(fixed).or(sizes.known(input));
-    Ok(json(&KnownShapes { shapes: infos.iter().map(known).collect(), free_dimensions: sizes.by_name() }))
+    let shapes = infos.iter().map(known).collect();
+    text_of("inputShapes", &KnownShapes { shapes, free_dimensions: sizes.by_name() }).map_err(coded)
 }
 
 /// Prefixes an error about an argument with the operation.
@@ -100,8 +98,8 @@ fn named(operation: &str, error: ModelError) -> ModelError {
 
 /// The operators that the importer translates.
 #[napi(catch_unwind)]
-pub fn supported_onnx_operators() -> String {
-    json(&supported_operators())
+pub fn supported_onnx_operators() -> Result<String> {
+    text(&supported_operators()).map_err(coded)
 }
 
 /// Options of an import.
@@ -146,8 +144,8 @@ struct ImportResult {
     outputs: Vec<Bound>,
 }
 
-/// Appends the wanted part of `model` to `builder`; returns the operands of inputs and outputs as JSON. A panic in a
-/// translation leaves the builder unchanged.
+/// Appends the wanted part of `model` to `builder`; returns the operands of inputs and outputs as JSON. A failure, and a
+/// panic in a translation, leave the builder unchanged.
 #[napi(catch_unwind)]
 pub fn import_model(
     builder: &External<BuilderHandle>,
@@ -155,7 +153,8 @@ pub fn import_model(
     options: ImportOptions,
 ) -> Result<Either<String, Refused>> {
     let free_dimensions = options.dimensions.checked("importModel")?;
-    let model = taken(model)?.requiring(&options.inputs);
+    let (model, weight) = taken(model)?;
+    let model = model.requiring(&options.inputs);
     let operands: Vec<ValueId> = options.operands.into_iter().map(ValueId).collect();
     if let Some(symbols) = &builder.symbols {
         // Models have dimension names of their own.
@@ -178,20 +177,23 @@ pub fn import_model(
         let before = builder.checkpoint();
         let work = || {
             check_names(&model.graph.inputs, &request.free_dimensions)?;
-            import(&model, builder, &request)
+            let Imported { inputs, outputs, .. } = import(&model, builder, &request)?;
+            let bound = |bindings: Vec<Binding>| bindings.into_iter().map(Bound::from).collect();
+            json("importModel", &ImportResult { inputs: bound(inputs), outputs: bound(outputs) })
         };
-        let outcome = catch_unwind(AssertUnwindSafe(work));
-        imported = Some(outcome.unwrap_or_else(|_| {
-            builder.roll_back(before);
+        let result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
             Err(ModelError::coded(Code::Operation, "importing the model failed: this is a defect of webnn-node"))
-        }));
+        });
+        if result.is_err() {
+            builder.roll_back(before);
+        }
+        imported = Some(result);
         Ok(())
     })?;
     let imported = imported.ok_or_else(|| invalid_state("a binding is not an operand of the builder"))?;
-    let bound = |bindings: Vec<Binding>| bindings.into_iter().map(Bound::from).collect();
-    Ok(outcome(
-        imported
-            .map(|imported| json(&ImportResult { inputs: bound(imported.inputs), outputs: bound(imported.outputs) }))
-            .map_err(|error| named("importModel", error)),
-    ))
+    if imported.is_ok() {
+        // Constants can be parts of the model's bytes.
+        builder.weight.add(weight.bytes());
+    }
+    outcome(imported.map_err(|error| named("importModel", error)))
 }

@@ -1,8 +1,7 @@
 //! What callers pass when they open sessions, checked.
 
 use super::Result;
-use super::convert::thrown;
-use super::session::coded;
+use super::convert::{coded, thrown};
 use super::view::View;
 use crate::error::{Code, Error};
 use crate::onnx::Model;

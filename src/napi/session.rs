@@ -1,13 +1,16 @@
 //! Sessions: models that are opened in the background and run in one call.
 
-use super::completion::{Collect, Environment};
-use super::convert::{data_type_index, from_napi, from_value, invalid_state, thrown, type_error};
-use super::handle::{Handle, Owner, Weight, element_handle, external_of};
+use super::account::Weight;
+use super::completion::{Collect, Environment, List, array_buffer, list, value};
+use super::convert::{coded, data_type_index, from_napi, from_value, invalid_state, thrown, type_error};
+use super::handle::{Handle, Owner, element_handle, external_of};
+use super::held::{Contents, HeldValues};
 use super::options::{OpenOptions, checked_sizes};
 use super::view::View;
 use super::warn::Warn;
 use super::{ContextHandle, GraphHandle, Result, tensor_handle};
-use crate::error::{Code, Error, Unsupported};
+use crate::description::{text, text_of};
+use crate::error::{Code, Error};
 use crate::memory::{Buffer, bytes_of};
 use crate::onnx::describe::interface_json;
 use crate::onnx::error::{quoted, shortened};
@@ -15,17 +18,13 @@ use crate::onnx::file::{ExternalData, FileSource};
 use crate::onnx::{Model, ModelError};
 use crate::runtime::{Done, Slot, Tensor, spawn};
 use crate::session::signature::checked_size;
-use crate::session::timing::{Timing, timings_json};
-use crate::session::{
-    Cache, Feed, Offer, Port, Session, SessionOptions, SessionRun, Shapes, Specialization, Target, Value,
-};
+use crate::session::{Feed, Offer, Session, SessionOptions, SessionRun, Shapes, Specialization, Target, Value};
 use crate::shape::Descriptor;
 use bytes::Bytes;
-use napi::bindgen_prelude::{Array, Either, External, FromNapiValue, JsObjectValue, ToNapiValue, Unknown};
+use napi::bindgen_prelude::{Array, Either, External, JsObjectValue, Unknown};
 use napi::{Env, ValueType, sys};
 use napi_derive::napi;
 use serde_json::json;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -33,17 +32,10 @@ use std::sync::Arc;
 pub struct SessionHandle {
     session: Arc<Session>,
     owner: Arc<Owner>,
-    weight: Weight,
     warn: Arc<Warn>,
 }
 
 impl SessionHandle {
-    fn new(env: &Env, session: Arc<Session>, owner: Arc<Owner>, warn: Arc<Warn>) -> SessionHandle {
-        // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
-        let weight = unsafe { Weight::new(env, session.bytes()) };
-        SessionHandle { session, owner, weight, warn }
-    }
-
     /// Warns if dimensions of one name have several sizes in these shapes.
     ///
     /// # Errors
@@ -68,9 +60,9 @@ impl Drop for SessionHandle {
 
 /// Every error code, the exception that carries it and its meaning, as JSON.
 #[napi(catch_unwind)]
-pub fn error_codes() -> String {
+pub fn error_codes() -> Result<String> {
     let row = |code: &Code| json!({ "code": code.name(), "exception": code.kind().name(), "meaning": code.meaning() });
-    serde_json::Value::from_iter(Code::ALL.iter().map(row)).to_string()
+    text(&serde_json::Value::from_iter(Code::ALL.iter().map(row))).map_err(thrown)
 }
 
 /// The file at a path, or bytes, which are copied now.
@@ -94,8 +86,18 @@ pub struct ExternalFile<'a> {
     pub source: Either<String, View<'a>>,
 }
 
-fn external_data(files: Vec<ExternalFile>) -> Result<ExternalData> {
-    files.into_iter().map(|file| Ok((file.location, source_of(file.source)?))).collect()
+/// The source of a model, replacements for the files that it refers to, and the weight of their bytes.
+fn sources(
+    environment: &Environment,
+    source: Either<String, View>,
+    files: Vec<ExternalFile>,
+) -> Result<(FileSource, ExternalData, Weight)> {
+    let source = source_of(source)?;
+    let files = files.into_iter().map(|file| Ok((file.location, source_of(file.source)?)));
+    let files: ExternalData = files.collect::<Result<_>>()?;
+    let all = std::iter::once(&source).chain(files.iter().map(|(_, source)| source));
+    let bytes = all.map(|source| if let FileSource::Bytes(bytes) = source { bytes.len() } else { 0 }).sum();
+    Ok((source, files, Weight::new(&environment.account, bytes)))
 }
 
 /// A buffer that owns bytes.
@@ -105,11 +107,6 @@ impl AsRef<[u8]> for OwnedBytes {
     fn as_ref(&self) -> &[u8] {
         self.0.bytes()
     }
-}
-
-/// Converts an error whose code JavaScript shows.
-pub fn coded(error: Error) -> napi::Error<String> {
-    thrown(error.with_code())
 }
 
 /// Runs `work` on a background thread, and passes its result and the waiting request to `then`.
@@ -125,20 +122,20 @@ fn in_background<T: 'static>(
     });
 }
 
-/// A model that can be used once: its memory is not left to the garbage collector.
-pub type ModelHandle = Slot<Model>;
+/// A model that can be used once, since its memory is not left to the garbage collector, and the weight of its bytes.
+pub type ModelHandle = Slot<(Model, Weight)>;
 
-fn held(model: Model) -> ModelHandle {
+fn held(model: (Model, Weight)) -> External<ModelHandle> {
     let slot = Slot::default();
     slot.put(model);
-    slot
+    External::new(slot)
 }
 
-/// Takes the model of a handle.
+/// Takes the model of a handle, and its weight.
 ///
 /// # Errors
 /// An InvalidStateError if it was taken before.
-pub fn taken(model: &ModelHandle) -> Result<Model> {
+pub fn taken(model: &ModelHandle) -> Result<(Model, Weight)> {
     model.take().ok_or_else(|| invalid_state("the model was used already"))
 }
 
@@ -151,17 +148,17 @@ pub fn open_model(
     source: Either<String, View>,
     external_files: Vec<ExternalFile>,
 ) -> Result<()> {
-    let (source, external_data) = (source_of(source)?, external_data(external_files)?);
-    let slot = Arc::new(Slot::<(Model, String)>::default());
+    let (source, external_data, weight) = sources(environment, source, external_files)?;
+    let slot = Arc::new(Slot::<((Model, Weight), String)>::default());
     let made = slot.clone();
     let collect: Collect = Box::new(move |env| {
         let Some((model, json)) = made.take() else { return Ok(Vec::new()) };
-        Ok(vec![value(env, External::new(held(model)))?, value(env, json)?])
+        Ok(vec![value(env, held(model))?, value(env, json)?])
     });
     let work = move || {
         let model = Model::open(source, external_data).map_err(|error| error.into_error())?;
         let json = interface_json(&model).map_err(|error| error.into_error())?;
-        slot.put((model, json));
+        slot.put(((model, weight), json));
         Ok(())
     };
     in_background(environment.deliver(&env, id, collect), work, |(), done| done.finish(Ok(())));
@@ -171,11 +168,12 @@ pub fn open_model(
 /// Opens the model at a path, or in bytes, synchronously.
 #[napi(catch_unwind)]
 pub fn read_model(
+    environment: &External<Arc<Environment>>,
     source: Either<String, View>,
     external_files: Vec<ExternalFile>,
 ) -> Result<Either<External<ModelHandle>, Refused>> {
-    let model = Model::open(source_of(source)?, external_data(external_files)?);
-    Ok(outcome(model.map(|model| External::new(held(model)))))
+    let (source, external_data, weight) = sources(environment, source, external_files)?;
+    outcome(Model::open(source, external_data).map(|model| held((model, weight))))
 }
 
 /// Why a model was refused.
@@ -185,41 +183,19 @@ pub struct Refused {
     pub code: String,
     /// The whole message.
     pub message: String,
-    /// The unsupported nodes.
-    pub unsupported: Vec<UnsupportedNode>,
-}
-
-/// An unsupported node.
-#[napi(object, object_from_js = false)]
-pub struct UnsupportedNode {
-    /// The node's name, or that of its first output.
-    pub name: String,
-    /// `op_type`.
-    pub operator: String,
-    /// Empty for `ai.onnx`.
-    pub domain: String,
-    /// The version of the domain.
-    pub opset: i64,
-    /// Why it is not supported.
-    pub reason: String,
-}
-
-impl From<Unsupported> for UnsupportedNode {
-    fn from(node: Unsupported) -> UnsupportedNode {
-        let Unsupported { name, operator, domain, opset, reason, .. } = node;
-        UnsupportedNode { name, operator, domain, opset, reason }
-    }
+    /// The unsupported nodes, as JSON.
+    pub unsupported: String,
 }
 
 /// Converts a result; an error keeps its data.
-pub fn outcome<T>(result: crate::onnx::Result<T>) -> Either<T, Refused> {
-    match result {
+pub fn outcome<T>(result: crate::onnx::Result<T>) -> Result<Either<T, Refused>> {
+    Ok(match result {
         Ok(value) => Either::A(value),
         Err(ModelError { code, message, unsupported }) => {
-            let unsupported = unsupported.into_iter().map(UnsupportedNode::from).collect();
+            let unsupported = text(&unsupported).map_err(coded)?;
             Either::B(Refused { code: code.name().to_string(), message, unsupported })
         }
-    }
+    })
 }
 
 /// Opens a session of a model in the background, and compiles it if the shapes of its inputs are known. Returns a
@@ -234,40 +210,42 @@ pub fn open_session(
 ) -> Result<()> {
     let OpenOptions { dimensions, strict_dimensions, warn, outputs, constants, keep_last } = options;
     let free_dimensions = dimensions.checked("loadModel")?;
-    let model = taken(model)?;
+    let (model, weight) = taken(model)?;
     let constants = constants.into_iter().map(|constant| constant.constant(&model, &free_dimensions));
     let constants = constants.collect::<Result<_>>()?;
     let keep_last = keep_last.checked()?;
     let options = SessionOptions { free_dimensions, strict_dimensions, outputs, constants, keep_last };
     let warn = Warn::of(warn)?;
-    let slot = Arc::new(Slot::<Arc<Session>>::default());
+    let slot = Arc::new(Slot::<(Arc<Session>, String)>::default());
     let (made, owner) = (slot.clone(), Arc::clone(context));
     let collect: Collect = Box::new(move |env| {
-        let Some(session) = made.take() else { return Ok(Vec::new()) };
-        let json = serde_json::to_string(session.signature()).expect("keys are strings");
-        let handle = SessionHandle::new(env, session, owner, warn);
-        Ok(vec![value(env, External::new(handle))?, value(env, json)?])
+        let Some((session, json)) = made.take() else { return Ok(Vec::new()) };
+        Ok(vec![value(env, External::new(SessionHandle { session, owner, warn }))?, value(env, json)?])
     });
     let done = context.environment.deliver(&env, id, collect);
     let context = context.context.clone();
-    in_background(
-        done,
-        move || Session::open(Arc::new(model), context, options).map(Arc::new),
-        move |session, done| {
-            slot.put(session.clone());
-            session.prepare(done);
-        },
-    );
+    let work = move || {
+        let session = weighed(Session::open(Arc::new(model), context, options)?, weight);
+        let json = text_of("loadModel", session.signature())?;
+        slot.put((session.clone(), json));
+        Ok(session)
+    };
+    in_background(done, work, |session, done| session.prepare(done));
     Ok(())
+}
+
+/// A session whose bytes are counted as `weight`.
+fn weighed(session: Session, weight: Weight) -> Arc<Session> {
+    Arc::new(session.observed(Box::new(move |bytes| weight.set(bytes))))
 }
 
 /// A session of the same model in which the optional inputs `names` are fed: its handle, and its signature as JSON.
 #[napi(catch_unwind)]
-pub fn session_with_inputs(env: Env, handle: &External<SessionHandle>, names: Vec<String>) -> Result<OpenedSession> {
-    let SessionHandle { session, owner, warn, .. } = &**handle;
-    let session = Arc::new(session.with_inputs(&names).map_err(coded)?);
-    let signature = serde_json::to_string(session.signature()).expect("keys are strings");
-    let handle = External::new(SessionHandle::new(&env, session, owner.clone(), warn.clone()));
+pub fn session_with_inputs(handle: &External<SessionHandle>, names: Vec<String>) -> Result<OpenedSession> {
+    let SessionHandle { session, owner, warn } = &**handle;
+    let session = weighed(session.with_inputs(&names).map_err(coded)?, Weight::new(owner.account(), 0));
+    let signature = text_of("run", session.signature()).map_err(coded)?;
+    let handle = External::new(SessionHandle { session, owner: owner.clone(), warn: warn.clone() });
     Ok(OpenedSession { handle, signature })
 }
 
@@ -290,127 +268,18 @@ pub fn check_names(session: &External<SessionHandle>, feeds: Vec<String>, fetche
 /// Results below this size in bytes are copied at once: creating an object that holds them would take as long.
 const HELD: usize = 1 << 14;
 
-/// The contents of an unread result.
-#[derive(Clone)]
-enum Contents {
-    Bytes(Arc<Buffer>),
-    Cache(Cache),
-}
-
-impl Contents {
-    fn len(&self) -> usize {
-        match self {
-            Contents::Bytes(bytes) => bytes.len(),
-            Contents::Cache(cache) => cache.rows.len(),
-        }
-    }
-}
-
-/// An unread result.
-struct HeldValue {
-    contents: Contents,
-    /// Whether it was fed to a run: a cache that grows from it takes over its memory and its weight.
-    was_fed: bool,
-}
-
-/// Unread results that share one handle: all caches of a run, since there are many, or any other single result.
-pub struct HeldValues {
-    /// `None` for results that were read.
-    values: RefCell<Vec<Option<HeldValue>>>,
-    session: Arc<Session>,
-    environment: Arc<Environment>,
-    weight: Weight,
-}
-
-impl HeldValues {
-    fn new(env: &Env, owner: &Arc<Owner>, session: &Arc<Session>, all: Vec<Contents>) -> HeldValues {
-        let values = all.into_iter().map(|contents| Some(HeldValue { contents, was_fed: false })).collect();
-        let (values, session, environment) = (RefCell::new(values), session.clone(), owner.environment.clone());
-        // SAFETY: it goes to JavaScript in an `External`.
-        let weight = unsafe { Weight::new(env, 0) };
-        let held = HeldValues { values, session, environment, weight };
-        held.weight.take(held.bytes(), &owner.environment.passing);
-        held
-    }
-
-    /// The bytes that no other result shares.
-    fn bytes(&self) -> usize {
-        let values = self.values.borrow();
-        values.iter().flatten().filter(|value| !value.was_fed).map(|value| value.contents.len()).sum()
-    }
-
-    /// # Errors
-    /// An InvalidStateError if the result at `place` was read.
-    fn contents(&self, place: usize) -> Result<Contents> {
-        let values = self.values.borrow();
-        let value = values.get(place).and_then(Option::as_ref);
-        value.map(|value| value.contents.clone()).ok_or_else(|| invalid_state("the result was read already"))
-    }
-
-    /// Marks the result at `place` as fed to a run, which may grow it in place.
-    fn feed(&self, place: usize) {
-        if let Some(Some(value)) = self.values.borrow_mut().get_mut(place) {
-            value.was_fed |= matches!(value.contents, Contents::Cache(_));
-        }
-    }
-
-    /// Frees the result at `place`, and updates the reported weight.
-    fn release(&self, place: usize) {
-        self.recycle(place);
-        self.weight.set(self.bytes());
-    }
-
-    /// Passes the bytes of the result at `place` on to other runs once they are unused.
-    fn recycle(&self, place: usize) {
-        let value = self.values.borrow_mut().get_mut(place).and_then(Option::take);
-        if let Some(HeldValue { contents: Contents::Bytes(bytes), .. }) = value {
-            self.session.recycle_shared(bytes);
-        }
-    }
-}
-
-impl Drop for HeldValues {
-    fn drop(&mut self) {
-        let count = self.values.borrow().len();
-        (0..count).for_each(|place| self.recycle(place));
-    }
-}
-
-/// Returns an ArrayBuffer with a copy of the result at `place`, which is then freed; null if memory runs out.
-#[napi(catch_unwind)]
-pub fn read_value<'a>(env: &'a Env, held: &External<HeldValues>, place: u32) -> Result<Unknown<'a>> {
-    let bytes = match held.contents(place as usize)? {
-        Contents::Bytes(bytes) => bytes,
-        Contents::Cache(cache) => Arc::new(cache.to_dense().map_err(coded)?),
-    };
-    let buffer = held.environment.array_buffer(env, bytes.bytes()).map_err(from_napi)?;
-    // SAFETY: the value was just created, on this thread.
-    let buffer = unsafe { Unknown::from_napi_value(env.raw(), buffer) }.map_err(from_napi)?;
-    drop(bytes);
-    if buffer.get_type().map_err(from_napi)? != ValueType::Null {
-        held.release(place as usize);
-    }
-    Ok(buffer)
-}
-
-/// Frees the result at `place`, whose data nobody wants.
-#[napi(catch_unwind)]
-pub fn release_value(held: &External<HeldValues>, place: u32) {
-    held.release(place as usize);
-}
-
 /// A feed whose data are not copied yet.
-enum Given<'a> {
+enum Given {
     Data { view: View<'static>, bytes: usize },
-    Held { contents: Contents, by: &'a HeldValues, place: usize },
+    Held(Contents),
     Tensor(Arc<Tensor>),
 }
 
-impl<'a> Given<'a> {
+impl Given {
     /// Converts `feed`; `place` is the index of a result among those that share a handle.
-    fn of(feed: &Unknown<'a>, place: usize, owner: &Arc<Owner>) -> Result<Given<'a>> {
-        if let Some(by) = external_of::<HeldValues>(feed) {
-            return Ok(Given::Held { contents: by.contents(place)?, by, place });
+    fn of(feed: &Unknown, place: usize, owner: &Arc<Owner>) -> Result<Given> {
+        if let Some(held) = external_of::<HeldValues>(feed) {
+            return held.contents(place).map(Given::Held);
         }
         if let Some(handle) = element_handle::<Tensor>(feed, owner) {
             return Ok(Given::Tensor(handle.shared().clone()));
@@ -423,24 +292,8 @@ impl<'a> Given<'a> {
     fn offer(&self, shape: Option<Vec<u32>>) -> Offer<'_> {
         match self {
             Given::Data { bytes, .. } => Offer::Data { bytes: *bytes, shape },
-            Given::Held { contents, .. } => Offer::Data { bytes: contents.len(), shape },
+            Given::Held(contents) => Offer::Data { bytes: contents.len(), shape },
             Given::Tensor(tensor) => Offer::Tensor(tensor),
-        }
-    }
-}
-
-/// Marks held results as fed. The caches that grow from them take over their weight.
-fn feed_held(given: &[Given]) {
-    let held = || {
-        given
-            .iter()
-            .filter_map(|given| if let Given::Held { by, place, .. } = *given { Some((by, place)) } else { None })
-    };
-    held().for_each(|(by, place)| by.feed(place));
-    let mut last: *const HeldValues = std::ptr::null();
-    for (by, _) in held() {
-        if !std::ptr::eq(std::mem::replace(&mut last, by), by) {
-            by.weight.pass(by.bytes(), &by.environment.passing);
         }
     }
 }
@@ -482,7 +335,7 @@ fn run_of(
     shapes: &[f64],
     fetches: Option<&Array>,
 ) -> Result<SessionRun> {
-    let SessionHandle { session, owner, weight, .. } = handle;
+    let SessionHandle { session, owner, .. } = handle;
     let signature = session.signature();
     let (inputs, outputs) = (&signature.inputs, &signature.outputs);
     let wrong = || type_error("the feeds and fetches do not match the session");
@@ -506,12 +359,11 @@ fn run_of(
     let offers: Vec<Offer> = given.iter().zip(given_shapes).map(|(given, shape)| given.offer(shape)).collect();
     let shapes = signature.shapes_of_feeds(&offers).map_err(coded)?;
     drop(offers);
-    feed_held(&given);
     let feeds = given.into_iter().zip(shapes.iter()).map(|(given, shape)| {
         Ok(match given {
             Given::Tensor(tensor) => Feed::Tensor(tensor),
-            Given::Held { contents: Contents::Bytes(bytes), .. } => Feed::Bytes(bytes),
-            Given::Held { contents: Contents::Cache(cache), .. } => {
+            Given::Held(Contents::Bytes(bytes)) => Feed::Bytes(bytes),
+            Given::Held(Contents::Cache(cache)) => {
                 match shape.iter().copied().eq(cache.descriptor.shape.iter().map(|size| size.get())) {
                     true => Feed::Cache(cache),
                     // With another shape, the elements must be in row-major order.
@@ -525,8 +377,6 @@ fn run_of(
         })
     });
     let feeds = feeds.collect::<Result<_>>()?;
-    // One run late: the size of the graphs that this run compiles is not known yet.
-    weight.set(session.bytes());
     handle.watch(env, "run", &shapes)?;
     Ok(session.run(shapes, feeds, targets))
 }
@@ -534,27 +384,28 @@ fn run_of(
 /// Runs a session; feeds, shapes and fetches are those of [`run_of`]. Returns the values of [`results`]: at once if
 /// `may_run_here` and the run is short, otherwise when it has ended.
 #[napi(catch_unwind)]
-pub fn run_session<'a>(
-    env: &'a Env,
+pub fn run_session(
+    env: Env,
     handle: &External<SessionHandle>,
     id: u32,
     feeds: Array,
     shapes: &[f64],
     fetches: Option<Array>,
     may_run_here: bool,
-) -> Result<Option<Array<'a>>> {
+) -> Result<Option<List>> {
     let SessionHandle { session, owner, .. } = &**handle;
-    let mut run = run_of(env, handle, &feeds, shapes, fetches.as_ref())?;
+    let mut run = run_of(&env, handle, &feeds, shapes, fetches.as_ref())?;
     if may_run_here {
         run = match run.run_here() {
             Ok(values) => {
-                return results_now(env, owner, session, values.map_err(thrown)?).map(Some).map_err(from_napi);
+                let made = values.and_then(|values| results(&env, owner, session, values));
+                return made.and_then(|made| list(&env, made)).map(Some).map_err(coded);
             }
             Err(run) => run,
         };
     }
     let (values, results) = results_later(owner, session);
-    run.enqueue(values, owner.environment.deliver(env, id, results));
+    run.enqueue(values, owner.environment.deliver(&env, id, results));
     Ok(None)
 }
 
@@ -571,13 +422,11 @@ pub fn profile_session(
     let SessionHandle { session, owner, .. } = &**handle;
     let run = run_of(&env, handle, &feeds, shapes, fetches.as_ref())?;
     let (values, results) = results_later(owner, session);
-    let timings = Arc::new(Slot::<Vec<Timing>>::default());
+    let timings = Arc::new(Slot::<String>::default());
     let taken = timings.clone();
     let collect: Collect = Box::new(move |env| {
-        let json = timings_json(&taken.take().unwrap_or_default());
-        let json = json.map_err(|error| napi::Error::from_reason(error.message))?;
         let mut made = results(env)?;
-        made.push(value(env, json)?);
+        made.push(value(env, taken.take().unwrap_or_default())?);
         Ok(made)
     });
     run.profile(values, timings, owner.environment.deliver(&env, id, collect));
@@ -592,26 +441,11 @@ fn results_later(owner: &Arc<Owner>, session: &Arc<Session>) -> (Arc<Slot<Vec<Op
     (values, collect)
 }
 
-fn results_now<'a>(
-    env: &'a Env,
-    owner: &Arc<Owner>,
-    session: &Arc<Session>,
-    values: Vec<Option<Value>>,
-) -> napi::Result<Array<'a>> {
-    let made = results(env, owner, session, values)?;
-    let mut array = env.create_array(made.len() as u32)?;
-    for (at, made) in made.into_iter().enumerate() {
-        // SAFETY: the value was just created, on this thread.
-        array.set(at as u32, unsafe { Unknown::from_napi_value(env.raw(), made)? })?;
-    }
-    Ok(array)
-}
-
 /// Rejects a tensor that is passed more than once: runs lock each tensor once, and would deadlock.
 fn require_distinct(feeds: &[Given], targets: &[Target]) -> Result<()> {
     let feeds = feeds.iter().filter_map(|feed| match feed {
         Given::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
-        Given::Data { .. } | Given::Held { .. } => None,
+        Given::Data { .. } | Given::Held(_) => None,
     });
     let targets = targets.iter().filter_map(|target| match target {
         Target::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
@@ -627,17 +461,15 @@ fn require_distinct(feeds: &[Given], targets: &[Target]) -> Result<()> {
     }
 }
 
-/// Converts the outputs to JavaScript. For each output that is read: an ArrayBuffer (null if memory runs out),
-/// [`HeldValues`] with it alone, or its index among the caches; for an output in a new tensor: the tensor's handle; for
-/// others: undefined. Then come [`HeldValues`] with all caches, or undefined; and an ArrayBuffer of `u32` with, for
+/// Converts the outputs to JavaScript. For each output that is read: an ArrayBuffer, [`HeldValues`] with it alone, or its
+/// index among the caches; for an output in a new tensor: the tensor's handle; for others: undefined. Then come [`HeldValues`] with all caches, or undefined; and an ArrayBuffer of `u32` with, for
 /// each output that is not undefined, the number of its data type, its rank and its sizes.
 fn results(
     env: &Env,
     owner: &Arc<Owner>,
     session: &Arc<Session>,
     values: Vec<Option<Value>>,
-) -> napi::Result<Vec<sys::napi_value>> {
-    let environment = &owner.environment;
+) -> crate::error::Result<Vec<sys::napi_value>> {
     let (mut made, mut numbers, mut caches) = (Vec::with_capacity(values.len() + 2), Vec::<u32>::new(), Vec::new());
     for output in values {
         let mut describe = |Descriptor { dtype, shape }: &Descriptor| {
@@ -648,17 +480,17 @@ fn results(
             None => value(env, ())?,
             Some(Value::Tensor(tensor)) => {
                 describe(tensor.descriptor());
-                value(env, tensor_handle(env, tensor, owner))?
+                value(env, tensor_handle(tensor, owner))?
             }
             Some(Value::Bytes { descriptor, bytes }) => {
                 describe(&descriptor);
                 if bytes.len() < HELD {
-                    let buffer = environment.array_buffer(env, bytes.bytes())?;
+                    let buffer = array_buffer(env, bytes.bytes())?;
                     session.recycle(bytes);
                     buffer
                 } else {
                     let alone = vec![Contents::Bytes(Arc::new(bytes))];
-                    value(env, External::new(HeldValues::new(env, owner, session, alone)))?
+                    value(env, External::new(HeldValues::new(owner, session, alone)))?
                 }
             }
             Some(Value::Cache(cache)) => {
@@ -670,17 +502,10 @@ fn results(
     }
     made.push(match caches.is_empty() {
         true => value(env, ())?,
-        false => value(env, External::new(HeldValues::new(env, owner, session, caches)))?,
+        false => value(env, External::new(HeldValues::new(owner, session, caches)))?,
     });
-    environment.passing.end(env);
-    made.push(environment.array_buffer(env, bytes_of(&numbers))?);
+    made.push(array_buffer(env, bytes_of(&numbers))?);
     Ok(made)
-}
-
-/// Converts a value of any type that napi-rs supports, for [`Collect`].
-fn value<T: ToNapiValue>(env: &Env, value: T) -> napi::Result<sys::napi_value> {
-    // SAFETY: called on the JavaScript thread of `env`, which is alive.
-    unsafe { T::to_napi_value(env.raw(), value) }
 }
 
 /// Compiles a session for shapes of inputs by name. Returns a handle to the graph (null if there is none), and a
@@ -696,17 +521,13 @@ pub fn compile_session(
     let SessionHandle { session, owner, .. } = &**handle;
     let shapes = shapes_of_names(session, "compile", names, shapes)?;
     handle.watch(&env, "compile", &shapes)?;
-    let slot = Arc::new(Slot::<Arc<Specialization>>::default());
+    let slot = Arc::new(Slot::<(Arc<Specialization>, String)>::default());
     let (made, holder) = (slot.clone(), owner.clone());
     let collect: Collect = Box::new(move |env| {
-        let Some(specialization) = made.take() else { return Ok(Vec::new()) };
-        let graph = specialization.graph().map(|graph| -> GraphHandle {
-            // The session reports the weight of its graphs.
-            // SAFETY: the weight is part of a handle that goes to JavaScript in an `External`.
-            let weight = unsafe { Weight::new(env, 0) };
-            Handle::new(graph.clone(), &holder, weight)
-        });
-        Ok(vec![value(env, graph.map(External::new))?, value(env, described(&specialization).to_string())?])
+        let Some((specialization, json)) = made.take() else { return Ok(Vec::new()) };
+        // The session counts its graphs.
+        let graph = specialization.graph().map(|graph| -> GraphHandle { Handle::new(graph.clone(), &holder, 0) });
+        Ok(vec![value(env, graph.map(External::new))?, value(env, json)?])
     });
     session.compile(shapes, slot, owner.environment.deliver(&env, id, collect));
     Ok(())
@@ -744,22 +565,8 @@ pub fn describe_session(
     Ok(())
 }
 
-fn described(specialization: &Specialization) -> serde_json::Value {
-    let port = |Port { name, descriptor }: &Port| json!({ "name": name, "dataType": descriptor.dtype.name(), "shape": descriptor.shape });
-    let list = |ports: &[Port]| serde_json::Value::from_iter(ports.iter().map(port));
-    let [reads, writes] = specialization.graph_ports().map(|ports| list(&ports));
-    json!({
-        "id": specialization.id,
-        "inputs": list(&specialization.inputs),
-        "outputs": list(&specialization.outputs),
-        "reads": reads,
-        "writes": writes,
-    })
-}
-
 /// Frees the memory of a session after all previous work.
 #[napi(catch_unwind)]
 pub fn destroy_session(handle: &External<SessionHandle>) {
     handle.session.release();
-    handle.weight.set(0);
 }

@@ -38,9 +38,9 @@ impl ModelError {
         ModelError::coded(code, error.message)
     }
 
-    /// An error without unsupported nodes.
+    /// An error without unsupported nodes. A very long message is truncated: it may name what a file names.
     pub fn coded(code: Code, message: impl Into<String>) -> ModelError {
-        ModelError { code, message: message.into(), unsupported: Vec::new() }
+        ModelError { code, message: crate::error::shortened(message.into()), unsupported: Vec::new() }
     }
 
     /// The error that a model has `count` unsupported nodes; `unsupported` holds the first of them.

@@ -105,6 +105,13 @@ impl Files {
         self.main.as_ref().map_or(0, |main| main.bytes.len())
     }
 
+    /// Size in bytes of what is in memory: a model and files that were passed as bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let passed = self.main.iter().chain(open.values()).filter(|opened| opened.backing.file().is_none());
+        passed.map(|opened| opened.bytes.len()).sum()
+    }
+
     /// The window over `bytes` if they are part of one of the files.
     pub fn window_of(&self, bytes: &Bytes) -> Option<Mapped> {
         let open = self.open.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

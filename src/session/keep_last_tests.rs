@@ -2,6 +2,7 @@
 
 use super::tests::{context, data, model, run, session};
 use super::*;
+use crate::description::text;
 use crate::onnx::model::Dimension;
 use crate::onnx::tensor::ElementType::Float;
 use crate::onnx::testing::TestGraph;
@@ -68,7 +69,7 @@ fn only_the_kept_positions_are_multiplied() {
     let shapes = last.signature().shapes_of_names("compile", &[("x".to_string(), vec![1, 64, 4])].into()).unwrap();
     let made = Arc::new(Slot::default());
     super::tests::finished(|done| last.compile(shapes, made.clone(), done)).unwrap();
-    let specialization = made.take().unwrap();
+    let (specialization, _) = made.take().unwrap();
     assert_eq!(specialization.outputs[0].name, "y");
     let description = specialization.graph().unwrap().description().unwrap();
     let text = text(&description.json()).unwrap();

@@ -31,7 +31,7 @@ pub use signature::{Shapes, Signature};
 pub use specialization::{Port, Specialization};
 pub use value::{Cache, Feed, Offer, Pool, Target, Value};
 
-use crate::description::text;
+use crate::description::text_of;
 use crate::error::{Code, Error, Result};
 use crate::ir::Builder;
 use crate::memory::Buffer;
@@ -53,7 +53,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use template::{Bindings, FreeSizes};
-use timing::Timing;
+use timing::{Timing, timings_json};
 
 /// Options that are fixed for all runs of a session.
 #[derive(Clone, Debug, Default)]
@@ -137,8 +137,8 @@ impl SessionRun {
         context.enqueue(move |site| self.compute(site, values), done.coded());
     }
 
-    /// Like [`enqueue`](Self::enqueue); the times of its graphs are put into `timings`, in the order in which they run.
-    pub fn profile(self, values: Arc<Slot<Vec<Option<Value>>>>, timings: Arc<Slot<Vec<Timing>>>, done: Done) {
+    /// Like [`enqueue`](Self::enqueue); the JSON of [`timings_json`] is put into `timings`.
+    pub fn profile(self, values: Arc<Slot<Vec<Option<Value>>>>, timings: Arc<Slot<String>>, done: Done) {
         let context = self.session.context.clone();
         let work = move |site: &Site| {
             let all = RefCell::new(Vec::new());
@@ -148,7 +148,7 @@ impl SessionRun {
                 }
             };
             let later = self.compute(&site.watched(&watch), values)?;
-            timings.put(all.take());
+            timings.put(timings_json(&all.take())?);
             Ok(later)
         };
         context.enqueue(work, done.coded());
@@ -199,8 +199,13 @@ pub struct Session {
     /// Whether nobody waits for results any more.
     is_released: AtomicBool,
     pool: Pool,
+    /// Size of the plans and of what the session was opened with, in bytes.
     bytes: AtomicUsize,
+    observer: Observer,
 }
+
+/// Called with the approximate size of a session in bytes, whenever it changes.
+pub type Observer = Box<dyn Fn(usize) + Send + Sync>;
 
 impl Session {
     /// Opens a session of `model` on `context`, which must be open.
@@ -269,7 +274,15 @@ impl Session {
             is_released,
             pool,
             bytes,
+            observer: Box::new(|_| ()),
         })
+    }
+
+    /// Tells `observer` the size of the session, now and whenever it changes.
+    pub fn observed(self, observer: Observer) -> Session {
+        let session = Session { observer, ..self };
+        session.weigh();
+        session
     }
 
     /// # Errors
@@ -289,15 +302,23 @@ impl Session {
         &self.pool
     }
 
-    /// Approximate size of the session in bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
     fn weigh(&self) {
         let program = self.program.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let bytes = specialization::bytes_of(&self.kept) + program.map_or(0, |program| program.bytes());
-        self.bytes.store(bytes, Ordering::Relaxed);
+        let plans = specialization::bytes_of(&self.kept) + program.map_or(0, |program| program.bytes());
+        let model = self.model.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let constants = || self.options.constants.iter().map(|constant| constant.bytes.len()).sum::<usize>();
+        let opened = model.map_or(0, |model| model.files.memory_bytes() + constants());
+        self.bytes.store(plans + opened, Ordering::Relaxed);
+        self.tell();
+    }
+
+    /// Approximate size of the session in bytes: its plans, what it was opened with, and its pool.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed) + self.pool.bytes()
+    }
+
+    fn tell(&self) {
+        (self.observer)(self.bytes());
     }
 
     /// Checks, between the stages and rounds of a run, that the run may go on.
@@ -328,8 +349,8 @@ impl Session {
         SessionRun { session: self.clone(), shapes, feeds, targets }
     }
 
-    /// Compiles the session for these input shapes, and puts the result into `made`.
-    pub fn compile(self: &Arc<Self>, shapes: Shapes, made: Arc<Slot<Arc<Specialization>>>, done: Done) {
+    /// Compiles the session for these input shapes, and puts the result and its JSON into `made`.
+    pub fn compile(self: &Arc<Self>, shapes: Shapes, made: Arc<Slot<(Arc<Specialization>, String)>>, done: Done) {
         let session = self.clone();
         self.context.enqueue(
             move |site| {
@@ -339,7 +360,8 @@ impl Session {
                                    run() runs it, describe() shows its first stage";
                     return Err(Error::coded(Code::NotSupported, message));
                 }
-                made.put(specialization);
+                let json = text_of("compile", &specialization.json())?;
+                made.put((specialization, json));
                 Ok(None)
             },
             done.coded(),
@@ -356,7 +378,8 @@ impl Session {
                 let graph = specialization.graph().and_then(|graph| graph.description());
                 let left = specialization.rest.as_ref().map_or(&[][..], |rest| &rest.left);
                 let graph = graph.map(|graph| graph.json());
-                made.put(text(&json!({ "graph": graph, "cuts": cuts(left), "nodesLeft": left.len() }))?);
+                let json = json!({ "graph": graph, "cuts": cuts(left), "nodesLeft": left.len() });
+                made.put(text_of("describe", &json)?);
                 Ok(None)
             },
             done.coded(),
@@ -365,12 +388,13 @@ impl Session {
 
     /// Keeps `bytes`, which must be unused, for other runs.
     pub fn recycle(&self, bytes: Buffer) {
-        let excess = match self.is_released.load(Ordering::Relaxed) {
-            true => vec![bytes],
-            false => self.pool.give(bytes),
-        };
+        let is_released = self.is_released.load(Ordering::Relaxed);
+        let excess = if is_released { vec![bytes] } else { self.pool.give(bytes) };
         if !excess.is_empty() {
             self.context.enqueue_release(move || drop(excess));
+        }
+        if !is_released {
+            self.tell();
         }
     }
 
@@ -379,9 +403,10 @@ impl Session {
         Arc::into_inner(bytes).into_iter().for_each(|bytes| self.recycle(bytes));
     }
 
-    /// Frees the memory of the session after all previous work.
+    /// Frees the memory of the session after all previous work; it counts as nothing from now on.
     pub fn release(self: &Arc<Self>) {
         self.is_released.store(true, Ordering::Relaxed);
+        (self.observer)(0);
         let session = self.clone();
         self.context.enqueue_release(move || {
             drop(session.model.lock().unwrap_or_else(PoisonError::into_inner).take());

@@ -12,6 +12,7 @@ use crate::memory::{Buffer, Rows};
 use crate::onnx::Binding;
 use crate::runtime::{Backend, CompiledGraph, Contents, Later, Read, Recent, Site, Slot, Tensor};
 use crate::shape::Descriptor;
+use serde_json::{Value as Json, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -185,6 +186,20 @@ pub(super) fn bind_constants(
 }
 
 impl Specialization {
+    /// What `compile` resolves with, and the number of the specialization.
+    pub(super) fn json(&self) -> Json {
+        let port = |Port { name, descriptor }: &Port| json!({ "name": name, "dataType": descriptor.dtype.name(), "shape": descriptor.shape });
+        let list = |ports: &[Port]| Json::from_iter(ports.iter().map(port));
+        let [reads, writes] = self.graph_ports().map(|ports| list(&ports));
+        json!({
+            "id": self.id,
+            "inputs": list(&self.inputs),
+            "outputs": list(&self.outputs),
+            "reads": reads,
+            "writes": writes,
+        })
+    }
+
     /// The specialization that runs `filled`; `names` returns the names of the inputs of the session, or of a part of
     /// its model.
     pub(super) fn new(site: &Site, filled: Filled, key: Key, names: impl FnOnce() -> Vec<String>) -> Specialization {

@@ -296,7 +296,7 @@ fn a_session_keeps_the_last_used_graphs_and_nothing_after_its_release() {
         let shapes = BTreeMap::from([("x".to_string(), vec![n, 1])]);
         let shapes = session.signature().shapes_of_names("compile", &shapes).unwrap();
         let made = Arc::new(Slot::default());
-        finished(|done| session.compile(shapes, made.clone(), done)).map(|()| made.take().expect("made").id)
+        finished(|done| session.compile(shapes, made.clone(), done)).map(|()| made.take().expect("made").0.id)
     };
     let mut first = vec![id_of(1).unwrap()];
     let bytes = session.bytes();
@@ -310,6 +310,29 @@ fn a_session_keeps_the_last_used_graphs_and_nothing_after_its_release() {
     session.release();
     let error = id_of(1).unwrap_err();
     assert_eq!((error.code, session.bytes()), (Some(Code::Destroyed), 0));
+}
+
+#[test]
+fn a_session_tells_its_size_with_all_that_it_was_opened_with() {
+    let model = model(add());
+    let own = model.files.memory_bytes();
+    let one = Buffer::copy_of(bytes_of(&[1.0f32])).unwrap();
+    let constant = Constant::new(&model, &BTreeMap::new(), "b".into(), Some(vec![1]), one).unwrap();
+    let options = SessionOptions { constants: vec![constant], ..Default::default() };
+    let (tell, told) = channel();
+    let session = Session::open(model, context(), options).unwrap();
+    let session = Arc::new(session.observed(Box::new(move |bytes| tell.send(bytes).unwrap())));
+    assert!(own > 0);
+    assert_eq!(told.try_iter().last(), Some(own + 4));
+    run(&session, &[data(&[1.0, 1.0], Some(&[2, 1]))]).unwrap();
+    assert!(told.try_iter().last() > Some(own + 4), "plans and pooled memory");
+    session.recycle(Buffer::zeroed(1 << 20).unwrap());
+    assert!(told.try_iter().last() > Some(own + (1 << 20)));
+    let shapes = BTreeMap::from([("x".to_string(), vec![2, 1])]);
+    let shapes = session.signature().shapes_of_names("compile", &shapes).unwrap();
+    session.release();
+    finished(|done| session.compile(shapes, Arc::default(), done)).unwrap_err();
+    assert_eq!(told.try_iter().last(), Some(0));
 }
 
 #[test]

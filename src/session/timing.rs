@@ -1,6 +1,6 @@
 //! Times of the steps of a run's graphs.
 
-use crate::description::{Description, text};
+use crate::description::{Description, Lazily, text_of};
 use crate::error::Result;
 use crate::memory::{Buffer, elements};
 use serde_json::{Value as Json, json};
@@ -37,8 +37,7 @@ impl Timing {
 /// The JSON of all graphs of a run, with times relative to the start of the first one.
 ///
 /// # Errors
-/// If it is longer than a string can be.
+/// If it is longer than a string can be: a loop can run any number of graphs.
 pub fn timings_json(timings: &[Timing]) -> Result<String> {
-    let Some(first) = timings.first() else { return Ok("[]".to_string()) };
-    text(&timings.iter().map(|timing| timing.json(first.start)).collect())
+    text_of("profile", &Lazily::of(timings.iter().map(|timing| timing.json(timings[0].start))))
 }

@@ -6,6 +6,7 @@ use crate::memory::{Buffer, Rows};
 use crate::runtime::Tensor;
 use crate::shape::Descriptor;
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A feed whose data are not copied yet.
@@ -98,12 +99,14 @@ pub struct Pool {
     buffers: Mutex<Vec<Buffer>>,
     /// Maximum number of buffers.
     most: usize,
+    /// The largest size of all kept buffers so far, in bytes.
+    largest: AtomicUsize,
 }
 
 impl Pool {
     /// A pool that holds at most as many buffers as one run uses.
     pub fn new(most: usize) -> Pool {
-        Pool { buffers: Mutex::default(), most }
+        Pool { buffers: Mutex::default(), most, largest: AtomicUsize::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Buffer>> {
@@ -136,12 +139,20 @@ impl Pool {
             total -= buffers[excess].len();
             excess += 1;
         }
+        self.largest.fetch_max(total, Ordering::Relaxed);
         buffers.drain(..excess).collect()
+    }
+
+    /// The largest size of the pool so far, in bytes: what runs take from it comes back. A number that fell and rose with
+    /// every run would look like growth to a garbage collector.
+    pub fn bytes(&self) -> usize {
+        self.largest.load(Ordering::Relaxed)
     }
 
     /// Frees all buffers.
     pub fn clear(&self) {
         let buffers = std::mem::take(&mut *self.lock());
+        self.largest.store(0, Ordering::Relaxed);
         drop(buffers);
     }
 }
@@ -167,7 +178,9 @@ mod tests {
         assert_eq!(pool.give(large()).len(), 1);
         assert_eq!(pool.give(large()).len(), MOST - 1, "everything else");
         assert_eq!(pool.give(Buffer::zeroed(MAX_POOLED_BYTES + 1).unwrap()).len(), 3, "and a buffer above the limit");
+        assert_eq!(pool.bytes(), MAX_POOLED_BYTES, "at most");
         pool.clear();
         assert!(pool.lock().is_empty());
+        assert_eq!(pool.bytes(), 0);
     }
 }

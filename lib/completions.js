@@ -1,0 +1,166 @@
+'use strict';
+
+/** Native requests as promises. */
+
+const { setImmediate } = require('node:timers');
+
+const { Promise } = globalThis;
+
+/**
+ * Who is told of the end of a request: `end` with an empty code for a success, `reject` if somebody gives the request up.
+ *
+ * @typedef {object} Listener
+ * @property {(code: string, message: string | undefined, details: any) => void} end
+ * @property {(error: Error) => void} [reject]
+ */
+
+/**
+ * The requests of an environment (main thread or worker), of which the native side reports the ends.
+ *
+ * Test runners and bundlers evaluate this package several times in one environment, also in realms of their own, while
+ * there is one native binary: all copies share one object of this class. It makes nothing that a caller gets to see: that
+ * is up to the listeners, which belong to the copy that the caller uses.
+ */
+class Requests {
+  /** The native side of this environment. */
+  environment;
+
+  #lastId;
+  /** @type {Map<number, Listener>} */
+  #listeners = new Map();
+  /** Number of completions whose task has not run yet. */
+  #waiting = 0;
+
+  /**
+   * @param {Pick<import('./internal.js').Binding, 'initialize'>} binding
+   * @param {number} [lastId] the id before the first one
+   */
+  constructor(binding, lastId = 0) {
+    this.#lastId = lastId;
+    this.environment = binding.initialize((ids, codes, messages, details) => {
+      const tasks = Array.from(ids, (id, index) => () => this.#tell(id, codes[index] ?? '', messages[index], details[index]));
+      // One task per completion: reactions to one promise run before the next one is settled and its data are written.
+      // Completions that already wait for a task go first: several reports can arrive in one turn of the event loop.
+      const first = this.#waiting === 0 ? tasks.shift() : undefined;
+      for (const task of tasks) {
+        this.#waiting += 1;
+        setImmediate(() => {
+          this.#waiting -= 1;
+          task();
+        });
+      }
+      // Last: if it throws, the others have their tasks.
+      first?.();
+    });
+  }
+
+  /** @returns {number} an id that no other pending request of this environment has */
+  nextId() {
+    do {
+      // Native ids have 32 bits, which a long-running server may exhaust while its oldest requests are pending.
+      this.#lastId = (this.#lastId + 1) >>> 0;
+    } while (this.#listeners.has(this.#lastId));
+    return this.#lastId;
+  }
+
+  /**
+   * Registers a request right after the native call that has begun it: it never ends in between.
+   *
+   * @param {number} id
+   * @param {Listener} listener
+   */
+  add(id, listener) {
+    this.#listeners.set(id, listener);
+  }
+
+  /**
+   * Removes a request, whose end is ignored from then on.
+   *
+   * @param {number} id
+   * @returns {Listener | undefined}
+   */
+  take(id) {
+    const listener = this.#listeners.get(id);
+    this.#listeners.delete(id);
+    return listener;
+  }
+
+  /**
+   * @param {number} id
+   * @param {string} code
+   * @param {string | undefined} message
+   * @param {any} details
+   */
+  #tell(id, code, message, details) {
+    // The native side also reports requests that failed inside their calls, which nobody has registered.
+    this.take(id)?.end(code, message, details);
+  }
+}
+
+/** The requests that one copy of this package makes; its promises and errors are those of the copy's realm. */
+class Completions {
+  #requests;
+  #errorOf;
+
+  /**
+   * @param {Requests} requests
+   * @param {(code: string, message: string, details?: string) => import('./internal.js').CodedError} errorOf makes errors from
+   *   a code, a message and the JSON of unsupported nodes
+   */
+  constructor(requests, errorOf) {
+    this.#requests = requests;
+    this.#errorOf = errorOf;
+  }
+
+  /** @returns {number} an id for a native request */
+  nextId() {
+    return this.#requests.nextId();
+  }
+
+  /**
+   * Returns the outcome of work that a native call has begun. Must be called right after that call.
+   *
+   * @template T
+   * @template {unknown[]} [Made=unknown[]]
+   * @param {number} id
+   * @param {(error: Error | undefined, made: Made) => T} finish called on completion with the failure or undefined, and
+   *   the results; its return value or exception settles the promise
+   * @returns {Promise<T>}
+   */
+  outcome(id, finish) {
+    return new Promise((resolve, reject) => {
+      /** @type {Listener['end']} */
+      const end = (code, message = '', details) => {
+        try {
+          resolve(finish(code === '' ? undefined : this.#errorOf(code, message, details), details));
+        } catch (error) {
+          reject(error);
+        }
+      };
+      this.#requests.add(id, { end, reject });
+    });
+  }
+
+  /**
+   * Calls `tell` with the error when the event that a native call watches for happens, or can no longer happen.
+   *
+   * @param {number} id
+   * @param {(error: import('./internal.js').CodedError) => void} tell must not keep alive the object whose end stops
+   *   the watch
+   */
+  watch(id, tell) {
+    this.#requests.add(id, { end: (code, message = '') => tell(this.#errorOf(code, message)) });
+  }
+
+  /**
+   * Rejects at once; a later completion with the same id has no effect.
+   *
+   * @param {number} id
+   * @param {Error} error
+   */
+  abandon(id, error) {
+    this.#requests.take(id)?.reject?.(error);
+  }
+}
+
+module.exports = { Completions, Requests };

@@ -1,0 +1,104 @@
+//! Results that JavaScript holds without having read them.
+
+use super::Result;
+use super::account::Share;
+use super::convert::{coded, invalid_state, thrown};
+use super::handle::Owner;
+use super::view::View;
+use crate::memory::Buffer;
+use crate::session::{Cache, Session};
+use napi::bindgen_prelude::External;
+use napi_derive::napi;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// The contents of an unread result.
+#[derive(Clone)]
+pub enum Contents {
+    /// Bytes in row-major order.
+    Bytes(Arc<Buffer>),
+    /// A cache that may grow in place.
+    Cache(Cache),
+}
+
+impl Contents {
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Contents::Bytes(bytes) => bytes.len(),
+            Contents::Cache(cache) => cache.rows.len(),
+        }
+    }
+
+    /// The address and size in bytes of its memory, which other results may share.
+    fn memory(&self) -> (usize, usize) {
+        match self {
+            Contents::Bytes(bytes) => (bytes.as_ptr().addr(), bytes.len()),
+            Contents::Cache(cache) => cache.rows.block(),
+        }
+    }
+}
+
+/// An unread result.
+struct HeldValue {
+    /// Ends before the memory does, whose address others may have then.
+    _share: Share,
+    contents: Contents,
+}
+
+/// Unread results that share one handle: all caches of a run, since there are many, or any other single result.
+pub struct HeldValues {
+    /// `None` for results that were released.
+    values: RefCell<Vec<Option<HeldValue>>>,
+    session: Arc<Session>,
+}
+
+impl HeldValues {
+    /// Results of a run of `session`.
+    pub fn new(owner: &Owner, session: &Arc<Session>, all: Vec<Contents>) -> HeldValues {
+        let held = |contents: Contents| {
+            let (address, bytes) = contents.memory();
+            Some(HeldValue { _share: owner.account().share(address, bytes), contents })
+        };
+        HeldValues { values: RefCell::new(all.into_iter().map(held).collect()), session: session.clone() }
+    }
+
+    /// # Errors
+    /// An InvalidStateError if the result at `place` was released.
+    pub fn contents(&self, place: usize) -> Result<Contents> {
+        let values = self.values.borrow();
+        let value = values.get(place).and_then(Option::as_ref);
+        value.map(|value| value.contents.clone()).ok_or_else(|| invalid_state("the result was read already"))
+    }
+
+    /// Frees the result at `place`, and passes its bytes on to other runs once they are unused.
+    fn release(&self, place: usize) {
+        let value = self.values.borrow_mut().get_mut(place).and_then(Option::take);
+        if let Some(HeldValue { contents: Contents::Bytes(bytes), .. }) = value {
+            self.session.recycle_shared(bytes);
+        }
+    }
+}
+
+impl Drop for HeldValues {
+    fn drop(&mut self) {
+        let count = self.values.borrow().len();
+        (0..count).for_each(|place| self.release(place));
+    }
+}
+
+/// Copies the result at `place`.
+#[napi(catch_unwind)]
+pub fn read_value(held: &External<HeldValues>, place: u32, into: View) -> Result<()> {
+    let bytes = match held.contents(place as usize)? {
+        Contents::Bytes(bytes) => bytes,
+        Contents::Cache(cache) => Arc::new(cache.to_dense().map_err(coded)?),
+    };
+    into.replace(bytes.bytes()).map_err(thrown)
+}
+
+/// Frees the result at `place`.
+#[napi(catch_unwind)]
+pub fn release_value(held: &External<HeldValues>, place: u32) {
+    held.release(place as usize);
+}
