@@ -9,6 +9,7 @@ pub mod einsum;
 pub mod elementwise;
 pub mod gather;
 pub mod generate;
+pub mod interpolation;
 pub mod linear_attention;
 pub mod logic;
 pub mod loss;
