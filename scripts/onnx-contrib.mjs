@@ -12,7 +12,7 @@ const DIRECTORY = join(root, 'target', 'onnx-contrib');
 const PROGRAMS = join(root, 'scripts', 'python');
 
 /** The programs that write models, by the folder for them. */
-const GENERATORS = { operators: 'contrib_models.py', resize: 'resize_models.py' };
+const GENERATORS = { operators: 'contrib_models.py', optimized: 'optimized_models.py', resize: 'resize_models.py' };
 
 /**
  * Writes models unless the current generator has already written them.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use prost::Message;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The supported versions of `ai.onnx`.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
@@ -148,6 +148,8 @@ pub struct Model {
     pub functions: HashMap<FunctionId, Function>,
     /// The files with the weights.
     pub files: Arc<Files>,
+    /// The result of [`block_size`](Model::block_size), once it is known.
+    pub(super) known_block_size: OnceLock<Option<u32>>,
 }
 
 fn decode<T: Message + Default>(bytes: &Bytes, what: &str) -> Result<T> {
@@ -520,6 +522,6 @@ impl Model {
         };
         // The remaining pages hold weights that nothing has read yet.
         files.release();
-        Ok(Model { metadata, graph, functions, files: Arc::new(files) })
+        Ok(Model { metadata, graph, functions, files: Arc::new(files), known_block_size: OnceLock::new() })
     }
 }

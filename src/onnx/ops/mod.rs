@@ -51,6 +51,8 @@ pub const TABLES: &[&[Entry]] = &[
     loss::OPERATORS,
     microsoft::attention::OPERATORS,
     microsoft::block_quantized::OPERATORS,
+    microsoft::blocked::OPERATORS,
+    microsoft::channels_last::OPERATORS,
     microsoft::fused::OPERATORS,
     microsoft::grouped_attention::OPERATORS,
     microsoft::quantized::OPERATORS,

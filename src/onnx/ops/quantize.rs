@@ -380,7 +380,8 @@ fn conv_integer(call: &mut Call) -> Outcome {
     call.one(Ok(y))
 }
 
-fn qlinear_conv(call: &mut Call) -> Outcome {
+/// `QLinearConv`.
+pub fn qlinear_conv(call: &mut Call) -> Outcome {
     let how = convolution(call, &call.input_shape(0)?, &call.input_shape(3)?)?;
     let mut sum = integer_convolution(call, [0, 2], [3, 5], &how)?;
     let dimensions = call.rank(sum) - 2;
