@@ -122,7 +122,7 @@ export const STEPS = [
   },
   { name: 'runtimes', title: 'Node, Deno and Bun', needs: ['addon'], outside: ['vectors'], run: ['npm run test:runtimes'] },
   { name: 'onnx-node', title: 'single-operator tests of onnx', needs: ['addon'], debian: ['venv'], run: ['npm run onnx-node-tests -- --quiet'] },
-  { name: 'onnx-contrib', title: 'operators of com.microsoft', needs: ['addon'], debian: ['venv'], run: ['npm run test:onnx-contrib'] },
+  { name: 'onnx-contrib', title: 'models that onnxruntime wrote', needs: ['addon'], debian: ['venv'], run: ['npm run test:onnx-contrib'] },
   {
     name: 'onnx-models',
     title: "the benchmark's models",

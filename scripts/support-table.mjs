@@ -157,8 +157,7 @@ export function onnxTable(operators) {
       `## ${domain === '' ? 'ai.onnx' : domain}`,
       `${own.length} operators. These have no limits but the data types of WebNN:`,
       names.join(' '),
-      `These have limits:`,
-      ['| Operator | Limits |', '|---|---|', ...limited].join('\n'),
+      ...(limited.length > 0 ? ['These have limits:', ['| Operator | Limits |', '|---|---|', ...limited].join('\n')] : []),
     ];
   });
   return sections.join('\n\n');

@@ -1,5 +1,6 @@
-// Every model of scripts/python/contrib_models.py, one operator of com.microsoft each: loaded, run, compared with
-// onnxruntime's results. `npm run test:onnx-contrib` writes the models first and names their folder.
+// The models of scripts/python/contrib_models.py (one operator of com.microsoft each), optimized_models.py (networks that
+// onnxruntime saved after all of its optimizations) and resize_models.py: loaded, run, compared with onnxruntime's results.
+// `npm run test:onnx-contrib` writes the models first and names their folders.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -19,17 +20,17 @@ const ABSOLUTE_TOLERANCE = 1e-5;
  */
 const QUANTIZATION_STEPS = { int8: 1, uint8: 1 };
 
-const directory = process.env.ONNX_CONTRIB;
-assert.ok(directory, 'ONNX_CONTRIB does not name the folder of the models; run `npm run test:onnx-contrib`');
-const manifest = JSON.parse(readFileSync(path.join(directory, 'manifest.json'), 'utf8'));
+const directories = process.env.ONNX_CONTRIB?.split(path.delimiter);
+assert.ok(directories, 'ONNX_CONTRIB does not name the folders of the models; run `npm run test:onnx-contrib`');
 
-function assertAgrees(output, got, expected) {
+/** Compares numbers; `tolerance`, if the case has one, is for all of them. */
+function assertAgrees(output, got, expected, tolerance) {
   assert.equal(got.length, expected.length, output.name);
   for (const [i, value] of got.entries()) {
     const difference = Math.abs(Number(value) - Number(expected[i]));
     const isFloat = output.dtype.startsWith('float');
-    const allowed = isFloat ? ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * Math.abs(expected[i]) : (QUANTIZATION_STEPS[output.dtype] ?? 0);
-    assert.ok(difference <= allowed, `${output.name}[${i}] is ${value}, expected ${expected[i]}`);
+    const usual = isFloat ? ABSOLUTE_TOLERANCE + RELATIVE_TOLERANCE * Math.abs(expected[i]) : (QUANTIZATION_STEPS[output.dtype] ?? 0);
+    assert.ok(difference <= (tolerance ?? usual), `${output.name}[${i}] is ${value}, expected ${expected[i]}`);
   }
 }
 
@@ -39,22 +40,30 @@ before(async () => {
 });
 after(() => context.destroy());
 
-for (const [name, entry] of Object.entries(manifest)) {
-  test(name, async () => {
-    const folder = path.join(directory, name);
-    const model = await loadModel(path.join(folder, 'model.onnx'), { context });
-    try {
-      const feeds = {};
-      for (const input of entry.inputs) {
-        feeds[input.name] = (await readNpy(path.join(folder, `in_${input.name}.npy`))).data;
+for (const directory of directories) {
+  const manifest = JSON.parse(readFileSync(path.join(directory, 'manifest.json'), 'utf8'));
+  for (const [name, entry] of Object.entries(manifest)) {
+    test(`${path.basename(directory)}: ${name}`, async () => {
+      const folder = path.join(directory, name);
+      const model = await loadModel(path.join(folder, 'model.onnx'), { context });
+      try {
+        for (const { inputs, outputs } of entry.runs) {
+          const feeds = {};
+          for (const input of inputs) {
+            const { data, shape } = await readNpy(path.join(folder, input.file));
+            feeds[input.name] = { data, shape };
+          }
+          const results = await model.run(feeds);
+          for (const output of outputs) {
+            const expected = await readNpy(path.join(folder, output.file));
+            assert.deepEqual(results[output.name].shape, output.shape, output.name);
+            const values = [results[output.name].data, expected.data].map((data) => valuesOf(data, output.dtype));
+            assertAgrees(output, ...values, entry.tolerance);
+          }
+        }
+      } finally {
+        model.destroy();
       }
-      const results = await model.run(feeds);
-      for (const output of entry.outputs) {
-        const expected = await readNpy(path.join(folder, `out_${output.name}.npy`));
-        assertAgrees(output, valuesOf(results[output.name].data, output.dtype), valuesOf(expected.data, expected.dataType));
-      }
-    } finally {
-      model.destroy();
-    }
-  });
+    });
+  }
 }

@@ -4,25 +4,22 @@ onnxruntime's CPU provider:
 
     DIRECTORY/<case>/model.onnx
     DIRECTORY/<case>/in_<name>.npy, out_<name>.npy
-    DIRECTORY/manifest.json             names, types and shapes of each case, in order
+    DIRECTORY/manifest.json             see model_cases.py
 
     python contrib_models.py DIRECTORY [--only a,b]
 
 Operators that onnxruntime has no CPU kernel for (BiasAdd, BiasSoftmax, BiasSplitGelu) are not here.
 """
 
-import argparse
-import json
 import os
-import zlib
 
 import numpy as np
 import onnx
 import onnxruntime
+from model_cases import IR_VERSION, Generator, rng, save_case
 from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 21
-IR_VERSION = 10
 MICROSOFT = "com.microsoft"
 
 
@@ -48,10 +45,6 @@ def case(name, operator, inputs, outputs=("y",), domain=MICROSOFT, **attributes)
     names of `outputs` are left out."""
     assert name not in CASES, name
     CASES[name] = (operator, inputs, outputs, domain, attributes)
-
-
-def rng(name):
-    return np.random.Generator(np.random.PCG64(zlib.crc32(name.encode())))
 
 
 def normal(name, *shape, scale=1.0, dtype=np.float32):
@@ -528,34 +521,8 @@ def write(directory, name):
     folder = os.path.join(directory, name)
     os.makedirs(folder, exist_ok=True)
     onnx.save(model, os.path.join(folder, "model.onnx"))
-    entry = {"operator": operator, "inputs": [], "outputs": []}
-    for kind, arrays in (("in", feeds), ("out", results)):
-        for value, array in arrays.items():
-            np.save(os.path.join(folder, f"{kind}_{value}.npy"), array)
-            described = {"name": value, "dtype": array.dtype.name, "shape": list(array.shape)}
-            entry["inputs" if kind == "in" else "outputs"].append(described)
-    return entry
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory")
-    parser.add_argument("--only", default="", help="names of cases, separated by commas")
-    arguments = parser.parse_args()
-    names = [name for name in arguments.only.split(",") if name] or list(CASES)
-    os.makedirs(arguments.directory, exist_ok=True)
-    manifest, failures = {}, []
-    for name in names:
-        try:
-            manifest[name] = write(arguments.directory, name)
-        except Exception as error:  # every case is tried before the program fails
-            failures.append(f"{name}: {str(error).strip()[:300]}")
-    with open(os.path.join(arguments.directory, "manifest.json"), "w") as file:
-        json.dump(manifest, file, indent=1)
-    print(f"{len(manifest)} models in {arguments.directory}")
-    if failures:
-        raise SystemExit("\n".join(failures))
+    return save_case(folder, operator, [(feeds, results)])
 
 
 if __name__ == "__main__":
-    main()
+    Generator(CASES, write).main(__doc__)

@@ -97,6 +97,19 @@ impl<'c, 'm> Call<'c, 'm> {
         self.value(index).ok_or_else(|| Refusal(format!("input {index} is missing")))
     }
 
+    /// Replaces the input at `index`, for the translation of a related operator.
+    pub fn replace(&mut self, index: usize, operand: OperandId) {
+        self.inputs[index] = Some(Value::Operand(operand));
+    }
+
+    /// The number of channels in a block of `com.microsoft.nchwc`; `None` for a model without channels in blocks.
+    ///
+    /// # Errors
+    /// If nodes or weights of the model are damaged.
+    pub fn block_size(&self) -> Step<Option<u32>> {
+        Ok(self.importer.model.block_size()?)
+    }
+
     /// The input at `index` as an operand, a tensor that WebNN supports.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! How a model is read: [`file`] finds the bytes, [`proto`] decodes messages one by one, [`model`] checks the structure
 //! once, [`import`](mod@import) translates nodes for given shapes, by the tables of [`registry`] and [`ops`].
 
+mod blocks;
 pub mod body;
 pub mod call;
 pub mod constants;

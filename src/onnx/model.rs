@@ -10,7 +10,7 @@ use bytes::Bytes;
 use prost::Message;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The supported versions of `ai.onnx`.
 pub const OPSETS: std::ops::RangeInclusive<i64> = 7..=28;
@@ -150,6 +150,8 @@ pub struct Model {
     pub functions: HashMap<FunctionId, Function>,
     /// The files with the weights.
     pub files: Arc<Files>,
+    /// The result of [`block_size`](Model::block_size), once it is known.
+    pub(super) known_block_size: OnceLock<Option<u32>>,
 }
 
 fn decode<T: Message + Default>(bytes: &Bytes, what: &str) -> Result<T> {
@@ -542,6 +544,6 @@ impl Model {
         };
         // The remaining pages hold weights that nothing has read yet.
         files.release();
-        Ok(Model { metadata, graph, functions, files: Arc::new(files) })
+        Ok(Model { metadata, graph, functions, files: Arc::new(files), known_block_size: OnceLock::new() })
     }
 }

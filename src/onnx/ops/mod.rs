@@ -11,6 +11,7 @@ pub mod gather;
 pub mod generate;
 #[cfg(test)]
 mod integer_tests;
+pub mod interpolation;
 pub mod linear_attention;
 pub mod logic;
 pub mod loss;
@@ -52,6 +53,8 @@ pub const TABLES: &[&[Entry]] = &[
     loss::OPERATORS,
     microsoft::attention::OPERATORS,
     microsoft::block_quantized::OPERATORS,
+    microsoft::blocked::OPERATORS,
+    microsoft::channels_last::OPERATORS,
     microsoft::fused::OPERATORS,
     microsoft::grouped_attention::OPERATORS,
     microsoft::quantized::OPERATORS,

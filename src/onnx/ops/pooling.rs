@@ -154,13 +154,15 @@ pub fn average(call: &mut Call, x: OperandId) -> Step<OperandId> {
     pool(call, PoolKind::Average, input, &pooling.window)
 }
 
-fn average_pool(call: &mut Call) -> Outcome {
+/// `AveragePool`.
+pub fn average_pool(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let y = average(call, x);
     call.one(y)
 }
 
-fn max_pool(call: &mut Call) -> Outcome {
+/// `MaxPool`.
+pub fn max_pool(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let pooling = pooling(call, &call.shape(x))?;
     let y = pool(call, PoolKind::Max, x, &pooling.window)?;
@@ -289,7 +291,7 @@ fn lp_pool(call: &mut Call) -> Outcome {
 }
 
 /// Pools all elements of a channel.
-fn global(call: &mut Call, kind: ReduceKind) -> Outcome {
+pub fn global(call: &mut Call, kind: ReduceKind) -> Outcome {
     let x = call.input(0)?;
     let shape = call.shape(x);
     let axes: Vec<u32> = (2..2 + spatial(&shape)?.len() as u32).collect();

@@ -379,7 +379,8 @@ fn conv_integer(call: &mut Call) -> Outcome {
     call.one(Ok(y))
 }
 
-fn qlinear_conv(call: &mut Call) -> Outcome {
+/// `QLinearConv`.
+pub fn qlinear_conv(call: &mut Call) -> Outcome {
     let how = exact(call, 0, 3)?;
     let mut sum = integer_convolution(call, [0, 2], [3, 5], &how)?;
     let dimensions = call.rank(sum) - 2;

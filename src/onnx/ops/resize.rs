@@ -1,10 +1,11 @@
-//! Resizing: each dimension separately, with indices and weights computed during translation.
+//! Resizing: each dimension separately, with indices and weights computed during translation (`interpolation.rs`).
 //!
 //! Cases that `resample2d` covers are left to it, which is faster. Otherwise, an output along a dimension is a sum of a
 //! few gathered elements, or of a product with a matrix of weights if there are many.
 
+use super::interpolation::{Factor, Mode, Nearest, Plan, Resizing, Sizes, Transformation};
 use crate::dimension::Dim;
-use crate::dtype::DataType;
+use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::Refusal;
@@ -14,193 +15,48 @@ use crate::ops::elementwise::Elementwise as E;
 use crate::ops::resample2d::{InterpolationMode, Resample2d, between, nearest};
 use crate::shape::Descriptor;
 
-/// How an element of the output is computed from those of the input.
-#[derive(Clone, Copy, PartialEq)]
-enum Mode {
-    Nearest(Nearest),
-    Linear,
-    /// With the coefficient `a`.
-    Cubic(f64),
-}
-
-/// How a coordinate is rounded.
-#[derive(Clone, Copy, PartialEq)]
-enum Nearest {
-    PreferFloor,
-    PreferCeil,
-    Floor,
-    Ceil,
-    /// In opset 10: down if the output is larger, up if it is smaller.
-    Simple,
-}
-
 /// The target length of a dimension.
 #[derive(Clone, Copy)]
 enum Length {
     /// A scale; the length is rounded down.
-    Scale(f64),
-    /// A scale that all dimensions share; the length is rounded to nearest.
-    Common(f64),
+    Scale(f32),
+    /// The quotient of two sizes, which all dimensions share; the length is rounded to nearest.
+    Common {
+        output: u32,
+        input: u32,
+    },
     Size(Dim),
 }
 
-/// The attributes of a resizing.
-struct Resizing {
-    mode: Mode,
-    /// `coordinate_transformation_mode`.
-    coordinates: String,
-    antialias: bool,
-    exclude_outside: bool,
-    extrapolation: f64,
-}
-
-/// Sizes along a dimension.
-#[derive(Clone, Copy)]
-struct Sizes {
-    input: u32,
-    output: u32,
-    scale: f64,
-    /// The size of the output before it is rounded to a whole number.
-    length: f64,
-    /// Start and end of the region of interest.
-    roi: [f64; 2],
-}
-
-/// The plan for a dimension of the output: for each place, elements of the input and their weights.
-struct Plan {
-    axis: usize,
-    input: u32,
-    taps: Vec<Vec<(u32, f64)>>,
-    /// Whether each place receives the extrapolation value.
-    outside: Vec<bool>,
-}
-
 impl Resizing {
-    /// The coordinate in the input for place `x` of the output.
-    fn coordinate(&self, sizes: &Sizes, x: u32) -> Step<f64> {
-        // The nearest element can depend on the last bit: in float32, the type of scales, 8 / 1.6 is 5, but with the
-        // float32 nearest to 1.6, it is less in float64.
-        let nearest = matches!(self.mode, Mode::Nearest(_));
-        let round = |number: f64| if nearest { number as f32 as f64 } else { number };
-        let Sizes { input, output, scale, length, roi: [start, end] } = *sizes;
-        let (x, last, scale, length) = (x as f64, input as f64 - 1.0, round(scale), round(length));
-        let center = round(round((x + 0.5) / scale) - 0.5);
-        Ok(match self.coordinates.as_str() {
-            "half_pixel" => center,
-            "half_pixel_symmetric" => input as f64 / 2.0 * (1.0 - output as f64 / length) + center,
-            "pytorch_half_pixel" if output == 1 => 0.0,
-            "pytorch_half_pixel" => center,
-            "tf_half_pixel_for_nn" => round((x + 0.5) / scale),
-            "asymmetric" => round(x / scale),
-            // As in the standard's text and onnxruntime, the length of the resized dimension is a whole number here.
-            "align_corners" if output == 1 => 0.0,
-            "align_corners" => round(round(x * last) / (output as f64 - 1.0)),
-            "tf_crop_and_resize" if output == 1 => 0.5 * (start + end) * last,
-            "tf_crop_and_resize" => start * last + x * (end - start) * last / (output as f64 - 1.0),
-            other => return Err(Refusal(format!("coordinate_transformation_mode is {other}"))),
-        })
-    }
-
-    /// Returns the first element that contributes, and the weights from it on, for a coordinate that is `ratio` (above
-    /// 0, up to 1) after element 0.
-    fn weights(&self, ratio: f64, scale: f64) -> (i64, Vec<f64>) {
-        // An antialiasing filter is stretched if the output is smaller than the input.
-        let stretch = if self.antialias { scale.min(1.0) } else { 1.0 };
-        let support = if matches!(self.mode, Mode::Cubic(_)) { 2.0 } else { 1.0 };
-        let first = (-support / stretch).floor() as i64 + 1;
-        let filter = |x: f64| match self.mode {
-            Mode::Cubic(a) if x <= 1.0 => ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0,
-            Mode::Cubic(a) if x < 2.0 => ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a,
-            Mode::Cubic(_) => 0.0,
-            _ => (1.0 - x).max(0.0),
-        };
-        let weights: Vec<f64> = (first..2 - first).map(|at| filter(((at as f64 - ratio) * stretch).abs())).collect();
-        (first, weights)
-    }
-
-    /// Whether a dimension may change although its size does not.
-    fn moves(&self) -> bool {
-        matches!(self.coordinates.as_str(), "tf_crop_and_resize" | "tf_half_pixel_for_nn")
-    }
-
     /// Whether a dimension certainly remains unchanged, without checking every place.
     fn keeps(&self, sizes: &Sizes) -> bool {
-        sizes.input == sizes.output && sizes.scale == 1.0 && !self.moves()
+        sizes.input == sizes.output && sizes.factor.is_one() && !self.moves(sizes)
     }
 
     /// The size of the output for an `input` that is still unknown, if `resample2d` is equivalent for all sizes.
     fn resampled_size(&self, input: Dim, wanted: Length) -> Option<Dim> {
         let (output, factor) = match wanted {
-            Length::Scale(scale) if scale.fract() == 0.0 && (1.0..=MAX_FACTOR).contains(&scale) => {
+            Length::Scale(scale) if scale.fract() == 0.0 && (1.0..=MAX_FACTOR as f32).contains(&scale) => {
                 (input * scale as u32, scale as u32)
             }
-            Length::Scale(_) | Length::Common(_) => return None,
+            Length::Scale(_) | Length::Common { .. } => return None,
             Length::Size(size) => (size, (size.shown() / input.shown().max(1)).clamp(0, MAX_FACTOR as i64) as u32),
         };
         let known = Dim::ONE..=Dim::from(MAX_RESAMPLED);
         if self.antialias || self.exclude_outside || !known.contains(&output) {
             return None;
         }
-        let same = match (self.mode, self.coordinates.as_str()) {
-            (Mode::Linear, "half_pixel" | "half_pixel_symmetric") => true,
-            (Mode::Linear, "pytorch_half_pixel") => output > 1,
+        use Transformation::*;
+        let same = match (self.mode, self.transformation) {
+            (Mode::Linear, HalfPixel | HalfPixelSymmetric) => true,
+            (Mode::Linear, PytorchHalfPixel) => output > 1,
             // No place is in the middle between two elements.
-            (Mode::Nearest(Nearest::PreferFloor | Nearest::PreferCeil), "half_pixel" | "half_pixel_symmetric")
-            | (Mode::Nearest(Nearest::Floor | Nearest::Simple), "asymmetric") => factor > 0 && output == input * factor,
+            (Mode::Nearest(Nearest::PreferFloor | Nearest::PreferCeil), HalfPixel | HalfPixelSymmetric)
+            | (Mode::Nearest(Nearest::Floor | Nearest::Simple), Asymmetric) => factor > 0 && output == input * factor,
             _ => false,
         };
         same.then_some(output)
-    }
-
-    fn plan(&self, axis: usize, sizes: &Sizes) -> Step<Plan> {
-        let width = if self.antialias { 4.0 / sizes.scale.min(1.0) } else { 4.0 };
-        if sizes.output as f64 * width > MAX_WEIGHTS as f64 {
-            let Sizes { input, output, .. } = sizes;
-            return Err(Refusal(format!("dimension {axis} is too large to be resized from {input} to {output}")));
-        }
-        let last = sizes.input as i64 - 1;
-        let (mut taps, mut outside) = (Vec::new(), Vec::new());
-        for place in 0..sizes.output {
-            let x = self.coordinate(sizes, place)?;
-            if !x.is_finite() {
-                return Err(Refusal(format!("place {place} of dimension {axis} has the coordinate {x}")));
-            }
-            // Farther outside, nothing changes.
-            let x = x.clamp(-1e12, 1e12);
-            outside.push(self.coordinates == "tf_crop_and_resize" && !(0.0..=last as f64).contains(&x));
-            let inside = |at: i64| at.clamp(0, last) as u32;
-            if let Mode::Nearest(nearest) = self.mode {
-                let rounded = match nearest {
-                    Nearest::PreferFloor => (x - 0.5).ceil(),
-                    Nearest::PreferCeil => (x + 0.5).floor(),
-                    Nearest::Simple if sizes.scale < 1.0 => x.ceil(),
-                    Nearest::Floor | Nearest::Simple => x.floor(),
-                    Nearest::Ceil => x.ceil(),
-                };
-                taps.push(vec![(inside(rounded as i64), 1.0)]);
-                continue;
-            }
-            let base = x.ceil() as i64 - 1;
-            let (first, mut weights) = self.weights(x - base as f64, sizes.scale);
-            let places: Vec<i64> = (0..weights.len() as i64).map(|at| base + first + at).collect();
-            if self.exclude_outside {
-                for (weight, place) in weights.iter_mut().zip(&places) {
-                    *weight = if (0..=last).contains(place) { *weight } else { 0.0 };
-                }
-            }
-            let total: f64 = if self.exclude_outside || self.antialias { weights.iter().sum() } else { 1.0 };
-            // Elements beyond a border repeat the border's.
-            let mut merged: Vec<(u32, f64)> = Vec::new();
-            for (&place, weight) in places.iter().zip(weights) {
-                match merged.last_mut() {
-                    Some((at, sum)) if *at == inside(place) => *sum += weight / total,
-                    _ => merged.push((inside(place), weight / total)),
-                }
-            }
-            merged.retain(|&(_, weight)| weight != 0.0);
-            taps.push(merged);
-        }
-        Ok(Plan { axis, input: sizes.input, taps, outside })
     }
 }
 
@@ -211,10 +67,10 @@ const SAME_PLACE: f64 = 1e-5;
 /// The largest dimension of an output that is still unknown, and the largest integer factor, for which float32
 /// determines the nearest element.
 const MAX_RESAMPLED: u32 = 1 << 16;
-const MAX_FACTOR: f64 = 16.0;
+const MAX_FACTOR: u32 = 16;
 
-/// Maximum number of weights along a dimension.
-const MAX_WEIGHTS: u64 = 1 << 22;
+/// The upper half of a weight for bytes is a multiple of the inverse of this number.
+const UPPER: f64 = (1 << 11) as f64;
 
 /// Maximum number of elements per output to gather one by one; for more, the dimension becomes a matrix product.
 const MAX_GATHERED: usize = 4;
@@ -260,6 +116,37 @@ impl Plan {
             });
         }
         sum.ok_or_else(|| "a place has no weights".into())
+    }
+
+    /// Like [`apply`](Self::apply), for `x` of whole numbers within the range of `dtype`, rounded to such numbers.
+    fn apply_rounded(&self, call: &mut Call, x: OperandId, dtype: DataType) -> Step<OperandId> {
+        let (low, high) = match dtype {
+            DataType::Uint8 => (0.0, 255.0),
+            DataType::Int8 => (-128.0, 127.0),
+            _ => {
+                let y = self.apply(call, x)?;
+                return to_whole(call, y, 0.5);
+            }
+        };
+        // The weights are multiples of 2^-22. A sum of products with their upper halves is exact in float32, as is one
+        // with their lower halves, and so is the fraction of the whole sum.
+        let upper = |weight: f64| (weight * UPPER).round() / UPPER;
+        let [coarse, fine] = [true, false].map(|is_upper| {
+            let part = |&(at, weight): &(u32, f64)| (at, if is_upper { upper(weight) } else { weight - upper(weight) });
+            let taps = self.taps.iter().map(|taps| taps.iter().map(part).collect()).collect();
+            Plan { axis: self.axis, input: self.input, taps, outside: Vec::new() }
+        });
+        let sum = coarse.apply(call, x)?;
+        let sum = call.linear(sum, 1.0, 0.5)?;
+        let mut y = call.emit(E::Floor, &[sum])?;
+        if fine.taps.iter().flatten().any(|&(_, weight)| weight != 0.0) {
+            let rest = call.sub(sum, y)?;
+            let more = fine.apply(call, x)?;
+            let rest = call.add(rest, more)?;
+            let rest = call.emit(E::Floor, &[rest])?;
+            y = call.add(y, rest)?;
+        }
+        call.emit(E::Clamp { min: Number::Float(low), max: Number::Float(high) }, &[y])
     }
 
     fn product(&self, call: &mut Call, x: OperandId) -> Step<OperandId> {
@@ -326,16 +213,23 @@ fn resample(call: &mut Call, x: OperandId, mode: Mode, lengths: &[(usize, Dim)])
 
 /// Resizes `axes` of input 0 to `lengths`, optionally within `regions` of interest. Sizes that do not change may be
 /// unknown, as may sizes for which `resample2d` is always equivalent.
-fn resize_axes(call: &mut Call, how: &Resizing, axes: &[u32], lengths: &[Length], regions: &[[f64; 2]]) -> Outcome {
+fn resize_axes(call: &mut Call, how: &Resizing, axes: &[u32], lengths: &[Length], regions: &[[f32; 2]]) -> Outcome {
     let shape = call.input_shape(0)?;
     let stays = |axis: usize, length: Length| match length {
         Length::Scale(scale) => scale == 1.0,
         // The size is rounded in any case.
-        Length::Common(scale) => scale == 1.0,
+        Length::Common { output, input } => output == input,
         Length::Size(size) => size == shape[axis],
     };
+    let roi = |axis: usize| {
+        let at = axes.iter().position(|&other| other as usize == axis);
+        at.and_then(|at| regions.get(at).copied()).unwrap_or([0.0, 1.0])
+    };
     let pairs = axes.iter().zip(lengths).map(|(&axis, &length)| (axis as usize, length));
-    let changed: Vec<(usize, Length)> = pairs.filter(|&(axis, length)| how.moves() || !stays(axis, length)).collect();
+    let is_changed = |&(axis, length): &(usize, Length)| {
+        !stays(axis, length) || how.moves(&Sizes { roi: roi(axis), ..Sizes::unchanged(1) })
+    };
+    let changed: Vec<(usize, Length)> = pairs.filter(is_changed).collect();
     let is_known = |&(axis, length): &(usize, Length)| {
         shape[axis].is_number() && !matches!(length, Length::Size(size) if !size.is_number())
     };
@@ -349,31 +243,21 @@ fn resize_axes(call: &mut Call, how: &Resizing, axes: &[u32], lengths: &[Length]
             return call.one(Ok(y));
         }
     }
-    let mut all = vec![unchanged(1); shape.len()];
-    let mut output = shape.clone();
+    let mut all = vec![Sizes::unchanged(1); shape.len()];
+    let mut resized = shape.clone();
     for (axis, length) in changed {
         let input = shape[axis].get();
-        all[axis] = match length {
-            Length::Scale(scale) => {
-                Sizes { output: scaled(input, scale)?, scale, length: scale * input as f64, ..unchanged(input) }
-            }
-            Length::Common(scale) => {
-                let length = scale * input as f64;
-                Sizes { output: scaled(1, length + 0.5)?, scale, length, ..unchanged(input) }
-            }
-            Length::Size(size) => {
-                let output = size.get();
-                Sizes { output, scale: output as f64 / input as f64, length: output as f64, ..unchanged(input) }
-            }
+        let (output, factor) = match length {
+            Length::Scale(scale) => (scaled(input, scale)?, Factor::Scale(scale)),
+            Length::Common { output: p, input: q } => (rescaled(input, p, q)?, Factor::Ratio { output: p, input: q }),
+            Length::Size(size) => (size.get(), Factor::Ratio { output: size.get(), input }),
         };
-        output[axis] = all[axis].output.into();
+        all[axis] = Sizes { input, output, factor, roi: roi(axis) };
+        resized[axis] = output.into();
     }
-    if output.iter().any(|&size| size == 0) {
+    if resized.iter().any(|&size| size == 0) {
         let dtype = call.input_type(0).ok_or("the input is of a type that WebNN does not have")?;
-        return Ok(vec![Value::Empty(Descriptor { dtype, shape: output })]);
-    }
-    for (&axis, &roi) in axes.iter().zip(regions) {
-        all[axis as usize].roi = roi;
+        return Ok(vec![Value::Empty(Descriptor { dtype, shape: resized })]);
     }
     emit(call, how, &all)
 }
@@ -386,7 +270,7 @@ fn emit(call: &mut Call, how: &Resizing, sizes: &[Sizes]) -> Outcome {
         if how.keeps(sizes) {
             continue;
         }
-        let plan = how.plan(axis, sizes)?;
+        let plan = how.plan(axis, sizes, dtype.size() == 1)?;
         let is_identity = sizes.input == sizes.output
             && plan.taps.iter().enumerate().all(|(place, taps)| taps[..] == [(place as u32, 1.0)])
             && !plan.outside.contains(&true);
@@ -401,50 +285,89 @@ fn emit(call: &mut Call, how: &Resizing, sizes: &[Sizes]) -> Outcome {
     {
         return call.one(Ok(y));
     }
-    let interpolates = !matches!(how.mode, Mode::Nearest(_)) && !dtype.is_float();
-    if interpolates && dtype.size() != 1 {
-        return Err(Refusal(format!("values between those of type {dtype} are not supported")));
-    }
+    let interpolates = !matches!(how.mode, Mode::Nearest(_));
+    let rounding = match dtype {
+        _ if !interpolates || dtype.is_float() => Rounding::None,
+        DataType::Int8 | DataType::Uint8 | DataType::Int32 if how.antialias => Rounding::Nearest,
+        DataType::Int8 | DataType::Uint8 | DataType::Int32 => Rounding::Truncated,
+        _ => return Err(Refusal(format!("values between those of type {dtype} are not supported"))),
+    };
     let mut y = if interpolates { call.cast(x, DataType::Float32)? } else { x };
-    // Shrinking dimensions come first, to leave less to compute.
-    plans.sort_by(|a, b| {
-        let growth = |plan: &Plan| plan.taps.len() as f64 / plan.input as f64;
-        growth(a).total_cmp(&growth(b))
-    });
+    match rounding {
+        // Every dimension is rounded, so the order matters: onnxruntime and Pillow start with the last one.
+        Rounding::Nearest => plans.reverse(),
+        // Shrinking dimensions come first, to leave less to compute.
+        _ => plans.sort_by(|a, b| {
+            let growth = |plan: &Plan| plan.taps.len() as f64 / plan.input as f64;
+            growth(a).total_cmp(&growth(b))
+        }),
+    }
     for plan in &plans {
-        y = plan.apply(call, y)?;
+        y = match rounding {
+            Rounding::Nearest => plan.apply_rounded(call, y, dtype)?,
+            _ => plan.apply(call, y)?,
+        };
     }
     for plan in plans.iter().filter(|plan| plan.outside.contains(&true)) {
         let mut shape = vec![1; call.rank(y) - plan.axis];
         shape[0] = plan.outside.len() as u32;
         let outside = plan.outside.iter().map(|&outside| outside as i64);
         let outside = call.constant(DataType::Uint8, &shape, outside)?;
-        let value = call.scalar_like(y, how.extrapolation)?;
+        let value =
+            call.scalar_like(y, if dtype.is_float() { how.extrapolation } else { how.extrapolation.trunc() })?;
         y = call.select(outside, value, y)?;
     }
+    if rounding == Rounding::Truncated {
+        y = to_whole(call, y, 0.0)?;
+    }
     if interpolates {
-        // Truncates the fraction.
-        let (magnitude, sign) = (call.emit(E::Abs, &[y])?, call.emit(E::Sign, &[y])?);
-        let whole = call.emit(E::Floor, &[magnitude])?;
-        y = call.mul(whole, sign)?;
         y = call.cast(y, dtype)?;
     }
     call.one(Ok(y))
 }
 
-/// The size of an output for a scale.
-fn scaled(input: u32, scale: f64) -> Step<u32> {
-    let output = (input as f64 * scale).floor();
-    match scale > 0.0 && output <= i32::MAX as f64 {
+/// How values between integers become integers.
+#[derive(Clone, Copy, PartialEq)]
+enum Rounding {
+    /// The type has fractions, or there are no such values.
+    None,
+    /// Without antialiasing, onnxruntime drops the fraction.
+    Truncated,
+    /// With antialiasing, it rounds after each dimension.
+    Nearest,
+}
+
+/// Adds `more` to the magnitude of `x`, and drops the fraction.
+fn to_whole(call: &mut Call, x: OperandId, more: f64) -> Step<OperandId> {
+    let (magnitude, sign) = (call.emit(E::Abs, &[x])?, call.emit(E::Sign, &[x])?);
+    let magnitude = call.linear(magnitude, 1.0, more)?;
+    let whole = call.emit(E::Floor, &[magnitude])?;
+    call.mul(whole, sign)
+}
+
+/// The size of an output for a scale: the product is rounded to float32, as in the standard's own shape inference and
+/// onnxruntime (10 times 0.7 is 7).
+fn scaled(input: u32, scale: f32) -> Step<u32> {
+    let output = (input as f32 * scale).floor();
+    match scale > 0.0 && output <= i32::MAX as f32 {
         true => Ok(output as u32),
         false => Err(Refusal(format!("a dimension of {input} cannot be scaled by {scale}"))),
+    }
+}
+
+/// The integer nearest to `input * p / q`; the larger one of two. Nothing stays nothing.
+fn rescaled(input: u32, p: u32, q: u32) -> Step<u32> {
+    let output = (2 * input as u128 * p as u128 + q as u128).checked_div(2 * q as u128).unwrap_or(0);
+    match input == 0 || (1..=i32::MAX as u128).contains(&output) {
+        true => Ok(output as u32),
+        false => Err(Refusal(format!("a dimension of {input} cannot be scaled by {p}/{q}"))),
     }
 }
 
 /// The length of each of `axes` for scales.
 fn lengths_for_scales(axes: &[u32], scales: &[f64]) -> Step<Vec<Length>> {
     match scales.len() == axes.len() {
-        true => Ok(scales.iter().copied().map(Length::Scale).collect()),
+        true => Ok(scales.iter().map(|&scale| Length::Scale(scale as f32)).collect()),
         false => Err(Refusal(format!("scales are {scales:?}, expected {}", axes.len()))),
     }
 }
@@ -460,18 +383,16 @@ fn lengths_for_sizes(shape: &[Dim], axes: &[u32], wanted: &[Dim], policy: &str) 
     if wanted.len() != axes.len() || is_wrong.any(|is_wrong| is_wrong) {
         return Err(Refusal(format!("sizes are {wanted:?}, expected {} numbers above 0", axes.len())));
     }
-    let factors = pairs.map(|(&axis, size)| size.get() as f64 / shape[axis as usize].get() as f64);
+    let factors = pairs.map(|(&axis, size)| [size.get(), shape[axis as usize].get()]);
+    let order = |a: &[u32; 2], b: &[u32; 2]| (a[0] as u64 * b[1] as u64).cmp(&(b[0] as u64 * a[1] as u64));
     let common = match policy {
         "stretch" => return Ok(wanted.iter().copied().map(Length::Size).collect()),
-        "not_larger" => factors.reduce(f64::min),
-        "not_smaller" => factors.reduce(f64::max),
+        "not_larger" => factors.min_by(order),
+        "not_smaller" => factors.max_by(order),
         other => return Err(Refusal(format!("keep_aspect_ratio_policy is {other}"))),
     };
-    Ok(vec![Length::Common(common.unwrap_or(1.0)); axes.len()])
-}
-
-fn unchanged(size: u32) -> Sizes {
-    Sizes { input: size, output: size, scale: 1.0, length: size as f64, roi: [0.0, 1.0] }
+    let [output, input] = common.unwrap_or([1, 1]);
+    Ok(vec![Length::Common { output, input }; axes.len()])
 }
 
 fn attributes(call: &Call) -> Step<Resizing> {
@@ -490,7 +411,7 @@ fn attributes(call: &Call) -> Step<Resizing> {
     };
     Ok(Resizing {
         mode,
-        coordinates: call.text_or("coordinate_transformation_mode", "half_pixel"),
+        transformation: Transformation::named(&call.text_or("coordinate_transformation_mode", "half_pixel"))?,
         antialias: call.int_or("antialias", 0) != 0,
         exclude_outside: call.int_or("exclude_outside", 0) != 0,
         extrapolation: call.float_or("extrapolation_value", 0.0),
@@ -499,7 +420,6 @@ fn attributes(call: &Call) -> Step<Resizing> {
 
 /// `Upsample`, and `Resize` of opset 10, which works the same way.
 fn upsample(call: &mut Call) -> Outcome {
-    let shape = call.input_shape(0)?;
     let scales = match call.floats_attribute("scales").filter(|_| call.opset < 9) {
         Some(scales) => scales,
         None => call.optional_floats(1, "scales")?.ok_or("scales are missing")?,
@@ -509,10 +429,17 @@ fn upsample(call: &mut Call) -> Outcome {
         "linear" => Mode::Linear,
         other => return Err(Refusal(format!("mode is {other}"))),
     };
-    let coordinates = "asymmetric".to_string();
-    let how = Resizing { mode, coordinates, antialias: false, exclude_outside: false, extrapolation: 0.0 };
-    let axes: Vec<u32> = (0..shape.len() as u32).collect();
-    let lengths = lengths_for_scales(&axes, &scales)?;
+    scaled_up(call, mode, Transformation::Asymmetric, &scales)
+}
+
+/// Resizes input 0 by a scale for each dimension.
+///
+/// # Errors
+/// If there are more or fewer scales than dimensions, or sizes would be impossible.
+pub fn scaled_up(call: &mut Call, mode: Mode, transformation: Transformation, scales: &[f64]) -> Outcome {
+    let how = Resizing { mode, transformation, antialias: false, exclude_outside: false, extrapolation: 0.0 };
+    let axes: Vec<u32> = (0..call.input_shape(0)?.len() as u32).collect();
+    let lengths = lengths_for_scales(&axes, scales)?;
     resize_axes(call, &how, &axes, &lengths, &[])
 }
 
@@ -537,19 +464,19 @@ fn resize(call: &mut Call) -> Outcome {
         None => return Err("neither scales nor sizes are given".into()),
     };
     let mut regions = Vec::new();
-    if how.coordinates == "tf_crop_and_resize" {
+    if how.transformation == Transformation::TfCropAndResize {
         let roi = call.optional_floats(1, "roi")?.unwrap_or_default();
         if roi.len() != 2 * axes.len() {
             return Err(Refusal(format!("roi has {} elements, expected {}", roi.len(), 2 * axes.len())));
         }
-        regions = (0..axes.len()).map(|at| [roi[at], roi[axes.len() + at]]).collect();
+        regions = (0..axes.len()).map(|at| [roi[at] as f32, roi[axes.len() + at] as f32]).collect();
     }
     resize_axes(call, &how, &axes, &lengths, &regions)
 }
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
-    standard("Resize", "constant scales, sizes and roi; between integers of 8 bits only", resize),
+    standard("Resize", "constant scales, sizes and roi; between integers only for int8, uint8 and int32", resize),
     standard("Upsample", "constant scales", upsample),
 ];
 
@@ -599,6 +526,16 @@ mod tests {
         let attributes = vec![("mode", Attr::Text("cubic")), ("antialias", Attr::Int(1))];
         let text = resize(&["1", "2", "12", "6"], &[1, 2, 4, 6], attributes).text(18);
         assert!(text.contains("= matmul") && text.contains("float32 [4, 12]"), "{text}");
+    }
+
+    #[test]
+    fn sizes_from_scales_are_products_in_float32() {
+        let shape = |sizes: &str, scale| {
+            let graph = TestGraph::default().input("x", Float, &[sizes]).floats("scales", &[1], &[scale]);
+            graph.node("Resize", "x _ scales", "y", vec![]).output("y").output_shape(13)
+        };
+        // The float32 nearest to 0.7 is less.
+        assert_eq!([shape("10", 0.7), shape("10", 0.69), shape("5", 1.6), shape("3", 1.0 / 3.0)], [[7], [6], [8], [1]]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Operators that reshape, join, split and transpose, operators that query shapes, and constants.
 
+use super::microsoft::blocked::separates_blocks;
 use super::sequence::joined;
 use crate::dimension::{Dim, numbers};
 use crate::dtype::{DataType, Number};
@@ -57,6 +58,9 @@ fn target_shape(numbers: &[Dim], from: &[Dim], allow_zero: bool) -> Step<Vec<Dim
 
 fn reshape(call: &mut Call) -> Outcome {
     let numbers = call.int_dims(1, "shape")?;
+    if separates_blocks(call, &numbers)? {
+        return Ok(vec![call.required(0)?]);
+    }
     let shape = target_shape(&numbers, &call.input_shape(0)?, call.int_or("allowzero", 0) != 0)?;
     let value = call.required(0)?;
     Ok(vec![reshaped(call, value, shape)?])

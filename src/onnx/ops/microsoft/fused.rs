@@ -8,15 +8,13 @@ use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::ops::activation::tanh_gelu;
 use crate::onnx::ops::attention::columns;
-use crate::onnx::ops::convolution::{Convolution, convolution, convolve};
+use crate::onnx::ops::convolution::{convolution, convolve};
 use crate::onnx::ops::normalization::rms_norm;
 use crate::onnx::ops::product::{gemm, with_matrices};
 use crate::onnx::registry::{Entry, Outcome, microsoft, standard};
-use crate::ops::conv2d::{Conv2d, Conv2dAttributes};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::normalization::LayerNormalization;
 use crate::ops::reduce::ReduceKind;
-use crate::ops::spatial::InputLayout;
 use crate::shape::broadcasts_to;
 
 // ---- Activations -------------------------------------------------------------------------------------------------
@@ -145,7 +143,7 @@ fn fused_gemm(call: &mut Call) -> Outcome {
 }
 
 /// `activation(conv(x) + z)`.
-fn fused_conv(call: &mut Call) -> Outcome {
+pub fn fused_conv(call: &mut Call) -> Outcome {
     let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
     let how = convolution(call, &call.shape(x), &call.shape(filter))?;
     let mut sum = convolve(call, x, filter, bias, &how)?;
@@ -155,23 +153,6 @@ fn fused_conv(call: &mut Call) -> Outcome {
     let parameters = call.floats_attribute("activation_params").unwrap_or_default();
     let output = activated(call, sum, &parameters);
     call.one(output)
-}
-
-/// Convolves `[N, H, W, C]` with a filter `[O, C / groups, H, W]`.
-fn nhwc_conv(call: &mut Call) -> Outcome {
-    let (x, filter, bias) = (call.input(0)?, call.input(1)?, call.optional(2)?);
-    let [batch, height, width, channels] = call.dims(x, "the input")?;
-    let Convolution { window, groups, .. } = convolution(call, &[batch, channels, height, width], &call.shape(filter))?;
-    let attributes = Conv2dAttributes {
-        padding: window.flat_padding(),
-        strides: window.strides,
-        dilations: window.dilations,
-        groups,
-        input_layout: InputLayout::Nhwc,
-        ..Default::default()
-    };
-    let output = call.emit_all(Conv2d { attributes }, vec![Some(x), Some(filter), bias])?;
-    Ok(vec![Value::Operand(output[0])])
 }
 
 // ---- Normalizations ----------------------------------------------------------------------------------------------
@@ -277,7 +258,6 @@ pub const OPERATORS: &[Entry] = &[
     microsoft("FusedGemm", "", fused_gemm),
     microsoft("FusedMatMul", "", fused_matmul),
     microsoft("Gelu", "", gelu),
-    microsoft("NhwcConv", "2 spatial dimensions", nhwc_conv),
     microsoft("QuickGelu", "", quick_gelu),
     microsoft("SkipLayerNormalization", "no training outputs", skip_layer_normalization),
     microsoft("SkipSimplifiedLayerNormalization", "no training outputs", skip_simplified_layer_normalization),

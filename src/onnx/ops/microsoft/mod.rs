@@ -3,6 +3,8 @@
 
 pub mod attention;
 pub mod block_quantized;
+pub mod blocked;
+pub mod channels_last;
 pub mod fused;
 pub mod grouped_attention;
 pub mod quantized;
