@@ -20,7 +20,6 @@ import {
   weight,
   writeModel,
 } from './model-writer.mjs';
-import { wrong } from '../lib/types.mjs';
 
 let context;
 before(async () => {
