@@ -12,7 +12,7 @@ use super::{ContextHandle, GraphHandle, Result, tensor_handle};
 use crate::description::{text, text_of};
 use crate::error::{Code, Error};
 use crate::memory::{Buffer, bytes_of};
-use crate::onnx::describe::interface_json;
+use crate::onnx::describe::interface;
 use crate::onnx::error::{quoted, shortened};
 use crate::onnx::file::{ExternalData, FileSource};
 use crate::onnx::{Model, ModelError};
@@ -157,7 +157,7 @@ pub fn open_model(
     });
     let work = move || {
         let model = Model::open(source, external_data).map_err(|error| error.into_error())?;
-        let json = interface_json(&model).map_err(|error| error.into_error())?;
+        let json = text_of("loadModel", &interface(&model).map_err(|error| error.into_error())?)?;
         slot.put(((model, weight), json));
         Ok(())
     };

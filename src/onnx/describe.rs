@@ -82,14 +82,6 @@ pub fn interface(model: &Model) -> Result<Interface<'_>> {
     Ok(Interface { inputs, optional_inputs, outputs: &graph.outputs, metadata, computed_as_float32 })
 }
 
-/// The JSON form of [`interface`].
-///
-/// # Errors
-/// Those of [`interface`].
-pub fn interface_json(model: &Model) -> Result<String> {
-    Ok(serde_json::to_string(&interface(model)?).expect("keys are strings"))
-}
-
 /// Derives the shapes of the outputs from those of the inputs, in the order of the request; `None` if that is
 /// impossible. `builder` holds the operands of the request, and remains unchanged.
 pub fn output_shapes(model: &Model, builder: &mut Builder, request: &Request) -> Option<Vec<Vec<Dimension>>> {
