@@ -233,7 +233,8 @@ fn rows_at(call: &mut Call, x: OperandId, axis: u32, places: OperandId) -> Step<
     call.filled(descriptor, |rows| {
         let mut rows = rows.chunks_exact_mut(inner);
         for block in 0..outer {
-            for (row, &place) in rows.by_ref().zip(places) {
+            // The places first: a row that is taken after the last one would be lost.
+            for (&place, row) in places.iter().zip(rows.by_ref()) {
                 row.copy_from_slice(&from.bytes()[(block * size + place as usize) * inner..][..inner]);
             }
         }

@@ -102,7 +102,9 @@ pub fn separates_blocks(call: &Call, shape: &[Dim]) -> Step<bool> {
         return Ok(false);
     }
     let [_, channels, _, _] = call.input_shape(0)?[..] else { return Ok(false) };
-    Ok(*blocks * *size == channels && call.block_size()?.is_some_and(|block| *size == block))
+    let Some(block) = call.block_size()? else { return Ok(false) };
+    let is_all = if *blocks == Dim::number(-1) { channels.is_multiple_of(block) } else { *blocks * *size == channels };
+    Ok(is_all && *size == block)
 }
 
 const fn blocked(name: &'static str, translate: fn(&mut Call) -> Outcome) -> Entry {
@@ -203,21 +205,24 @@ mod tests {
 
     #[test]
     fn sums_in_separated_blocks_are_plain_sums() {
-        let graph = TestGraph::default()
-            .input("x", Float, &["1", "16", "3", "3"])
-            .input("p", Float, &["1", "16", "1", "1"])
-            .ints("split", &[0, 2, 0, 0, 8])
-            .ints("join", &[0, 16, 0, 0])
-            .node("com.microsoft.nchwc.ReorderInput", "x", "b", vec![])
-            .node("com.microsoft.nchwc.ReorderInput", "p", "q", vec![])
-            .node("Reshape", "b split", "b5", vec![])
-            .node("Reshape", "q split", "q5", vec![])
-            .node("Add", "b5 q5", "s5", vec![])
-            .node("Reshape", "s5 join", "s", vec![])
-            .node("com.microsoft.nchwc.ReorderOutput", "s", "y", vec![("channels", Attr::Int(12))])
-            .output("y");
-        let text = graph.text(17);
-        assert!(text.contains("= add %0 %1") && text.contains("= slice "), "{text}");
+        // Either number may be left to the reshaping.
+        for (split, join) in [([0, 2, 0, 0, 8], [0, 16, 0, 0]), ([0, -1, 0, 0, 8], [0, -1, 0, 0])] {
+            let graph = TestGraph::default()
+                .input("x", Float, &["1", "16", "3", "3"])
+                .input("p", Float, &["1", "16", "1", "1"])
+                .ints("split", &split)
+                .ints("join", &join)
+                .node("com.microsoft.nchwc.ReorderInput", "x", "b", vec![])
+                .node("com.microsoft.nchwc.ReorderInput", "p", "q", vec![])
+                .node("Reshape", "b split", "b5", vec![])
+                .node("Reshape", "q split", "q5", vec![])
+                .node("Add", "b5 q5", "s5", vec![])
+                .node("Reshape", "s5 join", "s", vec![])
+                .node("com.microsoft.nchwc.ReorderOutput", "s", "y", vec![("channels", Attr::Int(12))])
+                .output("y");
+            let text = graph.text(17);
+            assert!(text.contains("= add %0 %1") && text.contains("= slice "), "{text}");
+        }
     }
 
     #[test]
