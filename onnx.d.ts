@@ -121,8 +121,8 @@ export interface OnnxLoadOptions {
   freeDimensions?: Record<string, number>;
   /**
    * What happens in a run where dimensions of one name have different sizes. By default, the model runs, as with
-   * onnxruntime, and there is one warning (`WEBNN_DIMENSIONS`). `true` refuses such feeds. `false` ends the warning, and
-   * also allows caches whose length does not add up with that of the mask.
+   * onnxruntime, and there is one warning (`WARN_WEBNN_DIMENSIONS`). `true` refuses such feeds. `false` ends the warning,
+   * and also allows caches whose length does not add up with that of the mask.
    */
   strictDimensions?: boolean | undefined;
   /** Paths or bytes of external weight files, keyed by the locations that the model names. */

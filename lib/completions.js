@@ -74,7 +74,7 @@ class Requests {
   }
 
   /**
-   * Removes a request, whose end is ignored from then on.
+   * Removes a request. Its id is free from then on.
    *
    * @param {number} id
    * @returns {Listener | undefined}
@@ -153,13 +153,18 @@ class Completions {
   }
 
   /**
-   * Rejects at once; a later completion with the same id has no effect.
+   * Rejects at once; the completion, which is still to come, has no effect.
    *
    * @param {number} id
    * @param {Error} error
    */
   abandon(id, error) {
-    this.#requests.take(id)?.reject?.(error);
+    const listener = this.#requests.take(id);
+    if (listener !== undefined) {
+      // Until then, no other request may have the id: it would be told of this end.
+      this.#requests.add(id, { end: () => {} });
+      listener.reject?.(error);
+    }
   }
 }
 

@@ -101,12 +101,13 @@ export interface KeptCounts {
   counts: number[];
 }
 
+/** Takes the warning about dimensions of one name that have several sizes, which a session gives once. */
+export type Warn = (message: string) => void;
+
 /** Settings for all runs of a session. */
 export interface SessionOptions {
   dimensions: FreeDimensions;
   strictDimensions?: boolean;
-  /** Takes a warning about dimensions of one name that have several sizes. */
-  warn?: (message: string) => void;
   /** If absent, the outputs of the model. */
   outputs?: string[];
   keepLast: KeptCounts;
@@ -233,17 +234,25 @@ export interface Binding {
    * Runs the session. Returns the outputs if `mayRunHere` is true and the run is quick; otherwise returns null, and
    * completes with the outputs later.
    */
-  runSession(session: Session, id: number, feeds: NativeFeeds, shapes: Float64Array, fetches: NativeTarget[] | undefined, mayRunHere: boolean): Made | null;
+  runSession(
+    session: Session,
+    id: number,
+    feeds: NativeFeeds,
+    shapes: Float64Array,
+    fetches: NativeTarget[] | undefined,
+    mayRunHere: boolean,
+    warn?: Warn,
+  ): Made | null;
   /** Completes with the outputs, and JSON of the graphs of an OnnxProfile. */
-  profileSession(session: Session, id: number, feeds: NativeFeeds, shapes: Float64Array, fetches: NativeTarget[] | undefined): void;
+  profileSession(session: Session, id: number, feeds: NativeFeeds, shapes: Float64Array, fetches: NativeTarget[] | undefined, warn?: Warn): void;
   /** Copies the result at that index. */
   readValue(values: Values, place: number, into: Uint8Array): void;
   /** Releases the result at that index. */
   releaseValue(values: Values, place: number): void;
   /** Completes with the graph, or null if there is none, and JSON of a Compilation. */
-  compileSession(session: Session, id: number, names: string[], shapes: number[][]): void;
+  compileSession(session: Session, id: number, names: string[], shapes: number[][], warn?: Warn): void;
   /** Completes with the JSON of an OnnxDescription. */
-  describeSession(session: Session, id: number, names: string[], shapes: number[][]): void;
+  describeSession(session: Session, id: number, names: string[], shapes: number[][], warn?: Warn): void;
   destroySession(session: Session): void;
   /** JSON of a SystemInfo. */
   systemInfo(): string;

@@ -223,9 +223,17 @@ pub fn check(graph: &Graph, tolerance: Tolerance) {
 /// # Panics
 /// If a result is outside of the tolerance. The message names the element, both values and the graph.
 pub fn check_with(graph: &Graph, inputs: &HashMap<String, Tensor>, tolerance: Tolerance) {
+    let expected = check_on_cpu(graph, inputs, tolerance);
+    crate::gpu::testing::check_where_asked(graph, inputs, &expected, tolerance);
+}
+
+/// Like [`check_with`], never on a GPU: for rounding that shaders do not have. Returns what the oracle computes.
+///
+/// # Panics
+/// Those of [`check_with`].
+pub fn check_on_cpu(graph: &Graph, inputs: &HashMap<String, Tensor>, tolerance: Tolerance) -> HashMap<String, Tensor> {
     graph.verify();
     let expected = reference::run(graph, inputs);
-    crate::gpu::testing::check_where_asked(graph, inputs, &expected, tolerance);
     for isa in Isa::available() {
         for Variant { name, graph, share_views } in variants(graph, isa) {
             let mut first: Option<Vec<Vec<u8>>> = None;
@@ -244,6 +252,7 @@ pub fn check_with(graph: &Graph, inputs: &HashMap<String, Tensor>, tolerance: To
             }
         }
     }
+    expected
 }
 
 /// One way to run a graph.

@@ -32,7 +32,7 @@ async function warningsOf(/** @type {() => Promise<unknown>} */ work) {
   /** @type {string[]} */
   const messages = [];
   const note = (/** @type {Error & { code?: string }} */ warning) => {
-    if (warning.code === 'WEBNN_DIMENSIONS') messages.push(warning.message);
+    if (warning.code === 'WARN_WEBNN_DIMENSIONS' && warning.name === 'OnnxWarning') messages.push(warning.message);
   };
   process.on('warning', note);
   await work();

@@ -118,7 +118,7 @@ test('a value that decides a branch can be a default', async () => {
   model.destroy();
 });
 
-test('more sets of fed inputs than are kept give right results', async () => {
+test('more sets of fed inputs than are kept give right results, and destroy() reaches all their graphs', async () => {
   const names = ['a', 'b', 'c', 'd'];
   const bytes = writeModel({
     inputs: [value('x', FLOAT, ['n']), ...names.map((name) => value(name, FLOAT, [1]))],
@@ -133,7 +133,15 @@ test('more sets of fed inputs than are kept give right results', async () => {
       assert.deepEqual(await y(model, fed), [1 + 16 * set, 2 + 16 * set]);
     }
   }
+  const graphs = [];
+  for (let set = 0; set < 16; set++) {
+    const shapes = Object.fromEntries(names.filter((_, i) => set & (1 << i)).map((name) => [name, [1]]));
+    graphs.push((await model.compile({ x: [2], ...shapes })).graph);
+  }
   model.destroy();
+  for (const graph of graphs) {
+    assert.throws(() => context.dispatch(graph, {}, {}), /the graph is destroyed/);
+  }
 });
 
 test('before version 4 of the format, such inputs are constants', async () => {

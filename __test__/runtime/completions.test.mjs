@@ -34,14 +34,20 @@ test('ids start again after 32 bits, without those of pending requests', async (
   older.watch(0, () => {});
   assert.deepEqual([older.nextId(), older.nextId()], [2 ** 32 - 2, 1]);
   assert.notEqual(outcome, undefined);
-  // An id is free again when its request has ended or was given up.
+  // An id is free again when its request has ended, not as soon as it is given up.
   const ended = completions.outcome(1, () => 'ended');
   report(1);
   assert.equal(await ended, 'ended');
   const abandoned = completions.outcome(2, () => 'never');
   completions.abandon(2, new Error('given up'));
   await assert.rejects(abandoned, /given up/);
-  assert.deepEqual(nextIds(2), [1, 2]);
+  assert.deepEqual(nextIds(2), [1, 3]);
+  const late = requestsFrom(1);
+  const given = late.completions.outcome(2, () => 'never');
+  late.completions.abandon(2, new Error('given up'));
+  await assert.rejects(given, /given up/);
+  late.report(2);
+  assert.equal(late.completions.nextId(), 2);
 });
 
 test('a watch is told of the end of its own event only', () => {

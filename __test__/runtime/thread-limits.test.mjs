@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { test } from 'node:test';
 import { URL } from 'node:url';
 import { resultOf } from './helpers.mjs';
@@ -8,7 +9,7 @@ import { resultOf } from './helpers.mjs';
 const POOL = 2;
 
 /** Threads for work that finds the pool busy, for models that are opened, and for idle memory. */
-const MORE = 4 + 4 + 1;
+const MORE = Math.max(4, availableParallelism()) + 4 + 1;
 
 /** Threads that the system lets the user of a program have, besides those that there are. */
 const ROOM = 40;

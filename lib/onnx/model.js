@@ -1,7 +1,5 @@
 'use strict';
 
-const { emitWarning } = require('node:process');
-
 const { slots: builderSlots } = require('../builder.js');
 const { slots: contextSlots } = require('../context.js');
 const { quote } = require('../errors.js');
@@ -14,7 +12,7 @@ const { nativeBytes, requireNumbers, requireType, toFeed, toFeedOfData } = requi
 const { codedError, converting } = require('./errors.js');
 const { Session } = require('./session.js');
 const { attachedBytes, copyOf, externalFiles, freeDimensions, keptCounts, outputNames, strictness, toModelSource, toOptions } = require('./source.js');
-const { warnAboutDoubles } = require('./warnings.js');
+const { warnAboutDimensions, warnAboutDoubles } = require('./warnings.js');
 
 const { Promise } = globalThis;
 
@@ -295,9 +293,6 @@ function toLoadOptions(options) {
   };
 }
 
-/** @param {string} message about dimensions of one name that have several sizes */
-const warnOfDimensions = (message) => emitWarning(message, { code: 'WEBNN_DIMENSIONS' });
-
 /** Returns the name of a constant in messages. */
 const constantName = (/** @type {string} */ name) => `loadModel: constant ${quote(name)}`;
 
@@ -395,12 +390,12 @@ async function load(source, options) {
     const context = created.value;
     const { dimensions, strictDimensions, outputs, keepLast } = options;
     const constants = constantsFor(options.constants, [...description.inputs, ...description.optionalInputs]);
-    const warn = strictDimensions === undefined ? warnOfDimensions : undefined;
+    const warn = strictDimensions === undefined ? warnAboutDimensions : undefined;
     const state = requireContext(context, 'loadModel: context');
     const toSession = (/** @type {import('../internal.js').Handle<'session'>} */ native, /** @type {import('../internal.js').Signature} */ signature) =>
-      new Session(state, native, signature);
+      new Session(state, native, signature, warn);
     state.requireForModel('loadModel');
-    const session = await state.openSession(handle, { dimensions, strictDimensions, warn, outputs, keepLast, constants }, toSession);
+    const session = await state.openSession(handle, { dimensions, strictDimensions, outputs, keepLast, constants }, toSession);
     warnAboutDoubles(description.computedAsFloat32, source);
     return new OnnxModel(CONSTRUCT, { session, context, ownsContext, description });
   } catch (error) {

@@ -88,6 +88,16 @@ function shapesOf(feeds) {
 /** Maximum number of forms of a session for sets of optional inputs that are fed; the least recently used one is dropped. */
 const MAX_FORMS = 8;
 
+/**
+ * What a session shares with its forms.
+ *
+ * @typedef {object} Shared
+ * @property {number} pending number of unfinished native runs and compilations: promises settle in the order of the runs
+ * @property {() => void} idle called when the last of them has finished
+ * @property {Map<number, WeakRef<import('../../index.js').MLGraph>>} graphs weak references to those that `compile` returned,
+ *   by the numbers of their specializations. `destroy()` reaches them also when their form is dropped
+ */
+
 /** State of an OnnxModel. It is destroyed with the model or with its context. */
 class Session {
   #context;
@@ -99,29 +109,28 @@ class Session {
   #outputs;
   /** Names of the feeds in messages, created once. */
   #feedNames;
-  /**
-   * Weak references to the graphs that `compile` returned, by the numbers of their specializations.
-   *
-   * @type {Map<number, WeakRef<import('../../index.js').MLGraph>>}
-   */
-  #graphs = new Map();
+  /** Names of the optional inputs. */
+  #optional;
   isDestroyed = false;
-  /** Shared with its forms: promises of a session settle in the order of its runs. */
-  #work;
+  #warn;
+  #shared;
 
   /**
    * @param {import('../internal.js').ContextState} context state of the MLContext
    * @param {import('../internal.js').Handle<'session'>} handle native session
    * @param {import('../internal.js').Signature} signature
-   * @param {{pending: number, idle: () => void}} [work] of the session of which this one is a form
+   * @param {import('../internal.js').Warn} [warn]
+   * @param {Shared} [shared] of the session of which this one is a form
    */
-  constructor(context, handle, { inputs, optionalInputs, outputs }, work = { pending: 0, idle: () => {} }) {
+  constructor(context, handle, { inputs, optionalInputs, outputs }, warn, shared = { pending: 0, idle: () => {}, graphs: new Map() }) {
     this.#context = context;
     this.#handle = handle;
-    this.#work = work;
+    this.#warn = warn;
+    this.#shared = shared;
     this.inputs = inputs;
     this.optionalInputs = optionalInputs;
     this.outputs = outputs;
+    this.#optional = new Set(optionalInputs.map(({ name }) => name));
     this.#inputs = new Map(inputs.map(({ name }, place) => [name, place]));
     this.#outputs = new Map(outputs.map(({ name }, place) => [name, place]));
     this.#feedNames = new Map(inputs.map(({ name }) => [name, feedName(name)]));
@@ -129,12 +138,12 @@ class Session {
 
   /** Number of unfinished native runs and compilations, which need the context, even after `destroy()`. */
   get pending() {
-    return this.#work.pending;
+    return this.#shared.pending;
   }
 
   /** Called when the last of them has finished, before its promise settles. */
   set idle(/** @type {() => void} */ idle) {
-    this.#work.idle = idle;
+    this.#shared.idle = idle;
   }
 
   /**
@@ -144,15 +153,14 @@ class Session {
    * @returns {Session}
    */
   #formFor(names) {
-    if (this.optionalInputs.length === 0) {
+    if (this.#optional.size === 0) {
       return this;
     }
-    const given = new Set(names);
-    const fed = this.optionalInputs.filter(({ name }) => given.has(name)).map(({ name }) => name);
+    const fed = [...names].filter((name) => this.#optional.has(name));
     if (fed.length === 0) {
       return this;
     }
-    const key = JSON.stringify(fed);
+    const key = JSON.stringify(fed.sort());
     const form = this.#forms.get(key) ?? this.#formWith(fed);
     this.#forms.delete(key);
     this.#forms.set(key, form);
@@ -165,7 +173,7 @@ class Session {
   /** @param {string[]} fed names of optional inputs */
   #formWith(fed) {
     const { handle, signature } = native.sessionWithInputs(this.#handle, fed);
-    return new Session(this.#context, handle, JSON.parse(signature), this.#work);
+    return new Session(this.#context, handle, JSON.parse(signature), this.#warn, this.#shared);
   }
 
   /**
@@ -221,7 +229,7 @@ class Session {
   #profileForm(feeds, fetches) {
     const { values, shapes, targets } = this.#given(feeds, fetches);
     const id = native.completions.nextId();
-    native.profileSession(this.#handle, id, values, shapes, targets);
+    native.profileSession(this.#handle, id, values, shapes, targets, this.#warn);
     return this.#outcome(id, (/** @type {[...import('../internal.js').Made, string]} */ made) => {
       const graphs = JSON.parse(/** @type {string} */ (made.pop()));
       return { results: this.#resultsOf(/** @type {import('../internal.js').Made} */ (made), fetches), graphs };
@@ -273,7 +281,7 @@ class Session {
   #runNative(id, values, shapes, targets, mayRunHere) {
     let made;
     try {
-      made = native.runSession(this.#handle, id, values, shapes, targets, mayRunHere);
+      made = native.runSession(this.#handle, id, values, shapes, targets, mayRunHere, this.#warn);
     } finally {
       // Failed runs count as well: they may have run within the call.
       if (made !== null && mayRunHere) {
@@ -292,11 +300,11 @@ class Session {
    * @returns {Promise<T>}
    */
   #outcome(id, finish) {
-    this.#work.pending += 1;
+    this.#shared.pending += 1;
     return native.completions.outcome(id, (error, made) => {
-      this.#work.pending -= 1;
-      if (this.#work.pending === 0) {
-        this.#work.idle();
+      this.#shared.pending -= 1;
+      if (this.#shared.pending === 0) {
+        this.#shared.idle();
       }
       if (error !== undefined) {
         throw error;
@@ -403,6 +411,7 @@ class Session {
       id,
       shapes.map(([name]) => name),
       shapes.map(([, shape]) => shape),
+      this.#warn,
     );
     return this.#outcome(id, (/** @type {[import('../internal.js').Handle<'graph'> | null, string]} */ [handle, json]) =>
       this.#compiledOf(handle, JSON.parse(json)),
@@ -428,6 +437,7 @@ class Session {
       id,
       shapes.map(([name]) => name),
       shapes.map(([, shape]) => shape),
+      this.#warn,
     );
     return this.#outcome(id, (/** @type {[string]} */ [json]) => JSON.parse(json));
   }
@@ -450,13 +460,14 @@ class Session {
    * @param {import('../internal.js').NamedDescriptor[]} writes
    */
   #graphOf(id, handle, reads, writes) {
-    const known = this.#graphs.get(id)?.deref();
+    const { graphs } = this.#shared;
+    const known = graphs.get(id)?.deref();
     if (known !== undefined) {
       return known;
     }
     const graph = createMLGraph(new Graph(this.#context, handle, reads, writes));
-    this.#graphs.forEach((reference, other) => reference.deref() ?? this.#graphs.delete(other));
-    this.#graphs.set(id, new WeakRef(graph));
+    graphs.forEach((reference, other) => reference.deref() ?? graphs.delete(other));
+    graphs.set(id, new WeakRef(graph));
     return graph;
   }
 
@@ -468,8 +479,8 @@ class Session {
     this.isDestroyed = true;
     this.#forms.forEach((form) => form.destroy());
     this.#forms.clear();
-    this.#graphs.forEach((reference) => reference.deref()?.destroy());
-    this.#graphs.clear();
+    this.#shared.graphs.forEach((reference) => reference.deref()?.destroy());
+    this.#shared.graphs.clear();
     native.destroySession(this.#handle);
   }
 }

@@ -2,12 +2,18 @@
 
 /** Warnings about models. */
 
-const { quote } = require('../errors.js');
+const process = require('node:process');
 
-const { process } = globalThis;
+const { quote } = require('../errors.js');
 
 /** Maximum number of inputs and outputs to name. */
 const MOST = 10;
+
+/**
+ * @param {string} code by which users can disable the warning
+ * @param {string} message
+ */
+const warn = (code, message) => process.emitWarning(message, { type: 'OnnxWarning', code });
 
 /**
  * Returns a list of names, or nothing if there are none.
@@ -35,9 +41,11 @@ function warnAboutDoubles({ inputs, outputs, nodes, nodeCount }, source) {
   const parts = [listed('input', inputs, inputs.length), listed('output', outputs, outputs.length), listed('node', nodes, nodeCount)].flat();
   if (parts.length > 0) {
     const model = typeof source === 'string' ? source : 'the model';
-    const message = `${model} says double, but is computed in float32, with 24 bits of precision: ${parts.join('; ')}`;
-    process.emitWarning(message, { type: 'OnnxWarning', code: 'WARN_WEBNN_FLOAT32' });
+    warn('WARN_WEBNN_FLOAT32', `${model} says double, but is computed in float32, with 24 bits of precision: ${parts.join('; ')}`);
   }
 }
 
-module.exports = { warnAboutDoubles };
+/** @param {string} message about dimensions of one name that have several sizes */
+const warnAboutDimensions = (message) => warn('WARN_WEBNN_DIMENSIONS', message);
+
+module.exports = { warnAboutDimensions, warnAboutDoubles };

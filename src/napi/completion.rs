@@ -314,7 +314,8 @@ fn converted(env: &Env, End { result, collect, .. }: End) -> (Option<Error>, Det
         Ok(details) => (result.err(), Details(details)),
         Err(error) => {
             clear_exception(env);
-            (Some(error.with_code()), Details(None))
+            // A request that has failed keeps its own error.
+            (Some(result.err().unwrap_or_else(|| error.with_code())), Details(None))
         }
     }
 }

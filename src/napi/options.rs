@@ -8,7 +8,6 @@ use crate::onnx::Model;
 use crate::onnx::error::{quoted, shortened};
 use crate::session::Constant;
 use crate::session::signature::checked_size;
-use napi::bindgen_prelude::Function;
 use napi_derive::napi;
 use std::collections::BTreeMap;
 
@@ -89,8 +88,6 @@ pub struct OpenOptions<'a> {
     pub dimensions: Dimensions,
     /// Whether names of dimensions are promises.
     pub strict_dimensions: Option<bool>,
-    /// Called once with the message, if they turn out to be none.
-    pub warn: Option<Function<'a, String, ()>>,
     /// Names of the values to compute.
     pub outputs: Option<Vec<String>>,
     /// Inputs that are the same in every run.

@@ -7,7 +7,7 @@ use super::handle::{Handle, Owner, element_handle, external_of};
 use super::held::{Contents, HeldValues};
 use super::options::{OpenOptions, checked_sizes};
 use super::view::View;
-use super::warn::Warn;
+use super::warn::Warned;
 use super::{ContextHandle, GraphHandle, Result, tensor_handle};
 use crate::description::{text, text_of};
 use crate::error::{Code, Error};
@@ -21,7 +21,7 @@ use crate::session::signature::checked_size;
 use crate::session::{Feed, Offer, Session, SessionOptions, SessionRun, Shapes, Specialization, Target, Value};
 use crate::shape::Descriptor;
 use bytes::Bytes;
-use napi::bindgen_prelude::{Array, Either, External, JsObjectValue, Unknown};
+use napi::bindgen_prelude::{Array, Either, External, Function, JsObjectValue, Unknown};
 use napi::{Env, ValueType, sys};
 use napi_derive::napi;
 use serde_json::json;
@@ -32,16 +32,17 @@ use std::sync::Arc;
 pub struct SessionHandle {
     session: Arc<Session>,
     owner: Arc<Owner>,
-    warn: Arc<Warn>,
+    /// Whether its callers know of sizes that contradict names. Shared with its forms.
+    warned: Arc<Warned>,
 }
 
 impl SessionHandle {
-    /// Warns if dimensions of one name have several sizes in these shapes.
+    /// Calls `warn` if dimensions of one name have several sizes in these shapes, once for each model.
     ///
     /// # Errors
     /// The exception of the function that takes the warning.
-    fn watch(&self, env: &Env, operation: &str, shapes: &Shapes) -> Result<()> {
-        self.warn.once(env, || {
+    fn watch(&self, operation: &str, shapes: &Shapes, warn: Option<Function<String, ()>>) -> Result<()> {
+        self.warned.once(warn, || {
             let found = self.session.signature().contradiction(shapes)?;
             Some(format!(
                 "{operation}: {found}. The model runs all the same, as with onnxruntime. strictDimensions: true refuses \
@@ -208,19 +209,19 @@ pub fn open_session(
     id: u32,
     options: OpenOptions,
 ) -> Result<()> {
-    let OpenOptions { dimensions, strict_dimensions, warn, outputs, constants, keep_last } = options;
+    let OpenOptions { dimensions, strict_dimensions, outputs, constants, keep_last } = options;
     let free_dimensions = dimensions.checked("loadModel")?;
     let (model, weight) = taken(model)?;
     let constants = constants.into_iter().map(|constant| constant.constant(&model, &free_dimensions));
     let constants = constants.collect::<Result<_>>()?;
     let keep_last = keep_last.checked()?;
     let options = SessionOptions { free_dimensions, strict_dimensions, outputs, constants, keep_last };
-    let warn = Warn::of(warn)?;
     let slot = Arc::new(Slot::<(Arc<Session>, String)>::default());
     let (made, owner) = (slot.clone(), Arc::clone(context));
     let collect: Collect = Box::new(move |env| {
         let Some((session, json)) = made.take() else { return Ok(Vec::new()) };
-        Ok(vec![value(env, External::new(SessionHandle { session, owner, warn }))?, value(env, json)?])
+        let warned = Arc::default();
+        Ok(vec![value(env, External::new(SessionHandle { session, owner, warned }))?, value(env, json)?])
     });
     let done = context.environment.deliver(&env, id, collect);
     let context = context.context.clone();
@@ -242,10 +243,10 @@ fn weighed(session: Session, weight: Weight) -> Arc<Session> {
 /// A session of the same model in which the optional inputs `names` are fed: its handle, and its signature as JSON.
 #[napi(catch_unwind)]
 pub fn session_with_inputs(handle: &External<SessionHandle>, names: Vec<String>) -> Result<OpenedSession> {
-    let SessionHandle { session, owner, warn } = &**handle;
+    let SessionHandle { session, owner, warned } = &**handle;
     let session = weighed(session.with_inputs(&names).map_err(coded)?, Weight::new(owner.account(), 0));
     let signature = text_of("run", session.signature()).map_err(coded)?;
-    let handle = External::new(SessionHandle { session, owner: owner.clone(), warn: warn.clone() });
+    let handle = External::new(SessionHandle { session, owner: owner.clone(), warned: warned.clone() });
     Ok(OpenedSession { handle, signature })
 }
 
@@ -327,13 +328,13 @@ fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
 
 /// Prepares a run of a session. `feeds` has, for each input, a view of the data, [`HeldValues`], or a tensor; `shapes`
 /// has the numbers of [`next_shape`]. `fetches` has, for each output, a tensor, null if it is not read, true for a new
-/// tensor, or undefined.
+/// tensor, or undefined. `warn` takes the warning of [`SessionHandle::watch`].
 fn run_of(
-    env: &Env,
     handle: &SessionHandle,
     feeds: &Array,
     shapes: &[f64],
     fetches: Option<&Array>,
+    warn: Option<Function<String, ()>>,
 ) -> Result<SessionRun> {
     let SessionHandle { session, owner, .. } = handle;
     let signature = session.signature();
@@ -377,13 +378,14 @@ fn run_of(
         })
     });
     let feeds = feeds.collect::<Result<_>>()?;
-    handle.watch(env, "run", &shapes)?;
+    handle.watch("run", &shapes, warn)?;
     Ok(session.run(shapes, feeds, targets))
 }
 
-/// Runs a session; feeds, shapes and fetches are those of [`run_of`]. Returns the values of [`results`]: at once if
-/// `may_run_here` and the run is short, otherwise when it has ended.
+/// Runs a session; feeds, shapes, fetches and `warn` are those of [`run_of`]. Returns the values of [`results`]: at once
+/// if `may_run_here` and the run is short, otherwise when it has ended.
 #[napi(catch_unwind)]
+#[allow(clippy::too_many_arguments, reason = "the functions of the addon are flat")]
 pub fn run_session(
     env: Env,
     handle: &External<SessionHandle>,
@@ -392,9 +394,10 @@ pub fn run_session(
     shapes: &[f64],
     fetches: Option<Array>,
     may_run_here: bool,
+    warn: Option<Function<String, ()>>,
 ) -> Result<Option<List>> {
     let SessionHandle { session, owner, .. } = &**handle;
-    let mut run = run_of(&env, handle, &feeds, shapes, fetches.as_ref())?;
+    let mut run = run_of(handle, &feeds, shapes, fetches.as_ref(), warn)?;
     if may_run_here {
         run = match run.run_here() {
             Ok(values) => {
@@ -418,9 +421,10 @@ pub fn profile_session(
     feeds: Array,
     shapes: &[f64],
     fetches: Option<Array>,
+    warn: Option<Function<String, ()>>,
 ) -> Result<()> {
     let SessionHandle { session, owner, .. } = &**handle;
-    let run = run_of(&env, handle, &feeds, shapes, fetches.as_ref())?;
+    let run = run_of(handle, &feeds, shapes, fetches.as_ref(), warn)?;
     let (values, results) = results_later(owner, session);
     let timings = Arc::new(Slot::<String>::default());
     let taken = timings.clone();
@@ -517,10 +521,11 @@ pub fn compile_session(
     id: u32,
     names: Vec<String>,
     shapes: Vec<Vec<f64>>,
+    warn: Option<Function<String, ()>>,
 ) -> Result<()> {
     let SessionHandle { session, owner, .. } = &**handle;
     let shapes = shapes_of_names(session, "compile", names, shapes)?;
-    handle.watch(&env, "compile", &shapes)?;
+    handle.watch("compile", &shapes, warn)?;
     let slot = Arc::new(Slot::<(Arc<Specialization>, String)>::default());
     let (made, holder) = (slot.clone(), owner.clone());
     let collect: Collect = Box::new(move |env| {
@@ -554,10 +559,11 @@ pub fn describe_session(
     id: u32,
     names: Vec<String>,
     shapes: Vec<Vec<f64>>,
+    warn: Option<Function<String, ()>>,
 ) -> Result<()> {
     let SessionHandle { session, owner, .. } = &**handle;
     let shapes = shapes_of_names(session, "describe", names, shapes)?;
-    handle.watch(&env, "describe", &shapes)?;
+    handle.watch("describe", &shapes, warn)?;
     let slot = Arc::new(Slot::<String>::default());
     let made = slot.clone();
     let collect: Collect = Box::new(move |env| made.take().into_iter().map(|json| value(env, json)).collect());

@@ -2,39 +2,26 @@
 
 use super::Result;
 use super::convert::from_napi;
-use napi::Env;
-use napi::bindgen_prelude::{Function, FunctionRef};
-use std::sync::{Arc, Mutex, PoisonError};
+use napi::bindgen_prelude::Function;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A function that takes one warning; `None` once it has, or if nobody wants it.
-pub struct Warn(Mutex<Option<FunctionRef<String, ()>>>);
+/// Whether a warning was given. It holds no function: a reference from here would keep the realm of the function alive.
+#[derive(Default)]
+pub struct Warned(AtomicBool);
 
-impl Warn {
-    /// Calls `function`, if there is one.
-    ///
-    /// # Errors
-    /// If the environment cannot keep the function.
-    pub fn of(function: Option<Function<String, ()>>) -> Result<Arc<Warn>> {
-        let kept = function.map(|function| function.create_ref()).transpose().map_err(from_napi)?;
-        Ok(Arc::new(Warn(Mutex::new(kept))))
-    }
-
-    /// Passes on the message, if there is one and it is the first. Must be called on the JavaScript thread.
+impl Warned {
+    /// Passes the message to `function`, if there are both and it is the first.
     ///
     /// # Errors
     /// The exception of the function.
-    pub fn once(&self, env: &Env, message: impl FnOnce() -> Option<String>) -> Result<()> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.is_none() {
+    pub fn once(&self, function: Option<Function<String, ()>>, message: impl FnOnce() -> Option<String>) -> Result<()> {
+        let Some(function) = function else { return Ok(()) };
+        if self.0.load(Ordering::Relaxed) {
             return Ok(());
         }
         let Some(message) = message() else { return Ok(()) };
-        let function = kept.take();
-        // The function may run other models.
-        drop(kept);
-        match function {
-            Some(function) => function.borrow_back(env).and_then(|function| function.call(message)).map_err(from_napi),
-            None => Ok(()),
-        }
+        // First: the function may run the same model.
+        self.0.store(true, Ordering::Relaxed);
+        function.call(message).map_err(from_napi)
     }
 }

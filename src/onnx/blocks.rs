@@ -7,7 +7,7 @@ use super::error::{ModelError, Result};
 use super::file::Files;
 use super::model::{MAX_DEPTH, Model, decode_attributes, decode_node};
 use super::proto;
-use super::tensor::TensorRecord;
+use super::tensor::{ElementType, TensorRecord};
 use bytes::Bytes;
 use prost::Message;
 use std::collections::HashMap;
@@ -30,12 +30,12 @@ impl Model {
     /// # Errors
     /// If nodes or weights are damaged.
     pub fn block_size(&self) -> Result<Option<u32>> {
-        if let Some(known) = self.known_block_size.get() {
-            return Ok(*known);
-        }
-        let mut evidence = Evidence::of(&self.files);
-        evidence.graph(&self.graph.nodes, &[&self.graph.initializers], 0)?;
-        Ok(*self.known_block_size.get_or_init(|| evidence.size()))
+        let find = || {
+            let mut evidence = Evidence::of(&self.files);
+            evidence.graph(&self.graph.nodes, &[&self.graph.initializers], 0)?;
+            Ok(evidence.size())
+        };
+        self.known_block_size.get_or_init(find).clone()
     }
 }
 
@@ -141,7 +141,10 @@ impl<'m> Evidence<'m> {
         let first = node.input.first().and_then(of);
         if node.domain != DOMAIN {
             return Ok(match node.op_type.as_str() {
-                "Concat" => first.map(|_| node.input.iter().map(|name| of(name).flatten()).sum()),
+                "Concat" => first.map(|_| {
+                    let mut channels = node.input.iter().map(|name| of(name).flatten());
+                    channels.try_fold(0u32, |sum, channels| sum.checked_add(channels?))
+                }),
                 "Reshape" if first.is_some() => {
                     self.reshape(constant(1))?;
                     Some(None)
@@ -162,7 +165,7 @@ impl<'m> Evidence<'m> {
             "ReorderInput" => Ok(Some(None)),
             "ReorderOutput" => {
                 if let (Some(Some(all)), Some(kept)) = (first, number("channels")?) {
-                    self.only[1] |= all as i64 - kept >= SIZES[0] as i64;
+                    self.only[1] |= (all as i64).saturating_sub(kept) >= SIZES[0] as i64;
                 }
                 Ok(None)
             }
@@ -172,7 +175,7 @@ impl<'m> Evidence<'m> {
 
     /// A reshaping that separates the channels of a block: `[0, blocks, 0, 0, size]`.
     fn reshape(&mut self, shape: Option<&TensorRecord>) -> Result<()> {
-        let Some(shape) = shape.filter(|shape| shape.shape == [5]) else { return Ok(()) };
+        let Some(shape) = shape.filter(|shape| shape.shape == [5] && !shape.is_sparse()) else { return Ok(()) };
         let mut last = 0.0;
         shape.load(self.files)?.visit(|number| last = number.to_f64()).map_err(ModelError::new)?;
         self.only.iter_mut().zip(SIZES).for_each(|(only, size)| *only |= last == size as f64);
@@ -193,9 +196,16 @@ impl<'m> Evidence<'m> {
             self.only[1] |= inputs >= SIZES[0];
         }
         let each = inputs as usize * height as usize * width as usize;
-        if outputs.is_multiple_of(SIZES[1]) && self.only == [false; 2] && self.weights < MAX_WEIGHTS && each > 1 {
-            let bytes = filter.load(self.files)?.bytes;
-            self.compare(&bytes, each);
+        let is_undecided = self.only == [false; 2] && self.weights < MAX_WEIGHTS;
+        let is_dense_float = filter.element == ElementType::Float && !filter.is_sparse();
+        // What cannot be read is no evidence: the translation of the node reports it.
+        if outputs.is_multiple_of(SIZES[1])
+            && is_undecided
+            && each > 1
+            && is_dense_float
+            && let Ok(weights) = filter.load(self.files)
+        {
+            self.compare(&weights.bytes, each);
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use super::empty::{STAND_INS, extrapolated, stand_in};
 use super::error::{ModelError, Result};
-use super::import::{Importer, Part, Place, Scope, Value, with_importer, work};
+use super::import::{Budget, Importer, Part, Place, Scope, Value, with_budget, work};
 use super::model::{Dimension, Graph, ValueInfo};
 use super::tensor::ElementType;
 use crate::dimension::Dim;
@@ -72,14 +72,16 @@ impl Importer<'_> {
     }
 
     /// Types and shapes of the outputs of `body`, given `values` by name, without adding anything to the builder; `None`
-    /// for outputs of which they are not known.
+    /// for outputs of which they are not known, or if finding them takes more than half of what remains for trials.
     pub fn shapes_of_body(
-        &self,
+        &mut self,
         body: &Body,
         mut values: HashMap<String, Value>,
         place: Place,
     ) -> Vec<Option<Descriptor>> {
-        values.retain(|name, _| !body.graph.initializers.contains_key(name));
+        // Constants of the body hide outer values, but are only defaults of its inputs.
+        let is_input = |name: &String| body.inputs().iter().any(|input| &input.name == name);
+        values.retain(|name, _| !body.graph.initializers.contains_key(name) || is_input(name));
         let wanted: Vec<String> = body.outputs().iter().map(|output| output.name.clone()).collect();
         let part = Part {
             model: self.model,
@@ -90,19 +92,48 @@ impl Importer<'_> {
             depth: place.depth + 1,
             wanted: &wanted,
         };
-        shapes_of(&part, self.builder, &values)
+        let given = self.trials.unwrap_or(self.budget()).half();
+        let mut left = given;
+        let shapes = shapes_within(&part, self.builder, &values, &mut left);
+        match &mut self.trials {
+            Some(trials) => trials.deduct(given, left),
+            None => {
+                let mut rest = self.budget();
+                rest.deduct(given, left);
+                (self.work, self.memory) = (rest.work, rest.memory);
+                self.foldable.set(rest.foldable);
+            }
+        }
+        shapes
     }
 }
 
 /// Types and shapes of the requested values of `part`, given values of `builder`, which may have no elements; `None`
-/// for those of which they are not known, and for lists.
+/// for those of which they are not known, and for lists. All that is nested shares the budget of one import.
 pub fn shapes_of(part: &Part, builder: &Builder, values: &HashMap<String, Value>) -> Vec<Option<Descriptor>> {
-    let shapes_for = |size: u32| -> Vec<Option<Descriptor>> {
+    if part.model.files.check().is_err() {
+        return vec![None; part.wanted.len()];
+    }
+    let shapes = shapes_within(part, builder, values, &mut Budget::new(part.model, 0));
+    part.model.files.release();
+    shapes
+}
+
+/// Like [`shapes_of`], within `budget`, in which it leaves what remains.
+fn shapes_within(
+    part: &Part,
+    builder: &Builder,
+    values: &HashMap<String, Value>,
+    budget: &mut Budget,
+) -> Vec<Option<Descriptor>> {
+    let mut shapes_for = |size: u32| -> Vec<Option<Descriptor>> {
         let mut own = Builder::with_limit(builder.max_tensor_bytes());
         let known =
             values.iter().filter_map(|(name, value)| Some((name.clone(), stand_in(&mut own, builder, value, size)?)));
         let known: HashMap<String, Value> = known.collect();
-        let shapes = with_importer(part.model, &mut own, 0, false, |importer| {
+        let shapes = with_budget(part.model, &mut own, (budget, None), false, |importer| {
+            // Keeps trials of graphs without nodes from being free.
+            importer.count_node(0)?;
             let scope = Scope { values: known.into(), initializers: part.initializers, outer: None };
             let Part { opsets, arguments, depth, .. } = *part;
             importer.nodes(part.nodes, Place { scope: &scope, opsets, arguments, depth, is_top: false })?;
@@ -112,8 +143,22 @@ pub fn shapes_of(part: &Part, builder: &Builder, values: &HashMap<String, Value>
         });
         shapes.unwrap_or_else(|_| vec![None; part.wanted.len()])
     };
-    let [small, large] = STAND_INS.map(shapes_for);
+    let small = shapes_for(STAND_INS[0]);
+    // Without a size to stand in for, or a known shape to complete, a second trial tells nothing new.
+    if !values.values().any(has_no_elements) || small.iter().all(Option::is_none) {
+        return small;
+    }
+    let large = shapes_for(STAND_INS[1]);
     small.iter().zip(&large).map(|(small, large)| extrapolated(small.as_ref()?, large.as_ref()?)).collect()
+}
+
+/// Whether `value` is a tensor without elements, or a list with one.
+fn has_no_elements(value: &Value) -> bool {
+    match value {
+        Value::Empty(_) => true,
+        Value::Sequence(values) => values.iter().any(has_no_elements),
+        _ => false,
+    }
 }
 
 /// Whether the type and all sizes of a value are declared.

@@ -195,6 +195,8 @@ impl Call<'_, '_> {
             return Ok(Some((dtype, Arc::new(bytes))));
         }
         let Some(constant) = self.importer.builder.constant_value(operand) else { return Ok(None) };
+        // Reading costs much less than computing, but many nodes can read the same large constant.
+        self.take_work(constant.len() / 64)?;
         Ok(Some((dtype, constant.buffer()?)))
     }
 

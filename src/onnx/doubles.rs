@@ -139,7 +139,7 @@ impl AsFloat32 {
         for bytes in attributes.iter().filter_map(|attribute| attribute.g.as_ref()).filter(|_| depth < MAX_DEPTH) {
             inner.push(self.graph(&Graph::decode(bytes, &|_| true, depth + 1)?, Some(names), depth + 1)?);
         }
-        let first = match (given_type(&attributes)?, operator) {
+        let first = match (given_type(&attributes), operator) {
             (Some(element), _) => element == ElementType::Double,
             _ if is_one_of(OTHER_TYPES) => false,
             (None, "CastLike") => names.is_double(node.input.get(1)),
@@ -167,17 +167,18 @@ impl AsFloat32 {
     }
 }
 
-/// The type of a node's outputs that its attributes name, or that of the tensor in an attribute.
-fn given_type(attributes: &[proto::Attribute]) -> Result<Option<ElementType>> {
+/// The type of a node's outputs that its attributes name, or that of the tensor in an attribute. It is unknown for a
+/// tensor that cannot be decoded: the node may not be needed, or be one of a domain of its own.
+fn given_type(attributes: &[proto::Attribute]) -> Option<ElementType> {
     for attribute in attributes {
         if TYPES.contains(&attribute.name.as_str()) {
-            return Ok(attribute.i.and_then(|code| i32::try_from(code).ok()).and_then(ElementType::from_code));
+            return attribute.i.and_then(|code| i32::try_from(code).ok()).and_then(ElementType::from_code);
         }
         if let Some(tensor) = attribute.t.as_ref().filter(|_| attribute.name == "value") {
-            return Ok(Some(TensorRecord::decode(tensor)?.element));
+            return TensorRecord::decode(tensor).ok().map(|tensor| tensor.element);
         }
     }
-    Ok(None)
+    None
 }
 
 #[cfg(test)]
@@ -267,6 +268,14 @@ mod tests {
             .node("Loop", "n _ start", "y", vec![("body", Attr::Graph(body))])
             .output("y");
         assert_eq!(found(graph), names(&[], &["y"], &["start", "next"]));
+    }
+
+    #[test]
+    fn the_type_of_a_tensor_that_cannot_be_decoded_is_unknown() {
+        // Field 2, the element type: 99.
+        let tensor = Some(bytes::Bytes::from_static(&[0x10, 99]));
+        let value = proto::Attribute { name: "value".to_string(), t: tensor, ..Default::default() };
+        assert!(given_type(&[value]).is_none());
     }
 
     #[test]

@@ -181,10 +181,45 @@ pub(super) struct Importer<'a> {
     pub memory: usize,
     /// Remaining number of elements to compute.
     pub foldable: Cell<usize>,
+    /// What remains for trials of graphs that do not run. It is apart from the rest, so that trials do not make a model
+    /// fail; `None` during a trial, whose own budget is that of the trials within it.
+    pub(super) trials: Option<Budget>,
     /// Whether to compute all constants, of any size.
     pub folds_all: bool,
     pub float_forms: FloatForms,
     pub(super) converted: Converted,
+}
+
+/// What an import, or a part of one, may use.
+#[derive(Clone, Copy)]
+pub(super) struct Budget {
+    pub work: usize,
+    pub memory: usize,
+    pub foldable: usize,
+}
+
+impl Budget {
+    /// The budget of a new import with `own` work in addition to that of loops and functions.
+    pub fn new(model: &Model, own: usize) -> Budget {
+        Budget {
+            work: own.saturating_add(MAX_WORK),
+            memory: MEMORY.saturating_add(model.files.byte_length().saturating_mul(MEMORY_PER_BYTE)),
+            foldable: MAX_FOLDED,
+        }
+    }
+
+    /// Half of it, for a part that must leave something to others.
+    pub fn half(self) -> Budget {
+        Budget { work: self.work / 2, memory: self.memory / 2, foldable: self.foldable / 2 }
+    }
+
+    /// Deducts what was used of `given`, of which `left` remains. External files make the memory grow, but only for those
+    /// who read them: otherwise, reading one again and again would yield any amount.
+    pub fn deduct(&mut self, given: Budget, left: Budget) {
+        self.work -= given.work - left.work;
+        self.memory -= given.memory.saturating_sub(left.memory);
+        self.foldable -= given.foldable - left.foldable;
+    }
 }
 
 /// The float32 counterparts of integer operands, for readers that need floats in any case.
@@ -266,22 +301,41 @@ pub(super) fn with_importer<T>(
     may_cut: bool,
     work: impl FnOnce(&mut Importer) -> Result<T>,
 ) -> Result<T> {
-    let before = builder.checkpoint();
     model.files.check()?;
+    // The nodes of a graph that does not run take up to twice the work of the node that contains it, as they are
+    // smaller, for each of two trials.
+    let trials = Budget::new(model, own.saturating_mul(4));
+    let mut budget = Budget::new(model, own.saturating_mul(2));
+    let imported = with_budget(model, builder, (&mut budget, Some(trials)), may_cut, work);
+    model.files.release();
+    imported
+}
+
+/// Calls `work` with the state of an import that uses `budget`, and leaves in it what remains, also on failure. On
+/// failure, `builder` remains unchanged.
+pub(super) fn with_budget<T>(
+    model: &Model,
+    builder: &mut Builder,
+    (budget, trials): (&mut Budget, Option<Budget>),
+    may_cut: bool,
+    work: impl FnOnce(&mut Importer) -> Result<T>,
+) -> Result<T> {
+    let before = builder.checkpoint();
     let mut importer = Importer {
         model,
         builder,
         refused: RefusedNodes::default(),
         cuts: may_cut.then(Cuts::default),
-        work: own.saturating_mul(2).saturating_add(MAX_WORK),
-        memory: MEMORY.saturating_add(model.files.byte_length().saturating_mul(MEMORY_PER_BYTE)),
-        foldable: MAX_FOLDED.into(),
+        work: budget.work,
+        memory: budget.memory,
+        foldable: budget.foldable.into(),
+        trials,
         folds_all: false,
         float_forms: FloatForms::default(),
         converted: Converted::new(),
     };
     let imported = work(&mut importer);
-    model.files.release();
+    *budget = importer.budget();
     if imported.is_err() {
         builder.roll_back(before);
     }
@@ -535,18 +589,27 @@ impl<'a> Importer<'a> {
         let Some(record) = scope.initializers.get(name) else {
             return scope.outer.map_or(Ok(None), |outer| self.value(outer, name));
         };
-        if record.is_sparse() {
-            let left = self.memory.checked_sub(record.byte_length());
-            self.memory = left.ok_or_else(|| record.too_sparse())?;
-        }
+        // All elements of a sparse tensor take memory, which must suffice before they are made.
+        let without = match record.is_sparse() {
+            true => Some(self.memory.checked_sub(record.byte_length()).ok_or_else(|| record.too_sparse())?),
+            false => None,
+        };
         let literal = record.load(&self.model.files)?;
-        if record.is_external {
+        // The elements of a sparse tensor are not in a file, even if the values among them are.
+        if record.is_external && !record.is_sparse() {
             self.memory = self.memory.saturating_add(literal.bytes.len().saturating_mul(MEMORY_PER_BYTE));
         }
         let named = |error: ModelError| ModelError { message: format!("tensor '{name}': {error}"), ..error };
         let value = self.literal(literal).map_err(named)?;
+        // A literal of a type that WebNN has took it already.
+        self.memory = without.map_or(self.memory, |without| self.memory.min(without));
         scope.set(name, value.clone());
         Ok(Some(value))
+    }
+
+    /// What remains to be used.
+    pub(super) fn budget(&self) -> Budget {
+        Budget { work: self.work, memory: self.memory, foldable: self.foldable.get() }
     }
 
     /// Deducts the work for a node of this number of bytes.
@@ -715,5 +778,24 @@ pub(super) fn value_type(builder: &Builder, value: &Value) -> Option<DataType> {
         Value::Operand(id) => Some(builder.descriptor(*id).dtype),
         Value::Empty(descriptor) => Some(descriptor.dtype),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::onnx::testing::TestGraph;
+
+    #[test]
+    fn the_elements_of_a_sparse_tensor_count_once() {
+        let import = |size: i64| {
+            let graph = TestGraph::default().input("x", ElementType::Float, &["1"]);
+            let graph = graph.sparse("w", &[size, size], &[5.0], (&[3], &[1]));
+            graph.node("Add", "x w", "y", vec![]).output("y").import(17, &Request::default())
+        };
+        // 16 MB of the 24 MiB that any model may use, and 36 MB.
+        assert!(import(2000).is_ok());
+        let message = import(3000).unwrap_err().message;
+        assert!(message.contains("are too many for a model of this size"), "{message}");
     }
 }

@@ -151,7 +151,7 @@ pub struct Model {
     /// The files with the weights.
     pub files: Arc<Files>,
     /// The result of [`block_size`](Model::block_size), once it is known.
-    pub(super) known_block_size: OnceLock<Option<u32>>,
+    pub(super) known_block_size: OnceLock<Result<Option<u32>>>,
 }
 
 fn decode<T: Message + Default>(bytes: &Bytes, what: &str) -> Result<T> {
@@ -471,8 +471,9 @@ impl Model {
     /// The same model, in which a caller must also provide the optional inputs among `names`.
     pub fn requiring<'a>(&self, names: impl IntoIterator<Item = &'a String>) -> Model {
         let mut model = self.clone();
-        let defaults = names.into_iter().filter(|name| self.optional_inputs().any(|input| input.name == **name));
-        defaults.for_each(|name| _ = model.graph.initializers.remove(name));
+        let defaults: HashSet<&str> = self.optional_inputs().map(|input| input.name.as_str()).collect();
+        let names = names.into_iter().filter(|name| defaults.contains(name.as_str()));
+        names.for_each(|name| _ = model.graph.initializers.remove(name));
         model
     }
 

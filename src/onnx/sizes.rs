@@ -107,6 +107,11 @@ impl Sizes {
     /// If no size yields that number.
     pub fn solve(&mut self, input: &ValueInfo, elements: usize) -> Result<bool> {
         let dimensions = input.shape.as_deref().unwrap_or_default();
+        let differs =
+            |dimension| matches!(dimension, &Dimension::Free(ref name) if self.known.get(name) == Some(&Size::Several));
+        if dimensions.iter().any(differs) {
+            return Ok(false);
+        }
         let mut free = dimensions.iter().filter_map(|dimension| match dimension {
             Dimension::Free(name) if !self.known.contains_key(name) => Some(name),
             _ => None,

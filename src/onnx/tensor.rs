@@ -398,15 +398,19 @@ fn dense(values: &Literal, indices: &Literal, shape: &[u32]) -> Result<Literal, 
         return Err(format!("its indices are {element} {got:?}, expected int64 [{count}] or [{count}, {rank}]"));
     }
     let (size, elements) = (values.element.bits() / 8, crate::shape::elements(shape));
+    if count > elements {
+        return Err(format!("it has {count} values, more than the {elements} elements of {shape:?}"));
+    }
     let mut buffer = Buffer::zeroed(elements * size).map_err(|error| error.message)?;
-    let parts: Vec<i64> = indices.bytes.as_chunks::<8>().0.iter().map(|&bytes| i64::from_le_bytes(bytes)).collect();
+    let parts = indices.bytes.as_chunks::<8>().0;
     let sizes = if is_flat { vec![elements as i64] } else { shape.iter().map(|&size| i64::from(size)).collect() };
     for (at, value) in values.bytes.chunks_exact(size).enumerate() {
-        let place = &parts[at * sizes.len()..][..sizes.len()];
-        if place.iter().zip(&sizes).any(|(index, size)| !(0..*size).contains(index)) {
+        let place = parts[at * sizes.len()..][..sizes.len()].iter().map(|&bytes| i64::from_le_bytes(bytes));
+        if place.clone().zip(&sizes).any(|(index, size)| !(0..*size).contains(&index)) {
+            let place: Vec<i64> = place.collect();
             return Err(format!("the index {place:?} is outside of the shape {shape:?}"));
         }
-        let flat = place.iter().zip(&sizes).fold(0, |flat, (index, size)| flat * size + index) as usize;
+        let flat = place.zip(&sizes).fold(0, |flat, (index, size)| flat * size + index) as usize;
         buffer.bytes_mut()[flat * size..][..size].copy_from_slice(value);
     }
     Ok(Literal { element: values.element, shape: shape.to_vec(), bytes: Bytes::from_owner(buffer) })

@@ -133,7 +133,8 @@ impl Node<'_> {
         };
         let mut known = Vec::new();
         if !goes_on || trips.is_some_and(|trips| trips <= 0) {
-            known = self.not_run(&body, counted(0)?.into_iter().chain(state.iter().cloned()).collect())?;
+            let inputs = counted(0)?.into_iter().chain(state.iter().cloned()).collect();
+            known = self.not_run((&body, 1 + states), inputs)?;
         }
         while goes_on && trips.is_none_or(|trips| round < trips) {
             self.run.session.check_goes_on()?;
@@ -151,11 +152,12 @@ impl Node<'_> {
     }
 
     /// What follows for the types and shapes of the outputs of `body`, which does not run on these inputs, unless it
-    /// describes all of them.
-    fn not_run(&self, body: &Program, inputs: Vec<Held>) -> Result<Vec<Option<Descriptor>>> {
-        if body.outputs.iter().all(is_described) {
+    /// describes all from the `first` collected one on.
+    fn not_run(&self, (body, first): (&Program, usize), inputs: Vec<Held>) -> Result<Vec<Option<Descriptor>>> {
+        if body.outputs[first..].iter().all(is_described) {
             return Ok(Vec::new());
         }
+        self.run.session.check_goes_on()?;
         let mut builder = Builder::with_limit(self.run.site.backend.max_tensor_bytes());
         let captured = self.captured.iter().filter(|(name, _)| !body.hides.contains(*name));
         let mut values = HashMap::new();
@@ -272,7 +274,7 @@ impl Node<'_> {
         if lengths[0] == 0 {
             let slice = |column: &Column| Ok(host(column.dtype, &column.shape, column.zeros()?));
             let slices = columns.iter().map(slice).collect::<Result<Vec<_>>>()?;
-            known = self.not_run(&body, state.iter().cloned().chain(slices).collect())?;
+            known = self.not_run((&body, states), state.iter().cloned().chain(slices).collect())?;
         }
         for round in 0..lengths[0] {
             self.run.session.check_goes_on()?;

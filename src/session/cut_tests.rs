@@ -236,6 +236,25 @@ fn loops_run_as_long_as_the_data_say() {
 }
 
 #[test]
+fn rows_along_an_inner_axis_are_kept_in_every_block() {
+    let graph = TestGraph::default()
+        .input("x", Float, &["2", "3"])
+        .floats("zero", &[], &[0.0])
+        .ints("axis", &[0])
+        .node("ReduceSum", "x axis", "sums", vec![("keepdims", Attr::Int(0))])
+        .node("Greater", "sums zero", "which", vec![])
+        .node("Compress", "x which", "kept", vec![("axis", Attr::Int(1))])
+        .node("Neg", "x", "changed", vec![])
+        .node("Unique", "changed", "unique", vec![("axis", Attr::Int(1))])
+        .output("kept")
+        .output("unique");
+    let session = opened(graph);
+    let x = [1.0, -4.0, 1.0, 5.0, -6.0, 5.0];
+    let expected = [f(&[2, 2], &[1.0, 1.0, 5.0, 5.0]), f(&[2, 2], &[-1.0, 4.0, -5.0, 6.0])];
+    assert_eq!(run(&session, &[f(&[2, 3], &x)]).unwrap(), expected);
+}
+
+#[test]
 fn rows_are_kept_by_a_condition() {
     let graph = TestGraph::default()
         .input("x", Float, &["n", "2"])

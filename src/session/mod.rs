@@ -199,7 +199,10 @@ pub struct Session {
     /// Whether nobody waits for results any more.
     is_released: AtomicBool,
     pool: Pool,
-    /// Size of the plans and of what the session was opened with, in bytes.
+    /// Whether the session counts the bytes that it was opened with: a session of [`with_inputs`](Self::with_inputs)
+    /// shares them with another one, which does.
+    counts_opened: bool,
+    /// Size of the plans and of what the session was opened with, if it counts that, in bytes.
     bytes: AtomicUsize,
     observer: Observer,
 }
@@ -244,7 +247,8 @@ impl Session {
         Session::of(model, context, options, signature)
     }
 
-    /// A session of the same model in which a caller also feeds the optional inputs `names`.
+    /// A session of the same model in which a caller also feeds the optional inputs `names`. Its bytes are those of its
+    /// plans and its pool.
     ///
     /// # Errors
     /// An InvalidStateError if this session is destroyed, an OnnxError for a malformed node.
@@ -252,7 +256,8 @@ impl Session {
         let model = Arc::new(self.model()?.requiring(names));
         let mut signature = Signature::new(&model, &self.options)?;
         signature.outputs.clone_from(&self.signature.outputs);
-        Session::of(model, self.context.clone(), self.options.clone(), signature)
+        let session = Session::of(model, self.context.clone(), self.options.clone(), signature)?;
+        Ok(Session { counts_opened: false, ..session })
     }
 
     fn of(model: Arc<Model>, context: Arc<Context>, options: SessionOptions, signature: Signature) -> Result<Session> {
@@ -273,6 +278,7 @@ impl Session {
             program,
             is_released,
             pool,
+            counts_opened: true,
             bytes,
             observer: Box::new(|_| ()),
         })
@@ -305,14 +311,14 @@ impl Session {
     fn weigh(&self) {
         let program = self.program.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let plans = specialization::bytes_of(&self.kept) + program.map_or(0, |program| program.bytes());
-        let model = self.model.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let model = self.model.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|_| self.counts_opened);
         let constants = || self.options.constants.iter().map(|constant| constant.bytes.len()).sum::<usize>();
         let opened = model.map_or(0, |model| model.files.memory_bytes() + constants());
         self.bytes.store(plans + opened, Ordering::Relaxed);
         self.tell();
     }
 
-    /// Approximate size of the session in bytes: its plans, what it was opened with, and its pool.
+    /// Approximate size of the session in bytes: its plans, its pool, and what it was opened with, if it counts that.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed) + self.pool.bytes()
     }

@@ -163,7 +163,9 @@ fn a_default_can_be_fed_or_replaced_by_a_constant() {
     assert_eq!(names(&default.signature().inputs), ["x"]);
     assert_eq!(names(&default.signature().optional_inputs), ["w"]);
     assert_eq!(run(&default, &[x()]).unwrap(), [(vec![2], vec![11.0, 12.0])]);
-    let fed = Arc::new(default.with_inputs(&["w".to_string()]).unwrap());
+    let observed = |session: Session| Arc::new(session.observed(Box::new(|_| ())));
+    let fed = observed(default.with_inputs(&["w".to_string()]).unwrap());
+    assert_eq!(fed.bytes(), 0, "the file and the constants are counted once");
     assert_eq!(names(&fed.signature().inputs), ["x", "w"]);
     assert!(fed.signature().optional_inputs.is_empty());
     assert_eq!(run(&fed, &[x(), data(&[5.0], None)]).unwrap(), [(vec![2], vec![6.0, 7.0])]);

@@ -13,13 +13,15 @@ thread_local! {
     static COMPUTES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The cores that this process may use: its affinity mask, within its container's quota. Unlimited in tests.
+/// The number of cores that this process may use, if the system tells: its affinity mask, within its container's quota.
+pub fn cores() -> Option<usize> {
+    static CORES: OnceLock<Option<usize>> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().ok().map(|cores| cores.get()))
+}
+
+/// The number of cores for computing threads. Unlimited in tests.
 fn available() -> usize {
-    static AVAILABLE: OnceLock<usize> = OnceLock::new();
-    *AVAILABLE.get_or_init(|| match cfg!(test) {
-        true => usize::MAX,
-        false => std::thread::available_parallelism().map_or(usize::MAX, |cores| cores.get()),
-    })
+    if cfg!(test) { usize::MAX } else { cores().unwrap_or(usize::MAX) }
 }
 
 /// Whether more threads compute than there are cores. A thread that only waits for work then slows the others down.

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Maximum number of threads of a line. Work of more than that waits its turn: threads are scarce, because systems limit
-/// their number per user and per container, for all programs together.
-pub const MAX_THREADS: usize = 4;
+/// Number of threads that a line may have on any machine. Work of more than a line's maximum waits its turn: threads are
+/// scarce, because systems limit their number per user and per container, for all programs together.
+pub const FEW: usize = 4;
 
 /// How long a thread of the line waits for more work before it ends. Starting one takes about as long as waking one.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -22,6 +22,8 @@ pub type Job = Box<dyn FnOnce(io::Result<()>) + Send>;
 pub struct Line {
     /// The name of its threads.
     name: &'static str,
+    /// Maximum number of them.
+    most: fn() -> usize,
     state: Mutex<State>,
     /// Wakes one of its threads.
     arrival: Condvar,
@@ -43,10 +45,10 @@ pub fn run(job: Job) {
 }
 
 impl Line {
-    /// An empty line whose threads have this name.
-    pub const fn new(name: &'static str) -> Line {
+    /// An empty line with at most `most` threads of this name.
+    pub const fn new(name: &'static str, most: fn() -> usize) -> Line {
         let state = Mutex::new(State { jobs: VecDeque::new(), threads: 0, idle: 0 });
-        Line { name, state, arrival: Condvar::new(), waiting: AtomicUsize::new(0) }
+        Line { name, most, state, arrival: Condvar::new(), waiting: AtomicUsize::new(0) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -107,7 +109,7 @@ impl Line {
 
     /// Starts a thread for one more job, unless one is idle or there are enough.
     fn hire(&'static self, state: &mut State) -> io::Result<()> {
-        if state.idle > state.jobs.len() || state.threads == MAX_THREADS {
+        if state.idle > state.jobs.len() || state.threads >= (self.most)() {
             return Ok(());
         }
         std::thread::Builder::new().name(self.name.into()).spawn(move || self.serve())?;
@@ -166,14 +168,14 @@ mod tests {
 
     #[test]
     fn few_threads_run_any_number_of_jobs_and_end() {
-        static LINE: Line = Line::new("few");
+        static LINE: Line = Line::new("few", || FEW);
         let (jobs, go, told) = holding(300);
         jobs.into_iter().for_each(|job| LINE.push(job));
-        (0..MAX_THREADS).for_each(|_| assert_eq!(next(&told), "begins"));
+        (0..FEW).for_each(|_| assert_eq!(next(&told), "begins"));
         assert!(told.recv_timeout(Duration::from_millis(50)).is_err(), "one job more than threads");
-        assert_eq!((LINE.lock().threads, LINE.is_empty()), (MAX_THREADS, false));
+        assert_eq!((LINE.lock().threads, LINE.is_empty()), (FEW, false));
         drop(go);
-        (0..2 * 300 - MAX_THREADS).for_each(|_| _ = next(&told));
+        (0..2 * 300 - FEW).for_each(|_| _ = next(&told));
         let deadline = Instant::now() + Duration::from_secs(20);
         while LINE.lock().threads > 0 {
             assert!(Instant::now() < deadline, "the threads do not end");
@@ -189,11 +191,11 @@ mod tests {
 
     #[test]
     fn a_job_waits_only_if_there_is_no_place_and_runs_after_those_before_it() {
-        static LINE: Line = Line::new("places");
-        let (mut jobs, go, told) = holding(MAX_THREADS + 2);
-        let last = jobs.split_off(MAX_THREADS);
+        static LINE: Line = Line::new("places", || FEW);
+        let (mut jobs, go, told) = holding(FEW + 2);
+        let last = jobs.split_off(FEW);
         jobs.into_iter().for_each(|job| LINE.push(job));
-        (0..MAX_THREADS).for_each(|_| assert_eq!(next(&told), "begins"));
+        (0..FEW).for_each(|_| assert_eq!(next(&told), "begins"));
         let (tell, order) = channel();
         for (index, job) in last.into_iter().enumerate() {
             let tell = tell.clone();
@@ -219,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_job_that_panics_leaves_its_thread() {
-        static LINE: Line = Line::new("panics");
+        static LINE: Line = Line::new("panics", || FEW);
         LINE.push(Box::new(|_| panic!("this ends neither the process nor the thread")));
         let (jobs, go, told) = holding(1);
         drop(go);

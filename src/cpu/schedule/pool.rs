@@ -1,8 +1,8 @@
 //! The thread pools: one per number of threads, shared by all contexts of the process. Each thread leads a
 //! [team](super::team) or is a member of one.
 
-use super::cores::{Core, are_crowded, computing};
-use super::line::{Job, Line, run};
+use super::cores::{Core, are_crowded, computing, cores};
+use super::line::{FEW, Job, Line, run};
 use super::team::{Leader, is_within};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -34,8 +34,9 @@ thread_local! {
     static LEADER: RefCell<Option<Leader>> = const { RefCell::new(None) };
 }
 
-/// Work that found no idle thread in its pool. The threads of all pools serve it.
-static LINE: Line = Line::new("webnn-more");
+/// Work that found no idle thread in its pool. The threads of all pools serve it, and as many of its own as there are cores:
+/// contexts with one thread each share a pool of one thread, but compute at the same time.
+static LINE: Line = Line::new("webnn-more", || cores().unwrap_or(FEW).max(FEW));
 
 /// Whether work waits for a thread, of any pool. Whoever could also go on later should leave its thread to that work.
 pub fn is_awaited() -> bool {

@@ -4,7 +4,7 @@
 use crate::dtype::Number;
 use crate::ir::parse;
 use crate::ops::tensor::Tensor;
-use crate::testing::{Random, Tolerance, check_with};
+use crate::testing::{Random, Tolerance, check_on_cpu};
 use std::collections::HashMap;
 
 const ACTIVATIONS: [&str; 3] = ["relu", "sigmoid", "tanh"];
@@ -37,7 +37,7 @@ fn check(text: &str, tolerance: Tolerance) {
                 (name.clone(), multiples(&mut random, &any, step))
             })
             .collect();
-        check_with(&graph, &inputs, tolerance);
+        check_on_cpu(&graph, &inputs, tolerance);
     }
 }
 
@@ -143,6 +143,6 @@ fn products_of_the_hidden_state_are_added_up_first() {
         let graph = parse(text);
         let ones =
             |(name, id): &(String, _)| (name.clone(), Tensor::from_fn(graph.descriptor(*id), |_| Number::Float(1.0)));
-        check_with(&graph, &graph.inputs.iter().map(ones).collect(), Tolerance::EXACT);
+        check_on_cpu(&graph, &graph.inputs.iter().map(ones).collect(), Tolerance::EXACT);
     }
 }

@@ -13,7 +13,8 @@ const FIRST_FILES: [&str; 1] = ["memory.limit_in_bytes"];
 
 /// The physical memory and the limits of groups in bytes, as far as the system tells.
 pub fn limits() -> Vec<u64> {
-    limits_in(|path| std::fs::read_to_string(path).ok())
+    // Other mounts may have names of any bytes.
+    limits_in(|path| Some(String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned()))
 }
 
 /// The same, with the contents of files from `read`.
@@ -43,7 +44,7 @@ fn places(groups: &str, mounts: &str) -> Vec<PathBuf> {
         let within = match Path::new(group).strip_prefix(&root) {
             Ok(within) => within,
             // The mount begins above the root that this process sees.
-            Err(_) if goes_up(&root) => Path::new(""),
+            Err(_) if is_above(&root) => Path::new(""),
             // It shows other groups.
             Err(_) => continue,
         };
@@ -62,6 +63,11 @@ fn group(line: &str, is_first: bool) -> Option<&str> {
     let (controllers, path) = (fields.next()?, fields.next()?);
     let fits = if is_first { controllers.split(',').any(|name| name == "memory") } else { controllers.is_empty() };
     fits.then_some(path)
+}
+
+/// Whether `root` consists of steps up only: `/../other` shows a group beside ours.
+fn is_above(root: &Path) -> bool {
+    root.components().all(|part| matches!(part, Component::RootDir | Component::ParentDir))
 }
 
 fn goes_up(path: &Path) -> bool {

@@ -359,9 +359,12 @@ impl Resizing {
         let (inside, outside): (Vec<_>, Vec<_>) = places.into_iter().partition(|(at, _)| (0..=last).contains(at));
         let mut sums = inside;
         for (at, weight) in outside {
-            match sums.iter_mut().find(|(place, _)| *place == at.clamp(0, last)) {
+            let border = at.clamp(0, last);
+            // Places are consecutive: a border can only be the first or the last of them.
+            let end = if border == 0 { sums.first_mut() } else { sums.last_mut() };
+            match end.filter(|(place, _)| *place == border) {
                 Some((_, sum)) => *sum = round(*sum + weight),
-                None => sums.push((at.clamp(0, last), weight)),
+                None => sums.push((border, weight)),
             }
         }
         let unit = |weight: f64| (round(weight * inverse) / BYTE_WEIGHT).round() * BYTE_WEIGHT;

@@ -7,6 +7,7 @@ use super::interpolation::{Factor, Mode, Nearest, Plan, Resizing, Sizes, Transfo
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
+use crate::memory::check_room;
 use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
@@ -14,6 +15,9 @@ use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::resample2d::{InterpolationMode, Resample2d, between, nearest};
 use crate::shape::Descriptor;
+
+/// What a plan takes for each place of an output, with few weights.
+const BYTES_PER_PLACE: usize = 128;
 
 /// The target length of a dimension.
 #[derive(Clone, Copy)]
@@ -263,6 +267,9 @@ fn resize_axes(call: &mut Call, how: &Resizing, axes: &[u32], lengths: &[Length]
 }
 
 fn emit(call: &mut Call, how: &Resizing, sizes: &[Sizes]) -> Outcome {
+    let places: usize = sizes.iter().filter(|sizes| !how.keeps(sizes)).map(|sizes| sizes.output as usize).sum();
+    call.take_work(places)?;
+    check_room(places.saturating_mul(BYTES_PER_PLACE))?;
     let x = call.input(0)?;
     let dtype = call.dtype(x);
     let mut plans = Vec::new();
@@ -383,7 +390,8 @@ fn lengths_for_sizes(shape: &[Dim], axes: &[u32], wanted: &[Dim], policy: &str) 
     if wanted.len() != axes.len() || is_wrong.any(|is_wrong| is_wrong) {
         return Err(Refusal(format!("sizes are {wanted:?}, expected {} numbers above 0", axes.len())));
     }
-    let factors = pairs.map(|(&axis, size)| [size.get(), shape[axis as usize].get()]);
+    // Nothing stays nothing, whatever becomes of the others.
+    let factors = pairs.map(|(&axis, size)| [size.get(), shape[axis as usize].get()]).filter(|[_, input]| *input != 0);
     let order = |a: &[u32; 2], b: &[u32; 2]| (a[0] as u64 * b[1] as u64).cmp(&(b[0] as u64 * a[1] as u64));
     let common = match policy {
         "stretch" => return Ok(wanted.iter().copied().map(Length::Size).collect()),
@@ -412,7 +420,8 @@ fn attributes(call: &Call) -> Step<Resizing> {
     Ok(Resizing {
         mode,
         transformation: Transformation::named(&call.text_or("coordinate_transformation_mode", "half_pixel"))?,
-        antialias: call.int_or("antialias", 0) != 0,
+        // The standard has filters for interpolation only.
+        antialias: call.int_or("antialias", 0) != 0 && !matches!(mode, Mode::Nearest(_)),
         exclude_outside: call.int_or("exclude_outside", 0) != 0,
         extrapolation: call.float_or("extrapolation_value", 0.0),
     })
