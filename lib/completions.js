@@ -15,7 +15,7 @@ const { Promise } = globalThis;
  */
 
 /**
- * The requests of an environment (main thread or worker), of which the native side reports the ends.
+ * The requests of an environment (main thread or worker). The native side reports their ends.
  *
  * Test runners and bundlers evaluate this package several times in one environment, also in realms of their own, while
  * there is one native binary: all copies share one object of this class. It makes nothing that a caller gets to see: that

@@ -33,7 +33,7 @@ const cached = () => writeModel({
   nodes: [node('Concat', ['past', 'fresh'], ['present'], { axis: { i: 2 } }), node('Gather', ['table', 'at'], ['found'])],
 });
 const step = async (model, past, count, at = 0n) => (await model.run({ past, fresh: row(count), at: BigInt64Array.of(at) })).present;
-/** A model with 64 MiB of weights, of which nothing is compiled before the sizes are known. */
+/** A model with 64 MiB of weights; nothing is compiled before the sizes are known. */
 const weighty = () => writeModel({
   inputs: [value('x', FLOAT, ['n', 1])],
   outputs: [value('y', FLOAT, ['n', 16 * MiB])],

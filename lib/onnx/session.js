@@ -120,7 +120,7 @@ class Session {
    * @param {import('../internal.js').Handle<'session'>} handle native session
    * @param {import('../internal.js').Signature} signature
    * @param {import('../internal.js').Warn} [warn]
-   * @param {Shared} [shared] of the session of which this one is a form
+   * @param {Shared} [shared] of the session that this one is a form of
    */
   constructor(context, handle, { inputs, optionalInputs, outputs }, warn, shared = { pending: 0, idle: () => {}, graphs: new Map() }) {
     this.#context = context;

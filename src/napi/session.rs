@@ -73,7 +73,7 @@ fn source_of(source: Either<String, View>) -> Result<FileSource> {
         Either::B(bytes) => {
             let buffer = bytes.len().and_then(Buffer::streamed);
             let buffer = buffer.and_then(|buffer| bytes.copy_into(buffer)).map_err(coded)?;
-            FileSource::Bytes(Bytes::from_owner(OwnedBytes(buffer)))
+            FileSource::Bytes(Bytes::from_owner(buffer))
         }
     })
 }
@@ -99,15 +99,6 @@ fn sources(
     let all = std::iter::once(&source).chain(files.iter().map(|(_, source)| source));
     let bytes = all.map(|source| if let FileSource::Bytes(bytes) = source { bytes.len() } else { 0 }).sum();
     Ok((source, files, Weight::new(&environment.account, bytes)))
-}
-
-/// A buffer that owns bytes.
-struct OwnedBytes(Buffer);
-
-impl AsRef<[u8]> for OwnedBytes {
-    fn as_ref(&self) -> &[u8] {
-        self.0.bytes()
-    }
 }
 
 /// Runs `work` on a background thread, and passes its result and the waiting request to `then`.

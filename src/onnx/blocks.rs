@@ -252,7 +252,7 @@ mod tests {
         graph.floats(name, &dims, &vec![1.0; dims.iter().product::<i64>() as usize])
     }
 
-    /// A convolution of `x`, in blocks or not, with a filter of this shape, of which `channels` are used.
+    /// A convolution of `x`, in blocks or not, with a filter of this shape that reads `channels` channels.
     fn conv(is_blocked: bool, dims: [i64; 4], group: i64, channels: i64) -> TestGraph {
         let graph = filter(TestGraph::default().input("x", Float, &["1", "64", "5", "5"]), "w", dims);
         let graph = graph.node("com.microsoft.nchwc.ReorderInput", "x", "b", vec![]);

@@ -1,8 +1,9 @@
 //! Graphs in attributes of nodes: the branches of `If`, the bodies of loops.
 
+use super::budget::{Budget, work};
 use super::empty::{STAND_INS, extrapolated, stand_in};
 use super::error::{ModelError, Result};
-use super::import::{Budget, Importer, Part, Place, Scope, Value, with_budget, work};
+use super::import::{Importer, Part, Place, Scope, Value, with_budget};
 use super::model::{Dimension, Graph, ValueInfo};
 use super::tensor::ElementType;
 use crate::dimension::Dim;
@@ -72,7 +73,7 @@ impl Importer<'_> {
     }
 
     /// Types and shapes of the outputs of `body`, given `values` by name, without adding anything to the builder; `None`
-    /// for outputs of which they are not known, or if finding them takes more than half of what remains for trials.
+    /// for outputs whose shapes are not known, or if finding them takes more than half of what remains for trials.
     pub fn shapes_of_body(
         &mut self,
         body: &Body,
@@ -109,7 +110,7 @@ impl Importer<'_> {
 }
 
 /// Types and shapes of the requested values of `part`, given values of `builder`, which may have no elements; `None`
-/// for those of which they are not known, and for lists. All that is nested shares the budget of one import.
+/// for those whose shapes are not known, and for lists. All that is nested shares the budget of one import.
 pub fn shapes_of(part: &Part, builder: &Builder, values: &HashMap<String, Value>) -> Vec<Option<Descriptor>> {
     if part.model.files.check().is_err() {
         return vec![None; part.wanted.len()];

@@ -5,6 +5,7 @@
 
 mod blocks;
 pub mod body;
+mod budget;
 pub mod call;
 pub mod constants;
 pub mod cuts;

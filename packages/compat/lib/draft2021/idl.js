@@ -30,6 +30,25 @@ const enumerations = {
  */
 const member = (name, type, fallback) => ({ name, type, default: fallback });
 
+/**
+ * Members that both kinds of convolutions have.
+ *
+ * @param {import('webnn-node/webidl').DictionaryMember} filterLayout
+ */
+const convolution = (filterLayout) => [
+  member('activation', 'MLOperator'),
+  member('autoPad', 'MLAutoPad', 'explicit'),
+  member('bias', 'MLOperand'),
+  member('dilations', 'sequence<long>'),
+  filterLayout,
+  member('groups', 'long', 1),
+  member('inputLayout', 'MLInputOperandLayout', 'nchw'),
+  member('outputPadding', 'sequence<long>'),
+  member('outputSizes', 'sequence<long>'),
+  member('padding', 'sequence<long>'),
+  member('strides', 'sequence<long>'),
+];
+
 const cell = [member('activations', 'sequence<(MLRecurrentNetworkActivation or MLOperator)>'), member('bias', 'MLOperand')];
 
 /**
@@ -52,33 +71,8 @@ const dictionaries = {
     member('scale', 'MLOperand'),
   ],
   MLClampOptions: [member('maxValue', '(MLOperand or float)'), member('minValue', '(MLOperand or float)')],
-  MLConv2dOptions: [
-    member('activation', 'MLOperator'),
-    member('autoPad', 'MLAutoPad', 'explicit'),
-    member('bias', 'MLOperand'),
-    member('dilations', 'sequence<long>'),
-    member('filterLayout', 'MLFilterOperandLayout', 'oihw'),
-    member('groups', 'long', 1),
-    member('inputLayout', 'MLInputOperandLayout', 'nchw'),
-    member('outputPadding', 'sequence<long>'),
-    member('outputSizes', 'sequence<long>'),
-    member('padding', 'sequence<long>'),
-    member('strides', 'sequence<long>'),
-    member('transpose', 'boolean', false),
-  ],
-  MLConvTranspose2dOptions: [
-    member('activation', 'MLOperator'),
-    member('autoPad', 'MLAutoPad', 'explicit'),
-    member('bias', 'MLOperand'),
-    member('dilations', 'sequence<long>'),
-    member('filterLayout', 'MLConvTranspose2dFilterOperandLayout', 'iohw'),
-    member('groups', 'long', 1),
-    member('inputLayout', 'MLInputOperandLayout', 'nchw'),
-    member('outputPadding', 'sequence<long>'),
-    member('outputSizes', 'sequence<long>'),
-    member('padding', 'sequence<long>'),
-    member('strides', 'sequence<long>'),
-  ],
+  MLConv2dOptions: [...convolution(member('filterLayout', 'MLFilterOperandLayout', 'oihw')), member('transpose', 'boolean', false)],
+  MLConvTranspose2dOptions: convolution(member('filterLayout', 'MLConvTranspose2dFilterOperandLayout', 'iohw')),
   MLGemmOptions: [
     member('aTranspose', 'boolean', false),
     member('alpha', 'float', 1),
