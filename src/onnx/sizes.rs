@@ -107,8 +107,7 @@ impl Sizes {
     /// If no size yields that number.
     pub fn solve(&mut self, input: &ValueInfo, elements: usize) -> Result<bool> {
         let dimensions = input.shape.as_deref().unwrap_or_default();
-        let differs =
-            |dimension| matches!(dimension, &Dimension::Free(ref name) if self.known.get(name) == Some(&Size::Several));
+        let differs = |dimension: &Dimension| matches!(dimension, Dimension::Free(name) if self.known.get(name) == Some(&Size::Several));
         if dimensions.iter().any(differs) {
             return Ok(false);
         }
