@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import pino from 'pino';
 import { accessOf, isLocal } from './access.js';
+import { ByteBudget } from './byte-budget.js';
 import { listenGrpc } from './grpc/server.js';
 import { addMetricsRoute, createMetricsHttp } from './http/metrics.js';
 import { createHttp } from './http/server.js';
@@ -20,7 +21,8 @@ const BUILT_IN = new URL('../models/', import.meta.url);
 /**
  * Limits of requests.
  * @typedef {object} RequestLimits
- * @property {number} maxBodyBytes of a request, also after decompression
+ * @property {number} maxBodyBytes of a request with raw tensors, also after decompression
+ * @property {number} maxBytesInFlight of all requests together, from their first byte until they are answered
  * @property {number} maxUnreadBytes of answers that wait until their callers read them
  * @property {number} requestTimeoutMs until a request must have arrived
  * @property {number} idleTimeoutMs of a connection on which nothing moves
@@ -28,7 +30,14 @@ const BUILT_IN = new URL('../models/', import.meta.url);
  */
 
 /** @type {RequestLimits} */
-export const LIMITS = { maxBodyBytes: 64 * 2 ** 20, maxUnreadBytes: 256 * 2 ** 20, requestTimeoutMs: 60_000, idleTimeoutMs: 120_000, drainMs: 25_000 };
+export const LIMITS = {
+  maxBodyBytes: 64 * 2 ** 20,
+  maxBytesInFlight: 256 * 2 ** 20,
+  maxUnreadBytes: 256 * 2 ** 20,
+  requestTimeoutMs: 60_000,
+  idleTimeoutMs: 120_000,
+  drainMs: 25_000,
+};
 
 /**
  * @typedef {object} ServeOptions
@@ -53,6 +62,8 @@ export const LIMITS = { maxBodyBytes: 64 * 2 ** 20, maxUnreadBytes: 256 * 2 ** 2
  * @property {Metrics} metrics
  * @property {any} log
  * @property {RequestLimits} limits
+ * @property {ByteBudget} bodies of requests that arrive, wait and are computed
+ * @property {ByteBudget} unread answers that wait until their callers read them
  * @property {{ name: string, version: string }} about
  * @property {boolean} allowsControl
  * @property {ReturnType<typeof accessOf>} access
@@ -142,12 +153,15 @@ export async function serve({
   const logger = log === false ? pino({ level: 'silent' }) : log;
   const metrics = new Metrics();
   const registry = new Registry(repository, { name, defaults, metrics, log: logger });
+  const allLimits = { ...LIMITS, ...limits };
   /** @type {Context} */
   const context = {
     registry,
     metrics,
     log: logger,
-    limits: { ...LIMITS, ...limits },
+    limits: allLimits,
+    bodies: new ByteBudget(allLimits.maxBytesInFlight),
+    unread: new ByteBudget(allLimits.maxUnreadBytes),
     about: { name: 'webnn-node-serve', version: VERSION },
     allowsControl: control,
     access: accessOf({ host, apiKey }),

@@ -36,32 +36,20 @@ function answerError(request, reply, error) {
   return reply.code(status).type('application/json').send(JSON.stringify(body));
 }
 
-/** Bytes of answers that were written and not yet read: callers that do not read must not fill the memory. */
-class Unread {
-  #bytes = 0;
-  #limit;
-
-  /** @param {number} limit */
-  constructor(limit) {
-    this.#limit = limit;
-  }
-
-  /**
-   * Counts an answer until it was sent.
-   * @param {import('fastify').FastifyReply} reply
-   * @param {number} bytes
-   * @returns {boolean} whether there is room for it; errors always have it, or nobody would hear of the lack of room
-   */
-  add(reply, bytes) {
-    // Who has gone closes nothing any more.
-    if (reply.raw.destroyed) return true;
-    if (reply.statusCode < 400 && this.#bytes + bytes > this.#limit) return false;
-    this.#bytes += bytes;
-    reply.raw.once('close', () => {
-      this.#bytes -= bytes;
-    });
-    return true;
-  }
+/**
+ * Counts an answer until it was sent: callers that do not read must not fill the memory.
+ * @param {import('../byte-budget.js').ByteBudget} unread
+ * @param {import('fastify').FastifyReply} reply
+ * @param {number} bytes
+ * @returns {boolean} whether there is room for it; errors always have it, or nobody would hear of the lack of room
+ */
+function countUnread(unread, { raw, statusCode }, bytes) {
+  // Who has gone closes nothing any more.
+  if (raw.destroyed) return true;
+  if (statusCode >= 400) unread.force(bytes);
+  else if (!unread.take(bytes)) return false;
+  raw.once('close', () => unread.give(bytes));
+  return true;
 }
 
 /**
@@ -70,7 +58,7 @@ class Unread {
  */
 export function createHttp(context) {
   const { log, limits, access } = context;
-  const { maxBodyBytes, maxUnreadBytes, requestTimeoutMs, idleTimeoutMs } = limits;
+  const { maxBodyBytes, requestTimeoutMs, idleTimeoutMs } = limits;
   const app = fastify({
     loggerInstance: log,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'requestId' }),
@@ -105,7 +93,6 @@ export function createHttp(context) {
     readBody(headers, stream, maxBodyBytes, memory),
   );
 
-  const unread = new Unread(maxUnreadBytes);
   app.addHook('onRequest', async (request, reply) => {
     reply.header('x-request-id', request.id);
     access.checkOrigin(request.headers);
@@ -120,7 +107,7 @@ export function createHttp(context) {
     // A connection that stays open would hold up the end of the server.
     if (context.registry.isDraining) reply.header('connection', 'close');
     const bytes = typeof payload === 'string' || Buffer.isBuffer(payload) ? payload.length : 0;
-    if (unread.add(reply, bytes)) return payload;
+    if (countUnread(context.unread, reply, bytes)) return payload;
     throw new ServeError('overloaded', 'too many answers wait to be read', { retryAfterMs: 1000 });
   });
   app.addHook('onResponse', async (request, reply) => {
