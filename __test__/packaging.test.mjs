@@ -39,6 +39,26 @@ describe('package.json', () => {
     }
   });
 
+  test('a package comes behind those that it depends on, and needs exactly this version of them', () => {
+    const names = WORKSPACES.map((folder) => readManifest(folder).name);
+    for (const [i, { name, dependencies }] of WORKSPACES.map(readManifest).entries()) {
+      const own = Object.keys(dependencies).filter((other) => names.includes(other));
+      assert.deepEqual(
+        own.filter((other) => names.indexOf(other) >= i),
+        [],
+        name,
+      );
+      for (const other of own) assert.equal(dependencies[other], manifest.version, `${name} needs ${other}`);
+    }
+  });
+
+  test('the server is installed without the command line', () => {
+    assert.deepEqual(
+      Object.keys(readManifest('packages/serve').dependencies).filter((name) => name.startsWith('webnn-node')),
+      ['webnn-node', 'webnn-node-text'],
+    );
+  });
+
   test('the packages of this repository use only what webnn-node exports', () => {
     const sources = WORKSPACES.flatMap((folder) => {
       const { files: published } = readManifest(folder);
@@ -197,6 +217,7 @@ describe('the installed packages', () => {
     assert.deepEqual(filesOf('webnn-node-compat', /^lib\/.+\.js$/), [...COMMON, 'index.d.ts', 'index.js'].sort());
     assert.deepEqual(filesOf('webnn-node-cli', /^lib\/.+\.(mjs|d\.mts|css)$/), [...COMMON, 'bin/webnn-node.js'].sort());
     assert.deepEqual(filesOf('webnn-node-ort', /^lib\/.+\.m?js$/), [...COMMON, 'index.d.ts', 'index.js', 'register.d.ts', 'register.js'].sort());
+    assert.deepEqual(filesOf('webnn-node-text', /^lib\/.+\.(mjs|d\.mts)$/), COMMON);
     assert.deepEqual(
       filesOf('webnn-node-serve', /^(lib\/.+\.(js|d\.ts|proto)|models\/embeddings\/.+\.(json|onnx|md))$/),
       [...COMMON, 'bin/webnn-node-serve.js', 'index.d.ts', 'index.js'].sort(),

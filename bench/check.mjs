@@ -1,7 +1,7 @@
 // Compares an engine's outputs with the reference.
 
 import { deviation } from 'd3-array';
-import { numbersOf } from 'webnn-node-cli/lib/elements.mjs';
+import { numbersOf } from 'webnn-node-text/elements';
 import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
 import { largestDifference } from 'webnn-node-cli/lib/statistics.mjs';
 

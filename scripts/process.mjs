@@ -2,18 +2,29 @@
 // these run before `npm ci`.
 
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, realpathSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 /** Absolute path of the repository root, without a trailing separator. */
 export const root = fileURLToPath(new URL('..', import.meta.url)).replace(/[\\/]$/, '');
 
-/** Folders of the other packages, relative to the root: the npm workspaces. */
+const packageOf = (/** @type {string} */ folder) => JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'));
+
+/** Folders of the other packages, relative to the root: the npm workspaces. Each stands behind those that it depends on. */
 export const WORKSPACES = readdirSync(join(root, 'packages'))
   .sort()
   .map((name) => `packages/${name}`)
-  .filter((folder) => existsSync(join(root, folder, 'package.json')));
+  .filter((folder) => existsSync(join(root, folder, 'package.json')))
+  .reduce((/** @type {string[]} */ sorted, folder, _, all) => {
+    const place = (/** @type {string} */ one) => {
+      if (sorted.includes(one)) return;
+      for (const other of all) if (packageOf(other).name in packageOf(one).dependencies) place(other);
+      sorted.push(one);
+    };
+    place(folder);
+    return sorted;
+  }, []);
 
 /** A failure that its message fully explains: printed without a stack trace. */
 export class Failure extends Error {

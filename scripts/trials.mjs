@@ -212,4 +212,5 @@ export const TRIALS = {
   'webnn-node-compat': (project) => tryPage(project, 'packages/compat/README.md'),
   'webnn-node-ort': tryStandIn,
   'webnn-node-serve': tryServer,
+  'webnn-node-text': (project) => tryPage(project, 'packages/text/README.md'),
 };

@@ -11,7 +11,7 @@ import { readOptions } from '../../bench/generate/options.mjs';
 import { generateMarkdown, generateNotes, tablesOf } from '../../bench/generate/report.mjs';
 import { commonTokens, mistakesOf, rowsOf, shareOfReading, summarize } from '../../bench/generate/rows.mjs';
 import { generateBy, Timeline } from '../../bench/generate/timeline.mjs';
-import { halfFromNumber } from '../../packages/cli/lib/elements.mjs';
+import { halfFromNumber } from 'webnn-node-text/elements';
 
 test('options: what is left out is all of it', () => {
   const { types, engines, prompts, tokens, rounds, limits, write } = readOptions([]);

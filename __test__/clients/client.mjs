@@ -3,7 +3,7 @@
 import '../../auto.js';
 import { createRequire } from 'node:module';
 import * as ort from 'onnxruntime-web/webgpu';
-import { numbersOf } from 'webnn-node-cli/lib/elements.mjs';
+import { numbersOf } from 'webnn-node-text/elements';
 
 export { ort };
 

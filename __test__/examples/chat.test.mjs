@@ -8,7 +8,7 @@ import path from 'node:path';
 import { PassThrough } from 'node:stream';
 import test, { describe } from 'node:test';
 import { Tokenizer } from '@huggingface/tokenizers';
-import { mostLikely } from 'webnn-node-cli/lib/decoder.mjs';
+import { mostLikely } from 'webnn-node-text/decoder';
 import { until } from '../lib/wait.mjs';
 import { temporaryFolder } from '../lib/folders.mjs';
 import { root } from '../../scripts/process.mjs';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import test, { after, before } from 'node:test';
 import { MLContext } from 'webnn-node';
-import { randomNumbers } from 'webnn-node-cli/lib/random.mjs';
+import { randomNumbers } from 'webnn-node-text/random';
 import { collectGarbage } from '../lib/wait.mjs';
 import { Generator, PromptError } from '../../examples/text-generation/generator.mjs';
 import { chooseToken, GREEDY, samplingOf } from 'webnn-node-serve/lib/text/sampling.js';

@@ -1,6 +1,6 @@
 /** Random numbers that are the same in every run. */
 
-import { randomNumbers, randomTensor } from '../../packages/cli/lib/random.mjs';
+import { randomNumbers, randomTensor } from 'webnn-node-text/random';
 
 /**
  * A random number generator: every run does the same.

@@ -7,7 +7,7 @@ import { temporaryFolder } from '../lib/folders.mjs';
 import { webnn, webnnJson } from '../../packages/cli/__test__/command.mjs';
 import { root } from '../../scripts/process.mjs';
 import { maxAbsDifference } from '../lib/numbers.mjs';
-import { numbersOf } from 'webnn-node-cli/lib/elements.mjs';
+import { numbersOf } from 'webnn-node-text/elements';
 
 const FOLDER = path.resolve(root, '../shared/models/squeezenet1.0');
 

@@ -1,6 +1,6 @@
 // Between the tensors of files and those of `run()`.
 
-import { numbersOf } from 'webnn-node-cli/lib/elements.mjs';
+import { numbersOf } from 'webnn-node-text/elements';
 
 /** Data types that are called something else in results. @type {Record<string, string>} */
 const NAMES = { bool: 'uint8', float64: 'double' };

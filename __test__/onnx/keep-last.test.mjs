@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test, { after, before, describe } from 'node:test';
-import { describeDecoder, emptyCache, KEEP_LAST, mostLikely, nextCache, stepInputs } from 'webnn-node-cli/lib/decoder.mjs';
-import { feedsOf } from 'webnn-node-cli/lib/elements.mjs';
+import { describeDecoder, emptyCache, KEEP_LAST, mostLikely, nextCache, stepInputs } from 'webnn-node-text/decoder';
+import { feedsOf } from 'webnn-node-text/elements';
 import { ml } from '../../index.js';
 import { loadModel } from '../../onnx.js';
 import { greedyTokens, languageModel } from './language-model.mjs';

@@ -1,6 +1,6 @@
 /** Random graphs whose results can be compared: operators are given numbers for which rounding stays rounding. */
 
-import { arrayFromNumbers, arrayOf, bytesOf, elementCount, isFloat, numbersOf } from 'webnn-node-cli/lib/elements.mjs';
+import { arrayFromNumbers, arrayOf, bytesOf, elementCount, isFloat, numbersOf } from 'webnn-node-text/elements';
 import { operators, validArguments } from '../robustness/support.mjs';
 
 /** @typedef {import('../../index.js').MLGraphBuilder} MLGraphBuilder */

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { deviation } from 'd3-array';
-import { numbersOf } from 'webnn-node-cli/lib/elements.mjs';
+import { numbersOf } from 'webnn-node-text/elements';
 import { compareOutput, TOLERANCES } from '../../bench/check.mjs';
 import { TYPES, vocabularyOf } from '../../bench/generate/catalog.mjs';
 import { likeliest, openDirect } from '../../bench/generate/direct.mjs';

@@ -1,7 +1,7 @@
 // Rates of this package's single-operator graphs on a GPU: a copy of a large tensor, and matrix products. An engine of
 // the benchmark that takes turns with the models.
 
-import { arrayFromNumbers, elementCount } from 'webnn-node-cli/lib/elements.mjs';
+import { arrayFromNumbers, elementCount } from 'webnn-node-text/elements';
 import { ml, MLGraphBuilder } from 'webnn-node';
 
 /** Returns the number of operations to multiply two matrices of `size` rows and columns. */

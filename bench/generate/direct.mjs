@@ -2,7 +2,7 @@
 // the token of the largest logit. Tests generate texts the same way.
 
 import { join } from 'node:path';
-import { elementCount } from 'webnn-node-cli/lib/elements.mjs';
+import { elementCount } from 'webnn-node-text/elements';
 import { decoderFile, folderOf, TYPES, vocabularyOf, WHISPER_FILES } from './catalog.mjs';
 import { featuresOf } from './inputs.mjs';
 import { generateBy } from './timeline.mjs';

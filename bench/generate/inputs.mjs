@@ -1,6 +1,6 @@
 // Inputs, the same for all engines.
 
-import { randomTensor } from 'webnn-node-cli/lib/random.mjs';
+import { randomTensor } from 'webnn-node-text/random';
 
 /** Seed of noise and prompts. */
 const SEED = 1;

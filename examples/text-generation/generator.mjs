@@ -1,6 +1,6 @@
 // Tokens, one at a time, from a model and its cache.
 import { loadModel } from 'webnn-node/onnx';
-import { DecoderError, KEEP_LAST } from 'webnn-node-cli/lib/decoder.mjs';
+import { DecoderError, KEEP_LAST } from 'webnn-node-text/decoder';
 import { FixedCache } from './fixed-cache.mjs';
 import { GrowingCache } from './growing-cache.mjs';
 

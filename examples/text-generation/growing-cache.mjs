@@ -1,7 +1,7 @@
 // A cache that grows with the text, as models for Transformers.js have it: what a step gives as `present.N.key` is the next
 // step's `past_key_values.N.key`. A result is fed back without being read, so no key or value ever reaches JavaScript.
-import { describeDecoder, emptyCache, lastLogits, nextCache, stepInputs } from 'webnn-node-cli/lib/decoder.mjs';
-import { feedsOf } from 'webnn-node-cli/lib/elements.mjs';
+import { describeDecoder, emptyCache, lastLogits, nextCache, stepInputs } from 'webnn-node-text/decoder';
+import { feedsOf } from 'webnn-node-text/elements';
 
 /** Runs a model with inputs `input_ids` and `past_key_values.N.key`. */
 export class GrowingCache {
@@ -15,7 +15,7 @@ export class GrowingCache {
   /**
    * @param {import('webnn-node/onnx').OnnxModel} model
    * @param {number} maxLength how many tokens the model can read
-   * @throws {import('webnn-node-cli/lib/decoder.mjs').DecoderError} if the model has other inputs or outputs
+   * @throws {import('webnn-node-text/decoder').DecoderError} if the model has other inputs or outputs
    */
   constructor(model, maxLength) {
     this.#model = model;

@@ -1,8 +1,8 @@
 // A chat with a language model, in the terminal. `node index.mjs --help` for the usage.
 import { Readable } from 'node:stream';
 import { OnnxError } from 'webnn-node/onnx';
-import { DecoderError } from 'webnn-node-cli/lib/decoder.mjs';
-import { randomNumbers } from 'webnn-node-cli/lib/random.mjs';
+import { DecoderError } from 'webnn-node-text/decoder';
+import { randomNumbers } from 'webnn-node-text/random';
 import { Chat } from './chat.mjs';
 import { Conversation } from './conversation.mjs';
 import { FolderError, readFolder } from './folder.mjs';

@@ -9,8 +9,8 @@ import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import { greedyTokens, languageModel } from '../../../__test__/onnx/language-model.mjs';
 import { generate } from '../lib/bench/generate.mjs';
 import { generateRequest } from '../lib/bench/generation.mjs';
-import { DecoderError, describeDecoder, emptyCache, lastLogits, mostLikely, stepInputs } from '../lib/decoder.mjs';
-import { feedsOf, HalfArray, halfFromNumber } from '../lib/elements.mjs';
+import { DecoderError, describeDecoder, emptyCache, lastLogits, mostLikely, stepInputs } from 'webnn-node-text/decoder';
+import { feedsOf, HalfArray, halfFromNumber } from 'webnn-node-text/elements';
 import { file, webnn } from './command.mjs';
 import { folderOfEngine } from './engine.mjs';
 

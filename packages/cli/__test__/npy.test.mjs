@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import test from 'node:test';
 import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
-import { arrayFromNumbers, arrayOf, bytesOf, convert, halfFromNumber, numberFromHalf, numbersOf } from '../lib/elements.mjs';
+import { arrayFromNumbers, arrayOf, bytesOf, convert, halfFromNumber, numberFromHalf, numbersOf } from 'webnn-node-text/elements';
 import { FormatError } from '../lib/errors.mjs';
 import { formatNpy, parseNpy, readNpy, readNpz } from '../lib/npy.mjs';
 import { file } from './command.mjs';

@@ -4,7 +4,7 @@ import path from 'node:path';
 import test, { describe } from 'node:test';
 import sharp from 'sharp';
 import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
-import { numbersOf } from '../lib/elements.mjs';
+import { numbersOf } from 'webnn-node-text/elements';
 import { readNpy } from '../lib/npy.mjs';
 import { FLOAT, node, value, writeModel } from '../../../__test__/onnx/model-writer.mjs';
 import { file, webnn, webnnJson } from './command.mjs';

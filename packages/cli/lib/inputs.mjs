@@ -1,12 +1,12 @@
 // From `--input NAME=VALUE` to the tensors that a model takes.
 import { inputShapes } from 'webnn-node/onnx';
-import { arrayFromNumbers, convert, elementCount, elementSize, isFloat, MAX_BYTES, isKnown, rangeOf } from './elements.mjs';
+import { arrayFromNumbers, convert, elementCount, elementSize, isFloat, MAX_BYTES, isKnown, rangeOf } from 'webnn-node-text/elements';
 import { Failure, UsageError } from './errors.mjs';
 import { requireReadable } from './files.mjs';
 import { formatShape, printable } from './format.mjs';
 import { readNpy, readNpz } from './npy.mjs';
 import { pictureTensor } from './pictures.mjs';
-import { randomTensor } from './random.mjs';
+import { randomTensor } from 'webnn-node-text/random';
 
 const RANDOM_VALUE = /^random(?::(\d+))?$/;
 const NPZ = /^(.*\.npz)(?::(.+))?$/i;

@@ -1,6 +1,6 @@
 // Class names: reads label files, computes probabilities, finds the most likely classes.
 import { max } from 'd3-array';
-import { numbersOf } from './elements.mjs';
+import { numbersOf } from 'webnn-node-text/elements';
 import { Failure } from './errors.mjs';
 import { readText } from './files.mjs';
 import { formatShape, printable } from './format.mjs';

@@ -1,6 +1,6 @@
 // Opens models from files through the public API.
 import { inspectModel, loadModel } from 'webnn-node/onnx';
-import { isFloat } from './elements.mjs';
+import { isFloat } from 'webnn-node-text/elements';
 import { UsageError } from './errors.mjs';
 import { requireFile } from './files.mjs';
 import { assignSources, readInputs } from './inputs.mjs';

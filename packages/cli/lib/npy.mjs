@@ -2,7 +2,7 @@
 // version | header length | a Python dictionary | the elements. .npz: a zip archive of .npy files.
 import { readFile } from 'node:fs/promises';
 import { unzipSync } from 'fflate';
-import { arrayOf, bytesOf, elementCount, elementSize, MAX_BYTES } from './elements.mjs';
+import { arrayOf, bytesOf, elementCount, elementSize, MAX_BYTES } from 'webnn-node-text/elements';
 import { FormatError } from './errors.mjs';
 
 const MAGIC = [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59]; // "\x93NUMPY"

@@ -1,6 +1,6 @@
 // Pictures as inputs: decodes, resizes and crops them like torchvision's transforms, normalizes them, and lays them
 // out.
-import { arrayFromNumbers, isFloat } from './elements.mjs';
+import { arrayFromNumbers, isFloat } from 'webnn-node-text/elements';
 import { Failure, UsageError } from './errors.mjs';
 import { formatShape, printable } from './format.mjs';
 

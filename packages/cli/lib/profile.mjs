@@ -1,6 +1,6 @@
 // Profiles of opened models.
 import { describeGraph, profileGraph } from 'webnn-node/inspect';
-import { shapesOf } from './elements.mjs';
+import { shapesOf } from 'webnn-node-text/elements';
 import { Failure } from './errors.mjs';
 import { withProgress } from './progress.mjs';
 

@@ -1,6 +1,6 @@
 // Statistics of tensors and times. The repository's benchmark uses them as well.
 import { mean, median, quantileSorted } from 'd3-array';
-import { numbersOf } from './elements.mjs';
+import { numbersOf } from 'webnn-node-text/elements';
 
 /** Number of elements of a tensor to show. */
 const FIRST = 5;

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test, { describe } from 'node:test';
 import { Tokenizer } from '@huggingface/tokenizers';
-import { randomNumbers } from 'webnn-node-cli/lib/random.mjs';
+import { randomNumbers } from 'webnn-node-text/random';
 import { END, TOKENIZER, VOCABULARY } from '../../../__test__/examples/model-folder.mjs';
 import { Answer } from '../lib/text/answer.js';
 import { changedLogits, chooseToken, GREEDY, logprobsOf, UNCHANGED } from '../lib/text/sampling.js';

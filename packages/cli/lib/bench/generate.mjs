@@ -1,5 +1,5 @@
 // Greedy text generation in an engine's process: the same loop for all engines.
-import { emptyCache, lastLogits, mostLikely, nextCache, stepInputs } from '../decoder.mjs';
+import { emptyCache, lastLogits, mostLikely, nextCache, stepInputs } from 'webnn-node-text/decoder';
 
 /**
  * Generates one text, from typed arrays to the chosen ids. The cache passes from step to step in the engine's own form.

@@ -1,7 +1,7 @@
 // `bench --generate`: how fast a language model reads a prompt and generates tokens.
-import { describeDecoder, emptyCache, KEEP_LAST, stepInputs } from '../decoder.mjs';
+import { describeDecoder, emptyCache, KEEP_LAST, stepInputs } from 'webnn-node-text/decoder';
 import { formatBytes, formatDuration, formatRate } from '../format.mjs';
-import { randomTensor } from '../random.mjs';
+import { randomTensor } from 'webnn-node-text/random';
 import { summarizeTimes } from '../statistics.mjs';
 import { loadAndMeasure } from './compare.mjs';
 
@@ -58,7 +58,7 @@ function compareIds(own, other) {
  * @param {import('webnn-node/onnx').OnnxInspection} model
  * @param {[prompt: number, tokens: number]} lengths of the prompt and of the generated text
  * @returns {import('./types.mjs').GenerateRequest}
- * @throws {import('../decoder.mjs').DecoderError} if the model is not a language model with a cache
+ * @throws {import('webnn-node-text/decoder').DecoderError} if the model is not a language model with a cache
  */
 export function generateRequest(model, [length, tokens]) {
   const decoder = describeDecoder(model);

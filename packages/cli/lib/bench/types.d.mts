@@ -1,7 +1,7 @@
 // Requests to engines, and their answers.
 
 import type { GraphDescription } from 'webnn-node/inspect';
-import type { Decoder } from '../decoder.mjs';
+import type { Decoder } from 'webnn-node-text/decoder';
 import type { Tensor, Tensors } from '../types.mjs';
 
 /** Options of an engine that has a choice. */

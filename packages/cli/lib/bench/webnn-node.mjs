@@ -5,7 +5,7 @@ import { ml } from 'webnn-node';
 import { systemInfo } from 'webnn-node/inspect';
 import { loadModel } from 'webnn-node/onnx';
 import { compile } from '../compile.mjs';
-import { feedsOf, shapesOf } from '../elements.mjs';
+import { feedsOf, shapesOf } from 'webnn-node-text/elements';
 import { formatProcessor } from '../format.mjs';
 
 /**

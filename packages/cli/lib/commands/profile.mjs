@@ -1,6 +1,6 @@
 // `webnn-node profile`: where a model spends its time.
 import path from 'node:path';
-import { shapesOf } from '../elements.mjs';
+import { shapesOf } from 'webnn-node-text/elements';
 import { write } from '../files.mjs';
 import { formatPlural, formatProcessor, formatRate, formatShare, formatTime, printable } from '../format.mjs';
 import { RANDOM } from '../inputs.mjs';

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import { compile } from '../compile.mjs';
-import { feedsOf, shapesOf } from '../elements.mjs';
+import { feedsOf, shapesOf } from 'webnn-node-text/elements';
 import { Failure } from '../errors.mjs';
 import { write } from '../files.mjs';
 import { formatDuration, formatNumber, formatShare, formatShape, printable } from '../format.mjs';

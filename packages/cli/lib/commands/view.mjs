@@ -1,6 +1,6 @@
 // `webnn-node view`: writes a page that shows a model before and after compilation.
 import path from 'node:path';
-import { shapesOf } from '../elements.mjs';
+import { shapesOf } from 'webnn-node-text/elements';
 import { Failure } from '../errors.mjs';
 import { write } from '../files.mjs';
 import { formatBytes, formatPlural, printable } from '../format.mjs';

@@ -9,7 +9,7 @@
 //
 // Texts of other models take turns, token by token.
 
-import { randomNumbers } from 'webnn-node-cli/lib/random.mjs';
+import { randomNumbers } from 'webnn-node-text/random';
 import { batchDimension } from './tensor-model.js';
 
 const ATTENTION = 'com.microsoft.GroupQueryAttention';

@@ -1,7 +1,7 @@
 // Runs a language model with a growing cache, for one text or for several at once.
 
-import { batchInputs, batchLogits, emptyCache, nextCache } from 'webnn-node-cli/lib/decoder.mjs';
-import { arrayOf, elementSize, feedsOf } from 'webnn-node-cli/lib/elements.mjs';
+import { batchInputs, batchLogits, emptyCache, nextCache } from 'webnn-node-text/decoder';
+import { arrayOf, elementSize, feedsOf } from 'webnn-node-text/elements';
 
 /**
  * Keys and values of texts. A text is a row, which has room for `size` tokens and is padded at its end. What a step gives are
@@ -51,7 +51,7 @@ export class Decoder {
 
   /**
    * @param {import('webnn-node/onnx').OnnxModel} model
-   * @param {import('webnn-node-cli/lib/decoder.mjs').Decoder} described
+   * @param {import('webnn-node-text/decoder').Decoder} described
    */
   constructor(model, described) {
     this.#model = model;
@@ -105,7 +105,7 @@ export class Decoder {
   /**
    * The elements of a part of a cache.
    * @param {Cache} cache
-   * @param {import('webnn-node-cli/lib/decoder.mjs').CacheInput} part
+   * @param {import('webnn-node-text/decoder').CacheInput} part
    * @param {Room} room
    * @returns {Promise<any>}
    */

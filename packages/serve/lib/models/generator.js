@@ -3,7 +3,7 @@
 import { randomInt } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { inspectModel, loadModel } from 'webnn-node/onnx';
-import { describeDecoder, KEEP_LAST } from 'webnn-node-cli/lib/decoder.mjs';
+import { describeDecoder, KEEP_LAST } from 'webnn-node-text/decoder';
 import { InTurns, Together } from '../batcher/rows.js';
 import { Sequences } from '../batcher/sequences.js';
 import { invalid } from '../errors.js';

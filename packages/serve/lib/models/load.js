@@ -3,7 +3,7 @@
 import { existsSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { inspectModel } from 'webnn-node/onnx';
-import { hasCache } from 'webnn-node-cli/lib/decoder.mjs';
+import { hasCache } from 'webnn-node-text/decoder';
 import { readTextFolder } from '../text/folder.js';
 import { Embedder } from './embedder.js';
 import { modelFile } from './files.js';

@@ -1,6 +1,6 @@
 // A text that is generated: chooses tokens, makes text of them, and knows when it has ended.
 
-import { randomNumbers } from 'webnn-node-cli/lib/random.mjs';
+import { randomNumbers } from 'webnn-node-text/random';
 import { changedLogits, chooseToken, logprobsOf } from './sampling.js';
 import { StopTexts } from './stop-texts.js';
 import { TextStream } from './text-stream.js';

@@ -1,5 +1,5 @@
 // Which token comes next: the most likely one, or one at random.
-import { mostLikely } from 'webnn-node-cli/lib/decoder.mjs';
+import { mostLikely } from 'webnn-node-text/decoder';
 
 /**
  * @typedef {object} Sampling

@@ -2,11 +2,10 @@
 // text so far (`past_key_values.N.key`); outputs are `logits`, and the longer cache (`present.N.key`). Other inputs are
 // recognized by name.
 import { arrayFromNumbers, numbersOf } from './elements.mjs';
-import { Failure } from './errors.mjs';
 import { formatShape, printable } from './format.mjs';
 
 /** A model that lacks the inputs and outputs of such a language model. */
-export class DecoderError extends Failure {
+export class DecoderError extends Error {
   name = 'DecoderError';
 }
 
