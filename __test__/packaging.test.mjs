@@ -313,15 +313,66 @@ describe('the installed packages', () => {
     assert.equal(programsOf('packages/compat/README.md').length, 2);
   });
 
-  /** Checks the types of a program. */
-  const checkTypes = (own, program) => {
+  /** The types of Node, which projects in TypeScript have. The other packages, and programs in browsers, need none. */
+  const NODE_TYPES = ['--typeRoots', join(root, 'node_modules', '@types'), '--types', 'node'];
+  const typesFor = (name) => (['webnn-node-cli', 'webnn-node-ort'].includes(name) ? NODE_TYPES : ['--types', '']);
+
+  /** Checks the types of a program, and those of all that it imports. */
+  const checkTypes = (own, program, types = typesFor('')) => {
     writeFileSync(join(own.folder, 'typed.mts'), program);
     const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
-    const args = ['--strict', '--noEmit', '--skipLibCheck', '--target', 'es2023', '--lib', 'es2024,esnext', '--module', 'nodenext', '--types', '', 'typed.mts'];
-    const { status, stdout } = own.start(process.execPath, [compiler, ...args]);
+    const options = ['--strict', '--noEmit', '--skipLibCheck', 'false', '--target', 'es2023', '--lib', 'es2024,esnext', '--module', 'nodenext'];
+    const { status, stdout } = own.start(process.execPath, [compiler, ...options, ...types, 'typed.mts']);
     assert.equal(stdout, '');
     assert.equal(status, 0);
   };
+
+  /** What a program can import of a package. */
+  const importsOf = (name) => {
+    const { exports } = JSON.parse(readFileSync(join(folder, 'staged', name, 'package.json'), 'utf8'));
+    const isModule = (file) => /\.m?js$/.test(file) && !file.includes('/client/');
+    return Object.keys(exports).flatMap((entry) => {
+      if (entry === './package.json') return [];
+      if (!entry.includes('*')) return `${name}${entry.slice(1)}`;
+      const [start, end] = entry.slice(2).split('*');
+      const files = packages[name].files.map(({ path }) => path);
+      return files.filter((file) => file.startsWith(start) && file.endsWith(end) && isModule(file)).map((file) => `${name}/${file}`);
+    });
+  };
+
+  for (const name of ['webnn-node', ...WORKSPACES.map((path) => readManifest(path).name)]) {
+    test(`the types of ${name} need nothing that it does not install`, () => {
+      const imports = importsOf(name);
+      assert.ok(imports.length > 0);
+      checkTypes(installed(name), imports.map((one, i) => `export type * as m${i} from '${one}';`).join('\n'), typesFor(name));
+    });
+  }
+
+  test('the types of jobs are those of BullMQ where it is installed', () => {
+    const own = new Project();
+    try {
+      own.install([], {
+        dependencies: { 'webnn-node-serve': `file:${packages['webnn-node-serve'].file}`, bullmq: manifest.devDependencies.bullmq },
+        overrides: Object.fromEntries(
+          Object.entries(tarballs())
+            .filter(([name]) => name !== 'webnn-node-serve')
+            .map(([name, file]) => [name, `file:${file}`]),
+        ),
+      });
+      checkTypes(
+        own,
+        `
+        import { worker } from 'webnn-node-serve';
+        const { worker: jobs } = await worker('queue', { connection: {}, model: 'model.onnx', inputs: (job) => job.data, outputs: () => null });
+        const concurrency: number = jobs.concurrency;
+        // @ts-expect-error: it is a number
+        const wrong: string = jobs.concurrency;
+      `,
+      );
+    } finally {
+      own.remove();
+    }
+  });
 
   test('the server has types', () => {
     checkTypes(
@@ -352,6 +403,7 @@ describe('the installed packages', () => {
       // @ts-expect-error: it is a number
       const wrong: string = median;
     `,
+      NODE_TYPES,
     );
   });
 

@@ -14,9 +14,9 @@ import { tensorsOf, valuesOf } from './values.js';
  * @typedef {object} WorkerOptions
  * @property {any} connection where Redis is, as BullMQ has it: `{ url }` or a client
  * @property {string} model a folder or an .onnx file
- * @property {(job: import('bullmq').Job, signal?: AbortSignal) => Promise<Record<string, import('./values.js').Value>> | Record<string, import('./values.js').Value>} inputs
+ * @property {(job: import('./bullmq.js').Job, signal?: AbortSignal) => Promise<Record<string, import('./values.js').Value>> | Record<string, import('./values.js').Value>} inputs
  *   of a job: reads what it refers to
- * @property {(job: import('bullmq').Job, outputs: Record<string, import('./values.js').Output>) => unknown} outputs stores the
+ * @property {(job: import('./bullmq.js').Job, outputs: Record<string, import('./values.js').Output>) => unknown} outputs stores the
  *   result and returns what the job shall remember of it, in JSON. A job can run twice, when a worker dies: write under a
  *   temporary name and rename
  * @property {number} [batch] jobs at the same time, which are joined where the model allows it
@@ -41,7 +41,7 @@ async function importBullMq() {
  * Takes jobs from a queue until it is closed.
  * @param {string} queue name of the queue
  * @param {WorkerOptions} options
- * @returns {Promise<{ worker: import('bullmq').Worker, close: () => Promise<void> }>} `close` finishes the jobs that have begun
+ * @returns {Promise<{ worker: import('./bullmq.js').Worker, close: () => Promise<void> }>} `close` finishes the jobs that have begun
  * @throws {import('../registry/repository.js').RepositoryError} if there is no such model
  */
 export async function worker(queue, { connection, model: location, inputs, outputs, batch = DEFAULTS.maxBatch, config = {}, worker: more = {}, log = pino() }) {
@@ -49,7 +49,7 @@ export async function worker(queue, { connection, model: location, inputs, outpu
   const settings = { ...DEFAULTS, maxBatch: batch, maxQueue: batch, maxQueueMs: PATIENT, maxTextQueueMs: PATIENT, ...config };
   const model = await loadVersion(path.resolve(location), { config: settings, turns: new Turns(new Places()), observer: UNOBSERVED });
 
-  const compute = async (/** @type {import('bullmq').Job} */ job) => {
+  const compute = async (/** @type {import('./bullmq.js').Job} */ job) => {
     const results = await model.infer({ inputs: tensorsOf(await inputs(job)), outputs: null });
     return outputs(job, valuesOf(results));
   };

@@ -11,9 +11,18 @@ import { RepositoryError } from '../registry/repository.js';
 /** @typedef {{ role: string, content: string }} Message */
 
 /**
+ * What is used of a tokenizer. The declarations of the package import each other in a form that Node's resolution refuses, so ours do not
+ * name them.
+ * @typedef {object} TextTokenizer
+ * @property {(text: string, options?: { add_special_tokens?: boolean }) => { ids: number[] }} encode
+ * @property {(ids: number[], options?: { skip_special_tokens?: boolean, clean_up_tokenization_spaces?: boolean }) => string} decode
+ * @property {(token: string) => number | undefined} token_to_id
+ */
+
+/**
  * What a model for texts has beside its weights.
  * @typedef {object} TextFolder
- * @property {Tokenizer} tokenizer
+ * @property {TextTokenizer} tokenizer
  * @property {number} maxLength how many tokens the model can read; Infinity if the folder does not say it
  * @property {((messages: readonly Message[]) => string) | null} render the chat template, if there is one
  * @property {ReadonlySet<number>} stop tokens that end a text
