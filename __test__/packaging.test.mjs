@@ -3,6 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { after, before, describe } from 'node:test';
+import semver from 'semver';
 import { runNode } from './lib/processes.mjs';
 import { temporaryFolder } from './lib/folders.mjs';
 import { bytesOf, INSTALLED_BYTES } from '../scripts/pack-local.mjs';
@@ -14,6 +15,16 @@ import { environmentWithoutRust, programsOf, Project, TRIALS } from '../scripts/
 const read = (file) => readFileSync(join(root, file), 'utf8');
 const readManifest = (folder) => JSON.parse(read(join(folder, 'package.json')));
 const manifest = readManifest('.');
+
+/**
+ * What a lock file installs for a user that refuses a Node on which our packages run: `npm install --engine-strict` fails there. This is why
+ * webnn-node-serve names light-my-request, which only Fastify uses: its newer versions need Node 22, through cookie 2.
+ */
+const refusals = ({ packages }) =>
+  Object.entries(packages)
+    .filter(([, { dev, devOptional, optional, peer, engines }]) => !dev && !devOptional && !optional && !peer && engines?.node !== undefined)
+    .filter(([, { engines }]) => !semver.subset(manifest.engines.node, engines.node))
+    .map(([name, { version, engines }]) => `${name} ${version} needs Node ${engines.node}`);
 
 const platform = thisPlatform();
 const addon = join(root, addonName(platform));
@@ -88,6 +99,14 @@ describe('package.json', () => {
     for (const script of ['preinstall', 'install', 'postinstall', 'prepare', 'prepublish']) {
       assert.equal(manifest.scripts[script], undefined, script);
     }
+  });
+
+  test('what a user installs runs on every Node on which webnn-node runs', () => {
+    const lock = JSON.parse(read('package-lock.json'));
+    assert.deepEqual(refusals(lock), []);
+    // It is found in what the packages depend on, and not in what only the checkout needs.
+    const old = { packages: { ...lock.packages, 'node_modules/fastify': { ...lock.packages['node_modules/fastify'], engines: { node: '>=22' } } } };
+    assert.match(refusals(old).join(), /^node_modules\/fastify \S+ needs Node >=22$/);
   });
 
   test('has the version, license, authors and repository of Cargo.toml', () => {
@@ -312,6 +331,12 @@ describe('the installed packages', () => {
     assert.deepEqual(others, []);
     assert.equal(programsOf('packages/compat/README.md').length, 2);
   });
+
+  for (const name of WORKSPACES.map((path) => readManifest(path).name)) {
+    test(`${name} is installed on every Node on which webnn-node runs, also with --engine-strict`, () => {
+      assert.deepEqual(refusals(JSON.parse(readFileSync(join(installed(name).folder, 'package-lock.json'), 'utf8'))), []);
+    });
+  }
 
   /** The types of Node, which projects in TypeScript have. The other packages, and programs in browsers, need none. */
   const NODE_TYPES = ['--typeRoots', join(root, 'node_modules', '@types'), '--types', 'node'];
