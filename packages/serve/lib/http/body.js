@@ -199,16 +199,17 @@ export async function readBody(stream, memory, call) {
   return whole.subarray(start, at);
 }
 
+/** Bytes of an unwanted body that are read; a client that sends more sees its connection end. */
+const MAX_DROPPED_BYTES = 2 ** 24;
+
 /**
  * Reads and drops what is left of a body that nobody wants, so that its caller sees the response instead of a reset connection.
- * Beyond the limit the connection ends.
  * @param {import('node:http').IncomingMessage} stream
  * @param {import('node:http').ServerResponse} response
- * @param {number} limit in bytes
  * @returns {Promise<void>} settles when nothing is left, or too much came
  */
-export function dropBody(stream, response, limit) {
-  const until = stream.socket.bytesRead + limit;
+export function dropBody(stream, response) {
+  const until = stream.socket.bytesRead + MAX_DROPPED_BYTES;
   return new Promise((resolve) => {
     stream.on('data', () => {
       if (stream.socket.bytesRead <= until) return;

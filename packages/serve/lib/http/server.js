@@ -1,6 +1,7 @@
 // The server for HTTP: limits, errors, logs; the routes of the protocols are in files of their own.
 
 import { randomBytes } from 'node:crypto';
+import { Socket } from 'node:net';
 import cors from '@fastify/cors';
 import underPressure from '@fastify/under-pressure';
 import { LogController } from 'fastify';
@@ -136,18 +137,25 @@ async function addAccess(app, { access, limits, log, registry, bodies, unread },
 }
 
 /**
+ * @param {import('node:http').IncomingMessage} request
+ * @param {number} ms 0 for none
+ */
+function setIdleTimeout({ socket }, ms) {
+  // The requests of Fastify's inject() have no real socket.
+  if (socket instanceof Socket) socket.setTimeout(ms);
+}
+
+/**
  * How responses and connections end.
  * @param {import('fastify').FastifyInstance} app
  * @param {import('../serve.js').Context} context
  */
 function addEndings(app, { registry, limits, log }) {
   // While an answer is computed, nothing moves on its connection: that can take longer than a connection may be idle.
-  app.addHook('preHandler', async ({ raw }) => {
-    raw.socket.setTimeout(0);
-  });
+  app.addHook('preHandler', async ({ raw }) => setIdleTimeout(raw, 0));
   app.addHook('onSend', async (request, reply, payload) => {
     const { raw } = request;
-    raw.socket.setTimeout(limits.idleTimeoutMs);
+    setIdleTimeout(raw, limits.idleTimeoutMs);
     callOf(request)?.holdResponse(typeof payload === 'string' || Buffer.isBuffer(payload) ? payload.length : 0, reply.statusCode >= 400);
     // Fastify ends connections after errors of bodies; that loses the response while a body is still sent.
     reply.removeHeader('connection');
@@ -166,7 +174,7 @@ function addEndings(app, { registry, limits, log }) {
     if (raw.complete || !hasBody || raw.destroyed) return;
     // Who still waits for permission to send a body sends none after an error.
     if (headers.expect !== undefined && callOf(reply.request)?.bodyLimit === undefined) return void reply.header('connection', 'close');
-    const dropped = dropBody(raw, reply.raw, limits.maxJsonBytes);
+    const dropped = dropBody(raw, reply.raw);
     // A connection that is closed with bytes unread is reset, and the response is lost.
     if (registry.isDraining || !reply.raw.shouldKeepAlive) await dropped;
   }

@@ -1,7 +1,7 @@
 // Reads and writes JSON. What is long goes to a thread of its own, where it stops nobody else.
 
 import { Worker } from 'node:worker_threads';
-import { ServeError } from '../errors.js';
+import { invalid, ServeError, toServeError } from '../errors.js';
 import { READERS, WRITERS } from './kinds.js';
 
 /** Shorter JSON is read at once, in bytes: one millisecond at most. */
@@ -10,8 +10,11 @@ const SHORT_BYTES = 2 ** 16;
 /** Fewer elements are written at once: some milliseconds at most. */
 const FEW_ELEMENTS = 2 ** 14;
 
-/** JSON whose values take more memory ends the thread, and not the server. 16 MiB of numbers take 90 MiB. */
-const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32 };
+/** More elements are not written as JSON: their text would take too much memory. */
+const MAX_ELEMENTS = 2 ** 22;
+
+/** Far more than the worker lets JSON take. */
+const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 1024 };
 
 /**
  * @typedef {object} Task
@@ -67,6 +70,7 @@ export class JsonThread {
    */
   async write(kind, args, elements, signal) {
     if (elements <= FEW_ELEMENTS) return WRITERS[kind](...args);
+    if (elements > MAX_ELEMENTS) throw invalid(`the answer has ${elements} elements, JSON at most ${MAX_ELEMENTS}; ask for raw bytes`);
     /** @type {Uint8Array} */
     const bytes = await this.#run({ action: 'write', kind, args, transfer: [], signal });
     return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -120,11 +124,7 @@ export class JsonThread {
     });
     worker.on('error', (error) => {
       this.#worker = undefined;
-      const isMemory = /** @type {NodeJS.ErrnoException} */ (error).code === 'ERR_WORKER_OUT_OF_MEMORY';
-      const reason = isMemory
-        ? new ServeError('tooLarge', 'the values of the JSON need too much memory')
-        : new ServeError('internal', 'internal error', { cause: error });
-      this.#settle((task) => task.reject(reason));
+      this.#settle((task) => task.reject(toServeError(error)));
     });
     return worker;
   }

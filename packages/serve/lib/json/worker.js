@@ -1,8 +1,35 @@
 // The thread that reads and writes long JSON, see thread.js.
 
 import { parentPort } from 'node:worker_threads';
-import { invalid, toServeError } from '../errors.js';
+import { invalid, ServeError, toServeError } from '../errors.js';
 import { READERS, WRITERS } from './kinds.js';
+
+/**
+ * Objects, lists and texts in JSON. Each takes up to 100 bytes of V8's heap for two or three of JSON, and a heap that is full can
+ * end the whole process, not only this thread.
+ */
+const MAX_PARSED = 2 ** 20;
+
+const [QUOTE, BACKSLASH, BRACE, BRACKET] = Buffer.from('"\\{[');
+
+/**
+ * Refuses JSON whose values would take too much memory, before it is parsed.
+ * @param {Uint8Array} bytes
+ * @param {number} length of the JSON
+ * @throws {ServeError} `tooLarge`
+ */
+function checkParsed(bytes, length) {
+  let count = 0;
+  for (let i = 0; i < length; i++) {
+    const byte = bytes[i];
+    if (byte !== QUOTE && byte !== BRACE && byte !== BRACKET) continue;
+    count += 1;
+    if (byte === QUOTE) {
+      for (i += 1; i < length && bytes[i] !== QUOTE; i++) if (bytes[i] === BACKSLASH) i += 1;
+    }
+  }
+  if (count > MAX_PARSED) throw new ServeError('tooLarge', `the JSON has more than ${MAX_PARSED} objects, lists and texts; send tensors as raw bytes`);
+}
 
 /** Objects, lists and texts that a request may have: to pass more of them on would stop the server as long as to read them. */
 const MAX_VALUES = 2 ** 16;
@@ -39,6 +66,7 @@ function buffersOf(result) {
 /** @type {Record<'read' | 'write', (kind: string, args: any[]) => { value: unknown, transfer: ArrayBuffer[] }>} */
 const ACTIONS = {
   read(kind, [bytes, headLength]) {
+    checkParsed(bytes, headLength === undefined ? bytes.length : Number(headLength));
     const value = READERS[kind](Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), headLength);
     return { value, transfer: [...buffersOf(value)] };
   },

@@ -2,7 +2,7 @@
 // JSON ("binary tensor data extension").
 
 import { invalid, shown } from '../errors.js';
-import { bytesOfElements, elementsFromBytes, elementsOf, knownDatatype, MAX_RANK } from './tensors.js';
+import { bytesOfElements, checkTexts, elementsFromBytes, elementsOf, knownDatatype, MAX_RANK } from './tensors.js';
 
 /** Header with the length of the JSON before raw bytes. */
 export const HEAD_LENGTH = 'inference-header-content-length';
@@ -75,6 +75,7 @@ const CONVERSIONS = {
  */
 function elementsFromJson(values, datatype, what) {
   if (datatype.json === 'raw') throw invalid(`${what}: JSON has no numbers of type ${datatype.name}; send raw bytes`);
+  if (datatype.json === 'text') checkTexts(values.length, what);
   const convert = CONVERSIONS[datatype.json];
   const elements = datatype.json === 'text' ? [] : new datatype.array(new ArrayBuffer(values.length * datatype.bytes));
   for (let i = 0; i < values.length; i++) {
