@@ -146,8 +146,9 @@ test('request ids are kept where a header can have them', async (t) => {
   const { infer } = await digitsServer(t);
   const idOf = async (id) => (await post(infer, { inputs: [PICTURE] }, { 'x-request-id': id })).headers.get('x-request-id');
   assert.equal(await idOf('abc-1'), 'abc-1');
-  assert.match(String(await idOf('a b')), /^[0-9a-f-]{36}$/);
-  assert.match(String(await idOf('x'.repeat(129))), /^[0-9a-f-]{36}$/);
+  const made = [await idOf('a b'), await idOf('x'.repeat(129)), await idOf('')];
+  for (const id of made) assert.match(String(id), /^[0-9a-f]{12}-[0-9a-z]+$/);
+  assert.equal(new Set(made).size, 3);
 });
 
 test('bytes that are no HTTP get an answer, and the server goes on', async (t) => {
@@ -270,7 +271,10 @@ test('a model that cannot be loaded is said to be unavailable, others serve', as
     'wrong/1/model.onnx': DIGITS,
     'wrong/model.json': { maxBatch: 0 },
   });
-  const server = await startServer(t, { repository });
+  /** @type {string[]} */
+  const lines = [];
+  const log = /** @type {any} */ (pino({ level: 'error' }, { write: (line) => lines.push(line) }));
+  const server = await startServer(t, { repository, log });
   const { json } = await postJson(`${server.urls.http}/v2/repository/index`, {});
   assert.deepEqual(
     json.map(({ name, state }) => [name, state]),
@@ -280,10 +284,15 @@ test('a model that cannot be loaded is said to be unavailable, others serve', as
       ['wrong', 'UNAVAILABLE'],
     ],
   );
-  assert.match(json[2].reason, /maxBatch is 0, expected a whole number from 1/);
+  // The reasons name files, and stay in the log.
+  for (const { reason } of [json[0], json[2]]) assert.equal(reason, "the model could not be loaded; see the server's log");
+  const reload = await postJson(`${server.urls.http}/v2/repository/models/broken/load`, {});
+  assert.deepEqual(reload, { status: 400, json: { error: `model "broken" could not be loaded; see the server's log` } });
   const { status, json: answer } = await postJson(`${server.urls.http}/v2/models/broken/infer`, { inputs: [] });
   assert.equal(status, 503);
-  assert.match(answer.error, /"broken" is not ready/);
+  assert.equal(answer.error, `model "broken" is not ready: the model could not be loaded; see the server's log`);
+  const logged = lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === 'model not loaded');
+  assert.ok(logged.some(({ err }) => /wrong\/model.json: maxBatch is 0, expected a whole number from 1/.test(err.message)));
 });
 
 test('a folder that is itself a model has the name that is given', async (t) => {

@@ -1,11 +1,22 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { decodeRequest, encodeAnswer } from 'webnn-node-serve/lib/protocol/v2-json.js';
+import { decodeRequest, joinAnswer, splitResult, writeHead } from 'webnn-node-serve/lib/protocol/v2-json.js';
 import { defined } from '../../../__test__/lib/types.mjs';
 
 const decode = (json) => decodeRequest(Buffer.from(JSON.stringify(json)), undefined);
 const input = (fields) => ({ name: 'x', shape: [2], datatype: 'FP32', data: [1, 2], ...fields });
 const tensorOf = (fields) => decode({ inputs: [input(fields)] }).request.inputs.get('x');
+
+/**
+ * A whole answer, as the server puts it together.
+ * @param {Parameters<typeof writeHead>[0]} model
+ * @param {ReturnType<typeof decodeRequest>} decoded
+ * @param {Parameters<typeof splitResult>[1]} result
+ */
+function encodeAnswer(model, decoded, result) {
+  const { outputs, raw } = splitResult(decoded, result);
+  return joinAnswer(writeHead(model, decoded.id, outputs), raw);
+}
 
 /** An answer with raw bytes. @param {Parameters<typeof encodeAnswer>} args */
 function binaryAnswer(...args) {

@@ -2,12 +2,15 @@
 
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { setImmediate as turn } from 'node:timers/promises';
+import v8 from 'node:v8';
 import pino from 'pino';
-import { accessOf, isLocal } from './access.js';
+import { Access, isLocal } from './access.js';
 import { ByteBudget } from './byte-budget.js';
 import { listenGrpc } from './grpc/server.js';
-import { addMetricsRoute, createMetricsHttp } from './http/metrics.js';
+import { createMetricsHttp } from './http/metrics.js';
 import { createHttp } from './http/server.js';
+import { JsonThread } from './json/thread.js';
 import { Metrics } from './metrics/metrics.js';
 import { checkConfig } from './registry/config.js';
 import { Registry } from './registry/registry.js';
@@ -22,8 +25,13 @@ const BUILT_IN = new URL('../models/', import.meta.url);
  * Limits of requests.
  * @typedef {object} RequestLimits
  * @property {number} maxBodyBytes of a request with raw tensors, also after decompression
+ * @property {number} maxJsonBytes of a request with tensors in JSON, and of the JSON before raw tensors
+ * @property {number} maxTextBytes of a request to OpenAI's API, and of all others
  * @property {number} maxBytesInFlight of all requests together, from their first byte until they are answered
  * @property {number} maxUnreadBytes of answers that wait until their callers read them
+ * @property {number} maxConnections at the same time; more are refused
+ * @property {number} maxEventLoopDelayMs above which requests are refused, but for health and metrics; 0 for none
+ * @property {number} maxHeapBytes of JavaScript, likewise
  * @property {number} requestTimeoutMs until a request must have arrived
  * @property {number} idleTimeoutMs of a connection on which nothing moves
  * @property {number} drainMs that the end of the server waits for requests which have begun; below the 30 s that Kubernetes gives
@@ -32,12 +40,27 @@ const BUILT_IN = new URL('../models/', import.meta.url);
 /** @type {RequestLimits} */
 export const LIMITS = {
   maxBodyBytes: 64 * 2 ** 20,
+  maxJsonBytes: 16 * 2 ** 20,
+  maxTextBytes: 4 * 2 ** 20,
   maxBytesInFlight: 256 * 2 ** 20,
   maxUnreadBytes: 256 * 2 ** 20,
+  maxConnections: 1024,
+  maxEventLoopDelayMs: 1000,
+  maxHeapBytes: Math.floor(0.9 * v8.getHeapStatistics().heap_size_limit),
   requestTimeoutMs: 60_000,
   idleTimeoutMs: 120_000,
   drainMs: 25_000,
 };
+
+/**
+ * The limits of a server: no body may be longer than the longest one.
+ * @param {Partial<RequestLimits>} given
+ * @returns {RequestLimits}
+ */
+function limitsOf(given) {
+  const all = { ...LIMITS, ...given };
+  return { ...all, maxJsonBytes: Math.min(all.maxJsonBytes, all.maxBodyBytes), maxTextBytes: Math.min(all.maxTextBytes, all.maxBodyBytes) };
+}
 
 /**
  * @typedef {object} ServeOptions
@@ -50,6 +73,14 @@ export const LIMITS = {
  *   of `node:cluster`, `'cluster'` leaves them to the first process
  * @property {boolean} [control] whether models may be loaded and unloaded through the network; by default only from this machine
  * @property {string} [apiKey] that callers must have, as `Authorization: Bearer KEY`; health and metrics need none
+ * @property {string[]} [apiKeys] further keys
+ * @property {import('./access.js').Authenticate} [authenticate] decides about each call before its body is read, after the keys; of
+ *   both protocols
+ * @property {string[]} [allowedHosts] names under which the server may be called, `.example.com` for all below it. By default a server
+ *   that only this machine reaches has its local names, and any other server all names
+ * @property {string[] | '*'} [corsOrigins] origins whose pages may call, such as `https://app.example.com`
+ * @property {boolean} [trustProxy] whether `X-Forwarded-For` and `X-Forwarded-Host` are those of a proxy of yours
+ * @property {(app: import('fastify').FastifyInstance) => unknown} [setup] adds routes, hooks and plugins before the server listens
  * @property {Partial<import('./registry/config.js').ModelConfig>} [defaults] of all models
  * @property {Partial<RequestLimits>} [limits]
  * @property {import('pino').BaseLogger | false} [log] by default JSON lines on standard output
@@ -66,13 +97,16 @@ export const LIMITS = {
  * @property {ByteBudget} unread answers that wait until their callers read them
  * @property {{ name: string, version: string }} about
  * @property {boolean} allowsControl
- * @property {ReturnType<typeof accessOf>} access
+ * @property {Access} access
+ * @property {JsonThread} json
  */
 
 /** What listens at one port. @typedef {{ name: string, url: string, close: () => Promise<void> }} Part */
 
 /** A server that runs. */
 export class Server {
+  /** The server for HTTP. @type {import('fastify').FastifyInstance | undefined} */
+  app;
   #context;
   #parts;
   /** @type {Promise<void> | undefined} */
@@ -106,28 +140,25 @@ export class Server {
   }
 
   async #close() {
+    // Requests that have arrived are read, and count as begun.
+    await turn();
+    await turn();
     this.#context.registry.beginDrain();
     await Promise.all(this.#parts.map((part) => part.close()));
     await this.#context.registry.close();
+    await this.#context.json.close();
   }
 }
 
 /**
- * @param {import('fastify').FastifyInstance} app
- * @param {{ name: string, host: string, port: number, drainMs: number }} options
+ * @param {ReturnType<typeof import('./http/connections.js').createApp>} app
+ * @param {{ name: string, host: string, port: number }} options
  * @returns {Promise<Part>}
  */
-async function listen(app, { name, host, port, drainMs }) {
+async function listen(app, { name, host, port }) {
   const url = await app.listen({ host, port });
-  return {
-    name,
-    url,
-    async close() {
-      const timer = setTimeout(() => app.server.closeAllConnections(), drainMs);
-      await app.close();
-      clearTimeout(timer);
-    },
-  };
+  if (host === 'localhost') await app.connections.listenAtOthers(host);
+  return { name, url, close: () => app.close() };
 }
 
 /**
@@ -145,6 +176,12 @@ export async function serve({
   metrics: metricsPort,
   control = isLocal(host),
   apiKey,
+  apiKeys,
+  authenticate,
+  allowedHosts,
+  corsOrigins = [],
+  trustProxy = false,
+  setup,
   defaults = {},
   limits = {},
   log = pino(),
@@ -153,35 +190,39 @@ export async function serve({
   const logger = log === false ? pino({ level: 'silent' }) : log;
   const metrics = new Metrics();
   const registry = new Registry(repository, { name, defaults, metrics, log: logger });
-  const allLimits = { ...LIMITS, ...limits };
+  const allLimits = limitsOf(limits);
+  const bodies = new ByteBudget(allLimits.maxBytesInFlight);
+  const access = new Access({ host, allowedHosts, corsOrigins, trustProxy, apiKey, apiKeys, authenticate, log: logger });
+  if (access.isOpen && !isLocal(host)) logger.warn({ host }, 'whoever reaches this address may call: no API key and no authenticate() is set');
   /** @type {Context} */
   const context = {
     registry,
     metrics,
     log: logger,
     limits: allLimits,
-    bodies: new ByteBudget(allLimits.maxBytesInFlight),
+    bodies,
     unread: new ByteBudget(allLimits.maxUnreadBytes),
     about: { name: 'webnn-node-serve', version: VERSION },
     allowsControl: control,
-    access: accessOf({ host, apiKey }),
+    access,
+    json: new JsonThread(bodies),
   };
   metrics.gauge('webnn_serve_queue_length', 'Number of requests that wait for a model', () =>
     registry.ready.map(({ name, version, model }) => ({ model: name, version, value: model?.waiting ?? 0 })),
   );
-  const { drainMs } = context.limits;
   /** @type {Part[]} */
   const parts = [];
   const server = new Server(context, parts);
   try {
+    await registry.list();
     if (http !== false) {
-      const app = createHttp(context);
-      if (metricsPort === undefined) addMetricsRoute(app, metrics);
-      parts.push(await listen(app, { name: 'http', host, port: http, drainMs }));
+      const app = await createHttp(context, { corsOrigins, trustProxy, hasMetrics: metricsPort === undefined, setup });
+      server.app = app;
+      parts.push(await listen(app, { name: 'http', host, port: http }));
     }
     if (grpc !== false) parts.push(await listenGrpc(context, { host, port: grpc }));
     if (metricsPort === 'cluster') metrics.share();
-    else if (metricsPort !== undefined) parts.push(await listen(createMetricsHttp(metrics, logger), { name: 'metrics', host, port: metricsPort, drainMs }));
+    else if (metricsPort !== undefined) parts.push(await listen(createMetricsHttp(metrics, logger), { name: 'metrics', host, port: metricsPort }));
     await registry.open();
   } catch (error) {
     await server.close();

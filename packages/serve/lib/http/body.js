@@ -1,34 +1,17 @@
 // Bodies of requests, as bytes, whatever type they claim to be of: some clients say none.
 
-import { promisify } from 'node:util';
+import { Transform } from 'node:stream';
 import zlib from 'node:zlib';
 import { invalid, ServeError } from '../errors.js';
 import { HEAD_LENGTH } from '../protocol/v2-json.js';
 
-/** @type {Record<string, (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>>} */
-const DECODERS = { gzip: promisify(zlib.gunzip), deflate: promisify(zlib.inflate) };
+const tooLarge = (/** @type {number} */ limit) => new ServeError('tooLarge', `the body has more than ${limit} bytes`);
+
+/** @type {Record<string, () => import('node:stream').Transform>} */
+const DECODERS = { gzip: zlib.createGunzip, deflate: zlib.createInflate };
 
 /** Typed arrays of any type can begin at multiples of this. */
 const ALIGNMENT = 8;
-
-const tooLarge = (/** @type {number} */ limit) => new ServeError('tooLarge', `the body has more than ${limit} bytes`);
-
-/**
- * Undoes the compression of a body.
- * @param {Buffer} bytes
- * @param {string | undefined} encoding
- * @param {number} limit bytes of the result
- */
-async function decompressed(bytes, encoding, limit) {
-  if (encoding === undefined || encoding === 'identity') return bytes;
-  if (!Object.hasOwn(DECODERS, encoding)) throw invalid(`there is no content encoding ${JSON.stringify(encoding)}; expected gzip or deflate`);
-  try {
-    return await DECODERS[encoding](bytes, { maxOutputLength: limit });
-  } catch (cause) {
-    if (/** @type {NodeJS.ErrnoException} */ (cause).code === 'ERR_BUFFER_TOO_LARGE') throw tooLarge(limit);
-    throw invalid(`the body is not ${encoding}: ${/** @type {Error} */ (cause).message}`, { cause });
-  }
-}
 
 /** Smaller bodies are not worth to be kept. */
 const SMALLEST_KEPT = 2 ** 16;
@@ -76,33 +59,167 @@ export class BodyMemory {
 }
 
 /**
- * Reads a body to its end. Raw bytes behind a head of JSON begin where typed arrays can, so that they need not be copied again.
+ * Limits of a body.
+ * @typedef {object} BodyLimits
+ * @property {number} bytes of the whole body, also after decompression
+ * @property {number} headBytes of the JSON before raw bytes
+ */
+
+/**
+ * Refuses a body by its headers, and counts the bytes that they announce.
  * @param {import('node:http').IncomingHttpHeaders} headers
- * @param {AsyncIterable<Buffer> & import('node:events').EventEmitter} stream
- * @param {number} limit bytes of the body, also after decompression
- * @param {BodyMemory} memory
- * @returns {Promise<Buffer>}
+ * @param {BodyLimits} limits
+ * @param {import('./calls.js').Call} call
  * @throws {ServeError}
  */
-export async function readBody(headers, stream, limit, memory) {
-  const length = Number(headers['content-length'] ?? NaN);
-  if (length > limit) throw tooLarge(limit);
+export function admitBody(headers, { bytes, headBytes }, call) {
+  const { 'content-length': announced, 'content-encoding': encoding = 'identity' } = headers;
+  if (Number(headers[HEAD_LENGTH] ?? 0) > headBytes) throw new ServeError('tooLarge', `the JSON has more than ${headBytes} bytes`);
+  if (encoding !== 'identity' && !Object.hasOwn(DECODERS, encoding)) {
+    throw invalid(`there is no content encoding ${JSON.stringify(encoding)}; expected gzip or deflate`);
+  }
+  if (Number(announced ?? 0) > bytes) throw tooLarge(bytes);
+  call.holdBody(Number(announced ?? 0));
+  call.bodyLimit = bytes;
+}
+
+/**
+ * Collects a stream. What it adds to the bytes that were announced is counted as it comes.
+ * @param {import('node:stream').Readable} stream
+ * @param {number} limit in bytes
+ * @param {import('./calls.js').Call} call
+ * @returns {Promise<{ chunks: Buffer[], bytes: number }>}
+ */
+function collect(stream, limit, call) {
   /** @type {Buffer[]} */
   const chunks = [];
   let bytes = 0;
-  await new Promise((resolve, reject) => {
-    stream.on('data', (/** @type {Buffer} */ chunk) => {
+  return new Promise((resolve, reject) => {
+    const fail = (/** @type {unknown} */ error) => {
+      stream.off('data', take);
+      reject(error);
+    };
+    const take = (/** @type {Buffer} */ chunk) => {
       bytes += chunk.length;
-      if (bytes > limit) reject(tooLarge(limit));
-      else chunks.push(chunk);
+      if (bytes > limit) return fail(tooLarge(limit));
+      try {
+        call.holdBody(chunk.length);
+      } catch (error) {
+        return fail(error);
+      }
+      chunks.push(chunk);
+    };
+    stream.on('data', take);
+    stream.once('end', () => resolve({ chunks, bytes })).once('error', fail);
+  });
+}
+
+/**
+ * Counts the bytes of a body while others read it.
+ * @param {import('node:stream').Readable} stream
+ * @param {import('./calls.js').Call} call
+ * @returns {import('node:stream').Readable} the same bytes
+ */
+export function counted(stream, call) {
+  const counter = new Transform({
+    transform(chunk, _, done) {
+      try {
+        call.holdBody(chunk.length);
+        done(null, chunk);
+      } catch (error) {
+        done(/** @type {Error} */ (error));
+      }
+    },
+  });
+  stream.once('error', (error) => counter.destroy(error));
+  return stream.pipe(counter);
+}
+
+/**
+ * Undoes the compression of a body while it arrives.
+ * @param {import('node:http').IncomingMessage} stream
+ * @param {string} encoding
+ * @param {number} limit bytes of the result
+ * @param {import('./calls.js').Call} call
+ */
+async function collectDecoded(stream, encoding, limit, call) {
+  const decoder = DECODERS[encoding]();
+  stream.once('error', (error) => decoder.destroy(error));
+  try {
+    return await collect(stream.pipe(decoder), limit, call);
+  } catch (cause) {
+    stream.unpipe(decoder);
+    decoder.destroy();
+    if (cause instanceof ServeError) throw cause;
+    throw invalid(`the body is not ${encoding}: ${/** @type {Error} */ (cause).message}`, { cause });
+  }
+}
+
+/**
+ * Copies a body of a known length to where it stays. Node's parser gives no byte more than the length.
+ * @param {import('node:http').IncomingMessage} stream
+ * @param {Buffer} target
+ * @returns {Promise<void>}
+ */
+function copyInto(stream, target) {
+  let at = 0;
+  return new Promise((resolve, reject) => {
+    stream.on('data', (/** @type {Buffer} */ chunk) => {
+      at += chunk.copy(target, at);
     });
     stream.once('end', resolve).once('error', reject);
   });
-  // A length that lies is noticed by who reads the head.
+}
+
+/**
+ * Reads a body to its end. Raw bytes behind a head of JSON begin where typed arrays can, so that they need not be copied again.
+ * @param {import('node:http').IncomingMessage} stream that {@link admitBody} has admitted
+ * @param {BodyMemory} memory
+ * @param {import('./calls.js').Call} call
+ * @returns {Promise<Buffer>}
+ * @throws {ServeError}
+ */
+export async function readBody(stream, memory, call) {
+  const { headers } = stream;
+  const limit = /** @type {number} */ (call.bodyLimit);
+  // A head length that does not fit the body is refused when the head is read.
   const head = Number.parseInt(String(headers[HEAD_LENGTH] ?? 0), 10) % ALIGNMENT || 0;
   const start = head > 0 ? ALIGNMENT - head : 0;
+  const encoding = headers['content-encoding'] ?? 'identity';
+  if (encoding === 'identity' && headers['content-length'] !== undefined) {
+    const end = start + Number(headers['content-length']);
+    const body = memory.take(end).subarray(start, end);
+    await copyInto(stream, body);
+    return body;
+  }
+  const { chunks, bytes } = await (encoding === 'identity' ? collect(stream, limit, call) : collectDecoded(stream, encoding, limit, call));
   const whole = memory.take(start + bytes);
   let at = start;
   for (const chunk of chunks) at += chunk.copy(whole, at);
-  return decompressed(whole.subarray(start, at), headers['content-encoding'], limit);
+  return whole.subarray(start, at);
+}
+
+/** Bytes of an unwanted body that are read; a client that sends more sees its connection end. */
+const MAX_DROPPED_BYTES = 2 ** 24;
+
+/**
+ * Reads and drops what is left of a body that nobody wants, so that its caller sees the response instead of a reset connection.
+ * @param {import('node:http').IncomingMessage} stream
+ * @param {import('node:http').ServerResponse} response
+ * @returns {Promise<void>} settles when nothing is left, or too much came
+ */
+export function dropBody(stream, response) {
+  const until = stream.socket.bytesRead + MAX_DROPPED_BYTES;
+  return new Promise((resolve) => {
+    stream.on('data', () => {
+      if (stream.socket.bytesRead <= until) return;
+      resolve();
+      stream.pause();
+      const end = () => stream.socket.destroy();
+      if (response.writableFinished) end();
+      else response.once('finish', end);
+    });
+    stream.once('close', resolve).once('end', resolve).once('error', resolve);
+    stream.resume();
+  });
 }

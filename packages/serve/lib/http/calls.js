@@ -1,20 +1,81 @@
-// What a call over HTTP says beside its body.
+// What a request holds while it is answered: bytes of its body and of its response, and a signal for a caller that has gone.
+
+import { ServeError } from '../errors.js';
+
+/** A request over HTTP, until its response is sent or its caller is gone. */
+export class Call {
+  #budgets;
+  #response;
+  #body = 0;
+  #unread = 0;
+  #controller = new AbortController();
+  /** Bytes that the body may have, from when the request is admitted: until then nobody reads it. @type {number | undefined} */
+  bodyLimit;
+
+  /**
+   * @param {Pick<import('../serve.js').Context, 'bodies' | 'unread'>} budgets
+   * @param {import('node:http').ServerResponse} response
+   */
+  constructor(budgets, response) {
+    this.#budgets = budgets;
+    this.#response = response;
+    // A response that is destroyed already emits no more events.
+    if (response.destroyed) this.#controller.abort();
+    else response.once('close', () => this.#end());
+  }
+
+  /** Aborted when the caller is gone. */
+  get signal() {
+    return this.#controller.signal;
+  }
+
+  /**
+   * Counts bytes of the body.
+   * @param {number} bytes
+   * @throws {ServeError} `overloaded` if the bodies of all requests leave no room for them
+   */
+  holdBody(bytes) {
+    if (this.#response.destroyed) throw new ServeError('canceled', 'the caller is gone');
+    if (!this.#budgets.bodies.take(bytes)) throw new ServeError('overloaded', 'the server holds too many request bodies', { retryAfterMs: 1000 });
+    this.#body += bytes;
+  }
+
+  /**
+   * Counts bytes of the response: callers that do not read must not fill the memory.
+   * @param {number} bytes
+   * @param {boolean} isError errors always have room, or nobody would hear of the lack of it
+   * @throws {ServeError} `overloaded` if the unread responses of all requests leave no room
+   */
+  holdResponse(bytes, isError) {
+    if (this.#response.destroyed) return;
+    if (isError) this.#budgets.unread.force(bytes);
+    else if (!this.#budgets.unread.take(bytes)) throw new ServeError('overloaded', 'too many answers wait to be read', { retryAfterMs: 1000 });
+    this.#unread += bytes;
+  }
+
+  #end() {
+    this.#budgets.bodies.give(this.#body);
+    this.#budgets.unread.give(this.#unread);
+    if (!this.#response.writableFinished) this.#controller.abort();
+  }
+}
+
+/**
+ * The call of a request: the first hook of the server makes it.
+ * @param {import('fastify').FastifyRequest} request
+ * @returns {Call}
+ */
+export const callOf = (request) => /** @type {any} */ (request).call;
 
 /**
  * A signal for a caller that has gone, and its deadline.
  * @param {import('fastify').FastifyRequest} request
- * @param {import('fastify').FastifyReply} reply
+ * @param {import('fastify').FastifyReply} _reply
  * @param {number} [timeoutMs] that the body names
  * @returns {{ signal: AbortSignal, deadline: number | undefined }}
  */
-export function callOptions(request, reply, timeoutMs) {
-  const controller = new AbortController();
-  // Whoever left while the request was read closes nothing any more.
-  if (reply.raw.destroyed) controller.abort();
-  reply.raw.once('close', () => {
-    if (!reply.raw.writableFinished) controller.abort();
-  });
-  return { signal: controller.signal, deadline: timeoutMs === undefined ? undefined : performance.now() + timeoutMs };
+export function callOptions(request, _reply, timeoutMs) {
+  return { signal: callOf(request).signal, deadline: timeoutMs === undefined ? undefined : performance.now() + timeoutMs };
 }
 
 /**

@@ -1,6 +1,10 @@
 // The metrics over HTTP: beside the protocols, or at a port of their own.
 
-import fastify, { LogController } from 'fastify';
+import { LogController } from 'fastify';
+import { createApp } from './connections.js';
+
+/** Who reads metrics is done within seconds. */
+const LIMITS = { requestTimeoutMs: 10_000, idleTimeoutMs: 120_000, maxConnections: 256, drainMs: 5000 };
 
 /**
  * @param {import('fastify').FastifyInstance} app
@@ -16,7 +20,10 @@ export function addMetricsRoute(app, metrics) {
  * @param {any} log
  */
 export function createMetricsHttp(metrics, log) {
-  const app = fastify({ loggerInstance: log, logController: new LogController({ disableRequestLogging: true }) });
+  const app = createApp({ loggerInstance: log, logController: new LogController({ disableRequestLogging: true }) }, LIMITS, {
+    log,
+    onRefused: () => undefined,
+  });
   addMetricsRoute(app, metrics);
   return app;
 }

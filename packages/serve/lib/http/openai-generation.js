@@ -3,9 +3,9 @@
 import { PassThrough } from 'node:stream';
 import { ServeError, toServeError } from '../errors.js';
 import { FEW_TOKENS, together } from '../models/generator.js';
-import { decodeBody, encodeError } from '../protocol/openai.js';
+import { encodeError } from '../protocol/openai.js';
 import { ChatForm, CompletionForm, decodeChat, decodeCompletion } from '../protocol/openai-generation.js';
-import { bodyOf, callOptions } from './calls.js';
+import { bodyOf, callOf, callOptions } from './calls.js';
 import { modelFor } from './openai.js';
 
 /** Bytes of a stream that its caller has not read: then nobody reads it any more. */
@@ -142,9 +142,9 @@ async function answer(task, request, reply) {
  * @param {import('fastify').FastifyInstance} app
  * @param {import('../serve.js').Context} context
  */
-export function addGenerationRoutes(app, { registry }) {
+export function addGenerationRoutes(app, { registry, json }) {
   app.post('/v1/completions', async (request, reply) => {
-    const body = decodeBody(bodyOf(request));
+    const body = await json.read('completion', bodyOf(request), callOf(request).signal);
     const name = /** @type {string} */ (body.model);
     const model = modelFor(registry, name, 'generation');
     const decoded = decodeCompletion(body, FEW_TOKENS);
@@ -154,7 +154,7 @@ export function addGenerationRoutes(app, { registry }) {
   });
 
   app.post('/v1/chat/completions', async (request, reply) => {
-    const body = decodeBody(bodyOf(request));
+    const body = await json.read('chat', bodyOf(request), callOf(request).signal);
     const name = /** @type {string} */ (body.model);
     const model = modelFor(registry, name, 'generation');
     const decoded = decodeChat(body);

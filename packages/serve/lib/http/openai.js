@@ -2,8 +2,8 @@
 
 import { invalid } from '../errors.js';
 import { normalize } from '../models/embedder.js';
-import { decodeBody, decodeEmbeddings, encodeEmbeddings } from '../protocol/openai.js';
-import { bodyOf, callOptions } from './calls.js';
+import { decodeEmbeddings, encodeEmbeddings } from '../protocol/openai.js';
+import { bodyOf, callOf, callOptions } from './calls.js';
 
 const OWNER = 'webnn-node';
 
@@ -25,14 +25,14 @@ export function modelFor(registry, name, kind) {
  * @param {import('fastify').FastifyInstance} app
  * @param {import('../serve.js').Context} context
  */
-export function addOpenAiRoutes(app, { registry }) {
+export function addOpenAiRoutes(app, { registry, json }) {
   const created = Math.floor(Date.now() / 1000);
   const describe = (/** @type {{ name: string }} */ { name }) => ({ id: name, object: 'model', created, owned_by: OWNER });
   app.get('/v1/models', async () => ({ object: 'list', data: registry.ready.map(describe) }));
   app.get('/v1/models/:model', async (request) => describe(registry.get(/** @type {any} */ (request.params).model)));
 
   app.post('/v1/embeddings', async (request, reply) => {
-    const body = decodeBody(bodyOf(request));
+    const body = await json.read('embeddings', bodyOf(request), callOf(request).signal);
     const name = /** @type {string} */ (body.model);
     const model = modelFor(registry, name, 'embeddings');
     const { inputs, format, dimensions } = decodeEmbeddings(body, model.width);

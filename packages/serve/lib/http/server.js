@@ -1,10 +1,16 @@
 // The server for HTTP: limits, errors, logs; the routes of the protocols are in files of their own.
 
-import { randomUUID } from 'node:crypto';
-import fastify, { LogController } from 'fastify';
+import { randomBytes } from 'node:crypto';
+import { Socket } from 'node:net';
+import cors from '@fastify/cors';
+import underPressure from '@fastify/under-pressure';
+import { LogController } from 'fastify';
 import { ServeError, toServeError } from '../errors.js';
 import { encodeError } from '../protocol/openai.js';
-import { BodyMemory, readBody } from './body.js';
+import { admitBody, BodyMemory, counted, dropBody, readBody } from './body.js';
+import { Call, callOf } from './calls.js';
+import { createApp } from './connections.js';
+import { addMetricsRoute } from './metrics.js';
 import { addOpenAiRoutes } from './openai.js';
 import { addGenerationRoutes } from './openai-generation.js';
 import { addV2Routes } from './v2.js';
@@ -12,120 +18,218 @@ import { addV2Routes } from './v2.js';
 /** Request ids that headers and logs can have. */
 const REQUEST_ID = /^[\x21-\x7e]{1,128}$/;
 
-/** What needs no key: probes and Prometheus have none. */
+/** What needs no key, and is answered whatever the load: probes and Prometheus. */
 const OPEN = /^\/(v2\/health\/(live|ready)|metrics)$/;
 
-/** Errors that Fastify or Node give before a route has the request. */
+/** Methods whose requests have bodies. */
+const WITH_BODY = ['POST', 'PUT', 'PATCH', 'DELETE'];
+
+/** Headers of responses that pages of other origins may read. */
+const EXPOSED = ['x-request-id', 'retry-after', 'inference-header-content-length'];
+
+/**
+ * @typedef {import('fastify').FastifyRequest} Request
+ * @typedef {import('fastify').FastifyReply} Reply
+ */
+
+/** Errors of Fastify and Node, before a route has the request. */
 function toCallersError(/** @type {any} */ error) {
-  if (error.statusCode === 413) return new ServeError('tooLarge', 'the body is too large');
+  if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return new ServeError('tooLarge', 'the body is too large');
   if (typeof error.statusCode === 'number' && error.statusCode >= 400 && error.statusCode < 500) return new ServeError('invalid', error.message);
   return toServeError(error);
 }
 
 /**
  * Answers with an error in the form of the protocol.
- * @param {import('fastify').FastifyRequest} request
- * @param {import('fastify').FastifyReply} reply
- * @param {ServeError} error
+ * @param {Request} request
+ * @param {Reply} reply
+ * @param {any} given
  */
-function answerError(request, reply, error) {
-  const { status, message, retryAfterMs } = error;
+function answerError(request, reply, given) {
+  const error = toCallersError(given);
+  const { message, retryAfterMs } = error;
   if (error.kind === 'internal') request.log.error({ err: error.cause ?? error }, 'request failed');
+  // What plugins and routes of the user say, such as 429, stays; Fastify's own codes are those of the protocols.
+  const isOthers = !(given instanceof ServeError) && error.status === 400 && !String(given.code).startsWith('FST_');
+  const status = isOthers ? (given.statusCode ?? 400) : error.status;
   if (status === 503) reply.header('Retry-After', Math.max(1, Math.ceil((retryAfterMs ?? 1000) / 1000)));
+  if (status === 401) reply.header('WWW-Authenticate', 'Bearer');
   const body = request.url.startsWith('/v1/') ? encodeError(error) : { error: message };
   return reply.code(status).type('application/json').send(JSON.stringify(body));
 }
 
+/** Ids of requests that have none: unique among processes, and faster than random ones. */
+function requestIds() {
+  const prefix = randomBytes(6).toString('hex');
+  let count = 0;
+  return (/** @type {{ headers: import('node:http').IncomingHttpHeaders }} */ { headers }) => {
+    const given = headers['x-request-id'];
+    if (typeof given === 'string' && REQUEST_ID.test(given)) return given;
+    count += 1;
+    return `${prefix}-${count.toString(36)}`;
+  };
+}
+
 /**
- * Counts an answer until it was sent: callers that do not read must not fill the memory.
- * @param {import('../byte-budget.js').ByteBudget} unread
- * @param {import('fastify').FastifyReply} reply
- * @param {number} bytes
- * @returns {boolean} whether there is room for it; errors always have it, or nobody would hear of the lack of room
+ * What is malformed before there is a request.
+ * @param {any} error
+ * @param {import('node:net').Socket} socket
  */
-function countUnread(unread, { raw, statusCode }, bytes) {
-  // Who has gone closes nothing any more.
-  if (raw.destroyed) return true;
-  if (statusCode >= 400) unread.force(bytes);
-  else if (!unread.take(bytes)) return false;
-  raw.once('close', () => unread.give(bytes));
-  return true;
+function answerMalformed(error, socket) {
+  if (!socket.writable) return;
+  const status =
+    error.code === 'HPE_HEADER_OVERFLOW'
+      ? '431 Request Header Fields Too Large'
+      : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+        ? '408 Request Timeout'
+        : '400 Bad Request';
+  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 27\r\n\r\n{"error":"malformed HTTP"}\n`);
+}
+
+/**
+ * Who may call, checked before a body is read.
+ * @param {import('fastify').FastifyInstance} app
+ * @param {import('../serve.js').Context} context
+ * @param {string[] | '*'} corsOrigins
+ */
+async function addAccess(app, { access, limits, log, registry, bodies, unread }, corsOrigins) {
+  app.decorateRequest('call', /** @type {any} */ (null));
+  app.addHook('onRequest', async (request, reply) => {
+    /** @type {any} */ (request).call = new Call({ bodies, unread }, reply.raw);
+    reply.header('x-request-id', request.id);
+    access.checkOrigin(request.headers, request.raw.socket.localAddress);
+  });
+  // Preflights are answered before the key: they cannot have one.
+  if (corsOrigins.length > 0) await app.register(cors, { origin: corsOrigins, methods: [...WITH_BODY, 'GET', 'HEAD'], exposedHeaders: EXPOSED, maxAge: 600 });
+  const overloaded = new ServeError('overloaded', 'the server is overloaded', { retryAfterMs: 1000 });
+  await app.register(underPressure, {
+    maxEventLoopDelay: limits.maxEventLoopDelayMs,
+    maxHeapUsedBytes: limits.maxHeapBytes,
+    pressureHandler: (/** @type {Request} */ { url }) => (OPEN.test(url) ? undefined : Promise.reject(overloaded)),
+  });
+  app.addHook('onRequest', async (request) => {
+    const { method, url, headers } = request;
+    if (!OPEN.test(url)) {
+      const caller = await access.admit({ protocol: 'http', method, url, headers, ip: request.ip });
+      if (caller !== undefined) request.log = /** @type {any} */ (request.log).child({ caller });
+      if (registry.isDraining) throw new ServeError('unavailable', 'the server is shutting down', { retryAfterMs: 1000 });
+    }
+    if (request.is404) throw new ServeError('notFound', `there is no ${method} ${url.slice(0, 200)}`);
+  });
+  // Every route that may have a body, those of the user as well.
+  const text = { bytes: limits.maxTextBytes, headBytes: limits.maxTextBytes };
+  app.addHook('onRoute', (route) => {
+    if (![route.method].flat().some((method) => WITH_BODY.includes(method))) return;
+    const { bodyLimits = () => (route.bodyLimit === undefined ? text : { bytes: route.bodyLimit, headBytes: route.bodyLimit }) } = /** @type {any} */ (
+      route.config ?? {}
+    );
+    const admit = async (/** @type {Request} */ request, /** @type {Reply} */ reply) => {
+      admitBody(request.headers, bodyLimits(request), callOf(request));
+      if (request.headers.expect !== undefined) reply.raw.writeContinue();
+    };
+    route.onRequest = [route.onRequest ?? []].flat().concat(/** @type {any} */ (admit));
+  });
+  // The protocols count bodies of unknown length where they read them; those of the user's routes are read by Fastify.
+  app.addHook('preParsing', async (request, _, stream) => {
+    const isCounted = request.headers['content-length'] !== undefined || 'isOwn' in request;
+    return isCounted ? stream : counted(/** @type {import('node:stream').Readable} */ (stream), callOf(request));
+  });
+}
+
+/**
+ * @param {import('node:http').IncomingMessage} request
+ * @param {number} ms 0 for none
+ */
+function setIdleTimeout({ socket }, ms) {
+  // The requests of Fastify's inject() have no real socket.
+  if (socket instanceof Socket) socket.setTimeout(ms);
+}
+
+/**
+ * How responses and connections end.
+ * @param {import('fastify').FastifyInstance} app
+ * @param {import('../serve.js').Context} context
+ */
+function addEndings(app, { registry, limits, log }) {
+  // While an answer is computed, nothing moves on its connection: that can take longer than a connection may be idle.
+  app.addHook('preHandler', async ({ raw }) => setIdleTimeout(raw, 0));
+  app.addHook('onSend', async (request, reply, payload) => {
+    const { raw } = request;
+    setIdleTimeout(raw, limits.idleTimeoutMs);
+    callOf(request)?.holdResponse(typeof payload === 'string' || Buffer.isBuffer(payload) ? payload.length : 0, reply.statusCode >= 400);
+    // Fastify ends connections after errors of bodies; that loses the response while a body is still sent.
+    reply.removeHeader('connection');
+    await endBody(request, reply);
+    // A connection that stays open would hold up the end of the server.
+    if (registry.isDraining) reply.header('connection', 'close');
+    return payload;
+  });
+
+  /**
+   * @param {Request} request
+   * @param {Reply} reply
+   */
+  async function endBody({ raw, headers }, reply) {
+    const hasBody = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
+    if (raw.complete || !hasBody || raw.destroyed) return;
+    // Who still waits for permission to send a body sends none after an error.
+    if (headers.expect !== undefined && callOf(reply.request)?.bodyLimit === undefined) return void reply.header('connection', 'close');
+    const dropped = dropBody(raw, reply.raw);
+    // A connection that is closed with bytes unread is reset, and the response is lost.
+    if (registry.isDraining || !reply.raw.shouldKeepAlive) await dropped;
+  }
+
+  app.addHook('onResponse', async (request, reply) => {
+    if (log.isLevelEnabled?.('info') === false || request.url.startsWith('/v2/health')) return;
+    const { id: requestId, method, url } = request;
+    request.log.info({ requestId, method, url, status: reply.statusCode, ms: Math.round(reply.elapsedTime * 10) / 10 }, 'request');
+  });
 }
 
 /**
  * @param {import('../serve.js').Context} context
- * @returns {import('fastify').FastifyInstance}
+ * @param {object} options
+ * @param {string[] | '*'} options.corsOrigins
+ * @param {boolean} options.trustProxy
+ * @param {boolean} options.hasMetrics whether the metrics are at this port
+ * @param {(app: import('fastify').FastifyInstance) => unknown} [options.setup] adds routes, hooks and plugins of the user
+ * @returns {Promise<ReturnType<typeof createApp>>}
  */
-export function createHttp(context) {
-  const { log, limits, access } = context;
-  const { maxBodyBytes, requestTimeoutMs, idleTimeoutMs } = limits;
-  const app = fastify({
-    loggerInstance: log,
-    logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'requestId' }),
-    bodyLimit: maxBodyBytes,
-    // A body must arrive within this time; how long the answer takes is not limited by it.
-    requestTimeout: requestTimeoutMs,
-    connectionTimeout: idleTimeoutMs,
-    http: { headersTimeout: requestTimeoutMs, connectionsCheckingInterval: Math.min(1000, requestTimeoutMs) },
-    forceCloseConnections: 'idle',
-    return503OnClosing: false,
-    genReqId: ({ headers }) => {
-      const given = headers['x-request-id'];
-      return typeof given === 'string' && REQUEST_ID.test(given) ? given : randomUUID();
+export async function createHttp(context, { corsOrigins, trustProxy, hasMetrics, setup }) {
+  const { log, limits, metrics } = context;
+  const onRefused = metrics.counter('webnn_serve_refused_connections', 'Number of connections beyond maxConnections');
+  const app = createApp(
+    {
+      loggerInstance: log,
+      logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'requestId' }),
+      bodyLimit: limits.maxTextBytes,
+      trustProxy,
+      return503OnClosing: false,
+      genReqId: requestIds(),
+      routerOptions: { maxParamLength: 512 },
+      frameworkErrors: (error, request, reply) => answerError(request, reply, error),
+      clientErrorHandler: answerMalformed,
     },
-    routerOptions: { maxParamLength: 512 },
-    frameworkErrors: (error, request, reply) => answerError(request, reply, toCallersError(error)),
-    clientErrorHandler(error, socket) {
-      if (!socket.writable) return;
-      const status =
-        error.code === 'HPE_HEADER_OVERFLOW'
-          ? '431 Request Header Fields Too Large'
-          : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
-            ? '408 Request Timeout'
-            : '400 Bad Request';
-      socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 27\r\n\r\n{"error":"malformed HTTP"}\n`);
-    },
-  });
-
-  const memory = new BodyMemory(maxBodyBytes);
-  app.removeAllContentTypeParsers();
-  app.addContentTypeParser('*', (/** @type {import('fastify').FastifyRequest} */ { headers }, /** @type {import('node:http').IncomingMessage} */ stream) =>
-    readBody(headers, stream, maxBodyBytes, memory),
+    limits,
+    { log, onRefused },
   );
+  await addAccess(app, context, corsOrigins);
+  addEndings(app, context);
+  app.setErrorHandler((error, request, reply) => answerError(request, reply, error));
+  if (hasMetrics) addMetricsRoute(app, metrics);
 
-  app.addHook('onRequest', async (request, reply) => {
-    reply.header('x-request-id', request.id);
-    access.checkOrigin(request.headers);
-    if (!OPEN.test(request.url)) access.checkKey(request.headers.authorization);
-  });
-  // While an answer is computed, nothing moves on its connection: that can take longer than a connection may be idle.
-  app.addHook('preHandler', async ({ raw }) => {
-    raw.socket.setTimeout(0);
-  });
-  app.addHook('onSend', async (request, reply, payload) => {
-    request.raw.socket.setTimeout(idleTimeoutMs);
-    // A connection that stays open would hold up the end of the server.
-    if (context.registry.isDraining) reply.header('connection', 'close');
-    const bytes = typeof payload === 'string' || Buffer.isBuffer(payload) ? payload.length : 0;
-    if (countUnread(context.unread, reply, bytes)) return payload;
-    throw new ServeError('overloaded', 'too many answers wait to be read', { retryAfterMs: 1000 });
-  });
-  app.addHook('onResponse', async (request, reply) => {
-    // A stream had begun before the server began to end: its connection is idle only now.
-    if (context.registry.isDraining) setImmediate(() => app.server.closeIdleConnections());
-    if (request.url.startsWith('/v2/health')) return;
-    log.info(
-      { requestId: request.id, method: request.method, url: request.url, status: reply.statusCode, ms: Math.round(reply.elapsedTime * 10) / 10 },
-      'request',
+  // In a scope of their own: routes of the user have Fastify's parser for JSON.
+  await app.register(async (own) => {
+    const memory = new BodyMemory(limits.maxBodyBytes);
+    own.removeAllContentTypeParsers();
+    own.addContentTypeParser('*', (/** @type {Request} */ request, /** @type {import('node:http').IncomingMessage} */ stream) =>
+      readBody(stream, memory, callOf(request)),
     );
+    own.decorateRequest('isOwn', true);
+    addV2Routes(own, context, memory);
+    addOpenAiRoutes(own, context);
+    addGenerationRoutes(own, context);
   });
-  app.setErrorHandler((error, request, reply) => answerError(request, reply, toCallersError(error)));
-  app.setNotFoundHandler((request, reply) =>
-    answerError(request, reply, new ServeError('notFound', `there is no ${request.method} ${request.url.slice(0, 200)}`)),
-  );
-
-  addV2Routes(app, context, memory);
-  addOpenAiRoutes(app, context);
-  addGenerationRoutes(app, context);
+  await setup?.(app);
   return app;
 }

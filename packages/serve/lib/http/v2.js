@@ -1,18 +1,20 @@
 // The Open Inference Protocol over REST, and Triton's extensions of it that clients call: raw bytes, loading and unloading.
 
 import { ServeError } from '../errors.js';
-import { decodeRequest, encodeAnswer, HEAD_LENGTH, parseJson } from '../protocol/v2-json.js';
-import { bodyOf, callOptions } from './calls.js';
+import { HEAD_LENGTH, joinAnswer, parseJson, splitResult } from '../protocol/v2-json.js';
+import { bodyOf, callOf, callOptions } from './calls.js';
 
 /** What this server says about itself. */
 export const EXTENSIONS = ['binary_tensor_data', 'model_repository'];
+
+/** @typedef {{ params: any, headers: import('node:http').IncomingHttpHeaders }} ModelRequest */
 
 /**
  * @param {import('fastify').FastifyInstance} app
  * @param {import('../serve.js').Context} context
  * @param {import('./body.js').BodyMemory} memory
  */
-export function addV2Routes(app, { registry, about, allowsControl }, memory) {
+export function addV2Routes(app, { registry, about, allowsControl, limits, json }, memory) {
   const found = (/** @type {any} */ { params: { model, version } }) => registry.get(model, version);
   /** Each path with and without a version. @type {(path: string) => string[]} */
   const paths = (path) => [`/v2/models/:model${path}`, `/v2/models/:model/versions/:version${path}`];
@@ -34,20 +36,39 @@ export function addV2Routes(app, { registry, about, allowsControl }, memory) {
   }
   for (const path of paths('/ready')) {
     app.get(path, async (request, reply) => {
-      const { name } = found(request);
-      reply.code(registry.isReady ? 200 : 503);
-      return { name, ready: registry.isReady };
+      const { model, version } = /** @type {any} */ (request.params);
+      const ready = registry.isModelReady(model, version);
+      if (!ready) reply.code(503).header('Retry-After', 1);
+      return { name: model, ready };
     });
   }
+  const infer = {
+    config: {
+      /** JSON is shorter than raw bytes may be. */
+      bodyLimits: (/** @type {import('fastify').FastifyRequest} */ { headers }) => ({
+        bytes: headers[HEAD_LENGTH] === undefined ? limits.maxJsonBytes : limits.maxBodyBytes,
+        headBytes: limits.maxJsonBytes,
+      }),
+    },
+    // Nothing is read for a model that is not there, or has no room.
+    async onRequest(/** @type {import('fastify').FastifyRequest} */ request) {
+      const { model } = found(request);
+      if ('admit' in model) model.admit();
+    },
+  };
   for (const path of paths('/infer')) {
-    app.post(path, async (request, reply) => {
-      const served = found(request);
+    app.post(path, infer, async (request, reply) => {
       const body = bodyOf(request);
-      const decoded = decodeRequest(body, /** @type {string | undefined} */ (request.headers[HEAD_LENGTH]));
+      const { signal } = callOf(request);
+      const decoded = await json.read('v2', body, signal, /** @type {string | undefined} */ (request.headers[HEAD_LENGTH]));
+      // Other versions may have been loaded while the body was read.
+      const served = found(request);
       // A request that fails or is canceled may still be read.
       const result = await served.model.infer(decoded.request, callOptions(request, reply, decoded.timeoutMs));
       memory.release(body);
-      const answer = encodeAnswer(served, decoded, result);
+      const { outputs, raw, elements } = splitResult(decoded, result);
+      const model = { name: served.name, version: served.version };
+      const answer = joinAnswer(await json.write('v2', [model, decoded.id, outputs], elements, signal), raw);
       if (answer.headLength === null) return reply.type('application/json').send(answer.body);
       return reply.header('Inference-Header-Content-Length', answer.headLength).type('application/octet-stream').send(answer.body);
     });
@@ -59,8 +80,10 @@ export function addV2Routes(app, { registry, about, allowsControl }, memory) {
     return registry.index(ready === true);
   });
   for (const action of /** @type {const} */ (['load', 'unload'])) {
-    app.post(`/v2/repository/models/:model/${action}`, async (request) => {
+    const allowed = async () => {
       if (!allowsControl) throw new ServeError('notAllowed', `models are not ${action}ed through the network; start the server with --control`);
+    };
+    app.post(`/v2/repository/models/:model/${action}`, { onRequest: allowed }, async (request) => {
       await registry[action](/** @type {any} */ (request.params).model);
       return {};
     });

@@ -82,6 +82,17 @@ export class Metrics {
   }
 
   /**
+   * Counts something of the whole server.
+   * @param {string} name
+   * @param {string} help
+   * @returns {() => void} counts one more
+   */
+  counter(name, help) {
+    const counter = new Counter({ name, help, registers: [this.#registry] });
+    return () => counter.inc();
+  }
+
+  /**
    * Counts for a model.
    * @param {string} model
    * @param {string} version

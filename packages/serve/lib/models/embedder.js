@@ -129,6 +129,14 @@ export class Embedder {
   }
 
   /**
+   * Refuses a request that there is no room for, before it is read.
+   * @throws {ServeError}
+   */
+  admit() {
+    this.#executor.admit();
+  }
+
+  /**
    * The tokens of a text, or those given, checked.
    * @param {string | readonly number[]} input
    * @param {number} index in the request

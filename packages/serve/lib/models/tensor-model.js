@@ -153,6 +153,14 @@ export class TensorModel {
   }
 
   /**
+   * Refuses a request that there is no room for, before it is read.
+   * @throws {ServeError}
+   */
+  admit() {
+    this.#executor.admit();
+  }
+
+  /**
    * @param {InferRequest} request
    * @param {import('../batcher/executor.js').CallOptions} [options]
    * @returns {Promise<InferResult>}

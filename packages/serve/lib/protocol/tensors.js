@@ -49,6 +49,18 @@ export function knownDatatype(name, what) {
   return datatype;
 }
 
+/** The most texts of a tensor: each one is a value of its own, and no model reads more of them. */
+const MAX_TEXTS = 2 ** 16;
+
+/**
+ * @param {number} count of texts
+ * @param {string} what names the tensor in errors
+ * @throws {import('../errors.js').ServeError} if there are too many
+ */
+export function checkTexts(count, what) {
+  if (count > MAX_TEXTS) throw invalid(`${what}: ${count} texts, at most ${MAX_TEXTS} are allowed`);
+}
+
 /** Every 4 bytes of length, little-endian, precede the bytes of a text. */
 const LENGTH_BYTES = 4;
 
@@ -59,6 +71,7 @@ const LENGTH_BYTES = 4;
  * @param {string} what names the tensor in errors
  */
 function textsOf(bytes, count, what) {
+  checkTexts(count, what);
   const texts = [];
   let at = 0;
   while (at + LENGTH_BYTES <= bytes.length && texts.length < count) {

@@ -2,7 +2,7 @@
 // JSON ("binary tensor data extension").
 
 import { invalid, shown } from '../errors.js';
-import { bytesOfElements, elementsFromBytes, elementsOf, knownDatatype, MAX_RANK } from './tensors.js';
+import { bytesOfElements, checkTexts, elementsFromBytes, elementsOf, knownDatatype, MAX_RANK } from './tensors.js';
 
 /** Header with the length of the JSON before raw bytes. */
 export const HEAD_LENGTH = 'inference-header-content-length';
@@ -17,7 +17,8 @@ export const HEAD_LENGTH = 'inference-header-content-length';
  * @typedef {object} DecodedRequest
  * @property {string | undefined} id
  * @property {import('../models/tensor-model.js').InferRequest} request
- * @property {(name: string) => boolean} isBinary whether an output is answered as raw bytes
+ * @property {Map<string, boolean> | null} forms whether each wanted output is answered as raw bytes; null for all outputs
+ * @property {boolean} isBinary the same where `forms` is null
  * @property {number | undefined} timeoutMs that the caller will wait
  */
 
@@ -74,6 +75,7 @@ const CONVERSIONS = {
  */
 function elementsFromJson(values, datatype, what) {
   if (datatype.json === 'raw') throw invalid(`${what}: JSON has no numbers of type ${datatype.name}; send raw bytes`);
+  if (datatype.json === 'text') checkTexts(values.length, what);
   const convert = CONVERSIONS[datatype.json];
   const elements = datatype.json === 'text' ? [] : new datatype.array(new ArrayBuffer(values.length * datatype.bytes));
   for (let i = 0; i < values.length; i++) {
@@ -126,7 +128,8 @@ function decodeInput(input, pieces) {
   const what = `input ${JSON.stringify(name)}`;
   const datatype = knownDatatype(input.datatype, what);
   const count = elementsOf(shape, what);
-  const size = parameters?.binary_data_size;
+  const size = parameters?.binary_data_size ?? undefined;
+  if (size !== undefined && (input.data ?? undefined) !== undefined) throw invalid(`${what} has data and binary_data_size; send one of them`);
   const data =
     size === undefined ? elementsFromJson(flatten(input.data, count, what), datatype, what) : elementsFromBytes(pieces.take(size, what), datatype, count, what);
   return [name, { datatype: datatype.name, shape, data }];
@@ -143,8 +146,8 @@ function decodeOutputs(outputs, isBinary) {
   const entries = outputs.map((output) => {
     if (!isObject(output) || typeof output.name !== 'string') throw invalid('each output must be an object with a name');
     const { binary_data: own, classification } = output.parameters ?? {};
-    if (classification !== undefined) throw invalid(`output ${JSON.stringify(output.name)}: classification is not supported`);
-    return /** @type {const} */ ([output.name, own === undefined ? isBinary : own === true]);
+    if ((classification ?? undefined) !== undefined) throw invalid(`output ${JSON.stringify(output.name)}: classification is not supported`);
+    return /** @type {const} */ ([output.name, (own ?? isBinary) === true]);
   });
   return entries.length === 0 ? null : new Map(entries);
 }
@@ -163,7 +166,8 @@ export function decodeRequest(body, headLength) {
   }
   const json = parseJson(body.toString('utf8', 0, length));
   if (!isObject(json) || !Array.isArray(json.inputs)) throw invalid('the request is not an object with a list of inputs');
-  const { id, parameters = {} } = json;
+  const id = json.id ?? undefined;
+  const parameters = json.parameters ?? {};
   if (id !== undefined && typeof id !== 'string') throw invalid('id is not a text');
   if (!isObject(parameters)) throw invalid('parameters is not an object');
   const pieces = new Pieces(body.subarray(length));
@@ -174,13 +178,9 @@ export function decodeRequest(body, headLength) {
     inputs.set(name, tensor);
   }
   pieces.end();
-  const outputs = decodeOutputs(json.outputs, parameters.binary_data_output === true);
-  return {
-    id,
-    request: { inputs, outputs: outputs === null ? null : [...outputs.keys()] },
-    isBinary: (name) => (outputs === null ? parameters.binary_data_output === true : outputs.get(name) === true),
-    timeoutMs: timeoutOf(parameters),
-  };
+  const isBinary = parameters.binary_data_output === true;
+  const forms = decodeOutputs(json.outputs, isBinary);
+  return { id, request: { inputs, outputs: forms === null ? null : [...forms.keys()] }, forms, isBinary, timeoutMs: timeoutOf(parameters) };
 }
 
 /**
@@ -188,7 +188,7 @@ export function decodeRequest(body, headLength) {
  * @param {Record<string, unknown>} parameters
  */
 export function timeoutOf({ timeout }) {
-  if (timeout === undefined) return undefined;
+  if (timeout === undefined || timeout === null) return undefined;
   if (typeof timeout !== 'number' || !(timeout >= 0)) throw invalid('the parameter timeout is not a number of microseconds');
   return timeout === 0 ? undefined : timeout / 1000;
 }
@@ -196,7 +196,7 @@ export function timeoutOf({ timeout }) {
 /**
  * The elements of a tensor as JSON's values.
  * @param {string} name
- * @param {Tensor} tensor
+ * @param {Pick<Tensor, 'data'>} tensor
  * @param {Datatype} datatype
  */
 function jsonOf(name, { data }, { name: type, json }) {
@@ -210,24 +210,56 @@ function jsonOf(name, { data }, { name: type, json }) {
 }
 
 /**
- * Writes an answer.
- * @param {{ name: string, version: string }} model
- * @param {DecodedRequest} decoded
- * @param {import('../models/tensor-model.js').InferResult} result
- * @returns {{ body: Buffer | string, headLength: number | null }} the length of the JSON if raw bytes follow
+ * An output in the head of an answer: with its data, or with the number of its bytes behind the head.
+ * @typedef {{ name: string, datatype: string, shape: readonly number[], data?: Tensor['data'], parameters?: { binary_data_size: number } }} OutputHead
  */
-export function encodeAnswer({ name, version }, { id, isBinary }, result) {
+
+/**
+ * Deals out the outputs of a model to the JSON of an answer and the raw bytes behind it.
+ * @param {Pick<DecodedRequest, 'forms' | 'isBinary'>} decoded
+ * @param {import('../models/tensor-model.js').InferResult} result
+ * @returns {{ outputs: OutputHead[], raw: Buffer[], elements: number }} with the number of elements that JSON has to write
+ */
+export function splitResult({ forms, isBinary }, result) {
   /** @type {Buffer[]} */
   const raw = [];
-  const outputs = [...result].map(([output, tensor]) => {
-    const { datatype, shape } = tensor;
-    const base = { name: output, datatype, shape };
-    if (!isBinary(output)) return { ...base, data: jsonOf(output, tensor, knownDatatype(datatype, output)) };
-    const bytes = bytesOfElements(tensor);
-    raw.push(bytes);
-    return { ...base, parameters: { binary_data_size: bytes.length } };
+  let elements = 0;
+  const outputs = [...result].map(([name, tensor]) => {
+    const { datatype, shape, data } = tensor;
+    if (forms === null ? isBinary : forms.get(name)) {
+      const bytes = bytesOfElements(tensor);
+      raw.push(bytes);
+      return { name, datatype, shape, parameters: { binary_data_size: bytes.length } };
+    }
+    elements += data.length;
+    return { name, datatype, shape, data };
   });
-  const head = JSON.stringify({ model_name: name, model_version: version, ...(id === undefined ? {} : { id }), outputs });
+  return { outputs, raw, elements };
+}
+
+/**
+ * Writes the JSON of an answer.
+ * @param {{ name: string, version: string }} model
+ * @param {string | undefined} id
+ * @param {OutputHead[]} outputs
+ * @returns {string}
+ * @throws {import('../errors.js').ServeError} if JSON cannot write an element
+ */
+export function writeHead({ name, version }, id, outputs) {
+  const written = outputs.map((output) => {
+    const { name, datatype, data } = output;
+    return data === undefined ? output : { ...output, data: jsonOf(name, { data }, knownDatatype(datatype, name)) };
+  });
+  return JSON.stringify({ model_name: name, model_version: version, ...(id === undefined ? {} : { id }), outputs: written });
+}
+
+/**
+ * Puts an answer together.
+ * @param {string | Buffer} head
+ * @param {Buffer[]} raw
+ * @returns {{ body: Buffer | string, headLength: number | null }} the length of the JSON if raw bytes follow
+ */
+export function joinAnswer(head, raw) {
   if (raw.length === 0) return { body: head, headLength: null };
   const json = Buffer.from(head);
   return { body: Buffer.concat([json, ...raw]), headLength: json.length };

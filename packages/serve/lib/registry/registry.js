@@ -14,10 +14,14 @@ import { listModels } from './repository.js';
  * @property {string} name
  * @property {string} version
  * @property {'loading' | 'ready' | 'unloading' | 'unavailable'} state
- * @property {string} reason why it is unavailable
+ * @property {string} reason why it is unavailable, for whoever runs the server
+ * @property {boolean} isBroken whether it could not be loaded: then the reason is not for callers
  * @property {Model | null} model
  * @property {import('./config.js').ModelConfig | null} config
  */
+
+/** What callers hear of a version: reasons of the loader have paths. @param {Version} version */
+const publicReason = ({ reason, isBroken }) => (isBroken ? "the model could not be loaded; see the server's log" : reason);
 
 const quoted = (/** @type {string} */ name) => JSON.stringify(name.length > 100 ? `${name.slice(0, 100)}...` : name);
 
@@ -62,12 +66,19 @@ export class Registry {
   }
 
   /**
-   * Loads all models of the folder. One that cannot be loaded is logged, and stays unavailable.
+   * Finds the models of the folder: until they are loaded, callers hear that they will be.
    * @throws {import('./repository.js').RepositoryError} if there is no such folder
    */
+  async list() {
+    for (const { name, versions } of await listModels(this.#repository, this.#name)) {
+      this.#models.set(name, [{ name, version: versions[0].version, state: 'loading', reason: '', isBroken: false, model: null, config: null }]);
+    }
+  }
+
+  /** Loads all models that were found. One that cannot be loaded is logged, and stays unavailable. */
   async open() {
-    for (const { name } of await listModels(this.#repository, this.#name)) {
-      // The reason is logged, and part of the index.
+    for (const name of [...this.#models.keys()]) {
+      // The reason is logged.
       await this.load(name).catch(() => undefined);
     }
     this.#isOpen = true;
@@ -87,12 +98,29 @@ export class Registry {
    */
   index(onlyReady) {
     const listed = this.versions.filter(({ state }) => !onlyReady || state === 'ready');
-    return listed.map(({ name, version, state, reason }) => ({ name, version, state: state.toUpperCase(), reason }));
+    return listed.map((entry) => ({ name: entry.name, version: entry.version, state: entry.state.toUpperCase(), reason: publicReason(entry) }));
   }
 
   /** The models that can be used: of each name the newest version. */
   get ready() {
     return [...this.#models.values()].flatMap((versions) => versions.find(({ state }) => state === 'ready') ?? []);
+  }
+
+  /**
+   * @param {string} name
+   * @param {string} [version] the newest that is ready if none is given
+   * @returns {Version} in whatever state
+   * @throws {ServeError} `notFound`
+   */
+  #find(name, version) {
+    const versions = this.#models.get(name);
+    if (versions === undefined) throw new ServeError('notFound', `there is no model ${quoted(name)}`, { param: 'model', code: 'model_not_found' });
+    const found =
+      version === undefined || version === ''
+        ? (versions.find(({ state }) => state === 'ready') ?? versions[0])
+        : versions.find((entry) => entry.version === version);
+    if (found === undefined) throw new ServeError('notFound', `model ${quoted(name)} has no version ${quoted(String(version))}`);
+    return found;
   }
 
   /**
@@ -103,16 +131,19 @@ export class Registry {
    * @throws {ServeError}
    */
   get(name, version) {
-    const versions = this.#models.get(name);
-    if (versions === undefined) throw new ServeError('notFound', `there is no model ${quoted(name)}`, { param: 'model', code: 'model_not_found' });
-    const found =
-      version === undefined || version === ''
-        ? (versions.find(({ state }) => state === 'ready') ?? versions[0])
-        : versions.find((entry) => entry.version === version);
-    if (found === undefined) throw new ServeError('notFound', `model ${quoted(name)} has no version ${quoted(String(version))}`);
-    if (found.model === null || found.state !== 'ready')
-      throw new ServeError('unavailable', `model ${quoted(name)} is not ready: ${found.reason || found.state}`);
-    return /** @type {any} */ (found);
+    const found = this.#find(name, version);
+    if (found.model !== null && found.state === 'ready') return /** @type {any} */ (found);
+    throw new ServeError('unavailable', `model ${quoted(name)} is not ready: ${publicReason(found) || found.state}`, { retryAfterMs: 1000 });
+  }
+
+  /**
+   * Whether a model can be used now.
+   * @param {string} name
+   * @param {string} [version]
+   * @throws {ServeError} `notFound`
+   */
+  isModelReady(name, version) {
+    return this.#find(name, version).state === 'ready' && !this.#isDraining;
   }
 
   /**
@@ -150,15 +181,19 @@ export class Registry {
   /** @param {string} name */
   async #load(name) {
     const entry = (await listModels(this.#repository, this.#name)).find((candidate) => candidate.name === name);
-    if (entry === undefined) throw new ServeError('notFound', `there is no model ${quoted(name)} in the repository`);
     const before = this.#models.get(name) ?? [];
+    if (entry === undefined) {
+      // It was there when the server began to load.
+      if (before.every(({ state }) => state === 'loading')) this.#models.delete(name);
+      throw new ServeError('notFound', `there is no model ${quoted(name)} in the repository`);
+    }
     /** @type {Version[]} */
     const versions = [];
     try {
       const config = await readConfig(entry.config, this.#defaults);
       const wanted = entry.versions.slice(0, config.versions === 'all' ? undefined : config.versions);
-      for (const { version } of wanted) versions.push({ name, version, state: 'loading', reason: '', model: null, config });
-      if (before.length === 0) this.#models.set(name, versions);
+      for (const { version } of wanted) versions.push({ name, version, state: 'loading', reason: '', isBroken: false, model: null, config });
+      if (before.every(({ state }) => state !== 'ready')) this.#models.set(name, versions);
       for (const [i, { version, path }] of wanted.entries()) {
         const start = performance.now();
         const observer = this.#metrics.observer(name, version, (err, requests) => {
@@ -177,10 +212,10 @@ export class Registry {
         const states = versions.length === 0 ? [{ name, version: entry.versions[0].version, config: null }] : versions;
         this.#models.set(
           name,
-          states.map((version) => ({ ...version, state: 'unavailable', reason, model: null })),
+          states.map((version) => ({ ...version, state: 'unavailable', reason, isBroken: true, model: null })),
         );
       }
-      throw new ServeError('invalid', `model ${quoted(name)} cannot be loaded: ${reason}`, { cause: error });
+      throw new ServeError('invalid', `model ${quoted(name)} could not be loaded; see the server's log`, { cause: error });
     }
     this.#models.set(name, versions);
     await Promise.all(before.map((version) => this.#retire(version, 'replaced')));

@@ -1,0 +1,117 @@
+// The connections of a port: how many there may be, and how they end.
+
+import dns from 'node:dns/promises';
+import http from 'node:http';
+import net from 'node:net';
+import fastify from 'fastify';
+import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises';
+
+/** A server that ends closes a connection on which nothing has moved for so long, unless it owes a response there. */
+const QUIET_MS = 200;
+
+/** The same for a connection whose request has begun to arrive. */
+const STALLED_MS = 1000;
+
+/** How often a server that ends looks at its connections. */
+const LOOK_MS = 25;
+
+/** Warnings about refused connections are no closer to each other than this. */
+const WARNING_MS = 10_000;
+
+/** @typedef {{ response: http.ServerResponse | null, bytes: number, since: number }} Connection */
+
+/** Knows which connections of a server wait for it, and which it waits for. */
+export class Connections {
+  /** @type {Map<net.Socket, Connection>} */
+  #open = new Map();
+  server;
+
+  /**
+   * @param {http.RequestListener} handler
+   * @param {{ requestTimeoutMs: number, idleTimeoutMs: number, maxConnections: number }} limits
+   * @param {{ onRefused: () => void, log: any }} options called for each connection beyond `maxConnections`
+   */
+  constructor(handler, { requestTimeoutMs, idleTimeoutMs, maxConnections }, { onRefused, log }) {
+    const handle = (/** @type {http.IncomingMessage} */ request, /** @type {http.ServerResponse & { req: http.IncomingMessage }} */ response) => {
+      const connection = this.#open.get(request.socket);
+      if (connection !== undefined) connection.response = response;
+      handler(request, response);
+    };
+    // A body must arrive within this time; how long the response takes is not limited by it.
+    const timeouts = { requestTimeout: requestTimeoutMs, headersTimeout: requestTimeoutMs, connectionsCheckingInterval: Math.min(1000, requestTimeoutMs) };
+    this.server = http.createServer({ ...timeouts, keepAliveTimeout: idleTimeoutMs }, handle);
+    // Who asks before sending a body waits until the request is admitted.
+    this.server.on('checkContinue', handle);
+    this.server.setTimeout(idleTimeoutMs);
+    this.server.maxConnections = maxConnections;
+    this.server.on('connection', (socket) => {
+      this.#open.set(socket, { response: null, bytes: 0, since: 0 });
+      socket.once('close', () => this.#open.delete(socket));
+    });
+    let warned = -Infinity;
+    this.server.on('drop', () => {
+      onRefused();
+      const now = performance.now();
+      if (now - warned < WARNING_MS) return;
+      warned = now;
+      log.warn({ maxConnections }, 'connections are refused: there are too many');
+    });
+  }
+
+  /** Listens at the other addresses of a name, too: `localhost` has two. @param {string} host */
+  async listenAtOthers(host) {
+    const { address: own, port } = /** @type {net.AddressInfo} */ (this.server.address());
+    const others = (await dns.lookup(host, { all: true })).filter(({ address }) => address !== own);
+    for (const { address } of others) {
+      const other = net.createServer((socket) => this.server.emit('connection', socket));
+      // A machine without IPv6 still has a name for it.
+      const isListening = await new Promise((resolve) => other.once('error', () => resolve(false)).listen({ host: address, port }, () => resolve(true)));
+      if (isListening) this.server.once('close', () => other.close());
+    }
+  }
+
+  /**
+   * Accepts no more connections, and waits until the open ones have ended: each has its responses first, and then a moment in
+   * which a request that is on its way can arrive.
+   * @param {number} limitMs after which they are ended
+   */
+  async drain(limitMs) {
+    // That of http would end connections at once on which a request may be on its way.
+    net.Server.prototype.close.call(this.server);
+    const start = performance.now();
+    for (const connection of this.#open.values()) connection.since = start;
+    while (this.#open.size > 0 && performance.now() - start < limitMs) {
+      await sleep(LOOK_MS);
+      // What has arrived meanwhile is read before connections are found to be quiet.
+      await turn();
+      this.#endQuiet(performance.now());
+    }
+    for (const socket of this.#open.keys()) socket.destroy();
+  }
+
+  /** @param {number} now */
+  #endQuiet(now) {
+    for (const [socket, connection] of this.#open) {
+      if (socket.bytesRead !== connection.bytes) Object.assign(connection, { bytes: socket.bytesRead, since: now });
+      const { response, since } = connection;
+      const isOwed = response !== null && !response.writableFinished && !response.destroyed;
+      if (isOwed && response.req.complete) continue;
+      if (now - since >= (isOwed ? STALLED_MS : QUIET_MS)) socket.destroy();
+    }
+  }
+}
+
+/**
+ * A server of Fastify whose `close()` drains its connections.
+ * @param {import('fastify').FastifyHttpOptions<http.Server, any>} options
+ * @param {ConstructorParameters<typeof Connections>[1] & { drainMs: number }} limits
+ * @param {ConstructorParameters<typeof Connections>[2]} reports
+ * @returns {import('fastify').FastifyInstance & { connections: Connections }}
+ */
+export function createApp(options, limits, reports) {
+  /** @type {Connections | undefined} */
+  let connections;
+  const app = fastify({ ...options, serverFactory: (handler) => (connections = new Connections(handler, limits, reports)).server });
+  app.addHook('preClose', () => connections?.drain(limits.drainMs));
+  return /** @type {any} */ (app.decorate('connections', connections));
+}
