@@ -26,6 +26,7 @@ const BUILT_IN = new URL('../models/', import.meta.url);
  * @property {number} maxUnreadBytes of answers that wait until their callers read them
  * @property {number} requestTimeoutMs until a request must have arrived
  * @property {number} idleTimeoutMs of a connection on which nothing moves
+ * @property {number} heartbeatMs after which a stream of events has a comment if it has nothing else
  * @property {number} drainMs that the end of the server waits for requests which have begun; below the 30 s that Kubernetes gives
  */
 
@@ -36,6 +37,7 @@ export const LIMITS = {
   maxUnreadBytes: 256 * 2 ** 20,
   requestTimeoutMs: 60_000,
   idleTimeoutMs: 120_000,
+  heartbeatMs: 15_000,
   drainMs: 25_000,
 };
 

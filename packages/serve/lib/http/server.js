@@ -5,7 +5,7 @@ import fastify, { LogController } from 'fastify';
 import { ServeError, toServeError } from '../errors.js';
 import { encodeError } from '../protocol/openai.js';
 import { BodyMemory, readBody } from './body.js';
-import { addOpenAiRoutes } from './openai.js';
+import { addOpenAiRoutes, isOpenAi } from './openai.js';
 import { addGenerationRoutes } from './openai-generation.js';
 import { addV2Routes } from './v2.js';
 
@@ -32,7 +32,7 @@ function answerError(request, reply, error) {
   const { status, message, retryAfterMs } = error;
   if (error.kind === 'internal') request.log.error({ err: error.cause ?? error }, 'request failed');
   if (status === 503) reply.header('Retry-After', Math.max(1, Math.ceil((retryAfterMs ?? 1000) / 1000)));
-  const body = request.url.startsWith('/v1/') ? encodeError(error) : { error: message };
+  const body = isOpenAi(request.url) ? encodeError(error) : { error: message };
   return reply.code(status).type('application/json').send(JSON.stringify(body));
 }
 
