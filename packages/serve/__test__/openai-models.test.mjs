@@ -1,7 +1,8 @@
-// Which models OpenAI's API has, and embeddings.
+// Which models OpenAI's API has, embeddings, and the OpenAPI document.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { Validator } from '@seriousme/openapi-schema-validator';
 import OpenAI from 'openai';
 import { writeFolder } from '../../../__test__/examples/model-folder.mjs';
 import path from 'node:path';
@@ -108,4 +109,27 @@ test('embeddings: texts, tokens, formats, widths', async (t) => {
     const { status, json } = await embed(body);
     assert.deepEqual([status, json.error.param, json.error.code], [400, param, code], JSON.stringify(json));
   }
+});
+
+test('the OpenAPI document is valid, and has all routes', async (t) => {
+  const { url } = await mixedServer(t, { apiKey: 'k' });
+  assert.equal((await getJson(`${url}/openapi.json`)).status, 401);
+  const document = await (await fetch(`${url}/openapi.json`, { headers: { authorization: 'Bearer k' } })).json();
+  assert.equal(document.openapi, '3.1.0');
+  assert.deepEqual(await new Validator().validate(document), { valid: true });
+  const operations = Object.entries(document.paths).flatMap(([route, methods]) =>
+    Object.entries(/** @type {Record<string, any>} */ (methods)).map(([method, operation]) => ({ route: `${method} ${route}`, operation })),
+  );
+  const undescribed = operations.filter(({ operation }) => operation.summary === undefined).map(({ route }) => route);
+  assert.deepEqual(undescribed, [], 'each route is described in lib/http/openapi.js');
+  const routes = operations.map(({ route }) => route);
+  for (const route of [
+    ...['get /v1/models', 'get /v1/models/{model}', 'post /v1/embeddings', 'post /v1/completions', 'post /v1/chat/completions'],
+    ...['get /v2', 'get /v2/health/ready', 'post /v2/models/{model}/infer', 'post /v2/models/{model}/versions/{version}/infer', 'post /v2/repository/index'],
+  ]) {
+    assert.ok(routes.includes(route), route);
+  }
+  const { properties } = document.paths['/v1/chat/completions'].post.requestBody.content['application/json'].schema;
+  assert.deepEqual(properties.temperature.anyOf[0].maximum, 2);
+  assert.deepEqual(properties.temperature.anyOf[1], { type: 'null' });
 });

@@ -7,6 +7,7 @@ import { encodeError } from '../protocol/openai.js';
 import { BodyMemory, readBody } from './body.js';
 import { addOpenAiRoutes, isOpenAi } from './openai.js';
 import { addGenerationRoutes } from './openai-generation.js';
+import { addOpenApi } from './openapi.js';
 import { addV2Routes } from './v2.js';
 
 /** Request ids that headers and logs can have. */
@@ -124,8 +125,11 @@ export function createHttp(context) {
     answerError(request, reply, new ServeError('notFound', `there is no ${request.method} ${request.url.slice(0, 200)}`)),
   );
 
-  addV2Routes(app, context, memory);
-  addOpenAiRoutes(app, context);
-  addGenerationRoutes(app, context);
+  addOpenApi(app, context.about);
+  app.register(async (routes) => {
+    addV2Routes(routes, context, memory);
+    addOpenAiRoutes(routes, context);
+    addGenerationRoutes(routes, context);
+  });
   return app;
 }
