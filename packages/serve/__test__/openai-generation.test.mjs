@@ -91,7 +91,8 @@ describe("npm's client", () => {
       const whole = await client.completions.create({ model: 'letters', ...request });
       const texts = whole.choices.map(() => '');
       const reasons = whole.choices.map(() => '');
-      for await (const { choices } of await client.completions.create({ model: 'letters', ...request, stream: true })) {
+      const stream = /** @type {any} */ (await client.completions.create({ model: 'letters', ...request, stream: true }));
+      for await (const { choices } of stream) {
         for (const { index, text, finish_reason: reason } of choices) {
           texts[index] += text;
           reasons[index] = reason;

@@ -449,10 +449,10 @@ test('hostile bodies: an error of the caller with a short text, or a value that 
     );
     try {
       const checked = kind.check(body);
-      assert.deepEqual(structuredClone(checked), checked);
+      assert.deepEqual(structuredClone(/** @type {any} */ (checked)), checked);
       counts.passed += 1;
     } catch (error) {
-      assert.ok(error instanceof ServeError && error.kind === 'invalid', /** @type {Error} */ (error).stack);
+      assert.ok(error instanceof ServeError && error.kind === 'invalid', String(error));
       assert.ok(error.message.length < 1000, error.message);
       assert.ok((error.param ?? '').length < 300);
       counts.refused += 1;

@@ -16,7 +16,8 @@ import { generationServer, HELLO, textOf } from './openai-support.mjs';
 function gateOf(server) {
   const model = /** @type {import('../lib/models/generator.js').Generator} */ (server.registry.get('letters').model);
   const generate = model.generate.bind(model);
-  const gate = { waiting: 0, resolve: () => {}, /** @type {(error: Error) => void} */ reject: () => {} };
+  /** @type {{ waiting: number, resolve: (value?: unknown) => void, reject: (error: Error) => void }} */
+  const gate = { waiting: 0, resolve: () => undefined, reject: () => undefined };
   const opened = new Promise((resolve, reject) => Object.assign(gate, { resolve, reject }));
   model.generate = async (prompt, wishes, options) => {
     gate.waiting += 1;

@@ -174,6 +174,7 @@ export const MESSAGE = {
     role: described('developer is the same as system', oneOf('system', 'developer', 'user', 'assistant')),
     content: { title: 'a string, or a list of parts of type "text"', anyOf: [text, list(part, LIMITS.parts, 0)] },
     name: described('Who speaks, for templates that know it', text),
+    id: described('Without effect', { type: ['string', 'number'], title: 'a string or a number' }),
     refusal: described('Without effect', text),
     annotations: described('Without effect', { type: 'array' }),
     reasoning_content: described('Without effect: templates leave out the thoughts of earlier answers', text),
