@@ -85,7 +85,7 @@ describe("npm's client", () => {
     }
   });
 
-  test('no tokens, and the prompt before the answer', async (t) => {
+  test('no tokens, and the prompt before the answer', { timeout: 60_000 }, async (t) => {
     const { client } = await generationServer(t);
     const complete = async (request) => {
       const whole = await client.completions.create({ model: 'letters', ...request });

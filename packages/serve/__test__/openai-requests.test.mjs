@@ -1,6 +1,7 @@
 // What requests of OpenAI's API may say: checked without a model.
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import test, { describe } from 'node:test';
 import { generator } from '../../../__test__/lib/random.mjs';
 import { ServeError } from '../lib/errors.js';
@@ -378,6 +379,15 @@ describe('what clients send', () => {
     const { inputs, format } = decodeEmbeddings(checkEmbeddings({ model: 'm', input: [[1, 2], [3]], encoding_format: 'base64' }), 3);
     assert.deepEqual([inputs, format], [[[1, 2], [3]], 'base64']);
   });
+});
+
+test('the page says of each parameter whether it is supported', () => {
+  const page = readFileSync(new URL('../../../docs/serving.md', import.meta.url), 'utf8');
+  const names = Object.values(KINDS).flatMap(({ schema }) => Object.keys(schema.properties));
+  assert.deepEqual(
+    names.filter((name) => !new RegExp(`\\b${name}\\b`).test(page)),
+    [],
+  );
 });
 
 test('wishes are what the request says, and nothing else', () => {

@@ -45,7 +45,7 @@ async function read(reader, isEnough) {
 const readerOf = (/** @type {Response} */ { body }) => /** @type {ReadableStream<Uint8Array>} */ (body).getReader();
 const pings = (/** @type {string} */ text) => text.split(': ping\n\n').length - 1;
 
-test('a stream that waits has heartbeats, which clients skip', async (t) => {
+test('a stream that waits has heartbeats, which clients skip', { timeout: 60_000 }, async (t) => {
   const { server, url, client } = await generationServer(t, {}, { limits: { heartbeatMs: 20 } });
   const gate = gateOf(server);
   const asked = client.chat.completions.create({ model: 'letters', messages: HELLO, max_tokens: 5, stream: true });
@@ -70,7 +70,7 @@ test('a stream that writes has no heartbeats', async (t) => {
   assert.equal(pings(text), 0);
 });
 
-test('an error before the first heartbeat has a status; behind one it is data, and no [DONE] follows', async (t) => {
+test('an error before the first heartbeat has a status; behind one it is data, and no [DONE] follows', { timeout: 60_000 }, async (t) => {
   for (const heartbeatMs of [60_000, 20]) {
     const { server, url, client } = await generationServer(t, {}, { limits: { heartbeatMs } });
     const gate = gateOf(server);
