@@ -102,7 +102,7 @@ async def triton_asynchronous(expected):
 
 def embeddings():
     client = openai.OpenAI(base_url=f"http://{HTTP}/v1", api_key="none")
-    assert {"digits", "words"} <= {model.id for model in client.models.list()}
+    assert [model.id for model in client.models.list()] == ["words"]
     single = [client.embeddings.create(model="words", input=text).data[0].embedding for text in TEXTS]
     many = client.embeddings.create(model="words", input=TEXTS, encoding_format="float")
     assert many.usage.prompt_tokens > 0

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
+import { setTimeout } from 'node:timers/promises';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText, streamText } from 'ai';
 import { modelsOf } from '../../packages/serve/__test__/generation-support.mjs';
@@ -36,6 +37,33 @@ test('ai: a text at once, and as a stream', async (t) => {
   let streamed = '';
   for await (const piece of streamText(options).textStream) streamed += piece;
   assert.equal(streamed, text);
+});
+
+test('ai: an error in the middle of a stream is seen, behind heartbeats', async (t) => {
+  const repository = await modelsOf(t, { letters: { style } });
+  const server = await startServer(t, { repository, limits: { heartbeatMs: 10 } });
+  const generator = /** @type {import('../../packages/serve/lib/models/generator.js').Generator} */ (server.registry.get('letters').model);
+  const generate = generator.generate.bind(generator);
+  generator.generate = async (prompt, wishes, options) => {
+    // Some heartbeats come first.
+    await setTimeout(100);
+    let pieces = 0;
+    return generate(prompt, wishes, {
+      ...options,
+      onText(...piece) {
+        options?.onText?.(...piece);
+        pieces += 1;
+        if (pieces === 3) throw new TypeError('a mistake');
+      },
+    });
+  };
+  const model = createOpenAICompatible({ name: 'local', baseURL: `${server.urls.http}/v1` }).chatModel('letters');
+  /** @type {any[]} */
+  const parts = [];
+  for await (const part of streamText({ model, prompt: 'Hello', maxOutputTokens: 12, maxRetries: 0, onError: () => undefined }).fullStream) parts.push(part);
+  const text = parts.flatMap((part) => (part.type === 'text-delta' ? part.text : [])).join('');
+  assert.equal(text, asked('Hello').slice(0, 3));
+  assert.match(String(parts.find(({ type }) => type === 'error')?.error), /internal error/);
 });
 
 test('Python: openai in both forms, as a stream and at the same time, and tritonclient', async (t) => {

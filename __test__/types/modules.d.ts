@@ -142,7 +142,7 @@ declare module 'ai' {
   export function embedMany(options: { model: EmbeddingModel; values: string[]; maxRetries: number }): Promise<{ embeddings: number[][] }>;
   type TextOptions = { model: object; prompt: string; maxOutputTokens: number; maxRetries: number };
   export function generateText(options: TextOptions): Promise<{ text: string; finishReason: string }>;
-  export function streamText(options: TextOptions): { textStream: AsyncIterable<string> };
+  export function streamText(options: TextOptions & { onError?: () => void }): { textStream: AsyncIterable<string>; fullStream: AsyncIterable<object> };
 }
 
 declare module '@ai-sdk/openai-compatible' {

@@ -34,10 +34,7 @@ test('says what it is and has', async (t) => {
     inputs: [{ name: 'pixels', datatype: 'FP32', shape: [-1, 1, 8, 8] }],
     outputs: [{ name: 'probabilities', datatype: 'FP32', shape: [-1, 10] }],
   });
-  assert.deepEqual(
-    (await getJson(`${url}/v1/models`)).data.map(({ id }) => id),
-    ['digits'],
-  );
+  assert.deepEqual(await getJson(`${url}/v1/models`), { object: 'list', data: [] });
 });
 
 test('says what of a model with doubles is computed in float32', async (t) => {

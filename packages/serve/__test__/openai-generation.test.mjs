@@ -4,42 +4,9 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import test, { describe } from 'node:test';
-import OpenAI from 'openai';
-import { greedyTokens } from '../../../__test__/onnx/language-model.mjs';
-import { LETTERS } from '../../../__test__/examples/model-folder.mjs';
 import { until } from '../../../__test__/lib/wait.mjs';
-import { KINDS, modelsOf } from './generation-support.mjs';
-import { postJson, startServer } from './support.mjs';
-
-/** Letters without an end. */
-const ENDLESS = { ...LETTERS, next: (sum) => 97 + (sum % 26) };
-
-/**
- * A server with models that are computed together and in turns, and one without a template.
- * @param {Parameters<typeof startServer>[0]} t
- * @param {Partial<import('../lib/registry/config.js').ModelConfig>} [defaults]
- */
-async function generationServer(t, defaults = {}) {
-  const repository = await modelsOf(t, {
-    together: KINDS.together,
-    letters: { style: ENDLESS },
-    plain: { style: ENDLESS, tokenizerConfig: { chat_template: undefined } },
-  });
-  const server = await startServer(t, { repository, defaults: { threads: 1, maxTextQueueMs: 2 ** 30, ...defaults } });
-  const url = server.urls.http;
-  const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 });
-  const metric = async (name, model = 'letters') => {
-    const text = await (await fetch(`${url}/metrics`)).text();
-    return Number(new RegExp(`^${name}\\{[^}]*model_name="${model}"[^}]*\\} (\\S+)$`, 'm').exec(text)?.[1] ?? NaN);
-  };
-  return { server, url, client, metric };
-}
-
-const textOf = (prompt, count, style = ENDLESS) => String.fromCharCode(...greedyTokens(style, [...Buffer.from(prompt)], count));
-
-/** @type {any[]} */
-const HELLO = [{ role: 'user', content: 'Hello' }];
-const ASKED = '<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n';
+import { ASKED, generationServer, HELLO, textOf } from './openai-support.mjs';
+import { postJson } from './support.mjs';
 
 describe("npm's client", () => {
   test('completions: a text, several, tokens, and several answers', async (t) => {
@@ -118,6 +85,59 @@ describe("npm's client", () => {
     }
   });
 
+  test('no tokens, and the prompt before the answer', { timeout: 60_000 }, async (t) => {
+    const { client } = await generationServer(t);
+    const complete = async (request) => {
+      const whole = await client.completions.create({ model: 'letters', ...request });
+      const texts = whole.choices.map(() => '');
+      const reasons = whole.choices.map(() => '');
+      const stream = /** @type {any} */ (await client.completions.create({ model: 'letters', ...request, stream: true }));
+      for await (const { choices } of stream) {
+        for (const { index, text, finish_reason: reason } of choices) {
+          texts[index] += text;
+          reasons[index] = reason;
+        }
+      }
+      assert.deepEqual(
+        whole.choices.map(({ text, finish_reason: reason }) => [text, reason]),
+        texts.map((text, i) => [text, reasons[i]]),
+      );
+      return { texts, reasons, usage: whole.usage };
+    };
+    assert.deepEqual(await complete({ prompt: 'Hello', max_tokens: 0 }), {
+      ...{ texts: [''], reasons: ['length'] },
+      usage: { prompt_tokens: 5, completion_tokens: 0, total_tokens: 5 },
+    });
+    assert.deepEqual(await complete({ prompt: 'Hello', max_tokens: 0, echo: true }), {
+      ...{ texts: ['Hello'], reasons: ['length'] },
+      usage: { prompt_tokens: 5, completion_tokens: 0, total_tokens: 5 },
+    });
+    const { texts } = await complete({ prompt: ['Hello', 'you'], n: 2, max_tokens: 3, echo: true });
+    assert.deepEqual(
+      texts,
+      ['Hello', 'Hello', 'you', 'you'].map((prompt) => prompt + textOf(prompt, 3)),
+    );
+    assert.deepEqual((await complete({ prompt: [72, 105], max_tokens: 3, echo: true })).texts, [`Hi${textOf('Hi', 3)}`]);
+    await assert.rejects(client.completions.create({ model: 'letters', prompt: 'a'.repeat(300), max_tokens: 0 }), { code: 'context_length_exceeded' });
+  });
+
+  test('top_p 0 takes the most likely tokens, as at OpenAI', async (t) => {
+    const { client } = await generationServer(t);
+    const { choices } = await client.completions.create({ model: 'letters', prompt: 'Hello', max_tokens: 12, top_p: 0, temperature: 2, seed: 1 });
+    assert.equal(choices[0].text, textOf('Hello', 12));
+  });
+
+  test('conversations with all roles, and answers as clients send them back', async (t) => {
+    const { client } = await generationServer(t);
+    /** @type {any} */
+    const request = { model: 'letters', max_tokens: 4 };
+    const first = await client.chat.completions.create({ ...request, messages: [{ role: 'developer', content: 'Be short.' }, ...HELLO] });
+    const again = await client.chat.completions.create({ ...request, messages: [{ role: 'system', content: 'Be short.' }, ...HELLO] });
+    assert.equal(first.choices[0].message.content, again.choices[0].message.content);
+    const messages = [...HELLO, first.choices[0].message, { role: 'user', content: 'And?', name: 'Ann' }];
+    assert.equal((await client.chat.completions.create({ ...request, messages })).choices[0].message.content?.length, 4);
+  });
+
   test('one who aborts frees the place', async (t) => {
     const { client, metric } = await generationServer(t, { maxSequences: 1 });
     // The context has room for 256 tokens, which are soon written: only a prompt that waits is sure to be found.
@@ -142,7 +162,8 @@ describe("npm's client", () => {
     const unsupported = (param) => ({ status: 400, code: 'unsupported_parameter', param });
     await assert.rejects(chat({ tools: [tool] }), unsupported('tools'));
     await assert.rejects(chat({ response_format: { type: 'json_object' } }), unsupported('response_format'));
-    await assert.rejects(complete({ echo: true }), unsupported('echo'));
+    await assert.rejects(complete({ echo: true, logprobs: 1 }), unsupported('logprobs'));
+    await assert.rejects(complete({ guided_json: {} }), unsupported('guided_json'));
     await assert.rejects(complete({ suffix: 'x' }), unsupported('suffix'));
     await assert.rejects(complete({ best_of: 2 }), unsupported('best_of'));
     await assert.rejects(chat({ messages: image }), { status: 400, param: 'messages[0].content' });
@@ -155,10 +176,10 @@ describe("npm's client", () => {
     await assert.rejects(chat({ messages: [{ role: 'user', content: 'a'.repeat(300) }] }), { ...tooLong, param: 'messages' });
     for (const [param, value] of Object.entries({
       temperature: 3,
-      top_p: 0,
+      top_p: 2,
       n: 0,
       stop: ['a', 'b', 'c', 'd', 'e'],
-      max_tokens: 0,
+      max_tokens: -1,
       seed: 0.5,
       logit_bias: { a: 1 },
       presence_penalty: 'x',
@@ -170,7 +191,10 @@ describe("npm's client", () => {
     }
     await assert.rejects(complete({ logit_bias: { 999: 1 } }), { status: 400, param: 'logit_bias' });
     await assert.rejects(complete({ model: 'none' }), { status: 404, code: 'model_not_found' });
-    await assert.rejects(client.embeddings.create({ model: 'letters', input: 'a' }), { status: 400, param: 'model' });
+    await assert.rejects(client.embeddings.create({ model: 'letters', input: 'a' }), {
+      ...{ status: 400, param: 'model' },
+      message: '400 model "letters" does not do embeddings, it is a model for generation; call /v1/completions or /v1/chat/completions',
+    });
     // What has no effect here is no error.
     const { choices } = await chat({
       max_tokens: 1,
@@ -227,7 +251,7 @@ test('the stream of a busy server is an error with a status', async (t) => {
   for (const { reason } of refused) assert.equal(reason.status, 503);
 });
 
-test('an error in the middle of a stream is an event', async (t) => {
+test('an error in the middle of a stream is an event with data', async (t) => {
   const { server, client } = await generationServer(t);
   const { model } = server.registry.get('letters');
   const generate = model.generate.bind(model);

@@ -84,5 +84,5 @@ export function toServeError(error) {
  */
 export function shown(value) {
   if (value !== null && typeof value === 'object') return Array.isArray(value) ? 'a list' : 'an object';
-  return String(JSON.stringify(value)).slice(0, 100);
+  return String(JSON.stringify(typeof value === 'string' ? value.slice(0, 100) : value)).slice(0, 100);
 }

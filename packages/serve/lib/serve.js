@@ -34,6 +34,7 @@ const BUILT_IN = new URL('../models/', import.meta.url);
  * @property {number} maxHeapBytes of JavaScript, likewise
  * @property {number} requestTimeoutMs until a request must have arrived
  * @property {number} idleTimeoutMs of a connection on which nothing moves
+ * @property {number} heartbeatMs after which a stream of events has a comment if it has nothing else
  * @property {number} drainMs that the end of the server waits for requests which have begun; below the 30 s that Kubernetes gives
  */
 
@@ -49,6 +50,7 @@ export const LIMITS = {
   maxHeapBytes: Math.floor(0.9 * v8.getHeapStatistics().heap_size_limit),
   requestTimeoutMs: 60_000,
   idleTimeoutMs: 120_000,
+  heartbeatMs: 15_000,
   drainMs: 25_000,
 };
 

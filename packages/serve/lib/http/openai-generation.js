@@ -1,15 +1,13 @@
 // OpenAI's API for generated texts over HTTP: whole answers, and streams of server-sent events.
 
-import { PassThrough } from 'node:stream';
 import { ServeError, toServeError } from '../errors.js';
 import { FEW_TOKENS, together } from '../models/generator.js';
 import { encodeError } from '../protocol/openai.js';
-import { ChatForm, CompletionForm, decodeChat, decodeCompletion } from '../protocol/openai-generation.js';
+import { ChatForm, CompletionForm } from '../protocol/openai-form.js';
+import { decodeChat, decodeCompletion } from '../protocol/openai-generation.js';
 import { bodyOf, callOf, callOptions } from './calls.js';
-import { modelFor } from './openai.js';
-
-/** Bytes of a stream that its caller has not read: then nobody reads it any more. */
-const MAX_UNREAD_BYTES = 2 ** 20;
+import { EventStream } from './events.js';
+import { modelFor, ROOTS } from './openai.js';
 
 /**
  * @typedef {import('../models/generator.js').Generator} Generator
@@ -25,7 +23,11 @@ const MAX_UNREAD_BYTES = 2 ** 20;
  * @property {GenerationRequest} request
  * @property {(readonly number[])[]} prompts
  * @property {Form} form
+ * @property {number} heartbeatMs
  */
+
+/** A text of no tokens. @type {Generated} */
+const NOTHING = { text: '', logprobs: [], tokens: 0, finishReason: 'length' };
 
 /**
  * Generates all texts of a request.
@@ -41,7 +43,7 @@ function generate({ model, request: { wishes, count }, prompts }, { signal, dead
       // The answers to one prompt differ.
       const seed = wishes.seed === undefined ? undefined : (wishes.seed + nth) % 2 ** 32;
       const options = { signal: group, deadline, onText: onText?.bind(null, index) };
-      const result = await model.generate(prompt, { ...wishes, seed }, options);
+      const result = wishes.maxTokens === 0 ? NOTHING : await model.generate(prompt, { ...wishes, seed }, options);
       onEnd?.(index, result);
       return result;
     }),
@@ -51,52 +53,26 @@ function generate({ model, request: { wishes, count }, prompts }, { signal, dead
 const promptTokens = (/** @type {Task} */ { prompts }) => prompts.reduce((sum, { length }) => sum + length, 0);
 const hasLogprobs = (/** @type {Task} */ { request }) => (request.wishes.logprobs ?? null) !== null;
 
-/** Server-sent events. A caller who does not read them must not fill the memory. */
-class Events {
-  stream = new PassThrough();
-  #signal;
-
-  /** @param {AbortController} reader is aborted when the caller does not read */
-  constructor(reader) {
-    this.#signal = reader;
-  }
-
-  /**
-   * @param {string} data
-   * @param {string} [event]
-   */
-  write(data, event) {
-    this.stream.write(`${event === undefined ? '' : `event: ${event}\n`}data: ${data}\n\n`);
-    if (this.stream.writableLength + this.stream.readableLength > MAX_UNREAD_BYTES) this.#signal.abort();
-  }
-}
-
 /**
- * Answers with events. Until the first token is there, an error is an answer of its own.
+ * Answers with events. Until the first token or heartbeat is there, an error is an answer of its own.
  * @param {Task} task
  * @param {import('fastify').FastifyRequest} request
  * @param {import('fastify').FastifyReply} reply
  */
 async function answerEvents(task, request, reply) {
-  const { form, prompts } = task;
+  const { form, prompts, heartbeatMs } = task;
   const { count, includeUsage } = task.request;
   const { signal, deadline } = callOptions(request, reply);
   const unread = new AbortController();
-  const events = new Events(unread);
+  const events = new EventStream(heartbeatMs, unread);
   // Where the caller wants the usage, all events but the last have none.
   const write = (/** @type {object} */ chunk) => events.write(JSON.stringify(includeUsage ? { usage: null, ...chunk } : chunk));
   const withLogprobs = hasLogprobs(task);
   let hasBegun = false;
-  /** @type {(value?: unknown) => void} */
-  let settle = () => undefined;
-  const begun = new Promise((resolve) => {
-    settle = resolve;
-  });
   const begin = () => {
     if (hasBegun) return;
     hasBegun = true;
     for (const chunk of form.begin(prompts.length * count)) write(chunk);
-    settle();
   };
   const done = generate(
     task,
@@ -116,15 +92,14 @@ async function answerEvents(task, request, reply) {
       events.write('[DONE]');
     },
     (caught) => {
-      if (!hasBegun) throw caught;
+      if (!events.isOpen) throw caught;
       const error = unread.signal.aborted ? new ServeError('canceled', 'the answer is not read') : toServeError(caught);
       if (error.kind === 'internal') request.log.error({ err: error.cause ?? error }, 'request failed');
-      events.write(JSON.stringify(encodeError(error)), 'error');
+      events.write(JSON.stringify(encodeError(error)));
     },
   );
-  const closed = ended.then(() => events.stream.end());
-  await Promise.race([begun, closed]);
-  return reply.type('text/event-stream').header('cache-control', 'no-cache').header('x-accel-buffering', 'no').send(events.stream);
+  await Promise.race([events.opened, ended.finally(() => events.end())]);
+  return events.send(reply);
 }
 
 /**
@@ -142,23 +117,24 @@ async function answer(task, request, reply) {
  * @param {import('fastify').FastifyInstance} app
  * @param {import('../serve.js').Context} context
  */
-export function addGenerationRoutes(app, { registry, json }) {
-  app.post('/v1/completions', async (request, reply) => {
-    const body = await json.read('completion', bodyOf(request), callOf(request).signal);
-    const name = /** @type {string} */ (body.model);
-    const model = modelFor(registry, name, 'generation');
-    const decoded = decodeCompletion(body, FEW_TOKENS);
-    const prompts = await model.readPrompts(decoded.prompts);
-    const form = new CompletionForm(name, (ids) => model.textOf(ids));
-    return answer({ model, request: decoded, prompts, form }, request, reply);
-  });
+export function addGenerationRoutes(app, { registry, limits: { heartbeatMs }, json }) {
+  for (const root of ROOTS) {
+    app.post(`${root}/completions`, async (request, reply) => {
+      const body = await json.read('completion', bodyOf(request), callOf(request).signal);
+      const model = modelFor(registry, body.model, 'generation');
+      const decoded = decodeCompletion(body, FEW_TOKENS);
+      const prompts = await model.readPrompts(decoded.prompts);
+      const echo = (/** @type {string | number[]} */ prompt) => Array(decoded.count).fill(typeof prompt === 'string' ? prompt : model.textOf(prompt));
+      const form = new CompletionForm(body.model, model, decoded.echo ? decoded.prompts.flatMap(echo) : []);
+      return answer({ model, request: decoded, prompts, form, heartbeatMs }, request, reply);
+    });
 
-  app.post('/v1/chat/completions', async (request, reply) => {
-    const body = await json.read('chat', bodyOf(request), callOf(request).signal);
-    const name = /** @type {string} */ (body.model);
-    const model = modelFor(registry, name, 'generation');
-    const decoded = decodeChat(body);
-    const form = new ChatForm(name, (ids) => model.textOf(ids));
-    return answer({ model, request: decoded, prompts: [model.readMessages(decoded.messages)], form }, request, reply);
-  });
+    app.post(`${root}/chat/completions`, async (request, reply) => {
+      const body = await json.read('chat', bodyOf(request), callOf(request).signal);
+      const model = modelFor(registry, body.model, 'generation');
+      const decoded = decodeChat(body);
+      const prompts = [model.readMessages(decoded.messages, decoded.wishes.templateArguments)];
+      return answer({ model, request: decoded, prompts, form: new ChatForm(body.model, model), heartbeatMs }, request, reply);
+    });
+  }
 }

@@ -1,11 +1,38 @@
 // OpenAI's API: the list of models, and embeddings.
 
-import { invalid } from '../errors.js';
+import { invalid, ServeError } from '../errors.js';
 import { normalize } from '../models/embedder.js';
 import { decodeEmbeddings, encodeEmbeddings } from '../protocol/openai.js';
 import { bodyOf, callOf, callOptions } from './calls.js';
 
 const OWNER = 'webnn-node';
+
+/** Where the API is: OpenAI's own place, and KServe's. */
+export const ROOTS = ['/v1', '/openai/v1'];
+
+/** @typedef {import('../models/load.js').Model} Model */
+
+/** Whether a call is one of OpenAI's API. @param {string} url */
+export const isOpenAi = (url) => ROOTS.some((root) => url.startsWith(`${root}/`));
+
+/**
+ * What a model does over OpenAI's API: the calls, by the names that OpenAI's clients have for them.
+ * @param {Model} model
+ */
+function capabilitiesOf(model) {
+  if (model.kind === 'generation') return model.hasTemplate ? ['completions', 'chat.completions'] : ['completions'];
+  return model.kind === 'embeddings' ? ['embeddings'] : [];
+}
+
+/**
+ * The calls for a model.
+ * @param {string} name
+ * @param {Model} model
+ */
+function callsOf(name, model) {
+  const calls = capabilitiesOf(model).map((capability) => `/v1/${capability.replace('.', '/')}`);
+  return calls.length === 0 ? `/v2/models/${encodeURIComponent(name)}/infer` : calls.join(' or ');
+}
 
 /**
  * A model for a task.
@@ -13,12 +40,12 @@ const OWNER = 'webnn-node';
  * @param {import('../registry/registry.js').Registry} registry
  * @param {string} name
  * @param {Kind} kind
- * @returns {Extract<import('../models/load.js').Model, { kind: Kind }>}
+ * @returns {Extract<Model, { kind: Kind }>}
  */
 export function modelFor(registry, name, kind) {
   const { model } = registry.get(name);
   if (model.kind === kind) return /** @type {any} */ (model);
-  throw invalid(`model ${JSON.stringify(name)} does not do ${kind}: it is a model for ${model.kind}`, { param: 'model' });
+  throw invalid(`model ${JSON.stringify(name)} does not do ${kind}, it is a model for ${model.kind}; call ${callsOf(name, model)}`, { param: 'model' });
 }
 
 /**
@@ -27,17 +54,35 @@ export function modelFor(registry, name, kind) {
  */
 export function addOpenAiRoutes(app, { registry, json }) {
   const created = Math.floor(Date.now() / 1000);
-  const describe = (/** @type {{ name: string }} */ { name }) => ({ id: name, object: 'model', created, owned_by: OWNER });
-  app.get('/v1/models', async () => ({ object: 'list', data: registry.ready.map(describe) }));
-  app.get('/v1/models/:model', async (request) => describe(registry.get(/** @type {any} */ (request.params).model)));
+  const describe = (/** @type {string} */ name, /** @type {Model | null} */ model) => {
+    const capabilities = model === null ? [] : capabilitiesOf(model);
+    return { id: name, object: 'model', created, owned_by: OWNER, capabilities };
+  };
+  const describeOne = async (/** @type {import('fastify').FastifyRequest} */ { params }) => {
+    const { '*': rest, model: name = rest } = /** @type {Record<string, string>} */ (params);
+    const { model } = registry.get(name);
+    const described = describe(name, model);
+    if (described.capabilities.length > 0) return described;
+    const message = `model ${JSON.stringify(name)} has no calls in OpenAI's API; call ${callsOf(name, model)}`;
+    throw new ServeError('notFound', message, { param: 'model', code: 'model_not_found' });
+  };
 
-  app.post('/v1/embeddings', async (request, reply) => {
-    const body = await json.read('embeddings', bodyOf(request), callOf(request).signal);
-    const name = /** @type {string} */ (body.model);
-    const model = modelFor(registry, name, 'embeddings');
-    const { inputs, format, dimensions } = decodeEmbeddings(body, model.width);
-    const { vectors, tokens } = await model.embed(inputs, callOptions(request, reply));
-    const shortened = dimensions === model.width ? vectors : vectors.map((vector) => normalize(vector.slice(0, dimensions)));
-    return encodeEmbeddings(name, { vectors: shortened, tokens }, format);
-  });
+  for (const root of ROOTS) {
+    app.get(`${root}/models`, async () => {
+      const all = registry.ready.map(({ name, model }) => describe(name, model));
+      return { object: 'list', data: all.filter(({ capabilities }) => capabilities.length > 0) };
+    });
+    app.get(`${root}/models/:model`, describeOne);
+    // Names such as `org/name`, where a client does not encode them.
+    app.get(`${root}/models/*`, describeOne);
+
+    app.post(`${root}/embeddings`, async (request, reply) => {
+      const body = await json.read('embeddings', bodyOf(request), callOf(request).signal);
+      const model = modelFor(registry, body.model, 'embeddings');
+      const { inputs, format, dimensions } = decodeEmbeddings(body, model.width);
+      const { vectors, tokens } = await model.embed(inputs, callOptions(request, reply));
+      const shortened = dimensions === model.width ? vectors : vectors.map((vector) => normalize(vector.slice(0, dimensions)));
+      return encodeEmbeddings(body.model, { vectors: shortened, tokens }, format);
+    });
+  }
 }

@@ -11,8 +11,9 @@ import { admitBody, BodyMemory, counted, dropBody, readBody } from './body.js';
 import { Call, callOf } from './calls.js';
 import { createApp } from './connections.js';
 import { addMetricsRoute } from './metrics.js';
-import { addOpenAiRoutes } from './openai.js';
+import { addOpenAiRoutes, isOpenAi } from './openai.js';
 import { addGenerationRoutes } from './openai-generation.js';
+import { addOpenApi } from './openapi.js';
 import { addV2Routes } from './v2.js';
 
 /** Request ids that headers and logs can have. */
@@ -54,7 +55,7 @@ function answerError(request, reply, given) {
   const status = isOthers ? (given.statusCode ?? 400) : error.status;
   if (status === 503) reply.header('Retry-After', Math.max(1, Math.ceil((retryAfterMs ?? 1000) / 1000)));
   if (status === 401) reply.header('WWW-Authenticate', 'Bearer');
-  const body = request.url.startsWith('/v1/') ? encodeError(error) : { error: message };
+  const body = isOpenAi(request.url) ? encodeError(error) : { error: message };
   return reply.code(status).type('application/json').send(JSON.stringify(body));
 }
 
@@ -218,6 +219,7 @@ export async function createHttp(context, { corsOrigins, trustProxy, hasMetrics,
   app.setErrorHandler((error, request, reply) => answerError(request, reply, error));
   if (hasMetrics) addMetricsRoute(app, metrics);
 
+  addOpenApi(app, context.about);
   // In a scope of their own: routes of the user have Fastify's parser for JSON.
   await app.register(async (own) => {
     const memory = new BodyMemory(limits.maxBodyBytes);

@@ -30,6 +30,10 @@ import { Decoder } from './decoder.js';
  * @property {readonly string[]} [stop]
  * @property {number} [maxTokens] by default as many as the context has room for, and LONGEST at most
  * @property {number | null} [logprobs]
+ * @property {number} [minTokens]
+ * @property {boolean} [ignoreEnd]
+ * @property {readonly number[]} [stopTokens]
+ * @property {Record<string, unknown>} [templateArguments]
  */
 
 /** @typedef {{ text: string, logprobs: TokenLogprobs[], tokens: number, finishReason: 'stop' | 'length' }} Generated */
@@ -116,9 +120,10 @@ export class Generator {
   /**
    * The tokens of a conversation, up to where the answer begins.
    * @param {readonly import('../text/folder.js').Message[]} messages
+   * @param {Record<string, unknown>} [_templateArguments]
    * @returns {readonly number[]}
    */
-  readMessages(messages) {
+  readMessages(messages, _templateArguments) {
     const { render } = this.#folder;
     if (render === null) throw invalid('the model has no chat template; use /v1/completions', { param: 'model' });
     if (messages.length > this.#folder.maxLength) throw this.#tooLong(`the conversation has ${messages.length} messages`, 'messages');
@@ -163,6 +168,15 @@ export class Generator {
    */
   textOf(ids) {
     return this.#folder.tokenizer.decode([...ids], { skip_special_tokens: false, clean_up_tokenization_spaces: false });
+  }
+
+  /**
+   * The bytes of a token.
+   * @param {number} id
+   * @returns {Uint8Array}
+   */
+  bytesOf(id) {
+    return Buffer.from(this.textOf([id]));
   }
 
   /**

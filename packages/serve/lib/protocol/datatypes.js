@@ -31,6 +31,9 @@ const TYPES = [
 ];
 
 const BY_NAME = new Map(TYPES.map((type) => [type.name, type]));
+/** Names in the protocol. */
+export const DATATYPES = [...BY_NAME.keys()];
+
 const BY_ONNX = new Map(TYPES.flatMap((type) => (type.onnx === null ? [] : [[`tensor(${type.onnx})`, type]])));
 
 /**

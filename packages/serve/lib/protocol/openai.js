@@ -1,48 +1,51 @@
 // Requests and answers of OpenAI's API.
 
 import { invalid } from '../errors.js';
+import { checkerOf } from './checker.js';
+import { EMBEDDINGS } from './schemas-openai.js';
 import { parseJson } from './v2-json.js';
 
 /**
- * The body of a request.
- * @param {Buffer} body
- * @returns {Record<string, unknown>}
+ * Checks the value of a body: null members are left out.
+ * @typedef {(json: unknown) => Record<string, any>} Check
  */
-export function decodeBody(body) {
-  const json = parseJson(body.toString());
-  if (json === null || typeof json !== 'object' || Array.isArray(json)) throw invalid('the body is not an object');
-  if (typeof json.model !== 'string' || json.model === '') throw invalid('the request names no model', { param: 'model' });
-  return json;
-}
-
-const isToken = (/** @type {unknown} */ id) => Number.isSafeInteger(id) && /** @type {number} */ (id) >= 0;
-const isTokens = (/** @type {unknown} */ value) => Array.isArray(value) && value.length > 0 && value.every(isToken);
 
 /**
- * @param {unknown} input one text or list of tokens, or several
- * @returns {(string | number[])[]}
+ * The body of a request, checked.
+ * @param {Uint8Array} bytes
+ * @param {Check} check
+ * @returns {Record<string, any>}
+ * @throws {import('../errors.js').ServeError}
  */
-function inputsOf(input) {
-  const list = typeof input === 'string' || isTokens(input) ? [input] : input;
-  const isValid = Array.isArray(list) && list.length > 0 && list.every((entry) => (typeof entry === 'string' && entry !== '') || isTokens(entry));
-  if (!isValid) throw invalid('input must be a text that is not empty, a list of tokens, or a list of these', { param: 'input' });
-  return list;
+export function decodeBody(bytes, check) {
+  return check(parseJson(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()));
 }
+
+/** @type {Check} */
+export const checkEmbeddings = checkerOf(EMBEDDINGS);
 
 /**
  * Reads a request for embeddings.
- * @param {Record<string, unknown>} body
+ * @param {Record<string, any>} body from {@link checkEmbeddings}
  * @param {number} width numbers of the model's vectors
  * @returns {{ inputs: (string | number[])[], format: 'float' | 'base64', dimensions: number }}
  */
 export function decodeEmbeddings(body, width) {
   const { input, encoding_format: format = 'float', dimensions = width } = body;
-  if (format !== 'float' && format !== 'base64') throw invalid('encoding_format must be "float" or "base64"', { param: 'encoding_format' });
-  if (!Number.isInteger(dimensions) || /** @type {number} */ (dimensions) < 1 || /** @type {number} */ (dimensions) > width) {
-    throw invalid(`dimensions must be a whole number from 1 to ${width}`, { param: 'dimensions' });
+  if (dimensions > width) {
+    const message = `dimensions must be a whole number from 1 to ${width}; it is ${dimensions}`;
+    throw invalid(message, { param: 'dimensions', code: 'invalid_value' });
   }
-  return { inputs: inputsOf(input), format, dimensions: /** @type {number} */ (dimensions) };
+  return { inputs: listOf(input), format, dimensions };
 }
+
+/**
+ * Texts as a list; one of them may stand alone, also as a list of tokens.
+ * @param {string | number[] | (string | number[])[]} texts
+ * @returns {(string | number[])[]}
+ */
+export const listOf = (texts) =>
+  typeof texts === 'string' || typeof texts[0] === 'number' ? [/** @type {string | number[]} */ (texts)] : /** @type {any} */ (texts);
 
 /**
  * Writes the answer of embeddings.
