@@ -24,6 +24,8 @@ const BUILT_IN = new URL('../models/', import.meta.url);
  * @property {number} maxBodyBytes of a request with raw tensors, also after decompression
  * @property {number} maxBytesInFlight of all requests together, from their first byte until they are answered
  * @property {number} maxUnreadBytes of answers that wait until their callers read them
+ * @property {number} maxConnections of a port
+ * @property {number} maxStreams calls at the same time on a connection of gRPC
  * @property {number} requestTimeoutMs until a request must have arrived
  * @property {number} idleTimeoutMs of a connection on which nothing moves
  * @property {number} drainMs that the end of the server waits for requests which have begun; below the 30 s that Kubernetes gives
@@ -34,6 +36,8 @@ export const LIMITS = {
   maxBodyBytes: 64 * 2 ** 20,
   maxBytesInFlight: 256 * 2 ** 20,
   maxUnreadBytes: 256 * 2 ** 20,
+  maxConnections: 1024,
+  maxStreams: 100,
   requestTimeoutMs: 60_000,
   idleTimeoutMs: 120_000,
   drainMs: 25_000,
