@@ -10,6 +10,7 @@ const KINDS = Object.freeze({
   notAllowed: { status: 403, grpc: 'PERMISSION_DENIED', openai: 'invalid_request_error' },
   tooLarge: { status: 413, grpc: 'RESOURCE_EXHAUSTED', openai: 'invalid_request_error' },
   canceled: { status: 499, grpc: 'CANCELLED', openai: 'invalid_request_error' },
+  unimplemented: { status: 501, grpc: 'UNIMPLEMENTED', openai: 'invalid_request_error' },
   internal: { status: 500, grpc: 'INTERNAL', openai: 'server_error' },
   overloaded: { status: 503, grpc: 'UNAVAILABLE', openai: 'server_error' },
   unavailable: { status: 503, grpc: 'UNAVAILABLE', openai: 'server_error' },

@@ -29,7 +29,8 @@ const BUILT_IN = new URL('../models/', import.meta.url);
  * @property {number} maxTextBytes of a request to OpenAI's API, and of all others
  * @property {number} maxBytesInFlight of all requests together, from their first byte until they are answered
  * @property {number} maxUnreadBytes of answers that wait until their callers read them
- * @property {number} maxConnections at the same time; more are refused
+ * @property {number} maxConnections of a port; more are refused
+ * @property {number} maxStreams calls at the same time on a connection of gRPC
  * @property {number} maxEventLoopDelayMs above which requests are refused, but for health and metrics; 0 for none
  * @property {number} maxHeapBytes of JavaScript, likewise
  * @property {number} requestTimeoutMs until a request must have arrived
@@ -46,6 +47,7 @@ export const LIMITS = {
   maxBytesInFlight: 256 * 2 ** 20,
   maxUnreadBytes: 256 * 2 ** 20,
   maxConnections: 1024,
+  maxStreams: 100,
   maxEventLoopDelayMs: 1000,
   maxHeapBytes: Math.floor(0.9 * v8.getHeapStatistics().heap_size_limit),
   requestTimeoutMs: 60_000,

@@ -1,124 +1,139 @@
-// The server for gRPC.
+// The server for gRPC, on HTTP/2 without TLS.
+//
+// grpc-js reads and decodes a whole message before its handlers see the call, and so does Connect, which keeps as many bytes as the message
+// claims to have. Here the key is looked at first, and bytes are counted as they come.
 
-import { fileURLToPath } from 'node:url';
-import grpc from '@grpc/grpc-js';
-import { loadSync } from '@grpc/proto-loader';
-import { ServeError, toServeError } from '../errors.js';
-import { EXTENSIONS } from '../http/v2.js';
-import { decodeInfer, encodeInfer } from '../protocol/v2-grpc.js';
+import { once } from 'node:events';
+import http2 from 'node:http2';
+import { invalid, ServeError, toServeError } from '../errors.js';
+import { Answer } from './answer.js';
+import { Body } from './body.js';
+import { Connection } from './connection.js';
+import { createHealth } from './health.js';
+import { inferenceMethods } from './inference.js';
+import { REFLECTION_METHODS } from './reflection.js';
 
-const PROTO = fileURLToPath(new URL('inference.proto', import.meta.url));
+/** What a call takes beside its message, in the budget of all bytes in flight. */
+const CALL_BYTES = 2 ** 14;
 
-/** Empty lists and texts are there, and 64-bit integers are texts. */
-const FORM = { keepCase: true, longs: String, defaults: true, arrays: true, objects: true };
+/** Bytes that a caller may send before the server reads them, on a stream and on all of a connection. */
+const STREAM_WINDOW = 2 ** 18;
+const CONNECTION_WINDOW = 2 ** 20;
 
-/** @type {any} */
-const { inference } = grpc.loadPackageDefinition(loadSync(PROTO, FORM));
-
-/** Names of the codes of gRPC. */
-const CODES = /** @type {Record<string, number>} */ (/** @type {unknown} */ (grpc.status));
+/** Milliseconds of the units of gRPC's timeouts. @type {Record<string, number>} */
+const UNITS = { H: 3_600_000, M: 60_000, S: 1000, m: 1, u: 1e-3, n: 1e-6 };
 
 /**
- * What a call says beside its message.
- * @param {grpc.ServerUnaryCall<any, any>} call
- * @param {number} [timeoutMs] that the message names
+ * When the caller is gone.
+ * @param {string | undefined} timeout the header
+ * @returns {number | undefined} in milliseconds of performance.now()
  */
-function callOptions(call, timeoutMs = Infinity) {
+function deadlineOf(timeout) {
+  if (timeout === undefined) return undefined;
+  const [, digits, unit] = /^(\d{1,8})([HMSmun])$/.exec(timeout) ?? [];
+  if (digits === undefined) throw invalid(`grpc-timeout is ${JSON.stringify(timeout.slice(0, 20))}`);
+  return performance.now() + Number(digits) * UNITS[unit];
+}
+
+/**
+ * Answers a call.
+ * @param {import('../serve.js').Context} context
+ * @param {import('./methods.js').Method | undefined} method
+ * @param {import('node:http2').ServerHttp2Stream} stream
+ * @param {import('node:http2').IncomingHttpHeaders} headers
+ * @param {Connection} connection
+ */
+async function serveCall({ access, registry, bodies, unread, limits, log }, method, stream, headers, connection) {
+  const answer = new Answer(stream, { unread, idleTimeoutMs: limits.idleTimeoutMs });
   const controller = new AbortController();
-  call.on('cancelled', () => controller.abort());
-  const until = call.getDeadline();
-  // Clients name a time of day; the queue has a clock that never jumps.
-  const ms = Math.min(Number(until) - Date.now(), timeoutMs);
-  return { signal: controller.signal, deadline: Number.isFinite(ms) ? performance.now() + ms : undefined };
-}
-
-/**
- * The calls of the service.
- * @param {import('../serve.js').Context} context
- * @returns {Record<string, (message: any, call: grpc.ServerUnaryCall<any, any>) => unknown>}
- */
-function callsOf({ registry, about, allowsControl }) {
-  /** The name of a model to load or unload, see the message. */
-  const named = (/** @type {any} */ { repository_or_model_name: first, model_name: name }) => {
-    if (!allowsControl) throw new ServeError('notAllowed', 'models are not loaded through the network; start the server with --control');
-    return name === '' ? first : name;
-  };
-  return {
-    ServerLive: () => ({ live: true }),
-    ServerReady: () => ({ ready: registry.isReady }),
-    ServerMetadata: () => ({ ...about, extensions: EXTENSIONS }),
-    ModelReady({ name, version }) {
-      registry.get(name, version);
-      return { ready: registry.isReady };
-    },
-    ModelMetadata(message) {
-      const { name, version, model } = registry.get(message.name, message.version);
-      return { name, versions: [version], ...model.metadata };
-    },
-    async ModelInfer(message, call) {
-      const served = registry.get(message.model_name, message.model_version);
-      const { request, timeoutMs } = decodeInfer(message);
-      return encodeInfer(served, message.id, await served.model.infer(request, callOptions(call, timeoutMs)));
-    },
-    RepositoryIndex: ({ ready }) => ({ models: registry.index(ready) }),
-    async RepositoryModelLoad(message) {
-      const name = named(message);
-      await registry.load(name);
-      return { model_name: name, isLoaded: true };
-    },
-    async RepositoryModelUnload(message) {
-      const name = named(message);
-      await registry.unload(name);
-      return { model_name: name, isUnloaded: true };
-    },
-  };
-}
-
-/**
- * Answers a call with a message or a status.
- * @param {ReturnType<typeof callsOf>[string]} answer
- * @param {import('../serve.js').Context} context
- * @returns {grpc.handleUnaryCall<any, any>}
- */
-const handler =
-  (answer, { log, access }) =>
-  async (call, callback) => {
-    try {
-      const [authorization] = call.metadata.get('authorization');
-      access.checkKey(authorization?.toString());
-      callback(null, await answer(call.request, call));
-    } catch (error) {
-      const { kind, grpc: code, message, cause } = toServeError(error);
-      if (kind === 'internal') log.error({ err: cause ?? error }, 'call failed');
-      callback({ code: CODES[code], details: message });
+  stream.once('close', () => controller.abort());
+  let hasPlace = false;
+  /** @type {Body | undefined} */
+  let body;
+  try {
+    const hasRoom = connection.begin(stream, method?.isOpen === true);
+    if (method === undefined) throw new ServeError('unimplemented', `there is no ${String(headers[':path']).slice(0, 200)}`);
+    const { isOpen, takesMany, limit } = method;
+    if (!isOpen) {
+      const ip = stream.session?.socket?.remoteAddress ?? '';
+      await access.admit({ protocol: 'grpc', method: 'POST', url: String(headers[':path']), headers, ip });
     }
-  };
+    if (!isOpen && registry.isDraining) throw new ServeError('unavailable', 'the server ends');
+    hasPlace = !isOpen && bodies.take(CALL_BYTES);
+    if (!hasRoom || (!isOpen && !hasPlace)) throw new ServeError('overloaded', 'too many calls are in flight', { retryAfterMs: 1000 });
+    const deadline = deadlineOf(/** @type {string | undefined} */ (headers['grpc-timeout']));
+    body = new Body(stream, {
+      encoding: String(headers['grpc-encoding']),
+      limit,
+      budget: bodies,
+      timeoutMs: limits.requestTimeoutMs,
+      mayBeMany: takesMany,
+    });
+    const options = { signal: controller.signal, deadline };
+    /** @type {Promise<void> | undefined} */
+    let sent;
+    for await (const bytes of takesMany ? body.all() : [await body.only()]) {
+      for await (const pieces of method.answer(bytes, options)) {
+        if (!takesMany) body.release();
+        // One answer waits at a time, and the status follows the last one at once.
+        await sent;
+        sent = answer.write(pieces);
+      }
+    }
+    answer.end();
+  } catch (error) {
+    const known = toServeError(error);
+    if (known.kind === 'internal') log.error({ err: known.cause ?? error }, 'call failed');
+    answer.end(known);
+  } finally {
+    body?.release();
+    if (hasPlace) bodies.give(CALL_BYTES);
+  }
+}
+
+/** What HTTP/2 does itself about callers that send what they should not. */
+const HTTP2 = { maxSessionInvalidFrames: 100, maxSessionRejectedStreams: 100, maxHeaderListPairs: 128 };
 
 /**
- * Starts the service.
+ * Starts the services.
  * @param {import('../serve.js').Context} context
  * @param {{ host: string, port: number }} address
- * @returns {Promise<{ name: string, url: string, close: () => Promise<void> }>}
+ * @returns {Promise<import('../serve.js').Part>}
  */
 export async function listenGrpc(context, { host, port }) {
-  const server = new grpc.Server({
-    'grpc.max_receive_message_length': context.limits.maxBodyBytes,
-    'grpc.max_send_message_length': -1,
+  const { log, limits } = context;
+  const health = createHealth(context);
+  const methods = new Map([...inferenceMethods(context), ...health.methods, ...REFLECTION_METHODS]);
+  const settings = { maxConcurrentStreams: limits.maxStreams, initialWindowSize: STREAM_WINDOW, maxHeaderListSize: 2 ** 14 };
+  const server = http2.createServer({ ...HTTP2, settings });
+  server.maxConnections = limits.maxConnections;
+  /** @type {Map<import('node:http2').Http2Session, Connection>} */
+  const connections = new Map();
+  server.on('session', (session) => {
+    connections.set(session, new Connection(session, limits));
+    session.setLocalWindowSize(CONNECTION_WINDOW);
+    session.once('close', () => connections.delete(session));
   });
-  const calls = Object.entries(callsOf(context)).map(([name, answer]) => [name, handler(answer, context)]);
-  server.addService(inference.GRPCInferenceService.service, Object.fromEntries(calls));
-  const name = host.includes(':') ? `[${host}]` : host;
-  const bound = await new Promise((resolve, reject) => {
-    server.bindAsync(`${name}:${port}`, grpc.ServerCredentials.createInsecure(), (error, number) => (error === null ? resolve(number) : reject(error)));
+  server.on('sessionError', (error) => log.debug({ err: error }, 'connection ended'));
+  server.on('stream', (/** @type {http2.ServerHttp2Stream} */ stream, headers) => {
+    stream.on('error', (error) => log.debug({ err: error }, 'call ended'));
+    const connection = /** @type {Connection} */ (connections.get(/** @type {any} */ (stream.session)));
+    const isGrpc = headers[':method'] === 'POST' && /^application\/grpc(\+proto)?(;|$)/.test(headers['content-type'] ?? '');
+    serveCall(context, isGrpc ? methods.get(String(headers[':path'])) : undefined, stream, headers, connection);
   });
-  const close = () =>
-    new Promise((resolve, reject) => {
-      const timer = setTimeout(() => server.forceShutdown(), context.limits.drainMs);
-      server.tryShutdown((error) => {
-        clearTimeout(timer);
-        if (error === undefined) resolve(undefined);
-        else reject(error);
-      });
-    });
-  return { name: 'grpc', url: `grpc://${name}:${bound}`, close: /** @type {() => Promise<void>} */ (close) };
+  server.listen(port, host);
+  await once(server, 'listening');
+  const { port: bound } = /** @type {import('node:net').AddressInfo} */ (server.address());
+
+  async function close() {
+    const closed = new Promise((resolve) => server.close(resolve));
+    for (const connection of connections.values()) connection.drain();
+    const timer = setTimeout(() => {
+      for (const connection of connections.values()) connection.destroy();
+    }, limits.drainMs);
+    await closed;
+    clearTimeout(timer);
+    health.close();
+  }
+  return { name: 'grpc', url: `grpc://${host.includes(':') ? `[${host}]` : host}:${bound}`, close };
 }

@@ -2,6 +2,7 @@
 // JSON ("binary tensor data extension").
 
 import { invalid, shown } from '../errors.js';
+import { checkParameters } from './parameters.js';
 import { bytesOfElements, checkTexts, elementsFromBytes, elementsOf, knownDatatype, MAX_RANK } from './tensors.js';
 
 /** Header with the length of the JSON before raw bytes. */
@@ -126,6 +127,7 @@ function decodeInput(input, pieces) {
   if (!isObject(input) || typeof input.name !== 'string') throw invalid('each input must be an object with a name, shape, datatype and data');
   const { name, shape, parameters } = input;
   const what = `input ${JSON.stringify(name)}`;
+  checkParameters(parameters, 'tensor', what);
   const datatype = knownDatatype(input.datatype, what);
   const count = elementsOf(shape, what);
   const size = parameters?.binary_data_size ?? undefined;
@@ -145,9 +147,8 @@ function decodeOutputs(outputs, isBinary) {
   if (!Array.isArray(outputs)) throw invalid('outputs is not a list');
   const entries = outputs.map((output) => {
     if (!isObject(output) || typeof output.name !== 'string') throw invalid('each output must be an object with a name');
-    const { binary_data: own, classification } = output.parameters ?? {};
-    if ((classification ?? undefined) !== undefined) throw invalid(`output ${JSON.stringify(output.name)}: classification is not supported`);
-    return /** @type {const} */ ([output.name, (own ?? isBinary) === true]);
+    checkParameters(output.parameters, 'tensor', `output ${JSON.stringify(output.name)}`);
+    return /** @type {const} */ ([output.name, (output.parameters?.binary_data ?? isBinary) === true]);
   });
   return entries.length === 0 ? null : new Map(entries);
 }
@@ -170,6 +171,7 @@ export function decodeRequest(body, headLength) {
   const parameters = json.parameters ?? {};
   if (id !== undefined && typeof id !== 'string') throw invalid('id is not a text');
   if (!isObject(parameters)) throw invalid('parameters is not an object');
+  checkParameters(parameters, 'request', 'the request');
   const pieces = new Pieces(body.subarray(length));
   const inputs = new Map();
   for (const input of json.inputs) {
