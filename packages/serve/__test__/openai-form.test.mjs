@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { ChatForm, CompletionForm } from '../lib/protocol/openai-form.js';
 
-/** A vocabulary in which characters are several tokens, as byte-level ones have it. The rest are single bytes. */
-const TOKENS = ['Hi', ' ✓', '✓'].map((text) => Buffer.from(text));
+/** A vocabulary in which characters are several tokens, as byte-level ones have it. */
+const TOKENS = ['Hi', ' ✓', '<|end|>'].map((text) => Buffer.from(text));
 const PARTS = [[0x20, 0xe2, 0x9c], [0x93], [0xf0, 0x9f], [0x98, 0x80]].map((bytes) => Buffer.from(bytes));
 const TEXTS = { bytesOf: (/** @type {number} */ id) => [...TOKENS, ...PARTS][id] };
 const HI = 0;
@@ -47,7 +47,13 @@ test('completions: a stream has the tokens and places of the whole answer, whate
     const form = new CompletionForm('m', TEXTS);
     const other = logprobsOf([HI]);
     form.piece(1, 'Hi', other, true);
-    const pieces = cuts.map((end, i) => form.piece(0, 'x', logprobsOf(ALL.slice(cuts[i - 1] ?? 0, end)), true).choices[0].logprobs);
+    let passed = 0;
+    const pieces = cuts.map((end, i) => {
+      const length = textOf(ALL.slice(0, end)).length - (end === ALL.length ? 0 : 1);
+      const text = RESULT.text.slice(passed, length);
+      passed = length;
+      return form.piece(0, text, logprobsOf(ALL.slice(cuts[i - 1] ?? 0, end)), true).choices[0].logprobs;
+    });
     assert.deepEqual(
       pieces.flatMap((piece) => piece?.text_offset ?? []),
       whole?.text_offset,
@@ -56,6 +62,21 @@ test('completions: a stream has the tokens and places of the whole answer, whate
       pieces.flatMap((piece) => piece?.tokens ?? []),
       whole?.tokens,
     );
+  }
+});
+
+test('completions: places are those in the text, also where it leaves out a first space, and marks', () => {
+  const END = 2;
+  /** @type {[text: string, ids: number[], offsets: number[]][]} */
+  const cases = [
+    ['✓Hi ✓', [1, HI, 1], [0, 1, 3]],
+    ['HiHi', [HI, END, HI, END], [0, 2, 2, 4]],
+    ['✓', [END, END, CHECK_BEGIN, CHECK_END], [0, 0, 0, 0]],
+    ['Hi<|end|>Hi', [HI, END, HI], [0, 2, 9]],
+  ];
+  for (const [text, ids, offsets] of cases) {
+    const result = { ...RESULT, text, logprobs: logprobsOf(ids) };
+    assert.deepEqual(new CompletionForm('m', TEXTS).whole(3, [result], true).choices[0].logprobs?.text_offset, offsets, text);
   }
 });
 

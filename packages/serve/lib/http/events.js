@@ -5,6 +5,9 @@ import { PassThrough } from 'node:stream';
 /** Bytes of a stream that its caller has not read: then nobody reads it any more. */
 const MAX_UNREAD_BYTES = 2 ** 20;
 
+/** Timers of Node count in 32 bits. */
+const LONGEST_MS = 2 ** 31 - 1;
+
 /**
  * A stream of events. Until the first one it has comments as heartbeats, and between events, too: proxies and clients give a
  * connection up on which nothing moves. A caller who does not read must not fill the memory.
@@ -28,7 +31,7 @@ export class EventStream {
    */
   constructor(heartbeatMs, unread) {
     this.#unread = unread;
-    this.#timer = setInterval(() => this.#write(': ping\n\n'), heartbeatMs).unref();
+    this.#timer = setInterval(() => this.#write(': ping\n\n'), Math.min(heartbeatMs, LONGEST_MS)).unref();
   }
 
   /** @param {string} data */

@@ -67,7 +67,10 @@ const sum = (/** @type {readonly Generated[]} */ results) => results.reduce((tot
 export class CompletionForm extends Form {
   object = 'text_completion';
   #echoes;
-  /** The text of each answer's tokens so far: its length, and the bytes of a character that is not complete. @type {Map<number, { length: number, decoder: StringDecoder }>} */
+  /**
+   * Of each answer its text so far, how much of it is of tokens that were written, and the bytes of a character that is not complete.
+   * @type {Map<number, { text: string, length: number, decoder: StringDecoder }>}
+   */
   #written = new Map();
 
   /**
@@ -88,14 +91,20 @@ export class CompletionForm extends Form {
   /**
    * Where each token begins in the text of its answer, in UTF-16 units.
    * @param {number} index
+   * @param {string} piece of the text; it can end before that of the tokens does, where the beginning of a stop string is held back
    * @param {readonly TokenLogprobs[]} tokens
    */
-  #offsets(index, tokens) {
-    const written = this.#written.get(index) ?? { length: 0, decoder: new StringDecoder() };
+  #offsets(index, piece, tokens) {
+    const written = this.#written.get(index) ?? { text: '', length: 0, decoder: new StringDecoder() };
     this.#written.set(index, written);
+    written.text += piece;
     return tokens.map(({ id }) => {
       const offset = written.length;
-      written.length += written.decoder.write(Buffer.from(this.texts.bytesOf(id))).length;
+      const token = written.decoder.write(Buffer.from(this.texts.bytesOf(id)));
+      const known = written.text.slice(offset, offset + token.length);
+      // Some tokenizers leave out a space before the first token; marks such as the end of a text are not in it.
+      if (token.startsWith(known)) written.length += token.length;
+      else if (offset === 0 && token.startsWith(' ') && written.text.startsWith(token.slice(1))) written.length += token.length - 1;
       return offset;
     });
   }
@@ -112,7 +121,7 @@ export class CompletionForm extends Form {
       tokens: logprobs.map(({ id }) => this.#token(id)),
       token_logprobs: logprobs.map(({ logprob }) => logprob),
       top_logprobs: logprobs.map((entry) => Object.fromEntries(entry.top.map(({ id, logprob }) => [this.#token(id), logprob]))),
-      text_offset: this.#offsets(index, logprobs),
+      text_offset: this.#offsets(index, text, logprobs),
     };
     return { index, text, logprobs: written };
   }
