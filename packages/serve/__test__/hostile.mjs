@@ -85,10 +85,16 @@ export function hostileRequests(seed) {
     return { body: Buffer.concat([Buffer.from(head), raw]), headers: { 'inference-header-content-length': String(length) } };
   }
 
-  /** JSON that is long: it goes to the thread, or is too much for it. */
-  function long(/** @type {string} */ path) {
+  /**
+   * JSON that is long: it goes to the thread, or is too much for it.
+   * @param {string} path
+   * @returns {{ body: Buffer, headers: Record<string, string> }}
+   */
+  function long(path) {
     const value = pick(['{}', '[]', '""', '0', '1e-7', 'null', '[[0]]', '"\\u0000[{"', '{"a":0}', 'true']);
-    const values = Array(2 ** pick([12, 14, 16, 18])).fill(value).join();
+    const values = Array(2 ** pick([12, 14, 16, 18]))
+      .fill(value)
+      .join();
     const tensor = JSON.stringify({ ...PICTURE, shape: [pick([values.length, 1, 2 ** 16])], data: 0, name: pick(['pixels', 'x']) });
     const json = path.startsWith('/v1')
       ? `{"model":"words","${pick(['input', 'prompt', 'messages', 'other'])}":[${values}]}`
