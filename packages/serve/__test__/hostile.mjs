@@ -1,6 +1,7 @@
 // Requests that no well-meaning client sends, the same for the same seed. Wanted are answers in the form of the protocol.
 
 import http from 'node:http';
+import { gzipSync } from 'node:zlib';
 import { generator } from '../../../__test__/lib/random.mjs';
 import { PICTURE } from './support.mjs';
 
@@ -9,6 +10,11 @@ const PATHS = [
   '/v2/models/digits/versions/1/infer',
   '/v1/embeddings',
   '/v2/repository/index',
+  '/v1/completions',
+  '/v1/chat/completions',
+  '/v1/nothing',
+  '/v2/models/digits/ready',
+  '/v2/repository/models/digits/load',
   '/v2/models/none/infer',
   '/v2/models/..%2F..%2Fetc%2Fpasswd/infer',
   '/v2/models/%00/infer',
@@ -79,6 +85,27 @@ export function hostileRequests(seed) {
     return { body: Buffer.concat([Buffer.from(head), raw]), headers: { 'inference-header-content-length': String(length) } };
   }
 
+  /**
+   * JSON that is long: it goes to the thread, or is too much for it.
+   * @param {string} path
+   * @returns {{ body: Buffer, headers: Record<string, string> }}
+   */
+  function long(path) {
+    const value = pick(['{}', '[]', '""', '0', '1e-7', 'null', '[[0]]', '"\\u0000[{"', '{"a":0}', 'true']);
+    const values = Array(2 ** pick([12, 14, 16, 18]))
+      .fill(value)
+      .join();
+    const tensor = JSON.stringify({ ...PICTURE, shape: [pick([values.length, 1, 2 ** 16])], data: 0, name: pick(['pixels', 'x']) });
+    const json = path.startsWith('/v1')
+      ? `{"model":"words","${pick(['input', 'prompt', 'messages', 'other'])}":[${values}]}`
+      : `{"inputs":[${tensor.replace('"data":0', `"data":[${values}]`)}${chance(0.2) ? `,${values}` : ''}]}`;
+    const text = chance(0.2) ? json.slice(0, -pick([1, 2, 3])) : chance(0.1) ? '['.repeat(2 ** 18) : json;
+    const body = Buffer.from(text);
+    if (chance(0.3)) return { body: gzipSync(body, { level: 1 }), headers: { 'content-encoding': 'gzip' } };
+    if (chance(0.2)) return { body, headers: { 'inference-header-content-length': String(pick([body.length, body.length - 1, 2 ** 30])) } };
+    return { body, headers: {} };
+  }
+
   /** Headers that are too many, too long, or say what is not so. */
   const headers = () =>
     pick([
@@ -88,7 +115,12 @@ export function hostileRequests(seed) {
       { 'x-request-id': 'a'.repeat(500) },
       Object.fromEntries(Array.from({ length: 900 }, (_, i) => [`x-${i}`, '1'])),
       { 'x-long': 'a'.repeat(below(20_000)) },
-      { origin: pick(['null', 'https://example.com', 'x']) },
+      { origin: pick(['null', 'https://example.com', 'x', 'http://localhost']) },
+      { host: pick(['', 'example.com', 'x y', '[::1', '127.0.0.1:99999', 'localhost:x', '\u00ff']) },
+      { 'x-forwarded-host': pick(['', ',', 'a,b', 'x y']), origin: 'https://a' },
+      { authorization: pick(['', 'Bearer', 'Bearer x', 'Basic eDp5', 'x'.repeat(5000)]) },
+      { connection: 'close' },
+      { 'transfer-encoding': 'chunked' },
       { expect: pick(['100-continue', 'x']) },
     ]);
 
@@ -98,6 +130,9 @@ export function hostileRequests(seed) {
       const method = pick(['POST', 'POST', 'POST', 'POST', 'GET', 'PUT', 'DELETE', 'OPTIONS']);
       const path = chance(0.7) ? PATHS[below(4)] : pick(PATHS);
       if (chance(0.2)) return { method: 'POST', path: PATHS[below(2)], ...binary() };
+      if (chance(0.02)) return { method: 'POST', path, ...long(path) };
+      // Nobody wants them.
+      if (chance(0.01)) return { method: pick(['POST', 'PUT']), path: pick(PATHS), headers: {}, body: Buffer.alloc(2 ** pick([20, 22]), '[') };
       const json = JSON.stringify(chance(0.1) ? pick(VALUES) : spoil(sound(path)));
       const text = chance(0.1) ? json.slice(0, below(json.length)) : chance(0.03) ? '['.repeat(20_000) : json;
       const body = chance(0.1) ? bytes(below(500)) : Buffer.from(text);
@@ -115,7 +150,8 @@ export function hostileRequests(seed) {
  */
 export function send(agent, url, { method, path, headers = {}, body }) {
   return new Promise((resolve, reject) => {
-    const request = http.request(url + path, { method, agent, headers: { ...headers, 'content-length': body.length } }, async (response) => {
+    const length = 'transfer-encoding' in headers ? {} : { 'content-length': body.length };
+    const request = http.request(url + path, { method, agent, headers: { ...headers, ...length } }, async (response) => {
       const chunks = [];
       try {
         for await (const chunk of response) chunks.push(chunk);

@@ -25,7 +25,6 @@ test(`${REQUESTS} hostile requests: each gets an answer in the form of its proto
   const server = await startServer(t, {
     repository: repositoryOf(t, { 'digits/1/model.onnx': DIGITS, ...wordsFiles('words') }),
     control: false,
-    ...(process.env.DBG ? { log: undefined } : {}),
   });
   const agent = new http.Agent({ keepAlive: true, maxSockets: 16 });
   t.after(() => agent.destroy());
