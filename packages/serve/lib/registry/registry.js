@@ -4,7 +4,7 @@ import { ServeError } from '../errors.js';
 import { Places, Turns } from '../batcher/turns.js';
 import { loadVersion } from '../models/load.js';
 import { readConfig } from './config.js';
-import { listModels } from './repository.js';
+import { listModels, nothingIn } from './repository.js';
 
 /** @typedef {import('../models/load.js').Model} Model */
 
@@ -66,7 +66,10 @@ export class Registry {
    * @throws {import('./repository.js').RepositoryError} if there is no such folder
    */
   async open() {
-    for (const { name } of await listModels(this.#repository, this.#name)) {
+    const { entries, skipped } = listModels(this.#repository, this.#name);
+    for (const { path, reason } of skipped) this.#log.warn({ path, reason }, 'skipped: no model');
+    if (entries.length === 0) this.#log.warn(nothingIn(this.#repository));
+    for (const { name } of entries) {
       // The reason is logged, and part of the index.
       await this.load(name).catch(() => undefined);
     }
@@ -149,7 +152,7 @@ export class Registry {
 
   /** @param {string} name */
   async #load(name) {
-    const entry = (await listModels(this.#repository, this.#name)).find((candidate) => candidate.name === name);
+    const entry = listModels(this.#repository, this.#name).entries.find((candidate) => candidate.name === name);
     if (entry === undefined) throw new ServeError('notFound', `there is no model ${quoted(name)} in the repository`);
     const before = this.#models.get(name) ?? [];
     /** @type {Version[]} */
