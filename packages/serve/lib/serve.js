@@ -41,7 +41,7 @@ export const LIMITS = {
 
 /**
  * @typedef {object} ServeOptions
- * @property {string} [repository] folder of models; by default the models in the package
+ * @property {string} [repository] folder of models, or a model; by default the models in the package
  * @property {string} [name] of the model where the folder is itself a model; by default that of the folder
  * @property {string} [host] address to listen at; only this machine by default
  * @property {number | false} [http] port; 0 takes a free one
@@ -166,9 +166,7 @@ export async function serve({
     allowsControl: control,
     access: accessOf({ host, apiKey }),
   };
-  metrics.gauge('webnn_serve_queue_length', 'Number of requests that wait for a model', () =>
-    registry.ready.map(({ name, version, model }) => ({ model: name, version, value: model?.waiting ?? 0 })),
-  );
+  metrics.watch(() => registry.ready);
   const { drainMs } = context.limits;
   /** @type {Part[]} */
   const parts = [];

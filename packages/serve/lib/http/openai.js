@@ -1,7 +1,6 @@
 // OpenAI's API: the list of models, and embeddings.
 
 import { invalid } from '../errors.js';
-import { normalize } from '../models/embedder.js';
 import { decodeBody, decodeEmbeddings, encodeEmbeddings } from '../protocol/openai.js';
 import { bodyOf, callOptions } from './calls.js';
 
@@ -37,7 +36,6 @@ export function addOpenAiRoutes(app, { registry }) {
     const model = modelFor(registry, name, 'embeddings');
     const { inputs, format, dimensions } = decodeEmbeddings(body, model.width);
     const { vectors, tokens } = await model.embed(inputs, callOptions(request, reply));
-    const shortened = dimensions === model.width ? vectors : vectors.map((vector) => normalize(vector.slice(0, dimensions)));
-    return encodeEmbeddings(name, { vectors: shortened, tokens }, format);
+    return encodeEmbeddings(name, { vectors: vectors.map((vector) => model.shortened(vector, dimensions)), tokens }, format);
   });
 }

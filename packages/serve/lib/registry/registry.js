@@ -169,8 +169,8 @@ export class Registry {
         });
         const model = await loadVersion(path, { config, turns: new Turns(this.#places), observer });
         Object.assign(versions[i], { state: 'ready', model });
-        const batching = 'batching' in model ? { batching: model.batching } : {};
-        this.#log.info({ model: name, version, kind: model.kind, ms: Math.round(performance.now() - start), ...batching }, 'model loaded');
+        for (const warning of model.warnings) this.#log.warn({ model: name, version }, warning);
+        this.#log.info({ model: name, version, kind: model.kind, ms: Math.round(performance.now() - start), ...model.about }, 'model loaded');
       }
     } catch (error) {
       const reason = /** @type {Error} */ (error).message;
