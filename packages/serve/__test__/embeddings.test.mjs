@@ -159,6 +159,7 @@ describe('the layout of sentence-transformers', () => {
   ]);
   for (const [what, files, config, message] of refusals) {
     test(`refuses ${what}`, async (t) => {
+      /** @type {Record<string, object>} */
       const withPooling =
         'modules.json' in files && !('1_Pooling/config.json' in files) ? { '1_Pooling/config.json': poolingFile('pooling_mode_mean_tokens') } : {};
       await assert.rejects(load(t, sentenceFiles('m', USUAL, { ...withPooling, ...files }), config), { name: 'RepositoryError', message });

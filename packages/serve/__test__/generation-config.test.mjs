@@ -1,6 +1,7 @@
 // What a model's folder and a caller say about a text: generation_config.json, settings, the context.
 
 import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
 import path from 'node:path';
 import test, { describe } from 'node:test';
 import { Template } from '@huggingface/jinja';
@@ -23,7 +24,16 @@ import { CONTEXT, KINDS, modelsOf } from './generation-support.mjs';
  * @returns {Promise<import('../lib/models/generator.js').Generator>}
  */
 async function load(t, generation, { config = {}, content = {}, observer = {} } = {}) {
-  const folder = await modelsOf(t, { model: { ...KINDS.together, generation, ...content } });
+  return loadFrom(t, await modelsOf(t, { model: { ...KINDS.together, generation, ...content } }), { config, observer });
+}
+
+/**
+ * @param {{ after: (done: () => Promise<void> | void) => void }} t
+ * @param {string} folder
+ * @param {{ config?: Partial<import('../lib/registry/config.js').ModelConfig>, observer?: object }} [options]
+ * @returns {Promise<import('../lib/models/generator.js').Generator>}
+ */
+async function loadFrom(t, folder, { config = {}, observer = {} } = {}) {
   const services = {
     config: { ...DEFAULTS, threads: 1, maxSequences: 2, ...config },
     turns: new Turns(new Places()),
@@ -153,6 +163,17 @@ describe('generation_config.json', () => {
     assert.deepEqual({ tokens, finishReason }, { tokens: 4, finishReason: 'length' });
   });
 
+  test('config.json counts where there is no such file, but for the length that transformers takes by default', async (t) => {
+    const folder = await modelsOf(t, {
+      model: { ...KINDS.together, config: { ...KINDS.together.config, max_length: 20, no_repeat_ngram_size: 1, eos_token_id: END } },
+    });
+    rmSync(path.join(folder, 'model', 'generation_config.json'));
+    const model = await loadFrom(t, folder);
+    const tokens = await tokensOf(model, PROMPT, { ...endless, maxTokens: 40 });
+    assert.equal(new Set([...tokens, ...PROMPT]).size, tokens.length + new Set(PROMPT).size);
+    assert.equal((await model.generate([1], endless)).tokens, CONTEXT - 1);
+  });
+
   test('min_p, in the file and by the caller', async (t) => {
     const logits = Float32Array.from({ length: 50 }, (_, i) => Math.log(1 + i));
     for (const [minP, smallest] of [
@@ -167,7 +188,7 @@ describe('generation_config.json', () => {
       );
     }
     // Several tokens have the largest score of this model.
-    const isMostLikely = async (/** @type {import('../lib/models/generator.js').Generator} */ model, /** @type {object} */ sampling) => {
+    const isMostLikely = async (/** @type {import('../lib/models/generator.js').Generator} */ model, /** @type {object | undefined} */ sampling) => {
       const { logprobs } = await model.generate(PROMPT, { ignoreEnd: true, maxTokens: 30, logprobs: 1, seed: 1, sampling });
       return logprobs.every(({ logprob, top }) => logprob === top[0].logprob);
     };
@@ -233,7 +254,7 @@ test('arguments of the chat template are variables of it', async (t) => {
   const template = `{% if enable_thinking is defined and not enable_thinking %}quick {% endif %}${TEMPLATE}`;
   const model = await load(t, {}, { content: { tokenizerConfig: { chat_template: template } } });
   const messages = [{ role: 'user', content: 'Hi' }];
-  const textOf = (/** @type {object} */ args) => model.textOf(model.readMessages(messages, /** @type {any} */ (args)));
+  const textOf = (/** @type {object | undefined} */ args) => model.textOf(model.readMessages(messages, /** @type {any} */ (args)));
   const plain = new Template(TEMPLATE).render({ messages, add_generation_prompt: true, eos_token: '<|im_end|>' });
   assert.equal(textOf(undefined), plain);
   assert.equal(textOf({ enable_thinking: false }), `quick ${plain}`);
@@ -249,6 +270,8 @@ describe('the context', () => {
     await assert.rejects(model.readPrompts(['a'.repeat(100)]), tooLong);
     await assert.rejects(model.generate(PROMPT, { ...endless, maxTokens: 40 }), tooLong);
     assert.equal((await model.generate(PROMPT, endless)).tokens, 40 - PROMPT.length);
+    const few = await load(t, {}, { config: { maxLength: 4 } });
+    assert.deepEqual([(await few.generate([1, 2], endless)).tokens, few.batching.together], [2, 2]);
     const more = await load(t, {}, { config: { maxLength: 10 * CONTEXT } });
     assert.equal(more.about.maxLength, CONTEXT);
   });

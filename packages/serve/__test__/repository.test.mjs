@@ -89,6 +89,9 @@ test('each entry that is no model is named with its reason, and the others are s
   symlinkSync('nowhere.onnx', at('dangling.onnx'));
   symlinkSync('loop', at('loop'));
   symlinkSync('../nowhere', at('digits/3'));
+  mkdirSync(at('partial'));
+  symlinkSync('../blobs/1', at('partial/model.onnx'));
+  symlinkSync('loop.onnx', at('twice/loop.onnx'));
   writeFileSync(at('digits/4'), 'no folder');
   const { names, skipped } = await serveWithLog(t, { repository });
   assert.deepEqual(names, ['digits', 'twice']);
@@ -102,6 +105,7 @@ test('each entry that is no model is named with its reason, and the others are s
     'file.txt': /^it is no folder and no \.onnx file$/,
     'folder.onnx': /it is empty$/,
     loop: /^it cannot be read \(ELOOP\)$/,
+    partial: /it has model\.onnx \(a link to nothing\)$/,
     several: /^several \.onnx files and no model\.onnx: a\.onnx, b\.onnx$/,
     text: /it has readme\.txt$/,
     'twice.onnx': /^there is another model twice$/,
@@ -133,7 +137,8 @@ if (process.platform !== 'win32') {
 }
 
 describe('a folder of models or a model', () => {
-  const namesOf = (/** @type {string} */ folder, /** @type {string} */ name) => listModels(folder, name).entries.map((entry) => entry.name);
+  const namesOf = (/** @type {string} */ folder, /** @type {string | undefined} */ name = undefined) =>
+    listModels(folder, name).entries.map((entry) => entry.name);
 
   test('a model called onnx makes no model of its folder', (t) => {
     for (const file of ['onnx/model.onnx', 'onnx/1/model.onnx', 'onnx.onnx', 'onnx/onnx/model.onnx']) {
@@ -142,7 +147,12 @@ describe('a folder of models or a model', () => {
   });
 
   test('a model has its weights, versions or tokenizer in it', (t) => {
-    for (const files of [{ 'model.onnx': DIGITS }, { '1/model.onnx': DIGITS }, { '2/any.onnx': DIGITS }, { 'onnx/model.onnx': DIGITS, 'config.json': {} }]) {
+    for (const files of /** @type {Record<string, string | object>[]} */ ([
+      { 'model.onnx': DIGITS },
+      { '1/model.onnx': DIGITS },
+      { '2/any.onnx': DIGITS },
+      { 'onnx/model.onnx': DIGITS, 'config.json': {} },
+    ])) {
       assert.deepEqual(namesOf(repositoryOf(t, files), 'me'), ['me'], JSON.stringify(files));
     }
     assert.deepEqual(namesOf(repositoryOf(t, { 'onnx/model.onnx': DIGITS }), 'me'), ['me']);
@@ -182,6 +192,16 @@ describe('a folder of models or a model', () => {
     mkdirSync(path.join(repository, 'empty'));
     assert.throws(() => findModel(path.join(repository, 'empty')), { name: 'RepositoryError', message: /it is empty$/ });
   });
+});
+
+test('a file that Git left in place of the model says what to do', async (t) => {
+  const pointer = Buffer.from('version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n');
+  const repository = repositoryOf(t, { 'a/model.onnx': pointer, 'b.onnx': pointer, 'digits.onnx': DIGITS, 'short.onnx': Buffer.from('a') });
+  const { server, names } = await serveWithLog(t, { repository });
+  assert.deepEqual(names, ['digits']);
+  const reasons = server.registry.versions.filter(({ name }) => ['a', 'b'].includes(name)).map(({ reason }) => reason);
+  assert.equal(reasons.length, 2);
+  for (const reason of reasons) assert.match(reason, /only a pointer of Git LFS to it: run git lfs pull/);
 });
 
 test('weights in another data type than the one that is wanted are named, not taken', async (t) => {

@@ -1,6 +1,6 @@
 // Which file of a folder has the weights.
 
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { RepositoryError } from '../registry/repository.js';
 
@@ -26,16 +26,43 @@ export function dtypesOf(files) {
 /** Whether a file is one of several with the same weights in different data types. */
 const isVariant = (/** @type {string} */ file) => /^model_(quantized|fp16|int8|uint8|q8|q4|q4f16|bnb4)\.onnx$/.test(file);
 
+/** @param {string} file @returns {boolean} false also for links that lead nowhere, and for what may not be looked at */
+function isFile(file) {
+  try {
+    return statSync(file).isFile();
+  } catch {
+    return false;
+  }
+}
+
 /**
- * The .onnx files of a folder; what cannot be looked at is none.
+ * The .onnx files of a folder.
  * @param {string} folder
- * @returns {string[]} names
+ * @returns {string[]} names, none if there is no such folder
+ * @throws {Error} of the file system, if the folder may not be read
  */
 export function onnxFiles(folder) {
   const names = existsSync(folder) && statSync(folder).isDirectory() ? readdirSync(folder) : [];
-  return names
-    .filter((name) => name.endsWith('.onnx') && !name.startsWith('.') && statSync(path.join(folder, name), { throwIfNoEntry: false })?.isFile())
-    .sort();
+  return names.filter((name) => name.endsWith('.onnx') && !name.startsWith('.') && isFile(path.join(folder, name))).sort();
+}
+
+/** How the files begin that Git leaves in place of large ones. */
+const POINTER = 'version https://git-lfs';
+
+/**
+ * Refuses a file that only says where the model is.
+ * @param {string} file
+ * @throws {RepositoryError}
+ */
+export function checkContent(file) {
+  const head = Buffer.alloc(POINTER.length);
+  const descriptor = openSync(file, 'r');
+  try {
+    readSync(descriptor, head);
+  } finally {
+    closeSync(descriptor);
+  }
+  if (head.toString() === POINTER) throw new RepositoryError(`${file} is not the model, only a pointer of Git LFS to it: run git lfs pull in its folder`);
 }
 
 /**
@@ -50,10 +77,10 @@ export function modelFile(folder, dtype) {
   const folders = [path.join(folder, 'onnx'), folder];
   const all = folders.flatMap((place) => onnxFiles(place).map((name) => path.join(place, name)));
   const found = names.flatMap((name) => folders.map((place) => path.join(place, name))).find((file) => all.includes(file));
-  if (found !== undefined) return found;
+  const alone = all.length === 1 && dtype === 'fp32' && !isVariant(path.basename(all[0])) ? all[0] : undefined;
   // A file alone is the model, whatever its name is, unless that says that it has other weights.
-  const others = all.filter((file) => !isVariant(path.basename(file)));
-  if (all.length === 1 && others.length === 1 && dtype === 'fp32') return others[0];
+  const file = found ?? alone;
+  if (file !== undefined) return file;
   const listed = all.map((file) => path.relative(folder, file)).join(', ');
   const dtypes = dtypesOf(all.map((file) => path.basename(file)));
   const hint = dtypes.length === 0 ? '' : `; "dtype" in model.json can be ${dtypes.join(', ')}`;

@@ -95,9 +95,10 @@ export class Generator {
       const { vocabulary } = described;
       const decoder = new Decoder(model, described);
       const own = folder.maxLength;
-      const context = contextBound(described.cache, { own, wanted: config.maxLength, isTogether: known === null, maxSequences });
+      const context = contextBound(described.cache, { own, wanted: config.maxLength, isTogether: known === null && maxSequences > 1, maxSequences });
       const { maxLength } = context;
-      const { counts, reason } = await chooseBatching({ decoder, vocabulary, maxSequences, maxLength, obstacle: known });
+      // The trial has texts of its own, which a low bound has nothing to do with.
+      const { counts, reason } = await chooseBatching({ decoder, vocabulary, maxSequences, maxLength: own, obstacle: known });
       const isTogether = counts.length > 0;
       const rows = isTogether ? new Together(decoder, counts, maxLength) : new InTurns(decoder);
       const sequences = new Sequences({ limits: { ...config, maxQueueMs: config.maxTextQueueMs }, decoder, rows, turns, observer });
@@ -247,7 +248,7 @@ export class Generator {
     const all = [];
     const answerOptions = {
       sampling: samplingOf({ ...generation.sampling, top_k: generation.sampling.top_k ?? 0 }, sampling),
-      changes: { ...UNCHANGED, repetition: generation.repetition, ...changes },
+      changes: { ...UNCHANGED, ...changes, repetition: changes?.repetition ?? generation.repetition },
       seed,
       stop: [...generation.stop, ...stop],
       maxTokens: maxTokens ?? this.#longest(prompt.length, room),

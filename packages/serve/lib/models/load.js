@@ -7,7 +7,7 @@ import { hasCache } from 'webnn-node-cli/lib/decoder.mjs';
 import { RepositoryError } from '../registry/repository.js';
 import { readTextFolder } from '../text/folder.js';
 import { Embedder } from './embedder.js';
-import { modelFile } from './files.js';
+import { checkContent, modelFile } from './files.js';
 import { Generator } from './generator.js';
 import { TensorModel } from './tensor-model.js';
 
@@ -49,6 +49,7 @@ export async function loadVersion(location, services) {
   const { config } = services;
   const isFolder = statSync(location).isDirectory();
   const file = isFolder ? modelFile(location, config.dtype) : location;
+  checkContent(file);
   const kind = config.kind ?? (isFolder ? kindOf(location, file) : 'tensors');
   if (kind === 'tensors') return TensorModel.load(file, services);
   if (!isFolder) throw new RepositoryError(`kind is ${kind}, which needs a folder with tokenizer.json; ${location} is a file`);

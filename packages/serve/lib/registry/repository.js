@@ -72,7 +72,7 @@ const isVersion = (folder) => has(folder, 'tokenizer.json') || hasModelFile(fold
 function reasonOfNone(folder) {
   const files = onnxFiles(folder).concat(onnxFiles(path.join(folder, 'onnx')).map((name) => `onnx/${name}`));
   if (files.length > 0) return `several .onnx files and no model.onnx: ${files.join(', ')}`;
-  const names = namesIn(folder);
+  const names = namesIn(folder).map((name) => (has(folder, name) ? name : `${name} (a link to nothing)`));
   return `no model in it, expected ${EXPECTED}, with whole numbers from 1 as versions; ${names.length === 0 ? 'it is empty' : `it has ${names.join(', ')}`}`;
 }
 
@@ -141,7 +141,21 @@ function isModel(folder, name) {
   if (has(folder, 'tokenizer.json') || onnxFiles(folder).includes('model.onnx')) return true;
   const isNamed = name !== undefined && hasModelFile(folder);
   const hasWeights = onnxFiles(path.join(folder, 'onnx')).length > 0 && MODEL_FILES.some((file) => has(folder, file));
-  return isNamed || hasWeights || namesIn(folder).some((entry) => VERSION.test(entry) && isVersion(path.join(folder, entry)));
+  return isNamed || hasWeights || namesIn(folder).some((entry) => VERSION.test(entry) && isReadableVersion(path.join(folder, entry)));
+}
+
+/**
+ * Whether a folder is one version of a model. One that may not be read is an entry like others, which is left out later.
+ * @param {string} folder
+ */
+function isReadableVersion(folder) {
+  try {
+    return isVersion(folder);
+  } catch (error) {
+    // Throws what is no error of the file system.
+    reasonOf(folder, error);
+    return false;
+  }
 }
 
 /**

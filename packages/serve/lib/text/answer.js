@@ -58,7 +58,8 @@ export class Answer {
     this.#options = options;
     this.#stopTokens = new Set([...(ignoreEnd ? [] : stop), ...stopTokens]);
     this.#forbidden = new Forbidden(constraints, { prompt, stop: this.#stopTokens, minTokens });
-    this.#seen = new Set(prompt);
+    // Only this needs the tokens of the prompt, which can be long.
+    this.#seen = new Set((options.changes.repetition ?? 1) === 1 ? [] : prompt);
     this.#random = randomNumbers(options.seed);
     this.#stream = new TextStream((ids) => tokenizer.decode(ids, { skip_special_tokens: true, clean_up_tokenization_spaces: false }));
     this.#stops = new StopTexts(options.stop);

@@ -90,6 +90,17 @@ function renderer(source, tokenizerConfig) {
 }
 
 /**
+ * How texts are generated: as in transformers, config.json counts where there is no file of its own. Its `max_length` does not: many
+ * have the 20 that transformers takes where nobody says anything.
+ * @param {string} folder
+ * @param {any} config config.json
+ * @param {any} generation generation_config.json
+ * @returns {[content: Record<string, any>, where: string]}
+ */
+const generationFile = (folder, config, generation) =>
+  generation === null ? [{ ...config, max_length: null }, path.join(folder, 'config.json')] : [generation, path.join(folder, 'generation_config.json')];
+
+/**
  * Reads what lies beside the weights.
  * @param {string} folder
  * @returns {Promise<TextFolder>}
@@ -105,16 +116,16 @@ export async function readTextFolder(folder) {
   const idOf = (/** @type {any} */ token) => (contentOf(token) === undefined ? undefined : tokenizer.token_to_id(/** @type {string} */ (contentOf(token))));
   const ids = [{ ...config, ...generation }.eos_token_id ?? [], idOf(tokenizerConfig.eos_token) ?? []].flat();
   // Tokenizers without a limit name a number beyond all texts.
-  const lengths = [sentence.maxLength, config?.max_position_embeddings, config?.n_positions, tokenizerConfig.model_max_length];
+  const sizes = [config, config?.text_config].flatMap((/** @type {any} */ part) => [part?.max_position_embeddings, part?.n_positions]);
+  const lengths = [sentence.maxLength, ...sizes, tokenizerConfig.model_max_length];
   return {
     tokenizer,
     maxLength: Math.min(...lengths.filter((length) => typeof length === 'number')),
     render: renderer(await templateSource(folder, tokenizerConfig), tokenizerConfig),
     stop: new Set(ids),
-    // As in transformers, config.json counts where there is no file of its own.
-    generation: readGenerationConfig(generation ?? config ?? {}, path.join(folder, generation === null ? 'config.json' : 'generation_config.json')),
+    generation: readGenerationConfig(...generationFile(folder, config, generation)),
     sentence,
-    padding: config?.pad_token_id ?? idOf(tokenizerConfig.pad_token) ?? 0,
+    padding: [config?.pad_token_id, idOf(tokenizerConfig.pad_token)].find((id) => id >= 0 && id < (config?.vocab_size ?? Infinity)) ?? 0,
     bytesOf: tokenBytes(tokenizer, tokenizerFile),
   };
 }

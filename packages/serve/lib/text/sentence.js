@@ -17,8 +17,8 @@ import { readJson } from './json.js';
  * @property {number | undefined} maxLength in tokens
  */
 
-/** Steps without an effect when a model is used, or that this server does itself. */
-const KNOWN_STEPS = ['Transformer', 'Pooling', 'Normalize', 'Dropout'];
+/** Steps behind the model that have no effect when it is used, or that this server does itself. */
+const KNOWN_STEPS = ['Pooling', 'Normalize', 'Dropout'];
 
 /** The poolings of 1_Pooling/config.json, in the order in which sentence-transformers joins their vectors. @type {[flag: string, name: string, import('../models/pooling.js').Pooling][]} */
 const MODES = [
@@ -78,7 +78,7 @@ export async function readSentence(folder) {
   const placeOf = (/** @type {string} */ kind) => steps.find((step) => step.kind === kind)?.place;
   const poolingFile = path.join(folder, placeOf('Pooling') ?? '1_Pooling', 'config.json');
   const poolingConfig = await readJson(poolingFile);
-  const sentence = await readJson(path.join(folder, placeOf('Transformer') ?? '', 'sentence_bert_config.json'));
+  const sentence = await readJson(path.join(folder, steps[0]?.place ?? '', 'sentence_bert_config.json'));
   if (poolingConfig === null && placeOf('Pooling') !== undefined) throw new RepositoryError(`there is no ${poolingFile}, which modules.json names`);
   const prompt = promptOf(config, path.join(folder, 'config_sentence_transformers.json'));
   if (prompt !== '' && poolingConfig?.include_prompt === false) {
@@ -88,7 +88,11 @@ export async function readSentence(folder) {
     isGiven: modules !== null || poolingConfig !== null,
     pooling: poolingOf(poolingConfig, poolingFile),
     normalize: modules === null || steps.some(({ kind }) => kind === 'Normalize'),
-    layers: steps.filter(({ kind }) => !KNOWN_STEPS.includes(kind)).map(({ kind, place }) => (place === '' ? kind : `${place} (${kind})`)),
+    // The first step is the model itself, whatever its makers call it.
+    layers: steps
+      .slice(1)
+      .filter(({ kind }) => !KNOWN_STEPS.includes(kind))
+      .map(({ kind, place }) => (place === '' ? kind : `${place} (${kind})`)),
     prompt,
     lowerCase: sentence?.do_lower_case === true,
     maxLength: sentence?.max_seq_length ?? undefined,
