@@ -133,6 +133,11 @@ describe('the layout of sentence-transformers', () => {
     await assert.rejects(model.embed(['cat cat cat cat']), { code: 'context_length_exceeded' });
     const other = await load(t, files, { prompt: 'fish ' });
     assertClose((await vectorsOf(other, ['dog']))[0], statesOf('fish')[0], TOLERANCE);
+    const empty = await load(
+      t,
+      sentenceFiles('m', USUAL, { ...recipe, '1_Pooling/config.json': poolingFile('pooling_mode_cls_token', 'pooling_mode_lasttoken') }),
+    );
+    assert.deepEqual([...(await vectorsOf(empty, [' ']))[0]], Array(2 * WIDTH).fill(0), 'a text without tokens');
     const none = await load(t, sentenceFiles('m', USUAL, { ...recipe, 'config_sentence_transformers.json': { ...prompts, default_prompt_name: null } }));
     assertClose((await vectorsOf(none, ['dog']))[0], statesOf('dog')[0], TOLERANCE);
   });

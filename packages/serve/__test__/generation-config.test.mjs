@@ -5,10 +5,13 @@ import { rmSync } from 'node:fs';
 import path from 'node:path';
 import test, { describe } from 'node:test';
 import { Template } from '@huggingface/jinja';
+import { loadModel } from 'webnn-node/onnx';
+import { describeDecoder } from 'webnn-node-cli/lib/decoder.mjs';
 import { END, TEMPLATE, TOKENIZER, VOCABULARY } from '../../../__test__/examples/model-folder.mjs';
 import { generator as randomOf } from '../../../__test__/lib/random.mjs';
 import { Places, Turns } from '../lib/batcher/turns.js';
 import { UNOBSERVED } from '../lib/metrics/metrics.js';
+import { Decoder } from '../lib/models/decoder.js';
 import { contextBound } from '../lib/models/context.js';
 import { loadVersion } from '../lib/models/load.js';
 import { DEFAULTS } from '../lib/registry/config.js';
@@ -112,6 +115,18 @@ describe('generation_config.json', () => {
     assert.ok(new Set(answer).size > new Set(await tokensOf(plain, PROMPT, { ...endless, maxTokens: 40 })).size, 'repeats itself less');
     assert.deepEqual(await tokensOf(plain, PROMPT, { ...endless, maxTokens: 40, changes: { repetition: 1.3 } }), answer);
     assert.notDeepEqual(await tokensOf(model, PROMPT, { ...endless, maxTokens: 40, changes: { repetition: 1 } }), answer);
+    // The same from the logits of the model, written as simply as can be.
+    const raw = await loadModel(path.join(await modelsOf(t, { raw: KINDS.together }), 'raw', 'onnx', 'model.onnx'), { device: 'cpu', numThreads: 1 });
+    t.after(() => raw.destroy());
+    const decoder = new Decoder(raw, describeDecoder(raw));
+    const ids = [...PROMPT];
+    let step = await decoder.read(PROMPT, decoder.empty);
+    while (ids.length < PROMPT.length + 40) {
+      const scores = Array.from(step.logits[0], (score, id) => (!ids.includes(id) ? score : score < 0 ? score * 1.3 : score / 1.3));
+      ids.push(naive(scores, () => false));
+      step = await decoder.read([ids[ids.length - 1]], step.cache);
+    }
+    assert.deepEqual(answer, ids.slice(PROMPT.length));
     const { chance, below } = randomOf(3);
     for (let round = 0; round < 50; round++) {
       const logits = Float32Array.from({ length: 30 }, () => below(200) / 10 - 10);

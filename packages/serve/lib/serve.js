@@ -15,8 +15,8 @@ import { Registry } from './registry/registry.js';
 /** Of this package. @type {{ version: string }} */
 export const { version: VERSION } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
 
-/** Models that are in the package: served where no folder is given. */
-const BUILT_IN = new URL('../models/', import.meta.url);
+/** The model that is in the package: served where no folder is given. */
+const BUILT_IN = new URL('../models/embeddings/', import.meta.url);
 
 /**
  * Limits of requests.
@@ -41,7 +41,7 @@ export const LIMITS = {
 
 /**
  * @typedef {object} ServeOptions
- * @property {string} [repository] folder of models, or a model; by default the models in the package
+ * @property {string} [repository] folder of models, or a model; by default the model in the package
  * @property {string} [name] of the model where the folder is itself a model; by default that of the folder
  * @property {string} [host] address to listen at; only this machine by default
  * @property {number | false} [http] port; 0 takes a free one

@@ -73,6 +73,8 @@ function weightedSum(states, width, count, weightOf) {
  */
 export function pool(pooling, states, width, count) {
   const vector = new Float32Array(pooling.length * width);
+  // Without tokens there is only padding.
+  if (count === 0) return vector;
   pooling.forEach((name, i) => vector.set(POOLINGS[name](states, width, count), i * width));
   return vector;
 }

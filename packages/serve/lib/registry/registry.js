@@ -69,9 +69,9 @@ export class Registry {
     const { entries, skipped } = listModels(this.#repository, this.#name);
     for (const { path, reason } of skipped) this.#log.warn({ path, reason }, 'skipped: no model');
     if (entries.length === 0) this.#log.warn(nothingIn(this.#repository));
-    for (const { name } of entries) {
+    for (const entry of entries) {
       // The reason is logged, and part of the index.
-      await this.load(name).catch(() => undefined);
+      await this.#inTurn(() => this.#load(entry)).catch(() => undefined);
     }
     this.#isOpen = true;
   }
@@ -124,7 +124,11 @@ export class Registry {
    * @throws {ServeError}
    */
   load(name) {
-    return this.#inTurn(() => this.#load(name));
+    return this.#inTurn(async () => {
+      const entry = listModels(this.#repository, this.#name).entries.find((candidate) => candidate.name === name);
+      if (entry === undefined) throw new ServeError('notFound', `there is no model ${quoted(name)} in the repository`);
+      await this.#load(entry);
+    });
   }
 
   /**
@@ -150,10 +154,9 @@ export class Registry {
     return done;
   }
 
-  /** @param {string} name */
-  async #load(name) {
-    const entry = listModels(this.#repository, this.#name).entries.find((candidate) => candidate.name === name);
-    if (entry === undefined) throw new ServeError('notFound', `there is no model ${quoted(name)} in the repository`);
+  /** @param {import('./repository.js').Entry} entry */
+  async #load(entry) {
+    const { name } = entry;
     const before = this.#models.get(name) ?? [];
     /** @type {Version[]} */
     const versions = [];
