@@ -159,7 +159,7 @@ describe('the layout of sentence-transformers', () => {
       /default_prompt_name is "query"/,
     ],
     ['an output that is missing', {}, { output: 'vectors' }, /no output vectors.*it has last_hidden_state, pooler_output/],
-    ['states without a pooling', {}, { pooling: 'none' }, /last_hidden_state has a vector for each token/],
+    ['states without a pooling', {}, { output: 'last_hidden_state', pooling: 'none' }, /last_hidden_state has a vector for each token/],
     ['a pooling of what is no states', {}, { output: 'pooler_output', pooling: 'mean' }, /pooler_output has one vector for each text/],
   ]);
   for (const [what, files, config, message] of refusals) {
@@ -173,9 +173,29 @@ describe('the layout of sentence-transformers', () => {
 
   test('refuses pooler_output where the states are to be pooled, unless model.json names it', async (t) => {
     const files = sentenceFiles('m', encoder(['pooler_output']), { '1_Pooling/config.json': poolingFile('pooling_mode_mean_tokens') });
-    await assert.rejects(load(t, files), { name: 'RepositoryError', message: /how the states of tokens are pooled, and no output has them.*"output"/ });
+    await assert.rejects(load(t, files), { name: 'RepositoryError', message: /the states of tokens are to be pooled, and no output has them.*"output"/ });
     const model = await load(t, files, { output: 'pooler_output' });
     assert.equal(model.about.pooling, 'none');
+  });
+
+  test('a pooling in model.json means states, and none means vectors', async (t) => {
+    const files = sentenceFiles('m', encoder(['last_hidden_state', 'sentence_embedding', 'pooler_output']), {
+      'modules.json': modules('Pooling'),
+      '1_Pooling/config.json': poolingFile('pooling_mode_cls_token'),
+    });
+    const outputs = [{}, { pooling: 'mean' }, { pooling: ['max', 'mean'] }, { pooling: 'none' }, { output: 'pooler_output' }].map(async (config) => {
+      const { output, pooling } = (await load(t, files, /** @type {any} */ (config))).about;
+      return `${output}: ${pooling}`;
+    });
+    assert.deepEqual(await Promise.all(outputs), [
+      'sentence_embedding: none',
+      'last_hidden_state: mean',
+      'last_hidden_state: max, mean',
+      'sentence_embedding: none',
+      'pooler_output: none',
+    ]);
+    const plain = sentenceFiles('m', USUAL, { '1_Pooling/config.json': poolingFile('pooling_mode_cls_token') });
+    assert.equal((await load(t, plain, { pooling: 'none' })).about.output, 'pooler_output');
   });
 
   test('layers that are left out because model.json says so are in the log', async (t) => {

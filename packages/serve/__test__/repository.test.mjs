@@ -49,6 +49,7 @@ test('the only .onnx file of a folder counts, whatever it is called, also with w
     'mine/mine.onnx': DIGITS,
     'versions/1/a.onnx': DIGITS,
     'versions/3/b.onnx': DIGITS,
+    'versions/old.onnx': Buffer.from('versions count more'),
     'data/own.onnx': external,
     'data/own.onnx_data': Buffer.from(Float32Array.of(5).buffer),
     'hub/onnx/something.onnx': DIGITS,

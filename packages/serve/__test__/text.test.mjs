@@ -192,6 +192,18 @@ describe('whole characters of tokens that come one by one', () => {
     ['bytes', TOKENIZER],
     ['bytes and words', LLAMA],
     ['words', METASPACE],
+    [
+      'pieces of words',
+      {
+        ...METASPACE,
+        decoder: { type: 'WordPiece', prefix: '##', cleanup: false },
+        model: { ...TOKENIZER.model, vocab: { un: 0, '##bel': 1, '##ie': 2, a: 3, '.': 4 } },
+      },
+    ],
+    [
+      'ends of words',
+      { ...METASPACE, decoder: { type: 'BPEDecoder', suffix: '</w>' }, model: { ...TOKENIZER.model, vocab: { un: 0, 'a</w>': 1, b: 2, 'c</w>': 3 } } },
+    ],
   ])) {
     test(`${name}: any tokens give the text that they have together`, () => {
       const { below } = randomOf(4);

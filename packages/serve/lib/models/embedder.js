@@ -61,6 +61,8 @@ export class Embedder {
   #folder;
   #output;
   #isNormal;
+  /** The setting. */
+  #pooling;
   /** @type {import('./pooling.js').Plan} */
   #plan = { pooling: null, isAssumed: false };
   /** Numbers of a vector. */
@@ -96,8 +98,9 @@ export class Embedder {
     this.#folder = folder;
     this.#config = config;
     this.#hasMask = model.inputs.some(({ name }) => name === 'attention_mask');
+    this.#pooling = config.pooling === null || config.pooling === 'none' ? config.pooling : [config.pooling].flat();
     const needsStates = config.pooling !== 'none' && (sentence.pooling !== null || sentence.layers.length > 0);
-    this.#output = chooseOutput(model.outputs, { output: config.output, needsStates });
+    this.#output = chooseOutput(model.outputs, { output: config.output, pooling: this.#pooling, needsStates });
     this.#isNormal = config.normalize ?? sentence.normalize;
     this.#executor = new Executor({ limits: config, turns, observer, run: (lists) => this.#run(lists) });
   }
@@ -126,9 +129,7 @@ export class Embedder {
     const { shape } = await this.#compute([[this.#folder.padding, this.#folder.padding]]);
     const isKnown = (shape.length === 2 || (shape.length === 3 && shape[1] === 2)) && shape[0] === 1;
     if (!isKnown) throw new RepositoryError(`the output ${name} is [${shape.join(', ')}] for a text of 2 tokens, expected [1, width] or [1, 2, width]`);
-    const { pooling } = this.#config;
-    const setting = pooling === null || pooling === 'none' ? pooling : [pooling].flat();
-    this.#plan = planOf({ name, rank: shape.length }, this.#folder.sentence, setting);
+    this.#plan = planOf({ name, rank: shape.length }, this.#folder.sentence, this.#pooling);
     this.width = shape[shape.length - 1] * (this.#plan.pooling?.length ?? 1);
   }
 

@@ -11,7 +11,6 @@
 //
 // What would give other vectors than the folder describes is refused when the model is loaded.
 
-import { hasCache } from 'webnn-node-cli/lib/decoder.mjs';
 import { RepositoryError } from '../registry/repository.js';
 
 /** @typedef {'cls' | 'max' | 'mean' | 'mean_sqrt_len' | 'weightedmean' | 'last'} Pooling */
@@ -86,11 +85,14 @@ const isFloat = (/** @type {Output} */ { dataType }) => ['float32', 'float16'].i
 /**
  * The output to read.
  * @param {readonly Output[]} outputs
- * @param {{ output: string | null, needsStates: boolean }} options the setting; whether only states give what the folder describes
+ * @param {object} options
+ * @param {string | null} options.output the setting
+ * @param {Pooling[] | 'none' | null} options.pooling the setting
+ * @param {boolean} options.needsStates whether only states give what the folder describes
  * @returns {Output}
  * @throws {RepositoryError}
  */
-export function chooseOutput(outputs, { output: wanted, needsStates }) {
+export function chooseOutput(outputs, { output: wanted, pooling, needsStates }) {
   if (wanted !== null) {
     const found = outputs.find(({ name }) => name === wanted);
     if (found === undefined) throw new RepositoryError(`the model has no output ${wanted}, which "output" in model.json names; it has ${names(outputs)}`);
@@ -98,16 +100,15 @@ export function chooseOutput(outputs, { output: wanted, needsStates }) {
   }
   const rankOf = (/** @type {Output} */ { shape }) => shape?.length;
   const named = (/** @type {readonly string[]} */ list) => list.flatMap((name) => outputs.find((output) => output.name === name) ?? []);
-  const others = outputs.filter(
-    (output) =>
-      rankOf(output) === 3 && isFloat(output) && !SCORES.includes(output.name) && !hasCache([{ name: output.name.replace(/^present\./, 'past_key_values.') }]),
-  );
-  const found = named(VECTORS).find((output) => rankOf(output) !== 3) ?? named(STATES)[0];
+  const others = outputs.filter((output) => rankOf(output) === 3 && isFloat(output) && !SCORES.includes(output.name));
+  const vectors = named(VECTORS).filter((output) => rankOf(output) !== 3);
+  const states = [...named(STATES), ...(others.length === 1 ? others : [])];
+  // Whoever says how to pool means states, and the other way round.
+  const isPooled = Array.isArray(pooling);
+  const poolers = needsStates || isPooled ? [] : named([POOLER]);
+  const [found] = [...(isPooled ? [] : vectors), ...(pooling === 'none' ? [] : states), ...poolers];
   if (found !== undefined) return found;
-  if (others.length === 1) return others[0];
-  const [pooler] = named([POOLER]);
-  if (pooler !== undefined && !needsStates) return pooler;
-  const reason = needsStates ? 'the folder says how the states of tokens are pooled, and no output has them' : 'no output is known to be a vector of a text';
+  const reason = needsStates || isPooled ? 'the states of tokens are to be pooled, and no output has them' : 'no output is known to be a vector of a text';
   throw new RepositoryError(
     `${reason}: the model has ${names(outputs)}, expected ${[...VECTORS, ...STATES].join(', ')}. Set "output" in model.json, or "kind" to "tensors" if the model is for something else`,
   );

@@ -60,6 +60,12 @@ function reasonOf(location, error) {
 }
 
 /**
+ * Whether a folder is one version of a model by the names in it, even if it has folders with numbers.
+ * @param {string} folder
+ */
+const isNamed = (folder) => has(folder, 'tokenizer.json') || onnxFiles(folder).includes('model.onnx') || (has(folder, 'onnx') && hasModelFile(folder));
+
+/**
  * Whether a folder is one version of a model.
  * @param {string} folder
  */
@@ -86,7 +92,8 @@ function modelIn(folder, name = path.basename(folder)) {
   /** @type {Skipped[]} */
   const skipped = [];
   const config = has(folder, 'model.json') ? path.join(folder, 'model.json') : null;
-  if (isVersion(folder)) return { entries: [{ name, config, versions: [{ version: '1', path: folder }] }], skipped };
+  const own = { entries: [{ name, config, versions: [{ version: '1', path: folder }] }], skipped };
+  if (isNamed(folder)) return own;
   const versions = namesIn(folder)
     .filter((entry) => VERSION.test(entry))
     .sort((a, b) => Number(b) - Number(a))
@@ -101,6 +108,7 @@ function modelIn(folder, name = path.basename(folder)) {
       return [];
     });
   if (versions.length > 0) return { entries: [{ name, config, versions }], skipped };
+  if (isVersion(folder)) return own;
   return { entries: [], skipped: skipped.length > 0 ? skipped : [{ path: folder, reason: reasonOfNone(folder) }] };
 }
 
@@ -139,9 +147,9 @@ export function findModel(location, name) {
  */
 function isModel(folder, name) {
   if (has(folder, 'tokenizer.json') || onnxFiles(folder).includes('model.onnx')) return true;
-  const isNamed = name !== undefined && hasModelFile(folder);
+  const isGivenName = name !== undefined && hasModelFile(folder);
   const hasWeights = onnxFiles(path.join(folder, 'onnx')).length > 0 && MODEL_FILES.some((file) => has(folder, file));
-  return isNamed || hasWeights || namesIn(folder).some((entry) => VERSION.test(entry) && isReadableVersion(path.join(folder, entry)));
+  return isGivenName || hasWeights || namesIn(folder).some((entry) => VERSION.test(entry) && isReadableVersion(path.join(folder, entry)));
 }
 
 /**
