@@ -5,10 +5,12 @@ import { spawn } from 'node:child_process';
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import path from 'node:path';
+import { createInterface } from 'node:readline';
 import test, { describe } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import pino from 'pino';
 import { endOf } from '../../../__test__/lib/processes.mjs';
+import { until } from '../../../__test__/lib/wait.mjs';
 import { externalWeight, FLOAT, node, value, writeModel } from '../../../__test__/onnx/model-writer.mjs';
 import { findModel, listModels } from '../lib/registry/repository.js';
 import { DIGITS, PICTURE, postJson, repositoryOf, startServer, wordsFiles } from './support.mjs';
@@ -241,7 +243,34 @@ test('names that differ by case only or have odd characters can be called', asyn
 
 describe('the program', () => {
   /** @param {string[]} args */
-  const run = (...args) => endOf(spawn(process.execPath, [PROGRAM, '--http', '0', ...args], { env: { ...process.env, NODE_TEST_CONTEXT: undefined } }));
+  const start = (...args) => spawn(process.execPath, [PROGRAM, '--http', '0', ...args], { env: { ...process.env, NODE_TEST_CONTEXT: undefined } });
+  /** @param {string[]} args */
+  const run = (...args) => endOf(start(...args));
+
+  test('waits for models where they may be loaded through the network, and serves a file', async (t) => {
+    const repository = repositoryOf(t, { 'files/digits.onnx': DIGITS });
+    mkdirSync(path.join(repository, 'empty'));
+    for (const [args, models] of /** @type {[string[], string[]][]} */ ([
+      [['empty', '--control'], []],
+      [['files/digits.onnx'], ['digits']],
+    ])) {
+      const child = start(path.join(repository, args[0]), ...args.slice(1));
+      const ended = endOf(child);
+      let url = '';
+      createInterface({ input: child.stdout }).on('line', (line) => {
+        const { msg, http } = JSON.parse(line);
+        if (msg === 'ready') url = http;
+      });
+      await until(() => url !== '', 'the server is ready');
+      const response = await fetch(`${url}/v2/repository/index`, { method: 'POST' });
+      assert.deepEqual(
+        (await response.json()).map(({ name }) => name),
+        models,
+      );
+      child.kill();
+      await ended;
+    }
+  });
 
   test('says what is wrong with a folder without models, and ends', async (t) => {
     const repository = repositoryOf(t, { 'mine/a.onnx': DIGITS, 'mine/b.onnx': DIGITS });
