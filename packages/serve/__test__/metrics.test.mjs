@@ -43,6 +43,9 @@ test('a batch that fails, so that its requests are computed one by one, is count
   // The model has no such token.
   assert.deepEqual(await statuses([2, 999, 4, 5]), [200, 400, 200, 200]);
   assert.deepEqual(await read('webnn_serve_batch_retries_total', { model: 'words' }), [1]);
+  assert.deepEqual(await read('nv_inference_request_failure', { model: 'words', reason: 'OTHER' }), [1]);
+  assert.equal((await postJson(`${urls.http}/v1/embeddings`, { model: 'words', input: 'cat '.repeat(100) })).status, 400);
+  assert.deepEqual(await read('nv_inference_request_failure', { model: 'words', reason: 'OTHER' }), [2]);
 });
 
 test('texts: how they end, how long they take, what their caches hold, and what is refused', async (t) => {
@@ -66,6 +69,14 @@ test('texts: how they end, how long they take, what their caches hold, and what 
   assert.equal(await one('vllm:request_success_total', { finished_reason: 'abort' }), 1);
   assert.equal(await one('vllm:e2e_request_latency_seconds_count'), 2);
   assert.equal(await one('vllm:kv_cache_usage_perc'), 0);
+
+  // What does not fit the model.
+  for (const body of [{ prompt: 'a'.repeat(600) }, { prompt: 'a', max_tokens: 512 }, { prompt: [999] }, { logit_bias: { 999: 1 } }]) {
+    assert.equal((await complete(body)).status, 400);
+  }
+  const messages = [{ role: 'user', content: 'a'.repeat(600) }];
+  assert.equal((await post(`${urls.http}/v1/chat/completions`, { model: 'text', messages })).status, 400);
+  assert.deepEqual(await read('nv_inference_request_failure', { model: 'text', reason: 'OTHER' }), [5]);
 });
 
 test('numbers of now are gone with their model', async (t) => {

@@ -51,7 +51,23 @@ export const reasonOf = ({ kind }) => REASONS[kind] ?? 'OTHER';
  * A request that was not computed.
  * @param {ServeError} error
  */
-export const refused = (error) => ({ ok: false, reason: reasonOf(error), rows: 0, queueMs: 0, computeMs: 0, totalMs: 0 });
+const refused = (error) => ({ ok: false, reason: reasonOf(error), rows: 0, queueMs: 0, computeMs: 0, totalMs: 0 });
+
+/**
+ * Counts a request that a check refuses.
+ * @template T
+ * @param {Pick<Observer, 'request'>} observer
+ * @param {() => T} check
+ * @returns {T}
+ */
+export function counted(observer, check) {
+  try {
+    return check();
+  } catch (error) {
+    observer.request(refused(toServeError(error)));
+    throw error;
+  }
+}
 
 const clock = () => performance.now();
 
@@ -101,13 +117,10 @@ export class Executor {
    * @throws {ServeError}
    */
   admit({ deadline } = {}) {
-    try {
+    counted(this.#observer, () => {
       if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
       this.#batcher.admit(deadline, clock());
-    } catch (error) {
-      this.#observer.request(refused(/** @type {ServeError} */ (error)));
-      throw error;
-    }
+    });
   }
 
   /**

@@ -3,7 +3,7 @@
 
 import { ServeError, toServeError } from '../errors.js';
 import { checkRoom } from './batcher.js';
-import { reasonOf, refused } from './executor.js';
+import { counted, reasonOf } from './executor.js';
 import { recent } from './recent.js';
 
 /**
@@ -112,14 +112,11 @@ export class Sequences {
       const wait = (Math.max(0, ahead) * (this.#msPerText ?? 0)) / this.#limits.maxSequences;
       // Those that have a place already do not count as waiting.
       const waiting = Math.max(0, ahead) - 1;
-      try {
+      counted(this.#observer, () => {
         if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
         if (signal?.aborted) throw new ServeError('canceled', 'the caller is gone');
         checkRoom(this.#limits, { waiting, wait, deadline, now: since });
-      } catch (error) {
-        this.#observer.request(refused(/** @type {ServeError} */ (error)));
-        throw error;
-      }
+      });
       const cancel = () => this.#end(entry, new ServeError('canceled', 'the caller is gone'));
       const end = (/** @type {ServeError | undefined} */ error) => {
         signal?.removeEventListener('abort', cancel);

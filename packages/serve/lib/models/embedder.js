@@ -3,7 +3,7 @@
 import { loadModel } from 'webnn-node/onnx';
 import { hasCache } from 'webnn-node-cli/lib/decoder.mjs';
 import { arrayOf, numbersOf } from 'webnn-node-cli/lib/elements.mjs';
-import { Executor } from '../batcher/executor.js';
+import { counted, Executor } from '../batcher/executor.js';
 import { invalid, ServeError } from '../errors.js';
 import { contextOptions } from '../registry/config.js';
 import { RepositoryError } from '../registry/repository.js';
@@ -74,6 +74,7 @@ export class Embedder {
   /** @type {Executor<number[][], Float32Array[]>} */
   #executor;
   #config;
+  #observer;
   /** Requests that have begun. @type {Set<Promise<unknown>>} */
   #begun = new Set();
   #isDraining = false;
@@ -97,6 +98,7 @@ export class Embedder {
     this.#model = model;
     this.#folder = folder;
     this.#config = config;
+    this.#observer = observer;
     this.#hasMask = model.inputs.some(({ name }) => name === 'attention_mask');
     this.#pooling = config.pooling === null || config.pooling === 'none' ? config.pooling : [config.pooling].flat();
     const needsStates = config.pooling !== 'none' && (sentence.pooling !== null || sentence.layers.length > 0);
@@ -214,9 +216,11 @@ export class Embedder {
    * @param {CallOptions} [options]
    */
   async #embed(inputs, options) {
-    if (inputs.length > MAX_INPUTS) throw invalid(`input has ${inputs.length} entries, at most ${MAX_INPUTS} are allowed`, { param: 'input' });
+    counted(this.#observer, () => {
+      if (inputs.length > MAX_INPUTS) throw invalid(`input has ${inputs.length} entries, at most ${MAX_INPUTS} are allowed`, { param: 'input' });
+    });
     this.#executor.admit(options);
-    const rows = await mapInParts(inputs, (input, index) => ({ index, ids: this.#tokens(input, index) }));
+    const rows = await mapInParts(inputs, (input, index) => ({ index, ids: counted(this.#observer, () => this.#tokens(input, index)) }));
     const vectors = new Array(rows.length);
     // One part after the other: others get their turn between them.
     for (const part of this.#parts(rows)) {

@@ -4,6 +4,7 @@ import { randomInt } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { inspectModel, loadModel } from 'webnn-node/onnx';
 import { describeDecoder, KEEP_LAST } from 'webnn-node-cli/lib/decoder.mjs';
+import { counted } from '../batcher/executor.js';
 import { InTurns, Together } from '../batcher/rows.js';
 import { Sequences } from '../batcher/sequences.js';
 import { invalid } from '../errors.js';
@@ -57,6 +58,7 @@ export class Generator {
   #sequences;
   #context;
   #maxTokens;
+  #observer;
 
   /**
    * @param {import('webnn-node/onnx').OnnxModel} model
@@ -67,8 +69,10 @@ export class Generator {
    * @param {{ together: number, reason: string }} parts.batching
    * @param {import('./context.js').ContextBound} parts.context
    * @param {number | null} parts.maxTokens of an answer where the caller does not say it
+   * @param {import('../batcher/executor.js').Observer} parts.observer
    */
-  constructor(model, folder, { vocabulary, sequences, batching, context, maxTokens }) {
+  constructor(model, folder, { vocabulary, sequences, batching, context, maxTokens, observer }) {
+    this.#observer = observer;
     this.#model = model;
     this.#folder = folder;
     this.#context = context;
@@ -103,7 +107,7 @@ export class Generator {
       const rows = isTogether ? new Together(decoder, counts, maxLength) : new InTurns(decoder);
       const sequences = new Sequences({ limits: { ...config, maxQueueMs: config.maxTextQueueMs }, decoder, rows, turns, observer });
       const batching = { together: isTogether ? maxSequences : 1, reason };
-      return new Generator(model, { ...folder, maxLength }, { vocabulary, sequences, batching, context, maxTokens });
+      return new Generator(model, { ...folder, maxLength }, { vocabulary, sequences, batching, context, maxTokens, observer });
     } catch (error) {
       model.destroy();
       throw error;
@@ -160,13 +164,13 @@ export class Generator {
    * @returns {readonly number[]}
    */
   readMessages(messages, templateArguments) {
-    const { render } = this.#folder;
-    if (render === null) throw invalid('the model has no chat template; use /v1/completions', { param: 'model' });
-    if (messages.length > this.#folder.maxLength) throw this.#tooLong(`the conversation has ${messages.length} messages`, 'messages');
-    return this.#check(
-      encodeText(this.#folder, render(messages, templateArguments), { what: 'the conversation', param: 'messages', isWhole: false }),
-      'messages',
-    );
+    return counted(this.#observer, () => {
+      const { render } = this.#folder;
+      if (render === null) throw invalid('the model has no chat template; use /v1/completions', { param: 'model' });
+      if (messages.length > this.#folder.maxLength) throw this.#tooLong(`the conversation has ${messages.length} messages`, 'messages');
+      const text = render(messages, templateArguments);
+      return this.#check(encodeText(this.#folder, text, { what: 'the conversation', param: 'messages', isWhole: false }), 'messages');
+    });
   }
 
   /**
@@ -175,9 +179,12 @@ export class Generator {
    * @returns {Promise<(readonly number[])[]>}
    */
   async readPrompts(prompts) {
-    if (prompts.length > MAX_PROMPTS) throw invalid(`there are ${prompts.length} prompts, at most ${MAX_PROMPTS} are allowed`, { param: 'prompt' });
+    counted(this.#observer, () => {
+      if (prompts.length > MAX_PROMPTS) throw invalid(`there are ${prompts.length} prompts, at most ${MAX_PROMPTS} are allowed`, { param: 'prompt' });
+    });
     const read = (/** @type {string} */ prompt) => encodeText(this.#folder, prompt, { what: 'the prompt', param: 'prompt' });
-    return mapInParts(prompts, (prompt) => this.#check(typeof prompt === 'string' ? read(prompt) : prompt, 'prompt'));
+    const check = (/** @type {string | readonly number[]} */ prompt) => this.#check(typeof prompt === 'string' ? read(prompt) : prompt, 'prompt');
+    return mapInParts(prompts, (prompt) => counted(this.#observer, () => check(prompt)));
   }
 
   /**
@@ -239,9 +246,7 @@ export class Generator {
     const { sampling, changes, seed = randomInt(2 ** 32), stop = [], maxTokens, logprobs = null } = wishes;
     const { generation, maxLength } = this.#folder;
     const room = maxLength - prompt.length;
-    if (maxTokens !== undefined && maxTokens > room) throw this.#tooLong(`the prompt has ${prompt.length}, the answer up to ${maxTokens}`, 'max_tokens');
-    this.#checkKnown([...(changes?.bias?.keys() ?? [])], 'logit_bias');
-    this.#checkKnown(wishes.stopTokens ?? [], 'stop_token_ids');
+    counted(this.#observer, () => this.#checkWishes(wishes, prompt.length));
     /** @type {string[]} */
     const pieces = [];
     /** @type {TokenLogprobs[]} */
@@ -273,6 +278,18 @@ export class Generator {
     };
     await this.#sequences.submit(sequence, options);
     return { text: pieces.join(''), logprobs: all, tokens: answer.tokens, finishReason: sequence.finishReason };
+  }
+
+  /**
+   * @param {Wishes} wishes
+   * @param {number} promptTokens
+   */
+  #checkWishes({ maxTokens = 0, changes, stopTokens = [] }, promptTokens) {
+    if (maxTokens > this.#folder.maxLength - promptTokens) {
+      throw this.#tooLong(`the prompt has ${promptTokens}, the answer up to ${maxTokens}`, 'max_tokens');
+    }
+    this.#checkKnown([...(changes?.bias?.keys() ?? [])], 'logit_bias');
+    this.#checkKnown(stopTokens, 'stop_token_ids');
   }
 
   /**

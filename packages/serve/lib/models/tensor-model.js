@@ -1,7 +1,7 @@
 // A model that takes and gives tensors.
 
 import { loadModel } from 'webnn-node/onnx';
-import { Executor, refused } from '../batcher/executor.js';
+import { counted, Executor } from '../batcher/executor.js';
 import { invalid, ServeError } from '../errors.js';
 import { datatypeOf, datatypeOfModel } from '../protocol/datatypes.js';
 import { contextOptions } from '../registry/config.js';
@@ -168,12 +168,7 @@ export class TensorModel {
    * @throws {ServeError}
    */
   async infer(request, options) {
-    try {
-      this.#check(request);
-    } catch (error) {
-      this.#observer.request(refused(/** @type {ServeError} */ (error)));
-      throw error;
-    }
+    counted(this.#observer, () => this.#check(request));
     const { inputs, outputs } = request;
     const sizes = [...inputs.values()].map(({ shape }) => shape.slice(this.#batch === null ? 0 : 1).join());
     const rows = this.#batch === null ? 1 : (this.#rowed(inputs)[0]?.shape[0] ?? 1);
