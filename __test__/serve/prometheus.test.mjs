@@ -42,7 +42,7 @@ test('counts requests, computations and times by model and version', async (t) =
   await post(infer, { inputs: [{ ...PICTURE, datatype: 'FP64' }] });
   const labels = '{model="digits",version="3"}';
   await until(async () => (await query(`nv_inference_request_success${labels}`))[0]?.value[1] === '10', 'Prometheus has read the requests');
-  assert.equal((await query(`nv_inference_request_failure${labels}`))[0].value[1], '1');
+  assert.equal((await query(`sum(nv_inference_request_failure${labels})`))[0].value[1], '1');
   assert.equal((await query('up{job="serve"}'))[0].value[1], '1');
   const [[, computations]] = (await query(`nv_inference_exec_count${labels}`)).map(({ value }) => value);
   assert.ok(Number(computations) >= 1 && Number(computations) <= 10);

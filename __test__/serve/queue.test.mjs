@@ -10,7 +10,7 @@ import test from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Queue, QueueEvents } from 'bullmq';
 import { worker } from 'webnn-node-serve';
-import { DIGITS, slowModel } from '../../packages/serve/__test__/support.mjs';
+import { DIGITS, repositoryOf, slowModel } from '../../packages/serve/__test__/support.mjs';
 import { defined } from '../lib/types.mjs';
 import { until } from '../lib/wait.mjs';
 
@@ -130,6 +130,30 @@ test('what fails for another reason is tried again', async (t) => {
   await until(async () => (await queue.getCompletedCount()) === 1, 'the job has ended');
   assert.equal(defined(await queue.getJob(defined(job.id))).returnvalue, 'stored');
   assert.equal(tries, 3);
+});
+
+test('a model is what the server takes for one: its newest version, one of them, a file, with its settings', async (t) => {
+  const broken = Buffer.from('no model');
+  const files = { 'digits/1/model.onnx': broken, 'digits/2/any.onnx': DIGITS, 'digits/10/own.onnx': DIGITS, 'digits/model.json': { maxBatch: 1 } };
+  const repository = repositoryOf(t, { ...files, 'other/1/model.onnx': DIGITS, 'other/model.json': { kind: 'embeddings' } });
+  const { name, queue } = await queueOf(t);
+  const work = {
+    connection,
+    log: /** @type {const} */ (false),
+    inputs: () => ({ pixels: { data: new Float32Array(64), shape: [1, 1, 8, 8] } }),
+    outputs: () => 'stored',
+  };
+  for (const [i, model] of ['digits', 'digits/2', 'digits/2/any.onnx'].entries()) {
+    const running = await worker(name, { ...work, model: path.join(repository, model) });
+    await queue.add('digit', {});
+    await until(async () => (await queue.getCompletedCount()) === i + 1, `the job of ${model} is done`);
+    await running.close();
+  }
+  // The settings beside the versions count, and those of the program count more.
+  const other = path.join(repository, 'other');
+  await assert.rejects(worker(name, { ...work, model: other }), /tokenizer\.json/);
+  await (await worker(name, { ...work, model: other, config: { kind: 'tensors' } })).close();
+  await assert.rejects(worker(name, { ...work, model: path.join(repository, 'digits/1') }));
 });
 
 test('a model that is not there is said at once', async () => {

@@ -49,8 +49,8 @@ async function modelFile(folder, dtype) {
 export async function readFolder(folder, dtype) {
   const file = await modelFile(folder, dtype);
   try {
-    const { tokenizer, maxLength, render, stop, sampling } = await readTextFolder(folder);
-    return { file, tokenizer, maxLength, render: render && refusing(render), stop, sampling };
+    const { tokenizer, maxLength, render, stop, generation } = await readTextFolder(folder);
+    return { file, tokenizer, maxLength, render: render && refusing(render), stop, sampling: generation.sampling };
   } catch (cause) {
     if (!(cause instanceof RepositoryError)) throw cause;
     throw new FolderError(`${cause.message}; expected a model for Transformers.js`, { cause });

@@ -32,15 +32,14 @@ const endless = { seed: 1, sampling: { temperature: 0 }, changes: { bias: new Ma
 for (const kind of /** @type {(keyof typeof KINDS)[]} */ (Object.keys(KINDS))) {
   describe(`texts ${kind}`, () => {
     test('that join and leave at random are those of single runs, bit for bit', async (t) => {
-      const counts = { together: 0, runs: 0, tokens: 0 };
+      const counts = { runs: 0, tokens: 0 };
       const observer = {
         batch: () => (counts.runs += 1),
-        texts: { ...UNOBSERVED.texts, together: (most) => (counts.together = most), token: () => (counts.tokens += 1) },
+        texts: { ...UNOBSERVED.texts, token: () => (counts.tokens += 1) },
       };
       const alone = await generatorOf(t, { kind, config: { maxSequences: 1 } });
       const model = await generatorOf(t, { kind, config: { maxSequences: 6 }, observer });
-      assert.equal(counts.together, kind === 'together' ? 6 : 1);
-      assert.equal(model.batching.together, counts.together);
+      assert.equal(model.batching.together, kind === 'together' ? 6 : 1);
       assert.match(model.batching.reason, kind === 'together' ? /bit for bit/ : /its attention is not com\.microsoft\.GroupQueryAttention/);
       const texts = textsOf(5, 40);
       const generated = texts.map(async ({ prompt, wishes, delay, leaves }) => {

@@ -44,7 +44,21 @@ test('says what of a model with doubles is computed in float32', async (t) => {
     weights: [weight('day', [], Float64Array.of(86400), DOUBLE)],
     nodes: [node('Div', ['seconds', 'day'], ['days'], {}, 'divide')],
   });
-  const { urls } = await startServer(t, { repository: repositoryOf(t, { 'days/1/model.onnx': model }) });
+  /** @type {any[]} */
+  const lines = [];
+  const log = pino({}, { write: (line) => lines.push(JSON.parse(line)) });
+  const { urls } = await startServer(t, { repository: repositoryOf(t, { 'days/1/model.onnx': model }), log });
+  const warnings = lines.filter(({ level }) => level === pino.levels.values.warn);
+  assert.deepEqual(
+    warnings.map(({ model: name, msg }) => [name, msg]),
+    [['days', 'FP64 is computed in float32: inputs seconds; outputs days; nodes divide']],
+  );
+  const inputs = [{ name: 'seconds', datatype: 'FP64', shape: [2], data: [43200, 172800] }];
+  const { json } = await postJson(`${urls.http}/v2/models/days/infer`, { inputs });
+  assert.deepEqual(json.outputs, [{ name: 'days', datatype: 'FP64', shape: [2], data: [0.5, 2] }]);
+  const bytes = await post(`${urls.http}/v2/models/days/infer`, { inputs, outputs: [{ name: 'days', parameters: { binary_data: true } }] });
+  const head = Number(bytes.headers.get('inference-header-content-length'));
+  assert.deepEqual([...new Float64Array(Uint8Array.from(bytes.bytes.subarray(head)).buffer)], [0.5, 2]);
   assert.deepEqual(await getJson(`${urls.http}/v2/models/days`), {
     name: 'days',
     versions: ['1'],

@@ -318,3 +318,28 @@ test('texts over the Open Inference Protocol', async (t) => {
   const { json: completion } = await postJson(`${url}/v1/completions`, { model: 'letters', prompt: ASKED, max_tokens: 4 });
   assert.equal(chat.choices[0].message.content, completion.choices[0].text);
 });
+
+test('log probabilities have the bytes of parts of characters', async (t) => {
+  const { client } = await generationServer(t);
+  const request = { model: 'letters', max_tokens: 3, logit_bias: { 0xe2: 100 } };
+  const { choices } = await client.chat.completions.create({ ...request, messages: HELLO, logprobs: true });
+  assert.deepEqual(
+    choices[0].logprobs?.content?.map(({ token, bytes }) => [token, bytes]),
+    Array(3).fill(['\\xe2', [0xe2]]),
+  );
+  const completion = await client.completions.create({ ...request, prompt: 'Hello', logprobs: 0 });
+  assert.deepEqual(completion.choices[0].logprobs?.tokens, Array(3).fill('bytes:\\xe2'));
+});
+
+test("vLLM's parameters reach the generator", async (t) => {
+  const { client } = await generationServer(t);
+  const complete = async (/** @type {any} */ body) =>
+    (await client.completions.create({ model: 'letters', prompt: 'Hello', max_tokens: 12, ...body })).choices[0];
+  const whole = textOf('Hello', 12);
+  const first = whole.charCodeAt(3);
+  assert.equal((await complete({ stop_token_ids: [first] })).text, whole.slice(0, whole.indexOf(String.fromCharCode(first))));
+  assert.equal((await complete({ min_p: 1, temperature: 2, seed: 1 })).text, whole);
+  assert.equal((await complete({ logit_bias: { 257: 100 }, min_tokens: 4 })).finish_reason, 'stop');
+  assert.equal((await complete({ logit_bias: { 257: 100 }, ignore_eos: true })).finish_reason, 'length');
+  await assert.rejects(complete({ stop_token_ids: [999] }), { status: 400, param: 'stop_token_ids' });
+});

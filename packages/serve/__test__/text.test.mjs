@@ -5,10 +5,13 @@ import test, { describe } from 'node:test';
 import { Tokenizer } from '@huggingface/tokenizers';
 import { randomNumbers } from 'webnn-node-text/random';
 import { END, TOKENIZER, VOCABULARY } from '../../../__test__/examples/model-folder.mjs';
+import { generator as randomOf } from '../../../__test__/lib/random.mjs';
 import { Answer } from '../lib/text/answer.js';
 import { changedLogits, chooseToken, GREEDY, logprobsOf, UNCHANGED } from '../lib/text/sampling.js';
 import { mapInParts } from '../lib/text/parts.js';
 import { StopTexts } from '../lib/text/stop-texts.js';
+import { TextStream } from '../lib/text/text-stream.js';
+import { tokenBytes } from '../lib/text/token-bytes.js';
 
 describe('stop texts', () => {
   /** What comes of pieces, and what is left at the end. */
@@ -32,6 +35,31 @@ describe('stop texts', () => {
   test('the first in the text counts', () => {
     assert.deepEqual(passed(['two', 'one'], ['zero one two']), { out: ['zero '], rest: '', isStopped: true });
     assert.deepEqual(passed(['abcd', 'bc'], ['xabc', 'd']), { out: ['xa', ''], rest: '', isStopped: true });
+  });
+
+  test('that begin with what they repeat are found wherever the pieces end', () => {
+    const { below, chance } = randomOf(6);
+    for (let round = 0; round < 500; round++) {
+      const word = (/** @type {number} */ length) => Array.from({ length }, () => 'ab'[below(2)]).join('');
+      const stops = Array.from({ length: 1 + below(3) }, () => word(1 + below(5)));
+      const text = word(30);
+      const pieces = [];
+      for (let at = 0; at < text.length; at += pieces[pieces.length - 1].length) pieces.push(text.slice(at, at + 1 + below(chance(0.3) ? 10 : 2)));
+      // The stop text that is whole first counts; of several, the longest.
+      const ends = stops.flatMap((stop) => (text.includes(stop) ? [{ end: text.indexOf(stop) + stop.length, start: text.indexOf(stop) }] : []));
+      const [first] = ends.sort((a, b) => a.end - b.end || a.start - b.start);
+      const { out, rest, isStopped } = passed(stops, pieces);
+      assert.equal(out.join('') + rest, first === undefined ? text : text.slice(0, first.start), JSON.stringify({ stops, pieces }));
+      assert.equal(isStopped, first !== undefined);
+    }
+  });
+
+  test('that hold back much are looked for once in each character', { timeout: 60_000 }, () => {
+    // A million characters may be the beginning, until one comes that is none: to try each shorter beginning then takes minutes.
+    const [count, piece] = [2 ** 10, 'a'.repeat(2 ** 10)];
+    const { out, rest, isStopped } = passed([`${piece.repeat(count)}b`], [...Array(2 * count).fill(piece), 'c']);
+    assert.equal(out.join('').length, 2 * count * piece.length + 1);
+    assert.deepEqual([rest, isStopped], ['', false]);
   });
 
   test('without any, all is passed on at once', () => {
@@ -108,6 +136,154 @@ describe('an answer', () => {
     const { pieces } = say('', options, [97, 97, 97]);
     assert.deepEqual(pieces.slice(0, 2), ['a', 'a']);
     assert.notEqual(pieces[2], 'a');
+  });
+});
+
+describe('whole characters of tokens that come one by one', () => {
+  /** A tokenizer.json with a token for each byte, and others. @param {string[]} more @param {object} rest */
+  const fallback = (more, rest) => ({
+    ...TOKENIZER,
+    added_tokens: [],
+    pre_tokenizer: null,
+    ...rest,
+    model: {
+      type: 'BPE',
+      byte_fallback: true,
+      unk_token: null,
+      merges: [],
+      vocab: Object.fromEntries(
+        [...Array.from({ length: 256 }, (_, byte) => `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`), ...more].map((token, id) => [token, id]),
+      ),
+    },
+  });
+  /** As Llama 2 and Gemma have it. */
+  const LLAMA = fallback(['▁', 'a', '▁the', 'é', '世', '\ufffd'], {
+    decoder: {
+      type: 'Sequence',
+      decoders: [
+        { type: 'Replace', pattern: { String: '▁' }, content: ' ' },
+        { type: 'ByteFallback' },
+        { type: 'Fuse' },
+        { type: 'Strip', content: ' ', start: 1, stop: 0 },
+      ],
+    },
+  });
+  const METASPACE = {
+    ...TOKENIZER,
+    decoder: { type: 'Metaspace', replacement: '▁', prepend_scheme: 'always' },
+    model: { ...TOKENIZER.model, vocab: { '▁': 0, '▁the': 1, a: 2, b: 3, '▁▁': 4 } },
+  };
+  const all = (/** @type {any} */ file) => Object.values(file.model.vocab).concat(file.added_tokens.map((/** @type {any} */ { id }) => id));
+
+  /** What a stream makes of tokens, and how many were decoded for it. @param {any} file tokenizer.json @param {number[]} ids */
+  function streamed(file, ids) {
+    const tokenizer = new Tokenizer(file, {});
+    let decoded = 0;
+    const decode = (/** @type {number[]} */ some) => {
+      decoded += some.length;
+      return tokenizer.decode(some, { skip_special_tokens: true, clean_up_tokenization_spaces: false });
+    };
+    const stream = new TextStream(decode);
+    const pieces = ids.map((id) => stream.push(id));
+    return { pieces, text: pieces.join('') + stream.end(), decoded, whole: ids.length === 0 ? '' : decode([...ids]) };
+  }
+
+  for (const [name, file] of /** @type {[string, any][]} */ ([
+    ['bytes', TOKENIZER],
+    ['bytes and words', LLAMA],
+    ['words', METASPACE],
+    [
+      'pieces of words',
+      {
+        ...METASPACE,
+        decoder: { type: 'WordPiece', prefix: '##', cleanup: false },
+        model: { ...TOKENIZER.model, vocab: { un: 0, '##bel': 1, '##ie': 2, a: 3, '.': 4 } },
+      },
+    ],
+    [
+      'ends of words',
+      { ...METASPACE, decoder: { type: 'BPEDecoder', suffix: '</w>' }, model: { ...TOKENIZER.model, vocab: { un: 0, 'a</w>': 1, b: 2, 'c</w>': 3 } } },
+    ],
+  ])) {
+    test(`${name}: any tokens give the text that they have together`, () => {
+      const { below } = randomOf(4);
+      const ids = all(file);
+      for (let round = 0; round < 300; round++) {
+        const chosen = Array.from({ length: below(40) }, () => ids[below(ids.length)]);
+        const { text, whole } = streamed(file, chosen);
+        assert.equal(text, whole, String(chosen));
+      }
+    });
+  }
+
+  test('characters and emoji of many bytes come when they are whole, never as U+FFFD', () => {
+    const text = 'é世界🦄👩‍👩‍👧‍👦🏴󠁧󠁢󠁥󠁮󠁧󠁿 a👋🏽';
+    for (const file of [TOKENIZER, LLAMA]) {
+      const { pieces, text: all } = streamed(file, [...Buffer.from(text)]);
+      assert.equal(all, text);
+      assert.deepEqual(
+        pieces.filter((piece) => piece !== ''),
+        [...text],
+      );
+    }
+  });
+
+  test('tokens with the end of one character and the beginning of the next', () => {
+    // Tokens of two bytes, in a text whose characters have three.
+    const text = '世界'.repeat(40);
+    const bytes = Buffer.from(text);
+    const single = new Map(Object.entries(TOKENIZER.model.vocab).map(([token, id]) => [id, token]));
+    const pairs = Array.from({ length: bytes.length / 2 }, (_, i) => `${single.get(bytes[2 * i])}${single.get(bytes[2 * i + 1])}`);
+    const vocab = Object.fromEntries([...new Set(pairs)].map((token, id) => [token, id]));
+    const {
+      pieces,
+      text: all,
+      decoded,
+    } = streamed(
+      { ...TOKENIZER, added_tokens: [], model: { ...TOKENIZER.model, vocab } },
+      pairs.map((pair) => vocab[pair]),
+    );
+    assert.equal(all, text);
+    // Two of three tokens complete a character.
+    assert.equal(pieces.filter((piece) => piece !== '').length, text.length);
+    assert.ok(decoded < 12 * pairs.length, `${decoded} tokens were decoded for ${pairs.length}`);
+  });
+
+  for (const [name, ids] of /** @type {[string, number[]][]} */ ([
+    ['bytes that never are a character', [0x80]],
+    ['characters that are never whole', [0xf0, 0x9f]],
+    ['marks without a text', [END]],
+    ['marks within characters', [0xe4, END, 0xb8]],
+    ['letters', [97]],
+  ])) {
+    test(`${name}: the work grows with the tokens, and the text comes at once`, () => {
+      const count = 4000;
+      const { pieces, text, whole, decoded } = streamed(
+        TOKENIZER,
+        Array.from({ length: count }, (_, i) => ids[i % ids.length]),
+      );
+      assert.equal(text, whole);
+      assert.ok(decoded < 14 * count, `${decoded} tokens were decoded for ${count}`);
+      const given = pieces.slice(0, count / 2).join('').length;
+      assert.ok(given >= Math.floor(whole.length / 2) - 1, `${given} of ${whole.length} characters after half of the tokens`);
+    });
+  }
+
+  test('the bytes of tokens are those of the text', () => {
+    const { below } = randomOf(8);
+    for (const file of /** @type {any[]} */ ([TOKENIZER, LLAMA, METASPACE])) {
+      const tokenizer = new Tokenizer(file, {});
+      const bytesOf = tokenBytes(tokenizer, file);
+      for (let round = 0; round < 100; round++) {
+        const ids = Array.from({ length: 1 + below(20) }, () => all(file)[below(all(file).length)]);
+        const bytes = Buffer.concat(ids.map(bytesOf));
+        const whole = tokenizer.decode(ids, { skip_special_tokens: false, clean_up_tokenization_spaces: false });
+        // The first space is not part of a text.
+        assert.ok([whole, ` ${whole}`].includes(new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes)), `${ids}`);
+      }
+    }
+    assert.deepEqual([...tokenBytes(new Tokenizer(/** @type {any} */ (LLAMA), {}), LLAMA)(0xe2)], [0xe2]);
+    assert.deepEqual(Buffer.from(tokenBytes(new Tokenizer(/** @type {any} */ (LLAMA), {}), LLAMA)(258)).toString(), ' the');
   });
 });
 

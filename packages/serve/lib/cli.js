@@ -5,7 +5,7 @@ import { Command, InvalidArgumentError } from 'commander';
 import pino from 'pino';
 import { startProcesses } from './cluster.js';
 import { checkConfig, DEFAULTS } from './registry/config.js';
-import { RepositoryError } from './registry/repository.js';
+import { nothingIn, RepositoryError } from './registry/repository.js';
 import { serve, VERSION } from './serve.js';
 
 /** @param {string} text */
@@ -79,7 +79,7 @@ function callsOf(server) {
   const examples = {
     embeddings: (model) => `curl ${url}/v1/embeddings -d '{"model":"${model}","input":"Hello, world"}'`,
     generation: (model) => `curl ${url}/v1/completions -d '{"model":"${model}","prompt":"Hello, world"}'`,
-    tensors: (model) => `curl ${url}/v2/models/${model}`,
+    tensors: (model) => `curl ${url}/v2/models/${encodeURIComponent(model)}`,
   };
   return server.registry.ready.slice(0, 3).flatMap(({ name, model }) => (model === null ? [] : `  ${examples[model.kind](name)}`));
 }
@@ -136,6 +136,11 @@ async function run(repository, { name, host, http, grpc, metrics, processes, set
     const options = isOne ? { metrics, control } : { metrics: /** @type {const} */ ('cluster'), control: false };
     const server = await serve({ repository, name, host, http, grpc, defaults, log, apiKey: process.env.WEBNN_SERVE_API_KEY, ...options });
     const { ready, versions } = server.registry;
+    // Whoever may load models through the network may also begin with none.
+    if (versions.length === 0 && control !== true && repository !== undefined) {
+      await server.close();
+      throw new RepositoryError(nothingIn(repository));
+    }
     if (ready.length === 0 && versions.length > 0) {
       await server.close();
       throw new RepositoryError(['no model can be loaded', ...versions.map(({ name, reason }) => `  ${name}: ${reason}`)].join('\n'));

@@ -18,8 +18,8 @@ import { Registry } from './registry/registry.js';
 /** Of this package. @type {{ version: string }} */
 export const { version: VERSION } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
 
-/** Models that are in the package: served where no folder is given. */
-const BUILT_IN = new URL('../models/', import.meta.url);
+/** The model that is in the package: served where no folder is given. */
+const BUILT_IN = new URL('../models/embeddings/', import.meta.url);
 
 /**
  * Limits of requests.
@@ -68,7 +68,7 @@ function limitsOf(given) {
 
 /**
  * @typedef {object} ServeOptions
- * @property {string} [repository] folder of models; by default the models in the package
+ * @property {string} [repository] folder of models, or a model; by default the model in the package
  * @property {string} [name] of the model where the folder is itself a model; by default that of the folder
  * @property {string} [host] address to listen at; only this machine by default
  * @property {number | false} [http] port; 0 takes a free one
@@ -211,14 +211,12 @@ export async function serve({
     access,
     json: new JsonThread(bodies),
   };
-  metrics.gauge('webnn_serve_queue_length', 'Number of requests that wait for a model', () =>
-    registry.ready.map(({ name, version, model }) => ({ model: name, version, value: model?.waiting ?? 0 })),
-  );
+  metrics.watch(() => registry.ready);
   /** @type {Part[]} */
   const parts = [];
   const server = new Server(context, parts);
   try {
-    await registry.list();
+    registry.list();
     if (http !== false) {
       const app = await createHttp(context, { corsOrigins, trustProxy, hasMetrics: metricsPort === undefined, setup });
       server.app = app;

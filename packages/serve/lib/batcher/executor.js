@@ -3,10 +3,13 @@
 import { ServeError, toServeError } from '../errors.js';
 import { Batcher } from './batcher.js';
 
+/** Why a request failed, in Triton's words. @typedef {'REJECTED' | 'CANCELED' | 'BACKEND' | 'OTHER'} Reason */
+
 /**
  * Counts and times of a model, in milliseconds; see metrics/.
  * @typedef {object} Observer
- * @property {(request: { ok: boolean, rows: number, queueMs: number, computeMs: number, totalMs: number }) => void} request
+ * @property {(request: { ok: boolean, reason: Reason | null, rows: number, queueMs: number, computeMs: number, totalMs: number }) => void} request
+ *   why it failed, or null
  * @property {(batch: { rows: number, computeMs: number }) => void} batch
  * @property {(error: unknown, requests: number) => void} failed a batch, whose requests are computed one by one then
  * @property {import('./sequences.js').TextObserver} texts of models that generate them
@@ -34,8 +37,37 @@ import { Batcher } from './batcher.js';
  * @property {number} [deadline] in milliseconds of performance.now(): then the caller is gone
  */
 
-/** A request that was not computed. */
-export const REFUSED = Object.freeze({ ok: false, rows: 0, queueMs: 0, computeMs: 0, totalMs: 0 });
+/** @type {Partial<Record<import('../errors.js').ErrorKind, Reason>>} */
+const REASONS = { overloaded: 'REJECTED', unavailable: 'REJECTED', deadline: 'REJECTED', canceled: 'CANCELED', internal: 'BACKEND' };
+
+/**
+ * Why a request failed.
+ * @param {ServeError} error
+ * @returns {Reason}
+ */
+export const reasonOf = ({ kind }) => REASONS[kind] ?? 'OTHER';
+
+/**
+ * A request that was not computed.
+ * @param {ServeError} error
+ */
+const refused = (error) => ({ ok: false, reason: reasonOf(error), rows: 0, queueMs: 0, computeMs: 0, totalMs: 0 });
+
+/**
+ * Counts a request that a check refuses.
+ * @template T
+ * @param {Pick<Observer, 'request'>} observer
+ * @param {() => T} check
+ * @returns {T}
+ */
+export function counted(observer, check) {
+  try {
+    return check();
+  } catch (error) {
+    observer.request(refused(toServeError(error)));
+    throw error;
+  }
+}
 
 const clock = () => performance.now();
 
@@ -85,13 +117,10 @@ export class Executor {
    * @throws {ServeError}
    */
   admit({ deadline } = {}) {
-    try {
+    counted(this.#observer, () => {
       if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
       this.#batcher.admit(deadline, clock());
-    } catch (error) {
-      this.#observer.request(REFUSED);
-      throw error;
-    }
+    });
   }
 
   /**
@@ -103,14 +132,12 @@ export class Executor {
    * @throws {ServeError}
    */
   submit(input, shape, { signal, deadline } = {}) {
-    if (this.#isDraining) return Promise.reject(new ServeError('unavailable', 'the model is being unloaded'));
-    if (signal?.aborted) return Promise.reject(new ServeError('canceled', 'the caller is gone'));
     return new Promise((resolve, reject) => {
       const since = clock();
       /** @type {Job<Input, Output>} */
       const job = { ...shape, input, deadline, since, signal, resolve, reject };
       const cancel = () => {
-        if (this.#batcher.cancel(job)) job.reject(new ServeError('canceled', 'the caller is gone'));
+        if (this.#batcher.cancel(job)) this.#fail(job, new ServeError('canceled', 'the caller is gone'), clock(), 0);
         this.#settle();
       };
       signal?.addEventListener('abort', cancel, { once: true });
@@ -124,10 +151,13 @@ export class Executor {
         reject(error);
       };
       try {
+        if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
+        if (signal?.aborted) throw new ServeError('canceled', 'the caller is gone');
         this.#batcher.enqueue(job, since);
-      } catch (error) {
-        this.#observer.request(REFUSED);
-        return job.reject(/** @type {ServeError} */ (error));
+      } catch (caught) {
+        const error = /** @type {ServeError} */ (caught);
+        this.#observer.request(refused(error));
+        return job.reject(error);
       }
       this.#schedule();
     });
@@ -152,7 +182,8 @@ export class Executor {
     clearTimeout(this.#timer);
     const now = clock();
     const { batch, expired, wakeAt } = this.#batcher.next(now);
-    for (const job of expired) job.reject(new ServeError('deadline', `the deadline was over after ${Math.round(now - job.since)} ms in the queue`));
+    for (const job of expired)
+      this.#fail(job, new ServeError('deadline', `the deadline was over after ${Math.round(now - job.since)} ms in the queue`), now, 0);
     if (wakeAt !== undefined) this.#timer = setTimeout(() => this.#start(), Math.max(0, wakeAt - now));
     if (batch.length === 0) return this.#settle();
     this.#lastRequests = batch.length;
@@ -176,7 +207,7 @@ export class Executor {
       this.#observer.batch({ rows, computeMs: ms });
       batch.forEach((job, i) => {
         job.resolve(result[i]);
-        this.#observe(job, true, start, ms);
+        this.#observe(job, null, start, ms);
       });
     } catch (error) {
       // One request can spoil a batch: then each has to show that it was not the one.
@@ -184,20 +215,30 @@ export class Executor {
         this.#observer.failed(error, batch.length);
         for (const job of batch) await this.#compute([job]);
       } else {
-        this.#observe(batch[0], false, clock(), 0);
-        batch[0].reject(toServeError(error));
+        this.#fail(batch[0], toServeError(error), clock(), 0);
       }
     }
   }
 
   /**
    * @param {Job<Input, Output>} job
-   * @param {boolean} ok
+   * @param {ServeError} error
    * @param {number} start
    * @param {number} computeMs
    */
-  #observe({ rows, since }, ok, start, computeMs) {
-    this.#observer.request({ ok, rows, queueMs: start - since, computeMs, totalMs: clock() - since });
+  #fail(job, error, start, computeMs) {
+    this.#observe(job, reasonOf(error), start, computeMs);
+    job.reject(error);
+  }
+
+  /**
+   * @param {Job<Input, Output>} job
+   * @param {Reason | null} reason
+   * @param {number} start
+   * @param {number} computeMs
+   */
+  #observe({ rows, since }, reason, start, computeMs) {
+    this.#observer.request({ ok: reason === null, reason, rows, queueMs: start - since, computeMs, totalMs: clock() - since });
   }
 
   #settle() {

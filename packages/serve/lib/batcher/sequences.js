@@ -3,6 +3,7 @@
 
 import { ServeError, toServeError } from '../errors.js';
 import { checkRoom } from './batcher.js';
+import { counted, reasonOf } from './executor.js';
 import { recent } from './recent.js';
 
 /**
@@ -19,15 +20,17 @@ export const PIECE = 128;
  * @property {() => void} token one was generated
  * @property {(ms: number) => void} first the first one of a text was generated, so long after the request
  * @property {(ms: number) => void} between so long after the one before
- * @property {(now: { running: number, waiting: number }) => void} count of texts
- * @property {(most: number) => void} together so many are computed at once; 1 if they take turns
+ * @property {(reason: 'stop' | 'length' | 'abort' | 'error', ms: number) => void} end of a text, so long after the request; `abort` is
+ *   the caller's
  */
 
 /**
  * A text to generate.
  * @typedef {object} Sequence
  * @property {readonly number[]} prompt tokens, at least one
- * @property {(logits: ArrayLike<number>) => number | null} choose the next token; null if the text has ended
+ * @property {((logits: ArrayLike<number>) => number | null) | null} choose the next token, null if the text has ended; null if only the
+ *   prompt is read
+ * @property {'stop' | 'length'} [finishReason] why it has ended
  */
 
 /**
@@ -40,6 +43,7 @@ export const PIECE = 128;
  * @property {number} read tokens of the prompt
  * @property {import('../models/decoder.js').Cache | null} cache while the prompt is read
  * @property {number} next token that is not in the cache yet
+ * @property {number} tokens that its cache has
  * @property {boolean} isDone
  * @property {(error?: ServeError) => void} end
  */
@@ -91,6 +95,9 @@ export class Sequences {
     return this.#reading.length + this.#rows.length;
   }
 
+  /** Tokens of all texts that are read and written. */
+  tokens = 0;
+
   /**
    * Generates a text. Its tokens go to its `choose`.
    * @param {Sequence} sequence
@@ -99,15 +106,17 @@ export class Sequences {
    * @throws {ServeError}
    */
   submit(sequence, { signal, deadline } = {}) {
-    if (this.#isDraining) return Promise.reject(new ServeError('unavailable', 'the model is being unloaded'));
-    if (signal?.aborted) return Promise.reject(new ServeError('canceled', 'the caller is gone'));
     return new Promise((resolve, reject) => {
       const since = clock();
       const ahead = this.#waiting.length + this.running + 1 - this.#limits.maxSequences;
       const wait = (Math.max(0, ahead) * (this.#msPerText ?? 0)) / this.#limits.maxSequences;
       // Those that have a place already do not count as waiting.
       const waiting = Math.max(0, ahead) - 1;
-      checkRoom(this.#limits, { waiting, wait, deadline, now: since });
+      counted(this.#observer, () => {
+        if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
+        if (signal?.aborted) throw new ServeError('canceled', 'the caller is gone');
+        checkRoom(this.#limits, { waiting, wait, deadline, now: since });
+      });
       const cancel = () => this.#end(entry, new ServeError('canceled', 'the caller is gone'));
       const end = (/** @type {ServeError | undefined} */ error) => {
         signal?.removeEventListener('abort', cancel);
@@ -115,7 +124,7 @@ export class Sequences {
         else reject(error);
       };
       /** @type {Entry} */
-      const entry = { sequence, deadline, since, begun: 0, last: 0, read: 0, cache: null, next: 0, isDone: false, end };
+      const entry = { sequence, deadline, since, begun: 0, last: 0, read: 0, cache: null, next: 0, tokens: 0, isDone: false, end };
       signal?.addEventListener('abort', cancel, { once: true });
       this.#waiting.push(entry);
       this.#start();
@@ -123,7 +132,6 @@ export class Sequences {
   }
 
   #start() {
-    this.#count();
     if (this.#isRunning) return;
     this.#isRunning = true;
     // What arrives with it begins with it.
@@ -165,7 +173,6 @@ export class Sequences {
       entry.cache = this.#decoder.empty;
       this.#reading.push(entry);
     }
-    this.#count();
   }
 
   /** @type {import('./rows.js').Take} */
@@ -204,6 +211,7 @@ export class Sequences {
       if (entry.isDone) return this.#decoder.release(cache);
       entry.read += ids.length;
       this.#observer.texts.read(ids.length);
+      this.#grow(entry, ids.length);
       this.#reading.splice(this.#reading.indexOf(entry), 1);
       if (entry.read < prompt.length) this.#reading.push(Object.assign(entry, { cache }));
       else {
@@ -230,19 +238,33 @@ export class Sequences {
    * @param {ArrayLike<number>} logits
    */
   #advance(entry, logits) {
+    const { choose } = entry.sequence;
+    if (choose === null) return this.#end(entry);
     const now = clock();
     this.#observer.texts.token();
     if (entry.last === 0) this.#observer.texts.first(now - entry.since);
     else this.#observer.texts.between(now - entry.last);
     entry.last = now;
     try {
-      const next = entry.sequence.choose(logits);
+      const next = choose(logits);
       if (next === null) this.#end(entry);
-      else entry.next = next;
+      else {
+        entry.next = next;
+        this.#grow(entry, 1);
+      }
     } catch (error) {
       this.#end(entry, toServeError(error));
     }
     if (!entry.isDone) this.#checkDeadline(entry, now);
+  }
+
+  /**
+   * @param {Entry} entry
+   * @param {number} tokens
+   */
+  #grow(entry, tokens) {
+    entry.tokens += tokens;
+    this.tokens += tokens;
   }
 
   /**
@@ -260,13 +282,13 @@ export class Sequences {
     const now = clock();
     const begun = entry.begun === 0 ? now : entry.begun;
     if (error === undefined) this.#msPerText = recent(this.#msPerText, now - begun);
-    this.#observer.request({ ok: error === undefined, rows: 1, queueMs: begun - entry.since, computeMs: now - begun, totalMs: now - entry.since });
-    this.#count();
+    this.tokens -= entry.tokens;
+    const totalMs = now - entry.since;
+    const times = { queueMs: begun - entry.since, computeMs: now - begun, totalMs };
+    this.#observer.request({ ...times, rows: 1, ok: error === undefined, reason: error === undefined ? null : reasonOf(error) });
+    if (error === undefined) this.#observer.texts.end(entry.sequence.finishReason ?? 'stop', totalMs);
+    else this.#observer.texts.end(error.kind === 'canceled' ? 'abort' : 'error', totalMs);
     entry.end(error);
-  }
-
-  #count() {
-    this.#observer.texts.count({ running: this.running, waiting: this.waiting });
   }
 
   /**

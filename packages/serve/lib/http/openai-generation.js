@@ -26,9 +26,6 @@ import { modelFor, ROOTS } from './openai.js';
  * @property {number} heartbeatMs
  */
 
-/** A text of no tokens. @type {Generated} */
-const NOTHING = { text: '', logprobs: [], tokens: 0, finishReason: 'length' };
-
 /**
  * Generates all texts of a request.
  * @param {Task} task
@@ -43,7 +40,7 @@ function generate({ model, request: { wishes, count }, prompts }, { signal, dead
       // The answers to one prompt differ.
       const seed = wishes.seed === undefined ? undefined : (wishes.seed + nth) % 2 ** 32;
       const options = { signal: group, deadline, onText: onText?.bind(null, index) };
-      const result = wishes.maxTokens === 0 ? NOTHING : await model.generate(prompt, { ...wishes, seed }, options);
+      const result = await model.generate(prompt, { ...wishes, seed }, options);
       onEnd?.(index, result);
       return result;
     }),

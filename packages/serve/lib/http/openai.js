@@ -1,7 +1,6 @@
 // OpenAI's API: the list of models, and embeddings.
 
 import { invalid, ServeError } from '../errors.js';
-import { normalize } from '../models/embedder.js';
 import { decodeEmbeddings, encodeEmbeddings } from '../protocol/openai.js';
 import { bodyOf, callOf, callOptions } from './calls.js';
 
@@ -81,8 +80,7 @@ export function addOpenAiRoutes(app, { registry, json }) {
       const model = modelFor(registry, body.model, 'embeddings');
       const { inputs, format, dimensions } = decodeEmbeddings(body, model.width);
       const { vectors, tokens } = await model.embed(inputs, callOptions(request, reply));
-      const shortened = dimensions === model.width ? vectors : vectors.map((vector) => normalize(vector.slice(0, dimensions)));
-      return encodeEmbeddings(body.model, { vectors: shortened, tokens }, format);
+      return encodeEmbeddings(body.model, { vectors: vectors.map((vector) => model.shortened(vector, dimensions)), tokens }, format);
     });
   }
 }

@@ -1,47 +1,35 @@
 // A model that makes vectors of texts.
 
 import { loadModel } from 'webnn-node/onnx';
-import { Executor } from '../batcher/executor.js';
+import { hasCache } from 'webnn-node-text/decoder';
+import { arrayOf, numbersOf } from 'webnn-node-text/elements';
+import { counted, Executor } from '../batcher/executor.js';
 import { invalid, ServeError } from '../errors.js';
 import { contextOptions } from '../registry/config.js';
+import { RepositoryError } from '../registry/repository.js';
 import { encodeText } from '../text/folder.js';
 import { mapInParts } from '../text/parts.js';
+import { chooseOutput, planOf, pool } from './pooling.js';
+import { float32Warnings } from './precision.js';
 
 /**
  * @typedef {import('../text/folder.js').TextFolder} TextFolder
  * @typedef {import('../batcher/executor.js').CallOptions} CallOptions
  */
 
-/** Inputs that the model may have: what each holds for a text of the given tokens, and for padding. @type {Record<string, (ids: readonly number[]) => (i: number) => number>} */
+/** Inputs that the model may have: what each holds for a text of the given tokens, and for padding. @type {Record<string, (ids: readonly number[], padding: number) => (i: number) => number>} */
 const INPUTS = {
-  input_ids: (ids) => (i) => ids[i] ?? 0,
+  input_ids: (ids, padding) => (i) => ids[i] ?? padding,
   attention_mask: (ids) => (i) => (i < ids.length ? 1 : 0),
   token_type_ids: () => () => 0,
   position_ids: () => (i) => i,
 };
-
-/** Outputs that are one vector for each text already. Others are states of tokens. */
-const POOLED = ['sentence_embedding', 'text_embeds', 'embedding', 'embeddings', 'pooler_output'];
-
-/** Outputs with a vector for each token. */
-const STATES = ['last_hidden_state', 'token_embeddings', 'hidden_states'];
 
 /** Texts of one request, as at OpenAI. */
 const MAX_INPUTS = 2048;
 
 /** Texts of lengths within this share of each other are computed together: what is left is padding. */
 const SIMILAR = 1.25;
-
-/**
- * The output to read.
- * @param {import('webnn-node/onnx').OnnxModel} model
- */
-function outputOf({ outputs }) {
-  const found = [...POOLED, ...STATES].flatMap((name) => outputs.find((output) => output.name === name) ?? [])[0];
-  if (found === undefined)
-    throw new ServeError('internal', `the model has no output ${[...POOLED, ...STATES].join(', ')}; it has ${outputs.map(({ name }) => name).join(', ')}`);
-  return found;
-}
 
 /**
  * Makes the length of a vector 1.
@@ -52,26 +40,41 @@ export function normalize(vector) {
   return length === 0 ? vector : vector.map((value) => value / length);
 }
 
-/** How the vectors of a text's tokens become one. @type {Record<TextFolder['pooling'], (states: Float32Array, width: number, count: number) => Float32Array>} */
-const POOLINGS = {
-  cls: (states, width) => states.slice(0, width),
-  last: (states, width, count) => states.slice((count - 1) * width, count * width),
-  // The sum has the direction of the mean.
-  mean(states, width, count) {
-    const sum = new Float32Array(width);
-    for (let i = 0; i < count * width; i++) sum[i % width] += states[i];
-    return sum;
-  },
-};
+/**
+ * An input whose value does not depend on the texts: the empty cache of a decoder, which makes vectors as an encoder does, and
+ * whether there is something in it.
+ * @param {import('webnn-node/onnx').OnnxValueInfo} input
+ * @returns {((rows: number) => { data: any, shape: number[] }) | null} null for others
+ */
+function constantOf({ name, dataType, shape }) {
+  if (name === 'use_cache_branch') return () => ({ data: arrayOf(dataType, 1), shape: [1] });
+  const [, heads, , size] = shape ?? [];
+  if (!hasCache([{ name }]) || typeof heads !== 'number' || typeof size !== 'number') return null;
+  return (rows) => ({ data: arrayOf(dataType, 0), shape: [rows, heads, 0, size] });
+}
+
+/** The result of a computation. @typedef {{ data: any, dataType: string, shape: number[] }} Result */
 
 export class Embedder {
   kind = /** @type {const} */ ('embeddings');
   #model;
   #folder;
   #output;
+  #isNormal;
+  /** The setting. */
+  #pooling;
+  /** @type {import('./pooling.js').Plan} */
+  #plan = { pooling: null, isAssumed: false };
+  /** Numbers of a vector. */
+  width = 0;
+  /** Values of inputs that no text changes. @type {Map<string, (rows: number) => { data: any, shape: number[] }>} */
+  #constants = new Map();
+  /** Whether the model knows what is padding. Without that, only texts of equal length are computed together. */
+  #hasMask;
   /** @type {Executor<number[][], Float32Array[]>} */
   #executor;
   #config;
+  #observer;
   /** Requests that have begun. @type {Set<Promise<unknown>>} */
   #begun = new Set();
   #isDraining = false;
@@ -82,17 +85,30 @@ export class Embedder {
    * @param {import('./load.js').Services} services
    */
   constructor(model, folder, { config, turns, observer }) {
-    const unknown = model.inputs.filter(({ name }) => !Object.hasOwn(INPUTS, name));
-    if (unknown.length > 0) throw new ServeError('internal', `no value is known for the model's input ${unknown.map(({ name }) => name).join(', ')}`);
+    for (const input of model.inputs) {
+      const constant = constantOf(input);
+      if (constant !== null) this.#constants.set(input.name, constant);
+    }
+    const unknown = model.inputs.filter(({ name }) => !Object.hasOwn(INPUTS, name) && !this.#constants.has(name));
+    if (unknown.length > 0) {
+      const listed = unknown.map(({ name }) => name).join(', ');
+      throw new RepositoryError(`no value is known for the model's input ${listed}: set "kind" to "tensors" in model.json if callers have it`);
+    }
+    const { sentence } = folder;
     this.#model = model;
     this.#folder = folder;
     this.#config = config;
-    this.#output = outputOf(model);
+    this.#observer = observer;
+    this.#hasMask = model.inputs.some(({ name }) => name === 'attention_mask');
+    this.#pooling = config.pooling === null || config.pooling === 'none' ? config.pooling : [config.pooling].flat();
+    const needsStates = config.pooling !== 'none' && (sentence.pooling !== null || sentence.layers.length > 0);
+    this.#output = chooseOutput(model.outputs, { output: config.output, pooling: this.#pooling, needsStates });
+    this.#isNormal = config.normalize ?? sentence.normalize;
     this.#executor = new Executor({ limits: config, turns, observer, run: (lists) => this.#run(lists) });
   }
 
   /**
-   * Loads an encoder, and computes once, so that the first caller does not wait for it.
+   * Loads an encoder, and computes once: the sizes of the result are known then, and the first caller does not wait for it.
    * @param {string} file
    * @param {TextFolder} folder
    * @param {import('./load.js').Services} services
@@ -101,7 +117,7 @@ export class Embedder {
     const model = await loadModel(file, contextOptions(services.config));
     try {
       const embedder = new Embedder(model, folder, services);
-      await embedder.#run([[[0, 0]]]);
+      await embedder.#try();
       return embedder;
     } catch (error) {
       model.destroy();
@@ -109,10 +125,40 @@ export class Embedder {
     }
   }
 
-  /** Numbers of a vector. */
-  get width() {
-    const width = this.#output.shape?.at(-1);
-    return typeof width === 'number' ? width : -1;
+  /** Computes a text of two tokens, and learns what a vector is. */
+  async #try() {
+    const { name } = this.#output;
+    const { shape } = await this.#compute([[this.#folder.padding, this.#folder.padding]]);
+    const isKnown = (shape.length === 2 || (shape.length === 3 && shape[1] === 2)) && shape[0] === 1;
+    if (!isKnown) throw new RepositoryError(`the output ${name} is [${shape.join(', ')}] for a text of 2 tokens, expected [1, width] or [1, 2, width]`);
+    this.#plan = planOf({ name, rank: shape.length }, this.#folder.sentence, this.#pooling);
+    this.width = shape[shape.length - 1] * (this.#plan.pooling?.length ?? 1);
+  }
+
+  /** What the log says about it. */
+  get about() {
+    const { prompt } = this.#folder.sentence;
+    return {
+      output: this.#output.name,
+      pooling: this.#plan.pooling?.join(', ') ?? 'none',
+      normalize: this.#isNormal,
+      width: this.width,
+      maxLength: this.#folder.maxLength,
+      ...(prompt === '' ? {} : { prompt }),
+    };
+  }
+
+  /** What whoever runs the server should know. */
+  get warnings() {
+    const assumed = 'the folder does not say how the states of tokens become a vector: their mean is taken; set "pooling" in model.json';
+    const missing = `the vectors do without ${this.#folder.sentence.layers.join(', ')}, because "pooling" is set in model.json`;
+    const isPooler = this.#output.name === 'pooler_output' && this.#config.output === null;
+    return [
+      ...(this.#plan.isAssumed ? [assumed] : []),
+      ...(this.#plan.pooling !== null && this.#folder.sentence.layers.length > 0 ? [missing] : []),
+      ...(isPooler ? ['the only vector of a text is pooler_output, which is rarely meant for comparing texts'] : []),
+      ...float32Warnings(this.#model),
+    ];
   }
 
   get metadata() {
@@ -143,8 +189,11 @@ export class Embedder {
    * @returns {readonly number[]}
    */
   #tokens(input, index) {
-    if (typeof input === 'string') return encodeText(this.#folder, input, { what: `input ${index}`, param: 'input' });
-    const { maxLength } = this.#folder;
+    const { maxLength, sentence } = this.#folder;
+    if (typeof input === 'string') {
+      const text = sentence.prompt + input;
+      return encodeText(this.#folder, sentence.lowerCase ? text.toLowerCase() : text, { what: `input ${index}`, param: 'input' });
+    }
     if (input.length <= maxLength) return input;
     throw invalid(`input ${index} has ${input.length} tokens, and the model reads at most ${maxLength} tokens`, {
       param: 'input',
@@ -153,7 +202,7 @@ export class Embedder {
   }
 
   /**
-   * Vectors of length 1.
+   * Vectors of texts.
    * @param {readonly (string | readonly number[])[]} inputs texts, or their tokens
    * @param {CallOptions} [options]
    * @returns {Promise<{ vectors: Float32Array[], tokens: number }>} in the order of the inputs, and how many tokens were read
@@ -175,14 +224,17 @@ export class Embedder {
    * @param {CallOptions} [options]
    */
   async #embed(inputs, options) {
-    if (inputs.length > MAX_INPUTS) throw invalid(`input has ${inputs.length} entries, at most ${MAX_INPUTS} are allowed`, { param: 'input' });
+    counted(this.#observer, () => {
+      if (inputs.length > MAX_INPUTS) throw invalid(`input has ${inputs.length} entries, at most ${MAX_INPUTS} are allowed`, { param: 'input' });
+    });
     this.#executor.admit(options);
-    const rows = await mapInParts(inputs, (input, index) => ({ index, ids: this.#tokens(input, index) }));
+    const rows = await mapInParts(inputs, (input, index) => ({ index, ids: counted(this.#observer, () => this.#tokens(input, index)) }));
     const vectors = new Array(rows.length);
     // One part after the other: others get their turn between them.
     for (const part of this.#parts(rows)) {
       const lists = part.map(({ ids }) => [...ids]);
-      const results = await this.#executor.submit(lists, { key: 'text', rows: lists.length, length: lists[lists.length - 1].length }, options);
+      const { length } = lists[lists.length - 1];
+      const results = await this.#executor.submit(lists, { key: this.#hasMask ? 'text' : `text of ${length}`, rows: lists.length, length }, options);
       part.forEach(({ index }, i) => (vectors[index] = results[i]));
     }
     return { vectors, tokens: rows.reduce((sum, { ids }) => sum + ids.length, 0) };
@@ -200,7 +252,7 @@ export class Embedder {
     const parts = [];
     for (const row of sorted) {
       const last = parts.at(-1);
-      const fits = last !== undefined && last.length < this.#config.maxBatch && row.ids.length <= SIMILAR * last[0].ids.length;
+      const fits = last !== undefined && last.length < this.#config.maxBatch && row.ids.length <= (this.#hasMask ? SIMILAR : 1) * last[0].ids.length;
       if (fits) last.push(row);
       else parts.push([row]);
     }
@@ -214,13 +266,25 @@ export class Embedder {
    */
   async #run(requests) {
     const lists = requests.flat();
+    const vectors = this.#vectors(await this.#compute(lists), lists);
+    let first = 0;
+    return requests.map(({ length }) => vectors.slice(first, (first += length)));
+  }
+
+  /**
+   * @param {number[][]} lists tokens of texts, at least one
+   * @returns {Promise<Result>}
+   */
+  async #compute(lists) {
     const longest = Math.max(1, ...lists.map((ids) => ids.length));
     const shape = [lists.length, longest];
     const feeds = Object.fromEntries(
       this.#model.inputs.map(({ name, dataType }) => {
+        const constant = this.#constants.get(name);
+        if (constant !== undefined) return [name, constant(lists.length)];
         const data = dataType === 'int32' ? new Int32Array(lists.length * longest) : new BigInt64Array(lists.length * longest);
         lists.forEach((ids, row) => {
-          const valueAt = INPUTS[name](ids);
+          const valueAt = INPUTS[name](ids, this.#folder.padding);
           for (let i = 0; i < longest; i++) data[row * longest + i] = /** @type {never} */ (dataType === 'int32' ? valueAt(i) : BigInt(valueAt(i)));
         });
         return [name, { data, shape }];
@@ -228,21 +292,34 @@ export class Embedder {
     );
     const others = this.#model.outputs.filter(({ name }) => name !== this.#output.name);
     const results = await this.#model.run(feeds, Object.fromEntries(others.map(({ name }) => [name, null])));
-    const vectors = this.#vectors(results[this.#output.name], lists);
-    let first = 0;
-    return requests.map(({ length }) => vectors.slice(first, (first += length)));
+    return results[this.#output.name];
   }
 
   /**
-   * @param {{ data: Float32Array, shape: number[] }} result
+   * @param {Result} result
    * @param {number[][]} lists
    * @returns {Float32Array[]}
    */
-  #vectors({ data, shape }, lists) {
+  #vectors({ data, dataType, shape }, lists) {
+    const numbers = /** @type {Float32Array} */ (numbersOf({ dataType, data }));
     const width = shape[shape.length - 1];
-    const size = data.length / lists.length;
-    const pool = shape.length === 3 ? POOLINGS[this.#folder.pooling] : POOLINGS.cls;
-    return lists.map((ids, row) => normalize(pool(data.subarray(row * size, (row + 1) * size), width, ids.length)));
+    const size = numbers.length / lists.length;
+    return lists.map((ids, row) => {
+      const own = numbers.subarray(row * size, (row + 1) * size);
+      const vector = this.#plan.pooling === null ? Float32Array.from(own) : pool(this.#plan.pooling, own, width, ids.length);
+      return this.#isNormal ? normalize(vector) : vector;
+    });
+  }
+
+  /**
+   * The first numbers of a vector, for models whose vectors keep their meaning.
+   * @param {Float32Array} vector
+   * @param {number} dimensions
+   */
+  shortened(vector, dimensions) {
+    if (dimensions === vector.length) return vector;
+    const short = vector.slice(0, dimensions);
+    return this.#isNormal ? normalize(short) : short;
   }
 
   /**

@@ -4,6 +4,7 @@ import { randomInt } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { inspectModel, loadModel } from 'webnn-node/onnx';
 import { describeDecoder, KEEP_LAST } from 'webnn-node-text/decoder';
+import { counted } from '../batcher/executor.js';
 import { InTurns, Together } from '../batcher/rows.js';
 import { Sequences } from '../batcher/sequences.js';
 import { invalid } from '../errors.js';
@@ -13,7 +14,9 @@ import { encodeText } from '../text/folder.js';
 import { mapInParts } from '../text/parts.js';
 import { samplingOf, UNCHANGED } from '../text/sampling.js';
 import { chooseBatching, obstacle } from './batching.js';
+import { contextBound } from './context.js';
 import { Decoder } from './decoder.js';
+import { float32Warnings } from './precision.js';
 
 /**
  * @typedef {import('../text/folder.js').TextFolder} TextFolder
@@ -28,12 +31,12 @@ import { Decoder } from './decoder.js';
  * @property {Partial<import('../text/sampling.js').Changes>} [changes]
  * @property {number} [seed]
  * @property {readonly string[]} [stop]
- * @property {number} [maxTokens] by default as many as the context has room for, and LONGEST at most
+ * @property {number} [maxTokens] 0 only reads the prompt; by default as many as the context has room for, and LONGEST at most
+ * @property {number} [minTokens] before these, no token ends the text
+ * @property {boolean} [ignoreEnd] whether the text goes on where the model would end it
+ * @property {readonly number[]} [stopTokens] further tokens that end the text
  * @property {number | null} [logprobs]
- * @property {number} [minTokens]
- * @property {boolean} [ignoreEnd]
- * @property {readonly number[]} [stopTokens]
- * @property {Record<string, unknown>} [templateArguments]
+ * @property {Record<string, unknown>} [templateArguments] variables of the chat template, for `readMessages`
  */
 
 /** @typedef {{ text: string, logprobs: TokenLogprobs[], tokens: number, finishReason: 'stop' | 'length' }} Generated */
@@ -53,15 +56,27 @@ export class Generator {
   #folder;
   #vocabulary;
   #sequences;
+  #context;
+  #maxTokens;
+  #observer;
 
   /**
    * @param {import('webnn-node/onnx').OnnxModel} model
    * @param {TextFolder} folder
-   * @param {{ vocabulary: number, sequences: Sequences, batching: { together: number, reason: string } }} parts
+   * @param {object} parts
+   * @param {number} parts.vocabulary
+   * @param {Sequences} parts.sequences
+   * @param {{ together: number, reason: string }} parts.batching
+   * @param {import('./context.js').ContextBound} parts.context
+   * @param {number | null} parts.maxTokens of an answer where the caller does not say it
+   * @param {import('../batcher/executor.js').Observer} parts.observer
    */
-  constructor(model, folder, { vocabulary, sequences, batching }) {
+  constructor(model, folder, { vocabulary, sequences, batching, context, maxTokens, observer }) {
+    this.#observer = observer;
     this.#model = model;
     this.#folder = folder;
+    this.#context = context;
+    this.#maxTokens = maxTokens;
     this.#vocabulary = vocabulary;
     this.#sequences = sequences;
     /** How many texts are computed at once, and why. */
@@ -75,7 +90,7 @@ export class Generator {
    * @param {import('./load.js').Services} services
    */
   static async load(file, folder, { config, turns, observer }) {
-    const { maxSequences } = config;
+    const { maxSequences, maxTokens } = config;
     const known = obstacle(inspectModel(file));
     // A cache with room for further tokens is longer than what the exported names of dimensions say.
     const model = await loadModel(file, { ...contextOptions(config), keepLast: KEEP_LAST, ...(known === null && { strictDimensions: false }) });
@@ -83,17 +98,32 @@ export class Generator {
       const described = describeDecoder(model);
       const { vocabulary } = described;
       const decoder = new Decoder(model, described);
-      const { maxLength } = folder;
-      const { counts, reason } = await chooseBatching({ decoder, vocabulary, maxSequences, maxLength, obstacle: known });
+      const own = folder.maxLength;
+      const context = contextBound(described.cache, { own, wanted: config.maxLength, isTogether: known === null && maxSequences > 1, maxSequences });
+      const { maxLength } = context;
+      // The trial has texts of its own, which a low bound has nothing to do with.
+      const { counts, reason } = await chooseBatching({ decoder, vocabulary, maxSequences, maxLength: own, obstacle: known });
       const isTogether = counts.length > 0;
-      observer.texts.together(isTogether ? maxSequences : 1);
       const rows = isTogether ? new Together(decoder, counts, maxLength) : new InTurns(decoder);
       const sequences = new Sequences({ limits: { ...config, maxQueueMs: config.maxTextQueueMs }, decoder, rows, turns, observer });
-      return new Generator(model, folder, { vocabulary, sequences, batching: { together: isTogether ? maxSequences : 1, reason } });
+      const batching = { together: isTogether ? maxSequences : 1, reason };
+      return new Generator(model, { ...folder, maxLength }, { vocabulary, sequences, batching, context, maxTokens, observer });
     } catch (error) {
       model.destroy();
       throw error;
     }
+  }
+
+  /** What the log says about it. */
+  get about() {
+    return { batching: this.batching, maxLength: this.#folder.maxLength };
+  }
+
+  /** What whoever runs the server should know. */
+  get warnings() {
+    const { ignored } = this.#folder.generation;
+    const unsupported = `generation_config.json sets what is not supported and has no effect: ${ignored.join(', ')}`;
+    return [...(ignored.length > 0 ? [unsupported] : []), ...this.#context.warnings, ...float32Warnings(this.#model)];
   }
 
   get metadata() {
@@ -112,6 +142,16 @@ export class Generator {
     return this.#sequences.waiting;
   }
 
+  /** Texts that are read and written. */
+  get running() {
+    return this.#sequences.running;
+  }
+
+  /** Which part of the tokens that could be there at the same time is there, 0 to 1. */
+  get cacheUsage() {
+    return this.#sequences.tokens / this.#context.tokens;
+  }
+
   /** Whether the model has a chat template. */
   get hasTemplate() {
     return this.#folder.render !== null;
@@ -120,14 +160,17 @@ export class Generator {
   /**
    * The tokens of a conversation, up to where the answer begins.
    * @param {readonly import('../text/folder.js').Message[]} messages
-   * @param {Record<string, unknown>} [_templateArguments]
+   * @param {Record<string, unknown>} [templateArguments] variables of the chat template
    * @returns {readonly number[]}
    */
-  readMessages(messages, _templateArguments) {
-    const { render } = this.#folder;
-    if (render === null) throw invalid('the model has no chat template; use /v1/completions', { param: 'model' });
-    if (messages.length > this.#folder.maxLength) throw this.#tooLong(`the conversation has ${messages.length} messages`, 'messages');
-    return this.#check(encodeText(this.#folder, render(messages), { what: 'the conversation', param: 'messages', isWhole: false }), 'messages');
+  readMessages(messages, templateArguments) {
+    return counted(this.#observer, () => {
+      const { render } = this.#folder;
+      if (render === null) throw invalid('the model has no chat template; use /v1/completions', { param: 'model' });
+      if (messages.length > this.#folder.maxLength) throw this.#tooLong(`the conversation has ${messages.length} messages`, 'messages');
+      const text = render(messages, templateArguments);
+      return this.#check(encodeText(this.#folder, text, { what: 'the conversation', param: 'messages', isWhole: false }), 'messages');
+    });
   }
 
   /**
@@ -136,9 +179,12 @@ export class Generator {
    * @returns {Promise<(readonly number[])[]>}
    */
   async readPrompts(prompts) {
-    if (prompts.length > MAX_PROMPTS) throw invalid(`there are ${prompts.length} prompts, at most ${MAX_PROMPTS} are allowed`, { param: 'prompt' });
+    counted(this.#observer, () => {
+      if (prompts.length > MAX_PROMPTS) throw invalid(`there are ${prompts.length} prompts, at most ${MAX_PROMPTS} are allowed`, { param: 'prompt' });
+    });
     const read = (/** @type {string} */ prompt) => encodeText(this.#folder, prompt, { what: 'the prompt', param: 'prompt' });
-    return mapInParts(prompts, (prompt) => this.#check(typeof prompt === 'string' ? read(prompt) : prompt, 'prompt'));
+    const check = (/** @type {string | readonly number[]} */ prompt) => this.#check(typeof prompt === 'string' ? read(prompt) : prompt, 'prompt');
+    return mapInParts(prompts, (prompt) => counted(this.#observer, () => check(prompt)));
   }
 
   /**
@@ -148,8 +194,7 @@ export class Generator {
   #check(ids, param) {
     const { maxLength } = this.#folder;
     if (ids.length === 0) throw invalid('the prompt has no tokens', { param });
-    const outside = ids.find((id) => !(id >= 0 && id < this.#vocabulary));
-    if (outside !== undefined) throw invalid(`token ${outside} is not in the model's vocabulary of ${this.#vocabulary} tokens`, { param });
+    this.#checkKnown(ids, param);
     if (ids.length >= maxLength) throw this.#tooLong(`the prompt has ${ids.length} tokens`, param);
     return ids;
   }
@@ -171,12 +216,22 @@ export class Generator {
   }
 
   /**
-   * The bytes of a token.
+   * The bytes of a token, which can be parts of characters.
    * @param {number} id
-   * @returns {Uint8Array}
    */
   bytesOf(id) {
-    return Buffer.from(this.textOf([id]));
+    return this.#folder.bytesOf(id);
+  }
+
+  /**
+   * The longest answer where the caller does not say it.
+   * @param {number} promptTokens
+   * @param {number} room in the context
+   */
+  #longest(promptTokens, room) {
+    const { maxTokens, maxLength } = this.#folder.generation;
+    const wanted = this.#maxTokens ?? maxTokens ?? (maxLength === null ? LONGEST : Math.max(1, maxLength - promptTokens));
+    return Math.min(room, wanted);
   }
 
   /**
@@ -187,30 +242,63 @@ export class Generator {
    * @returns {Promise<Generated>}
    * @throws {import('../errors.js').ServeError}
    */
-  async generate(prompt, { sampling, changes, seed = randomInt(2 ** 32), stop = [], maxTokens, logprobs = null }, { onText, ...options } = {}) {
-    const room = this.#folder.maxLength - prompt.length;
-    if (maxTokens !== undefined && maxTokens > room) throw this.#tooLong(`the prompt has ${prompt.length}, the answer up to ${maxTokens}`, 'max_tokens');
-    const unknown = [...(changes?.bias?.keys() ?? [])].find((id) => id >= this.#vocabulary);
-    if (unknown !== undefined) throw invalid(`token ${unknown} is not in the model's vocabulary of ${this.#vocabulary} tokens`, { param: 'logit_bias' });
+  async generate(prompt, wishes, { onText, ...options } = {}) {
+    const { sampling, changes, seed = randomInt(2 ** 32), stop = [], maxTokens, logprobs = null } = wishes;
+    const { generation, maxLength } = this.#folder;
+    const room = maxLength - prompt.length;
+    counted(this.#observer, () => this.#checkWishes(wishes, prompt.length));
     /** @type {string[]} */
     const pieces = [];
     /** @type {TokenLogprobs[]} */
     const all = [];
     const answerOptions = {
-      sampling: samplingOf({ top_k: 0, ...this.#folder.sampling }, sampling),
-      changes: { ...UNCHANGED, ...changes },
+      sampling: samplingOf({ ...generation.sampling, top_k: generation.sampling.top_k ?? 0 }, sampling),
+      changes: { ...UNCHANGED, ...changes, repetition: changes?.repetition ?? generation.repetition },
       seed,
-      stop,
-      maxTokens: maxTokens ?? Math.min(room, LONGEST),
+      stop: [...generation.stop, ...stop],
+      maxTokens: maxTokens ?? this.#longest(prompt.length, room),
+      minTokens: wishes.minTokens ?? Math.max(generation.minTokens, generation.minLength - prompt.length),
+      ignoreEnd: wishes.ignoreEnd,
+      stopTokens: wishes.stopTokens,
       logprobs,
+      prompt,
+      constraints: generation.constraints,
     };
     const answer = new Answer(answerOptions, this.#folder, (piece, some) => {
       pieces.push(piece);
       all.push(...some);
       onText?.(piece, some);
     });
-    await this.#sequences.submit({ prompt, choose: (logits) => answer.choose(logits) }, options);
-    return { text: pieces.join(''), logprobs: all, tokens: answer.tokens, finishReason: answer.finishReason ?? 'stop' };
+    const sequence = {
+      prompt,
+      choose: answerOptions.maxTokens === 0 ? null : (/** @type {ArrayLike<number>} */ logits) => answer.choose(logits),
+      get finishReason() {
+        return answer.finishReason ?? /** @type {const} */ ('length');
+      },
+    };
+    await this.#sequences.submit(sequence, options);
+    return { text: pieces.join(''), logprobs: all, tokens: answer.tokens, finishReason: sequence.finishReason };
+  }
+
+  /**
+   * @param {Wishes} wishes
+   * @param {number} promptTokens
+   */
+  #checkWishes({ maxTokens = 0, changes, stopTokens = [] }, promptTokens) {
+    if (maxTokens > this.#folder.maxLength - promptTokens) {
+      throw this.#tooLong(`the prompt has ${promptTokens}, the answer up to ${maxTokens}`, 'max_tokens');
+    }
+    this.#checkKnown([...(changes?.bias?.keys() ?? [])], 'logit_bias');
+    this.#checkKnown(stopTokens, 'stop_token_ids');
+  }
+
+  /**
+   * @param {readonly number[]} ids
+   * @param {string} param that has them
+   */
+  #checkKnown(ids, param) {
+    const unknown = ids.find((id) => !(id >= 0 && id < this.#vocabulary));
+    if (unknown !== undefined) throw invalid(`token ${unknown} is not in the model's vocabulary of ${this.#vocabulary} tokens`, { param });
   }
 
   /**

@@ -4,9 +4,10 @@ import { existsSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { inspectModel } from 'webnn-node/onnx';
 import { hasCache } from 'webnn-node-text/decoder';
+import { RepositoryError } from '../registry/repository.js';
 import { readTextFolder } from '../text/folder.js';
 import { Embedder } from './embedder.js';
-import { modelFile } from './files.js';
+import { checkContent, modelFile } from './files.js';
 import { Generator } from './generator.js';
 import { TensorModel } from './tensor-model.js';
 
@@ -20,16 +21,41 @@ import { TensorModel } from './tensor-model.js';
 
 /** @typedef {TensorModel | Embedder | Generator} Model */
 
+/** A step of sentence-transformers behind the model, which only models for embeddings have. */
+const SENTENCE_FILES = ['modules.json', '1_Pooling/config.json'];
+
+/**
+ * What a model does, as its files show it.
+ * @param {string} location folder
+ * @param {string} file of the weights
+ * @returns {Model['kind']}
+ */
+function kindOf(location, file) {
+  if (!existsSync(path.join(location, 'tokenizer.json'))) return 'tensors';
+  if (SENTENCE_FILES.some((name) => existsSync(path.join(location, name)))) return 'embeddings';
+  const { inputs, outputs } = inspectModel(file);
+  // A decoder that makes vectors has states and no scores of tokens.
+  return hasCache(inputs) && outputs.some(({ name }) => name === 'logits') ? 'generation' : 'embeddings';
+}
+
 /**
  * Loads a version of a model.
  * @param {string} location a folder or an .onnx file
  * @param {Services} services
  * @returns {Promise<Model>}
+ * @throws {RepositoryError} if its files do not fit together
  */
 export async function loadVersion(location, services) {
-  if (!statSync(location).isDirectory()) return TensorModel.load(location, services);
-  const file = modelFile(location, services.config.dtype);
-  if (!existsSync(path.join(location, 'tokenizer.json'))) return TensorModel.load(file, services);
+  const { config } = services;
+  const isFolder = statSync(location).isDirectory();
+  const file = isFolder ? modelFile(location, config.dtype) : location;
+  checkContent(file);
+  const kind = config.kind ?? (isFolder ? kindOf(location, file) : 'tensors');
+  if (kind === 'tensors') return TensorModel.load(file, services);
+  if (!isFolder) throw new RepositoryError(`kind is ${kind}, which needs a folder with tokenizer.json; ${location} is a file`);
   const folder = await readTextFolder(location);
-  return hasCache(inspectModel(file).inputs) ? Generator.load(file, folder, services) : Embedder.load(file, folder, services);
+  if (kind === 'generation') return Generator.load(file, folder, services);
+  const { sentence, maxLength } = folder;
+  const own = { maxLength: Math.min(maxLength, config.maxLength ?? Infinity), sentence: { ...sentence, prompt: config.prompt ?? sentence.prompt } };
+  return Embedder.load(file, { ...folder, ...own }, services);
 }

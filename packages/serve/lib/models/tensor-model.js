@@ -1,10 +1,11 @@
 // A model that takes and gives tensors.
 
 import { loadModel } from 'webnn-node/onnx';
-import { Executor, REFUSED } from '../batcher/executor.js';
+import { counted, Executor } from '../batcher/executor.js';
 import { invalid, ServeError } from '../errors.js';
 import { datatypeOf, datatypeOfModel } from '../protocol/datatypes.js';
 import { contextOptions } from '../registry/config.js';
+import { float32Names, float32Warnings } from './precision.js';
 
 /**
  * @typedef {import('../protocol/tensors.js').Tensor} Tensor
@@ -33,11 +34,9 @@ function portOf({ name, type, shape }) {
  * The properties of a model that computes less precisely than its data types say; none for others.
  * @param {import('webnn-node/onnx').OnnxAsFloat32} computedAsFloat32
  */
-function propertiesOf({ inputs, outputs, nodes, nodeCount }) {
-  const names = [inputs, outputs, nodeCount > nodes.length ? [...nodes, `${nodeCount - nodes.length} more`] : nodes];
-  const texts = ['inputs', 'outputs', 'nodes'].map((what, i) => /** @type {const} */ ([`computed_as_fp32_${what}`, names[i].join(', ')]));
-  const properties = Object.fromEntries(texts.filter(([, text]) => text !== ''));
-  return Object.keys(properties).length === 0 ? {} : { properties };
+function propertiesOf(computedAsFloat32) {
+  const names = float32Names(computedAsFloat32);
+  return names.length === 0 ? {} : { properties: Object.fromEntries(names.map(([what, listed]) => [`computed_as_fp32_${what}`, listed])) };
 }
 
 /**
@@ -147,6 +146,16 @@ export class TensorModel {
     return { platform: 'onnx_webnn-node', inputs, outputs, ...propertiesOf(this.#model.computedAsFloat32) };
   }
 
+  /** What the log says about it. */
+  get about() {
+    return {};
+  }
+
+  /** What whoever runs the server should know. */
+  get warnings() {
+    return float32Warnings(this.#model);
+  }
+
   /** Requests that wait. */
   get waiting() {
     return this.#executor.waiting;
@@ -167,12 +176,7 @@ export class TensorModel {
    * @throws {ServeError}
    */
   async infer(request, options) {
-    try {
-      this.#check(request);
-    } catch (error) {
-      this.#observer.request(REFUSED);
-      throw error;
-    }
+    counted(this.#observer, () => this.#check(request));
     const { inputs, outputs } = request;
     const sizes = [...inputs.values()].map(({ shape }) => shape.slice(this.#batch === null ? 0 : 1).join());
     const rows = this.#batch === null ? 1 : (this.#rowed(inputs)[0]?.shape[0] ?? 1);

@@ -1,26 +1,26 @@
 // Jobs of a queue in Redis: BullMQ gives them out, a model computes them. Jobs carry references, never tensors: Redis holds
 // each job in memory, and 800 KiB in a job make 150 jobs/s of 8,000.
 
-import path from 'node:path';
 import pino from 'pino';
 import { Places, Turns } from '../batcher/turns.js';
 import { ServeError, toServeError } from '../errors.js';
 import { loadVersion } from '../models/load.js';
 import { UNOBSERVED } from '../metrics/metrics.js';
-import { DEFAULTS } from '../registry/config.js';
+import { checkConfig, DEFAULTS, readConfig } from '../registry/config.js';
+import { findModel } from '../registry/repository.js';
 import { tensorsOf, valuesOf } from './values.js';
 
 /**
  * @typedef {object} WorkerOptions
  * @property {any} connection where Redis is, as BullMQ has it: `{ url }` or a client
- * @property {string} model a folder or an .onnx file
+ * @property {string} model a folder, of which the newest version is used, one of its versions, or an .onnx file
  * @property {(job: import('./bullmq.js').Job, signal?: AbortSignal) => Promise<Record<string, import('./values.js').Value>> | Record<string, import('./values.js').Value>} inputs
  *   of a job: reads what it refers to
  * @property {(job: import('./bullmq.js').Job, outputs: Record<string, import('./values.js').Output>) => unknown} outputs stores the
  *   result and returns what the job shall remember of it, in JSON. A job can run twice, when a worker dies: write under a
  *   temporary name and rename
  * @property {number} [batch] jobs at the same time, which are joined where the model allows it
- * @property {Partial<import('../registry/config.js').ModelConfig>} [config] of the model
+ * @property {Partial<import('../registry/config.js').ModelConfig>} [config] of the model; it counts more than model.json
  * @property {Record<string, unknown>} [worker] further options of BullMQ's Worker
  * @property {import('pino').BaseLogger | false} [log]
  */
@@ -46,8 +46,16 @@ async function importBullMq() {
  */
 export async function worker(queue, { connection, model: location, inputs, outputs, batch = DEFAULTS.maxBatch, config = {}, worker: more = {}, log = pino() }) {
   const { Worker, UnrecoverableError } = await importBullMq();
-  const settings = { ...DEFAULTS, maxBatch: batch, maxQueue: batch, maxQueueMs: PATIENT, maxTextQueueMs: PATIENT, ...config };
-  const model = await loadVersion(path.resolve(location), { config: settings, turns: new Turns(new Places()), observer: UNOBSERVED });
+  const {
+    entries: [{ config: file, versions }],
+  } = findModel(location);
+  const patient = { maxQueue: batch, maxQueueMs: PATIENT, maxTextQueueMs: PATIENT };
+  const settings = { ...(await readConfig(file, { maxBatch: batch })), ...patient, ...checkConfig(config, 'config') };
+  const model = await loadVersion(versions[0].path, { config: settings, turns: new Turns(new Places()), observer: UNOBSERVED });
+  if (log !== false) {
+    for (const warning of model.warnings) log.warn({ model: location }, warning);
+    log.info({ model: location, kind: model.kind, ...model.about }, 'model loaded');
+  }
 
   const compute = async (/** @type {import('./bullmq.js').Job} */ job) => {
     const results = await model.infer({ inputs: tensorsOf(await inputs(job)), outputs: null });

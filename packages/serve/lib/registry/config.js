@@ -1,6 +1,7 @@
 // Settings of a model: the server's defaults, and model.json beside the model.
 
 import { readFile } from 'node:fs/promises';
+import { POOLINGS } from '../models/pooling.js';
 import { RepositoryError } from './repository.js';
 
 /**
@@ -16,6 +17,14 @@ import { RepositoryError } from './repository.js';
  * @property {string} dtype which of several weight files: fp32 is onnx/model.onnx, q8 onnx/model_quantized.onnx, others onnx/model_DTYPE.onnx
  * @property {number | 'all'} versions how many of the newest to load
  * @property {Record<string, number>} freeDimensions sizes of free dimensions by name
+ * @property {'embeddings' | 'generation' | 'tensors' | null} kind what the model does; null takes what its folder shows
+ * @property {string | null} output of an encoder, which is read; null takes the one that is known to be meant
+ * @property {import('../models/pooling.js').Pooling | import('../models/pooling.js').Pooling[] | 'none' | null} pooling how the states
+ *   of tokens become a vector; null does what the folder says
+ * @property {boolean | null} normalize whether vectors have length 1; null does what the folder says
+ * @property {string | null} prompt in front of each text of an embedding; null takes the folder's default
+ * @property {number | null} maxLength tokens of prompt and answer, or of a text; null takes the model's own, less for large caches
+ * @property {number | null} maxTokens of an answer where the caller does not say it; null takes that of generation_config.json
  */
 
 /** @type {ModelConfig} */
@@ -31,10 +40,22 @@ export const DEFAULTS = Object.freeze({
   dtype: 'fp32',
   versions: 1,
   freeDimensions: {},
+  kind: null,
+  output: null,
+  pooling: null,
+  normalize: null,
+  prompt: null,
+  maxLength: null,
+  maxTokens: null,
 });
+
+const KINDS = ['embeddings', 'generation', 'tensors'];
 
 const isWhole = (/** @type {number} */ lowest) => (/** @type {unknown} */ value) => Number.isSafeInteger(value) && /** @type {number} */ (value) >= lowest;
 const isMs = (/** @type {unknown} */ value) => typeof value === 'number' && value >= 0 && value < 2 ** 31;
+const isPooling = (/** @type {unknown} */ value) => typeof value === 'string' && Object.hasOwn(POOLINGS, value);
+/** A setting that is left to the model's folder. */
+const orNull = (/** @type {(value: any) => boolean} */ test) => (/** @type {unknown} */ value) => value === null || test(value);
 const isSizes = (/** @type {any} */ value) => value !== null && typeof value === 'object' && Object.values(value).every(isWhole(0));
 
 /**
@@ -56,6 +77,16 @@ const RULES = {
   dtype: [(value) => typeof value === 'string' && /^\w+$/.test(value), 'a name such as "q8"'],
   versions: [(value) => value === 'all' || isWhole(1)(value), '"all" or a whole number from 1'],
   freeDimensions: [isSizes, 'an object with a size for each name'],
+  kind: [orNull((value) => KINDS.includes(value)), KINDS.map((kind) => JSON.stringify(kind)).join(', ')],
+  output: [orNull((value) => typeof value === 'string'), 'the name of an output'],
+  pooling: [
+    orNull((value) => value === 'none' || isPooling(value) || (Array.isArray(value) && value.length > 0 && value.every(isPooling))),
+    `"none", ${Object.keys(POOLINGS).join(', ')}, or a list of these`,
+  ],
+  normalize: [orNull((value) => typeof value === 'boolean'), 'true or false'],
+  prompt: [orNull((value) => typeof value === 'string'), 'a text'],
+  maxLength: [orNull(isWhole(1)), 'a whole number from 1'],
+  maxTokens: [orNull(isWhole(1)), 'a whole number from 1'],
 };
 
 /**

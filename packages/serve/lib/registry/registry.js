@@ -4,7 +4,7 @@ import { ServeError } from '../errors.js';
 import { Places, Turns } from '../batcher/turns.js';
 import { loadVersion } from '../models/load.js';
 import { readConfig } from './config.js';
-import { listModels } from './repository.js';
+import { listModels, nothingIn } from './repository.js';
 
 /** @typedef {import('../models/load.js').Model} Model */
 
@@ -34,6 +34,8 @@ export class Registry {
   #places = new Places();
   /** Newest version first. @type {Map<string, Version[]>} */
   #models = new Map();
+  /** What the folder had when the server began. @type {import('./repository.js').Entry[]} */
+  #found = [];
   #isOpen = false;
   #isDraining = false;
   /** Loads and unloads happen one after the other. */
@@ -69,17 +71,21 @@ export class Registry {
    * Finds the models of the folder: until they are loaded, callers hear that they will be.
    * @throws {import('./repository.js').RepositoryError} if there is no such folder
    */
-  async list() {
-    for (const { name, versions } of await listModels(this.#repository, this.#name)) {
+  list() {
+    const { entries, skipped } = listModels(this.#repository, this.#name);
+    for (const { path, reason } of skipped) this.#log.warn({ path, reason }, 'skipped: no model');
+    if (entries.length === 0) this.#log.warn(nothingIn(this.#repository));
+    for (const { name, versions } of entries) {
       this.#models.set(name, [{ name, version: versions[0].version, state: 'loading', reason: '', isBroken: false, model: null, config: null }]);
     }
+    this.#found = entries;
   }
 
   /** Loads all models that were found. One that cannot be loaded is logged, and stays unavailable. */
   async open() {
-    for (const name of [...this.#models.keys()]) {
+    for (const entry of this.#found) {
       // The reason is logged.
-      await this.load(name).catch(() => undefined);
+      await this.#inTurn(() => this.#load(entry)).catch(() => undefined);
     }
     this.#isOpen = true;
   }
@@ -152,7 +158,11 @@ export class Registry {
    * @throws {ServeError}
    */
   load(name) {
-    return this.#inTurn(() => this.#load(name));
+    return this.#inTurn(async () => {
+      const entry = listModels(this.#repository, this.#name).entries.find((candidate) => candidate.name === name);
+      if (entry === undefined) throw new ServeError('notFound', `there is no model ${quoted(name)} in the repository`);
+      await this.#load(entry);
+    });
   }
 
   /**
@@ -178,15 +188,10 @@ export class Registry {
     return done;
   }
 
-  /** @param {string} name */
-  async #load(name) {
-    const entry = (await listModels(this.#repository, this.#name)).find((candidate) => candidate.name === name);
+  /** @param {import('./repository.js').Entry} entry */
+  async #load(entry) {
+    const { name } = entry;
     const before = this.#models.get(name) ?? [];
-    if (entry === undefined) {
-      // It was there when the server began to load.
-      if (before.every(({ state }) => state === 'loading')) this.#models.delete(name);
-      throw new ServeError('notFound', `there is no model ${quoted(name)} in the repository`);
-    }
     /** @type {Version[]} */
     const versions = [];
     try {
@@ -201,8 +206,8 @@ export class Registry {
         });
         const model = await loadVersion(path, { config, turns: new Turns(this.#places), observer });
         Object.assign(versions[i], { state: 'ready', model });
-        const batching = 'batching' in model ? { batching: model.batching } : {};
-        this.#log.info({ model: name, version, kind: model.kind, ms: Math.round(performance.now() - start), ...batching }, 'model loaded');
+        for (const warning of model.warnings) this.#log.warn({ model: name, version }, warning);
+        this.#log.info({ model: name, version, kind: model.kind, ms: Math.round(performance.now() - start), ...model.about }, 'model loaded');
       }
     } catch (error) {
       const reason = /** @type {Error} */ (error).message;

@@ -7,6 +7,10 @@ import { Template } from '@huggingface/jinja';
 import { Tokenizer } from '@huggingface/tokenizers';
 import { invalid } from '../errors.js';
 import { RepositoryError } from '../registry/repository.js';
+import { readGenerationConfig } from './generation-config.js';
+import { readJson } from './json.js';
+import { readSentence } from './sentence.js';
+import { tokenBytes } from './token-bytes.js';
 
 /** @typedef {{ role: string, content: string }} Message */
 
@@ -24,10 +28,13 @@ import { RepositoryError } from '../registry/repository.js';
  * @typedef {object} TextFolder
  * @property {TextTokenizer} tokenizer
  * @property {number} maxLength how many tokens the model can read; Infinity if the folder does not say it
- * @property {((messages: readonly Message[]) => string) | null} render the chat template, if there is one
+ * @property {((messages: readonly Message[], templateArguments?: Record<string, unknown>) => string) | null} render the chat template,
+ *   if there is one; it reads the arguments as variables
  * @property {ReadonlySet<number>} stop tokens that end a text
- * @property {{ do_sample?: boolean, temperature?: number, top_k?: number, top_p?: number }} sampling generation_config.json
- * @property {'mean' | 'cls' | 'last'} pooling how tokens become one vector
+ * @property {import('./generation-config.js').GenerationConfig} generation how texts are generated
+ * @property {import('./sentence.js').Sentence} sentence how tokens become one vector
+ * @property {number} padding the token behind the end of shorter texts
+ * @property {(id: number) => Uint8Array} bytesOf a token
  */
 
 /** No token is longer than this in any vocabulary in use: a longer text need not be read to know that it is too long. */
@@ -57,19 +64,6 @@ export function encodeText({ tokenizer, maxLength }, text, { what, param, isWhol
   return ids;
 }
 
-/**
- * @param {string} file
- * @returns {Promise<any>} null if there is no such file
- */
-async function readJson(file) {
-  if (!existsSync(file)) return null;
-  try {
-    return JSON.parse(await readFile(file, 'utf8'));
-  } catch (cause) {
-    throw new RepositoryError(`${file} is not JSON: ${/** @type {Error} */ (cause).message}`, { cause });
-  }
-}
-
 /** The text of a special token, which a file has as it is or in an object. @param {any} token @returns {string | undefined} */
 const contentOf = (token) => token?.content ?? token ?? undefined;
 
@@ -95,9 +89,9 @@ function renderer(source, tokenizerConfig) {
   const template = new Template(source);
   const names = ['bos_token', 'eos_token', 'pad_token', 'unk_token'];
   const tokens = Object.fromEntries(names.map((name) => [name, contentOf(tokenizerConfig[name])]));
-  return (messages) => {
+  return (messages, templateArguments) => {
     try {
-      return template.render({ ...tokens, messages, add_generation_prompt: true });
+      return template.render({ ...tokens, ...templateArguments, messages, add_generation_prompt: true });
     } catch (cause) {
       throw invalid(`the model's chat template refuses the conversation: ${/** @type {Error} */ (cause).message}`, { param: 'messages', cause });
     }
@@ -105,14 +99,15 @@ function renderer(source, tokenizerConfig) {
 }
 
 /**
- * How sentence-transformers says that tokens become one vector.
- * @param {any} config of the folder `1_Pooling`
- * @returns {TextFolder['pooling']}
+ * How texts are generated: as in transformers, config.json counts where there is no file of its own. Its `max_length` does not: many
+ * have the 20 that transformers takes where nobody says anything.
+ * @param {string} folder
+ * @param {any} config config.json
+ * @param {any} generation generation_config.json
+ * @returns {[content: Record<string, any>, where: string]}
  */
-function poolingOf(config) {
-  if (config?.pooling_mode_cls_token) return 'cls';
-  return config?.pooling_mode_lasttoken ? 'last' : 'mean';
-}
+const generationFile = (folder, config, generation) =>
+  generation === null ? [{ ...config, max_length: null }, path.join(folder, 'config.json')] : [generation, path.join(folder, 'generation_config.json')];
 
 /**
  * Reads what lies beside the weights.
@@ -121,21 +116,25 @@ function poolingOf(config) {
  * @throws {RepositoryError}
  */
 export async function readTextFolder(folder) {
-  const names = ['tokenizer.json', 'tokenizer_config.json', 'config.json', 'generation_config.json', 'sentence_bert_config.json', '1_Pooling/config.json'];
-  const [tokenizerFile, tokenizerConfig, config, generation, sentence, pooling] = await Promise.all(names.map((name) => readJson(path.join(folder, name))));
+  const names = ['tokenizer.json', 'tokenizer_config.json', 'config.json', 'generation_config.json'];
+  const [tokenizerFile, tokenizerConfig, config, generation] = await Promise.all(names.map((name) => readJson(path.join(folder, name))));
   const missing = names.slice(0, 2).filter((_, i) => [tokenizerFile, tokenizerConfig][i] === null);
   if (missing.length > 0) throw new RepositoryError(`there is no ${missing.join(', ')} in ${folder}`);
+  const sentence = await readSentence(folder);
   const tokenizer = new Tokenizer({ ...tokenizerFile, padding: null, truncation: null }, tokenizerConfig);
-  const end = contentOf(tokenizerConfig.eos_token);
-  const ids = [{ ...config, ...generation }.eos_token_id ?? [], (end === undefined ? undefined : tokenizer.token_to_id(end)) ?? []].flat();
+  const idOf = (/** @type {any} */ token) => (contentOf(token) === undefined ? undefined : tokenizer.token_to_id(/** @type {string} */ (contentOf(token))));
+  const ids = [{ ...config, ...generation }.eos_token_id ?? [], idOf(tokenizerConfig.eos_token) ?? []].flat();
   // Tokenizers without a limit name a number beyond all texts.
-  const lengths = [sentence?.max_seq_length, config?.max_position_embeddings, config?.n_positions, tokenizerConfig.model_max_length];
+  const sizes = [config, config?.text_config].flatMap((/** @type {any} */ part) => [part?.max_position_embeddings, part?.n_positions]);
+  const lengths = [sentence.maxLength, ...sizes, tokenizerConfig.model_max_length];
   return {
     tokenizer,
     maxLength: Math.min(...lengths.filter((length) => typeof length === 'number')),
     render: renderer(await templateSource(folder, tokenizerConfig), tokenizerConfig),
     stop: new Set(ids),
-    sampling: generation ?? {},
-    pooling: poolingOf(pooling),
+    generation: readGenerationConfig(...generationFile(folder, config, generation)),
+    sentence,
+    padding: [config?.pad_token_id, idOf(tokenizerConfig.pad_token)].find((id) => id >= 0 && id < (config?.vocab_size ?? Infinity)) ?? 0,
+    bytesOf: tokenBytes(tokenizer, tokenizerFile),
   };
 }

@@ -6,6 +6,7 @@ import { mostLikely } from 'webnn-node-text/decoder';
  * @property {number} temperature 0 always takes the most likely token, higher is bolder
  * @property {number} topK only this many of the most likely tokens count; 0 is all
  * @property {number} topP only the most likely tokens count that have this probability together
+ * @property {number} [minP] only tokens count that are at least so likely, as a part of the most likely one; 0 is all
  */
 
 /** @type {Sampling} */
@@ -16,7 +17,7 @@ const STANDARD = { temperature: 1, topK: 50, topP: 1 };
 
 /**
  * What of a generation_config.json is about the choice of tokens.
- * @typedef {{ do_sample?: boolean, temperature?: number, top_k?: number, top_p?: number }} SamplingConfig
+ * @typedef {{ do_sample?: boolean, temperature?: number, top_k?: number, top_p?: number, min_p?: number }} SamplingConfig
  */
 
 /**
@@ -25,12 +26,14 @@ const STANDARD = { temperature: 1, topK: 50, topP: 1 };
  * @param {Partial<Sampling>} [given]
  * @returns {Sampling}
  */
-export function samplingOf(config, { temperature, topK, topP } = {}) {
-  if ([temperature, topK, topP].every((value) => value === undefined) && config.do_sample !== true) return GREEDY;
+export function samplingOf(config, { temperature, topK, topP, minP } = {}) {
+  if ([temperature, topK, topP, minP].every((value) => value === undefined) && config.do_sample !== true) return GREEDY;
+  const least = minP ?? config.min_p ?? 0;
   return {
     temperature: temperature ?? config.temperature ?? STANDARD.temperature,
     topK: topK ?? config.top_k ?? STANDARD.topK,
     topP: topP ?? config.top_p ?? STANDARD.topP,
+    ...(least > 0 && { minP: least }),
   };
 }
 
@@ -73,7 +76,7 @@ export function chooseToken(logits, sampling, random) {
   if (sampling.temperature === 0) return best;
   const weights = new Float64Array(logits.length);
   for (let i = 0; i < weights.length; i++) weights[i] = Math.exp((logits[i] - logits[best]) / sampling.temperature);
-  const smallest = smallestWeight(weights, sampling);
+  const smallest = Math.max(smallestWeight(weights, sampling), sampling.minP ?? 0);
   const counting = weights.map((weight) => (weight < smallest ? 0 : weight));
   let rest = random() * sumOf(counting);
   const chosen = counting.findIndex((weight) => (rest -= weight) < 0);
@@ -86,24 +89,32 @@ export function chooseToken(logits, sampling, random) {
  * @property {ReadonlyMap<number, number>} bias of tokens, added to their scores
  * @property {number} presence taken from the scores of tokens that the text has already
  * @property {number} frequency taken from them as often as the text has them
+ * @property {number} [repetition] what the scores of tokens that prompt or text have are divided by, those below 0 multiplied; 1 for none
  */
 
 /** @type {Changes} */
-export const UNCHANGED = { bias: new Map(), presence: 0, frequency: 0 };
+export const UNCHANGED = { bias: new Map(), presence: 0, frequency: 0, repetition: 1 };
 
 /**
  * The scores as a caller wants them.
  * @param {ArrayLike<number>} logits
  * @param {Changes} changes
  * @param {ReadonlyMap<number, number>} counts how often the text has each token
+ * @param {object} [more]
+ * @param {ReadonlySet<number>} [more.seen] tokens of prompt and text
+ * @param {Iterable<number>} [more.forbidden] tokens that may not come, whatever their scores are
  * @returns {ArrayLike<number>}
  */
-export function changedLogits(logits, { bias, presence, frequency }, counts) {
+export function changedLogits(logits, { bias, presence, frequency, repetition = 1 }, counts, { seen = new Set(), forbidden = [] } = {}) {
   const penalizes = counts.size > 0 && (presence !== 0 || frequency !== 0);
-  if (bias.size === 0 && !penalizes) return logits;
+  const repeats = repetition !== 1 && seen.size > 0;
+  const none = [...forbidden];
+  if (bias.size === 0 && !penalizes && !repeats && none.length === 0) return logits;
   const changed = Float64Array.from(logits);
+  if (repeats) for (const id of seen) changed[id] = changed[id] < 0 ? changed[id] * repetition : changed[id] / repetition;
   for (const [id, value] of bias) changed[id] += value;
   if (penalizes) for (const [id, count] of counts) changed[id] -= presence + count * frequency;
+  for (const id of none) changed[id] = -Infinity;
   return changed;
 }
 
