@@ -2,10 +2,13 @@
 
 import { invalid } from '../errors.js';
 import { normalize } from '../models/embedder.js';
-import { decodeEmbeddings, encodeEmbeddings } from '../protocol/openai.js';
+import { decodeEmbeddings } from '../protocol/openai.js';
 import { bodyOf, callOf, callOptions } from './calls.js';
 
 const OWNER = 'webnn-node';
+
+/** Whether a call is one of OpenAI's API. @param {string} url */
+export const isOpenAi = (url) => url.startsWith('/v1/');
 
 /**
  * A model for a task.
@@ -36,8 +39,11 @@ export function addOpenAiRoutes(app, { registry, json }) {
     const name = /** @type {string} */ (body.model);
     const model = modelFor(registry, name, 'embeddings');
     const { inputs, format, dimensions } = decodeEmbeddings(body, model.width);
+    const { signal } = callOf(request);
     const { vectors, tokens } = await model.embed(inputs, callOptions(request, reply));
     const shortened = dimensions === model.width ? vectors : vectors.map((vector) => normalize(vector.slice(0, dimensions)));
-    return encodeEmbeddings(name, { vectors: shortened, tokens }, format);
+    const elements = format === 'float' ? vectors.length * dimensions : 0;
+    const text = await json.write('embeddings', [name, { vectors: shortened, tokens }, format], elements, signal);
+    return reply.type('application/json').send(text);
   });
 }

@@ -11,7 +11,7 @@ import { admitBody, BodyMemory, counted, dropBody, readBody } from './body.js';
 import { Call, callOf } from './calls.js';
 import { createApp } from './connections.js';
 import { addMetricsRoute } from './metrics.js';
-import { addOpenAiRoutes } from './openai.js';
+import { addOpenAiRoutes, isOpenAi } from './openai.js';
 import { addGenerationRoutes } from './openai-generation.js';
 import { addV2Routes } from './v2.js';
 
@@ -50,11 +50,11 @@ function answerError(request, reply, given) {
   const { message, retryAfterMs } = error;
   if (error.kind === 'internal') request.log.error({ err: error.cause ?? error }, 'request failed');
   // What plugins and routes of the user say, such as 429, stays; Fastify's own codes are those of the protocols.
-  const isOthers = !(given instanceof ServeError) && error.status === 400 && !String(given.code).startsWith('FST_');
-  const status = isOthers ? (given.statusCode ?? 400) : error.status;
+  const isOthers = !(given instanceof ServeError) && given.statusCode >= 400 && !String(given.code).startsWith('FST_');
+  const status = isOthers ? given.statusCode : error.status;
   if (status === 503) reply.header('Retry-After', Math.max(1, Math.ceil((retryAfterMs ?? 1000) / 1000)));
   if (status === 401) reply.header('WWW-Authenticate', 'Bearer');
-  const body = request.url.startsWith('/v1/') ? encodeError(error) : { error: message };
+  const body = isOpenAi(request.url) ? encodeError(error) : { error: message };
   return reply.code(status).type('application/json').send(JSON.stringify(body));
 }
 
@@ -86,6 +86,9 @@ function answerMalformed(error, socket) {
   socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 27\r\n\r\n{"error":"malformed HTTP"}\n`);
 }
 
+/** Bytes of the bodies that Fastify parses, on the thread of the server. @param {import('../serve.js').RequestLimits} limits */
+const usersLimit = ({ maxTextBytes }) => Math.min(2 ** 20, maxTextBytes);
+
 /**
  * Who may call, checked before a body is read.
  * @param {import('fastify').FastifyInstance} app
@@ -116,13 +119,12 @@ async function addAccess(app, { access, limits, log, registry, bodies, unread },
     }
     if (request.is404) throw new ServeError('notFound', `there is no ${method} ${url.slice(0, 200)}`);
   });
-  // Every route that may have a body, those of the user as well.
+  // Every route that may have a body: those of the user are read by Fastify, at once.
   const text = { bytes: limits.maxTextBytes, headBytes: limits.maxTextBytes };
-  app.addHook('onRoute', (route) => {
+  app.addHook('onRoute', function (route) {
     if (![route.method].flat().some((method) => WITH_BODY.includes(method))) return;
-    const { bodyLimits = () => (route.bodyLimit === undefined ? text : { bytes: route.bodyLimit, headBytes: route.bodyLimit }) } = /** @type {any} */ (
-      route.config ?? {}
-    );
+    const usual = this.hasRequestDecorator('isOwn') ? text : { bytes: route.bodyLimit ?? usersLimit(limits), headBytes: Infinity };
+    const { bodyLimits = () => usual } = /** @type {any} */ (route.config ?? {});
     const admit = async (/** @type {Request} */ request, /** @type {Reply} */ reply) => {
       admitBody(request.headers, bodyLimits(request), callOf(request));
       if (request.headers.expect !== undefined) reply.raw.writeContinue();
@@ -181,8 +183,8 @@ function addEndings(app, { registry, limits, log }) {
 
   app.addHook('onResponse', async (request, reply) => {
     if (log.isLevelEnabled?.('info') === false || request.url.startsWith('/v2/health')) return;
-    const { id: requestId, method, url } = request;
-    request.log.info({ requestId, method, url, status: reply.statusCode, ms: Math.round(reply.elapsedTime * 10) / 10 }, 'request');
+    const { method, url } = request;
+    request.log.info({ method, url, status: reply.statusCode, ms: Math.round(reply.elapsedTime * 10) / 10 }, 'request');
   });
 }
 
@@ -202,7 +204,7 @@ export async function createHttp(context, { corsOrigins, trustProxy, hasMetrics,
     {
       loggerInstance: log,
       logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'requestId' }),
-      bodyLimit: limits.maxTextBytes,
+      bodyLimit: usersLimit(limits),
       trustProxy,
       return503OnClosing: false,
       genReqId: requestIds(),
