@@ -24,6 +24,9 @@ const OPEN = /^\/(v2\/health\/(live|ready)|metrics)$/;
 /** Methods whose requests have bodies. */
 const WITH_BODY = ['POST', 'PUT', 'PATCH', 'DELETE'];
 
+/** Bytes of an unwanted body that are read and dropped at least. */
+const STRANGERS_BYTES = 2 ** 24;
+
 /** Headers of responses that pages of other origins may read. */
 const EXPOSED = ['x-request-id', 'retry-after', 'inference-header-content-length'];
 
@@ -176,7 +179,8 @@ function addEndings(app, { registry, limits, log }) {
     if (raw.complete || !hasBody || raw.destroyed) return;
     // Who still waits for permission to send a body sends none after an error.
     if (headers.expect !== undefined && callOf(reply.request)?.bodyLimit === undefined) return void reply.header('connection', 'close');
-    const dropped = dropBody(raw, reply.raw);
+    // A body that is too long is rarely much longer; strangers are not waited for as long.
+    const dropped = dropBody(raw, reply.raw, reply.statusCode === 401 ? STRANGERS_BYTES : Math.max(STRANGERS_BYTES, 2 * limits.maxBodyBytes));
     // A connection that is closed with bytes unread is reset, and the response is lost.
     if (registry.isDraining || !reply.raw.shouldKeepAlive) await dropped;
   }

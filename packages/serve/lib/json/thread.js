@@ -115,7 +115,7 @@ export class JsonThread {
   }
 
   #start() {
-    const worker = new Worker(new URL('worker.js', import.meta.url), { name: 'json', resourceLimits: RESOURCE_LIMITS });
+    const worker = new Worker(new URL('worker.js', import.meta.url), { name: 'json', resourceLimits: RESOURCE_LIMITS, execArgv: [] });
     // Requests keep the process alive, not the thread.
     worker.unref();
     worker.on('message', (/** @type {Outcome} */ outcome) => {
