@@ -98,7 +98,7 @@ const usersLimit = ({ maxTextBytes }) => Math.min(2 ** 20, maxTextBytes);
  * @param {import('../serve.js').Context} context
  * @param {string[] | '*'} corsOrigins
  */
-async function addAccess(app, { access, limits, log, registry, bodies, unread }, corsOrigins) {
+async function addAccess(app, { access, limits, registry, bodies, unread }, corsOrigins) {
   app.decorateRequest('call', /** @type {any} */ (null));
   app.addHook('onRequest', async (request, reply) => {
     /** @type {any} */ (request).call = new Call({ bodies, unread }, reply.raw);
@@ -122,7 +122,14 @@ async function addAccess(app, { access, limits, log, registry, bodies, unread },
     }
     if (request.is404) throw new ServeError('notFound', `there is no ${method} ${url.slice(0, 200)}`);
   });
-  // Every route that may have a body: those of the user are read by Fastify, at once.
+}
+
+/**
+ * Limits and counts of bodies, on every route that may have one. Those of the user's routes are read by Fastify, at once.
+ * @param {import('fastify').FastifyInstance} app
+ * @param {import('../serve.js').Context} context
+ */
+function addBodies(app, { limits }) {
   const text = { bytes: limits.maxTextBytes, headBytes: limits.maxTextBytes };
   app.addHook('onRoute', function (route) {
     if (![route.method].flat().some((method) => WITH_BODY.includes(method))) return;
@@ -134,7 +141,7 @@ async function addAccess(app, { access, limits, log, registry, bodies, unread },
     };
     route.onRequest = [route.onRequest ?? []].flat().concat(/** @type {any} */ (admit));
   });
-  // The protocols count bodies of unknown length where they read them; those of the user's routes are read by Fastify.
+  // The protocols count bodies of unknown length where they read them.
   app.addHook('preParsing', async (request, _, stream) => {
     const isCounted = request.headers['content-length'] !== undefined || 'isOwn' in request;
     return isCounted ? stream : counted(/** @type {import('node:stream').Readable} */ (stream), callOf(request));
@@ -220,6 +227,7 @@ export async function createHttp(context, { corsOrigins, trustProxy, hasMetrics,
     { log, onRefused },
   );
   await addAccess(app, context, corsOrigins);
+  addBodies(app, context);
   addEndings(app, context);
   app.setErrorHandler((error, request, reply) => answerError(request, reply, error));
   if (hasMetrics) addMetricsRoute(app, metrics);
