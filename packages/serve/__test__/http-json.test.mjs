@@ -16,9 +16,10 @@ const DOUBLE_IT = writeModel({
   weights: [weight('two', [1], Float32Array.of(2))],
 });
 
-async function modelServer(t, options = {}) {
+/** A server whose tests may stop its thread themselves: they parse there for comparison. */
+async function modelServer(t) {
   const repository = repositoryOf(t, { 'digits/1/model.onnx': DIGITS, 'double/1/model.onnx': DOUBLE_IT, ...wordsFiles('words') });
-  const { urls } = await startServer(t, { repository, ...options });
+  const { urls } = await startServer(t, { repository, limits: { maxEventLoopDelayMs: 0 } });
   return { url: urls.http, infer: `${urls.http}/v2/models/double/infer` };
 }
 
