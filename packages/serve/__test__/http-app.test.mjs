@@ -25,6 +25,9 @@ test('routes, hooks and plugins of the user stand beside the protocols', async (
       app.get('/teapot', async () => {
         throw Object.assign(new Error('I am a teapot'), { statusCode: 418 });
       });
+      app.get('/busy', async () => {
+        throw Object.assign(new Error('/secret/path'), { statusCode: 502 });
+      });
       app.get('/fails', async () => {
         throw new Error('/secret/path');
       });
@@ -50,6 +53,7 @@ test('routes, hooks and plugins of the user stand beside the protocols', async (
   const get = async (/** @type {string} */ path) => ask(url + path, { headers });
   assert.deepEqual([(await get('/teapot')).status, (await get('/teapot')).text], [418, '{"error":"I am a teapot"}']);
   assert.deepEqual([(await get('/fails')).status, (await get('/fails')).text], [500, '{"error":"internal error"}']);
+  assert.deepEqual([(await get('/busy')).status, (await get('/busy')).text], [502, '{"error":"internal error"}']);
   assert.equal((await get('/scoped')).text, 'scoped');
   // The protocols still take any type of body.
   const infer = await post(url + INFER, gzipSync(JSON.stringify({ inputs: [PICTURE] })), { ...headers, 'content-type': 'x/y', 'content-encoding': 'gzip' });

@@ -143,6 +143,17 @@ test('a body that ends early is nobody else’s, and its bytes are free again', 
   await until(async () => (await post(infer, JSON.stringify({ inputs: [PICTURE] }).padEnd(9000))).status === 200, 'all bytes are free');
 });
 
+test('an unwanted body that does not end is not read for ever', async (t) => {
+  const { url } = await modelServer(t, { limits: { maxBodyBytes: MIB } });
+  const [connection] = await openRaw(t, url, 1);
+  const chunk = Buffer.concat([Buffer.from('100000\r\n'), Buffer.alloc(MIB), Buffer.from('\r\n')]);
+  assert.equal((await connection.send('POST /nothing', { 'transfer-encoding': 'chunked' }, chunk).response()).status, 404);
+  await until(() => {
+    if (!connection.isClosed) connection.write(chunk);
+    return connection.isClosed;
+  }, 'the connection ends');
+});
+
 test('connections beyond the limit are refused, which the log and the metrics say', async (t) => {
   /** @type {any[]} */
   const lines = [];

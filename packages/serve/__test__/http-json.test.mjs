@@ -16,9 +16,10 @@ const DOUBLE_IT = writeModel({
   weights: [weight('two', [1], Float32Array.of(2))],
 });
 
-async function modelServer(t, options = {}) {
+/** A server whose tests may stop its thread themselves: they parse there for comparison. */
+async function modelServer(t) {
   const repository = repositoryOf(t, { 'digits/1/model.onnx': DIGITS, 'double/1/model.onnx': DOUBLE_IT, ...wordsFiles('words') });
-  const { urls } = await startServer(t, { repository, ...options });
+  const { urls } = await startServer(t, { repository, limits: { maxEventLoopDelayMs: 0 } });
   return { url: urls.http, infer: `${urls.http}/v2/models/double/infer` };
 }
 
@@ -68,6 +69,7 @@ const HOSTILE = {
   'as many texts as are parsed': ['/v2/models/words/infer', fitting('"text","datatype":"BYTES"', '"",', 900_000)],
   'as many lists as are parsed': ['/v2/models/words/infer', fitting('"x","datatype":"FP32"', '[],', 900_000)],
   'as many tokens as are allowed': ['/v1/embeddings', repeated('{"model":"words","input":[', '1,', '1]}', 4 * MIB - 10)],
+  'objects for the index': ['/v2/repository/index', repeated('[', '{},', '{}]', 4 * MIB - 10)],
   'objects for OpenAI': ['/v1/embeddings', repeated('{"model":"words","input":[', '{},', '{}]}', 4 * MIB)],
   'members that OpenAI does not have': ['/v1/embeddings', repeated('{"model":"words","input":"a dog","other":[', '{},', '{}]}', 4 * MIB)],
   'lists for OpenAI': ['/v1/completions', repeated('{"model":"words","prompt":[', '[],', '[]]}', 4 * MIB)],
@@ -101,6 +103,16 @@ test('16 MiB of numbers stop nobody else, neither as they come nor as they go', 
   assert.deepEqual([shape, data.length, data[0], data.at(-1)], [[count], count, 0, 1.5]);
   t.diagnostic(`longest stop ${stop.toFixed(0)} ms, parsing takes ${parse.toFixed(0)} ms`);
   assert.ok(stop < parse, `the longest stop of ${stop} ms is more than the ${parse} ms that parsing alone takes`);
+});
+
+test('vectors of many texts stop nobody else while they are written', async (t) => {
+  const { url } = await modelServer(t);
+  const input = Array(2048).fill('a dog');
+  const ask = async (/** @type {string} */ encoding_format) => (await postJson(`${url}/v1/embeddings`, { model: 'words', input, encoding_format })).json.data;
+  const [floats, texts] = [await ask('float'), await ask('base64')];
+  assert.equal(floats.length, 2048);
+  const first = Buffer.from(texts[0].embedding, 'base64');
+  assert.deepEqual(Float32Array.from(floats[0].embedding), new Float32Array(new Uint8Array(first).buffer));
 });
 
 test('long JSON is read and written as short JSON and raw bytes are', async (t) => {

@@ -118,6 +118,31 @@ test('refuses bodies that are no request', () => {
   assert.throws(() => decode({ inputs: [input(), input()] }), /"x" is given twice/);
 });
 
+test('members that may be left out may be null', () => {
+  const without = decode({ inputs: [input()], outputs: [{ name: 'y' }] });
+  const parameters = { binary_data_output: null, timeout: null };
+  assert.deepEqual(
+    decode({ id: null, parameters, inputs: [input({ parameters: null })], outputs: [{ name: 'y', parameters: { binary_data: null, classification: null } }] }),
+    without,
+  );
+  assert.deepEqual(
+    decode({ id: null, parameters: null, inputs: [input({ parameters: { binary_data_size: null } })], outputs: [{ name: 'y', parameters: null }] }),
+    without,
+  );
+  assert.deepEqual(decode({ inputs: [input()], outputs: null }), decode({ inputs: [input()] }));
+  const raw = Buffer.from(Float32Array.of(1, 2).buffer);
+  const { request } = binary({ inputs: [input({ data: null, parameters: { binary_data_size: 8 } })] }, raw);
+  assert.deepEqual(defined(request.inputs.get('x')).data, Float32Array.of(1, 2));
+  for (const wrong of [{ inputs: null }, { inputs: [null] }, { inputs: [input({ shape: null })] }, { inputs: [input({ datatype: null })] }]) {
+    assert.throws(() => decode(wrong), { kind: 'invalid' });
+  }
+});
+
+test('an input has its elements once', () => {
+  const raw = Buffer.from(Float32Array.of(3, 4).buffer);
+  assert.throws(() => binary({ inputs: [input({ parameters: { binary_data_size: 8 } })] }, raw), /"x" has data and binary_data_size; send one of them/);
+});
+
 test('reads raw bytes, also where they are not aligned', () => {
   const raw = Buffer.from(Float32Array.of(1.5, -2).buffer);
   for (const name of ['x', 'xx', 'xxx', 'xxxx']) {

@@ -183,17 +183,16 @@ export async function readBody(stream, memory, call) {
 /** An announced length was checked and counted by {@link admitBody}, and Node's parser gives no byte more. */
 const noCheck = () => undefined;
 
-/** Bytes of an unwanted body that are read; a client that sends more sees its connection end. */
-const MAX_DROPPED_BYTES = 2 ** 24;
-
 /**
- * Reads and drops what is left of a body that nobody wants, so that its caller sees the response instead of a reset connection.
+ * Reads and drops what is left of a body that nobody wants, so that its caller sees the response instead of a reset connection: many
+ * clients read it only after they have sent everything.
  * @param {import('node:http').IncomingMessage} stream
  * @param {import('node:http').ServerResponse} response
+ * @param {number} limit in bytes; when more come, the connection ends
  * @returns {Promise<void>} settles when nothing is left, or too much came
  */
-export function dropBody(stream, response) {
-  const until = stream.socket.bytesRead + MAX_DROPPED_BYTES;
+export function dropBody(stream, response, limit) {
+  const until = stream.socket.bytesRead + limit;
   return new Promise((resolve) => {
     stream.on('data', () => {
       if (stream.socket.bytesRead <= until) return;

@@ -24,6 +24,8 @@ const WARNING_MS = 10_000;
 export class Connections {
   /** @type {Map<net.Socket, Connection>} */
   #open = new Map();
+  /** What listens at further addresses. @type {net.Server[]} */
+  #others = [];
   server;
 
   /**
@@ -63,10 +65,10 @@ export class Connections {
     const { address: own, port } = /** @type {net.AddressInfo} */ (this.server.address());
     const others = (await dns.lookup(host, { all: true })).filter(({ address }) => address !== own);
     for (const { address } of others) {
-      const other = net.createServer((socket) => this.server.emit('connection', socket));
+      const other = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => this.server.emit('connection', socket));
       // A machine without IPv6 still has a name for it.
       const isListening = await new Promise((resolve) => other.once('error', () => resolve(false)).listen({ host: address, port }, () => resolve(true)));
-      if (isListening) this.server.once('close', () => other.close());
+      if (isListening) this.#others.push(other);
     }
   }
 
@@ -78,6 +80,7 @@ export class Connections {
   async drain(limitMs) {
     // That of http would end connections at once on which a request may be on its way.
     net.Server.prototype.close.call(this.server);
+    for (const other of this.#others) other.close();
     const start = performance.now();
     for (const connection of this.#open.values()) connection.since = start;
     while (this.#open.size > 0 && performance.now() - start < limitMs) {

@@ -1,7 +1,7 @@
 // OpenAI's API: the list of models, and embeddings.
 
 import { invalid, ServeError } from '../errors.js';
-import { decodeEmbeddings, encodeEmbeddings } from '../protocol/openai.js';
+import { decodeEmbeddings } from '../protocol/openai.js';
 import { bodyOf, callOf, callOptions } from './calls.js';
 
 const OWNER = 'webnn-node';
@@ -76,11 +76,15 @@ export function addOpenAiRoutes(app, { registry, json }) {
     app.get(`${root}/models/*`, describeOne);
 
     app.post(`${root}/embeddings`, async (request, reply) => {
-      const body = await json.read('embeddings', bodyOf(request), callOf(request).signal);
+      const { signal } = callOf(request);
+      const body = await json.read('embeddings', bodyOf(request), signal);
       const model = modelFor(registry, body.model, 'embeddings');
       const { inputs, format, dimensions } = decodeEmbeddings(body, model.width);
       const { vectors, tokens } = await model.embed(inputs, callOptions(request, reply));
-      return encodeEmbeddings(body.model, { vectors: vectors.map((vector) => model.shortened(vector, dimensions)), tokens }, format);
+      const shortened = vectors.map((vector) => model.shortened(vector, dimensions));
+      const elements = format === 'float' ? vectors.length * dimensions : 0;
+      const text = await json.write('embeddings', [body.model, { vectors: shortened, tokens }, format], elements, signal);
+      return reply.type('application/json').send(text);
     });
   }
 }

@@ -25,6 +25,9 @@ const OPEN = /^\/(v2\/health\/(live|ready)|metrics)$/;
 /** Methods whose requests have bodies. */
 const WITH_BODY = ['POST', 'PUT', 'PATCH', 'DELETE'];
 
+/** Bytes of an unwanted body that are read and dropped at least. */
+const STRANGERS_BYTES = 2 ** 24;
+
 /** Headers of responses that pages of other origins may read. */
 const EXPOSED = ['x-request-id', 'retry-after', 'inference-header-content-length'];
 
@@ -51,8 +54,8 @@ function answerError(request, reply, given) {
   const { message, retryAfterMs } = error;
   if (error.kind === 'internal') request.log.error({ err: error.cause ?? error }, 'request failed');
   // What plugins and routes of the user say, such as 429, stays; Fastify's own codes are those of the protocols.
-  const isOthers = !(given instanceof ServeError) && error.status === 400 && !String(given.code).startsWith('FST_');
-  const status = isOthers ? (given.statusCode ?? 400) : error.status;
+  const isOthers = !(given instanceof ServeError) && given.statusCode >= 400 && !String(given.code).startsWith('FST_');
+  const status = isOthers ? given.statusCode : error.status;
   if (status === 503) reply.header('Retry-After', Math.max(1, Math.ceil((retryAfterMs ?? 1000) / 1000)));
   if (status === 401) reply.header('WWW-Authenticate', 'Bearer');
   const body = isOpenAi(request.url) ? encodeError(error) : { error: message };
@@ -87,13 +90,16 @@ function answerMalformed(error, socket) {
   socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: 27\r\n\r\n{"error":"malformed HTTP"}\n`);
 }
 
+/** Bytes of the bodies that Fastify parses, on the thread of the server. @param {import('../serve.js').RequestLimits} limits */
+const usersLimit = ({ maxTextBytes }) => Math.min(2 ** 20, maxTextBytes);
+
 /**
  * Who may call, checked before a body is read.
  * @param {import('fastify').FastifyInstance} app
  * @param {import('../serve.js').Context} context
  * @param {string[] | '*'} corsOrigins
  */
-async function addAccess(app, { access, limits, log, registry, bodies, unread }, corsOrigins) {
+async function addAccess(app, { access, limits, registry, bodies, unread }, corsOrigins) {
   app.decorateRequest('call', /** @type {any} */ (null));
   app.addHook('onRequest', async (request, reply) => {
     /** @type {any} */ (request).call = new Call({ bodies, unread }, reply.raw);
@@ -117,20 +123,26 @@ async function addAccess(app, { access, limits, log, registry, bodies, unread },
     }
     if (request.is404) throw new ServeError('notFound', `there is no ${method} ${url.slice(0, 200)}`);
   });
-  // Every route that may have a body, those of the user as well.
+}
+
+/**
+ * Limits and counts of bodies, on every route that may have one. Those of the user's routes are read by Fastify, at once.
+ * @param {import('fastify').FastifyInstance} app
+ * @param {import('../serve.js').Context} context
+ */
+function addBodies(app, { limits }) {
   const text = { bytes: limits.maxTextBytes, headBytes: limits.maxTextBytes };
-  app.addHook('onRoute', (route) => {
+  app.addHook('onRoute', function (route) {
     if (![route.method].flat().some((method) => WITH_BODY.includes(method))) return;
-    const { bodyLimits = () => (route.bodyLimit === undefined ? text : { bytes: route.bodyLimit, headBytes: route.bodyLimit }) } = /** @type {any} */ (
-      route.config ?? {}
-    );
+    const usual = this.hasRequestDecorator('isOwn') ? text : { bytes: route.bodyLimit ?? usersLimit(limits), headBytes: Infinity };
+    const { bodyLimits = () => usual } = /** @type {any} */ (route.config ?? {});
     const admit = async (/** @type {Request} */ request, /** @type {Reply} */ reply) => {
       admitBody(request.headers, bodyLimits(request), callOf(request));
       if (request.headers.expect !== undefined) reply.raw.writeContinue();
     };
     route.onRequest = [route.onRequest ?? []].flat().concat(/** @type {any} */ (admit));
   });
-  // The protocols count bodies of unknown length where they read them; those of the user's routes are read by Fastify.
+  // The protocols count bodies of unknown length where they read them.
   app.addHook('preParsing', async (request, _, stream) => {
     const isCounted = request.headers['content-length'] !== undefined || 'isOwn' in request;
     return isCounted ? stream : counted(/** @type {import('node:stream').Readable} */ (stream), callOf(request));
@@ -175,15 +187,16 @@ function addEndings(app, { registry, limits, log }) {
     if (raw.complete || !hasBody || raw.destroyed) return;
     // Who still waits for permission to send a body sends none after an error.
     if (headers.expect !== undefined && callOf(reply.request)?.bodyLimit === undefined) return void reply.header('connection', 'close');
-    const dropped = dropBody(raw, reply.raw);
+    // A body that is too long is rarely much longer; strangers are not waited for as long.
+    const dropped = dropBody(raw, reply.raw, reply.statusCode === 401 ? STRANGERS_BYTES : Math.max(STRANGERS_BYTES, 2 * limits.maxBodyBytes));
     // A connection that is closed with bytes unread is reset, and the response is lost.
     if (registry.isDraining || !reply.raw.shouldKeepAlive) await dropped;
   }
 
   app.addHook('onResponse', async (request, reply) => {
     if (log.isLevelEnabled?.('info') === false || request.url.startsWith('/v2/health')) return;
-    const { id: requestId, method, url } = request;
-    request.log.info({ requestId, method, url, status: reply.statusCode, ms: Math.round(reply.elapsedTime * 10) / 10 }, 'request');
+    const { method, url } = request;
+    request.log.info({ method, url, status: reply.statusCode, ms: Math.round(reply.elapsedTime * 10) / 10 }, 'request');
   });
 }
 
@@ -203,7 +216,7 @@ export async function createHttp(context, { corsOrigins, trustProxy, hasMetrics,
     {
       loggerInstance: log,
       logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'requestId' }),
-      bodyLimit: limits.maxTextBytes,
+      bodyLimit: usersLimit(limits),
       trustProxy,
       return503OnClosing: false,
       genReqId: requestIds(),
@@ -215,6 +228,7 @@ export async function createHttp(context, { corsOrigins, trustProxy, hasMetrics,
     { log, onRefused },
   );
   await addAccess(app, context, corsOrigins);
+  addBodies(app, context);
   addEndings(app, context);
   app.setErrorHandler((error, request, reply) => answerError(request, reply, error));
   if (hasMetrics) addMetricsRoute(app, metrics);

@@ -7,7 +7,8 @@ import { bodyOf, callOf, callOptions } from './calls.js';
 /** What this server says about itself. */
 export const EXTENSIONS = ['binary_tensor_data', 'model_repository'];
 
-/** @typedef {{ params: any, headers: import('node:http').IncomingHttpHeaders }} ModelRequest */
+/** Bytes of requests that concern the repository. */
+const MAX_SHORT_BYTES = 2 ** 16;
 
 /**
  * @param {import('fastify').FastifyInstance} app
@@ -74,7 +75,9 @@ export function addV2Routes(app, { registry, about, allowsControl, limits, json 
     });
   }
 
-  app.post('/v2/repository/index', async (request) => {
+  // They say little, and are read at once.
+  const short = { bodyLimits: () => ({ bytes: Math.min(MAX_SHORT_BYTES, limits.maxTextBytes), headBytes: Infinity }) };
+  app.post('/v2/repository/index', { config: short }, async (request) => {
     const body = bodyOf(request);
     const { ready = false } = body.length === 0 ? {} : (parseJson(body.toString()) ?? {});
     return registry.index(ready === true);
@@ -83,7 +86,7 @@ export function addV2Routes(app, { registry, about, allowsControl, limits, json 
     const allowed = async () => {
       if (!allowsControl) throw new ServeError('notAllowed', `models are not ${action}ed through the network; start the server with --control`);
     };
-    app.post(`/v2/repository/models/:model/${action}`, { onRequest: allowed }, async (request) => {
+    app.post(`/v2/repository/models/:model/${action}`, { config: short, onRequest: allowed }, async (request) => {
       await registry[action](/** @type {any} */ (request.params).model);
       return {};
     });

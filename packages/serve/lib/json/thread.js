@@ -11,7 +11,7 @@ const SHORT_BYTES = 2 ** 16;
 const FEW_ELEMENTS = 2 ** 14;
 
 /** More elements are not written as JSON: their text would take too much memory. */
-const MAX_ELEMENTS = 2 ** 22;
+const MAX_ELEMENTS = 2 ** 23;
 
 /** Far more than the worker lets JSON take. */
 const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 1024 };
@@ -115,7 +115,7 @@ export class JsonThread {
   }
 
   #start() {
-    const worker = new Worker(new URL('worker.js', import.meta.url), { name: 'json', resourceLimits: RESOURCE_LIMITS });
+    const worker = new Worker(new URL('worker.js', import.meta.url), { name: 'json', resourceLimits: RESOURCE_LIMITS, execArgv: [] });
     // Requests keep the process alive, not the thread.
     worker.unref();
     worker.on('message', (/** @type {Outcome} */ outcome) => {
