@@ -174,7 +174,7 @@ test('the health check says whether a server is ready', async (t) => {
   const checks = [imageCommand('HEALTHCHECK .* CMD'), ofKind('ServingRuntime')[0].spec.containers[0].readinessProbe.exec.command];
   for (const command of checks) assert.deepEqual(command, ['node', 'healthcheck.mjs']);
   const check = (url) => runCommand(process.execPath, [path.join(DEPLOY, 'healthcheck.mjs'), url]);
-  const server = await startServer(t, { repository: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }) });
+  const server = await startServer(t, { models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }) });
   assert.deepEqual((await check(server.urls.http)).code, 0);
   server.registry.beginDrain();
   const { code, stderr } = await check(server.urls.http);

@@ -23,7 +23,7 @@ const asked = (/** @type {string} */ text) =>
 
 /** A server whose model writes letters. */
 async function lettersServer(t) {
-  return startServer(t, { repository: await modelsOf(t, { letters: { style } }), grpc: 0 });
+  return startServer(t, { models: await modelsOf(t, { letters: { style } }), grpc: 0 });
 }
 
 test('ai: a text at once, and as a stream', async (t) => {

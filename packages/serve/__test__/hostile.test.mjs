@@ -23,7 +23,7 @@ const answerOf = (...args) =>
 test(`${REQUESTS} hostile requests: each gets an answer in the form of its protocol, and the server goes on`, async (t) => {
   const seed = Number(process.env.HOSTILE_SEED ?? 1);
   const server = await startServer(t, {
-    repository: repositoryOf(t, { 'digits/1/model.onnx': DIGITS, ...wordsFiles('words') }),
+    models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS, ...wordsFiles('words') }),
     control: false,
     ...(process.env.DBG ? { log: undefined } : {}),
   });

@@ -8,8 +8,9 @@ import { ByteBudget } from './byte-budget.js';
 import { listenGrpc } from './grpc/server.js';
 import { addMetricsRoute, createMetricsHttp } from './http/metrics.js';
 import { createHttp } from './http/server.js';
+import { listening } from './listening.js';
 import { Metrics } from './metrics/metrics.js';
-import { checkConfig } from './registry/config.js';
+import { checkOptions } from './options.js';
 import { Registry } from './registry/registry.js';
 
 /** Of this package. @type {{ version: string }} */
@@ -26,6 +27,7 @@ const BUILT_IN = new URL('../models/', import.meta.url);
  * @property {number} maxUnreadBytes of answers that wait until their callers read them
  * @property {number} requestTimeoutMs until a request must have arrived
  * @property {number} idleTimeoutMs of a connection on which nothing moves
+ * @property {number} startMs until one of several processes must be ready, see `--processes`
  * @property {number} drainMs that the end of the server waits for requests which have begun; below the 30 s that Kubernetes gives
  */
 
@@ -36,12 +38,13 @@ export const LIMITS = {
   maxUnreadBytes: 256 * 2 ** 20,
   requestTimeoutMs: 60_000,
   idleTimeoutMs: 120_000,
+  startMs: 600_000,
   drainMs: 25_000,
 };
 
 /**
  * @typedef {object} ServeOptions
- * @property {string} [repository] folder of models; by default the models in the package
+ * @property {string} [models] a folder of models, or a model: its folder or its .onnx file; by default the models in the package
  * @property {string} [name] of the model where the folder is itself a model; by default that of the folder
  * @property {string} [host] address to listen at; only this machine by default
  * @property {number | false} [http] port; 0 takes a free one
@@ -49,7 +52,13 @@ export const LIMITS = {
  * @property {number | 'cluster'} [metrics] port of the metrics; by default they are at /metrics of the port for HTTP. In a process
  *   of `node:cluster`, `'cluster'` leaves them to the first process
  * @property {boolean} [control] whether models may be loaded and unloaded through the network; by default only from this machine
+ * @property {string[]} [allowedHosts] names under which callers reach the server, `.example.com` for all names below it
+ * @property {string[] | '*'} [corsOrigins] origins of web pages that may call
+ * @property {boolean} [trustProxy] whether a proxy in front sets the `X-Forwarded` headers
  * @property {string} [apiKey] that callers must have, as `Authorization: Bearer KEY`; health and metrics need none
+ * @property {string[]} [apiKeys] any of which callers must have
+ * @property {(call: any) => unknown} [authenticate] decides about a call in place of keys, or beside them
+ * @property {(app: import('fastify').FastifyInstance) => unknown} [setup] adds routes and plugins of one's own
  * @property {Partial<import('./registry/config.js').ModelConfig>} [defaults] of all models
  * @property {Partial<RequestLimits>} [limits]
  * @property {import('pino').BaseLogger | false} [log] by default JSON lines on standard output
@@ -118,7 +127,7 @@ export class Server {
  * @returns {Promise<Part>}
  */
 async function listen(app, { name, host, port, drainMs }) {
-  const url = await app.listen({ host, port });
+  const url = await listening({ name, host, port }, () => app.listen({ host, port }));
   return {
     name,
     url,
@@ -134,25 +143,29 @@ async function listen(app, { name, host, port, drainMs }) {
  * Starts a server. It is live at once and ready when all models are loaded, which the promise waits for.
  * @param {ServeOptions} [options]
  * @returns {Promise<Server>}
- * @throws {import('./registry/repository.js').RepositoryError} if there is no such folder, or a setting is wrong
+ * @throws {import('./options.js').OptionError} if there is no such option, it has a wrong value, or the system refuses a port
+ * @throws {import('./registry/repository.js').RepositoryError} if there is no such folder, or a setting of the models is wrong
  */
-export async function serve({
-  repository = fileURLToPath(BUILT_IN),
-  name,
-  host = '127.0.0.1',
-  http = 8080,
-  grpc = false,
-  metrics: metricsPort,
-  control = isLocal(host),
-  apiKey,
-  defaults = {},
-  limits = {},
-  log = pino(),
-} = {}) {
-  checkConfig(defaults, 'defaults');
+export async function serve(options = {}) {
+  checkOptions(options, { limits: LIMITS });
+  const {
+    models = fileURLToPath(BUILT_IN),
+    name,
+    host = '127.0.0.1',
+    http = 8080,
+    grpc = false,
+    metrics: metricsPort,
+    control = isLocal(host),
+    apiKey,
+    apiKeys = [],
+    authenticate,
+    defaults = {},
+    limits = {},
+    log = pino(),
+  } = options;
   const logger = log === false ? pino({ level: 'silent' }) : log;
   const metrics = new Metrics();
-  const registry = new Registry(repository, { name, defaults, metrics, log: logger });
+  const registry = new Registry(models, { name, defaults, metrics, log: logger });
   const allLimits = { ...LIMITS, ...limits };
   /** @type {Context} */
   const context = {
@@ -169,20 +182,26 @@ export async function serve({
   metrics.gauge('webnn_serve_queue_length', 'Number of requests that wait for a model', () =>
     registry.ready.map(({ name, version, model }) => ({ model: name, version, value: model?.waiting ?? 0 })),
   );
+  if (!isLocal(host) && apiKey === undefined && apiKeys.length === 0 && authenticate === undefined) {
+    logger.warn({ host }, 'no key is set: everybody who reaches this address can use the models. Set WEBNN_SERVE_API_KEY, or listen at 127.0.0.1');
+  }
   const { drainMs } = context.limits;
   /** @type {Part[]} */
   const parts = [];
   const server = new Server(context, parts);
+  const isShared = metricsPort === 'cluster';
   try {
+    // A process that starts again beside others takes no connections from them before it can answer.
+    if (isShared) await registry.open();
     if (http !== false) {
       const app = createHttp(context);
       if (metricsPort === undefined) addMetricsRoute(app, metrics);
       parts.push(await listen(app, { name: 'http', host, port: http, drainMs }));
     }
-    if (grpc !== false) parts.push(await listenGrpc(context, { host, port: grpc }));
-    if (metricsPort === 'cluster') metrics.share();
+    if (grpc !== false) parts.push(await listening({ name: 'gRPC', host, port: grpc }, () => listenGrpc(context, { host, port: grpc })));
+    if (isShared) metrics.share();
     else if (metricsPort !== undefined) parts.push(await listen(createMetricsHttp(metrics, logger), { name: 'metrics', host, port: metricsPort, drainMs }));
-    await registry.open();
+    if (!isShared) await registry.open();
   } catch (error) {
     await server.close();
     throw error;
