@@ -142,6 +142,28 @@ test('the server has more time to end than it takes', () => {
   for (const name of ['server', 'worker']) assert.ok(Number.parseInt(compose.services[name].stop_grace_period, 10) > drain, name);
 });
 
+test('a key that is missing opens no server', () => {
+  const [key] = pod.containers[0].env.filter(({ name }) => name === 'WEBNN_SERVE_API_KEY');
+  assert.deepEqual(key.valueFrom, { secretKeyRef: { name: deployment.metadata.name, key: 'api-key' } });
+  // Compose refuses to start without the variable, and with an empty one.
+  assert.match(compose.services.server.environment.WEBNN_SERVE_API_KEY, /^\$\{WEBNN_SERVE_API_KEY:\?.+\}$/);
+});
+
+test('the heap, requests and answers leave memory for the models', async () => {
+  const MIB = 2 ** 20;
+  const [, heap] = defined(/^ENV NODE_OPTIONS=--max-old-space-size=(\d+)$/m.exec(read('Dockerfile').split('AS server')[1]));
+  const bytes = { Gi: 1024 * MIB, g: 1024 * MIB, Mi: MIB, m: MIB };
+  for (const [name, args, most] of [
+    ['kubernetes/serve.yaml', pod.containers[0].args, pod.containers[0].resources.limits.memory],
+    ['compose.yaml', compose.services.server.command, compose.services.server.mem_limit],
+  ]) {
+    const { limit } = await parse(args);
+    const [, amount, unit] = defined(/^(\d+)(Gi|Mi|g|m)$/.exec(most));
+    const { maxBytesInFlight, maxUnreadBytes } = { ...LIMITS, ...limit };
+    assert.ok(Number(heap) * MIB + maxBytesInFlight + maxUnreadBytes <= 0.75 * Number(amount) * bytes[unit], name);
+  }
+});
+
 test('nothing runs as root, with capabilities, or writes to its file system', () => {
   for (const { spec } of [deployment, ...ofKind('ServingRuntime')]) {
     const { securityContext: own = {}, containers } = spec.template?.spec ?? spec;

