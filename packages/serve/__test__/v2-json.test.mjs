@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { decodeRequest, encodeAnswer } from 'webnn-node-serve/lib/protocol/v2-json.js';
+import { decodeRequest, encodeAnswer } from '../lib/protocol/v2-json.js';
 import { defined } from '../../../__test__/lib/types.mjs';
 
 const decode = (json) => decodeRequest(Buffer.from(JSON.stringify(json)), undefined);
