@@ -11,7 +11,7 @@ import { fileURLToPath } from 'node:url';
 import grpc from '@grpc/grpc-js';
 import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import { endOf } from '../../../__test__/lib/processes.mjs';
-import { until } from '../../../__test__/lib/wait.mjs';
+import { PATIENCE, until } from '../../../__test__/lib/wait.mjs';
 import { freePort } from '../../../scripts/services.mjs';
 import { post } from './support.mjs';
 
@@ -99,9 +99,12 @@ function manyModels(t, count) {
 
 const CLEAN = { code: 0, how: null, stderr: '' };
 
+/** A program that does not end fails its test. @param {string} name @param {(t: import('node:test').TestContext) => Promise<void>} run */
+const testProgram = (name, run) => test(name, { timeout: 2 * PATIENCE }, run);
+
 // Windows has no signals.
 if (process.platform !== 'win32') {
-  test('a process that dies before it is ready is replaced, and the program becomes ready', async (t) => {
+  testProgram('a process that dies before it is ready is replaced, and the program becomes ready', async (t) => {
     const program = await Program.start(t, [manyModels(t, 20)]);
     await until(() => program.started.length === 2, 'two processes start');
     const [first] = program.started;
@@ -114,7 +117,7 @@ if (process.platform !== 'win32') {
     assert.deepEqual(await program.end(), CLEAN);
   });
 
-  test('a process that dies when it is ready is replaced, and meanwhile every request is answered', async (t) => {
+  testProgram('a process that dies when it is ready is replaced, and meanwhile every request is answered', async (t) => {
     const program = await Program.start(t);
     await program.untilServing(2);
     const [first] = program.serving;
@@ -130,7 +133,7 @@ if (process.platform !== 'win32') {
     assert.deepEqual(await program.end(), CLEAN);
   });
 
-  test('a process that dies while the program ends does not hold up the end', async (t) => {
+  testProgram('a process that dies while the program ends does not hold up the end', async (t) => {
     const program = await Program.start(t);
     await program.untilServing(2);
     const pids = program.serving;
@@ -142,7 +145,7 @@ if (process.platform !== 'win32') {
     assert.deepEqual([code, program.started.length, program.count('process ended')], [0, 2, 0]);
   });
 
-  test('a second signal ends the program and its processes at once', async (t) => {
+  testProgram('a second signal ends the program and its processes at once', async (t) => {
     const program = await Program.start(t);
     await program.untilServing(2);
     const pids = program.serving;
@@ -156,7 +159,7 @@ if (process.platform !== 'win32') {
     await until(() => pids.every(isGone), 'the processes have ended');
   });
 
-  test('a signal ends the program while its processes load, and while one starts again', async (t) => {
+  testProgram('a signal ends the program while its processes load, and while one starts again', async (t) => {
     const loading = await Program.start(t, [manyModels(t, 50)]);
     await until(() => loading.started.length === 2, 'two processes start');
     assert.deepEqual([await loading.end(), loading.serving], [CLEAN, []]);
@@ -168,7 +171,7 @@ if (process.platform !== 'win32') {
     await until(() => restarting.started.every(isGone), 'no process is left');
   });
 
-  test('models that never load end the program after some starts of a process, with the reason', async (t) => {
+  testProgram('models that never load end the program after some starts of a process, with the reason', async (t) => {
     const program = await Program.start(t, [temporaryFolder(t, { 'broken.onnx': 'no model' })]);
     const { code, stderr } = await program.ended;
     assert.equal(code, 1);
@@ -182,7 +185,7 @@ if (process.platform !== 'win32') {
     assert.ok(started.every(isGone));
   });
 
-  test('a process that hangs in its start is replaced', async (t) => {
+  testProgram('a process that hangs in its start is replaced', async (t) => {
     const program = await Program.start(t, ['--limit', 'startMs=8000']);
     await until(() => program.started.length === 2, 'two processes start');
     const [first] = program.started;
@@ -193,7 +196,7 @@ if (process.platform !== 'win32') {
     assert.deepEqual(await program.end(), CLEAN);
   });
 
-  test('the metrics are there early, and a process that hangs does not take those of the others with it', async (t) => {
+  testProgram('the metrics are there early, and a process that hangs does not take those of the others with it', async (t) => {
     const program = await Program.start(t, [manyModels(t, 20)]);
     /** @returns {Promise<any>} null if nothing listens */
     const metrics = async () => {
@@ -215,7 +218,7 @@ if (process.platform !== 'win32') {
     assert.deepEqual(await program.end(), CLEAN);
   });
 
-  test('the processes end with the first one, however it ends', async (t) => {
+  testProgram('the processes end with the first one, however it ends', async (t) => {
     const program = await Program.start(t);
     await program.untilServing(2);
     const pids = program.serving;
@@ -223,7 +226,7 @@ if (process.platform !== 'win32') {
     await until(() => pids.every(isGone), 'the processes have ended');
   });
 
-  test('processes share the port for gRPC', async (t) => {
+  testProgram('processes share the port for gRPC', async (t) => {
     const port = await freePort();
     const program = await Program.start(t, ['--grpc', String(port)]);
     await program.untilServing(2);
