@@ -48,7 +48,7 @@ const UNITS = { KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
 
 /** What a limit may be, by the end of its name. @type {[end: RegExp, test: (value: unknown) => boolean, expected: string][]} */
 const LIMIT_RULES = [
-  [/Bytes$/, (value) => isWhole(value), 'bytes from 1, such as 67108864 or "64MiB"'],
+  [/Bytes$/, (value) => isWhole(value, 0), 'bytes from 0, such as 67108864 or "64MiB"'],
   [/Ms$/, (value) => typeof value === 'number' && value >= 0 && value < 2 ** 31, 'milliseconds from 0'],
   [/Share$/, (value) => typeof value === 'number' && value > 0 && value <= 1, 'a share above 0, up to 1'],
   [/$/, (value) => isWhole(value), 'a whole number from 1'],
@@ -182,10 +182,10 @@ export const OPTIONS = {
     only: 'program',
   },
   logLevel: {
-    test: (value) => ['trace', 'debug', 'info', 'warn', 'error', 'silent'].includes(value),
-    expected: 'trace, debug, info, warn, error or silent',
+    test: (value) => ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'].includes(value),
+    expected: 'trace, debug, info, warn, error, fatal or silent',
     flag: '--log-level <level>',
-    help: () => 'trace, debug, info, warn, error or silent. Default: info.',
+    help: () => 'trace, debug, info, warn, error, fatal or silent. Default: info.',
     only: 'program',
   },
 };
