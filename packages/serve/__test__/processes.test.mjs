@@ -70,6 +70,12 @@ class Program {
     return { code, how, stderr };
   }
 
+  /** @returns {Promise<any>} null if nothing listens */
+  async readMetrics() {
+    const response = await fetch(`http://127.0.0.1:${this.metrics}/metrics`).catch(() => null);
+    return response === null ? null : { status: response.status, text: await response.text() };
+  }
+
   /** The status of a request on a connection of its own. */
   async ask() {
     const { status } = await post(`http://127.0.0.1:${this.http}/v1/embeddings`, { model: 'embeddings', input: 'a' }, { connection: 'close' });
@@ -159,6 +165,19 @@ if (process.platform !== 'win32') {
     await until(() => pids.every(isGone), 'the processes have ended');
   });
 
+  testProgram('a signal that all processes get, as systemd and terminals send it, ends none before it has answered', async (t) => {
+    for (const signal of ['SIGTERM', 'SIGINT']) {
+      const program = await Program.start(t, ['--set', 'maxDelayMs=3000', '--set', 'maxQueueMs=100000']);
+      await program.untilServing(2);
+      const answer = program.ask();
+      await until(async () => /^webnn_serve_queue_length\{.*\} 1$/m.test((await program.readMetrics())?.text), 'a request waits');
+      for (const pid of [...program.serving, program.child.pid]) kill(pid, signal);
+      assert.equal(await answer, 200);
+      const { code, stderr } = await program.ended;
+      assert.deepEqual([code, stderr], [0, '']);
+    }
+  });
+
   testProgram('a signal ends the program while its processes load, and while one starts again', async (t) => {
     const loading = await Program.start(t, [manyModels(t, 50)]);
     await until(() => loading.started.length === 2, 'two processes start');
@@ -198,11 +217,7 @@ if (process.platform !== 'win32') {
 
   testProgram('the metrics are there early, and a process that hangs does not take those of the others with it', async (t) => {
     const program = await Program.start(t, [manyModels(t, 20)]);
-    /** @returns {Promise<any>} null if nothing listens */
-    const metrics = async () => {
-      const response = await fetch(`http://127.0.0.1:${program.metrics}/metrics`).catch(() => null);
-      return response === null ? null : { status: response.status, text: await response.text() };
-    };
+    const metrics = () => program.readMetrics();
     /** @type {any} */
     let early;
     await until(async () => (early = await metrics()) !== null, 'the metrics can be read');

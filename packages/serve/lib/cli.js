@@ -126,8 +126,8 @@ function closeOnSignals() {
     ['SIGTERM', 15],
   ])) {
     process.on(signal, async () => {
-      // A terminal signals all processes; the first process tells the others.
-      if (signal === 'SIGINT' && cluster.isWorker) return;
+      // A terminal and systemd signal all processes, and the first process signals the others once more. They end at once with it.
+      if (cluster.isWorker && (isClosing || signal === 'SIGINT')) return;
       if (closable === undefined || isClosing) process.exit(128 + number);
       isClosing = true;
       closable.log.info({ signal }, 'draining');
