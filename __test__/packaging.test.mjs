@@ -236,7 +236,7 @@ describe('the installed packages', () => {
     assert.deepEqual(filesOf('webnn-node-text', /^lib\/.+\.(mjs|d\.mts)$/), COMMON);
     assert.deepEqual(
       filesOf('webnn-node-serve', /^(lib\/.+\.(js|d\.ts|proto)|models\/embeddings\/.+\.(json|onnx|md))$/),
-      [...COMMON, 'bin/webnn-node-serve.js', 'index.d.ts', 'index.js'].sort(),
+      [...COMMON, 'bin/webnn-node-serve.js', 'index.d.ts', 'index.js', 'text.d.ts', 'text.js'].sort(),
     );
   });
 
@@ -316,6 +316,8 @@ describe('the installed packages', () => {
   test('keeps its insides to itself', () => {
     const program = `import('webnn-node/lib/native.js').catch((error) => console.log(error.code));`;
     assert.equal(run('insides.mjs', program), 'ERR_PACKAGE_PATH_NOT_EXPORTED');
+    const server = `import('webnn-node-serve/lib/serve.js').catch((error) => console.log(error.code));`;
+    assert.equal(installed('webnn-node-serve').run('insides.mjs', server), 'ERR_PACKAGE_PATH_NOT_EXPORTED');
   });
 
   for (const [name, attempt] of Object.entries(TRIALS)) {

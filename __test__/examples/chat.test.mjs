@@ -16,7 +16,7 @@ import { Chat } from '../../examples/text-generation/chat.mjs';
 import { Conversation } from '../../examples/text-generation/conversation.mjs';
 import { FolderError, readFolder } from '../../examples/text-generation/folder.mjs';
 import { Generator } from '../../examples/text-generation/generator.mjs';
-import { TextStream } from 'webnn-node-serve/lib/text/text-stream.js';
+import { TextStream } from 'webnn-node-serve/text';
 import { nextToken } from '../onnx/language-model.mjs';
 import { END, LETTERS, TEMPLATE, TOKENIZER, VOCABULARY, writeFolder } from './model-folder.mjs';
 import { runExampleWith } from './run-example.mjs';

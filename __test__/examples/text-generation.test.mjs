@@ -5,7 +5,7 @@ import { MLContext } from 'webnn-node';
 import { randomNumbers } from 'webnn-node-text/random';
 import { collectGarbage } from '../lib/wait.mjs';
 import { Generator, PromptError } from '../../examples/text-generation/generator.mjs';
-import { chooseToken, GREEDY, samplingOf } from 'webnn-node-serve/lib/text/sampling.js';
+import { chooseToken, GREEDY, samplingOf } from 'webnn-node-serve/text';
 import { asciiTokenizer } from '../../examples/text-generation/tiny-model.mjs';
 import { runExample, runExampleWith } from './run-example.mjs';
 

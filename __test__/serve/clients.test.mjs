@@ -13,7 +13,7 @@ import { defined } from '../lib/types.mjs';
 /** A server with a model for digits and an encoder that knows nine words. */
 const bothModels = (t, options) =>
   startServer(t, {
-    repository: repositoryOf(t, {
+    models: repositoryOf(t, {
       'digits/1/model.onnx': DIGITS,
       ...wordsFiles('words'),
     }),

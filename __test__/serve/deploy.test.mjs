@@ -142,6 +142,28 @@ test('the server has more time to end than it takes', () => {
   for (const name of ['server', 'worker']) assert.ok(Number.parseInt(compose.services[name].stop_grace_period, 10) > drain, name);
 });
 
+test('a key that is missing opens no server', () => {
+  const [key] = pod.containers[0].env.filter(({ name }) => name === 'WEBNN_SERVE_API_KEY');
+  assert.deepEqual(key.valueFrom, { secretKeyRef: { name: deployment.metadata.name, key: 'api-key' } });
+  // Compose refuses to start without the variable, and with an empty one.
+  assert.match(compose.services.server.environment.WEBNN_SERVE_API_KEY, /^\$\{WEBNN_SERVE_API_KEY:\?.+\}$/);
+});
+
+test('the heap, requests and answers leave memory for the models', async () => {
+  const MIB = 2 ** 20;
+  const [, heap] = defined(/^ENV NODE_OPTIONS=--max-old-space-size=(\d+)$/m.exec(read('Dockerfile').split('AS server')[1]));
+  const bytes = { Gi: 1024 * MIB, g: 1024 * MIB, Mi: MIB, m: MIB };
+  for (const [name, args, most] of [
+    ['kubernetes/serve.yaml', pod.containers[0].args, pod.containers[0].resources.limits.memory],
+    ['compose.yaml', compose.services.server.command, compose.services.server.mem_limit],
+  ]) {
+    const { limit } = await parse(args);
+    const [, amount, unit] = defined(/^(\d+)(Gi|Mi|g|m)$/.exec(most));
+    const { maxBytesInFlight, maxUnreadBytes } = { ...LIMITS, ...limit };
+    assert.ok(Number(heap) * MIB + maxBytesInFlight + maxUnreadBytes <= 0.75 * Number(amount) * bytes[unit], name);
+  }
+});
+
 test('nothing runs as root, with capabilities, or writes to its file system', () => {
   for (const { spec } of [deployment, ...ofKind('ServingRuntime')]) {
     const { securityContext: own = {}, containers } = spec.template?.spec ?? spec;
@@ -174,7 +196,7 @@ test('the health check says whether a server is ready', async (t) => {
   const checks = [imageCommand('HEALTHCHECK .* CMD'), ofKind('ServingRuntime')[0].spec.containers[0].readinessProbe.exec.command];
   for (const command of checks) assert.deepEqual(command, ['node', 'healthcheck.mjs']);
   const check = (url) => runCommand(process.execPath, [path.join(DEPLOY, 'healthcheck.mjs'), url]);
-  const server = await startServer(t, { repository: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }) });
+  const server = await startServer(t, { models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }) });
   assert.deepEqual((await check(server.urls.http)).code, 0);
   server.registry.beginDrain();
   const { code, stderr } = await check(server.urls.http);

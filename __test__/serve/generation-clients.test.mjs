@@ -24,7 +24,7 @@ const asked = (/** @type {string} */ text) =>
 
 /** A server whose model writes letters. */
 async function lettersServer(t) {
-  return startServer(t, { repository: await modelsOf(t, { letters: { style } }), grpc: 0 });
+  return startServer(t, { models: await modelsOf(t, { letters: { style } }), grpc: 0 });
 }
 
 test('ai: a text at once, and as a stream', async (t) => {
@@ -41,7 +41,7 @@ test('ai: a text at once, and as a stream', async (t) => {
 
 test('ai: an error in the middle of a stream is seen, behind heartbeats', async (t) => {
   const repository = await modelsOf(t, { letters: { style } });
-  const server = await startServer(t, { repository, limits: { heartbeatMs: 10 } });
+  const server = await startServer(t, { models: repository, limits: { heartbeatMs: 10 } });
   const generator = /** @type {import('../../packages/serve/lib/models/generator.js').Generator} */ (server.registry.get('letters').model);
   const generate = generator.generate.bind(generator);
   generator.generate = async (prompt, wishes, options) => {

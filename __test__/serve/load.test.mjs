@@ -8,7 +8,7 @@ import { DIGITS, PICTURE, repositoryOf, startServer } from '../../packages/serve
 const REQUESTS = 3000;
 
 test(`${REQUESTS} requests over 20 connections`, async (t) => {
-  const server = await startServer(t, { repository: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }) });
+  const server = await startServer(t, { models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }) });
   const result = await autocannon({
     url: `${server.urls.http}/v2/models/digits/infer`,
     method: 'POST',

@@ -14,7 +14,7 @@ import { defined } from '../lib/types.mjs';
 const blocks = (page, language) => blocksOf(read(page), page).filter((block) => block.language === language);
 
 test('docs/serving.md: the program in Python prints what its comment says', async (t) => {
-  const server = await startServer(t, { repository: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), grpc: 0 });
+  const server = await startServer(t, { models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), grpc: 0 });
   const [{ text }, ...others] = blocks('docs/serving.md', 'python');
   assert.deepEqual(others, []);
   const addressOf = (url) => url.replace(/^\w+:\/\//, '');

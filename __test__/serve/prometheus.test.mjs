@@ -35,7 +35,7 @@ async function startPrometheus(t, target) {
 }
 
 test('counts requests, computations and times by model and version', async (t) => {
-  const server = await startServer(t, { repository: repositoryOf(t, { 'digits/3/model.onnx': DIGITS }), metrics: 0 });
+  const server = await startServer(t, { models: repositoryOf(t, { 'digits/3/model.onnx': DIGITS }), metrics: 0 });
   const { query } = await startPrometheus(t, new URL(server.urls.metrics).host);
   const infer = `${server.urls.http}/v2/models/digits/infer`;
   await Promise.all(Array.from({ length: 10 }, () => post(infer, { inputs: [PICTURE] })));

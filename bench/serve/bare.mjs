@@ -2,9 +2,9 @@
 // answers with the milliseconds of each.
 
 import { loadModel } from 'webnn-node/onnx';
-import { normalize } from 'webnn-node-serve/lib/models/embedder.js';
-import { modelFile } from 'webnn-node-serve/lib/models/files.js';
-import { readTextFolder } from 'webnn-node-serve/lib/text/folder.js';
+import { normalize } from '../../packages/serve/lib/models/embedder.js';
+import { modelFile } from '../../packages/serve/lib/models/files.js';
+import { readTextFolder } from '../../packages/serve/lib/text/folder.js';
 import { randomFloats } from '../../__test__/lib/random.mjs';
 
 /**

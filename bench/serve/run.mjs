@@ -294,7 +294,7 @@ async function measureProcesses({ repository, rounds, seconds, output }) {
   const request = { body: JSON.stringify({ model: 'encoder', input: TEXT, encoding_format: 'base64' }) };
   const counts = [1, 2, 4];
   const servers = [];
-  for (const count of counts) servers.push(await Served.start(repository, ['--processes', String(count), '--set', 'threads=1']));
+  for (const count of counts) servers.push(await Served.start(repository, ['--processes', String(count), '--metrics', '0', '--set', 'threads=1']));
   const rates = counts.map(() => /** @type {number[]} */ ([]));
   for (let i = 0; i < rounds; i++) {
     for (const [index, { url }] of servers.entries())

@@ -1,5 +1,5 @@
 // A conversation: messages become tokens by the model's chat template, and tokens become text.
-import { TextStream } from 'webnn-node-serve/lib/text/text-stream.js';
+import { TextStream } from 'webnn-node-serve/text';
 
 /** @typedef {{ role: 'system' | 'user' | 'assistant', content: string }} Message */
 

@@ -2,9 +2,7 @@
 import { existsSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import path from 'node:path';
-import { dtypesOf, fileNames } from 'webnn-node-serve/lib/models/files.js';
-import { RepositoryError } from 'webnn-node-serve/lib/registry/repository.js';
-import { readTextFolder } from 'webnn-node-serve/lib/text/folder.js';
+import { dtypesOf, fileNames, readTextFolder, RepositoryError } from 'webnn-node-serve/text';
 import { PromptError } from './generator.mjs';
 
 /** A folder that is none of a language model, or lacks a file. */
@@ -20,7 +18,7 @@ export class FolderError extends Error {
  * @property {import('./chat.mjs').TextTokenizer} tokenizer
  * @property {((messages: import('./chat.mjs').Message[]) => string) | null} render the chat template, if it has one
  * @property {ReadonlySet<number>} stop tokens that end an answer
- * @property {import('webnn-node-serve/lib/text/sampling.js').SamplingConfig} sampling
+ * @property {import('webnn-node-serve/text').SamplingConfig} sampling
  */
 
 /**

@@ -8,7 +8,7 @@ import { Conversation } from './conversation.mjs';
 import { FolderError, readFolder } from './folder.mjs';
 import { Generator, PromptError } from './generator.mjs';
 import { HELP, parseArguments, UsageError } from './options.mjs';
-import { chooseToken, samplingOf } from 'webnn-node-serve/lib/text/sampling.js';
+import { chooseToken, samplingOf } from 'webnn-node-serve/text';
 import { TINY_MODEL } from './tiny-model.mjs';
 
 /**

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { Batcher } from 'webnn-node-serve/lib/batcher/batcher.js';
+import { Batcher } from '../lib/batcher/batcher.js';
 
 const LIMITS = { maxBatch: 4, maxDelayMs: 0, maxQueue: 8, maxQueueMs: 100 };
 const item = (fields = {}) => ({ key: 'a', rows: 1, ...fields });

@@ -88,7 +88,7 @@ describe('the layout of sentence-transformers', () => {
     const [, flag, mean] = POOLINGS[2];
     const recipe = { 'modules.json': modules('Pooling', 'Normalize'), '1_Pooling/config.json': poolingFile(flag) };
     const repository = repositoryOf(t, { ...sentenceFiles('m', USUAL, recipe), ...sentenceFiles('sentences', encoder(['sentence_embedding'])) });
-    const { urls } = await startServer(t, { repository });
+    const { urls } = await startServer(t, { models: repository });
     const embed = (/** @type {object} */ body) => postJson(`${urls.http}/v1/embeddings`, { model: 'm', input: TEXTS, ...body });
     const { status, json } = await embed({});
     assert.equal(status, 200);
@@ -226,7 +226,7 @@ describe('other folders', () => {
   test('a classifier is refused, and served as tensors if model.json says so', async (t) => {
     const files = sentenceFiles('m', encoder(['logits']));
     await assert.rejects(load(t, files), { name: 'RepositoryError', message: /the model has logits.*"kind" to "tensors"/ });
-    const { urls } = await startServer(t, { repository: repositoryOf(t, { ...files, 'm/model.json': { kind: 'tensors' } }) });
+    const { urls } = await startServer(t, { models: repositoryOf(t, { ...files, 'm/model.json': { kind: 'tensors' } }) });
     const tensor = (/** @type {string} */ name, /** @type {number[]} */ data) => ({ name, datatype: 'INT64', shape: [1, data.length], data });
     const inputs = [tensor('input_ids', [2, 3]), tensor('attention_mask', [1, 1]), tensor('token_type_ids', [0, 0])];
     const { status, json } = await postJson(`${urls.http}/v2/models/m/infer`, { inputs });

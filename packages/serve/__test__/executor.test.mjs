@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { Executor } from 'webnn-node-serve/lib/batcher/executor.js';
-import { Places, Turns } from 'webnn-node-serve/lib/batcher/turns.js';
+import { Executor } from '../lib/batcher/executor.js';
+import { Places, Turns } from '../lib/batcher/turns.js';
 
 const LIMITS = { maxBatch: 4, maxDelayMs: 0, maxQueue: 100, maxQueueMs: 1000 };
 

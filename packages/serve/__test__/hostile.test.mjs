@@ -30,7 +30,7 @@ const answerOf = (...args) =>
 for (const { who, options, expected } of CALLERS) {
   test(`${REQUESTS} hostile requests of ${who}: each gets an answer in the form of its protocol, and the server goes on`, async (t) => {
     const server = await startServer(t, {
-      repository: repositoryOf(t, { 'digits/1/model.onnx': DIGITS, ...wordsFiles('words') }),
+      models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS, ...wordsFiles('words') }),
       control: false,
       limits: { maxBytesInFlight: IN_FLIGHT },
       ...options,

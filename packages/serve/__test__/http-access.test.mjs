@@ -11,7 +11,7 @@ async function digitsServer(t, options = {}) {
   /** @type {any[]} */
   const lines = [];
   const log = /** @type {any} */ (pino({ level: 'info' }, { write: (line) => lines.push(JSON.parse(line)) }));
-  const server = await startServer(t, { repository: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), log, ...options });
+  const server = await startServer(t, { models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), log, ...options });
   const { port } = new URL(server.urls.http);
   const url = `http://127.0.0.1:${port}`;
   const statusOf = async (/** @type {Record<string, string>} */ headers, path = '/v2') => (await ask(url + path, { headers })).status;
@@ -125,7 +125,7 @@ test('each of several keys is one', async (t) => {
 test('a key that no caller can send is an error at the start', async (t) => {
   const repository = repositoryOf(t, { 'digits/1/model.onnx': DIGITS });
   for (const options of [{ apiKey: '' }, { apiKeys: ['a', ''] }, { apiKey: 'line\n' }, { apiKey: ' ' }, { apiKeys: ['ключ'] }]) {
-    await assert.rejects(startServer(t, { repository, ...options }), { name: 'RepositoryError', message: /API key/ });
+    await assert.rejects(startServer(t, { models: repository, ...options }), { name: 'OptionError', message: /apiKey/ });
   }
 });
 

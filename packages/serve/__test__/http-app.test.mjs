@@ -9,7 +9,7 @@ import { DIGITS, PICTURE, post, postJson, repositoryOf, slowModel, startServer }
 const INFER = '/v2/models/digits/infer';
 
 async function digitsServer(t, options = {}) {
-  const server = await startServer(t, { repository: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), ...options });
+  const server = await startServer(t, { models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), ...options });
   return { server, url: server.urls.http };
 }
 
@@ -68,7 +68,7 @@ test('an error of setup ends the start', async (t) => {
   const setup = async () => {
     throw new Error('no plugin');
   };
-  await assert.rejects(startServer(t, { repository, setup }), /no plugin/);
+  await assert.rejects(startServer(t, { models: repository, setup }), /no plugin/);
 });
 
 test('under pressure, all but health and metrics get 503 in the form of their protocol', async (t) => {
@@ -115,7 +115,7 @@ test('models that are still loading are 503 from the first moment, never 404', a
       if (state.status === 503) assert.deepEqual([JSON.parse(state.text), state.headers['retry-after']], [{ name: 'm19', ready: false }, '1']);
     }
   })();
-  const server = await startServer(t, { repository, http: port });
+  const server = await startServer(t, { models: repository, http: port });
   isReady = true;
   await asking;
   assert.ok(

@@ -11,7 +11,7 @@ const MIB = 2 ** 20;
 
 /** A server with a model for digits and one for words. */
 async function modelServer(t, options = {}) {
-  const server = await startServer(t, { repository: repositoryOf(t, { 'digits/1/model.onnx': DIGITS, ...wordsFiles('words') }), ...options });
+  const server = await startServer(t, { models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS, ...wordsFiles('words') }), ...options });
   return { server, url: server.urls.http, infer: server.urls.http + INFER };
 }
 
@@ -38,7 +38,7 @@ const UNWANTED = [
 for (const [what, line, status, options, headers = {}] of /** @type {[string, string, number, any, any][]} */ (/** @type {unknown} */ (UNWANTED))) {
   test(`${what}: refused before the body is read, and clients see it`, async (t) => {
     const repository = repositoryOf(t, { 'digits/1/model.onnx': DIGITS, 'broken/1/model.onnx': { not: 'a model' }, ...wordsFiles('words') });
-    const server = await startServer(t, { repository, ...options });
+    const server = await startServer(t, { models: repository, ...options });
     const length = 2 * MIB;
     const [connection] = await openRaw(t, server.urls.http, 1);
     // The body never comes as a whole.

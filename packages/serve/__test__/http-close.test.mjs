@@ -15,7 +15,7 @@ const LONG_MS = 15_000;
 /** A server whose limits would let a connection live for minutes; its requests wait for others, if that is wanted. */
 async function digitsServer(t, options = {}) {
   const limits = { drainMs: 120_000, idleTimeoutMs: 120_000, requestTimeoutMs: 120_000 };
-  const server = await startServer(t, { repository: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), limits, ...options });
+  const server = await startServer(t, { models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), limits, ...options });
   return { server, url: server.urls.http, infer: server.urls.http + INFER };
 }
 

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import test from 'node:test';
 import { FLOAT, node, value, weight, writeModel } from '../../../__test__/onnx/model-writer.mjs';
-import { ByteBudget } from 'webnn-node-serve/lib/byte-budget.js';
-import { JsonThread } from 'webnn-node-serve/lib/json/thread.js';
+import { ByteBudget } from '../lib/byte-budget.js';
+import { JsonThread } from '../lib/json/thread.js';
 import { DIGITS, post, postJson, repositoryOf, startServer, wordsFiles } from './support.mjs';
 
 const MIB = 2 ** 20;
@@ -19,7 +19,7 @@ const DOUBLE_IT = writeModel({
 /** A server whose tests may stop its thread themselves: they parse there for comparison. */
 async function modelServer(t) {
   const repository = repositoryOf(t, { 'digits/1/model.onnx': DIGITS, 'double/1/model.onnx': DOUBLE_IT, ...wordsFiles('words') });
-  const { urls } = await startServer(t, { repository, limits: { maxEventLoopDelayMs: 0 } });
+  const { urls } = await startServer(t, { models: repository, limits: { maxEventLoopDelayMs: 0 } });
   return { url: urls.http, infer: `${urls.http}/v2/models/double/infer` };
 }
 

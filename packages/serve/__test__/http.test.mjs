@@ -13,7 +13,7 @@ import { DIGITS, PICTURE, post, postJson, repositoryOf, startServer, wordsFiles 
 
 /** A server with one model for digits. */
 async function digitsServer(t, options = {}) {
-  const server = await startServer(t, { repository: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), ...options });
+  const server = await startServer(t, { models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), ...options });
   return { server, url: server.urls.http, infer: `${server.urls.http}/v2/models/digits/infer` };
 }
 
@@ -47,7 +47,7 @@ test('says what of a model with doubles is computed in float32', async (t) => {
   /** @type {any[]} */
   const lines = [];
   const log = pino({}, { write: (line) => lines.push(JSON.parse(line)) });
-  const { urls } = await startServer(t, { repository: repositoryOf(t, { 'days/1/model.onnx': model }), log });
+  const { urls } = await startServer(t, { models: repositoryOf(t, { 'days/1/model.onnx': model }), log });
   const warnings = lines.filter(({ level }) => level === pino.levels.values.warn);
   assert.deepEqual(
     warnings.map(({ model: name, msg }) => [name, msg]),
@@ -92,7 +92,7 @@ test('requests are not joined where the size of a batch is set', async (t) => {
   const repository = repositoryOf(t, { 'digits/model.onnx': DIGITS, 'digits/model.json': { freeDimensions: { batch: 1 }, maxDelayMs: 20 } });
   const warnings = [];
   const log = /** @type {any} */ (pino({ level: 'warn' }, { write: (line) => warnings.push(line) }));
-  const { urls } = await startServer(t, { repository, log });
+  const { urls } = await startServer(t, { models: repository, log });
   const answers = await Promise.all(Array.from({ length: 4 }, () => post(`${urls.http}/v2/models/digits/infer`, { inputs: [PICTURE] })));
   assert.deepEqual(
     answers.map(({ status }) => status),
@@ -132,7 +132,7 @@ test('a body beyond the limit is refused, also one that only grows when it is un
 });
 
 test('embeddings of more texts than a request may have are refused in both protocols', async (t) => {
-  const { urls } = await startServer(t, { repository: repositoryOf(t, wordsFiles('words')) });
+  const { urls } = await startServer(t, { models: repositoryOf(t, wordsFiles('words')) });
   const texts = Array(2049).fill('a');
   const inputs = [{ name: 'text', shape: [texts.length], datatype: 'BYTES', data: texts }];
   assert.equal((await postJson(`${urls.http}/v2/models/words/infer`, { inputs })).status, 400);
@@ -235,7 +235,7 @@ test('a model is replaced while it is asked, and no request fails', async (t) =>
 });
 
 test('a model is replaced while a request of several parts is computed', async (t) => {
-  const server = await startServer(t, { repository: repositoryOf(t, wordsFiles('words')), defaults: { maxBatch: 1 } });
+  const server = await startServer(t, { models: repositoryOf(t, wordsFiles('words')), defaults: { maxBatch: 1 } });
   const url = server.urls.http;
   const input = Array.from({ length: 2000 }, (_, i) => ['a dog', 'bread with cheese', 'the train'][i % 3]);
   const asked = postJson(`${url}/v1/embeddings`, { model: 'words', input });
@@ -285,7 +285,7 @@ test('a model that cannot be loaded is said to be unavailable, others serve', as
   /** @type {string[]} */
   const lines = [];
   const log = /** @type {any} */ (pino({ level: 'error' }, { write: (line) => lines.push(line) }));
-  const server = await startServer(t, { repository, log });
+  const server = await startServer(t, { models: repository, log });
   const { json } = await postJson(`${server.urls.http}/v2/repository/index`, {});
   assert.deepEqual(
     json.map(({ name, state }) => [name, state]),
@@ -308,7 +308,7 @@ test('a model that cannot be loaded is said to be unavailable, others serve', as
 
 test('a folder that is itself a model has the name that is given', async (t) => {
   const repository = repositoryOf(t, { '1/model.onnx': DIGITS });
-  const server = await startServer(t, { repository, name: 'given' });
+  const server = await startServer(t, { models: repository, name: 'given' });
   assert.deepEqual(
     server.registry.ready.map(({ name, version }) => [name, version]),
     [['given', '1']],
@@ -320,7 +320,7 @@ test('a folder that is itself a model has the name that is given', async (t) => 
 test('what a volume has beside the models does not stop the server', async (t) => {
   // Root can read all: what is not a folder with models stands for what nobody may read.
   const repository = repositoryOf(t, { 'digits/1/model.onnx': DIGITS, 'lost+found/1/model.onnx': DIGITS, '..data/1/model.onnx': DIGITS });
-  const server = await startServer(t, { repository });
+  const server = await startServer(t, { models: repository });
   assert.deepEqual(
     server.registry.versions.map(({ name }) => name),
     ['digits'],
@@ -377,7 +377,7 @@ test('placeholders are free sizes, and no batch; optional inputs may be sent', a
       weights: [weight('w', [1], Float32Array.of(2))],
     }),
   );
-  const { urls } = await startServer(t, { repository });
+  const { urls } = await startServer(t, { models: repository });
   const metadata = await getJson(`${urls.http}/v2/models/pixels`);
   assert.deepEqual(
     [metadata.inputs, metadata.outputs],

@@ -17,7 +17,7 @@ const metricsOf = (url) => async (/** @type {string} */ name, /** @type {Record<
 
 test('requests that fail are counted by reason', async (t) => {
   const repository = repositoryOf(t, { 'digits/1/model.onnx': DIGITS, 'full/1/model.onnx': DIGITS, 'full/model.json': { maxQueue: 0 } });
-  const { urls } = await startServer(t, { repository });
+  const { urls } = await startServer(t, { models: repository });
   const read = metricsOf(urls.http);
   const failures = async (/** @type {string} */ model) => {
     const counts = ['REJECTED', 'CANCELED', 'BACKEND', 'OTHER'].map(async (reason) => (await read('nv_inference_request_failure', { model, reason }))[0]);
@@ -38,7 +38,7 @@ test('requests that fail are counted by reason', async (t) => {
 
 test('a batch that fails, so that its requests are computed one by one, is counted', async (t) => {
   const repository = repositoryOf(t, { ...wordsFiles('words'), 'words/model.json': { maxBatch: 4, maxDelayMs: 60_000 } });
-  const { urls } = await startServer(t, { repository });
+  const { urls } = await startServer(t, { models: repository });
   const read = metricsOf(urls.http);
   const embed = (/** @type {number} */ id) => postJson(`${urls.http}/v1/embeddings`, { model: 'words', input: [id] });
   const statuses = async (/** @type {number[]} */ ids) => (await Promise.all(ids.map(embed))).map(({ status }) => status);
@@ -54,7 +54,7 @@ test('a batch that fails, so that its requests are computed one by one, is count
 
 test('texts: how they end, how long they take, what their caches hold, and what is refused', async (t) => {
   const repository = await modelsOf(t, { text: KINDS.together });
-  const { urls } = await startServer(t, { repository, defaults: { maxSequences: 1, maxQueue: 0, threads: 1 } });
+  const { urls } = await startServer(t, { models: repository, defaults: { maxSequences: 1, maxQueue: 0, threads: 1 } });
   const read = metricsOf(urls.http);
   const labels = { model_name: 'text', version: '1', engine: '0' };
   const one = async (/** @type {string} */ name, more = {}) => (await read(name, { ...labels, ...more }))[0];
@@ -86,7 +86,7 @@ test('texts: how they end, how long they take, what their caches hold, and what 
 test('numbers of now are gone with their model', async (t) => {
   const repository = await modelsOf(t, { text: KINDS.together });
   cpSync(DIGITS, path.join(repository, 'digits.onnx'));
-  const { urls } = await startServer(t, { repository, defaults: { threads: 1 } });
+  const { urls } = await startServer(t, { models: repository, defaults: { threads: 1 } });
   const read = metricsOf(urls.http);
   await postJson(`${urls.http}/v1/completions`, { model: 'text', prompt: 'a', max_tokens: 2 });
   const gauges = ['vllm:num_requests_running', 'vllm:num_requests_waiting', 'vllm:kv_cache_usage_perc', 'webnn_generation_max_batch'];

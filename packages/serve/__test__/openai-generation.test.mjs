@@ -321,7 +321,7 @@ test('texts over the Open Inference Protocol', async (t) => {
 
 test('log probabilities have the bytes of parts of characters', async (t) => {
   const { client } = await generationServer(t);
-  const request = { model: 'letters', max_tokens: 3, logit_bias: { 0xe2: 100 } };
+  const request = { model: 'letters', max_tokens: 3, logit_bias: { 226: 100 } };
   const { choices } = await client.chat.completions.create({ ...request, messages: HELLO, logprobs: true });
   assert.deepEqual(
     choices[0].logprobs?.content?.map(({ token, bytes }) => [token, bytes]),

@@ -18,7 +18,7 @@ async function mixedServer(t, options = {}) {
   const repository = repositoryOf(t, { 'digits/1/model.onnx': DIGITS, ...wordsFiles('words') });
   await writeFolder(path.join(repository, 'letters'));
   await writeFolder(path.join(repository, 'plain'), { tokenizerConfig: { chat_template: undefined } });
-  const server = await startServer(t, { repository, defaults: { threads: 1 }, ...options });
+  const server = await startServer(t, { models: repository, defaults: { threads: 1 }, ...options });
   return { server, url: server.urls.http };
 }
 
@@ -55,7 +55,7 @@ test('lists the models that its calls take, and what each can', async (t) => {
 test('names of models may have slashes and any characters', async (t) => {
   for (const name of ['org/words', 'a/b/c', 'ä b?#%+1']) {
     const repository = `${repositoryOf(t, wordsFiles('words'))}/words`;
-    const { urls } = await startServer(t, { repository, name });
+    const { urls } = await startServer(t, { models: repository, name });
     const client = new OpenAI({ baseURL: `${urls.http}/v1`, apiKey: 'none', maxRetries: 0 });
     assert.equal((await client.models.retrieve(name)).id, name);
     assert.equal((await client.embeddings.create({ model: name, input: 'a dog' })).model, name);

@@ -21,7 +21,7 @@ export async function generationServer(t, defaults = {}, options = {}) {
     letters: { style: ENDLESS },
     plain: { style: ENDLESS, tokenizerConfig: { chat_template: undefined } },
   });
-  const server = await startServer(t, { repository, defaults: { threads: 1, maxTextQueueMs: 2 ** 30, ...defaults }, ...options });
+  const server = await startServer(t, { models: repository, defaults: { threads: 1, maxTextQueueMs: 2 ** 30, ...defaults }, ...options });
   const url = server.urls.http;
   const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 });
   const metric = async (name, model = 'letters') => {

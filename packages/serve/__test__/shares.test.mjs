@@ -10,7 +10,7 @@ test('models whose computations take seconds do not starve others', async (t) =>
   const { file, feeds, remove } = slowModel();
   t.after(remove);
   for (const name of ['slow-a', 'slow-b', 'slow-c']) cpSync(file, path.join(repository, `${name}.onnx`));
-  const server = await startServer(t, { repository });
+  const server = await startServer(t, { models: repository });
   const { x } = feeds;
   const body = JSON.stringify({
     inputs: [{ name: 'x', shape: x.shape, datatype: 'FP32', parameters: { binary_data_size: x.data.byteLength } }],

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { decodeRequest, joinAnswer, splitResult, writeHead } from 'webnn-node-serve/lib/protocol/v2-json.js';
+import { decodeRequest, joinAnswer, splitResult, writeHead } from '../lib/protocol/v2-json.js';
 import { defined } from '../../../__test__/lib/types.mjs';
 
 const decode = (json) => decodeRequest(Buffer.from(JSON.stringify(json)), undefined);

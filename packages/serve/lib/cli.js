@@ -1,72 +1,98 @@
 // `webnn-node-serve`: the server from a shell.
 
 import cluster from 'node:cluster';
-import { Command, InvalidArgumentError } from 'commander';
+import { readFileSync } from 'node:fs';
+import { Command, InvalidArgumentError, Option } from 'commander';
 import pino from 'pino';
-import { startProcesses } from './cluster.js';
-import { checkConfig, DEFAULTS } from './registry/config.js';
+import { FAILED, READY, startProcesses } from './cluster.js';
+import { checkKey, OptionError, OPTIONS, parseArgument, parseFile, parseKeys } from './options.js';
 import { nothingIn, RepositoryError } from './registry/repository.js';
-import { serve, VERSION } from './serve.js';
+import { LIMITS, serve, VERSION } from './serve.js';
 
-/** @param {string} text */
-function parsePort(text) {
-  const port = Number(text);
-  if (!/^\d+$/.test(text) || port > 65535) throw new InvalidArgumentError('expected a port, 0 to 65535.');
-  return port;
-}
+const KEY_VARIABLE = 'WEBNN_SERVE_API_KEY';
 
-/** @param {string} text */
-function parseCount(text) {
-  if (!/^[1-9]\d{0,2}$/.test(text)) throw new InvalidArgumentError('expected a whole number from 1 to 999.');
-  return Number(text);
-}
+const ENVIRONMENT = `
+Environment:
+  ${KEY_VARIABLE}  Key that callers must send as "Authorization: Bearer KEY".
 
-/**
- * A setting of models: NAME=VALUE, the value in JSON.
- * @param {string} text
- * @param {Record<string, unknown>} before
- */
-function parseSetting(text, before) {
-  const [, name, value] = /^(\w+)=(.*)$/s.exec(text) ?? [];
-  if (name === undefined) throw new InvalidArgumentError('expected NAME=VALUE.');
-  try {
-    return { ...before, ...checkConfig({ [name]: value === '' ? '' : parseValue(value) }, '--set') };
-  } catch (error) {
-    throw new InvalidArgumentError(/** @type {Error} */ (error).message);
-  }
-}
+The configuration file is a JSON object with the names of serve()'s options:
+  {"models": "models", "http": 8080, "limits": {"maxBodyBytes": "16MiB"}}`;
 
-/** Numbers, objects and null as JSON, all else as a text. @param {string} text */
-function parseValue(text) {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return text;
-  }
+/** The options of the table that have a flag, as commander has them. */
+const flags = Object.entries(OPTIONS).flatMap(([name, { flag, help }]) => {
+  if (flag === undefined) return [];
+  const option = new Option(flag, help?.(LIMITS));
+  return { name, option: option.isBoolean() ? option : option.argParser(argumentParser(name)) };
+});
+
+/** @param {string} name */
+function argumentParser(name) {
+  return (/** @type {string} */ text, /** @type {any} */ before) => {
+    try {
+      return parseArgument(name, text, before, LIMITS);
+    } catch (error) {
+      throw new InvalidArgumentError(/** @type {Error} */ (error).message);
+    }
+  };
 }
 
 /** @returns {Command} */
 export function createProgram() {
-  return new Command('webnn-node-serve')
-    .description('Serves ONNX models over the API of OpenAI and the Open Inference Protocol')
-    .version(VERSION)
-    .argument('[models]', 'folder of models, or a model; a small model for embeddings if left out')
-    .option('--name <name>', 'name of the model if MODELS is itself a model; that of its folder if left out')
-    .option('--host <address>', 'address to listen at; only this machine reaches the default', '127.0.0.1')
-    .option('--http <port>', 'port for HTTP', parsePort, 8080)
-    .option('--grpc <port>', 'port for gRPC; none if left out', parsePort)
-    .option('--metrics <port>', 'port for the metrics; they are at /metrics of the port for HTTP if left out', parsePort)
-    .option('--processes <count>', 'processes behind the ports, each with all models', parseCount, 1)
-    .option('--set <name=value>', `a setting of all models: ${Object.keys(DEFAULTS).join(', ')}`, parseSetting, {})
-    .option('--control', 'models may be loaded and unloaded through the network (the default if only this machine reaches the server)')
-    .option('--log-level <level>', 'trace, debug, info, warn, error or silent', 'info')
-    .addHelpText('after', '\nEnvironment:\n  WEBNN_SERVE_API_KEY  key that callers must send as "Authorization: Bearer KEY"')
+  const program = new Command('webnn-node-serve')
+    .description("Serves ONNX models over OpenAI's API and the Open Inference Protocol.")
+    .version(VERSION, '-V, --version', 'Print the version.')
+    .helpOption('-h, --help', 'Print this help.')
+    .argument('[models]', 'Folder of models, or a model: its folder or its .onnx file. Default: a small model for embeddings.');
+  for (const { option } of flags) program.addOption(option);
+  return program
+    .option('--api-keys-file <file>', 'File with the keys of callers, one per line.')
+    .option('--config <file>', 'Configuration file. Arguments win over it.')
+    .addHelpText('after', ENVIRONMENT)
     .action(run);
 }
 
 /** @param {string[]} argv as process.argv */
 export async function main(argv) {
   await createProgram().parseAsync(argv);
+}
+
+/**
+ * @param {string} file
+ * @param {string} what names it in errors
+ * @throws {OptionError}
+ */
+function readText(file, what) {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (cause) {
+    throw new OptionError(`${what} ${file} cannot be read: ${/** @type {Error} */ (cause).message}`, { cause });
+  }
+}
+
+/**
+ * Joins the configuration file, the arguments and the environment.
+ * @param {string | undefined} models
+ * @param {Record<string, any>} given by commander
+ * @param {NodeJS.ProcessEnv} env
+ * @returns {Record<string, any>} options of serve(), and those of the program
+ * @throws {OptionError}
+ */
+export function readOptions(models, { config, apiKeysFile, ...given }, env) {
+  const options = config === undefined ? {} : parseFile(readText(config, 'the configuration file'), config, LIMITS);
+  if (models !== undefined) options.models = models;
+  for (const { name, option } of flags) {
+    const value = given[option.attributeName()];
+    if (value !== undefined) options[name] = OPTIONS[name].isRepeated ? { ...options[name], ...value } : value;
+  }
+  if (apiKeysFile !== undefined) options.apiKeys = parseKeys(readText(apiKeysFile, 'the file of keys'), apiKeysFile);
+  const key = checkKey(KEY_VARIABLE, env[KEY_VARIABLE]);
+  if (key !== undefined) options.apiKey = key;
+  const { processes = 1, metrics, control } = options;
+  if (processes > 1 && metrics === undefined) {
+    throw new OptionError('--processes needs --metrics PORT: at the port for HTTP, each process would show only its own numbers');
+  }
+  if (processes > 1 && control) throw new OptionError('--control is for one process: a model that one process loads would be missing in the others');
+  return options;
 }
 
 /**
@@ -84,74 +110,88 @@ function callsOf(server) {
   return server.registry.ready.slice(0, 3).flatMap(({ name, model }) => (model === null ? [] : `  ${examples[model.kind](name)}`));
 }
 
+/** @typedef {{ close: () => Promise<void>, log: any }} Closable */
+
 /**
- * Ends on signals; a second one ends at once, as usual. While models are loaded, the first one ends at once, too: nothing has begun.
- * A first process of a container gets no signal without such a function.
- * @param {any} log
- * @returns {(close: () => Promise<void>) => void} to call when the server is ready
+ * Ends on signals: the first drains, the second ends at once, and so does the first while a single process loads its models, because nothing
+ * has begun. A first process of a container gets no signal without such a function.
+ * @returns {(closable: Closable) => void} to call when there is something to drain
  */
-function closeOnSignals(log) {
+function closeOnSignals() {
   let isClosing = false;
-  /** @type {(() => Promise<void>) | undefined} */
-  let close;
+  /** @type {Closable | undefined} */
+  let closable;
   for (const [signal, number] of /** @type {const} */ ([
     ['SIGINT', 2],
     ['SIGTERM', 15],
   ])) {
-    process.once(signal, async () => {
-      if (close === undefined) process.exit(128 + number);
-      if (isClosing) return;
+    process.on(signal, async () => {
+      // A terminal and systemd signal all processes, and the first process signals the others once more. They end at once with it.
+      if (cluster.isWorker && (isClosing || signal === 'SIGINT')) return;
+      if (closable === undefined || isClosing) process.exit(128 + number);
       isClosing = true;
-      log.info({ signal }, 'draining');
-      await close();
-      log.info('closed');
+      closable.log.info({ signal }, 'draining');
+      await closable.close();
+      closable.log.info('closed');
       if (cluster.isWorker) process.disconnect?.();
     });
   }
-  return (whenReady) => {
-    close = whenReady;
+  return (what) => {
+    closable = what;
   };
 }
 
 /**
- * @param {string | undefined} repository
- * @param {any} options
+ * Ends with a message of one line where the operator can mend it: options, models, ports, what the system refuses.
+ * @param {any} error
  */
-async function run(repository, { name, host, http, grpc, metrics, processes, set: defaults, control, logLevel }) {
-  const log = pino({ level: logLevel });
-  const setClose = closeOnSignals(log);
-  if (processes > 1 && cluster.isPrimary) {
-    const { close, failed } = await startProcesses({ count: processes, host, metrics, log });
-    setClose(close);
-    // Nothing waits for it, because it never comes where all goes well: Node ends with 13 where a module waits for that.
-    void failed.then(async (code) => {
-      process.exitCode = code;
-      await close();
-    });
-    return;
-  }
-  const isOne = processes === 1;
+function endWith(error) {
+  if (!(error instanceof RepositoryError || error instanceof OptionError || error?.syscall !== undefined)) throw error;
+  if (cluster.isWorker) process.send?.({ type: FAILED, message: error.message });
+  else console.error(`webnn-node-serve: ${error.message}`);
+  process.exit(error.exitCode ?? 1);
+}
+
+/**
+ * @param {string | undefined} models
+ * @param {Record<string, any>} given
+ */
+async function run(models, given) {
+  const drain = closeOnSignals();
   try {
-    // Models that one process loads would be missing in the others.
-    const options = isOne ? { metrics, control } : { metrics: /** @type {const} */ ('cluster'), control: false };
-    const server = await serve({ repository, name, host, http, grpc, defaults, log, apiKey: process.env.WEBNN_SERVE_API_KEY, ...options });
-    const { ready, versions } = server.registry;
-    // Whoever may load models through the network may also begin with none.
-    if (versions.length === 0 && control !== true && repository !== undefined) {
-      await server.close();
-      throw new RepositoryError(nothingIn(repository));
-    }
-    if (ready.length === 0 && versions.length > 0) {
-      await server.close();
-      throw new RepositoryError(['no model can be loaded', ...versions.map(({ name, reason }) => `  ${name}: ${reason}`)].join('\n'));
-    }
-    setClose(() => server.close());
-    log.info(server.urls, 'ready');
-    if (isOne) console.error([`webnn-node-serve ${VERSION} serves at ${server.urls.http}. Try:`, ...callsOf(server)].join('\n'));
-    else process.send?.('ready');
+    const { processes = 1, logLevel, ...options } = readOptions(models, given, process.env);
+    const log = pino({ level: logLevel ?? 'info' });
+    if (processes > 1 && cluster.isPrimary) {
+      const { host = '127.0.0.1', metrics, limits } = options;
+      const { close, ended } = startProcesses({ count: processes, host, metrics, limits: { ...LIMITS, ...limits }, log });
+      drain({ close, log });
+      await ended;
+    } else await runServer(options, { log, isOne: processes === 1, drain });
   } catch (error) {
-    if (!(error instanceof RepositoryError) && /** @type {NodeJS.ErrnoException} */ (error).code !== 'EADDRINUSE') throw error;
-    console.error(`webnn-node-serve: ${/** @type {Error} */ (error).message}`);
-    process.exit(1);
+    endWith(error);
   }
+}
+
+/**
+ * Runs the server in this process.
+ * @param {Record<string, any>} options of serve()
+ * @param {{ log: any, isOne: boolean, drain: (closable: Closable) => void }} process
+ */
+async function runServer(options, { log, isOne, drain }) {
+  // Models that one process loads would be missing in the others.
+  const server = await serve({ ...options, log, ...(isOne ? {} : { metrics: 'cluster', control: false }) });
+  const { ready, versions } = server.registry;
+  // Whoever may load models through the network may also begin with none.
+  if (versions.length === 0 && options.control !== true && options.models !== undefined) {
+    await server.close();
+    throw new RepositoryError(nothingIn(options.models));
+  }
+  if (ready.length === 0 && versions.length > 0) {
+    await server.close();
+    throw new RepositoryError(['no model can be loaded', ...versions.map(({ name, reason }) => `  ${name}: ${reason}`)].join('\n'));
+  }
+  drain({ close: () => server.close(), log });
+  log.info(server.urls, 'ready');
+  if (isOne) console.error([`webnn-node-serve ${VERSION} serves at ${server.urls.http}. Try:`, ...callsOf(server)].join('\n'));
+  else process.send?.({ type: READY });
 }

@@ -11,8 +11,9 @@ import { listenGrpc } from './grpc/server.js';
 import { createMetricsHttp } from './http/metrics.js';
 import { createHttp } from './http/server.js';
 import { JsonThread } from './json/thread.js';
+import { listening } from './listening.js';
 import { Metrics } from './metrics/metrics.js';
-import { checkConfig } from './registry/config.js';
+import { checkOptions } from './options.js';
 import { Registry } from './registry/registry.js';
 
 /** Of this package. @type {{ version: string }} */
@@ -36,6 +37,7 @@ const BUILT_IN = new URL('../models/embeddings/', import.meta.url);
  * @property {number} requestTimeoutMs until a request must have arrived
  * @property {number} idleTimeoutMs of a connection on which nothing moves
  * @property {number} heartbeatMs after which a stream of events has a comment if it has nothing else
+ * @property {number} startMs until one of several processes must be ready, see `--processes`
  * @property {number} drainMs that the end of the server waits for requests which have begun; below the 30 s that Kubernetes gives
  */
 
@@ -53,6 +55,7 @@ export const LIMITS = {
   requestTimeoutMs: 60_000,
   idleTimeoutMs: 120_000,
   heartbeatMs: 15_000,
+  startMs: 600_000,
   drainMs: 25_000,
 };
 
@@ -68,7 +71,7 @@ function limitsOf(given) {
 
 /**
  * @typedef {object} ServeOptions
- * @property {string} [repository] folder of models, or a model; by default the model in the package
+ * @property {string} [models] a folder of models, or a model: its folder or its .onnx file; by default the models in the package
  * @property {string} [name] of the model where the folder is itself a model; by default that of the folder
  * @property {string} [host] address to listen at; only this machine by default
  * @property {number | false} [http] port; 0 takes a free one
@@ -160,7 +163,7 @@ export class Server {
  * @returns {Promise<Part>}
  */
 async function listen(app, { name, host, port }) {
-  const url = await app.listen({ host, port });
+  const url = await listening({ name, host, port }, () => app.listen({ host, port }));
   if (host === 'localhost') await app.connections.listenAtOthers(host);
   return { name, url, close: () => app.close() };
 }
@@ -169,35 +172,35 @@ async function listen(app, { name, host, port }) {
  * Starts a server. It is live at once and ready when all models are loaded, which the promise waits for.
  * @param {ServeOptions} [options]
  * @returns {Promise<Server>}
- * @throws {import('./registry/repository.js').RepositoryError} if there is no such folder, or a setting is wrong
+ * @throws {import('./options.js').OptionError} if there is no such option, it has a wrong value, or the system refuses a port
+ * @throws {import('./registry/repository.js').RepositoryError} if there is no such folder, or a setting of the models is wrong
  */
-export async function serve({
-  repository = fileURLToPath(BUILT_IN),
-  name,
-  host = '127.0.0.1',
-  http = 8080,
-  grpc = false,
-  metrics: metricsPort,
-  control = isLocal(host),
-  apiKey,
-  apiKeys,
-  authenticate,
-  allowedHosts,
-  corsOrigins = [],
-  trustProxy = false,
-  setup,
-  defaults = {},
-  limits = {},
-  log = pino(),
-} = {}) {
-  checkConfig(defaults, 'defaults');
+export async function serve(options = {}) {
+  checkOptions(options, { limits: LIMITS });
+  const {
+    models = fileURLToPath(BUILT_IN),
+    name,
+    host = '127.0.0.1',
+    http = 8080,
+    grpc = false,
+    metrics: metricsPort,
+    control = isLocal(host),
+    corsOrigins = [],
+    trustProxy = false,
+    setup,
+    defaults = {},
+    limits = {},
+    log = pino(),
+  } = options;
   const logger = log === false ? pino({ level: 'silent' }) : log;
   const metrics = new Metrics();
-  const registry = new Registry(repository, { name, defaults, metrics, log: logger });
+  const registry = new Registry(models, { name, defaults, metrics, log: logger });
   const allLimits = limitsOf(limits);
   const bodies = new ByteBudget(allLimits.maxBytesInFlight);
-  const access = new Access({ host, allowedHosts, corsOrigins, trustProxy, apiKey, apiKeys, authenticate, log: logger });
-  if (access.isOpen && !isLocal(host)) logger.warn({ host }, 'whoever reaches this address may call: no API key and no authenticate() is set');
+  const access = new Access({ ...options, host, log: logger });
+  if (access.isOpen && !isLocal(host)) {
+    logger.warn({ host }, 'no key is set: everybody who reaches this address can use the models. Set WEBNN_SERVE_API_KEY, or listen at 127.0.0.1');
+  }
   /** @type {Context} */
   const context = {
     registry,
@@ -215,17 +218,20 @@ export async function serve({
   /** @type {Part[]} */
   const parts = [];
   const server = new Server(context, parts);
+  const isShared = metricsPort === 'cluster';
   try {
     registry.list();
+    // A process that starts again beside others takes no connections from them before it can answer.
+    if (isShared) await registry.open();
     if (http !== false) {
       const app = await createHttp(context, { corsOrigins, trustProxy, hasMetrics: metricsPort === undefined, setup });
       server.app = app;
       parts.push(await listen(app, { name: 'http', host, port: http }));
     }
-    if (grpc !== false) parts.push(await listenGrpc(context, { host, port: grpc }));
-    if (metricsPort === 'cluster') metrics.share();
+    if (grpc !== false) parts.push(await listening({ name: 'gRPC', host, port: grpc }, () => listenGrpc(context, { host, port: grpc })));
+    if (isShared) metrics.share();
     else if (metricsPort !== undefined) parts.push(await listen(createMetricsHttp(metrics, logger), { name: 'metrics', host, port: metricsPort }));
-    await registry.open();
+    if (!isShared) await registry.open();
   } catch (error) {
     await server.close();
     throw error;

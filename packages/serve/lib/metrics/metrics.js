@@ -1,6 +1,7 @@
 // Numbers for Prometheus, under the names that Triton has, and vLLM for generated texts, so that their boards work.
 
-import { AggregatorRegistry, collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { answerMetrics } from './processes.js';
 
 const LABELS = ['model', 'version'];
 
@@ -178,9 +179,7 @@ export class Metrics {
 
   /** Gives the numbers to the first process of a cluster. */
   share() {
-    AggregatorRegistry.setRegistries(this.#registry);
-    // Its constructor listens for questions of the first process.
-    new AggregatorRegistry();
+    answerMetrics(this.#registry);
   }
 
   /** The text that Prometheus reads. */
