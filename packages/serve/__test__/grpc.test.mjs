@@ -11,7 +11,7 @@ import { DIGITS, repositoryOf, wordsFiles } from './support.mjs';
 
 /** A server with one model for digits, and clients. */
 async function digits(t, { files = {}, ...options } = {}) {
-  const { server, address } = await grpcServer(t, { repository: repositoryOf(t, { 'digits/1/model.onnx': DIGITS, ...files }), ...options });
+  const { server, address } = await grpcServer(t, { models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS, ...files }), ...options });
   return { server, address, ...clientOf(t, address) };
 }
 

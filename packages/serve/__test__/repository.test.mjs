@@ -33,7 +33,7 @@ async function serveWithLog(t, options) {
   const { lines, log } = logOf();
   const server = await startServer(t, { ...options, log });
   const skipped = Object.fromEntries(
-    lines.filter(({ reason }) => reason !== undefined).map((line) => [path.relative(String(options.repository), line.path), line.reason]),
+    lines.filter(({ reason }) => reason !== undefined).map((line) => [path.relative(String(options.models), line.path), line.reason]),
   );
   return { server, lines, skipped, names: server.registry.ready.map(({ name }) => name) };
 }
@@ -62,7 +62,7 @@ test('the only .onnx file of a folder counts, whatever it is called, also with w
     'flat.onnx': external,
     'own.onnx_data': Buffer.from(Float32Array.of(7).buffer),
   });
-  const { names, skipped, server } = await serveWithLog(t, { repository });
+  const { names, skipped, server } = await serveWithLog(t, { models: repository });
   assert.deepEqual(names, ['data', 'flat', 'hidden', 'hub', 'mine', 'versions']);
   assert.deepEqual(Object.keys(skipped), ['own.onnx_data']);
   assert.equal(server.registry.get('versions').version, '3');
@@ -96,7 +96,7 @@ test('each entry that is no model is named with its reason, and the others are s
   symlinkSync('../blobs/1', at('partial/model.onnx'));
   symlinkSync('loop.onnx', at('twice/loop.onnx'));
   writeFileSync(at('digits/4'), 'no folder');
-  const { names, skipped } = await serveWithLog(t, { repository });
+  const { names, skipped } = await serveWithLog(t, { models: repository });
   assert.deepEqual(names, ['digits', 'twice']);
   const expected = /** @type {Record<string, RegExp>} */ ({
     dangling: /^a link to nowhere, which does not exist$/,
@@ -123,7 +123,7 @@ if (process.platform !== 'win32' && process.getuid?.() !== 0) {
   test('a folder that may not be read is left out', async (t) => {
     const repository = repositoryOf(t, { 'digits.onnx': DIGITS });
     mkdirSync(path.join(repository, 'secret'), { mode: 0 });
-    const { names, skipped } = await serveWithLog(t, { repository });
+    const { names, skipped } = await serveWithLog(t, { models: repository });
     assert.deepEqual([names, skipped], [['digits'], { secret: 'it cannot be read (EACCES)' }]);
   });
 }
@@ -134,7 +134,7 @@ if (process.platform !== 'win32') {
     const socket = createServer().listen(path.join(repository, 'socket.onnx'));
     t.after(() => socket.close());
     await new Promise((resolve) => socket.once('listening', resolve));
-    const { names, skipped } = await serveWithLog(t, { repository });
+    const { names, skipped } = await serveWithLog(t, { models: repository });
     assert.deepEqual([names, skipped], [['digits'], { 'socket.onnx': 'it is no folder and no .onnx file' }]);
   });
 }
@@ -166,7 +166,7 @@ describe('a folder of models or a model', () => {
   test('a file is served under its name, or the one that is given, with the settings beside it', async (t) => {
     const repository = repositoryOf(t, { 'some digits.onnx': DIGITS, 'model.json': { maxBatch: 3 } });
     const file = path.join(repository, 'some digits.onnx');
-    const { server, names } = await serveWithLog(t, { repository: file });
+    const { server, names } = await serveWithLog(t, { models: file });
     assert.deepEqual(names, ['some digits']);
     assert.equal(server.registry.get('some digits').config.maxBatch, 3);
     const { status } = await postJson(`${server.urls.http}/v2/models/some%20digits/infer`, { inputs: [PICTURE] });
@@ -200,7 +200,7 @@ describe('a folder of models or a model', () => {
 test('a file that Git left in place of the model says what to do', async (t) => {
   const pointer = Buffer.from('version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n');
   const repository = repositoryOf(t, { 'a/model.onnx': pointer, 'b.onnx': pointer, 'digits.onnx': DIGITS, 'short.onnx': Buffer.from('a') });
-  const { server, names } = await serveWithLog(t, { repository });
+  const { server, names } = await serveWithLog(t, { models: repository });
   assert.deepEqual(names, ['digits']);
   const reasons = server.registry.versions.filter(({ name }) => ['a', 'b'].includes(name)).map(({ reason }) => reason);
   assert.equal(reasons.length, 2);
@@ -215,7 +215,7 @@ test('weights in another data type than the one that is wanted are named, not ta
     'c/c.onnx': DIGITS,
     'c/model.json': { dtype: 'q8' },
   });
-  const { server, names } = await serveWithLog(t, { repository });
+  const { server, names } = await serveWithLog(t, { models: repository });
   assert.deepEqual(names, ['b']);
   const reasonOf = (/** @type {string} */ model) => server.registry.versions.find(({ name }) => name === model)?.reason;
   assert.match(String(reasonOf('a')), /there is no model\.onnx in .*, only onnx\/model_q4\.onnx; "dtype" in model\.json can be q4$/);
@@ -231,7 +231,7 @@ test('names that differ by case only or have odd characters can be called', asyn
     mkdirSync(path.join(repository, name));
     writeFileSync(path.join(repository, name, 'model.onnx'), readFileSync(DIGITS));
   }
-  const { server, names: served } = await serveWithLog(t, { repository });
+  const { server, names: served } = await serveWithLog(t, { models: repository });
   assert.deepEqual([...served].sort(), [...names].sort());
   for (const name of names) {
     const url = `${server.urls.http}/v2/models/${encodeURIComponent(name)}`;
