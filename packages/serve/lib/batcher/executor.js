@@ -243,6 +243,8 @@ export class Executor {
 
   #settle() {
     if (this.#isRunning || this.#batcher.length > 0) return;
+    // What it would look at was canceled; it must not keep the process.
+    clearTimeout(this.#timer);
     for (const resolve of this.#idle.splice(0)) resolve();
   }
 

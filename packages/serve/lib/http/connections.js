@@ -6,7 +6,7 @@ import net from 'node:net';
 import fastify from 'fastify';
 import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises';
 
-/** A server that ends closes a connection on which nothing has moved for so long, unless it owes a response there. */
+/** A server that ends, and owes no response any more, closes a connection on which nothing has moved for so long. */
 const QUIET_MS = 200;
 
 /** The same for a connection whose request has begun to arrive. */
@@ -92,17 +92,28 @@ export class Connections {
     for (const socket of this.#open.keys()) socket.destroy();
   }
 
-  /** @param {number} now */
+  /**
+   * While the server owes a response somewhere, requests on other connections are still answered: with 503.
+   * @param {number} now
+   */
   #endQuiet(now) {
-    for (const [socket, connection] of this.#open) {
-      if (socket.bytesRead !== connection.bytes) Object.assign(connection, { bytes: socket.bytesRead, since: now });
-      const { response, since } = connection;
-      const isOwed = response !== null && !response.writableFinished && !response.destroyed;
-      if (isOwed && response.req.complete) continue;
-      if (now - since >= (isOwed ? STALLED_MS : QUIET_MS)) socket.destroy();
+    const connections = [...this.#open];
+    const isBusy = connections.some(([, { response }]) => isOwed(response) && response.req.complete);
+    for (const [socket, connection] of connections) {
+      const { response, bytes } = connection;
+      const hasBegun = isOwed(response);
+      if (socket.bytesRead !== bytes || (isBusy && !hasBegun)) Object.assign(connection, { bytes: socket.bytesRead, since: now });
+      if (hasBegun && response.req.complete) continue;
+      if (now - connection.since >= (hasBegun ? STALLED_MS : QUIET_MS)) socket.destroy();
     }
   }
 }
+
+/**
+ * @param {http.ServerResponse | null} response
+ * @returns {response is http.ServerResponse & { req: http.IncomingMessage }} whether it is not sent yet
+ */
+const isOwed = (response) => response !== null && !response.writableFinished && !response.destroyed;
 
 /**
  * A server of Fastify whose `close()` drains its connections.
