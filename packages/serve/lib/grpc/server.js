@@ -8,7 +8,7 @@ import http2 from 'node:http2';
 import { invalid, ServeError, toServeError } from '../errors.js';
 import { Answer } from './answer.js';
 import { Body } from './body.js';
-import { Connection } from './connection.js';
+import { Connection, GRACE_MS } from './connection.js';
 import { createHealth } from './health.js';
 import { inferenceMethods } from './inference.js';
 import { REFLECTION_METHODS } from './reflection.js';
@@ -102,10 +102,16 @@ export async function listenGrpc(context, { host, port }) {
   const health = createHealth(context);
   const methods = new Map([...inferenceMethods(context), ...health.methods, ...REFLECTION_METHODS]);
   const settings = { maxConcurrentStreams: limits.maxStreams, initialWindowSize: STREAM_WINDOW, maxHeaderListSize: 2 ** 14 };
-  const server = http2.createServer({ ...HTTP2, settings });
+  // In millions: what HTTP/2 itself needs, and answers that wait, which are counted here.
+  const maxSessionMemory = 10 + Math.ceil(limits.maxUnreadBytes / 1e6);
+  const server = http2.createServer({ ...HTTP2, maxSessionMemory, settings });
   server.maxConnections = limits.maxConnections;
   /** @type {Map<import('node:http2').Http2Session, Connection>} */
   const connections = new Map();
+  server.on('connection', (socket) => {
+    // Callers can leave their end open when this one is closed.
+    socket.once('finish', () => setTimeout(() => socket.destroy(), GRACE_MS));
+  });
   server.on('session', (session) => {
     connections.set(session, new Connection(session, limits));
     session.setLocalWindowSize(CONNECTION_WINDOW);
@@ -124,7 +130,7 @@ export async function listenGrpc(context, { host, port }) {
 
   async function close() {
     const closed = new Promise((resolve) => server.close(resolve));
-    for (const connection of connections.values()) connection.drain();
+    for (const connection of connections.values()) connection.close();
     const timer = setTimeout(() => {
       for (const connection of connections.values()) connection.destroy();
     }, limits.drainMs);
