@@ -7,7 +7,7 @@ import { connect, createServer } from 'node:net';
 import test from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { until } from '../../../__test__/lib/wait.mjs';
-import { FLOAT, node, value, writeModel } from '../../../__test__/onnx/model-writer.mjs';
+import { FLOAT, node, value, weight, writeModel } from '../../../__test__/onnx/model-writer.mjs';
 import { begin, callRaw, clientOf, envelope, grpcServer, INFER, LIVE, METADATA, rawPicture, sessionOf } from './grpc-support.mjs';
 import { DIGITS, repositoryOf } from './support.mjs';
 import { bytesField, varint } from './wire.mjs';
@@ -266,6 +266,32 @@ test('answers that nobody reads count, are refused beyond the limit, and end', a
   // Nothing of them is read for longer than a connection may be idle.
   await until(() => streams.every((stream) => stream.destroyed), 'they are reset');
   await until(async () => (await callRaw(sessionOf(t, address), INFER, numbers(256_000))).code === 'OK', 'there is room again');
+});
+
+test('answers on a connection of which nothing is read are given up, too', async (t) => {
+  const count = 2_000_000;
+  const large = writeModel({
+    inputs: [value('x', FLOAT, [1])],
+    outputs: [value('y', FLOAT, [count])],
+    weights: [weight('w', [count], new Float32Array(count), FLOAT)],
+    nodes: [node('Add', ['x', 'w'], ['y'])],
+  });
+  const repository = repositoryOf(t, { 'echo/1/model.onnx': large });
+  const { address } = await grpcServer(t, { repository, limits: { maxUnreadBytes: 30_000_000, idleTimeoutMs: 1000 } });
+  const way = await tap(t, address);
+  const lazy = sessionOf(t, way.address, { settings: { initialWindowSize: 2 ** 30 } });
+  await once(lazy, 'remoteSettings');
+  lazy.setLocalWindowSize(2 ** 30);
+  assert.equal((await callRaw(lazy, LIVE)).code, 'OK');
+  way.server().pause();
+  const gone = once(way.server(), 'close');
+  for (let i = 0; i < 3; i++) begin(lazy, INFER).stream.end(numbers(1));
+  // Answers of 8 MB each, of which the sockets hold some.
+  const askOther = async () => (await callRaw(sessionOf(t, address), INFER, numbers(1))).code;
+  await until(async () => (await askOther()) === 'UNAVAILABLE', 'their answers wait');
+  await until(async () => (await askOther()) === 'OK', 'there is room again');
+  way.server().resume();
+  await gone;
 });
 
 test('an answer that is read slowly is read to its end', async (t) => {
