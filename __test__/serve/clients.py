@@ -74,12 +74,20 @@ def triton_over_http():
 def triton_over_grpc(expected):
     client = triton_grpc.InferenceServerClient(GRPC)
     assert client.is_server_live() and client.is_server_ready() and client.is_model_ready("digits", "1")
+    assert not client.is_model_ready("none") and not client.is_model_ready("digits", "2")
     assert client.get_model_metadata("digits").inputs[0].shape == [-1, 1, 8, 8]
+    assert list(client.get_model_metadata("digits").versions) == ["1"]
     answer = client.infer("digits", pixels(triton_grpc), request_id="r2", client_timeout=60)
     assert answer.get_response().id == "r2"
     same(expected, answer.as_numpy("probabilities"))
     refused(lambda: client.infer("none", pixels(triton_grpc)), 'there is no model "none"')
+    compressed = client.infer("digits", pixels(triton_grpc), compression_algorithm="gzip")
+    same(expected, compressed.as_numpy("probabilities"))
+    refused(lambda: client.infer("digits", pixels(triton_grpc), sequence_id=7, sequence_start=True), "the parameter sequence_id is not supported")
+    classes = triton_grpc.InferRequestedOutput("probabilities", class_count=3)
+    refused(lambda: client.infer("digits", pixels(triton_grpc), outputs=[classes]), "the parameter classification is not supported")
     client.unload_model("digits")
+    assert not client.is_model_ready("digits")
     refused(lambda: client.infer("digits", pixels(triton_grpc)), "is not ready: unloaded")
     client.load_model("digits")
     same(expected, client.infer("digits", pixels(triton_grpc)).as_numpy("probabilities"))

@@ -87,7 +87,8 @@ export const rawPicture = () => ({ model_name: 'digits', inputs: [picture()], ra
  * @param {import('node:http2').ClientSessionOptions} [options]
  */
 export function sessionOf(t, address, options) {
-  const session = http2.connect(`http://${address}`, options);
+  // In millions of bytes; what is to be sent counts.
+  const session = http2.connect(`http://${address}`, { maxSessionMemory: 1000, ...options });
   session.on('error', () => undefined);
   t.after(() => session.destroy());
   return session;
@@ -133,7 +134,13 @@ async function answerOf(stream) {
   return { code, details: decodeURIComponent(String(status['grpc-message'] ?? '')), bytes: Buffer.concat(chunks), reset: stream.rstCode ?? 0 };
 }
 
-/** A whole call. */
+/**
+ * A whole call.
+ * @param {import('node:http2').ClientHttp2Session} session
+ * @param {string} path
+ * @param {Uint8Array} [bytes] all that it sends
+ * @param {Record<string, string>} [headers]
+ */
 export function callRaw(session, path, bytes = envelope(Buffer.alloc(0)), headers = {}) {
   const { stream, answer } = begin(session, path, headers);
   stream.end(bytes);

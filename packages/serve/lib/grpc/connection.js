@@ -9,7 +9,7 @@ const MAX_RESETS = 500;
 const MAX_OPEN_CALLS = 10;
 
 /** How long an end waits for the caller to notice it. */
-const GRACE_MS = 300;
+export const GRACE_MS = 300;
 
 export class Connection {
   #session;
@@ -35,7 +35,7 @@ export class Connection {
   }
 
   #startIdle() {
-    return setTimeout(() => this.#close(), this.#idleTimeoutMs).unref();
+    return setTimeout(() => this.close(), this.#idleTimeoutMs).unref();
   }
 
   /** Calls can be computed for long, and health be watched: then the caller must at least answer. */
@@ -62,9 +62,11 @@ export class Connection {
     stream.once('close', () => {
       this.#calls -= 1;
       if (isOpen) this.#openCalls -= 1;
-      this.#resets = stream.aborted ? this.#resets + 1 : Math.max(0, this.#resets - 1);
-      if (this.#resets > MAX_RESETS) this.#session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM);
-      else if (this.#calls === 0) this.#isQuiet();
+      this.#resets = stream.rstCode !== constants.NGHTTP2_NO_ERROR ? this.#resets + 1 : Math.max(0, this.#resets - 1);
+      if (this.#resets > MAX_RESETS && !this.#session.destroyed) {
+        this.#session.goaway(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+        this.#session.destroy();
+      } else if (this.#calls === 0) this.#isQuiet();
     });
     return this.#openCalls <= MAX_OPEN_CALLS;
   }
@@ -74,24 +76,12 @@ export class Connection {
     else this.#idle = this.#startIdle();
   }
 
-  /** Ends when the calls that have begun are answered. */
-  #close() {
+  /** Ends when the calls that have begun are answered. Callers learn which have: clients try others elsewhere. */
+  close() {
     if (this.#isClosing || this.#session.destroyed) return;
     this.#isClosing = true;
     this.#session.close();
     if (this.#calls === 0) this.#isQuiet();
-  }
-
-  /** Ends. Calls that were on their way before the caller knows it still come here. */
-  drain() {
-    const session = this.#session;
-    if (session.destroyed) return;
-    session.goaway(constants.NGHTTP2_NO_ERROR, 2 ** 31 - 1);
-    const timer = setTimeout(() => this.#close(), GRACE_MS).unref();
-    session.ping(() => {
-      clearTimeout(timer);
-      this.#close();
-    });
   }
 
   destroy() {

@@ -8,7 +8,7 @@ import http2 from 'node:http2';
 import { invalid, ServeError, toServeError } from '../errors.js';
 import { Answer } from './answer.js';
 import { Body } from './body.js';
-import { Connection } from './connection.js';
+import { Connection, GRACE_MS } from './connection.js';
 import { createHealth } from './health.js';
 import { inferenceMethods } from './inference.js';
 import { REFLECTION_METHODS } from './reflection.js';
@@ -105,31 +105,41 @@ export async function listenGrpc(context, { host, port }) {
   const health = createHealth(context);
   const methods = new Map([...inferenceMethods(context), ...health.methods, ...REFLECTION_METHODS]);
   const settings = { maxConcurrentStreams: limits.maxStreams, initialWindowSize: STREAM_WINDOW, maxHeaderListSize: 2 ** 14 };
-  const server = http2.createServer({ ...HTTP2, settings });
+  // In millions: what HTTP/2 itself needs, and answers that wait, which are counted here.
+  const maxSessionMemory = 10 + Math.ceil(limits.maxUnreadBytes / 1e6);
+  const server = http2.createServer({ ...HTTP2, maxSessionMemory, settings });
   server.maxConnections = limits.maxConnections;
-  /** @type {Map<import('node:http2').Http2Session, Connection>} */
-  const connections = new Map();
+  /** @type {Set<Connection>} */
+  const connections = new Set();
+  server.on('connection', (socket) => {
+    // Callers can leave their end open when this one is closed.
+    socket.once('finish', () => setTimeout(() => socket.destroy(), GRACE_MS));
+  });
   server.on('session', (session) => {
-    connections.set(session, new Connection(session, limits));
+    const connection = new Connection(session, limits);
+    connections.add(connection);
+    session.once('close', () => connections.delete(connection));
     session.setLocalWindowSize(CONNECTION_WINDOW);
-    session.once('close', () => connections.delete(session));
+    session.on('stream', (/** @type {http2.ServerHttp2Stream} */ stream, headers) => {
+      stream.on('error', (error) => log.debug({ err: error }, 'call ended'));
+      const isGrpc = headers[':method'] === 'POST' && /^application\/grpc(\+proto)?(;|$)/.test(headers['content-type'] ?? '');
+      const method = isGrpc ? methods.get(String(headers[':path'])) : undefined;
+      serveCall(context, method, stream, headers, connection).catch((error) => {
+        log.error({ err: error }, 'call failed');
+        stream.destroy();
+      });
+    });
   });
   server.on('sessionError', (error) => log.debug({ err: error }, 'connection ended'));
-  server.on('stream', (/** @type {http2.ServerHttp2Stream} */ stream, headers) => {
-    stream.on('error', (error) => log.debug({ err: error }, 'call ended'));
-    const connection = /** @type {Connection} */ (connections.get(/** @type {any} */ (stream.session)));
-    const isGrpc = headers[':method'] === 'POST' && /^application\/grpc(\+proto)?(;|$)/.test(headers['content-type'] ?? '');
-    serveCall(context, isGrpc ? methods.get(String(headers[':path'])) : undefined, stream, headers, connection);
-  });
   server.listen(port, host);
   await once(server, 'listening');
   const { port: bound } = /** @type {import('node:net').AddressInfo} */ (server.address());
 
   async function close() {
     const closed = new Promise((resolve) => server.close(resolve));
-    for (const connection of connections.values()) connection.drain();
+    for (const connection of connections) connection.close();
     const timer = setTimeout(() => {
-      for (const connection of connections.values()) connection.destroy();
+      for (const connection of connections) connection.destroy();
     }, limits.drainMs);
     await closed;
     clearTimeout(timer);
