@@ -19,9 +19,9 @@ const digest = (/** @type {string} */ text) => createHash('sha256').update(text)
 
 /**
  * Checks the headers of calls.
- * @param {{ host: string, apiKey: string | undefined }} options the address that the server listens at, and the key
+ * @param {{ host: string, apiKey: string | undefined, allowedHosts?: string[] }} options the address that the server listens at, and the key
  */
-export function accessOf({ host, apiKey }) {
+export function accessOf({ host, apiKey, allowedHosts = [] }) {
   /** The last name that was called: callers rarely change it, and reading it takes as long as a small computation. */
   let known = '';
   const expected = apiKey === undefined ? undefined : digest(`Bearer ${apiKey}`);
@@ -32,7 +32,8 @@ export function accessOf({ host, apiKey }) {
      */
     checkOrigin({ host: called = '', origin }) {
       if (isLocal(host) && called !== known) {
-        if (!LOCAL.has(hostnameOf(called) ?? '')) throw new ServeError('notAllowed', `the server is not ${JSON.stringify(called)}`);
+        const name = hostnameOf(called) ?? '';
+        if (!LOCAL.has(name) && !allowedHosts.includes(name)) throw new ServeError('notAllowed', `Host ${JSON.stringify(called)} is not allowed; add it with --allowed-hosts`);
         known = called;
       }
       if (origin !== undefined && (!URL.canParse(origin) || new URL(origin).host !== called)) {

@@ -50,6 +50,7 @@ export const LIMITS = {
  *   of `node:cluster`, `'cluster'` leaves them to the first process
  * @property {boolean} [control] whether models may be loaded and unloaded through the network; by default only from this machine
  * @property {string} [apiKey] that callers must have, as `Authorization: Bearer KEY`; health and metrics need none
+ * @property {string[]} [allowedHosts]
  * @property {Partial<import('./registry/config.js').ModelConfig>} [defaults] of all models
  * @property {Partial<RequestLimits>} [limits]
  * @property {import('pino').BaseLogger | false} [log] by default JSON lines on standard output
@@ -145,6 +146,7 @@ export async function serve({
   metrics: metricsPort,
   control = isLocal(host),
   apiKey,
+  allowedHosts,
   defaults = {},
   limits = {},
   log = pino(),
@@ -164,7 +166,7 @@ export async function serve({
     unread: new ByteBudget(allLimits.maxUnreadBytes),
     about: { name: 'webnn-node-serve', version: VERSION },
     allowsControl: control,
-    access: accessOf({ host, apiKey }),
+    access: accessOf({ host, apiKey, allowedHosts }),
   };
   metrics.gauge('webnn_serve_queue_length', 'Number of requests that wait for a model', () =>
     registry.ready.map(({ name, version, model }) => ({ model: name, version, value: model?.waiting ?? 0 })),
