@@ -140,9 +140,9 @@ export const STEPS = [
   { name: 'clients', title: 'client libraries', needs: ['addon'], run: ['npm run test:clients'] },
   {
     name: 'serve',
-    title: 'the server with clients of other people, Redis and Prometheus',
+    title: 'the server with clients of other people, Redis, Prometheus, nginx and Caddy',
     needs: ['addon'],
-    debian: ['venv', 'redis', 'prometheus'],
+    debian: ['venv', 'redis', 'prometheus', 'nginx', 'caddy'],
     run: ['npm run test:serve'],
   },
   {
