@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import http2 from 'node:http2';
 import { gzipSync } from 'node:zlib';
 import { patienceOf } from './http.mjs';
-import { bytesField, grpcFrame, inferMessage, tag, varint, WIRE } from '../../packages/serve/__test__/wire.mjs';
+import { bytesField, grpcFrame, inferMessage, tag, varint, WIRE } from './wire.mjs';
 
 /** @typedef {import('./http.mjs').Place} Place @typedef {import('./http.mjs').Kind} Kind */
 
