@@ -140,10 +140,10 @@ export const STEPS = [
   { name: 'clients', title: 'client libraries', needs: ['addon'], run: ['npm run test:clients'] },
   {
     name: 'serve',
-    title: 'the server with clients of other people, Redis and Prometheus',
+    title: 'the server with clients of other people, Redis, Prometheus, nginx and Caddy',
     needs: ['addon'],
-    debian: ['venv', 'redis', 'prometheus'],
-    run: ['npm run test:serve'],
+    debian: ['venv', 'redis', 'prometheus', 'nginx', 'caddy'],
+    run: ['npm run test:serve', 'npm run soak:hostile -- --messages 3000 --health-ms 5000'],
   },
   {
     name: 'ort-programs',

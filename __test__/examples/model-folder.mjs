@@ -12,7 +12,7 @@ const MARKS = ['<|im_start|>', '<|im_end|>'];
 export const VOCABULARY = 256 + MARKS.length;
 
 /** Letters, and the end of an answer after some of them. */
-export const LETTERS = { vocabulary: VOCABULARY, next: (sum) => (sum % 23 === 22 ? END : 97 + (sum % 26)) };
+export const LETTERS = { vocabulary: VOCABULARY, next: (/** @type {number} */ sum) => (sum % 23 === 22 ? END : 97 + (sum % 26)) };
 
 /** As the models of many makers have it. */
 export const TEMPLATE =
@@ -21,7 +21,7 @@ export const TEMPLATE =
 
 /** The characters that stand for bytes in the vocabulary: a byte's own where it can be printed, others from 256 on. */
 function byteCharacters() {
-  const isPrintable = (byte) => (byte >= 33 && byte <= 126) || (byte >= 161 && byte !== 173);
+  const isPrintable = (/** @type {number} */ byte) => (byte >= 33 && byte <= 126) || (byte >= 161 && byte !== 173);
   let other = 256;
   return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(isPrintable(byte) ? byte : other++));
 }

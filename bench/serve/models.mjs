@@ -26,12 +26,29 @@ function rows({ width = 1024, layers = 12 } = {}) {
   });
 }
 
+/** Much work for a small file, in proportion to the rows: x [batch, 1024] through one matrix, many times. */
+function slow({ width = 1024, layers = 200 } = {}) {
+  const names = Array.from({ length: layers + 1 }, (_, i) => (i === 0 ? 'x' : i === layers ? 'y' : `h${i}`));
+  return writeModel({
+    inputs: [value('x', FLOAT, ['batch', width])],
+    outputs: [value('y', FLOAT, ['batch', width])],
+    weights: [
+      weight(
+        'w',
+        [width, width],
+        randomFloats(width * width).map((number) => number / width),
+      ),
+    ],
+    nodes: names.slice(1).map((name, i) => node('MatMul', [names[i], 'w'], [name])),
+  });
+}
+
 /**
  * Writes the models as a repository.
  * @param {string} folder
  */
 export function writeModels(folder) {
-  const models = { picture: picture(), rows: rows(), large: rows({ width: 1024, layers: 25 }) };
+  const models = { picture: picture(), rows: rows(), large: rows({ width: 1024, layers: 25 }), slow: slow() };
   for (const [name, bytes] of Object.entries(models)) {
     const target = path.join(folder, name, '1');
     mkdirSync(target, { recursive: true });

@@ -14,13 +14,15 @@ import { Output } from 'webnn-node-cli/lib/output.mjs';
 import { freePort } from '../../scripts/services.mjs';
 import { entry, Failure, root } from '../../scripts/process.mjs';
 import { describeMachine } from '../machine.mjs';
+import { measureDrain } from './drain.mjs';
 import { binaryRequest, writeGenerator, writeModels } from './models.mjs';
 
 const USAGE = `usage: npm run bench:serve -- [OPTION ...]
 
   --encoder DIR    sentence encoder with its tokenizer (examples/semantic-search/model)
   --generator DIR  language model (target/generate-models/full/decoder, which npm run bench:generate writes)
-  --only NAMES     parts: overhead,batches,generation,overload,processes,start (all)
+  --only NAMES     parts: overhead,batches,generation,overload,processes,start,drain
+                   (all)
   --rounds N       turns of each comparison (5)
   --seconds N      how long a turn lasts (3)`;
 
@@ -337,6 +339,7 @@ const PARTS = {
   overload: measureOverload,
   processes: measureProcesses,
   start: measureStart,
+  drain: (bench) => measureDrain(bench, Served.start),
 };
 
 function readArguments() {
