@@ -3,5 +3,5 @@
 import { serve } from 'webnn-node-serve';
 
 const [repository, apiKey] = process.argv.slice(2);
-const server = await serve({ repository, apiKey, http: 0, grpc: 0, log: false });
+const server = await serve({ models: repository, apiKey, http: 0, grpc: 0, log: false });
 console.log(JSON.stringify({ ...server.urls, pid: process.pid }));
