@@ -16,9 +16,8 @@ import { REFLECTION_METHODS } from './reflection.js';
 /** What a call takes beside its message, in the budget of all bytes in flight. */
 const CALL_BYTES = 2 ** 14;
 
-/** Bytes that a caller may send before the server reads them, on a stream and on all of a connection. */
-const STREAM_WINDOW = 2 ** 18;
-const CONNECTION_WINDOW = 2 ** 20;
+/** Bytes that a caller may send before the server reads them, on a connection and each of its calls. */
+const WINDOW = 2 ** 20;
 
 /** Milliseconds of the units of gRPC's timeouts. @type {Record<string, number>} */
 const UNITS = { H: 3_600_000, M: 60_000, S: 1000, m: 1, u: 1e-3, n: 1e-6 };
@@ -104,7 +103,7 @@ export async function listenGrpc(context, { host, port }) {
   const { log, limits } = context;
   const health = createHealth(context);
   const methods = new Map([...inferenceMethods(context), ...health.methods, ...REFLECTION_METHODS]);
-  const settings = { maxConcurrentStreams: limits.maxStreams, initialWindowSize: STREAM_WINDOW, maxHeaderListSize: 2 ** 14 };
+  const settings = { maxConcurrentStreams: limits.maxStreams, initialWindowSize: WINDOW, maxHeaderListSize: 2 ** 14 };
   // In millions: what HTTP/2 itself needs, and answers that wait, which are counted here.
   const maxSessionMemory = 10 + Math.ceil(limits.maxUnreadBytes / 1e6);
   const server = http2.createServer({ ...HTTP2, maxSessionMemory, settings });
@@ -119,7 +118,7 @@ export async function listenGrpc(context, { host, port }) {
     const connection = new Connection(session, limits);
     connections.add(connection);
     session.once('close', () => connections.delete(connection));
-    session.setLocalWindowSize(CONNECTION_WINDOW);
+    session.setLocalWindowSize(WINDOW);
     session.on('stream', (/** @type {http2.ServerHttp2Stream} */ stream, headers) => {
       stream.on('error', (error) => log.debug({ err: error }, 'call ended'));
       const isGrpc = headers[':method'] === 'POST' && /^application\/grpc(\+proto)?(;|$)/.test(headers['content-type'] ?? '');
