@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 import protobuf from 'protobufjs';
 import { FLOAT, node, value, writeModel } from '../../../__test__/onnx/model-writer.mjs';
-import { callRaw, clientOf, envelope, grpcServer, INFER, picture, rawPicture, sessionOf } from './grpc-support.mjs';
+import { begin, callRaw, clientOf, envelope, grpcServer, INFER, picture, rawPicture, sessionOf } from './grpc-support.mjs';
 import { DIGITS, repositoryOf, wordsFiles } from './support.mjs';
 
 const PROTO = new protobuf.Root().loadSync(fileURLToPath(new URL('../lib/grpc/inference.proto', import.meta.url)), { keepCase: true });
@@ -166,16 +166,38 @@ test('the timeout of a request and the deadline of a call are heeded', async (t)
   assert.equal(late.code, 'DEADLINE_EXCEEDED');
 });
 
-test('what is no call of this service is UNIMPLEMENTED', async (t) => {
+test('what is no call of this service is UNIMPLEMENTED, and what is none of gRPC is no success of HTTP', async (t) => {
   const { address } = await digits(t);
   const session = sessionOf(t, address);
-  for (const [path, headers] of /** @type {[string, Record<string, string>][]} */ ([
-    ['/inference.GRPCInferenceService/ModelStreamInfer', {}],
-    ['/constructor', {}],
-    [INFER, { 'content-type': 'application/json' }],
-    [INFER, { 'content-type': 'application/grpc-web' }],
+  for (const path of ['/inference.GRPCInferenceService/ModelStreamInfer', '/constructor']) {
+    assert.equal((await callRaw(session, path)).code, 'UNIMPLEMENTED', path);
+  }
+  for (const headers of /** @type {Record<string, string>[]} */ ([
+    { ':method': 'GET' },
+    { 'content-type': 'application/json' },
+    { 'content-type': 'application/grpc-web' },
   ])) {
-    assert.equal((await callRaw(session, path, undefined, headers)).code, 'UNIMPLEMENTED', path);
+    const { stream, answer } = begin(session, INFER, headers);
+    const [{ ':status': status }] = await once(stream, 'response');
+    assert.equal(status, 415);
+    await answer;
+  }
+});
+
+test('bytes that are no message are the fault of who sends them', async (t) => {
+  const { address } = await digits(t);
+  const session = sessionOf(t, address);
+  const ready = '/inference.GRPCInferenceService/ModelReady';
+  for (const [path, hex] of [
+    [ready, '0a05'],
+    [ready, '0a02c328'],
+    [ready, '00'],
+    [ready, 'ffffffffffffffffffff'],
+    [INFER, '2a05'],
+    [INFER, '00'],
+  ]) {
+    const { code, details } = await callRaw(session, path, envelope(Buffer.from(hex, 'hex')));
+    assert.deepEqual([code, /^the message is malformed/.test(details)], ['INVALID_ARGUMENT', true], `${hex}: ${details}`);
   }
 });
 

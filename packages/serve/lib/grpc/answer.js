@@ -92,22 +92,33 @@ export class Answer {
    */
   end(error) {
     const stream = this.#stream;
-    if (stream.closed || stream.destroyed) return;
     const status = error === undefined ? { 'grpc-status': 0 } : statusOf(error);
-    // Callers who go on sending are told that nobody reads it, behind the status: HTTP/2 drops what waits for a stream that it resets.
-    const close = () => {
-      if (!stream.readableEnded) setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR));
-    };
-    stream.resume().setTimeout(this.#idleTimeoutMs);
-    if (stream.headersSent) {
+    if (!stream.headersSent) this.endWith({ ...HEADERS, ...status });
+    else if (!stream.closed && !stream.destroyed) {
       stream.once('wantTrailers', () => {
         stream.sendTrailers(status);
-        close();
+        this.#leave();
       });
+      stream.setTimeout(this.#idleTimeoutMs);
       stream.end();
-    } else {
-      stream.respond({ ...HEADERS, ...status }, { endStream: true });
-      close();
     }
+  }
+
+  /**
+   * Answers with nothing but headers.
+   * @param {import('node:http2').OutgoingHttpHeaders} headers
+   */
+  endWith(headers) {
+    const stream = this.#stream;
+    if (stream.closed || stream.destroyed) return;
+    stream.setTimeout(this.#idleTimeoutMs);
+    stream.respond(headers, { endStream: true });
+    this.#leave();
+  }
+
+  /** Callers who go on sending are told that nobody reads it, behind the status: HTTP/2 drops what waits for a stream that it resets. */
+  #leave() {
+    const stream = this.#stream.resume();
+    if (!stream.readableEnded) setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR));
   }
 }

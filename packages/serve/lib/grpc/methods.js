@@ -36,9 +36,10 @@ export function decoded(read) {
   try {
     return read();
   } catch (cause) {
-    // What the library says about bytes is for the caller.
-    if (cause instanceof Error && cause.name !== 'ServeError') throw invalid(`the message is malformed: ${cause.message}`, { cause });
-    throw cause;
+    // What the library says about bytes is for the caller; others are faults of this program.
+    const { constructor, code, message } = /** @type {NodeJS.ErrnoException} */ (cause);
+    if (constructor !== Error && constructor !== RangeError && code !== 'ERR_ENCODING_INVALID_ENCODED_DATA') throw cause;
+    throw invalid(`the message is malformed: ${message}`, { cause });
   }
 }
 

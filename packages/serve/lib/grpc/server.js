@@ -60,6 +60,8 @@ async function serveCall({ access, registry, bodies, unread, limits, log }, meth
     if (!isOpen && registry.isDraining) throw new ServeError('unavailable', 'the server ends');
     hasPlace = !isOpen && bodies.take(CALL_BYTES);
     if (!hasRoom || (!isOpen && !hasPlace)) throw new ServeError('overloaded', 'too many calls are in flight', { retryAfterMs: 1000 });
+    // Whoever left while the key was looked at closes nothing any more.
+    if (controller.signal.aborted) throw new ServeError('canceled', 'the caller is gone');
     const deadline = deadlineOf(/** @type {string | undefined} */ (headers['grpc-timeout']));
     body = new Body(stream, {
       encoding: String(headers['grpc-encoding']),
@@ -88,6 +90,20 @@ async function serveCall({ access, registry, bodies, unread, limits, log }, meth
     body?.release();
     if (hasPlace) bodies.give(CALL_BYTES);
   }
+}
+
+const isGrpc = (/** @type {import('node:http2').IncomingHttpHeaders} */ { ':method': method, 'content-type': type = '' }) =>
+  method === 'POST' && /^application\/grpc(\+proto)?(;|$)/.test(type);
+
+/**
+ * Answers what is no call. A status of gRPC would be a success for those who do not know it.
+ * @param {import('../serve.js').Context} context
+ * @param {import('node:http2').ServerHttp2Stream} stream
+ * @param {Connection} connection
+ */
+async function refuse({ unread, limits }, stream, connection) {
+  connection.begin(stream, false);
+  new Answer(stream, { unread, idleTimeoutMs: limits.idleTimeoutMs }).endWith({ ':status': 415 });
 }
 
 /** What HTTP/2 does itself about callers that send what they should not. */
@@ -121,9 +137,10 @@ export async function listenGrpc(context, { host, port }) {
     session.setLocalWindowSize(WINDOW);
     session.on('stream', (/** @type {http2.ServerHttp2Stream} */ stream, headers) => {
       stream.on('error', (error) => log.debug({ err: error }, 'call ended'));
-      const isGrpc = headers[':method'] === 'POST' && /^application\/grpc(\+proto)?(;|$)/.test(headers['content-type'] ?? '');
-      const method = isGrpc ? methods.get(String(headers[':path'])) : undefined;
-      serveCall(context, method, stream, headers, connection).catch((error) => {
+      const serving = isGrpc(headers)
+        ? serveCall(context, methods.get(String(headers[':path'])), stream, headers, connection)
+        : refuse(context, stream, connection);
+      serving.catch((error) => {
         log.error({ err: error }, 'call failed');
         stream.destroy();
       });
@@ -131,7 +148,12 @@ export async function listenGrpc(context, { host, port }) {
   });
   server.on('sessionError', (error) => log.debug({ err: error }, 'connection ended'));
   server.listen(port, host);
-  await once(server, 'listening');
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    health.close();
+    throw error;
+  }
   const { port: bound } = /** @type {import('node:net').AddressInfo} */ (server.address());
 
   async function close() {
