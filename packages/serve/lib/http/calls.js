@@ -24,7 +24,7 @@ export class Call {
     else response.once('close', () => this.#end());
   }
 
-  /** Aborted when the caller is gone. */
+  /** Aborted when the caller is gone. @returns {AbortSignal} */
   get signal() {
     return this.#controller.signal;
   }
