@@ -133,3 +133,12 @@ test('localhost is served at all its addresses, and ends at all', async (t) => {
   await soon(server.close(), 'the end of the server');
   await assert.rejects(ask(`http://127.0.0.1:${port}/v2/health/live`, {}), { code: 'ECONNREFUSED' });
 });
+
+test('a server that leaves is not ready, and still takes requests; then it ends', async (t) => {
+  const { server, url, infer } = await digitsServer(t, { limits: { leaveMs: 2000 } });
+  const closed = server.close();
+  assert.equal((await fetch(`${url}/v2/health/ready`)).status, 503);
+  assert.equal((await post(infer, BODY)).status, 200);
+  await closed;
+  await assert.rejects(post(infer, BODY));
+});

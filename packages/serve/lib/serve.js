@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises';
 import v8 from 'node:v8';
 import pino from 'pino';
 import { Access, isLocal } from './access.js';
@@ -38,6 +38,7 @@ const BUILT_IN = new URL('../models/embeddings/', import.meta.url);
  * @property {number} idleTimeoutMs of a connection on which nothing moves
  * @property {number} heartbeatMs after which a stream of events has a comment if it has nothing else
  * @property {number} startMs until one of several processes must be ready, see `--processes`
+ * @property {number} leaveMs that the end of the server goes on taking requests while it is not ready, for proxies that ask for that
  * @property {number} drainMs that the end of the server waits for requests which have begun; below the 30 s that Kubernetes gives
  */
 
@@ -56,6 +57,7 @@ export const LIMITS = {
   idleTimeoutMs: 120_000,
   heartbeatMs: 15_000,
   startMs: 600_000,
+  leaveMs: 0,
   drainMs: 25_000,
 };
 
@@ -147,12 +149,18 @@ export class Server {
   }
 
   async #close() {
+    const { registry, limits } = this.#context;
+    // Without any part, nobody can call.
+    if (limits.leaveMs > 0 && this.#parts.length > 0) {
+      registry.beginLeave();
+      await sleep(limits.leaveMs);
+    }
     // Requests that have arrived are read, and count as begun.
     await turn();
     await turn();
-    this.#context.registry.beginDrain();
+    registry.beginDrain();
     await Promise.all(this.#parts.map((part) => part.close()));
-    await this.#context.registry.close();
+    await registry.close();
     await this.#context.json.close();
   }
 }

@@ -159,6 +159,20 @@ function setIdleTimeout({ socket }, ms) {
 }
 
 /**
+ * Sends the end of a connection behind its last response, and closes it later: a connection that is closed with bytes unread is reset, and
+ * the response is lost.
+ * @param {Promise<void>} read settled when the caller has sent all, or too much
+ * @param {import('node:net').Socket} socket
+ */
+function lingerUntil(read, socket) {
+  if (!(socket instanceof Socket)) return;
+  socket.destroySoon = () => {
+    socket.end();
+    void read.then(() => socket.destroy());
+  };
+}
+
+/**
  * How responses and connections end.
  * @param {import('fastify').FastifyInstance} app
  * @param {import('../serve.js').Context} context
@@ -172,7 +186,7 @@ function addEndings(app, { registry, limits, log }) {
     callOf(request)?.holdResponse(typeof payload === 'string' || Buffer.isBuffer(payload) ? payload.length : 0, reply.statusCode >= 400);
     // Fastify ends connections after errors of bodies; that loses the response while a body is still sent.
     reply.removeHeader('connection');
-    await endBody(request, reply);
+    endBody(request, reply);
     // A connection that stays open would hold up the end of the server.
     if (registry.isDraining) reply.header('connection', 'close');
     return payload;
@@ -182,15 +196,14 @@ function addEndings(app, { registry, limits, log }) {
    * @param {Request} request
    * @param {Reply} reply
    */
-  async function endBody({ raw, headers }, reply) {
+  function endBody({ raw, headers }, reply) {
     const hasBody = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
     if (raw.complete || !hasBody || raw.destroyed) return;
     // Who still waits for permission to send a body sends none after an error.
     if (headers.expect !== undefined && callOf(reply.request)?.bodyLimit === undefined) return void reply.header('connection', 'close');
     // A body that is too long is rarely much longer; strangers are not waited for as long.
     const dropped = dropBody(raw, reply.raw, reply.statusCode === 401 ? STRANGERS_BYTES : Math.max(STRANGERS_BYTES, 2 * limits.maxBodyBytes));
-    // A connection that is closed with bytes unread is reset, and the response is lost.
-    if (registry.isDraining || !reply.raw.shouldKeepAlive) await dropped;
+    if (registry.isDraining || !reply.raw.shouldKeepAlive) lingerUntil(dropped, raw.socket);
   }
 
   app.addHook('onResponse', async (request, reply) => {

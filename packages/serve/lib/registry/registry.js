@@ -37,6 +37,7 @@ export class Registry {
   /** What the folder had when the server began. @type {import('./repository.js').Entry[]} */
   #found = [];
   #isOpen = false;
+  #isLeaving = false;
   #isDraining = false;
   /** Loads and unloads happen one after the other. */
   #last = Promise.resolve();
@@ -59,7 +60,7 @@ export class Registry {
 
   /** Whether all models were loaded, and the server goes on. The load of the server does not matter. */
   get isReady() {
-    return this.#isOpen && !this.#isDraining;
+    return this.#isOpen && !this.#isLeaving;
   }
 
   /** Whether the server ends. */
@@ -240,14 +241,20 @@ export class Registry {
     this.#log.info({ model: version.name, version: version.version }, `model ${reason}`);
   }
 
-  /** The server is no longer ready; what it has begun goes on. */
+  /** The server is no longer ready; it still takes requests. */
+  beginLeave() {
+    this.#isLeaving = true;
+  }
+
+  /** It takes none any more; what it has begun goes on. */
   beginDrain() {
+    this.#isLeaving = true;
     this.#isDraining = true;
   }
 
   /** Ends what waits, and frees all models. */
   async close() {
-    this.#isDraining = true;
+    this.beginDrain();
     await this.#inTurn(async () => {
       await Promise.all(this.versions.map((version) => this.#retire(version, 'closed')));
     });
