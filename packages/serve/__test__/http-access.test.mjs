@@ -163,3 +163,17 @@ test('the log warns of an address that others reach without a key', async (t) =>
   assert.equal(await warnings({ host: '0.0.0.0', authenticate: () => true }), 0);
   assert.equal(await warnings({}), 0);
 });
+
+test('models are loaded only by callers of this machine, unless the operator says otherwise', async (t) => {
+  const models = repositoryOf(t, { 'digits/1/model.onnx': DIGITS });
+  const load = async (/** @type {import('../lib/serve.js').ServeOptions} */ options) => {
+    const { urls } = await startServer(t, { models, ...options });
+    return (await fetch(`${urls.http}/v2/repository/models/digits/load`, { method: 'POST' })).status;
+  };
+  assert.equal(await load({}), 200);
+  assert.equal(await load({ control: false }), 403);
+  assert.equal(await load({ allowedHosts: ['api.example.com'] }), 403);
+  assert.equal(await load({ corsOrigins: ['https://app.example.com'] }), 403);
+  assert.equal(await load({ trustProxy: true }), 403);
+  assert.equal(await load({ allowedHosts: ['api.example.com'], control: true }), 200);
+});

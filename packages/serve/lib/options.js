@@ -128,7 +128,7 @@ export const OPTIONS = {
     test: isFlag,
     expected: 'true or false',
     flag: '--control',
-    help: () => 'Allow callers to load and unload models. Default: only at 127.0.0.1, in one process.',
+    help: () => 'Allow callers to load and unload models. Default: only at 127.0.0.1, in one process, without a proxy or web pages in front.',
   },
   allowedHosts: {
     test: isListOf(isHost),

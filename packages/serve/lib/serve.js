@@ -80,7 +80,8 @@ function limitsOf(given) {
  * @property {number | false} [grpc] port; none by default
  * @property {number | 'cluster'} [metrics] port of the metrics; by default they are at /metrics of the port for HTTP. In a process
  *   of `node:cluster`, `'cluster'` leaves them to the first process
- * @property {boolean} [control] whether models may be loaded and unloaded through the network; by default only from this machine
+ * @property {boolean} [control] whether models may be loaded and unloaded through the network; by default only where nobody but this machine calls: at a
+ *   local address, without `allowedHosts`, `corsOrigins` and `trustProxy`
  * @property {string} [apiKey] that callers must have, as `Authorization: Bearer KEY`; health and metrics need none
  * @property {string[]} [apiKeys] further keys
  * @property {import('./access.js').Authenticate} [authenticate] decides about each call before its body is read, after the keys; of
@@ -192,9 +193,11 @@ export async function serve(options = {}) {
     http = 8080,
     grpc = false,
     metrics: metricsPort,
-    control = isLocal(host),
+    allowedHosts,
     corsOrigins = [],
     trustProxy = false,
+    // With another name, or pages of other origins, callers are not only those of this machine.
+    control = isLocal(host) && allowedHosts === undefined && corsOrigins.length === 0 && !trustProxy,
     setup,
     defaults = {},
     limits = {},
