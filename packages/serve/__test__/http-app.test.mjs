@@ -128,3 +128,16 @@ test('models that are still loading are 503 from the first moment, never 404', a
   await server.registry.unload('m19');
   assert.equal((await ask(`${url}/v2/models/m19/ready`, {})).status, 503);
 });
+
+test('the port of the metrics answers probes, too', async (t) => {
+  const server = await startServer(t, { models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), metrics: 0, limits: { leaveMs: 1000 } });
+  const ask = async (/** @type {string} */ path) => {
+    const response = await fetch(server.urls.metrics + path);
+    return [response.status, await response.json()];
+  };
+  assert.deepEqual(await ask('/v2/health/live'), [200, { live: true }]);
+  assert.deepEqual(await ask('/v2/health/ready'), [200, { ready: true, live: true }]);
+  const closed = server.close();
+  assert.deepEqual(await ask('/v2/health/ready'), [503, { ready: false, live: true }]);
+  await closed;
+});

@@ -65,7 +65,7 @@ class Processes {
    * @param {{ host: string, port: number }} address
    */
   async listen({ host, port }) {
-    this.#metrics = createMetricsHttp(processMetrics(this.#ready), this.#log);
+    this.#metrics = createMetricsHttp(processMetrics(this.#ready), { isReady: () => this.#ready.size > 0 && this.#closed === undefined, log: this.#log });
     try {
       await listening({ name: 'metrics', host, port }, async () => this.#metrics?.listen({ host, port }));
     } catch (error) {
@@ -166,7 +166,7 @@ class Processes {
   async #end(worker) {
     const exit = once(worker, 'exit');
     worker.process.kill('SIGTERM');
-    const timer = setTimeout(() => worker.process.kill('SIGKILL'), this.#limits.drainMs + PATIENCE_MS);
+    const timer = setTimeout(() => worker.process.kill('SIGKILL'), this.#limits.leaveMs + this.#limits.drainMs + PATIENCE_MS);
     await exit;
     clearTimeout(timer);
   }

@@ -241,7 +241,10 @@ export async function serve(options = {}) {
     }
     if (grpc !== false) parts.push(await listening({ name: 'gRPC', host, port: grpc }, () => listenGrpc(context, { host, port: grpc })));
     if (isShared) metrics.share();
-    else if (metricsPort !== undefined) parts.push(await listen(createMetricsHttp(metrics, logger), { name: 'metrics', host, port: metricsPort }));
+    else if (metricsPort !== undefined) {
+      const app = createMetricsHttp(metrics, { isReady: () => registry.isReady, log: logger });
+      parts.push(await listen(app, { name: 'metrics', host, port: metricsPort }));
+    }
     if (!isShared) await registry.open();
   } catch (error) {
     await server.close();

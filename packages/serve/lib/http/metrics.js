@@ -2,6 +2,7 @@
 
 import { LogController } from 'fastify';
 import { createApp } from './connections.js';
+import { addHealthRoutes } from './health.js';
 
 /** Who reads metrics is done within seconds. */
 const LIMITS = { requestTimeoutMs: 10_000, idleTimeoutMs: 120_000, maxConnections: 256, drainMs: 5000 };
@@ -15,15 +16,18 @@ export function addMetricsRoute(app, metrics) {
 }
 
 /**
- * A server for the metrics alone.
+ * A server for the metrics and for probes.
  * @param {Pick<import('../metrics/metrics.js').Metrics, 'contentType' | 'text'>} metrics
- * @param {any} log
+ * @param {object} options
+ * @param {() => boolean} options.isReady
+ * @param {any} options.log
  */
-export function createMetricsHttp(metrics, log) {
+export function createMetricsHttp(metrics, { isReady, log }) {
   const app = createApp({ loggerInstance: log, logController: new LogController({ disableRequestLogging: true }) }, LIMITS, {
     log,
     onRefused: () => undefined,
   });
   addMetricsRoute(app, metrics);
+  addHealthRoutes(app, isReady);
   return app;
 }

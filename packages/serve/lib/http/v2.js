@@ -3,6 +3,7 @@
 import { ServeError } from '../errors.js';
 import { HEAD_LENGTH, joinAnswer, parseJson, splitResult } from '../protocol/v2-json.js';
 import { bodyOf, callOf, callOptions } from './calls.js';
+import { addHealthRoutes } from './health.js';
 
 /** What this server says about itself. */
 export const EXTENSIONS = ['binary_tensor_data', 'model_repository'];
@@ -22,11 +23,7 @@ export function addV2Routes(app, { registry, about, allowsControl, limits, json 
   const get = (/** @type {string} */ path, /** @type {(request: any) => unknown} */ answer) => app.get(path, async (request) => answer(request));
 
   get('/v2', () => ({ ...about, extensions: EXTENSIONS }));
-  get('/v2/health/live', () => ({ live: true }));
-  app.get('/v2/health/ready', async (_, reply) => {
-    reply.code(registry.isReady ? 200 : 503);
-    return { ready: registry.isReady, live: true };
-  });
+  addHealthRoutes(app, () => registry.isReady);
 
   for (const path of paths('')) {
     get(path, (request) => {
