@@ -143,7 +143,7 @@ export const STEPS = [
     title: 'the server with clients of other people, Redis, Prometheus, nginx and Caddy',
     needs: ['addon'],
     debian: ['venv', 'redis', 'prometheus', 'nginx', 'caddy'],
-    run: ['npm run test:serve', 'npm run soak:hostile -- --messages 3000 --health-ms 5000'],
+    run: ['npm run test:serve', 'npm run soak:hostile -- --messages 2000 --health-ms 30000'],
   },
   {
     name: 'ort-programs',

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import test from 'node:test';
 import { FLOAT, node, value, weight, writeModel } from '../../../__test__/onnx/model-writer.mjs';
+import { until } from '../../../__test__/lib/wait.mjs';
 import { ByteBudget } from '../lib/byte-budget.js';
 import { JsonThread } from '../lib/json/thread.js';
 import { DIGITS, post, postJson, repositoryOf, startServer, wordsFiles } from './support.mjs';
@@ -188,4 +189,14 @@ test('a thread that ends by accident is started again, and no other task is lost
   gone.abort();
   await assert.rejects(waits[1], { kind: 'canceled' });
   assert.equal((await waits[0]).id.length, 100_000);
+});
+
+test('the thread ends when nobody needs it, and starts again', async () => {
+  const thread = new JsonThread(new ByteBudget(2 ** 30), 50);
+  const read = () => thread.read('v2', Buffer.from(JSON.stringify({ inputs: [], id: 'x'.repeat(2 ** 17) })), new AbortController().signal);
+  for (let i = 0; i < 2; i++) {
+    assert.equal((await read()).id.length, 2 ** 17);
+    assert.equal(thread.isRunning, true);
+    await until(() => !thread.isRunning, 'the thread has ended');
+  }
 });

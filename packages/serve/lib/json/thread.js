@@ -16,6 +16,9 @@ const MAX_ELEMENTS = 2 ** 23;
 /** Far more than the worker lets JSON take. */
 const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 1024 };
 
+/** How long the thread stays when nobody needs it: its heap keeps the memory of the longest JSON. */
+const IDLE_MS = 10_000;
+
 /**
  * @typedef {object} Task
  * @property {'read' | 'write'} action
@@ -31,16 +34,28 @@ const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 1024 };
 
 export class JsonThread {
   #bodies;
+  #idleMs;
   /** @type {Worker | undefined} */
   #worker;
   /** @type {Task[]} */
   #waiting = [];
   /** @type {Task | undefined} */
   #current;
+  /** @type {NodeJS.Timeout | undefined} */
+  #idle;
 
-  /** @param {import('../byte-budget.js').ByteBudget} bodies counts what the thread holds, also when a caller has gone */
-  constructor(bodies) {
+  /**
+   * @param {import('../byte-budget.js').ByteBudget} bodies counts what the thread holds, also when a caller has gone
+   * @param {number} [idleMs] after which the thread ends if nobody needs it
+   */
+  constructor(bodies, idleMs = IDLE_MS) {
     this.#bodies = bodies;
+    this.#idleMs = idleMs;
+  }
+
+  /** Whether there is a thread now. */
+  get isRunning() {
+    return this.#worker !== undefined;
   }
 
   /**
@@ -103,8 +118,12 @@ export class JsonThread {
    */
   #next() {
     if (this.#current !== undefined) return;
+    clearTimeout(this.#idle);
     const task = this.#waiting.shift();
-    if (task === undefined) return;
+    if (task === undefined) {
+      this.#idle = setTimeout(() => void this.close(), this.#idleMs).unref();
+      return;
+    }
     if (task.signal.aborted) {
       task.reject(new ServeError('canceled', 'the caller is gone'));
       return this.#next();
@@ -139,6 +158,9 @@ export class JsonThread {
 
   /** Ends the thread, when no request needs it any more. */
   async close() {
-    await this.#worker?.terminate();
+    clearTimeout(this.#idle);
+    const worker = this.#worker;
+    this.#worker = undefined;
+    await worker?.terminate();
   }
 }
