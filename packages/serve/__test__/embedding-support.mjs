@@ -40,13 +40,13 @@ const OUTPUTS = {
 /**
  * The bytes of an encoder.
  * @param {(keyof typeof OUTPUTS)[]} outputs
- * @param {{ mask?: boolean }} [options] whether it has the input attention_mask
+ * @param {{ mask?: boolean, batch?: string | number }} [options] whether it has the input attention_mask, and its first dimension
  */
-export function encoder(outputs, { mask = true } = {}) {
+export function encoder(outputs, { mask = true, batch = 'batch' } = {}) {
   const chosen = outputs.map((name) => /** @type {[object, object[]]} */ (OUTPUTS[name]));
   const ints = ['input_ids', ...(mask ? ['attention_mask', 'token_type_ids'] : [])];
   return writeModel({
-    inputs: ints.map((name) => value(name, INT64, ['batch', 'sequence'])),
+    inputs: ints.map((name) => value(name, INT64, [batch, 'sequence'])),
     outputs: chosen.map(([output]) => output),
     weights: [
       weight('table', [WORDS.length, WIDTH], Float32Array.from(TABLE.flat())),

@@ -45,9 +45,10 @@ const poolingFile = (...flags) => ({ word_embedding_dimension: WIDTH, ...Object.
  * @param {{ after: (done: () => void) => void }} t
  * @param {Record<string, string | object>} files of the model `m`
  * @param {Partial<import('../lib/registry/config.js').ModelConfig>} [config]
+ * @param {import('../lib/batcher/executor.js').Observer} [observer]
  */
-async function load(t, files, config = {}) {
-  const services = { config: { ...DEFAULTS, ...config }, turns: new Turns(new Places()), observer: UNOBSERVED };
+async function load(t, files, config = {}, observer = UNOBSERVED) {
+  const services = { config: { ...DEFAULTS, ...config }, turns: new Turns(new Places()), observer };
   const model = await loadVersion(`${repositoryOf(t, files)}/m`, services);
   t.after(() => model.destroy());
   return /** @type {import('../lib/models/embedder.js').Embedder} */ (model);
@@ -221,6 +222,29 @@ describe('other folders', () => {
     const one = await Promise.all(['cat', 'cat dog', 'dog', 'dog cat fish'].map((text) => vectorsOf(model, [text])));
     const all = await vectorsOf(model, ['cat', 'cat dog', 'dog', 'dog cat fish']);
     one.forEach(([vector], i) => assert.deepEqual(all[i], vector));
+  });
+
+  test('tokens that the tokenizer does not have are refused before others wait for them', async (t) => {
+    /** @type {number[]} */
+    const batches = [];
+    const observer = { ...UNOBSERVED, failed: (/** @type {unknown} */ _, /** @type {number} */ requests) => void batches.push(requests) };
+    const model = await load(t, sentenceFiles('m', USUAL), {}, observer);
+    const refused = { kind: 'invalid', param: 'input', message: "input 0 has the token 11, which the model's tokenizer does not have" };
+    const others = Array.from({ length: 8 }, () => model.embed([[2, 3]]));
+    await Promise.all([assert.rejects(model.embed([[2, 11]]), refused), ...others]);
+    assert.deepEqual(batches, []);
+  });
+
+  test('a file for one text at a time computes the texts of all requests one after the other', async (t) => {
+    const models = { m: encoder(['last_hidden_state'], { batch: 1 }), several: encoder(['last_hidden_state']) };
+    const [model, several] = await Promise.all([load(t, sentenceFiles('m', models.m)), load(t, sentenceFiles('m', models.several))]);
+    const texts = ['cat dog', 'dog horse', 'fish bread'];
+    const expected = await vectorsOf(several, texts);
+    const [all, ...each] = await Promise.all([vectorsOf(model, texts), ...texts.map((text) => vectorsOf(model, [text]))]);
+    expected.forEach((vector, i) => {
+      assertClose(all[i], vector, TOLERANCE);
+      assert.deepEqual(each[i], [all[i]]);
+    });
   });
 
   test('a classifier is refused, and served as tensors if model.json says so', async (t) => {

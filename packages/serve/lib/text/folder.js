@@ -21,6 +21,7 @@ import { tokenBytes } from './token-bytes.js';
  * @property {(text: string, options?: { add_special_tokens?: boolean }) => { ids: number[] }} encode
  * @property {(ids: number[], options?: { skip_special_tokens?: boolean, clean_up_tokenization_spaces?: boolean }) => string} decode
  * @property {(token: string) => number | undefined} token_to_id
+ * @property {(id: number) => string | undefined} id_to_token
  */
 
 /**
