@@ -12,6 +12,9 @@ import { generator as randomOf } from '../../../__test__/lib/random.mjs';
 import { Places, Turns } from '../lib/batcher/turns.js';
 import { UNOBSERVED } from '../lib/metrics/metrics.js';
 import { Decoder } from '../lib/models/decoder.js';
+import { InTurns, Together } from '../lib/batcher/rows.js';
+import { Sequences } from '../lib/batcher/sequences.js';
+import { rowCounts } from '../lib/models/batching.js';
 import { contextBound } from '../lib/models/context.js';
 import { loadVersion } from '../lib/models/load.js';
 import { DEFAULTS } from '../lib/registry/config.js';
@@ -306,17 +309,57 @@ describe('the context', () => {
     assert.equal(model.cacheUsage, 0);
   });
 
-  test('the caches of all texts fit into a quarter of the memory, unless maxLength is set', () => {
+  test('the caches of all texts have a quarter of the memory, unless maxLength is set', () => {
     // Qwen2.5-0.5B: 24 layers of 2 heads of 64 numbers, keys and values.
     const cache = Array.from({ length: 48 }, (_, i) => ({ name: `${i}`, output: `${i}`, dataType: 'float32', heads: 2, size: 64 }));
     const options = { own: 32_768, wanted: null, isTogether: false, maxSequences: 8 };
-    const small = contextBound(cache, { ...options, bytes: 8 * 2 ** 30 });
-    assert.equal(small.maxLength, Math.floor((2 * 2 ** 30) / (8 * 24_576)));
-    assert.equal(contextBound(cache, { ...options, isTogether: true, bytes: 8 * 2 ** 30 }).maxLength, Math.floor((2 * 2 ** 30) / (2 * 8 * 24_576)));
-    assert.match(small.warnings[0], /10922 tokens: the model reads 32768 tokens.* 2048 MiB.*maxLength/);
+    const GIB = 2 ** 30;
+    const alone = contextBound(cache, { ...options, bytes: 4 * GIB });
+    assert.deepEqual(alone, { maxLength: 32_768, tokens: Math.floor(GIB / 24_576), warnings: [] });
+    const together = contextBound(cache, { ...options, isTogether: true, bytes: 4 * GIB });
+    assert.equal(together.maxLength, Math.floor(GIB / (2 * 24_576)));
+    assert.equal(together.tokens, together.maxLength);
+    assert.match(together.warnings[0], /21845 tokens: the model reads 32768 tokens.*49152 bytes.* 1024 MiB.*maxLength/);
     assert.deepEqual(contextBound(cache, { ...options, bytes: 2 ** 40 }), { maxLength: 32_768, tokens: 8 * 32_768, warnings: [] });
-    assert.deepEqual(contextBound(cache, { ...options, wanted: 20_000, bytes: 2 ** 30 }), { maxLength: 20_000, tokens: 160_000, warnings: [] });
+    assert.deepEqual(contextBound(cache, { ...options, wanted: 20_000, bytes: GIB }), { maxLength: 20_000, tokens: 160_000, warnings: [] });
   });
+
+  for (const [kind, room] of /** @type {[keyof typeof KINDS, number][]} */ ([
+    // Two rows of 256, which is 180 with the room that a cache begins with, or one of 512.
+    ['together', 512],
+    ['in turns', 400],
+  ])) {
+    test(`texts ${kind} wait until the caches have room for them, in their order, and none waits for ever`, async (t) => {
+      const file = path.join(await modelsOf(t, { raw: KINDS[kind] }), 'raw', 'onnx', 'model.onnx');
+      const raw = await loadModel(file, { device: 'cpu', numThreads: 1, ...(kind === 'together' && { strictDimensions: false }) });
+      t.after(() => raw.destroy());
+      const decoder = new Decoder(raw, describeDecoder(raw));
+      const rows = kind === 'together' ? new Together(decoder, rowCounts(8), CONTEXT) : new InTurns(decoder);
+      const sequences = new Sequences({ limits: DEFAULTS, decoder, rows, turns: new Turns(new Places()), observer: UNOBSERVED, room });
+      /** @type {[name: string, running: number][]} */
+      const ended = [];
+      const generate = async (/** @type {string} */ name, /** @type {number} */ most) => {
+        let [left, running] = [30, 0];
+        const choose = () => {
+          running = Math.max(running, sequences.running);
+          return (left -= 1) === 0 ? null : 97;
+        };
+        await sequences.submit({ prompt: PROMPT, most, choose });
+        ended.push([name, running]);
+      };
+      const names = ['a', 'b', 'long', 'c', 'd', 'e'];
+      await Promise.all(names.map((name) => generate(name, name === 'long' ? 510 : 180)));
+      assert.deepEqual(ended, [
+        ['a', 2],
+        ['b', 2],
+        ['long', 1],
+        ['c', 2],
+        ['d', 2],
+        ['e', 1],
+      ]);
+      assert.equal(sequences.running, 0);
+    });
+  }
 
   test('a folder that says nothing, or more than fits, is served with what fits', async (t) => {
     for (const max_position_embeddings of [null, 2 ** 40]) {

@@ -30,6 +30,7 @@ export const PIECE = 128;
  * @property {readonly number[]} prompt tokens, at least one
  * @property {((logits: ArrayLike<number>) => number | null) | null} choose the next token, null if the text has ended; null if only the
  *   prompt is read
+ * @property {number} [most] tokens that prompt and text have at most; by default only those of the prompt
  * @property {'stop' | 'length'} [finishReason] why it has ended
  */
 
@@ -58,10 +59,13 @@ export class Sequences {
   #rows;
   #turns;
   #observer;
+  #room;
   /** In the order of their arrival. @type {Entry[]} */
   #waiting = [];
   /** Those whose prompts are read; each in turn has a piece read. @type {Entry[]} */
   #reading = [];
+  /** Those that are read and written. @type {Set<Entry>} */
+  #begun = new Set();
   #isRunning = false;
   #isDraining = false;
   /** How long a text takes, of late; unknown until one has ended. @type {number | undefined} */
@@ -76,13 +80,15 @@ export class Sequences {
    * @param {Rows} options.rows
    * @param {import('./turns.js').Turns} options.turns
    * @param {import('./executor.js').Observer} options.observer
+   * @param {number} [options.room] tokens that the caches of all texts may have together; one text has room in any case
    */
-  constructor({ limits, decoder, rows, turns, observer }) {
+  constructor({ limits, decoder, rows, turns, observer, room = Infinity }) {
     this.#limits = limits;
     this.#decoder = decoder;
     this.#rows = rows;
     this.#turns = turns;
     this.#observer = observer;
+    this.#room = room;
   }
 
   /** Texts that wait. */
@@ -92,7 +98,7 @@ export class Sequences {
 
   /** Texts that are read and written. */
   get running() {
-    return this.#reading.length + this.#rows.length;
+    return this.#begun.size;
   }
 
   /** Tokens of all texts that are read and written. */
@@ -166,9 +172,21 @@ export class Sequences {
     this.#end(entry, new ServeError('deadline', `the deadline was over after ${Math.round(now - entry.since)} ms${where}`));
   }
 
+  /**
+   * Whether the caches have room for a text until it ends, beside those that have begun.
+   * @param {Entry} entry
+   */
+  #fits(entry) {
+    if (this.running === 0) return true;
+    const lengths = [...this.#begun, entry].map(({ sequence: { prompt, most = prompt.length } }) => most);
+    return this.running < this.#limits.maxSequences && this.#rows.tokensOf(lengths) <= this.#room;
+  }
+
   #admit() {
-    while (this.#waiting.length > 0 && this.running < this.#limits.maxSequences) {
+    // A long text waits for others to end; shorter ones that came later must not take its place for ever.
+    while (this.#waiting.length > 0 && this.#fits(this.#waiting[0])) {
       const entry = /** @type {Entry} */ (this.#waiting.shift());
+      this.#begun.add(entry);
       entry.begun = clock();
       entry.cache = this.#decoder.empty;
       this.#reading.push(entry);
@@ -276,6 +294,7 @@ export class Sequences {
     if (entry.isDone) return;
     entry.isDone = true;
     for (const list of [this.#waiting, this.#reading]) if (list.includes(entry)) list.splice(list.indexOf(entry), 1);
+    this.#begun.delete(entry);
     this.#rows.remove(entry);
     this.#decoder.release(entry.cache);
     entry.cache = null;
