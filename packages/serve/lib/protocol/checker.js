@@ -4,8 +4,8 @@ import { Ajv } from 'ajv';
 import { invalid, shown } from '../errors.js';
 
 /**
- * A JSON schema. `title` is what errors say was expected. A parameter with the member `x-effect` is accepted without effect: any
- * value if that is "none", and if it is "unsupported", only what the schema has.
+ * A JSON schema. `title` is what errors say was expected. A parameter with the member `x-effect` is accepted without effect: "none"
+ * if it has none here, "unsupported" if only the values of the schema have none, so that others are refused by name.
  * @typedef {Record<string, any>} Schema
  */
 
