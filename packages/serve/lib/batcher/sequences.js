@@ -114,14 +114,14 @@ export class Sequences {
   submit(sequence, { signal, deadline } = {}) {
     return new Promise((resolve, reject) => {
       const since = clock();
-      const ahead = this.#waiting.length + this.running + 1 - this.#limits.maxSequences;
-      const wait = (Math.max(0, ahead) * (this.#msPerText ?? 0)) / this.#limits.maxSequences;
+      const places = this.#placesFor([...this.#begun, ...this.#waiting].map(({ sequence: other }) => other).concat(sequence));
       // Those that have a place already do not count as waiting.
-      const waiting = Math.max(0, ahead) - 1;
+      const ahead = this.running + this.#waiting.length + 1 - places;
+      const wait = (ahead * (this.#msPerText ?? 0)) / places;
       counted(this.#observer, () => {
         if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
         if (signal?.aborted) throw new ServeError('canceled', 'the caller is gone');
-        checkRoom(this.#limits, { waiting, wait, deadline, now: since });
+        checkRoom(this.#limits, { waiting: ahead - 1, wait, deadline, now: since });
       });
       const cancel = () => this.#end(entry, new ServeError('canceled', 'the caller is gone'));
       const end = (/** @type {ServeError | undefined} */ error) => {
@@ -173,18 +173,21 @@ export class Sequences {
   }
 
   /**
-   * Whether the caches have room for a text until it ends, beside those that have begun.
-   * @param {Entry} entry
+   * How many of the first texts there is room for until they end, also in their caches; for one in any case.
+   * @param {readonly Sequence[]} sequences
    */
-  #fits(entry) {
-    if (this.running === 0) return true;
-    const lengths = [...this.#begun, entry].map(({ sequence: { prompt, most = prompt.length } }) => most);
-    return this.running < this.#limits.maxSequences && this.#rows.tokensOf(lengths) <= this.#room;
+  #placesFor(sequences) {
+    const lengths = sequences.slice(0, this.#limits.maxSequences).map(({ prompt, most = prompt.length }) => most);
+    let places = 1;
+    while (places < lengths.length && this.#rows.tokensOf(lengths.slice(0, places + 1)) <= this.#room) places += 1;
+    return places;
   }
 
   #admit() {
-    // A long text waits for others to end; shorter ones that came later must not take its place for ever.
-    while (this.#waiting.length > 0 && this.#fits(this.#waiting[0])) {
+    if (this.#waiting.length === 0) return;
+    // In their order: shorter texts that came later must not take the place of a long one for ever.
+    const places = this.#placesFor([...this.#begun, ...this.#waiting].map(({ sequence }) => sequence));
+    while (this.#waiting.length > 0 && this.running < places) {
       const entry = /** @type {Entry} */ (this.#waiting.shift());
       this.#begun.add(entry);
       entry.begun = clock();
@@ -304,7 +307,7 @@ export class Sequences {
     this.tokens -= entry.tokens;
     const totalMs = now - entry.since;
     const times = { queueMs: begun - entry.since, computeMs: now - begun, totalMs };
-    this.#observer.request({ ...times, rows: 1, ok: error === undefined, reason: error === undefined ? null : reasonOf(error) });
+    this.#observer.request({ ...times, rows: 1, reason: error === undefined ? null : reasonOf(error) });
     if (error === undefined) this.#observer.texts.end(entry.sequence.finishReason ?? 'stop', totalMs);
     else this.#observer.texts.end(error.kind === 'canceled' ? 'abort' : 'error', totalMs);
     entry.end(error);
