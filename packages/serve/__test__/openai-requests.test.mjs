@@ -159,7 +159,7 @@ test('wrong values are refused, and the error says what is expected and what cam
     [{ seed: 0.5 }, 'seed', 'seed must be a whole number; it is 0.5'],
     [{ n: 129 }, 'n', 'n must be a whole number from 1 to 128; it is 129'],
     [{ stop: ['a', 'b', 'c', 'd', 'e'] }, 'stop', 'stop has 5 entries, at most 4 are allowed'],
-    [{ stop: ['a', ''] }, 'stop', 'stop[1] must be a string that is not empty of at most 1000 characters; it is ""'],
+    [{ stop: ['a', ''] }, 'stop', 'stop[1] must be a string of 1 to 1000 characters; it is ""'],
     [{ stream: 'yes' }, 'stream', 'stream must be true or false; it is "yes"'],
     [{ logit_bias: { a: 1 } }, 'logit_bias', 'logit_bias must be an object with a number from -100 to 100 for each token id; it has the key "a"'],
     [{ logit_bias: { 5: 101 } }, 'logit_bias', 'logit_bias.5 must be a number from -100 to 100; it is 101'],

@@ -85,8 +85,8 @@ const EXPECTED = {
   integer: (schema) => rangeOf(schema, 'a whole number'),
   number: (schema) => rangeOf(schema, 'a number'),
   object: () => 'an object',
-  string: ({ minLength, maxLength }) =>
-    `a string${minLength ? ' that is not empty' : ''}${maxLength === undefined ? '' : ` of at most ${maxLength} characters`}`,
+  string: ({ minLength = 0, maxLength }) =>
+    maxLength === undefined ? `a string${minLength > 0 ? ' that is not empty' : ''}` : `a string of ${minLength} to ${maxLength} characters`,
 };
 
 /**
