@@ -132,6 +132,13 @@ describe('the layout of sentence-transformers', () => {
     assertClose(vectors[1], statesOf('cat')[0], TOLERANCE);
     assert.equal(tokens, 5);
     await assert.rejects(model.embed(['cat cat cat cat']), { code: 'context_length_exceeded' });
+    for (const [maxLength, own] of [
+      [3, 3],
+      [10, 10],
+      [1000, 64],
+    ]) {
+      assert.equal((await load(t, files, { maxLength })).about.maxLength, own);
+    }
     const other = await load(t, files, { prompt: 'fish ' });
     assertClose((await vectorsOf(other, ['dog']))[0], statesOf('fish')[0], TOLERANCE);
     const empty = await load(

@@ -127,7 +127,7 @@ export async function readTextFolder(folder) {
   const ids = [{ ...config, ...generation }.eos_token_id ?? [], idOf(tokenizerConfig.eos_token) ?? []].flat();
   // Tokenizers without a limit name a number beyond all texts.
   const sizes = [config, config?.text_config].flatMap((/** @type {any} */ part) => [part?.max_position_embeddings, part?.n_positions]);
-  const lengths = [sentence.maxLength, ...sizes, tokenizerConfig.model_max_length];
+  const lengths = [...sizes, tokenizerConfig.model_max_length];
   return {
     tokenizer,
     maxLength: Math.min(...lengths.filter((length) => typeof length === 'number')),
