@@ -155,6 +155,9 @@ describe('generation_config.json', () => {
       assert.equal(tokens.length, 9);
       assert.ok(!tokens.includes(end));
     }
+    // As in transformers, min_length has no effect beside it.
+    const both = await load(t, { eos_token_id: [END, end], min_new_tokens: 0, min_length: PROMPT.length + 9 }, { content });
+    assert.deepEqual(await tokensOf(both, PROMPT, { sampling: { temperature: 0 } }), free.slice(0, at));
     assert.deepEqual(await tokensOf(model, PROMPT, { ...endless, maxTokens: 12 }), free, 'ignoreEnd');
     assert.deepEqual(await tokensOf(plain, PROMPT, { ...endless, maxTokens: 12, stopTokens: [end] }), free.slice(0, at), 'stopTokens');
     assert.ok(!(await tokensOf(plain, PROMPT, { ...endless, maxTokens: 12, stopTokens: [end], minTokens: 12 })).includes(end), 'minTokens');

@@ -257,7 +257,7 @@ export class Generator {
       seed,
       stop: [...generation.stop, ...stop],
       maxTokens: maxTokens ?? this.#longest(prompt.length, room),
-      minTokens: wishes.minTokens ?? Math.max(generation.minTokens, generation.minLength - prompt.length),
+      minTokens: wishes.minTokens ?? generation.minTokens ?? generation.minLength - prompt.length,
       ignoreEnd: wishes.ignoreEnd,
       stopTokens: wishes.stopTokens,
       logprobs,
