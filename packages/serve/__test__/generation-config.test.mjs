@@ -282,6 +282,14 @@ test('arguments of the chat template are variables of it', async (t) => {
   assert.equal(textOf({ messages: [], add_generation_prompt: false }), plain, 'what the conversation is stays');
 });
 
+test('a chat template sees no tools and no documents, as in transformers', async (t) => {
+  const asks = '{% if tools is not none %}tools {% endif %}{% if documents is defined and documents is not none %}documents {% endif %}';
+  const model = await load(t, {}, { content: { tokenizerConfig: { chat_template: `${asks}${TEMPLATE}` } } });
+  const textOf = (/** @type {object | undefined} */ args) => model.textOf(model.readMessages([{ role: 'user', content: 'Hi' }], /** @type {any} */ (args)));
+  assert.ok(textOf(undefined).startsWith('<|im_start|>'));
+  assert.ok(textOf({ documents: [] }).startsWith('documents <|im_start|>'));
+});
+
 describe('the context', () => {
   test('maxLength lowers it, and errors name it', async (t) => {
     const model = await load(t, {}, { config: { maxLength: 40 } });

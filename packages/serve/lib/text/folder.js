@@ -90,9 +90,11 @@ function renderer(source, tokenizerConfig) {
   const template = new Template(source);
   const names = ['bos_token', 'eos_token', 'pad_token', 'unk_token'];
   const tokens = Object.fromEntries(names.map((name) => [name, contentOf(tokenizerConfig[name])]));
+  // transformers sets them where there are none, and templates ask whether they are.
+  const nothing = { tools: null, documents: null };
   return (messages, templateArguments) => {
     try {
-      return template.render({ ...tokens, ...templateArguments, messages, add_generation_prompt: true });
+      return template.render({ ...tokens, ...nothing, ...templateArguments, messages, add_generation_prompt: true });
     } catch (cause) {
       throw invalid(`the model's chat template refuses the conversation: ${/** @type {Error} */ (cause).message}`, { param: 'messages', cause });
     }
