@@ -242,6 +242,15 @@ describe('other folders', () => {
     assert.deepEqual(batches, []);
   });
 
+  test('a text for which the model computes what is no number gets an error, and others in its batch their vectors', async (t) => {
+    const models = repositoryOf(t, sentenceFiles('m', encoder(['last_hidden_state'], { infinite: 2 })));
+    const { urls } = await startServer(t, { models });
+    const embed = (/** @type {string} */ input) => postJson(`${urls.http}/v1/embeddings`, { model: 'm', input });
+    const [bad, ...good] = await Promise.all(['cat dog', 'dog fish', 'dog dog'].map(embed));
+    assert.deepEqual([bad.status, bad.json.error.message], [500, 'the model computed numbers that are not finite for this text']);
+    for (const { status, json } of good) assert.ok(status === 200 && json.data[0].embedding.every(Number.isFinite));
+  });
+
   test('a file for one text at a time computes the texts of all requests one after the other', async (t) => {
     const models = { m: encoder(['last_hidden_state'], { batch: 1 }), several: encoder(['last_hidden_state']) };
     const [model, several] = await Promise.all([load(t, sentenceFiles('m', models.m)), load(t, sentenceFiles('m', models.several))]);

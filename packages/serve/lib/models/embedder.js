@@ -313,6 +313,8 @@ export class Embedder {
     return lists.map((ids, row) => {
       const own = numbers.subarray(row * size, (row + 1) * size);
       const vector = this.#plan.pooling === null ? Float32Array.from(own) : pool(this.#plan.pooling, own, width, ids.length);
+      // Such as float16 that overflows. JSON would have null.
+      if (!vector.every(Number.isFinite)) throw new ServeError('internal', 'the model computed numbers that are not finite for this text');
       return this.#isNormal ? normalize(vector) : vector;
     });
   }
