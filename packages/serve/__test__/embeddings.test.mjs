@@ -251,6 +251,13 @@ describe('other folders', () => {
     for (const { status, json } of good) assert.ok(status === 200 && json.data[0].embedding.every(Number.isFinite));
   });
 
+  test('lengths below 1 in a configuration are none', async (t) => {
+    for (const max_position_embeddings of [-1, 0, null]) {
+      const files = sentenceFiles('m', USUAL, { 'config.json': { max_position_embeddings }, 'tokenizer_config.json': { model_max_length: 7 } });
+      assert.equal((await load(t, files)).about.maxLength, 7);
+    }
+  });
+
   test('a file for one text at a time computes the texts of all requests one after the other', async (t) => {
     const models = { m: encoder(['last_hidden_state'], { batch: 1 }), several: encoder(['last_hidden_state']) };
     const [model, several] = await Promise.all([load(t, sentenceFiles('m', models.m)), load(t, sentenceFiles('m', models.several))]);

@@ -127,12 +127,12 @@ export async function readTextFolder(folder) {
   const tokenizer = new Tokenizer({ ...tokenizerFile, padding: null, truncation: null }, tokenizerConfig);
   const idOf = (/** @type {any} */ token) => (contentOf(token) === undefined ? undefined : tokenizer.token_to_id(/** @type {string} */ (contentOf(token))));
   const ids = [{ ...config, ...generation }.eos_token_id ?? [], idOf(tokenizerConfig.eos_token) ?? []].flat();
-  // Tokenizers without a limit name a number beyond all texts.
+  // Tokenizers without a limit name a number beyond all texts, models without one often -1.
   const sizes = [config, config?.text_config].flatMap((/** @type {any} */ part) => [part?.max_position_embeddings, part?.n_positions]);
   const lengths = [...sizes, tokenizerConfig.model_max_length];
   return {
     tokenizer,
-    maxLength: Math.min(...lengths.filter((length) => typeof length === 'number')),
+    maxLength: Math.min(...lengths.filter((length) => typeof length === 'number' && length > 0)),
     render: renderer(await templateSource(folder, tokenizerConfig), tokenizerConfig),
     stop: new Set(ids),
     generation: readGenerationConfig(...generationFile(folder, config, generation)),
