@@ -260,6 +260,22 @@ test('forbidden tokens at random are those of a simple search', () => {
   }
 });
 
+test('scores: first the bias, then the penalty for repetition, then those for what the answer has', () => {
+  const changes = {
+    bias: new Map([
+      [0, 10],
+      [1, -10],
+      [2, 3],
+    ]),
+    repetition: 2,
+    presence: 0.5,
+    frequency: 0.25,
+  };
+  const more = { seen: new Set([0, 1, 3]), forbidden: [2] };
+  const changed = changedLogits(Float32Array.of(-4, 4, 1, 8, 1), changes, new Map([[3, 2]]), more);
+  assert.deepEqual([...changed], [6 / 2, -6 * 2, -Infinity, 8 / 2 - 0.5 - 2 * 0.25, 1]);
+});
+
 test('no tokens: the prompt is checked and read, and nothing is generated', async (t) => {
   const counts = { read: 0, tokens: 0 };
   const texts = { ...UNOBSERVED.texts, read: (count) => (counts.read += count), token: () => (counts.tokens += 1) };
