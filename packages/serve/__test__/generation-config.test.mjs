@@ -273,7 +273,7 @@ test('scores: first the bias, then the penalty for repetition, then those for wh
   };
   const more = { seen: new Set([0, 1, 3]), forbidden: [2] };
   const changed = changedLogits(Float32Array.of(-4, 4, 1, 8, 1), changes, new Map([[3, 2]]), more);
-  assert.deepEqual([...changed], [6 / 2, -6 * 2, -Infinity, 8 / 2 - 0.5 - 2 * 0.25, 1]);
+  assert.deepEqual(Array.from(changed), [6 / 2, -6 * 2, -Infinity, 8 / 2 - 0.5 - 2 * 0.25, 1]);
 });
 
 test('no tokens: the prompt is checked and read, and nothing is generated', async (t) => {
