@@ -40,16 +40,17 @@ const OUTPUTS = {
 /**
  * The bytes of an encoder.
  * @param {(keyof typeof OUTPUTS)[]} outputs
- * @param {{ mask?: boolean }} [options] whether it has the input attention_mask
+ * @param {{ mask?: boolean, batch?: string | number, words?: number, infinite?: number }} [options] whether it has the input
+ *   attention_mask, its first dimension, how many of the tokenizer's words it knows, and one whose state is infinite
  */
-export function encoder(outputs, { mask = true } = {}) {
+export function encoder(outputs, { mask = true, batch = 'batch', words = WORDS.length, infinite = -1 } = {}) {
   const chosen = outputs.map((name) => /** @type {[object, object[]]} */ (OUTPUTS[name]));
   const ints = ['input_ids', ...(mask ? ['attention_mask', 'token_type_ids'] : [])];
   return writeModel({
-    inputs: ints.map((name) => value(name, INT64, ['batch', 'sequence'])),
+    inputs: ints.map((name) => value(name, INT64, [batch, 'sequence'])),
     outputs: chosen.map(([output]) => output),
     weights: [
-      weight('table', [WORDS.length, WIDTH], Float32Array.from(TABLE.flat())),
+      weight('table', [words, WIDTH], Float32Array.from(TABLE.slice(0, words).flatMap((row, id) => (id === infinite ? row.map(() => Infinity) : row)))),
       weight('first', [], BigInt64Array.of(0n)),
       weight(
         'classes',

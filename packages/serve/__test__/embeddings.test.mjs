@@ -45,9 +45,10 @@ const poolingFile = (...flags) => ({ word_embedding_dimension: WIDTH, ...Object.
  * @param {{ after: (done: () => void) => void }} t
  * @param {Record<string, string | object>} files of the model `m`
  * @param {Partial<import('../lib/registry/config.js').ModelConfig>} [config]
+ * @param {import('../lib/batcher/executor.js').Observer} [observer]
  */
-async function load(t, files, config = {}) {
-  const services = { config: { ...DEFAULTS, ...config }, turns: new Turns(new Places()), observer: UNOBSERVED };
+async function load(t, files, config = {}, observer = UNOBSERVED) {
+  const services = { config: { ...DEFAULTS, ...config }, turns: new Turns(new Places()), observer };
   const model = await loadVersion(`${repositoryOf(t, files)}/m`, services);
   t.after(() => model.destroy());
   return /** @type {import('../lib/models/embedder.js').Embedder} */ (model);
@@ -131,6 +132,13 @@ describe('the layout of sentence-transformers', () => {
     assertClose(vectors[1], statesOf('cat')[0], TOLERANCE);
     assert.equal(tokens, 5);
     await assert.rejects(model.embed(['cat cat cat cat']), { code: 'context_length_exceeded' });
+    for (const [maxLength, own] of [
+      [3, 3],
+      [10, 10],
+      [1000, 64],
+    ]) {
+      assert.equal((await load(t, files, { maxLength })).about.maxLength, own);
+    }
     const other = await load(t, files, { prompt: 'fish ' });
     assertClose((await vectorsOf(other, ['dog']))[0], statesOf('fish')[0], TOLERANCE);
     const empty = await load(
@@ -221,6 +229,45 @@ describe('other folders', () => {
     const one = await Promise.all(['cat', 'cat dog', 'dog', 'dog cat fish'].map((text) => vectorsOf(model, [text])));
     const all = await vectorsOf(model, ['cat', 'cat dog', 'dog', 'dog cat fish']);
     one.forEach(([vector], i) => assert.deepEqual(all[i], vector));
+  });
+
+  test('tokens that the tokenizer does not have are refused before others wait for them', async (t) => {
+    /** @type {number[]} */
+    const batches = [];
+    const observer = { ...UNOBSERVED, failed: (/** @type {unknown} */ _, /** @type {number} */ requests) => void batches.push(requests) };
+    const model = await load(t, sentenceFiles('m', USUAL), {}, observer);
+    const refused = { kind: 'invalid', param: 'input', message: "input 0 has the token 11, which the model's tokenizer does not have" };
+    const others = Array.from({ length: 8 }, () => model.embed([[2, 3]]));
+    await Promise.all([assert.rejects(model.embed([[2, 11]]), refused), ...others]);
+    assert.deepEqual(batches, []);
+  });
+
+  test('a text for which the model computes what is no number gets an error, and others in its batch their vectors', async (t) => {
+    const models = repositoryOf(t, sentenceFiles('m', encoder(['last_hidden_state'], { infinite: 2 })));
+    const { urls } = await startServer(t, { models });
+    const embed = (/** @type {string} */ input) => postJson(`${urls.http}/v1/embeddings`, { model: 'm', input });
+    const [bad, ...good] = await Promise.all(['cat dog', 'dog fish', 'dog dog'].map(embed));
+    assert.deepEqual([bad.status, bad.json.error.message], [500, 'the model computed numbers that are not finite for this text']);
+    for (const { status, json } of good) assert.ok(status === 200 && json.data[0].embedding.every(Number.isFinite));
+  });
+
+  test('lengths below 1 in a configuration are none', async (t) => {
+    for (const max_position_embeddings of [-1, 0, null]) {
+      const files = sentenceFiles('m', USUAL, { 'config.json': { max_position_embeddings }, 'tokenizer_config.json': { model_max_length: 7 } });
+      assert.equal((await load(t, files)).about.maxLength, 7);
+    }
+  });
+
+  test('a file for one text at a time computes the texts of all requests one after the other', async (t) => {
+    const models = { m: encoder(['last_hidden_state'], { batch: 1 }), several: encoder(['last_hidden_state']) };
+    const [model, several] = await Promise.all([load(t, sentenceFiles('m', models.m)), load(t, sentenceFiles('m', models.several))]);
+    const texts = ['cat dog', 'dog horse', 'fish bread'];
+    const expected = await vectorsOf(several, texts);
+    const [all, ...each] = await Promise.all([vectorsOf(model, texts), ...texts.map((text) => vectorsOf(model, [text]))]);
+    expected.forEach((vector, i) => {
+      assertClose(all[i], vector, TOLERANCE);
+      assert.deepEqual(each[i], [all[i]]);
+    });
   });
 
   test('a classifier is refused, and served as tensors if model.json says so', async (t) => {

@@ -44,7 +44,7 @@ test('one batch at a time, and what comes meanwhile is joined', async () => {
     observed.batches.map(({ rows }) => rows),
     [1, 3],
   );
-  assert.equal(observed.requests.filter(({ ok }) => ok).length, 4);
+  assert.equal(observed.requests.filter(({ reason }) => reason === null).length, 4);
 });
 
 test('a request that fails does not fail those it was joined with', async () => {

@@ -12,6 +12,9 @@ import { generator as randomOf } from '../../../__test__/lib/random.mjs';
 import { Places, Turns } from '../lib/batcher/turns.js';
 import { UNOBSERVED } from '../lib/metrics/metrics.js';
 import { Decoder } from '../lib/models/decoder.js';
+import { InTurns, Together } from '../lib/batcher/rows.js';
+import { Sequences } from '../lib/batcher/sequences.js';
+import { rowCounts } from '../lib/models/batching.js';
 import { contextBound } from '../lib/models/context.js';
 import { loadVersion } from '../lib/models/load.js';
 import { DEFAULTS } from '../lib/registry/config.js';
@@ -152,6 +155,9 @@ describe('generation_config.json', () => {
       assert.equal(tokens.length, 9);
       assert.ok(!tokens.includes(end));
     }
+    // As in transformers, min_length has no effect beside it.
+    const both = await load(t, { eos_token_id: [END, end], min_new_tokens: 0, min_length: PROMPT.length + 9 }, { content });
+    assert.deepEqual(await tokensOf(both, PROMPT, { sampling: { temperature: 0 } }), free.slice(0, at));
     assert.deepEqual(await tokensOf(model, PROMPT, { ...endless, maxTokens: 12 }), free, 'ignoreEnd');
     assert.deepEqual(await tokensOf(plain, PROMPT, { ...endless, maxTokens: 12, stopTokens: [end] }), free.slice(0, at), 'stopTokens');
     assert.ok(!(await tokensOf(plain, PROMPT, { ...endless, maxTokens: 12, stopTokens: [end], minTokens: 12 })).includes(end), 'minTokens');
@@ -254,6 +260,22 @@ test('forbidden tokens at random are those of a simple search', () => {
   }
 });
 
+test('scores: first the bias, then the penalty for repetition, then those for what the answer has', () => {
+  const changes = {
+    bias: new Map([
+      [0, 10],
+      [1, -10],
+      [2, 3],
+    ]),
+    repetition: 2,
+    presence: 0.5,
+    frequency: 0.25,
+  };
+  const more = { seen: new Set([0, 1, 3]), forbidden: [2] };
+  const changed = changedLogits(Float32Array.of(-4, 4, 1, 8, 1), changes, new Map([[3, 2]]), more);
+  assert.deepEqual(Array.from(changed), [6 / 2, -6 * 2, -Infinity, 8 / 2 - 0.5 - 2 * 0.25, 1]);
+});
+
 test('no tokens: the prompt is checked and read, and nothing is generated', async (t) => {
   const counts = { read: 0, tokens: 0 };
   const texts = { ...UNOBSERVED.texts, read: (count) => (counts.read += count), token: () => (counts.tokens += 1) };
@@ -274,6 +296,14 @@ test('arguments of the chat template are variables of it', async (t) => {
   assert.equal(textOf(undefined), plain);
   assert.equal(textOf({ enable_thinking: false }), `quick ${plain}`);
   assert.equal(textOf({ messages: [], add_generation_prompt: false }), plain, 'what the conversation is stays');
+});
+
+test('a chat template sees no tools and no documents, as in transformers', async (t) => {
+  const asks = '{% if tools is not none %}tools {% endif %}{% if documents is defined and documents is not none %}documents {% endif %}';
+  const model = await load(t, {}, { content: { tokenizerConfig: { chat_template: `${asks}${TEMPLATE}` } } });
+  const textOf = (/** @type {object | undefined} */ args) => model.textOf(model.readMessages([{ role: 'user', content: 'Hi' }], /** @type {any} */ (args)));
+  assert.ok(textOf(undefined).startsWith('<|im_start|>'));
+  assert.ok(textOf({ documents: [] }).startsWith('documents <|im_start|>'));
 });
 
 describe('the context', () => {
@@ -306,17 +336,57 @@ describe('the context', () => {
     assert.equal(model.cacheUsage, 0);
   });
 
-  test('the caches of all texts fit into a quarter of the memory, unless maxLength is set', () => {
+  test('the caches of all texts have a quarter of the memory, unless maxLength is set', () => {
     // Qwen2.5-0.5B: 24 layers of 2 heads of 64 numbers, keys and values.
     const cache = Array.from({ length: 48 }, (_, i) => ({ name: `${i}`, output: `${i}`, dataType: 'float32', heads: 2, size: 64 }));
     const options = { own: 32_768, wanted: null, isTogether: false, maxSequences: 8 };
-    const small = contextBound(cache, { ...options, bytes: 8 * 2 ** 30 });
-    assert.equal(small.maxLength, Math.floor((2 * 2 ** 30) / (8 * 24_576)));
-    assert.equal(contextBound(cache, { ...options, isTogether: true, bytes: 8 * 2 ** 30 }).maxLength, Math.floor((2 * 2 ** 30) / (2 * 8 * 24_576)));
-    assert.match(small.warnings[0], /10922 tokens: the model reads 32768 tokens.* 2048 MiB.*maxLength/);
+    const GIB = 2 ** 30;
+    const alone = contextBound(cache, { ...options, bytes: 4 * GIB });
+    assert.deepEqual(alone, { maxLength: 32_768, tokens: Math.floor(GIB / 24_576), warnings: [] });
+    const together = contextBound(cache, { ...options, isTogether: true, bytes: 4 * GIB });
+    assert.equal(together.maxLength, Math.floor(GIB / (2 * 24_576)));
+    assert.equal(together.tokens, together.maxLength);
+    assert.match(together.warnings[0], /21845 tokens: the model reads 32768 tokens.*49152 bytes.* 1024 MiB.*maxLength/);
     assert.deepEqual(contextBound(cache, { ...options, bytes: 2 ** 40 }), { maxLength: 32_768, tokens: 8 * 32_768, warnings: [] });
-    assert.deepEqual(contextBound(cache, { ...options, wanted: 20_000, bytes: 2 ** 30 }), { maxLength: 20_000, tokens: 160_000, warnings: [] });
+    assert.deepEqual(contextBound(cache, { ...options, wanted: 20_000, bytes: GIB }), { maxLength: 20_000, tokens: 160_000, warnings: [] });
   });
+
+  for (const [kind, room] of /** @type {[keyof typeof KINDS, number][]} */ ([
+    // Two rows of 256, which is 180 with the room that a cache begins with, or one of 512.
+    ['together', 512],
+    ['in turns', 400],
+  ])) {
+    test(`texts ${kind} wait until the caches have room for them, in their order, and none waits for ever`, async (t) => {
+      const file = path.join(await modelsOf(t, { raw: KINDS[kind] }), 'raw', 'onnx', 'model.onnx');
+      const raw = await loadModel(file, { device: 'cpu', numThreads: 1, ...(kind === 'together' && { strictDimensions: false }) });
+      t.after(() => raw.destroy());
+      const decoder = new Decoder(raw, describeDecoder(raw));
+      const rows = kind === 'together' ? new Together(decoder, rowCounts(8), CONTEXT) : new InTurns(decoder);
+      const sequences = new Sequences({ limits: DEFAULTS, decoder, rows, turns: new Turns(new Places()), observer: UNOBSERVED, room });
+      /** @type {[name: string, running: number][]} */
+      const ended = [];
+      const generate = async (/** @type {string} */ name, /** @type {number} */ most) => {
+        let [left, running] = [30, 0];
+        const choose = () => {
+          running = Math.max(running, sequences.running);
+          return (left -= 1) === 0 ? null : 97;
+        };
+        await sequences.submit({ prompt: PROMPT, most, choose });
+        ended.push([name, running]);
+      };
+      const names = ['a', 'b', 'long', 'c', 'd', 'e'];
+      await Promise.all(names.map((name) => generate(name, name === 'long' ? 510 : 180)));
+      assert.deepEqual(ended, [
+        ['a', 2],
+        ['b', 2],
+        ['long', 1],
+        ['c', 2],
+        ['d', 2],
+        ['e', 1],
+      ]);
+      assert.equal(sequences.running, 0);
+    });
+  }
 
   test('a folder that says nothing, or more than fits, is served with what fits', async (t) => {
     for (const max_position_embeddings of [null, 2 ** 40]) {

@@ -199,8 +199,9 @@ test('texts as tensors', async (t) => {
  * Sequences of a model whose scores are the token that it reads.
  * @param {(id: number) => unknown} read
  * @param {Partial<import('../lib/registry/config.js').ModelConfig>} [limits]
+ * @param {number} [room] tokens of all caches; a text here needs one
  */
-function echoing(read, limits = {}) {
+function echoing(read, limits = {}, room = Infinity) {
   const cache = { feeds: {}, spare: null, lengths: [1], size: 1 };
   /** @type {any} */
   const decoder = {
@@ -211,7 +212,7 @@ function echoing(read, limits = {}) {
       return { logits: [[id]], cache };
     },
   };
-  const options = { decoder, rows: new InTurns(decoder), turns: new Turns(new Places()), observer: UNOBSERVED };
+  const options = { decoder, rows: new InTurns(decoder), turns: new Turns(new Places()), observer: UNOBSERVED, room };
   const sequences = new Sequences({ limits: { ...DEFAULTS, ...limits }, ...options });
   /** Counts from a number to another one. */
   const count = (from, to, options) => sequences.submit({ prompt: [from], choose: (logits) => (logits[0] === to ? null : logits[0] + 1) }, options);
@@ -233,6 +234,15 @@ test('a deadline ends a text in the queue, and one that is written', async () =>
   );
   await busy;
   await sequences.drain();
+});
+
+test('texts that wait for memory count as waiting', async () => {
+  const { sequences, count } = echoing(() => sleep(5), { maxSequences: 8, maxQueue: 1, maxQueueMs: 2 ** 30 }, 2);
+  const running = [count(1, 40), count(1, 40)];
+  await until(() => sequences.running === 2, 'two texts begin');
+  const waiting = count(1, 2);
+  await assert.rejects(count(1, 2), { kind: 'overloaded', message: /1 requests wait/ });
+  await Promise.all([...running, waiting]);
 });
 
 test('a computation that fails ends its text and no other', async () => {

@@ -5,8 +5,9 @@ import { cpSync } from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
 import { until } from '../../../__test__/lib/wait.mjs';
+import { encoder, sentenceFiles } from './embedding-support.mjs';
 import { KINDS, modelsOf } from './generation-support.mjs';
-import { DIGITS, PICTURE, post, postJson, repositoryOf, startServer, wordsFiles } from './support.mjs';
+import { DIGITS, PICTURE, post, postJson, repositoryOf, startServer } from './support.mjs';
 
 /** Reads numbers of a server. @param {string} url */
 const metricsOf = (url) => async (/** @type {string} */ name, /** @type {Record<string, string>} */ labels) => {
@@ -37,15 +38,16 @@ test('requests that fail are counted by reason', async (t) => {
 });
 
 test('a batch that fails, so that its requests are computed one by one, is counted', async (t) => {
-  const repository = repositoryOf(t, { ...wordsFiles('words'), 'words/model.json': { maxBatch: 4, maxDelayMs: 60_000 } });
+  const files = sentenceFiles('words', encoder(['last_hidden_state'], { words: 6 }));
+  const repository = repositoryOf(t, { ...files, 'words/model.json': { maxBatch: 4, maxDelayMs: 60_000 } });
   const { urls } = await startServer(t, { models: repository });
   const read = metricsOf(urls.http);
   const embed = (/** @type {number} */ id) => postJson(`${urls.http}/v1/embeddings`, { model: 'words', input: [id] });
   const statuses = async (/** @type {number[]} */ ids) => (await Promise.all(ids.map(embed))).map(({ status }) => status);
   assert.deepEqual(await statuses([2, 3, 4, 5]), [200, 200, 200, 200]);
   assert.deepEqual(await read('webnn_serve_batch_retries_total', { model: 'words' }), [0]);
-  // The model has no such token.
-  assert.deepEqual(await statuses([2, 999, 4, 5]), [200, 400, 200, 200]);
+  // The tokenizer has this token, and the model does not.
+  assert.deepEqual(await statuses([2, 6, 4, 5]), [200, 400, 200, 200]);
   assert.deepEqual(await read('webnn_serve_batch_retries_total', { model: 'words' }), [1]);
   assert.deepEqual(await read('nv_inference_request_failure', { model: 'words', reason: 'OTHER' }), [1]);
   assert.equal((await postJson(`${urls.http}/v1/embeddings`, { model: 'words', input: 'cat '.repeat(100) })).status, 400);

@@ -51,6 +51,7 @@ const EFFECTLESS = {
   metadata: { a: 'b' },
   service_tier: 'flex',
   prompt_cache_key: 'k',
+  prompt_cache_options: { ttl: '30m' },
   prompt_cache_retention: '24h',
   parallel_tool_calls: true,
 };
@@ -95,7 +96,7 @@ describe('each parameter', () => {
       }
     }
     assert.deepEqual(checkChat({ ...chat.least, stream_options: { include_usage: null } }).stream_options, {});
-    const part = { type: 'text', text: 'Hello', cache_control: null };
+    const part = { type: 'text', text: 'Hello', cache_control: null, prompt_cache_breakpoint: { mode: 'explicit' } };
     const message = { role: 'user', content: [part], name: null, refusal: null, annotations: null, tool_calls: null, function_call: null, audio: null };
     assert.deepEqual(checkChat({ model: 'm', messages: [message] }), chat.least);
   });
@@ -158,7 +159,7 @@ test('wrong values are refused, and the error says what is expected and what cam
     [{ seed: 0.5 }, 'seed', 'seed must be a whole number; it is 0.5'],
     [{ n: 129 }, 'n', 'n must be a whole number from 1 to 128; it is 129'],
     [{ stop: ['a', 'b', 'c', 'd', 'e'] }, 'stop', 'stop has 5 entries, at most 4 are allowed'],
-    [{ stop: ['a', ''] }, 'stop', 'stop[1] must be a string that is not empty of at most 1000 characters; it is ""'],
+    [{ stop: ['a', ''] }, 'stop', 'stop[1] must be a string of 1 to 1000 characters; it is ""'],
     [{ stream: 'yes' }, 'stream', 'stream must be true or false; it is "yes"'],
     [{ logit_bias: { a: 1 } }, 'logit_bias', 'logit_bias must be an object with a number from -100 to 100 for each token id; it has the key "a"'],
     [{ logit_bias: { 5: 101 } }, 'logit_bias', 'logit_bias.5 must be a number from -100 to 100; it is 101'],
@@ -379,6 +380,41 @@ describe('what clients send', () => {
     const { inputs, format } = decodeEmbeddings(checkEmbeddings({ model: 'm', input: [[1, 2], [3]], encoding_format: 'base64' }), 3);
     assert.deepEqual([inputs, format], [[[1, 2], [3]], 'base64']);
   });
+});
+
+test("each parameter that OpenAI's client knows is accepted, or refused on purpose", () => {
+  const folder = new URL('resources/', import.meta.resolve('openai'));
+  /** The members of an interface. */
+  const membersOf = (/** @type {string} */ file, /** @type {string} */ name) => {
+    const [, body] = new RegExp(`export interface ${name} \\{\\n([^]*?)\\n\\}`).exec(readFileSync(new URL(file, folder), 'utf8')) ?? [];
+    return Array.from(String(body).matchAll(/^ {4}(\w+)\??:/gm), ([, member]) => member);
+  };
+  const known = /** @type {[keyof typeof KINDS, string[], string[]][]} */ ([
+    ['embeddings', membersOf('embeddings.d.ts', 'EmbeddingCreateParams'), []],
+    ['completions', membersOf('completions.d.ts', 'CompletionCreateParamsBase'), []],
+    [
+      'chat',
+      membersOf('chat/completions/completions.d.ts', 'ChatCompletionCreateParamsBase'),
+      ['audio', 'moderation', 'prediction', 'reasoning_effort', 'web_search_options'],
+    ],
+  ]);
+  for (const [kind, members, others] of known) {
+    const { check, schema, least } = KINDS[kind];
+    assert.ok(members.includes('model'), kind);
+    assert.deepEqual(
+      members.filter((name) => !Object.hasOwn(schema.properties, name)),
+      others,
+    );
+    for (const name of others) assert.throws(() => check({ ...least, [name]: {} }), unsupported(name));
+  }
+});
+
+test('seeds have 64 bits, as far as numbers of JSON have them', () => {
+  const seedOf = (/** @type {number} */ seed) => Number(decodeChat(checkChat({ ...chat.least, seed })).wishes.seed);
+  for (const seed of [0, -1, 2 ** 32, 2 ** 53 + 2, 2 ** 63, -(2 ** 63)]) {
+    assert.ok(Number.isInteger(seedOf(seed)) && seedOf(seed) >= 0 && seedOf(seed) < 2 ** 32, String(seed));
+  }
+  assert.deepEqual([seedOf(-1), seedOf(2 ** 53 + 2)], [2 ** 32 - 1, 2]);
 });
 
 test('the page says of each parameter whether it is supported', () => {

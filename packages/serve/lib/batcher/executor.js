@@ -8,7 +8,7 @@ import { Batcher } from './batcher.js';
 /**
  * Counts and times of a model, in milliseconds; see metrics/.
  * @typedef {object} Observer
- * @property {(request: { ok: boolean, reason: Reason | null, rows: number, queueMs: number, computeMs: number, totalMs: number }) => void} request
+ * @property {(request: { reason: Reason | null, rows: number, queueMs: number, computeMs: number, totalMs: number }) => void} request
  *   why it failed, or null
  * @property {(batch: { rows: number, computeMs: number }) => void} batch
  * @property {(error: unknown, requests: number) => void} failed a batch, whose requests are computed one by one then
@@ -51,7 +51,7 @@ export const reasonOf = ({ kind }) => REASONS[kind] ?? 'OTHER';
  * A request that was not computed.
  * @param {ServeError} error
  */
-const refused = (error) => ({ ok: false, reason: reasonOf(error), rows: 0, queueMs: 0, computeMs: 0, totalMs: 0 });
+const refused = (error) => ({ reason: reasonOf(error), rows: 0, queueMs: 0, computeMs: 0, totalMs: 0 });
 
 /**
  * Counts a request that a check refuses.
@@ -238,7 +238,7 @@ export class Executor {
    * @param {number} computeMs
    */
   #observe({ rows, since }, reason, start, computeMs) {
-    this.#observer.request({ ok: reason === null, reason, rows, queueMs: start - since, computeMs, totalMs: clock() - since });
+    this.#observer.request({ reason, rows, queueMs: start - since, computeMs, totalMs: clock() - since });
   }
 
   #settle() {

@@ -35,9 +35,12 @@ export class InTurns {
     this.#decoder = decoder;
   }
 
-  /** Texts. */
-  get length() {
-    return this.#caches.size;
+  /**
+   * The tokens for which caches have room, for texts of these lengths.
+   * @param {readonly number[]} lengths
+   */
+  tokensOf(lengths) {
+    return lengths.reduce((sum, length) => sum + length, 0);
   }
 
   /**
@@ -117,9 +120,20 @@ export class Together {
     this.#most = most;
   }
 
-  /** Texts. */
-  get length() {
-    return this.#texts.size;
+  /**
+   * The tokens for which the cache has room, for texts of these lengths: each row has as many as the longest.
+   * @param {readonly number[]} lengths
+   */
+  tokensOf(lengths) {
+    return this.#rowsFor(lengths.length) * roomFor(Math.max(...lengths), this.#most);
+  }
+
+  /**
+   * The number of rows that is computed for texts.
+   * @param {number} texts
+   */
+  #rowsFor(texts) {
+    return this.#counts.find((rows) => rows >= texts) ?? texts;
   }
 
   /**
@@ -159,8 +173,7 @@ export class Together {
     const cache = this.#cache;
     const staying = this.#rows.flatMap((text, row) => (cache !== null && this.#has(text) ? [{ text, from: { cache, row } }] : []));
     const all = [...staying, ...joining.map(([text, own]) => ({ text, from: { cache: own, row: 0 } }))];
-    const count = this.#counts.find((rows) => rows >= all.length) ?? all.length;
-    const padding = Array(count - all.length).fill(null);
+    const padding = Array(this.#rowsFor(all.length) - all.length).fill(null);
     const isAlone = all.length === 1 && cache === null;
     this.#cache = isAlone ? joining[0][1] : await this.#decoder.merge([...all.map(({ from }) => from), ...padding], this.#most);
     this.#rows = [...all.map(({ text }) => text), ...padding];

@@ -30,6 +30,7 @@ export const PIECE = 128;
  * @property {readonly number[]} prompt tokens, at least one
  * @property {((logits: ArrayLike<number>) => number | null) | null} choose the next token, null if the text has ended; null if only the
  *   prompt is read
+ * @property {number} [most] tokens that prompt and text have at most; by default only those of the prompt
  * @property {'stop' | 'length'} [finishReason] why it has ended
  */
 
@@ -58,10 +59,13 @@ export class Sequences {
   #rows;
   #turns;
   #observer;
+  #room;
   /** In the order of their arrival. @type {Entry[]} */
   #waiting = [];
   /** Those whose prompts are read; each in turn has a piece read. @type {Entry[]} */
   #reading = [];
+  /** Those that are read and written. @type {Set<Entry>} */
+  #begun = new Set();
   #isRunning = false;
   #isDraining = false;
   /** How long a text takes, of late; unknown until one has ended. @type {number | undefined} */
@@ -76,13 +80,15 @@ export class Sequences {
    * @param {Rows} options.rows
    * @param {import('./turns.js').Turns} options.turns
    * @param {import('./executor.js').Observer} options.observer
+   * @param {number} [options.room] tokens that the caches of all texts may have together; one text has room in any case
    */
-  constructor({ limits, decoder, rows, turns, observer }) {
+  constructor({ limits, decoder, rows, turns, observer, room = Infinity }) {
     this.#limits = limits;
     this.#decoder = decoder;
     this.#rows = rows;
     this.#turns = turns;
     this.#observer = observer;
+    this.#room = room;
   }
 
   /** Texts that wait. */
@@ -92,7 +98,7 @@ export class Sequences {
 
   /** Texts that are read and written. */
   get running() {
-    return this.#reading.length + this.#rows.length;
+    return this.#begun.size;
   }
 
   /** Tokens of all texts that are read and written. */
@@ -108,14 +114,14 @@ export class Sequences {
   submit(sequence, { signal, deadline } = {}) {
     return new Promise((resolve, reject) => {
       const since = clock();
-      const ahead = this.#waiting.length + this.running + 1 - this.#limits.maxSequences;
-      const wait = (Math.max(0, ahead) * (this.#msPerText ?? 0)) / this.#limits.maxSequences;
+      const places = this.#placesFor([...this.#begun, ...this.#waiting].map(({ sequence: other }) => other).concat(sequence));
       // Those that have a place already do not count as waiting.
-      const waiting = Math.max(0, ahead) - 1;
+      const ahead = this.running + this.#waiting.length + 1 - places;
+      const wait = (ahead * (this.#msPerText ?? 0)) / places;
       counted(this.#observer, () => {
         if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
         if (signal?.aborted) throw new ServeError('canceled', 'the caller is gone');
-        checkRoom(this.#limits, { waiting, wait, deadline, now: since });
+        checkRoom(this.#limits, { waiting: ahead - 1, wait, deadline, now: since });
       });
       const cancel = () => this.#end(entry, new ServeError('canceled', 'the caller is gone'));
       const end = (/** @type {ServeError | undefined} */ error) => {
@@ -166,9 +172,24 @@ export class Sequences {
     this.#end(entry, new ServeError('deadline', `the deadline was over after ${Math.round(now - entry.since)} ms${where}`));
   }
 
+  /**
+   * How many of the first texts there is room for until they end, also in their caches; for one in any case.
+   * @param {readonly Sequence[]} sequences
+   */
+  #placesFor(sequences) {
+    const lengths = sequences.slice(0, this.#limits.maxSequences).map(({ prompt, most = prompt.length }) => most);
+    let places = 1;
+    while (places < lengths.length && this.#rows.tokensOf(lengths.slice(0, places + 1)) <= this.#room) places += 1;
+    return places;
+  }
+
   #admit() {
-    while (this.#waiting.length > 0 && this.running < this.#limits.maxSequences) {
+    if (this.#waiting.length === 0) return;
+    // In their order: shorter texts that came later must not take the place of a long one for ever.
+    const places = this.#placesFor([...this.#begun, ...this.#waiting].map(({ sequence }) => sequence));
+    while (this.#waiting.length > 0 && this.running < places) {
       const entry = /** @type {Entry} */ (this.#waiting.shift());
+      this.#begun.add(entry);
       entry.begun = clock();
       entry.cache = this.#decoder.empty;
       this.#reading.push(entry);
@@ -276,6 +297,7 @@ export class Sequences {
     if (entry.isDone) return;
     entry.isDone = true;
     for (const list of [this.#waiting, this.#reading]) if (list.includes(entry)) list.splice(list.indexOf(entry), 1);
+    this.#begun.delete(entry);
     this.#rows.remove(entry);
     this.#decoder.release(entry.cache);
     entry.cache = null;
@@ -285,7 +307,7 @@ export class Sequences {
     this.tokens -= entry.tokens;
     const totalMs = now - entry.since;
     const times = { queueMs: begun - entry.since, computeMs: now - begun, totalMs };
-    this.#observer.request({ ...times, rows: 1, ok: error === undefined, reason: error === undefined ? null : reasonOf(error) });
+    this.#observer.request({ ...times, rows: 1, reason: error === undefined ? null : reasonOf(error) });
     if (error === undefined) this.#observer.texts.end(entry.sequence.finishReason ?? 'stop', totalMs);
     else this.#observer.texts.end(error.kind === 'canceled' ? 'abort' : 'error', totalMs);
     entry.end(error);

@@ -70,11 +70,10 @@ export const callOf = (request) => /** @type {any} */ (request).call;
 /**
  * A signal for a caller that has gone, and its deadline.
  * @param {import('fastify').FastifyRequest} request
- * @param {import('fastify').FastifyReply} _reply
  * @param {number} [timeoutMs] that the body names
  * @returns {{ signal: AbortSignal, deadline: number | undefined }}
  */
-export function callOptions(request, _reply, timeoutMs) {
+export function callOptions(request, timeoutMs) {
   return { signal: callOf(request).signal, deadline: timeoutMs === undefined ? undefined : performance.now() + timeoutMs };
 }
 

@@ -59,7 +59,7 @@ const hasLogprobs = (/** @type {Task} */ { request }) => (request.wishes.logprob
 async function answerEvents(task, request, reply) {
   const { form, prompts, heartbeatMs } = task;
   const { count, includeUsage } = task.request;
-  const { signal, deadline } = callOptions(request, reply);
+  const { signal, deadline } = callOptions(request);
   const unread = new AbortController();
   const events = new EventStream(heartbeatMs, unread);
   // Where the caller wants the usage, all events but the last have none.
@@ -106,7 +106,7 @@ async function answerEvents(task, request, reply) {
  */
 async function answer(task, request, reply) {
   if (task.request.stream) return answerEvents(task, request, reply);
-  const results = await generate(task, callOptions(request, reply));
+  const results = await generate(task, callOptions(request));
   return task.form.whole(promptTokens(task), results, hasLogprobs(task));
 }
 

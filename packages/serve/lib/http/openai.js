@@ -80,7 +80,7 @@ export function addOpenAiRoutes(app, { registry, json }) {
       const body = await json.read('embeddings', bodyOf(request), signal);
       const model = modelFor(registry, body.model, 'embeddings');
       const { inputs, format, dimensions } = decodeEmbeddings(body, model.width);
-      const { vectors, tokens } = await model.embed(inputs, callOptions(request, reply));
+      const { vectors, tokens } = await model.embed(inputs, callOptions(request));
       const shortened = vectors.map((vector) => model.shortened(vector, dimensions));
       const elements = format === 'float' ? vectors.length * dimensions : 0;
       const text = await json.write('embeddings', [body.model, { vectors: shortened, tokens }, format], elements, signal);

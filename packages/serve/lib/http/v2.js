@@ -62,7 +62,7 @@ export function addV2Routes(app, { registry, about, allowsControl, limits, json 
       // Other versions may have been loaded while the body was read.
       const served = found(request);
       // A request that fails or is canceled may still be read.
-      const result = await served.model.infer(decoded.request, callOptions(request, reply, decoded.timeoutMs));
+      const result = await served.model.infer(decoded.request, callOptions(request, decoded.timeoutMs));
       memory.release(body);
       const { outputs, raw, elements } = splitResult(decoded, result);
       const model = { name: served.name, version: served.version };

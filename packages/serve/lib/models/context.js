@@ -1,4 +1,5 @@
-// How many tokens prompt and answer may have: the model's own context, less if the caches of all texts would not fit into memory.
+// How many tokens texts may have: one has the model's own context, less if its cache would not fit into memory, and all together have as
+// many as fit. Texts for whose caches there is no room wait.
 
 import { totalmem } from 'node:os';
 import { elementSize } from 'webnn-node-text/elements';
@@ -6,11 +7,11 @@ import { elementSize } from 'webnn-node-text/elements';
 /**
  * @typedef {object} ContextBound
  * @property {number} maxLength tokens of prompt and answer
- * @property {number} tokens of all texts that can be there at the same time
+ * @property {number} tokens that the caches of all texts may have together
  * @property {string[]} warnings for whoever runs the server
  */
 
-/** The part of the memory that caches may take, unless `maxLength` is set. */
+/** The part of the memory that caches may take. Whoever sets `maxLength` wants that for all texts. */
 const SHARE = 1 / 4;
 
 /** Texts that are computed together have the results of a step in a second cache. */
@@ -32,15 +33,18 @@ const memory = () => Math.min(totalmem(), process.constrainedMemory() || Infinit
  */
 export function contextBound(cache, { own, wanted, isTogether, maxSequences, bytes = memory() }) {
   const bytesPerToken = cache.reduce((sum, { heads, size, dataType }) => sum + heads * size * elementSize(dataType), 0);
-  const copies = isTogether ? CACHES_TOGETHER : CACHES_ALONE;
-  const fitting = Math.max(1, Math.floor((SHARE * bytes) / (bytesPerToken * copies * maxSequences)));
-  const maxLength = Math.min(own, wanted ?? fitting);
-  const bound = { maxLength, tokens: maxLength * maxSequences, warnings: [] };
-  if (wanted !== null || own <= fitting) return bound;
-  const mib = (/** @type {number} */ count) => Math.round(count / 2 ** 20);
+  const bytesOfToken = bytesPerToken * (isTogether ? CACHES_TOGETHER : CACHES_ALONE);
+  if (wanted !== null) {
+    const maxLength = Math.min(own, wanted);
+    return { maxLength, tokens: maxLength * maxSequences, warnings: [] };
+  }
+  const fitting = Math.max(1, Math.floor((SHARE * bytes) / bytesOfToken));
+  const maxLength = Math.min(own, fitting);
+  const bound = { maxLength, tokens: Math.min(fitting, maxLength * maxSequences), warnings: [] };
+  if (own <= fitting) return bound;
   const reads = own === Infinity ? 'the folder does not say how long a context the model reads' : `the model reads ${own} tokens`;
   const warning =
-    `prompt and answer may have ${maxLength} tokens: ${reads}, and the caches of ${maxSequences} texts (maxSequences) of ${bytesPerToken} bytes a token ` +
-    `should take at most ${mib(SHARE * bytes)} MiB, a quarter of the memory. Set maxLength in model.json to allow more or fewer, or lower maxSequences`;
+    `prompt and answer may have ${maxLength} tokens: ${reads}, and the caches of all texts, of ${bytesOfToken} bytes a token, ` +
+    `should take at most ${Math.round((SHARE * bytes) / 2 ** 20)} MiB, a quarter of the memory. Set maxLength in model.json to allow more or fewer`;
   return { ...bound, warnings: [warning] };
 }

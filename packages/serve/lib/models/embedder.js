@@ -73,7 +73,7 @@ export class Embedder {
   #hasMask;
   /** @type {Executor<number[][], Float32Array[]>} */
   #executor;
-  #config;
+  #limits;
   #observer;
   /** Requests that have begun. @type {Set<Promise<unknown>>} */
   #begun = new Set();
@@ -97,14 +97,16 @@ export class Embedder {
     const { sentence } = folder;
     this.#model = model;
     this.#folder = folder;
-    this.#config = config;
+    // Some files are exported for one text at a time.
+    const isForOne = model.inputs.some(({ shape }) => shape?.[0] === 1);
+    this.#limits = isForOne ? { ...config, maxBatch: 1 } : config;
     this.#observer = observer;
     this.#hasMask = model.inputs.some(({ name }) => name === 'attention_mask');
     this.#pooling = config.pooling === null || config.pooling === 'none' ? config.pooling : [config.pooling].flat();
     const needsStates = config.pooling !== 'none' && (sentence.pooling !== null || sentence.layers.length > 0);
     this.#output = chooseOutput(model.outputs, { output: config.output, pooling: this.#pooling, needsStates });
     this.#isNormal = config.normalize ?? sentence.normalize;
-    this.#executor = new Executor({ limits: config, turns, observer, run: (lists) => this.#run(lists) });
+    this.#executor = new Executor({ limits: this.#limits, turns, observer, run: (lists) => this.#run(lists) });
   }
 
   /**
@@ -152,7 +154,7 @@ export class Embedder {
   get warnings() {
     const assumed = 'the folder does not say how the states of tokens become a vector: their mean is taken; set "pooling" in model.json';
     const missing = `the vectors do without ${this.#folder.sentence.layers.join(', ')}, because "pooling" is set in model.json`;
-    const isPooler = this.#output.name === 'pooler_output' && this.#config.output === null;
+    const isPooler = this.#output.name === 'pooler_output' && this.#limits.output === null;
     return [
       ...(this.#plan.isAssumed ? [assumed] : []),
       ...(this.#plan.pooling !== null && this.#folder.sentence.layers.length > 0 ? [missing] : []),
@@ -189,16 +191,20 @@ export class Embedder {
    * @returns {readonly number[]}
    */
   #tokens(input, index) {
-    const { maxLength, sentence } = this.#folder;
+    const { maxLength, sentence, tokenizer } = this.#folder;
     if (typeof input === 'string') {
       const text = sentence.prompt + input;
       return encodeText(this.#folder, sentence.lowerCase ? text.toLowerCase() : text, { what: `input ${index}`, param: 'input' });
     }
-    if (input.length <= maxLength) return input;
-    throw invalid(`input ${index} has ${input.length} tokens, and the model reads at most ${maxLength} tokens`, {
-      param: 'input',
-      code: 'context_length_exceeded',
-    });
+    if (input.length > maxLength) {
+      throw invalid(`input ${index} has ${input.length} tokens, and the model reads at most ${maxLength} tokens`, {
+        param: 'input',
+        code: 'context_length_exceeded',
+      });
+    }
+    const unknown = input.find((id) => tokenizer.id_to_token(id) === undefined);
+    if (unknown !== undefined) throw invalid(`input ${index} has the token ${unknown}, which the model's tokenizer does not have`, { param: 'input' });
+    return input;
   }
 
   /**
@@ -252,7 +258,7 @@ export class Embedder {
     const parts = [];
     for (const row of sorted) {
       const last = parts.at(-1);
-      const fits = last !== undefined && last.length < this.#config.maxBatch && row.ids.length <= (this.#hasMask ? SIMILAR : 1) * last[0].ids.length;
+      const fits = last !== undefined && last.length < this.#limits.maxBatch && row.ids.length <= (this.#hasMask ? SIMILAR : 1) * last[0].ids.length;
       if (fits) last.push(row);
       else parts.push([row]);
     }
@@ -307,6 +313,8 @@ export class Embedder {
     return lists.map((ids, row) => {
       const own = numbers.subarray(row * size, (row + 1) * size);
       const vector = this.#plan.pooling === null ? Float32Array.from(own) : pool(this.#plan.pooling, own, width, ids.length);
+      // Such as float16 that overflows. JSON would have null.
+      if (!vector.every(Number.isFinite)) throw new ServeError('internal', 'the model computed numbers that are not finite for this text');
       return this.#isNormal ? normalize(vector) : vector;
     });
   }

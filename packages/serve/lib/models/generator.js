@@ -105,7 +105,7 @@ export class Generator {
       const { counts, reason } = await chooseBatching({ decoder, vocabulary, maxSequences, maxLength: own, obstacle: known });
       const isTogether = counts.length > 0;
       const rows = isTogether ? new Together(decoder, counts, maxLength) : new InTurns(decoder);
-      const sequences = new Sequences({ limits: { ...config, maxQueueMs: config.maxTextQueueMs }, decoder, rows, turns, observer });
+      const sequences = new Sequences({ limits: { ...config, maxQueueMs: config.maxTextQueueMs }, decoder, rows, turns, observer, room: context.tokens });
       const batching = { together: isTogether ? maxSequences : 1, reason };
       return new Generator(model, { ...folder, maxLength }, { vocabulary, sequences, batching, context, maxTokens, observer });
     } catch (error) {
@@ -116,7 +116,7 @@ export class Generator {
 
   /** What the log says about it. */
   get about() {
-    return { batching: this.batching, maxLength: this.#folder.maxLength };
+    return { batching: this.batching, maxLength: this.#folder.maxLength, cacheTokens: this.#context.tokens };
   }
 
   /** What whoever runs the server should know. */
@@ -257,7 +257,7 @@ export class Generator {
       seed,
       stop: [...generation.stop, ...stop],
       maxTokens: maxTokens ?? this.#longest(prompt.length, room),
-      minTokens: wishes.minTokens ?? Math.max(generation.minTokens, generation.minLength - prompt.length),
+      minTokens: wishes.minTokens ?? generation.minTokens ?? generation.minLength - prompt.length,
       ignoreEnd: wishes.ignoreEnd,
       stopTokens: wishes.stopTokens,
       logprobs,
@@ -271,6 +271,7 @@ export class Generator {
     });
     const sequence = {
       prompt,
+      most: prompt.length + answerOptions.maxTokens,
       choose: answerOptions.maxTokens === 0 ? null : (/** @type {ArrayLike<number>} */ logits) => answer.choose(logits),
       get finishReason() {
         return answer.finishReason ?? /** @type {const} */ ('length');

@@ -56,6 +56,10 @@ export async function loadVersion(location, services) {
   const folder = await readTextFolder(location);
   if (kind === 'generation') return Generator.load(file, folder, services);
   const { sentence, maxLength } = folder;
-  const own = { maxLength: Math.min(maxLength, config.maxLength ?? Infinity), sentence: { ...sentence, prompt: config.prompt ?? sentence.prompt } };
+  // The length of sentence-transformers' files is a setting, often below what the model reads.
+  const own = {
+    maxLength: Math.min(maxLength, config.maxLength ?? sentence.maxLength ?? Infinity),
+    sentence: { ...sentence, prompt: config.prompt ?? sentence.prompt },
+  };
   return Embedder.load(file, { ...folder, ...own }, services);
 }

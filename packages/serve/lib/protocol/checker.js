@@ -4,8 +4,8 @@ import { Ajv } from 'ajv';
 import { invalid, shown } from '../errors.js';
 
 /**
- * A JSON schema. `title` is what errors say was expected. A parameter with the member `x-effect` is accepted without effect: any
- * value if that is "none", and if it is "unsupported", only what the schema has.
+ * A JSON schema. `title` is what errors say was expected. A parameter with the member `x-effect` is accepted without effect: "none"
+ * if it has none here, "unsupported" if only the values of the schema have none, so that others are refused by name.
  * @typedef {Record<string, any>} Schema
  */
 
@@ -85,8 +85,8 @@ const EXPECTED = {
   integer: (schema) => rangeOf(schema, 'a whole number'),
   number: (schema) => rangeOf(schema, 'a number'),
   object: () => 'an object',
-  string: ({ minLength, maxLength }) =>
-    `a string${minLength ? ' that is not empty' : ''}${maxLength === undefined ? '' : ` of at most ${maxLength} characters`}`,
+  string: ({ minLength = 0, maxLength }) =>
+    maxLength === undefined ? `a string${minLength > 0 ? ' that is not empty' : ''}` : `a string of ${minLength} to ${maxLength} characters`,
 };
 
 /**

@@ -33,13 +33,14 @@ const texts = (one, most) => ({
 
 const model = described('Name of the model', fullText);
 
-/** Parameters without an effect on the answer, whatever they say: they are about the service around a model. */
+/** Parameters without an effect on the answer, whatever they say: they are about the service around a model. Their types are checked. */
 export const HARMLESS = {
   user: described('Names the end user, for reports of abuse', text),
   safety_identifier: described('Names the end user, for reports of abuse', text),
   metadata: described('Labels of stored answers; nothing is stored', { type: 'object' }),
   service_tier: described('Which computers answer; there is one kind', text),
   prompt_cache_key: described('Where prompts are cached', text),
+  prompt_cache_options: described('How prompts are cached', { type: 'object' }),
   prompt_cache_retention: described('How long prompts are cached', text),
   parallel_tool_calls: described('How many tools are called at once; none is', flag),
 };
@@ -92,7 +93,7 @@ const GENERATION = {
   top_p: described('Only the most likely tokens that have this probability together; 0 takes the most likely one', number(0, 1)),
   top_k: described('Only this many of the most likely tokens; 0 and -1 are all', whole(-1)),
   min_p: described('Only tokens with this share of the probability of the most likely one', number(0, 1)),
-  seed: described('The same seed gives the same answer', whole(-MOST)),
+  seed: described('The same seed gives the same answer', { type: 'integer' }),
   presence_penalty: described('Taken from the scores of tokens that the answer has', number(-2, 2)),
   frequency_penalty: described('Taken from the scores of tokens as often as the answer has them', number(-2, 2)),
   repetition_penalty: described('Divides the scores of tokens that prompt or answer have; 1 changes nothing', {
@@ -158,7 +159,12 @@ const part = {
   type: 'object',
   required: ['type', 'text'],
   additionalProperties: false,
-  properties: { type: oneOf('text'), text, cache_control: described('Without effect', { type: 'object' }) },
+  properties: {
+    type: oneOf('text'),
+    text,
+    cache_control: described('Without effect', { type: 'object' }),
+    prompt_cache_breakpoint: described('Without effect', { type: 'object' }),
+  },
 };
 
 /** @type {Schema} */

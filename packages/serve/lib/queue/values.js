@@ -28,15 +28,19 @@ const NAMES = {
  * @param {string} name
  * @param {Value} value
  * @returns {import('../protocol/tensors.js').Tensor}
+ * @throws {import('../errors.js').ServeError} `invalid`, if it is none
  */
 function tensorOf(name, value) {
-  const { data, shape, datatype } = Array.isArray(value) || ArrayBuffer.isView(value) ? { data: value } : value;
-  if (Array.isArray(data)) return { datatype: 'BYTES', shape: shape ?? [data.length], data: data.map((text) => Buffer.from(text)) };
+  const { data, shape, datatype } = Array.isArray(value) || ArrayBuffer.isView(value) ? { data: value } : (value ?? {});
+  const isTexts = Array.isArray(data) && data.every((text) => typeof text === 'string');
   const kind = ArrayBuffer.isView(data) ? (datatype ?? NAMES[data.constructor.name]) : undefined;
-  if (kind === undefined) throw invalid(`input ${JSON.stringify(name)} is no typed array and no list of texts`);
+  if (!isTexts && kind === undefined) throw invalid(`input ${JSON.stringify(name)} is no typed array and no list of texts`);
   const { buffer, byteOffset, length } = /** @type {any} */ (data);
+  const sizes = shape ?? [length];
+  if (sizes.reduce((a, b) => a * b, 1) !== length) throw invalid(`input ${JSON.stringify(name)} is [${sizes.join(', ')}] and has ${length} elements`);
+  if (isTexts) return { datatype: 'BYTES', shape: sizes, data: data.map((text) => Buffer.from(text)) };
   const elements = kind === 'FP16' ? new Uint16Array(buffer, byteOffset, length) : data;
-  return { datatype: kind, shape: shape ?? [length], data: /** @type {any} */ (elements) };
+  return { datatype: /** @type {string} */ (kind), shape: sizes, data: /** @type {any} */ (elements) };
 }
 
 /**

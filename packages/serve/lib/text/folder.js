@@ -21,6 +21,7 @@ import { tokenBytes } from './token-bytes.js';
  * @property {(text: string, options?: { add_special_tokens?: boolean }) => { ids: number[] }} encode
  * @property {(ids: number[], options?: { skip_special_tokens?: boolean, clean_up_tokenization_spaces?: boolean }) => string} decode
  * @property {(token: string) => number | undefined} token_to_id
+ * @property {(id: number) => string | undefined} id_to_token
  */
 
 /**
@@ -89,9 +90,11 @@ function renderer(source, tokenizerConfig) {
   const template = new Template(source);
   const names = ['bos_token', 'eos_token', 'pad_token', 'unk_token'];
   const tokens = Object.fromEntries(names.map((name) => [name, contentOf(tokenizerConfig[name])]));
+  // transformers sets them where there are none, and templates ask whether they are.
+  const nothing = { tools: null, documents: null };
   return (messages, templateArguments) => {
     try {
-      return template.render({ ...tokens, ...templateArguments, messages, add_generation_prompt: true });
+      return template.render({ ...tokens, ...nothing, ...templateArguments, messages, add_generation_prompt: true });
     } catch (cause) {
       throw invalid(`the model's chat template refuses the conversation: ${/** @type {Error} */ (cause).message}`, { param: 'messages', cause });
     }
@@ -124,12 +127,12 @@ export async function readTextFolder(folder) {
   const tokenizer = new Tokenizer({ ...tokenizerFile, padding: null, truncation: null }, tokenizerConfig);
   const idOf = (/** @type {any} */ token) => (contentOf(token) === undefined ? undefined : tokenizer.token_to_id(/** @type {string} */ (contentOf(token))));
   const ids = [{ ...config, ...generation }.eos_token_id ?? [], idOf(tokenizerConfig.eos_token) ?? []].flat();
-  // Tokenizers without a limit name a number beyond all texts.
+  // Tokenizers without a limit name a number beyond all texts, models without one often -1.
   const sizes = [config, config?.text_config].flatMap((/** @type {any} */ part) => [part?.max_position_embeddings, part?.n_positions]);
-  const lengths = [sentence.maxLength, ...sizes, tokenizerConfig.model_max_length];
+  const lengths = [...sizes, tokenizerConfig.model_max_length];
   return {
     tokenizer,
-    maxLength: Math.min(...lengths.filter((length) => typeof length === 'number')),
+    maxLength: Math.min(...lengths.filter((length) => typeof length === 'number' && length > 0)),
     render: renderer(await templateSource(folder, tokenizerConfig), tokenizerConfig),
     stop: new Set(ids),
     generation: readGenerationConfig(...generationFile(folder, config, generation)),

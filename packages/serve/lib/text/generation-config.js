@@ -9,9 +9,9 @@ import { RepositoryError } from '../registry/repository.js';
  * @property {number} repetition what the scores of tokens that prompt or text have are divided by; 1 has no effect
  * @property {import('./constraints.js').Constraints} constraints which tokens may not come
  * @property {number | null} maxTokens of an answer
- * @property {number | null} maxLength tokens of prompt and answer
- * @property {number} minTokens of an answer
- * @property {number} minLength tokens of prompt and answer
+ * @property {number | null} maxLength tokens of prompt and answer, where `maxTokens` is null
+ * @property {number | null} minTokens of an answer
+ * @property {number} minLength tokens of prompt and answer, where `minTokens` is null
  * @property {string[]} stop texts that end an answer
  * @property {string[]} ignored names of what has an effect in transformers and none here
  */
@@ -93,7 +93,7 @@ export function readGenerationConfig(file, where) {
     },
     maxTokens: given.max_new_tokens ?? null,
     maxLength: given.max_length ?? null,
-    minTokens: given.min_new_tokens ?? 0,
+    minTokens: given.min_new_tokens ?? null,
     minLength: given.min_length ?? 0,
     stop: [given.stop_strings ?? []].flat(),
     ignored: Object.keys(given).filter((name) => Object.hasOwn(IGNORED, name) && !IGNORED[name](given[name])),

@@ -111,8 +111,9 @@ export function changedLogits(logits, { bias, presence, frequency, repetition = 
   const none = [...forbidden];
   if (bias.size === 0 && !penalizes && !repeats && none.length === 0) return logits;
   const changed = Float64Array.from(logits);
-  if (repeats) for (const id of seen) changed[id] = changed[id] < 0 ? changed[id] * repetition : changed[id] / repetition;
+  // In the order of vLLM; transformers, too, adds its biases first.
   for (const [id, value] of bias) changed[id] += value;
+  if (repeats) for (const id of seen) changed[id] = changed[id] < 0 ? changed[id] * repetition : changed[id] / repetition;
   if (penalizes) for (const [id, count] of counts) changed[id] -= presence + count * frequency;
   for (const id of none) changed[id] = -Infinity;
   return changed;

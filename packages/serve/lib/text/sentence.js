@@ -14,7 +14,7 @@ import { readJson } from './json.js';
  * @property {string[]} layers further steps, with weights of their own, that only a whole export of the model contains
  * @property {string} prompt in front of each text
  * @property {boolean} lowerCase whether texts are read in lower case
- * @property {number | undefined} maxLength in tokens
+ * @property {number | undefined} maxLength in tokens, unless the setting says otherwise
  */
 
 /** Steps behind the model that have no effect when it is used, or that this server does itself. */
