@@ -164,7 +164,7 @@ test('connections beyond the limit are refused, which the log and the metrics sa
   const more = await openRaw(t, url, 4);
   await Promise.all(more.map((connection) => connection.closed()));
   const metrics = (await three[0].send('GET /metrics').response()).body;
-  assert.match(metrics, /^webnn_serve_refused_connections 4$/m);
+  assert.match(metrics, /^webnn_serve_refused_connections_total 4$/m);
   assert.equal(lines.filter(({ msg }) => /connections are refused/.test(msg)).length, 1);
   three[1].destroy();
   await until(async () => (await fetch(`${url}/v2/health/live`).catch(() => undefined))?.status === 200, 'there is room again');

@@ -224,7 +224,7 @@ function addEndings(app, { registry, limits, log }) {
  */
 export async function createHttp(context, { corsOrigins, trustProxy, hasMetrics, setup }) {
   const { log, limits, metrics } = context;
-  const onRefused = metrics.counter('webnn_serve_refused_connections', 'Number of connections beyond maxConnections');
+  const onRefused = metrics.counter('webnn_serve_refused_connections_total', 'Number of connections beyond maxConnections');
   const app = createApp(
     {
       loggerInstance: log,
