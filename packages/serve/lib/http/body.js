@@ -129,6 +129,8 @@ export function counted(stream, call) {
       }
     },
   });
+  // Fastify stops listening when it has refused a body, and an error that nobody hears ends the process.
+  counter.on('error', () => undefined);
   stream.once('error', (error) => counter.destroy(error));
   return stream.pipe(counter);
 }
@@ -198,7 +200,7 @@ export function dropBody(stream, response, limit) {
       if (stream.socket.bytesRead <= until) return;
       resolve();
       stream.pause();
-      const end = () => stream.socket.destroy();
+      const end = () => stream.destroy();
       if (response.writableFinished) end();
       else response.once('finish', end);
     });
