@@ -84,7 +84,7 @@ test('requests that come from within the process are answered, with bodies that 
   const { server, url } = await someServer(t);
   const headers = { host: 'localhost', 'content-type': 'application/json' };
   for (const path of [INFER, '/echo', '/nothing', '/v2/models/none/infer', '/v1/nothing']) {
-    const { statusCode } = await server.app.inject({ method: 'POST', url: path, payload: BODY, headers });
+    const { statusCode } = await /** @type {import('fastify').FastifyInstance} */ (server.app).inject({ method: 'POST', url: path, payload: BODY, headers });
     assert.equal(statusCode, [INFER, '/echo'].includes(path) ? 200 : 404, path);
   }
   await isFree(url);
