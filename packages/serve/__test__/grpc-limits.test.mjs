@@ -112,6 +112,24 @@ test('bytes of all calls together have a limit, and are given back however a cal
   assert.equal((await infer()).code, 'OK');
 });
 
+test('callers who send slowly lose their room to others', async (t) => {
+  const { address } = await digits(t, { limits: { maxBytesInFlight: 400_000 } });
+  const other = () => callRaw(sessionOf(t, address), INFER, envelope(pictures(1000))).then(({ code }) => code);
+  // What is only announced takes no room.
+  for (let i = 0; i < 5; i++) begin(sessionOf(t, address), INFER).stream.write(envelope(Buffer.alloc(1), { length: 300_000 }));
+  assert.equal(await other(), 'OK');
+  const session = sessionOf(t, address);
+  const { stream, answer } = begin(session, INFER);
+  stream.write(envelope(Buffer.alloc(250_000), { length: 300_000 }));
+  const timer = setInterval(() => stream.write(Buffer.alloc(1)), 100);
+  t.after(() => clearInterval(timer));
+  await callRaw(session, LIVE);
+  assert.equal(await other(), 'UNAVAILABLE');
+  await until(async () => (await other()) === 'OK', 'others get it');
+  const { code, details } = await answer;
+  assert.deepEqual([code, details], ['UNAVAILABLE', 'too many bytes of requests are in flight, and these came too slowly']);
+});
+
 test('a message must arrive in time, also from those who send a little now and then', async (t) => {
   const { address } = await digits(t, { limits: { requestTimeoutMs: 300 } });
   const session = sessionOf(t, address);
@@ -334,8 +352,9 @@ test('the end: calls that have begun are answered, new ones are refused, and who
   await call('ServerLive');
   const onTheWay = call('ServerMetadata');
   const closed = server.close();
+  await until(() => server.registry.isDraining, 'the end begins');
   // A client of other people asks again, and finds nobody.
-  await until(async () => (await call('ServerMetadata')).code === 'UNAVAILABLE', 'new calls are refused');
+  assert.equal((await call('ServerMetadata')).code, 'UNAVAILABLE');
   late.stream.end(envelope(pictures()));
   assert.deepEqual(new Set((await Promise.all([...asked, late.answer])).map(({ code }) => code)), new Set(['OK']));
   const answered = performance.now();

@@ -61,17 +61,70 @@ for (const [what, line, status, options, headers = {}] of /** @type {[string, st
   });
 }
 
-test('bytes of bodies are held from when they are announced until the answer', async (t) => {
+test('bytes of bodies are held from when they come until the answer, and those that are only announced are nobody’s', async (t) => {
   const { url, infer } = await modelServer(t, { limits: { maxBytesInFlight: 10_000 } });
-  const [waits] = await openRaw(t, url, 1);
-  waits.send(`POST ${INFER}`, { 'content-length': 9500 }, '{');
-  const body = JSON.stringify({ inputs: [PICTURE] }).padEnd(1000);
-  await until(async () => (await post(infer, body)).status === 503, 'the announced bytes count');
+  const body = JSON.stringify({ inputs: [PICTURE] }).padEnd(5000);
+  const waiting = await openRaw(t, url, 10);
+  for (const connection of waiting) connection.send(`POST ${INFER}`, { 'content-length': 9500 }, '{');
+  const holds = (/** @type {number} */ bytes) =>
+    until(async () => (await ask(`${url}/metrics`, {})).text.includes(`\nwebnn_serve_request_bytes ${bytes}\n`), `${bytes} bytes are held`);
+  await holds(10);
+  assert.equal((await post(infer, body)).status, 200);
+  await holds(10);
+  // Now one has come, but for its end.
+  const [sending] = await openRaw(t, url, 1);
+  sending.send(`POST ${INFER}`, { 'content-length': 9501 }, ' '.repeat(9500));
+  await holds(9510);
   const refused = await post(infer, body);
   assert.deepEqual([refused.status, refused.headers.get('retry-after')], [503, '1']);
   assert.equal((await fetch(`${url}/v2/health/ready`)).status, 200);
-  waits.destroy();
+  sending.destroy();
   await until(async () => (await post(infer, body)).status === 200, 'the bytes of a caller who has gone are free');
+});
+
+test('callers who send slowly lose their room to others, whatever they send', async (t) => {
+  const { url, infer } = await modelServer(t, {
+    limits: { maxBytesInFlight: 320_000 },
+    setup: (app) => void app.post('/own', async ({ body }) => ({ body })),
+  });
+  const json = { 'content-type': 'application/json' };
+  const part = gzipSync(Buffer.alloc(150_000, ' '), { level: 0 }).subarray(0, 120_000);
+  /** @type {[path: string, headers: Record<string, string | number>, part: string | Uint8Array, rest: string | Uint8Array][]} */
+  const senders = [
+    [INFER, { 'content-length': 150_000 }, ' '.repeat(100_000), ' '],
+    [INFER, { 'transfer-encoding': 'chunked' }, `186a0\r\n${' '.repeat(100_000)}\r\n`, '1\r\n \r\n'],
+    [INFER, { 'content-encoding': 'gzip', 'content-length': 150_000 }, part, ''],
+    ['/own', { 'content-length': 150_000, ...json }, ' '.repeat(100_000), ' '],
+    ['/own', { 'transfer-encoding': 'chunked', ...json }, `186a0\r\n${' '.repeat(100_000)}\r\n`, '1\r\n \r\n'],
+  ];
+  // Long JSON is held twice.
+  const body = JSON.stringify({ inputs: [PICTURE] }).padEnd(150_000);
+  for (const [path, headers, part, rest] of senders) {
+    const [connection] = await openRaw(t, url, 1);
+    connection.send(`POST ${path}`, headers, part);
+    // A little now and then does not help.
+    const timer = setInterval(() => connection.write(rest), 100);
+    t.after(() => clearInterval(timer));
+    await until(async () => Number(/request_bytes (\d+)/.exec((await ask(`${url}/metrics`, {})).text)?.[1]) > 90_000, 'they hold the room');
+    assert.equal((await post(infer, body)).status, 503, path);
+    await until(async () => (await post(infer, body)).status === 200, 'others get it');
+    clearInterval(timer);
+    const { status, body: text } = await connection.response();
+    assert.deepEqual([status, JSON.parse(text).error], [503, 'the server holds too many request bodies, and this one came too slowly'], path);
+    connection.destroy();
+  }
+});
+
+test('a body that a request should not have is dropped, and the connection goes on', async (t) => {
+  const { url } = await modelServer(t);
+  for (const path of ['/v2', '/metrics', '/v2/health/live', '/openapi.json', '/nothing']) {
+    const [connection] = await openRaw(t, url, 1);
+    connection.send(`GET ${path}`, { 'content-length': MIB }, Buffer.alloc(MIB));
+    connection.send(`GET ${path}`, { 'transfer-encoding': 'chunked' }, `100000\r\n${' '.repeat(MIB)}\r\n0\r\n\r\n`);
+    connection.send('GET /v2/health/live');
+    const expected = path === '/nothing' ? 404 : 200;
+    for (const status of [expected, expected, 200]) assert.equal((await connection.response()).status, status, path);
+  }
 });
 
 test('bytes of bodies that are not announced are held as they come, and given back', async (t) => {

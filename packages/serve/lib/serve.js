@@ -226,6 +226,7 @@ export async function serve(options = {}) {
     json: new JsonThread(bodies),
   };
   metrics.watch(() => registry.ready);
+  metrics.watchBytes(context);
   /** @type {Part[]} */
   const parts = [];
   const server = new Server(context, parts);

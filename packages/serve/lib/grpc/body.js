@@ -47,6 +47,7 @@ export class Body {
   #error;
   #wake = () => {};
   #timer;
+  #arrival;
 
   /**
    * Begins to read.
@@ -65,12 +66,17 @@ export class Body {
     this.#encoding = encoding;
     this.#mayBeMany = mayBeMany;
     this.#timer = setTimeout(() => this.#fail(new ServeError('deadline', `the request did not arrive within ${timeoutMs} ms`)), timeoutMs);
+    this.#arrival = budget.arrive(() => {
+      this.#give();
+      this.#fail(new ServeError('overloaded', 'too many bytes of requests are in flight, and these came too slowly', { retryAfterMs: 1000 }));
+    });
     stream.on('data', this.#onData);
     stream.once('end', this.#onEnd);
     stream.once('close', this.#onClose);
   }
 
   #onData = (/** @type {Buffer} */ chunk) => {
+    this.#arrival.came(chunk.length);
     try {
       this.#take(chunk.length);
       this.#came += chunk.length;
@@ -93,6 +99,7 @@ export class Body {
   #end() {
     this.#isAtEnd = true;
     clearTimeout(this.#timer);
+    this.#budget.arrived(this.#arrival);
     this.#stream.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose).resume();
     this.#wake();
   }
@@ -221,8 +228,12 @@ export class Body {
   /** Gives the bytes back: nobody needs the messages any more. Stops reading if they are not all there. */
   release() {
     if (!this.#isAtEnd) this.#fail(new ServeError('canceled', 'the call is over'));
+    this.#give();
+    this.#messages = [];
+  }
+
+  #give() {
     this.#budget.give(this.#taken);
     this.#taken = 0;
-    this.#messages = [];
   }
 }

@@ -66,7 +66,7 @@ export class BodyMemory {
  */
 
 /**
- * Refuses a body by its headers, and counts the bytes that they announce.
+ * Refuses a body by its headers.
  * @param {import('node:http').IncomingHttpHeaders} headers
  * @param {BodyLimits} limits
  * @param {import('./calls.js').Call} call
@@ -79,21 +79,23 @@ export function admitBody(headers, { bytes, headBytes }, call) {
     throw invalid(`there is no content encoding ${JSON.stringify(encoding)}; expected gzip or deflate`);
   }
   if (Number(announced ?? 0) > bytes) throw tooLarge(bytes);
-  call.holdBody(Number(announced ?? 0));
+  call.checkRoom(Number(announced ?? 0));
   call.bodyLimit = bytes;
 }
 
 /**
  * Collects a stream.
  * @param {import('node:stream').Readable} stream
- * @param {(bytes: number, chunk: Buffer) => void} check throws for a chunk with which the stream has too many bytes
+ * @param {import('./calls.js').Call} call
  * @returns {Promise<{ chunks: Buffer[], bytes: number }>}
  */
-function collect(stream, check) {
+function collect(stream, call) {
+  const limit = /** @type {number} */ (call.bodyLimit);
   /** @type {Buffer[]} */
   const chunks = [];
   let bytes = 0;
-  return new Promise((resolve, reject) => {
+  /** @type {Promise<{ chunks: Buffer[], bytes: number }>} */
+  const collected = new Promise((resolve, reject) => {
     const fail = (/** @type {unknown} */ error) => {
       stream.off('data', take);
       reject(error);
@@ -101,15 +103,18 @@ function collect(stream, check) {
     const take = (/** @type {Buffer} */ chunk) => {
       bytes += chunk.length;
       try {
-        check(bytes, chunk);
+        if (bytes > limit) throw tooLarge(limit);
+        call.holdBody(chunk.length);
       } catch (error) {
         return fail(error);
       }
       chunks.push(chunk);
     };
+    call.beginBody(fail);
     stream.on('data', take);
     stream.once('end', () => resolve({ chunks, bytes })).once('error', fail);
   });
+  return collected.finally(() => call.endBody());
 }
 
 /**
@@ -122,6 +127,7 @@ export function counted(stream, call) {
   const counter = new Transform({
     transform(chunk, _, done) {
       try {
+        call.came(chunk.length);
         call.holdBody(chunk.length);
         done(null, chunk);
       } catch (error) {
@@ -129,6 +135,10 @@ export function counted(stream, call) {
       }
     },
   });
+  call.beginBody((error) => counter.destroy(error));
+  counter.once('end', () => call.endBody());
+  // Fastify stops listening when it has refused a body, and an error that nobody hears ends the process.
+  counter.on('error', () => undefined);
   stream.once('error', (error) => counter.destroy(error));
   return stream.pipe(counter);
 }
@@ -137,13 +147,13 @@ export function counted(stream, call) {
  * Undoes the compression of a body while it arrives.
  * @param {import('node:http').IncomingMessage} stream
  * @param {string} encoding
- * @param {Parameters<typeof collect>[1]} check
+ * @param {import('./calls.js').Call} call
  */
-async function collectDecoded(stream, encoding, check) {
+async function collectDecoded(stream, encoding, call) {
   const decoder = DECODERS[encoding]();
   stream.once('error', (error) => decoder.destroy(error));
   try {
-    return await collect(stream.pipe(decoder), check);
+    return await collect(stream.pipe(decoder), call);
   } catch (cause) {
     stream.unpipe(decoder);
     decoder.destroy();
@@ -162,14 +172,9 @@ async function collectDecoded(stream, encoding, check) {
  */
 export async function readBody(stream, memory, call) {
   const { headers } = stream;
-  const limit = /** @type {number} */ (call.bodyLimit);
-  const check = (/** @type {number} */ bytes, /** @type {Buffer} */ chunk) => {
-    if (bytes > limit) throw tooLarge(limit);
-    call.holdBody(chunk.length);
-  };
   const encoding = headers['content-encoding'] ?? 'identity';
-  const isAnnounced = headers['content-length'] !== undefined;
-  const { chunks, bytes } = await (encoding === 'identity' ? collect(stream, isAnnounced ? noCheck : check) : collectDecoded(stream, encoding, check));
+  stream.on('data', (chunk) => call.came(chunk.length));
+  const { chunks, bytes } = await (encoding === 'identity' ? collect(stream, call) : collectDecoded(stream, encoding, call));
   // A head length that does not fit the body is refused when the head is read.
   const head = Number.parseInt(String(headers[HEAD_LENGTH] ?? 0), 10) % ALIGNMENT || 0;
   const start = head > 0 ? ALIGNMENT - head : 0;
@@ -179,9 +184,6 @@ export async function readBody(stream, memory, call) {
   for (const chunk of chunks) at += chunk.copy(whole, at);
   return whole.subarray(start, at);
 }
-
-/** An announced length was checked and counted by {@link admitBody}, and Node's parser gives no byte more. */
-const noCheck = () => undefined;
 
 /**
  * Reads and drops what is left of a body that nobody wants, so that its caller sees the response instead of a reset connection: many
@@ -198,11 +200,12 @@ export function dropBody(stream, response, limit) {
       if (stream.socket.bytesRead <= until) return;
       resolve();
       stream.pause();
-      const end = () => stream.socket.destroy();
+      const end = () => stream.destroy();
       if (response.writableFinished) end();
       else response.once('finish', end);
     });
     stream.once('close', resolve).once('end', resolve).once('error', resolve);
-    stream.resume();
+    // Who read it does not read on, and would hold up the rest.
+    stream.unpipe().resume();
   });
 }

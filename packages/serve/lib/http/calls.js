@@ -2,11 +2,15 @@
 
 import { ServeError } from '../errors.js';
 
+const full = () => new ServeError('overloaded', 'the server holds too many request bodies', { retryAfterMs: 1000 });
+
 /** A request over HTTP, until its response is sent or its caller is gone. */
 export class Call {
   #budgets;
   #response;
   #body = 0;
+  /** @type {ReturnType<import('../byte-budget.js').ByteBudget['arrive']> | undefined} */
+  #arrival;
   #unread = 0;
   #controller = new AbortController();
   /** Bytes that the body may have, from when the request is admitted: until then nobody reads it. @type {number | undefined} */
@@ -30,14 +34,50 @@ export class Call {
   }
 
   /**
+   * Refuses a body for which there is no room now. Nothing is kept free for it: callers may announce what they never send.
+   * @param {number} bytes
+   * @throws {ServeError} `overloaded`
+   */
+  checkRoom(bytes) {
+    if (!this.#budgets.bodies.hasRoom(bytes)) throw full();
+  }
+
+  /**
+   * The body begins to arrive.
+   * @param {(error: ServeError) => void} fail ends reading it: it comes too slowly, and others need the room
+   */
+  beginBody(fail) {
+    this.#arrival = this.#budgets.bodies.arrive(() => {
+      this.#giveBody();
+      fail(new ServeError('overloaded', 'the server holds too many request bodies, and this one came too slowly', { retryAfterMs: 1000 }));
+    });
+  }
+
+  /** @param {number} bytes that came over the network */
+  came(bytes) {
+    this.#arrival?.came(bytes);
+  }
+
+  /**
    * Counts bytes of the body.
    * @param {number} bytes
    * @throws {ServeError} `overloaded` if the bodies of all requests leave no room for them
    */
   holdBody(bytes) {
     if (this.#response.destroyed) throw new ServeError('canceled', 'the caller is gone');
-    if (!this.#budgets.bodies.take(bytes)) throw new ServeError('overloaded', 'the server holds too many request bodies', { retryAfterMs: 1000 });
+    if (!this.#budgets.bodies.take(bytes)) throw full();
     this.#body += bytes;
+  }
+
+  /** The body is there, or nobody reads it any more. */
+  endBody() {
+    if (this.#arrival !== undefined) this.#budgets.bodies.arrived(this.#arrival);
+    this.#arrival = undefined;
+  }
+
+  #giveBody() {
+    this.#budgets.bodies.give(this.#body);
+    this.#body = 0;
   }
 
   /**
@@ -54,7 +94,8 @@ export class Call {
   }
 
   #end() {
-    this.#budgets.bodies.give(this.#body);
+    this.endBody();
+    this.#giveBody();
     this.#budgets.unread.give(this.#unread);
     if (!this.#response.writableFinished) this.#controller.abort();
   }

@@ -18,7 +18,10 @@ const LOOK_MS = 25;
 /** Warnings about refused connections are no closer to each other than this. */
 const WARNING_MS = 10_000;
 
-/** @typedef {{ response: http.ServerResponse | null, bytes: number, since: number }} Connection */
+/**
+ * A connection: the responses that are owed, of which the first one is sent next, and when bytes came last while the server ends.
+ * @typedef {{ responses: Set<http.ServerResponse & { req: http.IncomingMessage }>, bytes: number, since: number }} Connection
+ */
 
 /** Knows which connections of a server wait for it, and which it waits for. */
 export class Connections {
@@ -35,8 +38,8 @@ export class Connections {
    */
   constructor(handler, { requestTimeoutMs, idleTimeoutMs, maxConnections }, { onRefused, log }) {
     const handle = (/** @type {http.IncomingMessage} */ request, /** @type {http.ServerResponse & { req: http.IncomingMessage }} */ response) => {
-      const connection = this.#open.get(request.socket);
-      if (connection !== undefined) connection.response = response;
+      const responses = this.#open.get(request.socket)?.responses.add(response);
+      response.once('close', () => responses?.delete(response));
       handler(request, response);
     };
     // A body must arrive within this time; how long the response takes is not limited by it.
@@ -47,8 +50,13 @@ export class Connections {
     this.server.setTimeout(idleTimeoutMs);
     this.server.maxConnections = maxConnections;
     this.server.on('connection', (socket) => {
-      this.#open.set(socket, { response: null, bytes: 0, since: 0 });
-      socket.once('close', () => this.#open.delete(socket));
+      /** @type {Connection} */
+      const connection = { responses: new Set(), bytes: 0, since: 0 };
+      this.#open.set(socket, connection);
+      socket.once('close', () => {
+        this.#open.delete(socket);
+        endQueued(connection);
+      });
     });
     let warned = -Infinity;
     this.server.on('drop', () => {
@@ -98,22 +106,30 @@ export class Connections {
    */
   #endQuiet(now) {
     const connections = [...this.#open];
-    const isBusy = connections.some(([, { response }]) => isOwed(response) && response.req.complete);
+    const isBusy = connections.some(([, connection]) => isAnswered(connection));
     for (const [socket, connection] of connections) {
-      const { response, bytes } = connection;
-      const hasBegun = isOwed(response);
+      const { responses, bytes } = connection;
+      const hasBegun = responses.size > 0;
       if (socket.bytesRead !== bytes || (isBusy && !hasBegun)) Object.assign(connection, { bytes: socket.bytesRead, since: now });
-      if (hasBegun && response.req.complete) continue;
+      if (isAnswered(connection)) continue;
       if (now - connection.since >= (hasBegun ? STALLED_MS : QUIET_MS)) socket.destroy();
     }
   }
 }
 
+/** Whether a request has arrived whose response is not sent yet. @param {Connection} connection */
+const isAnswered = ({ responses }) => [...responses].some(({ req }) => req.complete);
+
 /**
- * @param {http.ServerResponse | null} response
- * @returns {response is http.ServerResponse & { req: http.IncomingMessage }} whether it is not sent yet
+ * Ends the responses to requests that came behind others on a connection which is gone: Node tells only the one whose turn it is.
+ * @param {Connection} connection
  */
-const isOwed = (response) => response !== null && !response.writableFinished && !response.destroyed;
+function endQueued({ responses }) {
+  for (const response of [...responses].filter(({ socket }) => socket === null)) {
+    response.destroy();
+    response.emit('close');
+  }
+}
 
 /**
  * A server of Fastify whose `close()` drains its connections.

@@ -38,6 +38,8 @@ const EXPOSED = ['x-request-id', 'retry-after', 'inference-header-content-length
 
 /** Errors of Fastify and Node, before a route has the request. */
 function toCallersError(/** @type {any} */ error) {
+  // Fastify gives each error of a body a status of its own.
+  if (error instanceof ServeError) return error;
   if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE') return new ServeError('tooLarge', 'the body is too large');
   if (typeof error.statusCode === 'number' && error.statusCode >= 400 && error.statusCode < 500) return new ServeError('invalid', error.message);
   return toServeError(error);
@@ -142,11 +144,10 @@ function addBodies(app, { limits }) {
     };
     route.onRequest = [route.onRequest ?? []].flat().concat(/** @type {any} */ (admit));
   });
-  // The protocols count bodies of unknown length where they read them.
-  app.addHook('preParsing', async (request, _, stream) => {
-    const isCounted = request.headers['content-length'] !== undefined || 'isOwn' in request;
-    return isCounted ? stream : counted(/** @type {import('node:stream').Readable} */ (stream), callOf(request));
-  });
+  // The protocols count bodies where they read them.
+  app.addHook('preParsing', async (request, _, stream) =>
+    'isOwn' in request ? stream : counted(/** @type {import('node:stream').Readable} */ (stream), callOf(request)),
+  );
 }
 
 /**

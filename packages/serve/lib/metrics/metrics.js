@@ -122,6 +122,16 @@ export class Metrics {
   }
 
   /**
+   * What requests and responses hold now.
+   * @param {{ bodies: import('../byte-budget.js').ByteBudget, unread: import('../byte-budget.js').ByteBudget }} budgets
+   */
+  watchBytes({ bodies, unread }) {
+    const held = (/** @type {import('../byte-budget.js').ByteBudget} */ budget) => () => [{ labels: {}, value: budget.held }];
+    this.gauge('webnn_serve_request_bytes', 'Bytes of requests that arrive, wait and are computed', held(bodies), { labelNames: [] });
+    this.gauge('webnn_serve_unread_bytes', 'Bytes of responses that wait until they are read', held(unread), { labelNames: [] });
+  }
+
+  /**
    * Counts for a model.
    * @param {string} model
    * @param {string} version
