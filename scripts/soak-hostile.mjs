@@ -41,14 +41,17 @@ const SIZES = /** @type {const} */ ([
   [10_000, 2 ** 26],
 ]);
 
-/** Memory that a server may have more after than before: V8 keeps some of its heap. */
-const MARGIN = 256 * 2 ** 20;
+/** Memory that a server may have more after than before: V8 keeps some of its heap, and the allocator free pages between used ones. */
+const MARGIN = 512 * 2 ** 20;
 
 /** Messages to name where the server ends. */
 const LARGE = 2 ** 17;
 
 /** Outcomes that the server is to blame for, whatever came. */
 const FAULTS = /^(500|grpc 2$|grpc 13 \(its own)/;
+
+/** Ordinary requests before the memory is compared. */
+const ORDINARY = 2000;
 
 /** How long it may take to come to rest: longer than a request may take to arrive. */
 const REST_MS = 90_000;
@@ -135,6 +138,17 @@ class Target {
     return sums;
   }
 
+  /** Lets it do ordinary work, during which V8 collects what is left. */
+  async work() {
+    const headers = this.key === null ? {} : { authorization: `Bearer ${this.key}` };
+    const body = JSON.stringify({ model: 'embeddings', input: 'Which plant needs the least water?', encoding_format: 'float' });
+    for (let i = 0; i < ORDINARY && this.lives; i++) {
+      const response = await fetch(`http://127.0.0.1:${this.ports.http}/v1/embeddings`, { method: 'POST', headers, body });
+      if (!response.ok) throw new Failure(`after the attack, an ordinary request got ${response.status} ${await response.text()}`);
+      await response.arrayBuffer();
+    }
+  }
+
   /** Watches the heap while the server lives. @returns {() => number} the most bytes so far */
   watchHeap() {
     let most = 0;
@@ -187,7 +201,8 @@ class Attack {
     const at = below(SESSIONS);
     const known = this.#sessions[at];
     if (known !== undefined && !known.destroyed && !known.closed) return known;
-    const session = http2.connect(`http://127.0.0.1:${this.#ports.grpc}`);
+    // Node refuses streams of a connection on which more than 10 MB wait.
+    const session = http2.connect(`http://127.0.0.1:${this.#ports.grpc}`, { maxSessionMemory: 1000 });
     session.on('error', () => undefined);
     this.#sessions[at] = session;
     return session;
@@ -313,8 +328,12 @@ async function soak(repository, key, options) {
     say(`slowest, in ms: ${JSON.stringify(report.slowest, (_, value) => (typeof value === 'number' ? Math.round(value) : value))}`);
     say(`asked: ${JSON.stringify(report.count)}, refused with a time to try again: ${report.refused}`);
     const rest = await restFaults(target);
+    if (target.lives) await target.work();
     const { now, peak } = target.memory;
     say(`memory: ${megabytes(before)} before, ${megabytes(peak)} at most, ${megabytes(now)} after; heap at most ${megabytes(heap())}`);
+    const left = await target.metrics().catch(() => new Map());
+    const of = (/** @type {string} */ name) => megabytes(left.get(name) ?? 0);
+    say(`left: heap ${of('nodejs_heap_size_used_bytes')} of ${of('nodejs_heap_size_total_bytes')}, outside of it ${of('nodejs_external_memory_bytes')}`);
     for (const [kind, outcomes] of Object.entries(attack.outcomes).sort()) say(`${kind}: ${JSON.stringify(outcomes)}`);
     if (!target.lives) {
       const { exitCode, signalCode } = target.child;

@@ -27,8 +27,9 @@ function call({ session, size }, bytes, { method = 'ModelInfer', headers = {}, i
     }
     let status = 'closed';
     const timer = setTimeout(() => {
-      status = 'no response';
       stream.close(http2.constants.NGHTTP2_CANCEL);
+      // On a connection that is never answered, a stream does not end by itself.
+      resolve('no response');
     }, patienceOf(size));
     const note = (/** @type {any} */ given) => {
       // What cannot be parsed is INTERNAL as well, by the specification; the server's own faults have this text.
@@ -40,7 +41,7 @@ function call({ session, size }, bytes, { method = 'ModelInfer', headers = {}, i
       .on('response', note)
       .on('trailers', note)
       .on('error', (error) => {
-        if (status === 'closed') status = /** @type {NodeJS.ErrnoException} */ (error).code ?? 'error';
+        if (status === 'closed') status = stream.rstCode > 0 ? `reset with ${stream.rstCode}` : /** @type {NodeJS.ErrnoException} */ (error.code ?? 'error');
       });
     stream.once('close', () => {
       clearTimeout(timer);

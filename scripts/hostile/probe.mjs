@@ -71,7 +71,11 @@ class GrpcCaller {
         status = Number(headers['grpc-status']);
         why = `grpc ${status} ${decodeURIComponent(headers['grpc-message'] ?? '')}`;
       };
-      stream.setTimeout(PATIENCE_MS, () => stream.close());
+      // A stream of a connection that is never answered does not end by itself.
+      const timer = setTimeout(() => {
+        why = `no response within ${PATIENCE_MS} ms`;
+        this.close();
+      }, PATIENCE_MS);
       stream
         .on('response', note)
         .on('trailers', note)
