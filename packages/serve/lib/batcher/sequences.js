@@ -99,6 +99,30 @@ export class Sequences {
   tokens = 0;
 
   /**
+   * Refuses texts that there is no room for, all of them or none: before anything is done for the first one.
+   * @param {number} texts of one request
+   * @param {import('./executor.js').CallOptions} [options]
+   * @throws {ServeError}
+   */
+  admit(texts, options) {
+    counted(this.#observer, () => this.#check(texts, clock(), options));
+  }
+
+  /**
+   * @param {number} texts
+   * @param {number} now
+   * @param {import('./executor.js').CallOptions} [options]
+   */
+  #check(texts, now, { signal, deadline } = {}) {
+    if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
+    if (signal?.aborted) throw new ServeError('canceled', 'the caller is gone');
+    const ahead = this.#waiting.length + this.running + texts - this.#limits.maxSequences;
+    const wait = (Math.max(0, ahead) * (this.#msPerText ?? 0)) / this.#limits.maxSequences;
+    // Those that have a place already do not count as waiting.
+    checkRoom(this.#limits, { waiting: Math.max(0, ahead) - 1, wait, deadline, now });
+  }
+
+  /**
    * Generates a text. Its tokens go to its `choose`.
    * @param {Sequence} sequence
    * @param {import('./executor.js').CallOptions} [options]
@@ -108,15 +132,7 @@ export class Sequences {
   submit(sequence, { signal, deadline } = {}) {
     return new Promise((resolve, reject) => {
       const since = clock();
-      const ahead = this.#waiting.length + this.running + 1 - this.#limits.maxSequences;
-      const wait = (Math.max(0, ahead) * (this.#msPerText ?? 0)) / this.#limits.maxSequences;
-      // Those that have a place already do not count as waiting.
-      const waiting = Math.max(0, ahead) - 1;
-      counted(this.#observer, () => {
-        if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
-        if (signal?.aborted) throw new ServeError('canceled', 'the caller is gone');
-        checkRoom(this.#limits, { waiting, wait, deadline, now: since });
-      });
+      counted(this.#observer, () => this.#check(1, since, { signal, deadline }));
       const cancel = () => this.#end(entry, new ServeError('canceled', 'the caller is gone'));
       const end = (/** @type {ServeError | undefined} */ error) => {
         signal?.removeEventListener('abort', cancel);

@@ -33,7 +33,8 @@ import { modelFor, ROOTS } from './openai.js';
  * @param {(index: number, ...piece: Parameters<import('../text/answer.js').OnText>) => void} [onText]
  * @param {(index: number, result: Generated) => void} [onEnd]
  */
-function generate({ model, request: { wishes, count }, prompts }, { signal, deadline }, onText, onEnd) {
+async function generate({ model, request: { wishes, count }, prompts }, { signal, deadline }, onText, onEnd) {
+  model.admit(prompts.length * count, { signal, deadline });
   const all = prompts.flatMap((prompt) => Array.from({ length: count }, (_, nth) => ({ prompt, nth })));
   return together(signal, (group) =>
     all.map(async ({ prompt, nth }, index) => {

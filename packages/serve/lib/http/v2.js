@@ -53,8 +53,7 @@ export function addV2Routes(app, { registry, about, allowsControl, limits, json 
     },
     // Nothing is read for a model that is not there, or has no room.
     async onRequest(/** @type {import('fastify').FastifyRequest} */ request) {
-      const { model } = found(request);
-      if ('admit' in model) model.admit();
+      found(request).model.admit();
     },
   };
   for (const path of paths('/infer')) {

@@ -235,6 +235,16 @@ export class Generator {
   }
 
   /**
+   * Refuses a request whose texts have no room.
+   * @param {number} [texts] one at least: as many as are known
+   * @param {CallOptions} [options]
+   * @throws {import('../errors.js').ServeError}
+   */
+  admit(texts = 1, options) {
+    this.#sequences.admit(texts, options);
+  }
+
+  /**
    * Goes on with a text.
    * @param {readonly number[]} prompt from `readMessages` or `readPrompts`
    * @param {Wishes} wishes
@@ -318,6 +328,7 @@ export class Generator {
     const isValid = (limit?.datatype ?? 'INT32') === 'INT32' && [1, text.data.length].includes(limits.length) && limits.every((tokens) => tokens > 0);
     if (!isValid) throw invalid('"max_tokens" must be INT32 numbers from 1, one or as many as texts');
     const prompts = await this.readPrompts(/** @type {Uint8Array[]} */ (text.data).map((bytes) => Buffer.from(bytes).toString()));
+    this.admit(prompts.length, options);
     const generated = await together(options.signal, (signal) =>
       prompts.map((prompt, i) => this.generate(prompt, { maxTokens: limits[i] ?? limits[0] }, { ...options, signal })),
     );
