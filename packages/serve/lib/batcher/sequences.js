@@ -141,7 +141,7 @@ export class Sequences {
       };
       /** @type {Entry} */
       const entry = { sequence, deadline, since, begun: 0, last: 0, read: 0, cache: null, next: 0, tokens: 0, isDone: false, end };
-      signal?.addEventListener('abort', cancel, { once: true });
+      signal?.addEventListener('abort', cancel);
       this.#waiting.push(entry);
       this.#start();
     });

@@ -2,13 +2,41 @@
 
 import { ServeError } from '../errors.js';
 
+/** @typedef {import('../batcher/executor.js').Departure} Departure */
+
+/**
+ * Says when a caller is gone, as an AbortSignal does, of which it is a small part: to make one of those and to listen to it takes as
+ * long as to read a short body.
+ * @implements {Departure}
+ */
+class Gone {
+  aborted = false;
+  /** @type {Set<() => void>} */
+  #listeners = new Set();
+
+  /** @type {Departure['addEventListener']} */
+  addEventListener(_, listener) {
+    this.#listeners.add(listener);
+  }
+
+  /** @type {Departure['removeEventListener']} */
+  removeEventListener(_, listener) {
+    this.#listeners.delete(listener);
+  }
+
+  say() {
+    this.aborted = true;
+    for (const listener of this.#listeners) listener();
+  }
+}
+
 /** A request over HTTP, until its response is sent or its caller is gone. */
 export class Call {
   #budgets;
   #response;
   #body = 0;
   #unread = 0;
-  #controller = new AbortController();
+  #gone = new Gone();
   /** Bytes that the body may have, from when the request is admitted: until then nobody reads it. @type {number | undefined} */
   bodyLimit;
 
@@ -20,13 +48,13 @@ export class Call {
     this.#budgets = budgets;
     this.#response = response;
     // A response that is destroyed already emits no more events.
-    if (response.destroyed) this.#controller.abort();
+    if (response.destroyed) this.#gone.say();
     else response.once('close', () => this.#end());
   }
 
-  /** Aborted when the caller is gone. */
+  /** Aborted when the caller is gone. @returns {Departure} */
   get signal() {
-    return this.#controller.signal;
+    return this.#gone;
   }
 
   /**
@@ -56,7 +84,7 @@ export class Call {
   #end() {
     this.#budgets.bodies.give(this.#body);
     this.#budgets.unread.give(this.#unread);
-    if (!this.#response.writableFinished) this.#controller.abort();
+    if (!this.#response.writableFinished) this.#gone.say();
   }
 }
 
@@ -72,7 +100,7 @@ export const callOf = (request) => /** @type {any} */ (request).call;
  * @param {import('fastify').FastifyRequest} request
  * @param {import('fastify').FastifyReply} _reply
  * @param {number} [timeoutMs] that the body names
- * @returns {{ signal: AbortSignal, deadline: number | undefined }}
+ * @returns {{ signal: Departure, deadline: number | undefined }}
  */
 export function callOptions(request, _reply, timeoutMs) {
   return { signal: callOf(request).signal, deadline: timeoutMs === undefined ? undefined : performance.now() + timeoutMs };

@@ -1,5 +1,6 @@
 // OpenAI's API for generated texts over HTTP: whole answers, and streams of server-sent events.
 
+import { whenGone } from '../batcher/executor.js';
 import { ServeError, toServeError } from '../errors.js';
 import { FEW_TOKENS, together } from '../models/generator.js';
 import { encodeError } from '../protocol/openai.js';
@@ -63,6 +64,7 @@ async function answerEvents(task, request, reply) {
   const { signal, deadline } = callOptions(request, reply);
   const unread = new AbortController();
   const events = new EventStream(heartbeatMs, unread);
+  whenGone(signal, () => unread.abort());
   // Where the caller wants the usage, all events but the last have none.
   const write = (/** @type {object} */ chunk) => events.write(JSON.stringify(includeUsage ? { usage: null, ...chunk } : chunk));
   const withLogprobs = hasLogprobs(task);
@@ -74,7 +76,7 @@ async function answerEvents(task, request, reply) {
   };
   const done = generate(
     task,
-    { signal: AbortSignal.any([signal, unread.signal]), deadline },
+    { signal: unread.signal, deadline },
     (index, text, logprobs) => {
       begin();
       write(form.piece(index, text, logprobs, withLogprobs));

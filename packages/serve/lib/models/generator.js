@@ -4,7 +4,7 @@ import { randomInt } from 'node:crypto';
 import { setMaxListeners } from 'node:events';
 import { inspectModel, loadModel } from 'webnn-node/onnx';
 import { describeDecoder, KEEP_LAST } from 'webnn-node-text/decoder';
-import { counted } from '../batcher/executor.js';
+import { counted, whenGone } from '../batcher/executor.js';
 import { InTurns, Together } from '../batcher/rows.js';
 import { Sequences } from '../batcher/sequences.js';
 import { invalid } from '../errors.js';
@@ -350,19 +350,21 @@ export class Generator {
 /**
  * Texts of one request: if one of them fails, the others are not needed any more.
  * @template T
- * @param {AbortSignal | undefined} signal
+ * @param {CallOptions['signal']} signal
  * @param {(signal: AbortSignal) => Promise<T>[]} begin
  * @returns {Promise<T[]>}
  */
 export async function together(signal, begin) {
   const group = new AbortController();
-  const either = AbortSignal.any(signal === undefined ? [group.signal] : [group.signal, signal]);
   // Each text listens to it.
-  setMaxListeners(0, either);
+  setMaxListeners(0, group.signal);
+  const ignore = whenGone(signal, () => group.abort());
   try {
-    return await Promise.all(begin(either));
+    return await Promise.all(begin(group.signal));
   } catch (error) {
     group.abort();
     throw error;
+  } finally {
+    ignore();
   }
 }
