@@ -41,7 +41,8 @@ function call({ session, size }, bytes, { method = 'ModelInfer', headers = {}, i
       .on('response', note)
       .on('trailers', note)
       .on('error', (error) => {
-        if (status === 'closed') status = stream.rstCode > 0 ? `reset with ${stream.rstCode}` : /** @type {NodeJS.ErrnoException} */ (error.code ?? 'error');
+        const { code = 'error' } = /** @type {NodeJS.ErrnoException} */ (error);
+        if (status === 'closed') status = stream.rstCode > 0 ? `reset with ${stream.rstCode}` : code;
       });
     stream.once('close', () => {
       clearTimeout(timer);

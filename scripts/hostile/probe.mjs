@@ -83,7 +83,10 @@ class GrpcCaller {
           why = /** @type {NodeJS.ErrnoException} */ (error).code ?? error.message;
         });
       stream
-        .once('close', () => resolve({ ok: status === 0, refused: status === 14, why }))
+        .once('close', () => {
+          clearTimeout(timer);
+          resolve({ ok: status === 0, refused: status === 14, why });
+        })
         .resume()
         .end(grpcFrame(message));
     });
