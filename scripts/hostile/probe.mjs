@@ -14,17 +14,17 @@ const [HEALTH_MS, VALID_MS, PATIENCE_MS] = [50, 250, 30_000];
 /** @typedef {{ slowest: Record<string, number>, count: Record<string, number>, refused: number, failed: Record<string, number>, ownDelay: number }} Report */
 
 /**
- * Sends a request on a connection of its own, as probes do.
- * @param {{ port: number, key: string | null }} target
+ * Sends a request, by default on a connection of its own, as probes do.
+ * @param {{ port: number, key: string | null, agent?: http.Agent }} target
  * @param {string} method
  * @param {string} path
  * @param {string} [body]
  * @returns {Promise<Result>}
  */
-function overHttp({ port, key }, method, path, body = '') {
+function overHttp({ port, key, agent }, method, path, body = '') {
   return new Promise((resolve) => {
     const headers = { 'content-length': Buffer.byteLength(body), ...(key === null ? {} : { authorization: `Bearer ${key}` }) };
-    const request = http.request({ host: '127.0.0.1', port, method, path, headers, agent: false, timeout: PATIENCE_MS }, (response) => {
+    const request = http.request({ host: '127.0.0.1', port, method, path, headers, agent: agent ?? false, timeout: PATIENCE_MS }, (response) => {
       const refused = response.statusCode === 503 && response.headers['retry-after'] !== undefined;
       let text = '';
       response.setEncoding('utf8').on('data', (piece) => {
@@ -134,15 +134,18 @@ async function probe({ ports, key }, isOver) {
     ['an embedding', () => overHttp(web, 'POST', '/v1/embeddings', JSON.stringify({ model: 'embeddings', input: 'a dog' }))],
     ['a text', () => overHttp(web, 'POST', '/v1/completions', JSON.stringify({ model: 'letters', prompt: 'Hello', max_tokens: 5 }))],
   ];
+  const agent = new http.Agent({ keepAlive: true });
   let next = 0;
   await Promise.all([
     repeat(HEALTH_MS, isOver, () => measure('health over HTTP', () => overHttp(health, 'GET', '/v2/health/ready'))),
+    repeat(HEALTH_MS, isOver, () => measure('health over a kept connection', () => overHttp({ ...health, agent }, 'GET', '/v2/health/live'))),
     repeat(HEALTH_MS, isOver, () => measure('health over gRPC', () => grpcHealth.call('/inference.GRPCInferenceService/ServerLive', Buffer.alloc(0)))),
     repeat(VALID_MS, isOver, () => {
       const [what, act] = /** @type {[string, () => Promise<Result>]} */ (requests[next++ % requests.length]);
       return measure(what, act);
     }),
   ]);
+  agent.destroy();
   for (const caller of [grpcHealth, grpc]) caller.close();
   report.ownDelay = delay.max / 1e6;
   return report;
