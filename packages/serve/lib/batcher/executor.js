@@ -25,36 +25,16 @@ import { Batcher } from './batcher.js';
  * @property {number} [length]
  * @property {number} [deadline]
  * @property {number} since
- * @property {Departure} [signal]
+ * @property {import('../departure.js').Signal} [signal]
  * @property {() => void} cancel
  * @property {(output: Output) => void} resolve
  * @property {(error: ServeError) => void} reject
  */
 
 /**
- * Says when a caller is gone: as much of an AbortSignal as is needed here.
- * @typedef {object} Departure
- * @property {boolean} aborted
- * @property {(type: 'abort', listener: () => void) => void} addEventListener
- * @property {(type: 'abort', listener: () => void) => void} removeEventListener
- */
-
-/**
- * Calls a function when a caller is gone: at once if it is already.
- * @param {Departure | undefined} signal
- * @param {() => void} listener
- * @returns {() => void} listens no more
- */
-export function whenGone(signal, listener) {
-  if (signal?.aborted) listener();
-  signal?.addEventListener('abort', listener);
-  return () => signal?.removeEventListener('abort', listener);
-}
-
-/**
  * What a caller wants beside the answer.
  * @typedef {object} CallOptions
- * @property {Departure} [signal] the caller is gone
+ * @property {import('../departure.js').Signal} [signal] the caller is gone
  * @property {number} [deadline] in milliseconds of performance.now(): then the caller is gone
  */
 

@@ -5,6 +5,7 @@
 
 import { once } from 'node:events';
 import http2 from 'node:http2';
+import { Departure } from '../departure.js';
 import { invalid, ServeError, toServeError } from '../errors.js';
 import { Answer } from './answer.js';
 import { Body } from './body.js';
@@ -44,8 +45,8 @@ function deadlineOf(timeout) {
  */
 async function serveCall({ access, registry, bodies, unread, limits, log }, method, stream, headers, connection) {
   const answer = new Answer(stream, { unread, idleTimeoutMs: limits.idleTimeoutMs });
-  const controller = new AbortController();
-  stream.once('close', () => controller.abort());
+  const departure = new Departure();
+  stream.once('close', () => departure.say());
   let hasPlace = false;
   /** @type {Body | undefined} */
   let body;
@@ -68,7 +69,7 @@ async function serveCall({ access, registry, bodies, unread, limits, log }, meth
       timeoutMs: limits.requestTimeoutMs,
       mayBeMany: takesMany,
     });
-    const options = { signal: controller.signal, deadline };
+    const options = { signal: departure, deadline };
     /** @type {Promise<void> | undefined} */
     let sent;
     for await (const bytes of takesMany ? body.all() : [await body.only()]) {

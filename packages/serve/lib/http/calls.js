@@ -1,34 +1,7 @@
 // What a request holds while it is answered: bytes of its body and of its response, and a signal for a caller that has gone.
 
+import { Departure } from '../departure.js';
 import { ServeError } from '../errors.js';
-
-/** @typedef {import('../batcher/executor.js').Departure} Departure */
-
-/**
- * Says when a caller is gone, as an AbortSignal does, of which it is a small part: to make one of those and to listen to it takes as
- * long as to read a short body.
- * @implements {Departure}
- */
-class Gone {
-  aborted = false;
-  /** @type {Set<() => void>} */
-  #listeners = new Set();
-
-  /** @type {Departure['addEventListener']} */
-  addEventListener(_, listener) {
-    this.#listeners.add(listener);
-  }
-
-  /** @type {Departure['removeEventListener']} */
-  removeEventListener(_, listener) {
-    this.#listeners.delete(listener);
-  }
-
-  say() {
-    this.aborted = true;
-    for (const listener of this.#listeners) listener();
-  }
-}
 
 /** A request over HTTP, until its response is sent or its caller is gone. */
 export class Call {
@@ -36,7 +9,7 @@ export class Call {
   #response;
   #body = 0;
   #unread = 0;
-  #gone = new Gone();
+  #gone = new Departure();
   /** Bytes that the body may have, from when the request is admitted: until then nobody reads it. @type {number | undefined} */
   bodyLimit;
 
@@ -52,7 +25,7 @@ export class Call {
     else response.once('close', () => this.#end());
   }
 
-  /** Aborted when the caller is gone. @returns {Departure} */
+  /** Aborted when the caller is gone. @returns {import('../departure.js').Signal} */
   get signal() {
     return this.#gone;
   }
@@ -100,7 +73,7 @@ export const callOf = (request) => /** @type {any} */ (request).call;
  * @param {import('fastify').FastifyRequest} request
  * @param {import('fastify').FastifyReply} _reply
  * @param {number} [timeoutMs] that the body names
- * @returns {{ signal: Departure, deadline: number | undefined }}
+ * @returns {{ signal: import('../departure.js').Signal, deadline: number | undefined }}
  */
 export function callOptions(request, _reply, timeoutMs) {
   return { signal: callOf(request).signal, deadline: timeoutMs === undefined ? undefined : performance.now() + timeoutMs };

@@ -1,6 +1,6 @@
 // OpenAI's API for generated texts over HTTP: whole answers, and streams of server-sent events.
 
-import { whenGone } from '../batcher/executor.js';
+import { whenGone } from '../departure.js';
 import { ServeError, toServeError } from '../errors.js';
 import { FEW_TOKENS, together } from '../models/generator.js';
 import { encodeError } from '../protocol/openai.js';
