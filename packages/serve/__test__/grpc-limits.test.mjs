@@ -15,7 +15,7 @@ import { bytesField, varint } from './wire.mjs';
 const WATCH = '/grpc.health.v1.Health/Watch';
 
 /** A server with one model for digits. */
-const digits = (t, options = {}) => grpcServer(t, { repository: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), ...options });
+const digits = (t, options = {}) => grpcServer(t, { models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), ...options });
 
 /** ModelInferRequest of pictures with raw bytes. */
 const pictures = (count = 1) => {
@@ -241,7 +241,7 @@ test('who leaves a call now and then keeps the connection', async (t) => {
 /** A server whose model answers with as many bytes as it gets. */
 function echoServer(t, options) {
   const echo = writeModel({ inputs: [value('x', FLOAT, ['n'])], outputs: [value('y', FLOAT, ['n'])], nodes: [node('Neg', ['x'], ['y'])] });
-  return grpcServer(t, { repository: repositoryOf(t, { 'echo/1/model.onnx': echo }), ...options });
+  return grpcServer(t, { models: repositoryOf(t, { 'echo/1/model.onnx': echo }), ...options });
 }
 
 const numbers = (/** @type {number} */ count) => {
@@ -277,7 +277,7 @@ test('answers on a connection of which nothing is read are given up, too', async
     nodes: [node('Add', ['x', 'w'], ['y'])],
   });
   const repository = repositoryOf(t, { 'echo/1/model.onnx': large });
-  const { address } = await grpcServer(t, { repository, limits: { maxUnreadBytes: 30_000_000, idleTimeoutMs: 1000 } });
+  const { address } = await grpcServer(t, { models: repository, limits: { maxUnreadBytes: 30_000_000, idleTimeoutMs: 1000 } });
   const way = await tap(t, address);
   const lazy = sessionOf(t, way.address, { settings: { initialWindowSize: 2 ** 30 } });
   await once(lazy, 'remoteSettings');
