@@ -67,9 +67,15 @@ test('texts: how they end, how long they take, what their caches hold, and what 
   assert.equal(await one('vllm:request_success_total', { finished_reason: 'length' }), 1);
   assert.equal(await one('vllm:e2e_request_latency_seconds_count'), 1);
 
-  // Of two answers, one has the only place, and nothing may wait: the other one is refused, and nobody needs the first one any more.
-  assert.equal((await complete({ max_tokens: 500, n: 2 })).status, 503);
-  assert.deepEqual(await read('nv_inference_request_failure', { model: 'text', reason: 'REJECTED' }), [1]);
+  // There is one place, and nothing may wait: a request for more answers is refused at once, and none of them begins.
+  for (const n of [2, 128]) assert.equal((await complete({ max_tokens: 500, n })).status, 503);
+  assert.deepEqual(await read('nv_inference_request_failure', { model: 'text', reason: 'REJECTED' }), [2]);
+  assert.deepEqual(await read('nv_inference_request_failure', { model: 'text', reason: 'CANCELED' }), [0]);
+  // Nobody needs a text whose caller is gone.
+  const controller = new AbortController();
+  const { body } = await complete({ max_tokens: 500, logit_bias: { 257: -100 }, stream: true }, { signal: controller.signal });
+  await body?.getReader().read();
+  controller.abort();
   await until(async () => (await one('vllm:num_requests_running')) === 0, 'no text is running');
   assert.deepEqual(await read('nv_inference_request_failure', { model: 'text', reason: 'CANCELED' }), [1]);
   assert.equal(await one('vllm:request_success_total', { finished_reason: 'abort' }), 1);

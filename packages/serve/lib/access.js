@@ -153,6 +153,21 @@ export class Access {
    */
   async admit(call) {
     this.checkKey(call.headers.authorization);
+    return this.ask(call);
+  }
+
+  /** Whether a function of the user decides, too. */
+  get asks() {
+    return this.#authenticate !== undefined;
+  }
+
+  /**
+   * Lets the function of the user decide, if there is one.
+   * @param {IncomingCall} call
+   * @returns {Promise<string | undefined>} the caller's name, if the function says it
+   * @throws {ServeError} `unauthorized`
+   */
+  async ask(call) {
     if (this.#authenticate === undefined) return undefined;
     let caller;
     try {

@@ -30,7 +30,11 @@ export class ServeError extends Error {
    *   at fault, and a code, as OpenAI's errors name them
    */
   constructor(kind, message, { retryAfterMs, param, code, ...options } = {}) {
+    const { stackTraceLimit } = Error;
+    // What callers did has no place in this code, and to find the stack takes longer than to refuse a request.
+    if (kind !== 'internal') Error.stackTraceLimit = 0;
     super(message, options);
+    Error.stackTraceLimit = stackTraceLimit;
     this.kind = kind;
     this.retryAfterMs = retryAfterMs;
     this.param = param;

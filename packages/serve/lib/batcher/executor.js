@@ -25,7 +25,8 @@ import { Batcher } from './batcher.js';
  * @property {number} [length]
  * @property {number} [deadline]
  * @property {number} since
- * @property {AbortSignal} [signal]
+ * @property {import('../departure.js').Signal} [signal]
+ * @property {() => void} cancel
  * @property {(output: Output) => void} resolve
  * @property {(error: ServeError) => void} reject
  */
@@ -33,7 +34,7 @@ import { Batcher } from './batcher.js';
 /**
  * What a caller wants beside the answer.
  * @typedef {object} CallOptions
- * @property {AbortSignal} [signal] the caller is gone
+ * @property {import('../departure.js').Signal} [signal] the caller is gone
  * @property {number} [deadline] in milliseconds of performance.now(): then the caller is gone
  */
 
@@ -134,31 +135,18 @@ export class Executor {
   submit(input, shape, { signal, deadline } = {}) {
     return new Promise((resolve, reject) => {
       const since = clock();
-      /** @type {Job<Input, Output>} */
-      const job = { ...shape, input, deadline, since, signal, resolve, reject };
       const cancel = () => {
         if (this.#batcher.cancel(job)) this.#fail(job, new ServeError('canceled', 'the caller is gone'), clock(), 0);
         this.#settle();
       };
-      signal?.addEventListener('abort', cancel, { once: true });
-      const done = () => signal?.removeEventListener('abort', cancel);
-      job.resolve = (output) => {
-        done();
-        resolve(output);
-      };
-      job.reject = (error) => {
-        done();
-        reject(error);
-      };
-      try {
+      /** @type {Job<Input, Output>} */
+      const job = { ...shape, input, deadline, since, signal, cancel, resolve, reject };
+      counted(this.#observer, () => {
         if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
         if (signal?.aborted) throw new ServeError('canceled', 'the caller is gone');
         this.#batcher.enqueue(job, since);
-      } catch (caught) {
-        const error = /** @type {ServeError} */ (caught);
-        this.#observer.request(refused(error));
-        return job.reject(error);
-      }
+      });
+      signal?.addEventListener('abort', cancel);
       this.#schedule();
     });
   }
@@ -206,6 +194,7 @@ export class Executor {
       this.#batcher.learn(rows, ms);
       this.#observer.batch({ rows, computeMs: ms });
       batch.forEach((job, i) => {
+        job.signal?.removeEventListener('abort', job.cancel);
         job.resolve(result[i]);
         this.#observe(job, null, start, ms);
       });
@@ -228,6 +217,7 @@ export class Executor {
    */
   #fail(job, error, start, computeMs) {
     this.#observe(job, reasonOf(error), start, computeMs);
+    job.signal?.removeEventListener('abort', job.cancel);
     job.reject(error);
   }
 

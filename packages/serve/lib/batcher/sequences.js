@@ -105,6 +105,33 @@ export class Sequences {
   tokens = 0;
 
   /**
+   * Refuses texts that there is no room for, all of them or none: before anything is done for the first one.
+   * @param {number} texts of one request
+   * @param {import('./executor.js').CallOptions} [options]
+   * @throws {ServeError}
+   */
+  admit(texts, options) {
+    counted(this.#observer, () => this.#check(texts, clock(), options));
+  }
+
+  /**
+   * @param {number} texts
+   * @param {number} now
+   * @param {import('./executor.js').CallOptions} [options]
+   * @param {readonly Sequence[]} [known] what is known of the texts: others count as short
+   */
+  #check(texts, now, { signal, deadline } = {}, known = []) {
+    if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
+    if (signal?.aborted) throw new ServeError('canceled', 'the caller is gone');
+    const all = [...this.#begun, ...this.#waiting].map(({ sequence }) => sequence).concat(known);
+    const fitting = Math.min(all.length, this.#placesFor(all));
+    const places = fitting < all.length ? fitting : Math.min(this.#limits.maxSequences, all.length + texts - known.length);
+    // Those that have a place already do not count as waiting.
+    const ahead = this.running + this.#waiting.length + texts - places;
+    checkRoom(this.#limits, { waiting: ahead - 1, wait: (ahead * (this.#msPerText ?? 0)) / places, deadline, now });
+  }
+
+  /**
    * Generates a text. Its tokens go to its `choose`.
    * @param {Sequence} sequence
    * @param {import('./executor.js').CallOptions} [options]
@@ -114,15 +141,7 @@ export class Sequences {
   submit(sequence, { signal, deadline } = {}) {
     return new Promise((resolve, reject) => {
       const since = clock();
-      const places = this.#placesFor([...this.#begun, ...this.#waiting].map(({ sequence: other }) => other).concat(sequence));
-      // Those that have a place already do not count as waiting.
-      const ahead = this.running + this.#waiting.length + 1 - places;
-      const wait = (ahead * (this.#msPerText ?? 0)) / places;
-      counted(this.#observer, () => {
-        if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
-        if (signal?.aborted) throw new ServeError('canceled', 'the caller is gone');
-        checkRoom(this.#limits, { waiting: ahead - 1, wait, deadline, now: since });
-      });
+      counted(this.#observer, () => this.#check(1, since, { signal, deadline }, [sequence]));
       const cancel = () => this.#end(entry, new ServeError('canceled', 'the caller is gone'));
       const end = (/** @type {ServeError | undefined} */ error) => {
         signal?.removeEventListener('abort', cancel);
@@ -131,7 +150,7 @@ export class Sequences {
       };
       /** @type {Entry} */
       const entry = { sequence, deadline, since, begun: 0, last: 0, read: 0, cache: null, next: 0, tokens: 0, isDone: false, end };
-      signal?.addEventListener('abort', cancel, { once: true });
+      signal?.addEventListener('abort', cancel);
       this.#waiting.push(entry);
       this.#start();
     });

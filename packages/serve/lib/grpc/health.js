@@ -33,16 +33,17 @@ export function createHealth({ registry }) {
     for (const wake of watchers) wake();
   }, INTERVAL_MS).unref();
 
-  /** Waits for a change. @param {AbortSignal} signal */
-  async function changed(signal) {
-    /** @type {() => void} */
-    let wake = () => undefined;
-    await new Promise((resolve) => {
-      wake = () => resolve(undefined);
+  /** Waits for a change. @param {import('../departure.js').Signal} signal */
+  function changed(signal) {
+    return new Promise((resolve) => {
+      const wake = () => {
+        watchers.delete(wake);
+        signal.removeEventListener('abort', wake);
+        resolve(undefined);
+      };
       watchers.add(wake);
-      signal.addEventListener('abort', wake, { once: true });
+      signal.addEventListener('abort', wake);
     });
-    watchers.delete(wake);
   }
 
   /** @type {Record<string, import('./methods.js').Handler>} */

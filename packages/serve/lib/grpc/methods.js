@@ -9,7 +9,7 @@ const SMALL_BYTES = 2 ** 16;
 /**
  * What a call says beside its messages.
  * @typedef {object} CallOptions
- * @property {AbortSignal} signal aborted when the caller is gone
+ * @property {import('../departure.js').Signal} signal aborted when the caller is gone
  * @property {number | undefined} deadline in milliseconds of performance.now()
  */
 

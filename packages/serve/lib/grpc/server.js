@@ -5,6 +5,7 @@
 
 import { once } from 'node:events';
 import http2 from 'node:http2';
+import { Departure } from '../departure.js';
 import { invalid, ServeError, toServeError } from '../errors.js';
 import { Answer } from './answer.js';
 import { Body } from './body.js';
@@ -44,8 +45,8 @@ function deadlineOf(timeout) {
  */
 async function serveCall({ access, registry, bodies, unread, limits, log }, method, stream, headers, connection) {
   const answer = new Answer(stream, { unread, idleTimeoutMs: limits.idleTimeoutMs });
-  const controller = new AbortController();
-  stream.once('close', () => controller.abort());
+  const departure = new Departure();
+  stream.once('close', () => departure.say());
   let hasPlace = false;
   /** @type {Body | undefined} */
   let body;
@@ -61,7 +62,7 @@ async function serveCall({ access, registry, bodies, unread, limits, log }, meth
     hasPlace = !isOpen && bodies.take(CALL_BYTES);
     if (!hasRoom || (!isOpen && !hasPlace)) throw new ServeError('overloaded', 'too many calls are in flight', { retryAfterMs: 1000 });
     // Whoever left while the key was looked at closes nothing any more.
-    if (controller.signal.aborted) throw new ServeError('canceled', 'the caller is gone');
+    if (departure.aborted) throw new ServeError('canceled', 'the caller is gone');
     const deadline = deadlineOf(/** @type {string | undefined} */ (headers['grpc-timeout']));
     body = new Body(stream, {
       encoding: String(headers['grpc-encoding']),
@@ -70,7 +71,7 @@ async function serveCall({ access, registry, bodies, unread, limits, log }, meth
       timeoutMs: limits.requestTimeoutMs,
       mayBeMany: takesMany,
     });
-    const options = { signal: controller.signal, deadline };
+    const options = { signal: departure, deadline };
     /** @type {Promise<void> | undefined} */
     let sent;
     for await (const bytes of takesMany ? body.all() : [await body.only()]) {

@@ -1,5 +1,6 @@
 // What a request holds while it is answered: bytes of its body and of its response, and a signal for a caller that has gone.
 
+import { Departure } from '../departure.js';
 import { ServeError } from '../errors.js';
 
 const full = () => new ServeError('overloaded', 'the server holds too many request bodies', { retryAfterMs: 1000 });
@@ -12,7 +13,7 @@ export class Call {
   /** @type {ReturnType<import('../byte-budget.js').ByteBudget['arrive']> | undefined} */
   #arrival;
   #unread = 0;
-  #controller = new AbortController();
+  #gone = new Departure();
   /** Bytes that the body may have, from when the request is admitted: until then nobody reads it. @type {number | undefined} */
   bodyLimit;
 
@@ -24,13 +25,13 @@ export class Call {
     this.#budgets = budgets;
     this.#response = response;
     // A response that is destroyed already emits no more events.
-    if (response.destroyed) this.#controller.abort();
+    if (response.destroyed) this.#gone.say();
     else response.once('close', () => this.#end());
   }
 
-  /** Aborted when the caller is gone. @returns {AbortSignal} */
+  /** Aborted when the caller is gone. @returns {import('../departure.js').Signal} */
   get signal() {
-    return this.#controller.signal;
+    return this.#gone;
   }
 
   /**
@@ -97,7 +98,7 @@ export class Call {
     this.endBody();
     this.#giveBody();
     this.#budgets.unread.give(this.#unread);
-    if (!this.#response.writableFinished) this.#controller.abort();
+    if (!this.#response.writableFinished) this.#gone.say();
   }
 }
 
@@ -112,7 +113,7 @@ export const callOf = (request) => /** @type {any} */ (request).call;
  * A signal for a caller that has gone, and its deadline.
  * @param {import('fastify').FastifyRequest} request
  * @param {number} [timeoutMs] that the body names
- * @returns {{ signal: AbortSignal, deadline: number | undefined }}
+ * @returns {{ signal: import('../departure.js').Signal, deadline: number | undefined }}
  */
 export function callOptions(request, timeoutMs) {
   return { signal: callOf(request).signal, deadline: timeoutMs === undefined ? undefined : performance.now() + timeoutMs };

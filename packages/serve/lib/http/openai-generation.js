@@ -1,5 +1,6 @@
 // OpenAI's API for generated texts over HTTP: whole answers, and streams of server-sent events.
 
+import { whenGone } from '../departure.js';
 import { ServeError, toServeError } from '../errors.js';
 import { FEW_TOKENS, together } from '../models/generator.js';
 import { encodeError } from '../protocol/openai.js';
@@ -33,7 +34,8 @@ import { modelFor, ROOTS } from './openai.js';
  * @param {(index: number, ...piece: Parameters<import('../text/answer.js').OnText>) => void} [onText]
  * @param {(index: number, result: Generated) => void} [onEnd]
  */
-function generate({ model, request: { wishes, count }, prompts }, { signal, deadline }, onText, onEnd) {
+async function generate({ model, request: { wishes, count }, prompts }, { signal, deadline }, onText, onEnd) {
+  model.admit(prompts.length * count, { signal, deadline });
   const all = prompts.flatMap((prompt) => Array.from({ length: count }, (_, nth) => ({ prompt, nth })));
   return together(signal, (group) =>
     all.map(async ({ prompt, nth }, index) => {
@@ -62,6 +64,7 @@ async function answerEvents(task, request, reply) {
   const { signal, deadline } = callOptions(request);
   const unread = new AbortController();
   const events = new EventStream(heartbeatMs, unread);
+  whenGone(signal, () => unread.abort());
   // Where the caller wants the usage, all events but the last have none.
   const write = (/** @type {object} */ chunk) => events.write(JSON.stringify(includeUsage ? { usage: null, ...chunk } : chunk));
   const withLogprobs = hasLogprobs(task);
@@ -73,7 +76,7 @@ async function answerEvents(task, request, reply) {
   };
   const done = generate(
     task,
-    { signal: AbortSignal.any([signal, unread.signal]), deadline },
+    { signal: unread.signal, deadline },
     (index, text, logprobs) => {
       begin();
       write(form.piece(index, text, logprobs, withLogprobs));

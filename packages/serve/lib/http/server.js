@@ -103,10 +103,13 @@ const usersLimit = ({ maxTextBytes }) => Math.min(2 ** 20, maxTextBytes);
  */
 async function addAccess(app, { access, limits, registry, bodies, unread }, corsOrigins) {
   app.decorateRequest('call', /** @type {any} */ (null));
-  app.addHook('onRequest', async (request, reply) => {
-    /** @type {any} */ (request).call = new Call({ bodies, unread }, reply.raw);
+  const budgets = { bodies, unread };
+  // The hooks of every request take a callback: an await in each took as long together as the rest of Fastify.
+  app.addHook('onRequest', (request, reply, done) => {
+    /** @type {any} */ (request).call = new Call(budgets, reply.raw);
     reply.header('x-request-id', request.id);
     access.checkOrigin(request.headers, request.raw.socket.localAddress);
+    done();
   });
   // Preflights are answered before the key: they cannot have one.
   if (corsOrigins.length > 0) await app.register(cors, { origin: corsOrigins, methods: [...WITH_BODY, 'GET', 'HEAD'], exposedHeaders: EXPOSED, maxAge: 600 });
@@ -116,15 +119,25 @@ async function addAccess(app, { access, limits, registry, bodies, unread }, cors
     maxHeapUsedBytes: limits.maxHeapBytes,
     pressureHandler: (/** @type {Request} */ { url }) => (OPEN.test(url) ? undefined : Promise.reject(overloaded)),
   });
-  app.addHook('onRequest', async (request) => {
-    const { method, url, headers } = request;
+  const checkServes = (/** @type {Request} */ { method, url, is404 }) => {
+    if (registry.isDraining && !OPEN.test(url)) throw new ServeError('unavailable', 'the server is shutting down', { retryAfterMs: 1000 });
+    if (is404) throw new ServeError('notFound', `there is no ${method} ${url.slice(0, 200)}`);
+  };
+  app.addHook('onRequest', (request, _, done) => {
+    const { url, headers } = request;
     if (!OPEN.test(url)) {
-      const caller = await access.admit({ protocol: 'http', method, url, headers, ip: request.ip });
-      if (caller !== undefined) request.log = /** @type {any} */ (request.log).child({ caller });
-      if (registry.isDraining) throw new ServeError('unavailable', 'the server is shutting down', { retryAfterMs: 1000 });
+      access.checkKey(headers.authorization);
+      if (access.asks) return void askUser(request).then(() => done(), done);
     }
-    if (request.is404) throw new ServeError('notFound', `there is no ${method} ${url.slice(0, 200)}`);
+    checkServes(request);
+    done();
   });
+  async function askUser(/** @type {Request} */ request) {
+    const { method, url, headers, ip } = request;
+    const caller = await access.ask({ protocol: 'http', method, url, headers, ip });
+    if (caller !== undefined) request.log = /** @type {any} */ (request.log).child({ caller });
+    checkServes(request);
+  }
 }
 
 /**
@@ -138,16 +151,17 @@ function addBodies(app, { limits }) {
     if (![route.method].flat().some((method) => WITH_BODY.includes(method))) return;
     const usual = this.hasRequestDecorator('isOwn') ? text : { bytes: route.bodyLimit ?? usersLimit(limits), headBytes: Infinity };
     const { bodyLimits = () => usual } = /** @type {any} */ (route.config ?? {});
-    const admit = async (/** @type {Request} */ request, /** @type {Reply} */ reply) => {
+    const admit = (/** @type {Request} */ request, /** @type {Reply} */ reply, /** @type {() => void} */ done) => {
       admitBody(request.headers, bodyLimits(request), callOf(request));
       if (request.headers.expect !== undefined) reply.raw.writeContinue();
+      done();
     };
     route.onRequest = [route.onRequest ?? []].flat().concat(/** @type {any} */ (admit));
   });
   // The protocols count bodies where they read them.
-  app.addHook('preParsing', async (request, _, stream) =>
-    'isOwn' in request ? stream : counted(/** @type {import('node:stream').Readable} */ (stream), callOf(request)),
-  );
+  app.addHook('preParsing', (request, _, stream, done) => {
+    done(null, 'isOwn' in request ? stream : /** @type {any} */ (counted(/** @type {import('node:stream').Readable} */ (stream), callOf(request))));
+  });
 }
 
 /**
@@ -180,20 +194,23 @@ function lingerUntil(read, socket) {
  */
 function addEndings(app, { registry, limits, log }) {
   // While an answer is computed, nothing moves on its connection: that can take longer than a connection may be idle.
-  app.addHook('preHandler', async ({ raw }) => setIdleTimeout(raw, 0));
-  app.addHook('onSend', async (request, reply, payload) => {
-    const { raw } = request;
-    setIdleTimeout(raw, limits.idleTimeoutMs);
+  app.addHook('preHandler', ({ raw }, _, done) => {
+    setIdleTimeout(raw, 0);
+    done();
+  });
+  app.addHook('onSend', (request, reply, payload, done) => {
+    setIdleTimeout(request.raw, limits.idleTimeoutMs);
     callOf(request)?.holdResponse(typeof payload === 'string' || Buffer.isBuffer(payload) ? payload.length : 0, reply.statusCode >= 400);
     // Fastify ends connections after errors of bodies; that loses the response while a body is still sent.
     reply.removeHeader('connection');
     endBody(request, reply);
     // A connection that stays open would hold up the end of the server.
     if (registry.isDraining) reply.header('connection', 'close');
-    return payload;
+    done(null, payload);
   });
 
   /**
+   * Ends a body that was not read; it does not fail.
    * @param {Request} request
    * @param {Reply} reply
    */
@@ -207,10 +224,11 @@ function addEndings(app, { registry, limits, log }) {
     if (registry.isDraining || !reply.raw.shouldKeepAlive) lingerUntil(dropped, raw.socket);
   }
 
-  app.addHook('onResponse', async (request, reply) => {
-    if (log.isLevelEnabled?.('info') === false || request.url.startsWith('/v2/health')) return;
+  app.addHook('onResponse', (request, reply, done) => {
     const { method, url } = request;
-    request.log.info({ method, url, status: reply.statusCode, ms: Math.round(reply.elapsedTime * 10) / 10 }, 'request');
+    if (log.isLevelEnabled?.('info') !== false && !url.startsWith('/v2/health'))
+      request.log.info({ method, url, status: reply.statusCode, ms: Math.round(reply.elapsedTime * 10) / 10 }, 'request');
+    done();
   });
 }
 

@@ -49,9 +49,9 @@ export function addV2Routes(app, { registry, about, allowsControl, limits, json 
       }),
     },
     // Nothing is read for a model that is not there, or has no room.
-    async onRequest(/** @type {import('fastify').FastifyRequest} */ request) {
-      const { model } = found(request);
-      if ('admit' in model) model.admit();
+    onRequest(/** @type {import('fastify').FastifyRequest} */ request, /** @type {unknown} */ _, /** @type {() => void} */ done) {
+      found(request).model.admit();
+      done();
     },
   };
   for (const path of paths('/infer')) {

@@ -25,7 +25,7 @@ const IDLE_MS = 10_000;
  * @property {string} kind
  * @property {any[]} args
  * @property {ArrayBuffer[]} transfer
- * @property {AbortSignal} signal
+ * @property {{ aborted: boolean }} signal
  * @property {(value: any) => void} resolve
  * @property {(error: ServeError) => void} reject
  */
@@ -62,7 +62,7 @@ export class JsonThread {
    * Reads the JSON of a body.
    * @param {string} kind of {@link READERS}
    * @param {Buffer} bytes a body in memory of its own: long ones are moved to the thread and cannot be used afterwards
-   * @param {AbortSignal} signal of a caller that has gone
+   * @param {Task['signal']} signal of a caller that has gone
    * @param {string} [headLength] bytes of the JSON before raw bytes
    * @returns {Promise<any>}
    * @throws {ServeError}
@@ -79,7 +79,7 @@ export class JsonThread {
    * @param {string} kind of {@link WRITERS}
    * @param {any[]} args of the writer; they are copied
    * @param {number} elements that it writes
-   * @param {AbortSignal} signal of a caller that has gone
+   * @param {Task['signal']} signal of a caller that has gone
    * @returns {Promise<string | Buffer>} a text, or its UTF-8
    * @throws {ServeError}
    */

@@ -7,6 +7,7 @@ import { describeDecoder, KEEP_LAST } from 'webnn-node-text/decoder';
 import { counted } from '../batcher/executor.js';
 import { InTurns, Together } from '../batcher/rows.js';
 import { Sequences } from '../batcher/sequences.js';
+import { whenGone } from '../departure.js';
 import { invalid } from '../errors.js';
 import { contextOptions } from '../registry/config.js';
 import { Answer } from '../text/answer.js';
@@ -235,6 +236,16 @@ export class Generator {
   }
 
   /**
+   * Refuses a request whose texts have no room.
+   * @param {number} [texts] one at least: as many as are known
+   * @param {CallOptions} [options]
+   * @throws {import('../errors.js').ServeError}
+   */
+  admit(texts = 1, options) {
+    this.#sequences.admit(texts, options);
+  }
+
+  /**
    * Goes on with a text.
    * @param {readonly number[]} prompt from `readMessages` or `readPrompts`
    * @param {Wishes} wishes
@@ -319,6 +330,7 @@ export class Generator {
     const isValid = (limit?.datatype ?? 'INT32') === 'INT32' && [1, text.data.length].includes(limits.length) && limits.every((tokens) => tokens > 0);
     if (!isValid) throw invalid('"max_tokens" must be INT32 numbers from 1, one or as many as texts');
     const prompts = await this.readPrompts(/** @type {Uint8Array[]} */ (text.data).map((bytes) => Buffer.from(bytes).toString()));
+    this.admit(prompts.length, options);
     const generated = await together(options.signal, (signal) =>
       prompts.map((prompt, i) => this.generate(prompt, { maxTokens: limits[i] ?? limits[0] }, { ...options, signal })),
     );
@@ -340,19 +352,21 @@ export class Generator {
 /**
  * Texts of one request: if one of them fails, the others are not needed any more.
  * @template T
- * @param {AbortSignal | undefined} signal
+ * @param {CallOptions['signal']} signal
  * @param {(signal: AbortSignal) => Promise<T>[]} begin
  * @returns {Promise<T[]>}
  */
 export async function together(signal, begin) {
   const group = new AbortController();
-  const either = AbortSignal.any(signal === undefined ? [group.signal] : [group.signal, signal]);
   // Each text listens to it.
-  setMaxListeners(0, either);
+  setMaxListeners(0, group.signal);
+  const ignore = whenGone(signal, () => group.abort());
   try {
-    return await Promise.all(begin(either));
+    return await Promise.all(begin(group.signal));
   } catch (error) {
     group.abort();
     throw error;
+  } finally {
+    ignore();
   }
 }
