@@ -16,7 +16,8 @@ const queue = new Queue(QUEUE, { connection });
 const events = new QueueEvents(QUEUE, { connection });
 await events.waitUntilReady();
 
-const options = { removeOnComplete: true, removeOnFail: true };
+// Jobs that have ended stay for a minute: whoever waits for one asks for it once more.
+const options = { removeOnComplete: { age: 60 }, removeOnFail: { age: 60 } };
 const jobs = await queue.addBulk(pictures.map((pixels) => ({ name: 'read', data: { pixels }, opts: options })));
 const results = await Promise.all(jobs.map((job) => job.waitUntilFinished(events, PATIENCE)));
 results.forEach(({ digit, probability }, i) => console.log(`job ${i + 1}: a ${digit}, probability ${probability.toFixed(2)}`));

@@ -1,7 +1,6 @@
 // Messages from a terminal, or from a pipe that stands for it, and the answers to them.
 import { createInterface } from 'node:readline';
 import { styleText } from 'node:util';
-import { formatDuration, formatPlural, formatRate } from 'webnn-node-cli/lib/format.mjs';
 import { PromptError } from './generator.mjs';
 
 /** What a model writes must not command the terminal: of the control characters, only tabs and ends of lines are left. */
@@ -20,10 +19,10 @@ const styled = (stream, style, text) => (stream.isTTY && !process.env.NO_COLOR ?
  * @param {import('./chat.mjs').AnswerStatistics} statistics
  */
 function describe({ promptTokens, tokens, firstMs, restMs }) {
-  const read = `read ${formatPlural(promptTokens, 'token')}`;
+  const read = `read ${promptTokens} ${promptTokens === 1 ? 'token' : 'tokens'}`;
   if (tokens === 0) return `${read}, wrote none`;
-  const rate = tokens === 1 ? '' : ` at ${formatRate((1000 * (tokens - 1)) / restMs)} tokens/s`;
-  return `${read}, wrote the first one after ${formatDuration(firstMs)}, ${tokens} in all${rate}`;
+  const rate = tokens === 1 ? '' : ` at ${((1000 * (tokens - 1)) / restMs).toFixed(1)} tokens/s`;
+  return `${read}, wrote the first one after ${firstMs.toFixed(1)} ms, ${tokens} in all${rate}`;
 }
 
 /**
