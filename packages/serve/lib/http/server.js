@@ -20,7 +20,7 @@ import { addV2Routes } from './v2.js';
 const REQUEST_ID = /^[\x21-\x7e]{1,128}$/;
 
 /** What needs no key, and is answered whatever the load: probes and Prometheus. */
-const OPEN = /^\/(v2\/health\/(live|ready)|metrics)$/;
+const OPEN = /^\/(v2\/health\/(live|ready)|metrics)(\?|$)/;
 
 /** Methods whose requests have bodies. */
 const WITH_BODY = ['POST', 'PUT', 'PATCH', 'DELETE'];
