@@ -83,6 +83,8 @@ function requestIds() {
  */
 function answerMalformed(error, socket) {
   if (!socket.writable) return;
+  // In the middle of another response it would be a part of that.
+  if (/** @type {any} */ (socket)._httpMessage?.headersSent) return void socket.destroy();
   const status =
     error.code === 'HPE_HEADER_OVERFLOW'
       ? '431 Request Header Fields Too Large'
