@@ -339,7 +339,7 @@ describe('the installed packages', () => {
 
   /** The types of Node, which projects in TypeScript have. The other packages, and programs in browsers, need none. */
   const NODE_TYPES = ['--typeRoots', join(root, 'node_modules', '@types'), '--types', 'node'];
-  const typesFor = (name) => (['webnn-node-cli', 'webnn-node-ort'].includes(name) ? NODE_TYPES : ['--types', '']);
+  const typesFor = (name) => (['webnn-node-cli', 'webnn-node-ort', 'webnn-node-serve'].includes(name) ? NODE_TYPES : ['--types', '']);
 
   /** Checks the types of a program, and those of all that it imports. */
   const checkTypes = (own, program, types = typesFor('')) => {
@@ -392,6 +392,7 @@ describe('the installed packages', () => {
         // @ts-expect-error: it is a number
         const wrong: string = jobs.concurrency;
       `,
+        NODE_TYPES,
       );
     } finally {
       own.remove();
@@ -411,6 +412,7 @@ describe('the installed packages', () => {
       // @ts-expect-error: there is no such setting
       await serve({ defaults: { maxBatches: 8 } });
     `,
+      NODE_TYPES,
     );
   });
 

@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import http2 from 'node:http2';
+import { PassThrough } from 'node:stream';
 import test from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { generator } from '../../../__test__/lib/random.mjs';
@@ -77,6 +78,23 @@ test('a caller who leaves with a body that no route reads does not end the serve
       await until(() => model.waiting === 0, 'it is over');
     }
   }
+  await isFree(url);
+});
+
+test('what is malformed behind a request is not answered within its response', async (t) => {
+  const { url } = await someServer(t, {
+    setup(app) {
+      const begun = new PassThrough();
+      app.get('/stream', async (_, reply) => reply.send(begun));
+      begun.write('first');
+    },
+  });
+  const connection = await new RawConnection(url).connected();
+  connection.send('GET /stream');
+  await until(() => connection.received.includes('first'), 'the response begins');
+  connection.write('no HTTP\r\n\r\n');
+  await connection.closed();
+  assert.doesNotMatch(connection.received, /malformed/);
   await isFree(url);
 });
 

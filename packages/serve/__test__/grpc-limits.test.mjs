@@ -203,13 +203,33 @@ test('who watches stays, unless it is gone without a word', async (t) => {
 
 test('there is a limit of connections, and of calls on one', async (t) => {
   const { address } = await digits(t, { limits: { maxConnections: 3, maxStreams: 5 } });
-  const sessions = [sessionOf(t, address), sessionOf(t, address), sessionOf(t, address)];
-  for (const session of sessions) assert.equal((await callRaw(session, LIVE)).code, 'OK');
+  const sessions = [];
+  for (let i = 0; i < 3; i++) {
+    const session = sessionOf(t, address);
+    begin(session, INFER);
+    assert.equal((await callRaw(session, LIVE)).code, 'OK');
+    sessions.push(session);
+  }
   const one = sessionOf(t, address);
   await once(one, 'close');
   sessions[0].destroy();
   await until(async () => (await callRaw(sessionOf(t, address), LIVE).catch(() => ({ code: 'NONE' }))).code === 'OK', 'there is room again');
   assert.equal(sessions[1].remoteSettings.maxConcurrentStreams, 5);
+  assert.ok(!sessions[1].destroyed && !sessions[2].destroyed);
+});
+
+test('connections on which nothing happens make room for others', async (t) => {
+  const { address } = await digits(t, { limits: { maxConnections: 3 } });
+  const [host, port] = address.split(':');
+  const busy = sessionOf(t, address);
+  const { stream } = begin(busy, INFER);
+  for (let i = 0; i < 10; i++) {
+    const silent = connect({ host, port: Number(port) }).on('error', () => undefined);
+    t.after(() => silent.destroy());
+    await until(async () => (await callRaw(sessionOf(t, address), LIVE).catch(() => ({ code: 'NONE' }))).code === 'OK', 'there is room');
+  }
+  stream.end(envelope(pictures()));
+  await once(stream, 'response');
 });
 
 test('calls without a key are few on a connection', async (t) => {

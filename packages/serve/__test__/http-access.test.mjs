@@ -103,6 +103,9 @@ test('pages of the server’s own origin may call, also behind a proxy', async (
   const trusting = await digitsServer(t, { trustProxy: true });
   assert.equal(await trusting.statusOf(forwarded), 200);
   assert.equal(await trusting.statusOf({ ...forwarded, origin: 'https://evil.example' }), 403);
+  // What is remembered of one call is nothing else of another.
+  assert.equal(await trusting.statusOf({ host: 'localhost https://api.example.com api.example.com' }), 403);
+  assert.equal(await trusting.statusOf({ host: 'localhost', origin: 'https://api.example.com api.example.com' }), 403);
   // A page that points its own name here can set the header, but not Host.
   assert.equal(await trusting.statusOf({ host: 'evil.example', 'x-forwarded-host': 'localhost' }), 403);
   const proxied = await digitsServer(t, { trustProxy: true, authenticate: ({ ip }) => ip === '192.0.2.7' });
@@ -113,13 +116,27 @@ test('pages of the server’s own origin may call, also behind a proxy', async (
 test('each of several keys is one', async (t) => {
   const { url, statusOf } = await digitsServer(t, { apiKey: 'one', apiKeys: ['two', 'three'] });
   for (const key of ['one', 'two', 'three']) assert.equal(await statusOf({ authorization: `Bearer ${key}` }), 200, key);
+  for (const scheme of ['bearer', 'BEARER', 'Bearer ']) assert.equal(await statusOf({ authorization: `${scheme} one` }), 200, scheme);
   for (const authorization of ['Bearer four', 'Bearer ', 'Bearer onetwo', 'one', 'Basic one'])
     assert.equal(await statusOf({ authorization }), 401, authorization);
   const { status, headers } = await ask(`${url}/v2/models/none`, {});
   assert.deepEqual([status, headers['www-authenticate']], [401, 'Bearer']);
-  for (const path of ['/v2/models/digits', '/v2', '/v1/models', '/v2/models/digits/ready', '/nothing']) assert.equal(await statusOf({}, path), 401, path);
+  for (const path of [
+    '/v2/models/digits',
+    '/v2',
+    '/v1/models',
+    '/v2/models/digits/ready',
+    '/nothing',
+    '/metrics/',
+    '//metrics',
+    '/%6detrics',
+    '/v2/health/live/x',
+    '/v2/health/../models',
+  ])
+    assert.equal(await statusOf({}, path), 401, path);
   assert.equal((await ask(`${url}/v2/repository/index`, { method: 'POST' }, '{}')).status, 401);
-  for (const path of ['/v2/health/live', '/v2/health/ready', '/metrics']) assert.equal(await statusOf({}, path), 200, path);
+  for (const path of ['/v2/health/live', '/v2/health/ready', '/metrics', '/metrics?name=x', '/v2/health/live?'])
+    assert.equal(await statusOf({}, path), 200, path);
 });
 
 test('a key that no caller can send is an error at the start', async (t) => {

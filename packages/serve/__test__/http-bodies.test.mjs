@@ -207,20 +207,48 @@ test('an unwanted body that does not end is not read for ever', async (t) => {
   }, 'the connection ends');
 });
 
-test('connections beyond the limit are refused, which the log and the metrics say', async (t) => {
+test('connections beyond the limit are refused while the others are in use, which the log and the metrics say', async (t) => {
   /** @type {any[]} */
   const lines = [];
   const log = /** @type {any} */ (pino({ level: 'warn' }, { write: (line) => lines.push(JSON.parse(line)) }));
-  const { url } = await modelServer(t, { log, limits: { maxConnections: 3 } });
-  const three = await openRaw(t, url, 3);
-  for (const connection of three) assert.equal((await connection.send('GET /v2/health/live').response()).status, 200);
+  const { server, url } = await modelServer(t, { log, metrics: 0, limits: { maxConnections: 3 } });
+  const three = [];
+  for (let i = 0; i < 3; i++) {
+    const [connection] = await openRaw(t, url, 1);
+    // A request that has begun to arrive.
+    connection.send(`POST ${INFER}`, { 'content-length': 10, expect: '100-continue' });
+    assert.equal((await connection.response()).status, 100);
+    three.push(connection);
+  }
   const more = await openRaw(t, url, 4);
   await Promise.all(more.map((connection) => connection.closed()));
-  const metrics = (await three[0].send('GET /metrics').response()).body;
-  assert.match(metrics, /^webnn_serve_refused_connections_total 4$/m);
+  assert.match((await ask(`${server.urls.metrics}/metrics`, {})).text, /^webnn_serve_refused_connections_total 4$/m);
   assert.equal(lines.filter(({ msg }) => /connections are refused/.test(msg)).length, 1);
+  assert.ok(three.every(({ isClosed }) => !isClosed));
   three[1].destroy();
-  await until(async () => (await fetch(`${url}/v2/health/live`).catch(() => undefined))?.status === 200, 'there is room again');
+  const isLive = () =>
+    ask(`${url}/v2/health/live`, { agent: false }).then(
+      ({ status }) => status === 200,
+      () => false,
+    );
+  await until(isLive, 'there is room again');
+});
+
+test('connections on which nothing happens make room for others, the longest unused first', async (t) => {
+  const { url } = await modelServer(t, { limits: { maxConnections: 5 } });
+  const [busy] = await openRaw(t, url, 1);
+  busy.send(`POST ${INFER}`, { 'content-length': 10, expect: '100-continue' });
+  assert.equal((await busy.response()).status, 100);
+  const [kept] = await openRaw(t, url, 1);
+  for (let i = 0; i < 8; i++) {
+    // One that says nothing, and one that asks.
+    await openRaw(t, url, 1);
+    const [other] = await openRaw(t, url, 1);
+    assert.equal((await other.send('GET /v2/health/live').response()).status, 200, `${i}`);
+    // Used now and then, it stays.
+    assert.equal((await kept.send('GET /v2/health/live').response()).status, 200, `${i}`);
+  }
+  assert.ok(!busy.isClosed);
 });
 
 test('texts in raw bytes are limited: each one is a value of its own', async (t) => {

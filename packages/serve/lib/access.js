@@ -100,7 +100,8 @@ export class Access {
    * @throws {ServeError} `notAllowed`
    */
   checkOrigin({ host = '', origin, 'x-forwarded-host': forwarded }, localAddress) {
-    const combination = `${host} ${origin ?? ''} ${this.#trustProxy ? forwarded : ''}`;
+    // No header has a line feed.
+    const combination = [host, origin, this.#trustProxy ? forwarded : '', localAddress].join('\n');
     if (this.#remembered.has(combination)) return;
     if (!this.#allowsHost(hostnameOf(host), localAddress)) {
       throw new ServeError('notAllowed', `Host ${JSON.stringify(host)} is not allowed; add it with --allowed-hosts`);
@@ -139,7 +140,8 @@ export class Access {
    */
   checkKey(authorization = '') {
     if (this.#keys.length === 0) return;
-    const given = digest(authorization);
+    // The name of a scheme has no case.
+    const given = digest(authorization.replace(/^bearer +/i, 'Bearer '));
     // Digests have one length, and comparing all of them takes one time.
     const fitting = this.#keys.filter((key) => timingSafeEqual(key, given));
     if (fitting.length === 0) throw unauthorized();

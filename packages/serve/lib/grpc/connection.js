@@ -71,6 +71,11 @@ export class Connection {
     return this.#openCalls <= MAX_OPEN_CALLS;
   }
 
+  /** Whether it could end without loss. */
+  get isUnused() {
+    return this.#calls === 0 && !this.#isClosing;
+  }
+
   #isQuiet() {
     if (this.#isClosing) setTimeout(() => this.#session.destroy(), GRACE_MS).unref();
     else this.#idle = this.#startIdle();

@@ -132,6 +132,8 @@ export async function listenGrpc(context, { host, port }) {
     socket.once('finish', () => setTimeout(() => socket.destroy(), GRACE_MS));
   });
   server.on('session', (session) => {
+    // The oldest one on which nothing happens makes room for the next.
+    if (connections.size + 1 >= limits.maxConnections) [...connections].find(({ isUnused }) => isUnused)?.close();
     const connection = new Connection(session, limits);
     connections.add(connection);
     session.once('close', () => connections.delete(connection));

@@ -15,12 +15,16 @@ const STALLED_MS = 1000;
 /** How often a server that ends looks at its connections. */
 const LOOK_MS = 25;
 
+/** Until the head of a request must have arrived, also the first one of a connection. */
+const HEAD_MS = 10_000;
+
 /** Warnings about refused connections are no closer to each other than this. */
 const WARNING_MS = 10_000;
 
 /**
- * A connection: the responses that are owed, of which the first one is sent next, and when bytes came last while the server ends.
- * @typedef {{ responses: Set<http.ServerResponse & { req: http.IncomingMessage }>, bytes: number, since: number }} Connection
+ * A connection: the responses that are owed, of which the first one is sent next, when it was used last, and when bytes came last while the
+ * server ends.
+ * @typedef {{ responses: Set<http.ServerResponse & { req: http.IncomingMessage }>, usedAt: number, bytes: number, since: number }} Connection
  */
 
 /** Knows which connections of a server wait for it, and which it waits for. */
@@ -38,12 +42,18 @@ export class Connections {
    */
   constructor(handler, { requestTimeoutMs, idleTimeoutMs, maxConnections }, { onRefused, log }) {
     const handle = (/** @type {http.IncomingMessage} */ request, /** @type {http.ServerResponse & { req: http.IncomingMessage }} */ response) => {
-      const responses = this.#open.get(request.socket)?.responses.add(response);
-      response.once('close', () => responses?.delete(response));
+      const connection = this.#open.get(request.socket);
+      connection?.responses.add(response);
+      response.once('close', () => {
+        if (connection === undefined) return;
+        connection.responses.delete(response);
+        connection.usedAt = performance.now();
+      });
       handler(request, response);
     };
     // A body must arrive within this time; how long the response takes is not limited by it.
-    const timeouts = { requestTimeout: requestTimeoutMs, headersTimeout: requestTimeoutMs, connectionsCheckingInterval: Math.min(1000, requestTimeoutMs) };
+    const headersTimeout = Math.min(HEAD_MS, requestTimeoutMs);
+    const timeouts = { requestTimeout: requestTimeoutMs, headersTimeout, connectionsCheckingInterval: Math.min(1000, requestTimeoutMs) };
     this.server = http.createServer({ ...timeouts, keepAliveTimeout: idleTimeoutMs }, handle);
     // Who asks before sending a body waits until the request is admitted.
     this.server.on('checkContinue', handle);
@@ -51,8 +61,9 @@ export class Connections {
     this.server.maxConnections = maxConnections;
     this.server.on('connection', (socket) => {
       /** @type {Connection} */
-      const connection = { responses: new Set(), bytes: 0, since: 0 };
+      const connection = { responses: new Set(), usedAt: performance.now(), bytes: 0, since: 0 };
       this.#open.set(socket, connection);
+      if (this.#open.size >= maxConnections) this.#endUnused(socket);
       socket.once('close', () => {
         this.#open.delete(socket);
         endQueued(connection);
@@ -68,12 +79,26 @@ export class Connections {
     });
   }
 
+  /**
+   * Makes room for the next connection: the one that has been unused for longest gives way.
+   * @param {net.Socket} latest which has had no time to be used
+   */
+  #endUnused(latest) {
+    /** @type {[net.Socket | undefined, number]} */
+    let [unused, since] = [undefined, Infinity];
+    for (const [socket, { responses, usedAt }] of this.#open) {
+      if (socket !== latest && responses.size === 0 && usedAt < since) [unused, since] = [socket, usedAt];
+    }
+    unused?.destroy();
+  }
+
   /** Listens at the other addresses of a name, too: `localhost` has two. @param {string} host */
   async listenAtOthers(host) {
     const { address: own, port } = /** @type {net.AddressInfo} */ (this.server.address());
     const others = (await dns.lookup(host, { all: true })).filter(({ address }) => address !== own);
     for (const { address } of others) {
       const other = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => this.server.emit('connection', socket));
+      other.maxConnections = this.server.maxConnections;
       // A machine without IPv6 still has a name for it.
       const isListening = await new Promise((resolve) => other.once('error', () => resolve(false)).listen({ host: address, port }, () => resolve(true)));
       if (isListening) this.#others.push(other);

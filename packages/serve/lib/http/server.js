@@ -20,7 +20,7 @@ import { addV2Routes } from './v2.js';
 const REQUEST_ID = /^[\x21-\x7e]{1,128}$/;
 
 /** What needs no key, and is answered whatever the load: probes and Prometheus. */
-const OPEN = /^\/(v2\/health\/(live|ready)|metrics)$/;
+const OPEN = /^\/(v2\/health\/(live|ready)|metrics)(\?|$)/;
 
 /** Methods whose requests have bodies. */
 const WITH_BODY = ['POST', 'PUT', 'PATCH', 'DELETE'];
@@ -83,6 +83,8 @@ function requestIds() {
  */
 function answerMalformed(error, socket) {
   if (!socket.writable) return;
+  // In the middle of another response it would be a part of that.
+  if (/** @type {any} */ (socket)._httpMessage?.headersSent) return void socket.destroy();
   const status =
     error.code === 'HPE_HEADER_OVERFLOW'
       ? '431 Request Header Fields Too Large'
