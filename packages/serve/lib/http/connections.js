@@ -18,7 +18,13 @@ const LOOK_MS = 25;
 /** Warnings about refused connections are no closer to each other than this. */
 const WARNING_MS = 10_000;
 
-/** @typedef {{ response: http.ServerResponse | null, bytes: number, since: number }} Connection */
+/**
+ * @typedef {object} Connection
+ * @property {http.ServerResponse | null} response the last one
+ * @property {Set<http.ServerResponse>} behind responses that wait until those before them are sent
+ * @property {number} bytes
+ * @property {number} since
+ */
 
 /** Knows which connections of a server wait for it, and which it waits for. */
 export class Connections {
@@ -36,7 +42,13 @@ export class Connections {
   constructor(handler, { requestTimeoutMs, idleTimeoutMs, maxConnections }, { onRefused, log }) {
     const handle = (/** @type {http.IncomingMessage} */ request, /** @type {http.ServerResponse & { req: http.IncomingMessage }} */ response) => {
       const connection = this.#open.get(request.socket);
-      if (connection !== undefined) connection.response = response;
+      if (connection !== undefined) {
+        connection.response = response;
+        if (response.socket === null) {
+          connection.behind.add(response);
+          response.once('socket', () => connection.behind.delete(response));
+        }
+      }
       handler(request, response);
     };
     // A body must arrive within this time; how long the response takes is not limited by it.
@@ -47,8 +59,16 @@ export class Connections {
     this.server.setTimeout(idleTimeoutMs);
     this.server.maxConnections = maxConnections;
     this.server.on('connection', (socket) => {
-      this.#open.set(socket, { response: null, bytes: 0, since: 0 });
-      socket.once('close', () => this.#open.delete(socket));
+      const connection = { response: null, behind: new Set(), bytes: 0, since: 0 };
+      this.#open.set(socket, connection);
+      socket.once('close', () => {
+        this.#open.delete(socket);
+        // Node tells it only the response that is being sent; the others would hold what they have for ever.
+        for (const response of connection.behind) {
+          response.destroyed = true;
+          response.emit('close');
+        }
+      });
     });
     let warned = -Infinity;
     this.server.on('drop', () => {
