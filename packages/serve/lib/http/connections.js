@@ -21,7 +21,6 @@ const WARNING_MS = 10_000;
 /**
  * @typedef {object} Connection
  * @property {http.ServerResponse | null} response the last one
- * @property {Set<http.ServerResponse>} behind responses that wait until those before them are sent
  * @property {number} bytes
  * @property {number} since
  */
@@ -42,14 +41,11 @@ export class Connections {
   constructor(handler, { requestTimeoutMs, idleTimeoutMs, maxConnections }, { onRefused, log }) {
     const handle = (/** @type {http.IncomingMessage} */ request, /** @type {http.ServerResponse & { req: http.IncomingMessage }} */ response) => {
       const connection = this.#open.get(request.socket);
-      if (connection !== undefined) {
-        connection.response = response;
-        if (response.socket === null) {
-          connection.behind.add(response);
-          response.once('socket', () => connection.behind.delete(response));
-        }
-      }
-      handler(request, response);
+      if (connection !== undefined) connection.response = response;
+      // Requests that are sent ahead begin when the responses before theirs are sent: a connection has one at a time, and nothing is
+      // held for those that come no further, whose responses Node does not tell that the connection has ended.
+      if (response.socket === null) response.once('socket', () => handler(request, response));
+      else handler(request, response);
     };
     // A body must arrive within this time; how long the response takes is not limited by it.
     const timeouts = { requestTimeout: requestTimeoutMs, headersTimeout: requestTimeoutMs, connectionsCheckingInterval: Math.min(1000, requestTimeoutMs) };
@@ -59,16 +55,8 @@ export class Connections {
     this.server.setTimeout(idleTimeoutMs);
     this.server.maxConnections = maxConnections;
     this.server.on('connection', (socket) => {
-      const connection = { response: null, behind: new Set(), bytes: 0, since: 0 };
-      this.#open.set(socket, connection);
-      socket.once('close', () => {
-        this.#open.delete(socket);
-        // Node tells it only the response that is being sent; the others would hold what they have for ever.
-        for (const response of connection.behind) {
-          response.destroyed = true;
-          response.emit('close');
-        }
-      });
+      this.#open.set(socket, { response: null, bytes: 0, since: 0 });
+      socket.once('close', () => this.#open.delete(socket));
     });
     let warned = -Infinity;
     this.server.on('drop', () => {
