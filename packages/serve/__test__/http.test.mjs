@@ -210,6 +210,31 @@ test('answers to callers who have gone do not count as unread', async (t) => {
   assert.equal((await post(infer, { inputs: [PICTURE] })).status, 200);
 });
 
+test('requests that are sent ahead of the responses wait, and hold nothing when their connection is gone', async (t) => {
+  const { server, infer } = await digitsServer(t, { limits: { maxBytesInFlight: 10_000 }, defaults: { maxDelayMs: 60_000, maxBatch: 4 } });
+  const { model } = server.registry.get('digits');
+  const { port, pathname } = new URL(infer);
+  const body = JSON.stringify({ inputs: [PICTURE] });
+  const one = `POST ${pathname} HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+  for (let i = 0; i < 20; i++) {
+    const socket = connect(Number(port));
+    socket.write(one.repeat(3));
+    await until(() => model.waiting === 1, 'the first request waits for others to join');
+    socket.destroy();
+    await until(() => model.waiting === 0, 'nobody waits any more');
+  }
+  const socket = connect(Number(port));
+  let text = '';
+  socket.on('data', (bytes) => {
+    text += bytes;
+  });
+  socket.write('GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n'.repeat(100));
+  await until(() => text.split('HTTP/1.1 200').length === 101, 'each has its response');
+  socket.destroy();
+  const answers = await Promise.all(Array.from({ length: 4 }, () => post(infer, { inputs: [PICTURE] })));
+  assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+});
+
 test('models are loaded and unloaded', async (t) => {
   const { url, infer } = await digitsServer(t);
   const control = (action) => postJson(`${url}/v2/repository/models/digits/${action}`, {});

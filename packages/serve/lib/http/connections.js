@@ -49,7 +49,10 @@ export class Connections {
         connection.responses.delete(response);
         connection.usedAt = performance.now();
       });
-      handler(request, response);
+      // Requests that are sent ahead begin when the responses before theirs are sent: a connection has one at a time, and nothing is
+      // held for those that come no further, whose responses Node does not tell that the connection has ended.
+      if (response.socket === null) response.once('socket', () => handler(request, response));
+      else handler(request, response);
     };
     // A body must arrive within this time; how long the response takes is not limited by it.
     const headersTimeout = Math.min(HEAD_MS, requestTimeoutMs);
@@ -64,10 +67,7 @@ export class Connections {
       const connection = { responses: new Set(), usedAt: performance.now(), bytes: 0, since: 0 };
       this.#open.set(socket, connection);
       if (this.#open.size >= maxConnections) this.#endUnused(socket);
-      socket.once('close', () => {
-        this.#open.delete(socket);
-        endQueued(connection);
-      });
+      socket.once('close', () => this.#open.delete(socket));
     });
     let warned = -Infinity;
     this.server.on('drop', () => {
@@ -144,17 +144,6 @@ export class Connections {
 
 /** Whether a request has arrived whose response is not sent yet. @param {Connection} connection */
 const isAnswered = ({ responses }) => [...responses].some(({ req }) => req.complete);
-
-/**
- * Ends the responses to requests that came behind others on a connection which is gone: Node tells only the one whose turn it is.
- * @param {Connection} connection
- */
-function endQueued({ responses }) {
-  for (const response of [...responses].filter(({ socket }) => socket === null)) {
-    response.destroy();
-    response.emit('close');
-  }
-}
 
 /**
  * A server of Fastify whose `close()` drains its connections.
