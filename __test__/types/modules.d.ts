@@ -156,3 +156,11 @@ declare module 'autocannon' {
   type Options = { url: string; method: string; body: string; connections: number; amount: number };
   export default function autocannon(options: Options): Promise<Record<'2xx' | 'non2xx' | 'errors' | 'timeouts', number>>;
 }
+
+declare module 'undici' {
+  export class Agent {
+    constructor(options: { connect: { lookup: Function; ca: string; timeout: number }; headersTimeout: number; bodyTimeout: number });
+    destroy(): Promise<void>;
+  }
+  export const fetch: (url: string, init: Omit<RequestInit, 'body' | 'dispatcher'> & { body?: any; dispatcher: Agent; duplex?: 'half' }) => Promise<Response>;
+}

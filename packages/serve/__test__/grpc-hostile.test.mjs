@@ -13,7 +13,7 @@ import { callRaw, clientOf, envelope, INFER, LIVE, METADATA, rawPicture, session
 import { DIGITS, repositoryOf, wordsFiles } from './support.mjs';
 import { bytesField, field, repeated, varint } from './wire.mjs';
 
-const PROGRAM = fileURLToPath(new URL('grpc-hostile-server.mjs', import.meta.url));
+const PROGRAM = fileURLToPath(new URL('hostile-server.mjs', import.meta.url));
 
 /** @param {string} [key] */
 async function startChild(t, key) {

@@ -83,6 +83,45 @@ export function admitBody(headers, { bytes, headBytes }, call) {
   call.bodyLimit = bytes;
 }
 
+/** So many chunks are kept as they come. Of further ones, small ones are copied into blocks: a buffer takes more than a hundred bytes. */
+const FEW_CHUNKS = 64;
+const BLOCK_BYTES = 2 ** 16;
+
+/** The chunks of a body: their number is in proportion to their bytes, however small callers make them. */
+class Chunks {
+  /** @type {Buffer[]} */
+  #list = [];
+  /** Where small chunks go, and how much of it is used. */
+  #block = Buffer.alloc(0);
+  #used = 0;
+
+  /** @param {Buffer} chunk */
+  push(chunk) {
+    if (this.#list.length < FEW_CHUNKS || chunk.length >= BLOCK_BYTES / 2) {
+      this.#endBlock();
+      this.#list.push(chunk);
+      return;
+    }
+    if (this.#used + chunk.length > this.#block.length) {
+      this.#endBlock();
+      this.#block = Buffer.allocUnsafeSlow(BLOCK_BYTES);
+    }
+    this.#used += chunk.copy(this.#block, this.#used);
+  }
+
+  #endBlock() {
+    if (this.#used > 0) this.#list.push(this.#block.subarray(0, this.#used));
+    this.#block = Buffer.alloc(0);
+    this.#used = 0;
+  }
+
+  /** All of them, in their order. */
+  end() {
+    this.#endBlock();
+    return this.#list;
+  }
+}
+
 /**
  * Collects a stream.
  * @param {import('node:stream').Readable} stream
@@ -91,8 +130,7 @@ export function admitBody(headers, { bytes, headBytes }, call) {
  */
 function collect(stream, call) {
   const limit = /** @type {number} */ (call.bodyLimit);
-  /** @type {Buffer[]} */
-  const chunks = [];
+  const chunks = new Chunks();
   let bytes = 0;
   /** @type {Promise<{ chunks: Buffer[], bytes: number }>} */
   const collected = new Promise((resolve, reject) => {
@@ -112,7 +150,7 @@ function collect(stream, call) {
     };
     call.beginBody(fail);
     stream.on('data', take);
-    stream.once('end', () => resolve({ chunks, bytes })).once('error', fail);
+    stream.once('end', () => resolve({ chunks: chunks.end(), bytes })).once('error', fail);
   });
   return collected.finally(() => call.endBody());
 }

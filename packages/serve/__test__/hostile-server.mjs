@@ -1,4 +1,4 @@
-// A server in a process of its own, with a small heap: `node --max-old-space-size=128 grpc-hostile-server.mjs REPOSITORY [KEY]`. Prints its addresses.
+// A server in a process of its own, with a small heap: `node --max-old-space-size=128 hostile-server.mjs REPOSITORY [KEY]`. Prints its addresses.
 
 import { serve } from 'webnn-node-serve';
 
