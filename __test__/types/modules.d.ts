@@ -162,5 +162,5 @@ declare module 'undici' {
     constructor(options: { connect: { lookup: Function; ca: string; timeout: number }; headersTimeout: number; bodyTimeout: number });
     destroy(): Promise<void>;
   }
-  export const fetch: (url: string, init: Omit<RequestInit, 'body' | 'dispatcher'> & { body?: any; dispatcher: Agent; duplex?: 'half' }) => Promise<Response>;
+  export const fetch: (url: string, init?: Omit<RequestInit, 'body' | 'dispatcher'> & { body?: any; dispatcher: Agent; duplex?: 'half' }) => Promise<Response>;
 }
