@@ -107,7 +107,7 @@ async function repeat(everyMs, isOver, act) {
   }
 }
 
-/** @param {{ ports: { http: number, grpc: number }, key: string | null }} target @param {() => boolean} isOver @returns {Promise<Report>} */
+/** @param {{ ports: { http: number, grpc: number, metrics: number }, key: string | null }} target @param {() => boolean} isOver @returns {Promise<Report>} */
 async function probe({ ports, key }, isOver) {
   const delay = monitorEventLoopDelay({ resolution: 10 });
   delay.enable();
@@ -138,6 +138,9 @@ async function probe({ ports, key }, isOver) {
   let next = 0;
   await Promise.all([
     repeat(HEALTH_MS, isOver, () => measure('health over HTTP', () => overHttp(health, 'GET', '/v2/health/ready'))),
+    repeat(HEALTH_MS, isOver, () =>
+      measure('health at the port of the metrics', () => overHttp({ port: ports.metrics, key: null }, 'GET', '/v2/health/ready')),
+    ),
     repeat(HEALTH_MS, isOver, () => measure('health over a kept connection', () => overHttp({ ...health, agent }, 'GET', '/v2/health/live'))),
     repeat(HEALTH_MS, isOver, () => measure('health over gRPC', () => grpcHealth.call('/inference.GRPCInferenceService/ServerLive', Buffer.alloc(0)))),
     repeat(VALID_MS, isOver, () => {
