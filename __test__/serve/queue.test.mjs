@@ -69,7 +69,7 @@ test('a worker that is killed loses no job, and no effect counts twice', async (
 
 test('computations far longer than the lock lose no lock', async (t) => {
   const { name, queue, events } = await queueOf(t);
-  const { file, feeds, remove } = slowModel();
+  const { file, feeds, remove } = slowModel({ products: 100 });
   t.after(remove);
   const stalled = [];
   events.on('stalled', ({ jobId }) => stalled.push(jobId));
