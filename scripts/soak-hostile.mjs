@@ -41,8 +41,11 @@ const SIZES = /** @type {const} */ ([
   [10_000, 2 ** 26],
 ]);
 
-/** Memory that a server may have more after than before: V8 keeps some of its heap, and the allocator free pages between used ones. */
-const MARGIN = 512 * 2 ** 20;
+/**
+ * Memory that a server may have more after than before: what its limits let requests, responses and kept bodies take, and a part of the heap.
+ * The allocator gives little of it back. Bytes that the server still holds are seen in its metrics.
+ */
+const MARGIN = (256 + 256 + 64 + 128) * 2 ** 20;
 
 /** Messages to name where the server ends. */
 const LARGE = 2 ** 17;
