@@ -16,11 +16,10 @@ import { InTurns, Together } from '../lib/batcher/rows.js';
 import { Sequences } from '../lib/batcher/sequences.js';
 import { rowCounts } from '../lib/models/batching.js';
 import { contextBound } from '../lib/models/context.js';
-import { loadVersion } from '../lib/models/load.js';
 import { DEFAULTS } from '../lib/registry/config.js';
 import { Forbidden } from '../lib/text/constraints.js';
 import { changedLogits, chooseToken, UNCHANGED } from '../lib/text/sampling.js';
-import { CONTEXT, KINDS, modelsOf } from './generation-support.mjs';
+import { CONTEXT, KINDS, modelsOf, loadFrom as loadModelFrom } from './generation-support.mjs';
 
 /**
  * Loads a model with a generation_config.json.
@@ -33,25 +32,8 @@ async function load(t, generation, { config = {}, content = {}, observer = {} } 
   return loadFrom(t, await modelsOf(t, { model: { ...KINDS.together, generation, ...content } }), { config, observer });
 }
 
-/**
- * @param {{ after: (done: () => Promise<void> | void) => void }} t
- * @param {string} folder
- * @param {{ config?: Partial<import('../lib/registry/config.js').ModelConfig>, observer?: object }} [options]
- * @returns {Promise<import('../lib/models/generator.js').Generator>}
- */
-async function loadFrom(t, folder, { config = {}, observer = {} } = {}) {
-  const services = {
-    config: { ...DEFAULTS, threads: 1, maxSequences: 2, ...config },
-    turns: new Turns(new Places()),
-    observer: { ...UNOBSERVED, ...observer },
-  };
-  const model = await loadVersion(path.join(folder, 'model'), services);
-  t.after(async () => {
-    await model.drain();
-    model.destroy();
-  });
-  return /** @type {any} */ (model);
-}
+/** Loads the model of a folder that generates two texts at the same time. @type {typeof loadModelFrom} */
+const loadFrom = (t, folder, { config = {}, observer } = {}) => loadModelFrom(t, folder, { config: { maxSequences: 2, ...config }, observer });
 
 /** All tokens end nothing: what ends a text is what a test is about. */
 const endless = { ignoreEnd: true, sampling: { temperature: 0 } };

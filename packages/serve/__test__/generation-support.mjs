@@ -40,9 +40,19 @@ export async function modelsOf(t, models) {
  * @returns {Promise<import('../lib/models/generator.js').Generator>}
  */
 export async function generatorOf(t, { kind = 'together', config = {}, observer = {} } = {}) {
-  const folder = await modelsOf(t, { model: KINDS[kind] });
+  return loadFrom(t, await modelsOf(t, { model: KINDS[kind] }), { config: { maxTextQueueMs: 2 ** 30, ...config }, observer });
+}
+
+/**
+ * Loads the model `model` of a folder, freed after the test.
+ * @param {Parameters<typeof modelsOf>[0]} t
+ * @param {string} folder
+ * @param {{ config?: Partial<import('../lib/registry/config.js').ModelConfig>, observer?: object }} [options]
+ * @returns {Promise<import('../lib/models/generator.js').Generator>}
+ */
+export async function loadFrom(t, folder, { config = {}, observer = {} } = {}) {
   const services = {
-    config: { ...DEFAULTS, threads: 1, maxTextQueueMs: 2 ** 30, ...config },
+    config: { ...DEFAULTS, threads: 1, ...config },
     turns: new Turns(new Places()),
     observer: { ...UNOBSERVED, ...observer },
   };

@@ -1,34 +1,16 @@
 // Messages of many megabytes that are made to cost more than they are, against a server with a heap of 128 MB.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { createInterface } from 'node:readline';
 import test from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
-import { defined } from '../../../__test__/lib/types.mjs';
 import { callRaw, clientOf, envelope, INFER, LIVE, METADATA, rawPicture, sessionOf } from './grpc-support.mjs';
+import { startSmallHeap } from './small-heap.mjs';
 import { DIGITS, repositoryOf, wordsFiles } from './support.mjs';
 import { bytesField, field, repeated, varint } from './wire.mjs';
 
-const PROGRAM = fileURLToPath(new URL('hostile-server.mjs', import.meta.url));
-
-/** @param {string} [key] */
-async function startChild(t, key) {
-  const repository = repositoryOf(t, { 'digits/1/model.onnx': DIGITS, ...wordsFiles('words') });
-  const args = ['--max-old-space-size=128', PROGRAM, repository, ...(key === undefined ? [] : [key])];
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'], env: { ...process.env, NODE_TEST_CONTEXT: undefined } });
-  const exited = once(child, 'exit');
-  t.after(async () => {
-    child.kill('SIGKILL');
-    await exited;
-  });
-  const [line] = await once(createInterface({ input: defined(child.stdout) }), 'line');
-  const { http, grpc, pid } = JSON.parse(line);
-  return { child, pid, http, address: grpc.replace('grpc://', '') };
-}
+const startChild = (t, /** @type {string | undefined} */ key) =>
+  startSmallHeap(t, repositoryOf(t, { 'digits/1/model.onnx': DIGITS, ...wordsFiles('words') }), { megabytes: 128, key });
 
 /** Bytes of memory that a process has. */
 const residentBytes = (/** @type {number} */ pid) => Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) * 1024;

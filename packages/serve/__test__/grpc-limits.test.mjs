@@ -324,7 +324,7 @@ test('answers on a connection of which nothing is read are given up, too', async
   way.server().pause();
   const gone = once(way.server(), 'close');
   for (let i = 0; i < 3; i++) begin(lazy, INFER).stream.end(numbers(1));
-  // Answers of 8 MB each, of which the sockets hold some.
+  // Each response has 8 MB; socket buffers absorb part of it.
   const askOther = async () => (await callRaw(sessionOf(t, address), INFER, numbers(1))).code;
   await until(async () => (await askOther()) === 'UNAVAILABLE', 'their answers wait');
   await until(async () => (await askOther()) === 'OK', 'there is room again');

@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import http from 'node:http';
-import { createInterface } from 'node:readline';
 import test from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { until } from '../../../__test__/lib/wait.mjs';
 import { hostileRequests, send } from './hostile.mjs';
+import { startSmallHeap } from './small-heap.mjs';
 import { DIGITS, PICTURE, postJson, repositoryOf, startServer, wordsFiles } from './support.mjs';
 
 /** Requests of one run; `HOSTILE_REQUESTS` asks for more. */
@@ -66,19 +64,7 @@ for (const { who, options, expected } of CALLERS) {
 }
 
 test('a body in pieces of one byte takes no more memory than its bytes', { timeout: 300_000 }, async (t) => {
-  const repository = repositoryOf(t, { 'digits/1/model.onnx': DIGITS });
-  const program = fileURLToPath(new URL('hostile-server.mjs', import.meta.url));
-  const child = spawn(process.execPath, ['--max-old-space-size=64', program, repository], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-    env: { ...process.env, NODE_TEST_CONTEXT: undefined },
-  });
-  const ended = once(child, 'exit');
-  t.after(async () => {
-    child.kill('SIGKILL');
-    await ended;
-  });
-  const [line] = await once(createInterface({ input: child.stdout }), 'line');
-  const { http: url } = JSON.parse(line);
+  const { http: url } = await startSmallHeap(t, repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), { megabytes: 64 });
   const request = http.request(`${url}/v1/embeddings`, { method: 'POST' });
   // What the server says before all was sent ends nothing here.
   request.on('error', () => undefined);

@@ -139,25 +139,26 @@ if (process.platform !== 'win32') {
     assert.deepEqual(await program.end(), CLEAN);
   });
 
-  testProgram('a process that dies while the program ends does not hold up the end', async (t) => {
+  /** A program that drains while its processes hang. */
+  async function startHanging(t) {
     const program = await Program.start(t);
     await program.untilServing(2);
     const pids = program.serving;
     for (const pid of pids) kill(pid, 'SIGSTOP');
     program.child.kill('SIGTERM');
     await until(() => program.count('draining') > 0, 'the program drains');
+    return { program, pids };
+  }
+
+  testProgram('a process that dies while the program ends does not hold up the end', async (t) => {
+    const { program, pids } = await startHanging(t);
     for (const pid of pids) kill(pid, 'SIGKILL');
     const { code } = await program.ended;
     assert.deepEqual([code, program.started.length, program.count('process ended')], [0, 2, 0]);
   });
 
   testProgram('a second signal ends the program and its processes at once', async (t) => {
-    const program = await Program.start(t);
-    await program.untilServing(2);
-    const pids = program.serving;
-    for (const pid of pids) kill(pid, 'SIGSTOP');
-    program.child.kill('SIGTERM');
-    await until(() => program.count('draining') > 0, 'the program drains');
+    const { program, pids } = await startHanging(t);
     program.child.kill('SIGTERM');
     // Not the end of its output, which the processes that are stopped hold open.
     assert.deepEqual(await once(program.child, 'exit'), [143, null]);

@@ -1,5 +1,7 @@
 // Bytes that may be held at one time: of bodies that arrive and are computed, of answers that are not read yet.
 
+import { ServeError } from './errors.js';
+
 /** What arrives more slowly than these bytes in this time gives way where there is no room. */
 const PACE_BYTES = 2 ** 16;
 const PACE_MS = 2000;
@@ -32,6 +34,9 @@ class Arrival {
     return now - this.#since > PACE_MS;
   }
 }
+
+/** The error for a request body that the budget has no room for. */
+export const noRoom = () => new ServeError('overloaded', 'the server holds too many request bodies', { retryAfterMs: 1000 });
 
 /** Counts bytes against a limit that all requests of all protocols share. */
 export class ByteBudget {

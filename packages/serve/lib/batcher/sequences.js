@@ -123,7 +123,7 @@ export class Sequences {
   #check(texts, now, { signal, deadline } = {}, known = []) {
     if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
     if (signal?.aborted) throw new ServeError('canceled', 'the caller is gone');
-    const all = [...this.#begun, ...this.#waiting].map(({ sequence }) => sequence).concat(known);
+    const all = this.#sequences.concat(known);
     const fitting = Math.min(all.length, this.#placesFor(all));
     const places = fitting < all.length ? fitting : Math.min(this.#limits.maxSequences, all.length + texts - known.length);
     // Those that have a place already do not count as waiting.
@@ -191,6 +191,11 @@ export class Sequences {
     this.#end(entry, new ServeError('deadline', `the deadline was over after ${Math.round(now - entry.since)} ms${where}`));
   }
 
+  /** Texts that have begun, then those that wait, in their order. */
+  get #sequences() {
+    return [...this.#begun, ...this.#waiting].map(({ sequence }) => sequence);
+  }
+
   /**
    * How many of the first texts there is room for until they end, also in their caches; for one in any case.
    * @param {readonly Sequence[]} sequences
@@ -205,7 +210,7 @@ export class Sequences {
   #admit() {
     if (this.#waiting.length === 0) return;
     // In their order: shorter texts that came later must not take the place of a long one for ever.
-    const places = this.#placesFor([...this.#begun, ...this.#waiting].map(({ sequence }) => sequence));
+    const places = this.#placesFor(this.#sequences);
     while (this.#waiting.length > 0 && this.running < places) {
       const entry = /** @type {Entry} */ (this.#waiting.shift());
       this.#begun.add(entry);

@@ -116,7 +116,7 @@ export class Answer {
     this.#leave();
   }
 
-  /** Callers who go on sending are told that nobody reads it, behind the status: HTTP/2 drops what waits for a stream that it resets. */
+  /** Tells a caller who is still sending to stop, but only once the status is sent: a reset would discard a queued status. */
   #leave() {
     const stream = this.#stream.resume();
     if (!stream.readableEnded) setImmediate(() => stream.close(constants.NGHTTP2_NO_ERROR));

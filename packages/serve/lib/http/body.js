@@ -161,7 +161,7 @@ function collect(stream, call) {
  * @param {import('./calls.js').Call} call
  * @returns {import('node:stream').Readable} the same bytes
  */
-export function counted(stream, call) {
+export function countedBody(stream, call) {
   const counter = new Transform({
     transform(chunk, _, done) {
       try {
@@ -175,7 +175,7 @@ export function counted(stream, call) {
   });
   call.beginBody((error) => counter.destroy(error));
   counter.once('end', () => call.endBody());
-  // Fastify stops listening when it has refused a body, and an error that nobody hears ends the process.
+  // Fastify removes its listener when it refuses a body; an 'error' event without one would end the process.
   counter.on('error', () => undefined);
   stream.once('error', (error) => counter.destroy(error));
   return stream.pipe(counter);
@@ -224,8 +224,8 @@ export async function readBody(stream, memory, call) {
 }
 
 /**
- * Reads and drops what is left of a body that nobody wants, so that its caller sees the response instead of a reset connection: many
- * clients read it only after they have sent everything.
+ * Discards the rest of an unwanted body. Many clients read the response only after sending everything; closing earlier would reset their
+ * connection and lose it.
  * @param {import('node:http').IncomingMessage} stream
  * @param {import('node:http').ServerResponse} response
  * @param {number} limit in bytes; when more come, the connection ends

@@ -1,9 +1,8 @@
 // What a request holds while it is answered: bytes of its body and of its response, and a signal for a caller that has gone.
 
+import { noRoom } from '../byte-budget.js';
 import { Departure } from '../departure.js';
 import { ServeError } from '../errors.js';
-
-const full = () => new ServeError('overloaded', 'the server holds too many request bodies', { retryAfterMs: 1000 });
 
 /** A request over HTTP, until its response is sent or its caller is gone. */
 export class Call {
@@ -40,7 +39,7 @@ export class Call {
    * @throws {ServeError} `overloaded`
    */
   checkRoom(bytes) {
-    if (!this.#budgets.bodies.hasRoom(bytes)) throw full();
+    if (!this.#budgets.bodies.hasRoom(bytes)) throw noRoom();
   }
 
   /**
@@ -66,7 +65,7 @@ export class Call {
    */
   holdBody(bytes) {
     if (this.#response.destroyed) throw new ServeError('canceled', 'the caller is gone');
-    if (!this.#budgets.bodies.take(bytes)) throw full();
+    if (!this.#budgets.bodies.take(bytes)) throw noRoom();
     this.#body += bytes;
   }
 

@@ -22,9 +22,11 @@ const HEAD_MS = 10_000;
 const WARNING_MS = 10_000;
 
 /**
- * A connection: the responses that are owed, of which the first one is sent next, when it was used last, and when bytes came last while the
- * server ends.
- * @typedef {{ responses: Set<http.ServerResponse & { req: http.IncomingMessage }>, usedAt: number, bytes: number, since: number }} Connection
+ * @typedef {object} Connection
+ * @property {Set<http.ServerResponse & { req: http.IncomingMessage }>} responses not sent yet, the next one first
+ * @property {number} usedAt when it was last used
+ * @property {number} bytes read when the drain last looked
+ * @property {number} since when, during the drain, bytes last arrived
  */
 
 /** Knows which connections of a server wait for it, and which it waits for. */

@@ -28,7 +28,7 @@ function capabilitiesOf(model) {
  * @param {string} name
  * @param {Model} model
  */
-function callsOf(name, model) {
+function routesOf(name, model) {
   const calls = capabilitiesOf(model).map((capability) => `/v1/${capability.replace('.', '/')}`);
   return calls.length === 0 ? `/v2/models/${encodeURIComponent(name)}/infer` : calls.join(' or ');
 }
@@ -44,7 +44,7 @@ function callsOf(name, model) {
 export function modelFor(registry, name, kind) {
   const { model } = registry.get(name);
   if (model.kind === kind) return /** @type {any} */ (model);
-  throw invalid(`model ${JSON.stringify(name)} does not do ${kind}, it is a model for ${model.kind}; call ${callsOf(name, model)}`, { param: 'model' });
+  throw invalid(`model ${JSON.stringify(name)} does not do ${kind}, it is a model for ${model.kind}; call ${routesOf(name, model)}`, { param: 'model' });
 }
 
 /**
@@ -62,7 +62,7 @@ export function addOpenAiRoutes(app, { registry, json }) {
     const { model } = registry.get(name);
     const described = describe(name, model);
     if (described.capabilities.length > 0) return described;
-    const message = `model ${JSON.stringify(name)} has no calls in OpenAI's API; call ${callsOf(name, model)}`;
+    const message = `model ${JSON.stringify(name)} has no calls in OpenAI's API; call ${routesOf(name, model)}`;
     throw new ServeError('notFound', message, { param: 'model', code: 'model_not_found' });
   };
 

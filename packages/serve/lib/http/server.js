@@ -7,7 +7,7 @@ import underPressure from '@fastify/under-pressure';
 import { LogController } from 'fastify';
 import { ServeError, toServeError } from '../errors.js';
 import { encodeError } from '../protocol/openai.js';
-import { admitBody, BodyMemory, counted, dropBody, readBody } from './body.js';
+import { admitBody, BodyMemory, countedBody, dropBody, readBody } from './body.js';
 import { Call, callOf } from './calls.js';
 import { createApp } from './connections.js';
 import { addMetricsRoute } from './metrics.js';
@@ -162,7 +162,7 @@ function addBodies(app, { limits }) {
   });
   // The protocols count bodies where they read them.
   app.addHook('preParsing', (request, _, stream, done) => {
-    done(null, 'isOwn' in request ? stream : /** @type {any} */ (counted(/** @type {import('node:stream').Readable} */ (stream), callOf(request))));
+    done(null, 'isOwn' in request ? stream : /** @type {any} */ (countedBody(/** @type {import('node:stream').Readable} */ (stream), callOf(request))));
   });
 }
 

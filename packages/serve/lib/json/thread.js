@@ -1,6 +1,7 @@
 // Reads and writes JSON. What is long goes to a thread of its own, where it stops nobody else.
 
 import { Worker } from 'node:worker_threads';
+import { noRoom } from '../byte-budget.js';
 import { invalid, ServeError, toServeError } from '../errors.js';
 import { READERS, WRITERS } from './kinds.js';
 
@@ -96,7 +97,7 @@ export class JsonThread {
    * @param {Omit<Task, 'resolve' | 'reject'>} task
    */
   async #holding(bytes, task) {
-    if (!this.#bodies.take(bytes)) throw new ServeError('overloaded', 'the server holds too many request bodies', { retryAfterMs: 1000 });
+    if (!this.#bodies.take(bytes)) throw noRoom();
     try {
       return await this.#run(task);
     } finally {

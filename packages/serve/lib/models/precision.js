@@ -1,7 +1,7 @@
 // Models that compute less precisely than their data types say.
 
 /**
- * The names of what is computed in float32 although the file says double.
+ * Names of the inputs, outputs and nodes that the file declares as double and that are computed in float32.
  * @param {import('webnn-node/onnx').OnnxAsFloat32} computedAsFloat32
  * @returns {[what: 'inputs' | 'outputs' | 'nodes', names: string][]} none for other models
  */

@@ -94,7 +94,7 @@ const EXPECTED = {
  * @param {Schema} schema
  * @returns {string}
  */
-export function expectedOf(schema) {
+function expectedOf(schema) {
   if (schema.title !== undefined) return schema.title;
   if (schema.enum !== undefined) return EITHER.format(schema.enum.map((/** @type {unknown} */ value) => JSON.stringify(value)));
   if (schema.anyOf !== undefined) return schema.anyOf.map(expectedOf).join(', or ');
