@@ -176,7 +176,7 @@ pub fn import_model(
         let request = Request { free_dimensions, strict_dimensions, bindings, outputs, ..Request::default() };
         let before = builder.checkpoint();
         let work = || {
-            check_names(&model.graph.inputs, &request.free_dimensions)?;
+            check_names(&model.graph().inputs, &request.free_dimensions)?;
             let Imported { inputs, outputs, .. } = import(&model, builder, &request)?;
             let bound = |bindings: Vec<Binding>| bindings.into_iter().map(Bound::from).collect();
             json("importModel", &ImportResult { inputs: bound(inputs), outputs: bound(outputs) })

@@ -149,7 +149,7 @@ pub fn open_model(
     });
     let work = move || {
         let model = Model::open(source, external_data).map_err(|error| error.into_error())?;
-        let json = text_of("loadModel", &interface(&model).map_err(|error| error.into_error())?)?;
+        let json = text_of("loadModel", &interface(&model))?;
         slot.put(((model, weight), json));
         Ok(())
     };

@@ -5,12 +5,9 @@
 
 use super::error::{ModelError, Result};
 use super::file::Files;
-use super::model::{MAX_DEPTH, Model, decode_attributes, decode_node};
-use super::proto;
+use super::graph::{Arena, ByName, GraphId, NameId, Node};
+use super::model::Model;
 use super::tensor::{ElementType, TensorRecord};
-use bytes::Bytes;
-use prost::Message;
-use std::collections::HashMap;
 
 /// The domain of operators on channels in blocks.
 pub const DOMAIN: &str = "com.microsoft.nchwc";
@@ -31,8 +28,8 @@ impl Model {
     /// If nodes or weights are damaged.
     pub fn block_size(&self) -> Result<Option<u32>> {
         let find = || {
-            let mut evidence = Evidence::of(&self.files);
-            evidence.graph(&self.graph.nodes, &[&self.graph.initializers], 0)?;
+            let mut evidence = Evidence::of(self);
+            evidence.graph(self.main)?;
             Ok(evidence.size())
         };
         self.known_block_size.get_or_init(find).clone()
@@ -50,7 +47,10 @@ fn native() -> u32 {
 
 /// What nodes and weights tell about the size.
 struct Evidence<'m> {
+    arena: &'m Arena,
     files: &'m Files,
+    /// Values in blocks, with the number of their channels, including those that fill up the last block, if known.
+    blocked: ByName<Option<u32>>,
     /// Whether there are channels in blocks.
     is_used: bool,
     /// Whether a number of channels is impossible with blocks of the other size.
@@ -62,12 +62,10 @@ struct Evidence<'m> {
     weights: usize,
 }
 
-/// Values in blocks by name, with the number of their channels, including those that fill up the last block, if known.
-type Blocked = HashMap<String, Option<u32>>;
-
 impl<'m> Evidence<'m> {
-    fn of(files: &'m Files) -> Evidence<'m> {
-        Evidence { files, is_used: false, only: [false; 2], likelihood: 0.0, groups: 0, weights: 0 }
+    fn of(model: &'m Model) -> Evidence<'m> {
+        let (arena, files, blocked) = (&model.arena, &*model.files, ByName::default());
+        Evidence { arena, files, blocked, is_used: false, only: [false; 2], likelihood: 0.0, groups: 0, weights: 0 }
     }
 
     /// The size.
@@ -88,62 +86,32 @@ impl<'m> Evidence<'m> {
         self.only[0] |= !count.is_multiple_of(SIZES[1]);
     }
 
-    fn graph(&mut self, nodes: &[Bytes], scopes: &[&HashMap<String, TensorRecord>], depth: usize) -> Result<()> {
-        if depth > MAX_DEPTH {
-            return Err(ModelError::new(format!("graphs are nested more than {MAX_DEPTH} deep")));
-        }
-        let mut blocked = Blocked::new();
-        for bytes in nodes {
-            let node = decode_node(bytes)?;
-            let constant = |index: usize| {
-                let name = node.input.get(index)?;
-                scopes.iter().rev().find_map(|scope| scope.get(name))
-            };
-            if matches!(node.op_type.as_str(), "If" | "Loop" | "Scan") && node.domain.is_empty() {
-                self.inner_graphs(&node, scopes, depth)?;
+    fn graph(&mut self, graph: GraphId) -> Result<()> {
+        for &id in &self.arena.graph(graph).nodes {
+            let node = self.arena.node(id);
+            if node.operator().is_one_of(&["If", "Loop", "Scan"]) {
+                node.graphs().try_for_each(|graph| self.graph(graph))?;
                 continue;
             }
-            let channels = self.node(&node, &blocked, constant)?;
-            if let (Some(channels), Some(output)) = (channels, node.output.first()) {
-                blocked.insert(output.clone(), channels);
+            let channels = self.node(node)?;
+            if let (Some(channels), Some(output)) = (channels, node.output(0)) {
+                self.blocked.insert(output, channels);
             }
-        }
-        Ok(())
-    }
-
-    fn inner_graphs(
-        &mut self,
-        node: &proto::Node,
-        scopes: &[&HashMap<String, TensorRecord>],
-        depth: usize,
-    ) -> Result<()> {
-        for encoded in decode_attributes(node)?.into_iter().filter_map(|attribute| attribute.g) {
-            let graph = proto::Graph::decode(encoded)
-                .map_err(|error| ModelError::new(format!("a graph cannot be decoded: {error}")))?;
-            let records = graph.initializer.iter().map(|bytes| {
-                let record = TensorRecord::decode(bytes)?;
-                Ok((record.name.clone(), record))
-            });
-            let own: HashMap<String, TensorRecord> = records.collect::<Result<_>>()?;
-            self.graph(&graph.node, &[scopes, &[&own]].concat(), depth + 1)?;
         }
         Ok(())
     }
 
     /// Takes a node into account; the number of its output's channels if the output is in blocks.
-    fn node<'r>(
-        &mut self,
-        node: &proto::Node,
-        blocked: &Blocked,
-        constant: impl Fn(usize) -> Option<&'r TensorRecord>,
-    ) -> Result<Option<Option<u32>>> {
-        let of = |name: &String| blocked.get(name).copied();
-        let first = node.input.first().and_then(of);
-        if node.domain != DOMAIN {
-            return Ok(match node.op_type.as_str() {
+    fn node(&mut self, node: Node) -> Result<Option<Option<u32>>> {
+        let arena = self.arena;
+        let constant = |index: usize| arena.initializer(node.input(index)?);
+        let first = node.input(0).and_then(|value| self.blocked.get(&value).copied());
+        let operator = node.operator();
+        if operator.domain != DOMAIN {
+            return Ok(match operator.name.as_str() {
                 "Concat" => first.map(|_| {
-                    let mut channels = node.input.iter().map(|name| of(name).flatten());
-                    channels.try_fold(0u32, |sum, channels| sum.checked_add(channels?))
+                    let of = |value: &Option<NameId>| self.blocked.get(&(*value)?).copied().flatten();
+                    node.inputs().iter().map(of).try_fold(0u32, |sum, channels| sum.checked_add(channels?))
                 }),
                 "Reshape" if first.is_some() => {
                     self.reshape(constant(1))?;
@@ -153,18 +121,15 @@ impl<'m> Evidence<'m> {
             });
         }
         self.is_used = true;
-        let number = |name: &str| -> Result<Option<i64>> {
-            Ok(decode_attributes(node)?.into_iter().find(|attribute| attribute.name == name).and_then(|found| found.i))
-        };
-        match node.op_type.as_str() {
+        match operator.name.as_str() {
             "Conv" => {
                 let Some(filter) = constant(1) else { return Ok(Some(None)) };
-                self.conv(filter, number("group")?.unwrap_or(1), first.is_some())?;
+                self.conv(filter, node.int("group").unwrap_or(1), first.is_some())?;
                 Ok(Some(filter.shape.first().copied()))
             }
             "ReorderInput" => Ok(Some(None)),
             "ReorderOutput" => {
-                if let (Some(Some(all)), Some(kept)) = (first, number("channels")?) {
+                if let (Some(Some(all)), Some(kept)) = (first, node.int("channels")) {
                     self.only[1] |= (all as i64).saturating_sub(kept) >= SIZES[0] as i64;
                 }
                 Ok(None)

@@ -3,99 +3,95 @@
 use super::budget::{Budget, work};
 use super::empty::{STAND_INS, extrapolated, stand_in};
 use super::error::{ModelError, Result};
-use super::import::{Importer, Part, Place, Scope, Value, with_budget};
-use super::model::{Dimension, Graph, ValueInfo};
+use super::graph::{Arena, ByName, Graph, GraphId, NameId, NodeId};
+use super::import::{Importer, Place, Start, Value, with_budget};
+use super::model::{Dimension, Model, ValueInfo};
 use super::tensor::ElementType;
 use crate::dimension::Dim;
 use crate::ir::Builder;
 use crate::shape::Descriptor;
-use bytes::Bytes;
-use std::cell::RefCell;
-use std::collections::HashMap;
 
 /// A graph in an attribute, which may run any number of times.
-pub struct Body {
-    graph: Graph,
-    /// Those of its initializers that were already read.
-    constants: HashMap<String, Value>,
+#[derive(Clone, Copy)]
+pub struct Body<'m> {
+    graph: &'m Graph,
 }
 
-impl Body {
-    /// Decodes a graph in an attribute of a node at `place`.
-    pub(super) fn decode(encoded: &Bytes, place: Place) -> Result<Body> {
-        let graph = Graph::decode(encoded, &|name| place.scope.defines(name), place.depth + 1)?;
-        Ok(Body { graph, constants: HashMap::new() })
+impl<'m> Body<'m> {
+    /// The graph with this id.
+    pub fn of(arena: &'m Arena, id: GraphId) -> Body<'m> {
+        Body { graph: arena.graph(id) }
     }
 
     /// The declared inputs of the graph.
-    pub fn inputs(&self) -> &[ValueInfo] {
+    pub fn inputs(&self) -> &'m [ValueInfo] {
         &self.graph.inputs
     }
 
     /// The declared outputs of the graph.
-    pub fn outputs(&self) -> &[ValueInfo] {
+    pub fn outputs(&self) -> &'m [ValueInfo] {
         &self.graph.outputs
     }
+
+    /// The values of outer graphs that it reads.
+    pub fn captured(&self) -> &'m [NameId] {
+        &self.graph.captured
+    }
+
+    /// The values of its inputs.
+    pub fn input_values(&self) -> &'m [NameId] {
+        &self.graph.input_values
+    }
+}
+
+/// Nodes of a model of whose results only types and shapes are wanted.
+#[derive(Clone, Copy)]
+pub struct Outlined<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// The nodes, in an executable order.
+    pub nodes: &'a [NodeId],
+    /// Their context.
+    pub place: Place<'a>,
+    /// The requested values.
+    pub wanted: &'a [NameId],
 }
 
 impl Importer<'_> {
     /// Whether half of the remaining work suffices to run `body` `rounds` times.
-    pub fn can_repeat(&self, body: &Body, rounds: i64) -> bool {
-        let once: usize = body.graph.nodes.iter().map(|node| work(node.len())).sum();
+    pub fn can_repeat(&self, body: Body, rounds: i64) -> bool {
+        let once: usize = body.graph.nodes.iter().map(|&node| work(self.model.arena.node(node).size())).sum();
         let rounds = usize::try_from(rounds).unwrap_or(0);
         rounds.saturating_mul(once + 1) <= self.work / 2
     }
 
-    /// Runs the graph of an attribute on `inputs` and returns its outputs, in the graph's order.
-    pub fn run_body(&mut self, body: &mut Body, inputs: Vec<Value>, place: Place) -> Result<Vec<Value>> {
+    /// Runs the graph of an attribute on `inputs` and returns its outputs, in the graph's order. It may run any number of
+    /// times.
+    pub fn run_body(&mut self, Body { graph }: Body, inputs: Vec<Value>, place: Place) -> Result<Vec<Value>> {
         // Keeps a body without nodes from running forever.
         self.count_node(0)?;
-        let Body { graph, constants } = body;
         if graph.inputs.len() != inputs.len() {
             let (got, expected) = (graph.inputs.len(), inputs.len());
             return Err(ModelError::new(format!("the graph '{}' has {got} inputs, expected {expected}", graph.name)));
         }
-        let shared = Scope {
-            values: RefCell::new(std::mem::take(constants)),
-            initializers: &graph.initializers,
-            outer: Some(place.scope),
-        };
-        let initializers = HashMap::new();
-        let scope = Scope { values: RefCell::default(), initializers: &initializers, outer: Some(&shared) };
-        for (input, value) in graph.inputs.iter().zip(inputs) {
-            scope.set(&input.name, value);
-        }
-        self.nodes(&graph.nodes, Place { scope: &scope, depth: place.depth + 1, is_top: false, ..place })?;
-        let names: Vec<String> = graph.outputs.iter().map(|output| output.name.clone()).collect();
-        let outputs = self.results(&scope, &names);
-        *constants = shared.values.into_inner();
-        outputs
+        self.values.extend(graph.input_values.iter().copied().zip(inputs));
+        self.nodes(&graph.nodes, Place { depth: place.depth + 1, ..place })?;
+        self.results(&graph.output_values)
     }
 
-    /// Types and shapes of the outputs of `body`, given `values` by name, without adding anything to the builder; `None`
-    /// for outputs whose shapes are not known, or if finding them takes more than half of what remains for trials.
+    /// Types and shapes of the outputs of `body`, given the values that it reads, without adding anything to the builder;
+    /// `None` for outputs whose shapes are not known, or if finding them takes more than half of what remains for trials.
     pub fn shapes_of_body(
         &mut self,
-        body: &Body,
-        mut values: HashMap<String, Value>,
+        Body { graph }: Body,
+        values: &ByName<Value>,
         place: Place,
     ) -> Vec<Option<Descriptor>> {
-        // Constants of the body hide outer values, but are only defaults of its inputs.
-        let is_input = |name: &String| body.inputs().iter().any(|input| &input.name == name);
-        values.retain(|name, _| !body.graph.initializers.contains_key(name) || is_input(name));
-        let wanted: Vec<String> = body.outputs().iter().map(|output| output.name.clone()).collect();
-        let part = Part {
-            model: self.model,
-            initializers: &body.graph.initializers,
-            nodes: &body.graph.nodes,
-            opsets: place.opsets,
-            arguments: place.arguments,
-            depth: place.depth + 1,
-            wanted: &wanted,
-        };
+        let place = Place { depth: place.depth + 1, ..place };
+        let outlined = Outlined { model: self.model, nodes: &graph.nodes, place, wanted: &graph.output_values };
         let given = self.trials.unwrap_or(self.budget()).half();
         let mut left = given;
-        let shapes = shapes_within(&part, self.builder, &values, &mut left);
+        let shapes = shapes_within(&outlined, self.builder, values, &mut left);
         match &mut self.trials {
             Some(trials) => trials.deduct(given, left),
             None => {
@@ -109,40 +105,39 @@ impl Importer<'_> {
     }
 }
 
-/// Types and shapes of the requested values of `part`, given values of `builder`, which may have no elements; `None`
-/// for those whose shapes are not known, and for lists. All that is nested shares the budget of one import.
-pub fn shapes_of(part: &Part, builder: &Builder, values: &HashMap<String, Value>) -> Vec<Option<Descriptor>> {
-    if part.model.files.check().is_err() {
-        return vec![None; part.wanted.len()];
+/// Types and shapes of the requested values, given values of `builder`, which may have no elements; `None` for those
+/// whose shapes are not known, and for lists. All that is nested shares the budget of one import.
+pub fn shapes_of(outlined: &Outlined, builder: &Builder, values: &ByName<Value>) -> Vec<Option<Descriptor>> {
+    let files = &outlined.model.files;
+    if files.check().is_err() {
+        return vec![None; outlined.wanted.len()];
     }
-    let shapes = shapes_within(part, builder, values, &mut Budget::new(part.model, 0));
-    part.model.files.release();
+    let shapes = shapes_within(outlined, builder, values, &mut Budget::new(outlined.model, 0));
+    files.release();
     shapes
 }
 
 /// Like [`shapes_of`], within `budget`, in which it leaves what remains.
 fn shapes_within(
-    part: &Part,
+    outlined: &Outlined,
     builder: &Builder,
-    values: &HashMap<String, Value>,
+    values: &ByName<Value>,
     budget: &mut Budget,
 ) -> Vec<Option<Descriptor>> {
+    let Outlined { model, nodes, place, wanted } = *outlined;
     let mut shapes_for = |size: u32| -> Vec<Option<Descriptor>> {
         let mut own = Builder::with_limit(builder.max_tensor_bytes());
-        let known =
-            values.iter().filter_map(|(name, value)| Some((name.clone(), stand_in(&mut own, builder, value, size)?)));
-        let known: HashMap<String, Value> = known.collect();
-        let shapes = with_budget(part.model, &mut own, (budget, None), false, |importer| {
+        let known = values.iter().filter_map(|(&id, value)| Some((id, stand_in(&mut own, builder, value, size)?)));
+        let known: ByName<Value> = known.collect();
+        let shapes = with_budget(model, &mut own, (budget, None), Start::default(), |importer| {
             // Keeps trials of graphs without nodes from being free.
             importer.count_node(0)?;
-            let scope = Scope { values: known.into(), initializers: part.initializers, outer: None };
-            let Part { opsets, arguments, depth, .. } = *part;
-            importer.nodes(part.nodes, Place { scope: &scope, opsets, arguments, depth, is_top: false })?;
-            let described =
-                |name: &String| Ok(importer.value(&scope, name)?.and_then(|value| importer.described(&value)));
-            part.wanted.iter().map(described).collect::<Result<_>>()
+            importer.values = known;
+            importer.nodes(nodes, place)?;
+            let described = |&id: &NameId| Ok(importer.value(id)?.and_then(|value| importer.described(&value)));
+            wanted.iter().map(described).collect::<Result<_>>()
         });
-        shapes.unwrap_or_else(|_| vec![None; part.wanted.len()])
+        shapes.unwrap_or_else(|_| vec![None; wanted.len()])
     };
     let small = shapes_for(STAND_INS[0]);
     // Without a size to stand in for, or a known shape to complete, a second trial tells nothing new.

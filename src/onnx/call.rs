@@ -2,8 +2,8 @@
 
 use super::body::Body;
 use super::error::{Cut, Refusal, shortened};
+use super::graph::{Argument, ByName, Node};
 use super::import::{FloatForms, Importer, Place, Value, value_type};
-use super::model::reads;
 use super::proto;
 use super::sized::is_small;
 use super::tensor::{ElementType, Literal, TensorRecord};
@@ -15,8 +15,7 @@ use crate::memory::check_room;
 use crate::ops::tensor::Tensor;
 use crate::ops::{Op, Operator};
 use crate::shape::Descriptor;
-use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 pub use super::constants::check_generated;
 
@@ -39,10 +38,10 @@ const OPERATOR_BYTES: usize = 640;
 /// A node under translation.
 pub struct Call<'c, 'm> {
     pub(super) importer: &'c mut Importer<'m>,
-    node: &'c proto::Node,
+    node: Node<'c>,
     pub(super) label: String,
     inputs: Vec<Option<Value>>,
-    attributes: Vec<proto::Attribute>,
+    arguments: Vec<Argument>,
     /// The version of the node's operator set that the model uses.
     pub opset: i64,
     place: Place<'c>,
@@ -51,15 +50,15 @@ pub struct Call<'c, 'm> {
 impl<'c, 'm> Call<'c, 'm> {
     pub(super) fn new(
         importer: &'c mut Importer<'m>,
-        node: &'c proto::Node,
+        node: Node<'c>,
         inputs: Vec<Option<Value>>,
-        attributes: Vec<proto::Attribute>,
+        arguments: Vec<Argument>,
         opset: i64,
         place: Place<'c>,
     ) -> Call<'c, 'm> {
         // Copied into every emitted operator.
-        let label = shortened(super::model::shown_name(node));
-        Call { importer, node, label, inputs, attributes, opset, place }
+        let label = shortened(node.shown_name());
+        Call { importer, node, label, inputs, arguments, opset, place }
     }
 
     /// Whether the node is evaluated for a single run, with all inputs known.
@@ -76,12 +75,12 @@ impl<'c, 'm> Call<'c, 'm> {
 
     /// Number of outputs that the node names, including omitted ones in between.
     pub fn output_count(&self) -> usize {
-        self.node.output.len()
+        self.node.outputs().len()
     }
 
     /// Whether the output at `index` has a name, by which others could read it.
     pub fn wants(&self, index: usize) -> bool {
-        self.node.output.get(index).is_some_and(|name| !name.is_empty())
+        self.node.output(index).is_some()
     }
 
     /// The input at `index` as any kind of value, if present.
@@ -99,7 +98,7 @@ impl<'c, 'm> Call<'c, 'm> {
 
     /// Replaces the input at `index`, for the translation of a related operator.
     pub fn replace(&mut self, index: usize, operand: OperandId) {
-        self.inputs[index] = Some(Value::Operand(operand));
+        self.inputs[index] = Some(Value::Tensor(operand));
     }
 
     /// The number of channels in a block of `com.microsoft.nchwc`; `None` for a model without channels in blocks.
@@ -128,7 +127,7 @@ impl<'c, 'm> Call<'c, 'm> {
 
     fn operand(&self, value: &Value, index: usize) -> Step<OperandId> {
         match value {
-            Value::Operand(id) => Ok(*id),
+            Value::Tensor(id) => Ok(*id),
             Value::Literal(literal) => {
                 Err(Refusal(format!("input {index} is of type {}, which WebNN does not have", literal.element)))
             }
@@ -148,7 +147,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// If it is missing or not a tensor.
     pub fn input_shape(&self, index: usize) -> Step<Vec<Dim>> {
         match self.required(index)? {
-            Value::Operand(id) => Ok(self.shape(id)),
+            Value::Tensor(id) => Ok(self.shape(id)),
             Value::Literal(literal) => Ok(dims(&literal.shape)),
             Value::Empty(descriptor) => Ok(descriptor.shape),
             _ => Err(Refusal(format!("input {index} is not a tensor"))),
@@ -170,8 +169,8 @@ impl<'c, 'm> Call<'c, 'm> {
 
     // ---- Attributes ----------------------------------------------------------------------------------------------
 
-    fn attribute(&self, name: &str) -> Option<&proto::Attribute> {
-        self.attributes.iter().find(|attribute| attribute.name == name)
+    fn attribute(&self, name: &str) -> Option<proto::Attribute> {
+        self.importer.model.arena.attribute(&self.arguments, name)
     }
 
     /// Whether the attribute is present.
@@ -202,7 +201,7 @@ impl<'c, 'm> Call<'c, 'm> {
 
     /// A text attribute, if present.
     pub fn text_attribute(&self, name: &str) -> Option<String> {
-        let text = self.attribute(name)?.s.clone().unwrap_or_default();
+        let text = self.attribute(name)?.s.unwrap_or_default();
         Some(String::from_utf8_lossy(&text).into_owned())
     }
 
@@ -213,7 +212,7 @@ impl<'c, 'm> Call<'c, 'm> {
 
     /// A list of integers, if present.
     pub fn ints_attribute(&self, name: &str) -> Option<Vec<i64>> {
-        self.attribute(name).map(|attribute| attribute.ints.clone())
+        self.attribute(name).map(|attribute| attribute.ints)
     }
 
     /// A list of floating-point numbers, if present.
@@ -223,7 +222,7 @@ impl<'c, 'm> Call<'c, 'm> {
 
     /// A list of texts, if present.
     pub fn texts_attribute(&self, name: &str) -> Option<Vec<String>> {
-        let texts = &self.attribute(name)?.strings;
+        let texts = self.attribute(name)?.strings;
         Some(texts.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
     }
 
@@ -233,8 +232,8 @@ impl<'c, 'm> Call<'c, 'm> {
     /// If the tensor is damaged, or memory for a sparse one runs out.
     pub fn tensor_attribute(&mut self, name: &str) -> Step<Option<Literal>> {
         let record = match self.attribute(name) {
-            Some(proto::Attribute { t: Some(encoded), .. }) => TensorRecord::decode(encoded)?,
-            Some(proto::Attribute { sparse_tensor: Some(encoded), .. }) => TensorRecord::decode_sparse(encoded)?,
+            Some(proto::Attribute { t: Some(encoded), .. }) => TensorRecord::decode(&encoded)?,
+            Some(proto::Attribute { sparse_tensor: Some(encoded), .. }) => TensorRecord::decode_sparse(&encoded)?,
             _ => return Ok(None),
         };
         if record.is_sparse() {
@@ -454,7 +453,7 @@ impl<'c, 'm> Call<'c, 'm> {
     }
 
     /// The constant at `index`, possibly of a type that WebNN does not support.
-    pub fn input_literal(&self, index: usize) -> Option<Rc<Literal>> {
+    pub fn input_literal(&self, index: usize) -> Option<Arc<Literal>> {
         match self.value(index)? {
             Value::Literal(literal) => Some(literal),
             _ => None,
@@ -464,18 +463,19 @@ impl<'c, 'm> Call<'c, 'm> {
     /// The graph in the attribute `name`.
     ///
     /// # Errors
-    /// If the graph is missing or damaged.
-    pub fn body(&self, name: &str) -> Step<Body> {
-        let graph = self.attribute(name).and_then(|attribute| attribute.g.as_ref());
+    /// If it is missing.
+    pub fn body(&self, name: &str) -> Step<Body<'m>> {
+        let arena = &self.importer.model.arena;
+        let graph = arena.graph_of(&self.arguments, name);
         let graph = graph.ok_or_else(|| Refusal(format!("the attribute {name} is missing")))?;
-        Ok(Body::decode(graph, self.place)?)
+        Ok(Body::of(arena, graph))
     }
 
     /// Runs a graph of the node on `inputs` and returns its outputs.
     ///
     /// # Errors
     /// If the number of inputs is wrong, or a result is unknown. Unsupported nodes of the graph are listed separately.
-    pub fn run_body(&mut self, body: &mut Body, inputs: Vec<Value>) -> Step<Vec<Value>> {
+    pub fn run_body(&mut self, body: Body, inputs: Vec<Value>) -> Step<Vec<Value>> {
         let before = self.importer.refused.count();
         let outputs = self.importer.run_body(body, inputs, self.place)?;
         if !outputs.iter().any(|output| matches!(output, Value::Unknown)) {
@@ -496,19 +496,19 @@ impl<'c, 'm> Call<'c, 'm> {
     ///
     /// # Errors
     /// If a constant cannot be read.
-    pub fn shapes_of_body(&mut self, body: &Body, inputs: Vec<Value>) -> Step<Vec<Option<Descriptor>>> {
-        let mut values = HashMap::new();
-        for name in reads(self.node, self.place.depth)? {
-            if let Some(value) = self.importer.value(self.place.scope, &name)? {
-                values.insert(name, value);
+    pub fn shapes_of_body(&mut self, body: Body, inputs: Vec<Value>) -> Step<Vec<Option<Descriptor>>> {
+        let mut values = ByName::default();
+        for &id in body.captured() {
+            if let Some(value) = self.importer.value(id)? {
+                values.insert(id, value);
             }
         }
-        values.extend(body.inputs().iter().map(|input| input.name.clone()).zip(inputs));
-        Ok(self.importer.shapes_of_body(body, values, self.place))
+        values.extend(body.input_values().iter().copied().zip(inputs));
+        Ok(self.importer.shapes_of_body(body, &values, self.place))
     }
 
     /// Whether the remaining work suffices to run `body` `rounds` times.
-    pub fn can_repeat(&self, body: &Body, rounds: i64) -> bool {
+    pub fn can_repeat(&self, body: Body, rounds: i64) -> bool {
         self.importer.can_repeat(body, rounds)
     }
 

@@ -13,7 +13,6 @@ use crate::memory::Buffer;
 use crate::shape::Descriptor;
 use bytes::Bytes;
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// Maximum number of elements of a constant that a translation generates: a small file must not need much memory.
@@ -50,7 +49,7 @@ impl AsRef<[u8]> for Shared {
 
 /// Constants of types that WebNN lacks, by address and by what they were converted to. The first ones keep their
 /// addresses from being used for others.
-pub(super) type Converted = HashMap<(*const Literal, Conversion), (Rc<Literal>, OperandId)>;
+pub(super) type Converted = HashMap<(*const Literal, Conversion), (Arc<Literal>, OperandId)>;
 
 /// What a constant is converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +67,7 @@ pub enum Conversion {
 impl Importer<'_> {
     /// Converts a tensor of the file to a value.
     pub fn literal(&mut self, literal: Literal) -> Result<Value> {
-        let Some(dtype) = literal.element.webnn() else { return Ok(Value::Literal(Rc::new(literal))) };
+        let Some(dtype) = literal.element.webnn() else { return Ok(Value::Literal(Arc::new(literal))) };
         let descriptor = Descriptor::new(dtype, literal.shape);
         if descriptor.is_empty() {
             return Ok(Value::Empty(descriptor));
@@ -84,7 +83,7 @@ impl Importer<'_> {
                 self.builder.constant(descriptor, &literal.bytes)
             }
         };
-        constant.map(Value::Operand).map_err(ModelError::of_constant)
+        constant.map(Value::Tensor).map_err(ModelError::of_constant)
     }
 
     /// Deducts from the remaining bytes for translations.
@@ -105,15 +104,15 @@ impl Importer<'_> {
 
     /// Represents a constant of a type that WebNN does not support in one that has all its values, or in float32. All
     /// nodes that read the constant share the result.
-    pub(super) fn widened(&mut self, literal: &Rc<Literal>) -> Result<Value> {
+    pub(super) fn widened(&mut self, literal: &Arc<Literal>) -> Result<Value> {
         let widened = literal.widened(&self.model.files).map_err(ModelError::new)?;
         let descriptor = Descriptor::new(widened.from().widened(), literal.shape.as_slice());
         if descriptor.is_empty() {
             return Ok(Value::Empty(descriptor));
         }
-        let key = (Rc::as_ptr(literal), Conversion::Widened);
+        let key = (Arc::as_ptr(literal), Conversion::Widened);
         if let Some((_, known)) = self.converted.get(&key) {
-            return Ok(Value::Operand(*known));
+            return Ok(Value::Tensor(*known));
         }
         let constant = match widened.len() <= MAX_COPIED_BYTES {
             true => {
@@ -125,7 +124,7 @@ impl Importer<'_> {
         let operand = constant.and_then(|constant| self.builder.constant_like(descriptor, &constant));
         let operand = operand.map_err(ModelError::of_constant)?;
         self.converted.insert(key, (literal.clone(), operand));
-        Ok(Value::Operand(operand))
+        Ok(Value::Tensor(operand))
     }
 }
 
@@ -184,7 +183,7 @@ impl Call<'_, '_> {
     pub fn constant_elements(&mut self, index: usize) -> Step<Option<(DataType, Arc<Buffer>)>> {
         let Some(value) = self.value(index) else { return Ok(None) };
         let operand = match value {
-            Value::Operand(id) => id,
+            Value::Tensor(id) => id,
             Value::Literal(literal) => self.widened(&literal)?,
             Value::Empty(descriptor) => return Ok(Some((descriptor.dtype, Arc::default()))),
             _ => return Ok(None),
@@ -228,7 +227,7 @@ impl Call<'_, '_> {
     /// # Errors
     /// Those of [`ints`](Self::ints).
     pub fn int_dims(&self, index: usize, what: &str) -> Step<Vec<Dim>> {
-        if let Some(Value::Operand(id)) = self.value(index)
+        if let Some(Value::Tensor(id)) = self.value(index)
             && let Some(dims) = self.importer.builder.sizes_of(id)
         {
             return Ok(dims.to_vec());
@@ -263,7 +262,7 @@ impl Call<'_, '_> {
         let named = |refusal: Refusal| Refusal(format!("{what} (input {index}) {}", refusal.reason));
         match self.value(index) {
             None => Ok(None),
-            Some(Value::Operand(id)) => match self.listed(id).map_err(named)? {
+            Some(Value::Tensor(id)) => match self.listed(id).map_err(named)? {
                 Some(numbers) => Ok(Some(numbers)),
                 None => {
                     let reason = "is computed from inputs of the model, expected a constant";
@@ -299,7 +298,7 @@ impl Call<'_, '_> {
     /// # Errors
     /// If they cannot be read, or memory for them runs out.
     pub fn constant_bytes(&mut self, index: usize) -> Step<Option<Bytes>> {
-        let Some(Value::Operand(id)) = self.value(index) else { return Ok(None) };
+        let Some(Value::Tensor(id)) = self.value(index) else { return Ok(None) };
         let Some(constant) = self.importer.builder.constant_value(id).cloned() else { return Ok(None) };
         self.take_memory(constant.len())?;
         Ok(Some(Bytes::from_owner(Shared(constant.buffer()?))))
@@ -373,9 +372,9 @@ impl Call<'_, '_> {
     ///
     /// # Errors
     /// If nothing represents the type, the constant has no elements, or memory runs out.
-    pub fn widened(&mut self, literal: &Rc<Literal>) -> Step<OperandId> {
+    pub fn widened(&mut self, literal: &Arc<Literal>) -> Step<OperandId> {
         match self.importer.widened(literal)? {
-            Value::Operand(id) => Ok(id),
+            Value::Tensor(id) => Ok(id),
             _ => Err("a constant has no elements".into()),
         }
     }
@@ -386,11 +385,11 @@ impl Call<'_, '_> {
     /// If its elements are not numbers, or memory runs out.
     pub fn converted(
         &mut self,
-        literal: &Rc<Literal>,
+        literal: &Arc<Literal>,
         (to, conversion): (DataType, Conversion),
         f: impl Fn(Number) -> Number,
     ) -> Step<OperandId> {
-        let key = (Rc::as_ptr(literal), conversion);
+        let key = (Arc::as_ptr(literal), conversion);
         if let Some((_, known)) = self.importer.converted.get(&key) {
             return Ok(*known);
         }
@@ -427,7 +426,7 @@ impl Call<'_, '_> {
     /// # Errors
     /// If the input is computed, or has a different number of bytes.
     pub fn constant_as(&mut self, index: usize, what: &str, descriptor: Descriptor) -> Step<OperandId> {
-        let Some(Value::Operand(id)) = self.value(index) else {
+        let Some(Value::Tensor(id)) = self.value(index) else {
             return Err(Refusal(format!("{what} (input {index}) is missing")));
         };
         let Some(constant) = self.importer.builder.constant_value(id).cloned() else {
@@ -452,7 +451,7 @@ impl Call<'_, '_> {
         if shape.contains(&0) {
             return Ok(Value::Empty(descriptor));
         }
-        self.constant(DataType::Int64, shape, ints.iter().copied()).map(Value::Operand)
+        self.constant(DataType::Int64, shape, ints.iter().copied()).map(Value::Tensor)
     }
 
     /// Like [`int_list`](Self::int_list), for integers that may depend on sizes still unknown.
@@ -463,7 +462,7 @@ impl Call<'_, '_> {
         if dims.iter().all(|dim| dim.is_number()) {
             return self.int_list(shape, &dims.iter().map(|dim| dim.pinned()).collect::<Vec<_>>());
         }
-        self.dims_constant(&Descriptor::new(DataType::Int64, shape), dims).map(Value::Operand)
+        self.dims_constant(&Descriptor::new(DataType::Int64, shape), dims).map(Value::Tensor)
     }
 
     /// Integers that may depend on sizes still unknown, as elements of the descriptor's type.

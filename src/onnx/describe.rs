@@ -2,9 +2,9 @@
 
 use super::doubles::{AsFloat32, as_float32};
 use super::error::{Result, Unsupported};
+use super::graph::Node;
 use super::import::{Request, check, import};
-use super::model::{Dimension, Graph, MAX_DEPTH, Metadata, Model, ValueInfo, decode_attributes, decode_node};
-use super::proto;
+use super::model::{Dimension, Metadata, Model, ValueInfo};
 use super::registry::entries;
 use super::sizes::check_names;
 use super::tensor::TensorRecord;
@@ -71,22 +71,18 @@ pub fn supported_operators() -> Vec<SupportedOperator> {
 }
 
 /// Inputs, outputs and metadata of `model`.
-///
-/// # Errors
-/// If a node is damaged.
-pub fn interface(model: &Model) -> Result<Interface<'_>> {
-    let Model { metadata, graph, .. } = model;
-    let computed_as_float32 = as_float32(model)?;
+pub fn interface(model: &Model) -> Interface<'_> {
+    let computed_as_float32 = as_float32(model);
     let optional_inputs = model.optional_inputs().collect();
-    let inputs = graph.free_inputs().collect();
-    Ok(Interface { inputs, optional_inputs, outputs: &graph.outputs, metadata, computed_as_float32 })
+    let inputs = model.free_inputs().collect();
+    let (outputs, metadata) = (&model.graph().outputs, &model.metadata);
+    Interface { inputs, optional_inputs, outputs, metadata, computed_as_float32 }
 }
 
 /// Derives the shapes of the outputs from those of the inputs, in the order of the request; `None` if that is
 /// impossible. `builder` holds the operands of the request, and remains unchanged.
 pub fn output_shapes(model: &Model, builder: &mut Builder, request: &Request) -> Option<Vec<Vec<Dimension>>> {
-    let inputs: Vec<_> =
-        model.graph.free_inputs().filter(|input| !request.bindings.contains_key(&input.name)).collect();
+    let inputs: Vec<_> = model.free_inputs().filter(|input| !request.bindings.contains_key(&input.name)).collect();
     // The names of the free dimensions, and how the file declares them.
     let mut names: Vec<(&String, &Dimension)> = Vec::new();
     for input in &inputs {
@@ -151,12 +147,8 @@ pub fn output_shapes(model: &Model, builder: &mut Builder, request: &Request) ->
 /// If it is damaged. Missing sizes are not an error: only nodes that no size makes possible are then unsupported.
 pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<Inspection<'_>> {
     model.files.check()?;
-    check_names(&model.graph.inputs, &free_dimensions)?;
-    let mut counts = Counts::default();
-    counts.graph(&model.graph, 0)?;
-    for function in model.functions.values() {
-        counts.nodes(&function.nodes, 0)?;
-    }
+    check_names(&model.graph().inputs, &free_dimensions)?;
+    let counts = Counts::of(model)?;
     let request = Request { free_dimensions, may_cut: true, ..Request::default() };
     let builder = || Builder::with_limit(MAX_VALUE_BYTES);
     let outcome = match import(model, &mut builder(), &request) {
@@ -168,7 +160,7 @@ pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<
         Err(error) => (Vec::new(), error.unsupported),
     };
     let Counts { operators, parameters, parameter_bytes } = counts;
-    Ok(Inspection { interface: interface(model)?, operators, parameters, parameter_bytes, unsupported, cuts })
+    Ok(Inspection { interface: interface(model), operators, parameters, parameter_bytes, unsupported, cuts })
 }
 
 #[derive(Default)]
@@ -179,11 +171,15 @@ struct Counts {
 }
 
 impl Counts {
-    fn graph(&mut self, graph: &Graph, depth: usize) -> Result<()> {
-        for tensor in graph.initializers.values() {
-            self.weights(tensor.elements(), tensor.byte_length());
+    fn of(model: &Model) -> Result<Counts> {
+        let mut counts = Counts::default();
+        for tensor in model.arena.initializers() {
+            counts.weights(tensor.elements(), tensor.byte_length());
         }
-        self.nodes(&graph.nodes, depth)
+        for node in model.arena.nodes() {
+            counts.node(node)?;
+        }
+        Ok(counts)
     }
 
     fn weights(&mut self, elements: usize, bytes: usize) {
@@ -191,39 +187,32 @@ impl Counts {
         self.parameter_bytes += bytes as u64;
     }
 
-    /// Counts the value in an attribute of a `Constant` node.
-    fn constant(&mut self, attribute: &proto::Attribute) -> Result<()> {
-        let (elements, size) = match attribute.name.as_str() {
-            "value" => {
-                let tensor = attribute.t.as_ref().map(TensorRecord::decode).transpose()?;
-                tensor.iter().for_each(|tensor| self.weights(tensor.elements(), tensor.byte_length()));
-                return Ok(());
-            }
-            "value_float" => (1, size_of::<f32>()),
-            "value_floats" => (attribute.floats.len(), size_of::<f32>()),
-            "value_int" => (1, size_of::<i64>()),
-            "value_ints" => (attribute.ints.len(), size_of::<i64>()),
-            _ => return Ok(()),
-        };
-        self.weights(elements, elements * size);
-        Ok(())
+    fn node(&mut self, node: Node) -> Result<()> {
+        let operator = node.operator();
+        let separator = if operator.domain.is_empty() { "" } else { "." };
+        *self.operators.entry(format!("{}{separator}{}", operator.domain, operator.name)).or_default() += 1;
+        match operator.is("Constant") {
+            true => self.constant(node),
+            false => Ok(()),
+        }
     }
 
-    fn nodes(&mut self, nodes: &[bytes::Bytes], depth: usize) -> Result<()> {
-        for bytes in nodes {
-            let node = decode_node(bytes)?;
-            let separator = if node.domain.is_empty() { "" } else { "." };
-            *self.operators.entry(format!("{}{separator}{}", node.domain, node.op_type)).or_default() += 1;
-            let is_constant = node.domain.is_empty() && node.op_type == "Constant";
-            for attribute in decode_attributes(&node)? {
-                if is_constant {
-                    self.constant(&attribute)?;
+    /// Counts the value of a `Constant` node.
+    fn constant(&mut self, node: Node) -> Result<()> {
+        for attribute in node.attributes() {
+            let (elements, size) = match attribute.name.as_str() {
+                "value" => {
+                    let tensor = attribute.t.as_ref().map(TensorRecord::decode).transpose()?;
+                    tensor.iter().for_each(|tensor| self.weights(tensor.elements(), tensor.byte_length()));
+                    continue;
                 }
-                // Deeper graphs were refused when the model was read.
-                if let Some(graph) = attribute.g.filter(|_| depth < MAX_DEPTH) {
-                    self.graph(&Graph::decode(&graph, &|_| true, depth + 1)?, depth + 1)?;
-                }
-            }
+                "value_float" => (1, size_of::<f32>()),
+                "value_floats" => (attribute.floats.len(), size_of::<f32>()),
+                "value_int" => (1, size_of::<i64>()),
+                "value_ints" => (attribute.ints.len(), size_of::<i64>()),
+                _ => continue,
+            };
+            self.weights(elements, elements * size);
         }
         Ok(())
     }

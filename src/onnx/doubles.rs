@@ -1,12 +1,12 @@
 //! What a model computes in float32 although its file says double: WebNN has no float64. Integers up to 2^24, and numbers
 //! that are known when a model is loaded, such as those of shape arithmetic, do not count.
 
-use super::error::{Result, shortened};
-use super::model::{Graph, MAX_DEPTH, Model, ValueInfo, decode_attributes, decode_node, reads, shown_name};
+use super::error::shortened;
+use super::graph::{ByName, GraphId, NameId, Node};
+use super::model::{Model, ValueInfo};
 use super::proto;
 use super::tensor::{ElementType, TensorRecord};
 use serde::Serialize;
-use std::collections::HashMap;
 
 /// Maximum number of nodes to list.
 const MAX_NAMED: usize = 10;
@@ -66,110 +66,95 @@ struct Kind {
     is_known: bool,
 }
 
-/// The names of a graph and of those around it.
-struct Names<'a> {
-    initializers: &'a HashMap<String, TensorRecord>,
-    /// Other names of the graph.
-    own: HashMap<String, Kind>,
-    outer: Option<&'a Names<'a>>,
-}
-
-impl Names<'_> {
-    fn kind(&self, name: &str) -> Kind {
-        let constant =
-            |tensor: &TensorRecord| Kind { is_double: tensor.element == ElementType::Double, is_known: true };
-        let own = self.own.get(name).copied().or_else(|| self.initializers.get(name).map(constant));
-        own.or_else(|| self.outer.map(|outer| outer.kind(name))).unwrap_or_default()
-    }
-
-    fn is_double(&self, name: Option<&String>) -> bool {
-        name.is_some_and(|name| self.kind(name).is_double)
-    }
-
-    /// Adds a value, which may shadow one of an outer graph.
-    fn add(&mut self, name: &str, kind: Kind) {
-        self.own.insert(name.to_string(), kind);
-    }
-}
-
 /// Finds what `model` computes in float32 although its file says double.
-///
-/// # Errors
-/// If a node is damaged.
-pub fn as_float32(model: &Model) -> Result<AsFloat32> {
-    let graph = &model.graph;
-    let mut found = AsFloat32::default();
-    let doubles = found.graph(graph, None, 0)?;
+pub fn as_float32(model: &Model) -> AsFloat32 {
+    let mut search = Search { model, kinds: ByName::default(), found: AsFloat32::default() };
+    let doubles = search.graph(model.main);
+    let mut found = search.found;
+    let graph = model.graph();
     let names = |values: &mut dyn Iterator<Item = &ValueInfo>| values.map(|value| value.name.clone()).collect();
-    found.inputs = names(&mut graph.free_inputs().filter(|input| is_double(input)));
+    found.inputs = names(&mut model.free_inputs().filter(|input| is_double(input)));
     let outputs = graph.outputs.iter().zip(doubles);
     found.outputs = names(&mut outputs.filter(|(output, made)| *made || is_double(output)).map(|(output, _)| output));
     if found.node_count == 0 && found.outputs.is_empty() {
         found.inputs.clear(); // nothing reads them
     }
-    Ok(found)
+    found
 }
 
 fn is_double(value: &ValueInfo) -> bool {
     value.element == Some(ElementType::Double)
 }
 
-impl AsFloat32 {
-    /// Adds the nodes of `graph`; returns which of its outputs are doubles.
-    fn graph(&mut self, graph: &Graph, outer: Option<&Names>, depth: usize) -> Result<Vec<bool>> {
-        let mut names = Names { initializers: &graph.initializers, own: HashMap::new(), outer };
-        for input in graph.free_inputs() {
-            names.add(&input.name, Kind { is_double: is_double(input), is_known: false });
-        }
-        for bytes in &graph.nodes {
-            self.node(&decode_node(bytes)?, &mut names, depth)?;
-        }
-        Ok(graph.outputs.iter().map(|output| names.kind(&output.name).is_double).collect())
+/// The state of a search.
+struct Search<'m> {
+    model: &'m Model,
+    /// The values so far.
+    kinds: ByName<Kind>,
+    found: AsFloat32,
+}
+
+impl Search<'_> {
+    fn kind(&self, value: NameId) -> Kind {
+        let constant =
+            |tensor: &TensorRecord| Kind { is_double: tensor.element == ElementType::Double, is_known: true };
+        let known = self.kinds.get(&value).copied();
+        known.or_else(|| self.model.arena.initializer(value).map(constant)).unwrap_or_default()
     }
 
-    fn node(&mut self, node: &proto::Node, names: &mut Names, depth: usize) -> Result<()> {
-        let attributes = decode_attributes(node)?;
-        let operator = node.op_type.as_str();
-        let is_standard = node.domain.is_empty();
-        let is_one_of = |operators: &[&str]| is_standard && operators.contains(&operator);
-        let reads_double = node.input.iter().any(|name| names.kind(name).is_double);
-        let is_known = is_one_of(&["Shape", "Size"])
-            || !is_one_of(RANDOM) && reads(node, depth)?.iter().all(|name| names.kind(name).is_known);
-        let mut inner = Vec::new();
-        for bytes in attributes.iter().filter_map(|attribute| attribute.g.as_ref()).filter(|_| depth < MAX_DEPTH) {
-            inner.push(self.graph(&Graph::decode(bytes, &|_| true, depth + 1)?, Some(names), depth + 1)?);
+    fn reads_double(&self, node: Node, index: usize) -> bool {
+        node.input(index).is_some_and(|value| self.kind(value).is_double)
+    }
+
+    /// Adds the nodes of a graph; returns which of its outputs are doubles.
+    fn graph(&mut self, graph: GraphId) -> Vec<bool> {
+        let arena = &self.model.arena;
+        let graph = arena.graph(graph);
+        for (input, &value) in graph.inputs.iter().zip(&graph.input_values) {
+            if arena.initializer(value).is_none() {
+                self.kinds.insert(value, Kind { is_double: is_double(input), is_known: false });
+            }
         }
-        let first = match (given_type(&attributes), operator) {
+        graph.nodes.iter().for_each(|&node| self.node(arena.node(node)));
+        graph.output_values.iter().map(|&output| self.kind(output).is_double).collect()
+    }
+
+    fn node(&mut self, node: Node) {
+        let operator = node.operator();
+        let reads_double = node.inputs().iter().flatten().any(|&value| self.kind(value).is_double);
+        let is_known = operator.is_one_of(&["Shape", "Size"])
+            || !operator.is_one_of(RANDOM) && node.reads().all(|value| self.kind(value).is_known);
+        let inner: Vec<Vec<bool>> = node.graphs().map(|graph| self.graph(graph)).collect();
+        let first = match (given_type(node.attributes()), operator.name.as_str()) {
             (Some(element), _) => element == ElementType::Double,
-            _ if is_one_of(OTHER_TYPES) => false,
-            (None, "CastLike") => names.is_double(node.input.get(1)),
-            (None, "OneHot") => names.is_double(node.input.get(2)),
+            _ if operator.is_one_of(OTHER_TYPES) => false,
+            (None, "CastLike") => self.reads_double(node, 1),
+            (None, "OneHot") => self.reads_double(node, 2),
             // Exponents, scales and the like are of types of their own.
-            (None, "Pow" | "Resize" | "Upsample") => names.is_double(node.input.first()),
+            (None, "Pow" | "Resize" | "Upsample") => self.reads_double(node, 0),
             _ => reads_double,
         };
         let is_double = |at: usize| match inner.first() {
             // The bodies of loops return a condition first.
-            Some(_) => inner.iter().any(|outputs| outputs.get(at + (operator == "Loop") as usize) == Some(&true)),
-            None => first && (at == 0 || !is_one_of(INDICES_BEHIND)),
+            Some(_) => inner.iter().any(|outputs| outputs.get(at + (operator.name == "Loop") as usize) == Some(&true)),
+            None => first && (at == 0 || !operator.is_one_of(INDICES_BEHIND)),
         };
-        let outputs = || node.output.iter().enumerate().filter(|(_, name)| !name.is_empty());
+        let outputs = || node.outputs().iter().enumerate().filter_map(|(at, value)| Some((at, (*value)?)));
         let makes_double = outputs().any(|(at, _)| is_double(at));
         // The nodes of its graphs count instead of a node that has some.
         if !is_known && inner.is_empty() && (reads_double || makes_double) {
-            self.node_count += 1;
-            if self.nodes.len() < MAX_NAMED {
-                self.nodes.push(shortened(shown_name(node)));
+            self.found.node_count += 1;
+            if self.found.nodes.len() < MAX_NAMED {
+                self.found.nodes.push(shortened(node.shown_name()));
             }
         }
-        outputs().for_each(|(at, name)| names.add(name, Kind { is_double: is_double(at), is_known }));
-        Ok(())
+        outputs().for_each(|(at, value)| _ = self.kinds.insert(value, Kind { is_double: is_double(at), is_known }));
     }
 }
 
 /// The type of a node's outputs that its attributes name, or that of the tensor in an attribute. It is unknown for a
 /// tensor that cannot be decoded: the node may not be needed, or be one of a domain of its own.
-fn given_type(attributes: &[proto::Attribute]) -> Option<ElementType> {
+fn given_type(attributes: impl IntoIterator<Item = proto::Attribute>) -> Option<ElementType> {
     for attribute in attributes {
         if TYPES.contains(&attribute.name.as_str()) {
             return attribute.i.and_then(|code| i32::try_from(code).ok()).and_then(ElementType::from_code);
@@ -192,7 +177,7 @@ mod tests {
     const TO_INT64: i64 = 7;
 
     fn found(graph: TestGraph) -> AsFloat32 {
-        as_float32(&Model::decode(graph.encode(17), Files::default()).unwrap()).unwrap()
+        as_float32(&Model::decode(graph.encode(17), Files::default()).unwrap())
     }
 
     fn cast(to: i64) -> Vec<(&'static str, Attr<'static>)> {
@@ -275,7 +260,7 @@ mod tests {
         // Field 2, the element type: 99.
         let tensor = Some(bytes::Bytes::from_static(&[0x10, 99]));
         let value = proto::Attribute { name: "value".to_string(), t: tensor, ..Default::default() };
-        assert!(given_type(&[value]).is_none());
+        assert!(given_type([value]).is_none());
     }
 
     #[test]

@@ -182,7 +182,7 @@ impl Call<'_, '_> {
 
     /// The node's single output.
     pub fn one(&mut self, output: Step<OperandId>) -> Step<Vec<Value>> {
-        output.map(|id| vec![Value::Operand(id)])
+        output.map(|id| vec![Value::Tensor(id)])
     }
 
     /// A scalar of type `dtype` for an integer.

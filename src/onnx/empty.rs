@@ -2,13 +2,13 @@
 //! elements either: translating the node with other sizes in place of 0 finds the outputs' sizes.
 
 use super::call::Call;
-use super::import::{Importer, Place, Scope, Value, with_importer};
-use super::proto;
+use super::graph::{Argument, Node};
+use super::import::{Importer, Place, Start, Value, with_importer};
 use super::registry::Entry;
 use crate::dimension::Dim;
-use crate::ir::Builder;
+use crate::error::Result;
+use crate::ir::{Builder, OperandId};
 use crate::shape::Descriptor;
-use std::collections::HashMap;
 
 /// Sizes that stand in for 0. Output sizes grow by as much from 0 to the first one as from the first to the second,
 /// also with strides up to 4, or of 6, 8, 12 or 24.
@@ -20,19 +20,19 @@ const SUMS: [&str; 6] =
 
 /// `value` of `other` in `builder`, with `size` in place of 0.
 pub(super) fn stand_in(builder: &mut Builder, other: &Builder, value: &Value, size: u32) -> Option<Value> {
-    Some(match value {
-        Value::Operand(id) => Value::Operand(builder.stand_in(other, *id).ok()?),
+    let operand = |value: Result<OperandId>| value.ok().map(Value::Tensor);
+    match value {
+        Value::Tensor(id) => operand(builder.stand_in(other, *id)),
         Value::Empty(Descriptor { dtype, shape }) => {
             let sizes = shape.iter().map(|&dim| if dim == 0 { Dim::from(size) } else { dim });
-            let descriptor = Descriptor { dtype: *dtype, shape: sizes.collect() };
-            Value::Operand(builder.unnamed_input(descriptor).ok()?)
+            operand(builder.unnamed_input(Descriptor { dtype: *dtype, shape: sizes.collect() }))
         }
         Value::Sequence(values) => {
             let values = values.iter().map(|value| stand_in(builder, other, value, size));
-            Value::Sequence(values.collect::<Option<_>>()?)
+            Some(Value::list(values.collect::<Option<_>>()?))
         }
-        other => other.clone(),
-    })
+        other => Some(other.clone()),
+    }
 }
 
 /// The descriptor for sizes of 0, given those for [`STAND_INS`].
@@ -51,12 +51,12 @@ impl Importer<'_> {
     /// are sums over nothing.
     pub(super) fn without_elements(
         &mut self,
-        (node, entry): (&proto::Node, &Entry),
+        (node, entry): (Node, &Entry),
         inputs: &[Option<Value>],
-        attributes: &[proto::Attribute],
+        arguments: &[Argument],
         (opset, place): (i64, Place),
     ) -> Option<Vec<Value>> {
-        if attributes.iter().any(|attribute| attribute.g.is_some()) {
+        if self.model.arena.has_graph(arguments) {
             return None;
         }
         let outputs_for = |size: u32| -> Option<Vec<Option<Descriptor>>> {
@@ -66,10 +66,8 @@ impl Importer<'_> {
                 None => Some(None),
             });
             let inputs = inputs.collect::<Option<Vec<_>>>()?;
-            let initializers = HashMap::new();
-            let place = Place { scope: &Scope::of(&initializers), ..place };
-            let translated = with_importer(self.model, &mut builder, 0, false, |importer| {
-                let mut call = Call::new(importer, node, inputs, attributes.to_vec(), opset, place);
+            let translated = with_importer(self.model, &mut builder, 0, Start::default(), |importer| {
+                let mut call = Call::new(importer, node, inputs, arguments.to_vec(), opset, place);
                 let outputs = (entry.translate)(&mut call).ok();
                 Ok(outputs.map(|outputs| outputs.iter().map(|output| importer.described(output)).collect()))
             });
@@ -78,16 +76,15 @@ impl Importer<'_> {
         let [small, large] = [outputs_for(STAND_INS[0])?, outputs_for(STAND_INS[1])?];
         let mut outputs = Vec::new();
         for (at, (small, large)) in small.iter().zip(&large).enumerate() {
-            let name = node.output.get(at).filter(|name| !name.is_empty());
-            outputs.push(match (name, small, large) {
+            outputs.push(match (node.output(at), small, large) {
                 // No node reads this output.
                 (None, ..) => Value::Unknown,
                 (Some(_), Some(small), Some(large)) => match extrapolated(small, large)? {
                     output if output.is_empty() => Value::Empty(output),
-                    Descriptor { dtype, shape } if SUMS.contains(&node.op_type.as_str()) => {
+                    Descriptor { dtype, shape } if SUMS.contains(&node.operator().name.as_str()) => {
                         let mut call = Call::new(self, node, Vec::new(), Vec::new(), opset, place);
                         let zero = call.int_scalar(dtype, 0).ok()?;
-                        Value::Operand(call.expand(zero, &shape).ok()?)
+                        Value::Tensor(call.expand(zero, &shape).ok()?)
                     }
                     _ => return None,
                 },
@@ -100,7 +97,7 @@ impl Importer<'_> {
     /// The descriptor of a tensor.
     pub(super) fn described(&self, value: &Value) -> Option<Descriptor> {
         match value {
-            Value::Operand(id) => Some(self.builder.descriptor(*id).clone()),
+            Value::Tensor(id) => Some(self.builder.descriptor(*id).clone()),
             Value::Empty(descriptor) => Some(descriptor.clone()),
             _ => None,
         }

@@ -1,9 +1,11 @@
 //! Adds slices to a model, which keep only the last rows of values.
 
-use super::error::Result;
-use super::model::{Model, produced};
+use super::error::{ModelError, Result};
+use super::graph::NameId;
+use super::model::Model;
 use super::proto;
 use super::tensor::TensorRecord;
+use crate::error::Code;
 use bytes::Bytes;
 use prost::Message;
 use std::collections::{BTreeMap, HashSet};
@@ -20,40 +22,42 @@ impl Model {
     /// names of the slices.
     ///
     /// # Errors
-    /// If a node is damaged.
+    /// If there is no value with such a name.
     pub fn keeping_last(&self, counts: &BTreeMap<String, u32>) -> Result<(Model, BTreeMap<String, String>)> {
         let mut model = self.clone();
         let opset = *model.metadata.opsets.entry(String::new()).or_insert(PLACES_ARE_INPUTS);
-        let mut known: HashSet<String> = produced(&self.graph.nodes)?;
-        known.extend(self.graph.initializers.keys().chain(self.graph.inputs.iter().map(|input| &input.name)).cloned());
+        let mut known: HashSet<String> = self.arena.names(self.main).map(String::from).collect();
         let mut unused = |mut name: String| {
             while !known.insert(name.clone()) {
                 name.push('\'');
             }
             name
         };
+        let values = self.arena.find(self.main, counts.keys());
         let mut names = BTreeMap::new();
-        for (name, &count) in counts {
+        for ((name, &count), value) in counts.iter().zip(values) {
+            let value = value.ok_or_else(|| {
+                let message = format!("the output '{name}' is not a value of the model");
+                ModelError::coded(Code::UnknownOutput, message)
+            })?;
             let kept = unused(format!("{name}:last"));
-            let mut node = proto::Node {
-                input: vec![name.clone()],
-                output: vec![kept.clone()],
-                name: format!("keepLast.{name}"),
-                op_type: "Slice".into(),
-                ..Default::default()
-            };
+            let (mut inputs, mut attributes): (Vec<NameId>, Vec<proto::Attribute>) = (vec![value], Vec::new());
             for (place, number) in [("starts", -i64::from(count)), ("ends", i64::MAX), ("axes", -2)] {
                 if opset < PLACES_ARE_INPUTS {
-                    let attribute = proto::Attribute { name: place.into(), ints: vec![number], ..Default::default() };
-                    node.attribute.push(attribute.encode_to_vec().into());
+                    attributes.push(proto::Attribute { name: place.into(), ints: vec![number], ..Default::default() });
                     continue;
                 }
-                let constant = unused(format!("{kept}:{place}"));
-                let record = integer(&constant, number)?;
-                model.graph.initializers.insert(constant.clone(), record);
-                node.input.push(constant);
+                let constant = integer(&unused(format!("{kept}:{place}")), number)?;
+                inputs.push(model.arena.append_initializer(model.main, constant));
             }
-            model.graph.nodes.push(node.encode_to_vec().into());
+            model.arena.append_node(
+                model.main,
+                ("Slice", opset),
+                &format!("keepLast.{name}"),
+                &inputs,
+                &kept,
+                &attributes,
+            );
             names.insert(name.clone(), kept);
         }
         Ok((model, names))

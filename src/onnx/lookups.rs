@@ -3,12 +3,12 @@
 //! sessions reject them, as onnxruntime does. Also, the key and value caches of an attention belong together.
 
 use super::error::{Result, shortened};
-use super::import::{function_of, needed};
-use super::model::{Model, decode_attributes, decode_node, shown_name};
-use super::proto;
+use super::flow::Flow;
+use super::graph::{ByName, NameId, Node};
+use super::model::Model;
 use super::tensor::{ElementType, TensorRecord};
-use bytes::Bytes;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// A node that uses elements of an input as indices into a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ pub struct Cached {
 /// What a model requires of its inputs beyond types and shapes.
 #[derive(Debug, Default)]
 pub struct Asked {
-    /// The tables that elements of inputs are indices into. Of several identical requirements, the first.
+    /// The tables that elements of inputs are indices into. Of several tables for an input, the shortest.
     pub lookups: Vec<Lookup>,
     /// The caches of attention.
     pub caches: Vec<Cached>,
@@ -78,120 +78,130 @@ const MOVES: &[&str] = &["Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten
 const SAME_SHAPE: &[&str] = &["Identity", "Cast", "DequantizeLinear"];
 
 /// Facts about values of the main graph.
-struct Known<'a> {
-    model: &'a Model,
+struct Facts<'m> {
+    model: &'m Model,
     /// The input that each value's elements come from.
-    sources: HashMap<String, String>,
+    sources: ByName<NameId>,
     /// The shapes of tables that nodes derive from others.
-    shapes: HashMap<String, Vec<u32>>,
-}
-
-impl Known<'_> {
-    fn shape(&self, name: &str) -> Option<Vec<u32>> {
-        let record = || self.model.graph.initializers.get(name).map(|record| record.shape.clone());
-        self.shapes.get(name).cloned().or_else(record)
-    }
+    shapes: ByName<Vec<u32>>,
 }
 
 /// Collects what the main graph's nodes require of its inputs, as far as the `wanted` values depend on these nodes.
 /// `constants` are the shapes of inputs that are the same in every run.
 ///
 /// # Errors
-/// If a node is damaged.
-pub fn asked(model: &Model, wanted: &[String], constants: HashMap<String, Vec<u32>>) -> Result<Asked> {
-    let free = model.graph.free_inputs().filter(|input| !constants.contains_key(&input.name));
-    let sources = free.map(|input| (input.name.clone(), input.name.clone())).collect();
-    let mut known = Known { model, sources, shapes: constants };
+/// If a tensor is damaged.
+pub fn asked(model: &Model, wanted: &[NameId], constants: HashMap<String, Vec<u32>>) -> Result<Asked> {
+    let (mut sources, mut shapes): (ByName<NameId>, ByName<Vec<u32>>) = Default::default();
+    for (input, value) in model.required_inputs() {
+        match constants.get(&input.name) {
+            Some(shape) => _ = shapes.insert(value, shape.clone()),
+            None => _ = sources.insert(value, value),
+        }
+    }
+    let mut facts = Facts { model, sources, shapes };
     let mut asked = Asked::default();
-    for bytes in &needed(&model.graph.nodes, wanted)?.0 {
-        let node = decode_node(bytes)?;
-        if function_of(model, &node).is_some() {
+    // Per input, and for indices that count back or not: the shortest table decides.
+    let mut shortest: HashMap<(NameId, bool), usize> = HashMap::new();
+    for &id in &Flow::of(&model.arena, model.main, wanted).nodes {
+        let node = model.arena.node(id);
+        if node.operator().function.is_some() {
             continue;
         }
-        for lookup in uses(&known, &node)? {
-            let is_known = |one: &Lookup| {
-                (&one.input, one.length, one.counts_back) == (&lookup.input, lookup.length, lookup.counts_back)
-            };
-            if !asked.lookups.iter().any(is_known) {
-                asked.lookups.push(lookup);
+        for (input, lookup) in facts.uses(node) {
+            match shortest.entry((input, lookup.counts_back)) {
+                Entry::Vacant(vacant) => {
+                    vacant.insert(asked.lookups.len());
+                    asked.lookups.push(lookup);
+                }
+                Entry::Occupied(known) => {
+                    let known = &mut asked.lookups[*known.get()];
+                    if lookup.length < known.length {
+                        *known = lookup;
+                    }
+                }
             }
         }
-        asked.caches.extend(cached(&known, &node));
-        follow(&mut known, &node)?;
+        asked.caches.extend(facts.cached(node));
+        facts.follow(node)?;
     }
     Ok(asked)
 }
 
-/// The uses of inputs as indices by `node`.
-fn uses(known: &Known, node: &proto::Node) -> Result<Vec<Lookup>> {
-    let is_it = |one: &&Use| one.operator == node.op_type && one.domain == node.domain;
-    let mut found = Vec::new();
-    for one in USES.iter().filter(is_it) {
-        let source = node.input.get(one.places).and_then(|name| known.sources.get(name));
-        let shape = node.input.get(one.table).and_then(|name| known.shape(name));
-        let (Some(input), Some(shape)) = (source, shape) else { continue };
-        let axis = match one.axis {
-            Some(name) => int(&decode_attributes(node)?, name).unwrap_or(0),
-            None => 0,
+impl Facts<'_> {
+    fn shape(&self, value: NameId) -> Option<&[u32]> {
+        let record = || self.model.arena.initializer(value).map(|record| record.shape.as_slice());
+        self.shapes.get(&value).map(Vec::as_slice).or_else(record)
+    }
+
+    /// The uses of inputs as indices by `node`.
+    fn uses(&self, node: Node) -> Vec<(NameId, Lookup)> {
+        let operator = node.operator();
+        let is_it = |one: &&Use| one.operator == operator.name && one.domain == operator.domain;
+        let mut found = Vec::new();
+        for one in USES.iter().filter(is_it) {
+            let source = node.input(one.places).and_then(|value| self.sources.get(&value));
+            let shape = node.input(one.table).and_then(|value| self.shape(value));
+            let (Some(&input), Some(shape)) = (source, shape) else { continue };
+            let axis = one.axis.and_then(|name| node.int(name)).unwrap_or(0);
+            let rank = shape.len() as i64;
+            let axis = if axis < 0 { axis + rank } else { axis };
+            // Along its last dimension, an element of a packed table holds several numbers.
+            if !(0..rank).contains(&axis) || (one.operator == "GatherBlockQuantized" && axis == rank - 1) {
+                continue;
+            }
+            let lookup = Lookup {
+                input: self.model.arena.name(input).to_string(),
+                node: shortened(node.shown_name()),
+                operator: operator.name.clone(),
+                length: shape[axis as usize],
+                counts_back: one.counts_back,
+            };
+            found.push((input, lookup));
+        }
+        found
+    }
+
+    /// The cache of `node` if it is an attention that has one.
+    fn cached(&self, node: Node) -> Option<Cached> {
+        let operator = node.operator();
+        if operator.name != "GroupQueryAttention" || operator.domain != MICROSOFT {
+            return None;
+        }
+        let name = |value: NameId| self.model.arena.name(value).to_string();
+        let input = |at: usize| node.input(at).filter(|value| self.sources.get(value) == Some(value)).map(name);
+        Some(Cached { inputs: [input(3)?, input(4)?], total: name(node.input(6)?) })
+    }
+
+    /// Records the facts about the first output of `node`.
+    fn follow(&mut self, node: Node) -> Result<()> {
+        let operator = node.operator();
+        let Some(output) = node.output(0).filter(|_| operator.domain.is_empty()) else { return Ok(()) };
+        if operator.is("Constant") {
+            let tensor = node.attributes().find_map(|attribute| attribute.t);
+            if let Some(record) = tensor.as_ref().map(TensorRecord::decode).transpose()? {
+                self.shapes.insert(output, record.shape);
+            }
+            return Ok(());
+        }
+        let Some(input) = node.input(0) else { return Ok(()) };
+        if let Some(shape) = self.shape(input).filter(|_| operator.is_one_of(SAME_SHAPE)) {
+            self.shapes.insert(output, shape.to_vec());
+        }
+        let Some(&source) = self.sources.get(&input) else { return Ok(()) };
+        // Integers keep their values, except for those beyond the length of any table.
+        let moves = match operator.is("Cast") {
+            true => {
+                let to = node.int("to").and_then(|code| ElementType::from_code(code as i32));
+                matches!(to, Some(ElementType::Int32 | ElementType::Int64))
+            }
+            false => operator.is_one_of(MOVES),
         };
-        let rank = shape.len() as i64;
-        let axis = if axis < 0 { axis + rank } else { axis };
-        // Along its last dimension, an element of a packed table holds several numbers.
-        if !(0..rank).contains(&axis) || (one.operator == "GatherBlockQuantized" && axis == rank - 1) {
-            continue;
+        if moves {
+            self.sources.insert(output, source);
         }
-        found.push(Lookup {
-            input: input.clone(),
-            node: shortened(shown_name(node)),
-            operator: node.op_type.clone(),
-            length: shape[axis as usize],
-            counts_back: one.counts_back,
-        });
+        Ok(())
     }
-    Ok(found)
-}
-
-/// The cache of `node` if it is an attention that has one.
-fn cached(known: &Known, node: &proto::Node) -> Option<Cached> {
-    if node.op_type != "GroupQueryAttention" || node.domain != MICROSOFT {
-        return None;
-    }
-    let input = |at: usize| node.input.get(at).filter(|name| known.sources.get(*name) == Some(name)).cloned();
-    Some(Cached { inputs: [input(3)?, input(4)?], total: node.input.get(6)?.clone() })
-}
-
-/// Records the facts about the first output of `node`.
-fn follow(known: &mut Known, node: &proto::Node) -> Result<()> {
-    let Some(output) = node.output.first().filter(|_| node.domain.is_empty()) else { return Ok(()) };
-    let operator = node.op_type.as_str();
-    if operator == "Constant" {
-        let tensor = decode_attributes(node)?.into_iter().find_map(|attribute| attribute.t);
-        if let Some(record) = tensor.as_ref().map(|tensor: &Bytes| TensorRecord::decode(tensor)).transpose()? {
-            known.shapes.insert(output.clone(), record.shape);
-        }
-        return Ok(());
-    }
-    let Some(input) = node.input.first() else { return Ok(()) };
-    if let Some(shape) = known.shape(input).filter(|_| SAME_SHAPE.contains(&operator)) {
-        known.shapes.insert(output.clone(), shape);
-    }
-    let Some(source) = known.sources.get(input).cloned() else { return Ok(()) };
-    // Integers keep their values, except for those beyond the length of any table.
-    let moves = match operator {
-        "Cast" => {
-            let to = int(&decode_attributes(node)?, "to").and_then(|code| ElementType::from_code(code as i32));
-            matches!(to, Some(ElementType::Int32 | ElementType::Int64))
-        }
-        _ => MOVES.contains(&operator),
-    };
-    if moves {
-        known.sources.insert(output.clone(), source);
-    }
-    Ok(())
-}
-
-fn int(attributes: &[proto::Attribute], name: &str) -> Option<i64> {
-    attributes.iter().find(|attribute| attribute.name == name)?.i
 }
 
 #[cfg(test)]
@@ -204,7 +214,8 @@ mod tests {
     fn found(graph: TestGraph, wanted: &str) -> Vec<(String, String, u32, bool)> {
         let (files, bytes) = Files::of_bytes(graph.encode(17));
         let model = Model::decode(bytes, files).unwrap();
-        let all = asked(&model, &[wanted.to_string()], HashMap::new()).unwrap();
+        let wanted = model.arena.find(model.main, [&wanted.to_string()])[0].unwrap();
+        let all = asked(&model, &[wanted], HashMap::new()).unwrap();
         all.lookups.into_iter().map(|one| (one.input, one.node, one.length, one.counts_back)).collect()
     }
 
@@ -233,8 +244,8 @@ mod tests {
             .node("ReduceSum", "again", "d", vec![("keepdims", Attr::Int(0))])
             .node("Sum", "a b c d", "y", vec![])
             .output("y");
-        let expected =
-            [("ids", "first", 7, true), ("ids", "second", 3, true)].map(|(a, b, c, d)| (a.into(), b.into(), c, d));
+        // The shorter one of the two decides.
+        let expected = [("ids", "second", 3, true)].map(|(a, b, c, d)| (a.into(), b.into(), c, d));
         assert_eq!(found(graph, "y"), expected);
     }
 

@@ -1,7 +1,8 @@
 //! Reads ONNX models into the graph builder.
 //!
-//! How a model is read: [`file`] finds the bytes, [`proto`] decodes messages one by one, [`model`] checks the structure
-//! once, [`import`](mod@import) translates nodes for given shapes, by the tables of [`registry`] and [`ops`].
+//! How a model is read: [`file`] finds the bytes, [`proto`] decodes messages one by one, once, into the arena of
+//! [`graph`]; [`flow`] tells which nodes wanted values need; [`import`](mod@import) translates these nodes for given
+//! shapes, by the tables of [`registry`] and [`ops`].
 
 mod blocks;
 pub mod body;
@@ -9,13 +10,16 @@ mod budget;
 pub mod call;
 pub mod constants;
 pub mod cuts;
+pub mod decode;
 pub mod describe;
 pub mod doubles;
 pub mod emit;
 mod empty;
 pub mod error;
 pub mod file;
+pub mod flow;
 mod foreign;
+pub mod graph;
 pub mod import;
 mod keep_last;
 pub mod lookups;
@@ -32,6 +36,7 @@ pub mod tensor;
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+pub mod value;
 
 pub use error::{ModelError, Result, Unsupported};
 pub use import::{Binding, Imported, Request, import};

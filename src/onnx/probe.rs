@@ -19,7 +19,7 @@ const SIZE: u32 = 2;
 pub fn probe(bytes: &[u8]) -> Result<()> {
     let (files, bytes) = Files::of_bytes(Bytes::copy_from_slice(bytes));
     let model = Model::decode(bytes, files)?;
-    let inputs = interface(&model)?.inputs;
+    let inputs = interface(&model).inputs;
     let names = inputs.iter().flat_map(|input| input.shape.iter().flatten());
     let free_dimensions: BTreeMap<String, u32> = names
         .filter_map(|dimension| match dimension {

@@ -100,24 +100,24 @@ pub struct Function {
     pub overload: String,
 }
 
-/// `NodeProto`.
+/// `NodeProto`; its names are texts that are not copied.
 #[derive(Clone, PartialEq, Message)]
 pub struct Node {
-    #[prost(string, repeated, tag = "1")]
-    pub input: Vec<String>,
-    #[prost(string, repeated, tag = "2")]
-    pub output: Vec<String>,
-    #[prost(string, tag = "3")]
-    pub name: String,
-    #[prost(string, tag = "4")]
-    pub op_type: String,
+    #[prost(bytes = "bytes", repeated, tag = "1")]
+    pub input: Vec<Bytes>,
+    #[prost(bytes = "bytes", repeated, tag = "2")]
+    pub output: Vec<Bytes>,
+    #[prost(bytes = "bytes", tag = "3")]
+    pub name: Bytes,
+    #[prost(bytes = "bytes", tag = "4")]
+    pub op_type: Bytes,
     /// [`Attribute`]s.
     #[prost(bytes = "bytes", repeated, tag = "5")]
     pub attribute: Vec<Bytes>,
-    #[prost(string, tag = "7")]
-    pub domain: String,
-    #[prost(string, tag = "8")]
-    pub overload: String,
+    #[prost(bytes = "bytes", tag = "7")]
+    pub domain: Bytes,
+    #[prost(bytes = "bytes", tag = "8")]
+    pub overload: Bytes,
 }
 
 /// `AttributeProto`.

@@ -4,7 +4,6 @@ use super::call::Call;
 use super::error::Refusal;
 use super::import::Value;
 use super::ops;
-use super::proto;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
@@ -15,7 +14,7 @@ pub type Outcome = Result<Vec<Value>, Refusal>;
 pub const MICROSOFT: &str = "com.microsoft";
 
 /// A supported ONNX operator.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// Empty for `ai.onnx`.
     pub domain: &'static str,
@@ -42,11 +41,11 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
     ops::TABLES.iter().copied().flatten()
 }
 
-/// The entry for the operator of `node`.
-pub fn find(node: &proto::Node) -> Option<&'static Entry> {
+/// The entry for the operator `name` of `domain`.
+pub fn find(domain: &str, name: &str) -> Option<&'static Entry> {
     static BY_NAME: OnceLock<HashMap<(&'static str, &'static str), &'static Entry>> = OnceLock::new();
     let by_name = BY_NAME.get_or_init(|| entries().map(|entry| ((entry.domain, entry.name), entry)).collect());
-    by_name.get(&(node.domain.as_str(), node.op_type.as_str())).copied()
+    by_name.get(&(domain, name)).copied()
 }
 
 /// The reason for refusing a node without an entry.

@@ -110,7 +110,7 @@ impl Call<'_, '_> {
     /// Whether the input at `index` is a constant or depends on sizes.
     pub fn is_known(&self, index: usize) -> bool {
         match self.value(index) {
-            Some(Value::Operand(id)) => self.is_constant(id) || self.sizes_of(id).is_some(),
+            Some(Value::Tensor(id)) => self.is_constant(id) || self.sizes_of(id).is_some(),
             Some(Value::Literal(_) | Value::Empty(_)) => true,
             _ => false,
         }
@@ -118,7 +118,7 @@ impl Call<'_, '_> {
 
     /// The single integer in the constant at `index`, which may depend on sizes; `None` for anything else.
     pub fn one_dim(&self, index: usize) -> Option<Dim> {
-        let Value::Operand(id) = self.value(index)? else { return None };
+        let Value::Tensor(id) = self.value(index)? else { return None };
         <[Dim; 1]>::try_from(self.dims_of(id)?).ok().map(|[dim]| dim)
     }
 

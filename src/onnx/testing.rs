@@ -81,14 +81,14 @@ fn attribute(name: &str, value: Attr) -> Bytes {
 /// An encoded `NodeProto`. `operator` may have a domain as a prefix: `com.microsoft.Gelu`. Names are separated by
 /// spaces; `_` stands for an omitted one.
 pub fn node(operator: &str, inputs: &str, outputs: &str, attributes: Vec<(&str, Attr)>) -> Bytes {
-    let names =
-        |names: &str| names.split_whitespace().map(|name| if name == "_" { "" } else { name }.to_string()).collect();
+    let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    let names = |names: &str| names.split_whitespace().map(|name| text(if name == "_" { "" } else { name })).collect();
     let (domain, op_type) = operator.rsplit_once('.').unwrap_or(("", operator));
     encode(&proto::Node {
         input: names(inputs),
         output: names(outputs),
-        op_type: op_type.to_string(),
-        domain: domain.to_string(),
+        op_type: text(op_type),
+        domain: text(domain),
         attribute: attributes.into_iter().map(|(name, value)| attribute(name, value)).collect(),
         ..Default::default()
     })

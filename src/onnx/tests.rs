@@ -49,7 +49,7 @@ fn free_dimensions_come_by_name_or_from_shapes() {
 #[test]
 fn a_number_of_elements_gives_a_size_and_must_fill_the_shape() {
     let model = decode(add().encode(17)).unwrap();
-    let inputs: Vec<_> = model.graph.free_inputs().collect();
+    let inputs: Vec<_> = model.free_inputs().collect();
     let mut sizes = Sizes::default();
     let open = Some(vec![Dimension::Fixed(2), Dimension::Free("n".into())]);
     assert_eq!(sizes.known(inputs[0]), open);
@@ -410,7 +410,7 @@ fn absurd_numbers_are_refused_before_anything_takes_long() {
     assert!(graph.refusal(17).contains("the equation has 300 terms, expected at most 256"));
     let attributes = || (0..300).map(|_| ("a", Attr::Int(1))).collect();
     let graph = TestGraph::default().input("x", Float, &["2"]).node("Relu", "x", "y", attributes()).output("y");
-    assert_eq!(decode(graph.encode(17)).unwrap_err().message, "[y] it has 300 attributes, more than 256");
+    assert_eq!(decode(graph.encode(17)).unwrap_err().message, "[y] Relu: it has 300 attributes, more than 256");
 }
 
 #[test]
@@ -515,7 +515,7 @@ fn placeholders_of_sizes_are_different_names() {
         });
         shown.collect::<Vec<_>>()
     };
-    let (input, output) = (&model.graph.inputs[0], &model.graph.outputs[0]);
+    let (input, output) = (&model.graph().inputs[0], &model.graph().outputs[0]);
     assert_eq!(names(input, false), ["x_dim_0", "3", "x_dim_2", "n", "x_dim_4"]);
     assert_eq!(names(input, true), ["?", "3", "?", "n", "None"]);
     assert_eq!(names(output, false), ["y_dim_0", "y_dim_1", "n"]);

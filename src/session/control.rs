@@ -1,6 +1,6 @@
 //! Nodes with graphs whose execution depends on data: runs the taken branch, or one round after another.
 
-use super::known::{Held, bytes, host, outline};
+use super::known::{Held, host, outline};
 use super::program::{Program, Run, Values, at_node};
 use crate::dimension::numbers;
 use crate::dtype::DataType;
@@ -8,81 +8,66 @@ use crate::error::{Error, Result};
 use crate::ir::Builder;
 use crate::memory::{Buffer, check_room, elements};
 use crate::onnx::body::{is_described, row};
+use crate::onnx::graph::{ByName, NameId, Node};
 use crate::onnx::model::ValueInfo;
 use crate::onnx::proto;
+use crate::onnx::value::Value;
 use crate::shape::Descriptor;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A node during a run.
-struct Node<'a> {
+struct Turn<'a> {
     program: &'a Program,
     run: &'a Run<'a>,
-    node: &'a proto::Node,
-    place: usize,
-    /// Outer values that its graphs read.
-    captured: Values,
+    node: Node<'a>,
     values: &'a Values,
 }
 
-/// Runs `node`, at index `place` in `program`, and returns its outputs; `reads` are the names in `values` that it
-/// reads.
+/// Runs `node` of `program`, and returns its outputs.
 ///
 /// # Errors
 /// An OnnxError for an unsupported or invalid part of the model, an OperationError if computing fails.
-pub(super) fn run(
-    program: &Program,
-    run: &Run,
-    node: &proto::Node,
-    place: usize,
-    reads: &[String],
-    values: &Values,
-) -> Result<Vec<Held>> {
-    let captured = reads.iter().filter_map(|name| Some((name.clone(), values.get(name)?.clone()))).collect();
-    let node = Node { program, run, node, place, captured, values };
-    if let Some(function) = program.function(place, node.node)? {
-        let input = |(at, name): (usize, &String)| Ok((name.clone(), node.input(at)?.unwrap_or(Held::Absent)));
-        return function.run(run, function.inputs.iter().enumerate().map(input).collect::<Result<_>>()?);
+pub(super) fn run(program: &Program, run: &Run, node: Node, values: &Values) -> Result<Vec<Held>> {
+    let turn = Turn { program, run, node, values };
+    if let Some(function) = program.function(node)? {
+        let input = |(at, &id): (usize, &NameId)| Ok((id, turn.input(at)?.unwrap_or(Value::Absent)));
+        let inputs = function.graph().input_values.iter().enumerate().map(input).collect::<Result<_>>()?;
+        return function.run(run, inputs);
     }
-    match node.node.op_type.as_str() {
-        "If" => node.branch(),
-        "Loop" => node.rounds(),
-        "Scan" => node.scan(),
-        "SequenceMap" => node.map(),
-        other => Err(node.fail(format!("graphs of {other} cannot be run"))),
+    match node.operator().name.as_str() {
+        "If" => turn.branch(),
+        "Loop" => turn.rounds(),
+        "Scan" => turn.scan(),
+        "SequenceMap" => turn.map(),
+        other => Err(turn.fail(format!("graphs of {other} cannot be run"))),
     }
 }
 
-impl Node<'_> {
+impl Turn<'_> {
     fn fail(&self, reason: impl std::fmt::Display) -> Error {
         at_node(self.node, reason)
     }
 
-    fn value(&self, name: &str) -> Result<Held> {
-        match self.values.get(name) {
-            Some(value) => Ok(value.clone()),
-            None => self.program.initializer(name)?.ok_or_else(|| self.fail(format!("there is no '{name}'"))),
-        }
-    }
-
     /// The input at `index`, if present.
     fn input(&self, index: usize) -> Result<Option<Held>> {
-        match self.node.input.get(index) {
-            Some(name) if !name.is_empty() => self.value(name).map(Some),
-            _ => Ok(None),
-        }
+        let Some(id) = self.node.input(index) else { return Ok(None) };
+        let known = match self.values.get(&id) {
+            Some(value) => Some(value.clone()),
+            None => self.program.initializer(id)?,
+        };
+        known.map(Some).ok_or_else(|| self.fail(format!("input {index} is not known")))
     }
 
     /// The inputs from `first` on.
     fn inputs(&self, first: usize) -> Result<Vec<Held>> {
-        (first..self.node.input.len()).map(|index| Ok(self.input(index)?.unwrap_or(Held::Absent))).collect()
+        (first..self.node.inputs().len()).map(|index| Ok(self.input(index)?.unwrap_or(Value::Absent))).collect()
     }
 
     /// The integer in a tensor of one element.
     fn int(&self, value: &Held, what: &str) -> Result<i64> {
         let descriptor = value.descriptor().filter(|descriptor| descriptor.elements() == 1);
         let descriptor = descriptor.ok_or_else(|| self.fail(format!("{what} is not a tensor of 1 element")))?;
-        let bytes = bytes(self.run.site, value)?;
+        let bytes = value.bytes(self.run.site)?;
         match descriptor.dtype {
             DataType::Int64 => Ok(elements::<i64>(bytes.bytes())[0]),
             DataType::Int32 => Ok(i64::from(elements::<i32>(bytes.bytes())[0])),
@@ -93,32 +78,35 @@ impl Node<'_> {
 
     /// Runs `body` with these inputs; returns its outputs.
     fn call(&self, body: &Program, inputs: Vec<Held>) -> Result<Vec<Held>> {
-        if body.inputs.len() != inputs.len() {
-            let (got, expected) = (body.inputs.len(), inputs.len());
+        let graph = body.graph();
+        if graph.inputs.len() != inputs.len() {
+            let (got, expected) = (graph.inputs.len(), inputs.len());
             return Err(self.fail(format!("its graph has {got} inputs, expected {expected}")));
         }
-        let outer = self.captured.iter().filter(|(name, _)| !body.hides.contains(*name));
-        let mut values: Values = outer.map(|(name, value)| (name.clone(), value.clone())).collect();
-        values.extend(body.inputs.iter().cloned().zip(inputs));
-        body.run(self.run, values)
+        body.run(self.run, self.visible(body).chain(graph.input_values.iter().copied().zip(inputs)).collect())
+    }
+
+    /// The values that `body` captures.
+    fn visible(&self, body: &Program) -> impl Iterator<Item = (NameId, Held)> {
+        body.graph().captured.iter().filter_map(|id| Some((*id, self.values.get(id)?.clone())))
     }
 
     fn branch(&self) -> Result<Vec<Held>> {
         let condition = self.input(0)?.ok_or_else(|| self.fail("cond (input 0) is missing"))?;
         let name = if self.int(&condition, "cond (input 0)")? != 0 { "then_branch" } else { "else_branch" };
-        self.call(&*self.program.body(self.place, self.node, name)?, Vec::new())
+        self.call(&*self.program.body(self.node, name)?, Vec::new())
     }
 
     /// The number of outputs of `body` after the first `states`.
     fn collected(&self, body: &Program, states: usize) -> Result<usize> {
-        let outputs = body.outputs.len();
+        let outputs = body.outputs().len();
         outputs
             .checked_sub(states)
             .ok_or_else(|| self.fail(format!("its graph has {outputs} outputs, expected at least {states}")))
     }
 
     fn rounds(&self) -> Result<Vec<Held>> {
-        let body = self.program.body(self.place, self.node, "body")?;
+        let body = self.program.body(self.node, "body")?;
         let trips = self.input(0)?.map(|trips| self.int(&trips, "the trip count (input 0)")).transpose()?;
         let goes_on = self.input(1)?.map(|condition| self.int(&condition, "cond (input 1)")).transpose()?;
         let mut state: Vec<Held> = self.inputs(2)?.into_iter().map(Held::fed).collect();
@@ -154,15 +142,15 @@ impl Node<'_> {
     /// What follows for the types and shapes of the outputs of `body`, which does not run on these inputs, unless it
     /// describes all from the `first` collected one on.
     fn not_run(&self, (body, first): (&Program, usize), inputs: Vec<Held>) -> Result<Vec<Option<Descriptor>>> {
-        if body.outputs[first..].iter().all(is_described) {
+        if body.outputs()[first..].iter().all(is_described) {
             return Ok(Vec::new());
         }
         self.run.session.check_goes_on()?;
         let mut builder = Builder::with_limit(self.run.site.backend.max_tensor_bytes());
-        let captured = self.captured.iter().filter(|(name, _)| !body.hides.contains(*name));
-        let mut values = HashMap::new();
-        for (name, held) in captured.chain(body.inputs.iter().zip(&inputs)) {
-            values.insert(name.clone(), outline(self.run.site, &mut builder, held)?);
+        let inputs = body.graph().input_values.iter().copied().zip(inputs);
+        let mut values = ByName::default();
+        for (id, held) in self.visible(body).chain(inputs) {
+            values.insert(id, outline(self.run.site, &mut builder, &held)?);
         }
         Ok(body.shapes(&builder, &values))
     }
@@ -180,7 +168,7 @@ impl Node<'_> {
             }
         }
         if !descriptor.is_empty() {
-            let row = bytes(self.run.site, row)?;
+            let row = row.bytes(self.run.site)?;
             // The vector grows to at most twice its size, and reordering takes as much again.
             check_room(3 * (rows.bytes.len() + row.len()))?;
             let room = rows.bytes.try_reserve(row.len());
@@ -200,7 +188,7 @@ impl Node<'_> {
         known: &[Option<Descriptor>],
         (axis, reversed): (i64, bool),
     ) -> Result<Held> {
-        let info: &ValueInfo = &body.outputs[output];
+        let info: &ValueInfo = &body.outputs()[output];
         let known = known.get(output).and_then(Option::as_ref);
         let row = rows.row.take().or_else(|| row(info, known)).ok_or_else(|| {
             self.fail(format!("no round returns a row of '{}', and its type is not described", info.name))
@@ -233,10 +221,13 @@ impl Node<'_> {
         Ok(host(row.dtype, &shape, ordered))
     }
 
+    fn attribute(&self, name: &str) -> Option<proto::Attribute> {
+        self.program.model().arena.attribute(&self.program.arguments(self.node), name)
+    }
+
     /// An attribute with one integer for each of `count` inputs or outputs; zeros if it is missing.
     fn listed(&self, name: &str, count: usize) -> Result<Vec<i64>> {
-        let attributes = self.program.attributes(self.node)?;
-        let ints = attributes.into_iter().find(|attribute| attribute.name == name).map(|attribute| attribute.ints);
+        let ints = self.attribute(name).map(|attribute| attribute.ints);
         let ints = ints.unwrap_or_else(|| vec![0; count]);
         match ints.len() == count {
             true => Ok(ints),
@@ -245,12 +236,11 @@ impl Node<'_> {
     }
 
     fn scan(&self) -> Result<Vec<Held>> {
-        if self.program.opset() < 9 {
+        if self.node.operator().opset.is_some_and(|opset| opset < 9) {
             return Err(self.fail("its graph depends on data, which is not supported in opset 8"));
         }
-        let body = self.program.body(self.place, self.node, "body")?;
-        let attributes = self.program.attributes(self.node)?;
-        let count = attributes.iter().find(|attribute| attribute.name == "num_scan_inputs");
+        let body = self.program.body(self.node, "body")?;
+        let count = self.attribute("num_scan_inputs");
         let count = count.and_then(|attribute| usize::try_from(attribute.i.unwrap_or(0)).ok()).unwrap_or(0);
         let mut state: Vec<Held> = self.inputs(0)?.into_iter().map(Held::fed).collect();
         if count == 0 || count > state.len() {
@@ -305,7 +295,7 @@ impl Node<'_> {
         }
         let bytes = match descriptor.is_empty() {
             true => Arc::default(),
-            false => bytes(self.run.site, value)?,
+            false => value.bytes(self.run.site)?,
         };
         let length = shape.remove(counted as usize) as usize;
         Ok(Column { dtype: descriptor.dtype, shape, axis: counted as usize, length, bytes, is_reversed })
@@ -313,16 +303,16 @@ impl Node<'_> {
 
     /// Runs the node's graph for each position of its sequences.
     fn map(&self) -> Result<Vec<Held>> {
-        let body = self.program.body(self.place, self.node, "body")?;
+        let body = self.program.body(self.node, "body")?;
         let inputs = self.inputs(0)?;
-        let Some(Held::Sequence(first)) = inputs.first() else {
+        let Some(Value::Sequence(first)) = inputs.first() else {
             return Err(self.fail("input 0 is not a sequence"));
         };
-        let mut columns: Vec<Vec<Held>> = vec![Vec::new(); body.outputs.len()];
+        let mut columns: Vec<Vec<Held>> = vec![Vec::new(); body.outputs().len()];
         for at in 0..first.len() {
             self.run.session.check_goes_on()?;
             let element = |input: &Held| match input {
-                Held::Sequence(values) => values.get(at).cloned(),
+                Value::Sequence(values) => values.get(at).cloned(),
                 other => Some(other.clone()),
             };
             let inputs: Option<Vec<Held>> = inputs.iter().map(element).collect();
@@ -330,7 +320,7 @@ impl Node<'_> {
             let outputs = self.call(&body, inputs)?;
             columns.iter_mut().zip(outputs).for_each(|(column, output)| column.push(output));
         }
-        Ok(columns.into_iter().map(|column| Held::Sequence(Arc::new(column))).collect())
+        Ok(columns.into_iter().map(|column| Value::list(column)).collect())
     }
 }
 

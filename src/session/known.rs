@@ -1,16 +1,16 @@
 //! What a run so far knows at the start of a part of a model, and the import of the part with that knowledge.
 
+use super::program::Values;
 use crate::dimension::{Dim, dims as into_dims, numbers};
 use crate::dtype::DataType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::Builder;
 use crate::memory::{Buffer, elements};
-use crate::onnx::import::Value;
-use crate::onnx::tensor::Literal;
+use crate::onnx::graph::{ByName, NameId};
+use crate::onnx::import;
+use crate::onnx::value::Value;
 use crate::runtime::{Site, Tensor};
 use crate::shape::Descriptor;
-use std::collections::HashMap;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// Maximum number of integers in a tensor that become free sizes of the compiled graph. Larger tensors are constants;
@@ -18,18 +18,15 @@ use std::sync::Arc;
 const MAX_NUMBERS: usize = 64;
 
 /// A value of a run.
+pub(super) type Held = Value<Data>;
+
+/// A tensor of a run.
 #[derive(Clone)]
-pub(super) enum Held {
+pub(super) enum Data {
     /// A tensor of the context.
-    Tensor(Arc<Tensor>),
+    Device(Arc<Tensor>),
     /// A tensor with its bytes on the host.
     Host(Descriptor, Arc<Buffer>, Role),
-    /// A constant of a type that WebNN lacks.
-    Literal(Arc<Literal>),
-    /// A list of tensors.
-    Sequence(Arc<Vec<Held>>),
-    /// An optional without an element.
-    Absent,
 }
 
 /// What parts of a model may rely on in a tensor.
@@ -43,11 +40,40 @@ pub(super) enum Role {
     Constant,
 }
 
+impl Data {
+    /// Type and shape.
+    pub fn descriptor(&self) -> &Descriptor {
+        match self {
+            Data::Device(tensor) => tensor.descriptor(),
+            Data::Host(descriptor, ..) => descriptor,
+        }
+    }
+
+    /// The bytes, read from the GPU if necessary.
+    ///
+    /// # Errors
+    /// An OperationError if reading fails.
+    pub fn bytes(&self, site: &Site) -> Result<Arc<Buffer>> {
+        match self {
+            Data::Host(_, bytes, _) => Ok(bytes.clone()),
+            Data::Device(tensor) => site.bytes(tensor),
+        }
+    }
+}
+
 impl Held {
+    /// A tensor on the host.
+    pub fn host(descriptor: Descriptor, bytes: impl Into<Arc<Buffer>>, role: Role) -> Held {
+        match descriptor.is_empty() {
+            true => Value::Empty(descriptor),
+            false => Value::Tensor(Data::Host(descriptor, bytes.into(), role)),
+        }
+    }
+
     /// The same value with only type and shape known: the elements of loop-carried values change in every round.
     pub fn fed(self) -> Held {
         match self {
-            Held::Host(descriptor, bytes, _) => Held::Host(descriptor, bytes, Role::Fed),
+            Value::Tensor(Data::Host(descriptor, bytes, _)) => Value::Tensor(Data::Host(descriptor, bytes, Role::Fed)),
             other => other,
         }
     }
@@ -55,28 +81,37 @@ impl Held {
     /// Type and shape of a tensor; dimensions can be 0.
     pub fn descriptor(&self) -> Option<&Descriptor> {
         match self {
-            Held::Tensor(tensor) => Some(tensor.descriptor()),
-            Held::Host(descriptor, ..) => Some(descriptor),
+            Value::Tensor(data) => Some(data.descriptor()),
+            Value::Empty(descriptor) => Some(descriptor),
             _ => None,
+        }
+    }
+
+    /// The bytes of a tensor, read from the GPU if necessary.
+    ///
+    /// # Errors
+    /// A TypeError if the value is not a tensor, an OperationError if reading fails.
+    pub fn bytes(&self, site: &Site) -> Result<Arc<Buffer>> {
+        match self {
+            Value::Tensor(data) => data.bytes(site),
+            Value::Empty(_) => Ok(Arc::default()),
+            _ => Err(Error::new(ErrorKind::Type, "a list or no value at all, expected a tensor")),
         }
     }
 }
 
 /// How a value is imported.
+type Item = Value<Kind>;
+
+/// How a tensor is imported.
 #[derive(Clone, Debug, PartialEq)]
-enum Item {
+enum Kind {
     /// An input of this rank; its sizes are free.
     Input(DataType, usize),
     /// Integers that are free sizes, in a tensor of this shape.
     Numbers(Vec<u32>),
     /// A constant.
     Constant(Descriptor, Same),
-    /// A constant of a type that WebNN lacks.
-    Literal(Arc<Literal>),
-    /// A list of items.
-    Sequence(Vec<Item>),
-    /// An optional without an element.
-    Absent,
 }
 
 /// Bytes compared by content.
@@ -92,9 +127,9 @@ impl PartialEq for Same {
 /// What is known at the start of a part of a model, except for the values of free sizes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Known {
-    items: Vec<(String, Item)>,
-    /// Names of lists that are not used yet.
-    pub later: Vec<String>,
+    items: Vec<(NameId, Item)>,
+    /// Lists that are not used yet.
+    pub later: Vec<NameId>,
 }
 
 /// Everything passed to a part of a model.
@@ -103,45 +138,56 @@ pub(super) struct Given {
     pub known: Known,
     /// The values of the free sizes.
     pub sizes: Vec<i64>,
-    /// The names of the inputs, and their values.
-    pub inputs: Vec<(String, Held)>,
+    /// The tensors that are inputs of its graph, in its order.
+    pub inputs: Vec<Held>,
 }
 
 impl Given {
-    /// Adds `value` under `name`.
-    ///
-    /// # Errors
-    /// An UnknownError if memory runs out.
-    pub fn add(&mut self, name: &str, value: &Held) -> Result<()> {
-        let item = self.item(name, value)?;
-        self.known.items.push((name.to_string(), item));
-        Ok(())
+    /// The values among `values` that a part reads.
+    pub fn of(values: &Values, reads: &[NameId]) -> Given {
+        let mut given = Given::default();
+        for &id in reads {
+            if let Some(value) = values.get(&id) {
+                given.add(id, value);
+            }
+        }
+        given
     }
 
-    fn item(&mut self, name: &str, value: &Held) -> Result<Item> {
-        Ok(match value {
-            Held::Host(descriptor, bytes, Role::Known)
+    fn add(&mut self, id: NameId, value: &Held) {
+        let item = match value {
+            Value::Empty(descriptor) => self.input(value, descriptor),
+            other => other
+                .try_map(&mut |data: &Data| Ok::<_, std::convert::Infallible>(self.item(data)))
+                .unwrap_or_else(|never| match never {}),
+        };
+        self.known.items.push((id, item));
+    }
+
+    fn item(&mut self, data: &Data) -> Item {
+        match data {
+            Data::Host(descriptor, bytes, Role::Known)
                 if descriptor.dtype == DataType::Int64 && descriptor.elements() <= MAX_NUMBERS =>
             {
                 self.sizes.extend(elements::<i64>(bytes.bytes()));
-                Item::Numbers(numbers(&descriptor.shape))
+                Value::Tensor(Kind::Numbers(numbers(&descriptor.shape)))
             }
-            Held::Host(descriptor, bytes, Role::Known | Role::Constant) if !descriptor.is_empty() => {
-                Item::Constant(descriptor.clone(), Same(bytes.clone()))
+            Data::Host(descriptor, bytes, Role::Known | Role::Constant) => {
+                Value::Tensor(Kind::Constant(descriptor.clone(), Same(bytes.clone())))
             }
-            Held::Tensor(_) | Held::Host(..) => {
-                let descriptor = value.descriptor().expect("a tensor");
-                self.sizes.extend(numbers(&descriptor.shape).into_iter().map(i64::from));
-                self.inputs.push((name.to_string(), value.clone()));
-                Item::Input(descriptor.dtype, descriptor.rank())
-            }
-            Held::Literal(literal) => Item::Literal(literal.clone()),
-            Held::Sequence(values) => {
-                let item = |(at, value)| self.item(&format!("{name}[#{at}]"), value);
-                Item::Sequence(values.iter().enumerate().map(item).collect::<Result<_>>()?)
-            }
-            Held::Absent => Item::Absent,
-        })
+            data => self.input(&Value::Tensor(data.clone()), data.descriptor()),
+        }
+    }
+
+    fn input(&mut self, value: &Held, descriptor: &Descriptor) -> Item {
+        self.sizes.extend(numbers(&descriptor.shape).into_iter().map(i64::from));
+        self.inputs.push(value.clone());
+        Value::Tensor(Kind::Input(descriptor.dtype, descriptor.rank()))
+    }
+
+    /// The names of the inputs of a graph with `count` of them.
+    pub fn names(count: usize) -> Vec<String> {
+        (0..count).map(|at| at.to_string()).collect()
     }
 }
 
@@ -150,61 +196,52 @@ impl Known {
     ///
     /// # Errors
     /// A TypeError if a tensor is too large.
-    pub fn values(&self, builder: &mut Builder, dims: &[Dim]) -> Result<HashMap<String, Value>> {
-        let mut dims = dims.iter().copied();
-        let value = |(name, item): &(String, Item)| Ok((name.clone(), value(builder, name, item, &mut dims)?));
-        self.items.iter().map(value).collect()
+    pub fn values(&self, builder: &mut Builder, dims: &[Dim]) -> Result<ByName<import::Value>> {
+        let (mut dims, mut names) = (dims.iter().copied(), (0..).map(|at: usize| at.to_string()));
+        let mut operand = |kind: &Kind| -> Result<import::Value> {
+            Ok(match kind {
+                Kind::Input(dtype, rank) => {
+                    let descriptor = Descriptor { dtype: *dtype, shape: dims.by_ref().take(*rank).collect() };
+                    let name = names.next().expect("endless");
+                    match descriptor.is_empty() {
+                        true => Value::Empty(descriptor),
+                        false => Value::Tensor(builder.input(&name, descriptor)?),
+                    }
+                }
+                Kind::Numbers(shape) => {
+                    let descriptor = Descriptor::new(DataType::Int64, shape.as_slice());
+                    let dims: Vec<Dim> = dims.by_ref().take(descriptor.elements()).collect();
+                    Value::Tensor(builder.sizes(descriptor, &dims)?)
+                }
+                Kind::Constant(descriptor, bytes) => {
+                    Value::Tensor(builder.constant_shared(descriptor.clone(), bytes.0.clone()))
+                }
+            })
+        };
+        self.items.iter().map(|(id, item)| Ok((*id, item.try_map(&mut operand)?))).collect()
     }
-}
-
-fn value(builder: &mut Builder, name: &str, item: &Item, free: &mut impl Iterator<Item = Dim>) -> Result<Value> {
-    Ok(match item {
-        Item::Input(dtype, rank) => {
-            let shape: Vec<Dim> = free.take(*rank).collect();
-            let descriptor = Descriptor { dtype: *dtype, shape };
-            match descriptor.is_empty() {
-                true => Value::Empty(descriptor),
-                false => Value::Operand(builder.input(name, descriptor)?),
-            }
-        }
-        Item::Numbers(shape) => {
-            let descriptor = Descriptor::new(DataType::Int64, shape.as_slice());
-            let dims: Vec<Dim> = free.take(descriptor.elements()).collect();
-            match descriptor.is_empty() {
-                true => Value::Empty(descriptor),
-                false => Value::Operand(builder.sizes(descriptor, &dims)?),
-            }
-        }
-        Item::Constant(descriptor, bytes) => {
-            Value::Operand(builder.constant_shared(descriptor.clone(), bytes.0.clone()))
-        }
-        Item::Literal(literal) => Value::Literal(Rc::new((**literal).clone())),
-        Item::Sequence(items) => {
-            let item = |(at, item)| value(builder, &format!("{name}[#{at}]"), item, free);
-            Value::Sequence(items.iter().enumerate().map(item).collect::<Result<_>>()?)
-        }
-        Item::Absent => Value::Absent,
-    })
 }
 
 /// `held` as a constant of `builder`, with its bytes read.
 ///
 /// # Errors
-/// Those of [`bytes`].
-pub(super) fn constant(site: &Site, builder: &mut Builder, held: &Held) -> Result<Value> {
-    Ok(match held {
-        Held::Tensor(_) | Held::Host(..) => {
-            let descriptor = held.descriptor().expect("a tensor").clone();
-            match descriptor.is_empty() {
-                true => Value::Empty(descriptor),
-                false => Value::Operand(builder.constant_shared(descriptor, bytes(site, held)?)),
+/// An OperationError if reading fails.
+pub(super) fn constant(site: &Site, builder: &mut Builder, held: &Held) -> Result<import::Value> {
+    held.try_map(&mut |data| Ok(Value::Tensor(builder.constant_shared(data.descriptor().clone(), data.bytes(site)?))))
+}
+
+/// `held` as a value of `builder`, a constant if its elements are known.
+///
+/// # Errors
+/// A TypeError if a tensor is too large.
+pub(super) fn unnamed(builder: &mut Builder, held: &Held) -> Result<import::Value> {
+    held.try_map(&mut |data| {
+        Ok(Value::Tensor(match data {
+            Data::Host(descriptor, bytes, Role::Known | Role::Constant) => {
+                builder.constant_shared(descriptor.clone(), bytes.clone())
             }
-        }
-        Held::Literal(literal) => Value::Literal(Rc::new((**literal).clone())),
-        Held::Sequence(values) => {
-            Value::Sequence(values.iter().map(|held| constant(site, builder, held)).collect::<Result<_>>()?)
-        }
-        Held::Absent => Value::Absent,
+            data => builder.unnamed_input(data.descriptor().clone())?,
+        }))
     })
 }
 
@@ -212,37 +249,19 @@ pub(super) fn constant(site: &Site, builder: &mut Builder, held: &Held) -> Resul
 /// be sizes.
 ///
 /// # Errors
-/// Those of [`bytes`], or a TypeError if a tensor is too large.
-pub(super) fn outline(site: &Site, builder: &mut Builder, held: &Held) -> Result<Value> {
-    match held {
-        Held::Tensor(_) | Held::Host(..) => {
-            let descriptor = held.descriptor().expect("a tensor");
-            let may_be_sizes = descriptor.dtype == DataType::Int64 && descriptor.elements() <= MAX_NUMBERS;
-            match descriptor.is_empty() || may_be_sizes {
-                true => constant(site, builder, held),
-                false => Ok(Value::Operand(builder.unnamed_input(descriptor.clone())?)),
-            }
-        }
-        Held::Sequence(values) => {
-            Ok(Value::Sequence(values.iter().map(|held| outline(site, builder, held)).collect::<Result<_>>()?))
-        }
-        other => constant(site, builder, other),
-    }
-}
-
-/// The bytes of a tensor, read from the GPU if necessary.
-///
-/// # Errors
-/// A TypeError if the value is not a tensor, an OperationError if reading fails.
-pub(super) fn bytes(site: &Site, held: &Held) -> Result<Arc<Buffer>> {
-    match held {
-        Held::Host(_, bytes, _) => Ok(bytes.clone()),
-        Held::Tensor(tensor) => site.bytes(tensor),
-        _ => Err(Error::new(ErrorKind::Type, "a list or no value at all, expected a tensor")),
-    }
+/// An OperationError if reading fails, or a TypeError if a tensor is too large.
+pub(super) fn outline(site: &Site, builder: &mut Builder, held: &Held) -> Result<import::Value> {
+    held.try_map(&mut |data| {
+        let descriptor = data.descriptor().clone();
+        let may_be_sizes = descriptor.dtype == DataType::Int64 && descriptor.elements() <= MAX_NUMBERS;
+        Ok(Value::Tensor(match may_be_sizes {
+            true => builder.constant_shared(descriptor, data.bytes(site)?),
+            false => builder.unnamed_input(descriptor)?,
+        }))
+    })
 }
 
 /// A tensor on the host with this shape and these bytes.
 pub(super) fn host(dtype: DataType, shape: &[u32], bytes: Buffer) -> Held {
-    Held::Host(Descriptor { dtype, shape: into_dims(shape) }, Arc::new(bytes), Role::Fed)
+    Held::host(Descriptor { dtype, shape: into_dims(shape) }, bytes, Role::Fed)
 }

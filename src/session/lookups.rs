@@ -8,10 +8,10 @@ use crate::dimension::numbers;
 use crate::dtype::DataType;
 use crate::error::{Code, Error, Result};
 use crate::memory::elements;
-use crate::onnx::Model;
 use crate::onnx::error::quoted;
 use crate::onnx::lookups::{Cached, Lookup, asked};
 use crate::onnx::model::Dimension;
+use crate::onnx::{Model, Request};
 use crate::runtime::{Backend, Site};
 use std::collections::HashMap;
 
@@ -50,15 +50,19 @@ impl Checks {
     /// # Errors
     /// If a node is malformed.
     pub fn of(model: &Model, signature: &Signature, options: &SessionOptions) -> Result<Checks> {
-        let outputs = || model.graph.outputs.iter().map(|output| output.name.clone()).collect();
-        let wanted: Vec<String> = options.outputs.clone().unwrap_or_else(outputs);
+        let request = Request { outputs: options.outputs.clone(), ..Request::default() };
+        let wanted = request.wanted(model).map_err(|error| error.into_error())?;
         let shape = |constant: &super::Constant| (constant.name.clone(), numbers(&constant.descriptor.shape));
         let constants = options.constants.iter().map(shape).collect();
-        let mut asked = asked(model, &wanted, constants).map_err(|error| error.into_error())?;
+        let asked = asked(model, &wanted, constants).map_err(|error| error.into_error())?;
+        let mut lookups: HashMap<String, Vec<Lookup>> = HashMap::new();
+        for lookup in asked.lookups {
+            lookups.entry(lookup.input.clone()).or_default().push(lookup);
+        }
         let mut places = Vec::new();
         for (at, input) in signature.inputs.iter().enumerate() {
-            let own: Vec<Lookup> = asked.lookups.extract_if(.., |one| one.input == input.name).collect();
-            if !own.is_empty() && matches!(data_type(input), Some(DataType::Int32 | DataType::Int64)) {
+            let is_index = matches!(data_type(input), Some(DataType::Int32 | DataType::Int64));
+            if let Some(own) = lookups.remove(&input.name).filter(|_| is_index) {
                 places.push((at, own));
             }
         }

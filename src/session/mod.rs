@@ -96,8 +96,7 @@ impl Constant {
         bytes: Buffer,
     ) -> Result<Constant> {
         let what = || format!("loadModel: constant {}", quoted(&name));
-        let Some(input) = model.graph.free_inputs().chain(model.optional_inputs()).find(|input| input.name == name)
-        else {
+        let Some(input) = model.free_inputs().chain(model.optional_inputs()).find(|input| input.name == name) else {
             return Err(Error::coded(Code::UnknownFeed, format!("{} is not an input of the model", what())));
         };
         let mut sizes = Sizes::new(free_dimensions.clone());
@@ -216,7 +215,8 @@ impl Session {
     /// # Errors
     /// An OnnxError for a model that no sizes make valid, a TypeError for options that do not match it.
     pub fn open(mut model: Arc<Model>, context: Arc<Context>, mut options: SessionOptions) -> Result<Session> {
-        if options.constants.iter().any(|constant| model.graph.initializers.contains_key(&constant.name)) {
+        let is_default = |constant: &Constant| model.optional_inputs().any(|input| input.name == constant.name);
+        if options.constants.iter().any(is_default) {
             model = Arc::new(model.requiring(options.constants.iter().map(|constant| &constant.name)));
         }
         let mut signature = Signature::new(&model, &options)?;
@@ -382,9 +382,11 @@ impl Session {
             move |site| {
                 let specialization = session.specialize(site, &shapes, true)?;
                 let graph = specialization.graph().and_then(|graph| graph.description());
-                let left = specialization.rest.as_ref().map_or(&[][..], |rest| &rest.left);
+                let rest = specialization.rest.as_ref();
+                let left = rest.map_or(&[][..], |rest| &rest.left);
                 let graph = graph.map(|graph| graph.json());
-                let json = json!({ "graph": graph, "cuts": cuts(left), "nodesLeft": left.len() });
+                let json =
+                    json!({ "graph": graph, "cuts": cuts(left), "nodesLeft": rest.map_or(0, |rest| rest.remaining) });
                 made.put(text_of("describe", &json)?);
                 Ok(None)
             },

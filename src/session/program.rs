@@ -7,9 +7,9 @@
 
 use super::Session;
 use super::control;
-use super::known::{Given, Held, Role, bytes, constant, host};
+use super::known::{Data, Given, Held, Known, Role, constant, host, unnamed};
 use super::specialization::{self, Key, Specialization, bytes_of, find_kept, spare};
-use super::template::{Bindings, Form, FreeSizes, Recorded, fill};
+use super::template::{Bindings, Ending, Form, FreeSizes, Recorded, fill};
 use super::value::{Feed, Target};
 use crate::dimension::Dim;
 use crate::dtype::DataType;
@@ -17,54 +17,137 @@ use crate::error::{Code, Error, Result};
 use crate::ir::{Builder, bytes_of_sizes};
 use crate::memory::Buffer;
 use crate::onnx::ModelError;
-use crate::onnx::body::shapes_of;
-use crate::onnx::cuts::{Kept, Left};
-use crate::onnx::error::{Cut, Unsupported};
-use crate::onnx::import::{Part, Value, arguments, evaluate_part, function_of, import_part, needed};
-use crate::onnx::model::{Graph, MAX_DEPTH, Model, ValueInfo, decode_attributes, decode_node, reads};
-use crate::onnx::proto;
-use crate::onnx::tensor::TensorRecord;
+use crate::onnx::body::{Outlined, shapes_of};
+use crate::onnx::cuts::{Kept, KeptTensor, Left};
+use crate::onnx::decode::MAX_DEPTH;
+use crate::onnx::error::{Cut, Unsupported, shortened};
+use crate::onnx::flow::Flow;
+use crate::onnx::graph::{Argument, ByName, Graph, GraphId, NameId, NameSet, Node, NodeId};
+use crate::onnx::import::{self, Part, Place, Request, Source, evaluate, import_part};
+use crate::onnx::model::{Model, ValueInfo};
+use crate::onnx::value::Value;
 use crate::runtime::{Backend, Site, Templates};
 use crate::shape::Descriptor;
-use bytes::Bytes;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The values of a run by name.
-pub(super) type Values = HashMap<String, Held>;
+/// The values of a run.
+pub(super) type Values = ByName<Held>;
 
 /// A graph that runs in stages.
 pub(super) struct Program {
     model: Arc<Model>,
-    /// The nodes that are needed, in an executable order.
-    nodes: Vec<Bytes>,
-    initializers: Arc<HashMap<String, TensorRecord>>,
-    opsets: BTreeMap<String, i64>,
+    graph: GraphId,
+    flow: Flow,
     /// Attributes of the call, if this is the body of a function.
-    arguments: Option<Vec<proto::Attribute>>,
+    arguments: Option<Vec<Argument>>,
     depth: usize,
-    /// Its inputs, in the order of the graph.
-    pub inputs: Vec<String>,
-    /// Its outputs.
-    pub outputs: Vec<ValueInfo>,
-    wanted: Vec<String>,
-    /// Names that it defines, which shadow outer values.
-    pub hides: HashSet<String>,
-    /// Stages by their nodes.
-    stages: Mutex<HashMap<Vec<usize>, Arc<Stage>>>,
-    /// The programs of graphs in attributes, by node and attribute; those of functions by node and an empty name.
-    bodies: Mutex<HashMap<(usize, String), Arc<Program>>>,
+    wanted: Vec<NameId>,
+    /// The state before any node has run.
+    first: Arc<Stage>,
+    /// The programs of graphs in attributes, and of called functions.
+    bodies: Mutex<HashMap<Called, Arc<Program>>>,
+}
+
+/// What a node runs as a program of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Called {
+    Graph(GraphId),
+    /// The function that this node calls, with the node's attributes.
+    Function(NodeId),
 }
 
 /// Nodes that run together, as far as the known values allow.
+#[derive(Default)]
 struct Stage {
-    /// Indices into the nodes of the program.
-    places: Vec<usize>,
-    nodes: Vec<Bytes>,
-    /// The names that the nodes read.
-    reads: HashSet<String>,
+    /// The places of the nodes at which it begins.
+    starts: Vec<u32>,
+    /// The values that its nodes have read in all imports; `None` before the first one.
+    reads: Mutex<Option<Vec<NameId>>>,
     templates: Templates<Bindings>,
     kept: specialization::Kept,
+    /// The stages that follow, by the nodes that have run until then.
+    next: Mutex<Vec<(Vec<u32>, Arc<Stage>)>>,
+}
+
+impl Stage {
+    /// The stage that begins at `starts` after the nodes `done` have run.
+    fn after(&self, done: &[u32], starts: &BTreeSet<u32>) -> Arc<Stage> {
+        let mut next = lock(&self.next);
+        let is_it = |(other, stage): &&(Vec<u32>, Arc<Stage>)| other == done && starts.iter().eq(&stage.starts);
+        if let Some((_, known)) = next.iter().find(is_it) {
+            return known.clone();
+        }
+        let made = Arc::new(Stage { starts: starts.iter().copied().collect(), ..Stage::default() });
+        next.push((done.to_vec(), made.clone()));
+        made
+    }
+}
+
+/// How far a run of a program is.
+struct Progress<'p> {
+    flow: &'p Flow,
+    /// For each node, the number of values that it waits for.
+    waits: Vec<u32>,
+    /// For each value, the number of nodes that will read it, and of wanted results.
+    uses: ByName<u32>,
+    values: Values,
+    /// The nodes that wait for nothing.
+    ready: BTreeSet<u32>,
+    /// Those among them that may read lists.
+    fresh: BTreeSet<u32>,
+    /// The nodes that have run since the last stage began.
+    step: Vec<u32>,
+    /// Number of nodes that have run.
+    done: usize,
+    /// Lists that nodes in graphs may read.
+    shown: NameSet,
+    /// Number of tensors whose elements were read.
+    known: usize,
+}
+
+impl Progress<'_> {
+    /// The node at `place` has run, its outputs are among the values.
+    fn finish(&mut self, place: u32) {
+        self.ready.remove(&place);
+        self.step.push(place);
+        self.done += 1;
+        for read in self.flow.reads(place) {
+            if let Some(uses) = self.uses.get_mut(&read) {
+                *uses -= 1;
+                if *uses == 0 {
+                    self.values.remove(&read);
+                }
+            }
+        }
+        for (_, readers) in self.flow.outputs(place) {
+            for &reader in readers {
+                self.waits[reader as usize] -= 1;
+                if self.waits[reader as usize] == 0 {
+                    self.ready.insert(reader);
+                    self.fresh.insert(reader);
+                }
+            }
+        }
+    }
+
+    /// Adds a value, unless nobody reads it.
+    fn add(&mut self, id: NameId, value: Held) {
+        if self.uses.get(&id).is_some_and(|&uses| uses > 0) {
+            self.values.insert(id, value);
+        }
+    }
+
+    fn is_list(&self, id: NameId) -> bool {
+        matches!(self.values.get(&id), Some(Value::Sequence(_)))
+    }
+
+    /// Counters of which every stage must change at least one.
+    fn counters(&self, wanted: &[NameId]) -> [usize; 4] {
+        let there = wanted.iter().filter(|id| self.values.contains_key(id)).count();
+        [self.done, there, self.shown.len(), self.known]
+    }
 }
 
 /// A run of a cut session.
@@ -77,149 +160,150 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn of_model(error: ModelError) -> Error {
+pub(super) fn of_model(error: ModelError) -> Error {
     error.into_error()
 }
 
 /// An error about a node.
-pub(super) fn at_node(node: &proto::Node, reason: impl std::fmt::Display) -> Error {
-    let name = crate::onnx::error::shortened(crate::onnx::model::shown_name(node));
-    Error::coded(Code::ModelInvalid, format!("[{name}] {}: {reason}", node.op_type))
+pub(super) fn at_node(node: Node, reason: impl std::fmt::Display) -> Error {
+    let (name, operator) = (shortened(node.shown_name()), shortened(&node.operator().name));
+    Error::coded(Code::ModelInvalid, format!("[{name}] {operator}: {reason}"))
 }
 
 impl Program {
-    /// The main graph of `model`, for the outputs `wanted`.
-    ///
-    /// # Errors
-    /// If a node is malformed.
-    pub fn of_model(model: Arc<Model>, wanted: Vec<String>) -> Result<Program> {
-        let (nodes, _) = needed(&model.graph.nodes, &wanted).map_err(of_model)?;
-        Ok(Program {
-            nodes,
-            initializers: Arc::new(model.graph.initializers.clone()),
-            opsets: model.metadata.opsets.clone(),
-            arguments: None,
-            depth: 0,
-            inputs: model.graph.free_inputs().map(|input| input.name.clone()).collect(),
-            outputs: model.graph.outputs.clone(),
-            wanted,
-            hides: HashSet::new(),
-            stages: Mutex::default(),
-            bodies: Mutex::default(),
-            model,
-        })
+    fn new(
+        model: Arc<Model>,
+        graph: GraphId,
+        wanted: Vec<NameId>,
+        arguments: Option<Vec<Argument>>,
+        depth: usize,
+    ) -> Program {
+        let flow = Flow::of(&model.arena, graph, &wanted);
+        let first = Arc::new(Stage { starts: flow.first().collect(), ..Stage::default() });
+        Program { model, graph, flow, arguments, depth, wanted, first, bodies: Mutex::default() }
     }
 
-    /// The program of the graph in the attribute `name` of the node at index `place`.
-    ///
-    /// # Errors
-    /// If it is missing or malformed.
-    pub fn body(&self, place: usize, node: &proto::Node, name: &str) -> Result<Arc<Program>> {
-        let key = (place, name.to_string());
-        if let Some(known) = lock(&self.bodies).get(&key) {
-            return Ok(known.clone());
-        }
-        let attributes = self.attributes(node)?;
-        let encoded = attributes.into_iter().find(|attribute| attribute.name == name).and_then(|attribute| attribute.g);
-        let encoded = encoded.ok_or_else(|| at_node(node, format!("the attribute {name} is missing")))?;
-        let graph = Graph::decode(&encoded, &|_| true, self.depth + 1).map_err(of_model)?;
-        let wanted: Vec<String> = graph.outputs.iter().map(|output| output.name.clone()).collect();
-        let (nodes, _) = needed(&graph.nodes, &wanted).map_err(of_model)?;
-        let mut hides: HashSet<String> = graph.initializers.keys().cloned().collect();
-        for bytes in &graph.nodes {
-            hides.extend(decode_node(bytes).map_err(of_model)?.output);
-        }
-        let mut initializers = (*self.initializers).clone();
-        let inputs = graph.inputs.iter().map(|input| &input.name);
-        hides.iter().chain(inputs).for_each(|name| drop(initializers.remove(name)));
-        initializers.extend(graph.initializers);
-        let body = Program {
-            model: self.model.clone(),
-            nodes,
-            initializers: Arc::new(initializers),
-            opsets: self.opsets.clone(),
-            arguments: self.arguments.clone(),
-            depth: self.depth + 1,
-            inputs: graph.inputs.into_iter().map(|input| input.name).collect(),
-            outputs: graph.outputs,
-            wanted,
-            hides,
-            stages: Mutex::default(),
-            bodies: Mutex::default(),
-        };
-        Ok(lock(&self.bodies).entry(key).or_insert(Arc::new(body)).clone())
+    /// The main graph of `model`, for these values.
+    pub fn of_model(model: Arc<Model>, wanted: Vec<NameId>) -> Program {
+        let main = model.main;
+        Program::new(model, main, wanted, None, 0)
     }
 
-    /// The program of the function that the node at index `place` calls, if any.
+    /// The program of the graph in the attribute `name` of `node`.
     ///
     /// # Errors
-    /// If functions are nested too deeply.
-    pub fn function(&self, place: usize, node: &proto::Node) -> Result<Option<Arc<Program>>> {
-        let Some(function) = function_of(&self.model, node) else { return Ok(None) };
-        let key = (place, String::new());
-        if let Some(known) = lock(&self.bodies).get(&key) {
-            return Ok(Some(known.clone()));
-        }
-        if self.depth >= MAX_DEPTH {
-            return Err(at_node(node, format!("functions are nested more than {MAX_DEPTH} deep")));
-        }
-        let (nodes, _) = needed(&function.nodes, &function.outputs).map_err(of_model)?;
-        let body = Program {
-            model: self.model.clone(),
-            nodes,
-            initializers: Arc::default(),
-            opsets: function.opsets.clone(),
-            arguments: Some(function.arguments(&self.attributes(node)?)),
-            depth: self.depth + 1,
-            inputs: function.inputs.clone(),
-            outputs: function.outputs.iter().map(ValueInfo::unknown).collect(),
-            wanted: function.outputs.clone(),
-            hides: HashSet::new(),
-            stages: Mutex::default(),
-            bodies: Mutex::default(),
-        };
-        Ok(Some(lock(&self.bodies).entry(key).or_insert(Arc::new(body)).clone()))
-    }
-
-    /// The attributes of a node.
-    ///
-    /// # Errors
-    /// If one is malformed.
-    pub fn attributes(&self, node: &proto::Node) -> Result<Vec<proto::Attribute>> {
-        Ok(arguments(decode_attributes(node).map_err(of_model)?, self.arguments.as_deref()))
-    }
-
-    /// The constant with this name in the file, if there is one.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub fn initializer(&self, name: &str) -> Result<Option<Held>> {
-        let Some(record) = self.initializers.get(name) else { return Ok(None) };
-        let literal = record.load(&self.model.files).map_err(of_model)?;
-        Ok(Some(match literal.element.webnn() {
-            None => Held::Literal(Arc::new(literal)),
-            Some(dtype) => {
-                let descriptor = Descriptor::new(dtype, literal.shape.as_slice());
-                Held::Host(descriptor, Arc::new(Buffer::copy_of(&literal.bytes)?), Role::Constant)
-            }
+    /// If it is missing.
+    pub fn body(&self, node: Node, name: &str) -> Result<Arc<Program>> {
+        let graph = self.model.arena.graph_of(&self.arguments(node), name);
+        let graph = graph.ok_or_else(|| at_node(node, format!("the attribute {name} is missing")))?;
+        Ok(self.called(Called::Graph(graph), || {
+            let wanted = self.model.arena.graph(graph).output_values.clone();
+            Program::new(self.model.clone(), graph, wanted, self.arguments.clone(), self.depth + 1)
         }))
     }
 
-    /// The opset version of `ai.onnx`.
-    pub fn opset(&self) -> i64 {
-        self.opsets.get("").copied().unwrap_or(1)
+    /// The program of the function that `node` calls, if any.
+    ///
+    /// # Errors
+    /// If functions are nested too deeply.
+    pub fn function(&self, node: Node) -> Result<Option<Arc<Program>>> {
+        let Some(function) = node.operator().function else { return Ok(None) };
+        if self.depth >= MAX_DEPTH {
+            return Err(at_node(node, format!("functions are nested more than {MAX_DEPTH} deep")));
+        }
+        Ok(Some(self.called(Called::Function(node.id()), || {
+            let function = self.model.function(function);
+            let arguments = self.model.arena.with_defaults(self.arguments(node), &function.defaults);
+            let wanted = self.model.arena.graph(function.graph).output_values.clone();
+            Program::new(self.model.clone(), function.graph, wanted, Some(arguments), self.depth + 1)
+        })))
+    }
+
+    fn called(&self, called: Called, make: impl FnOnce() -> Program) -> Arc<Program> {
+        if let Some(known) = lock(&self.bodies).get(&called) {
+            return known.clone();
+        }
+        let made = Arc::new(make());
+        lock(&self.bodies).entry(called).or_insert(made).clone()
+    }
+
+    /// The attributes of a node.
+    pub fn arguments(&self, node: Node) -> Vec<Argument> {
+        self.model.arena.arguments(node, self.arguments.as_deref())
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The graph that it runs.
+    pub fn graph(&self) -> &Graph {
+        self.model.arena.graph(self.graph)
+    }
+
+    /// The declared outputs.
+    pub fn outputs(&self) -> &[ValueInfo] {
+        &self.graph().outputs
+    }
+
+    /// The constant of the file that a value has, if there is one.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn initializer(&self, id: NameId) -> Result<Option<Held>> {
+        let Some(literal) = self.model.arena.load(id, &self.model.files).map_err(of_model)? else { return Ok(None) };
+        Ok(Some(match literal.element.webnn() {
+            None => Value::Literal(Arc::new(literal)),
+            Some(dtype) => {
+                let descriptor = Descriptor::new(dtype, literal.shape.as_slice());
+                Held::host(descriptor, Buffer::copy_of(&literal.bytes)?, Role::Constant)
+            }
+        }))
     }
 
     /// Total number of templates of its stages.
     #[cfg(test)]
     pub fn template_count(&self) -> usize {
-        lock(&self.stages).values().map(|stage| stage.templates.count()).sum()
+        self.stages().iter().map(|stage| stage.templates.count()).sum()
+    }
+
+    /// Its stages so far.
+    fn stages(&self) -> Vec<Arc<Stage>> {
+        let mut all = vec![self.first.clone()];
+        let mut at = 0;
+        while at < all.len() {
+            let next: Vec<Arc<Stage>> = lock(&all[at].next).iter().map(|(_, stage)| stage.clone()).collect();
+            all.extend(next);
+            at += 1;
+        }
+        all
     }
 
     /// Size of the compiled graphs in bytes.
     pub fn bytes(&self) -> usize {
-        let own: usize = lock(&self.stages).values().map(|stage| bytes_of(&stage.kept)).sum();
+        let own: usize = self.stages().iter().map(|stage| bytes_of(&stage.kept)).sum();
         own + lock(&self.bodies).values().map(|body| body.bytes()).sum::<usize>()
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place { arguments: self.arguments.as_deref(), depth: self.depth }
+    }
+
+    /// What follows for the types and shapes of its outputs from these values of `builder`.
+    pub fn shapes(&self, builder: &Builder, values: &ByName<import::Value>) -> Vec<Option<Descriptor>> {
+        let (model, nodes, place, wanted) = (&*self.model, &*self.flow.nodes, self.place(), &*self.wanted);
+        shapes_of(&Outlined { model, nodes, place, wanted }, builder, values)
+    }
+
+    fn progress(&self, mut values: Values) -> Progress<'_> {
+        let flow = &self.flow;
+        let mut uses = flow.uses();
+        self.wanted.iter().for_each(|&id| *uses.entry(id).or_default() += 1);
+        values.retain(|id, _| uses.get(id).is_some_and(|&uses| uses > 0));
+        let ready: BTreeSet<u32> = self.first.starts.iter().copied().collect();
+        let (step, shown, fresh) = (Vec::new(), NameSet::default(), ready.clone());
+        Progress { flow, waits: flow.waits().to_vec(), uses, values, ready, fresh, step, done: 0, shown, known: 0 }
     }
 
     /// Runs the program with these values; returns the wanted ones.
@@ -227,58 +311,47 @@ impl Program {
     /// # Errors
     /// An OnnxError for an unsupported or invalid part of the model, an OperationError if computing fails.
     pub fn run(&self, run: &Run, values: Values) -> Result<Vec<Held>> {
-        self.run_stages(run, values, (0..self.nodes.len()).collect(), HashSet::new())
+        self.run_stages(run, self.progress(values))
     }
 
-    /// Like [`run`](Self::run), after a first stage that left these nodes.
+    /// Like [`run`](Self::run), after a graph that has left `rest`.
     ///
     /// # Errors
     /// Those of [`run`](Self::run).
-    pub fn run_rest(&self, run: &Run, mut values: Values, left: &[Left]) -> Result<Vec<Held>> {
-        let mut shown = HashSet::new();
-        let places: Vec<usize> = (0..self.nodes.len()).collect();
-        let rest = self.advance(run, &mut values, &places, left, &mut shown)?;
-        self.run_stages(run, values, rest, shown)
+    pub fn run_rest(&self, run: &Run, values: Values, rest: &Ending) -> Result<Vec<Held>> {
+        let mut progress = self.progress(values);
+        self.advance(run, &mut progress, rest)?;
+        self.run_stages(run, progress)
     }
 
-    fn run_stages(
-        &self,
-        run: &Run,
-        mut values: Values,
-        mut places: Vec<usize>,
-        mut shown: HashSet<String>,
-    ) -> Result<Vec<Held>> {
+    fn run_stages(&self, run: &Run, mut progress: Progress) -> Result<Vec<Held>> {
+        let mut stage = self.first.clone();
         loop {
             run.session.check_goes_on()?;
-            if places.is_empty()
-                && let Some(outputs) = self.wanted.iter().map(|name| values.get(name).cloned()).collect()
+            self.use_lists(run, &mut progress)?;
+            if progress.done == self.flow.nodes.len()
+                && let Some(outputs) = self.wanted.iter().map(|id| progress.values.get(id).cloned()).collect()
             {
                 return Ok(outputs);
             }
-            let stage = self.stage(&places)?;
-            values.retain(|name, _| stage.reads.contains(name) || self.wanted.contains(name));
-            let before = self.progress(&values, &places, &shown);
-            let ran = self.run_stage(run, &stage, &mut values, &shown)?;
+            if !progress.step.is_empty() {
+                stage = stage.after(&std::mem::take(&mut progress.step), &progress.ready);
+            }
+            let before = progress.counters(&self.wanted);
+            let ran = self.run_stage(run, &stage, &mut progress)?;
             let rest = ran.rest.as_ref().expect("a part has one");
-            places = self.advance(run, &mut values, &stage.places, &rest.left, &mut shown)?;
-            if self.progress(&values, &places, &shown) == before {
-                return Err(self.stuck(&values, &rest.left));
+            self.advance(run, &mut progress, rest)?;
+            if progress.counters(&self.wanted) == before {
+                return Err(self.stuck(&progress, &rest.left));
             }
         }
     }
 
-    /// Counters of which every stage must change at least one: remaining nodes, outputs, used lists, and known
-    /// elements.
-    fn progress(&self, values: &Values, places: &[usize], shown: &HashSet<String>) -> [usize; 4] {
-        let is_known = |value: &&Held| matches!(value, Held::Host(_, _, Role::Known));
-        let wanted = self.wanted.iter().filter(|name| values.contains_key(*name));
-        [places.len(), wanted.count(), shown.len(), values.values().filter(is_known).count()]
-    }
-
     /// The error of a program whose stages make no more progress.
-    fn stuck(&self, values: &Values, left: &[Left]) -> Error {
+    fn stuck(&self, progress: &Progress, left: &[Left]) -> Error {
         if left.is_empty() {
-            let missing = self.wanted.iter().find(|name| !values.contains_key(*name)).map_or("", |name| name);
+            let missing = self.wanted.iter().find(|id| !progress.values.contains_key(id));
+            let missing = missing.map_or("", |&id| self.model.arena.name(id));
             return Error::coded(Code::ModelInvalid, format!("nothing computes the output '{missing}'"));
         }
         let left: Vec<Unsupported> = left.iter().map(|left| left.why.clone()).collect();
@@ -286,239 +359,219 @@ impl Program {
         of_model(ModelError::unsupported(left, count))
     }
 
-    fn stage(&self, places: &[usize]) -> Result<Arc<Stage>> {
-        if let Some(known) = lock(&self.stages).get(places) {
-            return Ok(known.clone());
-        }
-        let nodes: Vec<Bytes> = places.iter().map(|&place| self.nodes[place].clone()).collect();
-        let mut names = HashSet::new();
-        for node in &nodes {
-            names.extend(decode_node(node).and_then(|node| reads(&node, self.depth)).map_err(of_model)?);
-        }
-        let (templates, kept) = Default::default();
-        let stage = Arc::new(Stage { places: places.to_vec(), nodes, reads: names, templates, kept });
-        lock(&self.stages).insert(places.to_vec(), stage.clone());
-        Ok(stage)
-    }
-
-    fn part<'a>(&'a self, nodes: &'a [Bytes], wanted: &'a [String]) -> Part<'a> {
-        Part {
+    /// Runs as much of `stage` as possible as one graph. Returns the compiled graph.
+    fn run_stage(&self, run: &Run, stage: &Stage, progress: &mut Progress) -> Result<Arc<Specialization>> {
+        let values = &progress.values;
+        let wanted: Vec<NameId> = self.wanted.iter().copied().filter(|id| !values.contains_key(id)).collect();
+        let lists = values.keys().copied().filter(|&id| progress.is_list(id) && !progress.shown.contains(&id));
+        let later: NameSet = lists.collect();
+        let part = Part {
             model: &self.model,
-            initializers: &self.initializers,
-            nodes,
-            opsets: &self.opsets,
-            arguments: self.arguments.as_deref(),
-            depth: self.depth,
-            wanted,
-        }
-    }
-
-    /// What follows for the types and shapes of its outputs from these values of `builder`.
-    pub fn shapes(&self, builder: &Builder, values: &HashMap<String, Value>) -> Vec<Option<Descriptor>> {
-        shapes_of(&self.part(&self.nodes, &self.wanted), builder, values)
-    }
-
-    /// Runs as much of `stage` as possible as one graph, and adds the values to keep to `values`.
-    fn run_stage(
-        &self,
-        run: &Run,
-        stage: &Stage,
-        values: &mut Values,
-        shown: &HashSet<String>,
-    ) -> Result<Arc<Specialization>> {
-        let mut given = Given::default();
-        let mut names: Vec<&String> = values.keys().filter(|name| stage.reads.contains(*name)).collect();
-        names.sort_unstable();
-        for name in names {
-            match &values[name] {
-                Held::Sequence(_) if !shown.contains(name) => given.known.later.push(name.clone()),
-                value => given.add(name, value)?,
-            }
-        }
-        let Given { known, sizes, inputs } = given;
-        let later: HashSet<String> = known.later.iter().cloned().collect();
-        let held: HashSet<&String> = values.keys().collect();
-        let wanted: Vec<String> = self.wanted.iter().filter(|name| !held.contains(name)).cloned().collect();
-        let free = FreeSizes { form: Form::Known(known), sizes };
-        let import = |dims: &[Dim]| {
-            let mut builder = Builder::with_limit(run.site.backend.max_value_bytes());
-            let Form::Known(known) = &free.form else { unreachable!("made above") };
-            let given = known.values(&mut builder, dims)?;
-            let part = self.part(&stage.nodes, &wanted);
-            let (outputs, rest) = import_part(&part, &mut builder, given, later.clone()).map_err(of_model)?;
-            Ok(Recorded { builder, inputs: Vec::new(), outputs, rest: Some(rest) })
+            flow: &self.flow,
+            waits: &progress.waits,
+            starts: &stage.starts,
+            place: self.place(),
+            wanted: &wanted,
+            later: &later,
         };
-        let is_it = |one: &Specialization| matches!(one.key(), Key::Sizes(known) if *known == free);
-        let specialization = match find_kept(&stage.kept, is_it) {
-            Some(known) => known,
-            None => {
-                let filled = fill(&stage.templates, run.site, &free, &import, || spare(&stage.kept, run.site))?;
-                let names = || inputs.iter().map(|(name, _)| name.clone()).collect();
-                let made = Arc::new(Specialization::new(run.site, filled, Key::Sizes(free.clone()), names));
+        let (specialization, inputs) = loop {
+            let reads = lock(&stage.reads).clone();
+            let Given { mut known, sizes, inputs } = Given::of(values, reads.as_deref().unwrap_or_default());
+            known.later = later.iter().copied().collect();
+            known.later.sort_unstable();
+            let missed = RefCell::new(Vec::new());
+            let import = |dims: &[Dim]| import_stage(run, &part, (&known, dims), values, &missed);
+            if reads.is_none() {
+                // What the nodes read is only known afterwards.
+                import(&[])?;
+                *lock(&stage.reads) = Some(missed.take());
+                continue;
+            }
+            let free = FreeSizes { form: Form::Known(known.clone()), sizes };
+            let is_it = |one: &Specialization| matches!(one.key(), Key::Sizes(known) if *known == free);
+            if let Some(known) = find_kept(&stage.kept, is_it) {
+                break (known, inputs);
+            }
+            let filled = fill(&stage.templates, run.site, &free, &import, || spare(&stage.kept, run.site))?;
+            if missed.borrow().is_empty() {
+                let names = || Given::names(inputs.len());
+                let made = Arc::new(Specialization::new(run.site, filled, Key::Sizes(free), names));
                 stage.kept.add(&made);
                 run.session.weigh();
-                made
+                break (made, inputs);
             }
+            // With other decisions, the nodes read more. No values fit the graph without these any more.
+            lock(&stage.reads).get_or_insert_default().append(&mut missed.borrow_mut());
         };
-        run.stage(&specialization, inputs, values)?;
+        for (id, value) in run.stage(&specialization, inputs)? {
+            progress.add(id, value);
+        }
         Ok(specialization)
     }
 
-    /// Computes the remaining nodes that can run outside of a graph. Returns those that are still to run.
-    fn advance(
-        &self,
-        run: &Run,
-        values: &mut Values,
-        places: &[usize],
-        left: &[Left],
-        shown: &mut HashSet<String>,
-    ) -> Result<Vec<usize>> {
-        let mut rest = Vec::new();
-        for Left { index, cut, .. } in left {
-            let place = places[*index];
-            let node = decode_node(&self.nodes[place]).map_err(of_model)?;
-            let reads = reads(&node, self.depth).map_err(of_model)?;
-            let is_there = |name: &String| values.contains_key(name) || self.initializers.contains_key(name);
-            let is_ready = reads.iter().all(is_there);
-            let lists: Vec<&String> =
-                reads.iter().filter(|name| matches!(values.get(*name), Some(Held::Sequence(_)))).collect();
+    /// After a graph that has left `rest`, runs the nodes that can run outside of a graph.
+    fn advance(&self, run: &Run, progress: &mut Progress, rest: &Ending) -> Result<()> {
+        rest.done.iter().for_each(|&place| progress.finish(place));
+        for &Left { place, cut, .. } in rest.left.iter() {
             match cut {
-                Cut::Value(input) => {
-                    let name = node.input.get(*input).ok_or_else(|| at_node(&node, "an input is missing"))?;
-                    if let Some(value) = values.get_mut(name) {
-                        *value = run.known(value)?;
-                    }
-                    rest.push(place);
-                }
-                Cut::Elements => self.evaluate(run, &node, place, &reads, values)?,
-                Cut::Control => self.control(run, &node, place, &reads, values)?,
-                Cut::Waiting if !is_ready || lists.is_empty() => rest.push(place),
-                // Joining a list is worth a graph; looking into it is not.
-                Cut::Waiting if node.domain.is_empty() && node.op_type == "ConcatFromSequence" => {
-                    shown.extend(lists.into_iter().cloned());
-                    rest.push(place);
-                }
-                Cut::Waiting if self.is_control(&node)? => self.control(run, &node, place, &reads, values)?,
-                Cut::Waiting => self.evaluate(run, &node, place, &reads, values)?,
+                Cut::Value(input) => self.make_known(run, progress, place, input)?,
+                Cut::Elements => self.evaluate(run, progress, place)?,
+                Cut::Control => self.control(run, progress, place)?,
+                Cut::Waiting => {}
             }
         }
-        Ok(rest)
+        Ok(())
     }
 
-    /// Whether `node` has graphs in attributes, or calls a function.
-    fn is_control(&self, node: &proto::Node) -> Result<bool> {
-        Ok(function_of(&self.model, node).is_some()
-            || self.attributes(node)?.iter().any(|attribute| attribute.g.is_some()))
+    /// Reads the elements of an input of the node at `place`.
+    fn make_known(&self, run: &Run, progress: &mut Progress, place: u32, input: usize) -> Result<()> {
+        let node = self.flow.node(&self.model.arena, place);
+        let id = node.input(input).ok_or_else(|| at_node(node, "an input is missing"))?;
+        let Some(value) = progress.values.get_mut(&id) else { return Ok(()) };
+        if let Some(known) = run.known(value)? {
+            *value = known;
+            progress.known += 1;
+        }
+        Ok(())
     }
 
-    fn control(
-        &self,
-        run: &Run,
-        node: &proto::Node,
-        place: usize,
-        reads: &[String],
-        values: &mut Values,
-    ) -> Result<()> {
-        let outputs = control::run(self, run, node, place, reads, values)?;
-        if node.output.len() > outputs.len() {
-            let (named, got) = (node.output.len(), outputs.len());
+    /// Runs the nodes that read lists: joining a list is worth a graph, looking into it is not.
+    fn use_lists(&self, run: &Run, progress: &mut Progress) -> Result<()> {
+        while let Some(place) = progress.fresh.pop_first() {
+            let lists: Vec<NameId> = self.flow.reads(place).filter(|&id| progress.is_list(id)).collect();
+            if lists.iter().all(|id| progress.shown.contains(id)) {
+                continue;
+            }
+            run.session.check_goes_on()?;
+            let node = self.flow.node(&self.model.arena, place);
+            if node.operator().is("ConcatFromSequence") {
+                progress.shown.extend(lists);
+            } else if node.operator().function.is_some() || self.model.arena.has_graph(&self.arguments(node)) {
+                self.control(run, progress, place)?;
+            } else {
+                self.evaluate(run, progress, place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a node with graphs, or the call of a function.
+    fn control(&self, run: &Run, progress: &mut Progress, place: u32) -> Result<()> {
+        let node = self.flow.node(&self.model.arena, place);
+        let outputs = control::run(self, run, node, &progress.values)?;
+        if node.outputs().len() > outputs.len() {
+            let (named, got) = (node.outputs().len(), outputs.len());
             return Err(at_node(node, format!("it names {named} outputs and has {got}")));
         }
-        let named = node.output.iter().cloned().zip(outputs).filter(|(name, _)| !name.is_empty());
-        values.extend(named);
+        for (id, output) in node.outputs().iter().zip(outputs) {
+            id.iter().for_each(|&id| progress.add(id, output.clone()));
+        }
+        progress.finish(place);
         Ok(())
     }
 
     /// Computes a node on the host.
-    fn evaluate(
-        &self,
-        run: &Run,
-        node: &proto::Node,
-        place: usize,
-        reads: &[String],
-        values: &mut Values,
-    ) -> Result<()> {
+    fn evaluate(&self, run: &Run, progress: &mut Progress, place: u32) -> Result<()> {
+        let node = self.flow.node(&self.model.arena, place);
         let mut builder = Builder::new();
-        let mut given = HashMap::new();
-        for name in reads {
-            if let Some(held) = values.get(name) {
-                given.insert(name.clone(), constant(run.site, &mut builder, held)?);
+        let mut given = ByName::default();
+        for id in self.flow.reads(place) {
+            if let Some(held) = progress.values.get(&id) {
+                given.insert(id, constant(run.site, &mut builder, held)?);
             }
         }
-        let wanted: Vec<String> = node.output.iter().filter(|name| !name.is_empty()).cloned().collect();
-        let part = self.part(std::slice::from_ref(&self.nodes[place]), &wanted);
-        let (outputs, rest) = evaluate_part(&part, &mut builder, given).map_err(of_model)?;
-        for (name, kept) in rest.values {
-            let output = |at: usize| -> Result<Held> {
-                let output = &outputs[at];
-                match output.operand {
-                    None => Ok(Held::Host(output.descriptor.clone(), Arc::default(), Role::Fed)),
-                    Some(_) => Err(at_node(node, "its results are unknown although its inputs are known")),
-                }
-            };
-            let held = held(kept, Role::Fed, &output)?;
-            values.insert(name, held);
+        let (unknown, kept) = evaluate(&self.model, node, self.place(), &mut builder, given).map_err(of_model)?;
+        if !unknown.is_empty() {
+            return Err(at_node(node, "its results are unknown although its inputs are known"));
         }
+        for (id, kept) in kept {
+            progress.add(id, held(&kept, Role::Fed, &[])?);
+        }
+        progress.finish(place);
         Ok(())
     }
 }
 
-/// Converts `kept` to a value of the run; `output` returns the outputs of the graph.
-fn held(kept: Kept, role: Role, output: &dyn Fn(usize) -> Result<Held>) -> Result<Held> {
-    Ok(match kept {
-        Kept::Output(at) => output(at)?,
-        Kept::Constant(descriptor, bytes) => Held::Host(descriptor, bytes, role),
-        Kept::Sizes(descriptor, dims) => {
-            let bytes = bytes_of_sizes(dims.iter().map(|dim| dim.pinned()), descriptor.dtype)?;
-            Held::Host(descriptor, Arc::new(bytes), Role::Known)
+/// The values that a part of a model has from earlier ones.
+struct Earlier<'a> {
+    /// Those that the part is known to read.
+    given: ByName<import::Value>,
+    /// All of them.
+    values: &'a Values,
+    /// Further ones that it reads.
+    missed: Vec<NameId>,
+}
+
+impl Source for Earlier<'_> {
+    fn value(&mut self, builder: &mut Builder, id: NameId) -> Result<Option<import::Value>, ModelError> {
+        if let Some(value) = self.given.remove(&id) {
+            return Ok(Some(value));
         }
-        Kept::Literal(literal) => Held::Literal(Arc::new(literal)),
-        Kept::Sequence(all) => {
-            let all = all.into_iter().map(|kept| held(kept, Role::Fed, output)).collect::<Result<_>>()?;
-            Held::Sequence(Arc::new(all))
-        }
-        Kept::Absent => Held::Absent,
+        let Some(held) = self.values.get(&id) else { return Ok(None) };
+        self.missed.push(id);
+        unnamed(builder, held).map(Some).map_err(ModelError::of_constant)
+    }
+}
+
+/// Imports a part of a model with the values that are `known`, and the free sizes `dims`. If it reads others, its graph is
+/// of no use; they are added to `missed`.
+fn import_stage(
+    run: &Run,
+    part: &Part,
+    (known, dims): (&Known, &[Dim]),
+    values: &Values,
+    missed: &RefCell<Vec<NameId>>,
+) -> Result<Recorded> {
+    let mut builder = Builder::with_limit(run.site.backend.max_value_bytes());
+    let mut earlier = Earlier { given: known.values(&mut builder, dims)?, values, missed: Vec::new() };
+    let (outputs, rest) = import_part(part, &mut builder, &mut earlier).map_err(of_model)?;
+    missed.borrow_mut().append(&mut earlier.missed);
+    Ok(Recorded { builder, inputs: Vec::new(), outputs, rest: Some(rest) })
+}
+
+/// Converts `kept` to a value of the run; `outputs` are those of the graph.
+fn held(kept: &Kept, role: Role, outputs: &[Held]) -> Result<Held> {
+    kept.try_map(&mut |tensor: &KeptTensor| {
+        Ok(match tensor {
+            KeptTensor::Output(at) => outputs[*at].clone(),
+            KeptTensor::Constant(descriptor, bytes) => Held::host(descriptor.clone(), bytes.clone(), role),
+            KeptTensor::Sizes(descriptor, dims) => {
+                let bytes = bytes_of_sizes(dims.iter().map(|dim| dim.pinned()), descriptor.dtype)?;
+                Held::host(descriptor.clone(), bytes, Role::Known)
+            }
+        })
     })
 }
 
 impl Run<'_> {
-    /// `value` with known elements, in memory of their own: templates keep them.
-    fn known(&self, value: &Held) -> Result<Held> {
+    /// `value` with known elements, in memory of their own: templates keep them. `None` if they are known already.
+    fn known(&self, value: &Held) -> Result<Option<Held>> {
         Ok(match value {
-            Held::Tensor(_) | Held::Host(_, _, Role::Fed) => {
-                let descriptor = value.descriptor().expect("a tensor").clone();
-                let copy = match descriptor.is_empty() {
-                    true => Buffer::default(),
-                    false => Buffer::copy_of(bytes(self.site, value)?.bytes())?,
-                };
-                Held::Host(descriptor, Arc::new(copy), Role::Known)
+            Value::Tensor(data @ (Data::Device(_) | Data::Host(_, _, Role::Fed))) => {
+                let copy = Buffer::copy_of(data.bytes(self.site)?.bytes())?;
+                Some(Held::host(data.descriptor().clone(), copy, Role::Known))
             }
-            other => other.clone(),
+            _ => None,
         })
     }
 
-    /// Runs the graph of `specialization` with these inputs, and adds the values to keep to `values`.
+    /// Runs the graph of `specialization` with these inputs. Returns the values to keep.
     ///
     /// # Errors
     /// An OperationError if computing fails, an UnknownError if memory runs out.
-    pub fn stage(
-        &self,
-        specialization: &Arc<Specialization>,
-        inputs: Vec<(String, Held)>,
-        values: &mut Values,
-    ) -> Result<()> {
+    pub fn stage(&self, specialization: &Arc<Specialization>, inputs: Vec<Held>) -> Result<Vec<(NameId, Held)>> {
         let site = self.site;
         let mut feeds = Vec::with_capacity(inputs.len());
         let mut seen = HashSet::new();
-        for (_, held) in &inputs {
+        for held in &inputs {
             feeds.push(Feed::Tensor(match held {
                 // Graphs lock each tensor once.
-                Held::Tensor(tensor) if seen.insert(Arc::as_ptr(tensor)) => tensor.clone(),
+                Value::Tensor(Data::Device(tensor)) if seen.insert(Arc::as_ptr(tensor)) => tensor.clone(),
                 held => {
                     let descriptor = held.descriptor().expect("inputs are tensors").clone();
                     match descriptor.is_empty() {
                         true => site.tensor(descriptor),
-                        false => site.tensor_of(descriptor, &bytes(site, held)?)?,
+                        false => site.tensor_of(descriptor, &held.bytes(site)?)?,
                     }
                 }
             }));
@@ -526,11 +579,6 @@ impl Run<'_> {
         let mut outputs = Vec::with_capacity(specialization.outputs.len());
         let mut targets = Vec::with_capacity(specialization.outputs.len());
         for port in &specialization.outputs {
-            if port.descriptor.is_empty() {
-                outputs.push(Held::Host(port.descriptor.clone(), Arc::default(), Role::Fed));
-                targets.push(Target::Unread);
-                continue;
-            }
             let tensor = site.tensor(port.descriptor.clone());
             match &site.backend {
                 Backend::Cpu => {
@@ -540,15 +588,11 @@ impl Run<'_> {
                 Backend::Gpu(_) => tensor.place(&site.backend)?,
             }
             targets.push(Target::Tensor(tensor.clone()));
-            outputs.push(Held::Tensor(tensor));
+            outputs.push(Value::Tensor(Data::Device(tensor)));
         }
         specialization.run(site, feeds, targets, self.session, Arc::default())?;
         let rest = specialization.rest.as_ref().expect("a part has one");
-        for (name, kept) in &rest.values {
-            let output = |at: usize| Ok(outputs[at].clone());
-            values.insert(name.clone(), held(kept.clone(), Role::Constant, &output)?);
-        }
-        Ok(())
+        rest.values.iter().map(|(id, kept)| Ok((*id, held(kept, Role::Constant, &outputs)?))).collect()
     }
 }
 
@@ -565,28 +609,30 @@ impl Session {
         targets: &[Target],
     ) -> Result<Vec<Option<super::Value>>> {
         let run = Run { site, session: self };
-        let mut values = Values::new();
+        let program = self.program()?;
+        let ids: HashMap<&str, NameId> =
+            program.model.required_inputs().map(|(input, id)| (input.name.as_str(), id)).collect();
+        let id_of = |name: &str| ids.get(name).copied();
+        let mut values = Values::default();
         for constant in &self.options.constants {
-            let held = Held::Host(constant.descriptor.clone(), constant.bytes.clone(), Role::Constant);
-            values.insert(constant.name.clone(), held);
+            let held = Held::host(constant.descriptor.clone(), constant.bytes.clone(), Role::Constant);
+            values.extend(id_of(&constant.name).map(|id| (id, held)));
         }
         let mut inputs = Vec::new();
         for (input, feed) in self.signature.inputs.iter().zip(feeds) {
             let port = specialization.inputs.iter().find(|port| port.name == input.name);
             let held = match (feed, port) {
-                (Feed::Tensor(tensor), _) => Held::Tensor(tensor),
-                (Feed::Cache(cache), _) => Held::Host(cache.descriptor.clone(), Arc::new(cache.to_dense()?), Role::Fed),
-                (Feed::Bytes(bytes), Some(port)) => Held::Host(port.descriptor.clone(), bytes, Role::Fed),
+                (Feed::Tensor(tensor), _) => Value::Tensor(Data::Device(tensor)),
+                (Feed::Cache(cache), _) => Held::host(cache.descriptor.clone(), cache.to_dense()?, Role::Fed),
+                (Feed::Bytes(bytes), Some(port)) => Held::host(port.descriptor.clone(), bytes, Role::Fed),
                 // Of a type that WebNN does not have: nothing reads it.
                 (Feed::Bytes(_), None) => host(DataType::Uint8, &[0], Buffer::default()),
             };
-            inputs.push((input.name.clone(), held.clone()));
-            values.insert(input.name.clone(), held);
+            inputs.push(held.clone());
+            values.extend(id_of(&input.name).map(|id| (id, held)));
         }
-        let program = self.program()?;
-        run.stage(specialization, inputs, &mut values)?;
-        let rest = specialization.rest.as_ref().expect("it is cut");
-        let outputs = program.run_rest(&run, values, &rest.left)?;
+        values.extend(run.stage(specialization, inputs)?);
+        let outputs = program.run_rest(&run, values, specialization.rest.as_ref().expect("it is cut"))?;
         let mut results = Vec::new();
         for ((held, info), target) in outputs.into_iter().zip(&self.signature.outputs).zip(targets) {
             results.push(self.result(site, held, info, target)?);
@@ -612,14 +658,14 @@ impl Session {
                 return Ok(Buffer::default());
             }
             match held {
-                Held::Tensor(tensor) => {
+                Value::Tensor(Data::Device(tensor)) => {
                     let is_own = matches!(site.backend, Backend::Cpu) && Arc::strong_count(&tensor) == 1;
                     match is_own.then(|| tensor.take()).flatten() {
                         Some(bytes) => Ok(bytes),
                         None => Buffer::copy_of(site.bytes(&tensor)?.bytes()),
                     }
                 }
-                Held::Host(_, bytes, _) => match Arc::try_unwrap(bytes) {
+                Value::Tensor(Data::Host(_, bytes, _)) => match Arc::try_unwrap(bytes) {
                     Ok(own) => Ok(own),
                     Err(shared) => Buffer::copy_of(shared.bytes()),
                 },
@@ -651,9 +697,9 @@ impl Session {
         if let Some(known) = &*program {
             return Ok(known.clone());
         }
-        let outputs = || self.signature.outputs.iter().map(|output| output.name.clone()).collect();
-        let wanted = self.options.outputs.clone().unwrap_or_else(outputs);
-        let made = Arc::new(Program::of_model(model, wanted)?);
+        let request = Request { outputs: self.options.outputs.clone(), ..Request::default() };
+        let wanted = request.wanted(&model).map_err(of_model)?;
+        let made = Arc::new(Program::of_model(model, wanted));
         *program = Some(made.clone());
         Ok(made)
     }

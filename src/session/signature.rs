@@ -111,11 +111,11 @@ impl Signature {
     /// A TypeError for the size of a dimension that the model does not have, an OnnxError if there are no outputs.
     pub fn new(model: &Model, options: &SessionOptions) -> Result<Signature> {
         let SessionOptions { free_dimensions, strict_dimensions, .. } = options;
-        check_names(&model.graph.inputs, free_dimensions).map_err(|error| error.into_error())?;
+        check_names(&model.graph().inputs, free_dimensions).map_err(|error| error.into_error())?;
         let is_constant = |input: &&ValueInfo| options.constants.iter().any(|constant| constant.name == input.name);
-        let inputs: Vec<ValueInfo> = model.graph.free_inputs().filter(|input| !is_constant(input)).cloned().collect();
+        let inputs: Vec<ValueInfo> = model.free_inputs().filter(|input| !is_constant(input)).cloned().collect();
         let outputs: Vec<ValueInfo> = match &options.outputs {
-            None => model.graph.outputs.clone(),
+            None => model.graph().outputs.clone(),
             Some(names) => names.iter().map(|name| output_of(model, name)).collect(),
         };
         if outputs.is_empty() {
@@ -357,7 +357,7 @@ impl Signature {
 
 /// Information about the value `name` of the main graph.
 fn output_of(model: &Model, name: &str) -> ValueInfo {
-    let declared = model.graph.outputs.iter().find(|output| output.name == name).cloned();
+    let declared = model.graph().outputs.iter().find(|output| output.name == name).cloned();
     declared.unwrap_or_else(|| ValueInfo::unknown(name))
 }
 

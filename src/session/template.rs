@@ -8,8 +8,10 @@ use crate::compile::find_growing;
 use crate::dimension::Dim;
 use crate::error::Result;
 use crate::ir::Builder;
-use crate::onnx::cuts::{Kept, Left, Rest};
+use crate::onnx::cuts::{Kept, KeptTensor, Left, Rest};
+use crate::onnx::graph::NameId;
 use crate::onnx::model::{Dimension, ValueInfo};
+use crate::onnx::value::Value;
 use crate::onnx::{Binding, Imported, Model, Request, import};
 use crate::runtime::{CompiledGraph, Optimized, Site, Template, Templates};
 use std::collections::{BTreeMap, HashMap};
@@ -121,9 +123,10 @@ pub(super) struct Bindings {
 impl Bindings {
     /// The work that remains after the graph, with all sizes known.
     pub fn rest(&self, values: &[i64]) -> Option<Ending> {
-        let Ending { left, values: kept } = self.rest.as_ref()?;
-        let kept = kept.iter().map(|(name, kept)| (name.clone(), fixed(kept.clone(), values)));
-        Some(Ending { left: left.clone(), values: kept.collect() })
+        let rest = self.rest.as_ref()?;
+        let kept = rest.values.iter().map(|(id, kept)| (*id, fixed(kept, values))).collect();
+        let (done, left) = (rest.done.clone(), rest.left.clone());
+        Some(Ending { done, left, values: kept, ..*rest })
     }
 
     /// Whether the recorded data are valid for `form`.
@@ -148,21 +151,32 @@ pub(super) struct Filled {
 
 /// The work that remains after a graph.
 pub struct Ending {
-    /// The remaining nodes.
+    /// The places of the nodes that the graph computes.
+    pub done: Arc<[u32]>,
+    /// The nodes where the model is cut.
     pub left: Arc<[Left]>,
+    /// Number of nodes that remain.
+    pub remaining: usize,
     /// The values that they read, with all sizes known.
-    pub values: Vec<(String, Kept)>,
+    pub values: Vec<(NameId, Kept)>,
 }
 
 /// `kept` with all sizes known.
-fn fixed(mut kept: Kept, values: &[i64]) -> Kept {
-    match &mut kept {
-        Kept::Sizes(descriptor, dims) => {
-            descriptor.shape.iter_mut().chain(dims).for_each(|dim| dim.fix(values));
-            kept
+fn fixed(kept: &Kept, values: &[i64]) -> Kept {
+    let fix = |dim: &mut Dim| dim.fix(values);
+    match kept {
+        Value::Tensor(KeptTensor::Sizes(descriptor, dims)) => {
+            let (mut descriptor, mut dims) = (descriptor.clone(), dims.clone());
+            descriptor.shape.iter_mut().chain(&mut dims).for_each(fix);
+            Value::Tensor(KeptTensor::Sizes(descriptor, dims))
         }
-        Kept::Sequence(all) => Kept::Sequence(all.drain(..).map(|kept| fixed(kept, values)).collect()),
-        _ => kept,
+        Value::Empty(descriptor) => {
+            let mut descriptor = descriptor.clone();
+            descriptor.shape.iter_mut().for_each(fix);
+            Value::Empty(descriptor)
+        }
+        Value::Sequence(all) => Value::list(all.iter().map(|kept| fixed(kept, values)).collect()),
+        other => other.clone(),
     }
 }
 
@@ -208,7 +222,10 @@ fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Opt
             Some(site.optimize(graph)?)
         }
     };
-    let rest = rest.map(|Rest { nodes, values }| Ending { left: nodes.into(), values });
+    let rest = rest.map(|Rest { done, left, remaining, values }| {
+        let (done, left) = (done.into(), left.into());
+        Ending { done, left, remaining, values }
+    });
     Ok((graph, Bindings { form: form.clone(), has_caches, inputs, outputs, rest }))
 }
 

@@ -280,7 +280,7 @@ fn attention(call: &mut Call) -> Outcome {
         3 => attended.probabilities,
         other => return Err(Refusal(format!("qk_matmul_output_mode is {other}, expected 0 to 3"))),
     };
-    Ok([output, heads.k, heads.v, stage].map(Value::Operand).to_vec())
+    Ok([output, heads.k, heads.v, stage].map(Value::Tensor).to_vec())
 }
 
 /// Hides keys beyond the given lengths, keys after the query's position if the attention is causal, and keys outside of

@@ -14,8 +14,8 @@ use crate::shape::Descriptor;
 // ---- If ----------------------------------------------------------------------------------------------------------
 
 fn branch(call: &mut Call, name: &str) -> Outcome {
-    let mut body = call.body(name)?;
-    call.run_body(&mut body, Vec::new())
+    let body = call.body(name)?;
+    call.run_body(body, Vec::new())
 }
 
 /// The branch that a constant condition selects, otherwise both.
@@ -37,8 +37,8 @@ fn if_else(call: &mut Call) -> Outcome {
 /// Selects between two values, which must have the same type and shape.
 fn chosen(call: &mut Call, condition: OperandId, yes: Value, no: Value) -> Step<Value> {
     Ok(match (yes, no) {
-        (Value::Operand(yes), Value::Operand(no)) if yes == no => Value::Operand(yes),
-        (Value::Operand(yes), Value::Operand(no)) => {
+        (Value::Tensor(yes), Value::Tensor(no)) if yes == no => Value::Tensor(yes),
+        (Value::Tensor(yes), Value::Tensor(no)) => {
             let (a, b) = (call.descriptor(yes), call.descriptor(no));
             if a != b {
                 return Err(Refusal(format!(
@@ -48,13 +48,14 @@ fn chosen(call: &mut Call, condition: OperandId, yes: Value, no: Value) -> Step<
                 ))
                 .unless(Cut::Control));
             }
-            Value::Operand(call.select(condition, yes, no)?)
+            Value::Tensor(call.select(condition, yes, no)?)
         }
         (Value::Empty(yes), Value::Empty(no)) if yes == no => Value::Empty(yes),
         (Value::Absent, Value::Absent) => Value::Absent,
         (Value::Sequence(yes), Value::Sequence(no)) if yes.len() == no.len() => {
-            let values = yes.into_iter().zip(no).map(|(yes, no)| chosen(call, condition, yes, no));
-            Value::Sequence(values.collect::<Step<_>>()?)
+            let pairs = yes.iter().cloned().zip(no.iter().cloned());
+            let values = pairs.map(|(yes, no)| chosen(call, condition, yes, no));
+            Value::list(values.collect::<Step<_>>()?)
         }
         _ => {
             let reason = "the condition is computed from inputs of the model and its branches differ in type";
@@ -66,7 +67,7 @@ fn chosen(call: &mut Call, condition: OperandId, yes: Value, no: Value) -> Step<
 // ---- Loop --------------------------------------------------------------------------------------------------------
 
 fn truth(call: &Call, value: &Value) -> Option<bool> {
-    let Value::Operand(id) = value else { return None };
+    let Value::Tensor(id) = value else { return None };
     Some(call.numbers_of(*id)?.first()?.to_f64() != 0.0)
 }
 
@@ -76,7 +77,7 @@ fn decided(refusal: Refusal) -> Refusal {
 }
 
 /// Refuses to unroll `rounds` rounds of `body` if that yields too many nodes.
-fn check_rounds(call: &Call, body: &Body, rounds: i64) -> Step<()> {
+fn check_rounds(call: &Call, body: Body, rounds: i64) -> Step<()> {
     match call.can_repeat(body, rounds) {
         true => Ok(()),
         false => {
@@ -99,13 +100,13 @@ fn unrolled(call: &mut Call) -> Outcome {
     };
     let mut state: Vec<Value> =
         (2..call.input_count()).map(|index| call.value(index).unwrap_or(Value::Absent)).collect();
-    let mut body = call.body("body")?;
+    let body = call.body("body")?;
     let outputs = body.outputs().len();
     let scans = outputs
         .checked_sub(1 + state.len())
         .ok_or_else(|| Refusal(format!("its graph has {outputs} outputs, expected at least {}", 1 + state.len())))?;
     if call.value(0).is_some() && trips < i64::MAX {
-        check_rounds(call, &body, trips)?;
+        check_rounds(call, body, trips)?;
     }
     let mut rows = vec![Vec::new(); scans];
     let yes = call.int_scalar(DataType::Uint8, 1)?;
@@ -113,13 +114,13 @@ fn unrolled(call: &mut Call) -> Outcome {
     let mut known = Vec::new();
     if !goes_on || trips <= 0 {
         let counter = call.int_list(&[], &[0])?;
-        let inputs = [counter, Value::Operand(yes)].into_iter().chain(state.clone()).collect();
-        known = not_run(call, (&body, outputs - scans), inputs)?;
+        let inputs = [counter, Value::Tensor(yes)].into_iter().chain(state.clone()).collect();
+        known = not_run(call, (body, outputs - scans), inputs)?;
     }
     while goes_on && round < trips {
         let counter = call.int_list(&[], &[round])?;
-        let inputs = [counter, Value::Operand(yes)].into_iter().chain(state).collect();
-        let mut results = call.run_body(&mut body, inputs)?.into_iter();
+        let inputs = [counter, Value::Tensor(yes)].into_iter().chain(state).collect();
+        let mut results = call.run_body(body, inputs)?.into_iter();
         let condition = results.next();
         round += 1;
         goes_on = condition.and_then(|value| truth(call, &value)).ok_or_else(|| {
@@ -132,14 +133,14 @@ fn unrolled(call: &mut Call) -> Outcome {
     let first_scan = outputs - scans;
     for (at, rows) in rows.into_iter().enumerate() {
         let place = first_scan + at;
-        state.push(collected(call, (&body, place), rows, known.get(place), 0)?);
+        state.push(collected(call, (body, place), rows, known.get(place), 0)?);
     }
     Ok(state)
 }
 
 /// What follows for the outputs of `body`, which does not run on these inputs, unless it describes all from the `first`
 /// collected one on.
-fn not_run(call: &mut Call, (body, first): (&Body, usize), inputs: Vec<Value>) -> Step<Vec<Option<Descriptor>>> {
+fn not_run(call: &mut Call, (body, first): (Body, usize), inputs: Vec<Value>) -> Step<Vec<Option<Descriptor>>> {
     match body.outputs()[first..].iter().all(is_described) {
         true => Ok(Vec::new()),
         false => call.shapes_of_body(body, inputs),
@@ -150,7 +151,7 @@ fn not_run(call: &mut Call, (body, first): (&Body, usize), inputs: Vec<Value>) -
 /// the shape that is declared or `known`.
 fn collected(
     call: &mut Call,
-    (body, index): (&Body, usize),
+    (body, index): (Body, usize),
     rows: Vec<Value>,
     known: Option<&Option<Descriptor>>,
     axis: i64,
@@ -169,8 +170,8 @@ fn collected(
 // ---- Scan --------------------------------------------------------------------------------------------------------
 
 /// The scanned inputs and outputs of `Scan`.
-struct Scans {
-    body: Body,
+struct Scans<'m> {
+    body: Body<'m>,
     /// For each scanned input, its axis, and whether it is read from the end.
     inputs: Vec<(u32, bool)>,
     /// For each collected output, its axis, and whether rows are prepended.
@@ -192,7 +193,7 @@ fn run_scan(call: &mut Call, scans: &mut Scans, mut state: Vec<Value>, scanned: 
     let mut lengths = Vec::new();
     for (value, (axis, _)) in scanned.iter().zip(&scans.inputs) {
         let shape = match value {
-            Value::Operand(id) => call.sizes(*id),
+            Value::Tensor(id) => call.sizes(*id),
             Value::Empty(descriptor) => numbers(&descriptor.shape),
             _ => return Err("a scanned input is not a tensor that WebNN has".into()),
         };
@@ -202,19 +203,19 @@ fn run_scan(call: &mut Call, scans: &mut Scans, mut state: Vec<Value>, scanned: 
     if lengths.iter().any(|&other| other != length) {
         return Err(Refusal(format!("the scanned inputs have lengths {lengths:?}, expected the same")));
     }
-    check_rounds(call, &scans.body, i64::from(length))?;
+    check_rounds(call, scans.body, i64::from(length))?;
     let states = state.len();
     let mut rows = vec![Vec::new(); scans.outputs.len()];
     for round in 0..length {
         let mut inputs = state;
         for (value, &(axis, reversed)) in scanned.iter().zip(&scans.inputs) {
-            let Value::Operand(id) = value else {
+            let Value::Tensor(id) = value else {
                 return Err("a scanned input has no elements".into());
             };
             let at = if reversed { length - 1 - round } else { round };
-            inputs.push(Value::Operand(call.pick(*id, axis as usize, at)?));
+            inputs.push(Value::Tensor(call.pick(*id, axis as usize, at)?));
         }
-        let mut results = call.run_body(&mut scans.body, inputs)?.into_iter();
+        let mut results = call.run_body(scans.body, inputs)?.into_iter();
         state = results.by_ref().take(states).collect();
         rows.iter_mut().zip(results).for_each(|(rows, row)| rows.push(row));
     }
@@ -224,14 +225,14 @@ fn run_scan(call: &mut Call, scans: &mut Scans, mut state: Vec<Value>, scanned: 
         for (value, &(axis, _)) in scanned.iter().zip(&scans.inputs) {
             inputs.push(slice_of_nothing(call, value, axis as usize)?);
         }
-        known = not_run(call, (&scans.body, states), inputs)?;
+        known = not_run(call, (scans.body, states), inputs)?;
     }
     for (at, (mut rows, (axis, reversed))) in rows.into_iter().zip(scans.outputs.clone()).enumerate() {
         if reversed {
             rows.reverse();
         }
         let place = states + at;
-        state.push(collected(call, (&scans.body, place), rows, known.get(place), axis)?);
+        state.push(collected(call, (scans.body, place), rows, known.get(place), axis)?);
     }
     Ok(state)
 }
@@ -245,7 +246,7 @@ fn slice_of_nothing(call: &mut Call, value: &Value, axis: usize) -> Step<Value> 
         return Ok(Value::Empty(slice));
     }
     let zero = call.int_scalar(slice.dtype, 0)?;
-    call.expand(zero, &slice.shape).map(Value::Operand)
+    call.expand(zero, &slice.shape).map(Value::Tensor)
 }
 
 fn scan(call: &mut Call) -> Outcome {
@@ -281,7 +282,7 @@ fn scan(call: &mut Call) -> Outcome {
 fn batched_scan(call: &mut Call, body: Body, states: Vec<Value>, scanned: Vec<Value>, collected: usize) -> Outcome {
     let directions = listed(call, "directions", scanned.len())?;
     let operand = |value: &Value| match value {
-        Value::Operand(id) => Ok(*id),
+        Value::Tensor(id) => Ok(*id),
         _ => Err(Refusal("an input has no elements".to_string())),
     };
     let states: Vec<OperandId> = states.iter().map(operand).collect::<Step<_>>()?;
@@ -303,7 +304,7 @@ fn batched_scan(call: &mut Call, body: Body, states: Vec<Value>, scanned: Vec<Va
     let mut columns = vec![Vec::new(); states.len() + collected];
     for at in 0..batch {
         let mut of_batch = |ids: &[OperandId]| -> Step<Vec<Value>> {
-            ids.iter().map(|&id| call.pick(id, 0, at).map(Value::Operand)).collect()
+            ids.iter().map(|&id| call.pick(id, 0, at).map(Value::Tensor)).collect()
         };
         let (state, scanned) = (of_batch(&states)?, of_batch(&scanned)?);
         let results = run_scan(call, &mut scans, state, &scanned)?;

@@ -263,8 +263,8 @@ fn cast(call: &mut Call) -> Outcome {
     match to {
         ElementType::Int16 | ElementType::Uint16 => {
             let mut outputs = cast_to(call, wide(call), false)?;
-            if let Value::Operand(x) = outputs[0] {
-                outputs[0] = Value::Operand(low_16_bits(call, x, to == ElementType::Int16)?);
+            if let Value::Tensor(x) = outputs[0] {
+                outputs[0] = Value::Tensor(low_16_bits(call, x, to == ElementType::Int16)?);
             }
             Ok(outputs)
         }

@@ -364,7 +364,7 @@ fn unique(call: &mut Call) -> Outcome {
     })?;
     let counts = call.constant(DataType::Int64, &size, groups.iter().map(|&(start, end)| i64::from(end - start)))?;
     let rows = rows_at(call, x, axis, found)?;
-    Ok([rows, found, inverse, counts].map(Value::Operand).to_vec())
+    Ok([rows, found, inverse, counts].map(Value::Tensor).to_vec())
 }
 
 /// The operators of this family.

@@ -112,7 +112,7 @@ fn linear_attention(call: &mut Call) -> Outcome {
     }
     let output = call.concat(&outputs, 1)?;
     let output = call.linear(output, factor, 0.0)?;
-    Ok([call.cast(output, dtype)?, call.cast(state, state_type)?].map(Value::Operand).to_vec())
+    Ok([call.cast(output, dtype)?, call.cast(state, state_type)?].map(Value::Tensor).to_vec())
 }
 
 /// Convolves each channel with its past; the state holds the earlier inputs.
@@ -138,9 +138,9 @@ fn causal_conv(call: &mut Call) -> Outcome {
     };
     let state = match past == 0 {
         true => Value::Empty(Descriptor::new(call.dtype(x), [batch, channels, past])),
-        false => Value::Operand(call.slice_axis(padded, 2, length, past)?),
+        false => Value::Tensor(call.slice_axis(padded, 2, length, past)?),
     };
-    Ok(vec![Value::Operand(output), state])
+    Ok(vec![Value::Tensor(output), state])
 }
 
 /// The operators of this family.

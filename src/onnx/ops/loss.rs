@@ -64,7 +64,7 @@ fn softmax_cross_entropy_loss(call: &mut Call) -> Outcome {
     let sum = call.reduce(ReduceKind::LogSumExp, shifted, &[1], true)?;
     let log = call.sub(shifted, sum)?;
     let loss = likelihood_loss(call, log)?;
-    Ok(vec![Value::Operand(loss), Value::Operand(log)])
+    Ok(vec![Value::Tensor(loss), Value::Tensor(log)])
 }
 
 /// The operators of this family.

@@ -84,7 +84,7 @@ fn take_value(call: &mut Call, index: usize, parts: &[Taken]) -> Step<Value> {
         Some(dtype) if empty => Ok(Value::Empty(Descriptor::new(dtype, shape))),
         _ => {
             let x = call.input(index)?;
-            take(call, x, parts).map(Value::Operand)
+            take(call, x, parts).map(Value::Tensor)
         }
     }
 }
@@ -161,7 +161,7 @@ fn split(call: &mut Call) -> Outcome {
     }
     let x = call.input(0)?;
     let outputs = call.split(x, &sizes, axis)?;
-    Ok(outputs.into_iter().map(Value::Operand).collect())
+    Ok(outputs.into_iter().map(Value::Tensor).collect())
 }
 
 /// The contents of padding.
@@ -239,13 +239,13 @@ fn padded(call: &mut Call, pads: &[[Dim; 2]], border: Border) -> Step<Value> {
     }
     let target = checked_dims(&sizes).map_err(|_| fail())?;
     match (take_value(call, 0, &parts)?, border) {
-        (Value::Operand(x), _) => pad_operand(call, x, &added, border).map(Value::Operand),
+        (Value::Tensor(x), _) => pad_operand(call, x, &added, border).map(Value::Tensor),
         (Value::Empty(descriptor), _) if target.iter().any(|&size| size == 0) => {
             Ok(Value::Empty(Descriptor::new(descriptor.dtype, target)))
         }
         (Value::Empty(descriptor), Border::Constant(value)) => {
             let value = call.scalar(descriptor.dtype, value)?;
-            call.expand(value, &target).map(Value::Operand)
+            call.expand(value, &target).map(Value::Tensor)
         }
         _ => Err(fail()),
     }
@@ -319,7 +319,7 @@ fn tile(call: &mut Call) -> Outcome {
     }
     let x = call.input(0)?;
     if repetitions.iter().all(|&count| count == 1) {
-        return Ok(vec![Value::Operand(x)]);
+        return Ok(vec![Value::Tensor(x)]);
     }
     let output = call.emit(Tile { repetitions }, &[x]);
     call.one(output)

@@ -66,7 +66,7 @@ fn batch_normalization(call: &mut Call) -> Outcome {
             *output = call.cast(*output, dtype)?;
         }
     }
-    Ok(outputs.into_iter().map(Value::Operand).collect())
+    Ok(outputs.into_iter().map(Value::Tensor).collect())
 }
 
 fn inference_batch(call: &mut Call, operands: &[OperandId]) -> Step<OperandId> {
@@ -147,13 +147,13 @@ fn layer_normalization(call: &mut Call) -> Outcome {
             bias.map_or(Ok(scaled), |bias| call.add(scaled, bias))?
         }
     };
-    let mut outputs = vec![Value::Operand(y)];
+    let mut outputs = vec![Value::Tensor(y)];
     if call.wants(1) || call.wants(2) {
         let stashed = if is_stashed(call, x) { call.cast(x, DataType::Float32)? } else { x };
         let [mean, variance] = moments(call, stashed, &axes)?;
         let deviation = deviation(call, variance, epsilon)?;
         let inverse = call.emit(E::Reciprocal, &[deviation])?;
-        outputs.extend([Value::Operand(mean), Value::Operand(inverse)]);
+        outputs.extend([Value::Tensor(mean), Value::Tensor(inverse)]);
     }
     Ok(outputs)
 }

@@ -166,9 +166,9 @@ pub fn max_pool(call: &mut Call) -> Outcome {
     let x = call.input(0)?;
     let pooling = pooling(call, &call.shape(x))?;
     let y = pool(call, PoolKind::Max, x, &pooling.window)?;
-    let mut outputs = vec![Value::Operand(y)];
+    let mut outputs = vec![Value::Tensor(y)];
     if call.wants(1) {
-        outputs.push(Value::Operand(max_places(call, x, &pooling)?));
+        outputs.push(Value::Tensor(max_places(call, x, &pooling)?));
     }
     Ok(outputs)
 }

@@ -180,7 +180,7 @@ fn dynamic_quantize_linear(call: &mut Call) -> Outcome {
     if let Some(Value::Empty(Descriptor { dtype, shape })) = call.value(0) {
         let (scale, zero_point) = (call.int_scalar(dtype, 1)?, call.int_scalar(DataType::Uint8, 0)?);
         let y = Value::Empty(Descriptor { dtype: DataType::Uint8, shape });
-        return Ok(vec![y, Value::Operand(scale), Value::Operand(zero_point)]);
+        return Ok(vec![y, Value::Tensor(scale), Value::Tensor(zero_point)]);
     }
     let x = call.input(0)?;
     let axes: Vec<u32> = (0..call.rank(x) as u32).collect();
@@ -198,7 +198,7 @@ fn dynamic_quantize_linear(call: &mut Call) -> Outcome {
     let ones = vec![1; axes.len()];
     let (scales, zero_points) = (call.reshape(scale, &ones)?, call.reshape(zero_point, &ones)?);
     let y = call.emit(Quantize::QuantizeLinear, &[x, scales, zero_points])?;
-    Ok([y, scale, zero_point].map(Value::Operand).to_vec())
+    Ok([y, scale, zero_point].map(Value::Tensor).to_vec())
 }
 
 /// An 8-bit input minus its zero point at `zero`, as float32. `spread` shapes the zero point.

@@ -96,14 +96,14 @@ impl Sequence {
         let mut outputs = Vec::new();
         match all {
             // [steps, directions, batch, hidden] to [batch, steps, directions, hidden]
-            Some(all) if self.batchwise => outputs.push(Value::Operand(call.transpose(all, &[2, 0, 1, 3])?)),
-            Some(all) => outputs.push(Value::Operand(all)),
+            Some(all) if self.batchwise => outputs.push(Value::Tensor(call.transpose(all, &[2, 0, 1, 3])?)),
+            Some(all) => outputs.push(Value::Tensor(all)),
             // No node reads this output.
             None => outputs.push(Value::Unknown),
         }
         for &state in last {
             let state = if self.batchwise { call.transpose(state, &[1, 0, 2])? } else { state };
-            outputs.push(Value::Operand(state));
+            outputs.push(Value::Tensor(state));
         }
         Ok(outputs)
     }

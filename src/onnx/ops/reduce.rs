@@ -68,7 +68,7 @@ fn reduce(call: &mut Call, kind: ReduceKind) -> Outcome {
         ReduceKind::L1 | ReduceKind::L2 | ReduceKind::LogSum | ReduceKind::SumSquare | ReduceKind::LogSumExp
     );
     if axes.is_empty() && copies {
-        return Ok(vec![Value::Operand(x)]);
+        return Ok(vec![Value::Tensor(x)]);
     }
     let output = match kind {
         // The mean of integers is an integer division.

@@ -7,13 +7,14 @@ use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::shape::Descriptor;
+use std::sync::Arc;
 
 /// Maximum number of tensors in a sequence: every operator that changes a sequence copies it.
 const MAX_LENGTH: usize = 4096;
 
 fn sequence(call: &Call, index: usize) -> Step<Vec<Value>> {
     match call.required(index)? {
-        Value::Sequence(values) => Ok(values),
+        Value::Sequence(values) => Ok(Arc::unwrap_or_clone(values)),
         _ => Err(Refusal(format!("input {index} is not a sequence"))),
     }
 }
@@ -29,7 +30,7 @@ fn bounded(call: &mut Call, values: Vec<Value>) -> Outcome {
     check_length(values.len())?;
     // Intermediate sequences are kept until the end of the translation.
     call.take_memory(values.len() * size_of::<Value>())?;
-    Ok(vec![Value::Sequence(values)])
+    Ok(vec![Value::list(values)])
 }
 
 fn tensor(call: &Call, index: usize) -> Step<Value> {
@@ -91,7 +92,7 @@ pub fn joined(call: &mut Call, values: &[Value], axis: i64, new_axis: bool) -> S
     let mut empty: Option<Descriptor> = None;
     for value in values {
         match value {
-            Value::Operand(id) => operands.push(*id),
+            Value::Tensor(id) => operands.push(*id),
             Value::Empty(descriptor) => empty = Some(descriptor.clone()),
             Value::Literal(literal) => {
                 return Err(Refusal(format!("a tensor is of type {}, which WebNN does not have", literal.element)));
@@ -106,7 +107,7 @@ pub fn joined(call: &mut Call, values: &[Value], axis: i64, new_axis: bool) -> S
         let rank = call.rank(first) + new_axis as usize;
         let axis = call.axis(axis, rank)?;
         let joined = if new_axis { call.stack(&operands, axis as usize) } else { call.concat(&operands, axis) };
-        return joined.map(Value::Operand);
+        return joined.map(Value::Tensor);
     }
     let mut descriptor = empty.ok_or("there are no tensors to join")?;
     let axis = call.axis(axis, descriptor.rank() + new_axis as usize)? as usize;
@@ -172,9 +173,9 @@ fn split_to_sequence(call: &mut Call) -> Outcome {
             shape[axis] = 0;
             Value::Empty(Descriptor::new(call.dtype(x), shape.clone()))
         } else if squeezed {
-            Value::Operand(call.pick(x, axis, start)?)
+            Value::Tensor(call.pick(x, axis, start)?)
         } else {
-            Value::Operand(call.slice_axis(x, axis, start, size)?)
+            Value::Tensor(call.slice_axis(x, axis, start, size)?)
         });
         start += size;
     }
@@ -185,7 +186,7 @@ fn split_to_sequence(call: &mut Call) -> Outcome {
 fn map(call: &mut Call) -> Outcome {
     let inputs: Vec<Value> = (0..call.input_count()).map(|index| call.required(index)).collect::<Step<_>>()?;
     let length = sequence(call, 0)?.len();
-    let mut body = call.body("body")?;
+    let body = call.body("body")?;
     let mut columns = vec![Vec::new(); body.outputs().len()];
     for at in 0..length {
         let element = |input: &Value| match input {
@@ -194,11 +195,11 @@ fn map(call: &mut Call) -> Outcome {
         };
         let inputs: Option<Vec<Value>> = inputs.iter().map(element).collect();
         let inputs = inputs.ok_or("the sequences differ in their lengths")?;
-        for (column, output) in columns.iter_mut().zip(call.run_body(&mut body, inputs)?) {
+        for (column, output) in columns.iter_mut().zip(call.run_body(body, inputs)?) {
             column.push(output);
         }
     }
-    Ok(columns.into_iter().map(Value::Sequence).collect())
+    Ok(columns.into_iter().map(Value::list).collect())
 }
 
 fn optional(call: &mut Call) -> Outcome {
@@ -223,7 +224,7 @@ pub const OPERATORS: &[Entry] = &[
     standard("OptionalHasElement", "", has_element),
     standard("SequenceAt", "constant positions", at),
     standard("SequenceConstruct", "", construct),
-    standard("SequenceEmpty", "", |_| Ok(vec![Value::Sequence(Vec::new())])),
+    standard("SequenceEmpty", "", |_| Ok(vec![Value::list(Vec::new())])),
     standard("SequenceErase", "constant positions", erase),
     standard("SequenceInsert", "constant positions", insert),
     standard("SequenceLength", "", length),

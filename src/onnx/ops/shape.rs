@@ -18,7 +18,7 @@ pub fn reshaped(call: &mut Call, value: Value, shape: Vec<Dim>) -> Step<Value> {
         return Err(Refusal(format!("a tensor would get {} dimensions, more than {MAX_FILE_RANK}", shape.len())));
     }
     Ok(match value {
-        Value::Operand(id) => Value::Operand(call.reshape(id, &shape)?),
+        Value::Tensor(id) => Value::Tensor(call.reshape(id, &shape)?),
         Value::Literal(literal) => Value::Literal(Literal { shape: numbers(&shape), ..(*literal).clone() }.into()),
         Value::Empty(descriptor) => Value::Empty(Descriptor { shape, ..descriptor }),
         Value::Sequence(_) | Value::Absent | Value::Unknown => return Err("a sequence has no shape".into()),
@@ -164,12 +164,12 @@ fn constant(call: &mut Call) -> Outcome {
     } else if let Some(ints) = call.ints_attribute("value_ints") {
         call.int_list(&[ints.len() as u32], &ints)?
     } else if let Some(float) = call.float_attribute("value_float") {
-        Value::Operand(call.scalar(DataType::Float32, Number::Float(float))?)
+        Value::Tensor(call.scalar(DataType::Float32, Number::Float(float))?)
     } else if let Some(floats) = call.floats_attribute("value_floats") {
         let shape = [floats.len() as u32];
         match floats.is_empty() {
             true => Value::Empty(Descriptor::new(DataType::Float32, shape)),
-            false => Value::Operand(call.constant(DataType::Float32, &shape, floats)?),
+            false => Value::Tensor(call.constant(DataType::Float32, &shape, floats)?),
         }
     } else {
         return Err("a text has no counterpart in WebNN".into());
@@ -211,7 +211,7 @@ fn dropout(call: &mut Call) -> Outcome {
     }
     let yes = call.scalar(DataType::Uint8, Number::Int(1))?;
     let shape = call.input_shape(0)?;
-    Ok(vec![value, Value::Operand(call.expand(yes, &shape)?)])
+    Ok(vec![value, Value::Tensor(call.expand(yes, &shape)?)])
 }
 
 /// The operators of this family.

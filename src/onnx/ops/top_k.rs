@@ -186,7 +186,7 @@ fn top_k(call: &mut Call) -> Outcome {
     if !k.is_number() || k > MAX_SEARCHES {
         let found = sorted(call, x, axis as usize, Order { largest, worst }, k)?;
         let values = call.emit(GatherElements { axis }, &[x, found])?;
-        return Ok([values, found].map(Value::Operand).to_vec());
+        return Ok([values, found].map(Value::Tensor).to_vec());
     }
     let worst = call.scalar(call.dtype(x), worst)?;
     let all = places(call, DataType::Int64, size, axis as usize, call.rank(x))?;
@@ -198,7 +198,7 @@ fn top_k(call: &mut Call) -> Outcome {
         found.push(place);
     }
     let (values, found) = (call.concat(&values, axis)?, call.concat(&found, axis)?);
-    Ok([values, found].map(Value::Operand).to_vec())
+    Ok([values, found].map(Value::Tensor).to_vec())
 }
 
 /// The operators of this family.

@@ -130,12 +130,12 @@ fn self_attention(
     let heads = Heads { q, k, v };
     let scores = scores(call, heads, mask, bias)?;
     let attended = attend(call, heads, &scores)?;
-    let output = Value::Operand(merge_heads(call, attended.output)?);
+    let output = Value::Tensor(merge_heads(call, attended.output)?);
     if !call.wants(1) {
         return Ok(vec![output]);
     }
     let present = call.stack(&[k, v], 0)?;
-    Ok(vec![output, Value::Operand(present)])
+    Ok(vec![output, Value::Tensor(present)])
 }
 
 /// Refuses attributes that no CPU kernel supports.
@@ -218,7 +218,7 @@ fn multi_head_attention(call: &mut Call) -> Outcome {
     let scores = scores(call, heads, 4, Some(5))?;
     let attended = attend(call, heads, &scores)?;
     let output = merge_heads(call, attended.output)?;
-    Ok([output, heads.k, heads.v, attended.probabilities].map(Value::Operand).to_vec())
+    Ok([output, heads.k, heads.v, attended.probabilities].map(Value::Tensor).to_vec())
 }
 
 // ---- RotaryEmbedding ---------------------------------------------------------------------------------------------

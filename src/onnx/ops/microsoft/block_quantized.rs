@@ -295,7 +295,7 @@ fn gather_block_quantized(call: &mut Call) -> Outcome {
     // The dimensions of the indices replace the gathered one.
     let axis = if blocked > gathered { blocked as usize + call.rank(indices) - 1 } else { blocked as usize };
     let output = dequantized(call, rows, parameters, axis, size)?;
-    Ok(vec![Value::Operand(output)])
+    Ok(vec![Value::Tensor(output)])
 }
 
 /// The operators of this family.

@@ -46,7 +46,7 @@ fn moved(call: &mut Call, inputs: &[usize], translate: fn(&mut Call) -> Outcome)
         }
     }
     let outputs = translate(call)?;
-    let Some(Value::Operand(y)) = outputs.first() else { return Ok(outputs) };
+    let Some(Value::Tensor(y)) = outputs.first() else { return Ok(outputs) };
     let y = channels_last(call, *y);
     call.one(y)
 }

@@ -175,7 +175,7 @@ fn simplified_layer_normalization(call: &mut Call) -> Outcome {
     let rank = call.rank(x);
     let axes: Vec<u32> = (call.axis(call.int_or("axis", -1), rank)?..rank as u32).collect();
     let [output, inverse] = rms_norm(call, x, scale, &axes, call.float_or("epsilon", 1e-5))?;
-    Ok(vec![Value::Operand(output), Value::Operand(inverse)])
+    Ok(vec![Value::Tensor(output), Value::Tensor(inverse)])
 }
 
 /// The sum of input, skip and the optional bias at `bias`.
@@ -193,7 +193,7 @@ fn with_sum(call: &Call, output: OperandId, sum: OperandId) -> Outcome {
     if call.wants(1) || call.wants(2) {
         return Err("its outputs mean and inv_std_var are for training".into());
     }
-    Ok(vec![Value::Operand(output), Value::Unknown, Value::Unknown, Value::Operand(sum)])
+    Ok(vec![Value::Tensor(output), Value::Unknown, Value::Unknown, Value::Tensor(sum)])
 }
 
 fn skip_layer_normalization(call: &mut Call) -> Outcome {
@@ -243,7 +243,7 @@ fn embed_layer_normalization(call: &mut Call) -> Outcome {
             call.expand(zero, &[batch])?
         }
     };
-    Ok([output, mask_index, sum].map(Value::Operand).to_vec())
+    Ok([output, mask_index, sum].map(Value::Tensor).to_vec())
 }
 
 /// The operators of this family.

@@ -60,7 +60,7 @@ fn cache(call: &mut Call, batch: Dim, sequence: Dim) -> Step<Cache> {
     }
     let total = total_length(call, sequence, past)?;
     let is_prompt = total == sequence;
-    let lengths = if let Some(Value::Operand(id)) = call.value(5) { call.dims_of(id) } else { None };
+    let lengths = if let Some(Value::Tensor(id)) = call.value(5) { call.dims_of(id) } else { None };
     let all_full = lengths.is_some_and(|all| all.iter().all(|&last| last == total - 1));
     // `total_sequence_length` is the length of the longest row, and hence that of a single row.
     let is_growing = total == past + sequence && (batch == 1 || is_prompt || all_full);
@@ -257,7 +257,7 @@ fn group_query_attention(call: &mut Call) -> Outcome {
         1 => shown(call, attended.masked, &scores.visible)?,
         _ => attended.probabilities,
     };
-    Ok([output, heads.k, heads.v, stage].map(Value::Operand).to_vec())
+    Ok([output, heads.k, heads.v, stage].map(Value::Tensor).to_vec())
 }
 
 /// The operators of this family.

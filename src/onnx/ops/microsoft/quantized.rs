@@ -215,7 +215,7 @@ fn q_gemm(call: &mut Call) -> Outcome {
     let attributes = GemmAttributes { alpha, beta: 1.0, a_transpose, b_transpose, ..Default::default() };
     let product = call.emit_all(Gemm { attributes }, vec![Some(a), Some(b), c])?[0];
     match call.value(7) {
-        None => Ok(vec![Value::Operand(product)]),
+        None => Ok(vec![Value::Tensor(product)]),
         Some(_) => quantized(call, product, 7, type_of(call, 0)?),
     }
 }

@@ -1,0 +1,164 @@
+//! The inputs and outputs of the main graph.
+
+use super::{Binding, Imported, Importer, Place, Request, Value};
+use crate::dimension::{dims, numbers};
+use crate::dtype::DataType;
+use crate::error::Code;
+use crate::onnx::cuts::Cuts;
+use crate::onnx::error::{ModelError, Result, quoted};
+use crate::onnx::flow::{Flow, Frontier};
+use crate::onnx::graph::{NameId, NameSet};
+use crate::onnx::model::{Model, ValueInfo};
+use crate::onnx::sizes::Sizes;
+use crate::onnx::tensor::ElementType;
+use crate::ops::elementwise::Elementwise;
+use crate::shape::Descriptor;
+use std::collections::BTreeMap;
+
+/// The data type of an input.
+pub(in crate::onnx) fn input_type(input: &ValueInfo) -> Result<DataType> {
+    input.element.and_then(ElementType::carried).ok_or_else(|| {
+        let (name, data_type) = (&input.name, &input.data_type);
+        let message = format!("the input '{name}' is of type {data_type}, which WebNN does not have");
+        ModelError::coded(Code::UnsupportedOperator, message)
+    })
+}
+
+impl Request {
+    /// The requested values.
+    ///
+    /// # Errors
+    /// If there is no value with a requested name.
+    pub fn wanted(&self, model: &Model) -> Result<Vec<NameId>> {
+        let Some(names) = &self.outputs else { return Ok(model.graph().output_values.clone()) };
+        let found = model.arena.find(model.main, names).into_iter().zip(names);
+        let known = |(value, name): (Option<NameId>, &String)| {
+            let message = || format!("the output '{name}' is not a value of the model");
+            value.ok_or_else(|| ModelError::coded(Code::UnknownOutput, message()))
+        };
+        found.map(known).collect()
+    }
+}
+
+impl Importer<'_> {
+    pub(super) fn main_graph(&mut self, request: &Request, flow: &Flow, wanted: &[NameId]) -> Result<Imported> {
+        let needed = flow.values().iter().chain(wanted).copied().collect();
+        let inputs = self.inputs(request, &needed)?;
+        let mut frontier = Frontier::of(flow);
+        let place = Place { arguments: None, depth: 0 };
+        self.flow(flow, &mut frontier, place)?;
+        self.refuse_unknown(flow, &frontier);
+        std::mem::take(&mut self.refused).none()?;
+        if self.cuts.as_ref().is_none_or(Cuts::is_empty) {
+            let outputs = wanted.iter().map(|&value| self.output(value)).collect::<Result<_>>()?;
+            return Ok(Imported { inputs, outputs, rest: None });
+        }
+        let given: NameSet = self.model.required_inputs().map(|(_, value)| value).collect();
+        let (outputs, rest) = self.kept(flow, frontier, wanted, &|value| given.contains(&value))?;
+        Ok(Imported { inputs, outputs, rest: Some(rest) })
+    }
+
+    /// Defines the inputs, including unneeded ones, whose bindings are checked as well.
+    fn inputs(&mut self, request: &Request, needed: &NameSet) -> Result<Vec<Binding>> {
+        let model = self.model;
+        let known = |name: &String| model.free_inputs().any(|input| &input.name == name);
+        if let Some(name) = request.shapes.keys().chain(request.bindings.keys()).find(|name| !known(name)) {
+            return Err(ModelError::coded(Code::UnknownFeed, format!("the model has no input {}", quoted(name))));
+        }
+        let bound: BTreeMap<&str, (DataType, Vec<u32>)> = request
+            .bindings
+            .iter()
+            .map(|(name, id)| {
+                let Descriptor { dtype, shape } = self.builder.descriptor(*id);
+                (name.as_str(), (*dtype, numbers(shape)))
+            })
+            .collect();
+        let given = |name: &str| request.shapes.get(name).or_else(|| bound.get(name).map(|(_, shape)| shape));
+        let mut sizes = Sizes::new(request.free_dimensions.clone()).strict(request.strict_dimensions);
+        for input in model.free_inputs() {
+            given(&input.name).map_or(Ok(()), |shape| sizes.bind(input, shape))?;
+        }
+        let mut bindings = Vec::new();
+        for (input, value) in model.required_inputs() {
+            let is_needed = needed.contains(&value);
+            let dtype = match input_type(input) {
+                Err(_) if !is_needed => continue,
+                dtype => dtype?,
+            };
+            if let Some(id) = request.bindings.get(&input.name) {
+                let got = bound[input.name.as_str()].0;
+                if got != dtype {
+                    let name = quoted(&input.name);
+                    let message = format!("the binding of {name} is of type {got}, expected {dtype}");
+                    return Err(ModelError::coded(Code::Type, message));
+                }
+                self.values.insert(value, Value::Tensor(*id));
+                continue;
+            }
+            let shape = match given(&input.name).map_or_else(|| sizes.shape(input), |shape| Ok(shape.clone())) {
+                Err(_) if !is_needed => continue,
+                shape => shape?,
+            };
+            let shape = request.dims.get(&input.name).cloned().unwrap_or_else(|| dims(&shape));
+            bindings.push(self.input((input, value), Descriptor { dtype, shape }, is_needed)?);
+        }
+        Ok(bindings)
+    }
+
+    fn input(
+        &mut self,
+        (input, value): (&ValueInfo, NameId),
+        descriptor: Descriptor,
+        is_needed: bool,
+    ) -> Result<Binding> {
+        let name = input.name.clone();
+        if descriptor.is_empty() {
+            self.values.insert(value, Value::Empty(descriptor.clone()));
+            return Ok(Binding { name, descriptor, operand: None });
+        }
+        if !is_needed {
+            return Ok(Binding { name, descriptor, operand: None });
+        }
+        let id = self
+            .builder
+            .input(&name, descriptor.clone())
+            .map_err(|error| ModelError::coded(Code::UnsupportedOperator, error.message))?;
+        self.values.insert(value, Value::Tensor(id));
+        Ok(Binding { name, descriptor, operand: Some(id) })
+    }
+
+    fn output(&mut self, value: NameId) -> Result<Binding> {
+        let (model, name) = (self.model, self.model.arena.name(value));
+        let fail = |why: String| ModelError::coded(Code::UnsupportedOperator, format!("the output '{name}' {why}"));
+        let declared = model.graph().output_of(value);
+        if let Some(element) = declared.and_then(|output| output.element).filter(|element| element.carried().is_none())
+        {
+            return Err(fail(format!("is of type {element}, which WebNN does not have")));
+        }
+        let value = self.value(value)?.map(|value| self.computed(value)).transpose()?;
+        let (descriptor, operand) = match value {
+            Some(Value::Tensor(id)) => {
+                // An output must be computed by a node.
+                let id = match self.builder.is_computed(id) {
+                    true => id,
+                    false => self
+                        .builder
+                        .add(Elementwise::Identity, vec![Some(id)], name)
+                        .map_err(|error| fail(error.message))?[0],
+                };
+                (self.builder.descriptor(id).clone(), Some(id))
+            }
+            Some(Value::Empty(descriptor)) => (descriptor, None),
+            Some(Value::Literal(literal)) => {
+                return Err(fail(format!("is of type {}, which WebNN does not have", literal.element)));
+            }
+            Some(Value::Sequence(_)) => return Err(fail("is a sequence, which WebNN does not have".to_string())),
+            Some(Value::Absent) => return Err(fail("is an optional without an element".to_string())),
+            Some(Value::Unknown) | None => return Err(fail("is not computed".to_string())),
+        };
+        if !descriptor.is_empty() {
+            descriptor.check("output").map_err(|problem| fail(format!("cannot leave the model: {problem}")))?;
+        }
+        Ok(Binding { name: name.to_string(), descriptor, operand })
+    }
+}
