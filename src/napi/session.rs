@@ -15,6 +15,7 @@ use crate::memory::{Buffer, bytes_of};
 use crate::onnx::describe::interface;
 use crate::onnx::error::{quoted, shortened};
 use crate::onnx::file::{ExternalData, FileSource};
+use crate::onnx::stop::Stop;
 use crate::onnx::{Model, ModelError};
 use crate::runtime::{Done, Slot, Tensor, spawn};
 use crate::session::signature::checked_size;
@@ -206,7 +207,8 @@ pub fn open_session(
     let constants = constants.into_iter().map(|constant| constant.constant(&model, &free_dimensions));
     let constants = constants.collect::<Result<_>>()?;
     let keep_last = keep_last.checked()?;
-    let options = SessionOptions { free_dimensions, strict_dimensions, outputs, constants, keep_last };
+    let options =
+        SessionOptions { free_dimensions, strict_dimensions, outputs, constants, keep_last, stop: Stop::default() };
     let slot = Arc::new(Slot::<(Arc<Session>, String)>::default());
     let (made, owner) = (slot.clone(), Arc::clone(context));
     let collect: Collect = Box::new(move |env| {

@@ -6,6 +6,7 @@ use super::error::{ModelError, Result};
 use super::graph::{Arena, ByName, Graph, GraphId, NameId, NodeId};
 use super::import::{Importer, Place, Start, Value, with_budget};
 use super::model::{Dimension, Model, ValueInfo};
+use super::stop::Stop;
 use super::tensor::ElementType;
 use crate::dimension::Dim;
 use crate::ir::Builder;
@@ -55,6 +56,8 @@ pub struct Outlined<'a> {
     pub place: Place<'a>,
     /// The requested values.
     pub wanted: &'a [NameId],
+    /// Ends the search before it is done.
+    pub stop: &'a Stop,
 }
 
 impl Importer<'_> {
@@ -88,7 +91,9 @@ impl Importer<'_> {
         place: Place,
     ) -> Vec<Option<Descriptor>> {
         let place = Place { depth: place.depth + 1, ..place };
-        let outlined = Outlined { model: self.model, nodes: &graph.nodes, place, wanted: &graph.output_values };
+        let stop = self.stop.clone();
+        let wanted = &graph.output_values;
+        let outlined = Outlined { model: self.model, nodes: &graph.nodes, place, wanted, stop: &stop };
         let given = self.trials.unwrap_or(self.budget()).half();
         let mut left = given;
         let shapes = shapes_within(&outlined, self.builder, values, &mut left);
@@ -124,12 +129,13 @@ fn shapes_within(
     values: &ByName<Value>,
     budget: &mut Budget,
 ) -> Vec<Option<Descriptor>> {
-    let Outlined { model, nodes, place, wanted } = *outlined;
+    let Outlined { model, nodes, place, wanted, stop } = *outlined;
     let mut shapes_for = |size: u32| -> Vec<Option<Descriptor>> {
         let mut own = Builder::with_limit(builder.max_tensor_bytes());
         let known = values.iter().filter_map(|(&id, value)| Some((id, stand_in(&mut own, builder, value, size)?)));
         let known: ByName<Value> = known.collect();
-        let shapes = with_budget(model, &mut own, (budget, None), Start::default(), |importer| {
+        let start = Start { stop: stop.clone(), ..Start::default() };
+        let shapes = with_budget(model, &mut own, (budget, None), start, |importer| {
             // Keeps trials of graphs without nodes from being free.
             importer.count_node(0)?;
             importer.values = known;

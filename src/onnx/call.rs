@@ -6,6 +6,7 @@ use super::graph::{Argument, ByName, Node};
 use super::import::{FloatForms, Importer, Place, Value, value_type};
 use super::proto;
 use super::sized::is_small;
+use super::stop::Stop;
 use super::tensor::{ElementType, Literal, TensorRecord};
 use crate::dimension::{Dim, dims, numbers};
 use crate::dtype::DataType;
@@ -427,11 +428,17 @@ impl<'c, 'm> Call<'c, 'm> {
     /// Deducts from the number of elements that may be computed during translation.
     ///
     /// # Errors
-    /// If less is left.
+    /// If less is left, or the translation should end.
     pub fn take_work(&self, elements: usize) -> Step<()> {
+        self.importer.stop.check()?;
         let left = self.importer.foldable.get().checked_sub(elements);
         self.importer.foldable.set(left.ok_or("evaluating the model's constants takes too long")?);
         Ok(())
+    }
+
+    /// Tells long work whether it should end.
+    pub fn stop(&self) -> Stop {
+        self.importer.stop.clone()
     }
 
     /// The integers of an operand that depend on sizes still unknown.

@@ -49,6 +49,7 @@ struct Open {
 pub(super) struct Decoder {
     arena: Arena,
     texts: HashMap<Bytes, TextId>,
+    empty: Option<TextId>,
     /// The visible value of each text.
     scope: Vec<Option<NameId>>,
     /// Operators by domain, name and overload.
@@ -76,6 +77,12 @@ impl Decoder {
     }
 
     fn text(&mut self, text: Bytes, what: &str) -> Result<TextId> {
+        // Most names of nodes, domains and overloads: no need to look them up.
+        if text.is_empty()
+            && let Some(known) = self.empty
+        {
+            return Ok(known);
+        }
         if let Some(&known) = self.texts.get(&text) {
             return Ok(known);
         }
@@ -85,6 +92,9 @@ impl Decoder {
         let id = TextId::of(self.arena.texts.len());
         self.arena.texts.push(text.clone());
         self.scope.push(None);
+        if text.is_empty() {
+            self.empty = Some(id);
+        }
         self.texts.insert(text, id);
         Ok(id)
     }

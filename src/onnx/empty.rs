@@ -66,7 +66,8 @@ impl Importer<'_> {
                 None => Some(None),
             });
             let inputs = inputs.collect::<Option<Vec<_>>>()?;
-            let translated = with_importer(self.model, &mut builder, 0, Start::default(), |importer| {
+            let start = Start { stop: self.stop.clone(), ..Start::default() };
+            let translated = with_importer(self.model, &mut builder, 0, start, |importer| {
                 let mut call = Call::new(importer, node, inputs, arguments.to_vec(), opset, place);
                 let outputs = (entry.translate)(&mut call).ok();
                 Ok(outputs.map(|outputs| outputs.iter().map(|output| importer.described(output)).collect()))

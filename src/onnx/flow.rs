@@ -206,3 +206,72 @@ impl<'f> Frontier<'f> {
         self.done
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::onnx::file::Files;
+    use crate::onnx::model::Model;
+    use crate::onnx::tensor::ElementType::{Bool, Float};
+    use crate::onnx::testing::{Attr, TestGraph};
+
+    fn model(graph: TestGraph) -> Model {
+        Model::decode(graph.encode(17), Files::default()).unwrap()
+    }
+
+    fn id(model: &Model, name: &str) -> NameId {
+        model.arena.find(model.main, [&name.to_string()])[0].unwrap()
+    }
+
+    #[test]
+    fn names_mean_what_their_graph_defines() {
+        // The inner graph has a name `a` of its own, and captures `b`, which a later node of the file computes.
+        let inner = TestGraph::default().node("Neg", "b", "a", vec![]).node("Add", "a c", "r", vec![]).output("r");
+        let other = TestGraph::default().output("a");
+        let branches = vec![("then_branch", Attr::Graph(inner)), ("else_branch", Attr::Graph(other))];
+        let graph = TestGraph::default().input("x", Float, &["2"]).input("c", Bool, &[]);
+        let graph = graph.node("If", "c", "y", branches).node("Relu", "x", "a", vec![]).node("Relu", "a", "b", vec![]);
+        let model = model(graph.output("y"));
+        let node = model.arena.node(*model.graph().nodes.last().unwrap());
+        assert_eq!(node.operator().name, "If", "the last one that can run");
+        let [then, other] = node.graphs().collect::<Vec<_>>()[..] else { panic!("two graphs") };
+        assert_eq!(model.arena.graph(then).captured, [id(&model, "c"), id(&model, "b")]);
+        assert_eq!(model.arena.graph(other).captured, [id(&model, "a")]);
+        let reads: NameSet = node.reads().collect();
+        assert_eq!(reads, ["a", "b", "c"].map(|name| id(&model, name)).into_iter().collect());
+    }
+
+    #[test]
+    fn nodes_go_when_all_that_they_read_is_there() {
+        let graph = TestGraph::default().input("x", Float, &["2"]);
+        let graph = graph
+            .node("Relu", "x", "a", vec![])
+            .node("Neg", "x", "unneeded", vec![])
+            .node("Add", "a a", "b", vec![])
+            .node("Neg", "x", "c", vec![])
+            .node("Mul", "b c", "y", vec![]);
+        let model = model(graph.output("y"));
+        let flow = Flow::of(&model.arena, model.main, &[id(&model, "y")]);
+        let operator = |place: u32| flow.node(&model.arena, place).operator().name.as_str();
+        assert_eq!((0..4).map(operator).collect::<Vec<_>>(), ["Relu", "Add", "Neg", "Mul"]);
+        let mut frontier = Frontier::of(&flow);
+        // Relu finishes, Add does not: Neg still goes, and Mul waits.
+        assert_eq!(frontier.take(), Some(0));
+        frontier.finish(0);
+        assert_eq!(frontier.take(), Some(1));
+        assert_eq!(frontier.take(), Some(2));
+        frontier.finish(2);
+        assert_eq!(frontier.take(), None);
+        let mut kept = frontier.outputs_to_keep();
+        kept.sort_unstable();
+        assert_eq!(kept, ["a", "c"].map(|name| id(&model, name)));
+        // The next part begins at Add.
+        let waits = [0, 0, 0, 1];
+        let mut frontier = Frontier::new(&flow, &waits, [1]);
+        assert_eq!(frontier.take(), Some(1));
+        frontier.finish(1);
+        assert_eq!(frontier.take(), Some(3));
+        frontier.finish(3);
+        assert_eq!((frontier.take(), frontier.done()), (None, &[1, 3][..]));
+    }
+}

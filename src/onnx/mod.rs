@@ -31,6 +31,7 @@ pub mod proto;
 pub mod registry;
 pub mod sized;
 pub mod sizes;
+pub mod stop;
 pub mod tensor;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -152,7 +152,7 @@ impl Turn<'_> {
         for (id, held) in self.visible(body).chain(inputs) {
             values.insert(id, outline(self.run.site, &mut builder, &held)?);
         }
-        Ok(body.shapes(&builder, &values))
+        Ok(body.shapes(self.run, &builder, &values))
     }
 
     fn push(&self, rows: &mut Rows, row: &Held) -> Result<()> {

@@ -591,3 +591,47 @@ fn a_cut_model_runs_with_names_that_contradict_themselves() {
         assert_eq!(run(&session, &[f(&[3], &[1.0, 1.0, 0.0]), x(rows)]).unwrap(), [f(&[2, 1], &[0.0, 1.0])]);
     }
 }
+
+#[test]
+fn the_stages_of_many_cuts_begin_at_single_nodes() {
+    const CUTS: usize = 30;
+    let mut graph = TestGraph::default().input("x", Float, &["4"]);
+    let mut last = "x".to_string();
+    for at in 0..CUTS {
+        let [places, floats, sum, y] = ["p", "f", "s", "y"].map(|name| format!("{name}{at}"));
+        graph = graph
+            .node("NonZero", &last, &places, vec![])
+            .node("Cast", &places, &floats, vec![("to", Attr::Int(1))])
+            .node("ReduceSum", &floats, &sum, vec![("keepdims", Attr::Int(0))])
+            .node("Add", &format!("x {sum}"), &y, vec![]);
+        last = y;
+    }
+    let session = opened(graph.output(&last));
+    let x = f(&[4], &[0.0, 1.0, 0.0, 2.0]);
+    // The places 1 and 3, then all four.
+    let y = [f(&[4], &[6.0, 7.0, 6.0, 8.0])];
+    for _ in 0..2 {
+        assert_eq!(run(&session, std::slice::from_ref(&x)).unwrap(), y);
+        let program = session.program().unwrap();
+        assert_eq!(program.stage_starts(), vec![1; CUTS], "nodes at which a stage begins");
+        assert_eq!(program.template_count(), CUTS, "one for each stage, in both runs");
+    }
+}
+
+#[test]
+fn an_import_ends_when_it_should() {
+    use crate::onnx::stop::Stop;
+    let graph = TestGraph::default().input("x", Float, &["n"]).node("NonZero", "x", "p", vec![]).output_of("p", Int64);
+    let session = opened(graph.clone());
+    let stop = Stop::default();
+    stop.set();
+    let (files, bytes) = crate::onnx::file::Files::of_bytes(graph.encode(17));
+    let model = Arc::new(Model::decode(bytes, files).unwrap());
+    let options = SessionOptions { stop, ..SessionOptions::default() };
+    let error = Session::open(model, super::tests::context(), options).err().expect("it is not opened");
+    assert_eq!(error.code, Some(crate::error::Code::Destroyed));
+    // Host operators look as well.
+    assert_eq!(run(&session, &[f(&[3], &[0.0, 1.0, 0.0])]).unwrap(), [i(&[1, 1], &[1])]);
+    session.release();
+    assert_eq!(run(&session, &[f(&[3], &[1.0, 1.0, 0.0])]).unwrap_err().code, Some(crate::error::Code::Destroyed));
+}

@@ -41,6 +41,7 @@ use crate::onnx::error::quoted;
 use crate::onnx::import::check;
 use crate::onnx::model::ValueInfo;
 use crate::onnx::sizes::Sizes;
+use crate::onnx::stop::Stop;
 use crate::onnx::{Model, Request};
 use crate::runtime::{CompiledGraph, Context, Done, Later, Recent, Site, Slot, Templates};
 use crate::shape::Descriptor;
@@ -50,7 +51,7 @@ use serde_json::json;
 use specialization::bind_constants;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use template::{Bindings, FreeSizes};
 use timing::{Timing, timings_json};
@@ -70,6 +71,8 @@ pub struct SessionOptions {
     /// By output name, the number of last positions to compute along the second to last dimension; other outputs are
     /// computed whole.
     pub keep_last: BTreeMap<String, u32>,
+    /// Ends the opening, and what the session does, before it is done.
+    pub stop: Stop,
 }
 
 /// The value of an input that is the same in every run.
@@ -196,11 +199,13 @@ pub struct Session {
     /// The stages of a model that is cut.
     program: Mutex<Option<Arc<Program>>>,
     /// Whether nobody waits for results any more.
-    is_released: AtomicBool,
+    stop: Stop,
     pool: Pool,
     /// Whether the session counts the bytes that it was opened with: a session of [`with_inputs`](Self::with_inputs)
     /// shares them with another one, which does.
     counts_opened: bool,
+    /// Size of the plans of stages, in bytes.
+    staged: AtomicUsize,
     /// Size of the plans and of what the session was opened with, if it counts that, in bytes.
     bytes: AtomicUsize,
     observer: Observer,
@@ -256,19 +261,21 @@ impl Session {
         let model = Arc::new(self.model()?.requiring(names));
         let mut signature = Signature::new(&model, &self.options)?;
         signature.outputs.clone_from(&self.signature.outputs);
-        let session = Session::of(model, self.context.clone(), self.options.clone(), signature)?;
+        let options = SessionOptions { stop: Stop::default(), ..self.options.clone() };
+        let session = Session::of(model, self.context.clone(), options, signature)?;
         Ok(Session { counts_opened: false, ..session })
     }
 
     fn of(model: Arc<Model>, context: Arc<Context>, options: SessionOptions, signature: Signature) -> Result<Session> {
         let checks = Checks::of(&model, &signature, &options)?;
-        let (templates, kept, program, is_released, bytes) = Default::default();
+        let (templates, kept, program, staged, bytes) = Default::default();
         let pool = Pool::new(signature.inputs.len() + signature.outputs.len());
         let model = Mutex::new(Some(model));
         let free = FreeSizes::of_names(&signature.inputs, &options.free_dimensions);
         Ok(Session {
             model,
             context,
+            stop: options.stop.clone(),
             options,
             signature,
             checks,
@@ -276,9 +283,9 @@ impl Session {
             templates,
             kept,
             program,
-            is_released,
             pool,
             counts_opened: true,
+            staged,
             bytes,
             observer: Box::new(|_| ()),
         })
@@ -309,12 +316,19 @@ impl Session {
     }
 
     fn weigh(&self) {
-        let program = self.program.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let plans = specialization::bytes_of(&self.kept) + program.map_or(0, |program| program.bytes());
+        let plans = specialization::bytes_of(&self.kept) + self.staged.load(Ordering::Relaxed);
         let model = self.model.lock().unwrap_or_else(PoisonError::into_inner).clone().filter(|_| self.counts_opened);
         let constants = || self.options.constants.iter().map(|constant| constant.bytes.len()).sum::<usize>();
         let opened = model.map_or(0, |model| model.files.memory_bytes() + constants());
         self.bytes.store(plans + opened, Ordering::Relaxed);
+        self.tell();
+    }
+
+    /// The plans of a stage take `now` bytes, and took `before`.
+    fn weigh_stage(&self, now: usize, before: usize) {
+        // Both additions wrap.
+        self.staged.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        self.bytes.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
         self.tell();
     }
 
@@ -332,9 +346,7 @@ impl Session {
     /// # Errors
     /// An InvalidStateError if the session is released or its context lost.
     fn check_goes_on(&self) -> Result<()> {
-        if self.is_released.load(Ordering::Relaxed) {
-            return Err(Error::coded(Code::Destroyed, "the model is destroyed"));
-        }
+        self.stop.check().map_err(|error| error.into_error())?;
         self.context.check_alive()
     }
 
@@ -396,7 +408,7 @@ impl Session {
 
     /// Keeps `bytes`, which must be unused, for other runs.
     pub fn recycle(&self, bytes: Buffer) {
-        let is_released = self.is_released.load(Ordering::Relaxed);
+        let is_released = self.stop.is_set();
         let excess = if is_released { vec![bytes] } else { self.pool.give(bytes) };
         if !excess.is_empty() {
             self.context.enqueue_release(move || drop(excess));
@@ -413,7 +425,7 @@ impl Session {
 
     /// Frees the memory of the session after all previous work; it counts as nothing from now on.
     pub fn release(self: &Arc<Self>) {
-        self.is_released.store(true, Ordering::Relaxed);
+        self.stop.set();
         (self.observer)(0);
         let session = self.clone();
         self.context.enqueue_release(move || {
@@ -421,6 +433,7 @@ impl Session {
             session.kept.clear();
             session.templates.clear();
             drop(session.program.lock().unwrap_or_else(PoisonError::into_inner).take());
+            session.staged.store(0, Ordering::Relaxed);
             session.pool.clear();
             session.weigh();
         });

@@ -30,6 +30,7 @@ use crate::runtime::{Backend, Site, Templates};
 use crate::shape::Descriptor;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The values of a run.
@@ -67,6 +68,8 @@ struct Stage {
     reads: Mutex<Option<Vec<NameId>>>,
     templates: Templates<Bindings>,
     kept: specialization::Kept,
+    /// Size of the compiled graphs.
+    bytes: AtomicUsize,
     /// The stages that follow, by the nodes that have run until then.
     next: Mutex<Vec<(Vec<u32>, Arc<Stage>)>>,
 }
@@ -268,7 +271,14 @@ impl Program {
         self.stages().iter().map(|stage| stage.templates.count()).sum()
     }
 
+    /// For each of its stages, the number of nodes at which it begins.
+    #[cfg(test)]
+    pub fn stage_starts(&self) -> Vec<usize> {
+        self.stages()[1..].iter().map(|stage| stage.starts.len()).collect()
+    }
+
     /// Its stages so far.
+    #[cfg(test)]
     fn stages(&self) -> Vec<Arc<Stage>> {
         let mut all = vec![self.first.clone()];
         let mut at = 0;
@@ -280,20 +290,14 @@ impl Program {
         all
     }
 
-    /// Size of the compiled graphs in bytes.
-    pub fn bytes(&self) -> usize {
-        let own: usize = self.stages().iter().map(|stage| bytes_of(&stage.kept)).sum();
-        own + lock(&self.bodies).values().map(|body| body.bytes()).sum::<usize>()
-    }
-
     fn place(&self) -> Place<'_> {
         Place { arguments: self.arguments.as_deref(), depth: self.depth }
     }
 
     /// What follows for the types and shapes of its outputs from these values of `builder`.
-    pub fn shapes(&self, builder: &Builder, values: &ByName<import::Value>) -> Vec<Option<Descriptor>> {
+    pub fn shapes(&self, run: &Run, builder: &Builder, values: &ByName<import::Value>) -> Vec<Option<Descriptor>> {
         let (model, nodes, place, wanted) = (&*self.model, &*self.flow.nodes, self.place(), &*self.wanted);
-        shapes_of(&Outlined { model, nodes, place, wanted }, builder, values)
+        shapes_of(&Outlined { model, nodes, place, wanted, stop: &run.session.stop }, builder, values)
     }
 
     fn progress(&self, mut values: Values) -> Progress<'_> {
@@ -361,6 +365,15 @@ impl Program {
 
     /// Runs as much of `stage` as possible as one graph. Returns the compiled graph.
     fn run_stage(&self, run: &Run, stage: &Stage, progress: &mut Progress) -> Result<Arc<Specialization>> {
+        let (specialization, inputs) = self.specialize(run, stage, progress)?;
+        for (id, value) in run.stage(&specialization, inputs)? {
+            progress.add(id, value);
+        }
+        Ok(specialization)
+    }
+
+    /// As much of `stage` as possible as one graph, and its inputs.
+    fn specialize(&self, run: &Run, stage: &Stage, progress: &Progress) -> Result<(Arc<Specialization>, Vec<Held>)> {
         let values = &progress.values;
         let wanted: Vec<NameId> = self.wanted.iter().copied().filter(|id| !values.contains_key(id)).collect();
         let lists = values.keys().copied().filter(|&id| progress.is_list(id) && !progress.shown.contains(&id));
@@ -373,8 +386,9 @@ impl Program {
             place: self.place(),
             wanted: &wanted,
             later: &later,
+            stop: &run.session.stop,
         };
-        let (specialization, inputs) = loop {
+        loop {
             let reads = lock(&stage.reads).clone();
             let Given { mut known, sizes, inputs } = Given::of(values, reads.as_deref().unwrap_or_default());
             known.later = later.iter().copied().collect();
@@ -390,23 +404,20 @@ impl Program {
             let free = FreeSizes { form: Form::Known(known.clone()), sizes };
             let is_it = |one: &Specialization| matches!(one.key(), Key::Sizes(known) if *known == free);
             if let Some(known) = find_kept(&stage.kept, is_it) {
-                break (known, inputs);
+                return Ok((known, inputs));
             }
             let filled = fill(&stage.templates, run.site, &free, &import, || spare(&stage.kept, run.site))?;
             if missed.borrow().is_empty() {
                 let names = || Given::names(inputs.len());
                 let made = Arc::new(Specialization::new(run.site, filled, Key::Sizes(free), names));
                 stage.kept.add(&made);
-                run.session.weigh();
-                break (made, inputs);
+                let bytes = bytes_of(&stage.kept);
+                run.session.weigh_stage(bytes, stage.bytes.swap(bytes, Ordering::Relaxed));
+                return Ok((made, inputs));
             }
             // With other decisions, the nodes read more. No values fit the graph without these any more.
             lock(&stage.reads).get_or_insert_default().append(&mut missed.borrow_mut());
-        };
-        for (id, value) in run.stage(&specialization, inputs)? {
-            progress.add(id, value);
         }
-        Ok(specialization)
     }
 
     /// After a graph that has left `rest`, runs the nodes that can run outside of a graph.
@@ -480,7 +491,9 @@ impl Program {
                 given.insert(id, constant(run.site, &mut builder, held)?);
             }
         }
-        let (unknown, kept) = evaluate(&self.model, node, self.place(), &mut builder, given).map_err(of_model)?;
+        let work = (node, self.place());
+        let evaluated = evaluate(&self.model, work, &mut builder, given, &run.session.stop);
+        let (unknown, kept) = evaluated.map_err(of_model)?;
         if !unknown.is_empty() {
             return Err(at_node(node, "its results are unknown although its inputs are known"));
         }

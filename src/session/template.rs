@@ -261,6 +261,7 @@ impl Session {
             bindings,
             outputs: options.outputs.clone(),
             may_cut: true,
+            stop: self.stop.clone(),
         };
         let Imported { inputs, mut outputs, rest } =
             import(model, &mut builder, &request).map_err(|error| error.into_error())?;

@@ -19,6 +19,7 @@ use super::error::Result;
 use super::flow::Flow;
 use super::graph::{Argument, ByName, NameId, NameSet, Node};
 use super::model::Model;
+use super::stop::Stop;
 use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::ir::{Builder, OperandId};
@@ -46,6 +47,8 @@ pub struct Request {
     pub outputs: Option<Vec<String>>,
     /// Whether nodes that depend on computed values may be left for later, rather than refused.
     pub may_cut: bool,
+    /// Ends the import before it is done.
+    pub stop: Stop,
 }
 
 /// An input or output of an import.
@@ -95,6 +98,8 @@ pub(super) struct Start<'a> {
     pub cuts: Option<Cuts>,
     /// Values that are known from earlier.
     pub source: Option<&'a mut dyn Source>,
+    /// Ends the import before it is done.
+    pub stop: Stop,
 }
 
 /// The state of one import.
@@ -108,6 +113,8 @@ pub(super) struct Importer<'a> {
     source: Option<&'a mut dyn Source>,
     /// The nodes left for later; `None` if none may be.
     pub(super) cuts: Option<Cuts>,
+    /// Ends the import before it is done.
+    pub(super) stop: Stop,
     /// Remaining work.
     pub(super) work: usize,
     /// Remaining bytes for translations.
@@ -139,7 +146,7 @@ pub struct FloatForms {
 pub fn import(model: &Model, builder: &mut Builder, request: &Request) -> Result<Imported> {
     let wanted = request.wanted(model)?;
     let flow = Flow::of(&model.arena, model.main, &wanted);
-    let start = Start { cuts: request.may_cut.then(Cuts::default), source: None };
+    let start = Start { cuts: request.may_cut.then(Cuts::default), source: None, stop: request.stop.clone() };
     with_importer(model, builder, flow.work, start, |importer| importer.main_graph(request, &flow, &wanted))
 }
 
@@ -160,6 +167,8 @@ pub struct Part<'a> {
     pub wanted: &'a [NameId],
     /// Values that become known later.
     pub later: &'a NameSet,
+    /// Ends the import before it is done.
+    pub stop: &'a Stop,
 }
 
 /// Appends `part` to `builder`, as far as it can be translated. `source` returns the values that are known. Returns the
@@ -168,22 +177,25 @@ pub struct Part<'a> {
 /// # Errors
 /// Those of [`import`].
 pub fn import_part(part: &Part, builder: &mut Builder, source: &mut dyn Source) -> Result<(Vec<Binding>, Rest)> {
-    let start = Start { cuts: Some(Cuts::behind(part.later.clone())), source: Some(source) };
+    let (cuts, stop) = (Cuts::behind(part.later.clone()), part.stop.clone());
+    let start = Start { cuts: Some(cuts), source: Some(source), stop };
     with_importer(part.model, builder, part.flow.work, start, |importer| importer.part(part))
 }
 
-/// Evaluates `node` on constants of any size. Returns its outputs; those of the builder have no elements.
+/// Evaluates `node` on constants of any size, unless `stop` ends that. Returns its outputs; those of the builder are not
+/// known.
 ///
 /// # Errors
 /// Those of [`import`].
 pub fn evaluate(
     model: &Model,
-    node: Node,
-    place: Place,
+    (node, place): (Node, Place),
     builder: &mut Builder,
     values: ByName<Value>,
+    stop: &Stop,
 ) -> Result<(Vec<Binding>, Vec<(NameId, Kept)>)> {
-    with_importer(model, builder, 0, Start::default(), |importer| {
+    let start = Start { stop: stop.clone(), ..Start::default() };
+    with_importer(model, builder, 0, start, |importer| {
         (importer.folds_all, importer.memory, importer.foldable) = (true, usize::MAX, usize::MAX.into());
         importer.values = values;
         importer.nodes(&[node.id()], place)?;
@@ -231,6 +243,7 @@ pub(super) fn with_budget<T>(
             None => None,
         },
         cuts: start.cuts,
+        stop: start.stop,
         work: budget.work,
         memory: budget.memory,
         foldable: budget.foldable.into(),

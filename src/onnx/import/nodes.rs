@@ -65,8 +65,9 @@ impl Importer<'_> {
         Budget { work: self.work, memory: self.memory, foldable: self.foldable.get() }
     }
 
-    /// Deducts the work for a node of this number of bytes.
+    /// Deducts the work for a node of this number of bytes, unless the import should end.
     pub(in crate::onnx) fn count_node(&mut self, bytes: usize) -> Result<()> {
+        self.stop.check()?;
         self.work = self.work.checked_sub(work(bytes)).ok_or_else(|| {
             ModelError::new("the model expands to too many nodes, including functions and the rounds of loops")
         })?;

@@ -8,6 +8,7 @@ use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::{Cut, Refusal};
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
+use crate::onnx::stop::{ELEMENTS_BETWEEN, Stop};
 use crate::ops::cumulative_sum::CumulativeSum;
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::triangular::Triangular;
@@ -194,31 +195,38 @@ fn non_zero(call: &mut Call) -> Outcome {
     let (dtype, bytes) = call.constant_elements(0)?.ok_or_else(|| decided_by_data("the input"))?;
     let shape = call.input_sizes(0)?;
     let mut count = 0;
-    for_each_nonzero(dtype, bytes.bytes(), |_| count += 1);
+    let stop = call.stop();
+    for_each_nonzero(dtype, bytes.bytes(), &stop, |_| count += 1)?;
     let found = [shape.len() as u32, count as u32];
     if found.contains(&0) {
         return Ok(vec![Value::Empty(Descriptor::new(DataType::Int64, found))]);
     }
     let strides = crate::shape::strides(&shape);
+    let mut listed = Ok(());
     let coordinates = call.filled(Descriptor::new(DataType::Int64, found), |coordinates| {
         let coordinates = elements_mut::<i64>(coordinates);
         let mut next = 0;
-        for_each_nonzero(dtype, bytes.bytes(), |at| {
+        listed = for_each_nonzero(dtype, bytes.bytes(), &stop, |at| {
             for (axis, (&stride, &size)) in strides.iter().zip(&shape).enumerate() {
                 coordinates[axis * count + next] = (at / stride % size as usize) as i64;
             }
             next += 1;
         });
     });
+    listed?;
     call.one(coordinates)
 }
 
-/// Passes the index of every element that differs from 0 to `f`.
-fn for_each_nonzero(dtype: DataType, bytes: &[u8], mut f: impl FnMut(usize)) {
+/// Passes the index of every element that differs from 0 to `f`, unless `stop` ends that.
+fn for_each_nonzero(dtype: DataType, bytes: &[u8], stop: &Stop, mut f: impl FnMut(usize)) -> Step<()> {
     with_element!(dtype, T => {
-        let elements = elements::<T>(bytes).iter().enumerate();
-        elements.filter(|(_, element)| **element != T::default()).for_each(|(at, _)| f(at));
+        for (block, elements) in elements::<T>(bytes).chunks(ELEMENTS_BETWEEN).enumerate() {
+            stop.check()?;
+            let found = elements.iter().enumerate().filter(|(_, element)| **element != T::default());
+            found.for_each(|(at, _)| f(block * ELEMENTS_BETWEEN + at));
+        }
     });
+    Ok(())
 }
 
 /// The rows of `x` along `axis` at these places, which exist. During a run, they are copied right away.
@@ -270,7 +278,7 @@ fn compress(call: &mut Call) -> Outcome {
     let (dtype, condition) = call.constant_elements(1)?.ok_or_else(|| decided_by_data("condition"))?;
     if let Some((empty, axis)) = empty_along_axis(call)? {
         let mut kept = 0u32;
-        for_each_nonzero(dtype, condition.bytes(), |_| kept += 1);
+        for_each_nonzero(dtype, condition.bytes(), &call.stop(), |_| kept += 1)?;
         let mut output = empty;
         output.shape[axis as usize] = kept.into();
         return output
@@ -281,7 +289,8 @@ fn compress(call: &mut Call) -> Outcome {
     let (x, axis) = along_axis(call, 0)?;
     let mut shape = call.shape(x);
     let (mut count, mut last) = (0, None);
-    for_each_nonzero(dtype, condition.bytes(), |at| (count, last) = (count + 1, Some(at)));
+    let stop = call.stop();
+    for_each_nonzero(dtype, condition.bytes(), &stop, |at| (count, last) = (count + 1, Some(at)))?;
     if last.is_some_and(|last| Dim::number(last as i64) >= shape[axis as usize]) {
         let given = condition.len() / dtype.size();
         return Err(Refusal(format!("condition has {given} elements, more than the dimension")));
@@ -290,10 +299,13 @@ fn compress(call: &mut Call) -> Outcome {
     if count == 0 {
         return Ok(vec![Value::Empty(Descriptor::new(call.dtype(x), shape))]);
     }
+    let mut listed = Ok(());
     let kept = call.filled(Descriptor::new(DataType::Int64, [count]), |kept| {
         let mut places = elements_mut::<i64>(kept).iter_mut();
-        for_each_nonzero(dtype, condition.bytes(), |at| *places.next().expect("as many as counted") = at as i64);
+        let mut list = |at: usize| *places.next().expect("as many as counted") = at as i64;
+        listed = for_each_nonzero(dtype, condition.bytes(), &stop, &mut list);
     })?;
+    listed?;
     let output = rows_at(call, x, axis, kept);
     call.one(output)
 }
@@ -312,8 +324,24 @@ struct Groups {
     groups: Vec<(u32, u32)>,
 }
 
-/// Groups the rows of a tensor `[outer, count, inner]`, in ascending order.
-fn grouped<T: Element>(elements: &[T], count: usize, inner: usize) -> Groups {
+/// Sorts rows of `inner` elements, unless `stop` ends that. The sort is stable: it merges sorted blocks of growing length,
+/// which the one of the standard library recognizes.
+fn sort(rows: &mut [u32], inner: usize, stop: &Stop, compare: impl Fn(&u32, &u32) -> Ordering) -> Step<()> {
+    let mut length = (ELEMENTS_BETWEEN / 16 / inner).max(2);
+    loop {
+        for block in rows.chunks_mut(length) {
+            stop.check()?;
+            block.sort_by(&compare);
+        }
+        if length >= rows.len() {
+            return Ok(());
+        }
+        length = length.saturating_mul(2);
+    }
+}
+
+/// Groups the rows of a tensor `[outer, count, inner]`, in ascending order, unless `stop` ends that.
+fn grouped<T: Element>(elements: &[T], count: usize, inner: usize, stop: &Stop) -> Step<Groups> {
     let row = |at: u32| {
         let at = at as usize;
         (0..elements.len() / (count * inner)).flat_map(move |outer| &elements[(outer * count + at) * inner..][..inner])
@@ -324,7 +352,7 @@ fn grouped<T: Element>(elements: &[T], count: usize, inner: usize) -> Groups {
     };
     // The sort is stable: the first of each group is the first one in the tensor.
     let mut rows: Vec<u32> = (0..count as u32).collect();
-    rows.sort_by(compare);
+    sort(&mut rows, elements.len() / count, stop, compare)?;
     let mut end = 0;
     let group = |group: &[u32]| {
         let start = end;
@@ -332,7 +360,7 @@ fn grouped<T: Element>(elements: &[T], count: usize, inner: usize) -> Groups {
         (start, end)
     };
     let groups = rows.chunk_by(|a, b| compare(a, b).is_eq()).map(group).collect();
-    Groups { rows, groups }
+    Ok(Groups { rows, groups })
 }
 
 /// The distinct rows of a constant along an axis, the first occurrence of each, the index of each row among them, and
@@ -349,7 +377,8 @@ fn unique(call: &mut Call) -> Outcome {
     let shape = call.sizes(x);
     let (count, inner) = (shape[axis as usize] as usize, crate::shape::elements(&shape[axis as usize + 1..]));
     call.take_room(count * GROUP_BYTES)?;
-    let Groups { rows, mut groups } = with_element!(dtype, T => grouped(elements::<T>(bytes.bytes()), count, inner));
+    let Groups { rows, mut groups } =
+        with_element!(dtype, T => grouped(elements::<T>(bytes.bytes()), count, inner, &call.stop())?);
     if call.int_or("sorted", 1) == 0 {
         groups.sort_unstable_by_key(|&(start, _)| rows[start as usize]);
     }
