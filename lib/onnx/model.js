@@ -8,7 +8,7 @@ const native = require('../native.js');
 const { slots: operandSlots } = require('../operand.js');
 const { slots: tensorSlots } = require('../tensor.js');
 const { interfaceType, isObject, record } = require('../webidl.js');
-const { nativeBytes, requireNumbers, requireType, toFeed, toFeedOfData } = require('./data.js');
+const { nativeBytes, requireNumbers, requireType, toFeedOfData } = require('./data.js');
 const { codedError, converting } = require('./errors.js');
 const { Session } = require('./session.js');
 const { attachedBytes, copyOf, externalFiles, freeDimensions, keptCounts, outputNames, strictness, toModelSource, toOptions } = require('./source.js');
@@ -41,6 +41,9 @@ const toFetches = record((value, what, name) => {
   }
   return { object: /** @type {import('../../index.js').MLTensor} */ (value), state };
 });
+
+/** @type {ReturnType<typeof toFetches>} */
+const NO_FETCHES = new Map();
 
 /**
  * @typedef {object} LoadOptions the options of `loadModel`, checked and converted
@@ -82,8 +85,6 @@ class OnnxModel {
   #contextState;
   #ownsContext;
   #isDestroyed = false;
-  /** Converter of feeds. */
-  #toFeeds;
 
   /**
    * @param {symbol} token `CONSTRUCT`
@@ -98,13 +99,6 @@ class OnnxModel {
     this.#contextState = requireContext(context, 'loadModel: context');
     this.#ownsContext = ownsContext;
     session.idle = () => this.#releaseContext();
-    const toFeeds = record((value, _, name) => toFeed(session.feedName(name), value));
-    this.#toFeeds = (/** @type {unknown} */ feeds, /** @type {string} */ what) => {
-      if (ArrayBuffer.isView(feeds)) {
-        throw new TypeError(`${what} is a typed array, expected an object with one per input: ${session.inputs.map(({ name }) => quote(name)).join(', ')}`);
-      }
-      return toFeeds(feeds, what);
-    };
     this.inputs = deepFreeze(session.inputs);
     this.optionalInputs = deepFreeze(session.optionalInputs);
     this.outputs = deepFreeze(session.outputs);
@@ -118,20 +112,25 @@ class OnnxModel {
    * Runs the model.
    *
    * @param {Record<string, unknown>} feeds
-   * @param {Record<string, unknown>} fetches
+   * @param {Record<string, unknown>} [fetches]
    */
-  async run(feeds, fetches = {}) {
-    const [given, targets] = this.#given(feeds, fetches, 'run');
-    return this.#session.run(given, targets);
+  run(feeds, fetches = undefined) {
+    // Without `async`, which would wrap the promise of the session in two more.
+    try {
+      const [given, targets] = this.#given(feeds, fetches, 'run');
+      return Promise.resolve(this.#session.run(given, targets));
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   /**
    * Runs the model and measures its steps.
    *
    * @param {Record<string, unknown>} feeds
-   * @param {Record<string, unknown>} fetches
+   * @param {Record<string, unknown>} [fetches]
    */
-  async profile(feeds, fetches = {}) {
+  async profile(feeds, fetches = undefined) {
     const [given, targets] = this.#given(feeds, fetches, 'profile');
     return this.#session.profile(given, targets);
   }
@@ -142,11 +141,11 @@ class OnnxModel {
    * @param {unknown} feeds
    * @param {unknown} fetches
    * @param {string} operation
-   * @returns {[Map<string, import('./data.js').Feed>, ReturnType<typeof toFetches>]}
+   * @returns {[import('./feeds.js').Feeds, ReturnType<typeof toFetches>]}
    */
   #given(feeds, fetches, operation) {
-    const given = converting(() => this.#toFeeds(feeds, `${operation}: feeds`));
-    const targets = converting(() => toFetches(fetches, `${operation}: fetches`));
+    const given = converting(() => this.#session.read(feeds, `${operation}: feeds`));
+    const targets = fetches === undefined ? NO_FETCHES : converting(() => toFetches(fetches, `${operation}: fetches`));
     // Checked last: reading the arguments can run the caller's code.
     this.#requireAlive(operation);
     return [given, targets];
@@ -217,7 +216,7 @@ function shapeLists(shapes, operation) {
     if (!Array.isArray(shape)) {
       throw codedError('ERR_WEBNN_TYPE', `${operation}: the shape of ${quote(name)} is not a list of sizes`);
     }
-    const sizes = converting(() => requireNumbers(Array.from(shape), `${operation}: ${quote(name)}`));
+    const sizes = converting(() => requireNumbers(Array.from(shape), () => `${operation}: ${quote(name)}`));
     return /** @type {[string, number[]]} */ ([name, sizes]);
   });
 }
