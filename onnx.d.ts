@@ -3,7 +3,7 @@ import type { MLContext, MLGraph, MLGraphBuilder, MLOperand, MLOperandDataType, 
 
 /**
  * The source of a model: a path, a file URL (as an object or a string), or the bytes of the file. Bytes are copied
- * during the call, at 5 to 10 GB/s; a path costs nothing.
+ * during the call, at 5 to 10 GB/s, unless `transfer` gives them up; a path costs nothing.
  */
 export type OnnxSource = string | { readonly href: string; readonly protocol: string } | ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
 
@@ -127,6 +127,12 @@ export interface OnnxLoadOptions {
   strictDimensions?: boolean | undefined;
   /** Paths or bytes of external weight files, keyed by the locations that the model names. */
   externalData?: OnnxExternalData | undefined;
+  /**
+   * Whether the bytes of the model and of `externalData` are given up. They are then copied on a background thread. An
+   * ArrayBuffer is detached, as by `structuredClone()` with `transfer`, also if the model is refused; a SharedArrayBuffer must not
+   * be written until the promise settles. The memory of Node's small Buffers (`Buffer.from()`) cannot be given up.
+   */
+  transfer?: boolean | undefined;
   /** Names of the values to compute, from anywhere in the main graph; by default the outputs of the model. */
   outputs?: string[];
   /**
@@ -319,8 +325,8 @@ export class OnnxModel {
 }
 
 /**
- * Loads a model, and compiles it if the shapes of its inputs are known. Everything except copying bytes happens on
- * background threads.
+ * Loads a model, and compiles it if the shapes of its inputs are known. Everything except copying bytes that are not
+ * transferred happens on background threads.
  *
  * @throws {OnnxError} if the file is not a valid model, or has unsupported nodes, which it lists
  */

@@ -213,8 +213,11 @@ export interface Binding {
   /** JSON of a GraphDescription; null before the first dispatch has begun. */
   describeDynamicGraph(graph: DynamicGraph): string | null;
   destroyDynamicGraph(graph: DynamicGraph): void;
-  /** Completes with the model, and JSON of its inputs, outputs and metadata. */
-  openModel(environment: Environment, id: number, source: string | Uint8Array, files: ExternalFile[]): void;
+  /**
+   * Completes with the model, and JSON of its inputs, outputs and metadata. Bytes are copied now, or in the background if
+   * they are transferred: their buffers must not be resized or detached any more.
+   */
+  openModel(environment: Environment, id: number, source: string | Uint8Array, files: ExternalFile[], transfers: boolean): void;
   readModel(environment: Environment, source: string | Uint8Array, files: ExternalFile[]): Model | Refusal;
   /** JSON of an OnnxInspection. */
   inspectModel(model: Model, dimensions: FreeDimensions): string | Refusal;

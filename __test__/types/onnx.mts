@@ -34,6 +34,7 @@ const model: OnnxModel = await loadModel('model.onnx', {
 await loadModel({ href: 'file:///model.onnx', protocol: 'file:' });
 await loadModel('file:///model.onnx', { device: 'gpu', numThreads: 2 });
 await loadModel(new Uint8Array(8));
+await loadModel(new Uint8Array(8), { transfer: true });
 
 const { logits } = await model.run(
   {

@@ -11,7 +11,19 @@ const { interfaceType, isObject, record } = require('../webidl.js');
 const { nativeBytes, requireNumbers, requireType, toFeedOfData } = require('./data.js');
 const { codedError, converting } = require('./errors.js');
 const { Session } = require('./session.js');
-const { attachedBytes, copyOf, externalFiles, freeDimensions, keptCounts, outputNames, strictness, toModelSource, toOptions } = require('./source.js');
+const {
+  attachedBytes,
+  copyOf,
+  externalFiles,
+  freeDimensions,
+  keptCounts,
+  outputNames,
+  strictness,
+  toModelSource,
+  toOptions,
+  transferred,
+  transfers,
+} = require('./source.js');
 const { warnAboutDimensions, warnAboutDoubles } = require('./warnings.js');
 
 const { Promise } = globalThis;
@@ -25,7 +37,19 @@ const CONSTRUCT = Symbol('construct');
  */
 const DEVICES = { auto: {}, cpu: { accelerated: false }, gpu: { powerPreference: 'high-performance' } };
 
-const LOAD_OPTIONS = ['context', 'device', 'numThreads', 'freeDimensions', 'strictDimensions', 'outputs', 'keepLast', 'constants', 'externalData', 'signal'];
+const LOAD_OPTIONS = [
+  'context',
+  'device',
+  'numThreads',
+  'freeDimensions',
+  'strictDimensions',
+  'outputs',
+  'keepLast',
+  'constants',
+  'externalData',
+  'transfer',
+  'signal',
+];
 
 const requireBuilder = interfaceType('MLGraphBuilder', builderSlots);
 const requireContext = interfaceType('MLContext', contextSlots);
@@ -58,6 +82,7 @@ const NO_FETCHES = new Map();
  * @property {import('../internal.js').KeptCounts} keepLast
  * @property {Map<string, Constant>} constants by input name
  * @property {import('../internal.js').ExternalFile[]} externalFiles
+ * @property {boolean} transfers whether the bytes of model and files are transferred
  */
 
 /** @typedef {import('./data.js').FeedOfData & {bytes: Uint8Array}} Constant with a copy of its data */
@@ -289,6 +314,7 @@ function toLoadOptions(options) {
     keepLast: keptCounts(wanted.keepLast, 'loadModel'),
     constants: constants === undefined ? new Map() : toConstants(constants),
     externalFiles: externalFiles(wanted.externalData, 'loadModel'),
+    transfers: transfers(wanted.transfer, 'loadModel'),
   };
 }
 
@@ -332,13 +358,16 @@ async function createContext({ device = 'auto', numThreads }) {
 }
 
 /**
+ * Starts to open a native model.
+ *
  * @param {string | Uint8Array} source from `toModelSource`
- * @param {import('../internal.js').ExternalFile[]} files
+ * @param {Pick<LoadOptions, 'externalFiles' | 'transfers'>} options
  * @returns {Promise<{handle: import('../internal.js').Handle<'model'>, description: Description}>} a native model, and its inputs, outputs and metadata
  */
-function openModel(source, files) {
+function openModel(source, { externalFiles, transfers }) {
+  const given = transfers ? transferred(source, externalFiles, 'loadModel') : { source, files: externalFiles };
   const id = native.completions.nextId();
-  native.openModel(id, source, files);
+  native.openModel(id, given.source, given.files, transfers);
   return native.completions.outcome(id, (error, /** @type {[import('../internal.js').Handle<'model'>, string]} */ made) => {
     if (error !== undefined) {
       throw error;
@@ -369,11 +398,11 @@ function constantsFor(constants, inputs) {
 }
 
 /**
- * @param {string | Uint8Array} source from `toModelSource`
+ * @param {ReturnType<typeof openModel>} opening
+ * @param {string | undefined} path of the model, unless it comes as bytes
  * @param {LoadOptions} options
  */
-async function load(source, options) {
-  const opening = openModel(source, options.externalFiles);
+async function load(opening, path, options) {
   const creating = options.context === undefined ? createContext(options) : Promise.resolve(options.context);
   const [opened, created] = await Promise.allSettled([opening, creating]);
   const ownsContext = options.context === undefined;
@@ -395,7 +424,7 @@ async function load(source, options) {
       new Session(state, native, signature, warn);
     state.requireForModel('loadModel');
     const session = await state.openSession(handle, { dimensions, strictDimensions, outputs, keepLast, constants }, toSession);
-    warnAboutDoubles(description.computedAsFloat32, source);
+    warnAboutDoubles(description.computedAsFloat32, path);
     return new OnnxModel(CONSTRUCT, { session, context, ownsContext, description });
   } catch (error) {
     if (ownsContext && created.status === 'fulfilled') {
@@ -422,7 +451,8 @@ async function loadModel(source, options = {}) {
   const { signal, state } = checked;
   state?.requireForModel('loadModel');
   signal?.throwIfAborted();
-  const loading = load(from, checked);
+  const opening = converting(() => openModel(from, checked));
+  const loading = load(opening, typeof from === 'string' ? from : undefined, checked);
   return signal === undefined ? loading : untilAborted(signal, loading);
 }
 

@@ -6,21 +6,20 @@ use super::convert::{coded, data_type_index, from_napi, from_value, invalid_stat
 use super::handle::{Handle, Owner, element_handle, external_of};
 use super::held::{Contents, HeldValues};
 use super::options::{OpenOptions, checked_sizes};
+use super::sources::{ExternalFile, Sources};
 use super::view::View;
 use super::warn::Warned;
 use super::{ContextHandle, GraphHandle, Result, tensor_handle};
 use crate::description::{text, text_of};
 use crate::error::{Code, Error};
-use crate::memory::{Buffer, bytes_of};
+use crate::memory::bytes_of;
 use crate::onnx::describe::interface;
 use crate::onnx::error::{quoted, shortened};
-use crate::onnx::file::{ExternalData, FileSource};
 use crate::onnx::{Model, ModelError};
 use crate::runtime::{Done, Slot, Tensor, spawn};
 use crate::session::signature::checked_size;
 use crate::session::{Feed, Offer, Session, SessionOptions, SessionRun, Shapes, Specialization, Target, Value};
 use crate::shape::Descriptor;
-use bytes::Bytes;
 use napi::bindgen_prelude::{Array, Either, External, Function, JsObjectValue, Unknown};
 use napi::{Env, ValueType, sys};
 use napi_derive::napi;
@@ -66,41 +65,6 @@ pub fn error_codes() -> Result<String> {
     text(&serde_json::Value::from_iter(Code::ALL.iter().map(row))).map_err(thrown)
 }
 
-/// The file at a path, or bytes, which are copied now.
-fn source_of(source: Either<String, View>) -> Result<FileSource> {
-    Ok(match source {
-        Either::A(path) => FileSource::Path(path.into()),
-        Either::B(bytes) => {
-            let buffer = bytes.len().and_then(Buffer::streamed);
-            let buffer = buffer.and_then(|buffer| bytes.copy_into(buffer)).map_err(coded)?;
-            FileSource::Bytes(Bytes::from_owner(buffer))
-        }
-    })
-}
-
-/// A replacement for a file that a model refers to.
-#[napi(object, object_to_js = false)]
-pub struct ExternalFile<'a> {
-    /// The name of the file in the model.
-    pub location: String,
-    /// The path of a file, or bytes.
-    pub source: Either<String, View<'a>>,
-}
-
-/// The source of a model, replacements for the files that it refers to, and the weight of their bytes.
-fn sources(
-    environment: &Environment,
-    source: Either<String, View>,
-    files: Vec<ExternalFile>,
-) -> Result<(FileSource, ExternalData, Weight)> {
-    let source = source_of(source)?;
-    let files = files.into_iter().map(|file| Ok((file.location, source_of(file.source)?)));
-    let files: ExternalData = files.collect::<Result<_>>()?;
-    let all = std::iter::once(&source).chain(files.iter().map(|(_, source)| source));
-    let bytes = all.map(|source| if let FileSource::Bytes(bytes) = source { bytes.len() } else { 0 }).sum();
-    Ok((source, files, Weight::new(&environment.account, bytes)))
-}
-
 /// Runs `work` on a background thread, and passes its result and the waiting request to `then`.
 fn in_background<T: 'static>(
     done: Done,
@@ -131,7 +95,7 @@ pub fn taken(model: &ModelHandle) -> Result<(Model, Weight)> {
     model.take().ok_or_else(|| invalid_state("the model was used already"))
 }
 
-/// Opens a model in the background. Returns a handle to it, and its inputs, outputs and metadata as JSON.
+/// Opens a model in the background, where bytes that JavaScript `transfers` are copied. Returns a handle to it, and its inputs, outputs and metadata as JSON.
 #[napi(catch_unwind)]
 pub fn open_model(
     env: Env,
@@ -139,8 +103,9 @@ pub fn open_model(
     id: u32,
     source: Either<String, View>,
     external_files: Vec<ExternalFile>,
+    transfers: bool,
 ) -> Result<()> {
-    let (source, external_data, weight) = sources(environment, source, external_files)?;
+    let (sources, weight) = Sources::new(environment, source, external_files, transfers)?;
     let slot = Arc::new(Slot::<((Model, Weight), String)>::default());
     let made = slot.clone();
     let collect: Collect = Box::new(move |env| {
@@ -148,6 +113,7 @@ pub fn open_model(
         Ok(vec![value(env, held(model))?, value(env, json)?])
     });
     let work = move || {
+        let (source, external_data) = sources.open()?;
         let model = Model::open(source, external_data).map_err(|error| error.into_error())?;
         let json = text_of("loadModel", &interface(&model).map_err(|error| error.into_error())?)?;
         slot.put(((model, weight), json));
@@ -164,7 +130,8 @@ pub fn read_model(
     source: Either<String, View>,
     external_files: Vec<ExternalFile>,
 ) -> Result<Either<External<ModelHandle>, Refused>> {
-    let (source, external_data, weight) = sources(environment, source, external_files)?;
+    let (sources, weight) = Sources::new(environment, source, external_files, false)?;
+    let (source, external_data) = sources.open().map_err(coded)?;
     outcome(Model::open(source, external_data).map(|model| held((model, weight))))
 }
 
