@@ -185,6 +185,8 @@ declare const group: unique symbol;
  * - within one model, the name of an output may have a mark (`new_cache`, `cache_next`, `hn`) where types and ranks are
  *   equal: the marks are `new`, `next`, `updated`, `out` and `output` in front or at the end, and a final `n` or `N`.
  *
+ * Of several such outputs for one input, the first one is the member.
+ *
  * An input that is also fed by its own name takes that feed. Results that have been read or changed are fed as they are.
  */
 export interface OnnxGroup {

@@ -197,6 +197,22 @@ test('groups are found by the names of inputs and outputs', async () => {
   }
 });
 
+test('of several outputs that an input could become, the first one does', async () => {
+  const model = await loadModel(
+    writeModel({
+      inputs: [value('x', FLOAT, [1, 1, 'new', 1]), value('cache', FLOAT, [1, 1, 'past', 1])],
+      outputs: ['new_cache', 'cache_out'].map((name) => value(name, FLOAT, [1, 1, 'total', 1])),
+      nodes: [node('Concat', ['cache', 'x'], ['new_cache'], { axis: { i: 2 } }), node('Neg', ['new_cache'], ['cache_out'])],
+    }),
+    { context },
+  );
+  const results = await model.run({ x: row(3), past: (await grown(model)).present });
+  assert.equal(shown(results), '1,2,3 -1,-2,-3');
+  results.new_cache.data;
+  assert.equal(shown(await model.run({ x: row(4), past: results.present })), '1,2,3,4 -1,-2,-3,-4');
+  model.destroy();
+});
+
 test('models that use the names themselves have no group', async () => {
   const model = await loadModel(appending([['past', 'present']]), { context });
   const first = await model.run({ x: row(1), past: row() });

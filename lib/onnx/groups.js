@@ -59,14 +59,20 @@ const keyOfInput = (name) => name.replace(CACHE.input, '');
  */
 function presentOf(inputs, outputs) {
   const byName = new Map(inputs.map((input) => [input.name, input]));
-  const found = outputs.flatMap((output, place) => {
+  /** @type {Map<string, {name: string, place: number}>} */
+  const found = new Map();
+  outputs.forEach((output, place) => {
     const key = keyOfOutput(output, byName);
-    return key === undefined ? [] : [{ key, name: output.name, place }];
+    // The first one, of several that an input could become.
+    if (key !== undefined && !found.has(key)) {
+      found.set(key, { name: output.name, place });
+    }
   });
-  if (found.length === 0 || outputs.some(({ name }) => name === PRESENT)) {
+  if (found.size === 0 || outputs.some(({ name }) => name === PRESENT)) {
     return undefined;
   }
-  return { keys: found.map(({ key }) => key), names: found.map(({ name }) => name), places: found.map(({ place }) => place) };
+  const members = [...found.values()];
+  return { keys: [...found.keys()], names: members.map(({ name }) => name), places: members.map(({ place }) => place) };
 }
 
 /**
