@@ -3,7 +3,7 @@ import type { MLContext, MLGraph, MLGraphBuilder, MLOperand, MLOperandDataType, 
 
 /**
  * The source of a model: a path, a file URL (as an object or a string), or the bytes of the file. Bytes are copied
- * during the call, at 5 to 10 GB/s; a path costs nothing.
+ * during the call, at 5 to 10 GB/s, unless `transfer` gives them up; a path costs nothing.
  */
 export type OnnxSource = string | { readonly href: string; readonly protocol: string } | ArrayBuffer | SharedArrayBuffer | ArrayBufferView;
 
@@ -127,6 +127,12 @@ export interface OnnxLoadOptions {
   strictDimensions?: boolean | undefined;
   /** Paths or bytes of external weight files, keyed by the locations that the model names. */
   externalData?: OnnxExternalData | undefined;
+  /**
+   * Whether the bytes of the model and of `externalData` are given up. They are then copied on a background thread. An
+   * ArrayBuffer is detached, as by `structuredClone()` with `transfer`, also if the model is refused; a SharedArrayBuffer must not
+   * be written until the promise settles. The memory of Node's small Buffers (`Buffer.from()`) cannot be given up.
+   */
+  transfer?: boolean | undefined;
   /** Names of the values to compute, from anywhere in the main graph; by default the outputs of the model. */
   outputs?: string[];
   /**
@@ -166,6 +172,29 @@ export interface OnnxResult<Data extends ArrayBufferView = any> {
   shape: number[];
   dataType: OnnxDataType;
 }
+
+declare const group: unique symbol;
+
+/**
+ * The caches among the results of a run, which `feeds.past` feeds to the next one as a whole: `{ input_ids, past: results.present }`
+ * stands for one property per cache, takes less time on the JavaScript thread and leaves half the garbage. The members
+ * are those outputs that have the name of an input of the fed model, with these differences:
+ *
+ * - `present`, or `present_key_values`, stands for `past`, `past_key_value` or `past_key_values` (`present.0.key` is fed to
+ *   `past_key_values.0.key`, `present_1` to `past_1`);
+ * - within one model, the name of an output may have a mark (`new_cache`, `cache_next`, `hn`) where types and ranks are
+ *   equal: the marks are `new`, `next`, `updated`, `out` and `output` in front or at the end, and a final `n` or `N`.
+ *
+ * Of several such outputs for one input, the first one is the member.
+ *
+ * An input that is also fed by its own name takes that feed. Results that have been read or changed are fed as they are.
+ */
+export interface OnnxGroup {
+  readonly [group]: true;
+}
+
+/** What `run()` and `profile()` take: a value per input, by name; `past` is for a group unless an input has this name. */
+export type OnnxFeeds = Record<string, OnnxFeed | OnnxGroup>;
 
 /**
  * The value of an input. Data may come without a shape if the input's shape is fixed, or if its only free dimension
@@ -249,14 +278,16 @@ export class OnnxModel {
   /**
    * Runs the model, after compiling it for shapes that are new.
    *
-   * @param feeds values of all inputs, by name, and of any of `optionalInputs`. Data are read during the call.
+   * @param feeds values of all inputs, by name, and of any of `optionalInputs`; in place of those of caches, `past` with
+   *   the group of an earlier run. Data are read during the call.
    * @param fetches destinations of outputs, by name: an MLTensor, `'tensor'` for a new one in the model's context, or
    *   `null` to drop the output
-   * @returns by name, the MLTensor of an output, or its data with type and shape. All belong to the caller.
+   * @returns by name, the MLTensor of an output, or its data with type and shape. All belong to the caller. If there are caches
+   *   among them, the property `present`, which is not enumerable, has them as a group, unless an output has this name.
    * @typeParam Results types of the outputs, as in `run<{ logits: OnnxResult<Float32Array> }>(feeds)`
    */
-  run<Results extends Record<string, OnnxResult | MLTensor> = Record<string, any>>(
-    feeds: Record<string, OnnxFeed>,
+  run<Results extends Record<string, OnnxResult | MLTensor | OnnxGroup> = Record<string, any>>(
+    feeds: OnnxFeeds,
     fetches?: Record<string, MLTensor | 'tensor' | null>,
   ): Promise<Results>;
 
@@ -266,8 +297,8 @@ export class OnnxModel {
    * @param feeds as for `run()`
    * @param fetches as for `run()`
    */
-  profile<Results extends Record<string, OnnxResult | MLTensor> = Record<string, any>>(
-    feeds: Record<string, OnnxFeed>,
+  profile<Results extends Record<string, OnnxResult | MLTensor | OnnxGroup> = Record<string, any>>(
+    feeds: OnnxFeeds,
     fetches?: Record<string, MLTensor | 'tensor' | null>,
   ): Promise<OnnxProfile<Results>>;
 
@@ -296,8 +327,8 @@ export class OnnxModel {
 }
 
 /**
- * Loads a model, and compiles it if the shapes of its inputs are known. Everything except copying bytes happens on
- * background threads.
+ * Loads a model, and compiles it if the shapes of its inputs are known. Everything except copying bytes that are not
+ * transferred happens on background threads.
  *
  * @throws {OnnxError} if the file is not a valid model, or has unsupported nodes, which it lists
  */

@@ -15,6 +15,12 @@ const { Promise } = globalThis;
  */
 
 /**
+ * Makes errors from a code, a message and the JSON of unsupported nodes.
+ *
+ * @typedef {(code: string, message: string, details?: string) => import('./internal.js').CodedError} ErrorOf
+ */
+
+/**
  * The requests of an environment (main thread or worker). The native side reports their ends.
  *
  * Test runners and bundlers evaluate this package several times in one environment, also in realms of their own, while
@@ -38,19 +44,20 @@ class Requests {
   constructor(binding, lastId = 0) {
     this.#lastId = lastId;
     this.environment = binding.initialize((ids, codes, messages, details) => {
-      const tasks = Array.from(ids, (id, index) => () => this.#tell(id, codes[index] ?? '', messages[index], details[index]));
       // One task per completion: reactions to one promise run before the next one is settled and its data are written.
       // Completions that already wait for a task go first: several reports can arrive in one turn of the event loop.
-      const first = this.#waiting === 0 ? tasks.shift() : undefined;
-      for (const task of tasks) {
+      const first = this.#waiting === 0 ? 1 : 0;
+      for (let index = first; index < ids.length; index++) {
         this.#waiting += 1;
         setImmediate(() => {
           this.#waiting -= 1;
-          task();
+          this.#tell(ids[index], codes[index] ?? '', messages[index], details[index]);
         });
       }
       // Last: if it throws, the others have their tasks.
-      first?.();
+      if (first === 1 && ids.length > 0) {
+        this.#tell(ids[0], codes[0] ?? '', messages[0], details[0]);
+      }
     });
   }
 
@@ -97,6 +104,35 @@ class Requests {
   }
 }
 
+/** Settles the promise of a request. */
+class Outcome {
+  #errorOf;
+  #finish;
+  #resolve;
+
+  /**
+   * @param {ErrorOf} errorOf
+   * @param {(error: Error | undefined, made: any) => unknown} finish
+   * @param {(value: any) => void} resolve
+   * @param {(error: unknown) => void} reject
+   */
+  constructor(errorOf, finish, resolve, reject) {
+    this.#errorOf = errorOf;
+    this.#finish = finish;
+    this.#resolve = resolve;
+    this.reject = reject;
+  }
+
+  /** @type {Listener['end']} */
+  end(code, message = '', details = undefined) {
+    try {
+      this.#resolve(this.#finish(code === '' ? undefined : this.#errorOf(code, message, details), details));
+    } catch (error) {
+      this.reject(error);
+    }
+  }
+}
+
 /** The requests that one copy of this package makes; its promises and errors are those of the copy's realm. */
 class Completions {
   #requests;
@@ -104,8 +140,7 @@ class Completions {
 
   /**
    * @param {Requests} requests
-   * @param {(code: string, message: string, details?: string) => import('./internal.js').CodedError} errorOf makes errors from
-   *   a code, a message and the JSON of unsupported nodes
+   * @param {ErrorOf} errorOf
    */
   constructor(requests, errorOf) {
     this.#requests = requests;
@@ -128,17 +163,7 @@ class Completions {
    * @returns {Promise<T>}
    */
   outcome(id, finish) {
-    return new Promise((resolve, reject) => {
-      /** @type {Listener['end']} */
-      const end = (code, message = '', details) => {
-        try {
-          resolve(finish(code === '' ? undefined : this.#errorOf(code, message, details), details));
-        } catch (error) {
-          reject(error);
-        }
-      };
-      this.#requests.add(id, { end, reject });
-    });
+    return new Promise((resolve, reject) => this.#requests.add(id, new Outcome(this.#errorOf, finish, resolve, reject)));
   }
 
   /**

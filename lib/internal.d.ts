@@ -11,6 +11,10 @@ export type GraphState = InstanceType<typeof import('./graph.js').Graph>;
 export type OperandState = InstanceType<typeof import('./operand.js').Operand>;
 export type TensorState = InstanceType<typeof import('./tensor.js').Tensor>;
 
+/** What holds results of a run on the native side, and a group of results. */
+export type HeldResults = InstanceType<typeof import('./onnx/unread.js').Held>;
+export type ResultGroup = InstanceType<typeof import('./onnx/groups.js').Group>;
+
 /** A WeakCollection, see weak-collection.js. */
 export interface WeakMembers<T extends object> {
   add(member: T): void;
@@ -55,19 +59,15 @@ type Session = Handle<'session'>;
 type Values = Handle<'values'>;
 
 /**
- * An output of a run: an ArrayBuffer of the realm that loaded the binary, a group of one unread result, or the index of a
- * cache in the run's group of caches.
+ * The outputs of a run. An ArrayBuffer of `u32` has two numbers for each output, how it is delivered (`DELIVERY` in
+ * results.js) and the index of its data type, and for a whole one its rank and sizes. Then come the group of the run's
+ * caches, by the indices of the outputs, and a value for each output that is a whole, or alone: an ArrayBuffer of the realm
+ * that loaded the binary, a new tensor, or a group of one unread result.
  */
-export type MadeValue = ArrayBuffer | Values | number;
-/**
- * The outputs of a run: undefined for an output that goes elsewhere, a tensor for one that goes into a new tensor. Then
- * come the group of caches, if there are any, and a Uint32Array with the type, rank and sizes of each output that is
- * not undefined.
- */
-export type Made = (MadeValue | Tensor | undefined)[];
+export type Made = [numbers: ArrayBuffer, caches: Values | undefined, ...values: (ArrayBuffer | Tensor | Values)[]];
 
-/** For each input: a tensor, bytes, or the group that holds an unread result. */
-export type NativeFeeds = (Tensor | Values | Uint8Array | undefined)[];
+/** Tensors, bytes, and groups of unread results. */
+export type NativeFeeds = (Tensor | Values | Uint8Array)[];
 /** A tensor, true for a new tensor, null for an output that is dropped, undefined for one that is returned as data. */
 export type NativeTarget = Tensor | true | null | undefined;
 
@@ -213,8 +213,11 @@ export interface Binding {
   /** JSON of a GraphDescription; null before the first dispatch has begun. */
   describeDynamicGraph(graph: DynamicGraph): string | null;
   destroyDynamicGraph(graph: DynamicGraph): void;
-  /** Completes with the model, and JSON of its inputs, outputs and metadata. */
-  openModel(environment: Environment, id: number, source: string | Uint8Array, files: ExternalFile[]): void;
+  /**
+   * Completes with the model, and JSON of its inputs, outputs and metadata. Bytes are copied now, or in the background if
+   * they are transferred: their buffers must not be resized or detached any more.
+   */
+  openModel(environment: Environment, id: number, source: string | Uint8Array, files: ExternalFile[], transfers: boolean): void;
   readModel(environment: Environment, source: string | Uint8Array, files: ExternalFile[]): Model | Refusal;
   /** JSON of an OnnxInspection. */
   inspectModel(model: Model, dimensions: FreeDimensions): string | Refusal;
@@ -231,20 +234,22 @@ export interface Binding {
   /** Throws for names that the session does not have. */
   checkNames(session: Session, feeds: string[], fetches: string[]): void;
   /**
-   * Runs the session. Returns the outputs if `mayRunHere` is true and the run is quick; otherwise returns null, and
+   * Runs the session. `numbers` say what the feeds are for, see feeds.js. Returns the outputs if `mayRunHere` is true and the run is quick; otherwise returns null, and
    * completes with the outputs later.
    */
   runSession(
     session: Session,
     id: number,
     feeds: NativeFeeds,
-    shapes: Float64Array,
+    numbers: Float64Array,
     fetches: NativeTarget[] | undefined,
     mayRunHere: boolean,
     warn?: Warn,
   ): Made | null;
   /** Completes with the outputs, and JSON of the graphs of an OnnxProfile. */
-  profileSession(session: Session, id: number, feeds: NativeFeeds, shapes: Float64Array, fetches: NativeTarget[] | undefined, warn?: Warn): void;
+  profileSession(session: Session, id: number, feeds: NativeFeeds, numbers: Float64Array, fetches: NativeTarget[] | undefined, warn?: Warn): void;
+  /** The shape of the result at that index. */
+  valueShape(values: Values, place: number): number[];
   /** Copies the result at that index. */
   readValue(values: Values, place: number, into: Uint8Array): void;
   /** Releases the result at that index. */

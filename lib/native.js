@@ -101,6 +101,7 @@ const requests = (shared[SHARED] ??= new Requests(binding));
 const { environment } = requests;
 const graphDevices = translated(binding.graphDevices);
 const dynamicShapes = translated(binding.dynamicShapes);
+const valueShape = translated(binding.valueShape);
 
 module.exports = {
   completions: new Completions(requests, errorOf),
@@ -146,6 +147,7 @@ module.exports = {
   checkNames: translated(binding.checkNames),
   runSession: translated(binding.runSession),
   profileSession: translated(binding.profileSession),
+  valueShape: (/** @type {Parameters<typeof valueShape>} */ ...args) => ownList(valueShape(...args)),
   readValue: translated(binding.readValue),
   releaseValue: translated(binding.releaseValue),
   compileSession: translated(binding.compileSession),

@@ -70,4 +70,4 @@ function defineSlots() {
   };
 }
 
-module.exports = { defineSlots };
+module.exports = { Attach, defineSlots };

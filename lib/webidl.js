@@ -552,6 +552,14 @@ function bytesOf(value, kind) {
 
 /**
  * @param {Uint8Array} view
+ * @returns {ArrayBufferLike}
+ */
+function bufferOf(view) {
+  return apply(typedArrayBuffer, view, []);
+}
+
+/**
+ * @param {Uint8Array} view
  * @returns {boolean} whether its buffer is detached
  */
 function isDetached(view) {
@@ -559,7 +567,7 @@ function isDetached(view) {
     return false;
   }
   try {
-    new Uint8Array(apply(typedArrayBuffer, view, []));
+    new Uint8Array(bufferOf(view));
     return false;
   } catch {
     return true;
@@ -603,6 +611,7 @@ module.exports = {
   bigintOrDouble,
   boolean,
   bufferKind,
+  bufferOf,
   bufferSource,
   byteLengthOf,
   bytesOf,

@@ -12,6 +12,8 @@ import {
   type OnnxAbortSignal,
   type OnnxDescription,
   type OnnxErrorCode,
+  type OnnxFeeds,
+  type OnnxGroup,
   type OnnxResult,
   type OnnxSpecialization,
   type OnnxUnsupportedNode,
@@ -32,6 +34,7 @@ const model: OnnxModel = await loadModel('model.onnx', {
 await loadModel({ href: 'file:///model.onnx', protocol: 'file:' });
 await loadModel('file:///model.onnx', { device: 'gpu', numThreads: 2 });
 await loadModel(new Uint8Array(8));
+await loadModel(new Uint8Array(8), { transfer: true });
 
 const { logits } = await model.run(
   {
@@ -46,6 +49,9 @@ const first: number = logits.data[0];
 const known = await model.run<{ logits: OnnxResult<Float32Array>; present: MLTensor }>({}, { present: tensor });
 const [best, state]: [number, MLTensor] = [known.logits.data.indexOf(1), known.present];
 await model.run({ ids: known.logits });
+const { present } = await model.run<{ logits: OnnxResult<Float32Array>; present: OnnxGroup }>({ ids: known.logits });
+const next: OnnxFeeds = { ids: known.logits, past: present };
+await model.run(next);
 
 const { graph, inputs, outputs }: OnnxSpecialization = await model.compile({ ids: [1, 4] });
 graph?.destroy();

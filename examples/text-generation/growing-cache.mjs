@@ -1,13 +1,13 @@
 // A cache that grows with the text, as models for Transformers.js have it: what a step gives as `present.N.key` is the next
 // step's `past_key_values.N.key`. A result is fed back without being read, so no key or value ever reaches JavaScript.
-import { describeDecoder, emptyCache, lastLogits, nextCache, stepInputs } from 'webnn-node-text/decoder';
+import { describeDecoder, emptyCache, lastLogits, stepInputs } from 'webnn-node-text/decoder';
 import { feedsOf } from 'webnn-node-text/elements';
 
 /** Runs a model with inputs `input_ids` and `past_key_values.N.key`. */
 export class GrowingCache {
   #model;
   #decoder;
-  /** @type {Record<string, import('webnn-node/onnx').OnnxFeed>} */
+  /** @type {import('webnn-node/onnx').OnnxFeeds} */
   #cache = {};
   /** How many tokens the cache holds. */
   length = 0;
@@ -35,7 +35,8 @@ export class GrowingCache {
    */
   async run(ids) {
     const results = await this.#model.run({ ...feedsOf(stepInputs(this.#decoder, ids, this.length)), ...this.#cache });
-    this.#cache = nextCache(this.#decoder, results);
+    // All results present.N.key and present.N.value, as the inputs past_key_values.N.key and past_key_values.N.value.
+    this.#cache = { past: results.present };
     this.length += ids.length;
     return lastLogits(results.logits);
   }

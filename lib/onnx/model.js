@@ -8,10 +8,22 @@ const native = require('../native.js');
 const { slots: operandSlots } = require('../operand.js');
 const { slots: tensorSlots } = require('../tensor.js');
 const { interfaceType, isObject, record } = require('../webidl.js');
-const { nativeBytes, requireNumbers, requireType, toFeed, toFeedOfData } = require('./data.js');
+const { nativeBytes, requireNumbers, requireType, toFeedOfData } = require('./data.js');
 const { codedError, converting } = require('./errors.js');
 const { Session } = require('./session.js');
-const { attachedBytes, copyOf, externalFiles, freeDimensions, keptCounts, outputNames, strictness, toModelSource, toOptions } = require('./source.js');
+const {
+  attachedBytes,
+  copyOf,
+  externalFiles,
+  freeDimensions,
+  keptCounts,
+  outputNames,
+  strictness,
+  toModelSource,
+  toOptions,
+  transferred,
+  transfers,
+} = require('./source.js');
 const { warnAboutDimensions, warnAboutDoubles } = require('./warnings.js');
 
 const { Promise } = globalThis;
@@ -25,7 +37,19 @@ const CONSTRUCT = Symbol('construct');
  */
 const DEVICES = { auto: {}, cpu: { accelerated: false }, gpu: { powerPreference: 'high-performance' } };
 
-const LOAD_OPTIONS = ['context', 'device', 'numThreads', 'freeDimensions', 'strictDimensions', 'outputs', 'keepLast', 'constants', 'externalData', 'signal'];
+const LOAD_OPTIONS = [
+  'context',
+  'device',
+  'numThreads',
+  'freeDimensions',
+  'strictDimensions',
+  'outputs',
+  'keepLast',
+  'constants',
+  'externalData',
+  'transfer',
+  'signal',
+];
 
 const requireBuilder = interfaceType('MLGraphBuilder', builderSlots);
 const requireContext = interfaceType('MLContext', contextSlots);
@@ -42,6 +66,9 @@ const toFetches = record((value, what, name) => {
   return { object: /** @type {import('../../index.js').MLTensor} */ (value), state };
 });
 
+/** @type {ReturnType<typeof toFetches>} */
+const NO_FETCHES = new Map();
+
 /**
  * @typedef {object} LoadOptions the options of `loadModel`, checked and converted
  * @property {import('../../index.js').MLContext | undefined} context
@@ -55,6 +82,7 @@ const toFetches = record((value, what, name) => {
  * @property {import('../internal.js').KeptCounts} keepLast
  * @property {Map<string, Constant>} constants by input name
  * @property {import('../internal.js').ExternalFile[]} externalFiles
+ * @property {boolean} transfers whether the bytes of model and files are transferred
  */
 
 /** @typedef {import('./data.js').FeedOfData & {bytes: Uint8Array}} Constant with a copy of its data */
@@ -82,8 +110,6 @@ class OnnxModel {
   #contextState;
   #ownsContext;
   #isDestroyed = false;
-  /** Converter of feeds. */
-  #toFeeds;
 
   /**
    * @param {symbol} token `CONSTRUCT`
@@ -98,13 +124,6 @@ class OnnxModel {
     this.#contextState = requireContext(context, 'loadModel: context');
     this.#ownsContext = ownsContext;
     session.idle = () => this.#releaseContext();
-    const toFeeds = record((value, _, name) => toFeed(session.feedName(name), value));
-    this.#toFeeds = (/** @type {unknown} */ feeds, /** @type {string} */ what) => {
-      if (ArrayBuffer.isView(feeds)) {
-        throw new TypeError(`${what} is a typed array, expected an object with one per input: ${session.inputs.map(({ name }) => quote(name)).join(', ')}`);
-      }
-      return toFeeds(feeds, what);
-    };
     this.inputs = deepFreeze(session.inputs);
     this.optionalInputs = deepFreeze(session.optionalInputs);
     this.outputs = deepFreeze(session.outputs);
@@ -118,20 +137,25 @@ class OnnxModel {
    * Runs the model.
    *
    * @param {Record<string, unknown>} feeds
-   * @param {Record<string, unknown>} fetches
+   * @param {Record<string, unknown>} [fetches]
    */
-  async run(feeds, fetches = {}) {
-    const [given, targets] = this.#given(feeds, fetches, 'run');
-    return this.#session.run(given, targets);
+  run(feeds, fetches = undefined) {
+    // Without `async`, which would wrap the promise of the session in two more.
+    try {
+      const [given, targets] = this.#given(feeds, fetches, 'run');
+      return Promise.resolve(this.#session.run(given, targets));
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   /**
    * Runs the model and measures its steps.
    *
    * @param {Record<string, unknown>} feeds
-   * @param {Record<string, unknown>} fetches
+   * @param {Record<string, unknown>} [fetches]
    */
-  async profile(feeds, fetches = {}) {
+  async profile(feeds, fetches = undefined) {
     const [given, targets] = this.#given(feeds, fetches, 'profile');
     return this.#session.profile(given, targets);
   }
@@ -142,11 +166,11 @@ class OnnxModel {
    * @param {unknown} feeds
    * @param {unknown} fetches
    * @param {string} operation
-   * @returns {[Map<string, import('./data.js').Feed>, ReturnType<typeof toFetches>]}
+   * @returns {[import('./feeds.js').Feeds, ReturnType<typeof toFetches>]}
    */
   #given(feeds, fetches, operation) {
-    const given = converting(() => this.#toFeeds(feeds, `${operation}: feeds`));
-    const targets = converting(() => toFetches(fetches, `${operation}: fetches`));
+    const given = converting(() => this.#session.read(feeds, `${operation}: feeds`));
+    const targets = fetches === undefined ? NO_FETCHES : converting(() => toFetches(fetches, `${operation}: fetches`));
     // Checked last: reading the arguments can run the caller's code.
     this.#requireAlive(operation);
     return [given, targets];
@@ -217,7 +241,7 @@ function shapeLists(shapes, operation) {
     if (!Array.isArray(shape)) {
       throw codedError('ERR_WEBNN_TYPE', `${operation}: the shape of ${quote(name)} is not a list of sizes`);
     }
-    const sizes = converting(() => requireNumbers(Array.from(shape), `${operation}: ${quote(name)}`));
+    const sizes = converting(() => requireNumbers(Array.from(shape), () => `${operation}: ${quote(name)}`));
     return /** @type {[string, number[]]} */ ([name, sizes]);
   });
 }
@@ -290,6 +314,7 @@ function toLoadOptions(options) {
     keepLast: keptCounts(wanted.keepLast, 'loadModel'),
     constants: constants === undefined ? new Map() : toConstants(constants),
     externalFiles: externalFiles(wanted.externalData, 'loadModel'),
+    transfers: transfers(wanted.transfer, 'loadModel'),
   };
 }
 
@@ -333,13 +358,16 @@ async function createContext({ device = 'auto', numThreads }) {
 }
 
 /**
+ * Starts to open a native model.
+ *
  * @param {string | Uint8Array} source from `toModelSource`
- * @param {import('../internal.js').ExternalFile[]} files
+ * @param {Pick<LoadOptions, 'externalFiles' | 'transfers'>} options
  * @returns {Promise<{handle: import('../internal.js').Handle<'model'>, description: Description}>} a native model, and its inputs, outputs and metadata
  */
-function openModel(source, files) {
+function openModel(source, { externalFiles, transfers }) {
+  const given = transfers ? transferred(source, externalFiles, 'loadModel') : { source, files: externalFiles };
   const id = native.completions.nextId();
-  native.openModel(id, source, files);
+  native.openModel(id, given.source, given.files, transfers);
   return native.completions.outcome(id, (error, /** @type {[import('../internal.js').Handle<'model'>, string]} */ made) => {
     if (error !== undefined) {
       throw error;
@@ -370,11 +398,11 @@ function constantsFor(constants, inputs) {
 }
 
 /**
- * @param {string | Uint8Array} source from `toModelSource`
+ * @param {ReturnType<typeof openModel>} opening
+ * @param {string | undefined} path of the model, unless it comes as bytes
  * @param {LoadOptions} options
  */
-async function load(source, options) {
-  const opening = openModel(source, options.externalFiles);
+async function load(opening, path, options) {
   const creating = options.context === undefined ? createContext(options) : Promise.resolve(options.context);
   const [opened, created] = await Promise.allSettled([opening, creating]);
   const ownsContext = options.context === undefined;
@@ -396,7 +424,7 @@ async function load(source, options) {
       new Session(state, native, signature, warn);
     state.requireForModel('loadModel');
     const session = await state.openSession(handle, { dimensions, strictDimensions, outputs, keepLast, constants }, toSession);
-    warnAboutDoubles(description.computedAsFloat32, source);
+    warnAboutDoubles(description.computedAsFloat32, path);
     return new OnnxModel(CONSTRUCT, { session, context, ownsContext, description });
   } catch (error) {
     if (ownsContext && created.status === 'fulfilled') {
@@ -423,7 +451,8 @@ async function loadModel(source, options = {}) {
   const { signal, state } = checked;
   state?.requireForModel('loadModel');
   signal?.throwIfAborted();
-  const loading = load(from, checked);
+  const opening = converting(() => openModel(from, checked));
+  const loading = load(opening, typeof from === 'string' ? from : undefined, checked);
   return signal === undefined ? loading : untilAborted(signal, loading);
 }
 

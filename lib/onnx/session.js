@@ -3,13 +3,16 @@
 /** Native sessions: one call per run. */
 
 const { setImmediate } = require('node:timers');
-const { DATA_TYPES } = require('../descriptor.js');
 const { quote } = require('../errors.js');
 const { Graph, createMLGraph } = require('../graph.js');
 const native = require('../native.js');
-const { feedName, nativeBytes, requireSameType, requireType, toResult } = require('./data.js');
-const { converting } = require('./errors.js');
+const { feedName, nativeBytes, requireSameType, requireType } = require('./data.js');
+const { codedError, converting } = require('./errors.js');
+const { FeedNumbers, FeedReader } = require('./feeds.js');
+const { Group, PAST, pastOf, presentOf } = require('./groups.js');
+const { ResultMaker } = require('./results.js');
 const { attachedBytes } = require('./source.js');
+const { heldOf, placeOf } = require('./unread.js');
 
 const { Promise, WeakRef } = globalThis;
 
@@ -57,33 +60,40 @@ const turns = new Turns();
  */
 const descriptors = (ports) => Object.fromEntries(ports.map(({ name, dataType, shape }) => [name, { dataType, shape }]));
 
-/**
- * @typedef {{object: import('../../index.js').MLTensor, state: import('../internal.js').TensorState} | 'tensor'} Target
- *   of an output: an MLTensor and its state, or `'tensor'` for a new one
- */
+/** @typedef {import('./results.js').Target} Target */
+
+/** @typedef {import('./results.js').Results} Results */
+
+/** @typedef {import('./feeds.js').Feeds} Feeds */
 
 /**
- * @typedef {Record<string, import('../../onnx.js').OnnxResult | import('../../index.js').MLTensor>} Results of a run,
- *   by output name
- */
-
-/**
- * Returns the shapes of feeds in the form that the native side takes. For each feed: the index of a result in its
- * group, the number of dimensions, and the sizes; -1 dimensions if there is no shape.
+ * What feeds of the same names are for.
  *
- * @param {import('./data.js').Feed[]} feeds
+ * @typedef {object} Plan
+ * @property {readonly string[]} names
+ * @property {Session} form
+ * @property {boolean} isComplete whether they are exactly the inputs of the form
+ * @property {(number | undefined | Pairing)[]} parts by feed: the index of its input, or what a group is for
  */
-function shapesOf(feeds) {
-  /** @type {number[]} */
-  const numbers = [];
-  for (const { place = 0, shape } of feeds) {
-    numbers.push(place, shape === undefined ? -1 : shape.length);
-    for (const size of shape ?? []) {
-      numbers.push(size);
-    }
-  }
-  return Float64Array.from(numbers);
-}
+
+/**
+ * The feeds and fetches of a run in the form that the native side takes.
+ *
+ * @typedef {object} Prepared
+ * @property {Session} form
+ * @property {import('../internal.js').NativeFeeds} values
+ * @property {InstanceType<typeof FeedNumbers>} numbers
+ * @property {import('../internal.js').NativeTarget[] | undefined} targets
+ */
+
+/**
+ * What a group is for.
+ *
+ * @typedef {object} Pairing
+ * @property {import('./groups.js').Members} members of the group
+ * @property {readonly import('./unread.js').OutputKind[]} kinds of the group's results, whose types are right
+ * @property {number[]} pairs of indices of inputs, each followed by that of its result
+ */
 
 /** Maximum number of forms of a session for sets of optional inputs that are fed; the least recently used one is dropped. */
 const MAX_FORMS = 8;
@@ -109,6 +119,12 @@ class Session {
   #outputs;
   /** Names of the feeds in messages, created once. */
   #feedNames;
+  #reader;
+  /** The inputs that a group of feeds is for, by key. */
+  #past;
+  #maker;
+  /** That of the last run. @type {Plan | undefined} */
+  #plan;
   /** Names of the optional inputs. */
   #optional;
   isDestroyed = false;
@@ -133,7 +149,11 @@ class Session {
     this.#optional = new Set(optionalInputs.map(({ name }) => name));
     this.#inputs = new Map(inputs.map(({ name }, place) => [name, place]));
     this.#outputs = new Map(outputs.map(({ name }, place) => [name, place]));
-    this.#feedNames = new Map(inputs.map(({ name }) => [name, feedName(name)]));
+    this.#feedNames = new Map([PAST, ...inputs.map(({ name }) => name)].map((name) => [name, feedName(name)]));
+    const all = [...inputs, ...optionalInputs];
+    this.#past = pastOf(all);
+    this.#reader = new FeedReader(inputs, (name) => this.#nameOf(name), this.#past);
+    this.#maker = new ResultMaker(context, outputs, presentOf(all, outputs));
   }
 
   /** Number of unfinished native runs and compilations, which need the context, even after `destroy()`. */
@@ -181,108 +201,190 @@ class Session {
    *
    * @param {string} name
    */
-  feedName(name) {
+  #nameOf(name) {
     return this.#feedNames.get(name) ?? feedName(name);
   }
 
   /**
-   * @param {Map<string, import('./data.js').Feed>} feeds
+   * Reads the feeds of a run.
+   *
+   * @param {unknown} feeds
+   * @param {string} what for messages
+   * @returns {Feeds}
+   */
+  read(feeds, what) {
+    return this.#reader.read(feeds, what);
+  }
+
+  /**
+   * @param {Feeds} feeds
    * @param {Map<string, Target | null>} fetches null for an output that is dropped
    * @returns {Promise<Results> | Results} results by output name
    */
   run(feeds, fetches) {
-    return this.#formFor(feeds.keys()).#runForm(feeds, fetches);
+    const prepared = converting(() => this.#prepared(feeds, fetches));
+    return prepared.form.#runForm(prepared, fetches);
   }
 
   /**
-   * @param {Map<string, import('./data.js').Feed>} feeds
+   * @param {Prepared} prepared
    * @param {Map<string, Target | null>} fetches
    * @returns {Promise<Results> | Results}
    */
-  #runForm(feeds, fetches) {
-    const { values, shapes, targets } = this.#given(feeds, fetches);
+  #runForm(prepared, fetches) {
     const id = native.completions.nextId();
     // Promises of a session settle in the order of its runs.
     const mayRunHere = turns.over === undefined && this.pending === 0;
-    const made = this.#runNative(id, values, shapes, targets, mayRunHere);
+    const made = this.#runNative(id, prepared, mayRunHere);
     const results =
-      made === null ? this.#outcome(id, (/** @type {import('../internal.js').Made} */ made) => this.#resultsOf(made, fetches)) : this.#resultsOf(made, fetches);
+      made === null
+        ? this.#outcome(id, (/** @type {import('../internal.js').Made} */ made) => this.#maker.results(made, fetches))
+        : this.#maker.results(made, fetches);
     return turns.over === undefined ? results : Promise.all([results, turns.over]).then(([results]) => results);
-  }
-
-  /**
-   * Like `run`, with the times of the run's graphs.
-   *
-   * @param {Map<string, import('./data.js').Feed>} feeds
-   * @param {Map<string, Target | null>} fetches null for an output that is dropped
-   * @returns {Promise<import('../../onnx.js').OnnxProfile>}
-   */
-  profile(feeds, fetches) {
-    return this.#formFor(feeds.keys()).#profileForm(feeds, fetches);
-  }
-
-  /**
-   * @param {Map<string, import('./data.js').Feed>} feeds
-   * @param {Map<string, Target | null>} fetches
-   * @returns {Promise<import('../../onnx.js').OnnxProfile>}
-   */
-  #profileForm(feeds, fetches) {
-    const { values, shapes, targets } = this.#given(feeds, fetches);
-    const id = native.completions.nextId();
-    native.profileSession(this.#handle, id, values, shapes, targets, this.#warn);
-    return this.#outcome(id, (/** @type {[...import('../internal.js').Made, string]} */ made) => {
-      const graphs = JSON.parse(/** @type {string} */ (made.pop()));
-      return { results: this.#resultsOf(/** @type {import('../internal.js').Made} */ (made), fetches), graphs };
-    });
   }
 
   /**
    * Returns feeds and fetches in the form that the native side takes.
    *
-   * @param {Map<string, import('./data.js').Feed>} feeds
+   * @param {Feeds} feeds
    * @param {Map<string, Target | null>} fetches
+   * @returns {Prepared}
    */
-  #given(feeds, fetches) {
+  #prepared(feeds, fetches) {
+    const plan = this.#planFor(feeds);
+    return plan.form.#given(plan, feeds, fetches);
+  }
+
+  /**
+   * Returns what these feeds are for.
+   *
+   * @param {Feeds} feeds
+   * @returns {Plan}
+   */
+  #planFor(feeds) {
+    const known = this.#plan;
+    const form = this.#optional.size === 0 ? this : this.#formFor(this.#namesOf(feeds));
+    if (known?.names === feeds.names && known.form === form && arePaired(known.parts, feeds.values)) {
+      return known;
+    }
+    const parts = feeds.names.map((name, index) => {
+      const value = feeds.values[index];
+      return Group.is(value) ? form.#pairingOf(value, feeds.names) : form.#inputs.get(name);
+    });
+    const count = parts.reduce((/** @type {number} */ sum, part) => sum + (typeof part === 'object' ? part.pairs.length / 2 : 1), 0);
+    this.#plan = { names: feeds.names, form, isComplete: count === form.#inputs.size && !parts.includes(undefined), parts };
+    return this.#plan;
+  }
+
+  /**
+   * Returns the names of the inputs that are fed, also by a group, and of feeds that are no inputs.
+   *
+   * @param {Feeds} feeds
+   * @returns {string[]}
+   */
+  #namesOf({ names, values }) {
+    const grouped = values.flatMap((value) => (Group.is(value) ? Group.membersOf(value).keys.map((key) => this.#past?.get(key)) : []));
+    const own = names.filter((_, index) => !Group.is(values[index]));
+    return [...new Set([...own, ...grouped.filter((name) => name !== undefined)])];
+  }
+
+  /**
+   * Returns what a group is for: the inputs with the keys of its members, except those that are fed by their names.
+   *
+   * @param {import('../internal.js').ResultGroup} group that is held as a whole
+   * @param {readonly string[]} names of the feeds
+   * @returns {Pairing}
+   */
+  #pairingOf(group, names) {
+    const members = Group.membersOf(group);
+    const { kinds } = requireHeld(PAST, Group.heldOf(group));
+    const pairs = members.keys.flatMap((key, index) => {
+      const name = this.#past?.get(key);
+      const input = name === undefined || names.includes(name) ? undefined : this.#inputs.get(name);
+      if (name === undefined || input === undefined) {
+        return [];
+      }
+      const place = members.places[index];
+      requireSameType(kinds[place].dataType, this.inputs[input].dataType, feedName(name));
+      return [input, place];
+    });
+    return { members, kinds, pairs };
+  }
+
+  /**
+   * Like `run`, with the times of the run's graphs.
+   *
+   * @param {Feeds} feeds
+   * @param {Map<string, Target | null>} fetches null for an output that is dropped
+   * @returns {Promise<import('../../onnx.js').OnnxProfile>}
+   */
+  profile(feeds, fetches) {
+    const prepared = converting(() => this.#prepared(feeds, fetches));
+    return prepared.form.#profileForm(prepared, fetches);
+  }
+
+  /**
+   * @param {Prepared} prepared
+   * @param {Map<string, Target | null>} fetches
+   * @returns {Promise<import('../../onnx.js').OnnxProfile>}
+   */
+  #profileForm({ values, numbers, targets }, fetches) {
+    const id = native.completions.nextId();
+    native.profileSession(this.#handle, id, values, numbers.array, targets, this.#warn);
+    numbers.leave();
+    return this.#outcome(id, (/** @type {[...import('../internal.js').Made, string]} */ made) => {
+      const graphs = JSON.parse(/** @type {string} */ (made.pop()));
+      return { results: this.#maker.results(/** @type {import('../internal.js').Made} */ (/** @type {unknown} */ (made)), fetches), graphs };
+    });
+  }
+
+  /**
+   * @param {Plan} plan
+   * @param {Feeds} feeds
+   * @param {Map<string, Target | null>} fetches
+   * @returns {Prepared}
+   */
+  #given({ parts, isComplete }, feeds, fetches) {
+    const { names, values } = feeds;
     /** @type {import('../internal.js').NativeFeeds} */
-    const values = new Array(this.#inputs.size).fill(undefined);
-    /** @type {import('./data.js').Feed[]} */
-    const placed = new Array(this.#inputs.size);
-    const targets = fetches.size === 0 ? undefined : new Array(this.#outputs.size).fill(undefined);
-    let matched = 0;
-    for (const [name, feed] of feeds) {
-      const place = this.#inputs.get(name);
-      if (place !== undefined) {
-        matched++;
-        values[place] = this.#feedOf(this.inputs[place], feed);
-        placed[place] = feed;
+    const fed = new Array(values.length);
+    const numbers = FeedNumbers.take();
+    for (let index = 0; index < values.length; index++) {
+      const part = parts[index];
+      const value = values[index];
+      if (typeof part === 'number') {
+        fed[index] = this.#feedOf(part, /** @type {import('./data.js').Feed} */ (value), numbers);
+      } else if (part !== undefined) {
+        fed[index] = requireHeld(names[index], Group.heldOf(/** @type {import('../internal.js').ResultGroup} */ (value))).handle;
+        numbers.addGroup(part.pairs);
       }
     }
+    const targets = fetches.size === 0 ? undefined : new Array(this.#outputs.size).fill(undefined);
     for (const [name, target] of fetches) {
       const place = this.#outputs.get(name);
       if (place !== undefined && targets !== undefined) {
         targets[place] = this.#targetOf(name, target);
       }
     }
-    if (matched !== this.#inputs.size || matched !== feeds.size || targets !== undefined) {
-      native.checkNames(this.#handle, [...feeds.keys()], [...fetches.keys()]);
+    if (!isComplete || targets !== undefined) {
+      native.checkNames(this.#handle, this.#namesOf(feeds), [...fetches.keys()]);
     }
-    return { values, shapes: shapesOf(placed), targets };
+    return { form: this, values: fed, numbers, targets };
   }
 
   /**
    * Starts a native run. Returns its outputs if it was done within the call, otherwise null.
    *
    * @param {number} id
-   * @param {import('../internal.js').NativeFeeds} values
-   * @param {Float64Array} shapes
-   * @param {import('../internal.js').NativeTarget[] | undefined} targets
+   * @param {Prepared} prepared
    * @param {boolean} mayRunHere
    */
-  #runNative(id, values, shapes, targets, mayRunHere) {
+  #runNative(id, { values, numbers, targets }, mayRunHere) {
     let made;
     try {
-      made = native.runSession(this.#handle, id, values, shapes, targets, mayRunHere, this.#warn);
+      made = native.runSession(this.#handle, id, values, numbers.array, targets, mayRunHere, this.#warn);
     } finally {
+      numbers.leave();
       // Failed runs count as well: they may have run within the call.
       if (made !== null && mayRunHere) {
         turns.count();
@@ -323,73 +425,40 @@ class Session {
     if (target === null) {
       return null;
     }
-    return target === 'tensor' || this.#handleOf(`run: fetch ${quote(name)}`, target.state);
-  }
-
-  /**
-   * Returns a feed in the form that the native side takes: a tensor, a group of results, or a view of bytes.
-   *
-   * @param {import('../../onnx.js').OnnxValueInfo} input
-   * @param {import('./data.js').Feed} feed
-   */
-  #feedOf({ name, dataType }, feed) {
-    const what = this.feedName(name);
-    if (feed.tensor !== undefined) {
-      return this.#handleOf(what, feed.tensor);
+    if (target === 'tensor') {
+      return true;
     }
-    return converting(() => {
-      if (feed.held !== undefined) {
-        requireSameType(feed.dataType, dataType, what);
-        return feed.held;
-      }
-      requireType(feed, dataType, what);
-      return nativeBytes(attachedBytes(feed.data, feed.kind, what), dataType, what);
-    });
+    this.#context.requireBindable(`run: fetch ${quote(name)}`, target.state);
+    return target.state.handle;
   }
 
   /**
-   * @param {string} what name of the tensor in messages
-   * @param {import('../internal.js').TensorState} tensor
+   * Returns a feed in the form that the native side takes: a tensor, a group of results, or a view of bytes; adds it to
+   * `numbers`.
+   *
+   * @param {number} place of the input
+   * @param {import('./data.js').Feed} feed
+   * @param {InstanceType<typeof FeedNumbers>} numbers
    */
-  #handleOf(what, tensor) {
-    converting(() => this.#context.requireBindable(what, tensor));
-    return tensor.handle;
-  }
-
-  /**
-   * @param {import('../internal.js').Made} made
-   * @param {Map<string, Target | null>} fetches
-   */
-  #resultsOf(made, fetches) {
-    const caches = /** @type {import('../internal.js').Handle<'values'> | undefined} */ (made[this.outputs.length]);
-    const numbers = new Uint32Array(/** @type {ArrayBuffer} */ (made[this.outputs.length + 1]));
-    let next = 0;
-    /** @type {[string, Results[string]][]} */
-    const results = [];
-    this.outputs.forEach((output, place) => {
-      const { name } = output;
-      const target = fetches.get(name);
-      if (made[place] === undefined) {
-        if (target !== undefined && target !== null && target !== 'tensor') {
-          results.push([name, target.object]);
-        }
-        return;
+  #feedOf(place, feed, numbers) {
+    const { name, dataType } = this.inputs[place];
+    if (!('kind' in feed) && !('tensor' in feed)) {
+      const held = requireHeld(name, heldOf(feed));
+      if (feed.dataType !== dataType) {
+        requireSameType(feed.dataType, dataType, this.#nameOf(name));
       }
-      const [type, rank] = [DATA_TYPES[numbers[next]], numbers[next + 1]];
-      next += 2;
-      /** @type {number[]} */
-      const shape = [];
-      for (const end = next + rank; next < end; next++) {
-        shape.push(numbers[next]);
-      }
-      if (target === 'tensor') {
-        const handle = /** @type {import('../internal.js').Handle<'tensor'>} */ (made[place]);
-        results.push([name, this.#context.adoptTensor(handle, { dataType: type, shape, readable: true, writable: true })]);
-      } else {
-        results.push([name, toResult(/** @type {import('../internal.js').MadeValue} */ (made[place]), caches, type, shape, output)]);
-      }
-    });
-    return Object.fromEntries(results);
+      numbers.addHeld(place, placeOf(feed));
+      return held.handle;
+    }
+    const what = this.#nameOf(name);
+    if ('tensor' in feed) {
+      numbers.add(place, undefined);
+      this.#context.requireBindable(what, feed.tensor);
+      return feed.tensor.handle;
+    }
+    numbers.add(place, feed.shape);
+    requireType(feed, dataType, what);
+    return nativeBytes(attachedBytes(feed.data, feed.kind, what), dataType, what);
   }
 
   /**
@@ -483,6 +552,35 @@ class Session {
     this.#shared.graphs.clear();
     native.destroySession(this.#handle);
   }
+}
+
+/**
+ * Whether the groups among the feeds are those that the parts of a plan were made for.
+ *
+ * @param {Plan['parts']} parts
+ * @param {Feeds['values']} values
+ */
+function arePaired(parts, values) {
+  for (let index = 0; index < values.length; index++) {
+    const part = parts[index];
+    const value = values[index];
+    if (Group.is(value) && !(typeof part === 'object' && part.members === Group.membersOf(value) && part.kinds === Group.heldOf(value)?.kinds)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/**
+ * @param {string} name of a feed
+ * @param {import('../internal.js').HeldResults | undefined} held what held it when it was read
+ * @throws {TypeError} if its data have been read since
+ */
+function requireHeld(name, held) {
+  if (held === undefined) {
+    throw codedError('ERR_WEBNN_TYPE', `${feedName(name)} was read by a getter of another feed`);
+  }
+  return held;
 }
 
 module.exports = { Session };

@@ -5,10 +5,10 @@
 const { URL, fileURLToPath } = require('node:url');
 
 const { quote } = require('../errors.js');
-const { bufferSource, bytesOf, isDetached, isObject } = require('../webidl.js');
+const { bufferKind, bufferOf, bufferSource, byteLengthOf, bytesOf, isDetached, isObject } = require('../webidl.js');
 const { codedError } = require('./errors.js');
 
-const { Uint8Array } = globalThis;
+const { Map, Set, Uint8Array, structuredClone } = globalThis;
 
 /** In UTF-16 code units: no operating system accepts longer paths. */
 const MAX_PATH = 32767;
@@ -131,6 +131,49 @@ function toModelSource(source, operation) {
 }
 
 /**
+ * Takes bytes away from the caller: their buffers are detached, except shared ones.
+ *
+ * @param {string | Uint8Array} source from `toModelSource`
+ * @param {import('../internal.js').ExternalFile[]} files
+ * @param {string} operation for messages
+ * @returns {{source: string | Uint8Array, files: import('../internal.js').ExternalFile[]}} the same, in buffers that nobody else has
+ * @throws {TypeError} if a buffer cannot be transferred
+ */
+function transferred(source, files, operation) {
+  const views = [source, ...files.map((file) => file.source)].filter((one) => typeof one !== 'string');
+  const buffers = [...new Set(views.map(bufferOf))].filter((buffer) => bufferKind(buffer) === 'ArrayBuffer');
+  const message = `${operation}: transfer is true, but the bytes are in a buffer that cannot be transferred`;
+  /** @type {Uint8Array[]} */
+  let moved;
+  try {
+    // Unlike `ArrayBuffer.prototype.transfer`, it leaves the pool of Node's small Buffers alone.
+    moved = structuredClone(views, { transfer: /** @type {ArrayBuffer[]} */ (buffers) });
+  } catch (cause) {
+    throw new TypeError(message, { cause });
+  }
+  // Node 20 copies that pool.
+  if (buffers.some((buffer) => byteLengthOf(buffer, 'ArrayBuffer') > 0)) {
+    throw new TypeError(message);
+  }
+  /** @type {Map<unknown, Uint8Array>} */
+  const own = new Map(views.map((view, index) => [view, moved[index]]));
+  return { source: own.get(source) ?? source, files: files.map((file) => ({ location: file.location, source: own.get(file.source) ?? file.source })) };
+}
+
+/**
+ * @param {unknown} value
+ * @param {string} operation
+ * @returns {boolean} whether bytes are transferred
+ * @throws {TypeError} for anything but a boolean
+ */
+function transfers(value, operation) {
+  if (value !== undefined && typeof value !== 'boolean') {
+    throw new TypeError(`${operation}: transfer is of type ${typeof value}, expected a boolean`);
+  }
+  return value === true;
+}
+
+/**
  * @param {unknown} options
  * @param {string[]} names of the options that exist
  * @param {string} operation
@@ -246,4 +289,17 @@ function externalFiles(files, operation) {
   }));
 }
 
-module.exports = { attachedBytes, copyOf, externalFiles, freeDimensions, keptCounts, outputNames, strictness, toModelSource, toOptions, toSource };
+module.exports = {
+  attachedBytes,
+  copyOf,
+  externalFiles,
+  freeDimensions,
+  keptCounts,
+  outputNames,
+  strictness,
+  toModelSource,
+  toOptions,
+  toSource,
+  transferred,
+  transfers,
+};

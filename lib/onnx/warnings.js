@@ -35,13 +35,12 @@ function listed(what, names, count) {
  * Warns if a model computes in float32 although its file says double.
  *
  * @param {import('../../onnx.js').OnnxAsFloat32} values
- * @param {string | Uint8Array} source of the model
+ * @param {string} [path] of the model
  */
-function warnAboutDoubles({ inputs, outputs, nodes, nodeCount }, source) {
+function warnAboutDoubles({ inputs, outputs, nodes, nodeCount }, path = 'the model') {
   const parts = [listed('input', inputs, inputs.length), listed('output', outputs, outputs.length), listed('node', nodes, nodeCount)].flat();
   if (parts.length > 0) {
-    const model = typeof source === 'string' ? source : 'the model';
-    warn('WARN_WEBNN_FLOAT32', `${model} says double, but is computed in float32, with 24 bits of precision: ${parts.join('; ')}`);
+    warn('WARN_WEBNN_FLOAT32', `${path} says double, but is computed in float32, with 24 bits of precision: ${parts.join('; ')}`);
   }
 }
 

@@ -13,7 +13,7 @@ mod shared;
 pub use machine::machine_bytes;
 pub use mapped::{Backing, Mapped, MappedFile};
 pub use parts::{ColumnBlock, SharedMut};
-pub use racing::store;
+pub use racing::{read, store};
 pub use rows::{Appended, Rows};
 pub use shared::{MIN_SHARED_BYTES, WeakBuffers, share};
 

@@ -34,6 +34,17 @@ fn load(source: &[AtomicU8], target: &mut [MaybeUninit<u8>]) {
     }
 }
 
+/// Copies `source`, which other threads may write meanwhile, to `target`.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn read(source: &[AtomicU8], target: &mut [u8]) {
+    assert_eq!(source.len(), target.len());
+    let target: *mut [u8] = target;
+    // SAFETY: these are initialized bytes; `load` only writes initialized ones.
+    load(source, unsafe { &mut *(target as *mut [MaybeUninit<u8>]) });
+}
+
 /// Copies `source` to `target`, which other threads may read and write meanwhile.
 ///
 /// # Panics
@@ -66,10 +77,7 @@ impl Buffer {
     /// # Panics
     /// If the lengths differ.
     pub fn replace_by_racing(&mut self, bytes: &[AtomicU8]) {
-        assert_eq!(bytes.len(), self.len());
-        let target: *mut [u8] = self.bytes_mut();
-        // SAFETY: these are the buffer's own bytes; `load` only writes initialized ones.
-        load(bytes, unsafe { &mut *(target as *mut [MaybeUninit<u8>]) });
+        read(bytes, self.bytes_mut());
     }
 }
 

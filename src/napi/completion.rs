@@ -4,6 +4,7 @@
 
 use super::account::Account;
 use super::handle::Owner;
+use super::sources::Copies;
 use crate::description::text;
 use crate::error::{Code, Error, Result};
 use crate::runtime::{Context, Done, Wake, WeakList, panicked};
@@ -211,17 +212,20 @@ pub struct Environment {
     contexts: Arc<WeakList<Owner>>,
     /// What the handles of the environment keep alive.
     pub account: Arc<Account>,
+    /// Copies of the environment's memory.
+    pub copies: Arc<Copies>,
 }
 
 impl Environment {
     /// Creates the environment, which reports the ends of requests to `on_complete`.
     pub fn new(env: &Env, on_complete: Function<Completions, Unknown<'static>>) -> napi::Result<Arc<Environment>> {
-        let account = Arc::new(Account::new(env));
+        let (account, copies) = (Arc::new(Account::new(env)), Arc::<Copies>::default());
         let contexts = Arc::new(WeakList::<Owner>::default());
         let (outstanding, completed) = (Arc::new(Outstanding::new()), Arc::new(Ended(Mutex::new(Some(Vec::new())))));
-        let ending = (contexts.clone(), completed.clone(), outstanding.clone(), account.clone());
-        env.add_env_cleanup_hook(ending, |(contexts, completed, outstanding, account)| {
+        let ending = (contexts.clone(), completed.clone(), outstanding.clone(), account.clone(), copies.clone());
+        env.add_env_cleanup_hook(ending, |(contexts, completed, outstanding, account, copies)| {
             account.close();
+            copies.end();
             let is_last = ENVIRONMENTS.fetch_sub(1, Ordering::Relaxed) == 1;
             for Owner { context, .. } in contexts.drain().iter().map(|owner| &**owner) {
                 if is_last { context.end_with_process(PATIENCE) } else { context.end() }
@@ -244,7 +248,7 @@ impl Environment {
         )?;
         let notify = Arc::new(notify);
         drop(outstanding.notify.set(Arc::downgrade(&notify)));
-        Ok(Arc::new(Environment { notify, outstanding, completed, contexts, account }))
+        Ok(Arc::new(Environment { notify, outstanding, completed, contexts, account, copies }))
     }
 
     /// The owner of `context`, which ends with this environment.

@@ -5,8 +5,10 @@ use super::account::Share;
 use super::convert::{coded, invalid_state, thrown};
 use super::handle::Owner;
 use super::view::View;
+use crate::dimension::numbers;
 use crate::memory::Buffer;
 use crate::session::{Cache, Session};
+use crate::shape::Descriptor;
 use napi::bindgen_prelude::External;
 use napi_derive::napi;
 use std::cell::RefCell;
@@ -16,7 +18,12 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub enum Contents {
     /// Bytes in row-major order.
-    Bytes(Arc<Buffer>),
+    Bytes {
+        /// Their type and shape; dimensions can be 0.
+        descriptor: Descriptor,
+        /// The bytes.
+        bytes: Arc<Buffer>,
+    },
     /// A cache that may grow in place.
     Cache(Cache),
 }
@@ -25,15 +32,21 @@ impl Contents {
     /// Number of bytes.
     pub fn len(&self) -> usize {
         match self {
-            Contents::Bytes(bytes) => bytes.len(),
+            Contents::Bytes { bytes, .. } => bytes.len(),
             Contents::Cache(cache) => cache.rows.len(),
         }
+    }
+
+    /// The shape.
+    pub fn shape(&self) -> Vec<u32> {
+        let (Contents::Bytes { descriptor, .. } | Contents::Cache(Cache { descriptor, .. })) = self;
+        numbers(&descriptor.shape)
     }
 
     /// The address and size in bytes of its memory, which other results may share.
     fn memory(&self) -> (usize, usize) {
         match self {
-            Contents::Bytes(bytes) => (bytes.as_ptr().addr(), bytes.len()),
+            Contents::Bytes { bytes, .. } => (bytes.as_ptr().addr(), bytes.len()),
             Contents::Cache(cache) => cache.rows.block(),
         }
     }
@@ -48,19 +61,20 @@ struct HeldValue {
 
 /// Unread results that share one handle: all caches of a run, since there are many, or any other single result.
 pub struct HeldValues {
-    /// `None` for results that were released.
+    /// `None` for results that were released, and where there were none.
     values: RefCell<Vec<Option<HeldValue>>>,
     session: Arc<Session>,
 }
 
 impl HeldValues {
-    /// Results of a run of `session`.
-    pub fn new(owner: &Owner, session: &Arc<Session>, all: Vec<Contents>) -> HeldValues {
+    /// Results of a run of `session`, and `None` at places without one.
+    pub fn new(owner: &Owner, session: &Arc<Session>, all: Vec<Option<Contents>>) -> HeldValues {
         let held = |contents: Contents| {
             let (address, bytes) = contents.memory();
-            Some(HeldValue { _share: owner.account().share(address, bytes), contents })
+            HeldValue { _share: owner.account().share(address, bytes), contents }
         };
-        HeldValues { values: RefCell::new(all.into_iter().map(held).collect()), session: session.clone() }
+        let values = all.into_iter().map(|contents| contents.map(held)).collect();
+        HeldValues { values: RefCell::new(values), session: session.clone() }
     }
 
     /// # Errors
@@ -74,7 +88,7 @@ impl HeldValues {
     /// Frees the result at `place`, and passes its bytes on to other runs once they are unused.
     fn release(&self, place: usize) {
         let value = self.values.borrow_mut().get_mut(place).and_then(Option::take);
-        if let Some(HeldValue { contents: Contents::Bytes(bytes), .. }) = value {
+        if let Some(HeldValue { contents: Contents::Bytes { bytes, .. }, .. }) = value {
             self.session.recycle_shared(bytes);
         }
     }
@@ -87,11 +101,17 @@ impl Drop for HeldValues {
     }
 }
 
+/// The shape of the result at `place`.
+#[napi(catch_unwind)]
+pub fn value_shape(held: &External<HeldValues>, place: u32) -> Result<Vec<u32>> {
+    held.contents(place as usize).map(|contents| contents.shape())
+}
+
 /// Copies the result at `place`.
 #[napi(catch_unwind)]
 pub fn read_value(held: &External<HeldValues>, place: u32, into: View) -> Result<()> {
     let bytes = match held.contents(place as usize)? {
-        Contents::Bytes(bytes) => bytes,
+        Contents::Bytes { bytes, .. } => bytes,
         Contents::Cache(cache) => Arc::new(cache.to_dense().map_err(coded)?),
     };
     into.replace(bytes.bytes()).map_err(thrown)

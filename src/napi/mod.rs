@@ -10,6 +10,7 @@ mod held;
 mod onnx;
 mod options;
 mod session;
+mod sources;
 mod view;
 mod warn;
 

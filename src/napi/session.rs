@@ -6,22 +6,21 @@ use super::convert::{coded, data_type_index, from_napi, from_value, invalid_stat
 use super::handle::{Handle, Owner, element_handle, external_of};
 use super::held::{Contents, HeldValues};
 use super::options::{OpenOptions, checked_sizes};
+use super::sources::{ExternalFile, Sources};
 use super::view::View;
 use super::warn::Warned;
 use super::{ContextHandle, GraphHandle, Result, tensor_handle};
 use crate::description::{text, text_of};
 use crate::error::{Code, Error};
-use crate::memory::{Buffer, bytes_of};
+use crate::memory::bytes_of;
 use crate::onnx::describe::interface;
 use crate::onnx::error::{quoted, shortened};
-use crate::onnx::file::{ExternalData, FileSource};
 use crate::onnx::stop::Stop;
 use crate::onnx::{Model, ModelError};
 use crate::runtime::{Done, Slot, Tensor, spawn};
 use crate::session::signature::checked_size;
 use crate::session::{Feed, Offer, Session, SessionOptions, SessionRun, Shapes, Specialization, Target, Value};
 use crate::shape::Descriptor;
-use bytes::Bytes;
 use napi::bindgen_prelude::{Array, Either, External, Function, JsObjectValue, Unknown};
 use napi::{Env, ValueType, sys};
 use napi_derive::napi;
@@ -67,41 +66,6 @@ pub fn error_codes() -> Result<String> {
     text(&serde_json::Value::from_iter(Code::ALL.iter().map(row))).map_err(thrown)
 }
 
-/// The file at a path, or bytes, which are copied now.
-fn source_of(source: Either<String, View>) -> Result<FileSource> {
-    Ok(match source {
-        Either::A(path) => FileSource::Path(path.into()),
-        Either::B(bytes) => {
-            let buffer = bytes.len().and_then(Buffer::streamed);
-            let buffer = buffer.and_then(|buffer| bytes.copy_into(buffer)).map_err(coded)?;
-            FileSource::Bytes(Bytes::from_owner(buffer))
-        }
-    })
-}
-
-/// A replacement for a file that a model refers to.
-#[napi(object, object_to_js = false)]
-pub struct ExternalFile<'a> {
-    /// The name of the file in the model.
-    pub location: String,
-    /// The path of a file, or bytes.
-    pub source: Either<String, View<'a>>,
-}
-
-/// The source of a model, replacements for the files that it refers to, and the weight of their bytes.
-fn sources(
-    environment: &Environment,
-    source: Either<String, View>,
-    files: Vec<ExternalFile>,
-) -> Result<(FileSource, ExternalData, Weight)> {
-    let source = source_of(source)?;
-    let files = files.into_iter().map(|file| Ok((file.location, source_of(file.source)?)));
-    let files: ExternalData = files.collect::<Result<_>>()?;
-    let all = std::iter::once(&source).chain(files.iter().map(|(_, source)| source));
-    let bytes = all.map(|source| if let FileSource::Bytes(bytes) = source { bytes.len() } else { 0 }).sum();
-    Ok((source, files, Weight::new(&environment.account, bytes)))
-}
-
 /// Runs `work` on a background thread, and passes its result and the waiting request to `then`.
 fn in_background<T: 'static>(
     done: Done,
@@ -132,7 +96,7 @@ pub fn taken(model: &ModelHandle) -> Result<(Model, Weight)> {
     model.take().ok_or_else(|| invalid_state("the model was used already"))
 }
 
-/// Opens a model in the background. Returns a handle to it, and its inputs, outputs and metadata as JSON.
+/// Opens a model in the background, where bytes that JavaScript `transfers` are copied. Returns a handle to it, and its inputs, outputs and metadata as JSON.
 #[napi(catch_unwind)]
 pub fn open_model(
     env: Env,
@@ -140,8 +104,9 @@ pub fn open_model(
     id: u32,
     source: Either<String, View>,
     external_files: Vec<ExternalFile>,
+    transfers: bool,
 ) -> Result<()> {
-    let (source, external_data, weight) = sources(environment, source, external_files)?;
+    let (sources, weight) = Sources::new(environment, source, external_files, transfers)?;
     let slot = Arc::new(Slot::<((Model, Weight), String)>::default());
     let made = slot.clone();
     let collect: Collect = Box::new(move |env| {
@@ -149,6 +114,7 @@ pub fn open_model(
         Ok(vec![value(env, held(model))?, value(env, json)?])
     });
     let work = move || {
+        let (source, external_data) = sources.open()?;
         let model = Model::open(source, external_data).map_err(|error| error.into_error())?;
         let json = text_of("loadModel", &interface(&model))?;
         slot.put(((model, weight), json));
@@ -165,7 +131,8 @@ pub fn read_model(
     source: Either<String, View>,
     external_files: Vec<ExternalFile>,
 ) -> Result<Either<External<ModelHandle>, Refused>> {
-    let (source, external_data, weight) = sources(environment, source, external_files)?;
+    let (sources, weight) = Sources::new(environment, source, external_files, false)?;
+    let (source, external_data) = sources.open().map_err(coded)?;
     outcome(Model::open(source, external_data).map(|model| held((model, weight))))
 }
 
@@ -292,19 +259,75 @@ impl Given {
     }
 }
 
-/// Decodes the next feed from `numbers`: its index among the results that share a handle, and its shape as the number
-/// of dimensions and their sizes, or -1 without a shape.
-fn next_shape(
-    numbers: &mut std::slice::Iter<f64>,
-    what: impl Fn() -> String,
-) -> Result<Option<(usize, Option<Vec<u32>>)>> {
-    let (Some(&place), Some(&rank)) = (numbers.next(), numbers.next()) else { return Ok(None) };
-    if rank < 0.0 {
-        return Ok(Some((place as usize, None)));
+/// The numbers that describe the feeds of a run, see [`given_feeds`].
+struct Numbers<'a>(std::slice::Iter<'a, f64>);
+
+impl Numbers<'_> {
+    fn next(&mut self) -> Result<f64> {
+        self.0.next().copied().ok_or_else(mismatch)
     }
-    let Some((sizes, rest)) = numbers.as_slice().split_at_checked(rank as usize) else { return Ok(None) };
-    *numbers = rest.iter();
-    Ok(Some((place as usize, Some(checked_sizes(sizes, what)?))))
+
+    fn next_index(&mut self) -> Result<usize> {
+        self.next().map(|number| number as usize)
+    }
+
+    /// The next `count` sizes of a feed for the input `name`.
+    fn sizes(&mut self, count: usize, name: &str) -> Result<Vec<u32>> {
+        let (sizes, rest) = self.0.as_slice().split_at_checked(count).ok_or_else(mismatch)?;
+        self.0 = rest.iter();
+        checked_sizes(sizes, || format!("run: feed {}", quoted(name)))
+    }
+}
+
+/// Stands for the number of dimensions of a feed that has the shape of the result that it is.
+const OWN_SHAPE: f64 = -2.0;
+
+/// The feed of each input of `session`, and its shape, if it has one.
+///
+/// The elements of `feeds` are a view of the data, [`HeldValues`] or a tensor. For each, `numbers` has the index of the
+/// input, the index of the result in its [`HeldValues`], and the shape: the number of dimensions and their sizes, -1
+/// without a shape, or [`OWN_SHAPE`]. [`HeldValues`] with results for several inputs have -1 in place of the input, the
+/// number of these inputs, and their indices, each followed by that of the result.
+fn given_feeds(handle: &SessionHandle, feeds: &Array, numbers: &[f64]) -> Result<Vec<(Given, Option<Vec<u32>>)>> {
+    let inputs = &handle.session.signature().inputs;
+    let mut given: Vec<Option<(Given, Option<Vec<u32>>)>> = inputs.iter().map(|_| None).collect();
+    let mut numbers = Numbers(numbers.iter());
+    let mut put = |input: usize, feed| match given.get_mut(input) {
+        Some(none @ None) => {
+            *none = Some(feed);
+            Ok(())
+        }
+        _ => Err(mismatch()),
+    };
+    for at in 0..feeds.len() {
+        let feed = feeds.get_element::<Unknown>(at).map_err(from_napi)?;
+        let input = numbers.next()?;
+        if input < 0.0 {
+            let held = external_of::<HeldValues>(&feed).ok_or_else(mismatch)?;
+            for _ in 0..numbers.next_index()? {
+                let (input, place) = (numbers.next_index()?, numbers.next_index()?);
+                let contents = held.contents(place)?;
+                let shape = contents.shape();
+                put(input, (Given::Held(contents), Some(shape)))?;
+            }
+            continue;
+        }
+        let input = input as usize;
+        let (place, rank) = (numbers.next_index()?, numbers.next()?);
+        let feed = Given::of(&feed, place, &handle.owner)?;
+        let shape = match (&feed, rank) {
+            (Given::Held(contents), OWN_SHAPE) => Some(contents.shape()),
+            (_, rank) if rank < 0.0 => None,
+            (_, rank) => Some(numbers.sizes(rank as usize, &inputs.get(input).ok_or_else(mismatch)?.name)?),
+        };
+        put(input, (feed, shape))?;
+    }
+    given.into_iter().collect::<Option<_>>().ok_or_else(mismatch)
+}
+
+/// The error for arguments that do not belong to the session: a defect of the facade.
+fn mismatch() -> napi::Error<String> {
+    type_error("the feeds and fetches do not match the session")
 }
 
 fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
@@ -319,32 +342,24 @@ fn target(fetch: &Unknown, owner: &Arc<Owner>) -> Result<Target> {
     })
 }
 
-/// Prepares a run of a session. `feeds` has, for each input, a view of the data, [`HeldValues`], or a tensor; `shapes`
-/// has the numbers of [`next_shape`]. `fetches` has, for each output, a tensor, null if it is not read, true for a new
-/// tensor, or undefined. `warn` takes the warning of [`SessionHandle::watch`].
+/// Prepares a run of a session. `feeds` and `numbers` are those of [`given_feeds`]. `fetches` has, for each output, a
+/// tensor, null if it is not read, true for a new tensor, or undefined. `warn` takes the warning of
+/// [`SessionHandle::watch`].
 fn run_of(
     handle: &SessionHandle,
     feeds: &Array,
-    shapes: &[f64],
+    numbers: &[f64],
     fetches: Option<&Array>,
     warn: Option<Function<String, ()>>,
 ) -> Result<SessionRun> {
     let SessionHandle { session, owner, .. } = handle;
     let signature = session.signature();
-    let (inputs, outputs) = (&signature.inputs, &signature.outputs);
-    let wrong = || type_error("the feeds and fetches do not match the session");
-    if feeds.len() as usize != inputs.len() || fetches.is_some_and(|all| all.len() as usize != outputs.len()) {
-        return Err(wrong());
+    let outputs = &signature.outputs;
+    if fetches.is_some_and(|all| all.len() as usize != outputs.len()) {
+        return Err(mismatch());
     }
     let element = |array: &Array, at: usize| array.get_element::<Unknown>(at as u32).map_err(from_napi);
-    let (mut given, mut given_shapes) = (Vec::with_capacity(inputs.len()), Vec::with_capacity(inputs.len()));
-    let mut numbers = shapes.iter();
-    for (at, input) in inputs.iter().enumerate() {
-        let shape = next_shape(&mut numbers, || format!("run: feed {}", quoted(&input.name)))?;
-        let (place, shape) = shape.ok_or_else(wrong)?;
-        given.push(Given::of(&element(feeds, at)?, place, owner)?);
-        given_shapes.push(shape);
-    }
+    let (given, given_shapes): (Vec<_>, Vec<_>) = given_feeds(handle, feeds, numbers)?.into_iter().unzip();
     let targets: Vec<Target> = match fetches {
         None => vec![Target::Read; outputs.len()],
         Some(all) => (0..outputs.len()).map(|at| target(&element(all, at)?, owner)).collect::<Result<_>>()?,
@@ -356,7 +371,7 @@ fn run_of(
     let feeds = given.into_iter().zip(shapes.iter()).map(|(given, shape)| {
         Ok(match given {
             Given::Tensor(tensor) => Feed::Tensor(tensor),
-            Given::Held(Contents::Bytes(bytes)) => Feed::Bytes(bytes),
+            Given::Held(Contents::Bytes { bytes, .. }) => Feed::Bytes(bytes),
             Given::Held(Contents::Cache(cache)) => {
                 match shape.iter().copied().eq(cache.descriptor.shape.iter().map(|size| size.get())) {
                     true => Feed::Cache(cache),
@@ -375,7 +390,7 @@ fn run_of(
     Ok(session.run(shapes, feeds, targets))
 }
 
-/// Runs a session; feeds, shapes, fetches and `warn` are those of [`run_of`]. Returns the values of [`results`]: at once
+/// Runs a session; feeds, numbers, fetches and `warn` are those of [`run_of`]. Returns the values of [`results`]: at once
 /// if `may_run_here` and the run is short, otherwise when it has ended.
 #[napi(catch_unwind)]
 #[allow(clippy::too_many_arguments, reason = "the functions of the addon are flat")]
@@ -384,13 +399,13 @@ pub fn run_session(
     handle: &External<SessionHandle>,
     id: u32,
     feeds: Array,
-    shapes: &[f64],
+    numbers: &[f64],
     fetches: Option<Array>,
     may_run_here: bool,
     warn: Option<Function<String, ()>>,
 ) -> Result<Option<List>> {
     let SessionHandle { session, owner, .. } = &**handle;
-    let mut run = run_of(handle, &feeds, shapes, fetches.as_ref(), warn)?;
+    let mut run = run_of(handle, &feeds, numbers, fetches.as_ref(), warn)?;
     if may_run_here {
         run = match run.run_here() {
             Ok(values) => {
@@ -412,12 +427,12 @@ pub fn profile_session(
     handle: &External<SessionHandle>,
     id: u32,
     feeds: Array,
-    shapes: &[f64],
+    numbers: &[f64],
     fetches: Option<Array>,
     warn: Option<Function<String, ()>>,
 ) -> Result<()> {
     let SessionHandle { session, owner, .. } = &**handle;
-    let run = run_of(handle, &feeds, shapes, fetches.as_ref(), warn)?;
+    let run = run_of(handle, &feeds, numbers, fetches.as_ref(), warn)?;
     let (values, results) = results_later(owner, session);
     let timings = Arc::new(Slot::<String>::default());
     let taken = timings.clone();
@@ -458,51 +473,63 @@ fn require_distinct(feeds: &[Given], targets: &[Target]) -> Result<()> {
     }
 }
 
-/// Converts the outputs to JavaScript. For each output that is read: an ArrayBuffer, [`HeldValues`] with it alone, or its
-/// index among the caches; for an output in a new tensor: the tensor's handle; for others: undefined. Then come [`HeldValues`] with all caches, or undefined; and an ArrayBuffer of `u32` with, for
-/// each output that is not undefined, the number of its data type, its rank and its sizes.
+/// How an output reaches JavaScript.
+enum Delivery {
+    /// Not at all, or in a tensor that the caller has passed.
+    Absent,
+    /// As an ArrayBuffer or the handle of a new tensor. Its rank and sizes follow.
+    Whole,
+    /// As [`HeldValues`] of its own.
+    Alone,
+    /// In the [`HeldValues`] that the caches of a run share, at the index of the output.
+    Cache,
+}
+
+/// Converts the outputs to JavaScript: an ArrayBuffer of `u32`, [`HeldValues`] with all caches or undefined, and a value for
+/// each output that is [`Delivery::Whole`] or [`Delivery::Alone`]. The numbers are, for each output, its delivery, the number of its data
+/// type, and what the delivery adds.
 fn results(
     env: &Env,
     owner: &Arc<Owner>,
     session: &Arc<Session>,
     values: Vec<Option<Value>>,
 ) -> crate::error::Result<Vec<sys::napi_value>> {
-    let (mut made, mut numbers, mut caches) = (Vec::with_capacity(values.len() + 2), Vec::<u32>::new(), Vec::new());
-    for output in values {
-        let mut describe = |Descriptor { dtype, shape }: &Descriptor| {
-            numbers.extend([data_type_index(*dtype), shape.len() as u32]);
-            numbers.extend(shape.iter().map(|size| size.get()));
+    let (mut made, mut numbers, mut caches) = (Vec::new(), Vec::<u32>::new(), Vec::new());
+    for (at, output) in values.into_iter().enumerate() {
+        let mut describe = |delivery: Delivery, Descriptor { dtype, shape }: &Descriptor| {
+            let has_sizes = matches!(delivery, Delivery::Whole);
+            numbers.extend([delivery as u32, data_type_index(*dtype)]);
+            if has_sizes {
+                numbers.push(shape.len() as u32);
+                numbers.extend(shape.iter().map(|size| size.get()));
+            }
         };
-        made.push(match output {
-            None => value(env, ())?,
+        match output {
+            None => numbers.extend([Delivery::Absent as u32, 0]),
             Some(Value::Tensor(tensor)) => {
-                describe(tensor.descriptor());
-                value(env, tensor_handle(tensor, owner))?
+                describe(Delivery::Whole, tensor.descriptor());
+                made.push(value(env, tensor_handle(tensor, owner))?);
+            }
+            Some(Value::Bytes { descriptor, bytes }) if bytes.len() < HELD => {
+                describe(Delivery::Whole, &descriptor);
+                made.push(array_buffer(env, bytes.bytes())?);
+                session.recycle(bytes);
             }
             Some(Value::Bytes { descriptor, bytes }) => {
-                describe(&descriptor);
-                if bytes.len() < HELD {
-                    let buffer = array_buffer(env, bytes.bytes())?;
-                    session.recycle(bytes);
-                    buffer
-                } else {
-                    let alone = vec![Contents::Bytes(Arc::new(bytes))];
-                    value(env, External::new(HeldValues::new(owner, session, alone)))?
-                }
+                describe(Delivery::Alone, &descriptor);
+                let alone = vec![Some(Contents::Bytes { descriptor, bytes: Arc::new(bytes) })];
+                made.push(value(env, External::new(HeldValues::new(owner, session, alone)))?);
             }
             Some(Value::Cache(cache)) => {
-                describe(&cache.descriptor);
-                caches.push(Contents::Cache(cache));
-                value(env, caches.len() as u32 - 1)?
+                describe(Delivery::Cache, &cache.descriptor);
+                caches.resize_with(at, || None);
+                caches.push(Some(Contents::Cache(cache)));
             }
-        });
+        }
     }
-    made.push(match caches.is_empty() {
-        true => value(env, ())?,
-        false => value(env, External::new(HeldValues::new(owner, session, caches)))?,
-    });
-    made.push(array_buffer(env, bytes_of(&numbers))?);
-    Ok(made)
+    let caches = (!caches.is_empty()).then(|| External::new(HeldValues::new(owner, session, caches)));
+    let first = [array_buffer(env, bytes_of(&numbers))?, value(env, caches)?];
+    Ok(first.into_iter().chain(made).collect())
 }
 
 /// Compiles a session for shapes of inputs by name. Returns a handle to the graph (null if there is none), and a

@@ -3,7 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::memory::{Buffer, store};
 use napi::ValueType;
-use napi::bindgen_prelude::{FromNapiValue, TypeName, ValidateNapiValue};
+use napi::bindgen_prelude::{FromNapiValue, TypeName, Uint8Array, ValidateNapiValue};
 use napi::sys;
 use std::marker::PhantomData;
 use std::ptr::{NonNull, null_mut};
@@ -66,11 +66,20 @@ impl View<'_> {
         Ok(())
     }
 
+    /// A reference that keeps the array, and with it the bytes, beyond the call.
+    ///
+    /// # Errors
+    /// If the argument is not a `Uint8Array`.
+    pub fn reference(&self) -> napi::Result<Uint8Array> {
+        // SAFETY: the value lives as long as the call that it was passed to.
+        unsafe { Uint8Array::from_napi_value(self.env, self.value) }
+    }
+
     /// The bytes.
     ///
     /// # Safety
     /// No JavaScript may run on this thread while the bytes are used: it could free them.
-    unsafe fn memory(&self) -> Result<&[AtomicU8]> {
+    pub unsafe fn memory(&self) -> Result<&[AtomicU8]> {
         let (mut kind, mut len, mut start, mut buffer, mut offset) = (0, 0, null_mut(), null_mut(), 0);
         // SAFETY: the value lives as long as the call that it was passed to; the function fails for anything but a
         // typed array.

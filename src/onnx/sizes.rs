@@ -8,6 +8,7 @@ use super::error::{ModelError, Result, listed, quoted};
 use super::model::{Dimension, ValueInfo};
 use crate::error::Code;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The largest size of a dimension.
 pub const MAX_SIZE: u32 = i32::MAX as u32;
@@ -35,10 +36,25 @@ enum Size {
     Several,
 }
 
-/// Known sizes of free dimensions by name.
+/// A dimension whose name is replaced by the number of its slot in [`Sizes`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SizeSlot {
+    /// A fixed size.
+    Fixed(u32),
+    /// A free size.
+    Free(usize),
+}
+
+/// The dimensions of an input; `None` if not even their number is known.
+pub type SizeSlots = Option<Box<[SizeSlot]>>;
+
+/// Known sizes of free dimensions. Each name has a slot: a caller that asks often looks the names up once, with
+/// [`slots`](Self::slots), and passes them to the methods that end in `_at`.
 #[derive(Clone, Debug, Default)]
 pub struct Sizes {
-    known: BTreeMap<String, Size>,
+    names: Arc<BTreeMap<String, usize>>,
+    /// By slot.
+    known: Vec<Option<Size>>,
     /// Whether all dimensions of a name must have the same size.
     is_strict: bool,
 }
@@ -46,8 +62,9 @@ pub struct Sizes {
 impl Sizes {
     /// The given sizes, which no shape may contradict.
     pub fn new(given: BTreeMap<String, u32>) -> Sizes {
-        let known = given.into_iter().map(|(name, size)| (name, Size::Given(size))).collect();
-        Sizes { known, is_strict: false }
+        let known = given.values().map(|&size| Some(Size::Given(size))).collect();
+        let names = given.into_keys().enumerate().map(|(slot, name)| (name, slot)).collect();
+        Sizes { names: Arc::new(names), known, is_strict: false }
     }
 
     /// Sets whether all dimensions of a name must have the same size.
@@ -60,32 +77,67 @@ impl Sizes {
         self.is_strict
     }
 
+    /// The dimensions of `input`; new names get a slot here and in later clones.
+    pub fn slots(&mut self, input: &ValueInfo) -> SizeSlots {
+        let slot = |dimension: &Dimension| match dimension {
+            Dimension::Fixed(size) => SizeSlot::Fixed(*size),
+            Dimension::Free(name) => SizeSlot::Free(self.slot(name)),
+        };
+        input.shape.as_ref().map(|dimensions| dimensions.iter().map(slot).collect())
+    }
+
+    fn slot(&mut self, name: &str) -> usize {
+        self.names.get(name).copied().unwrap_or_else(|| {
+            Arc::make_mut(&mut self.names).insert(name.to_string(), self.known.len());
+            self.known.push(None);
+            self.known.len() - 1
+        })
+    }
+
     /// Takes sizes from the shape given for `input`.
     ///
     /// # Errors
     /// If the shape does not match.
     pub fn bind(&mut self, input: &ValueInfo, shape: &[u32]) -> Result<()> {
-        let Some(dimensions) = &input.shape else { return Ok(()) };
-        let fits = shape.len() == dimensions.len()
-            && dimensions.iter().zip(shape).all(|(dimension, &size)| match dimension {
-                Dimension::Fixed(fixed) => *fixed == size,
-                Dimension::Free(name) => match self.known.get_mut(name) {
-                    Some(Size::Given(known)) => *known == size,
-                    Some(known) if *known == Size::Found(size) => true,
-                    Some(known) => {
-                        if !self.is_strict {
-                            *known = Size::Several;
-                        }
-                        !self.is_strict
-                    }
-                    None => self.known.insert(name.clone(), Size::Found(size)).is_none(),
-                },
-            });
+        let slots = self.slots(input);
+        self.bind_at(input, &slots, shape)
+    }
+
+    /// Like [`bind`](Self::bind), with the [`slots`](Self::slots) of `input`.
+    ///
+    /// # Errors
+    /// If the shape does not match.
+    pub fn bind_at(&mut self, input: &ValueInfo, slots: &SizeSlots, shape: &[u32]) -> Result<()> {
+        let Some(slots) = slots else { return Ok(()) };
+        let fits = shape.len() == slots.len() && slots.iter().zip(shape).all(|(&slot, &size)| self.takes(slot, size));
         if fits {
             return Ok(());
         }
+        let dimensions = input.shape.as_deref().unwrap_or_default();
         let (name, expected, why) = (quoted(&input.name), self.shown(dimensions), self.why(dimensions, shape));
         Err(ModelError::coded(Code::Shape, format!("{name} has shape {shape:?}, expected {expected}{why}")))
+    }
+
+    /// Takes the size of a dimension; returns whether it may have this size.
+    fn takes(&mut self, slot: SizeSlot, size: u32) -> bool {
+        let known = match slot {
+            SizeSlot::Fixed(fixed) => return fixed == size,
+            SizeSlot::Free(slot) => &mut self.known[slot],
+        };
+        match known {
+            Some(Size::Given(given)) => *given == size,
+            Some(Size::Found(found)) if *found == size => true,
+            Some(_) => {
+                if !self.is_strict {
+                    *known = Some(Size::Several);
+                }
+                !self.is_strict
+            }
+            None => {
+                *known = Some(Size::Found(size));
+                true
+            }
+        }
     }
 
     /// For a message: the option that made the first contradicted size of a shape known, if there is one.
@@ -95,7 +147,9 @@ impl Sizes {
             _ => None,
         });
         match names.next().filter(|_| shape.len() == dimensions.len()) {
-            Some(name) if matches!(self.known[name], Size::Given(_)) => format!(", since freeDimensions sets {name}"),
+            Some(name) if matches!(self.known[self.names[name]], Some(Size::Given(_))) => {
+                format!(", since freeDimensions sets {name}")
+            }
             Some(_) => ", since strictDimensions is true".to_string(),
             None => String::new(),
         }
@@ -106,18 +160,29 @@ impl Sizes {
     /// # Errors
     /// If no size yields that number.
     pub fn solve(&mut self, input: &ValueInfo, elements: usize) -> Result<bool> {
-        let dimensions = input.shape.as_deref().unwrap_or_default();
-        let differs = |dimension: &Dimension| matches!(dimension, Dimension::Free(name) if self.known.get(name) == Some(&Size::Several));
-        if dimensions.iter().any(differs) {
-            return Ok(false);
+        let slots = self.slots(input);
+        self.solve_at(input, &slots, elements)
+    }
+
+    /// Like [`solve`](Self::solve), with the [`slots`](Self::slots) of `input`.
+    ///
+    /// # Errors
+    /// If no size yields that number.
+    pub fn solve_at(&mut self, input: &ValueInfo, slots: &SizeSlots, elements: usize) -> Result<bool> {
+        let (mut known, mut unknown) = (1usize, None);
+        for slot in slots.as_deref().unwrap_or_default() {
+            let size = match *slot {
+                SizeSlot::Fixed(size) => Some(size),
+                SizeSlot::Free(at) => match self.known[at] {
+                    Some(Size::Several) => return Ok(false),
+                    Some(Size::Given(size) | Size::Found(size)) => Some(size),
+                    None if unknown.replace(at).is_some() => return Ok(false),
+                    None => None,
+                },
+            };
+            known = known.saturating_mul(size.map_or(1, |size| size as usize));
         }
-        let mut free = dimensions.iter().filter_map(|dimension| match dimension {
-            Dimension::Free(name) if !self.known.contains_key(name) => Some(name),
-            _ => None,
-        });
-        let (Some(name), None) = (free.next(), free.next()) else { return Ok(false) };
-        let known = dimensions.iter().filter_map(|dimension| self.size(dimension));
-        let known = known.fold(1usize, |product, size| product.saturating_mul(size as usize));
+        let Some(at) = unknown else { return Ok(false) };
         let size = match (known, elements) {
             (0, _) => Some(0),
             _ if elements.is_multiple_of(known) => {
@@ -126,7 +191,7 @@ impl Sizes {
             _ => None,
         };
         let size = size.ok_or_else(|| self.unfilled(input, elements))?;
-        self.known.insert(name.clone(), Size::Found(size));
+        self.known[at] = Some(Size::Found(size));
         Ok(true)
     }
 
@@ -152,18 +217,33 @@ impl Sizes {
     /// # Errors
     /// If one of its sizes is unknown.
     pub fn shape(&self, input: &ValueInfo) -> Result<Vec<u32>> {
-        let unknown = |why: String| ModelError::coded(Code::Shape, why);
-        let Some(dimensions) = &input.shape else {
+        let sizes = input.shape.iter().flatten().map(|dimension| self.size(dimension)).collect();
+        self.complete(input, input.shape.as_ref().and(sizes))
+    }
+
+    /// Like [`shape`](Self::shape), with the [`slots`](Self::slots) of `input`.
+    ///
+    /// # Errors
+    /// If one of its sizes is unknown.
+    pub fn shape_at(&self, input: &ValueInfo, slots: &SizeSlots) -> Result<Vec<u32>> {
+        let size = |slot: &SizeSlot| match *slot {
+            SizeSlot::Fixed(size) => Some(size),
+            SizeSlot::Free(slot) => self.known[slot].and_then(number),
+        };
+        self.complete(input, slots.as_ref().and_then(|slots| slots.iter().map(size).collect()))
+    }
+
+    fn complete(&self, input: &ValueInfo, shape: Option<Vec<u32>>) -> Result<Vec<u32>> {
+        shape.ok_or_else(|| {
             let name = quoted(&input.name);
-            return Err(unknown(format!("the model does not specify the shape of {name}: give one")));
-        };
-        let size = |dimension: &Dimension| {
-            self.size(dimension).ok_or_else(|| {
-                let (name, shape) = (quoted(&input.name), self.shown(dimensions));
-                unknown(format!("the shape of {name} is {shape}: give it, or freeDimensions"))
-            })
-        };
-        dimensions.iter().map(size).collect()
+            let why = match &input.shape {
+                None => format!("the model does not specify the shape of {name}: give one"),
+                Some(dimensions) => {
+                    format!("the shape of {name} is {}: give it, or freeDimensions", self.shown(dimensions))
+                }
+            };
+            ModelError::coded(Code::Shape, why)
+        })
     }
 
     /// The shape of `input` as far as it is known: names stand for unknown sizes. `None` if the model declares no
@@ -175,13 +255,16 @@ impl Sizes {
 
     /// The known sizes by name.
     pub fn by_name(&self) -> BTreeMap<&str, u32> {
-        self.known.iter().filter_map(|(name, &size)| Some((name.as_str(), number(size)?))).collect()
+        self.names
+            .iter()
+            .filter_map(|(name, &slot)| Some((name.as_str(), self.known[slot].and_then(number)?)))
+            .collect()
     }
 
     fn size(&self, dimension: &Dimension) -> Option<u32> {
         match dimension {
             Dimension::Fixed(size) => Some(*size),
-            Dimension::Free(name) => self.known.get(name).copied().and_then(number),
+            Dimension::Free(name) => self.known[*self.names.get(name)?].and_then(number),
         }
     }
 
@@ -306,6 +389,26 @@ mod tests {
         strict.bind(&a, &[2, 3]).unwrap();
         let message = strict.bind(&b, &[5]).unwrap_err().message;
         assert_eq!(message, "\"b\" has shape [5], expected [n=2], since strictDimensions is true");
+    }
+
+    #[test]
+    fn slots_stay_the_same_in_clones_and_when_names_are_added() {
+        let (a, b, c) = (input("a", &["n", "m"]), input("b", &["m", "n"]), input("c", &["k", "n"]));
+        let mut opened = Sizes::new([("m".to_string(), 3)].into());
+        let [of_a, of_b] = [&a, &b].map(|input| opened.slots(input));
+        assert_eq!(opened.slots(&ValueInfo::unknown("x")), None);
+        for n in [2, 5] {
+            let mut run = opened.clone();
+            let of_c = run.slots(&c);
+            run.bind_at(&a, &of_a, &[n, 3]).unwrap();
+            assert_eq!(run.shape_at(&b, &of_b).unwrap(), [3, n]);
+            assert_eq!(run.shape_at(&c, &of_c).unwrap_err().message, run.shape(&c).unwrap_err().message);
+            assert!(run.solve_at(&c, &of_c, 4 * n as usize).unwrap());
+            assert_eq!(run.shape_at(&c, &of_c).unwrap(), [4, n]);
+            assert_eq!(run.by_name(), [("k", 4), ("m", 3), ("n", n)].into());
+        }
+        assert_eq!(opened.by_name(), [("m", 3)].into());
+        assert_eq!(opened.shape(&a).unwrap_err().message, "the shape of \"a\" is [n, m=3]: give it, or freeDimensions");
     }
 
     #[test]

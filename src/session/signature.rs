@@ -6,7 +6,7 @@ use crate::dtype::DataType;
 use crate::error::{Code, Error, Result};
 use crate::onnx::error::{listed, quoted};
 use crate::onnx::model::{Dimension, Model, ValueInfo};
-use crate::onnx::sizes::{MAX_SIZE, Sizes, check_names, contradiction, filled};
+use crate::onnx::sizes::{MAX_SIZE, SizeSlots, Sizes, check_names, contradiction, filled};
 use crate::onnx::tensor::ElementType;
 use crate::shape::Descriptor;
 use serde::Serialize;
@@ -29,6 +29,9 @@ pub struct Signature {
     /// Sizes that are fixed for the session.
     #[serde(skip)]
     sizes: Sizes,
+    /// The dimensions of the inputs, with slots of `sizes` for their names.
+    #[serde(skip)]
+    slots: Vec<SizeSlots>,
     /// The shapes of the inputs, if all are known.
     #[serde(skip)]
     fixed: Option<Shapes>,
@@ -122,7 +125,8 @@ impl Signature {
             let message = "the model has no outputs: name values to compute in the option outputs";
             return Err(Error::coded(Code::ModelInvalid, message));
         }
-        let sizes = Sizes::new(free_dimensions.clone()).strict(*strict_dimensions == Some(true));
+        let mut sizes = Sizes::new(free_dimensions.clone()).strict(*strict_dimensions == Some(true));
+        let slots = inputs.iter().map(|input| sizes.slots(input)).collect();
         let fixed = inputs.iter().map(|input| sizes.shape(input).ok()).collect::<Option<Vec<_>>>();
         let lengths = match strict_dimensions {
             Some(false) => None,
@@ -130,7 +134,8 @@ impl Signature {
         };
         let twins = twins(&inputs, free_dimensions);
         let optional_inputs = model.optional_inputs().cloned().collect();
-        Ok(Signature { inputs, optional_inputs, outputs, sizes, fixed: fixed.map(Shapes::from), lengths, twins })
+        let fixed = fixed.map(Shapes::from);
+        Ok(Signature { inputs, optional_inputs, outputs, sizes, slots, fixed, lengths, twins })
     }
 
     /// Names the dimensions that have several sizes in these shapes, although they have the same name; `None` if there
@@ -209,7 +214,7 @@ impl Signature {
             name(past),
             name(sequence),
         );
-        Err(at("run", message))
+        Err(at_run(message))
     }
 
     /// Whether there is a cache, judged by the names that exporters give its inputs and their lengths.
@@ -248,38 +253,58 @@ impl Signature {
         }
         let mut sizes = self.sizes.clone();
         let mut open = Vec::new();
-        for (input, offer) in self.inputs.iter().zip(offers) {
+        for (at, offer) in offers.iter().enumerate() {
             match offer {
-                Offer::Data { bytes, shape: None } => open.push((input, *bytes)),
+                Offer::Data { bytes, shape: None } => open.push((at, *bytes)),
                 _ => {
-                    let shape = offer.shape().unwrap_or_default();
-                    let bound = sizes.bind(input, &shape);
-                    bound.map_err(|error| at("run", error.message + &self.disagreement(offers, input, &shape)))?;
+                    let (input, shape) = (&self.inputs[at], offer.shape().unwrap_or_default());
+                    let bound = sizes.bind_at(input, &self.slots[at], &shape);
+                    bound.map_err(|error| at_run(error.message + &self.disagreement(offers, input, &shape)))?;
                 }
             }
         }
         // Each size found may determine another one elsewhere.
-        while solve_one(&mut sizes, &open)? {}
-        let shape = |(input, offer): (&ValueInfo, &Offer)| match offer {
-            Offer::Data { bytes, shape: None } => self.shape_of_data(input, *bytes, &sizes),
-            _ => Ok(offer.shape().unwrap_or_default().to_vec()),
+        while self.solve_one(&mut sizes, &open)? {}
+        let shape = |(at, offer): (usize, &Offer)| match offer {
+            Offer::Data { bytes, shape: None } => self.shape_of_data(at, *bytes, &sizes),
+            _ => Ok(offer.shape().unwrap_or_default().into_owned()),
         };
-        self.inputs.iter().zip(offers).map(shape).collect()
+        offers.iter().enumerate().map(shape).collect()
     }
 
-    /// The shape of a feed of this number of bytes that has none. Where the sizes that other inputs have under the same
-    /// names do not fit, the number alone decides.
-    fn shape_of_data(&self, input: &ValueInfo, bytes: usize, sizes: &Sizes) -> Result<Vec<u32>> {
-        let by_names = sizes.shape(input);
+    /// Derives one size from a number of elements, if possible; returns whether it did. `open` has inputs by index, and
+    /// the numbers of bytes of their feeds.
+    fn solve_one(&self, sizes: &mut Sizes, open: &[(usize, usize)]) -> Result<bool> {
+        for &(at, bytes) in open {
+            let input = &self.inputs[at];
+            let Some(dtype) = data_type(input) else { continue };
+            if !bytes.is_multiple_of(dtype.size()) {
+                let name = quoted(&input.name);
+                let message = format!("run: feed {name} has {bytes} bytes, not a whole number of elements of {dtype}");
+                return Err(Error::coded(Code::Shape, message));
+            }
+            let solved = sizes.solve_at(input, &self.slots[at], bytes / dtype.size());
+            if solved.map_err(|error| at_run(format_args!("feed {}", error.message)))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The shape of a feed of this number of bytes for the input at index `at` that has none. Where the sizes that other
+    /// inputs have under the same names do not fit, the number alone decides.
+    fn shape_of_data(&self, at: usize, bytes: usize, sizes: &Sizes) -> Result<Vec<u32>> {
+        let (input, slots) = (&self.inputs[at], &self.slots[at]);
+        let by_names = sizes.shape_at(input, slots);
         let elements = data_type(input).map_or(bytes, |dtype| bytes / dtype.size());
         let fits = by_names.as_ref().is_ok_and(|shape| filled(shape) == elements);
         if !fits && !sizes.is_strict() {
             let mut own = self.sizes.clone();
-            if own.solve(input, elements).is_ok_and(|is_solved| is_solved) {
-                return own.shape(input).map_err(|error| at("run", error.message));
+            if own.solve_at(input, slots, elements).is_ok_and(|is_solved| is_solved) {
+                return own.shape_at(input, slots).map_err(|error| at_run(error.message));
             }
         }
-        by_names.map_err(|error| at("run", format!("{}; or {{data, shape}}", error.message)))
+        by_names.map_err(|error| at_run(format_args!("{}; or {{data, shape}}", error.message)))
     }
 
     /// For a message: the input that set the sizes that `shape` of `input` contradicts; empty if the model did.
@@ -312,14 +337,14 @@ impl Signature {
         }
         let mut sizes = self.sizes.clone();
         let fail = |error: crate::onnx::ModelError| at(operation, error.message);
-        for input in &self.inputs {
-            given.get(&input.name).map_or(Ok(()), |shape| sizes.bind(input, shape)).map_err(fail)?;
+        for (input, slots) in self.inputs.iter().zip(&self.slots) {
+            given.get(&input.name).map_or(Ok(()), |shape| sizes.bind_at(input, slots, shape)).map_err(fail)?;
         }
-        let shape = |input: &ValueInfo| match given.get(&input.name) {
+        let shape = |(input, slots): (&ValueInfo, &SizeSlots)| match given.get(&input.name) {
             Some(shape) => Ok(shape.clone()),
-            None => sizes.shape(input).map_err(fail),
+            None => sizes.shape_at(input, slots).map_err(fail),
         };
-        self.inputs.iter().map(shape).collect()
+        self.inputs.iter().zip(&self.slots).map(shape).collect()
     }
 
     /// Checks that `names` are exactly the names of the inputs.
@@ -359,23 +384,6 @@ impl Signature {
 fn output_of(model: &Model, name: &str) -> ValueInfo {
     let declared = model.graph().outputs.iter().find(|output| output.name == name).cloned();
     declared.unwrap_or_else(|| ValueInfo::unknown(name))
-}
-
-/// Derives one size from a number of elements, if possible; returns whether it did.
-fn solve_one(sizes: &mut Sizes, open: &[(&ValueInfo, usize)]) -> Result<bool> {
-    for (input, bytes) in open {
-        let Some(dtype) = data_type(input) else { continue };
-        if !bytes.is_multiple_of(dtype.size()) {
-            let name = quoted(&input.name);
-            let message = format!("run: feed {name} has {bytes} bytes, not a whole number of elements of {dtype}");
-            return Err(Error::coded(Code::Shape, message));
-        }
-        let solved = sizes.solve(input, bytes / dtype.size());
-        if solved.map_err(|error| at("run", format_args!("feed {}", error.message)))? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Rejects data and tensors that do not match this type and shape.
@@ -437,6 +445,10 @@ pub fn check_target(name: &str, target: &Target, output: &Descriptor) -> Result<
     let (name, Descriptor { dtype, shape }) = (quoted(name), output);
     let message = format!("run: output {name} needs {dtype} {shape:?}, the tensor is {} {:?}", got.dtype, got.shape);
     Err(Error::coded(Code::Shape, message))
+}
+
+fn at_run(message: impl std::fmt::Display) -> Error {
+    at("run", message)
 }
 
 fn at(operation: &str, message: impl std::fmt::Display) -> Error {
