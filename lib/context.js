@@ -143,14 +143,15 @@ class Context {
    * @template {Resource} T
    * @param {import('./internal.js').Handle<'model'>} model native
    * @param {import('./internal.js').SessionOptions} options for the native side
+   * @param {import('./internal.js').Handle<'stop'>} stop native; ends the opening
    * @param {(handle: import('./internal.js').Handle<'session'>, signature: import('./internal.js').Signature) => T}
    *   toResource creates the object that is destroyed with the context
    * @returns {Promise<T>}
    */
-  openSession(model, options, toResource) {
+  openSession(model, options, stop, toResource) {
     this.requireForModel('loadModel');
     const id = native.completions.nextId();
-    native.openSession(this.#handle, model, id, options);
+    native.openSession(this.#handle, model, id, options, stop);
     return native.completions.outcome(id, (error, /** @type {[import('./internal.js').Handle<'session'>, string]} */ made) => {
       if (error !== undefined) {
         throw error;

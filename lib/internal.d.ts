@@ -55,6 +55,7 @@ type Snapshot = Handle<'read'>;
 type Environment = Handle<'environment'>;
 type Model = Handle<'model'>;
 type Session = Handle<'session'>;
+type Stop = Handle<'stop'>;
 /** A native group of unread results. */
 type Values = Handle<'values'>;
 
@@ -227,8 +228,11 @@ export interface Binding {
   importModel(builder: Builder, model: Model, options: ImportOptions): string | Refusal;
   /** JSON of the list that `supportedOperators` returns. */
   supportedOnnxOperators(): string;
+  newStop(): Stop;
+  /** Ends what was begun with `stop`. */
+  stop(stop: Stop): void;
   /** Completes with the session, and JSON of its Signature. */
-  openSession(context: Context, model: Model, id: number, options: SessionOptions): void;
+  openSession(context: Context, model: Model, id: number, options: SessionOptions, stop: Stop): void;
   /** A session of the same model in which these optional inputs are fed, and JSON of its Signature. */
   sessionWithInputs(session: Session, names: string[]): { handle: Session; signature: string };
   /** Throws for names that the session does not have. */

@@ -142,6 +142,8 @@ module.exports = {
   inputShapes: translated(binding.inputShapes),
   importModel: refusing(binding.importModel),
   supportedOnnxOperators: translated(binding.supportedOnnxOperators),
+  newStop: translated(binding.newStop),
+  stop: translated(binding.stop),
   openSession: translated(binding.openSession),
   sessionWithInputs: translated(binding.sessionWithInputs),
   checkNames: translated(binding.checkNames),

@@ -72,9 +72,7 @@ function nested(copies, depth) {
     level === 0
       ? graph([node('Neg', ['x'], ['b'])], [value('b', FLOAT)])
       : graph([node('If', ['c'], ['b'], { then_branch: { g: inner(level - 1) }, else_branch: { g: inner(0) } })], [value('b', FLOAT)]);
-  const nodes = Array.from({ length: copies }, (_, at) =>
-    node('If', ['c'], [`y${at}`], { then_branch: { g: inner(depth) }, else_branch: { g: inner(0) } }),
-  );
+  const nodes = Array.from({ length: copies }, (_, at) => node('If', ['c'], [`y${at}`], { then_branch: { g: inner(depth) }, else_branch: { g: inner(0) } }));
   return {
     bytes: writeModel({
       inputs: [value('x', FLOAT, [2]), value('c', BOOL, [])],

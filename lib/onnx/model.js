@@ -401,8 +401,9 @@ function constantsFor(constants, inputs) {
  * @param {ReturnType<typeof openModel>} opening
  * @param {string | undefined} path of the model, unless it comes as bytes
  * @param {LoadOptions} options
+ * @param {import('../internal.js').Handle<'stop'>} stop native; ends the load
  */
-async function load(opening, path, options) {
+async function load(opening, path, options, stop) {
   const creating = options.context === undefined ? createContext(options) : Promise.resolve(options.context);
   const [opened, created] = await Promise.allSettled([opening, creating]);
   const ownsContext = options.context === undefined;
@@ -423,7 +424,7 @@ async function load(opening, path, options) {
     const toSession = (/** @type {import('../internal.js').Handle<'session'>} */ native, /** @type {import('../internal.js').Signature} */ signature) =>
       new Session(state, native, signature, warn);
     state.requireForModel('loadModel');
-    const session = await state.openSession(handle, { dimensions, strictDimensions, outputs, keepLast, constants }, toSession);
+    const session = await state.openSession(handle, { dimensions, strictDimensions, outputs, keepLast, constants }, stop, toSession);
     warnAboutDoubles(description.computedAsFloat32, path);
     return new OnnxModel(CONSTRUCT, { session, context, ownsContext, description });
   } catch (error) {
@@ -452,21 +453,25 @@ async function loadModel(source, options = {}) {
   state?.requireForModel('loadModel');
   signal?.throwIfAborted();
   const opening = converting(() => openModel(from, checked));
-  const loading = load(opening, typeof from === 'string' ? from : undefined, checked);
-  return signal === undefined ? loading : untilAborted(signal, loading);
+  const stop = native.newStop();
+  const loading = load(opening, typeof from === 'string' ? from : undefined, checked, stop);
+  return signal === undefined ? loading : untilAborted(signal, loading, stop);
 }
 
 /**
- * Waits for `loading`. If the signal aborts first, rejects with its reason, and destroys the model when it arrives.
+ * Waits for `loading`. If the signal aborts first, rejects with its reason, ends the work, and destroys the model if it still
+ * arrives.
  *
  * @param {import('../../onnx.js').OnnxAbortSignal} signal
  * @param {Promise<OnnxModel>} loading
+ * @param {import('../internal.js').Handle<'stop'>} stop native
  * @returns {Promise<OnnxModel>}
  */
-function untilAborted(signal, loading) {
+function untilAborted(signal, loading, stop) {
   return new Promise((resolve, reject) => {
     const abort = () => {
       reject(signal.reason);
+      native.stop(stop);
       loading.then(
         (model) => model.destroy(),
         () => {},

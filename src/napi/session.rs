@@ -158,7 +158,19 @@ pub fn outcome<T>(result: crate::onnx::Result<T>) -> Result<Either<T, Refused>> 
     })
 }
 
-/// Opens a session of a model in the background, and compiles it if the shapes of its inputs are known. Returns a
+/// What ends the opening of a session before it is done.
+#[napi(catch_unwind)]
+pub fn new_stop() -> External<Stop> {
+    External::new(Stop::default())
+}
+
+/// Ends what was begun with this handle.
+#[napi(catch_unwind)]
+pub fn stop(stop: &External<Stop>) {
+    stop.set();
+}
+
+/// Opens a session of a model in the background, unless `stop` ends that, and compiles it if the shapes of its inputs are known. Returns a
 /// handle to it, and its signature as JSON.
 #[napi(catch_unwind)]
 pub fn open_session(
@@ -167,6 +179,7 @@ pub fn open_session(
     model: &External<ModelHandle>,
     id: u32,
     options: OpenOptions,
+    stop: &External<Stop>,
 ) -> Result<()> {
     let OpenOptions { dimensions, strict_dimensions, outputs, constants, keep_last } = options;
     let free_dimensions = dimensions.checked("loadModel")?;
@@ -175,7 +188,7 @@ pub fn open_session(
     let constants = constants.collect::<Result<_>>()?;
     let keep_last = keep_last.checked()?;
     let options =
-        SessionOptions { free_dimensions, strict_dimensions, outputs, constants, keep_last, stop: Stop::default() };
+        SessionOptions { free_dimensions, strict_dimensions, outputs, constants, keep_last, stop: Stop::clone(stop) };
     let slot = Arc::new(Slot::<(Arc<Session>, String)>::default());
     let (made, owner) = (slot.clone(), Arc::clone(context));
     let collect: Collect = Box::new(move |env| {
