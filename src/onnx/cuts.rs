@@ -109,6 +109,7 @@ impl Importer<'_> {
 
     /// Leaves `node` for later, or lists it as refused.
     pub(super) fn refuse(&mut self, index: usize, node: &proto::Node, refusal: Refusal, place: Place) -> Result<()> {
+        self.undecided.extend(refusal.cut.and(refusal.lacks));
         match (&mut self.cuts, refusal.cut) {
             (Some(cuts), Some(cut)) if place.is_top => {
                 cuts.names.extend(node.output.iter().filter(|name| !name.is_empty()).cloned());

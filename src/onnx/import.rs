@@ -70,7 +70,7 @@ impl Request {
     }
 
     /// A copy with `size` for every free dimension whose size is unknown.
-    fn with_sizes(&self, model: &Model, size: u32) -> Request {
+    pub(super) fn with_sizes(&self, model: &Model, size: u32) -> Request {
         let mut free_dimensions = self.free_dimensions.clone();
         for dimension in model.graph.free_inputs().flat_map(|input| input.shape.iter().flatten()) {
             if let Dimension::Free(name) = dimension {
@@ -101,6 +101,9 @@ pub struct Imported {
     pub outputs: Vec<Binding>,
     /// The nodes left for later.
     pub rest: Option<Rest>,
+    /// Operands whose elements, if they were known, would let nodes be translated that are left for later, or choose
+    /// between graphs that both run.
+    pub undecided: Vec<OperandId>,
 }
 
 /// The names of a graph and of those around it.
@@ -155,6 +158,8 @@ pub(super) struct Importer<'a> {
     pub(super) refused: RefusedNodes,
     /// The nodes left for later; `None` if none may be.
     pub(super) cuts: Option<Cuts>,
+    /// See [`Imported::undecided`].
+    pub(super) undecided: Vec<OperandId>,
     /// Remaining work.
     pub(super) work: usize,
     /// Remaining bytes for translations.
@@ -274,6 +279,7 @@ pub(super) fn with_budget<T>(
         builder,
         refused: RefusedNodes::default(),
         cuts: may_cut.then(Cuts::default),
+        undecided: Vec::new(),
         work: budget.work,
         memory: budget.memory,
         foldable: budget.foldable.into(),
@@ -291,7 +297,7 @@ pub(super) fn with_budget<T>(
 }
 
 /// Sizes that stand in for free dimensions of unknown size.
-const PROBES: [u32; 2] = [16, 48];
+pub(super) const PROBES: [u32; 2] = [16, 48];
 
 /// As far as that can be told, rejects a model that no sizes of its free dimensions make possible: imports it with two
 /// different sizes, and rejects it for problems with both that do not depend on sizes. `builder` holds the operands of
@@ -421,11 +427,11 @@ impl<'a> Importer<'a> {
         std::mem::take(&mut self.refused).none()?;
         if self.cuts.as_ref().is_none_or(Cuts::is_empty) {
             let outputs = wanted.iter().map(|name| self.output(&scope, name)).collect::<Result<_>>()?;
-            return Ok(Imported { inputs, outputs, rest: None });
+            return Ok(Imported { inputs, outputs, rest: None, undecided: std::mem::take(&mut self.undecided) });
         }
         let given = graph.free_inputs().map(|input| input.name.clone()).collect();
         let (outputs, rest) = self.kept(&scope, &nodes, &wanted, &given)?;
-        Ok(Imported { inputs, outputs, rest: Some(rest) })
+        Ok(Imported { inputs, outputs, rest: Some(rest), undecided: std::mem::take(&mut self.undecided) })
     }
 
     /// Defines the inputs, including unneeded ones, whose bindings are checked as well.

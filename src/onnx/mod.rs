@@ -9,6 +9,7 @@ mod budget;
 pub mod call;
 pub mod constants;
 pub mod cuts;
+pub mod deciding;
 pub mod describe;
 pub mod doubles;
 pub mod emit;
