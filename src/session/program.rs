@@ -9,7 +9,7 @@ use super::Session;
 use super::control;
 use super::known::{Given, Held, Role, bytes, constant, host};
 use super::specialization::{self, Key, Specialization, bytes_of, find_kept, spare};
-use super::template::{Bindings, Form, FreeSizes, Recorded, fill};
+use super::template::{Bindings, Form, FreeSizes, Recorded, find};
 use super::value::{Feed, Target};
 use crate::dimension::Dim;
 use crate::dtype::DataType;
@@ -352,7 +352,8 @@ impl Program {
         let specialization = match find_kept(&stage.kept, is_it) {
             Some(known) => known,
             None => {
-                let filled = fill(&stage.templates, run.site, &free, &import, || spare(&stage.kept, run.site))?;
+                let found = find(&stage.templates, run.site, &free, &import, || true)?.expect("it may be recorded");
+                let filled = found.fill(run.site, || spare(&stage.kept, run.site))?;
                 let names = || inputs.iter().map(|(name, _)| name.clone()).collect();
                 let made = Arc::new(Specialization::new(run.site, filled, Key::Sizes(free.clone()), names));
                 stage.kept.add(&made);
