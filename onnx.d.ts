@@ -304,7 +304,8 @@ export class OnnxModel {
 
   /**
    * Returns the graph for these input shapes, compiled now unless it is still kept. Rejects with
-   * `ERR_WEBNN_NOT_SUPPORTED` for a model that is cut, which has no single graph; `run()` and `describe()` still work.
+   * `ERR_WEBNN_NOT_SUPPORTED` for a model that is cut, or in which elements of inputs decide, and which has no single
+   * graph; `run()` and `describe()` still work.
    *
    * @param shapes of the inputs whose free dimensions are not known from `freeDimensions`
    */

@@ -64,6 +64,8 @@ pub struct Tape {
     guards: Vec<Guard>,
     known: HashMap<Operation, Term>,
     guarded: HashSet<Guard>,
+    /// The computations whose values were asked for.
+    pinned: HashSet<Term>,
 }
 
 thread_local! {
@@ -131,6 +133,44 @@ impl Tape {
             let outcome = get(guard.a).cmp(&get(guard.b));
             if guard.equality { outcome.is_eq() == guard.outcome.is_eq() } else { outcome == guard.outcome }
         })
+    }
+
+    /// Whether a sum, difference or product exceeds the range of integers for the sizes whose `values`
+    /// [`evaluate`](Tape::evaluate) has computed: it is then at an end of the range.
+    pub fn saturates(&self, values: &[i64]) -> bool {
+        let get = |term: &Term| values[term.get() as usize - 1];
+        self.operations.iter().any(|operation| match operation {
+            Operation::Add(a, b) => get(a).checked_add(get(b)).is_none(),
+            Operation::Sub(a, b) => get(a).checked_sub(get(b)).is_none(),
+            Operation::Mul(a, b) => get(a).checked_mul(get(b)).is_none(),
+            _ => false,
+        })
+    }
+
+    /// For each of the `count` free sizes, whether [`Dim::pinned`] was asked for a number that depends on it: the
+    /// recording is then valid for few of its values.
+    pub fn pinned(&self, count: usize) -> Vec<bool> {
+        let mut free = vec![false; count];
+        let mut asked = vec![false; self.operations.len()];
+        self.pinned.iter().for_each(|term| asked[term.get() as usize - 1] = true);
+        // What an operation reads comes before it.
+        for at in (0..asked.len()).rev() {
+            if !asked[at] {
+                continue;
+            }
+            match self.operations[at] {
+                Operation::Free(index) => free[index] = true,
+                Operation::Number(_) => {}
+                Operation::Add(a, b)
+                | Operation::Sub(a, b)
+                | Operation::Mul(a, b)
+                | Operation::Div(a, b)
+                | Operation::Rem(a, b)
+                | Operation::Min(a, b)
+                | Operation::Max(a, b) => [a, b].iter().for_each(|term| asked[term.get() as usize - 1] = true),
+            }
+        }
+        free
     }
 
     /// Number of values that [`evaluate`](Tape::evaluate) computes, and of comparisons that it checks.
@@ -218,6 +258,7 @@ impl Dim {
         if self.term.is_some() {
             // Records the comparison.
             let _ = self == Dim::number(self.value);
+            with_tape(|tape| tape.pinned.extend(self.term));
         }
         self.value
     }
@@ -468,6 +509,26 @@ mod tests {
         let (number, tape) = Tape::record(&[6], |free| (free[0] * 2u32).get());
         assert_eq!(number, 12);
         assert!(tape.evaluate(&[6], &mut Vec::new()) && !tape.evaluate(&[5], &mut Vec::new()));
+    }
+
+    #[test]
+    fn sizes_that_are_asked_for_are_told_from_those_that_are_compared() {
+        let (_, tape) = Tape::record(&[5, 7, 2], |free| {
+            let is_less = free[2] < free[0];
+            (is_less, (free[0] * 2u32 + free[1]).pinned())
+        });
+        assert_eq!(tape.pinned(3), [true, true, false]);
+    }
+
+    #[test]
+    fn values_beyond_the_range_are_noticed() {
+        let (_, tape) = Tape::record(&[1], |free| (free[0] + 1u32, free[0].min(Dim::number(i64::MAX))));
+        let saturates = |size: i64| {
+            let mut values = Vec::new();
+            assert!(tape.evaluate(&[size], &mut values));
+            tape.saturates(&values)
+        };
+        assert!(!saturates(i64::MAX - 1) && !saturates(i64::MIN) && saturates(i64::MAX));
     }
 
     #[test]

@@ -48,6 +48,11 @@ impl Builder {
         Builder { graph: Graph::default(), names: HashSet::new(), max_tensor_bytes }
     }
 
+    /// The graph so far.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
     /// The descriptor of an operand of this builder.
     pub fn descriptor(&self, id: OperandId) -> &Descriptor {
         self.graph.descriptor(id)

@@ -514,6 +514,11 @@ impl<'c, 'm> Call<'c, 'm> {
         Ok(self.importer.shapes_of_body(body, &values, self.place))
     }
 
+    /// Notes that the node would be another one if the elements of `operand` were known.
+    pub fn lacks(&mut self, operand: OperandId) {
+        self.importer.undecided.push(operand);
+    }
+
     /// Whether the remaining work suffices to run `body` `rounds` times.
     pub fn can_repeat(&self, body: Body, rounds: i64) -> bool {
         self.importer.can_repeat(body, rounds)

@@ -266,7 +266,7 @@ impl Call<'_, '_> {
                 Some(numbers) => Ok(Some(numbers)),
                 None => {
                     let reason = "is computed from inputs of the model, expected a constant";
-                    Err(named(reason.into()).unless(Cut::Value(index)))
+                    Err(named(reason.into()).unless(Cut::Value(index)).lacking(id))
                 }
             },
             Some(Value::Literal(literal)) => {
@@ -431,7 +431,7 @@ impl Call<'_, '_> {
         };
         let Some(constant) = self.importer.builder.constant_value(id).cloned() else {
             let message = format!("{what} (input {index}) is computed from inputs of the model, expected a constant");
-            return Err(Refusal(message).unless(Cut::Value(index)));
+            return Err(Refusal(message).unless(Cut::Value(index)).lacking(id));
         };
         let (got, expected) = (constant.len(), descriptor.bytes());
         if got != expected {

@@ -1,6 +1,7 @@
 //! Errors of models.
 
 use crate::error::{Code, Error, ErrorKind};
+use crate::ir::OperandId;
 use std::fmt;
 
 pub use crate::error::Unsupported;
@@ -102,6 +103,8 @@ pub struct Refusal {
     pub depends_on_sizes: bool,
     /// The missing information, if a cut of the model at the node would provide it.
     pub cut: Option<Cut>,
+    /// The operand whose elements are missing, if it is a single one.
+    pub lacks: Option<OperandId>,
 }
 
 /// What a node lacks if data decide its sizes, branch or number of rounds: a session runs the nodes before it first.
@@ -122,12 +125,17 @@ impl Refusal {
     pub fn unless(self, cut: Cut) -> Refusal {
         Refusal { cut: Some(cut), ..self }
     }
+
+    /// Adds the operand whose elements are missing.
+    pub fn lacking(self, operand: OperandId) -> Refusal {
+        Refusal { lacks: Some(operand), ..self }
+    }
 }
 
 /// A refusal that does not depend on sizes.
 #[expect(non_snake_case, reason = "most translations return only a reason")]
 pub fn Refusal(reason: String) -> Refusal {
-    Refusal { reason, depends_on_sizes: false, cut: None }
+    Refusal { reason, depends_on_sizes: false, cut: None, lacks: None }
 }
 
 impl From<String> for Refusal {
@@ -144,12 +152,13 @@ impl From<&str> for Refusal {
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
-        Refusal { reason: error.message, depends_on_sizes: error.code == Some(Code::Shape), cut: None }
+        let depends_on_sizes = error.code == Some(Code::Shape);
+        Refusal { depends_on_sizes, ..Refusal(error.message) }
     }
 }
 
 impl From<ModelError> for Refusal {
     fn from(error: ModelError) -> Refusal {
-        Refusal { reason: error.message, depends_on_sizes: error.code == Code::Shape, cut: None }
+        Refusal { depends_on_sizes: error.code == Code::Shape, ..Refusal(error.message) }
     }
 }

@@ -10,6 +10,7 @@ mod budget;
 pub mod call;
 pub mod constants;
 pub mod cuts;
+pub mod deciding;
 pub mod decode;
 pub mod describe;
 pub mod doubles;

@@ -1,5 +1,6 @@
 //! Reads, describes and imports a model, without building a graph: for tests with arbitrary input.
 
+use super::deciding::deciders;
 use super::describe::{inspect, interface};
 use super::error::Result;
 use super::file::Files;
@@ -29,5 +30,6 @@ pub fn probe(bytes: &[u8]) -> Result<()> {
         .collect();
     inspect(&model, free_dimensions.clone())?;
     let request = Request { free_dimensions, ..Request::default() };
+    drop(deciders(&model, &mut Builder::new(), &Request { may_cut: true, ..request.clone() }));
     import(&model, &mut Builder::new(), &request).map(drop)
 }

@@ -127,6 +127,11 @@ impl<T> Template<T> {
         Ok((Some(compiled), false))
     }
 
+    /// Whether an integer computed from the sizes that `values` stand for exceeds the range of integers.
+    pub fn saturates(&self, values: &[i64]) -> bool {
+        self.tape.saturates(values)
+    }
+
     /// Keeps the weights that `graph` reads, which was compiled from this template.
     fn keep_weights(&self, graph: &CompiledGraph) {
         let mut weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,19 +167,32 @@ impl<T> Templates<T> {
         fits: impl Fn(&T) -> bool,
         record: impl FnOnce() -> Result<Template<T>>,
     ) -> Result<(Arc<Template<T>>, Vec<i64>)> {
+        match self.kept(sizes, fits) {
+            Some(kept) => Ok(kept),
+            None => Ok(self.add(sizes, record()?)),
+        }
+    }
+
+    /// The cached template that passes `fits` and makes the same decisions for `sizes`, and its tape's values for them.
+    pub fn kept(&self, sizes: &[i64], fits: impl Fn(&T) -> bool) -> Option<(Arc<Template<T>>, Vec<i64>)> {
         let mut values = Vec::new();
         let kept = self.0.find(|template| {
             let decides_alike = fits(&template.recorded) && template.tape.evaluate(sizes, &mut values);
             decides_alike.then(|| template.clone())
         });
-        if let Some(template) = kept {
-            return Ok((template, values));
-        }
-        let template = Arc::new(record()?);
+        kept.map(|template| (template, values))
+    }
+
+    /// Caches `template`, which was recorded with `sizes`; returns it, and its tape's values for them.
+    ///
+    /// # Panics
+    /// If it was recorded with other sizes.
+    pub fn add(&self, sizes: &[i64], template: Template<T>) -> (Arc<Template<T>>, Vec<i64>) {
+        let (template, mut values) = (Arc::new(template), Vec::new());
         assert!(template.tape.evaluate(sizes, &mut values), "it was recorded with these sizes");
         drop(self.0.make_room(MAX_TEMPLATES));
         self.0.add(&template);
-        Ok((template, values))
+        (template, values)
     }
 
     /// Number of templates.

@@ -12,6 +12,9 @@ mod cache_tests;
 mod control;
 #[cfg(test)]
 mod cut_tests;
+mod deciding;
+#[cfg(test)]
+mod deciding_tests;
 #[cfg(test)]
 mod keep_last_tests;
 mod known;
@@ -36,8 +39,9 @@ use crate::error::{Code, Error, Result};
 use crate::ir::Builder;
 use crate::memory::Buffer;
 use crate::onnx::cuts::cuts;
+use crate::onnx::deciding::may_decide;
 use crate::onnx::describe::output_shapes;
-use crate::onnx::error::quoted;
+use crate::onnx::error::{listed, quoted};
 use crate::onnx::import::check;
 use crate::onnx::model::ValueInfo;
 use crate::onnx::sizes::Sizes;
@@ -45,6 +49,7 @@ use crate::onnx::stop::Stop;
 use crate::onnx::{Model, Request};
 use crate::runtime::{CompiledGraph, Context, Done, Later, Recent, Site, Slot, Templates};
 use crate::shape::Descriptor;
+use deciding::Deciding;
 use lookups::Checks;
 use program::Program;
 use serde_json::json;
@@ -160,11 +165,12 @@ impl SessionRun {
     /// queued before it. Returns the outputs that are read, in the order of the outputs, or the unchanged run.
     pub fn run_here(self) -> std::result::Result<Result<Vec<Option<Value>>>, SessionRun> {
         let session = self.session.clone();
-        if !session.is_quick(&self.shapes) {
+        // Elsewhere, a graph may have locked a tensor that decides.
+        if !session.deciding.reads_tensor(&self.feeds) && !session.is_quick(&self.shapes, &self.feeds) {
             return Err(self);
         }
-        // Work that was queued before may have freed the plan.
-        let turn = session.context.turn().filter(|_| session.is_quick(&self.shapes));
+        // Work that was queued before may have freed the plan, or written to a feed.
+        let turn = session.context.turn().filter(|_| session.is_quick(&self.shapes, &self.feeds));
         let Some(turn) = turn else { return Err(self) };
         let values = Arc::new(Slot::default());
         let ran = turn.run(|site| self.compute(site, values.clone()));
@@ -174,7 +180,7 @@ impl SessionRun {
     fn compute(self, site: &Site, values: Arc<Slot<Vec<Option<Value>>>>) -> Result<Option<Later>> {
         let SessionRun { session, shapes, feeds, targets } = self;
         session.checks.check(site, &session.signature, &shapes, &feeds)?;
-        let specialization = session.specialize(site, &shapes, true)?;
+        let specialization = session.specialize_for(site, &shapes, &feeds)?;
         if specialization.rest.is_none() {
             return specialization.run(site, feeds, targets, &session, values);
         }
@@ -192,6 +198,8 @@ pub struct Session {
     signature: Signature,
     /// Checks of feeds beyond types and shapes.
     checks: Checks,
+    /// The inputs whose elements decide.
+    deciding: Deciding,
     /// The free sizes of inputs of any shape, if dimensions with the same name have the same size.
     free: Option<FreeSizes>,
     templates: Templates<Bindings>,
@@ -211,6 +219,20 @@ pub struct Session {
     observer: Observer,
 }
 
+/// A builder, and a request for trials in it of a model with these options, without sizes.
+fn trial(context: &Context, options: &SessionOptions) -> (Builder, Request) {
+    let mut builder = Builder::with_limit(context.max_value_bytes());
+    let request = Request {
+        free_dimensions: options.free_dimensions.clone(),
+        bindings: bind_constants(&mut builder, options),
+        outputs: options.outputs.clone(),
+        may_cut: true,
+        stop: options.stop.clone(),
+        ..Request::default()
+    };
+    (builder, request)
+}
+
 /// Called with the approximate size of a session in bytes, whenever it changes.
 pub type Observer = Box<dyn Fn(usize) + Send + Sync>;
 
@@ -225,15 +247,9 @@ impl Session {
             model = Arc::new(model.requiring(options.constants.iter().map(|constant| &constant.name)));
         }
         let mut signature = Signature::new(&model, &options)?;
-        let mut trial = Builder::with_limit(context.max_value_bytes());
-        let request = Request {
-            free_dimensions: options.free_dimensions.clone(),
-            bindings: bind_constants(&mut trial, &options),
-            outputs: options.outputs.clone(),
-            may_cut: true,
-            ..Request::default()
-        };
-        if signature.fixed().is_none() {
+        let (mut trial, request) = trial(&context, &options);
+        // Others compile, which checks more, before they are used.
+        if signature.fixed().is_none() || may_decide(&model, &request) {
             check(&model, &mut trial, &request).map_err(|error| error.into_error())?;
         }
         if signature.outputs.iter().any(|output| output.shape.is_none())
@@ -268,6 +284,8 @@ impl Session {
 
     fn of(model: Arc<Model>, context: Arc<Context>, options: SessionOptions, signature: Signature) -> Result<Session> {
         let checks = Checks::of(&model, &signature, &options)?;
+        let (mut trial, request) = trial(&context, &options);
+        let deciding = Deciding::of(&model, &mut trial, &request, &signature);
         let (templates, kept, program, staged, bytes) = Default::default();
         let pool = Pool::new(signature.inputs.len() + signature.outputs.len());
         let model = Mutex::new(Some(model));
@@ -279,6 +297,7 @@ impl Session {
             options,
             signature,
             checks,
+            deciding,
             free,
             templates,
             kept,
@@ -350,9 +369,9 @@ impl Session {
         self.context.check_alive()
     }
 
-    /// Compiles the session as its first work, if the shapes of its inputs are known.
+    /// Compiles the session as its first work, if the shapes of its inputs are known and their elements decide nothing.
     pub fn prepare(self: &Arc<Self>, done: Done) {
-        match self.signature.fixed().cloned() {
+        match self.signature.fixed().filter(|_| self.deciding.names().next().is_none()).cloned() {
             None => done.finish(Ok(())),
             Some(shapes) => {
                 let session = self.clone();
@@ -374,9 +393,7 @@ impl Session {
             move |site| {
                 let specialization = session.specialize(site, &shapes, false)?;
                 if specialization.rest.is_some() {
-                    let message = "compile: sizes or branches of the model depend on data, so there is no single graph: \
-                                   run() runs it, describe() shows its first stage";
-                    return Err(Error::coded(Code::NotSupported, message));
+                    return Err(session.no_single_graph());
                 }
                 let json = text_of("compile", &specialization.json())?;
                 made.put((specialization, json));
@@ -384,6 +401,19 @@ impl Session {
             },
             done.coded(),
         );
+    }
+
+    /// The error of a model without a single graph for all elements of its inputs.
+    fn no_single_graph(&self) -> Error {
+        let (data, hint) = match self.deciding.names().next() {
+            None => ("data".to_string(), ""),
+            Some(_) => (listed(self.deciding.names()), "; the option constants of loadModel() fixes such inputs"),
+        };
+        let message = format!(
+            "compile: sizes or branches of the model depend on {data}, so there is no single graph: run() runs it, \
+             describe() shows its first stage{hint}"
+        );
+        Error::coded(Code::NotSupported, message)
     }
 
     /// Describes the compiled session for these input shapes: puts the JSON of an `OnnxDescription` of `onnx.d.ts` into

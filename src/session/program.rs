@@ -9,7 +9,7 @@ use super::Session;
 use super::control;
 use super::known::{Data, Given, Held, Known, Role, constant, host, unnamed};
 use super::specialization::{self, Key, Specialization, bytes_of, find_kept, spare};
-use super::template::{Bindings, Ending, Form, FreeSizes, Recorded, fill};
+use super::template::{Bindings, Ending, Form, FreeSizes, Recorded, find};
 use super::value::{Feed, Target};
 use crate::dimension::Dim;
 use crate::dtype::DataType;
@@ -406,7 +406,8 @@ impl Program {
             if let Some(known) = find_kept(&stage.kept, is_it) {
                 return Ok((known, inputs));
             }
-            let filled = fill(&stage.templates, run.site, &free, &import, || spare(&stage.kept, run.site))?;
+            let found = find(&stage.templates, run.site, &free, &import, || true)?.expect("it may be recorded");
+            let filled = found.fill(run.site, || spare(&stage.kept, run.site))?;
             if missed.borrow().is_empty() {
                 let names = || Given::names(inputs.len());
                 let made = Arc::new(Specialization::new(run.site, filled, Key::Sizes(free), names));

@@ -1,7 +1,8 @@
 //! A session compiled for one set of input shapes.
 
+use super::deciding::Decided;
 use super::signature::{Shapes, check_target};
-use super::template::{Ending, Filled, FreeSizes, fill};
+use super::template::{Ending, Filled, FreeSizes, find};
 use super::value::{Cache, Feed, Target, Value};
 use super::{Session, SessionOptions};
 use crate::description::Processor;
@@ -104,8 +105,8 @@ pub struct Specialization {
 
 /// What a specialization is for.
 pub(super) enum Key {
-    /// The shapes of the inputs of the session, and whether caches grow in place.
-    Shapes(Shapes, bool),
+    /// The shapes of the inputs of the session, the elements of those that decide, and whether caches grow in place.
+    Shapes(Shapes, Option<Arc<Decided>>, bool),
     /// What is known at the start of a part of the model.
     Sizes(FreeSizes),
 }
@@ -136,15 +137,19 @@ pub(super) fn bytes_of(kept: &Kept) -> usize {
 }
 
 impl Session {
-    /// Whether a run with these shapes is quick, see [`QUICK`].
-    pub(super) fn is_quick(&self, shapes: &Shapes) -> bool {
-        self.kept_for(shapes, true).is_some_and(|kept| kept.is_quick())
+    /// Whether a run with these feeds is quick, see [`QUICK`].
+    pub(super) fn is_quick(&self, shapes: &Shapes, feeds: &[Feed]) -> bool {
+        // A tensor that cannot be read here may decide anything.
+        let decided = self.deciding.elements_of(shapes, feeds, |tensor| tensor.copy().map(Arc::new));
+        decided.is_ok_and(|decided| self.kept_for(shapes, decided.as_ref(), true).is_some_and(|kept| kept.is_quick()))
     }
 
-    fn kept_for(&self, shapes: &Shapes, grows: bool) -> Option<Arc<Specialization>> {
+    fn kept_for(&self, shapes: &Shapes, decided: Option<&Arc<Decided>>, grows: bool) -> Option<Arc<Specialization>> {
         let is_it = |one: &Specialization| match &one.key {
-            Key::Shapes(known, own) => {
-                (*own == grows || !one.has_caches) && (Arc::ptr_eq(known, shapes) || known == shapes)
+            Key::Shapes(known, elements, own) => {
+                (*own == grows || !one.has_caches)
+                    && (Arc::ptr_eq(known, shapes) || known == shapes)
+                    && elements.as_ref() == decided
             }
             Key::Sizes(_) => false,
         };
@@ -158,18 +163,39 @@ impl Session {
     /// An OnnxError for nodes that are not supported at these sizes, an OperationError if compiling fails, an
     /// InvalidStateError if the session is destroyed.
     pub fn specialize(&self, site: &Site, shapes: &Shapes, grow: bool) -> Result<Arc<Specialization>> {
-        if let Some(known) = self.kept_for(shapes, grow) {
-            return Ok(known);
+        let made = self.specialize_at(site, shapes, None, grow);
+        Ok(made.map_err(|error| self.signature.of_sizes(error, shapes))?.expect("nothing decides"))
+    }
+
+    /// Like [`specialize`](Self::specialize), for these elements of the inputs that decide. `None` if there is no
+    /// template for them and none may be compiled, or if what is computed from them exceeds the range of integers.
+    ///
+    /// # Errors
+    /// Those of [`specialize`](Self::specialize).
+    pub(super) fn specialize_at(
+        &self,
+        site: &Site,
+        shapes: &Shapes,
+        decided: Option<&Arc<Decided>>,
+        grow: bool,
+    ) -> Result<Option<Arc<Specialization>>> {
+        if let Some(known) = self.kept_for(shapes, decided, grow) {
+            return Ok(Some(known));
         }
-        let (model, free) = (self.model()?, self.free_sizes(shapes, grow));
-        let import = |dims: &[Dim]| self.record(site, &model, shapes, &free, dims);
-        let filled = fill(&self.templates, site, &free, &import, || spare(&self.kept, site))
-            .map_err(|error| self.signature.of_sizes(error, shapes))?;
+        let (model, free) = (self.model()?, self.free_sizes(shapes, decided, grow));
+        let import = |dims: &[Dim]| self.record(site, &model, shapes, &free, decided, dims);
+        let may_compile = || decided.is_none() || self.deciding.may_compile();
+        let Some(found) = find(&self.templates, site, &free, &import, may_compile)? else { return Ok(None) };
+        if decided.is_some() && found.saturates() {
+            return Ok(None);
+        }
+        let filled = found.fill(site, || spare(&self.kept, site))?;
         let names = || self.signature.inputs.iter().map(|input| input.name.clone()).collect();
-        let made = Arc::new(Specialization::new(site, filled, Key::Shapes(shapes.clone(), grow), names));
+        let key = Key::Shapes(shapes.clone(), decided.cloned(), grow);
+        let made = Arc::new(Specialization::new(site, filled, key, names));
         self.kept.add(&made);
         self.weigh();
-        Ok(made)
+        Ok(Some(made))
     }
 }
 

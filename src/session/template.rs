@@ -1,6 +1,7 @@
 //! A session compiled for all sizes: a graph that is imported and optimized once.
 
 use super::Session;
+use super::deciding::Decided;
 use super::known::Known;
 use super::signature::Shapes;
 use super::specialization::{Specialization, bind_constants};
@@ -23,9 +24,15 @@ type Places = Vec<Vec<Option<usize>>>;
 /// What a template is for, leaving out the values of free sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Form {
-    /// The inputs of a session, whose indices differ for other ranks; and whether caches, if there are any, grow in
-    /// place.
-    Inputs(Arc<Places>, bool),
+    /// The inputs of a session.
+    Inputs {
+        /// Differ for other ranks.
+        places: Arc<Places>,
+        /// The bytes of inputs that decide; `None` if the model is cut where they do.
+        decided: Option<Arc<[u8]>>,
+        /// Whether caches, if there are any, grow in place.
+        grows: bool,
+    },
     /// What is known at the start of a part of a model.
     Known(Known),
 }
@@ -34,7 +41,7 @@ pub(super) enum Form {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FreeSizes {
     pub form: Form,
-    /// The free sizes, and integers that depend on data.
+    /// The free sizes, and integers that decide or depend on data.
     pub sizes: Vec<i64>,
 }
 
@@ -64,7 +71,7 @@ impl FreeSizes {
                 shape.iter().enumerate().map(place).collect()
             })
             .collect();
-        FreeSizes { form: Form::Inputs(Arc::new(places), grows), sizes }
+        FreeSizes { form: Form::Inputs { places: Arc::new(places), decided: None, grows }, sizes }
     }
 
     /// The free sizes of inputs of known ranks, to be used [`with`](Self::with) shapes: dimensions of one name have the
@@ -76,7 +83,7 @@ impl FreeSizes {
 
     /// The same for inputs of these shapes; `None` if a single size here has several values there.
     fn with(&self, shapes: &Shapes, grows: bool) -> Option<FreeSizes> {
-        let Form::Inputs(places, _) = &self.form else { unreachable!("made for a session") };
+        let Form::Inputs { places, .. } = &self.form else { unreachable!("made for a session") };
         let mut sizes = vec![None; self.sizes.len()];
         for (places, shape) in places.iter().zip(shapes.iter()) {
             for (place, &size) in places.iter().zip(shape) {
@@ -87,12 +94,20 @@ impl FreeSizes {
             }
         }
         let sizes = sizes.into_iter().map(|size| size.expect("each symbol occurs in a shape")).collect();
-        Some(FreeSizes { form: Form::Inputs(places.clone(), grows), sizes })
+        Some(FreeSizes { form: Form::Inputs { places: places.clone(), decided: None, grows }, sizes })
+    }
+
+    /// The same with the elements of inputs that decide: integers come after the sizes.
+    fn deciding(mut self, elements: &Decided) -> FreeSizes {
+        let Form::Inputs { decided, .. } = &mut self.form else { unreachable!("made for a session") };
+        *decided = Some(elements.constants.clone());
+        self.sizes.extend(&elements.numbers);
+        self
     }
 
     /// The shape of the session's input at `index`, with the free sizes as dimensions.
     fn dims(&self, index: usize, shape: &[u32], free: &[Dim]) -> Vec<Dim> {
-        let Form::Inputs(places, _) = &self.form else { unreachable!("asked for a session") };
+        let Form::Inputs { places, .. } = &self.form else { unreachable!("asked for a session") };
         let dim = |(place, &size): (&Option<usize>, &u32)| place.map_or(Dim::from(size), |place| free[place]);
         places[index].iter().zip(shape).map(dim).collect()
     }
@@ -132,7 +147,11 @@ impl Bindings {
     /// Whether the recorded data are valid for `form`.
     fn serves(&self, form: &Form) -> bool {
         match (&self.form, form) {
-            (Form::Inputs(own, _), Form::Inputs(places, _)) if !self.has_caches => own == places,
+            (Form::Inputs { places: own, decided: elements, .. }, Form::Inputs { places, decided, .. })
+                if !self.has_caches =>
+            {
+                own == places && elements == decided
+            }
             (own, form) => own == form,
         }
     }
@@ -180,26 +199,53 @@ fn fixed(kept: &Kept, values: &[i64]) -> Kept {
     }
 }
 
-/// Compiles for these sizes, from a template that fits them, or from a new one that `import` imports. If possible,
-/// resizes the specialization from `spare`, which was made for other sizes.
+/// A template that fits given sizes.
+pub(super) struct Found {
+    template: Arc<Template<Bindings>>,
+    /// The values that its tape has computed for the sizes.
+    values: Vec<i64>,
+}
+
+/// The template that fits these sizes: a kept one, or a new one that `import` imports, if `may_record` allows that.
 ///
 /// # Errors
-/// An OnnxError for nodes that are not supported at these sizes, an OperationError if compiling fails, an UnknownError
-/// if memory for constants that depend on sizes runs out.
-pub(super) fn fill(
+/// An OnnxError for nodes that are not supported at these sizes, an OperationError if compiling fails.
+pub(super) fn find(
     templates: &Templates<Bindings>,
     site: &Site,
     free: &FreeSizes,
     import: Recorder,
-    spare: impl FnOnce() -> Option<Specialization>,
-) -> Result<Filled> {
+    may_record: impl FnOnce() -> bool,
+) -> Result<Option<Found>> {
     let fits = |bindings: &Bindings| bindings.serves(&free.form);
-    let record = || Template::record(&free.sizes, |dims| optimized(site, &free.form, import(dims)?));
-    let (template, values) = templates.find(&free.sizes, fits, record)?;
-    let mut spare = spare();
-    let of_spare = spare.as_mut().and_then(Specialization::take_graph);
-    let (graph, is_resized) = template.compile(site, &values, of_spare)?;
-    Ok(Filled { template, values, graph, resized: spare.filter(|_| is_resized) })
+    let found = match templates.kept(&free.sizes, fits) {
+        Some(kept) => Some(kept),
+        None if may_record() => {
+            let record = |dims: &[Dim]| optimized(site, &free.form, import(dims)?);
+            Some(templates.add(&free.sizes, Template::record(&free.sizes, record)?))
+        }
+        None => None,
+    };
+    Ok(found.map(|(template, values)| Found { template, values }))
+}
+
+impl Found {
+    /// Whether an integer computed from the sizes exceeds the range of integers.
+    pub fn saturates(&self) -> bool {
+        self.template.saturates(&self.values)
+    }
+
+    /// Compiles for the sizes. If possible, resizes the specialization from `spare`, which was made for other sizes.
+    ///
+    /// # Errors
+    /// An OperationError if compiling fails, an UnknownError if memory for constants that depend on sizes runs out.
+    pub fn fill(self, site: &Site, spare: impl FnOnce() -> Option<Specialization>) -> Result<Filled> {
+        let Found { template, values } = self;
+        let mut spare = spare();
+        let of_spare = spare.as_mut().and_then(Specialization::take_graph);
+        let (graph, is_resized) = template.compile(site, &values, of_spare)?;
+        Ok(Filled { template, values, graph, resized: spare.filter(|_| is_resized) })
+    }
 }
 
 /// The optimized graph of an import, `None` if no output has any elements, and the data that belong to it.
@@ -212,7 +258,7 @@ fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Opt
         false => {
             let mut graph = builder.finish(computed);
             // The stages of a cut model read tensors in row-major order.
-            if let (None, Form::Inputs(_, grows)) = (&rest, form) {
+            if let (None, Form::Inputs { grows, .. }) = (&rest, form) {
                 find_growing(&mut graph);
                 has_caches = !graph.growing.is_empty();
                 if !grows {
@@ -230,13 +276,17 @@ fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Opt
 }
 
 impl Session {
-    /// The free sizes of inputs of these shapes, for a graph whose caches grow in place or not.
-    pub(super) fn free_sizes(&self, shapes: &Shapes, grows: bool) -> FreeSizes {
+    /// The free sizes of inputs of these shapes and with these deciding elements, for a graph whose caches grow in place
+    /// or not.
+    pub(super) fn free_sizes(&self, shapes: &Shapes, decided: Option<&Arc<Decided>>, grows: bool) -> FreeSizes {
         let of_names = self.free.as_ref().and_then(|free| free.with(shapes, grows));
-        of_names.unwrap_or_else(|| FreeSizes::of(&self.signature.inputs, shapes, &self.options.free_dimensions, grows))
+        let of_shapes = || FreeSizes::of(&self.signature.inputs, shapes, &self.options.free_dimensions, grows);
+        let sizes = of_names.unwrap_or_else(of_shapes);
+        decided.iter().fold(sizes, |sizes, elements| sizes.deciding(elements))
     }
 
-    /// Imports `model` for inputs of these shapes, with `dims` in place of the sizes in `free`.
+    /// Imports `model` for inputs of these shapes and with these deciding elements, with `dims` in place of the sizes in
+    /// `free`.
     ///
     /// # Errors
     /// An OnnxError for nodes that are not supported at these sizes.
@@ -246,11 +296,20 @@ impl Session {
         model: &Model,
         shapes: &Shapes,
         free: &FreeSizes,
+        decided: Option<&Arc<Decided>>,
         dims: &[Dim],
     ) -> Result<Recorded> {
         let (inputs, options) = (&self.signature.inputs, &self.options);
         let mut builder = Builder::with_limit(site.backend.max_value_bytes());
-        let bindings = bind_constants(&mut builder, options);
+        let mut bindings = bind_constants(&mut builder, options);
+        let known = match decided {
+            None => Vec::new(),
+            Some(elements) => {
+                let numbers = &dims[dims.len() - elements.numbers.len()..];
+                self.deciding.bind(&mut builder, shapes, &elements.constants, numbers)?
+            }
+        };
+        bindings.extend(known.iter().filter_map(|known| Some((known.name.clone(), known.operand?))));
         let shaped = || inputs.iter().map(|input| input.name.clone()).zip(shapes.iter());
         let sized = |(index, (name, shape)): (usize, (String, &Vec<u32>))| (name, free.dims(index, shape, dims));
         let request = Request {
@@ -263,8 +322,12 @@ impl Session {
             may_cut: true,
             stop: self.stop.clone(),
         };
-        let Imported { inputs, mut outputs, rest } =
+        let Imported { inputs: fed, mut outputs, rest, .. } =
             import(model, &mut builder, &request).map_err(|error| error.into_error())?;
+        let places: HashMap<&str, usize> =
+            inputs.iter().enumerate().map(|(at, input)| (input.name.as_str(), at)).collect();
+        let mut inputs: Vec<Binding> = fed.into_iter().chain(known).collect();
+        inputs.sort_by_key(|input| places.get(input.name.as_str()).copied());
         if rest.is_none() {
             // The computed part of an output may be a slice, which has another name in the model.
             let names = self.signature.outputs.iter().map(|output| &output.name);

@@ -8,11 +8,11 @@ use crate::onnx::model::{Dimension, Model, ValueInfo};
 use std::collections::HashSet;
 
 /// Sizes that stand in for free dimensions of unknown size.
-const PROBES: [u32; 2] = [16, 48];
+pub(in crate::onnx) const PROBES: [u32; 2] = [16, 48];
 
 impl Request {
     /// A copy with `size` for every free dimension whose size is unknown.
-    fn with_sizes(&self, model: &Model, size: u32) -> Request {
+    pub(in crate::onnx) fn with_sizes(&self, model: &Model, size: u32) -> Request {
         let mut free_dimensions = self.free_dimensions.clone();
         for dimension in model.free_inputs().flat_map(|input| input.shape.iter().flatten()) {
             if let Dimension::Free(name) = dimension {

@@ -49,13 +49,14 @@ impl Importer<'_> {
         self.flow(flow, &mut frontier, place)?;
         self.refuse_unknown(flow, &frontier);
         std::mem::take(&mut self.refused).none()?;
+        let undecided = std::mem::take(&mut self.undecided);
         if self.cuts.as_ref().is_none_or(Cuts::is_empty) {
             let outputs = wanted.iter().map(|&value| self.output(value)).collect::<Result<_>>()?;
-            return Ok(Imported { inputs, outputs, rest: None });
+            return Ok(Imported { inputs, outputs, rest: None, undecided });
         }
         let given: NameSet = self.model.required_inputs().map(|(_, value)| value).collect();
         let (outputs, rest) = self.kept(flow, frontier, wanted, &|value| given.contains(&value))?;
-        Ok(Imported { inputs, outputs, rest: Some(rest) })
+        Ok(Imported { inputs, outputs, rest: Some(rest), undecided })
     }
 
     /// Defines the inputs, including unneeded ones, whose bindings are checked as well.

@@ -8,6 +8,7 @@ mod inputs;
 mod nodes;
 mod refused;
 
+pub(super) use check::PROBES;
 pub use check::check;
 pub(super) use inputs::input_type;
 pub(super) use refused::{RefusedNodes, refused};
@@ -71,6 +72,9 @@ pub struct Imported {
     pub outputs: Vec<Binding>,
     /// The nodes left for later.
     pub rest: Option<Rest>,
+    /// Operands whose elements, if they were known, would let nodes be translated that are left for later, or choose
+    /// between graphs that both run.
+    pub undecided: Vec<OperandId>,
 }
 
 /// The context of a translation.
@@ -113,6 +117,8 @@ pub(super) struct Importer<'a> {
     source: Option<&'a mut dyn Source>,
     /// The nodes left for later; `None` if none may be.
     pub(super) cuts: Option<Cuts>,
+    /// See [`Imported::undecided`].
+    pub(super) undecided: Vec<OperandId>,
     /// Ends the import before it is done.
     pub(super) stop: Stop,
     /// Remaining work.
@@ -243,6 +249,7 @@ pub(super) fn with_budget<T>(
             None => None,
         },
         cuts: start.cuts,
+        undecided: Vec::new(),
         stop: start.stop,
         work: budget.work,
         memory: budget.memory,

@@ -87,6 +87,7 @@ impl Importer<'_> {
                 Some(inner) => Err(inner),
                 None => outputs,
             };
+            self.note(&outputs);
             match (outputs, &mut self.cuts) {
                 (Err(refusal @ Refusal { cut: Some(cut), .. }), Some(cuts)) => {
                     cuts.add(Left { place: at, cut, why: refused(node, &refusal) });
@@ -108,7 +109,9 @@ impl Importer<'_> {
         for &id in nodes {
             let node = self.model.arena.node(id);
             self.count_node(node.size())?;
-            let outputs = match (self.node(node, place)?, &mut self.cuts) {
+            let outputs = self.node(node, place)?;
+            self.note(&outputs);
+            let outputs = match (outputs, &mut self.cuts) {
                 (Ok(outputs), _) => outputs,
                 (Err(refusal), Some(cuts)) if refusal.cut.is_some() => {
                     cuts.add_inner(refusal);
@@ -122,6 +125,11 @@ impl Importer<'_> {
             self.define(node, outputs);
         }
         Ok(())
+    }
+
+    /// Notes the operand that a refused node lacks.
+    fn note(&mut self, outputs: &Result<Vec<Value>, Refusal>) {
+        self.undecided.extend(outputs.as_ref().err().and_then(|refusal| refusal.cut.and(refusal.lacks)));
     }
 
     /// Defines the outputs of a node; those beyond `outputs` are unknown.

@@ -25,6 +25,7 @@ fn if_else(call: &mut Call) -> Outcome {
         return branch(call, if taken { "then_branch" } else { "else_branch" });
     }
     let condition = call.input(0)?;
+    call.lacks(condition);
     let condition = call.to_scalar(condition)?;
     let both = |call: &mut Call| Ok((branch(call, "then_branch")?, branch(call, "else_branch")?));
     let (yes, no) = call.attempt(both, Cut::Control)?;
@@ -123,9 +124,13 @@ fn unrolled(call: &mut Call) -> Outcome {
         let mut results = call.run_body(body, inputs)?.into_iter();
         let condition = results.next();
         round += 1;
-        goes_on = condition.and_then(|value| truth(call, &value)).ok_or_else(|| {
-            Refusal(format!("its condition after round {round} is computed from inputs of the model"))
-                .unless(Cut::Control)
+        goes_on = condition.as_ref().and_then(|value| truth(call, value)).ok_or_else(|| {
+            let reason = format!("its condition after round {round} is computed from inputs of the model");
+            let refusal = Refusal(reason).unless(Cut::Control);
+            match condition {
+                Some(Value::Tensor(id)) => refusal.lacking(id),
+                _ => refusal,
+            }
         })?;
         state = results.by_ref().take(outputs - 1 - scans).collect();
         rows.iter_mut().zip(results).for_each(|(rows, row)| rows.push(row));
