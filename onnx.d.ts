@@ -214,9 +214,11 @@ export interface OnnxProfile<Results = Record<string, any>> {
   results: Results;
   /**
    * The graphs that ran: one, or those of the stages and loop iterations of a model that is cut. Every `start` counts
-   * from the start of the first graph.
+   * from the start of the first graph. Of a long loop, only the first graphs are listed, with some 100,000 steps.
    */
   graphs: (TimeSpan & { steps: (StepDescription & TimeSpan)[] })[];
+  /** Number of graphs that ran after the listed ones. */
+  omittedGraphs: number;
 }
 
 /**

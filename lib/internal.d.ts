@@ -243,7 +243,7 @@ export interface Binding {
     mayRunHere: boolean,
     warn?: Warn,
   ): Made | null;
-  /** Completes with the outputs, and JSON of the graphs of an OnnxProfile. */
+  /** Completes with the outputs, and JSON of the other fields of an OnnxProfile. */
   profileSession(session: Session, id: number, feeds: NativeFeeds, shapes: Float64Array, fetches: NativeTarget[] | undefined, warn?: Warn): void;
   /** Copies the result at that index. */
   readValue(values: Values, place: number, into: Uint8Array): void;

@@ -231,8 +231,8 @@ class Session {
     const id = native.completions.nextId();
     native.profileSession(this.#handle, id, values, shapes, targets, this.#warn);
     return this.#outcome(id, (/** @type {[...import('../internal.js').Made, string]} */ made) => {
-      const graphs = JSON.parse(/** @type {string} */ (made.pop()));
-      return { results: this.#resultsOf(/** @type {import('../internal.js').Made} */ (made), fetches), graphs };
+      const times = JSON.parse(/** @type {string} */ (made.pop()));
+      return { results: this.#resultsOf(/** @type {import('../internal.js').Made} */ (made), fetches), ...times };
     });
   }
 

@@ -53,7 +53,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use template::{Bindings, FreeSizes};
-use timing::{Timing, timings_json};
+use timing::{Timing, Timings};
 
 /// Options that are fixed for all runs of a session.
 #[derive(Clone, Debug, Default)]
@@ -137,18 +137,18 @@ impl SessionRun {
         context.enqueue(move |site| self.compute(site, values), done.coded());
     }
 
-    /// Like [`enqueue`](Self::enqueue); the JSON of [`timings_json`] is put into `timings`.
+    /// Like [`enqueue`](Self::enqueue); the JSON of [`Timings::json`] is put into `timings`.
     pub fn profile(self, values: Arc<Slot<Vec<Option<Value>>>>, timings: Arc<Slot<String>>, done: Done) {
         let context = self.session.context.clone();
         let work = move |site: &Site| {
-            let all = RefCell::new(Vec::new());
+            let all = RefCell::new(Timings::default());
             let watch = |graph: &CompiledGraph, start, times| {
                 if let Some(description) = graph.description() {
-                    all.borrow_mut().push(Timing { description, start, times });
+                    all.borrow_mut().add(Timing { description, start, times });
                 }
             };
             let later = self.compute(&site.watched(&watch), values)?;
-            timings.put(timings_json(&all.take())?);
+            timings.put(all.take().json()?);
             Ok(later)
         };
         context.enqueue(work, done.coded());
