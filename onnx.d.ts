@@ -200,8 +200,8 @@ export interface OnnxDescription {
    */
   readonly graph: GraphDescription | null;
   /**
-   * The nodes at which the model is cut because data decide sizes, branches or loop counts; empty if the graph is the
-   * whole model.
+   * The nodes at which the model is cut: data decide sizes, branches or loop counts, or loops run round by round. Empty
+   * if the graph is the whole model.
    */
   readonly cuts: OnnxUnsupportedNode[];
   /** Number of nodes left for later stages. */
@@ -274,8 +274,9 @@ export class OnnxModel {
   ): Promise<OnnxProfile<Results>>;
 
   /**
-   * Returns the graph for these input shapes, compiled now unless it is still kept. Rejects with
-   * `ERR_WEBNN_NOT_SUPPORTED` for a model that is cut, which has no single graph; `run()` and `describe()` still work.
+   * Returns the graph for these input shapes, compiled now unless it is still kept; all rounds of loops are part of it.
+   * Rejects with `ERR_WEBNN_NOT_SUPPORTED` for a model that is cut because of its data, which has no single graph;
+   * `run()` and `describe()` still work.
    *
    * @param shapes of the inputs whose free dimensions are not known from `freeDimensions`
    */

@@ -2,7 +2,7 @@
 
 use super::budget::{Budget, work};
 use super::empty::{STAND_INS, extrapolated, stand_in};
-use super::error::{ModelError, Result};
+use super::error::Result;
 use super::import::{Importer, Part, Place, Scope, Value, with_budget};
 use super::model::{Dimension, Graph, ValueInfo};
 use super::tensor::ElementType;
@@ -32,6 +32,11 @@ impl Body {
         &self.graph.inputs
     }
 
+    /// Number of nodes of the graph, without those of graphs within.
+    pub fn node_count(&self) -> usize {
+        self.graph.nodes.len()
+    }
+
     /// The declared outputs of the graph.
     pub fn outputs(&self) -> &[ValueInfo] {
         &self.graph.outputs
@@ -40,21 +45,17 @@ impl Body {
 
 impl Importer<'_> {
     /// Whether half of the remaining work suffices to run `body` `rounds` times.
-    pub fn can_repeat(&self, body: &Body, rounds: i64) -> bool {
+    pub fn can_repeat(&self, body: &Body, rounds: u64) -> bool {
         let once: usize = body.graph.nodes.iter().map(|node| work(node.len())).sum();
-        let rounds = usize::try_from(rounds).unwrap_or(0);
+        let rounds = usize::try_from(rounds).unwrap_or(usize::MAX);
         rounds.saturating_mul(once + 1) <= self.work / 2
     }
 
-    /// Runs the graph of an attribute on `inputs` and returns its outputs, in the graph's order.
+    /// Runs the graph of an attribute on as many values as it has inputs; returns its outputs, in the graph's order.
     pub fn run_body(&mut self, body: &mut Body, inputs: Vec<Value>, place: Place) -> Result<Vec<Value>> {
         // Keeps a body without nodes from running forever.
         self.count_node(0)?;
         let Body { graph, constants } = body;
-        if graph.inputs.len() != inputs.len() {
-            let (got, expected) = (graph.inputs.len(), inputs.len());
-            return Err(ModelError::new(format!("the graph '{}' has {got} inputs, expected {expected}", graph.name)));
-        }
         let shared = Scope {
             values: RefCell::new(std::mem::take(constants)),
             initializers: &graph.initializers,

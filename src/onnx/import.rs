@@ -60,6 +60,9 @@ pub struct Request {
     pub outputs: Option<Vec<String>>,
     /// Whether nodes that depend on computed values may be left for later, rather than refused.
     pub may_cut: bool,
+    /// Whether loops become part of the graph even if their rounds are many, or depend on free sizes. Without a cut,
+    /// they always do.
+    pub unrolls_all: bool,
 }
 
 impl Request {
@@ -155,6 +158,8 @@ pub(super) struct Importer<'a> {
     pub(super) refused: RefusedNodes,
     /// The nodes left for later; `None` if none may be.
     pub(super) cuts: Option<Cuts>,
+    /// Whether loops become part of the graph even if their rounds are many, or depend on sizes still unknown.
+    pub(super) unrolls_all: bool,
     /// Remaining work.
     pub(super) work: usize,
     /// Remaining bytes for translations.
@@ -274,6 +279,7 @@ pub(super) fn with_budget<T>(
         builder,
         refused: RefusedNodes::default(),
         cuts: may_cut.then(Cuts::default),
+        unrolls_all: !may_cut,
         work: budget.work,
         memory: budget.memory,
         foldable: budget.foldable.into(),
@@ -411,6 +417,7 @@ impl<'a> Importer<'a> {
     }
 
     fn main_graph(&mut self, request: &Request) -> Result<Imported> {
+        self.unrolls_all |= request.unrolls_all;
         let graph = &self.model.graph;
         let wanted = request.outputs(self.model);
         let scope = Scope::new(graph, None);

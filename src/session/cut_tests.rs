@@ -10,26 +10,26 @@ use crate::onnx::testing::{Attr, TestGraph};
 
 /// A tensor: its shape and its elements.
 #[derive(Clone, Debug, PartialEq)]
-enum T {
+pub(super) enum T {
     F(Vec<u32>, Vec<f32>),
     I(Vec<u32>, Vec<i64>),
     B(Vec<u32>, Vec<u8>),
 }
 
-fn f(shape: &[u32], numbers: &[f32]) -> T {
+pub(super) fn f(shape: &[u32], numbers: &[f32]) -> T {
     T::F(shape.to_vec(), numbers.to_vec())
 }
 
-fn i(shape: &[u32], numbers: &[i64]) -> T {
+pub(super) fn i(shape: &[u32], numbers: &[i64]) -> T {
     T::I(shape.to_vec(), numbers.to_vec())
 }
 
-fn b(truth: bool) -> T {
+pub(super) fn b(truth: bool) -> T {
     T::B(vec![], vec![u8::from(truth)])
 }
 
 /// The outputs of a run.
-fn run(session: &Arc<Session>, feeds: &[T]) -> Result<Vec<T>> {
+pub(super) fn run(session: &Arc<Session>, feeds: &[T]) -> Result<Vec<T>> {
     let fed = feeds.iter().map(|feed| match feed {
         T::F(shape, numbers) => (bytes_of(numbers.as_slice()).to_vec(), shape.clone()),
         T::I(shape, numbers) => (bytes_of(numbers.as_slice()).to_vec(), shape.clone()),
@@ -56,7 +56,7 @@ fn run(session: &Arc<Session>, feeds: &[T]) -> Result<Vec<T>> {
     Ok(values.into_iter().flatten().map(tensor).collect())
 }
 
-fn opened(graph: TestGraph) -> Arc<Session> {
+pub(super) fn opened(graph: TestGraph) -> Arc<Session> {
     session(graph, SessionOptions::default())
 }
 

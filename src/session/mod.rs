@@ -17,6 +17,9 @@ mod keep_last_tests;
 mod known;
 mod lookups;
 mod program;
+mod rounds;
+#[cfg(test)]
+mod rounds_tests;
 pub mod signature;
 #[cfg(test)]
 mod size_tests;
@@ -232,7 +235,7 @@ impl Session {
             check(&model, &mut trial, &request).map_err(|error| error.into_error())?;
         }
         if signature.outputs.iter().any(|output| output.shape.is_none())
-            && let Some(shapes) = output_shapes(&model, &mut trial, &request)
+            && let Some(shapes) = output_shapes(&model, &mut trial, &Request { unrolls_all: true, ..request.clone() })
         {
             let outputs = std::mem::take(&mut signature.outputs).into_iter().zip(shapes);
             signature.outputs = outputs.map(|(output, shape)| output.or_shape(shape)).collect();

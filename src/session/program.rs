@@ -67,6 +67,13 @@ struct Stage {
     kept: specialization::Kept,
 }
 
+/// A graph that is ready to run.
+pub(super) struct Prepared {
+    pub graph: Arc<Specialization>,
+    /// The names of its inputs, and their values.
+    pub inputs: Vec<(String, Held)>,
+}
+
 /// A run of a cut session.
 pub(super) struct Run<'a> {
     pub site: &'a Site<'a>,
@@ -210,10 +217,11 @@ impl Program {
         self.opsets.get("").copied().unwrap_or(1)
     }
 
-    /// Total number of templates of its stages.
+    /// Total number of templates of its stages, and of the graphs in attributes.
     #[cfg(test)]
     pub fn template_count(&self) -> usize {
-        lock(&self.stages).values().map(|stage| stage.templates.count()).sum()
+        let own: usize = lock(&self.stages).values().map(|stage| stage.templates.count()).sum();
+        own + lock(&self.bodies).values().map(|body| body.template_count()).sum::<usize>()
     }
 
     /// Size of the compiled graphs in bytes.
@@ -318,6 +326,23 @@ impl Program {
         shapes_of(&self.part(&self.nodes, &self.wanted), builder, values)
     }
 
+    /// The names of its results, in the order of the graph.
+    pub fn wanted(&self) -> &[String] {
+        &self.wanted
+    }
+
+    /// The graph that computes all that the program does with values like these, and its inputs; `None` if it takes
+    /// several stages.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub fn whole(&self, run: &Run, values: &Values) -> Result<Option<Prepared>> {
+        let places: Vec<usize> = (0..self.nodes.len()).collect();
+        let whole = self.specialize(run, &*self.stage(&places)?, values, &HashSet::new())?;
+        let is_whole = whole.graph.rest.as_ref().is_some_and(|rest| rest.left.is_empty());
+        Ok(is_whole.then_some(whole))
+    }
+
     /// Runs as much of `stage` as possible as one graph, and adds the values to keep to `values`.
     fn run_stage(
         &self,
@@ -326,6 +351,13 @@ impl Program {
         values: &mut Values,
         shown: &HashSet<String>,
     ) -> Result<Arc<Specialization>> {
+        let Prepared { graph, inputs } = self.specialize(run, stage, values, shown)?;
+        run.stage(&graph, inputs, values)?;
+        Ok(graph)
+    }
+
+    /// As much of `stage` as possible as one graph, for values like these, and its inputs.
+    fn specialize(&self, run: &Run, stage: &Stage, values: &Values, shown: &HashSet<String>) -> Result<Prepared> {
         let mut given = Given::default();
         let mut names: Vec<&String> = values.keys().filter(|name| stage.reads.contains(*name)).collect();
         names.sort_unstable();
@@ -360,8 +392,7 @@ impl Program {
                 made
             }
         };
-        run.stage(&specialization, inputs, values)?;
-        Ok(specialization)
+        Ok(Prepared { graph: specialization, inputs })
     }
 
     /// Computes the remaining nodes that can run outside of a graph. Returns those that are still to run.
@@ -464,7 +495,10 @@ impl Program {
 }
 
 /// Converts `kept` to a value of the run; `output` returns the outputs of the graph.
-fn held(kept: Kept, role: Role, output: &dyn Fn(usize) -> Result<Held>) -> Result<Held> {
+///
+/// # Errors
+/// That of `output`, or an UnknownError if memory runs out.
+pub(super) fn held(kept: Kept, role: Role, output: &dyn Fn(usize) -> Result<Held>) -> Result<Held> {
     Ok(match kept {
         Kept::Output(at) => output(at)?,
         Kept::Constant(descriptor, bytes) => Held::Host(descriptor, bytes, role),

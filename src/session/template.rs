@@ -21,8 +21,8 @@ type Places = Vec<Vec<Option<usize>>>;
 /// What a template is for, leaving out the values of free sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Form {
-    /// The inputs of a session, whose indices differ for other ranks; and whether caches, if there are any, grow in
-    /// place.
+    /// The inputs of a session, whose indices differ for other ranks; and whether the session runs it, so that caches
+    /// grow in place and loops may be left to run round by round.
     Inputs(Arc<Places>, bool),
     /// What is known at the start of a part of a model.
     Known(Known),
@@ -88,6 +88,11 @@ impl FreeSizes {
         Some(FreeSizes { form: Form::Inputs(places.clone(), grows), sizes })
     }
 
+    /// Whether they are for a graph that a session runs.
+    fn is_to_run(&self) -> bool {
+        matches!(self.form, Form::Inputs(_, true))
+    }
+
     /// The shape of the session's input at `index`, with the free sizes as dimensions.
     fn dims(&self, index: usize, shape: &[u32], free: &[Dim]) -> Vec<Dim> {
         let Form::Inputs(places, _) = &self.form else { unreachable!("asked for a session") };
@@ -129,7 +134,7 @@ impl Bindings {
     /// Whether the recorded data are valid for `form`.
     fn serves(&self, form: &Form) -> bool {
         match (&self.form, form) {
-            (Form::Inputs(own, _), Form::Inputs(places, _)) if !self.has_caches => own == places,
+            (Form::Inputs(own, _), Form::Inputs(places, _)) if !self.has_caches && self.rest.is_none() => own == places,
             (own, form) => own == form,
         }
     }
@@ -244,6 +249,7 @@ impl Session {
             bindings,
             outputs: options.outputs.clone(),
             may_cut: true,
+            unrolls_all: !free.is_to_run(),
         };
         let Imported { inputs, mut outputs, rest } =
             import(model, &mut builder, &request).map_err(|error| error.into_error())?;
