@@ -229,8 +229,8 @@ export interface OnnxDescription {
    */
   readonly graph: GraphDescription | null;
   /**
-   * The nodes at which the model is cut because data decide sizes, branches or loop counts; empty if the graph is the
-   * whole model.
+   * The nodes at which the model is cut: data decide sizes, branches or loop counts, or loops run round by round. Empty
+   * if the graph is the whole model.
    */
   readonly cuts: OnnxUnsupportedNode[];
   /** Number of nodes left for later stages. */
@@ -243,9 +243,11 @@ export interface OnnxProfile<Results = Record<string, any>> {
   results: Results;
   /**
    * The graphs that ran: one, or those of the stages and loop iterations of a model that is cut. Every `start` counts
-   * from the start of the first graph.
+   * from the start of the first graph. Of a long loop, only the first graphs are listed, with some 100,000 steps.
    */
   graphs: (TimeSpan & { steps: (StepDescription & TimeSpan)[] })[];
+  /** Number of graphs that ran after the listed ones. */
+  omittedGraphs: number;
 }
 
 /**
@@ -303,9 +305,9 @@ export class OnnxModel {
   ): Promise<OnnxProfile<Results>>;
 
   /**
-   * Returns the graph for these input shapes, compiled now unless it is still kept. Rejects with
-   * `ERR_WEBNN_NOT_SUPPORTED` for a model that is cut, or in which elements of inputs decide, and which has no single
-   * graph; `run()` and `describe()` still work.
+   * Returns the graph for these input shapes, compiled now unless it is still kept; all rounds of loops are part of it.
+   * Rejects with `ERR_WEBNN_NOT_SUPPORTED` for a model that is cut because of its data, or in which elements of inputs
+   * decide, and which has no single graph; `run()` and `describe()` still work.
    *
    * @param shapes of the inputs whose free dimensions are not known from `freeDimensions`
    */

@@ -250,7 +250,7 @@ export interface Binding {
     mayRunHere: boolean,
     warn?: Warn,
   ): Made | null;
-  /** Completes with the outputs, and JSON of the graphs of an OnnxProfile. */
+  /** Completes with the outputs, and JSON of the other fields of an OnnxProfile. */
   profileSession(session: Session, id: number, feeds: NativeFeeds, numbers: Float64Array, fetches: NativeTarget[] | undefined, warn?: Warn): void;
   /** The shape of the result at that index. */
   valueShape(values: Values, place: number): number[];

@@ -192,3 +192,70 @@ describe('branches', () => {
     }
   });
 });
+
+/** ys = the running sums of the rows of xs, and their last one; `length` rows of 4. */
+const summing = (length) => {
+  const row = [4];
+  const body = {
+    name: 'body',
+    input: [value('sum', FLOAT, row), value('x', FLOAT, row)],
+    node: [node('Add', ['sum', 'x'], ['next']), node('Identity', ['next'], ['y'])],
+    output: [value('next', FLOAT, row), value('y', FLOAT, row)],
+  };
+  return writeModel({
+    inputs: [value('xs', FLOAT, [length, 4]), value('start', FLOAT, row)],
+    outputs: [value('last', FLOAT, row), value('ys', FLOAT, [length, 4])],
+    nodes: [node('Scan', ['start', 'xs'], ['last', 'ys'], { body: { g: body }, num_scan_inputs: { i: 1 } }, 'sums')],
+  });
+};
+
+describe('a loop', () => {
+  const feedsOf = (length) => ({
+    xs: { data: Float32Array.from({ length: 4 * length }, (_, i) => i % 7), shape: [length, 4] },
+    start: Float32Array.of(1, 2, 3, 4),
+  });
+  const expectedOf = (length) => {
+    const { xs, start } = feedsOf(length);
+    const ys = xs.data.slice();
+    ys.forEach((_, i) => (ys[i] += i < 4 ? start[i] : ys[i - 4]));
+    return { ys, last: length === 0 ? start : ys.slice(-4) };
+  };
+
+  test('of any length runs round by round', async () => {
+    const model = await loadModel(summing('n'), { context });
+    for (const length of [0, 1, 2, 70, 3000]) {
+      const { ys, last } = await model.run(feedsOf(length));
+      const expected = expectedOf(length);
+      assert.deepEqual([ys.shape, ys.data], [[length, 4], expected.ys]);
+      assert.deepEqual(last.data, expected.last);
+    }
+    const { cuts, nodesLeft } = await model.describe({ xs: [5, 4] });
+    assert.deepEqual([cuts.length, cuts[0].name, cuts[0].operator, nodesLeft], [1, 'sums', 'Scan', 1]);
+    const { graphs } = await model.profile(feedsOf(5));
+    assert.equal(graphs.length, 5);
+    model.destroy();
+  });
+
+  test('is unrolled for a single graph', async () => {
+    const model = await loadModel(summing('n'), { context });
+    await model.run(feedsOf(5));
+    const { graph } = await model.compile({ xs: [5, 4] });
+    const { nodes } = describeGraph(defined(graph)).source;
+    assert.equal(nodes.filter(({ operator }) => operator === 'add').length, 5);
+    assert.deepEqual((await model.run(feedsOf(5))).ys.data, expectedOf(5).ys);
+    model.destroy();
+  });
+
+  test('of few rounds is unrolled, one of many is not', async () => {
+    for (const [length, count] of [
+      [20, 0],
+      [2000, 1],
+    ]) {
+      const model = await loadModel(summing(length), { context });
+      assert.equal((await model.describe()).cuts.length, count);
+      assert.equal(inspectModel(summing(length)).cuts.length, count);
+      assert.deepEqual((await model.run(feedsOf(length))).ys.data, expectedOf(length).ys);
+      model.destroy();
+    }
+  });
+});

@@ -333,8 +333,8 @@ class Session {
     native.profileSession(this.#handle, id, values, numbers.array, targets, this.#warn);
     numbers.leave();
     return this.#outcome(id, (/** @type {[...import('../internal.js').Made, string]} */ made) => {
-      const graphs = JSON.parse(/** @type {string} */ (made.pop()));
-      return { results: this.#maker.results(/** @type {import('../internal.js').Made} */ (/** @type {unknown} */ (made)), fetches), graphs };
+      const times = JSON.parse(/** @type {string} */ (made.pop()));
+      return { results: this.#maker.results(/** @type {import('../internal.js').Made} */ (/** @type {unknown} */ (made)), fetches), ...times };
     });
   }
 

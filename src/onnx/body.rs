@@ -2,7 +2,7 @@
 
 use super::budget::{Budget, work};
 use super::empty::{STAND_INS, extrapolated, stand_in};
-use super::error::{ModelError, Result};
+use super::error::Result;
 use super::graph::{Arena, ByName, Graph, GraphId, NameId, NodeId};
 use super::import::{Importer, Place, Start, Value, with_budget};
 use super::model::{Dimension, Model, ValueInfo};
@@ -27,6 +27,11 @@ impl<'m> Body<'m> {
     /// The declared inputs of the graph.
     pub fn inputs(&self) -> &'m [ValueInfo] {
         &self.graph.inputs
+    }
+
+    /// Number of nodes of the graph, without those of graphs within.
+    pub fn node_count(&self) -> usize {
+        self.graph.nodes.len()
     }
 
     /// The declared outputs of the graph.
@@ -62,21 +67,17 @@ pub struct Outlined<'a> {
 
 impl Importer<'_> {
     /// Whether half of the remaining work suffices to run `body` `rounds` times.
-    pub fn can_repeat(&self, body: Body, rounds: i64) -> bool {
+    pub fn can_repeat(&self, body: Body, rounds: u64) -> bool {
         let once: usize = body.graph.nodes.iter().map(|&node| work(self.model.arena.node(node).size())).sum();
-        let rounds = usize::try_from(rounds).unwrap_or(0);
+        let rounds = usize::try_from(rounds).unwrap_or(usize::MAX);
         rounds.saturating_mul(once + 1) <= self.work / 2
     }
 
-    /// Runs the graph of an attribute on `inputs` and returns its outputs, in the graph's order. It may run any number of
-    /// times.
+    /// Runs the graph of an attribute on as many values as it has inputs; returns its outputs, in the graph's order. It
+    /// may run any number of times.
     pub fn run_body(&mut self, Body { graph }: Body, inputs: Vec<Value>, place: Place) -> Result<Vec<Value>> {
         // Keeps a body without nodes from running forever.
         self.count_node(0)?;
-        if graph.inputs.len() != inputs.len() {
-            let (got, expected) = (graph.inputs.len(), inputs.len());
-            return Err(ModelError::new(format!("the graph '{}' has {got} inputs, expected {expected}", graph.name)));
-        }
         self.values.extend(graph.input_values.iter().copied().zip(inputs));
         self.nodes(&graph.nodes, Place { depth: place.depth + 1, ..place })?;
         self.results(&graph.output_values)

@@ -1,6 +1,7 @@
 //! The translation of one node: its inputs and attributes, and the operators that it emits.
 
 use super::body::Body;
+use super::control_flow::dimension;
 use super::error::{Cut, Refusal, shortened};
 use super::graph::{Argument, ByName, Node};
 use super::import::{FloatForms, Importer, Place, Value, value_type};
@@ -258,9 +259,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// # Errors
     /// If the axis does not exist.
     pub fn axis(&self, axis: i64, rank: usize) -> Step<u32> {
-        let counted = if axis < 0 { axis + rank as i64 } else { axis };
-        let valid = u32::try_from(counted).ok().filter(|&axis| (axis as usize) < rank);
-        valid.ok_or_else(|| Refusal(format!("axis {axis} is not a dimension of a tensor of rank {rank}")))
+        Ok(dimension(axis, rank).map(|axis| axis as u32)?)
     }
 
     /// Like [`axis`](Self::axis), for several distinct axes.
@@ -520,8 +519,18 @@ impl<'c, 'm> Call<'c, 'm> {
     }
 
     /// Whether the remaining work suffices to run `body` `rounds` times.
-    pub fn can_repeat(&self, body: Body, rounds: i64) -> bool {
+    pub fn can_repeat(&self, body: Body, rounds: u64) -> bool {
         self.importer.can_repeat(body, rounds)
+    }
+
+    /// Whether loops become part of the graph even if their rounds are many, or depend on sizes still unknown.
+    pub fn unrolls_all(&self) -> bool {
+        self.importer.unrolls_all
+    }
+
+    /// Whether an element of `operand` depends on sizes still unknown.
+    pub fn is_open(&self, operand: OperandId) -> bool {
+        self.sizes_of(operand).is_some_and(|dims| dims.iter().any(|dim| !dim.is_number()))
     }
 
     /// Runs `work`. If the model may be cut at the node, an unsupported node in its graphs becomes the reason for a cut

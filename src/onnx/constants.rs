@@ -141,7 +141,7 @@ impl Call<'_, '_> {
     ///
     /// # Errors
     /// If there are too many elements. The message lacks the name of the operand.
-    fn listed(&self, operand: OperandId) -> Step<Option<Vec<Number>>> {
+    pub fn listed(&self, operand: OperandId) -> Step<Option<Vec<Number>>> {
         if let Some(dims) = self.importer.builder.sizes_of(operand) {
             let is_float = self.dtype(operand).is_float();
             let number = |dim: &Dim| match is_float {

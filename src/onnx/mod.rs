@@ -9,6 +9,7 @@ pub mod body;
 mod budget;
 pub mod call;
 pub mod constants;
+pub mod control_flow;
 pub mod cuts;
 pub mod deciding;
 pub mod decode;

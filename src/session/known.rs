@@ -138,8 +138,8 @@ pub(super) struct Given {
     pub known: Known,
     /// The values of the free sizes.
     pub sizes: Vec<i64>,
-    /// The tensors that are inputs of its graph, in its order.
-    pub inputs: Vec<Held>,
+    /// The tensors that are inputs of its graph, in its order, and the value that each is or belongs to.
+    pub inputs: Vec<(NameId, Held)>,
 }
 
 impl Given {
@@ -156,15 +156,15 @@ impl Given {
 
     fn add(&mut self, id: NameId, value: &Held) {
         let item = match value {
-            Value::Empty(descriptor) => self.input(value, descriptor),
+            Value::Empty(descriptor) => self.input(id, value, descriptor),
             other => other
-                .try_map(&mut |data: &Data| Ok::<_, std::convert::Infallible>(self.item(data)))
+                .try_map(&mut |data: &Data| Ok::<_, std::convert::Infallible>(self.item(id, data)))
                 .unwrap_or_else(|never| match never {}),
         };
         self.known.items.push((id, item));
     }
 
-    fn item(&mut self, data: &Data) -> Item {
+    fn item(&mut self, id: NameId, data: &Data) -> Item {
         match data {
             Data::Host(descriptor, bytes, Role::Known)
                 if descriptor.dtype == DataType::Int64 && descriptor.elements() <= MAX_NUMBERS =>
@@ -175,13 +175,13 @@ impl Given {
             Data::Host(descriptor, bytes, Role::Known | Role::Constant) => {
                 Value::Tensor(Kind::Constant(descriptor.clone(), Same(bytes.clone())))
             }
-            data => self.input(&Value::Tensor(data.clone()), data.descriptor()),
+            data => self.input(id, &Value::Tensor(data.clone()), data.descriptor()),
         }
     }
 
-    fn input(&mut self, value: &Held, descriptor: &Descriptor) -> Item {
+    fn input(&mut self, id: NameId, value: &Held, descriptor: &Descriptor) -> Item {
         self.sizes.extend(numbers(&descriptor.shape).into_iter().map(i64::from));
-        self.inputs.push(value.clone());
+        self.inputs.push((id, value.clone()));
         Value::Tensor(Kind::Input(descriptor.dtype, descriptor.rank()))
     }
 

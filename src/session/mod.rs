@@ -20,6 +20,9 @@ mod keep_last_tests;
 mod known;
 mod lookups;
 mod program;
+mod rounds;
+#[cfg(test)]
+mod rounds_tests;
 pub mod signature;
 #[cfg(test)]
 mod size_tests;
@@ -59,7 +62,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use template::{Bindings, FreeSizes};
-use timing::{Timing, timings_json};
+use timing::{Timing, Timings};
 
 /// Options that are fixed for all runs of a session.
 #[derive(Clone, Debug, Default)]
@@ -144,18 +147,18 @@ impl SessionRun {
         context.enqueue(move |site| self.compute(site, values), done.coded());
     }
 
-    /// Like [`enqueue`](Self::enqueue); the JSON of [`timings_json`] is put into `timings`.
+    /// Like [`enqueue`](Self::enqueue); the JSON of [`Timings::json`] is put into `timings`.
     pub fn profile(self, values: Arc<Slot<Vec<Option<Value>>>>, timings: Arc<Slot<String>>, done: Done) {
         let context = self.session.context.clone();
         let work = move |site: &Site| {
-            let all = RefCell::new(Vec::new());
+            let all = RefCell::new(Timings::default());
             let watch = |graph: &CompiledGraph, start, times| {
                 if let Some(description) = graph.description() {
-                    all.borrow_mut().push(Timing { description, start, times });
+                    all.borrow_mut().add(Timing { description, start, times });
                 }
             };
             let later = self.compute(&site.watched(&watch), values)?;
-            timings.put(timings_json(&all.take())?);
+            timings.put(all.take().json()?);
             Ok(later)
         };
         context.enqueue(work, done.coded());
@@ -253,7 +256,7 @@ impl Session {
             check(&model, &mut trial, &request).map_err(|error| error.into_error())?;
         }
         if signature.outputs.iter().any(|output| output.shape.is_none())
-            && let Some(shapes) = output_shapes(&model, &mut trial, &request)
+            && let Some(shapes) = output_shapes(&model, &mut trial, &Request { unrolls_all: true, ..request.clone() })
         {
             let outputs = std::mem::take(&mut signature.outputs).into_iter().zip(shapes);
             signature.outputs = outputs.map(|(output, shape)| output.or_shape(shape)).collect();

@@ -153,6 +153,13 @@ impl Progress<'_> {
     }
 }
 
+/// A graph that is ready to run.
+pub(super) struct Prepared {
+    pub graph: Arc<Specialization>,
+    /// Its inputs, by what they stand for.
+    pub inputs: Vec<(NameId, Held)>,
+}
+
 /// A run of a cut session.
 pub(super) struct Run<'a> {
     pub site: &'a Site<'a>,
@@ -265,10 +272,11 @@ impl Program {
         }))
     }
 
-    /// Total number of templates of its stages.
+    /// Total number of templates of its stages, and of the graphs in attributes.
     #[cfg(test)]
     pub fn template_count(&self) -> usize {
-        self.stages().iter().map(|stage| stage.templates.count()).sum()
+        let own: usize = self.stages().iter().map(|stage| stage.templates.count()).sum();
+        own + lock(&self.bodies).values().map(|body| body.template_count()).sum::<usize>()
     }
 
     /// For each of its stages, the number of nodes at which it begins.
@@ -365,15 +373,31 @@ impl Program {
 
     /// Runs as much of `stage` as possible as one graph. Returns the compiled graph.
     fn run_stage(&self, run: &Run, stage: &Stage, progress: &mut Progress) -> Result<Arc<Specialization>> {
-        let (specialization, inputs) = self.specialize(run, stage, progress)?;
-        for (id, value) in run.stage(&specialization, inputs)? {
+        let Prepared { graph, inputs } = self.specialize(run, stage, progress)?;
+        for (id, value) in run.stage(&graph, inputs.into_iter().map(|(_, value)| value).collect())? {
             progress.add(id, value);
         }
-        Ok(specialization)
+        Ok(graph)
+    }
+
+    /// The values that it returns.
+    pub fn wanted(&self) -> &[NameId] {
+        &self.wanted
+    }
+
+    /// The graph that computes all that the program does with values like these, and its inputs; `None` if it takes
+    /// several stages.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub fn whole(&self, run: &Run, values: &Values) -> Result<Option<Prepared>> {
+        let whole = self.specialize(run, &self.first, &self.progress(values.clone()))?;
+        let is_whole = whole.graph.rest.as_ref().is_some_and(|rest| rest.remaining == 0);
+        Ok(is_whole.then_some(whole))
     }
 
     /// As much of `stage` as possible as one graph, and its inputs.
-    fn specialize(&self, run: &Run, stage: &Stage, progress: &Progress) -> Result<(Arc<Specialization>, Vec<Held>)> {
+    fn specialize(&self, run: &Run, stage: &Stage, progress: &Progress) -> Result<Prepared> {
         let values = &progress.values;
         let wanted: Vec<NameId> = self.wanted.iter().copied().filter(|id| !values.contains_key(id)).collect();
         let lists = values.keys().copied().filter(|&id| progress.is_list(id) && !progress.shown.contains(&id));
@@ -404,7 +428,7 @@ impl Program {
             let free = FreeSizes { form: Form::Known(known.clone()), sizes };
             let is_it = |one: &Specialization| matches!(one.key(), Key::Sizes(known) if *known == free);
             if let Some(known) = find_kept(&stage.kept, is_it) {
-                return Ok((known, inputs));
+                return Ok(Prepared { graph: known, inputs });
             }
             let found = find(&stage.templates, run.site, &free, &import, || true)?.expect("it may be recorded");
             let filled = found.fill(run.site, || spare(&stage.kept, run.site))?;
@@ -414,7 +438,7 @@ impl Program {
                 stage.kept.add(&made);
                 let bytes = bytes_of(&stage.kept);
                 run.session.weigh_stage(bytes, stage.bytes.swap(bytes, Ordering::Relaxed));
-                return Ok((made, inputs));
+                return Ok(Prepared { graph: made, inputs });
             }
             // With other decisions, the nodes read more. No values fit the graph without these any more.
             lock(&stage.reads).get_or_insert_default().append(&mut missed.borrow_mut());
@@ -544,7 +568,10 @@ fn import_stage(
 }
 
 /// Converts `kept` to a value of the run; `outputs` are those of the graph.
-fn held(kept: &Kept, role: Role, outputs: &[Held]) -> Result<Held> {
+///
+/// # Errors
+/// An UnknownError if memory runs out.
+pub(super) fn held(kept: &Kept, role: Role, outputs: &[Held]) -> Result<Held> {
     kept.try_map(&mut |tensor: &KeptTensor| {
         Ok(match tensor {
             KeptTensor::Output(at) => outputs[*at].clone(),

@@ -105,7 +105,8 @@ pub struct Specialization {
 
 /// What a specialization is for.
 pub(super) enum Key {
-    /// The shapes of the inputs of the session, the elements of those that decide, and whether caches grow in place.
+    /// The shapes of the inputs of the session, the elements of those that decide, and whether the session runs it, see
+    /// [`Session::specialize`].
     Shapes(Shapes, Option<Arc<Decided>>, bool),
     /// What is known at the start of a part of the model.
     Sizes(FreeSizes),
@@ -147,7 +148,7 @@ impl Session {
     fn kept_for(&self, shapes: &Shapes, decided: Option<&Arc<Decided>>, grows: bool) -> Option<Arc<Specialization>> {
         let is_it = |one: &Specialization| match &one.key {
             Key::Shapes(known, elements, own) => {
-                (*own == grows || !one.has_caches)
+                (*own == grows || !one.has_caches && one.rest.is_none())
                     && (Arc::ptr_eq(known, shapes) || known == shapes)
                     && elements.as_ref() == decided
             }
@@ -157,7 +158,8 @@ impl Session {
     }
 
     /// The specialization for input shapes that match the signature: a kept one, or a new one. With `grow`, caches grow
-    /// in place, and the compiled graph has them in a dimension order of their own.
+    /// in place, and the compiled graph has them in a dimension order of their own; and loops may be left to run round by
+    /// round. Without, the model becomes a single graph if that is possible.
     ///
     /// # Errors
     /// An OnnxError for nodes that are not supported at these sizes, an OperationError if compiling fails, an
@@ -329,6 +331,12 @@ impl Specialization {
     /// The compiled graph; `None` if no output has any elements.
     pub fn graph(&self) -> Option<&Arc<CompiledGraph>> {
         self.graph.as_ref()
+    }
+
+    /// The indices of the inputs that the compiled graph reads among those of the session, and of the outputs that it
+    /// computes among [`outputs`](Self::outputs), in its order.
+    pub(super) fn places(&self) -> [Vec<usize>; 2] {
+        [&self.reads, &self.writes].map(|terminals| terminals.iter().map(|terminal| terminal.at).collect())
     }
 
     /// The inputs that the compiled graph reads and the outputs that it computes, in its order.

@@ -30,7 +30,7 @@ pub(super) enum Form {
         places: Arc<Places>,
         /// The bytes of inputs that decide; `None` if the model is cut where they do.
         decided: Option<Arc<[u8]>>,
-        /// Whether caches, if there are any, grow in place.
+        /// Whether the session runs it, so that caches grow in place and loops may be left to run round by round.
         grows: bool,
     },
     /// What is known at the start of a part of a model.
@@ -105,6 +105,11 @@ impl FreeSizes {
         self
     }
 
+    /// Whether they are for a graph that a session runs.
+    fn is_to_run(&self) -> bool {
+        matches!(self.form, Form::Inputs { grows: true, .. })
+    }
+
     /// The shape of the session's input at `index`, with the free sizes as dimensions.
     fn dims(&self, index: usize, shape: &[u32], free: &[Dim]) -> Vec<Dim> {
         let Form::Inputs { places, .. } = &self.form else { unreachable!("asked for a session") };
@@ -148,7 +153,7 @@ impl Bindings {
     fn serves(&self, form: &Form) -> bool {
         match (&self.form, form) {
             (Form::Inputs { places: own, decided: elements, .. }, Form::Inputs { places, decided, .. })
-                if !self.has_caches =>
+                if !self.has_caches && self.rest.is_none() =>
             {
                 own == places && elements == decided
             }
@@ -321,6 +326,7 @@ impl Session {
             outputs: options.outputs.clone(),
             may_cut: true,
             stop: self.stop.clone(),
+            unrolls_all: !free.is_to_run(),
         };
         let Imported { inputs: fed, mut outputs, rest, .. } =
             import(model, &mut builder, &request).map_err(|error| error.into_error())?;

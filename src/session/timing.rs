@@ -3,6 +3,7 @@
 use crate::description::{Description, Lazily, text_of};
 use crate::error::Result;
 use crate::memory::{Buffer, elements};
+use serde::Serialize;
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use std::time::Instant;
@@ -34,10 +35,43 @@ impl Timing {
     }
 }
 
-/// The JSON of all graphs of a run, with times relative to the start of the first one.
-///
-/// # Errors
-/// If it is longer than a string can be: a loop can run any number of graphs.
-pub fn timings_json(timings: &[Timing]) -> Result<String> {
-    text_of("profile", &Lazily::of(timings.iter().map(|timing| timing.json(timings[0].start))))
+/// Maximum number of spans that a profile holds: a loop can run any number of graphs. Their JSON has some 40 MB.
+const MAX_SPANS: usize = 100_000;
+
+/// The fields of a profile.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase", bound = "")]
+struct Fields<I: Iterator<Item = Json>> {
+    graphs: Lazily<I>,
+    omitted_graphs: usize,
+}
+
+/// The times of the graphs of a run.
+#[derive(Default)]
+pub struct Timings {
+    kept: Vec<Timing>,
+    spans: usize,
+    /// Number of graphs that ran when there was no more room.
+    omitted: usize,
+}
+
+impl Timings {
+    /// Adds those of the next graph, while there is room.
+    pub fn add(&mut self, timing: Timing) {
+        self.spans += 1 + timing.description.steps.len();
+        match self.omitted == 0 && self.spans <= MAX_SPANS || self.kept.is_empty() {
+            true => self.kept.push(timing),
+            false => self.omitted += 1,
+        }
+    }
+
+    /// The JSON of the fields `graphs` and `omittedGraphs` of `OnnxProfile` of `onnx.d.ts`, with times relative to the
+    /// start of the first graph.
+    ///
+    /// # Errors
+    /// If it is longer than a string can be.
+    pub fn json(&self) -> Result<String> {
+        let graphs = self.kept.iter().map(|timing| timing.json(self.kept[0].start));
+        text_of("profile", &Fields { graphs: Lazily::of(graphs), omitted_graphs: self.omitted })
+    }
 }

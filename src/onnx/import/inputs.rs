@@ -42,6 +42,7 @@ impl Request {
 
 impl Importer<'_> {
     pub(super) fn main_graph(&mut self, request: &Request, flow: &Flow, wanted: &[NameId]) -> Result<Imported> {
+        self.unrolls_all |= request.unrolls_all;
         let needed = flow.values().iter().chain(wanted).copied().collect();
         let inputs = self.inputs(request, &needed)?;
         let mut frontier = Frontier::of(flow);

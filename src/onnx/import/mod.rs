@@ -48,6 +48,9 @@ pub struct Request {
     pub outputs: Option<Vec<String>>,
     /// Whether nodes that depend on computed values may be left for later, rather than refused.
     pub may_cut: bool,
+    /// Whether loops become part of the graph even if their rounds are many, or depend on free sizes. Without a cut,
+    /// they always do.
+    pub unrolls_all: bool,
     /// Ends the import before it is done.
     pub stop: Stop,
 }
@@ -117,6 +120,8 @@ pub(super) struct Importer<'a> {
     source: Option<&'a mut dyn Source>,
     /// The nodes left for later; `None` if none may be.
     pub(super) cuts: Option<Cuts>,
+    /// Whether loops become part of the graph even if their rounds are many, or depend on sizes still unknown.
+    pub(super) unrolls_all: bool,
     /// See [`Imported::undecided`].
     pub(super) undecided: Vec<OperandId>,
     /// Ends the import before it is done.
@@ -248,6 +253,7 @@ pub(super) fn with_budget<T>(
             Some(source) => Some(source),
             None => None,
         },
+        unrolls_all: start.cuts.is_none(),
         cuts: start.cuts,
         undecided: Vec::new(),
         stop: start.stop,

@@ -1,33 +1,224 @@
-//! Control flow. WebNN graphs have none: loops are unrolled, and both branches of a computed condition run.
+//! Control flow. WebNN graphs have none: rounds of loops are unrolled, and both branches of a computed condition run.
+//! Rounds that are many, or whose number is not known, are left to a session.
 
 use super::sequence::joined;
-use crate::dimension::numbers;
-use crate::dtype::DataType;
+use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
-use crate::onnx::body::{Body, is_described, row};
+use crate::onnx::body::Body;
 use crate::onnx::call::{Call, Step};
+use crate::onnx::control_flow::{self, ControlNode, Scan, branch_for, listed};
 use crate::onnx::error::{Cut, Refusal};
 use crate::onnx::import::Value;
+use crate::onnx::model::ValueInfo;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::shape::Descriptor;
 
-// ---- If ----------------------------------------------------------------------------------------------------------
+/// Maximum number of nodes that the rounds after the first add to a graph if they may also run one after another:
+/// compiling that many takes some 50 ms. Compiling a single one takes as long as ten rounds of a small graph.
+const MAX_UNROLLED_NODES: u64 = 1024;
 
-fn branch(call: &mut Call, name: &str) -> Outcome {
-    let body = call.body(name)?;
-    call.run_body(body, Vec::new())
+/// A node whose graphs become part of the graph that contains it.
+pub(super) struct Unrolled<'u, 'c, 'm> {
+    call: &'u mut Call<'c, 'm>,
+    /// Whether the number of rounds is known to be of no concern.
+    unrolls_all: bool,
+    /// How often a graph has run.
+    runs: u64,
 }
+
+impl<'u, 'c, 'm> Unrolled<'u, 'c, 'm> {
+    pub fn of(call: &'u mut Call<'c, 'm>) -> Unrolled<'u, 'c, 'm> {
+        let unrolls_all = call.unrolls_all();
+        Unrolled { call, unrolls_all, runs: 0 }
+    }
+
+    /// Leaves `runs` runs of `body` to a session if compiling that many nodes takes longer.
+    fn check_runs(&self, body: Body, runs: u64) -> Step<()> {
+        let copies = runs.saturating_sub(1).saturating_mul(body.node_count() as u64);
+        match self.unrolls_all || copies <= MAX_UNROLLED_NODES {
+            true => Ok(()),
+            false => Err(Refusal::from("the many rounds of its graph run one after another").unless(Cut::Control)),
+        }
+    }
+}
+
+impl<'m> ControlNode for Unrolled<'_, '_, 'm> {
+    type Value = Value;
+    type Body = Body<'m>;
+    type Column = (Value, usize);
+    type Rows = Vec<Value>;
+    type Error = Refusal;
+
+    fn fail(&self, reason: String) -> Refusal {
+        Refusal(reason)
+    }
+
+    fn input_count(&self) -> usize {
+        self.call.input_count()
+    }
+
+    fn input(&self, index: usize) -> Step<Option<Value>> {
+        Ok(self.call.value(index))
+    }
+
+    fn ints(&self, attribute: &str) -> Step<Option<Vec<i64>>> {
+        let one = |ints: Vec<i64>| {
+            if ints.is_empty() { self.call.int_attribute(attribute).into_iter().collect() } else { ints }
+        };
+        Ok(self.call.ints_attribute(attribute).map(one))
+    }
+
+    fn body(&mut self, attribute: &str) -> Step<Body<'m>> {
+        self.call.body(attribute)
+    }
+
+    fn inputs_of(body: &Body<'m>) -> usize {
+        body.inputs().len()
+    }
+
+    fn outputs_of<'b>(body: &'b Body<'m>) -> &'b [ValueInfo] {
+        body.outputs()
+    }
+
+    fn run(&mut self, body: &mut Body<'m>, inputs: Vec<Value>) -> Outcome {
+        self.runs += 1;
+        self.check_runs(*body, self.runs)?;
+        self.call.run_body(*body, inputs)
+    }
+
+    fn shapes(&mut self, body: &Body<'m>, inputs: Vec<Value>) -> Step<Vec<Option<Descriptor>>> {
+        self.call.shapes_of_body(*body, inputs)
+    }
+
+    fn begin(&mut self, &body: &Body<'m>, rounds: Option<u64>) -> Step<()> {
+        let Some(rounds) = rounds else { return Ok(()) };
+        self.check_runs(body, rounds)?;
+        match self.call.can_repeat(body, rounds) {
+            true => Ok(()),
+            false => {
+                let reason = format!("with the {rounds} rounds of its graph, the model expands to too many nodes");
+                Err(Refusal(reason).unless(Cut::Control))
+            }
+        }
+    }
+
+    /// The import has a budget.
+    fn check_goes_on(&self) -> Step<()> {
+        Ok(())
+    }
+
+    fn int(&self, value: &Value, what: &str) -> Step<i64> {
+        let other = || Refusal(format!("{what} is not a tensor of 1 element"));
+        let Value::Tensor(id) = value else { return Err(other()) };
+        if !self.unrolls_all && self.call.is_open(*id) {
+            return Err(Refusal(format!("{what} depends on sizes of inputs")).unless(Cut::Control));
+        }
+        let numbers = self.call.listed(*id).map_err(|refusal| Refusal(format!("{what} {}", refusal.reason)))?;
+        match numbers.as_deref() {
+            None => {
+                let refusal = Refusal(format!("{what} is computed from inputs of the model")).unless(Cut::Control);
+                // A graph would be valid for one count only.
+                Err(if self.call.dtype(*id) == DataType::Uint8 { refusal.lacking(*id) } else { refusal })
+            }
+            Some(&[Number::Int(int)]) => i64::try_from(int).map_err(|_| Refusal(format!("{what} is too large"))),
+            Some([_]) => {
+                let dtype = self.call.dtype(*id);
+                Err(Refusal(format!("{what} is of type {dtype}, expected bool, int32 or int64")))
+            }
+            Some(_) => Err(other()),
+        }
+    }
+
+    fn descriptor(&self, value: &Value) -> Option<Descriptor> {
+        match value {
+            Value::Tensor(id) => Some(self.call.descriptor(*id)),
+            Value::Empty(descriptor) => Some(descriptor.clone()),
+            _ => None,
+        }
+    }
+
+    fn elements(value: &Value) -> Option<&[Value]> {
+        match value {
+            Value::Sequence(values) => Some(values.as_slice()),
+            _ => None,
+        }
+    }
+
+    fn sequence(values: Vec<Value>) -> Value {
+        Value::list(values)
+    }
+
+    fn absent() -> Value {
+        Value::Absent
+    }
+
+    fn counter(&mut self, round: u64) -> Step<Value> {
+        self.call.int_scalar(DataType::Int64, round as i64).map(Value::Tensor)
+    }
+
+    fn truth(&mut self) -> Step<Value> {
+        self.call.int_scalar(DataType::Uint8, 1).map(Value::Tensor)
+    }
+
+    fn empty(descriptor: Descriptor) -> Value {
+        Value::Empty(descriptor)
+    }
+
+    fn column(&mut self, value: &Value, axis: usize) -> Step<((Value, usize), u32)> {
+        let length = self.descriptor(value).expect("a tensor").shape[axis];
+        match length.is_number() || self.unrolls_all {
+            true => Ok(((value.clone(), axis), length.get())),
+            false => Err(Refusal::from("the number of rounds depends on sizes of inputs").unless(Cut::Control)),
+        }
+    }
+
+    fn slice(&mut self, (value, axis): &(Value, usize), at: u32) -> Step<Value> {
+        match value {
+            Value::Tensor(id) => self.call.pick(*id, *axis, at).map(Value::Tensor),
+            value => {
+                let mut slice = self.descriptor(value).expect("a tensor");
+                slice.shape.remove(*axis);
+                Ok(Value::Empty(slice))
+            }
+        }
+    }
+
+    fn slice_of_nothing(&mut self, slice: Descriptor) -> Step<Value> {
+        if slice.is_empty() {
+            return Ok(Value::Empty(slice));
+        }
+        let zero = self.call.int_scalar(slice.dtype, 0)?;
+        self.call.expand(zero, &slice.shape).map(Value::Tensor)
+    }
+
+    fn push(&mut self, rows: &mut Vec<Value>, row: Value) -> Step<()> {
+        rows.push(row);
+        Ok(())
+    }
+
+    fn stack(&mut self, mut rows: Vec<Value>, _: &Descriptor, axis: usize, reversed: bool) -> Step<Value> {
+        if reversed {
+            rows.reverse();
+        }
+        joined(self.call, &rows, axis as i64, true)
+    }
+}
+
+// ---- If ----------------------------------------------------------------------------------------------------------
 
 /// The branch that a constant condition selects, otherwise both.
 fn if_else(call: &mut Call) -> Outcome {
     if call.is_known(0) {
-        let taken = call.one_int(0, "cond")? != 0;
-        return branch(call, if taken { "then_branch" } else { "else_branch" });
+        return control_flow::choose(&mut Unrolled::of(call));
     }
     let condition = call.input(0)?;
     call.lacks(condition);
     let condition = call.to_scalar(condition)?;
-    let both = |call: &mut Call| Ok((branch(call, "then_branch")?, branch(call, "else_branch")?));
+    let branch = |call: &mut Call, taken: bool| {
+        let body = call.body(branch_for(taken))?;
+        call.run_body(body, Vec::new())
+    };
+    let both = |call: &mut Call| Ok((branch(call, true)?, branch(call, false)?));
     let (yes, no) = call.attempt(both, Cut::Control)?;
     if yes.len() != no.len() {
         return Err(Refusal(format!("its branches have {} and {} outputs", yes.len(), no.len())));
@@ -65,263 +256,60 @@ fn chosen(call: &mut Call, condition: OperandId, yes: Value, no: Value) -> Step<
     })
 }
 
-// ---- Loop --------------------------------------------------------------------------------------------------------
+// ---- Loop and Scan -----------------------------------------------------------------------------------------------
 
-fn truth(call: &Call, value: &Value) -> Option<bool> {
-    let Value::Tensor(id) = value else { return None };
-    Some(call.numbers_of(*id)?.first()?.to_f64() != 0.0)
-}
-
-/// Refuses to unroll a loop, or cuts the model there if data decide its length.
-fn decided(refusal: Refusal) -> Refusal {
-    if refusal.cut.is_some() { refusal.unless(Cut::Control) } else { refusal }
-}
-
-/// Refuses to unroll `rounds` rounds of `body` if that yields too many nodes.
-fn check_rounds(call: &Call, body: Body, rounds: i64) -> Step<()> {
-    match call.can_repeat(body, rounds) {
-        true => Ok(()),
-        false => {
-            let reason = format!("with the {rounds} rounds of its graph, the model expands to too many nodes");
-            Err(Refusal(reason).unless(Cut::Control))
-        }
-    }
-}
-
-/// Runs the rounds at translation time, until the trip count is reached, or the condition, which must fold to a
-/// constant, is false.
-fn unrolled(call: &mut Call) -> Outcome {
-    let trips = match call.value(0) {
-        Some(_) => call.one_int(0, "the trip count").map_err(decided)?,
-        None => i64::MAX,
-    };
-    let mut goes_on = match call.value(1) {
-        Some(_) => call.one_int(1, "cond").map_err(decided)? != 0,
-        None => true,
-    };
-    let mut state: Vec<Value> =
-        (2..call.input_count()).map(|index| call.value(index).unwrap_or(Value::Absent)).collect();
-    let body = call.body("body")?;
-    let outputs = body.outputs().len();
-    let scans = outputs
-        .checked_sub(1 + state.len())
-        .ok_or_else(|| Refusal(format!("its graph has {outputs} outputs, expected at least {}", 1 + state.len())))?;
-    if call.value(0).is_some() && trips < i64::MAX {
-        check_rounds(call, body, trips)?;
-    }
-    let mut rows = vec![Vec::new(); scans];
-    let yes = call.int_scalar(DataType::Uint8, 1)?;
-    let mut round = 0;
-    let mut known = Vec::new();
-    if !goes_on || trips <= 0 {
-        let counter = call.int_list(&[], &[0])?;
-        let inputs = [counter, Value::Tensor(yes)].into_iter().chain(state.clone()).collect();
-        known = not_run(call, (body, outputs - scans), inputs)?;
-    }
-    while goes_on && round < trips {
-        let counter = call.int_list(&[], &[round])?;
-        let inputs = [counter, Value::Tensor(yes)].into_iter().chain(state).collect();
-        let mut results = call.run_body(body, inputs)?.into_iter();
-        let condition = results.next();
-        round += 1;
-        goes_on = condition.as_ref().and_then(|value| truth(call, value)).ok_or_else(|| {
-            let reason = format!("its condition after round {round} is computed from inputs of the model");
-            let refusal = Refusal(reason).unless(Cut::Control);
-            match condition {
-                Some(Value::Tensor(id)) => refusal.lacking(id),
-                _ => refusal,
-            }
-        })?;
-        state = results.by_ref().take(outputs - 1 - scans).collect();
-        rows.iter_mut().zip(results).for_each(|(rows, row)| rows.push(row));
-    }
-    let first_scan = outputs - scans;
-    for (at, rows) in rows.into_iter().enumerate() {
-        let place = first_scan + at;
-        state.push(collected(call, (body, place), rows, known.get(place), 0)?);
-    }
-    Ok(state)
-}
-
-/// What follows for the outputs of `body`, which does not run on these inputs, unless it describes all from the `first`
-/// collected one on.
-fn not_run(call: &mut Call, (body, first): (Body, usize), inputs: Vec<Value>) -> Step<Vec<Option<Descriptor>>> {
-    match body.outputs()[first..].iter().all(is_described) {
-        true => Ok(Vec::new()),
-        false => call.shapes_of_body(body, inputs),
-    }
-}
-
-/// Stacks the rows that an output of `body` returned in each round along the new dimension `axis`. Without rows, it has
-/// the shape that is declared or `known`.
-fn collected(
-    call: &mut Call,
-    (body, index): (Body, usize),
-    rows: Vec<Value>,
-    known: Option<&Option<Descriptor>>,
-    axis: i64,
-) -> Step<Value> {
-    if !rows.is_empty() {
-        return joined(call, &rows, axis, true);
-    }
-    let info = &body.outputs()[index];
-    let mut descriptor = row(info, known.and_then(Option::as_ref))
-        .ok_or_else(|| Refusal(format!("no round returns a row of '{}', and its type is not described", info.name)))?;
-    let axis = call.axis(axis, descriptor.rank() + 1)? as usize;
-    descriptor.shape.insert(axis, 0u32.into());
-    Ok(Value::Empty(descriptor))
-}
-
-// ---- Scan --------------------------------------------------------------------------------------------------------
-
-/// The scanned inputs and outputs of `Scan`.
-struct Scans<'m> {
-    body: Body<'m>,
-    /// For each scanned input, its axis, and whether it is read from the end.
-    inputs: Vec<(u32, bool)>,
-    /// For each collected output, its axis, and whether rows are prepended.
-    outputs: Vec<(i64, bool)>,
-}
-
-/// An attribute with one integer per input or output.
-fn listed(call: &Call, name: &str, count: usize) -> Step<Vec<i64>> {
-    let ints = call.ints_attribute(name).unwrap_or_else(|| vec![0; count]);
-    match ints.len() == count {
-        true => Ok(ints),
-        false => Err(Refusal(format!("{name} is {ints:?}, expected {count} integers"))),
-    }
-}
-
-/// Runs the rounds; returns the states after the last one, then the collected outputs. `scanned` holds the scanned
-/// inputs.
-fn run_scan(call: &mut Call, scans: &mut Scans, mut state: Vec<Value>, scanned: &[Value]) -> Step<Vec<Value>> {
-    let mut lengths = Vec::new();
-    for (value, (axis, _)) in scanned.iter().zip(&scans.inputs) {
-        let shape = match value {
-            Value::Tensor(id) => call.sizes(*id),
-            Value::Empty(descriptor) => numbers(&descriptor.shape),
-            _ => return Err("a scanned input is not a tensor that WebNN has".into()),
-        };
-        lengths.push(shape[*axis as usize]);
-    }
-    let length = lengths[0];
-    if lengths.iter().any(|&other| other != length) {
-        return Err(Refusal(format!("the scanned inputs have lengths {lengths:?}, expected the same")));
-    }
-    check_rounds(call, scans.body, i64::from(length))?;
-    let states = state.len();
-    let mut rows = vec![Vec::new(); scans.outputs.len()];
-    for round in 0..length {
-        let mut inputs = state;
-        for (value, &(axis, reversed)) in scanned.iter().zip(&scans.inputs) {
-            let Value::Tensor(id) = value else {
-                return Err("a scanned input has no elements".into());
-            };
-            let at = if reversed { length - 1 - round } else { round };
-            inputs.push(Value::Tensor(call.pick(*id, axis as usize, at)?));
-        }
-        let mut results = call.run_body(scans.body, inputs)?.into_iter();
-        state = results.by_ref().take(states).collect();
-        rows.iter_mut().zip(results).for_each(|(rows, row)| rows.push(row));
-    }
-    let mut known = Vec::new();
-    if length == 0 {
-        let mut inputs = state.clone();
-        for (value, &(axis, _)) in scanned.iter().zip(&scans.inputs) {
-            inputs.push(slice_of_nothing(call, value, axis as usize)?);
-        }
-        known = not_run(call, (scans.body, states), inputs)?;
-    }
-    for (at, (mut rows, (axis, reversed))) in rows.into_iter().zip(scans.outputs.clone()).enumerate() {
-        if reversed {
-            rows.reverse();
-        }
-        let place = states + at;
-        state.push(collected(call, (scans.body, place), rows, known.get(place), axis)?);
-    }
-    Ok(state)
-}
-
-/// A tensor of the type and shape that a slice of `value` along `axis` would have.
-fn slice_of_nothing(call: &mut Call, value: &Value, axis: usize) -> Step<Value> {
-    let Value::Empty(descriptor) = value else { return Err("a scanned input is not a tensor that WebNN has".into()) };
-    let mut slice = descriptor.clone();
-    slice.shape.remove(axis);
-    if slice.is_empty() {
-        return Ok(Value::Empty(slice));
-    }
-    let zero = call.int_scalar(slice.dtype, 0)?;
-    call.expand(zero, &slice.shape).map(Value::Tensor)
+fn repeat(call: &mut Call) -> Outcome {
+    control_flow::repeat(&mut Unrolled::of(call))
 }
 
 fn scan(call: &mut Call) -> Outcome {
-    let first = (call.opset < 9) as usize;
-    let count = call.int_attribute("num_scan_inputs").ok_or("num_scan_inputs is missing")?;
-    let inputs = call.input_count() - first.min(call.input_count());
-    let count = usize::try_from(count).ok().filter(|count| (1..=inputs).contains(count));
-    let count = count.ok_or("num_scan_inputs is not between 1 and the number of inputs")?;
-    let states = inputs - count;
-    let values: Vec<Value> = (first..call.input_count()).map(|index| call.required(index)).collect::<Step<_>>()?;
-    let body = call.body("body")?;
-    let outputs = body.outputs().len();
-    let collected = outputs
-        .checked_sub(states)
-        .ok_or_else(|| Refusal(format!("its graph has {outputs} outputs, expected at least {states}")))?;
-    let scanned = values[states..].to_vec();
-    if first == 1 {
-        return batched_scan(call, body, values[..states].to_vec(), scanned, collected);
+    match call.opset {
+        ..9 => batched_scan(call),
+        _ => control_flow::scan(&mut Unrolled::of(call)),
     }
-    let (axes, directions) = (listed(call, "scan_input_axes", count)?, listed(call, "scan_input_directions", count)?);
-    let mut inputs = Vec::new();
-    for (at, (axis, direction)) in axes.into_iter().zip(directions).enumerate() {
-        let rank = call.input_sizes(states + at)?.len();
-        inputs.push((call.axis(axis, rank)?, direction != 0));
-    }
-    let axes = listed(call, "scan_output_axes", collected)?;
-    let directions = listed(call, "scan_output_directions", collected)?;
-    let outputs = axes.into_iter().zip(directions.into_iter().map(|direction| direction != 0)).collect();
-    run_scan(call, &mut Scans { body, inputs, outputs }, values[..states].to_vec(), &scanned)
 }
 
-/// Opset 8: a batch of scans along the second dimension.
-fn batched_scan(call: &mut Call, body: Body, states: Vec<Value>, scanned: Vec<Value>, collected: usize) -> Outcome {
-    let directions = listed(call, "directions", scanned.len())?;
+/// Opset 8: a batch of scans along the second dimension. No session runs them.
+fn batched_scan(call: &mut Call) -> Outcome {
+    let flow = &mut Unrolled { call, unrolls_all: true, runs: 0 };
+    let mut scan = Scan::of(flow, 1)?;
+    let directions = listed(flow, "directions", scan.scanned.len())?;
     let operand = |value: &Value| match value {
         Value::Tensor(id) => Ok(*id),
         _ => Err(Refusal("an input has no elements".to_string())),
     };
-    let states: Vec<OperandId> = states.iter().map(operand).collect::<Step<_>>()?;
-    let scanned: Vec<OperandId> = scanned.iter().map(operand).collect::<Step<_>>()?;
+    let states: Vec<OperandId> = scan.states.iter().map(operand).collect::<Step<_>>()?;
+    let scanned: Vec<OperandId> = scan.scanned.iter().map(operand).collect::<Step<_>>()?;
     let batches: Vec<u32> =
-        states.iter().chain(&scanned).map(|&id| call.sizes(id).first().copied().unwrap_or(0)).collect();
+        states.iter().chain(&scanned).map(|&id| flow.call.sizes(id).first().copied().unwrap_or(0)).collect();
     let batch = batches[0];
-    if scanned.iter().any(|&id| call.rank(id) < 2) || batches.iter().any(|&other| other != batch) {
+    if scanned.iter().any(|&id| flow.call.rank(id) < 2) || batches.iter().any(|&other| other != batch) {
         return Err("the inputs differ in their batch dimension".into());
     }
-    let length = call.sizes(scanned[0])[1];
-    if let Some(lengths) = call.optional_ints(0, "sequence_lens")?
+    let length = flow.call.sizes(scanned[0])[1];
+    if let Some(lengths) = flow.call.optional_ints(0, "sequence_lens")?
         && lengths.iter().any(|&given| given != length as i64)
     {
         return Err(Refusal(format!("sequence_lens is {lengths:?}, expected only the full length {length}")));
     }
-    let inputs = directions.into_iter().map(|direction| (0, direction != 0)).collect();
-    let mut scans = Scans { body, inputs, outputs: vec![(0, false); collected] };
-    let mut columns = vec![Vec::new(); states.len() + collected];
+    let mut columns = vec![Vec::new(); states.len() + scan.rows];
     for at in 0..batch {
         let mut of_batch = |ids: &[OperandId]| -> Step<Vec<Value>> {
-            ids.iter().map(|&id| call.pick(id, 0, at).map(Value::Tensor)).collect()
+            ids.iter().map(|&id| flow.call.pick(id, 0, at).map(Value::Tensor)).collect()
         };
-        let (state, scanned) = (of_batch(&states)?, of_batch(&scanned)?);
-        let results = run_scan(call, &mut scans, state, &scanned)?;
+        (scan.states, scan.scanned) = (of_batch(&states)?, of_batch(&scanned)?);
+        let inputs = directions.iter().map(|&direction| (0, direction != 0));
+        let outputs = std::iter::repeat_n((0, false), scan.rows);
+        let results = scan.run(flow, inputs, outputs)?;
         columns.iter_mut().zip(results).for_each(|(column, result)| column.push(result));
     }
-    columns.into_iter().map(|column| joined(call, &column, 0, true)).collect()
+    columns.into_iter().map(|column| joined(flow.call, &column, 0, true)).collect()
 }
 
 /// The operators of this family.
 pub const OPERATORS: &[Entry] = &[
     standard("If", "a non-constant condition only for branches of the same types and shapes: both run", if_else),
-    standard("Loop", "constant trip counts and conditions: rounds are unrolled", unrolled),
+    standard("Loop", "constant trip counts and conditions: rounds are unrolled", repeat),
     standard("Scan", "rounds are unrolled; sequence_lens of opset 8 only for full lengths", scan),
 ];
 

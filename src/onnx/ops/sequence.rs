@@ -1,8 +1,10 @@
 //! Sequences and optionals: their structure is resolved during translation, and leaves no trace in a graph.
 
+use super::control::Unrolled;
 use crate::dimension::Dim;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
+use crate::onnx::control_flow;
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
@@ -182,24 +184,8 @@ fn split_to_sequence(call: &mut Call) -> Outcome {
     bounded(call, pieces)
 }
 
-/// Runs the node's graph for each tensor of the sequences; other inputs are the same every time.
 fn map(call: &mut Call) -> Outcome {
-    let inputs: Vec<Value> = (0..call.input_count()).map(|index| call.required(index)).collect::<Step<_>>()?;
-    let length = sequence(call, 0)?.len();
-    let body = call.body("body")?;
-    let mut columns = vec![Vec::new(); body.outputs().len()];
-    for at in 0..length {
-        let element = |input: &Value| match input {
-            Value::Sequence(values) => values.get(at).cloned(),
-            other => Some(other.clone()),
-        };
-        let inputs: Option<Vec<Value>> = inputs.iter().map(element).collect();
-        let inputs = inputs.ok_or("the sequences differ in their lengths")?;
-        for (column, output) in columns.iter_mut().zip(call.run_body(body, inputs)?) {
-            column.push(output);
-        }
-    }
-    Ok(columns.into_iter().map(Value::list).collect())
+    control_flow::map(&mut Unrolled::of(call))
 }
 
 fn optional(call: &mut Call) -> Outcome {
