@@ -3,7 +3,8 @@
 
 use super::control::Node;
 use super::known::{Held, Role, bytes, host};
-use super::program::{Prepared, Program, held};
+use super::program::{Prepared, Program, Values, held};
+use super::specialization::Specialization;
 use crate::dimension::numbers;
 use crate::dtype::DataType;
 use crate::error::Result;
@@ -89,6 +90,11 @@ fn tensor(descriptor: &Descriptor, bytes: Buffer) -> Arc<Tensor> {
     Arc::new(tensor)
 }
 
+/// A tensor with bytes of its own, to be written.
+fn blank(descriptor: &Descriptor) -> Result<Arc<Tensor>> {
+    Ok(tensor(descriptor, Buffer::zeroed(descriptor.bytes())?))
+}
+
 /// Calls `look` with the bytes of `tensor`.
 fn read<T>(tensor: &Tensor, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
     Ok(look(tensor.lock()?.bytes()?.bytes()))
@@ -118,96 +124,102 @@ fn inputs(rounds: &Rounds<Node>) -> Result<Vec<Held>> {
     Ok(inputs)
 }
 
+/// A loop's graph before it is bound.
+struct Unbound<'a> {
+    site: &'a Site<'a>,
+    body: &'a Program,
+    /// What the graph sees.
+    values: &'a Values,
+    /// Its inputs.
+    given: &'a [Held],
+    /// What computes it.
+    graph: &'a Specialization,
+}
+
+impl Unbound<'_> {
+    /// The index of the graph's input `name`.
+    fn input(&self, name: &String) -> Option<usize> {
+        self.body.inputs.iter().rposition(|input| input == name)
+    }
+
+    /// The tensors that are read: those of the compiled graph, `places` among `fed`, then one for each other input; and
+    /// for each input, its index among them.
+    fn read(&self, places: &[usize], fed: &[(String, Held)]) -> Result<(Vec<Arc<Tensor>>, Vec<usize>)> {
+        let mut read = Vec::new();
+        let mut inputs = vec![None; self.given.len()];
+        let mut captured = HashSet::new();
+        for (name, value) in places.iter().map(|&place| &fed[place]) {
+            let input = self.input(name);
+            if let Some(at) = input {
+                inputs[at] = Some(read.len());
+            }
+            read.push(match (input, value) {
+                (Some(_), value) => own(self.site, value)?,
+                // Graphs lock each tensor once.
+                (None, Held::Tensor(tensor)) if captured.insert(Arc::as_ptr(tensor)) => tensor.clone(),
+                (None, value) => {
+                    let descriptor = value.descriptor().expect("inputs are tensors").clone();
+                    self.site.tensor_of(descriptor, &bytes(self.site, value)?)?
+                }
+            });
+        }
+        let mut placed = Vec::new();
+        for (value, at) in self.given.iter().zip(inputs) {
+            placed.push(at.unwrap_or(read.len()));
+            if at.is_none() {
+                read.push(own(self.site, value)?);
+            }
+        }
+        Ok((read, placed))
+    }
+
+    /// Type, shape and source of the output `name`; `None` unless it is a tensor with elements. `inputs` are indices
+    /// of the inputs among the tensors that are read, `writes` those of what the compiled graph writes among its
+    /// outputs.
+    fn source(&self, name: &String, inputs: &[usize], writes: &[usize]) -> Result<Option<(Descriptor, Source)>> {
+        let rest = self.graph.rest.as_ref().expect("a part has one");
+        let kept = rest.values.iter().find(|(kept, _)| kept == name).map(|(_, kept)| kept);
+        let value = match (kept, self.input(name)) {
+            (Some(Kept::Output(place)), _) => {
+                let source = |at| (self.graph.outputs[*place].descriptor.clone(), Source::Output(at));
+                return Ok(writes.iter().position(|at| at == place).map(source));
+            }
+            (None, Some(at)) => {
+                let descriptor = self.given[at].descriptor().expect("inputs are tensors");
+                return Ok(Some((descriptor.clone(), Source::Input(inputs[at]))));
+            }
+            (Some(kept), _) => held(kept.clone(), Role::Constant, &|_| Ok(Held::Absent))?,
+            (None, None) => self.values.get(name).cloned().unwrap_or(Held::Absent),
+        };
+        match value.descriptor().filter(|descriptor| !descriptor.is_empty()) {
+            Some(descriptor) => Ok(Some((descriptor.clone(), Source::Constant(bytes(self.site, &value)?)))),
+            None => Ok(None),
+        }
+    }
+}
+
 impl BoundRounds {
     /// Binds `body`; `None` if it has several stages, or its types and shapes change with a round.
     fn of(node: &Node, body: &Program, rounds: &Rounds<Node>) -> Result<Option<BoundRounds>> {
-        let site = node.run.site;
         let given = inputs(rounds)?;
         let is_tensor = |held: &Held| held.descriptor().is_some_and(|descriptor| !descriptor.is_empty());
         if body.inputs.len() != given.len() || !given.iter().all(is_tensor) {
             return Ok(None);
         }
         let values = node.values(body, given.clone());
-        let Some(Prepared { graph: specialization, inputs: fed }) = body.whole(node.run, &values)? else {
-            return Ok(None);
-        };
-        let [reads, writes] = specialization.places();
-        let mut read = Vec::new();
-        let mut inputs = vec![None; given.len()];
-        let mut captured = HashSet::new();
-        for &place in &reads {
-            let (name, value) = &fed[place];
-            match body.inputs.iter().rposition(|input| input == name) {
-                Some(at) => {
-                    inputs[at] = Some(read.len());
-                    read.push(own(site, value)?);
-                }
-                None => read.push(match value {
-                    // Graphs lock each tensor once.
-                    Held::Tensor(tensor) if captured.insert(Arc::as_ptr(tensor)) => tensor.clone(),
-                    value => {
-                        site.tensor_of(value.descriptor().expect("inputs are tensors").clone(), &bytes(site, value)?)?
-                    }
-                }),
-            }
-        }
-        let mut placed = Vec::new();
-        for (value, at) in given.iter().zip(inputs) {
-            placed.push(match at {
-                Some(at) => at,
-                None => {
-                    read.push(own(site, value)?);
-                    read.len() - 1
-                }
-            });
-        }
-        let mut written = Vec::new();
-        for &place in &writes {
-            let descriptor = &specialization.outputs[place].descriptor;
-            written.push(tensor(descriptor, Buffer::zeroed(descriptor.bytes())?));
-        }
-        let rest = specialization.rest.as_ref().expect("a part has one");
-        // Type, shape and source of a wanted value.
-        let source = |name: &String| -> Result<Option<(Descriptor, Source)>> {
-            let of_bytes = |value: &Held| match value {
-                Held::Host(descriptor, bytes, _) => Some((descriptor.clone(), Source::Constant(bytes.clone()))),
-                _ => None,
-            };
-            let kept = rest.values.iter().find(|(kept, _)| kept == name).map(|(_, kept)| kept);
-            let input = body.inputs.iter().rposition(|input| input == name);
-            Ok(match (kept, input) {
-                (Some(Kept::Output(place)), _) => writes.iter().position(|at| at == place).map(|at| {
-                    let descriptor = written[at].descriptor().clone();
-                    (descriptor, Source::Output(at))
-                }),
-                (Some(kept), _) => {
-                    let none = |_| Ok(Held::Absent);
-                    of_bytes(&held(kept.clone(), Role::Constant, &none)?)
-                }
-                (None, Some(at)) => {
-                    let descriptor = given[at].descriptor().expect("a tensor").clone();
-                    Some((descriptor, Source::Input(placed[at])))
-                }
-                (None, None) => match values.get(name) {
-                    Some(Held::Tensor(tensor)) => {
-                        Some((tensor.descriptor().clone(), Source::Constant(site.bytes(tensor)?)))
-                    }
-                    Some(value) => of_bytes(value),
-                    None => None,
-                },
-            })
-        };
+        let Some(Prepared { graph, inputs: fed }) = body.whole(node.run, &values)? else { return Ok(None) };
+        let unbound = Unbound { site: node.run.site, body, values: &values, given: &given, graph: &graph };
+        let [reads, writes] = graph.places();
+        let (read, inputs) = unbound.read(&reads, &fed)?;
         let mut sources = Vec::new();
         for name in body.wanted() {
-            match source(name)? {
-                Some((descriptor, source)) if !descriptor.is_empty() => sources.push((descriptor, source)),
-                _ => return Ok(None),
-            }
+            let Some(source) = unbound.source(name, &inputs, &writes)? else { return Ok(None) };
+            sources.push(source);
         }
-        let ports = [reads.len(), writes.len()];
-        let graph = specialization.graph().cloned();
+        let written = writes.iter().map(|&place| blank(&graph.outputs[place].descriptor)).collect::<Result<_>>()?;
         let (states, condition, rows) = Default::default();
-        let bound = BoundRounds { graph, read, written, ports, inputs: placed, states, condition, rows };
+        let (ports, graph) = ([reads.len(), writes.len()], graph.graph().cloned());
+        let bound = BoundRounds { graph, read, written, ports, inputs, states, condition, rows };
         bound.with_sources(rounds, sources)
     }
 
@@ -236,7 +248,7 @@ impl BoundRounds {
                 Source::Input(same) if same == before => continue,
                 Source::Output(after) => (after, None),
                 source => {
-                    self.written.push(tensor(&descriptor, Buffer::zeroed(descriptor.bytes())?));
+                    self.written.push(blank(&descriptor)?);
                     (self.written.len() - 1, Some(source))
                 }
             };
@@ -314,9 +326,8 @@ impl BoundRounds {
 fn own(site: &Site, value: &Held) -> Result<Arc<Tensor>> {
     let descriptor = value.descriptor().expect("a tensor");
     let bytes = bytes(site, value)?;
-    let own = match bytes.len() == descriptor.bytes() {
-        true => Buffer::copy_of(bytes.bytes())?,
-        false => Buffer::zeroed(descriptor.bytes())?,
-    };
-    Ok(tensor(descriptor, own))
+    match bytes.len() == descriptor.bytes() {
+        true => Ok(tensor(descriptor, Buffer::copy_of(bytes.bytes())?)),
+        false => blank(descriptor),
+    }
 }
