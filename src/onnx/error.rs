@@ -114,7 +114,7 @@ pub enum Cut {
     Value(usize),
     /// The elements of all inputs; the node is then evaluated outside of a graph.
     Elements,
-    /// The decision which of its graphs runs, or a cut inside one of them.
+    /// The decision which of its graphs runs, or how often, or a cut inside one of them.
     Control,
     /// Outputs of nodes that come after a cut themselves.
     Waiting,

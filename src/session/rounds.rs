@@ -3,7 +3,8 @@
 
 use super::control::Turn;
 use super::known::{Data, Held, Role, host};
-use super::program::{Prepared, Program, held};
+use super::program::{Prepared, Program, Values, held};
+use super::specialization::Specialization;
 use crate::dimension::numbers;
 use crate::dtype::DataType;
 use crate::error::Result;
@@ -91,6 +92,11 @@ fn tensor(descriptor: &Descriptor, bytes: Buffer) -> Arc<Tensor> {
     Arc::new(tensor)
 }
 
+/// A tensor with bytes of its own, to be written.
+fn blank(descriptor: &Descriptor) -> Result<Arc<Tensor>> {
+    Ok(tensor(descriptor, Buffer::zeroed(descriptor.bytes())?))
+}
+
 /// Calls `look` with the bytes of `tensor`.
 fn read<T>(tensor: &Tensor, look: impl FnOnce(&[u8]) -> T) -> Result<T> {
     Ok(look(tensor.lock()?.bytes()?.bytes()))
@@ -120,98 +126,102 @@ fn inputs(rounds: &Rounds<Turn>) -> Result<Vec<Held>> {
     Ok(inputs)
 }
 
-impl BoundRounds {
-    /// Binds `body`; `None` if it has several stages, or its types and shapes change with a round.
-    fn of(node: &Turn, body: &Program, rounds: &Rounds<Turn>) -> Result<Option<BoundRounds>> {
-        let site = node.run.site;
-        let given = inputs(rounds)?;
-        let is_tensor = |held: &Held| held.descriptor().is_some_and(|descriptor| !descriptor.is_empty());
-        let own_inputs = &body.graph().input_values;
-        if own_inputs.len() != given.len() || !given.iter().all(is_tensor) {
-            return Ok(None);
-        }
-        let values = node.values(body, given.clone());
-        let Some(Prepared { graph: specialization, inputs: fed }) = body.whole(node.run, &values)? else {
-            return Ok(None);
-        };
-        let [reads, writes] = specialization.places();
+/// A loop's graph before it is bound.
+struct Unbound<'a> {
+    site: &'a Site<'a>,
+    body: &'a Program,
+    /// What the graph sees.
+    values: &'a Values,
+    /// Its inputs.
+    given: &'a [Held],
+    /// What computes it.
+    graph: &'a Specialization,
+}
+
+impl Unbound<'_> {
+    /// The index of the graph's input `id`.
+    fn input(&self, id: NameId) -> Option<usize> {
+        self.body.graph().input_values.iter().position(|&input| input == id)
+    }
+
+    /// The tensors that are read: those of the compiled graph, `places` among `fed`, then one for each other input; and
+    /// for each input, its index among them.
+    fn read(&self, places: &[usize], fed: &[(NameId, Held)]) -> Result<(Vec<Arc<Tensor>>, Vec<usize>)> {
         let mut read = Vec::new();
-        let mut inputs = vec![None; given.len()];
+        let mut inputs = vec![None; self.given.len()];
         let mut captured = HashSet::new();
-        for &place in &reads {
-            let (id, value) = &fed[place];
-            match own_inputs.iter().position(|input| input == id) {
-                Some(at) => {
-                    inputs[at] = Some(read.len());
-                    read.push(own(site, value)?);
-                }
-                None => read.push(match value {
-                    // Graphs lock each tensor once.
-                    Value::Tensor(Data::Device(tensor)) if captured.insert(Arc::as_ptr(tensor)) => tensor.clone(),
-                    value => {
-                        site.tensor_of(value.descriptor().expect("inputs are tensors").clone(), &value.bytes(site)?)?
-                    }
-                }),
+        for (id, value) in places.iter().map(|&place| &fed[place]) {
+            let input = self.input(*id);
+            if let Some(at) = input {
+                inputs[at] = Some(read.len());
             }
-        }
-        let mut placed = Vec::new();
-        for (value, at) in given.iter().zip(inputs) {
-            placed.push(match at {
-                Some(at) => at,
-                None => {
-                    read.push(own(site, value)?);
-                    read.len() - 1
+            read.push(match (input, value) {
+                (Some(_), value) => own(self.site, value)?,
+                // Graphs lock each tensor once.
+                (None, Value::Tensor(Data::Device(tensor))) if captured.insert(Arc::as_ptr(tensor)) => tensor.clone(),
+                (None, value) => {
+                    let descriptor = value.descriptor().expect("inputs are tensors").clone();
+                    self.site.tensor_of(descriptor, &value.bytes(self.site)?)?
                 }
             });
         }
-        let mut written = Vec::new();
-        for &place in &writes {
-            let descriptor = &specialization.outputs[place].descriptor;
-            written.push(tensor(descriptor, Buffer::zeroed(descriptor.bytes())?));
-        }
-        let rest = specialization.rest.as_ref().expect("a part has one");
-        // Type, shape and source of a wanted value.
-        let source = |id: NameId| -> Result<Option<(Descriptor, Source)>> {
-            let of_bytes = |value: &Held| match value {
-                Value::Tensor(Data::Host(descriptor, bytes, _)) => {
-                    Some((descriptor.clone(), Source::Constant(bytes.clone())))
-                }
-                _ => None,
-            };
-            let kept = rest.values.iter().find(|(kept, _)| *kept == id).map(|(_, kept)| kept);
-            let input = own_inputs.iter().position(|&input| input == id);
-            Ok(match (kept, input) {
-                (Some(Value::Tensor(KeptTensor::Output(place))), _) => {
-                    writes.iter().position(|at| at == place).map(|at| {
-                        let descriptor = written[at].descriptor().clone();
-                        (descriptor, Source::Output(at))
-                    })
-                }
-                (Some(kept), _) => of_bytes(&held(kept, Role::Constant, &[])?),
-                (None, Some(at)) => {
-                    let descriptor = given[at].descriptor().expect("a tensor").clone();
-                    Some((descriptor, Source::Input(placed[at])))
-                }
-                (None, None) => match values.get(&id) {
-                    Some(Value::Tensor(Data::Device(tensor))) => {
-                        Some((tensor.descriptor().clone(), Source::Constant(site.bytes(tensor)?)))
-                    }
-                    Some(value) => of_bytes(value),
-                    None => None,
-                },
-            })
-        };
-        let mut sources = Vec::new();
-        for &id in body.wanted() {
-            match source(id)? {
-                Some((descriptor, source)) if !descriptor.is_empty() => sources.push((descriptor, source)),
-                _ => return Ok(None),
+        let mut placed = Vec::new();
+        for (value, at) in self.given.iter().zip(inputs) {
+            placed.push(at.unwrap_or(read.len()));
+            if at.is_none() {
+                read.push(own(self.site, value)?);
             }
         }
-        let ports = [reads.len(), writes.len()];
-        let graph = specialization.graph().cloned();
+        Ok((read, placed))
+    }
+
+    /// Type, shape and source of the output `id`; `None` unless it is a tensor with elements. `inputs` are indices
+    /// of the inputs among the tensors that are read, `writes` those of what the compiled graph writes among its
+    /// outputs.
+    fn source(&self, id: NameId, inputs: &[usize], writes: &[usize]) -> Result<Option<(Descriptor, Source)>> {
+        let rest = self.graph.rest.as_ref().expect("a part has one");
+        let kept = rest.values.iter().find(|(kept, _)| *kept == id).map(|(_, kept)| kept);
+        let value = match (kept, self.input(id)) {
+            (Some(Value::Tensor(KeptTensor::Output(place))), _) => {
+                let source = |at| (self.graph.outputs[*place].descriptor.clone(), Source::Output(at));
+                return Ok(writes.iter().position(|at| at == place).map(source));
+            }
+            (None, Some(at)) => {
+                let descriptor = self.given[at].descriptor().expect("inputs are tensors");
+                return Ok(Some((descriptor.clone(), Source::Input(inputs[at]))));
+            }
+            (Some(kept), _) => held(kept, Role::Constant, &[])?,
+            (None, None) => self.values.get(&id).cloned().unwrap_or(Value::Absent),
+        };
+        match value.descriptor().filter(|descriptor| !descriptor.is_empty()) {
+            Some(descriptor) => Ok(Some((descriptor.clone(), Source::Constant(value.bytes(self.site)?)))),
+            None => Ok(None),
+        }
+    }
+}
+
+impl BoundRounds {
+    /// Binds `body`; `None` if it has several stages, or its types and shapes change with a round.
+    fn of(node: &Turn, body: &Program, rounds: &Rounds<Turn>) -> Result<Option<BoundRounds>> {
+        let given = inputs(rounds)?;
+        let is_tensor = |held: &Held| held.descriptor().is_some_and(|descriptor| !descriptor.is_empty());
+        if body.graph().inputs.len() != given.len() || !given.iter().all(is_tensor) {
+            return Ok(None);
+        }
+        let values = node.values(body, given.clone());
+        let Some(Prepared { graph, inputs: fed }) = body.whole(node.run, &values)? else { return Ok(None) };
+        let unbound = Unbound { site: node.run.site, body, values: &values, given: &given, graph: &graph };
+        let [reads, writes] = graph.places();
+        let (read, inputs) = unbound.read(&reads, &fed)?;
+        let mut sources = Vec::new();
+        for &id in body.wanted() {
+            let Some(source) = unbound.source(id, &inputs, &writes)? else { return Ok(None) };
+            sources.push(source);
+        }
+        let written = writes.iter().map(|&place| blank(&graph.outputs[place].descriptor)).collect::<Result<_>>()?;
         let (states, condition, rows) = Default::default();
-        let bound = BoundRounds { graph, read, written, ports, inputs: placed, states, condition, rows };
+        let (ports, graph) = ([reads.len(), writes.len()], graph.graph().cloned());
+        let bound = BoundRounds { graph, read, written, ports, inputs, states, condition, rows };
         bound.with_sources(rounds, sources)
     }
 
@@ -240,7 +250,7 @@ impl BoundRounds {
                 Source::Input(same) if same == before => continue,
                 Source::Output(after) => (after, None),
                 source => {
-                    self.written.push(tensor(&descriptor, Buffer::zeroed(descriptor.bytes())?));
+                    self.written.push(blank(&descriptor)?);
                     (self.written.len() - 1, Some(source))
                 }
             };
@@ -318,9 +328,8 @@ impl BoundRounds {
 fn own(site: &Site, value: &Held) -> Result<Arc<Tensor>> {
     let descriptor = value.descriptor().expect("a tensor");
     let bytes = value.bytes(site)?;
-    let own = match bytes.len() == descriptor.bytes() {
-        true => Buffer::copy_of(bytes.bytes())?,
-        false => Buffer::zeroed(descriptor.bytes())?,
-    };
-    Ok(tensor(descriptor, own))
+    match bytes.len() == descriptor.bytes() {
+        true => Ok(tensor(descriptor, Buffer::copy_of(bytes.bytes())?)),
+        false => blank(descriptor),
+    }
 }
