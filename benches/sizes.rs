@@ -69,7 +69,7 @@ fn main() {
         .collect();
     let rounds = dimensions.values().map(|sizes| sizes.len()).max().expect("a free dimension") as u32;
     let model = Arc::new(Model::open(FileSource::Path(path.into()), Vec::new()).expect("a model"));
-    println!("{} nodes, {rounds} sets of sizes", model.graph.nodes.len());
+    println!("{} nodes, {rounds} sets of sizes", model.graph().nodes.len());
     let context = Arc::new(Context::new(Some(1), false).expect("a context"));
     finished(|done| context.open(Wish::Cpu("for a benchmark"), Done::unobserved(), done));
     let session = Session::open(model, context.clone(), SessionOptions::default());

@@ -167,7 +167,7 @@ pub fn new_stop() -> External<Stop> {
 /// Ends what was begun with this handle.
 #[napi(catch_unwind)]
 pub fn stop(stop: &External<Stop>) {
-    stop.set();
+    stop.now();
 }
 
 /// Opens a session of a model in the background, unless `stop` ends that, and compiles it if the shapes of its inputs are known. Returns a

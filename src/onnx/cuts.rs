@@ -37,7 +37,7 @@ pub struct Rest {
     pub remaining: usize,
     /// The values that these nodes read, and requested values that are already known; not the values passed to the
     /// import, nor initializers that nobody requested.
-    pub values: Vec<(NameId, Kept)>,
+    pub values: Vec<KeptValue>,
 }
 
 impl Rest {
@@ -54,6 +54,9 @@ pub fn cuts(left: &[Left]) -> Vec<Unsupported> {
 
 /// A value kept for nodes left for later.
 pub type Kept = super::value::Value<KeptTensor>;
+
+/// A kept value, by its name.
+pub type KeptValue = (NameId, Kept);
 
 /// A tensor kept for nodes left for later.
 #[derive(Clone, Debug)]
@@ -154,10 +157,7 @@ impl Importer<'_> {
     }
 
     /// Keeps these values, as far as they are known.
-    pub(super) fn keep_all(
-        &mut self,
-        values: impl Iterator<Item = NameId>,
-    ) -> Result<(Vec<Binding>, Vec<(NameId, Kept)>)> {
+    pub(super) fn keep_all(&mut self, values: impl Iterator<Item = NameId>) -> Result<(Vec<Binding>, Vec<KeptValue>)> {
         let (mut outputs, mut kept) = (Vec::new(), Vec::new());
         for id in values {
             match self.value(id)? {

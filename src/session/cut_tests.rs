@@ -624,7 +624,7 @@ fn an_import_ends_when_it_should() {
     let graph = TestGraph::default().input("x", Float, &["n"]).node("NonZero", "x", "p", vec![]).output_of("p", Int64);
     let session = opened(graph.clone());
     let stop = Stop::default();
-    stop.set();
+    stop.now();
     let (files, bytes) = crate::onnx::file::Files::of_bytes(graph.encode(17));
     let model = Arc::new(Model::decode(bytes, files).unwrap());
     let options = SessionOptions { stop, ..SessionOptions::default() };

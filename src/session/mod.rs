@@ -368,7 +368,9 @@ impl Session {
     /// # Errors
     /// An InvalidStateError if the session is released or its context lost.
     fn check_goes_on(&self) -> Result<()> {
-        self.stop.check().map_err(|error| error.into_error())?;
+        if self.stop.is_set() {
+            return Err(Error::coded(Code::Destroyed, "the model is destroyed"));
+        }
         self.context.check_alive()
     }
 
@@ -458,7 +460,7 @@ impl Session {
 
     /// Frees the memory of the session after all previous work; it counts as nothing from now on.
     pub fn release(self: &Arc<Self>) {
-        self.stop.set();
+        self.stop.soon();
         (self.observer)(0);
         let session = self.clone();
         self.context.enqueue_release(move || {

@@ -15,7 +15,7 @@ pub(super) use refused::{RefusedNodes, refused};
 
 use super::budget::Budget;
 use super::constants::Converted;
-use super::cuts::{Cuts, Kept, Rest};
+use super::cuts::{Cuts, KeptValue, Rest};
 use super::error::Result;
 use super::flow::Flow;
 use super::graph::{Argument, ByName, NameId, NameSet, Node};
@@ -204,7 +204,7 @@ pub fn evaluate(
     builder: &mut Builder,
     values: ByName<Value>,
     stop: &Stop,
-) -> Result<(Vec<Binding>, Vec<(NameId, Kept)>)> {
+) -> Result<(Vec<Binding>, Vec<KeptValue>)> {
     let start = Start { stop: stop.clone(), ..Start::default() };
     with_importer(model, builder, 0, start, |importer| {
         (importer.folds_all, importer.memory, importer.foldable) = (true, usize::MAX, usize::MAX.into());
