@@ -1,6 +1,6 @@
 //! Nodes with graphs whose execution depends on data: runs the taken branch, or one round after another.
 
-use super::known::{Held, bytes, host, outline};
+use super::known::{Held, Role, bytes, host, outline};
 use super::program::{Program, Run, Values, at_node};
 use super::rounds;
 use crate::dimension::numbers;
@@ -177,7 +177,7 @@ impl Flow for Node<'_> {
     }
 
     fn truth(&mut self) -> Result<Held> {
-        Ok(host(DataType::Uint8, &[], Buffer::copy_of(&[1])?))
+        truth()
     }
 
     fn empty(descriptor: Descriptor) -> Held {
@@ -225,6 +225,15 @@ impl Flow for Node<'_> {
         let stacked = rows.into_tensor(&shape, axis, row.dtype.size(), reversed)?;
         Ok(host(row.dtype, &shape, stacked))
     }
+}
+
+/// The condition that the graph of a loop sees: it runs only if that is true.
+///
+/// # Errors
+/// An UnknownError if memory runs out.
+pub(super) fn truth() -> Result<Held> {
+    let bytes = Arc::new(Buffer::copy_of(&[1])?);
+    Ok(Held::Host(Descriptor::new(DataType::Uint8, [0u32; 0]), bytes, Role::Constant))
 }
 
 /// A tensor that is read slice by slice.
