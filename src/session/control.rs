@@ -1,6 +1,6 @@
 //! Nodes with graphs whose execution depends on data: runs the taken branch, or one round after another.
 
-use super::known::{Held, host, outline};
+use super::known::{Held, Role, host, outline};
 use super::program::{Program, Run, Values, at_node};
 use super::rounds;
 use crate::dimension::numbers;
@@ -165,7 +165,7 @@ impl ControlNode for Turn<'_> {
     }
 
     fn truth(&mut self) -> Result<Held> {
-        Ok(host(DataType::Uint8, &[], Buffer::copy_of(&[1])?))
+        truth()
     }
 
     fn empty(descriptor: Descriptor) -> Held {
@@ -213,6 +213,14 @@ impl ControlNode for Turn<'_> {
         let stacked = rows.into_tensor(&shape, axis, row.dtype.size(), reversed)?;
         Ok(host(row.dtype, &shape, stacked))
     }
+}
+
+/// The condition that the graph of a loop sees: it runs only if that is true.
+///
+/// # Errors
+/// An UnknownError if memory runs out.
+pub(super) fn truth() -> Result<Held> {
+    Ok(Held::host(Descriptor::new(DataType::Uint8, [0u32; 0]), Buffer::copy_of(&[1])?, Role::Constant))
 }
 
 /// A tensor that is read slice by slice.

@@ -1,7 +1,7 @@
 //! Rounds of a loop whose graph runs as a whole: its inputs and outputs are bound once; a round then copies the slices
 //! that it reads and the rows that it returns, runs the graph, and exchanges the states before it with those after it.
 
-use super::control::Turn;
+use super::control::{Turn, truth};
 use super::known::{Data, Held, Role, host};
 use super::program::{Prepared, Program, Values, held};
 use super::specialization::Specialization;
@@ -118,7 +118,7 @@ fn inputs(rounds: &Rounds<Turn>) -> Result<Vec<Held>> {
     let mut inputs = Vec::new();
     if rounds.is_loop {
         inputs.push(host(DataType::Int64, &[], Buffer::zeroed(size_of::<i64>())?));
-        inputs.push(host(DataType::Uint8, &[], Buffer::copy_of(&[1])?));
+        inputs.push(truth()?);
     }
     inputs.extend(rounds.states.iter().cloned());
     let slice = |slice: &Descriptor| host(slice.dtype, &numbers(&slice.shape), Buffer::default());

@@ -382,3 +382,18 @@ fn scans_of_opset_8_are_unrolled_for_every_length() {
         assert_eq!(got, [f(&[1, 2], &ys[ys.len() - 2..]), f(&[1, length, 2], &ys)]);
     }
 }
+
+#[test]
+fn rows_without_room_are_refused_before_the_first_round() {
+    let body = TestGraph::default().input("i", Int64, &[]).input("c", Bool, &[]).input("s", Float, &["1", "6"]);
+    let body = body.node("Identity", "c", "again", vec![]).node("Neg", "s", "next", vec![]);
+    let body = body.node("Identity", "next", "row", vec![]).output_of("again", Bool);
+    let body = body.shaped_output("next", &["1", "6"]).shaped_output("row", &["1", "6"]);
+    let graph = outer().input("trips", Int64, &[]);
+    let graph = graph.node("Loop", "trips _ one", "final rows", vec![("body", Attr::Graph(body))]);
+    let session = opened(graph.output("rows"));
+    // Running so many rounds would take years.
+    let error = run(&session, &[x(1), one(), i(&[], &[1 << 50])]).unwrap_err();
+    assert_eq!(error.code, Some(Code::NoMemory), "{error}");
+    assert_eq!(run(&session, &[x(1), one(), i(&[], &[2])]).unwrap().len(), 1);
+}
