@@ -244,16 +244,19 @@ impl Dim {
     ///
     /// # Panics
     /// If it does not fit into a `u32`.
+    #[inline]
     pub fn get(self) -> u32 {
         u32::try_from(self.pinned()).expect("a size")
     }
 
     /// Like [`get`](Dim::get), for lengths and places in memory.
+    #[inline]
     pub fn size(self) -> usize {
         self.get() as usize
     }
 
     /// Like [`get`](Dim::get), for signed integers.
+    #[inline]
     pub fn pinned(self) -> i64 {
         if self.term.is_some() {
             // Records the comparison.
@@ -269,6 +272,7 @@ impl Dim {
     }
 
     /// Its value, given the `values` computed by [`Tape::evaluate`].
+    #[inline]
     pub fn at(self, values: &[i64]) -> i64 {
         self.term.map_or(self.value, |term| values[term.get() as usize - 1])
     }
@@ -300,33 +304,48 @@ impl Dim {
         self.combine(other.into(), |a, b| a.max(b), Operation::Max)
     }
 
-    fn combine(self, other: Dim, compute: fn(i64, i64) -> i64, operation: fn(Term, Term) -> Operation) -> Dim {
+    /// Computes with the values. Plans are resized with numbers alone, for each token of a text: these take no detour.
+    #[inline]
+    fn combine(
+        self,
+        other: Dim,
+        compute: impl Fn(i64, i64) -> i64,
+        operation: impl Fn(Term, Term) -> Operation,
+    ) -> Dim {
         let value = compute(self.value, other.value);
-        if self.term.is_none() && other.term.is_none() {
-            return Dim::number(value);
+        match (self.term, other.term) {
+            (None, None) => Dim::number(value),
+            _ => Dim { value, term: Some(self.record(other, operation)) },
         }
-        let term = with_tape(|tape| {
+    }
+
+    /// Records a computation on this thread's tape.
+    fn record(self, other: Dim, operation: impl Fn(Term, Term) -> Operation) -> Term {
+        with_tape(|tape| {
             let (a, b) = (tape.term(self), tape.term(other));
             tape.push(operation(a, b))
-        });
-        Dim { value, term: Some(term) }
+        })
     }
 
     /// Compares, and records the outcome.
+    #[inline]
     fn compare(self, other: Dim, equality: bool) -> Ordering {
+        match (self.term, other.term) {
+            (None, None) => self.value.cmp(&other.value),
+            (one, two) if one == two => Ordering::Equal,
+            _ => self.record_comparison(other, equality),
+        }
+    }
+
+    fn record_comparison(self, other: Dim, equality: bool) -> Ordering {
         let outcome = self.value.cmp(&other.value);
-        if self.term == other.term && (self.term.is_some() || outcome.is_eq()) {
-            return Ordering::Equal;
-        }
-        if self.term.is_some() || other.term.is_some() {
-            let noted = if equality && outcome.is_ne() { Ordering::Less } else { outcome };
-            with_tape(|tape| {
-                let guard = Guard { a: tape.term(self), b: tape.term(other), equality, outcome: noted };
-                if tape.guarded.insert(guard) {
-                    tape.guards.push(guard);
-                }
-            });
-        }
+        let noted = if equality && outcome.is_ne() { Ordering::Less } else { outcome };
+        with_tape(|tape| {
+            let guard = Guard { a: tape.term(self), b: tape.term(other), equality, outcome: noted };
+            if tape.guarded.insert(guard) {
+                tape.guards.push(guard);
+            }
+        });
         outcome
     }
 }
@@ -336,6 +355,7 @@ macro_rules! operators {
         impl<T: Into<Dim>> $Trait<T> for Dim {
             type Output = Dim;
 
+            #[inline]
             fn $method(self, other: T) -> Dim {
                 self.combine(other.into(), $compute, Operation::$Operation)
             }

@@ -3,8 +3,11 @@
 use super::Evaluate;
 use super::simplify::does_nothing;
 use super::views::{View, view};
+use crate::dtype::DataType;
 use crate::error::Result;
-use crate::ir::{Constant, Graph, Node, Source, ValueId};
+use crate::ir::{Constant, FileType, Graph, Node, Source, ValueId, Widened};
+use crate::ops::elementwise::Elementwise;
+use crate::ops::{Api, Op};
 use std::collections::HashSet;
 
 /// A node is not folded if its outputs are this many times larger than its operands...
@@ -31,8 +34,8 @@ pub fn fold(graph: &mut Graph, keep: &HashSet<ValueId>, evaluate: Evaluate) -> R
             graph.nodes.push(node);
             continue;
         }
-        let constants = match windows(graph, &node)? {
-            Some(windows) => windows,
+        let constants = match windows(graph, &node)?.or_else(|| widened(graph, &node)) {
+            Some(stored) => stored,
             None => evaluate(graph, &node)?.into_iter().map(Constant::from).collect(),
         };
         for (id, constant) in node.outputs.iter().zip(constants) {
@@ -65,11 +68,48 @@ fn windows(graph: &Graph, node: &Node) -> Result<Option<Vec<Constant>>> {
     node.outputs.iter().zip(offsets).map(window).collect::<Result<_>>().map(Some)
 }
 
+/// The output of a cast of float16 numbers in a file to float32: they are widened whenever they are read. Weights that
+/// are packed from them are then never in memory as float32 numbers in their original order.
+fn widened(graph: &Graph, node: &Node) -> Option<Vec<Constant>> {
+    let Api(Op::Elementwise(Elementwise::Cast { to: DataType::Float32 })) = node.op else { return None };
+    let operand = node.inputs[0].filter(|_| node.is_plain())?;
+    match (graph.descriptor(operand).dtype, graph.value(operand).constant()?) {
+        (DataType::Float16, Constant::Mapped(window)) => {
+            let count = graph.descriptor(operand).elements();
+            Some(vec![Constant::Widened(Widened::new(window.clone(), FileType::Float16, count))])
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ir::parse;
     use crate::testing::with_mapped_constants;
+
+    #[test]
+    fn mapped_halves_are_widened_when_they_are_read() {
+        let graph = parse(
+            "%0 = constant float16 [4, 6]
+             %1 = cast %0 dataType=float32
+             %2 = slice %1 starts=[1, 0] sizes=[2, 6]
+             output x = %1
+             output y = %2",
+        );
+        let halves = graph.value(ValueId(0)).constant().unwrap().buffer().unwrap();
+        let expected: Vec<f32> =
+            crate::memory::elements::<half::f16>(halves.bytes()).iter().map(|x| x.to_f32()).collect();
+        let (mut mapped, _file) = with_mapped_constants(&graph, 3);
+        fold(&mut mapped, &HashSet::new(), &|_, node| panic!("{} copies", node.op.rule().name)).unwrap();
+        for (index, range) in [(0, 0..24), (1, 6..18)] {
+            let Some(constant @ Constant::Widened(_)) = mapped.value(mapped.outputs[index].1).constant() else {
+                panic!("output {index} is widened")
+            };
+            let read = constant.buffer().unwrap();
+            assert_eq!(crate::memory::elements::<f32>(read.bytes()), &expected[range]);
+        }
+    }
 
     #[test]
     fn mapped_constants_that_are_only_reshaped_or_cut_are_not_copied() {

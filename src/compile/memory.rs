@@ -5,7 +5,7 @@
 use super::Granularity;
 use super::blocks::{ArenaBlocks, Lifetime};
 use super::views::{View, view};
-use crate::ir::{Changes, Graph, Growing, Source, ValueId};
+use crate::ir::{Changes, Graph, Growing, Node, Source, ValueId};
 
 /// A memory whose address is known only at dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,8 @@ impl Place {
 
     /// Whether the two share a byte.
     pub fn overlaps(&self, other: &Place) -> bool {
-        let disjoint = self.offset + self.bytes <= other.offset || other.offset + other.bytes <= self.offset;
-        self.space == other.space && self.bytes > 0 && other.bytes > 0 && !disjoint
+        let meets = || self.offset < other.offset + other.bytes && other.offset < self.offset + self.bytes;
+        self.space == other.space && self.bytes > 0 && other.bytes > 0 && meets()
     }
 }
 
@@ -57,21 +57,83 @@ pub struct MemoryPlan {
     pub arena: usize,
     /// The values that nodes or the graph read or write. Passes leave many others behind.
     used: Vec<usize>,
-    /// The values that each node reads or writes.
-    touched: Box<[Box<[ValueId]>]>,
+    /// For each value, whether it is one of them.
+    is_used: Vec<bool>,
+    /// The nodes that read or write each value.
+    touching: Lists,
     /// The view of each node, if it is one.
     found: Vec<Option<View>>,
     aliasing: Aliasing,
-    /// The aliasing for the previous sizes; its memory is reused for the next ones.
+    /// The aliasing for the previous sizes, if it had to be found again; its memory is reused for the next ones.
     before: Aliasing,
+    /// Whether views share memory.
+    shares_views: bool,
     granularity: Granularity,
-    /// The values with a block in the arena, in block order. The blocks of scratch memory follow.
-    roots: Vec<usize>,
+    /// For each value, its index among the inputs of the graph.
+    inputs: Vec<Option<usize>>,
+    /// For each value, its block in the arena, if it has one.
+    values: Vec<Option<usize>>,
+    /// The block of the first node's scratch memory; those of the other nodes follow.
+    first_scratch: usize,
     blocks: ArenaBlocks,
-    /// For each value, whether its place or size has changed since the previous [`place`](Self::place).
-    moved: Vec<bool>,
-    /// For each node, whether the place or size of its scratch memory may have changed.
-    moved_scratch: Vec<bool>,
+    /// The values whose places or sizes have changed since the previous [`place`](Self::place).
+    moved: Marks,
+    /// The nodes that read or write these values, or whose scratch memory may have changed.
+    moved_nodes: Marks,
+}
+
+/// A set of indices that costs no more to empty than it has members.
+#[derive(Default)]
+struct Marks {
+    is_marked: Vec<bool>,
+    marked: Vec<usize>,
+}
+
+impl Marks {
+    /// The empty set of indices below `count`.
+    fn new(count: usize) -> Marks {
+        Marks { is_marked: vec![false; count], marked: Vec::new() }
+    }
+
+    fn add(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.is_marked[index], true) {
+            self.marked.push(index);
+        }
+    }
+
+    fn contains(&self, index: usize) -> bool {
+        self.is_marked[index]
+    }
+
+    fn clear(&mut self) {
+        self.marked.drain(..).for_each(|index| self.is_marked[index] = false);
+    }
+}
+
+/// A list of indices for each index.
+struct Lists {
+    /// Where each list starts, and the last one ends.
+    starts: Vec<usize>,
+    items: Vec<usize>,
+}
+
+impl Lists {
+    /// The lists of `count` indices: for each pair in `pairs`, the second index in the list of the first one.
+    fn of(count: usize, pairs: impl Iterator<Item = (usize, usize)> + Clone) -> Lists {
+        let mut starts = vec![0; count + 1];
+        pairs.clone().for_each(|(of, _)| starts[of + 1] += 1);
+        (0..count).for_each(|at| starts[at + 1] += starts[at]);
+        let (mut next, mut items) = (starts.clone(), vec![0; starts[count]]);
+        for (of, item) in pairs {
+            items[next[of]] = item;
+            next[of] += 1;
+        }
+        Lists { starts, items }
+    }
+
+    fn get(&self, of: usize) -> &[usize] {
+        &self.items[self.starts[of]..self.starts[of + 1]]
+    }
 }
 
 /// The values that share memory.
@@ -84,10 +146,25 @@ struct Aliasing {
     /// For each root that is computed in the tensor of an output, the index of that output.
     outputs: Vec<Option<usize>>,
     copies: Vec<(ValueId, usize)>,
+    /// For each output, whether it is the whole of its root.
+    are_whole: Vec<bool>,
     /// For each value, whether it is an output of the graph.
     is_output: Vec<bool>,
     /// For each value, the last node seen to read it.
     readers: Vec<Option<usize>>,
+    /// The values that a view places inside another one.
+    links: Vec<Link>,
+}
+
+/// A value inside another one, as a view has it.
+struct Link {
+    child: usize,
+    parent: usize,
+    /// The node of the view, and which of its parts the value is.
+    node: usize,
+    part: usize,
+    /// The offset of the value in its root.
+    offset: usize,
 }
 
 /// The value that contains a value's bytes, and their offset.
@@ -101,8 +178,8 @@ impl MemoryPlan {
     /// Creates a plan of `graph` without places. With `share_views`, views need no step.
     pub fn new(graph: &Graph, share_views: bool, granularity: Granularity) -> MemoryPlan {
         let found: Vec<Option<View>> = graph.nodes.iter().map(|node| view(graph, node)).collect();
-        let used = used_values(graph);
-        let touched = graph.nodes.iter().map(|node| node.reads().chain(&node.outputs).copied().collect()).collect();
+        let is_used = used_values(graph);
+        let used: Vec<usize> = (0..is_used.len()).filter(|&id| is_used[id]).collect();
         let mut aliasing = Aliasing::default();
         aliasing.find(graph, &used, &found, share_views.then_some(granularity));
         let lifetimes = aliasing.lifetimes(graph);
@@ -116,21 +193,32 @@ impl MemoryPlan {
         let of_scratch = (0..graph.nodes.len()).map(|at| Lifetime { first: at, last: at });
         let of_values = roots.iter().filter_map(|&root| lifetimes[root]);
         let blocks = ArenaBlocks::new(of_values.chain(of_scratch));
-        let (places, scratch, before, moved, moved_scratch) = Default::default();
+        let mut values = vec![None; graph.values.len()];
+        roots.iter().enumerate().for_each(|(block, &root)| values[root] = Some(block));
+        let mut inputs = vec![None; graph.values.len()];
+        graph.inputs.iter().enumerate().for_each(|(index, (_, id))| inputs[id.index()] = Some(index));
+        let touched = |(index, node): (usize, &Node)| {
+            node.reads().chain(&node.outputs).map(move |id| (id.index(), index)).collect::<Vec<_>>()
+        };
+        let touched: Vec<(usize, usize)> = graph.nodes.iter().enumerate().flat_map(touched).collect();
         MemoryPlan {
-            places,
-            scratch,
+            places: Vec::new(),
+            scratch: Vec::new(),
             arena: 0,
             used,
-            touched,
+            is_used,
+            touching: Lists::of(graph.values.len(), touched.iter().copied()),
             found,
             aliasing,
-            before,
+            before: Aliasing::default(),
+            shares_views: share_views,
             granularity,
-            roots,
+            inputs,
+            values,
+            first_scratch: roots.len(),
             blocks,
-            moved,
-            moved_scratch,
+            moved: Marks::new(graph.values.len()),
+            moved_nodes: Marks::new(graph.nodes.len()),
         }
     }
 
@@ -147,82 +235,92 @@ impl MemoryPlan {
     /// Adopts new sizes of `graph`; places must be assigned again. Returns `false` if other values share memory now:
     /// the plan must then be rebuilt.
     #[must_use]
-    pub fn resize(&mut self, graph: &Graph, share_views: bool, changes: &Changes) -> bool {
-        let MemoryPlan { used, found, aliasing, before, moved, .. } = self;
-        for ((node, found), _) in
-            graph.nodes.iter().zip(&mut *found).zip(&changes.nodes).filter(|(_, changes)| **changes)
-        {
-            *found = view(graph, node);
+    pub fn resize(&mut self, graph: &Graph, changes: &Changes) -> bool {
+        let MemoryPlan { used, found, aliasing, before, moved, shares_views, granularity, .. } = self;
+        moved.clear();
+        let views = shares_views.then_some(*granularity);
+        let (mut is_shifted, mut is_alike) = (false, true);
+        for &index in &changes.nodes {
+            let now = view(graph, &graph.nodes[index]);
+            is_shifted |= found[index] != now;
+            is_alike &= View::are_alike(&found[index], &now, granularity.view);
+            found[index] = now;
+        }
+        if is_alike {
+            if is_shifted {
+                aliasing.shift(found, moved);
+            }
+            if aliasing.outputs_fit(graph) {
+                return true;
+            }
         }
         std::mem::swap(aliasing, before);
-        aliasing.find(graph, used, found, share_views.then_some(self.granularity));
-        reset(moved, graph.values.len(), false);
-        used.iter().for_each(|&id| moved[id] = aliasing.parents[id].offset != before.parents[id].offset);
+        aliasing.find(graph, used, found, views);
+        used.iter().for_each(|&id| moved.add(id));
         aliasing.is_alike(before, used)
     }
 
-    /// Whether the node at `index` reads or writes memory that has moved since the previous placement.
-    pub fn has_moved(&self, index: u32) -> bool {
-        let index = index as usize;
-        self.moved_scratch[index] || self.touched[index].iter().any(|id| self.moved[id.index()])
+    /// The nodes that read or write memory that the last [`place`](Self::place) moved.
+    pub fn moved_nodes(&self) -> &[usize] {
+        &self.moved_nodes.marked
+    }
+
+    /// Whether the place or the size of a value has changed in the last [`place`](Self::place).
+    pub fn has_moved(&self, id: ValueId) -> bool {
+        self.moved.contains(id.index())
     }
 
     /// Assigns places to all values. `scratch` lists the nodes with `changes` and the bytes of scratch memory that
     /// their steps need.
     pub fn place(&mut self, graph: &Graph, scratch: impl Iterator<Item = (usize, usize)>, changes: &Changes) {
-        let MemoryPlan { places, used, aliasing, roots, blocks, moved, moved_scratch, .. } = self;
-        let mut is_other = places.is_empty();
-        for (block, &root) in roots.iter().enumerate().filter(|(_, root)| changes.values[**root]) {
-            is_other |= blocks.set_bytes(block, graph.values[root].descriptor.bytes());
-        }
-        reset(moved_scratch, graph.nodes.len(), false);
-        for (node, bytes) in scratch {
-            is_other |= blocks.set_bytes(roots.len() + node, bytes);
-            moved_scratch[node] = true;
-        }
-        moved.resize(graph.values.len(), false);
-        if is_other {
-            self.arena = blocks.pack(self.granularity.block);
-            moved.fill(true);
-            moved_scratch.fill(true);
-        }
-        // The places of values inside another one that has moved or changed its size follow from its place.
-        for (moved, changed) in moved.iter_mut().zip(&changes.values) {
-            *moved |= changed;
-        }
-        places.resize(graph.values.len(), None);
-
-        let in_arena = |block: usize| {
-            let range = blocks.range(block);
-            Place { space: Space::Arena, offset: range.start, bytes: range.len() }
-        };
-        for &index in used.iter().filter(|index| moved[**index]) {
-            let value = &graph.values[index];
-            let space = match (&value.source, aliasing.outputs[index]) {
-                (Source::Constant(_), _) => Some(Space::Constant(ValueId(index as u32))),
-                (Source::Sizes(_), _) => unreachable!("memory is planned for sizes that are known"),
-                (Source::Node, output) => output.map(Space::Output),
-                (Source::Input, _) => None,
-            };
-            places[index] = space.map(|space| Place { space, offset: 0, bytes: value.descriptor.bytes() });
-        }
-        for (index, (_, id)) in graph.inputs.iter().enumerate().filter(|(_, (_, id))| moved[id.index()]) {
-            let bytes = graph.descriptor(*id).bytes();
-            places[id.index()] = Some(Place { space: Space::Input(index), offset: 0, bytes });
-        }
-        let in_blocks = roots.iter().enumerate().filter(|(_, root)| moved[**root]);
-        in_blocks.for_each(|(block, &root)| places[root] = Some(in_arena(block)));
-        for &index in used.iter().filter(|index| moved[**index]) {
-            let Home { root, offset } = aliasing.parents[index];
-            if root != index {
-                let bytes = graph.values[index].descriptor.bytes();
-                places[index] = places[root].map(|place| Place { offset: place.offset + offset, bytes, ..place });
+        let is_new = self.places.is_empty();
+        self.places.resize(graph.values.len(), None);
+        self.scratch.resize(graph.nodes.len(), Place::NONE);
+        self.moved_nodes.clear();
+        let mut is_other = is_new;
+        for &index in changes.values.iter().filter(|index| self.is_used[**index]) {
+            self.moved.add(index);
+            if let Some(block) = self.values[index] {
+                is_other |= self.blocks.set_bytes(block, graph.values[index].descriptor.bytes());
             }
         }
-        self.scratch.resize(graph.nodes.len(), Place::NONE);
-        for (node, scratch) in self.scratch.iter_mut().enumerate().filter(|(node, _)| moved_scratch[*node]) {
-            *scratch = in_arena(roots.len() + node);
+        for (node, bytes) in scratch {
+            is_other |= self.blocks.set_bytes(self.first_scratch + node, bytes);
+            self.moved_nodes.add(node);
         }
+        if is_other {
+            self.arena = self.blocks.pack(self.granularity.block);
+            self.used.iter().for_each(|&index| self.moved.add(index));
+            (0..graph.nodes.len()).for_each(|node| self.moved_nodes.add(node));
+        }
+        for at in 0..self.moved.marked.len() {
+            let index = self.moved.marked[at];
+            self.places[index] = self.place_of(graph, index);
+            self.touching.get(index).iter().for_each(|&node| self.moved_nodes.add(node));
+        }
+        for &node in &self.moved_nodes.marked {
+            self.scratch[node] = self.in_arena(self.first_scratch + node);
+        }
+    }
+
+    /// The place of the value at `index`; `None` if it needs no memory.
+    fn place_of(&self, graph: &Graph, index: usize) -> Option<Place> {
+        let Home { root, offset } = self.aliasing.parents[index];
+        let bytes_of = |index: usize| graph.values[index].descriptor.bytes();
+        let whole = |space: Space| Place { space, offset: 0, bytes: bytes_of(root) };
+        let home = match (&graph.values[root].source, self.aliasing.outputs[root]) {
+            (Source::Constant(_), _) => whole(Space::Constant(ValueId(root as u32))),
+            (Source::Sizes(_), _) => unreachable!("memory is planned for sizes that are known"),
+            (Source::Node, Some(output)) => whole(Space::Output(output)),
+            (Source::Node, None) => self.in_arena(self.values[root]?),
+            (Source::Input, _) => whole(Space::Input(self.inputs[root]?)),
+        };
+        Some(Place { offset: home.offset + offset, bytes: bytes_of(index), ..home })
+    }
+
+    fn in_arena(&self, block: usize) -> Place {
+        let range = self.blocks.range(block);
+        Place { space: Space::Arena, offset: range.start, bytes: range.len() }
     }
 }
 
@@ -234,13 +332,13 @@ pub fn plan(graph: &Graph, scratch: &[usize], share_views: bool, granularity: Gr
     plan
 }
 
-/// The values that nodes or `graph` read or write, each once.
-fn used_values(graph: &Graph) -> Vec<usize> {
+/// For each value, whether nodes or `graph` read or write it.
+fn used_values(graph: &Graph) -> Vec<bool> {
     let mut is_used = vec![false; graph.values.len()];
     let of_nodes = graph.nodes.iter().flat_map(|node| node.reads().chain(&node.outputs));
     let named = graph.inputs.iter().chain(&graph.outputs).map(|(_, id)| id);
     of_nodes.chain(named).for_each(|id| is_used[id.index()] = true);
-    (0..is_used.len()).filter(|&id| is_used[id]).collect()
+    is_used
 }
 
 /// Refills `list` with `len` copies of `item`.
@@ -259,6 +357,7 @@ impl Aliasing {
         reset(&mut self.views, graph.nodes.len(), false);
         reset(&mut self.outputs, count, None);
         self.copies.clear();
+        self.links.clear();
         for Growing { input, output, .. } in &graph.growing {
             let root = graph.outputs[*output].1.index();
             self.parents[graph.inputs[*input].1.index()] = Home { root, offset: 0 };
@@ -266,8 +365,36 @@ impl Aliasing {
         if let Some(granularity) = views {
             self.find_views(graph, found, granularity);
             used.iter().for_each(|&id| _ = self.home(id));
+            self.links.iter_mut().for_each(|link| link.offset = self.parents[link.child].offset);
         }
         self.place_outputs(graph);
+    }
+
+    /// Adopts other offsets of the views that were `found`, and adds the values at other offsets to `moved`.
+    fn shift(&mut self, found: &[Option<View>], moved: &mut Marks) {
+        for Link { child, parent, node, part, .. } in &self.links {
+            let view = found[*node].as_ref().expect("a view is still one");
+            self.parents[*child] = Home { root: *parent, offset: view.offsets()[*part] };
+        }
+        for at in 0..self.links.len() {
+            let child = self.links[at].child;
+            let Home { offset, .. } = self.home(child);
+            if std::mem::replace(&mut self.links[at].offset, offset) != offset {
+                moved.add(child);
+            }
+        }
+    }
+
+    /// Whether the same outputs as before are the whole of their roots.
+    fn outputs_fit(&self, graph: &Graph) -> bool {
+        graph.outputs.iter().zip(&self.are_whole).all(|((_, id), is_whole)| self.is_whole(graph, *id) == *is_whole)
+    }
+
+    /// Whether value `id` is the whole of its root.
+    fn is_whole(&self, graph: &Graph, id: ValueId) -> bool {
+        let Home { root, offset } = self.parents[id.index()];
+        let bytes = |id: usize| graph.values[id].descriptor.bytes();
+        root == id.index() || offset == 0 && bytes(root) == bytes(id.index())
     }
 
     /// Whether the same values share memory, at any offsets.
@@ -308,6 +435,8 @@ impl Aliasing {
                     for (output, offset) in node.outputs.iter().zip(offsets) {
                         self.parents[output.index()] = Home { root: home.root, offset: home.offset + offset };
                     }
+                    let parent = node.inputs[0].expect("a view has an operand").index();
+                    self.link(index, node.outputs.iter().map(|output| (output.index(), parent)));
                     self.views[index] = true;
                 }
                 Some(View::Joined(offsets)) => {
@@ -329,6 +458,7 @@ impl Aliasing {
                         for (input, offset) in inputs().zip(offsets) {
                             self.parents[input.index()] = Home { root, offset: *offset };
                         }
+                        self.link(index, inputs().map(|input| (input.index(), root)));
                         self.views[index] = true;
                     }
                 }
@@ -337,8 +467,15 @@ impl Aliasing {
         }
     }
 
+    /// Records the children of the view at `node`, with their parents.
+    fn link(&mut self, node: usize, parts: impl Iterator<Item = (usize, usize)>) {
+        let link = |(part, (child, parent))| Link { child, parent, node, part, offset: 0 };
+        self.links.extend(parts.enumerate().map(link));
+    }
+
     /// Computes outputs in their tensors if possible; the others are copied at the end.
     fn place_outputs(&mut self, graph: &Graph) {
+        self.are_whole = graph.outputs.iter().map(|(_, id)| self.is_whole(graph, *id)).collect();
         // Only the cache lives in its tensor.
         for growing in &graph.growing {
             self.outputs[graph.outputs[growing.output].1.index()] = Some(growing.output);
@@ -347,10 +484,9 @@ impl Aliasing {
             if self.outputs[id.index()] == Some(index) {
                 continue;
             }
-            let Home { root, offset } = self.parents[id.index()];
-            let value = &graph.values[root];
-            let whole = offset == 0 && value.descriptor.bytes() == graph.descriptor(*id).bytes();
-            if whole && matches!(value.source, Source::Node) && self.outputs[root].is_none() {
+            let root = self.parents[id.index()].root;
+            let is_computed = matches!(graph.values[root].source, Source::Node);
+            if is_computed && self.outputs[root].is_none() && self.are_whole[index] {
                 self.outputs[root] = Some(index);
             } else {
                 self.copies.push((*id, index));
@@ -378,7 +514,7 @@ impl Aliasing {
 mod tests {
     use super::*;
     use crate::ir::parse;
-    use crate::testing::CPU;
+    use crate::testing::{CPU, Random};
 
     #[test]
     fn a_chain_alternates_between_two_blocks() {
@@ -494,6 +630,122 @@ mod tests {
         let graph = parse(&(text + "%z = abs %2000\noutput y = %z"));
         let plan = plan(&graph, &vec![0; graph.nodes.len()], true, CPU.granularity);
         assert_eq!(plan.places[2000], plan.places[1]);
+    }
+
+    /// A random graph over rows of four numbers: views of views, concatenations, outputs anywhere among them, and a cache.
+    /// Everything is a function of `seed`, except the sizes, which depend on `size`, too.
+    fn random_graph(seed: u64, size: usize) -> Graph {
+        let mut random = Random::new(seed);
+        let mut pick = |count: usize| random.next() as usize % count;
+        // For each value, its rows as multiples of the size, and as a number.
+        let mut rows = vec![(1, 0), (1, 0)];
+        let count = |(times, more): (usize, usize)| times * size + more;
+        let mut text = format!("%0 = input past float32 [{size}, 4]\n%1 = input x float32 [{size}, 4]\n");
+        for id in 2..30 {
+            let from = pick(id - 1) + 1;
+            let (times, more) = rows[from];
+            let (line, of_line) = match pick(6) {
+                0 if times > 0 => (
+                    format!("slice %{from} starts=[{size}, 0] sizes=[{}, 4]", count((times - 1, more))),
+                    (times - 1, more),
+                ),
+                1 if times > 0 => (format!("slice %{from} starts=[0, 0] sizes=[{size}, 4]"), (1, 0)),
+                2 => (format!("identity %{from}"), rows[from]),
+                3 => {
+                    let other = pick(id - 1) + 1;
+                    (format!("concat %{from} %{other} axis=0"), (times + rows[other].0, more + rows[other].1))
+                }
+                4 => (format!("pad %{from} beginningPadding=[1, 0] endingPadding=[0, 0]"), (times, more + 1)),
+                _ => (format!("abs %{from}"), rows[from]),
+            };
+            // Values without rows, or with very many, become simple ones.
+            let is_usual = of_line != (0, 0) && of_line.0 < 20;
+            let (line, of_line) = if is_usual { (line, of_line) } else { (format!("exp %{from}"), rows[from]) };
+            text += &format!("%{id} = {line}\n");
+            rows.push(of_line);
+        }
+        text += &format!("%30 = concat %0 %{} axis=0\n%31 = abs %30\noutput present = %30\n", pick(29) + 1);
+        (0..4).for_each(|index| text += &format!("output y{index} = %{}\n", pick(30) + 2));
+        let mut graph = parse(&text);
+        graph.growing = vec![Growing { input: 0, output: 0, axis: 0 }];
+        graph
+    }
+
+    /// What differs between two graphs that differ in sizes only.
+    fn changes(before: &Graph, after: &Graph) -> Changes {
+        let is_other = |at: &usize| before.values[*at].descriptor != after.values[*at].descriptor;
+        let values: Vec<usize> = (0..after.values.len()).filter(is_other).collect();
+        let touches = |index: &usize| {
+            let node = &after.nodes[*index];
+            before.nodes[*index] != *node || node.reads().chain(&node.outputs).any(|id| values.contains(&id.index()))
+        };
+        Changes { nodes: (0..after.nodes.len()).filter(touches).collect(), values, constants: Vec::new() }
+    }
+
+    #[test]
+    fn resized_plans_equal_new_ones() {
+        let (mut resized, mut rebuilt) = (0, 0);
+        for seed in 1..120 {
+            let scratch = |graph: &Graph, node: usize| graph.descriptor(graph.nodes[node].outputs[0]).bytes() / 3;
+            let new = |graph: &Graph| {
+                let bytes: Vec<usize> = (0..graph.nodes.len()).map(|node| scratch(graph, node)).collect();
+                super::plan(graph, &bytes, true, CPU.granularity)
+            };
+            let mut before = random_graph(seed, 5);
+            let mut plan = new(&before);
+            for size in [6, 7, 8, 40, 41, 42, 9, 1, 2, 100, 101] {
+                let graph = random_graph(seed, size);
+                let expected = new(&graph);
+                let changes = changes(&before, &graph);
+                if plan.resize(&graph, &changes) {
+                    let places: Vec<Option<Place>> = plan.places.clone();
+                    let of_nodes = changes.nodes.iter().map(|&node| (node, scratch(&graph, node)));
+                    plan.place(&graph, of_nodes, &changes);
+                    assert_eq!(plan.places, expected.places, "{size} in {seed}: {graph}");
+                    assert_eq!((&plan.scratch, plan.arena), (&expected.scratch, expected.arena), "{size} in {seed}");
+                    let moved = (0..places.len()).filter(|&id| places[id] != plan.places[id]);
+                    for id in moved.map(|id| ValueId(id as u32)) {
+                        let touches = |node: &Node| node.reads().chain(&node.outputs).any(|other| *other == id);
+                        let nodes = (0..graph.nodes.len()).filter(|&at| touches(&graph.nodes[at]));
+                        assert!(plan.has_moved(id), "%{} at {size} in {seed}", id.index());
+                        nodes
+                            .for_each(|node| assert!(plan.moved_nodes().contains(&node), "{node} at {size} in {seed}"));
+                    }
+                    resized += 1;
+                } else {
+                    plan = expected;
+                    rebuilt += 1;
+                }
+                assert_eq!(plan.aliasing.copies, new(&graph).aliasing.copies, "{size} in {seed}");
+                before = graph;
+            }
+        }
+        assert!(resized > 10 * rebuilt, "{resized} were resized, {rebuilt} made anew");
+    }
+
+    #[test]
+    fn what_does_not_depend_on_sizes_stays_untouched() {
+        let graph = |size: usize| {
+            let mut text = format!("%0 = input past float32 [{size}, 4]\n%1 = input x float32 [1, 4]\n");
+            (2..100).for_each(|id| text += &format!("%{id} = abs %{}\n", id - 1));
+            let all = size + 1;
+            text += &format!("%100 = concat %0 %99 axis=0\n%101 = reshape %100 newShape=[4, {all}]\n");
+            text += "%102 = matmul %99 %101\n%103 = abs %100\n";
+            let mut graph = parse(&(text + "output present = %100\noutput y = %102\noutput z = %103"));
+            graph.growing = vec![Growing { input: 0, output: 0, axis: 0 }];
+            graph
+        };
+        let mut before = graph(100);
+        let mut plan = super::plan(&before, &[0; 102], true, CPU.granularity);
+        for size in 101..110 {
+            let graph = graph(size);
+            let changes = changes(&before, &graph);
+            assert!(plan.resize(&graph, &changes));
+            plan.place(&graph, changes.nodes.iter().map(|&node| (node, 0)), &changes);
+            // The last one that writes into the cache, its readers, and the reader of both.
+            assert!(plan.moved_nodes().len() <= 5, "{:?}", plan.moved_nodes());
+            before = graph;
+        }
     }
 
     /// Cases that can go wrong where values share memory.

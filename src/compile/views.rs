@@ -5,7 +5,6 @@ use crate::ir::{Graph, Node};
 use crate::ops::elementwise::Elementwise;
 use crate::ops::strided::Strided;
 use crate::ops::{Api, Op};
-use crate::shape::Sizes;
 
 /// How the operands and outputs of a node share memory.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +20,18 @@ impl View {
     pub fn offsets(&self) -> &[usize] {
         match self {
             View::Parts(offsets) | View::Joined(offsets) => offsets,
+        }
+    }
+
+    /// Whether the two differ at most in where parts start, and both or neither at multiples of `granularity`.
+    pub fn are_alike(one: &Option<View>, other: &Option<View>, granularity: usize) -> bool {
+        let fits = |view: &View| view.offsets().iter().all(|offset| offset.is_multiple_of(granularity));
+        match (one, other) {
+            (None, None) => true,
+            (Some(one), Some(other)) => {
+                std::mem::discriminant(one) == std::mem::discriminant(other) && fits(one) == fits(other)
+            }
+            _ => false,
         }
     }
 }
@@ -45,11 +56,7 @@ pub fn view(graph: &Graph, node: &Node) -> Option<View> {
             let offsets: Option<_> = places.iter().map(Strided::contiguous_offset).collect();
             offsets.map(bytes).map(View::Parts)
         }
-        Api(Op::Concat(op)) => {
-            let all: Vec<Sizes> = (0..node.inputs.len()).map(sizes).collect();
-            let shapes: Vec<&[u32]> = all.iter().map(|sizes| &**sizes).collect();
-            op.contiguous_offsets(&shapes).map(bytes).map(View::Joined)
-        }
+        Api(Op::Concat(op)) => op.contiguous_offsets((0..node.inputs.len()).map(sizes)).map(bytes).map(View::Joined),
         _ => None,
     }
 }

@@ -145,6 +145,10 @@ pub fn resize(step: &mut Step, graph: &Graph, node: &Node, cache: Option<ValueId
         }
         (Step::BlockProduct(step), _) => with_following(&mut l, 4, |l, following| step.resize(l.input(0), following)),
         (Step::Copy(step), Api(op)) => copy_step(op, &l).map(|new| *step = new).is_some(),
+        (Step::Attention(step), Operation::Fusion(Fusion::Attention(op))) => {
+            step.resize(op);
+            true
+        }
         (Step::PackedGather(step), Api(Op::Gather(op))) => step.resize(op, [l.input(0), l.input(1)]),
         (Step::Elementwise(step), Api(Op::Quantize(_))) => {
             quantize::resize(step, [0, 1, 2].map(|index| l.input(index)))

@@ -63,12 +63,14 @@ impl StepPlaces {
         self.outputs.clear();
         self.outputs.extend(outputs);
         self.scratch = scratch;
-        let written = || self.outputs.iter().chain([&self.scratch]);
-        for (index, place) in written().enumerate() {
+        let check = |place: &Place, written: &[Place]| {
             assert!(matches!(place.space, Space::Arena | Space::Output(_)), "{place:?} is read-only");
-            let others = written().take(index).chain(self.inputs());
-            others.for_each(|other| assert!(!place.overlaps(other), "{place:?} overlaps {other:?}"));
-        }
+            let apart = |other: &Place| assert!(!place.overlaps(other), "{place:?} overlaps {other:?}");
+            written.iter().for_each(apart);
+            self.inputs().for_each(apart);
+        };
+        self.outputs.iter().enumerate().for_each(|(index, place)| check(place, &self.outputs[..index]));
+        check(&self.scratch, &self.outputs);
     }
 
     /// The places that the step reads.

@@ -47,6 +47,7 @@ enum Action {
     Copy,
 }
 
+/// A step of a plan, with its places in memory.
 struct PlannedStep {
     action: Action,
     computes: Computes,
@@ -55,7 +56,10 @@ struct PlannedStep {
 
 /// A graph compiled and ready to run.
 pub struct Plan {
+    /// One for each node that is not a view, in the order of the nodes; copies follow.
     steps: Vec<PlannedStep>,
+    /// The index of each node's step, if it has one.
+    step_of: Box<[Option<usize>]>,
     /// Indexed by value; `None` for values that no step reads in place.
     constants: Box<[Option<Arc<Buffer>>]>,
     memory: MemoryPlan,
@@ -96,6 +100,8 @@ impl Plan {
         let memory = MemoryPlan::new(graph, options.share_views, TARGET.granularity);
         let begins = graph.caches().into_boxed_slice();
         let lowered = lower_all(graph, memory.views(), &begins, env, options)?;
+        let mut next = 0..;
+        let step_of = lowered.iter().map(|step| step.as_ref().and_then(|_| next.next())).collect();
         let step = |(index, lowered): (usize, Option<Lowered>)| {
             Some(PlannedStep::new(Action::Step(Box::new(lowered?)), Computes::Node(index as u32)))
         };
@@ -119,6 +125,7 @@ impl Plan {
             regions: Regions::default(),
             enters_pool: false,
             steps,
+            step_of,
             memory,
             options,
         };
@@ -139,24 +146,23 @@ impl Plan {
     /// # Errors
     /// As [`of_optimized`](Self::of_optimized).
     pub fn resize(&mut self, filling: &Filling, origin: Origin, env: &Env) -> Result<bool> {
-        let Filling { graph, sizes, changes } = filling;
-        if !self.memory.resize(graph, self.options.share_views, changes) {
+        let Filling { graph, changes } = *filling;
+        if !self.memory.resize(graph, changes) {
             return Ok(false);
         }
         let (winograd, mut repacked, mut relisted) = (self.options.winograd, false, false);
-        for (step, listing) in self.steps.iter_mut().zip(&*self.description.steps) {
-            let (Action::Step(step), Computes::Node(index)) = (&mut step.action, step.computes) else { continue };
-            if !changes.nodes[index as usize] {
-                continue;
-            }
-            let node = &graph.nodes[index as usize];
-            let is_new = |operand: &usize| node.inputs[*operand].is_some_and(|id| sizes.binary_search(&id).is_ok());
+        for &index in &changes.nodes {
+            let Some(at) = self.step_of[index] else { continue };
+            let Action::Step(step) = &mut self.steps[at].action else { continue };
+            let node = &graph.nodes[index];
+            let is_new =
+                |operand: &usize| node.inputs[*operand].is_some_and(|id| changes.constants.binary_search(&id).is_ok());
             let keeps = || !step.packed.iter().any(is_new);
             let cache = self.begins[node.outputs[0].index()];
             // The elements after a cache do not depend on the cache's length.
             let appends_same = || {
                 let mut rest = node.inputs.iter().skip(1).flatten();
-                cache.is_some() && rest.all(|id| !changes.values[id.index()])
+                cache.is_some() && rest.all(|id| changes.values.binary_search(&id.index()).is_err())
             };
             if appends_same() {
                 continue;
@@ -169,16 +175,18 @@ impl Plan {
                 }
                 repacked |= !old.packed.is_empty();
             }
-            relisted |= step.step.kernel() != listing.kernel;
+            relisted |= step.step.kernel() != self.description.steps[at].kernel;
         }
         self.place(graph, env, changes);
-        for id in *sizes {
+        for id in &changes.constants {
             if let (Some(held), Some(constant)) = (&mut self.constants[id.index()], graph.value(*id).constant()) {
                 *held = resident(constant)?;
             }
         }
         for (ports, named) in [(&mut self.inputs, &graph.inputs), (&mut self.outputs, &graph.outputs)] {
-            for ((_, descriptor), (_, id)) in ports.iter_mut().zip(named) {
+            for ((_, descriptor), (_, id)) in
+                ports.iter_mut().zip(named).filter(|(_, (_, id))| self.memory.has_moved(*id))
+            {
                 descriptor.shape.clone_from(&graph.descriptor(*id).shape);
             }
         }
@@ -212,41 +220,37 @@ impl Plan {
     /// Assigns places to steps with `changes` in their operands or outputs, and to those whose places moved.
     fn place(&mut self, graph: &Graph, env: &Env, changes: &Changes) {
         let threads = env.threads.count();
-        let scratch = self.steps.iter().filter_map(|step| match (&step.action, step.computes) {
-            (Action::Step(lowered), Computes::Node(index)) if changes.nodes[index as usize] => {
-                Some((index as usize, lowered.step.scratch_bytes(threads)))
-            }
-            _ => None,
+        let Plan { steps, step_of, memory, begins, .. } = self;
+        let scratch = changes.nodes.iter().filter_map(|&index| match &steps[step_of[index]?].action {
+            Action::Step(lowered) => Some((index, lowered.step.scratch_bytes(threads))),
+            Action::Copy => None,
         });
-        self.memory.place(graph, scratch, changes);
-        let Plan { steps, memory, begins, .. } = self;
+        memory.place(graph, scratch, changes);
         let place = |id: &ValueId| memory.places[id.index()].expect("every operand and output has a place");
-        let mut copies = memory.copies().iter();
-        for PlannedStep { action, computes, places } in steps {
-            match (action, *computes) {
-                (Action::Step(_), Computes::Node(index)) if !memory.has_moved(index) => {}
-                (Action::Step(lowered), Computes::Node(index)) => {
-                    let node = &graph.nodes[index as usize];
-                    let input = |(index, id): (usize, &Option<ValueId>)| {
-                        id.as_ref().filter(|_| !lowered.packed.contains(&index)).map(place)
-                    };
-                    let others = node.epilogue.operands.iter().map(|id| Some(place(id)));
-                    let inputs = node.inputs.iter().enumerate().map(input).chain(others);
-                    // A step that writes a value that starts with a cache, or a view of one, writes only the part after
-                    // the cache.
-                    let written = |id: &ValueId| match begins[id.index()] {
-                        None => place(id),
-                        // No step writes the existing elements.
-                        Some(cache) => place(id).after(graph.descriptor(cache).bytes()),
-                    };
-                    places.set(inputs, node.outputs.iter().map(written), memory.scratch[index as usize]);
-                }
-                _ => {
-                    let (id, output) = copies.next().expect("a step for each copy");
-                    let from = place(id);
-                    let to = Place { space: Space::Output(*output), offset: 0, bytes: from.bytes };
-                    places.set([Some(from)].into_iter(), [to].into_iter(), Place::NONE);
-                }
+        for &index in memory.moved_nodes() {
+            let Some(at) = step_of[index] else { continue };
+            let PlannedStep { action: Action::Step(lowered), places, .. } = &mut steps[at] else { continue };
+            let node = &graph.nodes[index];
+            let input = |(index, id): (usize, &Option<ValueId>)| {
+                id.as_ref().filter(|_| !lowered.packed.contains(&index)).map(place)
+            };
+            let others = node.epilogue.operands.iter().map(|id| Some(place(id)));
+            let inputs = node.inputs.iter().enumerate().map(input).chain(others);
+            // A step that writes a value that starts with a cache, or a view of one, writes only the part after the
+            // cache.
+            let written = |id: &ValueId| match begins[id.index()] {
+                None => place(id),
+                // No step writes the existing elements.
+                Some(cache) => place(id).after(graph.descriptor(cache).bytes()),
+            };
+            places.set(inputs, node.outputs.iter().map(written), memory.scratch[index]);
+        }
+        let first_copy = steps.len() - memory.copies().len();
+        for (PlannedStep { places, .. }, (id, output)) in steps[first_copy..].iter_mut().zip(memory.copies()) {
+            if memory.has_moved(*id) {
+                let from = place(id);
+                let to = Place { space: Space::Output(*output), offset: 0, bytes: from.bytes };
+                places.set([Some(from)].into_iter(), [to].into_iter(), Place::NONE);
             }
         }
         self.enters_pool = enters_pool(graph, &self.steps, env);
@@ -512,17 +516,15 @@ mod tests {
 
     /// The nodes and values whose sizes differ in `after`.
     fn changes(before: &Graph, after: &Graph) -> Changes {
-        let values: Vec<bool> = before
-            .values
-            .iter()
-            .zip(&after.values)
-            .map(|(before, after)| before.descriptor != after.descriptor)
-            .collect();
-        let is_other = |(before, after): (&Node, &Node)| {
-            before != after || after.reads().chain(&after.outputs).any(|id| values[id.index()])
+        let descriptor = |graph: &Graph, index: usize| graph.values[index].descriptor.clone();
+        let values = (0..after.values.len()).filter(|&at| descriptor(before, at) != descriptor(after, at));
+        let values: Vec<usize> = values.collect();
+        let is_other = |index: &usize| {
+            let node = &after.nodes[*index];
+            before.nodes[*index] != *node || node.reads().chain(&node.outputs).any(|id| values.contains(&id.index()))
         };
-        let nodes = before.nodes.iter().zip(&after.nodes).map(is_other).collect();
-        Changes { nodes, values }
+        let nodes = (0..after.nodes.len()).filter(is_other).collect();
+        Changes { nodes, values, constants: Vec::new() }
     }
 
     #[test]
@@ -588,7 +590,7 @@ mod tests {
             let mut plan = Plan::of_optimized(&mut before, origin, &env, PlanOptions::default()).unwrap();
             for n in [40, 33, 70, 71, 8, 150, 151, 152, 64] {
                 let (mut graph, origin) = at(n);
-                let filling = Filling { graph: &graph, sizes: &[], changes: changes(&before, &graph) };
+                let filling = Filling { graph: &graph, changes: &changes(&before, &graph) };
                 before = graph.clone();
                 let fits = plan.resize(&filling, origin.clone(), &env).unwrap();
                 let mut new = Plan::of_optimized(&mut graph, origin, &env, PlanOptions::default()).unwrap();

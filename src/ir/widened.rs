@@ -1,18 +1,26 @@
-//! Constants whose elements have a type that WebNN lacks: widened whenever they are read, and never stored widened.
+//! Constants whose elements are stored in another type, mostly one that WebNN lacks: widened whenever they are read, and
+//! never stored widened.
 
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::memory::{Buffer, Mapped};
+use half::f16;
+use half::slice::HalfFloatSliceExt;
 use std::ops::Range;
+
+/// How many float16 numbers to widen at a time.
+const HALVES: usize = 64;
 
 /// Maximum number of stored bytes to read at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// An element type of files that WebNN lacks.
+/// An element type of files that WebNN lacks, or computes in another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileType {
     /// The upper half of a float32.
     Bfloat16,
+    /// A float16, where a model casts it to float32.
+    Float16,
     /// A float64.
     Double,
     /// A signed integer of 16 bits.
@@ -35,7 +43,7 @@ impl FileType {
         match self {
             FileType::Int2 | FileType::Uint2 => 2,
             FileType::Int4 | FileType::Uint4 => 4,
-            FileType::Bfloat16 | FileType::Int16 | FileType::Uint16 => 16,
+            FileType::Bfloat16 | FileType::Float16 | FileType::Int16 | FileType::Uint16 => 16,
             FileType::Double => 64,
         }
     }
@@ -43,7 +51,7 @@ impl FileType {
     /// The smallest data type that has all values of this type; float32, which rounds them, for doubles.
     pub const fn widened(self) -> DataType {
         match self {
-            FileType::Bfloat16 | FileType::Double => DataType::Float32,
+            FileType::Bfloat16 | FileType::Float16 | FileType::Double => DataType::Float32,
             FileType::Int16 | FileType::Uint16 => DataType::Int32,
             FileType::Int4 | FileType::Int2 => DataType::Int8,
             FileType::Uint4 | FileType::Uint2 => DataType::Uint8,
@@ -65,6 +73,7 @@ impl FileType {
         }
         match self {
             FileType::Bfloat16 => each(stored, into, |[low, high]| [0, 0, low, high]),
+            FileType::Float16 => widen_halves(stored, into),
             FileType::Double => each(stored, into, |bytes| (f64::from_le_bytes(bytes) as f32).to_le_bytes()),
             FileType::Int16 => each(stored, into, |bytes| i32::from(i16::from_le_bytes(bytes)).to_le_bytes()),
             FileType::Uint16 => each(stored, into, |bytes| i32::from(u16::from_le_bytes(bytes)).to_le_bytes()),
@@ -77,6 +86,18 @@ impl FileType {
                 }
             }
         }
+    }
+}
+
+/// Widens float16 numbers, many at a time: processors have no instruction for one.
+fn widen_halves(stored: &[u8], into: &mut [u8]) {
+    let (mut halves, mut floats) = ([f16::ZERO; HALVES], [0.0f32; HALVES]);
+    let (stored, into) = (stored.as_chunks::<2>().0, into.as_chunks_mut::<4>().0);
+    for (stored, into) in stored.chunks(HALVES).zip(into.chunks_mut(HALVES)) {
+        let count = into.len();
+        halves.iter_mut().zip(stored).for_each(|(half, bytes)| *half = f16::from_le_bytes(*bytes));
+        halves[..count].convert_to_f32_slice(&mut floats[..count]);
+        into.iter_mut().zip(floats).for_each(|(into, float)| *into = float.to_le_bytes());
     }
 }
 
@@ -188,6 +209,7 @@ mod tests {
         let numbers = match from {
             Double => bytes.as_chunks::<8>().0.iter().map(|&b| f64::from_le_bytes(b) as f32 as f64).collect(),
             Bfloat16 => words().map(|b| half::bf16::from_le_bytes(b).to_f64()).collect(),
+            Float16 => words().map(|b| f16::from_le_bytes(b).to_f64()).collect(),
             Int16 => words().map(|b| i16::from_le_bytes(b) as f64).collect(),
             Uint16 => words().map(|b| u16::from_le_bytes(b) as f64).collect(),
             Uint4 | Uint2 => (0..count).map(|at| parts(at) as f64).collect(),
@@ -198,7 +220,7 @@ mod tests {
 
     #[test]
     fn every_part_reads_as_the_same_numbers() {
-        for from in [Bfloat16, Double, Int16, Uint16, Int4, Uint4, Int2, Uint2] {
+        for from in [Bfloat16, Float16, Double, Int16, Uint16, Int4, Uint4, Int2, Uint2] {
             let size = from.widened().size();
             // More than one piece, and a last byte that is not full.
             let count = PIECE_BYTES * 8 / from.bits() + 3;

@@ -82,7 +82,30 @@ pub struct Attention {
     pub empty_is_zero: bool,
 }
 
+impl Places {
+    /// Becomes `other`, in the memory that it has.
+    fn assign(&mut self, other: &Places) {
+        let Places { offset, batch, row, col } = other;
+        self.batch.clone_from(batch);
+        (self.offset, self.row, self.col) = (*offset, *row, *col);
+    }
+}
+
 impl Attention {
+    /// Adopts the sizes of `other`, the same attention of operands of other sizes, in the memory that it has.
+    pub fn resize(&mut self, other: &Attention) {
+        self.batch.clone_from(&other.batch);
+        self.shape.clone_from(&other.shape);
+        (self.rows, self.keys) = (other.rows, other.keys);
+        (self.depth, self.columns) = (other.depth, other.columns);
+        let places = [&mut self.query, &mut self.key, &mut self.value, &mut self.output];
+        let others = [&other.query, &other.key, &other.value, &other.output];
+        places.into_iter().zip(others).for_each(|(places, others)| places.assign(others));
+        for (mask, other) in self.masks.iter_mut().zip(&other.masks) {
+            mask.places.assign(&other.places);
+        }
+    }
+
     /// The factor of the products of query and key: `scale`, divided by the cap if there is one.
     pub fn factor(&self) -> f64 {
         if self.softcap == 0.0 { self.scale } else { self.scale / self.softcap }

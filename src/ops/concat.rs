@@ -36,10 +36,14 @@ impl Concat {
 
     /// The offset of each operand in the output, if the elements of each operand remain contiguous: the elements in
     /// front of them are then those of the preceding operands.
-    pub fn contiguous_offsets(&self, inputs: &[&[u32]]) -> Option<Vec<usize>> {
-        let (outer, _) = inputs[0].split_at(self.axis as usize);
-        let start = |next: &mut usize, shape: &&[u32]| Some(std::mem::replace(next, *next + elements(shape)));
-        (inputs.len() == 1 || outer.iter().all(|&dim| dim == 1)).then(|| inputs.iter().scan(0, start).collect())
+    pub fn contiguous_offsets<S: AsRef<[u32]>>(
+        &self,
+        mut inputs: impl ExactSizeIterator<Item = S> + Clone,
+    ) -> Option<Vec<usize>> {
+        let is_outermost = |first: S| first.as_ref()[..self.axis as usize].iter().all(|&dim| dim == 1);
+        let start = |next: &mut usize, shape: S| Some(std::mem::replace(next, *next + elements(shape.as_ref())));
+        let all = inputs.clone().scan(0, start);
+        (inputs.len() == 1 || inputs.next().is_some_and(is_outermost)).then(|| all.collect())
     }
 
     /// Appends the operand at `index` to the `output` of the preceding operands.
@@ -161,13 +165,14 @@ mod tests {
     fn outer_concatenations_are_contiguous() {
         let inputs: [&[u32]; 3] = [&[1, 2, 3], &[1, 1, 3], &[1, 4, 3]];
         let concat = Concat { axis: 1 };
-        assert_eq!(concat.contiguous_offsets(&inputs), Some(vec![0, 6, 9]));
-        assert_eq!(concat.contiguous_offsets(&[&[2, 2, 3], &[2, 1, 3]]), None);
-        assert_eq!(concat.contiguous_offsets(&[&[2, 2, 3]]), Some(vec![0]));
+        let offsets_of = |inputs: &[&[u32]]| concat.contiguous_offsets(inputs.iter().copied());
+        assert_eq!(offsets_of(&inputs), Some(vec![0, 6, 9]));
+        assert_eq!(offsets_of(&[&[2, 2, 3], &[2, 1, 3]]), None);
+        assert_eq!(offsets_of(&[&[2, 2, 3]]), Some(vec![0]));
         for inputs in [&inputs[..], &[&[2, 2, 3], &[2, 1, 3]], &[&[2, 2, 3]], &[&[1, 1, 1, 9], &[1, 4, 1, 9]]] {
             let places = concat.strided(inputs);
             let offsets: Option<Vec<usize>> = places.iter().map(|place| place.contiguous_offset()).collect();
-            assert_eq!(concat.contiguous_offsets(inputs), offsets, "{inputs:?}");
+            assert_eq!(offsets_of(inputs), offsets, "{inputs:?}");
         }
     }
 }

@@ -109,7 +109,7 @@ impl Backend {
     ///
     /// # Errors
     /// Those of the backends' plans.
-    pub fn resize(&self, plan: Plan, stencil: &Stencil, origin: &Origin, env: &Env) -> Result<Option<Plan>> {
+    pub fn resize(&self, plan: Plan, stencil: &mut Stencil, origin: &Origin, env: &Env) -> Result<Option<Plan>> {
         match plan {
             Plan::Cpu(mut plan) if plan.description().origin.is_alike(origin) => {
                 let filling = stencil.filling(plan.description().origin.values());

@@ -492,7 +492,7 @@ impl Site<'_> {
     pub(super) fn resize(
         &self,
         spare: Arc<CompiledGraph>,
-        stencil: &Stencil,
+        stencil: &mut Stencil,
         origin: &Origin,
     ) -> Result<Option<Arc<CompiledGraph>>> {
         let Some(plan) = Arc::into_inner(spare).and_then(|graph| graph.lock().take()) else { return Ok(None) };

@@ -116,7 +116,7 @@ impl<T> Template<T> {
         stencil.fill(values)?;
         let origin = origin.at(values);
         let resized = match spare {
-            Some(spare) => site.resize(spare, &stencil, &origin)?,
+            Some(spare) => site.resize(spare, &mut stencil, &origin)?,
             None => None,
         };
         if resized.is_some() {

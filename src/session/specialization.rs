@@ -2,7 +2,7 @@
 
 use super::deciding::Decided;
 use super::signature::{Shapes, check_target};
-use super::template::{Ending, Filled, FreeSizes, find};
+use super::template::{Ending, Filled, FreeSizes, UnknownDim, find};
 use super::value::{Cache, Feed, Target, Value};
 use super::{Session, SessionOptions};
 use crate::description::Processor;
@@ -34,16 +34,15 @@ pub struct Port {
 }
 
 /// Updates `ports` to the sizes that a tape's `values` stand for; `ports` holds those of `bindings` for other sizes, or
-/// is empty.
-fn resize_ports(ports: &mut Vec<Port>, bindings: &[Binding], values: &[i64]) {
+/// is empty. `unknown` are the dimensions of `bindings` that depend on sizes.
+fn resize_ports(ports: &mut Vec<Port>, bindings: &[Binding], unknown: &[UnknownDim], values: &[i64]) {
     if ports.is_empty() {
         let port =
             |Binding { name, descriptor, .. }: &Binding| Port { name: name.clone(), descriptor: descriptor.clone() };
         ports.extend(bindings.iter().map(port));
     }
-    for (port, binding) in ports.iter_mut().zip(bindings) {
-        port.descriptor.shape.clone_from(&binding.descriptor.shape);
-        port.descriptor.shape.iter_mut().for_each(|dim| dim.fix(values));
+    for UnknownDim { port, axis, dim } in unknown {
+        ports[*port].descriptor.shape[*axis] = Dim::number(dim.at(values));
     }
 }
 
@@ -259,8 +258,9 @@ impl Specialization {
             may_be_quick,
             last_run: AtomicU64::new(u64::MAX),
         };
-        resize_ports(&mut made.inputs, &bindings.inputs, &values);
-        resize_ports(&mut made.outputs, &bindings.outputs, &values);
+        let [of_inputs, of_outputs] = &bindings.unknown;
+        resize_ports(&mut made.inputs, &bindings.inputs, of_inputs, &values);
+        resize_ports(&mut made.outputs, &bindings.outputs, of_outputs, &values);
         match is_new {
             true => made.find_terminals(site),
             false => made.resize_terminals(site),

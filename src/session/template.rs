@@ -136,8 +136,31 @@ pub(super) struct Bindings {
     pub has_caches: bool,
     pub inputs: Vec<Binding>,
     pub outputs: Vec<Binding>,
+    /// The dimensions of the inputs and of the outputs that depend on sizes.
+    pub unknown: [Box<[UnknownDim]>; 2],
     /// The work that remains after the graph.
     rest: Option<Ending>,
+}
+
+/// A dimension of an input or output that depends on sizes.
+pub(super) struct UnknownDim {
+    /// The index of the input or output.
+    pub port: usize,
+    /// The axis of the dimension.
+    pub axis: usize,
+    /// The dimension, for [`Dim::at`].
+    pub dim: Dim,
+}
+
+impl UnknownDim {
+    /// Those of `bindings`.
+    fn all_of(bindings: &[Binding]) -> Box<[UnknownDim]> {
+        let of_port = |(port, binding): (usize, &Binding)| {
+            let dims = binding.descriptor.shape.iter().copied().enumerate().filter(|(_, dim)| !dim.is_number());
+            dims.map(move |(axis, dim)| UnknownDim { port, axis, dim }).collect::<Vec<_>>()
+        };
+        bindings.iter().enumerate().flat_map(of_port).collect()
+    }
 }
 
 impl Bindings {
@@ -277,7 +300,8 @@ fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Opt
         let (done, left) = (done.into(), left.into());
         Ending { done, left, remaining, values }
     });
-    Ok((graph, Bindings { form: form.clone(), has_caches, inputs, outputs, rest }))
+    let unknown = [&inputs, &outputs].map(|bindings| UnknownDim::all_of(bindings));
+    Ok((graph, Bindings { form: form.clone(), has_caches, inputs, outputs, unknown, rest }))
 }
 
 impl Session {

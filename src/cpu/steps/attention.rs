@@ -28,9 +28,16 @@ pub struct AttentionStep {
 impl AttentionStep {
     /// Creates the attention `op` for operands of type `dtype` and masks of these types, with kernels of `isa`.
     pub fn new(op: &Attention, dtype: DataType, mask_types: Vec<DataType>, isa: Isa) -> AttentionStep {
-        let op = Box::new(grouped(op.clone()));
-        let [rows, keys, depth, columns] = [op.rows, op.keys, op.depth, op.columns].map(Dim::size);
-        AttentionStep { op, sizes: Sizes { rows, keys, depth, columns }, dtype, mask_types, isa }
+        let mut op = Box::new(op.clone());
+        group(&mut op);
+        AttentionStep { sizes: sizes(&op), op, dtype, mask_types, isa }
+    }
+
+    /// Adapts the step to other sizes of its operands, those of `op`.
+    pub fn resize(&mut self, op: &Attention) {
+        self.op.resize(op);
+        group(&mut self.op);
+        self.sizes = sizes(&self.op);
     }
 
     /// Queries per block of a thread.
@@ -183,19 +190,23 @@ impl AttentionStep {
     }
 }
 
+fn sizes(op: &Attention) -> Sizes {
+    let [rows, keys, depth, columns] = [op.rows, op.keys, op.depth, op.columns].map(Dim::size);
+    Sizes { rows, keys, depth, columns }
+}
+
 /// If each head has a single query, makes the queries of the heads that share keys and values the rows of one matrix.
-fn grouped(mut op: Attention) -> Attention {
+fn group(op: &mut Attention) {
     let shares = |places: &Places| places.batch.last().is_some_and(|&stride| stride == 0);
     if op.rows != 1 || !(shares(&op.key) && shares(&op.value)) {
-        return op;
+        return;
     }
-    let Attention { batch, rows, query, key, value, masks, output, .. } = &mut op;
+    let Attention { batch, rows, query, key, value, masks, output, .. } = op;
     *rows = batch.pop().expect("places have as many dimensions as the batch");
     [key, value].into_iter().for_each(|places| _ = places.batch.pop());
     for places in [query, output].into_iter().chain(masks.iter_mut().map(|mask| &mut mask.places)) {
         places.row = places.batch.pop().expect("places have as many dimensions");
     }
-    op
 }
 
 impl Run for AttentionStep {
