@@ -2,12 +2,12 @@
 
 import { BOOL, FLOAT, INT64, node, value, weight, writeModel } from '../../__test__/onnx/model-writer.mjs';
 
-const f32 = (...numbers) => Float32Array.from(numbers);
-const i64 = (...numbers) => BigInt64Array.from(numbers, BigInt);
-const graph = (nodes, outputs, fields = {}) => ({ name: 'g', node: nodes, output: outputs, ...fields });
+const f32 = (/** @type {number[]} */ ...numbers) => Float32Array.from(numbers);
+const i64 = (/** @type {number[]} */ ...numbers) => BigInt64Array.from(numbers, BigInt);
+const graph = (/** @type {object[]} */ nodes, /** @type {object[]} */ outputs) => ({ name: 'g', node: nodes, output: outputs });
 
 /** `count` nodes, four of five of them shape arithmetic as exporters write it, on an input of free size. */
-function chain(count) {
+function chain(/** @type {number} */ count) {
   const nodes = [];
   let x = 'x';
   for (let at = 0; at < count / 5; at++) {
@@ -29,7 +29,7 @@ function chain(count) {
 }
 
 /** `count` cuts, one after another. */
-function cuts(count) {
+function cuts(/** @type {number} */ count) {
   const nodes = [];
   let x = 'x';
   for (let at = 0; at < count; at++) {
@@ -48,7 +48,7 @@ function cuts(count) {
 }
 
 /** Ifs of a computed condition, side by side, that read some of many initializers. */
-function branches(ifs, weights) {
+function branches(/** @type {number} */ ifs, /** @type {number} */ weights) {
   const nodes = [node('ReduceSum', ['x'], ['sum'], { keepdims: { i: 0 } }), node('Greater', ['sum', 'zero'], ['c'])];
   for (let at = 0; at < ifs; at++) {
     const then = graph([node('NonZero', ['x'], ['p']), node('Shape', ['p'], ['t'])], [value('t', INT64)]);
@@ -67,7 +67,8 @@ function branches(ifs, weights) {
 }
 
 /** Ifs within Ifs, as deep as allowed, side by side, about a megabyte. */
-function nested(copies, depth) {
+function nested(/** @type {number} */ copies, /** @type {number} */ depth) {
+  /** @type {(level: number) => object} */
   const inner = (level) =>
     level === 0
       ? graph([node('Neg', ['x'], ['b'])], [value('b', FLOAT)])
@@ -84,7 +85,7 @@ function nested(copies, depth) {
 }
 
 /** Gathers from as many tables by one input. */
-function lookups(count) {
+function lookups(/** @type {number} */ count) {
   const nodes = [];
   for (let at = 0; at < count; at++) {
     nodes.push(node('Gather', [`t${at}`, 'ids'], [`g${at}`]));
@@ -101,6 +102,7 @@ function lookups(count) {
   };
 }
 
+/** @type {Record<string, () => { bytes: Uint8Array, feeds?: Record<string, any> }>} */
 export const cases = {
   'chain of 4,000': () => ({ bytes: chain(4000), feeds: { x: { data: new Float32Array(8), shape: [2, 4] } } }),
   'chain of 100,000': () => ({ bytes: chain(100_000) }),

@@ -13,7 +13,10 @@ const cpu = () => {
   return (user + system) / 1000;
 };
 
-/** @param {() => Promise<unknown>} work */
+/**
+ * @template T
+ * @param {() => Promise<T>} work
+ */
 async function timed(work) {
   const [before, start] = [peak(), cpu()];
   let error;
@@ -24,10 +27,12 @@ async function timed(work) {
 }
 
 const load = await timed(() => loadModel(bytes));
+/** @type {Record<string, unknown>} */
 const row = { KB: Math.round(bytes.length / 1000), 'load ms': load.ms, 'load MiB': load.MiB, error: load.error };
-if (load.result && feeds) {
+const model = load.result;
+if (model && feeds) {
   for (const turn of ['first', 'second']) {
-    const ran = await timed(() => load.result.run(feeds));
+    const ran = await timed(() => model.run(feeds));
     Object.assign(row, { [`${turn} ms`]: ran.ms, [`${turn} MiB`]: ran.MiB });
     row.error ??= ran.error;
   }

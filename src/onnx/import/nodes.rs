@@ -165,6 +165,10 @@ impl Importer<'_> {
             }
             (None, None) => unreachable!("refused above"),
         };
+        if outputs.is_err() {
+            // A translation that was ended says so as any other that fails.
+            self.stop.check()?;
+        }
         Ok(outputs.and_then(|outputs| check_outputs(node, outputs)))
     }
 
