@@ -19,7 +19,7 @@ use crate::onnx::stop::Stop;
 use crate::onnx::{Model, ModelError};
 use crate::runtime::{Done, Slot, Tensor, spawn};
 use crate::session::signature::checked_size;
-use crate::session::{Feed, Offer, Session, SessionOptions, SessionRun, Shapes, Specialization, Target, Value};
+use crate::session::{Feed, Offer, Output, Session, SessionOptions, SessionRun, Shapes, Specialization, Target};
 use crate::shape::Descriptor;
 use napi::bindgen_prelude::{Array, Either, External, Function, JsObjectValue, Unknown};
 use napi::{Env, ValueType, sys};
@@ -243,31 +243,31 @@ pub fn check_names(session: &External<SessionHandle>, feeds: Vec<String>, fetche
 const HELD: usize = 1 << 14;
 
 /// A feed whose data are not copied yet.
-enum Given {
+enum Fed {
     Data { view: View<'static>, bytes: usize },
     Held(Contents),
     Tensor(Arc<Tensor>),
 }
 
-impl Given {
+impl Fed {
     /// Converts `feed`; `place` is the index of a result among those that share a handle.
-    fn of(feed: &Unknown, place: usize, owner: &Arc<Owner>) -> Result<Given> {
+    fn of(feed: &Unknown, place: usize, owner: &Arc<Owner>) -> Result<Fed> {
         if let Some(held) = external_of::<HeldValues>(feed) {
-            return held.contents(place).map(Given::Held);
+            return held.contents(place).map(Fed::Held);
         }
         if let Some(handle) = element_handle::<Tensor>(feed, owner) {
-            return Ok(Given::Tensor(handle.shared().clone()));
+            return Ok(Fed::Tensor(handle.shared().clone()));
         }
         let view: View = from_value(feed)?;
         let bytes = view.len().map_err(thrown)?;
-        Ok(Given::Data { view, bytes })
+        Ok(Fed::Data { view, bytes })
     }
 
     fn offer(&self, shape: Option<Vec<u32>>) -> Offer<'_> {
         match self {
-            Given::Data { bytes, .. } => Offer::Data { bytes: *bytes, shape },
-            Given::Held(contents) => Offer::Data { bytes: contents.len(), shape },
-            Given::Tensor(tensor) => Offer::Tensor(tensor),
+            Fed::Data { bytes, .. } => Offer::Data { bytes: *bytes, shape },
+            Fed::Held(contents) => Offer::Data { bytes: contents.len(), shape },
+            Fed::Tensor(tensor) => Offer::Tensor(tensor),
         }
     }
 }
@@ -301,9 +301,9 @@ const OWN_SHAPE: f64 = -2.0;
 /// input, the index of the result in its [`HeldValues`], and the shape: the number of dimensions and their sizes, -1
 /// without a shape, or [`OWN_SHAPE`]. [`HeldValues`] with results for several inputs have -1 in place of the input, the
 /// number of these inputs, and their indices, each followed by that of the result.
-fn given_feeds(handle: &SessionHandle, feeds: &Array, numbers: &[f64]) -> Result<Vec<(Given, Option<Vec<u32>>)>> {
+fn given_feeds(handle: &SessionHandle, feeds: &Array, numbers: &[f64]) -> Result<Vec<(Fed, Option<Vec<u32>>)>> {
     let inputs = &handle.session.signature().inputs;
-    let mut given: Vec<Option<(Given, Option<Vec<u32>>)>> = inputs.iter().map(|_| None).collect();
+    let mut given: Vec<Option<(Fed, Option<Vec<u32>>)>> = inputs.iter().map(|_| None).collect();
     let mut numbers = Numbers(numbers.iter());
     let mut put = |input: usize, feed| match given.get_mut(input) {
         Some(none @ None) => {
@@ -321,15 +321,15 @@ fn given_feeds(handle: &SessionHandle, feeds: &Array, numbers: &[f64]) -> Result
                 let (input, place) = (numbers.next_index()?, numbers.next_index()?);
                 let contents = held.contents(place)?;
                 let shape = contents.shape();
-                put(input, (Given::Held(contents), Some(shape)))?;
+                put(input, (Fed::Held(contents), Some(shape)))?;
             }
             continue;
         }
         let input = input as usize;
         let (place, rank) = (numbers.next_index()?, numbers.next()?);
-        let feed = Given::of(&feed, place, &handle.owner)?;
+        let feed = Fed::of(&feed, place, &handle.owner)?;
         let shape = match (&feed, rank) {
-            (Given::Held(contents), OWN_SHAPE) => Some(contents.shape()),
+            (Fed::Held(contents), OWN_SHAPE) => Some(contents.shape()),
             (_, rank) if rank < 0.0 => None,
             (_, rank) => Some(numbers.sizes(rank as usize, &inputs.get(input).ok_or_else(mismatch)?.name)?),
         };
@@ -383,16 +383,16 @@ fn run_of(
     drop(offers);
     let feeds = given.into_iter().zip(shapes.iter()).map(|(given, shape)| {
         Ok(match given {
-            Given::Tensor(tensor) => Feed::Tensor(tensor),
-            Given::Held(Contents::Bytes { bytes, .. }) => Feed::Bytes(bytes),
-            Given::Held(Contents::Cache(cache)) => {
+            Fed::Tensor(tensor) => Feed::Tensor(tensor),
+            Fed::Held(Contents::Bytes { bytes, .. }) => Feed::Bytes(bytes),
+            Fed::Held(Contents::Cache(cache)) => {
                 match shape.iter().copied().eq(cache.descriptor.shape.iter().map(|size| size.get())) {
                     true => Feed::Cache(cache),
                     // With another shape, the elements must be in row-major order.
                     false => Feed::Bytes(Arc::new(cache.to_dense().map_err(coded)?)),
                 }
             }
-            Given::Data { view, bytes, .. } => {
+            Fed::Data { view, bytes, .. } => {
                 let buffer = session.pool().take(bytes);
                 Feed::Bytes(Arc::new(buffer.and_then(|buffer| view.copy_into(buffer)).map_err(coded)?))
             }
@@ -459,18 +459,18 @@ pub fn profile_session(
 }
 
 /// The slot for the values of a run, and the function that converts them to results.
-fn results_later(owner: &Arc<Owner>, session: &Arc<Session>) -> (Arc<Slot<Vec<Option<Value>>>>, Collect) {
-    let values = Arc::new(Slot::<Vec<Option<Value>>>::default());
+fn results_later(owner: &Arc<Owner>, session: &Arc<Session>) -> (Arc<Slot<Vec<Option<Output>>>>, Collect) {
+    let values = Arc::new(Slot::<Vec<Option<Output>>>::default());
     let (made, keeper, holder) = (values.clone(), session.clone(), owner.clone());
     let collect: Collect = Box::new(move |env| results(env, &holder, &keeper, made.take().unwrap_or_default()));
     (values, collect)
 }
 
 /// Rejects a tensor that is passed more than once: runs lock each tensor once, and would deadlock.
-fn require_distinct(feeds: &[Given], targets: &[Target]) -> Result<()> {
+fn require_distinct(feeds: &[Fed], targets: &[Target]) -> Result<()> {
     let feeds = feeds.iter().filter_map(|feed| match feed {
-        Given::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
-        Given::Data { .. } | Given::Held(_) => None,
+        Fed::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
+        Fed::Data { .. } | Fed::Held(_) => None,
     });
     let targets = targets.iter().filter_map(|target| match target {
         Target::Tensor(tensor) => Some(Arc::as_ptr(tensor)),
@@ -505,7 +505,7 @@ fn results(
     env: &Env,
     owner: &Arc<Owner>,
     session: &Arc<Session>,
-    values: Vec<Option<Value>>,
+    values: Vec<Option<Output>>,
 ) -> crate::error::Result<Vec<sys::napi_value>> {
     let (mut made, mut numbers, mut caches) = (Vec::new(), Vec::<u32>::new(), Vec::new());
     for (at, output) in values.into_iter().enumerate() {
@@ -519,21 +519,21 @@ fn results(
         };
         match output {
             None => numbers.extend([Delivery::Absent as u32, 0]),
-            Some(Value::Tensor(tensor)) => {
+            Some(Output::Tensor(tensor)) => {
                 describe(Delivery::Whole, tensor.descriptor());
                 made.push(value(env, tensor_handle(tensor, owner))?);
             }
-            Some(Value::Bytes { descriptor, bytes }) if bytes.len() < HELD => {
+            Some(Output::Bytes { descriptor, bytes }) if bytes.len() < HELD => {
                 describe(Delivery::Whole, &descriptor);
                 made.push(array_buffer(env, bytes.bytes())?);
                 session.recycle(bytes);
             }
-            Some(Value::Bytes { descriptor, bytes }) => {
+            Some(Output::Bytes { descriptor, bytes }) => {
                 describe(Delivery::Alone, &descriptor);
                 let alone = vec![Some(Contents::Bytes { descriptor, bytes: Arc::new(bytes) })];
                 made.push(value(env, External::new(HeldValues::new(owner, session, alone)))?);
             }
-            Some(Value::Cache(cache)) => {
+            Some(Output::Cache(cache)) => {
                 describe(Delivery::Cache, &cache.descriptor);
                 caches.resize_with(at, || None);
                 caches.push(Some(Contents::Cache(cache)));

@@ -55,16 +55,16 @@ impl Cached {
     }
 
     /// Runs with `new` rows after `past` rows, and checks the sums.
-    fn run(&self, new: Vec<f32>, past: (Feed, usize), target: Target, expected: &[f32]) -> Result<Option<Value>> {
+    fn run(&self, new: Vec<f32>, past: (Feed, usize), target: Target, expected: &[f32]) -> Result<Option<Output>> {
         let shape = |rows: usize| [self.batch, HEADS, rows, SIZE].map(|size| size as u32).to_vec();
         let rows = new.len() / (self.batch * HEADS * SIZE);
         let shapes: Shapes = [shape(rows), shape(past.1)].into();
         let (values, targets) = (Arc::new(Slot::default()), vec![Target::Read, target]);
         let feeds = vec![bytes(&new), past.0];
         finished(|done| self.session.run(shapes, feeds, targets).enqueue(values.clone(), done))?;
-        let mut values: Vec<Option<Value>> = values.take().unwrap();
+        let mut values: Vec<Option<Output>> = values.take().unwrap();
         let present = values.pop().unwrap();
-        let Some(Value::Bytes { bytes, .. }) = values.pop().unwrap() else { panic!("y is read") };
+        let Some(Output::Bytes { bytes, .. }) = values.pop().unwrap() else { panic!("y is read") };
         let all = past.1 + rows;
         let sums: Vec<f32> = expected
             .chunks(all * SIZE)
@@ -78,7 +78,7 @@ impl Cached {
         let expected = tensor(self.batch, 0..rows.end, seed);
         let new = tensor(self.batch, rows.clone(), seed);
         match self.run(new, (past, rows.start), Target::Read, &expected).unwrap() {
-            Some(Value::Cache(cache)) => {
+            Some(Output::Cache(cache)) => {
                 assert_eq!(elements::<f32>(cache.to_dense().unwrap().bytes()), expected);
                 assert_eq!(numbers(&cache.descriptor.shape)[2], rows.end as u32);
                 cache
@@ -133,13 +133,13 @@ fn tensors_pass_their_memory_on() {
         let (new, all) = (tensor(1, rows.clone(), 3), tensor(1, 0..rows.end, 3));
         cached.run(new, (past, rows.start), target, &all).unwrap()
     };
-    let Some(Value::Tensor(first)) = step(2..4, bytes(&tensor(1, 0..2, 3)), Target::New) else { panic!("a tensor") };
-    let Some(Value::Tensor(second)) = step(4..5, Feed::Tensor(first.clone()), Target::New) else { panic!("a tensor") };
+    let Some(Output::Tensor(first)) = step(2..4, bytes(&tensor(1, 0..2, 3)), Target::New) else { panic!("a tensor") };
+    let Some(Output::Tensor(second)) = step(4..5, Feed::Tensor(first.clone()), Target::New) else { panic!("a tensor") };
     assert!(second.rows(2).unwrap().is_beside(&first.rows(2).unwrap()));
     // Reads return the row-major order, and the tensor can still be fed.
     let read = |tensor: &Tensor| elements::<f32>(tensor.lock().unwrap().bytes().unwrap().bytes()).to_vec();
     assert_eq!(read(&second), tensor(1, 0..5, 3));
-    let Some(Value::Tensor(third)) = step(5..7, Feed::Tensor(second.clone()), Target::New) else { panic!("a tensor") };
+    let Some(Output::Tensor(third)) = step(5..7, Feed::Tensor(second.clone()), Target::New) else { panic!("a tensor") };
     assert_eq!(read(&third), tensor(1, 0..7, 3));
     assert_eq!(read(&first), tensor(1, 0..4, 3));
     // Into a tensor of the caller as well.
@@ -163,7 +163,7 @@ fn a_cache_can_be_fed_to_anything() {
         cached.session.run(shapes, feeds, vec![Target::Unread, Target::Read]).enqueue(values.clone(), done)
     })
     .unwrap();
-    let Some(Value::Cache(twice)) = values.take().unwrap().pop().unwrap() else { panic!("a cache") };
+    let Some(Output::Cache(twice)) = values.take().unwrap().pop().unwrap() else { panic!("a cache") };
     let expected: Vec<f32> = all.chunks(5 * SIZE).flat_map(|matrix| [matrix, matrix].concat()).collect();
     assert_eq!(elements::<f32>(twice.to_dense().unwrap().bytes()), expected);
     assert_eq!(elements::<f32>(cache.to_dense().unwrap().bytes()), all);
@@ -177,18 +177,18 @@ fn the_first_run_has_no_cache() {
     let feeds = vec![bytes(&tensor(1, 0..4, 7)), Feed::Bytes(Arc::default())];
     finished(|done| cached.session.run(shapes, feeds, vec![Target::Read; 2]).enqueue(values.clone(), done)).unwrap();
     let present = values.take().unwrap().pop().unwrap();
-    let Some(Value::Bytes { bytes, .. }) = present else { panic!("bytes") };
+    let Some(Output::Bytes { bytes, .. }) = present else { panic!("bytes") };
     let second = cached.step(4..5, Feed::Bytes(Arc::new(bytes)), 7);
     cached.step(5..9, Feed::Cache(second), 7);
 }
 
 /// The outputs of a run with these float32 feeds, as JavaScript gets them.
-fn outputs(session: &Arc<Session>, feeds: Vec<(Feed, Vec<u32>)>) -> Vec<Value> {
+fn outputs(session: &Arc<Session>, feeds: Vec<(Feed, Vec<u32>)>) -> Vec<Output> {
     let (feeds, shapes): (Vec<Feed>, Vec<Vec<u32>>) = feeds.into_iter().unzip();
     let values = Arc::new(Slot::default());
     let targets = vec![Target::Read; session.signature().outputs.len()];
     finished(|done| session.run(shapes.into(), feeds, targets).enqueue(values.clone(), done)).unwrap();
-    values.take().unwrap().into_iter().map(|value: Option<Value>| value.unwrap()).collect()
+    values.take().unwrap().into_iter().map(|value: Option<Output>| value.unwrap()).collect()
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_view_of_a_cache_is_an_output_of_its_own() {
         };
         let mut all = outputs(&session, vec![past, (bytes(&row(at)), vec![1, 1, 4])]);
         let (present, y) = (all.pop().unwrap(), all.pop().unwrap());
-        let (Value::Cache(cache), Value::Bytes { bytes, .. }) = (present, y) else { panic!("a cache behind bytes") };
+        let (Output::Cache(cache), Output::Bytes { bytes, .. }) = (present, y) else { panic!("a cache behind bytes") };
         let expected = (0..=at).flat_map(row).collect::<Vec<f32>>();
         assert_eq!(elements::<f32>(bytes.bytes()), expected);
         caches.push(cache);
@@ -235,9 +235,9 @@ fn a_cache_of_images_keeps_its_order() {
     let session = Arc::new(Session::open(model(graph), context(), SessionOptions::default()).unwrap());
     let image = |x: f32| bytes(&[x; 128]);
     let mut present = outputs(&session, vec![(image(1.0), vec![1, 8, 4, 4]), (image(2.0), vec![1, 8, 4, 4])]);
-    let Some(Value::Cache(cache)) = present.pop() else { panic!("a cache") };
+    let Some(Output::Cache(cache)) = present.pop() else { panic!("a cache") };
     let feeds = vec![(Feed::Cache(cache.clone()), vec![2, 8, 4, 4]), (image(3.0), vec![1, 8, 4, 4])];
-    let Some(Value::Cache(longer)) = outputs(&session, feeds).pop() else { panic!("a cache") };
+    let Some(Output::Cache(longer)) = outputs(&session, feeds).pop() else { panic!("a cache") };
     assert!(longer.rows.is_beside(&cache.rows));
     let expected: Vec<f32> = [1.0, 16.0, 24.0].iter().flat_map(|&x| [x; 128]).collect();
     assert_eq!(elements::<f32>(longer.to_dense().unwrap().bytes()), expected);

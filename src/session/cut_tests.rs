@@ -43,8 +43,8 @@ pub(super) fn run(session: &Arc<Session>, feeds: &[T]) -> Result<Vec<T>> {
     let values = Arc::new(Slot::default());
     let targets = vec![Target::Read; session.signature().outputs.len()];
     finished(|done| session.run(shapes, feeds, targets).enqueue(values.clone(), done))?;
-    let values: Vec<Option<Value>> = values.take().expect("a run that succeeds leaves its values");
-    let tensor = |value: Value| {
+    let values: Vec<Option<Output>> = values.take().expect("a run that succeeds leaves its values");
+    let tensor = |value: Output| {
         let (descriptor, bytes) = read_value(value);
         let (shape, bytes) = (numbers(&descriptor.shape), bytes.bytes());
         match descriptor.dtype {

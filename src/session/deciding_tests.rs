@@ -424,7 +424,7 @@ fn the_caches_of_a_merged_decoder_grow_in_place() {
         let values = Arc::new(Slot::default());
         let targets = vec![Target::Read, Target::Read];
         finished(|done| session.run(shapes, vec![new, feed, truth], targets).enqueue(values.clone(), done)).unwrap();
-        let mut values: Vec<Option<Value>> = values.take().unwrap();
+        let mut values: Vec<Option<Output>> = values.take().unwrap();
         let present = values.pop().unwrap().unwrap();
         let (_, sums) = read_value(values.pop().unwrap().unwrap());
         (elements::<f32>(sums.bytes()).to_vec(), present)
@@ -435,7 +435,7 @@ fn the_caches_of_a_merged_decoder_grow_in_place() {
     let (sums, present) = step(nothing(), shapes(2, 0), truth(0), 0.0);
     assert_eq!(sums, [3.0, 5.0, 7.0, 15.0, 17.0, 19.0]);
     let mut past = match present {
-        Value::Bytes { bytes, .. } => Feed::Bytes(Arc::new(bytes)),
+        Output::Bytes { bytes, .. } => Feed::Bytes(Arc::new(bytes)),
         _ => panic!("nothing that grows"),
     };
     let mut last = None;
@@ -443,7 +443,7 @@ fn the_caches_of_a_merged_decoder_grow_in_place() {
         // The condition in a tensor.
         let truth = if at % 2 == 0 { truth(1) } else { Feed::Tensor(tensor(DataType::Uint8, &[1], &[1])) };
         let (_, present) = step(past, shapes(1, at), truth, at as f32);
-        let Value::Cache(cache) = present else { panic!("it grows in place") };
+        let Output::Cache(cache) = present else { panic!("it grows in place") };
         if let Some(last) = &last {
             assert!(cache.rows.is_beside(last), "{at}");
         }

@@ -154,7 +154,7 @@ fn refusal(table: &Lookup, indices: &[usize], number: i64) -> Error {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{context, finished, model, run, session};
-    use super::super::{Session, Target, Value};
+    use super::super::{Output, Session, Target};
     use super::*;
     use crate::memory::{Buffer, bytes_of};
     use crate::onnx::tensor::ElementType::{Float, Int32, Int64};
@@ -207,9 +207,9 @@ mod tests {
             finished(|done| session.run([vec![1, 2]].into(), feeds, targets).enqueue(values.clone(), done))?;
             Ok(values.take().unwrap().pop().unwrap())
         };
-        let wrong: Result<Option<Value>> = run(tensor(&[0, 7]));
+        let wrong: Result<Option<Output>> = run(tensor(&[0, 7]));
         assert!(wrong.is_err_and(|error| error.code == Some(Code::Index)));
-        let Some(Value::Bytes { bytes, .. }) = run(tensor(&[1, -1])).unwrap() else { panic!("it is read") };
+        let Some(Output::Bytes { bytes, .. }) = run(tensor(&[1, -1])).unwrap() else { panic!("it is read") };
         assert_eq!(elements::<f32>(bytes.bytes()), [3.0, 4.0, 5.0, 6.0]);
     }
 

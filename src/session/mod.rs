@@ -35,7 +35,7 @@ mod value;
 
 pub use signature::{Shapes, Signature};
 pub use specialization::{Port, Specialization};
-pub use value::{Cache, Feed, Offer, Pool, Target, Value};
+pub use value::{Cache, Feed, Offer, Output, Pool, Target};
 
 use crate::description::text_of;
 use crate::error::{Code, Error, Result};
@@ -142,13 +142,13 @@ pub struct SessionRun {
 
 impl SessionRun {
     /// Runs on the timeline. Outputs that are read are put into `values`, in the order of the outputs.
-    pub fn enqueue(self, values: Arc<Slot<Vec<Option<Value>>>>, done: Done) {
+    pub fn enqueue(self, values: Arc<Slot<Vec<Option<Output>>>>, done: Done) {
         let context = self.session.context.clone();
         context.enqueue(move |site| self.compute(site, values), done.coded());
     }
 
     /// Like [`enqueue`](Self::enqueue); the JSON of [`Timings::json`] is put into `timings`.
-    pub fn profile(self, values: Arc<Slot<Vec<Option<Value>>>>, timings: Arc<Slot<String>>, done: Done) {
+    pub fn profile(self, values: Arc<Slot<Vec<Option<Output>>>>, timings: Arc<Slot<String>>, done: Done) {
         let context = self.session.context.clone();
         let work = move |site: &Site| {
             let all = RefCell::new(Timings::default());
@@ -166,7 +166,7 @@ impl SessionRun {
 
     /// Runs at once on this thread, if that hardly takes longer than passing the run to another thread and nothing is
     /// queued before it. Returns the outputs that are read, in the order of the outputs, or the unchanged run.
-    pub fn run_here(self) -> std::result::Result<Result<Vec<Option<Value>>>, SessionRun> {
+    pub fn run_here(self) -> std::result::Result<Result<Vec<Option<Output>>>, SessionRun> {
         let session = self.session.clone();
         // Elsewhere, a graph may have locked a tensor that decides.
         if !session.deciding.reads_tensor(&self.feeds) && !session.is_quick(&self.shapes, &self.feeds) {
@@ -180,7 +180,7 @@ impl SessionRun {
         Ok(ran.map(|_| values.take().unwrap_or_default()).map_err(Error::with_code))
     }
 
-    fn compute(self, site: &Site, values: Arc<Slot<Vec<Option<Value>>>>) -> Result<Option<Later>> {
+    fn compute(self, site: &Site, values: Arc<Slot<Vec<Option<Output>>>>) -> Result<Option<Later>> {
         let SessionRun { session, shapes, feeds, targets } = self;
         session.checks.check(site, &session.signature, &shapes, &feeds)?;
         let specialization = session.specialize_for(site, &shapes, &feeds)?;

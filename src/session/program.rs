@@ -23,7 +23,7 @@ use crate::onnx::decode::MAX_DEPTH;
 use crate::onnx::error::{Cut, Unsupported, shortened};
 use crate::onnx::flow::Flow;
 use crate::onnx::graph::{Argument, ByName, Graph, GraphId, NameId, NameSet, Node, NodeId};
-use crate::onnx::import::{self, Part, Place, Request, Source, evaluate, import_part};
+use crate::onnx::import::{self, KnownValues, Part, Place, Request, evaluate, import_part};
 use crate::onnx::model::{Model, ValueInfo};
 use crate::onnx::value::Value;
 use crate::runtime::{Backend, Site, Templates};
@@ -540,7 +540,7 @@ struct Earlier<'a> {
     missed: Vec<NameId>,
 }
 
-impl Source for Earlier<'_> {
+impl KnownValues for Earlier<'_> {
     fn value(&mut self, builder: &mut Builder, id: NameId) -> Result<Option<import::Value>, ModelError> {
         if let Some(value) = self.given.remove(&id) {
             return Ok(Some(value));
@@ -648,7 +648,7 @@ impl Session {
         specialization: &Arc<Specialization>,
         feeds: Vec<Feed>,
         targets: &[Target],
-    ) -> Result<Vec<Option<super::Value>>> {
+    ) -> Result<Vec<Option<super::Output>>> {
         let run = Run { site, session: self };
         let program = self.program()?;
         let ids: HashMap<&str, NameId> =
@@ -682,7 +682,7 @@ impl Session {
     }
 
     /// Returns an output that is read, or puts it into its target.
-    fn result(&self, site: &Site, held: Held, info: &ValueInfo, target: &Target) -> Result<Option<super::Value>> {
+    fn result(&self, site: &Site, held: Held, info: &ValueInfo, target: &Target) -> Result<Option<super::Output>> {
         let refused = |why: &str| {
             let name = &info.name;
             Error::coded(Code::UnsupportedOperator, format!("the output '{name}' {why}, which WebNN does not have"))
@@ -717,12 +717,12 @@ impl Session {
             Target::Unread => None,
             Target::Read => {
                 let bytes = read()?;
-                Some(super::Value::Bytes { descriptor, bytes })
+                Some(super::Output::Bytes { descriptor, bytes })
             }
             Target::New => {
                 let tensor = site.tensor(descriptor.clone());
                 tensor.fill(&site.backend, Arc::new(read()?))?;
-                Some(super::Value::Tensor(tensor))
+                Some(super::Output::Tensor(tensor))
             }
             Target::Tensor(tensor) => {
                 tensor.replace(&site.backend, read()?);

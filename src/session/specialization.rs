@@ -3,7 +3,7 @@
 use super::deciding::Decided;
 use super::signature::{Shapes, check_target};
 use super::template::{Ending, Filled, FreeSizes, UnknownDim, find};
-use super::value::{Cache, Feed, Target, Value};
+use super::value::{Cache, Feed, Output, Target};
 use super::{Session, SessionOptions};
 use crate::description::Processor;
 use crate::dimension::Dim;
@@ -362,7 +362,7 @@ impl Specialization {
         feeds: Vec<Feed>,
         targets: Vec<Target>,
         session: &Session,
-        values: Arc<Slot<Vec<Option<Value>>>>,
+        values: Arc<Slot<Vec<Option<Output>>>>,
     ) -> Result<Option<Later>> {
         for (output, target) in self.outputs.iter().zip(&targets) {
             check_target(&output.name, target, &output.descriptor)?;
@@ -404,7 +404,7 @@ impl Specialization {
         feeds: Vec<Feed>,
         targets: &[Target],
         session: &Session,
-        results: &mut [Option<Value>],
+        results: &mut [Option<Output>],
     ) -> Result<()> {
         let PlacedInputs { inputs, caches } = self.place_inputs(site, feeds, session)?;
         let outputs = self.place_outputs(site, &caches, targets, session, results)?;
@@ -419,7 +419,7 @@ impl Specialization {
         caches: &[Option<Rows>],
         targets: &[Target],
         session: &Session,
-        results: &mut [Option<Value>],
+        results: &mut [Option<Output>],
     ) -> Result<Vec<Arc<Tensor>>> {
         for Growing { input, output, .. } in &self.growing {
             let (own, cache) = (&self.writes[*output].own, caches[*input].as_ref());
@@ -437,7 +437,7 @@ impl Specialization {
                 Target::New => {
                     let tensor = site.tensor(own.descriptor().clone());
                     tensor.place(&site.backend)?;
-                    results[*at] = Some(Value::Tensor(tensor.clone()));
+                    results[*at] = Some(Output::Tensor(tensor.clone()));
                     tensor
                 }
                 Target::Read | Target::Unread => {
@@ -456,10 +456,10 @@ impl Specialization {
     }
 
     /// Values for outputs that are read but have no elements.
-    fn empty_results(&self, targets: &[Target]) -> Vec<Option<Value>> {
+    fn empty_results(&self, targets: &[Target]) -> Vec<Option<Output>> {
         let value = |(output, target): (&Port, &Target)| match target {
             Target::Read if output.descriptor.is_empty() => {
-                Some(Value::Bytes { descriptor: output.descriptor.clone(), bytes: Buffer::default() })
+                Some(Output::Bytes { descriptor: output.descriptor.clone(), bytes: Buffer::default() })
             }
             _ => None,
         };
@@ -515,18 +515,18 @@ impl Specialization {
     }
 
     /// Adds the caches that the graph has appended to to `results`, or puts them into their targets.
-    fn taken_caches(&self, site: &Site, results: &mut [Option<Value>], targets: &[Target]) {
+    fn taken_caches(&self, site: &Site, results: &mut [Option<Output>], targets: &[Target]) {
         for &Growing { output, axis, .. } in &self.growing {
             let Terminal { at, own, .. } = &self.writes[output];
             let Some(rows) = own.finish() else { continue };
             let descriptor = self.outputs[*at].descriptor.clone();
             match &targets[*at] {
                 Target::Unread => {}
-                Target::Read => results[*at] = Some(Value::Cache(Cache { descriptor, rows, axis })),
+                Target::Read => results[*at] = Some(Output::Cache(Cache { descriptor, rows, axis })),
                 Target::New => {
                     let tensor = site.tensor(descriptor);
                     tensor.set(Contents::Rows(rows, axis));
-                    results[*at] = Some(Value::Tensor(tensor));
+                    results[*at] = Some(Output::Tensor(tensor));
                 }
                 Target::Tensor(tensor) => tensor.replace_rows(rows, axis),
             }
@@ -536,14 +536,14 @@ impl Specialization {
     /// `results` with the outputs that the graph computed on the CPU.
     fn taken_results(
         &self,
-        mut results: Vec<Option<Value>>,
+        mut results: Vec<Option<Output>>,
         targets: &[Target],
         session: &Session,
-    ) -> Vec<Option<Value>> {
+    ) -> Vec<Option<Output>> {
         for Terminal { at, own, .. } in &self.writes {
             let Some(bytes) = own.take() else { continue };
             match targets[*at] {
-                Target::Read => results[*at] = Some(Value::Bytes { descriptor: own.descriptor().clone(), bytes }),
+                Target::Read => results[*at] = Some(Output::Bytes { descriptor: own.descriptor().clone(), bytes }),
                 Target::Unread | Target::New | Target::Tensor(_) => session.recycle(bytes),
             }
         }
@@ -553,9 +553,9 @@ impl Specialization {
     /// Waits for the outputs from the GPU later, and then puts them, with `results`, into `values`.
     fn read_results(
         self: &Arc<Self>,
-        mut results: Vec<Option<Value>>,
+        mut results: Vec<Option<Output>>,
         targets: &[Target],
-        values: Arc<Slot<Vec<Option<Value>>>>,
+        values: Arc<Slot<Vec<Option<Output>>>>,
     ) -> Result<Later> {
         let mut reading = Vec::new();
         for Terminal { at, own, .. } in self.writes.iter().rev() {
@@ -570,7 +570,7 @@ impl Specialization {
                     Err(error) => return Some(Err(error)),
                     Ok(()) => {
                         let descriptor = own.descriptor().clone();
-                        results[*at] = read.take().map(|bytes| Value::Bytes { descriptor, bytes });
+                        results[*at] = read.take().map(|bytes| Output::Bytes { descriptor, bytes });
                     }
                 }
                 reading.pop();

@@ -55,16 +55,16 @@ pub(super) fn run(session: &Arc<Session>, feeds: &[(Vec<u8>, Option<Vec<u32>>)])
     let values = Arc::new(Slot::default());
     let targets = vec![Target::Read; session.signature().outputs.len()];
     finished(|done| session.run(shapes, feeds, targets).enqueue(values.clone(), done))?;
-    let values: Vec<Option<Value>> = values.take().expect("a run that succeeds leaves its values");
+    let values: Vec<Option<Output>> = values.take().expect("a run that succeeds leaves its values");
     let read = values.into_iter().flatten().map(read_value);
     Ok(read.map(|(descriptor, bytes)| (numbers(&descriptor.shape), elements(bytes.bytes()).to_vec())).collect())
 }
 
-pub(super) fn read_value(value: Value) -> (Descriptor, Buffer) {
+pub(super) fn read_value(value: Output) -> (Descriptor, Buffer) {
     match value {
-        Value::Bytes { descriptor, bytes } => (descriptor, bytes),
-        Value::Cache(cache) => (cache.descriptor.clone(), cache.to_dense().unwrap()),
-        Value::Tensor(_) => panic!("it was read"),
+        Output::Bytes { descriptor, bytes } => (descriptor, bytes),
+        Output::Cache(cache) => (cache.descriptor.clone(), cache.to_dense().unwrap()),
+        Output::Tensor(_) => panic!("it was read"),
     }
 }
 
@@ -203,7 +203,7 @@ fn bytes_of_a_feed_with_another_owner_are_not_reused() {
         let feeds = vec![Feed::Bytes(kept.clone()), Feed::Bytes(kept.clone())];
         let (values, targets) = (Arc::new(Slot::default()), vec![Target::Read]);
         finished(|done| session.run(shapes.clone(), feeds, targets).enqueue(values.clone(), done)).unwrap();
-        let values: Vec<Option<Value>> = values.take().unwrap();
+        let values: Vec<Option<Output>> = values.take().unwrap();
         let (_, bytes) = values.into_iter().flatten().map(read_value).next().unwrap();
         assert_eq!(elements::<f32>(bytes.bytes()), [2.0, 4.0]);
         session.recycle(bytes);
@@ -225,8 +225,8 @@ fn an_output_in_a_new_tensor_belongs_to_the_caller() {
             [numbers, [10.0, 20.0]].map(|numbers| Feed::Bytes(Arc::new(Buffer::copy_of(bytes_of(&numbers)).unwrap())));
         let values = Arc::new(Slot::default());
         finished(|done| session.run(shapes(1), feeds.into(), vec![Target::New]).enqueue(values.clone(), done)).unwrap();
-        let values: Vec<Option<Value>> = values.take().unwrap();
-        let [Some(Value::Tensor(tensor))] = &values[..] else { panic!("a tensor") };
+        let values: Vec<Option<Output>> = values.take().unwrap();
+        let [Some(Output::Tensor(tensor))] = &values[..] else { panic!("a tensor") };
         tensor.clone()
     };
     let (first, second) = (tensor_of([1.0, 2.0]), tensor_of([3.0, 4.0]));
@@ -393,7 +393,7 @@ fn a_small_run_happens_at_once_if_its_plan_exists_and_nothing_is_queued() {
         ran.or_else(|| run(&session, &feeds).map(|_| None).unwrap())
     });
     let values = values.expect("a run of four elements is quick").unwrap();
-    let [Some(Value::Bytes { descriptor, bytes })] = &values[..] else { panic!("one output is read") };
+    let [Some(Output::Bytes { descriptor, bytes })] = &values[..] else { panic!("one output is read") };
     assert_eq!((numbers(&descriptor.shape), elements::<f32>(bytes.bytes()).to_vec()), expected[0]);
     let (go, wait) = channel::<()>();
     // Ends when `go` is dropped.

@@ -66,7 +66,7 @@ impl Cache {
 /// Where an output goes.
 #[derive(Clone)]
 pub enum Target {
-    /// To the caller, as a [`Value`].
+    /// To the caller, as a [`Output`].
     Read,
     /// Nowhere.
     Unread,
@@ -77,7 +77,7 @@ pub enum Target {
 }
 
 /// An output for the caller.
-pub enum Value {
+pub enum Output {
     /// The bytes of an output that was read.
     Bytes {
         /// Its type and shape; dimensions can be 0.

@@ -90,7 +90,7 @@ pub struct Place<'a> {
 }
 
 /// Values that a part of a model has from earlier parts, looked up when they are first read.
-pub trait Source {
+pub trait KnownValues {
     /// The value with this id, if it is known, as one of `builder`.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ pub(super) struct Start<'a> {
     /// The nodes left for later; `None` if none may be.
     pub cuts: Option<Cuts>,
     /// Values that are known from earlier.
-    pub source: Option<&'a mut dyn Source>,
+    pub source: Option<&'a mut dyn KnownValues>,
     /// Ends the import before it is done.
     pub stop: Stop,
 }
@@ -117,7 +117,7 @@ pub(super) struct Importer<'a> {
     /// The values so far, in the function whose body is translated.
     pub(super) values: ByName<Value>,
     /// Further values.
-    source: Option<&'a mut dyn Source>,
+    source: Option<&'a mut dyn KnownValues>,
     /// The nodes left for later; `None` if none may be.
     pub(super) cuts: Option<Cuts>,
     /// Whether loops become part of the graph even if their rounds are many, or depend on sizes still unknown.
@@ -187,7 +187,7 @@ pub struct Part<'a> {
 ///
 /// # Errors
 /// Those of [`import`].
-pub fn import_part(part: &Part, builder: &mut Builder, source: &mut dyn Source) -> Result<(Vec<Binding>, Rest)> {
+pub fn import_part(part: &Part, builder: &mut Builder, source: &mut dyn KnownValues) -> Result<(Vec<Binding>, Rest)> {
     let (cuts, stop) = (Cuts::behind(part.later.clone()), part.stop.clone());
     let start = Start { cuts: Some(cuts), source: Some(source), stop };
     with_importer(part.model, builder, part.flow.work, start, |importer| importer.part(part))

@@ -12,8 +12,8 @@ use crate::onnx::registry::{Entry, Outcome, microsoft};
 use crate::ops::elementwise::Elementwise as E;
 use crate::ops::gather::GatherNd;
 
-/// Sizes of the cache, and the places of the new tokens.
-struct Cache {
+/// Sizes of a cache, and the places of its new tokens.
+struct CacheSizes {
     batch: Dim,
     /// Number of new tokens.
     sequence: Dim,
@@ -53,7 +53,7 @@ fn total_length(call: &Call, sequence: Dim, past: Dim) -> Step<Dim> {
     }
 }
 
-fn cache(call: &mut Call, batch: Dim, sequence: Dim) -> Step<Cache> {
+fn cache(call: &mut Call, batch: Dim, sequence: Dim) -> Step<CacheSizes> {
     let past = state_length(call, 3)?;
     if state_length(call, 4)? != past {
         return Err(of_sizes("past_key and past_value differ in length".into()));
@@ -75,7 +75,7 @@ fn cache(call: &mut Call, batch: Dim, sequence: Dim) -> Step<Cache> {
     };
     // Only rows of a prompt can be longer than their valid part.
     let lengths = lengths.filter(|_| is_prompt);
-    Ok(Cache { batch, sequence, past, total, present: total.max(past), start, lengths, is_growing })
+    Ok(CacheSizes { batch, sequence, past, total, present: total.max(past), start, lengths, is_growing })
 }
 
 /// The number of tokens per row, `int32 [batch, 1]`: `seqlens_k` is one less.
@@ -88,7 +88,7 @@ fn row_lengths(call: &mut Call, batch: Dim) -> Step<OperandId> {
 }
 
 /// Positions of the new tokens: `int32 [batch or 1, sequence]`.
-fn positions(call: &mut Call, cache: &Cache) -> Step<OperandId> {
+fn positions(call: &mut Call, cache: &CacheSizes) -> Step<OperandId> {
     let steps = columns(call, cache.sequence, 2)?;
     call.add(cache.start, steps)
 }
@@ -110,7 +110,7 @@ fn projections(call: &mut Call, heads: u32, shared: u32) -> Step<[OperandId; 3]>
 }
 
 /// The state at `index` with the new heads `[batch, heads, sequence, size]` inserted.
-fn updated(call: &mut Call, index: usize, new: OperandId, cache: &Cache) -> Step<OperandId> {
+fn updated(call: &mut Call, index: usize, new: OperandId, cache: &CacheSizes) -> Step<OperandId> {
     if cache.is_growing {
         return appended(call, index, new);
     }
@@ -160,7 +160,7 @@ fn rotary(call: &mut Call, heads: [(OperandId, u32); 2], tokens: OperandId, tota
 }
 
 /// A mask of the keys that each query sees: those up to its own position; with a window, only the last of these.
-fn visible(call: &mut Call, cache: &Cache, positions: OperandId) -> Step<Vec<OperandId>> {
+fn visible(call: &mut Call, cache: &CacheSizes, positions: OperandId) -> Step<Vec<OperandId>> {
     let rows = call.shape(positions)[0];
     let window = call.int_or("local_window_size", -1);
     let positions = call.reshape(positions, &[rows, Dim::ONE, cache.sequence, Dim::ONE])?;
