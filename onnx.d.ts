@@ -177,7 +177,7 @@ declare const group: unique symbol;
 
 /**
  * The caches among the results of a run, which `feeds.past` feeds to the next one as a whole: `{ input_ids, past: results.present }`
- * stands for one property per cache, takes less time on the JavaScript thread and leaves half the garbage. The members
+ * stands for one property per cache, takes less time on the JavaScript thread and leaves half the garbage, if all of them grow in place. The members
  * are those outputs that have the name of an input of the fed model, with these differences:
  *
  * - `present`, or `present_key_values`, stands for `past`, `past_key_value` or `past_key_values` (`present.0.key` is fed to
@@ -322,15 +322,16 @@ export class OnnxModel {
   describe(shapes?: Record<string, readonly number[]>): Promise<OnnxDescription>;
 
   /**
-   * Frees everything. Runs that have begun finish normally, except those of a model that is cut: they end between two
-   * of its graphs, with `ERR_WEBNN_DESTROYED`. If the runtime has `Symbol.dispose` and `Symbol.asyncDispose`, `using`
+   * Frees everything. Runs that have begun finish normally, except those that need more than another 50 ms to import the
+   * model, to compute an operator on the host, or to reach the next graph of a model that is cut: they end with
+   * `ERR_WEBNN_DESTROYED`. If the runtime has `Symbol.dispose` and `Symbol.asyncDispose`, `using`
    * and `await using` call this method.
    */
   destroy(): void;
 }
 
 /**
- * Loads a model, and compiles it if the shapes of its inputs are known. Everything except copying bytes that are not
+ * Loads a model, and compiles it if the shapes of its inputs are known and none of them decides about the graph. Everything except copying bytes that are not
  * transferred happens on background threads.
  *
  * @throws {OnnxError} if the file is not a valid model, or has unsupported nodes, which it lists

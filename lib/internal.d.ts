@@ -60,8 +60,8 @@ type Stop = Handle<'stop'>;
 type Values = Handle<'values'>;
 
 /**
- * The outputs of a run. An ArrayBuffer of `u32` has two numbers for each output, how it is delivered (`DELIVERY` in
- * results.js) and the index of its data type, and for a whole one its rank and sizes. Then come the group of the run's
+ * The outputs of a run. An ArrayBuffer of `u32` has two numbers for each output, how it is delivered (the numbers at
+ * the top of results.js) and the index of its data type, and for a whole one its rank and sizes. Then come the group of the run's
  * caches, by the indices of the outputs, and a value for each output that is a whole, or alone: an ArrayBuffer of the realm
  * that loaded the binary, a new tensor, or a group of one unread result.
  */

@@ -101,7 +101,15 @@ impl Tape {
         let result = work(&free);
         let tape = TAPE.take().expect("a recording is in progress");
         drop(recording);
-        (result, tape)
+        (result, tape.finished())
+    }
+
+    /// The recording without what only recording more would need: templates keep it.
+    fn finished(mut self) -> Tape {
+        self.operations.shrink_to_fit();
+        self.guards.shrink_to_fit();
+        (self.known, self.guarded) = Default::default();
+        self
     }
 
     /// Evaluates the tape for other sizes into `values`; returns `false` if a comparison has a different outcome.

@@ -12,7 +12,7 @@ const { FeedNumbers, FeedReader } = require('./feeds.js');
 const { Group, PAST, pastOf, presentOf } = require('./groups.js');
 const { ResultMaker } = require('./results.js');
 const { attachedBytes } = require('./source.js');
-const { heldOf, placeOf } = require('./unread.js');
+const { heldOf, isResult, placeOf } = require('./unread.js');
 
 const { Promise, WeakRef } = globalThis;
 
@@ -442,7 +442,8 @@ class Session {
    */
   #feedOf(place, feed, numbers) {
     const { name, dataType } = this.inputs[place];
-    if (!('kind' in feed) && !('tensor' in feed)) {
+    // By its brand: the caller may have given the object properties of any name.
+    if (isResult(feed)) {
       const held = requireHeld(name, heldOf(feed));
       if (feed.dataType !== dataType) {
         requireSameType(feed.dataType, dataType, this.#nameOf(name));

@@ -194,6 +194,16 @@ class Unread extends Attach {
   }
 
   /**
+   * Whether a value is a result that came unread.
+   *
+   * @param {object} value
+   * @returns {value is import('../../onnx.js').OnnxResult}
+   */
+  static isResult(value) {
+    return #state in value;
+  }
+
+  /**
    * Returns what holds the data of an unread result, undefined for anything else.
    *
    * @param {object} value
@@ -216,7 +226,7 @@ class Unread extends Attach {
   }
 }
 
-const { heldOf, isUnchanged, placeOf } = Unread;
+const { heldOf, isResult, isUnchanged, placeOf } = Unread;
 
 /**
  * Makes a property like that of any other result, unless the result was frozen before.
@@ -338,4 +348,4 @@ function unreadResult(held, place, dataType) {
   return result;
 }
 
-module.exports = { Held, INSPECT, SHOWN, heldOf, isUnchanged, placeOf, plainObjects };
+module.exports = { Held, INSPECT, SHOWN, heldOf, isResult, isUnchanged, placeOf, plainObjects };

@@ -334,8 +334,10 @@ impl Decoder {
         for &(name, hidden) in open.hidden.iter().rev() {
             self.scope[name.index()] = hidden;
         }
+        let has_references = nodes.iter().any(|&node| self.arena.node(node).has_references());
         let graph = self.graph_mut(&open);
         (graph.nodes, graph.outputs, graph.output_values, graph.captured) = (nodes, outputs, output_values, captured);
+        graph.has_references = has_references;
         Ok(open.id)
     }
 

@@ -1,7 +1,7 @@
 //! The graphs of a model in one arena. What the file says about nodes, values and attributes is decoded once and has an
 //! id from then on. Names are resolved as well: a value that a graph captures has the id that it has in the outer graph.
 
-use super::error::Result;
+use super::error::{ModelError, Result, shortened};
 use super::file::Files;
 use super::model::ValueInfo;
 use super::proto;
@@ -171,6 +171,8 @@ pub struct Graph {
     pub output_values: Vec<NameId>,
     /// The values of outer graphs that it reads, or returns.
     pub captured: Vec<NameId>,
+    /// Whether attributes of its nodes, or of graphs within, refer to those of a call.
+    pub has_references: bool,
 }
 
 impl Graph {
@@ -257,16 +259,37 @@ impl Arena {
     }
 
     /// The attributes of `node`, in a function with those of the `call` in place of references to them.
-    pub fn arguments(&self, node: Node, call: Option<&[Argument]>) -> Vec<Argument> {
+    ///
+    /// # Errors
+    /// If the call passes a graph that reads values, or attributes, of the place of the call.
+    pub fn arguments(&self, node: Node, call: Option<&[Argument]>) -> Result<Vec<Argument>> {
         let Span { start, end } = self.nodes[node.id.index()].attributes;
-        let argument = |index: u32| {
+        let mut arguments = Vec::with_capacity((end - start) as usize);
+        for index in start..end {
             let AttributeRecord { name, reference, .. } = self.attributes[index as usize];
-            match reference {
-                None => Some(Argument { name, attribute: AttributeId(index) }),
-                Some(other) => Some(Argument { name, ..*call?.iter().find(|argument| argument.name == other)? }),
+            let attribute = match reference {
+                None => AttributeId(index),
+                Some(other) => match call.and_then(|call| call.iter().find(|argument| argument.name == other)) {
+                    Some(argument) => self.passed(argument.attribute)?,
+                    None => continue,
+                },
+            };
+            arguments.push(Argument { name, attribute });
+        }
+        Ok(arguments)
+    }
+
+    /// An attribute that a call passes to a function.
+    fn passed(&self, attribute: AttributeId) -> Result<AttributeId> {
+        let AttributeRecord { name, graph, .. } = self.attributes[attribute.index()];
+        match graph.map(|graph| self.graph(graph)) {
+            Some(graph) if graph.has_references || !graph.captured.is_empty() => {
+                let shown = shortened(self.text(name));
+                let why = "which reads values or attributes from around the call";
+                Err(ModelError::new(format!("a function is called with the graph '{shown}', {why}")))
             }
-        };
-        (start..end).filter_map(argument).collect()
+            _ => Ok(attribute),
+        }
     }
 
     /// The arguments of a call, completed with defaults.
@@ -423,6 +446,18 @@ impl<'a> Node<'a> {
     /// The output at `index`, if it has a name.
     pub fn output(self, index: usize) -> Option<NameId> {
         self.outputs().get(index).copied().flatten()
+    }
+
+    /// The number of its outputs up to the last one that has a name.
+    pub fn named_outputs(self) -> usize {
+        self.outputs().iter().rposition(Option::is_some).map_or(0, |at| at + 1)
+    }
+
+    /// Whether any of its attributes refers to one of a call, or one in its graphs does.
+    pub(super) fn has_references(self) -> bool {
+        let own = self.record().attributes.of(&self.arena.attributes);
+        own.iter().any(|one| one.reference.is_some())
+            || self.graphs().any(|graph| self.arena.graph(graph).has_references)
     }
 
     /// Its own attributes, decoded, including references.

@@ -213,6 +213,43 @@ fn a_function_that_calls_itself_is_refused() {
 }
 
 #[test]
+fn a_call_passes_only_graphs_that_stand_alone() {
+    // The function runs the graph that it is called with.
+    let function = || proto::Function {
+        name: "Choose".into(),
+        domain: "mine".into(),
+        input: vec!["c".into()],
+        output: vec!["r".into()],
+        node: vec![node(
+            "If",
+            "c",
+            "r",
+            vec![("then_branch", Attr::Ref("graph")), ("else_branch", Attr::Ref("graph"))],
+        )],
+        ..Default::default()
+    };
+    let outcome = |passed: TestGraph, attribute: Vec<(&str, Attr)>| {
+        let graph = TestGraph::default().input("x", Float, &["2"]).input("c", Bool, &[]);
+        let attributes = attribute.into_iter().chain([("graph", Attr::Graph(passed))]).collect();
+        let graph = graph.node("mine.Choose", "c", "y", attributes).output("y");
+        let model = decode(graph.encode_with(17, vec![function()])).unwrap();
+        graph_of(&model, &Request::default()).map(|graph| graph.to_string()).map_err(|error| error.message)
+    };
+    let alone = TestGraph::default().floats("w", &[2], &[1.0, 2.0]).node("Neg", "w", "o", vec![]).output("o");
+    assert!(outcome(alone, vec![]).is_ok());
+    let capturing = TestGraph::default().node("Neg", "x", "o", vec![]).output("o");
+    let error = outcome(capturing, vec![]).unwrap_err();
+    assert!(
+        error.contains("is called with the graph 'graph', which reads values or attributes from around"),
+        "{error}"
+    );
+    // Its own reference to itself would never end.
+    let branches = vec![("then_branch", Attr::Ref("graph")), ("else_branch", Attr::Ref("graph"))];
+    let itself = TestGraph::default().raw("t", Bool, &[], &[1]).node("If", "t", "o", branches).output("o");
+    assert!(outcome(itself, vec![]).unwrap_err().contains("from around the call"));
+}
+
+#[test]
 fn inputs_and_constants_can_be_outputs() {
     let text = TestGraph::default().input("x", Float, &["2"]).node("Identity", "x", "y", vec![]).output("y").text(17);
     assert!(text.contains("%1 = identity %0"), "{text}");

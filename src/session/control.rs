@@ -84,7 +84,7 @@ impl ControlNode for Turn<'_> {
     }
 
     fn ints(&self, attribute: &str) -> Result<Option<Vec<i64>>> {
-        let found = self.program.model().arena.attribute(&self.program.arguments(self.node), attribute);
+        let found = self.program.model().arena.attribute(&self.program.arguments(self.node)?, attribute);
         Ok(found.map(|found| if found.ints.is_empty() { found.i.into_iter().collect() } else { found.ints }))
     }
 

@@ -635,3 +635,56 @@ fn an_import_ends_when_it_should() {
     session.release();
     assert_eq!(run(&session, &[f(&[3], &[1.0, 1.0, 0.0])]).unwrap_err().code, Some(crate::error::Code::Destroyed));
 }
+
+#[test]
+fn a_stage_that_decides_otherwise_reads_other_values() {
+    // The branch that runs depends on the number of elements of x that differ from 0.
+    let branch = |operator: &str, input: &str| {
+        let graph = TestGraph::default().node(operator, input, "of_branch", vec![]);
+        Attr::Graph(graph.output("of_branch"))
+    };
+    let branches = vec![("then_branch", branch("Neg", "doubled")), ("else_branch", branch("Abs", "halved"))];
+    let graph = TestGraph::default()
+        .input("x", Float, &["n"])
+        .ints("two", &[2])
+        .floats("half", &[], &[0.5])
+        .node("Add", "x x", "doubled", vec![])
+        .node("Mul", "x half", "halved", vec![])
+        .node("NonZero", "x", "places", vec![])
+        .node("Size", "places", "count", vec![])
+        .node("Greater", "count two", "many", vec![])
+        .node("If", "many", "y", branches)
+        .output("y");
+    let session = opened(graph);
+    for x in [[0.0, 1.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 2.0, 0.0], [0.0, 1.0, 2.0, 3.0]] {
+        let many = x.iter().filter(|x| **x != 0.0).count() > 2;
+        let y = x.map(|x: f32| if many { -2.0 * x } else { 0.5 * x.abs() });
+        assert_eq!(run(&session, &[f(&[4], &x)]).unwrap(), [f(&[4], &y)], "{x:?}");
+    }
+}
+
+#[test]
+fn a_list_is_looked_into_before_and_after_a_cut() {
+    let graph = TestGraph::default()
+        .input("x", Float, &["n"])
+        .raw("first", Int64, &[], &0i64.to_le_bytes())
+        .ints("zero", &[0])
+        .node("SequenceConstruct", "x x", "list", vec![])
+        .node("SequenceLength", "list", "length", vec![])
+        .node("NonZero", "x", "places", vec![])
+        .node("Squeeze", "places zero", "at", vec![])
+        .node("Gather", "x at", "found", vec![])
+        .node("SequenceInsert", "list found", "longer", vec![])
+        .node("SequenceLength", "longer", "more", vec![])
+        .node("SequenceAt", "longer first", "again", vec![])
+        .node("Add", "length more", "sum", vec![])
+        .output_of("sum", Int64)
+        .output("again")
+        .output("found");
+    let session = opened(graph);
+    for x in [[0.0, 1.0, 2.0], [3.0, 0.0, 0.0], [1.0, 1.0, 1.0]] {
+        let found: Vec<f32> = x.into_iter().filter(|x| *x != 0.0).collect();
+        let expected = [i(&[], &[5]), f(&[3], &x), f(&[found.len() as u32], &found)];
+        assert_eq!(run(&session, &[f(&[3], &x)]).unwrap(), expected);
+    }
+}

@@ -131,9 +131,9 @@ impl Session {
     /// Those of [`specialize`](Session::specialize).
     pub(super) fn specialize_for(&self, site: &Site, shapes: &Shapes, feeds: &[Feed]) -> Result<Arc<Specialization>> {
         // The run itself reports a bad tensor.
-        let decided = self.deciding.elements_of(shapes, feeds, |tensor| site.bytes(tensor)).ok().flatten();
+        let decided = self.deciding().elements_of(shapes, feeds, |tensor| site.bytes(tensor)).ok().flatten();
         if let Some(decided) = decided {
-            self.deciding.count_run();
+            self.deciding().count_run();
             match self.specialize_at(site, shapes, Some(&decided), true) {
                 Ok(Some(made)) => return Ok(made),
                 Ok(None) => {}

@@ -60,7 +60,7 @@ use specialization::bind_constants;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use template::{Bindings, FreeSizes};
 use timing::{Timing, Timings};
 
@@ -169,7 +169,8 @@ impl SessionRun {
     pub fn run_here(self) -> std::result::Result<Result<Vec<Option<Output>>>, SessionRun> {
         let session = self.session.clone();
         // Elsewhere, a graph may have locked a tensor that decides.
-        if !session.deciding.reads_tensor(&self.feeds) && !session.is_quick(&self.shapes, &self.feeds) {
+        let Some(deciding) = session.deciding.get() else { return Err(self) };
+        if !deciding.reads_tensor(&self.feeds) && !session.is_quick(&self.shapes, &self.feeds) {
             return Err(self);
         }
         // Work that was queued before may have freed the plan, or written to a feed.
@@ -202,7 +203,7 @@ pub struct Session {
     /// Checks of feeds beyond types and shapes.
     checks: Checks,
     /// The inputs whose elements decide.
-    deciding: Deciding,
+    deciding: OnceLock<Deciding>,
     /// The free sizes of inputs of any shape, if dimensions with the same name have the same size.
     free: Option<FreeSizes>,
     templates: Templates<Bindings>,
@@ -268,7 +269,19 @@ impl Session {
             options.outputs = Some(signature.outputs.iter().map(name).collect());
             model = Arc::new(slicing);
         }
-        Session::of(model, context, options, signature)
+        let session = Session::of(model, context, options, signature)?;
+        session.deciding();
+        Ok(session)
+    }
+
+    /// The inputs that decide. Finding them takes imports: not on a thread that waits.
+    fn deciding(&self) -> &Deciding {
+        self.deciding.get_or_init(|| {
+            let (mut trial, request) = trial(&self.context, &self.options);
+            // Without a model, nothing runs any more.
+            let found = self.model().map(|model| Deciding::of(&model, &mut trial, &request, &self.signature));
+            found.unwrap_or_default()
+        })
     }
 
     /// A session of the same model in which a caller also feeds the optional inputs `names`. Its bytes are those of its
@@ -287,8 +300,6 @@ impl Session {
 
     fn of(model: Arc<Model>, context: Arc<Context>, options: SessionOptions, signature: Signature) -> Result<Session> {
         let checks = Checks::of(&model, &signature, &options)?;
-        let (mut trial, request) = trial(&context, &options);
-        let deciding = Deciding::of(&model, &mut trial, &request, &signature);
         let (templates, kept, program, staged, bytes) = Default::default();
         let pool = Pool::new(signature.inputs.len() + signature.outputs.len());
         let model = Mutex::new(Some(model));
@@ -300,7 +311,7 @@ impl Session {
             options,
             signature,
             checks,
-            deciding,
+            deciding: OnceLock::new(),
             free,
             templates,
             kept,
@@ -368,15 +379,13 @@ impl Session {
     /// # Errors
     /// An InvalidStateError if the session is released or its context lost.
     fn check_goes_on(&self) -> Result<()> {
-        if self.stop.is_set() {
-            return Err(Error::coded(Code::Destroyed, "the model is destroyed"));
-        }
+        self.stop.check().map_err(|error| error.into_error())?;
         self.context.check_alive()
     }
 
     /// Compiles the session as its first work, if the shapes of its inputs are known and their elements decide nothing.
     pub fn prepare(self: &Arc<Self>, done: Done) {
-        match self.signature.fixed().filter(|_| self.deciding.names().next().is_none()).cloned() {
+        match self.signature.fixed().filter(|_| self.deciding().names().next().is_none()).cloned() {
             None => done.finish(Ok(())),
             Some(shapes) => {
                 let session = self.clone();
@@ -410,9 +419,9 @@ impl Session {
 
     /// The error of a model without a single graph for all elements of its inputs.
     fn no_single_graph(&self) -> Error {
-        let (data, hint) = match self.deciding.names().next() {
+        let (data, hint) = match self.deciding().names().next() {
             None => ("data".to_string(), ""),
-            Some(_) => (listed(self.deciding.names()), "; the option constants of loadModel() fixes such inputs"),
+            Some(_) => (listed(self.deciding().names()), "; the option constants of loadModel() fixes such inputs"),
         };
         let message = format!(
             "compile: sizes or branches of the model depend on {data}, so there is no single graph: run() runs it, \

@@ -8,12 +8,12 @@
 use super::Session;
 use super::control;
 use super::known::{Data, Given, Held, Known, Role, constant, host, unnamed};
-use super::specialization::{self, Key, Specialization, bytes_of, find_kept, spare};
+use super::specialization::{Key, Specialization, Specializations, bytes_of, find_kept, spare};
 use super::template::{Bindings, Ending, Form, FreeSizes, Recorded, find};
 use super::value::{Feed, Target};
 use crate::dimension::Dim;
 use crate::dtype::DataType;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, ErrorKind, Result};
 use crate::ir::{Builder, bytes_of_sizes};
 use crate::memory::Buffer;
 use crate::onnx::ModelError;
@@ -31,7 +31,10 @@ use crate::shape::Descriptor;
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// How many stages a program keeps in addition to two for each node.
+const MIN_STAGES: usize = 64;
 
 /// The values of a run.
 pub(super) type Values = ByName<Held>;
@@ -47,6 +50,7 @@ pub(super) struct Program {
     wanted: Vec<NameId>,
     /// The state before any node has run.
     first: Arc<Stage>,
+    stages: Stages,
     /// The programs of graphs in attributes, and of called functions.
     bodies: Mutex<HashMap<Called, Arc<Program>>>,
 }
@@ -67,23 +71,45 @@ struct Stage {
     /// The values that its nodes have read in all imports; `None` before the first one.
     reads: Mutex<Option<Vec<NameId>>>,
     templates: Templates<Bindings>,
-    kept: specialization::Kept,
+    kept: Specializations,
     /// Size of the compiled graphs.
     bytes: AtomicUsize,
-    /// The stages that follow, by the nodes that have run until then.
-    next: Mutex<Vec<(Vec<u32>, Arc<Stage>)>>,
+    /// The stages that follow, by the nodes that have run until then. The program owns them: a long chain of owners would
+    /// end one within the other.
+    next: Mutex<Vec<(Vec<u32>, Weak<Stage>)>>,
 }
 
 impl Stage {
-    /// The stage that begins at `starts` after the nodes `done` have run.
-    fn after(&self, done: &[u32], starts: &BTreeSet<u32>) -> Arc<Stage> {
+    /// The stage that begins at `starts` after the nodes `done` have run, if it is known.
+    fn known_after(&self, done: &[u32], starts: &BTreeSet<u32>) -> Option<Arc<Stage>> {
         let mut next = lock(&self.next);
-        let is_it = |(other, stage): &&(Vec<u32>, Arc<Stage>)| other == done && starts.iter().eq(&stage.starts);
-        if let Some((_, known)) = next.iter().find(is_it) {
-            return known.clone();
+        next.retain(|(_, stage)| stage.strong_count() > 0);
+        let is_it = |(other, _): &&(Vec<u32>, Weak<Stage>)| other == done;
+        let found = next.iter().filter(is_it).filter_map(|(_, stage)| stage.upgrade());
+        found.into_iter().find(|stage| starts.iter().eq(&stage.starts))
+    }
+}
+
+/// The stages of a program, without the first one.
+#[derive(Default)]
+struct Stages(Mutex<Vec<Arc<Stage>>>);
+
+impl Stages {
+    /// The stage that begins at `starts` after `stage`, when the nodes `done` have run as well. There are at most `most`;
+    /// beyond that, all are forgotten: a number of cuts that come and go have any number of combinations.
+    fn after(&self, run: &Run, stage: &Stage, done: &[u32], starts: &BTreeSet<u32>, most: usize) -> Arc<Stage> {
+        if let Some(known) = stage.known_after(done, starts) {
+            return known;
         }
         let made = Arc::new(Stage { starts: starts.iter().copied().collect(), ..Stage::default() });
-        next.push((done.to_vec(), made.clone()));
+        lock(&stage.next).push((done.to_vec(), Arc::downgrade(&made)));
+        let mut all = lock(&self.0);
+        if all.len() >= most {
+            let bytes = all.iter().map(|stage| stage.bytes.swap(0, Ordering::Relaxed)).sum();
+            run.session.weigh_stage(0, bytes);
+            all.clear();
+        }
+        all.push(made.clone());
         made
     }
 }
@@ -114,6 +140,7 @@ impl Progress<'_> {
     /// The node at `place` has run, its outputs are among the values.
     fn finish(&mut self, place: u32) {
         self.ready.remove(&place);
+        self.fresh.remove(&place);
         self.step.push(place);
         self.done += 1;
         for read in self.flow.reads(place) {
@@ -190,7 +217,8 @@ impl Program {
     ) -> Program {
         let flow = Flow::of(&model.arena, graph, &wanted);
         let first = Arc::new(Stage { starts: flow.first().collect(), ..Stage::default() });
-        Program { model, graph, flow, arguments, depth, wanted, first, bodies: Mutex::default() }
+        let (stages, bodies) = Default::default();
+        Program { model, graph, flow, arguments, depth, wanted, first, stages, bodies }
     }
 
     /// The main graph of `model`, for these values.
@@ -204,7 +232,7 @@ impl Program {
     /// # Errors
     /// If it is missing.
     pub fn body(&self, node: Node, name: &str) -> Result<Arc<Program>> {
-        let graph = self.model.arena.graph_of(&self.arguments(node), name);
+        let graph = self.model.arena.graph_of(&self.arguments(node)?, name);
         let graph = graph.ok_or_else(|| at_node(node, format!("the attribute {name} is missing")))?;
         Ok(self.called(Called::Graph(graph), || {
             let wanted = self.model.arena.graph(graph).output_values.clone();
@@ -221,9 +249,10 @@ impl Program {
         if self.depth >= MAX_DEPTH {
             return Err(at_node(node, format!("functions are nested more than {MAX_DEPTH} deep")));
         }
+        let given = self.arguments(node)?;
         Ok(Some(self.called(Called::Function(node.id()), || {
             let function = self.model.function(function);
-            let arguments = self.model.arena.with_defaults(self.arguments(node), &function.defaults);
+            let arguments = self.model.arena.with_defaults(given, &function.defaults);
             let wanted = self.model.arena.graph(function.graph).output_values.clone();
             Program::new(self.model.clone(), function.graph, wanted, Some(arguments), self.depth + 1)
         })))
@@ -238,8 +267,11 @@ impl Program {
     }
 
     /// The attributes of a node.
-    pub fn arguments(&self, node: Node) -> Vec<Argument> {
-        self.model.arena.arguments(node, self.arguments.as_deref())
+    ///
+    /// # Errors
+    /// If one is a graph that a call cannot pass.
+    pub fn arguments(&self, node: Node) -> Result<Vec<Argument>> {
+        self.model.arena.arguments(node, self.arguments.as_deref()).map_err(of_model)
     }
 
     /// The model.
@@ -288,14 +320,8 @@ impl Program {
     /// Its stages so far.
     #[cfg(test)]
     fn stages(&self) -> Vec<Arc<Stage>> {
-        let mut all = vec![self.first.clone()];
-        let mut at = 0;
-        while at < all.len() {
-            let next: Vec<Arc<Stage>> = lock(&all[at].next).iter().map(|(_, stage)| stage.clone()).collect();
-            all.extend(next);
-            at += 1;
-        }
-        all
+        let first = std::iter::once(self.first.clone());
+        first.chain(lock(&self.stages.0).iter().cloned()).collect()
     }
 
     fn place(&self) -> Place<'_> {
@@ -347,7 +373,8 @@ impl Program {
                 return Ok(outputs);
             }
             if !progress.step.is_empty() {
-                stage = stage.after(&std::mem::take(&mut progress.step), &progress.ready);
+                let (done, most) = (std::mem::take(&mut progress.step), MIN_STAGES + 2 * self.flow.nodes.len());
+                stage = self.stages.after(run, &stage, &done, &progress.ready, most);
             }
             let before = progress.counters(&self.wanted);
             let ran = self.run_stage(run, &stage, &mut progress)?;
@@ -418,10 +445,17 @@ impl Program {
             known.later = later.iter().copied().collect();
             known.later.sort_unstable();
             let missed = RefCell::new(Vec::new());
-            let import = |dims: &[Dim]| import_stage(run, &part, (&known, dims), values, &missed);
+            let import = |dims: &[Dim]| {
+                let recorded = import_stage(run, &part, (&known, dims), values, &missed)?;
+                // Its graph is of no use without what it reads.
+                match missed.borrow().is_empty() {
+                    true => Ok(recorded),
+                    false => Err(Error::new(ErrorKind::Operation, "the nodes of a stage read more than is known")),
+                }
+            };
             if reads.is_none() {
                 // What the nodes read is only known afterwards.
-                import(&[])?;
+                import_stage(run, &part, (&known, &[]), values, &missed)?;
                 *lock(&stage.reads) = Some(missed.take());
                 continue;
             }
@@ -430,18 +464,26 @@ impl Program {
             if let Some(known) = find_kept(&stage.kept, is_it) {
                 return Ok(Prepared { graph: known, inputs });
             }
-            let found = find(&stage.templates, run.site, &free, &import, || true)?.expect("it may be recorded");
-            let filled = found.fill(run.site, || spare(&stage.kept, run.site))?;
-            if missed.borrow().is_empty() {
-                let names = || Given::names(inputs.len());
-                let made = Arc::new(Specialization::new(run.site, filled, Key::Sizes(free), names));
-                stage.kept.add(&made);
-                let bytes = bytes_of(&stage.kept);
-                run.session.weigh_stage(bytes, stage.bytes.swap(bytes, Ordering::Relaxed));
-                return Ok(Prepared { graph: made, inputs });
+            let found = find(&stage.templates, run.site, &free, &import, || true);
+            let missed = missed.take();
+            if !missed.is_empty() {
+                // With other decisions, the nodes read more.
+                let mut reads = lock(&stage.reads);
+                let reads = reads.get_or_insert_default();
+                for id in missed {
+                    if !reads.contains(&id) {
+                        reads.push(id);
+                    }
+                }
+                continue;
             }
-            // With other decisions, the nodes read more. No values fit the graph without these any more.
-            lock(&stage.reads).get_or_insert_default().append(&mut missed.borrow_mut());
+            let filled = found?.expect("it may be recorded").fill(run.site, || spare(&stage.kept, run.site))?;
+            let names = || Given::names(inputs.len());
+            let made = Arc::new(Specialization::new(run.site, filled, Key::Sizes(free), names));
+            stage.kept.add(&made);
+            let bytes = bytes_of(&stage.kept);
+            run.session.weigh_stage(bytes, stage.bytes.swap(bytes, Ordering::Relaxed));
+            return Ok(Prepared { graph: made, inputs });
         }
     }
 
@@ -482,7 +524,7 @@ impl Program {
             let node = self.flow.node(&self.model.arena, place);
             if node.operator().is("ConcatFromSequence") {
                 progress.shown.extend(lists);
-            } else if node.operator().function.is_some() || self.model.arena.has_graph(&self.arguments(node)) {
+            } else if node.operator().function.is_some() || self.model.arena.has_graph(&self.arguments(node)?) {
                 self.control(run, progress, place)?;
             } else {
                 self.evaluate(run, progress, place)?;
@@ -495,8 +537,8 @@ impl Program {
     fn control(&self, run: &Run, progress: &mut Progress, place: u32) -> Result<()> {
         let node = self.flow.node(&self.model.arena, place);
         let outputs = control::run(self, run, node, &progress.values)?;
-        if node.outputs().len() > outputs.len() {
-            let (named, got) = (node.outputs().len(), outputs.len());
+        if node.named_outputs() > outputs.len() {
+            let (named, got) = (node.named_outputs(), outputs.len());
             return Err(at_node(node, format!("it names {named} outputs and has {got}")));
         }
         for (id, output) in node.outputs().iter().zip(outputs) {
@@ -542,12 +584,15 @@ struct Earlier<'a> {
 
 impl KnownValues for Earlier<'_> {
     fn value(&mut self, builder: &mut Builder, id: NameId) -> Result<Option<import::Value>, ModelError> {
-        if let Some(value) = self.given.remove(&id) {
-            return Ok(Some(value));
+        // A function may read a value that the graph around it reads again.
+        if let Some(value) = self.given.get(&id) {
+            return Ok(Some(value.clone()));
         }
         let Some(held) = self.values.get(&id) else { return Ok(None) };
         self.missed.push(id);
-        unnamed(builder, held).map(Some).map_err(ModelError::of_constant)
+        let value = unnamed(builder, held).map_err(ModelError::of_constant)?;
+        self.given.insert(id, value.clone());
+        Ok(Some(value))
     }
 }
 

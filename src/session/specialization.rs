@@ -112,22 +112,25 @@ pub(super) enum Key {
 }
 
 /// The most recently used specializations.
-pub(super) type Kept = Recent<Arc<Specialization>>;
+pub(super) type Specializations = Recent<Arc<Specialization>>;
 
 /// The kept specialization that satisfies `is_it`.
-pub(super) fn find_kept(kept: &Kept, is_it: impl Fn(&Specialization) -> bool) -> Option<Arc<Specialization>> {
+pub(super) fn find_kept(
+    kept: &Specializations,
+    is_it: impl Fn(&Specialization) -> bool,
+) -> Option<Arc<Specialization>> {
     // Another owner of its graph may have destroyed the graph.
     kept.find(|one| (is_it(one) && one.is_built()).then(|| one.clone()))
 }
 
 /// Makes room for one more. Returns the one that it evicts, unless something else uses it.
-pub(super) fn spare(kept: &Kept, site: &Site) -> Option<Specialization> {
+pub(super) fn spare(kept: &Specializations, site: &Site) -> Option<Specialization> {
     Arc::into_inner(kept.make_room(site.kept_sizes())?)
 }
 
 /// Approximate size of the compiled graphs in bytes. Graphs on the CPU share their weights across sizes: the largest
 /// one counts for all.
-pub(super) fn bytes_of(kept: &Kept) -> usize {
+pub(super) fn bytes_of(kept: &Specializations) -> usize {
     let kept = kept.lock();
     let graphs = kept.iter().filter_map(|one| one.graph.as_ref()?.description());
     graphs.fold(0, |bytes, graph| match graph.processor {
@@ -140,7 +143,7 @@ impl Session {
     /// Whether a run with these feeds is quick, see [`QUICK`].
     pub(super) fn is_quick(&self, shapes: &Shapes, feeds: &[Feed]) -> bool {
         // A tensor that cannot be read here may decide anything.
-        let decided = self.deciding.elements_of(shapes, feeds, |tensor| tensor.copy().map(Arc::new));
+        let decided = self.deciding().elements_of(shapes, feeds, |tensor| tensor.copy().map(Arc::new));
         decided.is_ok_and(|decided| self.kept_for(shapes, decided.as_ref(), true).is_some_and(|kept| kept.is_quick()))
     }
 
@@ -185,7 +188,7 @@ impl Session {
         }
         let (model, free) = (self.model()?, self.free_sizes(shapes, decided, grow));
         let import = |dims: &[Dim]| self.record(site, &model, shapes, &free, decided, dims);
-        let may_compile = || decided.is_none() || self.deciding.may_compile();
+        let may_compile = || decided.is_none() || self.deciding().may_compile();
         let Some(found) = find(&self.templates, site, &free, &import, may_compile)? else { return Ok(None) };
         if decided.is_some() && found.saturates() {
             return Ok(None);

@@ -335,7 +335,7 @@ impl Session {
             None => Vec::new(),
             Some(elements) => {
                 let numbers = &dims[dims.len() - elements.numbers.len()..];
-                self.deciding.bind(&mut builder, shapes, &elements.constants, numbers)?
+                self.deciding().bind(&mut builder, shapes, &elements.constants, numbers)?
             }
         };
         bindings.extend(known.iter().filter_map(|known| Some((known.name.clone(), known.operand?))));

@@ -157,7 +157,7 @@ impl Importer<'_> {
         if inputs.iter().any(|input| matches!(input, Some(Value::Unknown))) {
             return Ok(Ok(Vec::new()));
         }
-        let arguments = self.model.arena.arguments(node, place.arguments);
+        let arguments = self.model.arena.arguments(node, place.arguments)?;
         let outputs = match (operator.function, operator.entry) {
             (Some(function), _) => Ok(self.call_function(function, inputs, arguments, place.depth)?),
             (None, Some(entry)) => {
@@ -231,8 +231,7 @@ fn opset_of(operator: &Operator) -> Result<i64, Refusal> {
 
 /// Rejects a result with fewer outputs than `node` names.
 fn check_outputs(node: Node, outputs: Vec<Value>) -> Result<Vec<Value>, Refusal> {
-    let named = node.outputs().iter().rposition(Option::is_some).map_or(0, |at| at + 1);
-    if outputs.len() >= named {
+    if outputs.len() >= node.named_outputs() {
         return Ok(outputs);
     }
     let (count, all) = (outputs.len(), node.outputs().len());

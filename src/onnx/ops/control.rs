@@ -449,7 +449,7 @@ mod tests {
             .node("Loop", "_ _", "", vec![("body", Attr::Graph(empty))])
             .node("Abs", "x", "y", vec![])
             .output("y");
-        // No node needs the loop; it is not even decoded.
+        // No node needs the loop: it is not translated.
         assert!(message.text(17).contains("abs"));
         let message = looped(&[i64::MAX]).refusal(17);
         assert!(message.contains("expands to too many nodes"), "{message}");
