@@ -3,12 +3,13 @@
 
 use super::body::{is_described, row};
 use super::model::ValueInfo;
+use super::value::Value;
 use crate::shape::Descriptor;
 
 /// A node with graphs in attributes, and what its rules are made of.
 pub trait ControlNode: Sized {
-    /// A tensor, a sequence, or an optional without an element.
-    type Value: Clone;
+    /// A tensor.
+    type Tensor: Clone;
     /// A graph in an attribute.
     type Body;
     /// A tensor that is read slice by slice.
@@ -28,7 +29,7 @@ pub trait ControlNode: Sized {
     ///
     /// # Errors
     /// If it cannot be read.
-    fn input(&self, index: usize) -> Result<Option<Self::Value>, Self::Error>;
+    fn input(&self, index: usize) -> Result<Option<Value<Self::Tensor>>, Self::Error>;
 
     /// The integers of an attribute, of which an attribute with a single one has one; `None` if it is missing.
     ///
@@ -52,13 +53,21 @@ pub trait ControlNode: Sized {
     ///
     /// # Errors
     /// If it fails.
-    fn run(&mut self, body: &mut Self::Body, inputs: Vec<Self::Value>) -> Result<Vec<Self::Value>, Self::Error>;
+    fn run(
+        &mut self,
+        body: &mut Self::Body,
+        inputs: Vec<Value<Self::Tensor>>,
+    ) -> Result<Vec<Value<Self::Tensor>>, Self::Error>;
 
     /// Types and shapes of the outputs that `body` would have for these inputs; `None` where they do not follow.
     ///
     /// # Errors
     /// If a value cannot be read.
-    fn shapes(&mut self, body: &Self::Body, inputs: Vec<Self::Value>) -> Result<Vec<Option<Descriptor>>, Self::Error>;
+    fn shapes(
+        &mut self,
+        body: &Self::Body,
+        inputs: Vec<Value<Self::Tensor>>,
+    ) -> Result<Vec<Option<Descriptor>>, Self::Error>;
 
     /// Checks, before the first round, that `body` may run `rounds` times; `None` if the number is not known.
     ///
@@ -84,22 +93,13 @@ pub trait ControlNode: Sized {
     ///
     /// # Errors
     /// If it is something else, or not known.
-    fn int(&self, value: &Self::Value, what: &str) -> Result<i64, Self::Error>;
+    fn int(&self, value: &Value<Self::Tensor>, what: &str) -> Result<i64, Self::Error>;
 
     /// Type and shape of a tensor; `None` for anything else.
-    fn descriptor(&self, value: &Self::Value) -> Option<Descriptor>;
-
-    /// The values in a sequence; `None` for anything else.
-    fn elements(value: &Self::Value) -> Option<&[Self::Value]>;
-
-    /// A sequence.
-    fn sequence(values: Vec<Self::Value>) -> Self::Value;
-
-    /// An optional without an element.
-    fn absent() -> Self::Value;
+    fn descriptor(&self, value: &Value<Self::Tensor>) -> Option<Descriptor>;
 
     /// A value as a state: what it is now says nothing about later rounds.
-    fn state(value: Self::Value) -> Self::Value {
+    fn state(value: Value<Self::Tensor>) -> Value<Self::Tensor> {
         value
     }
 
@@ -107,40 +107,37 @@ pub trait ControlNode: Sized {
     ///
     /// # Errors
     /// If there is no room for it.
-    fn counter(&mut self, round: u64) -> Result<Self::Value, Self::Error>;
+    fn counter(&mut self, round: u64) -> Result<Value<Self::Tensor>, Self::Error>;
 
     /// A scalar that is true.
     ///
     /// # Errors
     /// If there is no room for it.
-    fn truth(&mut self) -> Result<Self::Value, Self::Error>;
-
-    /// A tensor without elements.
-    fn empty(descriptor: Descriptor) -> Self::Value;
+    fn truth(&mut self) -> Result<Value<Self::Tensor>, Self::Error>;
 
     /// A tensor to be read in slices along `axis`, and its length there.
     ///
     /// # Errors
     /// If it cannot be read, or its length is not known.
-    fn column(&mut self, value: &Self::Value, axis: usize) -> Result<(Self::Column, u32), Self::Error>;
+    fn column(&mut self, value: &Value<Self::Tensor>, axis: usize) -> Result<(Self::Column, u32), Self::Error>;
 
     /// The slice at the index `at` of a tensor, without the dimension along which it is read.
     ///
     /// # Errors
     /// If there is no room for it.
-    fn slice(&mut self, column: &Self::Column, at: u32) -> Result<Self::Value, Self::Error>;
+    fn slice(&mut self, column: &Self::Column, at: u32) -> Result<Value<Self::Tensor>, Self::Error>;
 
     /// A value of the type and shape of a slice, for [`shapes`](Self::shapes).
     ///
     /// # Errors
     /// If there is no room for it.
-    fn slice_of_nothing(&mut self, slice: Descriptor) -> Result<Self::Value, Self::Error>;
+    fn slice_of_nothing(&mut self, slice: Descriptor) -> Result<Value<Self::Tensor>, Self::Error>;
 
     /// Appends a row of the same type and shape as the others.
     ///
     /// # Errors
     /// If there is no room for it.
-    fn push(&mut self, rows: &mut Self::Rows, row: Self::Value) -> Result<(), Self::Error>;
+    fn push(&mut self, rows: &mut Self::Rows, row: Value<Self::Tensor>) -> Result<(), Self::Error>;
 
     /// Stacks `rows` of this type and shape, at least one, along a new dimension `axis`, the last one first if they are
     /// `reversed`.
@@ -153,7 +150,7 @@ pub trait ControlNode: Sized {
         row: &Descriptor,
         axis: usize,
         reversed: bool,
-    ) -> Result<Self::Value, Self::Error>;
+    ) -> Result<Value<Self::Tensor>, Self::Error>;
 }
 
 /// The dimension `axis` of a tensor of `rank` dimensions; negative values count from the end.
@@ -177,7 +174,7 @@ pub fn branch_for(condition: bool) -> &'static str {
 ///
 /// # Errors
 /// That of its graph, or if it lacks the condition.
-pub fn choose<F: ControlNode>(flow: &mut F) -> Result<Vec<F::Value>, F::Error> {
+pub fn choose<F: ControlNode>(flow: &mut F) -> Result<Vec<Value<F::Tensor>>, F::Error> {
     let condition = int_input(flow, 0, "cond")?.ok_or_else(|| flow.fail("cond (input 0) is missing".to_string()))?;
     let mut body = flow.body(branch_for(condition != 0))?;
     call(flow, &mut body, Vec::new())
@@ -187,24 +184,24 @@ pub fn choose<F: ControlNode>(flow: &mut F) -> Result<Vec<F::Value>, F::Error> {
 ///
 /// # Errors
 /// Those of its graph, or if its inputs do not match.
-pub fn map<F: ControlNode>(flow: &mut F) -> Result<Vec<F::Value>, F::Error> {
+pub fn map<F: ControlNode>(flow: &mut F) -> Result<Vec<Value<F::Tensor>>, F::Error> {
     let inputs = required(flow, 0)?;
-    let first = inputs.first().and_then(F::elements);
+    let first = inputs.first().and_then(Value::elements);
     let length = first.ok_or_else(|| flow.fail("input 0 is not a sequence".to_string()))?.len();
     let mut body = flow.body("body")?;
     let mut columns = vec![Vec::new(); F::outputs_of(&body).len()];
     for at in 0..length {
         flow.check_goes_on()?;
-        let element = |input: &F::Value| match F::elements(input) {
+        let element = |input: &Value<F::Tensor>| match input.elements() {
             Some(values) => values.get(at).cloned(),
             None => Some(input.clone()),
         };
-        let inputs: Option<Vec<F::Value>> = inputs.iter().map(element).collect();
+        let inputs: Option<Vec<Value<F::Tensor>>> = inputs.iter().map(element).collect();
         let inputs = inputs.ok_or_else(|| flow.fail("the sequences differ in their lengths".to_string()))?;
         let outputs = call(flow, &mut body, inputs)?;
         columns.iter_mut().zip(outputs).for_each(|(column, output)| column.push(output));
     }
-    Ok(columns.into_iter().map(F::sequence).collect())
+    Ok(columns.into_iter().map(Value::list).collect())
 }
 
 fn int_input<F: ControlNode>(flow: &F, index: usize, name: &str) -> Result<Option<i64>, F::Error> {
@@ -212,12 +209,16 @@ fn int_input<F: ControlNode>(flow: &F, index: usize, name: &str) -> Result<Optio
 }
 
 /// The inputs from `first` on, all of which must be present.
-fn required<F: ControlNode>(flow: &F, first: usize) -> Result<Vec<F::Value>, F::Error> {
+fn required<F: ControlNode>(flow: &F, first: usize) -> Result<Vec<Value<F::Tensor>>, F::Error> {
     let input = |index| flow.input(index)?.ok_or_else(|| flow.fail(format!("input {index} is missing")));
     (first..flow.input_count()).map(input).collect()
 }
 
-fn call<F: ControlNode>(flow: &mut F, body: &mut F::Body, inputs: Vec<F::Value>) -> Result<Vec<F::Value>, F::Error> {
+fn call<F: ControlNode>(
+    flow: &mut F,
+    body: &mut F::Body,
+    inputs: Vec<Value<F::Tensor>>,
+) -> Result<Vec<Value<F::Tensor>>, F::Error> {
     let (got, expected) = (F::inputs_of(body), inputs.len());
     match got == expected {
         true => flow.run(body, inputs),
@@ -241,7 +242,7 @@ pub struct Rounds<F: ControlNode> {
     /// Whether the condition lets them go on.
     pub goes_on: bool,
     /// The states before the next round.
-    pub states: Vec<F::Value>,
+    pub states: Vec<Value<F::Tensor>>,
     /// The scanned inputs.
     pub scanned: Vec<Scanned<F::Column>>,
     /// The collected outputs.
@@ -293,7 +294,7 @@ impl<F: ControlNode> Rounds<F> {
     }
 
     /// The inputs of the graph in the next round; takes the states.
-    fn inputs(&mut self, flow: &mut F) -> Result<Vec<F::Value>, F::Error> {
+    fn inputs(&mut self, flow: &mut F) -> Result<Vec<Value<F::Tensor>>, F::Error> {
         let mut inputs = Vec::with_capacity(2 + self.states.len() + self.scanned.len());
         if self.is_loop {
             inputs.extend([flow.counter(self.round)?, flow.truth()?]);
@@ -326,7 +327,7 @@ impl<F: ControlNode> Rounds<F> {
     }
 
     /// Takes over what the graph returned.
-    fn advance(&mut self, flow: &mut F, outputs: Vec<F::Value>, states: usize) -> Result<(), F::Error> {
+    fn advance(&mut self, flow: &mut F, outputs: Vec<Value<F::Tensor>>, states: usize) -> Result<(), F::Error> {
         let mut outputs = outputs.into_iter();
         if self.is_loop {
             let condition = outputs.next().expect("the outputs were counted");
@@ -353,7 +354,7 @@ impl<F: ControlNode> Rounds<F> {
     }
 
     /// Runs all rounds; returns the states after the last one, then the stacked rows.
-    fn finish(mut self, flow: &mut F, body: &mut F::Body) -> Result<Vec<F::Value>, F::Error> {
+    fn finish(mut self, flow: &mut F, body: &mut F::Body) -> Result<Vec<Value<F::Tensor>>, F::Error> {
         let states = self.states.len();
         flow.begin(body, self.limit)?;
         let known = if self.are_over() { self.shapes(flow, body)? } else { Vec::new() };
@@ -382,7 +383,7 @@ fn stacked<F: ControlNode>(
     collected: Collected<F::Rows>,
     info: &ValueInfo,
     known: Option<&Option<Descriptor>>,
-) -> Result<F::Value, F::Error> {
+) -> Result<Value<F::Tensor>, F::Error> {
     let Collected { row: of_rows, rows, axis, is_reversed } = collected;
     let of_none = || row(info, known.and_then(Option::as_ref));
     let is_empty = of_rows.is_none();
@@ -392,7 +393,7 @@ fn stacked<F: ControlNode>(
     let axis = dimension(axis, row.rank() + 1).map_err(|reason| flow.fail(reason))?;
     if is_empty {
         row.shape.insert(axis, 0u32.into());
-        return Ok(F::empty(row));
+        return Ok(Value::Empty(row));
     }
     flow.stack(rows, &row, axis, is_reversed)
 }
@@ -408,10 +409,10 @@ fn count_rows<F: ControlNode>(flow: &F, body: &F::Body, others: usize) -> Result
 ///
 /// # Errors
 /// Those of its graph, or if it does not match the node.
-pub fn repeat<F: ControlNode>(flow: &mut F) -> Result<Vec<F::Value>, F::Error> {
+pub fn repeat<F: ControlNode>(flow: &mut F) -> Result<Vec<Value<F::Tensor>>, F::Error> {
     let trips = int_input(flow, 0, "the trip count")?;
     let condition = int_input(flow, 1, "cond")?;
-    let state = |index| Ok(flow.input(index)?.map_or_else(F::absent, F::state));
+    let state = |index| Ok(flow.input(index)?.map_or(Value::Absent, F::state));
     let states = (2..flow.input_count()).map(state).collect::<Result<Vec<_>, F::Error>>()?;
     let mut body = flow.body("body")?;
     let rows = count_rows(flow, &body, 1 + states.len())?;
@@ -445,9 +446,9 @@ pub struct Scan<F: ControlNode> {
     /// Its graph.
     pub body: F::Body,
     /// The states before the first round.
-    pub states: Vec<F::Value>,
+    pub states: Vec<Value<F::Tensor>>,
     /// The scanned inputs.
-    pub scanned: Vec<F::Value>,
+    pub scanned: Vec<Value<F::Tensor>>,
     /// Number of collected outputs.
     pub rows: usize,
 }
@@ -479,7 +480,7 @@ impl<F: ControlNode> Scan<F> {
         flow: &mut F,
         inputs: impl IntoIterator<Item = (i64, bool)>,
         outputs: impl IntoIterator<Item = (i64, bool)>,
-    ) -> Result<Vec<F::Value>, F::Error> {
+    ) -> Result<Vec<Value<F::Tensor>>, F::Error> {
         let mut scanned = Vec::new();
         for (value, (axis, is_reversed)) in self.scanned.iter().zip(inputs) {
             let slice = flow.descriptor(value);
@@ -511,7 +512,7 @@ impl<F: ControlNode> Scan<F> {
 ///
 /// # Errors
 /// Those of its graph, or if it does not match the node.
-pub fn scan<F: ControlNode>(flow: &mut F) -> Result<Vec<F::Value>, F::Error> {
+pub fn scan<F: ControlNode>(flow: &mut F) -> Result<Vec<Value<F::Tensor>>, F::Error> {
     let mut scan = Scan::of(flow, 0)?;
     let axes = |attribute: &str, directions: &str, count| {
         let directions = listed(flow, directions, count)?.into_iter().map(|direction| direction != 0);

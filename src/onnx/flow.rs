@@ -124,6 +124,11 @@ impl Flow {
         self.makes.list(place).iter().map(|&value| (self.values[value as usize], self.readers.list(value)))
     }
 
+    /// The places of the nodes that read outputs of the node at `place`, once for each output.
+    pub fn readers(&self, place: u32) -> impl Iterator<Item = u32> {
+        self.outputs(place).flat_map(|(_, readers)| readers.iter().copied())
+    }
+
     /// For each node, the number of values that it waits for at the start.
     pub fn waits(&self) -> &[u32] {
         &self.waits
@@ -178,13 +183,11 @@ impl<'f> Frontier<'f> {
     /// The outputs of the node at `place` are there.
     pub fn finish(&mut self, place: u32) {
         self.done.push(place);
-        for (_, readers) in self.flow.outputs(place) {
-            for &reader in readers {
-                let left = self.changed.entry(reader).or_insert(self.waits[reader as usize]);
-                *left -= 1;
-                if *left == 0 {
-                    self.ready.push(Reverse(reader));
-                }
+        for reader in self.flow.readers(place) {
+            let left = self.changed.entry(reader).or_insert(self.waits[reader as usize]);
+            *left -= 1;
+            if *left == 0 {
+                self.ready.push(Reverse(reader));
             }
         }
     }

@@ -2,11 +2,10 @@
 //! id from then on. Names are resolved as well: a value that a graph captures has the id that it has in the outer graph.
 
 use super::error::{ModelError, Result, shortened};
-use super::file::Files;
 use super::model::ValueInfo;
 use super::proto;
 use super::registry::{self, Entry};
-use super::tensor::{Literal, TensorRecord};
+use super::tensor::TensorRecord;
 use bytes::Bytes;
 use prost::Message;
 use std::collections::{HashMap, HashSet};
@@ -235,14 +234,6 @@ impl Arena {
     /// The constant of the file that a value has, or has by default.
     pub fn initializer(&self, value: NameId) -> Option<&TensorRecord> {
         Some(&self.initializers[self.values[value.index()].initializer? as usize])
-    }
-
-    /// The elements of the initializer of `value`, if it has one.
-    ///
-    /// # Errors
-    /// If they cannot be read.
-    pub fn load(&self, value: NameId, files: &Files) -> Result<Option<Literal>> {
-        self.initializer(value).map(|record| record.load(files)).transpose()
     }
 
     /// The names of the values of `graph`.

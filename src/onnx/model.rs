@@ -231,16 +231,11 @@ impl Model {
         &self.functions[id.index()]
     }
 
-    /// Whether a value of the main graph has a constant in the file, if only by default.
-    pub fn has_initializer(&self, value: NameId) -> bool {
-        self.arena.initializer(value).is_some()
-    }
-
     /// The inputs of the main graph and their values, those with or without a default.
     fn inputs(&self, has_default: bool) -> impl Iterator<Item = (&ValueInfo, NameId)> {
         let graph = self.graph();
         let inputs = graph.inputs.iter().zip(graph.input_values.iter().copied());
-        inputs.filter(move |(_, value)| self.has_initializer(*value) == has_default)
+        inputs.filter(move |(_, value)| self.arena.initializer(*value).is_some() == has_default)
     }
 
     /// The inputs that a caller must provide, and their values.

@@ -27,6 +27,14 @@ impl<T> Value<T> {
         Value::Sequence(Arc::new(values))
     }
 
+    /// The values in a list; `None` for anything else.
+    pub fn elements(&self) -> Option<&[Value<T>]> {
+        match self {
+            Value::Sequence(values) => Some(values),
+            _ => None,
+        }
+    }
+
     /// The same value, with `convert` applied to each of its tensors.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Nodes with graphs whose execution depends on data: runs the taken branch, or one round after another.
 
-use super::known::{Held, Role, host, outline};
+use super::known::{Data, Held, Role, host, outline};
 use super::program::{Program, Run, Values, at_node};
 use super::rounds;
 use crate::dimension::numbers;
@@ -57,7 +57,7 @@ impl Turn<'_> {
 }
 
 impl ControlNode for Turn<'_> {
-    type Value = Held;
+    type Tensor = Data;
     type Body = Arc<Program>;
     type Column = Column;
     type Rows = Stack;
@@ -141,21 +141,6 @@ impl ControlNode for Turn<'_> {
         value.descriptor().cloned()
     }
 
-    fn elements(value: &Held) -> Option<&[Held]> {
-        match value {
-            Value::Sequence(values) => Some(values.as_slice()),
-            _ => None,
-        }
-    }
-
-    fn sequence(values: Vec<Held>) -> Held {
-        Value::list(values)
-    }
-
-    fn absent() -> Held {
-        Value::Absent
-    }
-
     fn state(value: Held) -> Held {
         value.fed()
     }
@@ -168,16 +153,9 @@ impl ControlNode for Turn<'_> {
         truth()
     }
 
-    fn empty(descriptor: Descriptor) -> Held {
-        host(descriptor.dtype, &numbers(&descriptor.shape), Buffer::default())
-    }
-
     fn column(&mut self, value: &Held, axis: usize) -> Result<(Column, u32)> {
         let descriptor = value.descriptor().expect("a tensor");
-        let bytes = match descriptor.is_empty() {
-            true => Arc::default(),
-            false => value.bytes(self.run.site)?,
-        };
+        let bytes = value.bytes(self.run.site)?;
         let mut shape = numbers(&descriptor.shape);
         let length = shape.remove(axis);
         Ok((Column { dtype: descriptor.dtype, shape, axis, length: length as usize, bytes }, length))
@@ -191,14 +169,11 @@ impl ControlNode for Turn<'_> {
 
     fn slice_of_nothing(&mut self, slice: Descriptor) -> Result<Held> {
         let zeros = Buffer::zeroed(slice.bytes())?;
-        Ok(host(slice.dtype, &numbers(&slice.shape), zeros))
+        Ok(Held::host(slice, zeros, Role::Fed))
     }
 
     fn push(&mut self, rows: &mut Stack, row: Held) -> Result<()> {
-        match row.descriptor().is_some_and(Descriptor::is_empty) {
-            true => rows.push(&[]),
-            false => rows.push(row.bytes(self.run.site)?.bytes()),
-        }
+        rows.push(row.bytes(self.run.site)?.bytes())
     }
 
     fn stack(&mut self, rows: Stack, row: &Descriptor, axis: usize, reversed: bool) -> Result<Held> {

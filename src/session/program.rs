@@ -151,13 +151,11 @@ impl Progress<'_> {
                 }
             }
         }
-        for (_, readers) in self.flow.outputs(place) {
-            for &reader in readers {
-                self.waits[reader as usize] -= 1;
-                if self.waits[reader as usize] == 0 {
-                    self.ready.insert(reader);
-                    self.fresh.insert(reader);
-                }
+        for reader in self.flow.readers(place) {
+            self.waits[reader as usize] -= 1;
+            if self.waits[reader as usize] == 0 {
+                self.ready.insert(reader);
+                self.fresh.insert(reader);
             }
         }
     }
@@ -294,7 +292,8 @@ impl Program {
     /// # Errors
     /// If it cannot be read.
     pub fn initializer(&self, id: NameId) -> Result<Option<Held>> {
-        let Some(literal) = self.model.arena.load(id, &self.model.files).map_err(of_model)? else { return Ok(None) };
+        let Some(record) = self.model.arena.initializer(id) else { return Ok(None) };
+        let literal = record.load(&self.model.files).map_err(of_model)?;
         Ok(Some(match literal.element.webnn() {
             None => Value::Literal(Arc::new(literal)),
             Some(dtype) => {
@@ -740,10 +739,8 @@ impl Session {
         }
         super::signature::check_target(&info.name, target, &descriptor)?;
         let read = || -> Result<Buffer> {
-            if descriptor.is_empty() {
-                return Ok(Buffer::default());
-            }
             match held {
+                Value::Empty(_) => Ok(Buffer::default()),
                 Value::Tensor(Data::Device(tensor)) => {
                     let is_own = matches!(site.backend, Backend::Cpu) && Arc::strong_count(&tensor) == 1;
                     match is_own.then(|| tensor.take()).flatten() {

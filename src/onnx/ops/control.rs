@@ -43,7 +43,7 @@ impl<'u, 'c, 'm> Unrolled<'u, 'c, 'm> {
 }
 
 impl<'m> ControlNode for Unrolled<'_, '_, 'm> {
-    type Value = Value;
+    type Tensor = OperandId;
     type Body = Body<'m>;
     type Column = (Value, usize);
     type Rows = Vec<Value>;
@@ -137,31 +137,12 @@ impl<'m> ControlNode for Unrolled<'_, '_, 'm> {
         }
     }
 
-    fn elements(value: &Value) -> Option<&[Value]> {
-        match value {
-            Value::Sequence(values) => Some(values.as_slice()),
-            _ => None,
-        }
-    }
-
-    fn sequence(values: Vec<Value>) -> Value {
-        Value::list(values)
-    }
-
-    fn absent() -> Value {
-        Value::Absent
-    }
-
     fn counter(&mut self, round: u64) -> Step<Value> {
         self.call.int_scalar(DataType::Int64, round as i64).map(Value::Tensor)
     }
 
     fn truth(&mut self) -> Step<Value> {
         self.call.int_scalar(DataType::Uint8, 1).map(Value::Tensor)
-    }
-
-    fn empty(descriptor: Descriptor) -> Value {
-        Value::Empty(descriptor)
     }
 
     fn column(&mut self, value: &Value, axis: usize) -> Step<((Value, usize), u32)> {
