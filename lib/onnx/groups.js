@@ -6,8 +6,8 @@
  */
 
 const { quote } = require('../errors.js');
-const { isObject } = require('../webidl.js');
-const { codedError } = require('./errors.js');
+const { domString, isObject } = require('../webidl.js');
+const { codedError, converting } = require('./errors.js');
 const { INSPECT, Token, getterOf, heldBehind, tokenBehind } = require('./unread.js');
 
 const { Map, Object } = globalThis;
@@ -61,6 +61,17 @@ function keyOfOutput({ name, dataType, shape }, inputs) {
 const keyOfInput = (name) => name.replace(PREFIXES.input, '');
 
 /**
+ * Returns the part of a cache's name behind the prefix of an input or output; undefined for a name without one.
+ *
+ * @param {unknown} name
+ */
+function cacheKey(name) {
+  const text = converting(() => domString(name, 'cacheKey: name'));
+  const prefix = [PREFIXES.input, PREFIXES.output].find((one) => one.test(text));
+  return prefix === undefined ? undefined : text.replace(prefix, '');
+}
+
+/**
  * Finds the members of `results.present`; undefined if there is no such group.
  *
  * @param {Values} inputs
@@ -86,8 +97,8 @@ function presentOf(inputs, outputs) {
 }
 
 /**
- * Returns the inputs that `feeds.past` is for, by key; undefined if an input has this name. A key has several inputs only
- * if their names differ in nothing but the prefix.
+ * Returns the inputs that `feeds.past` is for, by key; undefined if an input has this name. A key has several inputs
+ * only if their names differ in nothing but the prefix.
  *
  * @param {Values} inputs
  * @returns {Map<string, string[]> | undefined}
@@ -231,7 +242,8 @@ function requireNoGroup(what, value) {
 }
 
 /**
- * Returns the input for the member of a group with this key; undefined if there is none, or if it is fed by its own name.
+ * Returns the input for the member of a group with this key; undefined if there is none, or if it is fed by its own
+ * name.
  *
  * @param {Map<string, string[]>} past
  * @param {string} key
@@ -248,4 +260,4 @@ function inputOf(past, key, names, what) {
   return inputs.at(0);
 }
 
-module.exports = { PAST, PRESENT, ResultsToken, groupBehind, groupOf, inputOf, isHeld, pastOf, presentOf, requireNoGroup };
+module.exports = { PAST, PRESENT, ResultsToken, cacheKey, groupBehind, groupOf, inputOf, isHeld, pastOf, presentOf, requireNoGroup };
