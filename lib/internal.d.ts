@@ -59,10 +59,10 @@ type Stop = Handle<'stop'>;
 type Values = Handle<'values'>;
 
 /**
- * The outputs of a run. An ArrayBuffer of `u32` has two numbers for each output, how it is delivered (the numbers at the
- * top of results.js) and the index of its data type, and for a whole one its rank and sizes. Then come the held values of
- * the outputs that share a handle, by the indices of the outputs, and a value for each output that is whole or alone: an
- * ArrayBuffer of the realm that loaded the binary, a new tensor, or a held value.
+ * The outputs of a run. An ArrayBuffer of `u32` has two numbers for each output, how it is delivered (the numbers at
+ * the top of results.js) and the index of its data type, and for a whole one its rank and sizes. Then come the held
+ * values of the outputs that share a handle, by the indices of the outputs, and a value for each output that is whole
+ * or alone: an ArrayBuffer of the realm that loaded the binary, a new tensor, or a held value.
  */
 export type Made = [numbers: ArrayBuffer, shared: Values | undefined, ...values: (ArrayBuffer | Tensor | Values)[]];
 
@@ -214,8 +214,8 @@ export interface Binding {
   describeDynamicGraph(graph: DynamicGraph): string | null;
   destroyDynamicGraph(graph: DynamicGraph): void;
   /**
-   * Completes with the model, and JSON of its inputs, outputs and metadata. Bytes are copied now, or in the background if
-   * they are transferred: their buffers must not be resized or detached any more.
+   * Completes with the model, and JSON of its inputs, outputs and metadata. Bytes are copied now, or in the background
+   * if they are transferred: their buffers must not be resized or detached any more.
    */
   openModel(environment: Environment, id: number, source: string | Uint8Array, files: ExternalFile[], transfers: boolean): void;
   readModel(environment: Environment, source: string | Uint8Array, files: ExternalFile[]): Model | Refusal;

@@ -54,8 +54,8 @@ function feedName(name) {
  */
 
 /**
- * @typedef {FeedOfData | import('../../onnx.js').OnnxResult | {tensor: import('../internal.js').TensorState}} Feed data, an
- *   unread result, or the state of an MLTensor
+ * @typedef {FeedOfData | import('../../onnx.js').OnnxResult | {tensor: import('../internal.js').TensorState}} Feed
+ *   data, an unread result, or the state of an MLTensor
  */
 
 /**

@@ -226,8 +226,8 @@ function areSame(names, others) {
 }
 
 /**
- * Returns the names of an object's enumerable properties, its own ones first. (`ownKeys` takes ten times as long, and as
- * much memory as all other work for the feeds.)
+ * Returns the names of an object's enumerable properties, its own ones first. (`ownKeys` takes ten times as long, and
+ * as much memory as all other work for the feeds.)
  *
  * @param {object} object
  * @param {string} what for messages

@@ -95,17 +95,21 @@ const descriptors = (ports) => Object.fromEntries(ports.map(({ name, dataType, s
  * @property {number[]} pairs of indices of inputs, each followed by that of its result
  */
 
-/** Maximum number of forms of a session for sets of optional inputs that are fed; the least recently used one is dropped. */
+/**
+ * Maximum number of forms of a session for sets of optional inputs that are fed; the least recently used one is
+ * dropped.
+ */
 const MAX_FORMS = 8;
 
 /**
  * What a session shares with its forms.
  *
  * @typedef {object} Shared
- * @property {number} pending number of unfinished native runs and compilations: promises settle in the order of the runs
+ * @property {number} pending number of unfinished native runs and compilations: promises settle in the order of the
+ *   runs
  * @property {() => void} idle called when the last of them has finished
- * @property {Map<number, WeakRef<import('../../index.js').MLGraph>>} graphs weak references to those that `compile` returned,
- *   by the numbers of their specializations. `destroy()` reaches them also when their form is dropped
+ * @property {Map<number, WeakRef<import('../../index.js').MLGraph>>} graphs weak references to those that `compile`
+ *   returned, by the numbers of their specializations. `destroy()` reaches them also when their form is dropped
  */
 
 /** State of an OnnxModel. It is destroyed with the model or with its context. */

@@ -136,7 +136,8 @@ function toModelSource(source, operation) {
  * @param {string | Uint8Array} source from `toModelSource`
  * @param {import('../internal.js').ExternalFile[]} files
  * @param {string} operation for messages
- * @returns {{source: string | Uint8Array, files: import('../internal.js').ExternalFile[]}} the same, in buffers that nobody else has
+ * @returns {{source: string | Uint8Array, files: import('../internal.js').ExternalFile[]}} the same, in buffers that
+ *   nobody else has
  * @throws {TypeError} if a buffer cannot be transferred
  */
 function transferred(source, files, operation) {

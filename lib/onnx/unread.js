@@ -26,8 +26,8 @@ const PLACE = Symbol('place');
 const PLACES = [];
 
 /**
- * Stands for held values. It is a function because proxies that wrap every object they return leave functions alone, and
- * because functions cannot be cloned.
+ * Stands for held values. It is a function because proxies that wrap every object they return leave functions alone,
+ * and because functions cannot be cloned.
  */
 class Token extends Attach {
   #held;
@@ -417,8 +417,8 @@ function requiringMemory(name, make) {
 }
 
 /**
- * Properties of unread results. All results share them, and with them one hidden class: closures of their own would take
- * more time and memory than everything else.
+ * Properties of unread results. All results share them, and with them one hidden class: closures of their own would
+ * take more time and memory than everything else.
  */
 const DATA = {
   /** @this {object} */

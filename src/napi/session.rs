@@ -96,7 +96,8 @@ pub fn taken(model: &ModelHandle) -> Result<(Model, Weight)> {
     model.take().ok_or_else(|| invalid_state("the model was used already"))
 }
 
-/// Opens a model in the background, where bytes that JavaScript `transfers` are copied. Returns a handle to it, and its inputs, outputs and metadata as JSON.
+/// Opens a model in the background, where bytes that JavaScript `transfers` are copied. Returns a handle to it, and its
+/// inputs, outputs and metadata as JSON.
 #[napi(catch_unwind)]
 pub fn open_model(
     env: Env,
@@ -170,8 +171,8 @@ pub fn stop(stop: &External<Stop>) {
     stop.now();
 }
 
-/// Opens a session of a model in the background, unless `stop` ends that, and compiles it if the shapes of its inputs are known. Returns a
-/// handle to it, and its signature as JSON.
+/// Opens a session of a model in the background, unless `stop` ends that, and compiles it if the shapes of its inputs
+/// are known. Returns a handle to it, and its signature as JSON.
 #[napi(catch_unwind)]
 pub fn open_session(
     env: Env,

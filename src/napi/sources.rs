@@ -37,8 +37,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The sources, and the weight of their bytes. These are copied now, unless JavaScript `transfers` them: then, nobody may
-    /// resize or detach their buffers any more.
+    /// The sources, and the weight of their bytes. These are copied now, unless JavaScript `transfers` them: then,
+    /// nobody may resize or detach their buffers any more.
     ///
     /// # Errors
     /// An UnknownError if memory runs out.
@@ -107,8 +107,8 @@ impl Copies {
 /// Number of bytes that are copied before the environment may end: some 0.1 ms.
 const PART: usize = 1 << 20;
 
-/// Bytes that JavaScript has given up. They are copied all the same: V8 frees them with the environment, while a thread may
-/// still be computing with the model.
+/// Bytes that JavaScript has given up. They are copied all the same: V8 frees them with the environment, while a thread
+/// may still be computing with the model.
 struct Transferred {
     start: *const AtomicU8,
     len: usize,
@@ -134,8 +134,8 @@ impl Transferred {
             let Some(_alive) = self.copies.hold() else {
                 return Err(Error::coded(Code::Destroyed, "loadModel: the environment has ended"));
             };
-            // SAFETY: the array holds the bytes as long as the environment lives; others may write them at the same time
-            // if they are shared, atomically.
+            // SAFETY: the array holds the bytes as long as the environment lives; others may write them at the same
+            // time if they are shared, atomically.
             read(unsafe { std::slice::from_raw_parts(self.start.add(at * PART), part.len()) }, part);
         }
         Ok(buffer)
