@@ -7,6 +7,7 @@ import { serialize } from 'node:v8';
 import { ml } from '../../index.js';
 import { cacheKey, loadModel } from '../../onnx.js';
 import { runNode } from '../lib/processes.mjs';
+import { collectUntil } from '../lib/wait.mjs';
 import { CACHE, cacheShape, decoder } from './decoder.mjs';
 import { FLOAT, FLOAT16, node, value, weight, writeModel } from './model-writer.mjs';
 
@@ -126,7 +127,7 @@ test('results with a group are plain objects of the outputs', async () => {
 });
 
 test('shapes of unread results are lists of their own, made once', async () => {
-  // On a GPU, results this small are read at once.
+  // On the CPU, these caches grow in place.
   const model = await loadModel(appending([['past.0', 'present.0']]), { device: 'cpu' });
   const unread = async () => (await grown(model))['present.0'];
   const feed = async (number, result) => shown(await model.run({ x: row(number), 'past.0': result }));
@@ -346,6 +347,20 @@ test('what a caller writes to results is what the group feeds', async () => {
   model.destroy();
 });
 
+test('a cache that is kept does not keep the other results', async () => {
+  const model = await loadModel(appending(TWO), { device: 'cpu' });
+  const kept = [];
+  const others = [];
+  for (let round = 0; round < 10; round++) {
+    const results = await grown(model);
+    kept.push(results['present.1']);
+    others.push(new WeakRef(results), new WeakRef(results.present), new WeakRef(results.y));
+  }
+  await collectUntil(() => others.filter((other) => other.deref() !== undefined).length <= 3, 'all but the last ones are freed');
+  for (const cache of kept) assert.deepEqual([...cache.data], [1, 2]);
+  model.destroy();
+});
+
 test('a group is shown with its members, equal to itself only, and never cloned', async () => {
   const model = await loadModel(appending(TWO), { device: 'cpu' });
   const [first, second] = [await grown(model), await grown(model)];
@@ -517,7 +532,7 @@ test('only groups of results with inputs in the model are groups', async () => {
 });
 
 test('a getter of a feed cannot take a result away from the run', async () => {
-  // On a GPU, results this small are read at once.
+  // On the CPU, these caches grow in place.
   const model = await loadModel(appending([['past.1', 'present.1']]), { device: 'cpu' });
   const results = await grown(model);
   const feeds = (past) => Object.defineProperty(past, 'x', { enumerable: true, get: () => (results['present.1'].data, row(3)) });
