@@ -40,7 +40,7 @@ const NEXT = [/^(?:new|next|updated|out|output)_/, /_(?:new|next|updated|out|out
  * @typedef {Pairs & {getters: readonly unknown[]}} Members with the getters that the results of all runs have for them
  */
 
-/** @typedef {readonly import('../../onnx.js').OnnxValueInfo[]} Values */
+/** @typedef {readonly import('../../onnx.js').OnnxValueInfo[]} ValueInfos */
 
 /**
  * The key of an output: what follows the prefix of caches, or the input that it is the next value of.
@@ -74,8 +74,8 @@ function cacheKey(name) {
 /**
  * Finds the members of `results.present`; undefined if there is no such group.
  *
- * @param {Values} inputs
- * @param {Values} outputs
+ * @param {ValueInfos} inputs
+ * @param {ValueInfos} outputs
  * @returns {Pairs | undefined}
  */
 function presentOf(inputs, outputs) {
@@ -100,7 +100,7 @@ function presentOf(inputs, outputs) {
  * Returns the inputs that `feeds.past` is for, by key; undefined if an input has this name. A key has several inputs
  * only if their names differ in nothing but the prefix.
  *
- * @param {Values} inputs
+ * @param {ValueInfos} inputs
  * @returns {Map<string, string[]> | undefined}
  */
 function pastOf(inputs) {

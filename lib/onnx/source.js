@@ -21,7 +21,7 @@ const MAX_PATH = 32767;
  * @returns {{data: unknown, kind: string}} with a `kind` for `bytesOf`
  * @throws {TypeError} for anything else
  */
-function toSource(value, what) {
+function toBufferSource(value, what) {
   const kind = bufferSource(value, what);
   if (kind !== 'DataView') {
     return { data: value, kind };
@@ -126,7 +126,7 @@ function toModelSource(source, operation) {
     return requirePath(pathOfUrl(source.href, operation), operation);
   }
   const what = `${operation}: the model`;
-  const { data, kind } = toSource(source, what);
+  const { data, kind } = toBufferSource(source, what);
   return attachedBytes(data, kind, what);
 }
 
@@ -300,7 +300,7 @@ module.exports = {
   strictness,
   toModelSource,
   toOptions,
-  toSource,
+  toBufferSource,
   transferred,
   transfers,
 };

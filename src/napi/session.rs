@@ -437,6 +437,7 @@ pub fn run_session(
 
 /// Like [`run_session`], but never at once. JSON with the time of each step follows the results.
 #[napi(catch_unwind)]
+#[allow(clippy::too_many_arguments, reason = "the functions of the addon are flat")]
 pub fn profile_session(
     env: Env,
     handle: &External<SessionHandle>,
