@@ -23,13 +23,13 @@ export interface OnnxValueInfo {
   /** The type as ONNX writes it: `tensor(float)`, `tensor(bool)`, `seq(tensor(int64))`. */
   readonly type: string;
   /**
-   * Sizes, and names of free dimensions. A free dimension without a name, or with a placeholder such as `?` or `None`, is
-   * called `<input>_dim_<axis>`. `null` if the model does not declare the number of dimensions.
+   * Sizes, and names of free dimensions. A free dimension without a name, or with a placeholder such as `?` or `None`,
+   * is called `<input>_dim_<axis>`. `null` if the model does not declare the number of dimensions.
    */
   readonly shape: readonly (number | string)[] | null;
   /**
-   * The shape as the file declares it, placeholders included, with an empty string for a free dimension without a name; inferred from the
-   * inputs for an output that the file does not describe.
+   * The shape as the file declares it, placeholders included, with an empty string for a free dimension without a name;
+   * inferred from the inputs for an output that the file does not describe.
    */
   readonly declaredShape: readonly (number | string)[] | null;
 }
@@ -65,7 +65,8 @@ export interface OnnxUnsupportedNode {
  *
  * - `ERR_WEBNN_MODEL_NOT_FOUND`: There is no such file, or it cannot be read.
  * - `ERR_WEBNN_MODEL_INVALID`: The file is not a sound ONNX model.
- * - `ERR_WEBNN_UNSUPPORTED_OPERATOR`: Operators, types or sizes of the model are not supported; `unsupported` lists the nodes.
+ * - `ERR_WEBNN_UNSUPPORTED_OPERATOR`: Operators, types or sizes of the model are not supported; `unsupported` lists the
+ *   nodes.
  * - `ERR_WEBNN_TYPE`: An argument or value is of the wrong type.
  * - `ERR_WEBNN_UNKNOWN_OPTION`: There is no option of that name.
  * - `ERR_WEBNN_SHAPE`: A shape or size does not fit the model, or is not known.
@@ -121,16 +122,17 @@ export interface OnnxLoadOptions {
   freeDimensions?: Record<string, number>;
   /**
    * What happens in a run where dimensions of one name have different sizes. By default, the model runs, as with
-   * onnxruntime, and there is one warning (`WARN_WEBNN_DIMENSIONS`). `true` refuses such feeds. `false` ends the warning,
-   * and also allows caches whose length does not add up with that of the mask.
+   * onnxruntime, and there is one warning (`WARN_WEBNN_DIMENSIONS`). `true` refuses such feeds. `false` ends the
+   * warning, and also allows caches whose length does not add up with that of the mask.
    */
   strictDimensions?: boolean | undefined;
   /** Paths or bytes of external weight files, keyed by the locations that the model names. */
   externalData?: OnnxExternalData | undefined;
   /**
    * Whether the bytes of the model and of `externalData` are given up. They are then copied on a background thread. An
-   * ArrayBuffer is detached, as by `structuredClone()` with `transfer`, also if the model is refused; a SharedArrayBuffer must not
-   * be written until the promise settles. The memory of Node's small Buffers (`Buffer.from()`) cannot be given up.
+   * ArrayBuffer is detached, as by `structuredClone()` with `transfer`, also if the model is refused; a
+   * SharedArrayBuffer must not be written until the promise settles. The memory of Node's small Buffers
+   * (`Buffer.from()`) cannot be given up.
    */
   transfer?: boolean | undefined;
   /** Names of the values to compute, from anywhere in the main graph; by default the outputs of the model. */
@@ -176,24 +178,31 @@ export interface OnnxResult<Data extends ArrayBufferView = any> {
 declare const group: unique symbol;
 
 /**
- * The caches among the results of a run, which `feeds.past` feeds to the next one as a whole: `{ input_ids, past: results.present }`
- * stands for one property per cache, takes less time on the JavaScript thread and leaves half the garbage, if all of them grow in place. The members
- * are those outputs that have the name of an input of the fed model, with these differences:
+ * The caches among the results of a run, which `feeds.past` feeds to the next one as a whole:
+ * `{ input_ids, past: results.present }` stands for one property per cache, takes less time on the JavaScript thread and
+ * leaves half the garbage, whether or not the caches grow. The members are those outputs that have the name of an input
+ * of the fed model, with these differences:
  *
- * - `present`, or `present_key_values`, stands for `past`, `past_key_value` or `past_key_values` (`present.0.key` is fed to
- *   `past_key_values.0.key`, `present_1` to `past_1`);
+ * - `present`, or `present_key_values`, stands for `past`, `past_key_value` or `past_key_values` (`present.0.key` is
+ *   fed to `past_key_values.0.key`, `present_1` to `past_1`);
  * - within one model, the name of an output may have a mark (`new_cache`, `cache_next`, `hn`) where types and ranks are
  *   equal: the marks are `new`, `next`, `updated`, `out` and `output` in front or at the end, and a final `n` or `N`.
  *
- * Of several such outputs for one input, the first one is the member.
+ * Of several such outputs for one input, the first one is the member. Of several such inputs for one output, all but one
+ * must be fed by their own names, otherwise a run rejects with `ERR_WEBNN_TYPE`.
  *
- * An input that is also fed by its own name takes that feed. Results that have been read or changed are fed as they are.
+ * An input that is also fed by its own name takes that feed. A group follows its results: it feeds results that have been
+ * read, changed or replaced as they are, and none for those that have been deleted or were not returned.
+ *
+ * A group stays in its thread: cloning it throws a DataCloneError. It is deeply equal to itself only.
  */
 export interface OnnxGroup {
   readonly [group]: true;
 }
 
-/** What `run()` and `profile()` take: a value per input, by name; `past` is for a group unless an input has this name. */
+/**
+ * What `run()` and `profile()` take: a value per input, by name; `past` is for a group unless an input has this name.
+ */
 export type OnnxFeeds = Record<string, OnnxFeed | OnnxGroup>;
 
 /**
@@ -280,12 +289,13 @@ export class OnnxModel {
   /**
    * Runs the model, after compiling it for shapes that are new.
    *
-   * @param feeds values of all inputs, by name, and of any of `optionalInputs`; in place of those of caches, `past` with
-   *   the group of an earlier run. Data are read during the call.
+   * @param feeds values of all inputs, by name, and of any of `optionalInputs`; in place of those of caches, `past`
+   *   with the group of an earlier run. Data are read during the call.
    * @param fetches destinations of outputs, by name: an MLTensor, `'tensor'` for a new one in the model's context, or
    *   `null` to drop the output
-   * @returns by name, the MLTensor of an output, or its data with type and shape. All belong to the caller. If there are caches
-   *   among them, the property `present`, which is not enumerable, has them as a group, unless an output has this name.
+   * @returns by name, the MLTensor of an output, or its data with type and shape. All belong to the caller. If there
+   *   are caches among them, the property `present`, which is not enumerable, has them as a group, unless an output has
+   *   this name.
    * @typeParam Results types of the outputs, as in `run<{ logits: OnnxResult<Float32Array> }>(feeds)`
    */
   run<Results extends Record<string, OnnxResult | MLTensor | OnnxGroup> = Record<string, any>>(
@@ -322,17 +332,17 @@ export class OnnxModel {
   describe(shapes?: Record<string, readonly number[]>): Promise<OnnxDescription>;
 
   /**
-   * Frees everything. Runs that have begun finish normally, except those that need more than another 50 ms to import the
-   * model, to compute an operator on the host, or to reach the next graph of a model that is cut: they end with
-   * `ERR_WEBNN_DESTROYED`. If the runtime has `Symbol.dispose` and `Symbol.asyncDispose`, `using`
-   * and `await using` call this method.
+   * Frees everything. Runs that have begun finish normally, except those that need more than another 50 ms to import
+   * the model, to compute an operator on the host, or to reach the next graph of a model that is cut: they end with
+   * `ERR_WEBNN_DESTROYED`. If the runtime has `Symbol.dispose` and `Symbol.asyncDispose`, `using` and `await using`
+   * call this method.
    */
   destroy(): void;
 }
 
 /**
- * Loads a model, and compiles it if the shapes of its inputs are known and none of them decides about the graph. Everything except copying bytes that are not
- * transferred happens on background threads.
+ * Loads a model, and compiles it if the shapes of its inputs are known and none of them decides about the graph.
+ * Everything except copying bytes that are not transferred happens on background threads.
  *
  * @throws {OnnxError} if the file is not a valid model, or has unsupported nodes, which it lists
  */
@@ -417,6 +427,14 @@ export function inputShapes(
     elements?: Record<string, number> | undefined;
   },
 ): OnnxInputShapes;
+
+/**
+ * Returns what the names of a cache's input and output have in common: `.0.key` for `past_key_values.0.key` and for
+ * `present.0.key`. A group feeds an output to the input with the same key, see {@link OnnxGroup}.
+ *
+ * @returns undefined for a name without the prefix of such an input or output
+ */
+export function cacheKey(name: string): string | undefined;
 
 /** Returns the supported operators, with notes about unsupported uses. */
 export function supportedOperators(): { domain: string; operator: string; notes: string }[];

@@ -12,8 +12,7 @@ export type OperandState = InstanceType<typeof import('./operand.js').Operand>;
 export type TensorState = InstanceType<typeof import('./tensor.js').Tensor>;
 
 /** What holds results of a run on the native side, and a group of results. */
-export type HeldResults = InstanceType<typeof import('./onnx/unread.js').Held>;
-export type ResultGroup = InstanceType<typeof import('./onnx/groups.js').Group>;
+export type HeldValues = InstanceType<typeof import('./onnx/unread.js').HeldValues>;
 
 /** A WeakCollection, see weak-collection.js. */
 export interface WeakMembers<T extends object> {
@@ -56,18 +55,18 @@ type Environment = Handle<'environment'>;
 type Model = Handle<'model'>;
 type Session = Handle<'session'>;
 type Stop = Handle<'stop'>;
-/** A native group of unread results. */
+/** Unread results that share a native handle: `HeldValues` on both sides. */
 type Values = Handle<'values'>;
 
 /**
  * The outputs of a run. An ArrayBuffer of `u32` has two numbers for each output, how it is delivered (the numbers at
- * the top of results.js) and the index of its data type, and for a whole one its rank and sizes. Then come the group of the run's
- * caches, by the indices of the outputs, and a value for each output that is a whole, or alone: an ArrayBuffer of the realm
- * that loaded the binary, a new tensor, or a group of one unread result.
+ * the top of results.js) and the index of its data type, and for a whole one its rank and sizes. Then come the held
+ * values of the outputs that share a handle, by the indices of the outputs, and a value for each output that is whole
+ * or alone: an ArrayBuffer of the realm that loaded the binary, a new tensor, or a held value.
  */
-export type Made = [numbers: ArrayBuffer, caches: Values | undefined, ...values: (ArrayBuffer | Tensor | Values)[]];
+export type Made = [numbers: ArrayBuffer, shared: Values | undefined, ...values: (ArrayBuffer | Tensor | Values)[]];
 
-/** Tensors, bytes, and groups of unread results. */
+/** Tensors, bytes, and held values. */
 export type NativeFeeds = (Tensor | Values | Uint8Array)[];
 /** A tensor, true for a new tensor, null for an output that is dropped, undefined for one that is returned as data. */
 export type NativeTarget = Tensor | true | null | undefined;
@@ -215,8 +214,8 @@ export interface Binding {
   describeDynamicGraph(graph: DynamicGraph): string | null;
   destroyDynamicGraph(graph: DynamicGraph): void;
   /**
-   * Completes with the model, and JSON of its inputs, outputs and metadata. Bytes are copied now, or in the background if
-   * they are transferred: their buffers must not be resized or detached any more.
+   * Completes with the model, and JSON of its inputs, outputs and metadata. Bytes are copied now, or in the background
+   * if they are transferred: their buffers must not be resized or detached any more.
    */
   openModel(environment: Environment, id: number, source: string | Uint8Array, files: ExternalFile[], transfers: boolean): void;
   readModel(environment: Environment, source: string | Uint8Array, files: ExternalFile[]): Model | Refusal;
@@ -238,8 +237,9 @@ export interface Binding {
   /** Throws for names that the session does not have. */
   checkNames(session: Session, feeds: string[], fetches: string[]): void;
   /**
-   * Runs the session. `numbers` say what the feeds are for, see feeds.js. Returns the outputs if `mayRunHere` is true and the run is quick; otherwise returns null, and
-   * completes with the outputs later.
+   * Runs the session. `numbers` say what the feeds are for, see feeds.js. Outputs at the indices `grouped` share a
+   * handle, as caches do that grow. Returns the outputs if `mayRunHere` is true and the run is quick; otherwise returns
+   * null, and completes with the outputs later.
    */
   runSession(
     session: Session,
@@ -248,10 +248,19 @@ export interface Binding {
     numbers: Float64Array,
     fetches: NativeTarget[] | undefined,
     mayRunHere: boolean,
-    warn?: Warn,
+    warn: Warn | undefined,
+    grouped: Uint32Array,
   ): Made | null;
   /** Completes with the outputs, and JSON of the other fields of an OnnxProfile. */
-  profileSession(session: Session, id: number, feeds: NativeFeeds, numbers: Float64Array, fetches: NativeTarget[] | undefined, warn?: Warn): void;
+  profileSession(
+    session: Session,
+    id: number,
+    feeds: NativeFeeds,
+    numbers: Float64Array,
+    fetches: NativeTarget[] | undefined,
+    warn: Warn | undefined,
+    grouped: Uint32Array,
+  ): void;
   /** The shape of the result at that index. */
   valueShape(values: Values, place: number): number[];
   /** Copies the result at that index. */

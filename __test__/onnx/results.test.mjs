@@ -136,6 +136,64 @@ test('a result outlives its model and its context', async () => {
   assert.equal((await model.run({ x: z })).first.data[0], 1);
 });
 
+test('a result is read and fed through a proxy, an heir and a copy of its properties', async () => {
+  const wrappers = {
+    proxy: (result) => new Proxy(result, {}),
+    heir: (result) => Object.create(result),
+    copy: (result) => Object.defineProperties({}, Object.getOwnPropertyDescriptors(result)),
+  };
+  for (const [kind, wrap] of Object.entries(wrappers)) {
+    const { y, z } = await model.run({ x: floats(SIZE) });
+    const wrapped = wrap(y);
+    assert.deepEqual([wrapped.shape, wrapped.dataType, wrapped.data[1]], [[SIZE], 'float32', 2], kind);
+    assert.equal(wrapped.data, wrapped.data);
+    assert.equal(wrapped.data, y.data);
+    assert.equal((await model.run({ x: wrap(z) })).first.data[0], 1);
+
+    const other = wrap((await model.run({ x: floats(SIZE) })).z);
+    other.data = floats(SIZE, 6);
+    other.shape = [SIZE];
+    assert.equal((await model.run({ x: other })).first.data[0], 7);
+    assert.ok(!isUnread(other));
+  }
+});
+
+test('an heir or a copy that is written to leaves the result alone', async () => {
+  for (const wrap of [Object.create, (result) => Object.defineProperties({}, Object.getOwnPropertyDescriptors(result))]) {
+    const { y } = await model.run({ x: floats(SIZE) });
+    const other = wrap(y);
+    other.data = floats(SIZE, 6);
+    assert.ok(isUnread(y));
+    assert.equal((await model.run({ x: y })).first.data[0], 2);
+    y.data = floats(SIZE, 8);
+    assert.equal(other.data[0], 6);
+  }
+});
+
+test('properties that are redefined are those that are fed', async () => {
+  const { y } = await model.run({ x: floats(SIZE) });
+  Object.defineProperty(y, 'data', { value: floats(4, 6) });
+  Object.defineProperty(y, 'shape', { value: [4] });
+  assert.deepEqual((await model.run({ x: y })).y.data, floats(4, 7));
+  const { z } = await model.run({ x: floats(SIZE) });
+  Object.freeze(z);
+  assert.throws(() => (z.data = floats(4)), TypeError);
+  assert.equal((await model.run({ x: z })).first.data[0], 1);
+});
+
+test('a result that is kept does not keep the others', async () => {
+  const large = () => model.run({ x: floats(SIZE) });
+  const kept = [];
+  const others = [];
+  for (let round = 0; round < 10; round++) {
+    const results = await large();
+    kept.push(results.z);
+    others.push(new WeakRef(results), new WeakRef(results.y));
+  }
+  await collectUntil(() => others.filter((other) => other.deref() !== undefined).length <= 2, 'all but the last ones are freed');
+  assert.ok(kept.every(isUnread));
+});
+
 test('a result of another type is refused', async () => {
   const integers = await loadModel(
     writeModel({ inputs: [value('x', INT32, ['n'])], outputs: [value('y', INT32, ['n'])], nodes: [node('Neg', ['x'], ['y'])] }),

@@ -1,4 +1,4 @@
-// Work that nobody wants any more ends: loads whose signal aborts, and runs of models that are destroyed.
+// Canceled work stops early: loads whose signal aborts, and runs of models that are destroyed.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -4,6 +4,7 @@ import { MLGraphBuilder, ml, type MLTensor } from 'webnn-node';
 import {
   OnnxError,
   OnnxModel,
+  cacheKey,
   importModel,
   inputShapes,
   inspectModel,
@@ -71,6 +72,7 @@ await builder.build({ y: y! });
 
 const { operators, parameters, unsupported } = inspectModel('model.onnx');
 const reasons: string[] = unsupported.map((node: OnnxUnsupportedNode) => node.reason);
+const key: string | undefined = cacheKey('present.0.key');
 const notes: string[] = supportedOperators().map((entry) => entry.notes);
 try {
   await loadModel('model.onnx');
@@ -82,7 +84,7 @@ try {
     void [operator, code, help];
   }
 }
-void [first, best, state, outputs, shape, name, dimension, version, operators, parameters, reasons, notes];
+void [first, best, state, outputs, shape, name, dimension, version, operators, parameters, reasons, notes, key];
 
 // @ts-expect-error: models come from loadModel()
 new OnnxModel();

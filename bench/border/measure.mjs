@@ -4,8 +4,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { loadModel } from 'webnn-node/onnx';
 import { FLOAT, INT64, node, value, weight, writeModel } from '../../__test__/onnx/model-writer.mjs';
 
-/** @type {{ layers: number, tokens: number, heads: number, size: number, grouped: boolean }} */
-const { layers, tokens, heads, size, grouped } = JSON.parse(process.argv[2]);
+/** @type {{ layers: number, tokens: number, heads: number, size: number, grouped: boolean, constant?: boolean }} */
+const { layers, tokens, heads, size, grouped, constant = false } = JSON.parse(process.argv[2]);
 
 const VOCABULARY = 64;
 
@@ -14,12 +14,18 @@ const WARMUP = 1000;
 
 const CACHES = Array.from({ length: layers }, (_, layer) => [`${layer}.key`, `${layer}.value`]).flat();
 
-/** A decoder that hardly computes: each token is appended to every cache. */
+/** Positions of a cache that does not grow. */
+const CONSTANT_LENGTH = 8;
+
+/** Whether a cache keeps its length, as those of cross attention do: half of them, if any. */
+const isConstant = (/** @type {string} */ name) => constant && name.endsWith('value');
+
+/** A decoder that hardly computes: each token is appended to every cache that grows. */
 function decoder() {
   const width = heads * size;
   const floats = (/** @type {number} */ length) => Float32Array.from({ length }, (_, i) => ((i * 7919) % 101) / 100);
   const cache = (/** @type {string} */ prefix, /** @type {string} */ length) =>
-    CACHES.map((name) => value(`${prefix}.${name}`, FLOAT, [1, heads, length, size]));
+    CACHES.map((name) => value(`${prefix}.${name}`, FLOAT, [1, heads, isConstant(name) ? 'constant_length' : length, size]));
   return writeModel({
     inputs: [value('input_ids', INT64, [1, 'sequence_length']), ...cache('past_key_values', 'past_sequence_length')],
     outputs: [value('logits', FLOAT, [1, 'sequence_length', VOCABULARY]), ...cache('present', 'total_sequence_length')],
@@ -33,7 +39,10 @@ function decoder() {
       node('MatMul', ['embedded', 'out'], ['logits']),
       node('Reshape', ['embedded', 'by_head'], ['apart']),
       node('Transpose', ['apart'], ['fresh'], { perm: { ints: [0, 2, 1, 3] } }),
-      ...CACHES.map((name) => node('Concat', [`past_key_values.${name}`, 'fresh'], [`present.${name}`], { axis: { i: 2 } })),
+      ...CACHES.map((name) => {
+        const [past, present] = [`past_key_values.${name}`, `present.${name}`];
+        return isConstant(name) ? node('Identity', [past], [present]) : node('Concat', [past, 'fresh'], [present], { axis: { i: 2 } });
+      }),
     ],
   });
 }
@@ -75,9 +84,12 @@ function nextFeeds(feeds, results) {
 }
 
 const model = await loadModel(decoder(), { numThreads: 1, device: 'cpu' });
-const empty = { data: new Float32Array(0), shape: [1, heads, 0, size] };
+const first = (/** @type {number} */ length) => ({ data: new Float32Array(heads * length * size), shape: [1, heads, length, size] });
 /** @type {Feeds} */
-let feeds = { input_ids: { data: BigInt64Array.of(1n), shape: [1, 1] }, ...Object.fromEntries(PAST.map((name) => [name, empty])) };
+let feeds = {
+  input_ids: { data: BigInt64Array.of(1n), shape: [1, 1] },
+  ...Object.fromEntries(PAST.map((name) => [name, first(isConstant(name) ? CONSTANT_LENGTH : 0)])),
+};
 
 async function generate(/** @type {number} */ count) {
   for (let i = 0; i < count; i++) {

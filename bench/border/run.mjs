@@ -48,16 +48,18 @@ async function sample(flags, parameters) {
 await entry(async () => {
   const { rounds, ...parameters } = readArguments();
   const kinds = [
-    { title: `${2 * parameters.layers} caches by name`, grouped: false },
-    { title: 'as a group', grouped: true },
+    { title: `${2 * parameters.layers} caches by name`, grouped: false, constant: false },
+    { title: 'as a group', grouped: true, constant: false },
+    { title: 'by name, half of them constant', grouped: false, constant: true },
+    { title: 'as a group, half of them constant', grouped: true, constant: true },
   ];
   const taken = kinds.map(() => /** @type {{ microseconds: number | null, heapBytes: number }[]} */ ([]));
   const measure = async (/** @type {(done: number) => void} */ advance) => {
     for (let done = 0; done < rounds * kinds.length; advance(++done)) {
       const at = done % kinds.length;
-      const { grouped } = kinds[at];
-      const { microseconds } = await sample([], { ...parameters, grouped });
-      const { heapBytes } = await sample(UNCOLLECTED, { ...parameters, grouped });
+      const { title, ...kind } = kinds[at];
+      const { microseconds } = await sample([], { ...parameters, ...kind });
+      const { heapBytes } = await sample(UNCOLLECTED, { ...parameters, ...kind });
       taken[at].push({ microseconds, heapBytes });
     }
   };

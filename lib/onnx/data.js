@@ -9,9 +9,19 @@ const { isObject } = require('../webidl.js');
 const { CONVERTED } = require('./converted.js');
 const { codedError } = require('./errors.js');
 const { isUnchanged } = require('./unread.js');
-const { copyOf, toSource } = require('./source.js');
+const { copyOf, toBufferSource } = require('./source.js');
 
-const { ArrayBuffer, Uint8Array } = globalThis;
+const { ArrayBuffer, Map, Uint8Array } = globalThis;
+
+/**
+ * The names of the views that hold elements of an input, by its data type.
+ *
+ * @type {Map<string, readonly string[]>}
+ */
+const VIEWS_BY_TYPE = new Map([
+  ...DATA_TYPES.map((name) => /** @type {const} */ ([name, VIEWS[name]])),
+  ...[...CONVERTED].map(([name, { views }]) => /** @type {const} */ ([name, views])),
+]);
 
 /**
  * Returns the elements of an input in the form that the native side takes.
@@ -54,8 +64,8 @@ function feedName(name) {
  */
 
 /**
- * @typedef {FeedOfData | import('../../onnx.js').OnnxResult | {tensor: import('../internal.js').TensorState}} Feed data, an
- *   unread result, or the state of an MLTensor
+ * @typedef {FeedOfData | import('../../onnx.js').OnnxResult | {tensor: import('../internal.js').TensorState}} Feed
+ *   data, an unread result, or the state of an MLTensor
  */
 
 /**
@@ -84,13 +94,13 @@ function toFeedOfData(what, value) {
     throw new TypeError(`${what} is ${String(value)}, expected ${expected}`);
   }
   if (ArrayBuffer.isView(value) || value.data === undefined) {
-    return toSource(value, what);
+    return toBufferSource(value, what);
   }
   const { data, shape, dataType } = value;
   if (!Array.isArray(shape)) {
     throw new TypeError(`${what} has data but no shape, expected a list of sizes`);
   }
-  const feed = /** @type {FeedOfData} */ (toSource(data, what));
+  const feed = /** @type {FeedOfData} */ (toBufferSource(data, what));
   feed.shape = requireNumbers([...shape], () => `${what}: shape`);
   feed.dataType = dataType;
   return feed;
@@ -133,8 +143,7 @@ function requireType({ kind, dataType: given }, dataType, what) {
   if (given !== undefined) {
     requireSameType(given, dataType, what);
   }
-  const known = DATA_TYPES.find((name) => name === dataType);
-  const views = known === undefined ? CONVERTED.get(dataType)?.views : VIEWS[known];
+  const views = VIEWS_BY_TYPE.get(dataType);
   // Any other type makes loading the model fail, with a message about it.
   if (views !== undefined) {
     requireKind(kind, views, dataType, what);

@@ -6,28 +6,56 @@ const { quote } = require('../errors.js');
 const { conversionError, isObject, usvString } = require('../webidl.js');
 const { toFeed } = require('./data.js');
 const { codedError } = require('./errors.js');
-const { Group, PAST } = require('./groups.js');
-const { isUnchanged } = require('./unread.js');
+const { PAST, groupBehind, inputOf, isHeld, requireNoGroup } = require('./groups.js');
+const { isResult, isUnchanged, placeOf } = require('./unread.js');
 
-const { ArrayBuffer, Float64Array, Map, Object, Reflect, TypeError } = globalThis;
+const { ArrayBuffer, Float64Array, Map, Object, Reflect, Set, TypeError } = globalThis;
 const { apply } = Reflect;
-const { getOwnPropertySymbols, keys: keysOf } = Object;
+const { getOwnPropertySymbols, getPrototypeOf, keys: keysOf } = Object;
 const { propertyIsEnumerable } = Object.prototype;
 
-/** @typedef {import('./data.js').Feed | import('../internal.js').ResultGroup} FeedOrGroup */
+/** @typedef {import('./data.js').Feed | HeldGroup} FeedOrGroup */
 
 /**
- * The feeds of a run, in the order of their properties.
+ * The feeds of a run, in the order of their properties, followed by members of a group that are fed one by one.
  *
  * @typedef {object} Feeds
  * @property {readonly string[]} names
  * @property {readonly FeedOrGroup[]} values
  */
 
+/**
+ * The inputs that a group feeds. The groups of consecutive runs share it, as long as a caller changes the same members.
+ *
+ * @typedef {object} Coverage
+ * @property {import('./groups.js').Members} members
+ * @property {readonly string[]} names of the caller's feeds
+ * @property {readonly boolean[]} areHeld by member: whether the group feeds it as the native side holds it
+ * @property {readonly string[]} inputs of these members
+ * @property {readonly number[]} places of these members among the held values
+ * @property {readonly {name: string, input: string}[]} others members that are fed one by one
+ */
+
+/** The members of a group that are fed together. */
+class HeldGroup {
+  /**
+   * @param {import('../internal.js').HeldValues} held
+   * @param {Coverage} coverage
+   */
+  constructor(held, coverage) {
+    this.held = held;
+    this.coverage = coverage;
+  }
+}
+
 /** Reads the feeds of a session's runs. */
 class FeedReader {
-  /** The names of the last feeds: mostly, the next ones have the same. @type {readonly string[]} */
+  /** The names of the caller's last feeds, which are mostly those of the next ones. @type {readonly string[]} */
   #last = [];
+  /** The same, if members of a group were fed one by one, with their names. @type {readonly string[]} */
+  #lastOfAll = [];
+  /** The coverage of the last group. @type {Coverage | undefined} */
+  #coverage;
   #inputs;
   #nameOf;
   #past;
@@ -35,7 +63,7 @@ class FeedReader {
   /**
    * @param {readonly import('../../onnx.js').OnnxValueInfo[]} inputs
    * @param {(name: string) => string} nameOf returns the name of a feed in messages
-   * @param {Map<string, string> | undefined} past the inputs that a group is for, by key
+   * @param {Map<string, string[]> | undefined} past the inputs that a group is for, by key
    */
   constructor(inputs, nameOf, past) {
     this.#inputs = inputs;
@@ -44,7 +72,7 @@ class FeedReader {
   }
 
   /**
-   * Reads a `record<USVString, feed>`.
+   * Reads a `record<USVString, feed>`, whose properties may be inherited.
    *
    * @param {unknown} feeds
    * @param {string} what for messages
@@ -58,79 +86,160 @@ class FeedReader {
     if (ArrayBuffer.isView(feeds)) {
       throw new TypeError(`${what} is a typed array, expected an object with one per input: ${this.#inputs.map(({ name }) => quote(name)).join(', ')}`);
     }
-    const keys = namesIn(feeds, what);
-    const last = this.#last;
-    /** @type {(FeedOrGroup | Map<string, FeedOrGroup>)[]} */
-    const values = new Array(keys.length);
-    let count = 0;
-    let hasMembers = false;
-    for (; count < keys.length && keys[count] === last[count]; count++) {
-      values[count] = this.#toFeed(last[count], feeds[keys[count]]);
-      hasMembers ||= values[count] instanceof Map;
+    let keys = namesIn(feeds, what);
+    if (!areSame(keys, this.#last)) {
+      // Names that differ only in lone surrogates become equal: the last one counts.
+      const byName = new Map(keys.map((key) => [usvString(key, `a key of ${what}`), key]));
+      keys = [...byName.values()];
+      this.#last = [...byName.keys()];
     }
-    if (count === keys.length && count === last.length && !hasMembers) {
-      return { names: last, values: /** @type {FeedOrGroup[]} */ (values) };
+    const names = this.#last;
+    /** @type {FeedOrGroup[]} */
+    const values = new Array(names.length);
+    /** @type {Map<string, import('./data.js').Feed> | undefined} */
+    let others;
+    for (let i = 0; i < names.length; i++) {
+      const value = feeds[keys[i]];
+      const group = names[i] === PAST && this.#past !== undefined ? groupBehind(value) : undefined;
+      if (group === undefined) {
+        values[i] = this.#toFeed(names[i], value);
+      } else {
+        const coverage = this.#coverageOf(group, names);
+        values[i] = new HeldGroup(group.held, coverage);
+        others = coverage.others.length > 0 || coverage.inputs.length === 0 ? this.#toFeeds(group, coverage) : undefined;
+      }
     }
-    return this.#readOther(feeds, what, new Map(last.slice(0, count).map((name, index) => [name, values[index]])), keys.slice(count));
-  }
-
-  /**
-   * Reads feeds with other names than those of the last time.
-   *
-   * @param {Record<PropertyKey, unknown>} feeds
-   * @param {string} what for messages
-   * @param {Map<string, FeedOrGroup | Map<string, FeedOrGroup>>} entries that have been read
-   * @param {string[]} keys that have not
-   * @returns {Feeds}
-   */
-  #readOther(feeds, what, entries, keys) {
-    for (const key of keys) {
-      const name = usvString(key, `a key of ${what}`);
-      entries.set(name, this.#toFeed(name, feeds[key]));
-    }
-    this.#last = [...entries.keys()];
-    const values = [...entries.values()];
-    if (!values.some((value) => value instanceof Map)) {
-      return { names: this.#last, values: /** @type {FeedOrGroup[]} */ (values) };
-    }
-    const all = withMembers(entries);
-    return { names: [...all.keys()], values: [...all.values()] };
+    return others === undefined ? { names, values } : this.#withOthers(names, values, others);
   }
 
   /**
    * @param {string} name
    * @param {unknown} value
-   * @returns {FeedOrGroup | Map<string, FeedOrGroup>} a Map of the members of a group that cannot be fed as a whole
+   * @returns {import('./data.js').Feed}
    */
   #toFeed(name, value) {
     if (isUnchanged(value)) {
       return value;
     }
-    const what = this.#nameOf(name);
-    const past = this.#past;
-    if (name !== PAST || past === undefined || !Group.is(value)) {
-      return toFeed(what, value);
+    if (name === PAST && this.#past !== undefined) {
+      requireNoGroup(this.#nameOf(name), value);
     }
-    if (!Group.membersOf(value).keys.some((key) => past.has(key))) {
-      throw codedError('ERR_WEBNN_UNKNOWN_FEED', `${what} is a group of results none of which the model has an input for`);
-    }
-    if (Group.heldOf(value) !== undefined) {
-      return value;
-    }
-    const members = new Map();
-    for (const [key, result] of Group.entriesOf(value)) {
-      const input = past.get(key);
-      if (input !== undefined) {
-        members.set(input, toFeed(this.#nameOf(input), result));
+    return toFeed(this.#nameOf(name), value);
+  }
+
+  /**
+   * Reads the members of a group that are fed one by one.
+   *
+   * @param {import('./groups.js').Grouped} group
+   * @param {Coverage} coverage
+   * @returns {Map<string, import('./data.js').Feed>} by input, without those that the results no longer have
+   */
+  #toFeeds({ results }, { others }) {
+    const feeds = new Map();
+    for (const { name, input } of others) {
+      const value = results[name];
+      if (value !== undefined) {
+        feeds.set(input, this.#toFeed(input, value));
       }
     }
-    return members;
+    return feeds;
+  }
+
+  /**
+   * Adds the members of a group that are fed one by one, and drops the group if it has no others.
+   *
+   * @param {readonly string[]} names
+   * @param {readonly FeedOrGroup[]} values
+   * @param {Map<string, import('./data.js').Feed>} others
+   * @returns {Feeds}
+   */
+  #withOthers(names, values, others) {
+    const isFed = (/** @type {number} */ index) => {
+      const value = values[index];
+      return !(value instanceof HeldGroup) || value.coverage.inputs.length > 0;
+    };
+    const all = [...names.filter((_, index) => isFed(index)), ...others.keys()];
+    if (!areSame(all, this.#lastOfAll)) {
+      this.#lastOfAll = all;
+    }
+    return { names: this.#lastOfAll, values: [...values.filter((_, index) => isFed(index)), ...others.values()] };
+  }
+
+  /**
+   * Returns the coverage of a group: the last one, if nothing has changed.
+   *
+   * @param {import('./groups.js').Grouped} group
+   * @param {readonly string[]} names of the caller's feeds
+   */
+  #coverageOf(group, names) {
+    const last = this.#coverage;
+    if (last?.members === group.members && last.names === names && isFor(last, group)) {
+      return last;
+    }
+    const coverage = this.#newCoverage(group, names);
+    this.#coverage = coverage;
+    return coverage;
+  }
+
+  /**
+   * @param {import('./groups.js').Grouped} group
+   * @param {readonly string[]} names of the caller's feeds
+   * @returns {Coverage}
+   */
+  #newCoverage(group, names) {
+    const { members } = group;
+    const past = /** @type {Map<string, string[]>} */ (this.#past);
+    const what = this.#nameOf(PAST);
+    if (!members.keys.some((key) => past.has(key))) {
+      throw codedError('ERR_WEBNN_UNKNOWN_FEED', `${what} is a group of results none of which the model has an input for`);
+    }
+    /** @type {Omit<Coverage, 'inputs' | 'places' | 'others'> & {inputs: string[], places: number[], others: {name: string, input: string}[]}} */
+    const coverage = { members, names, areHeld: members.keys.map((_, index) => isHeld(group, index)), inputs: [], places: [], others: [] };
+    members.keys.forEach((key, index) => {
+      const input = inputOf(past, key, names, what);
+      if (input === undefined) {
+        return;
+      }
+      if (coverage.areHeld[index]) {
+        coverage.inputs.push(input);
+        coverage.places.push(members.places[index]);
+      } else {
+        coverage.others.push({ name: members.names[index], input });
+      }
+    });
+    return coverage;
   }
 }
 
 /**
- * Returns the names of an object's enumerable properties. (`ownKeys` takes ten times as long, and as much memory as all other
- * work for the feeds.)
+ * Whether a coverage holds for a group of the same members. (A function for `every` takes 300 bytes a run.)
+ *
+ * @param {Coverage} coverage
+ * @param {import('./groups.js').Grouped} group
+ */
+function isFor({ areHeld }, group) {
+  let count = 0;
+  while (count < areHeld.length && isHeld(group, count) === areHeld[count]) {
+    count++;
+  }
+  return count === areHeld.length;
+}
+
+/**
+ * @param {readonly string[]} names
+ * @param {readonly string[]} others
+ */
+function areSame(names, others) {
+  let count = 0;
+  while (count < names.length && names[count] === others[count]) {
+    count++;
+  }
+  return count === names.length && count === others.length;
+}
+
+/**
+ * Returns the names of an object's enumerable properties, its own ones first. (`ownKeys` takes ten times as long, and
+ * as much memory as all other work for the feeds.)
  *
  * @param {object} object
  * @param {string} what for messages
@@ -143,21 +252,22 @@ function namesIn(object, what) {
       usvString(symbols[i], `a key of ${what}`);
     }
   }
-  return keysOf(object);
+  const names = keysOf(object);
+  const prototype = getPrototypeOf(object);
+  return prototype === Object.prototype || prototype === null ? names : [...new Set([...names, ...inheritedNames(prototype)])];
 }
 
 /**
- * @param {Map<string, FeedOrGroup | Map<string, FeedOrGroup>>} entries
- * @returns {Map<string, FeedOrGroup>} with the members of a group, as far as they are not fed by their own names
+ * @param {object} prototype
+ * @returns {string[]} the names of the enumerable properties that an object inherits from it
  */
-function withMembers(entries) {
-  const all = new Map([...entries].filter(([, value]) => !(value instanceof Map)));
-  for (const members of entries.values()) {
-    if (members instanceof Map) {
-      members.forEach((feed, name) => all.has(name) || all.set(name, feed));
-    }
+function inheritedNames(prototype) {
+  /** @type {string[]} */
+  const names = [];
+  for (let from = prototype; from !== null && from !== Object.prototype; from = getPrototypeOf(from)) {
+    names.push(...keysOf(from));
   }
-  return /** @type {Map<string, FeedOrGroup>} */ (all);
+  return names;
 }
 
 /** How the native side calls feeds without a shape, and those that have the shape of the result that they are. */
@@ -206,28 +316,25 @@ class FeedNumbers {
   }
 
   /**
-   * Adds a feed for the input at this index.
+   * Adds a feed.
    *
-   * @param {number} input
-   * @param {readonly number[] | undefined} shape
+   * @param {number} input its index
+   * @param {import('./data.js').Feed} feed
    */
-  add(input, shape) {
+  addFeed(input, feed) {
     this.#push(input);
+    if (isResult(feed)) {
+      this.#push(placeOf(feed));
+      this.#push(OWN_SHAPE);
+      return;
+    }
     this.#push(0);
-    this.#push(shape === undefined ? NO_SHAPE : shape.length);
-    this.#pushAll(shape ?? []);
-  }
-
-  /**
-   * Adds an unread result.
-   *
-   * @param {number} input
-   * @param {number} place in what holds it
-   */
-  addHeld(input, place) {
-    this.#push(input);
-    this.#push(place);
-    this.#push(OWN_SHAPE);
+    if ('tensor' in feed || feed.shape === undefined) {
+      this.#push(NO_SHAPE);
+    } else {
+      this.#push(feed.shape.length);
+      this.#pushAll(feed.shape);
+    }
   }
 
   /**
@@ -242,4 +349,4 @@ class FeedNumbers {
   }
 }
 
-module.exports = { FeedNumbers, FeedReader };
+module.exports = { FeedNumbers, FeedReader, HeldGroup };

@@ -88,8 +88,12 @@ const NO_FETCHES = new Map();
 /** @typedef {import('./data.js').FeedOfData & {bytes: Uint8Array}} Constant with a copy of its data */
 
 /**
- * @typedef {import('../internal.js').Signature & {metadata: import('../../onnx.js').OnnxMetadata, computedAsFloat32: import('../../onnx.js').OnnxAsFloat32}} Description of a model
+ * @typedef {object} Facts about a model
+ * @property {import('../../onnx.js').OnnxMetadata} metadata
+ * @property {import('../../onnx.js').OnnxAsFloat32} computedAsFloat32
  */
+
+/** @typedef {import('../internal.js').Signature & Facts} Description of a model */
 
 /**
  * @template T
@@ -113,7 +117,11 @@ class OnnxModel {
 
   /**
    * @param {symbol} token `CONSTRUCT`
-   * @param {{session: InstanceType<typeof Session>, context: import('../../index.js').MLContext, ownsContext: boolean, description: Description}} parts
+   * @param {object} parts
+   * @param {InstanceType<typeof Session>} parts.session
+   * @param {import('../../index.js').MLContext} parts.context
+   * @param {boolean} parts.ownsContext
+   * @param {Description} parts.description
    */
   constructor(token, parts) {
     if (token !== CONSTRUCT) {
@@ -362,7 +370,8 @@ async function createContext({ device = 'auto', numThreads }) {
  *
  * @param {string | Uint8Array} source from `toModelSource`
  * @param {Pick<LoadOptions, 'externalFiles' | 'transfers'>} options
- * @returns {Promise<{handle: import('../internal.js').Handle<'model'>, description: Description}>} a native model, and its inputs, outputs and metadata
+ * @returns {Promise<{handle: import('../internal.js').Handle<'model'>, description: Description}>} a native model, and
+ *   its inputs, outputs and metadata
  */
 function openModel(source, { externalFiles, transfers }) {
   const given = transfers ? transferred(source, externalFiles, 'loadModel') : { source, files: externalFiles };
@@ -431,7 +440,8 @@ async function load(opening, path, options, stop) {
     if (ownsContext && created.status === 'fulfilled') {
       created.value.destroy();
     }
-    // The native side reports its errors from the event loop, without the frames of the caller. V8 finds them from here.
+    // The native side reports its errors from the event loop, without the frames of the caller. V8 finds them from
+    // here.
     if (error instanceof Error && error !== options.signal?.reason) {
       Error.captureStackTrace(error);
     }
@@ -459,8 +469,8 @@ async function loadModel(source, options = {}) {
 }
 
 /**
- * Waits for `loading`. If the signal aborts first, rejects with its reason, ends the work, and destroys the model if it still
- * arrives.
+ * Waits for `loading`. If the signal aborts first, rejects with its reason, ends the work, and destroys the model if it
+ * still arrives.
  *
  * @param {import('../../onnx.js').OnnxAbortSignal} signal
  * @param {Promise<OnnxModel>} loading

@@ -3,19 +3,20 @@
 /** Results of `run`. */
 
 const { DATA_TYPES } = require('../descriptor.js');
+const { quote } = require('../errors.js');
 const { byteLengthOf } = require('../webidl.js');
 const { CONVERTED, elementsOf } = require('./converted.js');
-const { Group, PRESENT } = require('./groups.js');
-const { Attach } = require('../slots.js');
-const { Held, INSPECT, SHOWN, plainObjects } = require('./unread.js');
+const { codedError } = require('./errors.js');
+const { PRESENT, ResultsToken, groupOf } = require('./groups.js');
+const { HeldValues, INSPECT, SHOWN, giveHeld, heldBehind, plainObjects } = require('./unread.js');
 
-const { ArrayBuffer, Object, TypeError, Uint32Array, Uint8Array } = globalThis;
+const { ArrayBuffer, Object, Uint32Array, Uint8Array } = globalThis;
 const { defineProperty } = Object;
 
 const PlainResults = plainObjects();
 
 /** How the native side delivers an output. */
-const [ABSENT, ALONE, CACHE] = [0, 2, 3];
+const [ABSENT, ALONE, SHARED] = [0, 2, 3];
 
 /**
  * @typedef {{object: import('../../index.js').MLTensor, state: import('../internal.js').TensorState} | 'tensor'} Target
@@ -27,58 +28,26 @@ const [ABSENT, ALONE, CACHE] = [0, 2, 3];
  *   by output name
  */
 
-/** What holds the caches among the results of a run, a private field of these results. */
-class Caches extends Attach {
-  #held;
-  /** @type {import('../internal.js').ResultGroup | undefined} */
-  #group;
-
-  /**
-   * @param {Results} results
-   * @param {import('../internal.js').HeldResults} held
-   */
-  constructor(results, held) {
-    super(results);
-    this.#held = held;
-  }
-
-  /**
-   * @param {object} results
-   * @throws {TypeError} for an object that is not the results of a run, but inherits from them
-   */
-  static heldOf(results) {
-    if (!(#held in results)) {
-      throw new TypeError('Illegal invocation');
-    }
-    return results.#held;
-  }
-
-  /**
-   * @param {object} results
-   * @param {import('./groups.js').Members} members
-   */
-  static groupOf(results, members) {
-    const held = Caches.heldOf(results);
-    const caches = /** @type {Caches} */ (results);
-    caches.#group ??= new Group(members, held);
-    return caches.#group;
-  }
-}
-
 /**
- * Creates a property that makes its value when it is read. Results of all runs of a session share these, and with them a
- * hidden class: results that nobody reads cost nothing.
+ * Creates a property that makes its value when it is read. All runs of a session share these properties, so their
+ * results also share a hidden class, and an output that nobody reads allocates nothing.
  *
  * @param {string} name
  * @param {boolean} enumerable
- * @param {(results: object) => unknown} read
- * @returns {PropertyDescriptor & ThisType<object>}
+ * @param {(held: import('../internal.js').HeldValues, results: object) => unknown} read
  */
 function lazily(name, enumerable, read) {
   return {
+    /** @this {object} */
     get() {
-      return read(this);
+      const held = heldBehind(this);
+      if (held === undefined) {
+        const advice = 'read it from the results of run(), or from a copy made with { ...results }';
+        throw codedError('ERR_WEBNN_TYPE', `run: output ${quote(name)} cannot be read from an object that only has its getter: ${advice}`);
+      }
+      return read(held, this);
     },
+    /** @this {object} @param {unknown} value */
     set(value) {
       defineProperty(this, name, { value, writable: true, enumerable, configurable: true });
     },
@@ -92,10 +61,8 @@ class ResultMaker {
   #context;
   #outputs;
   #members;
-  /** Whether an output, by index, is one of the members. */
-  #isMember;
-  /** Properties of caches, by output, and of the group. */
-  #caches;
+  /** Properties of results that share a handle, by output, and of the group. */
+  #shared;
   #group;
   /**
    * What the runs returned, by output. Their results share the list, which is replaced if a run returns something else.
@@ -107,15 +74,15 @@ class ResultMaker {
   /**
    * @param {import('../internal.js').ContextState} context
    * @param {readonly import('../../onnx.js').OnnxValueInfo[]} outputs
-   * @param {import('./groups.js').Members | undefined} members of the group among the results
+   * @param {import('./groups.js').Pairs | undefined} pairs the outputs that are the group among the results
    */
-  constructor(context, outputs, members) {
+  constructor(context, outputs, pairs) {
     this.#context = context;
     this.#outputs = outputs;
-    this.#members = members;
-    this.#isMember = outputs.map((_, place) => members?.places.includes(place) === true);
-    this.#caches = outputs.map(({ name }, place) => lazily(name, true, (results) => Caches.heldOf(results).result(place)));
-    this.#group = members && lazily(PRESENT, false, (results) => Caches.groupOf(results, members));
+    this.#shared = outputs.map(({ name }, place) => lazily(name, true, (held) => held.result(place)));
+    this.#members = pairs && { ...pairs, getters: pairs.places.map((place) => this.#shared[place].get) };
+    // Not enumerable: it has results that the caller's loops have already seen.
+    this.#group = lazily(PRESENT, false, (_, results) => groupOf(results));
   }
 
   /**
@@ -128,22 +95,20 @@ class ResultMaker {
     const results = /** @type {Results} */ (new PlainResults());
     let at = 0;
     let next = 2;
-    let cached = 0;
     for (let place = 0; place < this.#outputs.length; place++) {
       const { name } = this.#outputs[place];
       const delivery = numbers[at];
       const kind = delivery === ABSENT ? undefined : this.#kindOf(place, numbers[at + 1]);
       at += 2;
-      if (delivery === CACHE) {
-        defineProperty(results, name, this.#caches[place]);
-        cached += this.#isMember[place] ? 1 : 0;
+      if (delivery === SHARED) {
+        defineProperty(results, name, this.#shared[place]);
       } else if (kind === undefined) {
         const target = fetches.get(name);
         if (target !== undefined && target !== null && target !== 'tensor') {
           put(results, name, target.object);
         }
       } else if (delivery === ALONE) {
-        put(results, name, new Held(/** @type {import('../internal.js').Handle<'values'>} */ (made[next++]), [kind]).result(0));
+        put(results, name, new HeldValues(/** @type {import('../internal.js').Handle<'values'>} */ (made[next++]), [kind]).result(0));
       } else {
         const shape = new Array(numbers[at++]);
         for (let axis = 0; axis < shape.length; axis++) {
@@ -152,15 +117,12 @@ class ResultMaker {
         put(results, name, this.#wholeOf(made[next++], kind, shape, fetches.get(name) === 'tensor'));
       }
     }
-    if (made[1] !== undefined) {
-      new Caches(results, new Held(made[1], this.#kinds));
+    if (made[1] !== undefined || this.#members !== undefined) {
+      giveHeld(results, new ResultsToken(new HeldValues(made[1], this.#kinds, this.#members), results));
       defineProperty(results, INSPECT, SHOWN);
     }
-    const members = this.#members;
-    if (members !== undefined && this.#group !== undefined) {
-      const isWhole = cached === members.keys.length;
-      // Not enumerable: it has results that the caller's loops have already seen.
-      defineProperty(results, PRESENT, isWhole ? this.#group : { value: partOf(members, results), writable: true, configurable: true });
+    if (this.#members !== undefined) {
+      defineProperty(results, PRESENT, this.#group);
     }
     return results;
   }
@@ -207,20 +169,6 @@ function put(results, name, value) {
   } else {
     results[name] = value;
   }
-}
-
-/**
- * Returns a group of results that nothing holds together.
- *
- * @param {import('./groups.js').Members} members
- * @param {Results} results
- */
-function partOf(members, results) {
-  return new Group(
-    members,
-    undefined,
-    members.names.map((name) => results[name]),
-  );
 }
 
 /**

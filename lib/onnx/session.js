@@ -8,13 +8,13 @@ const { Graph, createMLGraph } = require('../graph.js');
 const native = require('../native.js');
 const { feedName, nativeBytes, requireSameType, requireType } = require('./data.js');
 const { codedError, converting } = require('./errors.js');
-const { FeedNumbers, FeedReader } = require('./feeds.js');
-const { Group, PAST, pastOf, presentOf } = require('./groups.js');
+const { FeedNumbers, FeedReader, HeldGroup } = require('./feeds.js');
+const { PAST, pastOf, presentOf } = require('./groups.js');
 const { ResultMaker } = require('./results.js');
 const { attachedBytes } = require('./source.js');
-const { heldOf, isResult, placeOf } = require('./unread.js');
+const { holderOf, isResult, placeOf } = require('./unread.js');
 
-const { Promise, WeakRef } = globalThis;
+const { Map, Promise, Set, Uint32Array, WeakRef } = globalThis;
 
 /**
  * Maximum number of runs inside their calls before the event loop must turn. Each takes at most 0.25 ms; otherwise, the
@@ -90,22 +90,26 @@ const descriptors = (ports) => Object.fromEntries(ports.map(({ name, dataType, s
  * What a group is for.
  *
  * @typedef {object} Pairing
- * @property {import('./groups.js').Members} members of the group
+ * @property {import('./feeds.js').Coverage} coverage of the group
  * @property {readonly import('./unread.js').OutputKind[]} kinds of the group's results, whose types are right
  * @property {number[]} pairs of indices of inputs, each followed by that of its result
  */
 
-/** Maximum number of forms of a session for sets of optional inputs that are fed; the least recently used one is dropped. */
+/**
+ * Maximum number of forms of a session for sets of optional inputs that are fed; the least recently used one is
+ * dropped.
+ */
 const MAX_FORMS = 8;
 
 /**
  * What a session shares with its forms.
  *
  * @typedef {object} Shared
- * @property {number} pending number of unfinished native runs and compilations: promises settle in the order of the runs
+ * @property {number} pending number of unfinished native runs and compilations: promises settle in the order of the
+ *   runs
  * @property {() => void} idle called when the last of them has finished
- * @property {Map<number, WeakRef<import('../../index.js').MLGraph>>} graphs weak references to those that `compile` returned,
- *   by the numbers of their specializations. `destroy()` reaches them also when their form is dropped
+ * @property {Map<number, WeakRef<import('../../index.js').MLGraph>>} graphs weak references to those that `compile`
+ *   returned, by the numbers of their specializations. `destroy()` reaches them also when their form is dropped
  */
 
 /** State of an OnnxModel. It is destroyed with the model or with its context. */
@@ -120,9 +124,9 @@ class Session {
   /** Names of the feeds in messages, created once. */
   #feedNames;
   #reader;
-  /** The inputs that a group of feeds is for, by key. */
-  #past;
   #maker;
+  /** Indices of the outputs in `results.present`, which share a handle whether or not they grow. */
+  #grouped;
   /** That of the last run. @type {Plan | undefined} */
   #plan;
   /** Names of the optional inputs. */
@@ -151,9 +155,10 @@ class Session {
     this.#outputs = new Map(outputs.map(({ name }, place) => [name, place]));
     this.#feedNames = new Map([PAST, ...inputs.map(({ name }) => name)].map((name) => [name, feedName(name)]));
     const all = [...inputs, ...optionalInputs];
-    this.#past = pastOf(all);
-    this.#reader = new FeedReader(inputs, (name) => this.#nameOf(name), this.#past);
-    this.#maker = new ResultMaker(context, outputs, presentOf(all, outputs));
+    const pairs = presentOf(all, outputs);
+    this.#reader = new FeedReader(inputs, (name) => this.#nameOf(name), pastOf(all));
+    this.#maker = new ResultMaker(context, outputs, pairs);
+    this.#grouped = Uint32Array.from(pairs?.places ?? []);
   }
 
   /** Number of unfinished native runs and compilations, which need the context, even after `destroy()`. */
@@ -269,7 +274,7 @@ class Session {
     }
     const parts = feeds.names.map((name, index) => {
       const value = feeds.values[index];
-      return Group.is(value) ? form.#pairingOf(value, feeds.names) : form.#inputs.get(name);
+      return value instanceof HeldGroup ? form.#pairingOf(value) : form.#inputs.get(name);
     });
     const count = parts.reduce((/** @type {number} */ sum, part) => sum + (typeof part === 'object' ? part.pairs.length / 2 : 1), 0);
     this.#plan = { names: feeds.names, form, isComplete: count === form.#inputs.size && !parts.includes(undefined), parts };
@@ -283,32 +288,27 @@ class Session {
    * @returns {string[]}
    */
   #namesOf({ names, values }) {
-    const grouped = values.flatMap((value) => (Group.is(value) ? Group.membersOf(value).keys.map((key) => this.#past?.get(key)) : []));
-    const own = names.filter((_, index) => !Group.is(values[index]));
-    return [...new Set([...own, ...grouped.filter((name) => name !== undefined)])];
+    return names.flatMap((name, index) => {
+      const value = values[index];
+      return value instanceof HeldGroup ? value.coverage.inputs : [name];
+    });
   }
 
   /**
-   * Returns what a group is for: the inputs with the keys of its members, except those that are fed by their names.
+   * Returns what a group is for.
    *
-   * @param {import('../internal.js').ResultGroup} group that is held as a whole
-   * @param {readonly string[]} names of the feeds
+   * @param {InstanceType<typeof HeldGroup>} group
    * @returns {Pairing}
+   * @throws {TypeError} if a result does not have the type of its input
    */
-  #pairingOf(group, names) {
-    const members = Group.membersOf(group);
-    const { kinds } = requireHeld(PAST, Group.heldOf(group));
-    const pairs = members.keys.flatMap((key, index) => {
-      const name = this.#past?.get(key);
-      const input = name === undefined || names.includes(name) ? undefined : this.#inputs.get(name);
-      if (name === undefined || input === undefined) {
-        return [];
-      }
-      const place = members.places[index];
+  #pairingOf({ coverage, held: { kinds } }) {
+    const pairs = coverage.inputs.flatMap((name, index) => {
+      const input = /** @type {number} */ (this.#inputs.get(name));
+      const place = coverage.places[index];
       requireSameType(kinds[place].dataType, this.inputs[input].dataType, feedName(name));
       return [input, place];
     });
-    return { members, kinds, pairs };
+    return { coverage, kinds, pairs };
   }
 
   /**
@@ -330,7 +330,7 @@ class Session {
    */
   #profileForm({ values, numbers, targets }, fetches) {
     const id = native.completions.nextId();
-    native.profileSession(this.#handle, id, values, numbers.array, targets, this.#warn);
+    native.profileSession(this.#handle, id, values, numbers.array, targets, this.#warn, this.#grouped);
     numbers.leave();
     return this.#outcome(id, (/** @type {[...import('../internal.js').Made, string]} */ made) => {
       const times = JSON.parse(/** @type {string} */ (made.pop()));
@@ -353,9 +353,12 @@ class Session {
       const part = parts[index];
       const value = values[index];
       if (typeof part === 'number') {
-        fed[index] = this.#feedOf(part, /** @type {import('./data.js').Feed} */ (value), numbers);
+        fed[index] = this.#toNative(part, /** @type {import('./data.js').Feed} */ (value));
+        numbers.addFeed(part, /** @type {import('./data.js').Feed} */ (value));
       } else if (part !== undefined) {
-        fed[index] = requireHeld(names[index], Group.heldOf(/** @type {import('../internal.js').ResultGroup} */ (value))).handle;
+        const { held, coverage } = /** @type {InstanceType<typeof HeldGroup>} */ (value);
+        requireUnread(names[index], !held.isAnyReleased(coverage.places));
+        fed[index] = held.requireHandle();
         numbers.addGroup(part.pairs);
       }
     }
@@ -382,7 +385,7 @@ class Session {
   #runNative(id, { values, numbers, targets }, mayRunHere) {
     let made;
     try {
-      made = native.runSession(this.#handle, id, values, numbers.array, targets, mayRunHere, this.#warn);
+      made = native.runSession(this.#handle, id, values, numbers.array, targets, mayRunHere, this.#warn, this.#grouped);
     } finally {
       numbers.leave();
       // Failed runs count as well: they may have run within the call.
@@ -433,31 +436,27 @@ class Session {
   }
 
   /**
-   * Returns a feed in the form that the native side takes: a tensor, a group of results, or a view of bytes; adds it to
-   * `numbers`.
+   * Returns a feed in the form that the native side takes: a tensor, held values, or a view of bytes.
    *
-   * @param {number} place of the input
+   * @param {number} input its index
    * @param {import('./data.js').Feed} feed
-   * @param {InstanceType<typeof FeedNumbers>} numbers
+   * @returns {import('../internal.js').NativeFeeds[number]}
+   * @throws {TypeError} if it does not have the type of the input, or can no longer be used
    */
-  #feedOf(place, feed, numbers) {
-    const { name, dataType } = this.inputs[place];
+  #toNative(input, feed) {
+    const { name, dataType } = this.inputs[input];
+    const what = this.#nameOf(name);
     // By its brand: the caller may have given the object properties of any name.
     if (isResult(feed)) {
-      const held = requireHeld(name, heldOf(feed));
-      if (feed.dataType !== dataType) {
-        requireSameType(feed.dataType, dataType, this.#nameOf(name));
-      }
-      numbers.addHeld(place, placeOf(feed));
-      return held.handle;
+      const held = holderOf(feed);
+      requireUnread(name, !held.isReleased(placeOf(feed)));
+      requireSameType(feed.dataType, dataType, what);
+      return held.requireHandle();
     }
-    const what = this.#nameOf(name);
     if ('tensor' in feed) {
-      numbers.add(place, undefined);
       this.#context.requireBindable(what, feed.tensor);
       return feed.tensor.handle;
     }
-    numbers.add(place, feed.shape);
     requireType(feed, dataType, what);
     return nativeBytes(attachedBytes(feed.data, feed.kind, what), dataType, what);
   }
@@ -565,7 +564,7 @@ function arePaired(parts, values) {
   for (let index = 0; index < values.length; index++) {
     const part = parts[index];
     const value = values[index];
-    if (Group.is(value) && !(typeof part === 'object' && part.members === Group.membersOf(value) && part.kinds === Group.heldOf(value)?.kinds)) {
+    if (value instanceof HeldGroup && !(typeof part === 'object' && part.coverage === value.coverage && part.kinds === value.held.kinds)) {
       return false;
     }
   }
@@ -574,14 +573,13 @@ function arePaired(parts, values) {
 
 /**
  * @param {string} name of a feed
- * @param {import('../internal.js').HeldResults | undefined} held what held it when it was read
- * @throws {TypeError} if its data have been read since
+ * @param {boolean} isUnread whether the native side still holds it
+ * @throws {TypeError} if its data have been read since it was read as a feed
  */
-function requireHeld(name, held) {
-  if (held === undefined) {
+function requireUnread(name, isUnread) {
+  if (!isUnread) {
     throw codedError('ERR_WEBNN_TYPE', `${feedName(name)} was read by a getter of another feed`);
   }
-  return held;
 }
 
 module.exports = { Session };

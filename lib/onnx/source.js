@@ -21,7 +21,7 @@ const MAX_PATH = 32767;
  * @returns {{data: unknown, kind: string}} with a `kind` for `bytesOf`
  * @throws {TypeError} for anything else
  */
-function toSource(value, what) {
+function toBufferSource(value, what) {
   const kind = bufferSource(value, what);
   if (kind !== 'DataView') {
     return { data: value, kind };
@@ -126,7 +126,7 @@ function toModelSource(source, operation) {
     return requirePath(pathOfUrl(source.href, operation), operation);
   }
   const what = `${operation}: the model`;
-  const { data, kind } = toSource(source, what);
+  const { data, kind } = toBufferSource(source, what);
   return attachedBytes(data, kind, what);
 }
 
@@ -136,7 +136,8 @@ function toModelSource(source, operation) {
  * @param {string | Uint8Array} source from `toModelSource`
  * @param {import('../internal.js').ExternalFile[]} files
  * @param {string} operation for messages
- * @returns {{source: string | Uint8Array, files: import('../internal.js').ExternalFile[]}} the same, in buffers that nobody else has
+ * @returns {{source: string | Uint8Array, files: import('../internal.js').ExternalFile[]}} the same, in buffers that
+ *   nobody else has
  * @throws {TypeError} if a buffer cannot be transferred
  */
 function transferred(source, files, operation) {
@@ -299,7 +300,7 @@ module.exports = {
   strictness,
   toModelSource,
   toOptions,
-  toSource,
+  toBufferSource,
   transferred,
   transfers,
 };

@@ -62,8 +62,8 @@ impl Account {
         }
     }
 
-    /// Counts memory of `bytes` bytes at `address` while the returned share or another one of it lives: caches that grow
-    /// in place share their memory with those that they grew from.
+    /// Counts memory of `bytes` bytes at `address` while the returned share or another one of it lives: caches that
+    /// grow in place share their memory with those that they grew from.
     pub fn share(self: &Arc<Self>, address: usize, bytes: usize) -> Share {
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, shares) = shared.entry(address).or_insert((bytes, 0));

@@ -29,8 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub type Completions = FnArgs<(Vec<u32>, Vec<String>, Vec<String>, Vec<Details>)>;
 type Notify = ThreadsafeFunction<(), Unknown<'static>, Completions, Status, false, true>;
 
-/// Converts the results of a request to JavaScript values, on the JavaScript thread. Whatever needs much time or memory is
-/// done before: here, an error can only reject the request.
+/// Converts the results of a request to JavaScript values, on the JavaScript thread. Whatever needs much time or memory
+/// is done before: here, an error can only reject the request.
 pub type Collect = Box<dyn FnOnce(&Env) -> Result<Vec<sys::napi_value>> + Send>;
 
 /// The details of a request's end: a list of the values that it produced, the JSON of unsupported nodes, or undefined.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// The contents of an unread result.
 #[derive(Clone)]
-pub enum Contents {
+pub enum HeldContents {
     /// Bytes in row-major order.
     Bytes {
         /// Their type and shape; dimensions can be 0.
@@ -28,26 +28,26 @@ pub enum Contents {
     Cache(Cache),
 }
 
-impl Contents {
+impl HeldContents {
     /// Number of bytes.
     pub fn len(&self) -> usize {
         match self {
-            Contents::Bytes { bytes, .. } => bytes.len(),
-            Contents::Cache(cache) => cache.rows.len(),
+            HeldContents::Bytes { bytes, .. } => bytes.len(),
+            HeldContents::Cache(cache) => cache.rows.len(),
         }
     }
 
     /// The shape.
     pub fn shape(&self) -> Vec<u32> {
-        let (Contents::Bytes { descriptor, .. } | Contents::Cache(Cache { descriptor, .. })) = self;
+        let (HeldContents::Bytes { descriptor, .. } | HeldContents::Cache(Cache { descriptor, .. })) = self;
         numbers(&descriptor.shape)
     }
 
     /// The address and size in bytes of its memory, which other results may share.
     fn memory(&self) -> (usize, usize) {
         match self {
-            Contents::Bytes { bytes, .. } => (bytes.as_ptr().addr(), bytes.len()),
-            Contents::Cache(cache) => cache.rows.block(),
+            HeldContents::Bytes { bytes, .. } => (bytes.as_ptr().addr(), bytes.len()),
+            HeldContents::Cache(cache) => cache.rows.block(),
         }
     }
 }
@@ -56,10 +56,10 @@ impl Contents {
 struct HeldValue {
     /// Ends before the memory does, whose address others may have then.
     _share: Share,
-    contents: Contents,
+    contents: HeldContents,
 }
 
-/// Unread results that share one handle: all caches of a run, since there are many, or any other single result.
+/// Unread results that share one handle: those of a run that are fed back together, or any other single result.
 pub struct HeldValues {
     /// `None` for results that were released, and where there were none.
     values: RefCell<Vec<Option<HeldValue>>>,
@@ -68,8 +68,8 @@ pub struct HeldValues {
 
 impl HeldValues {
     /// Results of a run of `session`, and `None` at places without one.
-    pub fn new(owner: &Owner, session: &Arc<Session>, all: Vec<Option<Contents>>) -> HeldValues {
-        let held = |contents: Contents| {
+    pub fn new(owner: &Owner, session: &Arc<Session>, all: Vec<Option<HeldContents>>) -> HeldValues {
+        let held = |contents: HeldContents| {
             let (address, bytes) = contents.memory();
             HeldValue { _share: owner.account().share(address, bytes), contents }
         };
@@ -79,7 +79,7 @@ impl HeldValues {
 
     /// # Errors
     /// An InvalidStateError if the result at `place` was released.
-    pub fn contents(&self, place: usize) -> Result<Contents> {
+    pub fn contents(&self, place: usize) -> Result<HeldContents> {
         let values = self.values.borrow();
         let value = values.get(place).and_then(Option::as_ref);
         value.map(|value| value.contents.clone()).ok_or_else(|| invalid_state("the result was read already"))
@@ -88,7 +88,7 @@ impl HeldValues {
     /// Frees the result at `place`, and passes its bytes on to other runs once they are unused.
     fn release(&self, place: usize) {
         let value = self.values.borrow_mut().get_mut(place).and_then(Option::take);
-        if let Some(HeldValue { contents: Contents::Bytes { bytes, .. }, .. }) = value {
+        if let Some(HeldValue { contents: HeldContents::Bytes { bytes, .. }, .. }) = value {
             self.session.recycle_shared(bytes);
         }
     }
@@ -111,8 +111,8 @@ pub fn value_shape(held: &External<HeldValues>, place: u32) -> Result<Vec<u32>> 
 #[napi(catch_unwind)]
 pub fn read_value(held: &External<HeldValues>, place: u32, into: View) -> Result<()> {
     let bytes = match held.contents(place as usize)? {
-        Contents::Bytes { bytes, .. } => bytes,
-        Contents::Cache(cache) => Arc::new(cache.to_dense().map_err(coded)?),
+        HeldContents::Bytes { bytes, .. } => bytes,
+        HeldContents::Cache(cache) => Arc::new(cache.to_dense().map_err(coded)?),
     };
     into.replace(bytes.bytes()).map_err(thrown)
 }

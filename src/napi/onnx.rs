@@ -144,8 +144,8 @@ struct ImportResult {
     outputs: Vec<Bound>,
 }
 
-/// Appends the wanted part of `model` to `builder`; returns the operands of inputs and outputs as JSON. A failure, and a
-/// panic in a translation, leave the builder unchanged.
+/// Appends the wanted part of `model` to `builder`; returns the operands of inputs and outputs as JSON. A failure, and
+/// a panic in a translation, leave the builder unchanged.
 #[napi(catch_unwind)]
 pub fn import_model(
     builder: &External<BuilderHandle>,

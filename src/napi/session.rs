@@ -4,7 +4,7 @@ use super::account::Weight;
 use super::completion::{Collect, Environment, List, array_buffer, list, value};
 use super::convert::{coded, data_type_index, from_napi, from_value, invalid_state, thrown, type_error};
 use super::handle::{Handle, Owner, element_handle, external_of};
-use super::held::{Contents, HeldValues};
+use super::held::{HeldContents, HeldValues};
 use super::options::{OpenOptions, checked_sizes};
 use super::sources::{ExternalFile, Sources};
 use super::view::View;
@@ -82,7 +82,7 @@ fn in_background<T: 'static>(
 /// A model that can be used once, since its memory is not left to the garbage collector, and the weight of its bytes.
 pub type ModelHandle = Slot<(Model, Weight)>;
 
-fn held(model: (Model, Weight)) -> External<ModelHandle> {
+fn model_handle(model: (Model, Weight)) -> External<ModelHandle> {
     let slot = Slot::default();
     slot.put(model);
     External::new(slot)
@@ -96,7 +96,8 @@ pub fn taken(model: &ModelHandle) -> Result<(Model, Weight)> {
     model.take().ok_or_else(|| invalid_state("the model was used already"))
 }
 
-/// Opens a model in the background, where bytes that JavaScript `transfers` are copied. Returns a handle to it, and its inputs, outputs and metadata as JSON.
+/// Opens a model in the background, where bytes that JavaScript `transfers` are copied. Returns a handle to it, and its
+/// inputs, outputs and metadata as JSON.
 #[napi(catch_unwind)]
 pub fn open_model(
     env: Env,
@@ -111,7 +112,7 @@ pub fn open_model(
     let made = slot.clone();
     let collect: Collect = Box::new(move |env| {
         let Some((model, json)) = made.take() else { return Ok(Vec::new()) };
-        Ok(vec![value(env, held(model))?, value(env, json)?])
+        Ok(vec![value(env, model_handle(model))?, value(env, json)?])
     });
     let work = move || {
         let (source, external_data) = sources.open()?;
@@ -133,7 +134,7 @@ pub fn read_model(
 ) -> Result<Either<External<ModelHandle>, Refused>> {
     let (sources, weight) = Sources::new(environment, source, external_files, false)?;
     let (source, external_data) = sources.open().map_err(coded)?;
-    outcome(Model::open(source, external_data).map(|model| held((model, weight))))
+    outcome(Model::open(source, external_data).map(|model| model_handle((model, weight))))
 }
 
 /// Why a model was refused.
@@ -170,8 +171,8 @@ pub fn stop(stop: &External<Stop>) {
     stop.now();
 }
 
-/// Opens a session of a model in the background, unless `stop` ends that, and compiles it if the shapes of its inputs are known. Returns a
-/// handle to it, and its signature as JSON.
+/// Opens a session of a model in the background, unless `stop` ends that, and compiles it if the shapes of its inputs
+/// are known. Returns a handle to it, and its signature as JSON.
 #[napi(catch_unwind)]
 pub fn open_session(
     env: Env,
@@ -239,13 +240,13 @@ pub fn check_names(session: &External<SessionHandle>, feeds: Vec<String>, fetche
     signature.check_feeds(&feeds).and_then(|()| signature.check_fetches(&fetches)).map_err(thrown)
 }
 
-/// Results below this size in bytes are copied at once: creating an object that holds them would take as long.
-const HELD: usize = 1 << 14;
+/// A result below this size in bytes is copied at once: creating a handle of its own would take as long.
+const MIN_HELD_BYTES: usize = 1 << 14;
 
 /// A feed whose data are not copied yet.
 enum Fed {
     Data { view: View<'static>, bytes: usize },
-    Held(Contents),
+    Held(HeldContents),
     Tensor(Arc<Tensor>),
 }
 
@@ -384,8 +385,8 @@ fn run_of(
     let feeds = given.into_iter().zip(shapes.iter()).map(|(given, shape)| {
         Ok(match given {
             Fed::Tensor(tensor) => Feed::Tensor(tensor),
-            Fed::Held(Contents::Bytes { bytes, .. }) => Feed::Bytes(bytes),
-            Fed::Held(Contents::Cache(cache)) => {
+            Fed::Held(HeldContents::Bytes { bytes, .. }) => Feed::Bytes(bytes),
+            Fed::Held(HeldContents::Cache(cache)) => {
                 match shape.iter().copied().eq(cache.descriptor.shape.iter().map(|size| size.get())) {
                     true => Feed::Cache(cache),
                     // With another shape, the elements must be in row-major order.
@@ -403,8 +404,8 @@ fn run_of(
     Ok(session.run(shapes, feeds, targets))
 }
 
-/// Runs a session; feeds, numbers, fetches and `warn` are those of [`run_of`]. Returns the values of [`results`]: at once
-/// if `may_run_here` and the run is short, otherwise when it has ended.
+/// Runs a session; feeds, numbers, fetches and `warn` are those of [`run_of`]. Returns the values of [`results`], which
+/// takes `grouped`: at once if `may_run_here` and the run is short, otherwise when it has ended.
 #[napi(catch_unwind)]
 #[allow(clippy::too_many_arguments, reason = "the functions of the addon are flat")]
 pub fn run_session(
@@ -416,25 +417,27 @@ pub fn run_session(
     fetches: Option<Array>,
     may_run_here: bool,
     warn: Option<Function<String, ()>>,
+    grouped: &[u32],
 ) -> Result<Option<List>> {
     let SessionHandle { session, owner, .. } = &**handle;
     let mut run = run_of(handle, &feeds, numbers, fetches.as_ref(), warn)?;
     if may_run_here {
         run = match run.run_here() {
             Ok(values) => {
-                let made = values.and_then(|values| results(&env, owner, session, values));
+                let made = values.and_then(|values| results(&env, owner, session, grouped, values));
                 return made.and_then(|made| list(&env, made)).map(Some).map_err(coded);
             }
             Err(run) => run,
         };
     }
-    let (values, results) = results_later(owner, session);
+    let (values, results) = results_later(owner, session, grouped);
     run.enqueue(values, owner.environment.deliver(&env, id, results));
     Ok(None)
 }
 
 /// Like [`run_session`], but never at once. JSON with the time of each step follows the results.
 #[napi(catch_unwind)]
+#[allow(clippy::too_many_arguments, reason = "the functions of the addon are flat")]
 pub fn profile_session(
     env: Env,
     handle: &External<SessionHandle>,
@@ -443,10 +446,11 @@ pub fn profile_session(
     numbers: &[f64],
     fetches: Option<Array>,
     warn: Option<Function<String, ()>>,
+    grouped: &[u32],
 ) -> Result<()> {
     let SessionHandle { session, owner, .. } = &**handle;
     let run = run_of(handle, &feeds, numbers, fetches.as_ref(), warn)?;
-    let (values, results) = results_later(owner, session);
+    let (values, results) = results_later(owner, session, grouped);
     let timings = Arc::new(Slot::<String>::default());
     let taken = timings.clone();
     let collect: Collect = Box::new(move |env| {
@@ -459,10 +463,15 @@ pub fn profile_session(
 }
 
 /// The slot for the values of a run, and the function that converts them to results.
-fn results_later(owner: &Arc<Owner>, session: &Arc<Session>) -> (Arc<Slot<Vec<Option<Output>>>>, Collect) {
+fn results_later(
+    owner: &Arc<Owner>,
+    session: &Arc<Session>,
+    grouped: &[u32],
+) -> (Arc<Slot<Vec<Option<Output>>>>, Collect) {
     let values = Arc::new(Slot::<Vec<Option<Output>>>::default());
-    let (made, keeper, holder) = (values.clone(), session.clone(), owner.clone());
-    let collect: Collect = Box::new(move |env| results(env, &holder, &keeper, made.take().unwrap_or_default()));
+    let (made, keeper, holder, grouped) = (values.clone(), session.clone(), owner.clone(), grouped.to_vec());
+    let collect: Collect =
+        Box::new(move |env| results(env, &holder, &keeper, &grouped, made.take().unwrap_or_default()));
     (values, collect)
 }
 
@@ -494,20 +503,27 @@ enum Delivery {
     Whole,
     /// As [`HeldValues`] of its own.
     Alone,
-    /// In the [`HeldValues`] that the caches of a run share, at the index of the output.
-    Cache,
+    /// In the [`HeldValues`] that results of a run share, at the index of the output.
+    Shared,
 }
 
-/// Converts the outputs to JavaScript: an ArrayBuffer of `u32`, [`HeldValues`] with all caches or undefined, and a value for
-/// each output that is [`Delivery::Whole`] or [`Delivery::Alone`]. The numbers are, for each output, its delivery, the number of its data
-/// type, and what the delivery adds.
+/// Converts the outputs to JavaScript: an ArrayBuffer of `u32`, the [`HeldValues`] that results share or undefined, and
+/// a value for each output that is [`Delivery::Whole`] or [`Delivery::Alone`]. The numbers are, for each output, its
+/// delivery, the number of its data type, and what the delivery adds.
+///
+/// Results share a handle if they grow in place, or if their index is in `grouped`: those are mostly fed back unread.
 fn results(
     env: &Env,
     owner: &Arc<Owner>,
     session: &Arc<Session>,
+    grouped: &[u32],
     values: Vec<Option<Output>>,
 ) -> crate::error::Result<Vec<sys::napi_value>> {
-    let (mut made, mut numbers, mut caches) = (Vec::new(), Vec::<u32>::new(), Vec::new());
+    let (mut made, mut numbers, mut shared) = (Vec::new(), Vec::<u32>::new(), Vec::new());
+    let mut share = |at: usize, contents: HeldContents| {
+        shared.resize_with(at, || None);
+        shared.push(Some(contents));
+    };
     for (at, output) in values.into_iter().enumerate() {
         let mut describe = |delivery: Delivery, Descriptor { dtype, shape }: &Descriptor| {
             let has_sizes = matches!(delivery, Delivery::Whole);
@@ -523,25 +539,28 @@ fn results(
                 describe(Delivery::Whole, tensor.descriptor());
                 made.push(value(env, tensor_handle(tensor, owner))?);
             }
-            Some(Output::Bytes { descriptor, bytes }) if bytes.len() < HELD => {
+            Some(Output::Bytes { descriptor, bytes }) if grouped.contains(&(at as u32)) => {
+                describe(Delivery::Shared, &descriptor);
+                share(at, HeldContents::Bytes { descriptor, bytes: Arc::new(bytes) });
+            }
+            Some(Output::Bytes { descriptor, bytes }) if bytes.len() < MIN_HELD_BYTES => {
                 describe(Delivery::Whole, &descriptor);
                 made.push(array_buffer(env, bytes.bytes())?);
                 session.recycle(bytes);
             }
             Some(Output::Bytes { descriptor, bytes }) => {
                 describe(Delivery::Alone, &descriptor);
-                let alone = vec![Some(Contents::Bytes { descriptor, bytes: Arc::new(bytes) })];
+                let alone = vec![Some(HeldContents::Bytes { descriptor, bytes: Arc::new(bytes) })];
                 made.push(value(env, External::new(HeldValues::new(owner, session, alone)))?);
             }
             Some(Output::Cache(cache)) => {
-                describe(Delivery::Cache, &cache.descriptor);
-                caches.resize_with(at, || None);
-                caches.push(Some(Contents::Cache(cache)));
+                describe(Delivery::Shared, &cache.descriptor);
+                share(at, HeldContents::Cache(cache));
             }
         }
     }
-    let caches = (!caches.is_empty()).then(|| External::new(HeldValues::new(owner, session, caches)));
-    let first = [array_buffer(env, bytes_of(&numbers))?, value(env, caches)?];
+    let shared = (!shared.is_empty()).then(|| External::new(HeldValues::new(owner, session, shared)));
+    let first = [array_buffer(env, bytes_of(&numbers))?, value(env, shared)?];
     Ok(first.into_iter().chain(made).collect())
 }
 

@@ -23,8 +23,8 @@ pub struct ExternalFile<'a> {
     pub source: Either<String, View<'a>>,
 }
 
-/// Where a file comes from.
-enum Source {
+/// A source as JavaScript has passed it.
+enum PassedSource {
     Path(String),
     Copied(Buffer),
     Transferred(Transferred),
@@ -32,13 +32,13 @@ enum Source {
 
 /// The source of a model, and replacements for the files that it refers to.
 pub struct Sources {
-    model: Source,
-    files: Vec<(String, Source)>,
+    model: PassedSource,
+    files: Vec<(String, PassedSource)>,
 }
 
 impl Sources {
-    /// The sources, and the weight of their bytes. These are copied now, unless JavaScript `transfers` them: then, nobody may
-    /// resize or detach their buffers any more.
+    /// The sources, and the weight of their bytes. These are copied now, unless JavaScript `transfers` them: then,
+    /// nobody may resize or detach their buffers any more.
     ///
     /// # Errors
     /// An UnknownError if memory runs out.
@@ -49,17 +49,17 @@ impl Sources {
         transfers: bool,
     ) -> Result<(Sources, Weight)> {
         let mut bytes = 0;
-        let mut source = |source: Either<String, View>| -> Result<Source> {
+        let mut source = |source: Either<String, View>| -> Result<PassedSource> {
             let view = match source {
-                Either::A(path) => return Ok(Source::Path(path)),
+                Either::A(path) => return Ok(PassedSource::Path(path)),
                 Either::B(view) => view,
             };
             bytes += view.len().map_err(thrown)?;
             if transfers {
-                return Transferred::new(view, &environment.copies).map(Source::Transferred);
+                return Transferred::new(view, &environment.copies).map(PassedSource::Transferred);
             }
             let buffer = view.len().and_then(Buffer::streamed).and_then(|buffer| view.copy_into(buffer));
-            buffer.map(Source::Copied).map_err(coded)
+            buffer.map(PassedSource::Copied).map_err(coded)
         };
         let model = source(model)?;
         let files = files.into_iter().map(|file| Ok((file.location, source(file.source)?))).collect::<Result<_>>()?;
@@ -73,9 +73,9 @@ impl Sources {
     pub fn open(self) -> crate::error::Result<(FileSource, ExternalData)> {
         let open = |source| {
             Ok(match source {
-                Source::Path(path) => FileSource::Path(path.into()),
-                Source::Copied(buffer) => FileSource::Bytes(Bytes::from_owner(buffer)),
-                Source::Transferred(bytes) => FileSource::Bytes(Bytes::from_owner(bytes.copy()?)),
+                PassedSource::Path(path) => FileSource::Path(path.into()),
+                PassedSource::Copied(buffer) => FileSource::Bytes(Bytes::from_owner(buffer)),
+                PassedSource::Transferred(bytes) => FileSource::Bytes(Bytes::from_owner(bytes.copy()?)),
             })
         };
         let files = self.files.into_iter().map(|(location, source)| Ok((location, open(source)?)));
@@ -107,8 +107,8 @@ impl Copies {
 /// Number of bytes that are copied before the environment may end: some 0.1 ms.
 const PART: usize = 1 << 20;
 
-/// Bytes that JavaScript has given up. They are copied all the same: V8 frees them with the environment, while a thread may
-/// still be computing with the model.
+/// Bytes that JavaScript has given up. They are copied all the same: V8 frees them with the environment, while a thread
+/// may still be computing with the model.
 struct Transferred {
     start: *const AtomicU8,
     len: usize,
@@ -134,8 +134,8 @@ impl Transferred {
             let Some(_alive) = self.copies.hold() else {
                 return Err(Error::coded(Code::Destroyed, "loadModel: the environment has ended"));
             };
-            // SAFETY: the array holds the bytes as long as the environment lives; others may write them at the same time
-            // if they are shared, atomically.
+            // SAFETY: the array holds the bytes as long as the environment lives; others may write them at the same
+            // time if they are shared, atomically.
             read(unsafe { std::slice::from_raw_parts(self.start.add(at * PART), part.len()) }, part);
         }
         Ok(buffer)

@@ -31,7 +31,7 @@ pub trait ControlNode: Sized {
     /// If it cannot be read.
     fn input(&self, index: usize) -> Result<Option<Value<Self::Tensor>>, Self::Error>;
 
-    /// The integers of an attribute, of which an attribute with a single one has one; `None` if it is missing.
+    /// The integers of an attribute, where a single integer counts as a list of one; `None` if it is missing.
     ///
     /// # Errors
     /// If the attributes are malformed.

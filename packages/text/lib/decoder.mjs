@@ -1,6 +1,7 @@
 // Language models with a cache, as exported for Transformers.js: inputs are `input_ids`, and the keys and values of the
 // text so far (`past_key_values.N.key`); outputs are `logits`, and the longer cache (`present.N.key`). Other inputs are
 // recognized by name.
+import { cacheKey } from 'webnn-node/onnx';
 import { arrayFromNumbers, numbersOf } from './elements.mjs';
 import { formatShape, printable } from './format.mjs';
 
@@ -26,13 +27,16 @@ export class DecoderError extends Error {
  * @property {number} vocabulary number of tokens
  */
 
-const CACHE_INPUT = /^past_key_values\.(\d+\.(?:key|value))$/;
+/** The keys of a layer's caches. */
+const LAYER_KEY = /^\.\d+\.(?:key|value)$/;
+
+const isCache = (/** @type {{ name: string }} */ { name }) => LAYER_KEY.test(cacheKey(name) ?? '');
 
 /**
  * Whether inputs are those of such a language model.
  * @param {readonly { name: string }[]} inputs
  */
-export const hasCache = (inputs) => inputs.some(({ name }) => CACHE_INPUT.test(name));
+export const hasCache = (inputs) => inputs.some(isCache);
 
 const LOGITS = 'logits';
 
@@ -67,9 +71,10 @@ const listed = (/** @type {readonly { name: string }[]} */ values) => values.map
  * @returns {CacheInput}
  */
 function cacheInput({ name, dataType, shape }, outputs) {
-  const output = name.replace(CACHE_INPUT, 'present.$1');
-  if (!outputs.some((candidate) => candidate.name === output)) {
-    throw new DecoderError(`this model cannot generate text: it has no output ${output} for its input ${name}`);
+  const key = cacheKey(name);
+  const output = outputs.find((candidate) => cacheKey(candidate.name) === key);
+  if (output === undefined) {
+    throw new DecoderError(`this model cannot generate text: it has no output present${key} for its input ${name}`);
   }
   const [, heads, , size] = shape ?? [];
   if (shape?.length !== 4 || typeof heads !== 'number' || typeof size !== 'number') {
@@ -77,7 +82,7 @@ function cacheInput({ name, dataType, shape }, outputs) {
       `this model cannot generate text: its input ${name} is ${printable(formatShape(shape))}, expected [batch, heads, length, size] with two numbers for heads and size`,
     );
   }
-  return { name, output, dataType, heads, size };
+  return { name, output: output.name, dataType, heads, size };
 }
 
 /** @param {readonly import('webnn-node/onnx').OnnxValueInfo[]} outputs */
@@ -102,7 +107,7 @@ function vocabularyOf(outputs) {
  * @throws {DecoderError} with the missing names, or the inputs without a known value
  */
 export function describeDecoder({ inputs, outputs }) {
-  const cached = inputs.filter(({ name }) => CACHE_INPUT.test(name));
+  const cached = inputs.filter(isCache);
   if (cached.length === 0 || !inputs.some(({ name }) => name === 'input_ids')) {
     throw new DecoderError(`this model cannot generate text: expected the inputs input_ids and past_key_values.0.key, it has ${listed(inputs)}`);
   }
