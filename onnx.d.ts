@@ -391,8 +391,9 @@ export interface OnnxInspection {
   /** Nodes that an import refuses for any sizes of the free dimensions. */
   readonly unsupported: OnnxUnsupportedNode[];
   /**
-   * Nodes where data decide sizes, branches or loop counts: `loadModel()` cuts the model there, `importModel()` refuses
-   * it. Cuts after these nodes are known only when the model runs.
+   * The nodes at which `loadModel()` cuts the model: data decide sizes, branches or loop counts, so that `importModel()`
+   * refuses the model; or loops run round by round, because their rounds are many, or as many as a free dimension says:
+   * `importModel()`, which knows all sizes, unrolls them. Cuts after these nodes are known only when the model runs.
    */
   readonly cuts: OnnxUnsupportedNode[];
 }

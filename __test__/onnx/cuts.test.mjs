@@ -246,6 +246,14 @@ describe('a loop', () => {
     model.destroy();
   });
 
+  test('of any length is reported before it is loaded, one of a given length is not', () => {
+    const { cuts, unsupported } = inspectModel(summing('n'));
+    assert.deepEqual([unsupported.length, cuts.length], [0, 1]);
+    const [{ name, operator, reason }] = cuts;
+    assert.deepEqual([name, operator, reason], ['sums', 'Scan', 'the number of rounds depends on sizes of inputs']);
+    assert.deepEqual(inspectModel(summing('n'), { freeDimensions: { n: 5 } }).cuts, []);
+  });
+
   test('of few rounds is unrolled, one of many is not', async () => {
     for (const [length, count] of [
       [20, 0],

@@ -4,8 +4,9 @@
 use super::error::{Cut, ModelError, Refusal, Result, Unsupported};
 use super::flow::{Flow, Frontier};
 use super::graph::{NameId, NameSet, Node};
-use super::import::{Binding, Importer, Value};
+use super::import::{self, Binding, Importer};
 use super::registry;
+use super::value::Value;
 use crate::dimension::Dim;
 use crate::error::Code;
 use crate::ir::OperandId;
@@ -30,9 +31,9 @@ pub struct Left {
 #[derive(Debug)]
 pub struct Rest {
     /// The places of the nodes that are translated.
-    pub done: Vec<u32>,
+    pub done: Arc<[u32]>,
     /// The nodes where the model is cut.
-    pub left: Vec<Left>,
+    pub left: Arc<[Left]>,
     /// Number of nodes that are left, or wait for others.
     pub remaining: usize,
     /// The values that these nodes read, and requested values that are already known; not the values passed to the
@@ -41,19 +42,39 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// The nodes where the model is cut.
+    /// The nodes where the model is cut, not those that only wait for others.
     pub fn cuts(&self) -> Vec<Unsupported> {
-        cuts(&self.left)
+        self.left.iter().filter(|node| node.cut != Cut::Waiting).map(|node| node.why.clone()).collect()
+    }
+
+    /// The same with all sizes known: those that the `values` of a tape stand for.
+    pub fn at(&self, values: &[i64]) -> Rest {
+        let kept = self.values.iter().map(|(id, kept)| (*id, fixed(kept, values))).collect();
+        Rest { done: self.done.clone(), left: self.left.clone(), values: kept, ..*self }
     }
 }
 
-/// The nodes of `left` where the model is cut, not those that only wait for others.
-pub fn cuts(left: &[Left]) -> Vec<Unsupported> {
-    left.iter().filter(|node| node.cut != Cut::Waiting).map(|node| node.why.clone()).collect()
+/// `kept` with all sizes known.
+fn fixed(kept: &Kept, values: &[i64]) -> Kept {
+    let fix = |dim: &mut Dim| dim.fix(values);
+    match kept {
+        Value::Tensor(KeptTensor::Sizes(descriptor, dims)) => {
+            let (mut descriptor, mut dims) = (descriptor.clone(), dims.clone());
+            descriptor.shape.iter_mut().chain(&mut dims).for_each(fix);
+            Value::Tensor(KeptTensor::Sizes(descriptor, dims))
+        }
+        Value::Empty(descriptor) => {
+            let mut descriptor = descriptor.clone();
+            descriptor.shape.iter_mut().for_each(fix);
+            Value::Empty(descriptor)
+        }
+        Value::Sequence(all) => Value::list(all.iter().map(|kept| fixed(kept, values)).collect()),
+        other => other.clone(),
+    }
 }
 
 /// A value kept for nodes left for later.
-pub type Kept = super::value::Value<KeptTensor>;
+pub type Kept = Value<KeptTensor>;
 
 /// A kept value, by its name.
 pub type KeptValue = (NameId, Kept);
@@ -148,12 +169,12 @@ impl Importer<'_> {
         wanted: &[NameId],
         is_given: &dyn Fn(NameId) -> bool,
     ) -> Result<(Vec<Binding>, Rest)> {
-        let left = self.cuts.take().unwrap_or_default().nodes;
+        let left = self.cuts.take().unwrap_or_default().nodes.into();
         let values: BTreeSet<NameId> = frontier.outputs_to_keep().into_iter().chain(wanted.iter().copied()).collect();
         let (outputs, values) = self.keep_all(values.into_iter().filter(|&value| !is_given(value)))?;
         let done = frontier.into_done();
         let remaining = flow.nodes.len() - done.len();
-        Ok((outputs, Rest { done, left, remaining, values }))
+        Ok((outputs, Rest { done: done.into(), left, remaining, values }))
     }
 
     /// Keeps these values, as far as they are known.
@@ -168,7 +189,7 @@ impl Importer<'_> {
         Ok((outputs, kept))
     }
 
-    fn keep(&mut self, id: NameId, value: &Value, outputs: &mut Vec<Binding>) -> Result<Kept> {
+    fn keep(&mut self, id: NameId, value: &import::Value, outputs: &mut Vec<Binding>) -> Result<Kept> {
         let name = self.model.arena.name(id);
         let fail = |error: crate::error::Error| ModelError::coded(Code::Operation, error.message);
         value.try_map(&mut |&operand: &OperandId| {

@@ -1,7 +1,7 @@
 //! Inputs that decide: their elements are conditions, counts, shapes or bounds.
 //!
-//! A caller passes them on the host, so that a session can know their elements before it imports the model. With them,
-//! it need not cut the model where they decide. Truth values and other integers are then constants of the import, those
+//! A session reads their elements before it imports the model, from the bytes or the tensor that a caller passes. With
+//! them, it need not cut the model where they decide. Truth values and other integers are then constants of the import, those
 //! of int64 and int32 integers that depend on sizes still unknown: an import is valid for other numbers as well.
 
 use super::error::{ModelError, Result};
@@ -108,14 +108,23 @@ fn candidates(model: &Model, request: &Request) -> Vec<Decider> {
     inputs.filter_map(|input| Decider::of(input, request)).take(MAX_INPUTS).collect()
 }
 
-/// The inputs of `model` whose elements decide, directly or by way of computations with other such inputs: those of
-/// which a trial shows that a cut needs them, or a choice between two graphs that would both run. Integers that an
-/// import needs as numbers, like the count of a loop that is unrolled, do not belong to them: it would be valid for one
-/// number only. `builder` holds the operands of the request, and remains unchanged.
-pub fn deciders(model: &Model, builder: &mut Builder, request: &Request) -> Vec<Decider> {
+/// What imports with stand-ins for sizes and elements tell about a model.
+#[derive(Default)]
+pub struct Tried {
+    /// The inputs whose elements decide, directly or by way of computations with other such inputs: those of which an
+    /// import shows that a cut needs them, or a choice between two graphs that would both run. Integers that an import
+    /// needs as numbers, like the count of a loop that is unrolled, do not belong to them: it would be valid for one
+    /// number only.
+    pub deciders: Vec<Decider>,
+    /// Whether an import succeeded: some sizes make the model possible. `false` if there was none.
+    pub is_possible: bool,
+}
+
+/// Finds the inputs of `model` that decide. `builder` holds the operands of the request, and remains unchanged.
+pub fn deciders(model: &Model, builder: &mut Builder, request: &Request) -> Tried {
     let all = candidates(model, request);
     if all.is_empty() {
-        return Vec::new();
+        return Tried::default();
     }
     let mut sized = request.clone();
     for input in model.free_inputs().filter(|input| all.iter().any(|one| one.name == input.name)) {
@@ -126,18 +135,23 @@ pub fn deciders(model: &Model, builder: &mut Builder, request: &Request) -> Vec<
         }
     }
     let request = sized.with_sizes(model, PROBES[0]);
-    let mut trials = Trials { model, builder, request, all, left: MAX_TRIALS };
+    let mut trials = Trials { model, builder, request, all, left: MAX_TRIALS, is_possible: false };
     let (mut known, mut refused, mut next): (Set, Set, Set) = (0, 0, 0);
     while let Some(Findings { asked, pinned }) = trials.both(next) {
         refused |= pinned;
         known = next & !refused;
         next = (known | asked) & !refused;
+        if trials.are_over(next, refused) {
+            known = next;
+        }
         if next == known {
             break;
         }
     }
+    let Trials { all, is_possible, .. } = trials;
     let is_known = |at: &usize| known & (1 << at) != 0;
-    trials.all.into_iter().enumerate().filter(|(at, _)| is_known(at)).map(|(_, one)| one).collect()
+    let deciders = all.into_iter().enumerate().filter(|(at, _)| is_known(at)).map(|(_, one)| one).collect();
+    Tried { deciders, is_possible }
 }
 
 /// What trials tell about inputs.
@@ -158,9 +172,21 @@ struct Trials<'a> {
     all: Vec<Decider>,
     /// How many imports are left.
     left: usize,
+    /// Whether one succeeded.
+    is_possible: bool,
 }
 
 impl Trials<'_> {
+    /// Whether imports with the inputs in `known` tell nothing: no others are left to be asked for, and there are no
+    /// integers that could be needed as numbers.
+    fn are_over(&self, known: Set, refused: Set) -> bool {
+        let is_left = |(at, one): (usize, &Decider)| match known & (1 << at) != 0 {
+            true => one.is_number(),
+            false => refused & (1 << at) == 0,
+        };
+        !self.all.iter().enumerate().any(is_left)
+    }
+
     /// The findings with the elements of the inputs in `known`: all true, and all false. `None` if there were enough
     /// trials.
     fn both(&mut self, known: Set) -> Option<Findings> {
@@ -176,7 +202,7 @@ impl Trials<'_> {
     }
 
     fn one(&mut self, known: Set, truth: u8) -> Findings {
-        let Trials { model, builder, request, all, .. } = self;
+        let Trials { model, builder, request, all, is_possible, .. } = self;
         let known = all.iter().enumerate().filter(|(at, _)| known & (1 << at) != 0);
         // For each integer, the input.
         let integers = known.clone().filter(|(_, one)| one.is_number());
@@ -192,6 +218,7 @@ impl Trials<'_> {
             }
             import(model, builder, &request)
         });
+        *is_possible |= imported.is_ok();
         let asked = imported.map_or(0, |imported| asked(builder.graph(), &imported, all));
         builder.roll_back(before);
         let pinned = tape.pinned(owners.len()).into_iter().zip(owners).filter(|(pinned, _)| *pinned);

@@ -104,6 +104,12 @@ impl Decoder {
         format!("[{}] {}", shortened(node.shown_name()), shortened(&node.operator().name))
     }
 
+    /// `error`, which is about the graph in `attribute` of `node`.
+    fn within(&self, node: NodeId, attribute: AttributeId, error: ModelError) -> ModelError {
+        let name = shortened(self.arena.text(self.arena.attributes[attribute.index()].name));
+        ModelError::coded(error.code, format!("{}: {name}: {error}", self.shown(node)))
+    }
+
     /// Decodes a graph, nested `depth` deep; its elements stay encoded.
     ///
     /// # Errors
@@ -303,8 +309,8 @@ impl Decoder {
             };
             self.arena.operands[place as usize] = Some(value);
         }
-        for (_, attribute, encoded) in std::mem::take(&mut open.graphs) {
-            let graph = self.graph(&encoded, depth + 1)?;
+        for (node, attribute, encoded) in std::mem::take(&mut open.graphs) {
+            let graph = self.graph(&encoded, depth + 1).map_err(|error| self.within(node, attribute, error))?;
             self.arena.attributes[attribute.index()].graph = Some(graph);
         }
         Ok(())

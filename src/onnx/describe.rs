@@ -3,7 +3,7 @@
 use super::doubles::{AsFloat32, as_float32};
 use super::error::{Result, Unsupported};
 use super::graph::Node;
-use super::import::{Request, check, import};
+use super::import::{Imported, PROBES, Request, check, import};
 use super::model::{Dimension, Metadata, Model, ValueInfo};
 use super::registry::entries;
 use super::sizes::check_names;
@@ -45,8 +45,8 @@ pub struct Inspection<'a> {
     pub parameter_bytes: u64,
     /// Unsupported nodes: those that an import refuses whatever sizes the unknown free dimensions have.
     pub unsupported: Vec<Unsupported>,
-    /// The nodes where a session cuts the model because data decide sizes, branches or rounds. Further cuts after
-    /// these show only when the model runs.
+    /// The nodes where a session cuts the model because data decide sizes, branches or rounds, or because rounds are
+    /// many or depend on free sizes. Further cuts after these show only when the model runs.
     pub cuts: Vec<Unsupported>,
 }
 
@@ -82,47 +82,19 @@ pub fn interface(model: &Model) -> Interface<'_> {
 /// Derives the shapes of the outputs from those of the inputs, in the order of the request; `None` if that is
 /// impossible. `builder` holds the operands of the request, and remains unchanged.
 pub fn output_shapes(model: &Model, builder: &mut Builder, request: &Request) -> Option<Vec<Vec<Dimension>>> {
-    let inputs: Vec<_> = model.free_inputs().filter(|input| !request.bindings.contains_key(&input.name)).collect();
-    // The names of the free dimensions, and how the file declares them.
-    let mut names: Vec<(&String, &Dimension)> = Vec::new();
-    for input in &inputs {
-        let declared = input.declared_shape.iter().flatten();
-        for (dimension, declared) in input.shape.iter().flatten().zip(declared) {
-            if let Dimension::Free(name) = dimension
-                && !request.free_dimensions.contains_key(name)
-                && !names.iter().any(|(known, _)| *known == name)
-            {
-                names.push((name, declared));
-            }
-        }
-    }
+    let sizes = OpenSizes::of(model, request);
     let unknown = || Dimension::Free(String::new());
-    let mut inferred = |sizes: Vec<i64>| -> Option<Vec<Vec<Dimension>>> {
-        let before = builder.checkpoint();
-        let (imported, tape) = Tape::record(&sizes, |free| {
-            let dim = |dimension: &Dimension| match dimension {
-                Dimension::Fixed(size) => Dim::from(*size),
-                Dimension::Free(name) => match names.iter().position(|(known, _)| *known == name) {
-                    Some(at) => free[at],
-                    None => Dim::from(request.free_dimensions[name]),
-                },
-            };
-            let shape =
-                |input: &&ValueInfo| Some((input.name.clone(), input.shape.as_ref()?.iter().map(dim).collect()));
-            let dims: BTreeMap<String, Vec<Dim>> = inputs.iter().filter_map(shape).collect();
-            let shapes = dims.iter().map(|(name, dims)| (name.clone(), numbers(dims))).collect();
-            import(model, builder, &Request { shapes, dims, ..request.clone() }).ok()
-        });
-        builder.roll_back(before);
+    let mut inferred = |numbers: Vec<i64>| -> Option<Vec<Vec<Dimension>>> {
+        let (imported, tape) = sizes.import(model, builder, request, &numbers);
         let dimension = |&dim: &Dim| match tape.free(dim) {
-            Some(at) => names[at].1.clone(),
+            Some(at) => sizes.names[at].1.clone(),
             None if dim.is_number() => Dimension::Fixed(dim.get()),
             None => unknown(),
         };
-        let imported = imported.filter(|imported| imported.rest.is_none())?;
+        let imported = imported.ok().filter(|imported| imported.rest.is_none())?;
         Some(imported.outputs.iter().map(|output| output.descriptor.shape.iter().map(dimension).collect()).collect())
     };
-    let count = names.len();
+    let count = sizes.names.len();
     let mut shapes = inferred(vec![16; count])?;
     let others = inferred(vec![24; count])?;
     // If two sizes broadcast, the result may have either.
@@ -141,6 +113,61 @@ pub fn output_shapes(model: &Model, builder: &mut Builder, request: &Request) ->
     Some(shapes)
 }
 
+/// The sizes of inputs that a request leaves open.
+struct OpenSizes<'m> {
+    /// The inputs without a binding.
+    inputs: Vec<&'m ValueInfo>,
+    /// The names of the free dimensions, and how the file declares them.
+    names: Vec<(&'m String, &'m Dimension)>,
+}
+
+impl<'m> OpenSizes<'m> {
+    fn of(model: &'m Model, request: &Request) -> OpenSizes<'m> {
+        let is_open = |input: &&ValueInfo| !request.bindings.contains_key(&input.name);
+        let inputs: Vec<_> = model.free_inputs().filter(is_open).collect();
+        let mut names: Vec<(&String, &Dimension)> = Vec::new();
+        for input in &inputs {
+            let declared = input.declared_shape.iter().flatten();
+            for (dimension, declared) in input.shape.iter().flatten().zip(declared) {
+                if let Dimension::Free(name) = dimension
+                    && !request.free_dimensions.contains_key(name)
+                    && !names.iter().any(|(known, _)| *known == name)
+                {
+                    names.push((name, declared));
+                }
+            }
+        }
+        OpenSizes { inputs, names }
+    }
+
+    /// Imports `model` for free sizes with these values, one for each name. `builder` remains unchanged.
+    fn import(
+        &self,
+        model: &Model,
+        builder: &mut Builder,
+        request: &Request,
+        sizes: &[i64],
+    ) -> (Result<Imported>, Tape) {
+        let before = builder.checkpoint();
+        let recorded = Tape::record(sizes, |free| {
+            let dim = |dimension: &Dimension| match dimension {
+                Dimension::Fixed(size) => Dim::from(*size),
+                Dimension::Free(name) => match self.names.iter().position(|(known, _)| *known == name) {
+                    Some(at) => free[at],
+                    None => Dim::from(request.free_dimensions[name]),
+                },
+            };
+            let shape =
+                |input: &&ValueInfo| Some((input.name.clone(), input.shape.as_ref()?.iter().map(dim).collect()));
+            let dims: BTreeMap<String, Vec<Dim>> = self.inputs.iter().filter_map(shape).collect();
+            let shapes = dims.iter().map(|(name, dims)| (name.clone(), numbers(dims))).collect();
+            import(model, builder, &Request { shapes, dims, ..request.clone() })
+        });
+        builder.roll_back(before);
+        recorded
+    }
+}
+
 /// Inspects `model` for these sizes of free dimensions.
 ///
 /// # Errors
@@ -150,9 +177,18 @@ pub fn inspect(model: &Model, free_dimensions: BTreeMap<String, u32>) -> Result<
     check_names(&model.graph().inputs, &free_dimensions)?;
     let counts = Counts::of(model)?;
     let request = Request { free_dimensions, may_cut: true, ..Request::default() };
-    let builder = || Builder::with_limit(MAX_VALUE_BYTES);
-    let outcome = match import(model, &mut builder(), &request) {
-        Err(error) if error.unsupported.is_empty() => check(model, &mut builder(), &request),
+    let mut builder = Builder::with_limit(MAX_VALUE_BYTES);
+    let outcome = match import(model, &mut builder, &request) {
+        Err(error) if error.unsupported.is_empty() => {
+            // As sessions do: a loop with a round for each row is left where the number of rows is free.
+            let sizes = OpenSizes::of(model, &request);
+            let values = vec![i64::from(PROBES[0]); sizes.names.len()];
+            match sizes.import(model, &mut builder, &request, &values).0 {
+                Ok(imported) => Ok(imported.rest),
+                // Numbers may be possible.
+                Err(_) => check(model, &mut builder, &request),
+            }
+        }
         outcome => outcome.map(|imported| imported.rest),
     };
     let (cuts, unsupported) = match outcome {

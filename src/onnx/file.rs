@@ -30,6 +30,9 @@ pub struct Files {
     main: Option<Opened>,
     /// Files next to it that were passed or opened, by location.
     open: Mutex<HashMap<PathBuf, Opened>>,
+    /// How many imports of the model have begun.
+    #[cfg(test)]
+    pub imports: std::sync::atomic::AtomicUsize,
 }
 
 /// A file or buffer, and its bytes in the form that decoded messages share.
@@ -73,7 +76,7 @@ impl Files {
         let bytes = main.bytes.clone();
         let folder = path.parent().map(|folder| if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
         let folder = folder.map(Path::to_path_buf);
-        Ok((Files { folder, main: Some(main), open: Mutex::default() }, bytes))
+        Ok((Files { folder, main: Some(main), ..Files::default() }, bytes))
     }
 
     /// Wraps a model in `bytes`, with no files next to it.

@@ -24,6 +24,7 @@ mod foreign;
 pub mod graph;
 pub mod import;
 mod keep_last;
+pub mod lists;
 pub mod lookups;
 pub mod model;
 pub mod ops;

@@ -101,6 +101,37 @@ fn every_unsupported_node_is_listed_and_nothing_is_left_in_the_builder() {
 }
 
 #[test]
+fn errors_in_inner_graphs_name_the_nodes_around_them() {
+    let choose = |yes: TestGraph, name: &str| {
+        let no = TestGraph::default().node("Neg", "x", "n", vec![]).output("n");
+        let branches = vec![("then_branch", Attr::Graph(no)), ("else_branch", Attr::Graph(yes))];
+        TestGraph::default().node("If", "c", name, branches).output(name)
+    };
+    let wrong = || TestGraph::default().node("Relu", "nothing", "r", vec![]).output("r");
+    let message = |graph: TestGraph| {
+        let graph = graph.input("x", Float, &["2"]).input("c", Bool, &[]);
+        decode(graph.encode(17)).unwrap_err().message
+    };
+    let of_node = "[y] If: else_branch: [i] If: else_branch: [r] Relu: nothing defines 'nothing'";
+    assert_eq!(message(choose(choose(wrong(), "i"), "y")), of_node);
+    let missing = TestGraph::default().output("o");
+    assert_eq!(message(choose(missing, "y")), "[y] If: else_branch: nothing computes the output 'o'");
+    let twice = TestGraph::default().ints("w", &[1]).ints("w", &[1]);
+    assert_eq!(message(choose(twice, "y")), "[y] If: else_branch: there are two initializers named 'w'");
+    let function = proto::Function {
+        name: "Choose".into(),
+        domain: "mine".into(),
+        input: vec!["c".into(), "x".into()],
+        output: vec!["f".into()],
+        node: vec![node("If", "c", "f", vec![("then_branch", Attr::Graph(wrong()))])],
+        ..Default::default()
+    };
+    let graph = TestGraph::default().input("x", Float, &["2"]).node("Neg", "x", "y", vec![]).output("y");
+    let error = decode(graph.encode_with(17, vec![function])).unwrap_err().message;
+    assert_eq!(error, "function mine.Choose: [f] If: then_branch: [r] Relu: nothing defines 'nothing'");
+}
+
+#[test]
 fn only_dependencies_of_requested_outputs_are_imported() {
     let graph = TestGraph::default()
         .input("x", Float, &["2"])
@@ -194,6 +225,35 @@ fn functions_are_inlined_with_their_attributes() {
     let model = decode(graph.encode_with(17, vec![function])).unwrap();
     let text = graph_of(&model, &Request::default()).unwrap().to_string();
     assert!(text.contains("permutation=[1, 0, 2]") && text.contains("%2 = transpose %1"), "{text}");
+}
+
+#[test]
+fn an_input_that_a_call_omits_is_absent() {
+    let function = || proto::Function {
+        name: "Pass".into(),
+        domain: "mine".into(),
+        input: vec!["a".into(), "b".into()],
+        output: vec!["b".into(), "has".into(), "c".into()],
+        node: vec![node("OptionalHasElement", "b", "has", vec![]), node("Neg", "a", "c", vec![])],
+        ..Default::default()
+    };
+    let outcome = |inputs: &str, outputs: &str, more: Option<&str>| {
+        let graph = TestGraph::default().input("x", Float, &["2"]).node("mine.Pass", inputs, outputs, vec![]);
+        let graph = match more {
+            Some(operator) => graph.node(operator, "p", "y", vec![]).output("y"),
+            None => graph.output("c").output_of("has", Bool),
+        };
+        let model = decode(graph.encode_with(18, vec![function()])).unwrap();
+        graph_of(&model, &Request::default()).map(|graph| graph.to_string()).map_err(|error| error.message)
+    };
+    for omitted in ["x", "x _"] {
+        assert!(outcome(omitted, "_ has c", None).unwrap().contains("neg"));
+        assert!(outcome(omitted, "p has c", None).is_ok(), "nothing reads it");
+        assert!(outcome(omitted, "p", Some("OptionalHasElement")).is_ok());
+        let needed = outcome(omitted, "p", Some("Relu")).unwrap_err();
+        assert!(needed.contains("[y] Relu (opset 18): input 0 is missing"), "{needed}");
+    }
+    assert!(outcome("x x", "p", Some("Relu")).unwrap().contains("relu"));
 }
 
 #[test]

@@ -8,8 +8,10 @@ use crate::dtype::DataType;
 use crate::error::{Error, Result};
 use crate::ir::Builder;
 use crate::memory::{Buffer, check_room, elements};
+use crate::onnx::ModelError;
 use crate::onnx::control_flow::{self, ControlNode, Rounds};
 use crate::onnx::graph::{ByName, NameId, Node};
+use crate::onnx::import::refused;
 use crate::onnx::model::ValueInfo;
 use crate::onnx::value::Value;
 use crate::shape::Descriptor;
@@ -28,7 +30,7 @@ pub(super) struct Turn<'a> {
 /// # Errors
 /// An OnnxError for an unsupported or invalid part of the model, an OperationError if computing fails.
 pub(super) fn run(program: &Program, run: &Run, node: Node, values: &Values) -> Result<Vec<Held>> {
-    let mut turn = Turn { program, run, node, values };
+    let mut turn = Turn::new(program, run, node, values);
     if let Some(function) = program.function(node)? {
         let input = |(at, &id): (usize, &NameId)| Ok((id, turn.input(at)?.unwrap_or(Value::Absent)));
         let inputs = function.graph().input_values.iter().enumerate().map(input).collect::<Result<_>>()?;
@@ -47,7 +49,17 @@ pub(super) fn run(program: &Program, run: &Run, node: Node, values: &Values) -> 
     }
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
+    /// `node` of `program`, which reads these values.
+    pub fn new(program: &'a Program, run: &'a Run<'a>, node: Node<'a>, values: &'a Values) -> Turn<'a> {
+        Turn { program, run, node, values }
+    }
+
+    /// The error that the node is not supported, for this reason.
+    pub fn refuse(&self, reason: String) -> Error {
+        ModelError::unsupported(vec![refused(self.node, &reason.into())], 1).into_error()
+    }
+
     /// The values that `body` sees, with these inputs.
     pub fn values(&self, body: &Program, inputs: Vec<Held>) -> Values {
         let graph = body.graph();

@@ -482,6 +482,123 @@ fn cuts_are_reported_before_anything_runs() {
 }
 
 #[test]
+fn loops_over_free_lengths_are_reported_as_cuts() {
+    let body = |first: &str, states: &str| {
+        let graph = TestGraph::default().input(first, Float, &["2"]).input(states, Float, &["2"]);
+        let graph = graph.node("Add", "s row", "next", vec![]).node("Neg", "next", "out", vec![]);
+        graph.output("next").output("out")
+    };
+    let scan = || {
+        let attributes = vec![("num_scan_inputs", Attr::Int(1)), ("body", Attr::Graph(body("s", "row")))];
+        TestGraph::default().floats("start", &[2], &[0.0, 0.0]).node("Scan", "start x", "_ y", attributes)
+    };
+    let repeat = || {
+        let body = TestGraph::default().input("i", Int64, &[]).input("c", Bool, &[]).input("s", Float, &[]);
+        let body = body.node("Neg", "s", "next", vec![]).output_of("c", Bool).output("next");
+        let count = vec![("start", Attr::Int(0)), ("end", Attr::Int(1))];
+        let graph = TestGraph::default().node("Shape", "x", "count", count);
+        graph.node("ReduceMax", "x", "top", vec![("keepdims", Attr::Int(0))]).node(
+            "Loop",
+            "count _ top",
+            "y",
+            vec![("body", Attr::Graph(body))],
+        )
+    };
+    let cuts = |graph: TestGraph, sizes: &[(&str, u32)]| {
+        let model = super::tests::model(graph.input("x", Float, &["n", "2"]).output("y"));
+        let sizes = sizes.iter().map(|(name, size)| (name.to_string(), *size)).collect();
+        let told = crate::onnx::describe::inspect(&model, sizes).unwrap();
+        assert!(told.unsupported.is_empty());
+        told.cuts.iter().map(|node| (node.operator.clone(), node.reason.clone())).collect::<Vec<_>>()
+    };
+    let reported = |operator: &str, reason: &str| vec![(operator.to_string(), reason.to_string())];
+    assert_eq!(cuts(scan(), &[]), reported("Scan", "the number of rounds depends on sizes of inputs"));
+    assert_eq!(cuts(scan(), &[("n", 3)]), []);
+    assert_eq!(cuts(scan(), &[("n", 3000)]), reported("Scan", "the many rounds of its graph run one after another"));
+    assert_eq!(cuts(repeat(), &[]), reported("Loop", "the trip count (input 0) depends on sizes of inputs"));
+    assert_eq!(cuts(repeat(), &[("n", 3)]), []);
+    // A session is cut there, too.
+    let session = opened(scan().input("x", Float, &["n", "2"]).output("y"));
+    run(&session, &[f(&[2, 2], &[1.0, 2.0, 3.0, 4.0])]).unwrap();
+    assert!(session.program.lock().unwrap().is_some());
+}
+
+#[test]
+fn the_first_use_of_a_stage_imports_once() {
+    let graph = TestGraph::default()
+        .input("x", Float, &["n"])
+        .node("Relu", "x", "positive", vec![])
+        .node("NonZero", "positive", "places", vec![])
+        .node("Gather", "x places", "found", vec![])
+        .node("Neg", "found", "y", vec![])
+        .output("y");
+    let session = opened(graph);
+    let files = session.model().unwrap().files.clone();
+    let imports = || files.imports.swap(0, Ordering::Relaxed);
+    assert_eq!(imports(), 1, "when it is opened");
+    let expected = |found: &[f32]| [f(&[1, found.len() as u32], found)];
+    assert_eq!(run(&session, &[f(&[3], &[1.0, -2.0, 3.0])]).unwrap(), expected(&[-1.0, -3.0]));
+    // Of the nodes before NonZero, NonZero itself, and those behind it.
+    assert_eq!(imports(), 3);
+    assert_eq!(run(&session, &[f(&[4], &[1.0, 2.0, 0.0, 3.0])]).unwrap(), expected(&[-1.0, -2.0, -3.0]));
+    assert_eq!(imports(), 1, "NonZero again");
+}
+
+#[test]
+fn what_only_later_stages_read_is_no_input_of_a_stage() {
+    // The first stage behind a cut does not read z, the next one does.
+    let graph = TestGraph::default()
+        .input("x", Float, &["n"])
+        .input("z", Float, &["1"])
+        .node("NonZero", "x", "places", vec![])
+        .node("Gather", "x places", "found", vec![])
+        .node("Relu", "found", "positive", vec![])
+        .node("NonZero", "positive", "again", vec![])
+        .node("Cast", "again", "floats", vec![("to", Attr::Int(1))])
+        .node("Add", "floats z", "y", vec![])
+        .output("y");
+    let session = opened(graph);
+    let run_with = |x: &[f32], z: f32| run(&session, &[f(&[x.len() as u32], x), f(&[1], &[z])]).unwrap();
+    assert_eq!(run_with(&[0.0, 2.0, -1.0], 0.5), [f(&[2, 1], &[0.5, 0.5])]);
+    assert_eq!(run_with(&[0.0, 2.0, -1.0, 5.0], 1.5), [f(&[2, 2], &[1.5, 1.5, 1.5, 3.5])]);
+    let files = session.model().unwrap().files.clone();
+    files.imports.store(0, Ordering::Relaxed);
+    assert_eq!(run_with(&[3.0, 4.0], 2.5), [f(&[2, 2], &[2.5, 2.5, 2.5, 3.5])]);
+    assert_eq!(files.imports.load(Ordering::Relaxed), 2, "both NonZero");
+}
+
+#[test]
+fn inputs_that_a_call_omits_are_absent_in_stages_too() {
+    use crate::onnx::proto;
+    use crate::onnx::testing::node;
+    let function = || proto::Function {
+        name: "Pass".into(),
+        domain: "local".into(),
+        input: vec!["a".into(), "b".into()],
+        output: vec!["b".into(), "places".into()],
+        node: vec![node("NonZero", "a", "places", vec![])],
+        ..Default::default()
+    };
+    let outcome = |inputs: &str, outputs: &str, reads: bool| {
+        let graph = TestGraph::default().input("x", Float, &["n"]).node("local.Pass", inputs, outputs, vec![]);
+        let graph = if reads { graph.node("Relu", "p", "y", vec![]).output("y") } else { graph };
+        let (files, bytes) =
+            crate::onnx::file::Files::of_bytes(graph.output_of("q", Int64).encode_with(18, vec![function()]));
+        let model = Arc::new(Model::decode(bytes, files).unwrap());
+        let session = Arc::new(Session::open(model, super::tests::context(), SessionOptions::default()).unwrap());
+        run(&session, &[f(&[3], &[0.0, 1.0, 2.0])])
+    };
+    let places = || i(&[1, 2], &[1, 2]);
+    for omitted in ["x", "x _"] {
+        assert_eq!(outcome(omitted, "_ q", false).unwrap(), [places()]);
+        assert_eq!(outcome(omitted, "p q", false).unwrap(), [places()], "nothing reads it");
+        let needed = outcome(omitted, "p q", true).unwrap_err();
+        assert!(needed.message.contains("[y] Relu (opset 18): input 0 is missing"), "{needed}");
+    }
+    assert_eq!(outcome("x x", "p q", true).unwrap(), [f(&[3], &[0.0, 1.0, 2.0]), places()]);
+}
+
+#[test]
 fn functions_that_are_cut_run_as_models_of_their_own() {
     use crate::onnx::file::Files;
     use crate::onnx::proto;
@@ -687,4 +804,34 @@ fn a_list_is_looked_into_before_and_after_a_cut() {
         let expected = [i(&[], &[5]), f(&[3], &x), f(&[found.len() as u32], &found)];
         assert_eq!(run(&session, &[f(&[3], &x)]).unwrap(), expected);
     }
+}
+
+#[test]
+fn the_rounds_of_a_loop_with_a_list_convert_no_elements() {
+    let body = TestGraph::default().input("i", Int64, &[]).input("c", Bool, &[]).input("s", Float, &[]);
+    let body = body.node("SequenceInsert", "s x front", "longer", vec![]).node("SequenceErase", "longer", "t", vec![]);
+    let body = body.node("SequenceInsert", "t x", "next", vec![]).output_of("c", Bool).output("next");
+    let graph = TestGraph::default()
+        .input("x", Float, &["2"])
+        .input("trips", Int64, &[])
+        .floats("first", &[2], &[7.0, 8.0])
+        .raw("front", Int64, &[], &0i64.to_le_bytes())
+        .raw("last", Int64, &[], &(-1i64).to_le_bytes())
+        .node("SequenceConstruct", "first", "start", vec![])
+        .node("Loop", "trips _ start", "s", vec![("body", Attr::Graph(body))])
+        .node("SequenceLength", "s", "count", vec![])
+        .node("SequenceAt", "s last", "at", vec![])
+        .output_of("count", Int64)
+        .output("at");
+    let session = opened(graph);
+    let run_for = |trips: i64| run(&session, &[f(&[2], &[1.0, 2.0]), i(&[], &[trips])]).unwrap();
+    assert_eq!(run_for(0), [i(&[], &[1]), f(&[2], &[7.0, 8.0])]);
+    assert_eq!(run_for(3), [i(&[], &[4]), f(&[2], &[1.0, 2.0])]);
+    let files = session.model().unwrap().files.clone();
+    files.imports.store(0, Ordering::Relaxed);
+    assert_eq!(run_for(200), [i(&[], &[201]), f(&[2], &[1.0, 2.0])]);
+    assert_eq!(files.imports.load(Ordering::Relaxed), 0);
+    let error = run(&session, &[f(&[2], &[1.0, 2.0]), i(&[], &[5000])]).unwrap_err();
+    let expected = "  [longer] SequenceInsert (opset 17): a sequence has 4097 tensors, expected at most 4096";
+    assert_eq!((error.code, error.message.lines().last()), (Some(Code::UnsupportedOperator), Some(expected)));
 }

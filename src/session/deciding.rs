@@ -10,9 +10,9 @@ use crate::dimension::Dim;
 use crate::error::{ErrorKind, Result};
 use crate::ir::Builder;
 use crate::memory::Buffer;
-use crate::onnx::deciding::{Decider, deciders};
+use crate::onnx::Binding;
+use crate::onnx::deciding::Decider;
 use crate::onnx::sizes::filled;
-use crate::onnx::{Binding, Model, Request};
 use crate::runtime::{Site, Tensor};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,13 +43,13 @@ pub(super) struct Decided {
 }
 
 impl Deciding {
-    /// The inputs that decide in `model`; `request` is one without sizes.
-    pub fn of(model: &Model, builder: &mut Builder, request: &Request, signature: &Signature) -> Deciding {
+    /// These inputs, which decide, of a session.
+    pub fn of(deciders: Vec<Decider>, signature: &Signature) -> Deciding {
         let place = |decider: Decider| {
             let at = signature.inputs.iter().position(|input| input.name == decider.name)?;
             Some((at, decider))
         };
-        let mut inputs: Vec<_> = deciders(model, builder, request).into_iter().filter_map(place).collect();
+        let mut inputs: Vec<_> = deciders.into_iter().filter_map(place).collect();
         inputs.sort_by_key(|(at, _)| *at);
         Deciding { inputs, credit: AtomicUsize::new(MAX_IN_A_ROW * COST) }
     }

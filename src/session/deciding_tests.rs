@@ -499,3 +499,23 @@ fn a_model_has_no_single_graph_for_what_decides() {
     assert!(names(&session).is_empty());
     finished(|done| session.compile(shapes[..2].into(), Arc::default(), done)).unwrap();
 }
+
+#[test]
+fn opening_imports_a_model_once_unless_an_integer_decides() {
+    let imports = |graph: TestGraph, expected: &[&str]| {
+        let session = Session::open(model(graph), context(), SessionOptions::default()).unwrap();
+        assert_eq!(names(&session), expected);
+        session.model().unwrap().files.imports.load(Ordering::Relaxed)
+    };
+    let input = || TestGraph::default().input("x", Float, &["n"]);
+    let choose = || {
+        let both = branches(twice(), branch("Neg", "x", vec![]));
+        input().input("c", Bool, &["1"]).node("If", "c", "y", both).output("y")
+    };
+    assert_eq!(imports(input().node("Neg", "x", "y", vec![]).output("y"), &[]), 1);
+    assert_eq!(imports(input().input("c", Bool, &["1"]).node("Not", "c", "y", vec![]).output("y"), &[]), 1);
+    assert_eq!(imports(choose(), &["c"]), 1);
+    // Again, to see whether the number may be any.
+    let sliced = input().ints("zero", &[0]).input("to", Int64, &["1"]);
+    assert_eq!(imports(sliced.node("Slice", "x zero to", "y", vec![]).output("y"), &["to"]), 2);
+}

@@ -18,6 +18,7 @@ mod deciding_tests;
 #[cfg(test)]
 mod keep_last_tests;
 mod known;
+mod lists;
 mod lookups;
 mod program;
 mod rounds;
@@ -41,8 +42,8 @@ use crate::description::text_of;
 use crate::error::{Code, Error, Result};
 use crate::ir::Builder;
 use crate::memory::Buffer;
-use crate::onnx::cuts::cuts;
-use crate::onnx::deciding::may_decide;
+use crate::onnx::cuts::Rest;
+use crate::onnx::deciding::{Tried, deciders, may_decide};
 use crate::onnx::describe::output_shapes;
 use crate::onnx::error::{listed, quoted};
 use crate::onnx::import::check;
@@ -252,8 +253,10 @@ impl Session {
         }
         let mut signature = Signature::new(&model, &options)?;
         let (mut trial, request) = trial(&context, &options);
+        let Tried { deciders, is_possible } = deciders(&model, &mut trial, &request);
         // Others compile, which checks more, before they are used.
-        if signature.fixed().is_none() || may_decide(&model, &request) {
+        let is_checked = is_possible || signature.fixed().is_some() && !may_decide(&model, &request);
+        if !is_checked {
             check(&model, &mut trial, &request).map_err(|error| error.into_error())?;
         }
         if signature.outputs.iter().any(|output| output.shape.is_none())
@@ -269,18 +272,17 @@ impl Session {
             options.outputs = Some(signature.outputs.iter().map(name).collect());
             model = Arc::new(slicing);
         }
-        let session = Session::of(model, context, options, signature)?;
-        session.deciding();
-        Ok(session)
+        let deciding = Deciding::of(deciders, &signature).into();
+        Ok(Session { deciding, ..Session::of(model, context, options, signature)? })
     }
 
     /// The inputs that decide. Finding them takes imports: not on a thread that waits.
     fn deciding(&self) -> &Deciding {
         self.deciding.get_or_init(|| {
-            let (mut trial, request) = trial(&self.context, &self.options);
             // Without a model, nothing runs any more.
-            let found = self.model().map(|model| Deciding::of(&model, &mut trial, &request, &self.signature));
-            found.unwrap_or_default()
+            let Ok(model) = self.model() else { return Deciding::default() };
+            let (mut trial, request) = trial(&self.context, &self.options);
+            Deciding::of(deciders(&model, &mut trial, &request).deciders, &self.signature)
         })
     }
 
@@ -439,10 +441,9 @@ impl Session {
                 let specialization = session.specialize(site, &shapes, true)?;
                 let graph = specialization.graph().and_then(|graph| graph.description());
                 let rest = specialization.rest.as_ref();
-                let left = rest.map_or(&[][..], |rest| &rest.left);
+                let cuts = rest.map_or(Vec::new(), Rest::cuts);
                 let graph = graph.map(|graph| graph.json());
-                let json =
-                    json!({ "graph": graph, "cuts": cuts(left), "nodesLeft": rest.map_or(0, |rest| rest.remaining) });
+                let json = json!({ "graph": graph, "cuts": cuts, "nodesLeft": rest.map_or(0, |rest| rest.remaining) });
                 made.put(text_of("describe", &json)?);
                 Ok(None)
             },

@@ -8,8 +8,9 @@
 use super::Session;
 use super::control;
 use super::known::{Data, Given, Held, Known, Role, constant, host, unnamed};
+use super::lists;
 use super::specialization::{Key, Specialization, Specializations, bytes_of, find_kept, spare};
-use super::template::{Bindings, Ending, Form, FreeSizes, Recorded, find};
+use super::template::{Bindings, Form, FreeSizes, Recorded, find};
 use super::value::{Feed, Target};
 use crate::dimension::Dim;
 use crate::dtype::DataType;
@@ -18,7 +19,7 @@ use crate::ir::{Builder, bytes_of_sizes};
 use crate::memory::Buffer;
 use crate::onnx::ModelError;
 use crate::onnx::body::{Outlined, shapes_of};
-use crate::onnx::cuts::{Kept, KeptTensor, Left};
+use crate::onnx::cuts::{Kept, KeptTensor, Left, Rest};
 use crate::onnx::decode::MAX_DEPTH;
 use crate::onnx::error::{Cut, Unsupported, shortened};
 use crate::onnx::flow::Flow;
@@ -80,6 +81,17 @@ struct Stage {
 }
 
 impl Stage {
+    /// Adds what its nodes have read in an import: with other decisions, they read more.
+    fn add_reads(&self, read: Vec<NameId>) {
+        let mut reads = lock(&self.reads);
+        let reads = reads.get_or_insert_default();
+        for id in read {
+            if !reads.contains(&id) {
+                reads.push(id);
+            }
+        }
+    }
+
     /// The stage that begins at `starts` after the nodes `done` have run, if it is known.
     fn known_after(&self, done: &[u32], starts: &BTreeSet<u32>) -> Option<Arc<Stage>> {
         let mut next = lock(&self.next);
@@ -164,6 +176,24 @@ impl Progress<'_> {
     fn add(&mut self, id: NameId, value: Held) {
         if self.uses.get(&id).is_some_and(|&uses| uses > 0) {
             self.values.insert(id, value);
+        }
+    }
+
+    /// The values that the remaining nodes read, without `later` ones: those of a stage, if nothing is left behind it.
+    fn may_read(&self, wanted: &[NameId], later: &NameSet) -> Vec<NameId> {
+        let mut results: ByName<u32> = ByName::default();
+        wanted.iter().for_each(|&id| *results.entry(id).or_default() += 1);
+        let is_read = |id: &&NameId| self.uses.get(id) > results.get(id) && !later.contains(id);
+        let mut read: Vec<NameId> = self.values.keys().filter(is_read).copied().collect();
+        read.sort_unstable();
+        read
+    }
+
+    /// A value that the next node to run reads: its own if no other node reads it, and it is no result.
+    fn take(&mut self, id: NameId) -> Option<Held> {
+        match self.uses.get(&id) {
+            Some(1) => self.values.remove(&id),
+            _ => self.values.get(&id).cloned(),
         }
     }
 
@@ -355,7 +385,7 @@ impl Program {
     ///
     /// # Errors
     /// Those of [`run`](Self::run).
-    pub fn run_rest(&self, run: &Run, values: Values, rest: &Ending) -> Result<Vec<Held>> {
+    pub fn run_rest(&self, run: &Run, values: Values, rest: &Rest) -> Result<Vec<Held>> {
         let mut progress = self.progress(values);
         self.advance(run, &mut progress, rest)?;
         self.run_stages(run, progress)
@@ -438,47 +468,47 @@ impl Program {
             later: &later,
             stop: &run.session.stop,
         };
+        let mut guess = progress.may_read(&self.wanted, &later);
         loop {
-            let reads = lock(&stage.reads).clone();
-            let Given { mut known, sizes, inputs } = Given::of(values, reads.as_deref().unwrap_or_default());
+            let known_reads = lock(&stage.reads).clone();
+            let is_guess = known_reads.is_none();
+            let reads = known_reads.unwrap_or_else(|| guess.clone());
+            let Given { mut known, sizes, inputs } = Given::of(values, &reads);
             known.later = later.iter().copied().collect();
             known.later.sort_unstable();
-            let missed = RefCell::new(Vec::new());
+            let others = RefCell::new(None);
             let import = |dims: &[Dim]| {
-                let recorded = import_stage(run, &part, (&known, dims), values, &missed)?;
-                // Its graph is of no use without what it reads.
-                match missed.borrow().is_empty() {
-                    true => Ok(recorded),
-                    false => Err(Error::new(ErrorKind::Operation, "the nodes of a stage read more than is known")),
+                // A graph is of no use without what it reads, nor with inputs that only later nodes read.
+                let unfit = || Error::new(ErrorKind::Operation, "the nodes of a stage read other values than expected");
+                if others.borrow().is_some() {
+                    return Err(unfit());
                 }
+                let (recorded, read) = import_stage(run, &part, (&known, dims), values)?;
+                if read.iter().all(|id| reads.contains(id)) && (!is_guess || read.len() == reads.len()) {
+                    return Ok(recorded);
+                }
+                others.replace(Some(read));
+                Err(unfit())
             };
-            if reads.is_none() {
-                // What the nodes read is only known afterwards.
-                import_stage(run, &part, (&known, &[]), values, &missed)?;
-                *lock(&stage.reads) = Some(missed.take());
-                continue;
-            }
             let free = FreeSizes { form: Form::Known(known.clone()), sizes };
             let is_it = |one: &Specialization| matches!(one.key(), Key::Sizes(known) if *known == free);
             if let Some(known) = find_kept(&stage.kept, is_it) {
                 return Ok(Prepared { graph: known, inputs });
             }
             let found = find(&stage.templates, run.site, &free, &import, || true);
-            let missed = missed.take();
-            if !missed.is_empty() {
-                // With other decisions, the nodes read more.
-                let mut reads = lock(&stage.reads);
-                let reads = reads.get_or_insert_default();
-                for id in missed {
-                    if !reads.contains(&id) {
-                        reads.push(id);
-                    }
-                }
+            if let Some(read) = others.take() {
+                stage.add_reads(read);
+                continue;
+            }
+            if is_guess && found.is_err() && !guess.is_empty() {
+                // The fault may lie in a value that this stage does not read.
+                guess.clear();
                 continue;
             }
             let filled = found?.expect("it may be recorded").fill(run.site, || spare(&stage.kept, run.site))?;
             let names = || Given::names(inputs.len());
             let made = Arc::new(Specialization::new(run.site, filled, Key::Sizes(free), names));
+            stage.add_reads(reads);
             stage.kept.add(&made);
             let bytes = bytes_of(&stage.kept);
             run.session.weigh_stage(bytes, stage.bytes.swap(bytes, Ordering::Relaxed));
@@ -487,7 +517,7 @@ impl Program {
     }
 
     /// After a graph that has left `rest`, runs the nodes that can run outside of a graph.
-    fn advance(&self, run: &Run, progress: &mut Progress, rest: &Ending) -> Result<()> {
+    fn advance(&self, run: &Run, progress: &mut Progress, rest: &Rest) -> Result<()> {
         rest.done.iter().for_each(|&place| progress.finish(place));
         for &Left { place, cut, .. } in rest.left.iter() {
             match cut {
@@ -525,6 +555,8 @@ impl Program {
                 progress.shown.extend(lists);
             } else if node.operator().function.is_some() || self.model.arena.has_graph(&self.arguments(node)?) {
                 self.control(run, progress, place)?;
+            } else if let Some(list) = node.input(0).filter(|&id| progress.is_list(id) && lists::runs(node)) {
+                self.use_list(run, progress, place, list)?;
             } else {
                 self.evaluate(run, progress, place)?;
             }
@@ -542,6 +574,18 @@ impl Program {
         }
         for (id, output) in node.outputs().iter().zip(outputs) {
             id.iter().for_each(|&id| progress.add(id, output.clone()));
+        }
+        progress.finish(place);
+        Ok(())
+    }
+
+    /// Runs a node whose first input is the list `id`.
+    fn use_list(&self, run: &Run, progress: &mut Progress, place: u32, id: NameId) -> Result<()> {
+        let node = self.flow.node(&self.model.arena, place);
+        let Some(Value::Sequence(list)) = progress.take(id) else { unreachable!("it is a list") };
+        let output = lists::run(self, run, node, list, &progress.values)?;
+        if let Some(id) = node.output(0) {
+            progress.add(id, output);
         }
         progress.finish(place);
         Ok(())
@@ -577,38 +621,40 @@ struct Earlier<'a> {
     given: ByName<import::Value>,
     /// All of them.
     values: &'a Values,
-    /// Further ones that it reads.
-    missed: Vec<NameId>,
+    /// Those that it reads.
+    read: Vec<NameId>,
 }
 
 impl KnownValues for Earlier<'_> {
     fn value(&mut self, builder: &mut Builder, id: NameId) -> Result<Option<import::Value>, ModelError> {
+        let value = match self.given.get(&id) {
+            Some(value) => value.clone(),
+            None => {
+                let Some(held) = self.values.get(&id) else { return Ok(None) };
+                unnamed(builder, held).map_err(ModelError::of_constant)?
+            }
+        };
         // A function may read a value that the graph around it reads again.
-        if let Some(value) = self.given.get(&id) {
-            return Ok(Some(value.clone()));
+        if !self.read.contains(&id) {
+            self.read.push(id);
+            self.given.insert(id, value.clone());
         }
-        let Some(held) = self.values.get(&id) else { return Ok(None) };
-        self.missed.push(id);
-        let value = unnamed(builder, held).map_err(ModelError::of_constant)?;
-        self.given.insert(id, value.clone());
         Ok(Some(value))
     }
 }
 
-/// Imports a part of a model with the values that are `known`, and the free sizes `dims`. If it reads others, its graph is
-/// of no use; they are added to `missed`.
+/// Imports a part of a model with the values that are `known`, and the free sizes `dims`. Also returns which of all
+/// values it reads: without one that is not known, its graph is of no use.
 fn import_stage(
     run: &Run,
     part: &Part,
     (known, dims): (&Known, &[Dim]),
     values: &Values,
-    missed: &RefCell<Vec<NameId>>,
-) -> Result<Recorded> {
+) -> Result<(Recorded, Vec<NameId>)> {
     let mut builder = Builder::with_limit(run.site.backend.max_value_bytes());
-    let mut earlier = Earlier { given: known.values(&mut builder, dims)?, values, missed: Vec::new() };
+    let mut earlier = Earlier { given: known.values(&mut builder, dims)?, values, read: Vec::new() };
     let (outputs, rest) = import_part(part, &mut builder, &mut earlier).map_err(of_model)?;
-    missed.borrow_mut().append(&mut earlier.missed);
-    Ok(Recorded { builder, inputs: Vec::new(), outputs, rest: Some(rest) })
+    Ok((Recorded { builder, inputs: Vec::new(), outputs, rest: Some(rest) }, earlier.read))
 }
 
 /// Converts `kept` to a value of the run; `outputs` are those of the graph.

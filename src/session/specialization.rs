@@ -2,7 +2,7 @@
 
 use super::deciding::Decided;
 use super::signature::{Shapes, check_target};
-use super::template::{Ending, Filled, FreeSizes, UnknownDim, find};
+use super::template::{Filled, FreeSizes, UnknownDim, find};
 use super::value::{Cache, Feed, Output, Target};
 use super::{Session, SessionOptions};
 use crate::description::Processor;
@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::ir::{Builder, Growing};
 use crate::memory::{Buffer, Rows};
 use crate::onnx::Binding;
+use crate::onnx::cuts::Rest;
 use crate::runtime::{Backend, CompiledGraph, Contents, Later, Read, Recent, Site, Slot, Tensor};
 use crate::shape::Descriptor;
 use serde_json::{Value as Json, json};
@@ -95,7 +96,7 @@ pub struct Specialization {
     /// The outputs that begin with an input, in its memory; indices into `writes` and `reads`.
     growing: Vec<Growing>,
     /// The work that remains after the graph; `None` if there is none.
-    pub(super) rest: Option<Ending>,
+    pub(super) rest: Option<Rest>,
     /// Whether a run consists of the graph alone and uses no threads of the pool.
     may_be_quick: bool,
     /// Duration of the last run in nanoseconds; `u64::MAX` before the first one.

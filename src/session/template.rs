@@ -9,10 +9,8 @@ use crate::compile::find_growing;
 use crate::dimension::Dim;
 use crate::error::Result;
 use crate::ir::Builder;
-use crate::onnx::cuts::{Kept, KeptTensor, Left, Rest};
-use crate::onnx::graph::NameId;
+use crate::onnx::cuts::Rest;
 use crate::onnx::model::{Dimension, ValueInfo};
-use crate::onnx::value::Value;
 use crate::onnx::{Binding, Imported, Model, Request, import};
 use crate::runtime::{CompiledGraph, Optimized, Site, Template, Templates};
 use std::collections::{BTreeMap, HashMap};
@@ -139,7 +137,7 @@ pub(super) struct Bindings {
     /// The dimensions of the inputs and of the outputs that depend on sizes.
     pub unknown: [Box<[UnknownDim]>; 2],
     /// The work that remains after the graph.
-    rest: Option<Ending>,
+    rest: Option<Rest>,
 }
 
 /// A dimension of an input or output that depends on sizes.
@@ -165,11 +163,8 @@ impl UnknownDim {
 
 impl Bindings {
     /// The work that remains after the graph, with all sizes known.
-    pub fn rest(&self, values: &[i64]) -> Option<Ending> {
-        let rest = self.rest.as_ref()?;
-        let kept = rest.values.iter().map(|(id, kept)| (*id, fixed(kept, values))).collect();
-        let (done, left) = (rest.done.clone(), rest.left.clone());
-        Some(Ending { done, left, values: kept, ..*rest })
+    pub fn rest(&self, values: &[i64]) -> Option<Rest> {
+        Some(self.rest.as_ref()?.at(values))
     }
 
     /// Whether the recorded data are valid for `form`.
@@ -194,37 +189,6 @@ pub(super) struct Filled {
     pub graph: Option<Arc<CompiledGraph>>,
     /// The specialization for other sizes that was resized, if the graph was made from one.
     pub resized: Option<Specialization>,
-}
-
-/// The work that remains after a graph.
-pub struct Ending {
-    /// The places of the nodes that the graph computes.
-    pub done: Arc<[u32]>,
-    /// The nodes where the model is cut.
-    pub left: Arc<[Left]>,
-    /// Number of nodes that remain.
-    pub remaining: usize,
-    /// The values that they read, with all sizes known.
-    pub values: Vec<(NameId, Kept)>,
-}
-
-/// `kept` with all sizes known.
-fn fixed(kept: &Kept, values: &[i64]) -> Kept {
-    let fix = |dim: &mut Dim| dim.fix(values);
-    match kept {
-        Value::Tensor(KeptTensor::Sizes(descriptor, dims)) => {
-            let (mut descriptor, mut dims) = (descriptor.clone(), dims.clone());
-            descriptor.shape.iter_mut().chain(&mut dims).for_each(fix);
-            Value::Tensor(KeptTensor::Sizes(descriptor, dims))
-        }
-        Value::Empty(descriptor) => {
-            let mut descriptor = descriptor.clone();
-            descriptor.shape.iter_mut().for_each(fix);
-            Value::Empty(descriptor)
-        }
-        Value::Sequence(all) => Value::list(all.iter().map(|kept| fixed(kept, values)).collect()),
-        other => other.clone(),
-    }
 }
 
 /// A template that fits given sizes.
@@ -296,10 +260,6 @@ fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Opt
             Some(site.optimize(graph)?)
         }
     };
-    let rest = rest.map(|Rest { done, left, remaining, values }| {
-        let (done, left) = (done.into(), left.into());
-        Ending { done, left, remaining, values }
-    });
     let unknown = [&inputs, &outputs].map(|bindings| UnknownDim::all_of(bindings));
     Ok((graph, Bindings { form: form.clone(), has_caches, inputs, outputs, unknown, rest }))
 }

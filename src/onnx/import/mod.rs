@@ -11,7 +11,8 @@ mod refused;
 pub(super) use check::PROBES;
 pub use check::check;
 pub(super) use inputs::input_type;
-pub(super) use refused::{RefusedNodes, refused};
+pub(super) use refused::RefusedNodes;
+pub use refused::refused;
 
 use super::budget::Budget;
 use super::constants::Converted;
@@ -224,6 +225,8 @@ pub(super) fn with_importer<T>(
     work: impl FnOnce(&mut Importer) -> Result<T>,
 ) -> Result<T> {
     model.files.check()?;
+    #[cfg(test)]
+    model.files.imports.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     // The nodes of a graph that does not run take up to twice the work of the node that contains it, as they are
     // smaller, for each of two trials.
     let trials = Budget::new(model, own.saturating_mul(4));

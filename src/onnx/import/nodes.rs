@@ -202,8 +202,10 @@ impl Importer<'_> {
         let function = model.function(function);
         let graph = model.arena.graph(function.graph);
         let arguments = model.arena.with_defaults(arguments, &function.defaults);
-        let inputs = graph.input_values.iter().copied().zip(inputs);
-        let own: ByName<Value> = inputs.filter_map(|(id, value)| Some((id, value?))).collect();
+        // Inputs that a call omits, in between or at the end, are absent; a node that needs one is refused.
+        let given = inputs.into_iter().map(|input| input.unwrap_or(Value::Absent));
+        let own: ByName<Value> =
+            graph.input_values.iter().copied().zip(given.chain(std::iter::repeat(Value::Absent))).collect();
         let outer = replace(&mut self.values, own);
         let place = Place { arguments: Some(&arguments), depth: depth + 1 };
         let ran = self.nodes(&graph.nodes, place).and_then(|()| self.results(&graph.output_values));

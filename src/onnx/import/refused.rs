@@ -40,7 +40,7 @@ impl RefusedNodes {
 }
 
 /// A node, and why it is refused.
-pub(in crate::onnx) fn refused(node: Node, refusal: &Refusal) -> Unsupported {
+pub fn refused(node: Node, refusal: &Refusal) -> Unsupported {
     let operator = node.operator();
     Unsupported {
         name: shortened(node.shown_name()),

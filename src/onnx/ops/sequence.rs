@@ -7,83 +7,56 @@ use crate::onnx::call::{Call, Step};
 use crate::onnx::control_flow;
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
+use crate::onnx::lists::{List, check_length, element, erased, inserted, tensor};
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::shape::Descriptor;
-use std::sync::Arc;
 
-/// Maximum number of tensors in a sequence: every operator that changes a sequence copies it.
-const MAX_LENGTH: usize = 4096;
-
-fn sequence(call: &Call, index: usize) -> Step<Vec<Value>> {
+fn list(call: &Call, index: usize) -> Step<List<OperandId>> {
     match call.required(index)? {
-        Value::Sequence(values) => Ok(Arc::unwrap_or_clone(values)),
+        Value::Sequence(values) => Ok(values),
         _ => Err(Refusal(format!("input {index} is not a sequence"))),
     }
 }
 
-fn check_length(length: usize) -> Step<()> {
-    match length {
-        0..=MAX_LENGTH => Ok(()),
-        _ => Err(Refusal(format!("a sequence has {length} tensors, expected at most {MAX_LENGTH}"))),
-    }
+/// The position in the constant at `index`, if there is one.
+fn position(call: &Call, index: usize) -> Step<Option<i64>> {
+    call.value(index).map(|_| call.one_int(index, "position")).transpose()
+}
+
+fn of_list(call: &mut Call, list: List<OperandId>) -> Outcome {
+    // Intermediate lists are kept until the end of the translation.
+    call.take_memory(list.len() * size_of::<Value>())?;
+    Ok(vec![Value::Sequence(list)])
 }
 
 fn bounded(call: &mut Call, values: Vec<Value>) -> Outcome {
     check_length(values.len())?;
-    // Intermediate sequences are kept until the end of the translation.
-    call.take_memory(values.len() * size_of::<Value>())?;
-    Ok(vec![Value::list(values)])
-}
-
-fn tensor(call: &Call, index: usize) -> Step<Value> {
-    match call.required(index)? {
-        Value::Sequence(_) => Err(Refusal(format!("input {index} is a sequence, expected a tensor"))),
-        value => Ok(value),
-    }
-}
-
-/// Resolves the position in the constant at `index`, below `limit`; negative values count from the end.
-fn position(call: &Call, index: usize, length: usize, limit: usize) -> Step<usize> {
-    let position = call.one_int(index, "position")?;
-    let counted = if position < 0 { position + length as i64 } else { position };
-    let valid = usize::try_from(counted).ok().filter(|&counted| counted < limit);
-    valid.ok_or_else(|| Refusal(format!("position is {position}, the sequence has {length} tensors")))
+    of_list(call, values.into())
 }
 
 fn construct(call: &mut Call) -> Outcome {
-    let values = (0..call.input_count()).map(|index| tensor(call, index)).collect::<Step<_>>()?;
+    let values = (0..call.input_count()).map(|index| tensor(call.value(index), index));
+    let values = values.collect::<Result<_, _>>()?;
     bounded(call, values)
 }
 
 fn insert(call: &mut Call) -> Outcome {
-    let mut values = sequence(call, 0)?;
-    let value = tensor(call, 1)?;
-    let at = match call.value(2) {
-        Some(_) => position(call, 2, values.len(), values.len() + 1)?,
-        None => values.len(),
-    };
-    values.insert(at, value);
-    bounded(call, values)
+    let (list, value) = (list(call, 0)?, tensor(call.value(1), 1)?);
+    let list = inserted(list, value, position(call, 2)?)?;
+    of_list(call, list)
 }
 
 fn erase(call: &mut Call) -> Outcome {
-    let mut values = sequence(call, 0)?;
-    let at = match call.value(1) {
-        Some(_) => position(call, 1, values.len(), values.len())?,
-        None => values.len().checked_sub(1).ok_or("the sequence is empty")?,
-    };
-    values.remove(at);
-    bounded(call, values)
+    let list = erased(list(call, 0)?, position(call, 1)?)?;
+    of_list(call, list)
 }
 
 fn at(call: &mut Call) -> Outcome {
-    let mut values = sequence(call, 0)?;
-    let at = position(call, 1, values.len(), values.len())?;
-    Ok(vec![values.swap_remove(at)])
+    Ok(vec![element(&list(call, 0)?, call.one_int(1, "position")?)?])
 }
 
 fn length(call: &mut Call) -> Outcome {
-    let length = sequence(call, 0)?.len() as i64;
+    let length = list(call, 0)?.len() as i64;
     Ok(vec![call.int_list(&[], &[length])?])
 }
 
@@ -127,7 +100,7 @@ pub fn joined(call: &mut Call, values: &[Value], axis: i64, new_axis: bool) -> S
 }
 
 fn concat_from_sequence(call: &mut Call) -> Outcome {
-    let values = sequence(call, 0)?;
+    let values = list(call, 0)?;
     let axis = call.int_attribute("axis").ok_or("axis is missing")?;
     let new_axis = call.int_or("new_axis", 0) != 0;
     Ok(vec![joined(call, &values, axis, new_axis)?])
