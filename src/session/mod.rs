@@ -19,6 +19,8 @@ mod deciding_tests;
 mod keep_last_tests;
 mod known;
 mod lookups;
+#[cfg(test)]
+mod memory_tests;
 mod program;
 mod rounds;
 #[cfg(test)]
