@@ -140,9 +140,12 @@ impl Origin {
 
     /// The origin of plans of `compiled`, which `passes` produced from `source`.
     fn new(source: Listing, compiled: &Graph, passes: Passes) -> Origin {
+        let (source, listed) = (Arc::new(source), Listing::of(compiled));
+        // The parts of a model that is cut are often too small for a pass to change them.
+        let listed = if listed.is_same(&source) { source.clone() } else { Arc::new(listed) };
         Origin {
-            source: Arc::new(source),
-            compiled: Arc::new(Listing::of(compiled)),
+            source,
+            compiled: listed,
             descriptors: compiled.values.iter().map(|value| value.descriptor.clone()).collect(),
             values: Arc::default(),
             passes,

@@ -46,15 +46,32 @@ enum Operation {
     Max(Term, Term),
 }
 
-/// The outcome of a comparison.
+/// A comparison and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Guard {
     a: Term,
     b: Term,
-    /// Whether the comparison only tested equality.
-    equality: bool,
-    /// The order of the two; for equality, `Less` stands for unequal.
-    outcome: Ordering,
+    outcome: Outcome,
+}
+
+/// The outcome of a comparison, as far as somebody asked for it: if a size is below another one or not, it does not
+/// matter whether they are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Outcome {
+    Order(Ordering),
+    Equal(bool),
+    Less(bool),
+}
+
+impl Outcome {
+    /// Whether two values in this order have the outcome.
+    fn is(self, order: Ordering) -> bool {
+        match self {
+            Outcome::Order(outcome) => order == outcome,
+            Outcome::Equal(outcome) => order.is_eq() == outcome,
+            Outcome::Less(outcome) => order.is_lt() == outcome,
+        }
+    }
 }
 
 /// The computations with free sizes, and the outcomes of comparisons.
@@ -137,10 +154,7 @@ impl Tape {
             values.push(value);
         }
         let get = |term: Term| values[term.get() as usize - 1];
-        self.guards.iter().all(|guard| {
-            let outcome = get(guard.a).cmp(&get(guard.b));
-            if guard.equality { outcome.is_eq() == guard.outcome.is_eq() } else { outcome == guard.outcome }
-        })
+        self.guards.iter().all(|guard| guard.outcome.is(get(guard.a).cmp(&get(guard.b))))
     }
 
     /// Whether a sum, difference or product exceeds the range of integers for the sizes whose `values`
@@ -335,26 +349,32 @@ impl Dim {
         })
     }
 
-    /// Compares, and records the outcome.
+    /// Compares, and records what the caller asks for.
     #[inline]
-    fn compare(self, other: Dim, equality: bool) -> Ordering {
+    fn compare(self, other: Dim, asked: impl Fn(Ordering) -> Outcome) -> Ordering {
         match (self.term, other.term) {
             (None, None) => self.value.cmp(&other.value),
             (one, two) if one == two => Ordering::Equal,
-            _ => self.record_comparison(other, equality),
+            _ => {
+                let order = self.value.cmp(&other.value);
+                self.record_comparison(other, asked(order));
+                order
+            }
         }
     }
 
-    fn record_comparison(self, other: Dim, equality: bool) -> Ordering {
-        let outcome = self.value.cmp(&other.value);
-        let noted = if equality && outcome.is_ne() { Ordering::Less } else { outcome };
+    fn record_comparison(self, other: Dim, outcome: Outcome) {
         with_tape(|tape| {
-            let guard = Guard { a: tape.term(self), b: tape.term(other), equality, outcome: noted };
+            let guard = Guard { a: tape.term(self), b: tape.term(other), outcome };
             if tape.guarded.insert(guard) {
                 tape.guards.push(guard);
             }
         });
-        outcome
+    }
+
+    #[inline]
+    fn is_below(self, other: Dim) -> bool {
+        self.compare(other, |order| Outcome::Less(order.is_lt())).is_lt()
     }
 }
 
@@ -411,7 +431,7 @@ impl From<&u32> for Dim {
 
 impl PartialEq for Dim {
     fn eq(&self, other: &Dim) -> bool {
-        self.compare(*other, true).is_eq()
+        self.compare(*other, |order| Outcome::Equal(order.is_eq())).is_eq()
     }
 }
 
@@ -431,21 +451,37 @@ impl PartialEq<Dim> for u32 {
 
 impl Ord for Dim {
     fn cmp(&self, other: &Dim) -> Ordering {
-        self.compare(*other, false)
+        self.compare(*other, Outcome::Order)
     }
 }
 
-impl PartialOrd for Dim {
-    fn partial_cmp(&self, other: &Dim) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
+macro_rules! ordered {
+    ($($Other:ty)*) => {$(
+        impl PartialOrd<$Other> for Dim {
+            fn partial_cmp(&self, other: &$Other) -> Option<Ordering> {
+                Some(self.cmp(&Dim::from(*other)))
+            }
+
+            fn lt(&self, other: &$Other) -> bool {
+                self.is_below(Dim::from(*other))
+            }
+
+            fn ge(&self, other: &$Other) -> bool {
+                !self.is_below(Dim::from(*other))
+            }
+
+            fn gt(&self, other: &$Other) -> bool {
+                Dim::from(*other).is_below(*self)
+            }
+
+            fn le(&self, other: &$Other) -> bool {
+                !Dim::from(*other).is_below(*self)
+            }
+        }
+    )*};
 }
 
-impl PartialOrd<u32> for Dim {
-    fn partial_cmp(&self, other: &u32) -> Option<Ordering> {
-        self.partial_cmp(&Dim::from(*other))
-    }
-}
+ordered! { Dim u32 }
 
 impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -530,6 +566,22 @@ mod tests {
         let fits = |sizes: &[i64]| tape.evaluate(sizes, &mut Vec::new());
         assert!(fits(&[5, 7]) && fits(&[2, 3]) && fits(&[0, 9]));
         assert!(!fits(&[7, 7]) && !fits(&[8, 7]) && !fits(&[1, 7]));
+    }
+
+    #[test]
+    fn a_comparison_records_only_what_it_asks_for() {
+        let alike = |sizes: [i64; 2], compare: fn(Dim, Dim) -> bool| {
+            let (_, tape) = Tape::record(&sizes, |free| compare(free[0], free[1]));
+            [[4, 5], [5, 5], [6, 5]].map(|sizes| tape.evaluate(&sizes, &mut Vec::new()))
+        };
+        assert_eq!(alike([1, 2], |a, b| a < b), [true, false, false]);
+        assert_eq!(alike([2, 2], |a, b| a < b), [false, true, true]);
+        assert_eq!(alike([2, 2], |a, b| a <= b), [true, true, false]);
+        assert_eq!(alike([3, 2], |a, b| a > b), [false, false, true]);
+        assert_eq!(alike([3, 2], |a, b| a >= b), [false, true, true]);
+        assert_eq!(alike([2, 2], |a, b| a == b), [false, true, false]);
+        assert_eq!(alike([3, 2], |a, b| a.cmp(&b).is_gt()), [false, false, true]);
+        assert_eq!(alike([2, 2], |a, b| a.cmp(&b).is_le()), [false, true, false]);
     }
 
     #[test]

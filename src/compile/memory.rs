@@ -4,7 +4,7 @@
 
 use super::Granularity;
 use super::blocks::{ArenaBlocks, Lifetime};
-use super::views::{View, view};
+use super::views::{View, view, view_in};
 use crate::ir::{Changes, Graph, Growing, Node, Source, ValueId};
 
 /// A memory whose address is known only at dispatch.
@@ -63,6 +63,8 @@ pub struct MemoryPlan {
     touching: Lists,
     /// The view of each node, if it is one.
     found: Vec<Option<View>>,
+    /// The memory of a view that has been replaced.
+    spare: Vec<usize>,
     aliasing: Aliasing,
     /// The aliasing for the previous sizes, if it had to be found again; its memory is reused for the next ones.
     before: Aliasing,
@@ -209,6 +211,7 @@ impl MemoryPlan {
             is_used,
             touching: Lists::of(graph.values.len(), touched.iter().copied()),
             found,
+            spare: Vec::new(),
             aliasing,
             before: Aliasing::default(),
             shares_views: share_views,
@@ -236,15 +239,17 @@ impl MemoryPlan {
     /// the plan must then be rebuilt.
     #[must_use]
     pub fn resize(&mut self, graph: &Graph, changes: &Changes) -> bool {
-        let MemoryPlan { used, found, aliasing, before, moved, shares_views, granularity, .. } = self;
+        let MemoryPlan { used, found, spare, aliasing, before, moved, shares_views, granularity, .. } = self;
         moved.clear();
         let views = shares_views.then_some(*granularity);
         let (mut is_shifted, mut is_alike) = (false, true);
         for &index in &changes.nodes {
-            let now = view(graph, &graph.nodes[index]);
+            let now = view_in(graph, &graph.nodes[index], spare);
             is_shifted |= found[index] != now;
             is_alike &= View::are_alike(&found[index], &now, granularity.view);
-            found[index] = now;
+            if let Some(view) = std::mem::replace(&mut found[index], now) {
+                *spare = view.into_offsets();
+            }
         }
         if is_alike {
             if is_shifted {

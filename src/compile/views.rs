@@ -3,7 +3,6 @@
 
 use crate::ir::{Graph, Node};
 use crate::ops::elementwise::Elementwise;
-use crate::ops::strided::Strided;
 use crate::ops::{Api, Op};
 
 /// How the operands and outputs of a node share memory.
@@ -18,6 +17,13 @@ pub enum View {
 impl View {
     /// Where the parts start, in bytes.
     pub fn offsets(&self) -> &[usize] {
+        match self {
+            View::Parts(offsets) | View::Joined(offsets) => offsets,
+        }
+    }
+
+    /// The memory of the offsets.
+    pub fn into_offsets(self) -> Vec<usize> {
         match self {
             View::Parts(offsets) | View::Joined(offsets) => offsets,
         }
@@ -38,27 +44,37 @@ impl View {
 
 /// The view of `node`, if it is one. A node with an epilogue or prologue is not, and may have other shapes.
 pub fn view(graph: &Graph, node: &Node) -> Option<View> {
+    view_in(graph, node, &mut Vec::new())
+}
+
+/// Like [`view`], in the memory of `spare`, which it takes if there is a view.
+pub fn view_in(graph: &Graph, node: &Node, spare: &mut Vec<usize>) -> Option<View> {
     if !node.is_plain() {
         return None;
     }
+    spare.clear();
     let sizes = |index: usize| graph.descriptor(node.inputs[index].expect("the rule requires it")).sizes();
     let size = graph.descriptor(node.outputs[0]).dtype.size();
-    let bytes = |elements: Vec<usize>| elements.into_iter().map(|offset| offset * size).collect();
-    let part = |offset: Option<usize>| Some(View::Parts(vec![offset? * size]));
+    let mut kind: fn(Vec<usize>) -> View = View::Parts;
     match &node.op {
-        Api(Op::Elementwise(Elementwise::Identity)) => part(Some(0)),
-        Api(Op::Reshape(op)) => part(op.contiguous_offset()),
-        Api(Op::Expand(op)) => part(op.contiguous_offset(&sizes(0))),
-        Api(Op::Slice(op)) => part(op.contiguous_offset(&sizes(0))),
-        Api(Op::Transpose(op)) => part(op.contiguous_offset(&sizes(0))),
+        Api(Op::Elementwise(Elementwise::Identity)) => spare.push(0),
+        Api(Op::Reshape(op)) => spare.push(op.contiguous_offset()?),
+        Api(Op::Expand(op)) => spare.push(op.contiguous_offset(&sizes(0))?),
+        Api(Op::Slice(op)) => spare.push(op.contiguous_offset(&sizes(0))?),
+        Api(Op::Transpose(op)) => spare.push(op.contiguous_offset(&sizes(0))?),
         Api(Op::Split(op)) => {
-            let places = op.strided(&sizes(0));
-            let offsets: Option<_> = places.iter().map(Strided::contiguous_offset).collect();
-            offsets.map(bytes).map(View::Parts)
+            for place in op.strided(&sizes(0)) {
+                spare.push(place.contiguous_offset()?);
+            }
         }
-        Api(Op::Concat(op)) => op.contiguous_offsets((0..node.inputs.len()).map(sizes)).map(bytes).map(View::Joined),
-        _ => None,
+        Api(Op::Concat(op)) => {
+            spare.extend(op.contiguous_offsets((0..node.inputs.len()).map(sizes))?);
+            kind = View::Joined;
+        }
+        _ => return None,
     }
+    spare.iter_mut().for_each(|offset| *offset *= size);
+    Some(kind(std::mem::take(spare)))
 }
 
 #[cfg(test)]

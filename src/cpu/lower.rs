@@ -144,7 +144,7 @@ pub fn resize(step: &mut Step, graph: &Graph, node: &Node, cache: Option<ValueId
             step.resize(op, &l.input(1).sizes(), l.output())
         }
         (Step::BlockProduct(step), _) => with_following(&mut l, 4, |l, following| step.resize(l.input(0), following)),
-        (Step::Copy(step), Api(op)) => copy_step(op, &l).map(|new| *step = new).is_some(),
+        (Step::Copy(step), Api(op)) => copy_step(op, &l).map(|new| **step = new).is_some(),
         (Step::Attention(step), Operation::Fusion(Fusion::Attention(op))) => {
             step.resize(op);
             true

@@ -34,6 +34,13 @@ impl Region {
     }
 }
 
+/// Replaces the items of `list`, without more room than they need.
+fn refill<T>(list: &mut Vec<T>, items: impl Iterator<Item = T>) {
+    list.clear();
+    list.reserve_exact(items.size_hint().0);
+    list.extend(items);
+}
+
 /// The places of a step's operands, outputs and scratch. Outputs and scratch overlap nothing else.
 pub struct StepPlaces {
     inputs: Vec<Option<Place>>,
@@ -58,10 +65,8 @@ impl StepPlaces {
         outputs: impl Iterator<Item = Place>,
         scratch: Place,
     ) {
-        self.inputs.clear();
-        self.inputs.extend(inputs);
-        self.outputs.clear();
-        self.outputs.extend(outputs);
+        refill(&mut self.inputs, inputs);
+        refill(&mut self.outputs, outputs);
         self.scratch = scratch;
         let check = |place: &Place, written: &[Place]| {
             assert!(matches!(place.space, Space::Arena | Space::Output(_)), "{place:?} is read-only");

@@ -42,7 +42,7 @@ const MIN_POOL_WORK: u64 = 1 << 18;
 
 /// What a planned step does.
 enum Action {
-    Step(Box<Lowered>),
+    Step(Lowered),
     /// Copies the operand to the output.
     Copy,
 }
@@ -103,7 +103,7 @@ impl Plan {
         let mut next = 0..;
         let step_of = lowered.iter().map(|step| step.as_ref().and_then(|_| next.next())).collect();
         let step = |(index, lowered): (usize, Option<Lowered>)| {
-            Some(PlannedStep::new(Action::Step(Box::new(lowered?)), Computes::Node(index as u32)))
+            Some(PlannedStep::new(Action::Step(lowered?), Computes::Node(index as u32)))
         };
         let copies = memory.copies().iter().map(|(id, _)| PlannedStep::new(Action::Copy, Computes::Copy(*id)));
         let steps: Vec<PlannedStep> = lowered.into_iter().enumerate().filter_map(step).chain(copies).collect();
@@ -169,7 +169,7 @@ impl Plan {
             }
             if !(keeps() && resize(&mut step.step, graph, node, cache, env, winograd)) {
                 let new = lower(graph, node, cache, env, winograd)?;
-                let old = std::mem::replace(&mut **step, new);
+                let old = std::mem::replace(step, new);
                 if step.packed != old.packed {
                     return Ok(false);
                 }

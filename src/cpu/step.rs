@@ -26,8 +26,8 @@ use std::sync::Arc;
 
 macro_rules! steps {
     ($($(#[$meta:meta])* $Variant:ident($Step:ty),)*) => {
-        /// A lowered operator.
-        pub enum Step { $($(#[$meta])* $Variant($Step),)* }
+        /// A lowered operator. In a box: their sizes differ by a factor of ten.
+        pub enum Step { $($(#[$meta])* $Variant(Box<$Step>),)* }
 
         impl Run for Step {
             fn kernel(&self) -> &'static str {
@@ -45,7 +45,7 @@ macro_rules! steps {
         }
 
         $(impl From<$Step> for Step {
-            fn from(step: $Step) -> Step { Step::$Variant(step) }
+            fn from(step: $Step) -> Step { Step::$Variant(Box::new(step)) }
         })*
     };
 }

@@ -94,6 +94,16 @@ impl Node {
         }
     }
 
+    /// Whether both nodes are the same for all sizes. To compare dimensions by their values would record a comparison.
+    pub(super) fn is_same(&self, other: &Node) -> bool {
+        let parts = |node: &Node| {
+            let (mut node, mut dims) = (node.clone(), Vec::new());
+            node.visit_dims(&mut |dim| dims.push(std::mem::take(dim).key()));
+            (dims, node)
+        };
+        self.outputs == other.outputs && self.inputs == other.inputs && parts(self) == parts(other)
+    }
+
     /// Everything that the node reads: operands, and those of the epilogue and the prologues.
     pub fn reads(&self) -> impl Iterator<Item = &ValueId> {
         self.inputs.iter().flatten().chain(self.added())

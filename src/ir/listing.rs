@@ -45,6 +45,14 @@ impl Listing {
         Listing { kinds: kinds(graph), nodes, inputs, outputs }
     }
 
+    /// Whether both list the same for all sizes.
+    pub fn is_same(&self, other: &Listing) -> bool {
+        let Listing { kinds, nodes, inputs, outputs } = other;
+        self.nodes.len() == nodes.len()
+            && (&self.kinds, &self.inputs, &self.outputs) == (kinds, inputs, outputs)
+            && self.nodes.iter().zip(nodes).all(|(node, other)| node.is_same(other))
+    }
+
     /// The listing for the sizes that a tape's `values` stand for.
     pub fn at(&self, values: &[i64]) -> Listing {
         let mut listing = self.clone();

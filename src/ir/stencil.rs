@@ -116,6 +116,9 @@ fn distinct<T: Ord>(list: &mut Vec<T>) {
 impl Stencil {
     /// The stencil of `graph`.
     pub fn new(mut graph: Graph) -> Stencil {
+        // Passes build lists anew, with room for more.
+        graph.values.shrink_to_fit();
+        graph.nodes.shrink_to_fit();
         let mut dims = Unknowns::default();
         let (mut constants, mut sizes) = (Vec::new(), Vec::new());
         for (index, value) in graph.values.iter().enumerate() {

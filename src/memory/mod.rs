@@ -1,6 +1,8 @@
 //! Memory for tensors: aligned, zeroed buffers that return an error instead of aborting when memory runs out;
 //! memory-mapped files; buffers deduplicated by content; and parts of a slice that several threads write.
 
+#[cfg(test)]
+pub mod counting;
 mod machine;
 mod mapped;
 #[cfg(target_os = "linux")]

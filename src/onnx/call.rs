@@ -424,6 +424,16 @@ impl<'c, 'm> Call<'c, 'm> {
         Ok(check_room(bytes)?)
     }
 
+    /// Checks that lists that only exist during the translation of this node, of so many bytes, fit into what the
+    /// translation of a model may use. Their allocation cannot fail without ending the process.
+    ///
+    /// # Errors
+    /// If less is left, or the machine has no room for them.
+    pub fn check_lists(&self, bytes: usize) -> Step<()> {
+        self.importer.memory_without(bytes)?;
+        Ok(check_room(bytes)?)
+    }
+
     /// Deducts from the number of elements that may be computed during translation.
     ///
     /// # Errors

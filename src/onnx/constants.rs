@@ -88,10 +88,17 @@ impl Importer<'_> {
 
     /// Deducts from the remaining bytes for translations.
     pub(super) fn take_memory(&mut self, bytes: usize) -> Result<()> {
-        let left = self.memory.checked_sub(bytes);
-        self.memory =
-            left.ok_or_else(|| ModelError::new("the model needs too much memory after unrolling its loops"))?;
+        self.memory = self.memory_without(bytes)?;
         Ok(())
+    }
+
+    /// What would remain without `bytes`, of those for translations.
+    ///
+    /// # Errors
+    /// If less is left.
+    pub(super) fn memory_without(&self, bytes: usize) -> Result<usize> {
+        let left = self.memory.checked_sub(bytes);
+        left.ok_or_else(|| ModelError::new("the model needs too much memory after unrolling its loops"))
     }
 
     /// Represents a constant of a floating-point type that WebNN does not support in float32.

@@ -7,6 +7,7 @@ use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
 use crate::ops::elementwise::Elementwise as E;
+use crate::ops::reduce::{Reduce, ReduceKind, reduced_shape};
 use crate::ops::tensor::Tensor;
 use crate::ops::{Op, Operator};
 use crate::shape::Descriptor;
@@ -74,8 +75,8 @@ fn combined(op: E, dtype: DataType, a: Dim, b: Dim) -> Option<Dim> {
         // The float result could be a negative zero.
         E::Mul if dtype.is_float() && (a < 0 || b < 0) => None,
         E::Mul => Some(a * b),
-        // Integer division of negative numbers rounds towards 0.
-        E::Div if !dtype.is_float() && a >= 0 && b > 0 => Some(a / b),
+        // Integer division rounds towards 0.
+        E::Div if !dtype.is_float() && b > 0 => Some(if a >= 0 { a / b } else { opposite(opposite(a) / b) }),
         E::Min => Some(a.min(b)),
         E::Max => Some(a.max(b)),
         E::Equal => truth(a == b),
@@ -84,6 +85,37 @@ fn combined(op: E, dtype: DataType, a: Dim, b: Dim) -> Option<Dim> {
         E::GreaterOrEqual => truth(a >= b),
         E::Lesser => truth(a < b),
         E::LesserOrEqual => truth(a <= b),
+        _ => None,
+    }
+}
+
+fn opposite(dim: Dim) -> Dim {
+    Dim::ZERO - dim
+}
+
+/// The result of an element-wise operator on an integer, if it is one that depends on sizes.
+fn mapped(op: E, dim: Dim) -> Option<Dim> {
+    let bound = |number: Number| match number {
+        Number::Int(bound) => i64::try_from(bound).ok().map(Dim::number),
+        Number::Float(_) => None,
+    };
+    match op {
+        E::Neg => Some(opposite(dim)),
+        E::Abs => Some(dim.max(opposite(dim))),
+        E::Relu => Some(dim.max(Dim::ZERO)),
+        E::Sign => Some(Dim::number(dim.cmp(&Dim::ZERO) as i64)),
+        E::Clamp { min, max } => Some(dim.max(bound(min)?).min(bound(max)?)),
+        _ => None,
+    }
+}
+
+/// How a reduction combines two integers, if it is a function of both that depends on sizes.
+fn reducer(kind: ReduceKind) -> Option<fn(Dim, Dim) -> Dim> {
+    match kind {
+        ReduceKind::Sum => Some(|a, b| a + b),
+        ReduceKind::Product => Some(|a, b| a * b),
+        ReduceKind::Max => Some(|a, b| a.max(b)),
+        ReduceKind::Min => Some(|a, b| a.min(b)),
         _ => None,
     }
 }
@@ -141,6 +173,11 @@ impl Call<'_, '_> {
             Op::Elementwise(E::Identity | E::Floor | E::Ceil | E::RoundEven | E::Cast { .. }) => {
                 self.dims_of(operands[0]).filter(|_| holds_sizes(outputs[0].dtype)).map(|dims| vec![dims])
             }
+            Op::Elementwise(op) if operands.len() == 1 && !descriptors[0].dtype.is_float() => {
+                let mapped = |dims: Vec<Dim>| dims.into_iter().map(|dim| mapped(*op, dim)).collect::<Option<_>>();
+                self.dims_of(operands[0]).and_then(mapped).map(|dims| vec![dims])
+            }
+            Op::Reduce(op) if !descriptors[0].dtype.is_float() => self.reduce_sizes(op, operands[0], &descriptors[0]),
             op => self.move_elements(op, &operands, &descriptors, outputs),
         };
         let Some(results) = results else { return Ok(None) };
@@ -168,6 +205,18 @@ impl Call<'_, '_> {
         });
         let results = a?.into_iter().zip(b?).map(|(a, b)| combined(op, shapes[0].dtype, a, b));
         Some(vec![results.collect::<Option<_>>()?])
+    }
+
+    fn reduce_sizes(&self, op: &Reduce, operand: OperandId, shape: &Descriptor) -> Option<Vec<Vec<Dim>>> {
+        let (combine, elements) = (reducer(op.kind)?, self.dims_of(operand)?);
+        let reduced = reduced_shape(&shape.shape, op.attributes.axes.as_deref(), true).ok()?;
+        let reduced = Descriptor { dtype: shape.dtype, shape: reduced };
+        let mut results = vec![None; reduced.elements()];
+        for (place, dim) in broadcast_places(&reduced, shape).into_iter().zip(elements) {
+            let result: &mut Option<Dim> = &mut results[place];
+            *result = Some(result.map_or(dim, |earlier| combine(earlier, dim)));
+        }
+        Some(vec![results.into_iter().collect::<Option<_>>()?])
     }
 
     /// Runs the reference of `op` on the elements' indices into a list of all elements.

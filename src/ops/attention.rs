@@ -196,7 +196,8 @@ fn listed(places: &Places) -> Attribute {
     numbers([places.offset].into_iter().chain(places.batch.iter().copied()).chain([places.row, places.col]))
 }
 
-impl Operator for Attention {
+/// In a box: nodes are as large as the largest operator, and lists of them are many.
+impl Operator for Box<Attention> {
     fn rule(&self) -> &'static OpRule {
         const RULE: OpRule = OpRule {
             name: "attention",
@@ -238,7 +239,7 @@ impl Operator for Attention {
     }
 
     fn visit_dims(&mut self, visit: &mut dyn FnMut(&mut Dim)) {
-        let Attention { batch, rows, keys, depth, columns, query, key, value, masks, output, shape, .. } = self;
+        let Attention { batch, rows, keys, depth, columns, query, key, value, masks, output, shape, .. } = &mut **self;
         let sizes = [rows, keys, depth, columns].into_iter().chain(batch).chain(shape);
         sizes.for_each(&mut *visit);
         let places = [query, key, value, output].into_iter().chain(masks.iter_mut().map(|mask| &mut mask.places));

@@ -39,11 +39,11 @@ impl Concat {
     pub fn contiguous_offsets<S: AsRef<[u32]>>(
         &self,
         mut inputs: impl ExactSizeIterator<Item = S> + Clone,
-    ) -> Option<Vec<usize>> {
+    ) -> Option<impl Iterator<Item = usize>> {
         let is_outermost = |first: S| first.as_ref()[..self.axis as usize].iter().all(|&dim| dim == 1);
         let start = |next: &mut usize, shape: S| Some(std::mem::replace(next, *next + elements(shape.as_ref())));
         let all = inputs.clone().scan(0, start);
-        (inputs.len() == 1 || inputs.next().is_some_and(is_outermost)).then(|| all.collect())
+        (inputs.len() == 1 || inputs.next().is_some_and(is_outermost)).then_some(all)
     }
 
     /// Appends the operand at `index` to the `output` of the preceding operands.
@@ -165,7 +165,8 @@ mod tests {
     fn outer_concatenations_are_contiguous() {
         let inputs: [&[u32]; 3] = [&[1, 2, 3], &[1, 1, 3], &[1, 4, 3]];
         let concat = Concat { axis: 1 };
-        let offsets_of = |inputs: &[&[u32]]| concat.contiguous_offsets(inputs.iter().copied());
+        let offsets_of =
+            |inputs: &[&[u32]]| Some(concat.contiguous_offsets(inputs.iter().copied())?.collect::<Vec<_>>());
         assert_eq!(offsets_of(&inputs), Some(vec![0, 6, 9]));
         assert_eq!(offsets_of(&[&[2, 2, 3], &[2, 1, 3]]), None);
         assert_eq!(offsets_of(&[&[2, 2, 3]]), Some(vec![0]));

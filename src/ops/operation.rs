@@ -196,12 +196,11 @@ api! {
 
 operators! {
     /// An operator that the compiler fuses from several. The API has none of these.
-    #[expect(clippy::large_enum_variant, reason = "a graph has thousands of nodes at most, and bytes of weights by the million")]
     Fusion {
         /// A fused chain of element-wise operators.
         Fused(fused::Fused),
         /// Fused attention.
-        Attention(attention::Attention),
+        Attention(Box<attention::Attention>),
         /// Fused root-mean-square normalization.
         RmsNormalization(rms_normalization::RmsNormalization),
         /// A fused product of quantized tensors.
@@ -213,7 +212,6 @@ operators! {
 
 operators! {
     /// The operation of a node.
-    #[expect(clippy::large_enum_variant, reason = "a graph has thousands of nodes at most, and bytes of weights by the million")]
     Operation {
         /// An operator of the API.
         Api(Op),

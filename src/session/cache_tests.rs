@@ -58,7 +58,7 @@ impl Cached {
     fn run(&self, new: Vec<f32>, past: (Feed, usize), target: Target, expected: &[f32]) -> Result<Option<Output>> {
         let shape = |rows: usize| [self.batch, HEADS, rows, SIZE].map(|size| size as u32).to_vec();
         let rows = new.len() / (self.batch * HEADS * SIZE);
-        let shapes: Shapes = [shape(rows), shape(past.1)].into();
+        let shapes = Shapes::from_iter([shape(rows), shape(past.1)]);
         let (values, targets) = (Arc::new(Slot::default()), vec![Target::Read, target]);
         let feeds = vec![bytes(&new), past.0];
         finished(|done| self.session.run(shapes, feeds, targets).enqueue(values.clone(), done))?;
@@ -114,7 +114,7 @@ fn a_cache_grows_in_place_and_forks_do_not_see_each_other() {
 fn a_failed_run_leaves_its_cache_unchanged() {
     let cached = Cached::new(1);
     let first = cached.step(4..6, bytes(&tensor(1, 0..4, 9)), 9);
-    let shapes: Shapes = [vec![1, 2, 1, 3], vec![1, 2, 6, 3]].into();
+    let shapes = Shapes::from_iter([vec![1, 2, 1, 3], vec![1, 2, 6, 3]]);
     // The tensor has lost its bytes, which is only noticed just before the graph runs.
     let gone = Feed::Tensor(Arc::new(Tensor::new(Descriptor::new(DataType::Float32, [1u32, 2, 1, 3].as_slice()))));
     let feeds = vec![gone, Feed::Cache(first.clone())];
@@ -158,7 +158,7 @@ fn a_cache_can_be_fed_to_anything() {
     let shape = [2, 2, 5, 3].to_vec();
     let values = Arc::new(Slot::default());
     let feeds = vec![Feed::Cache(cache.clone()), Feed::Cache(cache.clone())];
-    let shapes: Shapes = [shape.clone(), shape].into();
+    let shapes = Shapes::from_iter([shape.clone(), shape]);
     finished(|done| {
         cached.session.run(shapes, feeds, vec![Target::Unread, Target::Read]).enqueue(values.clone(), done)
     })
@@ -172,7 +172,7 @@ fn a_cache_can_be_fed_to_anything() {
 #[test]
 fn the_first_run_has_no_cache() {
     let cached = Cached::new(1);
-    let shapes: Shapes = [vec![1, 2, 4, 3], vec![1, 2, 0, 3]].into();
+    let shapes = Shapes::from_iter([vec![1, 2, 4, 3], vec![1, 2, 0, 3]]);
     let values = Arc::new(Slot::default());
     let feeds = vec![bytes(&tensor(1, 0..4, 7)), Feed::Bytes(Arc::default())];
     finished(|done| cached.session.run(shapes, feeds, vec![Target::Read; 2]).enqueue(values.clone(), done)).unwrap();
@@ -187,7 +187,7 @@ fn outputs(session: &Arc<Session>, feeds: Vec<(Feed, Vec<u32>)>) -> Vec<Output> 
     let (feeds, shapes): (Vec<Feed>, Vec<Vec<u32>>) = feeds.into_iter().unzip();
     let values = Arc::new(Slot::default());
     let targets = vec![Target::Read; session.signature().outputs.len()];
-    finished(|done| session.run(shapes.into(), feeds, targets).enqueue(values.clone(), done)).unwrap();
+    finished(|done| session.run(shapes.into_iter().collect(), feeds, targets).enqueue(values.clone(), done)).unwrap();
     values.take().unwrap().into_iter().map(|value: Option<Output>| value.unwrap()).collect()
 }
 

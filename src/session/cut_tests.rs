@@ -709,12 +709,11 @@ fn a_cut_model_runs_with_names_that_contradict_themselves() {
     }
 }
 
-#[test]
-fn the_stages_of_many_cuts_begin_at_single_nodes() {
-    const CUTS: usize = 30;
+/// A model with as many cuts, one after another.
+pub(super) fn chain_of_cuts(cuts: usize) -> TestGraph {
     let mut graph = TestGraph::default().input("x", Float, &["4"]);
     let mut last = "x".to_string();
-    for at in 0..CUTS {
+    for at in 0..cuts {
         let [places, floats, sum, y] = ["p", "f", "s", "y"].map(|name| format!("{name}{at}"));
         graph = graph
             .node("NonZero", &last, &places, vec![])
@@ -723,7 +722,13 @@ fn the_stages_of_many_cuts_begin_at_single_nodes() {
             .node("Add", &format!("x {sum}"), &y, vec![]);
         last = y;
     }
-    let session = opened(graph.output(&last));
+    graph.output(&last)
+}
+
+#[test]
+fn the_stages_of_many_cuts_begin_at_single_nodes() {
+    const CUTS: usize = 30;
+    let session = opened(chain_of_cuts(CUTS));
     let x = f(&[4], &[0.0, 1.0, 0.0, 2.0]);
     // The places 1 and 3, then all four.
     let y = [f(&[4], &[6.0, 7.0, 6.0, 8.0])];
@@ -773,11 +778,14 @@ fn a_stage_that_decides_otherwise_reads_other_values() {
         .node("If", "many", "y", branches)
         .output("y");
     let session = opened(graph);
+    let mut templates = Vec::new();
     for x in [[0.0, 1.0, 0.0, 0.0], [1.0, 2.0, 3.0, 4.0], [0.0, 0.0, 2.0, 0.0], [0.0, 1.0, 2.0, 3.0]] {
         let many = x.iter().filter(|x| **x != 0.0).count() > 2;
         let y = x.map(|x: f32| if many { -2.0 * x } else { 0.5 * x.abs() });
         assert_eq!(run(&session, &[f(&[4], &x)]).unwrap(), [f(&[4], &y)], "{x:?}");
+        templates.push(session.program().unwrap().template_count());
     }
+    assert_eq!(templates, [1, 2, 2, 2], "a template lasts although other ones read more");
 }
 
 #[test]

@@ -192,6 +192,12 @@ impl Given {
 }
 
 impl Known {
+    /// Whether `known` is the same, or adds values that nothing made with this one reads: the reads of a stage only
+    /// grow. The sizes of the same values, and their inputs, come first among those of `known`.
+    pub fn begins(&self, known: &Known) -> bool {
+        self.later == known.later && known.items.starts_with(&self.items)
+    }
+
     /// The values to import into `builder`; `dims` are the free sizes.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! the lengths of caches.
 
 use super::SessionOptions;
-use super::signature::{Signature, data_type};
+use super::signature::{Shapes, Signature, data_type};
 use super::value::Feed;
 use crate::dimension::numbers;
 use crate::dtype::DataType;
@@ -74,7 +74,7 @@ impl Checks {
     ///
     /// # Errors
     /// A TypeError that names the first such input.
-    pub fn check(&self, site: &Site, signature: &Signature, shapes: &[Vec<u32>], feeds: &[Feed]) -> Result<()> {
+    pub fn check(&self, site: &Site, signature: &Signature, shapes: &Shapes, feeds: &[Feed]) -> Result<()> {
         for &[cache, other] in &self.caches {
             if shapes[cache].get(LENGTH) != shapes[other].get(LENGTH) {
                 let [name, longer] = [cache, other].map(|at| quoted(&signature.inputs[at].name));
@@ -204,7 +204,7 @@ mod tests {
         let run = |feed: Arc<Tensor>| {
             let values = Arc::new(Slot::default());
             let (feeds, targets) = (vec![Feed::Tensor(feed)], vec![Target::Read]);
-            finished(|done| session.run([vec![1, 2]].into(), feeds, targets).enqueue(values.clone(), done))?;
+            finished(|done| session.run(Shapes::from_iter([[1, 2]]), feeds, targets).enqueue(values.clone(), done))?;
             Ok(values.take().unwrap().pop().unwrap())
         };
         let wrong: Result<Option<Output>> = run(tensor(&[0, 7]));

@@ -20,6 +20,8 @@ mod keep_last_tests;
 mod known;
 mod lists;
 mod lookups;
+#[cfg(test)]
+mod memory_tests;
 mod program;
 mod rounds;
 #[cfg(test)]

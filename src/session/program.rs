@@ -491,7 +491,7 @@ impl Program {
                 Err(unfit())
             };
             let free = FreeSizes { form: Form::Known(known.clone()), sizes };
-            let is_it = |one: &Specialization| matches!(one.key(), Key::Sizes(known) if *known == free);
+            let is_it = |one: &Specialization| matches!(one.key(), Key::Sizes(known) if known.begins(&free));
             if let Some(known) = find_kept(&stage.kept, is_it) {
                 return Ok(Prepared { graph: known, inputs });
             }

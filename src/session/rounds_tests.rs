@@ -319,7 +319,7 @@ fn a_profile_of_a_long_loop_lists_the_first_graphs_only() {
     let body = body.node("Add", "s one", "next", vec![]).output_of("c", Bool).output("next");
     let graph = TestGraph::default().input("one", Float, &["1", "6"]).input("trips", Int64, &[]);
     let session = opened(graph.node("Loop", "trips _ one", "y", vec![("body", Attr::Graph(body))]).output("y"));
-    let shapes: Shapes = vec![vec![1, WIDTH], vec![]].into();
+    let shapes = Shapes::from_iter(vec![vec![1, WIDTH], vec![]]);
     let profile = |trips: u32| -> [usize; 3] {
         let bytes = |bytes: &[u8]| Feed::Bytes(Arc::new(Buffer::copy_of(bytes).unwrap()));
         let feeds = vec![bytes(crate::memory::bytes_of(&ONE[..])), bytes(&i64::from(trips).to_le_bytes())];

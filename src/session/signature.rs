@@ -2,6 +2,7 @@
 
 use super::SessionOptions;
 use super::value::{Offer, Target};
+use crate::dimension::Dim;
 use crate::dtype::DataType;
 use crate::error::{Code, Error, Result};
 use crate::onnx::error::{listed, quoted};
@@ -10,11 +11,48 @@ use crate::onnx::sizes::{MAX_SIZE, SizeSlots, Sizes, check_names, contradiction,
 use crate::onnx::tensor::ElementType;
 use crate::shape::Descriptor;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The shapes of all inputs, in their order.
-pub type Shapes = Arc<[Vec<u32>]>;
+/// The shapes of all inputs, in their order. They share one list: a text has others for each token, of dozens of caches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shapes {
+    /// Where each shape ends in `sizes`.
+    ends: Arc<[u32]>,
+    sizes: Arc<[u32]>,
+}
+
+impl Shapes {
+    /// The shapes, in the order of the inputs.
+    pub fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        (0..self.ends.len()).map(|at| &self[at])
+    }
+}
+
+impl std::ops::Index<usize> for Shapes {
+    type Output = [u32];
+
+    fn index(&self, at: usize) -> &[u32] {
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.sizes[start as usize..self.ends[at] as usize]
+    }
+}
+
+impl<S: AsRef<[u32]>> FromIterator<S> for Shapes {
+    fn from_iter<I: IntoIterator<Item = S>>(shapes: I) -> Shapes {
+        /// Most inputs have at most this many dimensions.
+        const RANK: usize = 4;
+        let shapes = shapes.into_iter();
+        let count = shapes.size_hint().1.unwrap_or(0);
+        let (mut ends, mut sizes) = (Vec::with_capacity(count), Vec::with_capacity(RANK * count));
+        for shape in shapes {
+            sizes.extend_from_slice(shape.as_ref());
+            ends.push(sizes.len() as u32);
+        }
+        Shapes { ends: ends.into(), sizes: sizes.into() }
+    }
+}
 
 /// Inputs and outputs with symbolic shapes.
 #[derive(Debug, Serialize)]
@@ -127,25 +165,24 @@ impl Signature {
         }
         let mut sizes = Sizes::new(free_dimensions.clone()).strict(*strict_dimensions == Some(true));
         let slots = inputs.iter().map(|input| sizes.slots(input)).collect();
-        let fixed = inputs.iter().map(|input| sizes.shape(input).ok()).collect::<Option<Vec<_>>>();
+        let fixed = inputs.iter().map(|input| sizes.shape(input).ok()).collect::<Option<Shapes>>();
         let lengths = match strict_dimensions {
             Some(false) => None,
             Some(true) | None => Lengths::of(&inputs, free_dimensions),
         };
         let twins = twins(&inputs, free_dimensions);
         let optional_inputs = model.optional_inputs().cloned().collect();
-        let fixed = fixed.map(Shapes::from);
         Ok(Signature { inputs, optional_inputs, outputs, sizes, slots, fixed, lengths, twins })
     }
 
     /// Names the dimensions that have several sizes in these shapes, although they have the same name; `None` if there
     /// are none.
-    pub fn contradiction(&self, shapes: &[Vec<u32>]) -> Option<String> {
+    pub fn contradiction(&self, shapes: &Shapes) -> Option<String> {
         let differ = |&[(one, at), (other, axis)]: &[Place; 2]| shapes[one][at] != shapes[other][axis];
         if !self.twins.iter().any(differ) {
             return None;
         }
-        contradiction(self.inputs.iter().zip(shapes).map(|(input, shape)| (input, shape.as_slice())))
+        contradiction(self.inputs.iter().zip(shapes.iter()))
     }
 
     /// Reduces outputs, by name, to this number of last positions along their second to last dimension.
@@ -189,16 +226,20 @@ impl Signature {
     pub fn shapes_of_feeds(&self, offers: &[Offer]) -> Result<Shapes> {
         let shapes = self.resolve(offers)?;
         self.check_lengths(&shapes)?;
+        let mut expected = Descriptor::new(DataType::Uint8, Vec::<Dim>::new());
         for ((input, offer), shape) in self.inputs.iter().zip(offers).zip(shapes.iter()) {
             if let Some(dtype) = data_type(input) {
-                check_offer(input, offer, dtype, shape)?;
+                expected.dtype = dtype;
+                expected.shape.clear();
+                expected.shape.extend(shape.iter().map(Dim::from));
+                check_offer(input, offer, &expected)?;
             }
         }
         Ok(shapes)
     }
 
     /// Checks that the total number of tokens is the sum of those in the cache and the new ones.
-    fn check_lengths(&self, shapes: &[Vec<u32>]) -> Result<()> {
+    fn check_lengths(&self, shapes: &Shapes) -> Result<()> {
         let Some(Lengths { past, sequence, total }) = &self.lengths else { return Ok(()) };
         let size = |&(input, axis): &Place| shapes[input].get(axis).copied().unwrap_or(0);
         let (before, new) = (size(past), size(sequence));
@@ -229,14 +270,15 @@ impl Signature {
     /// If the model has a cache and other shapes may be possible, attributes `error`, from a compilation for `shapes`,
     /// to these shapes: the caller provides the lengths of the cache, of the new tokens and of the mask, and they must
     /// match.
-    pub fn of_sizes(&self, error: Error, shapes: &[Vec<u32>]) -> Error {
+    pub fn of_sizes(&self, error: Error, shapes: &Shapes) -> Error {
         /// Maximum number of inputs in the message.
         const SHOWN: usize = 8;
         let Some(first) = error.unsupported.first() else { return error };
         if self.fixed.is_some() || !self.has_cache() || error.unsupported.iter().any(|node| !node.depends_on_sizes) {
             return error;
         }
-        let shown = self.inputs.iter().zip(shapes).map(|(input, shape)| format!("{} {shape:?}", quoted(&input.name)));
+        let shown =
+            self.inputs.iter().zip(shapes.iter()).map(|(input, shape)| format!("{} {shape:?}", quoted(&input.name)));
         let mut shown: Vec<String> = shown.take(SHOWN).collect();
         if self.inputs.len() > SHOWN {
             shown.push(format!("{} more", self.inputs.len() - SHOWN));
@@ -246,7 +288,7 @@ impl Signature {
 
     fn resolve(&self, offers: &[Offer]) -> Result<Shapes> {
         if let Some(fixed) = &self.fixed {
-            let is_fixed = |(offer, fixed): (&Offer, &Vec<u32>)| offer.shape().is_none_or(|shape| *shape == **fixed);
+            let is_fixed = |(offer, fixed): (&Offer, &[u32])| offer.shape().is_none_or(|shape| *shape == *fixed);
             if offers.iter().zip(fixed.iter()).all(is_fixed) {
                 return Ok(fixed.clone());
             }
@@ -265,11 +307,11 @@ impl Signature {
         }
         // Each size found may determine another one elsewhere.
         while self.solve_one(&mut sizes, &open)? {}
-        let shape = |(at, offer): (usize, &Offer)| match offer {
-            Offer::Data { bytes, shape: None } => self.shape_of_data(at, *bytes, &sizes),
-            _ => Ok(offer.shape().unwrap_or_default().into_owned()),
-        };
-        offers.iter().enumerate().map(shape).collect()
+        let shapes = offers.iter().enumerate().map(|(at, offer)| match offer {
+            Offer::Data { bytes, shape: None } => self.shape_of_data(at, *bytes, &sizes).map(Cow::Owned),
+            _ => Ok(offer.shape().unwrap_or_default()),
+        });
+        shapes.collect()
     }
 
     /// Derives one size from a number of elements, if possible; returns whether it did. `open` has inputs by index, and
@@ -387,15 +429,16 @@ fn output_of(model: &Model, name: &str) -> ValueInfo {
 }
 
 /// Rejects data and tensors that do not match this type and shape.
-fn check_offer(input: &ValueInfo, offer: &Offer, dtype: DataType, shape: &[u32]) -> Result<()> {
+fn check_offer(input: &ValueInfo, offer: &Offer, expected: &Descriptor) -> Result<()> {
+    let dtype = expected.dtype;
     let what = || format!("run: feed {}", quoted(&input.name));
     let is_free = input.shape.iter().flatten().any(|dimension| matches!(dimension, Dimension::Free(_)));
     match offer {
         Offer::Data { bytes, shape: None } if is_free => {
-            let checked = check_data(what, *bytes, &Descriptor::new(dtype, shape));
+            let checked = check_data(what, *bytes, expected);
             checked.map_err(|error| Error { message: format!("{}; or {{data, shape}}", error.message), ..error })
         }
-        Offer::Data { bytes, .. } => check_data(what, *bytes, &Descriptor::new(dtype, shape)),
+        Offer::Data { bytes, .. } => check_data(what, *bytes, expected),
         Offer::Tensor(tensor) if tensor.descriptor().dtype == dtype => Ok(()),
         Offer::Tensor(tensor) => {
             let got = tensor.descriptor().dtype;

@@ -1,6 +1,7 @@
 //! Models of all kinds whose sizes share templates.
 
-use super::tests::Sized;
+use super::tests::{Sized, data, run, session};
+use super::{SessionOptions, Shapes};
 use crate::onnx::tensor::ElementType::{Float, Int32, Int64, Uint8};
 use crate::onnx::testing::{Attr, TestGraph};
 
@@ -485,7 +486,6 @@ fn layer() -> TestGraph {
 #[cfg(target_os = "linux")]
 #[test]
 fn nothing_grows_over_a_hundred_thousand_sets_of_sizes() {
-    use super::SessionOptions;
     use super::tests::{finished, session};
     use crate::cpu::weights::origins;
     use crate::runtime::Site;
@@ -498,7 +498,7 @@ fn nothing_grows_over_a_hundred_thousand_sets_of_sizes() {
             let of = session.clone();
             let work = move |site: &Site| {
                 for shape in batches.flat_map(|n| (1..=400).map(move |t| vec![n, t, 64])) {
-                    drop(of.specialize(site, &[shape].into(), true)?);
+                    drop(of.specialize(site, &Shapes::from_iter([shape]), true)?);
                 }
                 Ok(None)
             };
@@ -515,4 +515,127 @@ fn nothing_grows_over_a_hundred_thousand_sets_of_sizes() {
         // 50 bytes per set would be 5 MB.
         assert!(grown < resident + (4 << 20), "{resident} bytes before, {grown} after");
     });
+}
+
+/// More sizes than there are plans, in turns.
+const ROWS: &[&[(&str, u32)]] = &[
+    &[("n", 3), ("m", 7)],
+    &[("n", 4), ("m", 7)],
+    &[("n", 5), ("m", 9)],
+    &[("n", 6), ("m", 5)],
+    &[("n", 7), ("m", 11)],
+    &[("n", 8), ("m", 3)],
+    &[("n", 9), ("m", 6)],
+    &[("n", 10), ("m", 2)],
+    &[("n", 11), ("m", 5)],
+    &[("n", 12), ("m", 4)],
+    &[("n", 13), ("m", 4)],
+    &[("n", 14), ("m", 3)],
+    &[("n", 4), ("m", 7)],
+    &[("n", 3), ("m", 7)],
+    &[("n", 13), ("m", 4)],
+    &[("n", 5), ("m", 9)],
+    &[("n", 15), ("m", 8)],
+];
+
+#[test]
+fn rows_computed_from_sizes_are_those_of_the_run() {
+    fn graph() -> TestGraph {
+        let to = |dtype| vec![("to", Attr::Int(dtype))];
+        TestGraph::default()
+            .input("x", Float, &["n", "m"])
+            .raw("none", Int64, &[], &0i64.to_le_bytes())
+            .raw("one", Int64, &[], &1i64.to_le_bytes())
+            .ints("first", &[0])
+            // [n, m, n, m], times the sum.
+            .node("Shape", "x", "shape", vec![])
+            .node("Concat", "shape shape", "row", vec![("axis", Attr::Int(0))])
+            .node("Cast", "row", "numbers", to(1))
+            .node("ReduceSum", "x", "sum", vec![("keepdims", Attr::Int(0))])
+            .node("Mul", "numbers sum", "y", vec![])
+            // 0 to n - 1, plus the sums of the rows; and both products of sizes.
+            .node("Gather", "shape none", "n", vec![])
+            .node("Range", "none n one", "places", vec![])
+            .node("Cast", "places", "steps", to(1))
+            .ints("inner", &[1])
+            .node("ReduceSum", "x inner", "sums", vec![("keepdims", Attr::Int(0))])
+            .node("Add", "steps sums", "z", vec![])
+            .node("ReduceProd", "shape", "count", vec![("keepdims", Attr::Int(0))])
+            .node("Cast", "count", "elements", to(1))
+            .node("Div", "sum elements", "mean", vec![])
+            .output("y")
+            .output("z")
+            .output("mean")
+    }
+    check(2, Sized { graph, inputs: &[&["n", "m"]], sizes: ROWS });
+}
+
+/// The nodes that compute a condition `c` on the length `n`, and when it holds.
+type Condition = (&'static str, fn(i64) -> bool);
+
+const CONDITIONS: &[Condition] = &[
+    ("Cast n = c to=9", |_| true),
+    ("Size x = z; Cast z = c to=9", |_| true),
+    ("Sub n four = d; Cast d = c to=9", |n| n != 4),
+    ("Sub n four = d; Cast d = b to=9; Not b = c", |n| n == 4),
+    ("Cast n = f to=1; Sub f fourth = d; Cast d = c to=9", |n| n != 4),
+    ("Cast n = i to=6; Cast i = c to=9", |_| true),
+    ("Greater n two = a; Less n five = b; And a b = c", |n| n > 2 && n < 5),
+    ("Less n two = a; Greater n five = b; Or a b = c", |n| !(2..=5).contains(&n)),
+    ("Greater n two = a; Greater n five = b; Xor a b = c", |n| n > 2 && n <= 5),
+    ("GreaterOrEqual n two = a; LessOrEqual n five = b; Equal a b = c", |n| (2..=5).contains(&n)),
+    ("Equal n five = c", |n| n == 5),
+    ("Greater n two = a; Where a four n = w; Equal w four = c", |n| n > 2),
+    ("Mod n two = r; Cast r = c to=9", |n| n % 2 != 0),
+    ("Div n four = q; Cast q = c to=9", |n| n >= 4),
+    ("Sub n five = d; Div d two = q; Cast q = c to=9", |n| (n - 5) / 2 != 0),
+    ("Sub n five = d; Mod d four = r; Cast r = c to=9", |n| (n - 5) % 4 != 0),
+    ("Sub n five = d; Abs d = e; Less e two = c", |n| (n - 5).abs() < 2),
+    ("Sub n five = d; Neg d = e; Greater e two = c", |n| 5 - n > 2),
+    ("Sub n five = d; Sign d = s; Less s zero = c", |n| n < 5),
+    ("Min n four = m; Equal m four = c", |n| n >= 4),
+    ("Max n four = m; Equal m four = c", |n| n <= 4),
+    ("Clip n two five = k; Equal k five = c", |n| n >= 5),
+    ("Shape x = s; Concat s s = t axis=0; ReduceSum t = u; Greater u five = c", |n| 2 * n > 5),
+    ("Shape x = s; Concat s s = t axis=0; ReduceProd t = u; Greater u five = c", |n| n * n > 5),
+    ("Shape x = s; Concat s fours = t axis=0; ReduceMax t = u; Greater u five = c", |n| n > 5),
+    ("Shape x = s; Concat s fours = t axis=0; ReduceMin t = u; Equal u four = c", |n| n >= 4),
+];
+
+#[test]
+fn branches_depend_on_the_truth_of_what_is_computed_from_sizes() {
+    let mut many = Vec::new();
+    for (nodes, holds) in CONDITIONS {
+        let branch = |operator: &str| Attr::Graph(TestGraph::default().node(operator, "x", "z", vec![]).output("z"));
+        let mut graph = TestGraph::default()
+            .input("x", Float, &["n"])
+            .floats("fourth", &[], &[4.0])
+            .ints("fours", &[4])
+            .ints("first", &[0])
+            .node("Shape", "x", "shape", vec![]);
+        for (name, number) in [("zero", 0i64), ("two", 2), ("four", 4), ("five", 5)] {
+            graph = graph.raw(name, Int64, &[], &number.to_le_bytes());
+        }
+        graph = graph.node("Gather", "shape zero", "n", vec![]);
+        for node in nodes.split("; ") {
+            let (read, written) = node.split_once(" = ").unwrap();
+            let (operator, inputs) = read.split_once(' ').unwrap();
+            let (output, attribute) = written.split_once(' ').unwrap_or((written, ""));
+            let attribute = attribute.split_once('=').map(|(name, value)| (name, Attr::Int(value.parse().unwrap())));
+            graph = graph.node(operator, inputs, output, attribute.into_iter().collect());
+        }
+        let branches = vec![("then_branch", branch("Neg")), ("else_branch", branch("Abs"))];
+        let session = session(graph.node("If", "c", "y", branches).output("y"), SessionOptions::default());
+        for n in [7, 1, 2, 3, 4, 5, 6, 8, 9, 12, 30] {
+            let y = if holds(i64::from(n)) { -1.0 } else { 1.0 };
+            let outputs = run(&session, &[data(&vec![1.0; n as usize], Some(&[n]))]).unwrap();
+            assert_eq!(outputs, [(vec![n], vec![y; n as usize])], "{nodes}");
+        }
+        // A length of 1 broadcasts; signs and remainders decide as well.
+        let templates = session.templates.count();
+        if templates > 5 {
+            many.push((nodes, templates));
+        }
+    }
+    assert!(many.is_empty(), "{many:?}");
 }

@@ -35,6 +35,16 @@ pub(super) enum Form {
     Known(Known),
 }
 
+impl Form {
+    /// Whether `form` is the same, or adds values that nothing made for this one reads.
+    fn begins(&self, form: &Form) -> bool {
+        match (self, form) {
+            (Form::Known(own), Form::Known(known)) => own.begins(known),
+            (own, form) => own == form,
+        }
+    }
+}
+
 /// The free sizes of the given inputs, each once.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FreeSizes {
@@ -101,6 +111,11 @@ impl FreeSizes {
         *decided = Some(elements.constants.clone());
         self.sizes.extend(&elements.numbers);
         self
+    }
+
+    /// Whether what is compiled for these is valid for `free`, which may add values that nothing compiled reads.
+    pub fn begins(&self, free: &FreeSizes) -> bool {
+        self.form.begins(&free.form) && free.sizes.starts_with(&self.sizes)
     }
 
     /// Whether they are for a graph that a session runs.
@@ -175,7 +190,7 @@ impl Bindings {
             {
                 own == places && elements == decided
             }
-            (own, form) => own == form,
+            (own, form) => own.begins(form),
         }
     }
 }
@@ -242,7 +257,9 @@ impl Found {
 
 /// The optimized graph of an import, `None` if no output has any elements, and the data that belong to it.
 fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Optimized>, Bindings)> {
-    let Recorded { builder, inputs, outputs, rest } = imported;
+    let Recorded { builder, mut inputs, mut outputs, mut rest } = imported;
+    inputs.shrink_to_fit();
+    outputs.shrink_to_fit();
     let computed: Vec<_> = outputs.iter().filter_map(|output| Some((output.name.clone(), output.operand?))).collect();
     let mut has_caches = false;
     let graph = match computed.is_empty() {
@@ -260,6 +277,9 @@ fn optimized(site: &Site, form: &Form, imported: Recorded) -> Result<(Option<Opt
             Some(site.optimize(graph)?)
         }
     };
+    if let Some(rest) = &mut rest {
+        rest.values.shrink_to_fit();
+    }
     let unknown = [&inputs, &outputs].map(|bindings| UnknownDim::all_of(bindings));
     Ok((graph, Bindings { form: form.clone(), has_caches, inputs, outputs, unknown, rest }))
 }
@@ -300,11 +320,11 @@ impl Session {
         };
         bindings.extend(known.iter().filter_map(|known| Some((known.name.clone(), known.operand?))));
         let shaped = || inputs.iter().map(|input| input.name.clone()).zip(shapes.iter());
-        let sized = |(index, (name, shape)): (usize, (String, &Vec<u32>))| (name, free.dims(index, shape, dims));
+        let sized = |(index, (name, shape)): (usize, (String, &[u32]))| (name, free.dims(index, shape, dims));
         let request = Request {
             free_dimensions: options.free_dimensions.clone(),
             strict_dimensions: options.strict_dimensions == Some(true),
-            shapes: shaped().map(|(name, shape)| (name, shape.clone())).collect(),
+            shapes: shaped().map(|(name, shape)| (name, shape.to_vec())).collect(),
             dims: shaped().enumerate().map(sized).collect(),
             bindings,
             outputs: options.outputs.clone(),

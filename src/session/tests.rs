@@ -109,9 +109,8 @@ fn names_of_dimensions_are_promises_only_if_they_must_be() {
 fn contradictions_are_found_among_all_dimensions_of_a_name() {
     let graph = careless().input("c", Float, &["m", "k", "k"]).node("Neg", "c", "z", vec![]).output("z");
     let session = session(graph, SessionOptions::default());
-    let found = |x: [u32; 2], b: [u32; 2], c: [u32; 3]| {
-        session.signature().contradiction(&[x.to_vec(), b.to_vec(), c.to_vec()])
-    };
+    let found =
+        |x: [u32; 2], b: [u32; 2], c: [u32; 3]| session.signature().contradiction(&Shapes::from_iter([&x[..], &b, &c]));
     assert_eq!(found([2, 3], [2, 3], [3, 5, 5]), None);
     let expected = "the dimension \"k\" is 5 in \"c\" at [1], 6 in \"c\" at [2]; \
                     the dimension \"m\" is 3 in \"x\" at [1], 4 in \"c\" at [0]";

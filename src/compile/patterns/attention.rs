@@ -38,7 +38,7 @@ pub fn fuse_attention(graph: &mut Graph) {
             stays[part] = false;
         }
         let node = &mut graph.nodes[index];
-        node.op = Operation::Fusion(found.op.into());
+        node.op = Operation::Fusion(Box::new(found.op).into());
         node.inputs = found.inputs.into_iter().map(Some).collect();
         node.outputs = vec![found.output];
     }

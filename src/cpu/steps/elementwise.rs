@@ -36,8 +36,8 @@ pub(super) type Axes = ArrayVec<usize, MAX_DIMENSIONS>;
 /// widened when they are read, intermediate values rounded as if they were stored, and the output narrowed when it is
 /// written. A chain therefore produces the same bits as its operators one by one.
 pub struct ElementwiseStep {
-    operands: Vec<Operand>,
-    actions: Vec<Action>,
+    operands: Box<[Operand]>,
+    actions: Box<[Action]>,
     output: DataType,
     /// Blocks do not cross a multiple of this many elements.
     row: usize,
@@ -62,7 +62,7 @@ impl Operand {
 
     /// When to load the operand, given whether blocks lie within `rows` of all operands.
     fn find_when(&self, rows: bool) -> Option<When> {
-        match (self.view.inner().1, self.view.dims.len() == 1) {
+        match (self.view.inner().1, self.view.is_single()) {
             (0, true) => Some(When::Once),
             (0, false) if rows => Some(When::Row),
             (1, whole) if (whole || rows) && self.dtype != DataType::Float16 => None,
@@ -122,44 +122,62 @@ struct Compute {
 
 /// The dimensions of the output, with the strides of one operand in elements; 0 where it repeats. Neighboring
 /// dimensions are merged if possible.
-pub(super) struct View {
-    dims: Axes,
-    strides: Axes,
+pub(super) struct View(Vec<Axis>);
+
+/// A dimension of a view.
+struct Axis {
+    dim: usize,
+    stride: usize,
 }
 
 impl View {
     /// Creates the view from dimensions and strides, and merges them.
-    pub fn new(all: &[usize], strides: &[usize]) -> View {
-        let (mut dims, mut own) = (Axes::new(), Axes::new());
-        for (&dim, &stride) in all.iter().zip(strides).filter(|(dim, _)| **dim != 1) {
-            match (dims.last_mut(), own.last_mut()) {
-                (Some(last), Some(own)) if *own == stride * dim => (*last, *own) = (*last * dim, stride),
-                _ => {
-                    dims.push(dim);
-                    own.push(stride);
-                }
+    pub fn new(dims: &[usize], strides: &[usize]) -> View {
+        let mut view = View(Vec::new());
+        view.resize(dims, strides);
+        view
+    }
+
+    /// Becomes the view of these dimensions and strides, in the memory that it has.
+    fn resize(&mut self, dims: &[usize], strides: &[usize]) {
+        let View(axes) = self;
+        axes.clear();
+        axes.reserve_exact(dims.iter().filter(|dim| **dim != 1).count().max(1));
+        for (&dim, &stride) in dims.iter().zip(strides).filter(|(dim, _)| **dim != 1) {
+            match axes.last_mut() {
+                Some(last) if last.stride == stride * dim => *last = Axis { dim: last.dim * dim, stride },
+                _ => axes.push(Axis { dim, stride }),
             }
         }
-        if dims.is_empty() {
-            dims.push(1);
-            own.push(1);
+        if axes.is_empty() {
+            axes.push(Axis { dim: 1, stride: 1 });
         }
-        View { dims, strides: own }
+    }
+
+    /// Whether a single stride leads from each element to the next.
+    fn is_single(&self) -> bool {
+        self.0.len() == 1
     }
 
     /// The maximum length of runs with a single stride, and that stride.
     pub fn inner(&self) -> (usize, usize) {
-        (self.dims[self.dims.len() - 1], self.strides[self.strides.len() - 1])
+        let Axis { dim, stride } = self.0[self.0.len() - 1];
+        (dim, stride)
+    }
+
+    /// All dimensions but the last one, with their indices.
+    fn outer(&self) -> impl DoubleEndedIterator<Item = (usize, &Axis)> {
+        self.0[..self.0.len() - 1].iter().enumerate()
     }
 
     /// The position in the operand for the element at `index` of the output.
     pub fn offset(&self, mut index: usize) -> usize {
         let mut offset = 0;
-        for (&dim, &stride) in self.dims.iter().zip(&self.strides).skip(1).rev() {
+        for Axis { dim, stride } in self.0[1..].iter().rev() {
             offset += index % dim * stride;
             index /= dim;
         }
-        offset + index * self.strides[0]
+        offset + index * self.0[0].stride
     }
 }
 
@@ -228,11 +246,12 @@ impl ElementwiseStep {
         in_place: bool,
     ) -> ElementwiseStep {
         let cost = program.instructions.iter().map(|instruction| cost(&instruction.op)).sum();
-        let mut step = ElementwiseStep { actions: Vec::new(), registers: 0, operands, output, row: 0, cost, in_place };
+        let (actions, operands) = (Box::default(), operands.into_boxed_slice());
+        let mut step = ElementwiseStep { actions, registers: 0, operands, output, row: 0, cost, in_place };
         step.measure(dims);
         let mut build = RegisterAllocator::new(program, &step.operands, in_place);
         program.instructions.iter().enumerate().for_each(|(index, _)| build.instruction(index));
-        (step.actions, step.registers) = (build.actions, build.registers);
+        (step.actions, step.registers) = (build.actions.into(), build.registers);
         step
     }
 
@@ -258,7 +277,7 @@ impl ElementwiseStep {
         let dims = axes(output);
         let inputs = self.in_place.then_some(output).into_iter().chain(inputs);
         for (operand, input) in self.operands.iter_mut().zip(inputs) {
-            operand.view = View::new(&dims, &broadcast(input, output));
+            operand.view.resize(&dims, &broadcast(input, output));
         }
         self.measure(&dims)
     }
@@ -267,7 +286,7 @@ impl ElementwiseStep {
     /// `false` if the step must be rebuilt.
     #[must_use]
     pub fn resize_strides(&mut self, dims: &Axes, strides: &[Axes]) -> bool {
-        self.operands.iter_mut().zip(strides).for_each(|(operand, own)| operand.view = View::new(dims, own));
+        self.operands.iter_mut().zip(strides).for_each(|(operand, own)| operand.view.resize(dims, own));
         self.measure(dims)
     }
 
@@ -681,7 +700,7 @@ fn round_to_half(isa: Isa, values: &mut [f32]) {
 fn read_view<T: Stored>(isa: Isa, view: &View, x: &[T], at: usize, out: &mut [T::Lane]) {
     let (inner, stride) = view.inner();
     let column = at % inner;
-    if let (2, [0, 1]) = (view.dims.len(), &*view.strides) {
+    if let [Axis { stride: 0, .. }, Axis { stride: 1, .. }] = view.0[..] {
         return repeat(isa, &x[..inner], column, out);
     }
     let mut rows = ViewRows::new(view, at / inner);
@@ -723,20 +742,19 @@ struct ViewRows<'a> {
 impl<'a> ViewRows<'a> {
     fn new(view: &'a View, mut row: usize) -> ViewRows<'a> {
         let (mut index, mut offset) = ([0; MAX_DIMENSIONS], 0);
-        for axis in (0..view.dims.len() - 1).rev() {
-            index[axis] = row % view.dims[axis];
-            row /= view.dims[axis];
-            offset += index[axis] * view.strides[axis];
+        for (axis, Axis { dim, stride }) in view.outer().rev() {
+            index[axis] = row % dim;
+            row /= dim;
+            offset += index[axis] * stride;
         }
         ViewRows { view, index, offset }
     }
 
     fn advance(&mut self) {
-        for axis in (0..self.view.dims.len() - 1).rev() {
-            let (dim, stride) = (self.view.dims[axis], self.view.strides[axis]);
+        for (axis, Axis { dim, stride }) in self.view.outer().rev() {
             self.index[axis] += 1;
             self.offset += stride;
-            if self.index[axis] < dim {
+            if self.index[axis] < *dim {
                 return;
             }
             self.index[axis] = 0;

@@ -7,7 +7,6 @@ use super::interpolation::{Factor, Mode, Nearest, Plan, Resizing, Sizes, Transfo
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
-use crate::memory::check_room;
 use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
@@ -269,7 +268,7 @@ fn resize_axes(call: &mut Call, how: &Resizing, axes: &[u32], lengths: &[Length]
 fn emit(call: &mut Call, how: &Resizing, sizes: &[Sizes]) -> Outcome {
     let places: usize = sizes.iter().filter(|sizes| !how.keeps(sizes)).map(|sizes| sizes.output as usize).sum();
     call.take_work(places)?;
-    check_room(places.saturating_mul(BYTES_PER_PLACE))?;
+    call.check_lists(places.saturating_mul(BYTES_PER_PLACE))?;
     let x = call.input(0)?;
     let dtype = call.dtype(x);
     let mut plans = Vec::new();
