@@ -536,6 +536,15 @@ mod tests {
         assert!(text.contains("= matmul") && text.contains("float32 [4, 12]"), "{text}");
     }
 
+    /// A short file could otherwise ask for lists of any length.
+    #[test]
+    fn lists_of_places_fit_into_the_memory_for_translations() {
+        let cubic = |size| resize(&["1", "4"], &[1, size], vec![("mode", Attr::Text("cubic"))]);
+        assert_eq!(cubic(100_000).output_shape(18), [1, 100_000]);
+        let error = cubic(1 << 20).import(18, &Default::default()).unwrap_err().to_string();
+        assert!(error.contains("too much memory"), "{error}");
+    }
+
     #[test]
     fn sizes_from_scales_are_products_in_float32() {
         let shape = |sizes: &str, scale| {
