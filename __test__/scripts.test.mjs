@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
@@ -7,6 +7,7 @@ import { Command } from 'commander';
 import { runNode } from './lib/processes.mjs';
 import { temporaryFolder } from './lib/folders.mjs';
 import { selectSteps, STEPS, summary } from '../scripts/gate.mjs';
+import { COMMANDS, subjectOf } from '../scripts/subjects.mjs';
 import { releaseNotes } from '../scripts/release-notes.mjs';
 import { isAtLeast, packagesAreStale, platformName, replaceFile } from '../scripts/setup.mjs';
 import { readResults, speedClaim, speedLoss, speedTable } from '../scripts/speed-table.mjs';
@@ -202,6 +203,30 @@ test('suites of tests that do not go together are refused', async () => {
     assert.match(stderr, message);
     assert.match(stderr, /usage: npm test -- .*--gpu/);
   }
+});
+
+test('commands with subjects are scripts of npm, and list their subjects without one or with an unknown one', () => {
+  const { scripts } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
+  for (const [command, subjects] of Object.entries(COMMANDS)) {
+    assert.equal(scripts[command], `node scripts/subjects.mjs ${command}`);
+    const list = Object.keys(subjects).join('[^]*\\n  ');
+    assert.throws(() => subjectOf(command, undefined), { message: new RegExp(`^usage: npm run ${command} -- SUBJECT[^]*\n  ${list}`), exitCode: 2 });
+    assert.throws(() => subjectOf(command, 'toString'), { message: /^There is no subject "toString"\.\nusage: npm run /, exitCode: 2 });
+    assert.throws(() => subjectOf(command, '--help'), { message: /^usage: /, exitCode: 0 });
+    for (const [name, { run }] of Object.entries(subjects)) {
+      assert.equal(subjectOf(command, name), subjects[name]);
+      for (const path of run.filter((word) => word.includes('/')))
+        assert.ok(path.startsWith('target/') || existsSync(new URL(`../${path}`, import.meta.url)), path);
+    }
+  }
+});
+
+test('a subject gets its arguments, and the addon as it is with --prebuilt', async () => {
+  const program = fileURLToPath(new URL('../scripts/subjects.mjs', import.meta.url));
+  const { code, stdout, stderr } = await runNode([program, 'bench', 'models', '--prebuilt', '--help']);
+  assert.equal(code, 0, stderr);
+  assert.match(stderr + stdout, /usage: npm run bench -- models \[OPTION/);
+  assert.doesNotMatch(stderr, /cargo/);
 });
 
 test('the steps of the gate: the whole, or those that are named after what they need', () => {

@@ -1,11 +1,11 @@
-// `npm run soak:hostile`: a server with a small heap among callers that mean it ill. They send messages of all sizes and kinds over
+// `npm run soak -- hostile`: a server with a small heap among callers that mean it ill. They send messages of all sizes and kinds over
 // HTTP and gRPC, without the key and then without any key, while others ask for health and for valid work. Afterwards the server must
 // live, hold nothing, and have answered health in time.
 //
-//   npm run soak:hostile -- --messages 100000 --seed 7
-//   npm run soak:hostile -- --kinds 'gRPC: packed: int64_contents' --messages 50 --size 8388608
-//   npm run soak:hostile -- --key without --program ../other/packages/serve/bin/webnn-node-serve.js
-//   npm run soak:hostile -- --from 812 --messages 1            one message again, by its number
+//   npm run soak -- hostile --messages 100000 --seed 7
+//   npm run soak -- hostile --kinds 'gRPC: packed: int64_contents' --messages 50 --size 8388608
+//   npm run soak -- hostile --key without --program ../other/packages/serve/bin/webnn-node-serve.js
+//   npm run soak -- hostile --from 812 --messages 1    one message again, by its number
 
 import { fork, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -16,13 +16,13 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { writeFolder } from '../__test__/examples/model-folder.mjs';
-import { generator } from '../__test__/lib/random.mjs';
-import { DIGITS } from '../packages/serve/__test__/support.mjs';
+import { writeFolder } from '../../__test__/examples/model-folder.mjs';
+import { generator } from '../../__test__/lib/random.mjs';
+import { DIGITS } from '../../packages/serve/__test__/support.mjs';
 import { GRPC } from './hostile/grpc.mjs';
 import { HTTP } from './hostile/http.mjs';
-import { entry, Failure, root, say } from './process.mjs';
-import { freePort } from './services.mjs';
+import { entry, Failure, root, say } from '../process.mjs';
+import { freePort } from '../services.mjs';
 
 const PROGRAM = join(root, 'packages/serve/bin/webnn-node-serve.js');
 const PROBE = fileURLToPath(new URL('hostile/probe.mjs', import.meta.url));

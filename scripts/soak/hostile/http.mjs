@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { gzipSync } from 'node:zlib';
 
 /**
- * @typedef {ReturnType<typeof import('../../__test__/lib/random.mjs').generator>} Random
+ * @typedef {ReturnType<typeof import('../../../__test__/lib/random.mjs').generator>} Random
  *
  * What a message needs: random numbers, a size in bytes, and how to reach the server.
  * @typedef {object} Place

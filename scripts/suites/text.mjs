@@ -1,18 +1,16 @@
-// `npm run test:text-generation`: writes small language models of all weight types once under target/, generates texts
+// `npm run suite -- text`: writes small language models of all weight types once under target/, generates texts
 // with them, and compares the texts with onnxruntime-node's.
 //
-//   npm run test:text-generation            on the CPU
-//   npm run test:text-generation -- --gpu   on a GPU, with the texts of the CPU; WEBNN_GPU_SOFTWARE=1 lets it be a CPU
+//   npm run suite -- text          on the CPU
+//   npm run suite -- text --gpu    on a GPU, with the texts of the CPU; WEBNN_GPU_SOFTWARE=1 lets it be a CPU
 
 import { parseArgs } from 'node:util';
-import { writeModels } from '../bench/generate/models.mjs';
+import { writeModels } from '../../bench/generate/models.mjs';
 import { installOriginal } from './ort-programs.mjs';
-import { entry, run } from './process.mjs';
-import { setUp } from './setup.mjs';
+import { entry, run } from '../process.mjs';
 
 await entry(async () => {
   const { gpu } = parseArgs({ options: { gpu: { type: 'boolean', default: false } } }).values;
-  await setUp();
   // It includes onnxruntime-node.
   if (!gpu) await installOriginal();
   const env = { WEBNN_TEXT_MODELS: await writeModels({ tiny: true }) };

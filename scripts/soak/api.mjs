@@ -1,23 +1,23 @@
-// `npm run soak`: creates, uses and destroys contexts, tensors and graphs at random for a while, compares their results
+// `npm run soak -- api`: creates, uses and destroys contexts, tensors and graphs at random for a while, compares their results
 // with the CPU's, and watches the process's resources. Fails when these grow, or anything else goes wrong.
 //
-//   npm run soak -- --minutes 10                   on the CPU
-//   npm run soak -- --minutes 10 --device gpu      on a GPU; WEBNN_GPU_SOFTWARE=1 lets it be a CPU
-//   npm run soak -- --seed 7                       the same actions again
-//   npm run soak -- --minutes 1 --graphs 20        few different graphs, which drivers have soon compiled
-//   npm run soak -- --without worker,loseDevice    leaves actions out, to find the culprit
-//   npm run soak -- --json FILE                    writes the samples
+//   npm run soak -- api --minutes 10                   on the CPU
+//   npm run soak -- api --minutes 10 --device gpu      on a GPU; WEBNN_GPU_SOFTWARE=1 lets it be a CPU
+//   npm run soak -- api --seed 7                       the same actions again
+//   npm run soak -- api --minutes 1 --graphs 20        few different graphs, which drivers have soon compiled
+//   npm run soak -- api --without worker,loseDevice    leaves actions out, to find the culprit
+//   npm run soak -- api --json FILE                    writes the samples
 
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { ACTIONS, Churn } from '../__test__/soak/actions.mjs';
-import { judge, sample, shown } from '../__test__/soak/growth.mjs';
-import { generator } from '../__test__/lib/random.mjs';
-import { ml } from '../__test__/runtime/helpers.mjs';
-import { entry, Failure, say } from './process.mjs';
+import { ACTIONS, Churn } from '../../__test__/soak/actions.mjs';
+import { judge, sample, shown } from '../../__test__/soak/growth.mjs';
+import { generator } from '../../__test__/lib/random.mjs';
+import { ml } from '../../__test__/runtime/helpers.mjs';
+import { entry, Failure, say } from '../process.mjs';
 
-const USAGE = `usage: npm run soak -- [--minutes N] [--device cpu|gpu] [--seed N] [--graphs N] [--without ACTION,...]
-                       [--json FILE]
+const USAGE = `usage: npm run soak -- api [--minutes N] [--device cpu|gpu] [--seed N] [--graphs N] [--without ACTION,...]
+                              [--json FILE]
 actions: ${Object.keys(ACTIONS).join(', ')}`;
 
 /** Maximum number of concurrent actions. */

@@ -1,8 +1,8 @@
-// `npm run test:clients`: installs the libraries of __test__/clients once, then tests them on this package.
+// `npm run suite -- clients`: installs the libraries of __test__/clients once, then tests them on this package.
 
 import { join } from 'node:path';
-import { entry, isProgram, root, run } from './process.mjs';
-import { installLocked, isAtLeast, setUp } from './setup.mjs';
+import { entry, isProgram, root, run } from '../process.mjs';
+import { installLocked, isAtLeast } from '../setup.mjs';
 
 const DIRECTORY = join(root, '__test__', 'clients');
 export const TESTS = ['onnxruntime-web.test.mjs', 'transformers.test.mjs'].map((name) => `__test__/clients/${name}`);
@@ -15,7 +15,6 @@ export const installClients = () => installLocked('the client libraries', DIRECT
 
 if (isProgram(import.meta.url)) {
   await entry(async () => {
-    await setUp();
     await installClients();
     await run('tests of the client libraries', process.execPath, [...FLAGS, '--test', ...TESTS]);
   });

@@ -1,12 +1,11 @@
-// `npm run test:onnx-contrib`: writes small models with onnxruntime's results once under target/ (operators of
+// `npm run suite -- onnx-contrib`: writes small models with onnxruntime's results once under target/ (operators of
 // com.microsoft, networks that onnxruntime optimized, and Resize), then loads and runs them all.
 
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
-import { entry, root, run } from './process.mjs';
-import { pythonEnvironment } from './python.mjs';
-import { setUp } from './setup.mjs';
+import { entry, root, run } from '../process.mjs';
+import { pythonEnvironment } from '../python.mjs';
 
 const DIRECTORY = join(root, 'target', 'onnx-contrib');
 const PROGRAMS = join(root, 'scripts', 'python');
@@ -32,7 +31,6 @@ async function writeModels(directory, generator) {
 }
 
 await entry(async () => {
-  await setUp();
   const folders = [];
   for (const [name, generator] of Object.entries(GENERATORS)) {
     folders.push(join(DIRECTORY, name));

@@ -1,8 +1,7 @@
-// `npm run test:examples`: packs the packages, copies each folder of examples/ that has a `start` script into an empty
+// `npm run suite -- examples`: packs the packages, copies each folder of examples/ that has a `start` script into an empty
 // project, installs its dependencies, runs `npm start` there, and compares the output with the folder's expected.txt.
 //
-//   npm run test:examples -- --only add,http-endpoint    only these
-//   npm run test:examples -- --prebuilt                  with the addon that lies in the repository root
+//   npm run suite -- examples --only add,http-endpoint    only these
 //
 // A package.json may say more under `example`:
 //
@@ -12,11 +11,10 @@
 import { cpSync, existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { packThisPlatform, tarballsFor } from './pack-local.mjs';
-import { entry, Failure, isProgram, npmResult, root, say } from './process.mjs';
-import { startRedis } from './services.mjs';
-import { installPackages, setUp } from './setup.mjs';
-import { environmentWithoutRust, Project } from './trials.mjs';
+import { packThisPlatform, tarballsFor } from '../pack-local.mjs';
+import { entry, Failure, isProgram, npmResult, root, say } from '../process.mjs';
+import { startRedis } from '../services.mjs';
+import { environmentWithoutRust, Project } from '../smoke-tests.mjs';
 
 const EXAMPLES = join(root, 'examples');
 
@@ -51,7 +49,7 @@ export function findExamples() {
     .filter(({ manifest }) => manifest.scripts?.start !== undefined);
 }
 
-/** @type {Record<string, () => Promise<import('./services.mjs').Service>>} */
+/** @type {Record<string, () => Promise<import('../services.mjs').Service>>} */
 const SERVICES = { redis: startRedis };
 
 /**
@@ -82,7 +80,7 @@ const endOf = (/** @type {string} */ text) => text.slice(-4000);
 async function tryExample({ folder, manifest }, packed) {
   const ours = Object.keys(manifest.dependencies ?? {}).filter((name) => packed.some((one) => one.name === name));
   const project = new Project();
-  /** @type {import('./services.mjs').Service[]} */
+  /** @type {import('../services.mjs').Service[]} */
   const services = [];
   try {
     cpSync(folder, project.folder, { recursive: true, filter: (path) => !LEFTOVERS.includes(basename(path)) });
@@ -100,13 +98,11 @@ async function tryExample({ folder, manifest }, packed) {
 }
 
 async function main() {
-  const options = /** @satisfies {import('node:util').ParseArgsOptionsConfig} */ ({ only: { type: 'string' }, prebuilt: { type: 'boolean', default: false } });
-  const { only, prebuilt } = parseArgs({ options }).values;
+  const { only } = parseArgs({ options: { only: { type: 'string' } } }).values;
   const examples = findExamples();
   const chosen = only?.split(',') ?? examples.map(({ name }) => name);
   const unknown = chosen.find((name) => examples.every((example) => example.name !== name));
   if (unknown !== undefined) throw new Failure(`--only: there is no ${unknown}; there are ${examples.map(({ name }) => name).join(', ')}`, 2);
-  await (prebuilt ? installPackages() : setUp());
   const packed = packThisPlatform(join(OUTPUT, 'staged'), join(OUTPUT, 'packed'));
   const counts = { passed: 0, failed: 0 };
   for (const example of examples.filter(({ name }) => chosen.includes(name))) {

@@ -4,7 +4,7 @@
 import http from 'node:http';
 import http2 from 'node:http2';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
-import { PICTURE } from '../../packages/serve/__test__/support.mjs';
+import { PICTURE } from '../../../packages/serve/__test__/support.mjs';
 import { grpcFrame, inferMessage } from './wire.mjs';
 
 const [HEALTH_MS, VALID_MS, PATIENCE_MS] = [50, 250, 30_000];

@@ -1,9 +1,9 @@
-// `npm run test:onnx-models`: writes the benchmark models with their reference results once under target/, then
+// `npm run suite -- onnx-models`: writes the benchmark models with their reference results once under target/, then
 // loads and runs them all.
 //
-//   npm run test:onnx-models                       all models (1.6 GB under target/)
-//   npm run test:onnx-models -- --only a,b         these
-//   npm run test:onnx-models -- --generator FILE   with another make_models.py than ../shared/bench/make_models.py
+//   npm run suite -- onnx-models                     all models (1.6 GB under target/)
+//   npm run suite -- onnx-models --only a,b          these
+//   npm run suite -- onnx-models --generator FILE    with another make_models.py than ../shared/bench/make_models.py
 //
 // scripts/python/bench_models.py adds models to those of make_models.py, whose module it uses.
 
@@ -11,11 +11,10 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { entry, Failure, outputOf, root, run, say } from './process.mjs';
-import { pythonEnvironment } from './python.mjs';
-import { setUp } from './setup.mjs';
+import { entry, Failure, outputOf, root, run, say } from '../process.mjs';
+import { pythonEnvironment } from '../python.mjs';
 
-const USAGE = 'usage: npm run test:onnx-models -- [--only MODEL,...] [--generator make_models.py]';
+const USAGE = 'usage: npm run suite -- onnx-models [--only MODEL,...] [--generator make_models.py]';
 const DIRECTORY = join(root, 'target', 'onnx-models');
 const GENERATOR = join(root, '..', 'shared', 'bench', 'make_models.py');
 const OWN_GENERATOR = join(root, 'scripts', 'python', 'bench_models.py');
@@ -102,7 +101,6 @@ function measuresMemory({ only }) {
 
 await entry(async () => {
   const options = readArguments();
-  await setUp();
   await writeModels(options);
   const env = { ONNX_MODELS: DIRECTORY, ...(options.only && { ONNX_MODELS_ONLY: options.only.join(',') }) };
   const tests = ['__test__/onnx-models/models.test.mjs'];

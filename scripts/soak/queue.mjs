@@ -1,15 +1,15 @@
-// `npm run soak:queue`: jobs whose computations take five times as long as their locks, for minutes. No lock may be lost: a job
+// `npm run soak -- queue`: jobs whose computations take five times as long as their locks, for minutes. No lock may be lost: a job
 // without one would run twice.
 //
-//   npm run soak:queue -- --minutes 10 --seconds 5
+//   npm run soak -- queue --minutes 10 --seconds 5
 
 import { parseArgs } from 'node:util';
 import { Queue, QueueEvents } from 'bullmq';
 import { loadModel } from 'webnn-node/onnx';
 import { worker } from 'webnn-node-serve';
-import { slowModel } from '../packages/serve/__test__/support.mjs';
-import { entry, Failure, say } from './process.mjs';
-import { startRedis } from './services.mjs';
+import { slowModel } from '../../packages/serve/__test__/support.mjs';
+import { entry, Failure, say } from '../process.mjs';
+import { startRedis } from '../services.mjs';
 
 const { values } = parseArgs({ options: { minutes: { type: 'string', default: '1' }, seconds: { type: 'string', default: '5' } } });
 

@@ -1,10 +1,9 @@
-// `npm run onnx-node-tests`: the single-operator tests of the onnx package. Prepares them once under target/.
+// `npm run suite -- onnx-node`: the single-operator tests of the onnx package. Prepares them once under target/.
 
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { entry, root, run } from './process.mjs';
-import { runPython } from './python.mjs';
-import { setUp } from './setup.mjs';
+import { entry, root, run } from '../process.mjs';
+import { runPython } from '../python.mjs';
 
 const DIRECTORY = join(root, 'target', 'onnx-node-tests');
 const PREPARE = join(root, 'scripts', 'python', 'prepare_onnx_node_tests.py');
@@ -17,7 +16,6 @@ function isStale() {
 }
 
 await entry(async () => {
-  await setUp();
   if (isStale()) {
     await runPython('preparation of the onnx tests', 'models', [PREPARE, DIRECTORY]);
   }

@@ -10,7 +10,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node
  * @param {string} source everything that determines the content
  * @param {() => unknown} write
  */
-export async function renew(folder, source, write) {
+export async function rewriteIfStale(folder, source, write) {
   const stamp = `${folder}.written-from`;
   const digest = createHash('sha256').update(source).digest('hex');
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === digest) {

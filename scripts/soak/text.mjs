@@ -1,31 +1,31 @@
-// `npm run soak:text`: holds conversations with a small language model that is loaded once, compares its answers with
+// `npm run soak -- text`: holds conversations with a small language model that is loaded once, compares its answers with
 // earlier ones, and watches the process's resources. Then holds one long conversation, during which only its cache may
 // grow.
 //
-//   npm run soak:text -- --conversations 1000 --tokens 100000   answers of 100 tokens; branches come on top
-//   npm run soak:text -- --long 8000                            tokens of the long one
-//   npm run soak:text -- --types q4f16 --device gpu              WEBNN_GPU_SOFTWARE=1 lets it be a CPU
-//   npm run soak:text -- --seed 7                               the same conversations again
-//   npm run soak:text -- --json FILE                            writes the samples
+//   npm run soak -- text --conversations 1000 --tokens 100000    answers of 100 tokens; branches come on top
+//   npm run soak -- text --long 8000                             tokens of the long one
+//   npm run soak -- text --types q4f16 --device gpu              WEBNN_GPU_SOFTWARE=1 lets it be a CPU
+//   npm run soak -- text --seed 7                                the same conversations again
+//   npm run soak -- text --json FILE                             writes the samples
 
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { generator } from '../__test__/lib/random.mjs';
-import { Conversations } from '../__test__/soak/conversations.mjs';
-import { judge, LIMITS, sample, shown } from '../__test__/soak/growth.mjs';
-import { checksOf } from '../bench/arguments.mjs';
-import { configOf, TYPES } from '../bench/generate/catalog.mjs';
-import { openDirect } from '../bench/generate/direct.mjs';
-import { writeModels } from '../bench/generate/models.mjs';
-import { webnnRuntime } from '../bench/generate/runtimes.mjs';
-import { entry, Failure, say } from './process.mjs';
+import { generator } from '../../__test__/lib/random.mjs';
+import { Conversations } from '../../__test__/soak/conversations.mjs';
+import { judge, LIMITS, sample, shown } from '../../__test__/soak/growth.mjs';
+import { checksOf } from '../../bench/arguments.mjs';
+import { configOf, TYPES } from '../../bench/generate/catalog.mjs';
+import { openDirect } from '../../bench/generate/direct.mjs';
+import { writeModels } from '../../bench/generate/models.mjs';
+import { webnnRuntime } from '../../bench/generate/runtimes.mjs';
+import { entry, Failure, say } from '../process.mjs';
 
-/** @typedef {import('../bench/generate/catalog.mjs').TypeName} TypeName */
+/** @typedef {import('../../bench/generate/catalog.mjs').TypeName} TypeName */
 
 const TYPE_NAMES = /** @type {TypeName[]} */ (Object.keys(TYPES)).filter((name) => TYPES[name].model === 'decoder');
 
-const USAGE = `usage: npm run soak:text -- [--conversations N] [--tokens N] [--long N] [--types LIST] [--device cpu|gpu]
-                            [--seed N] [--json FILE]
+const USAGE = `usage: npm run soak -- text [--conversations N] [--tokens N] [--long N] [--types LIST] [--device cpu|gpu]
+                               [--seed N] [--json FILE]
 types: ${TYPE_NAMES.join(', ')}`;
 
 const OPTIONS = /** @type {const} */ ({
@@ -131,7 +131,7 @@ await entry(async () => {
     throw new Failure('The soak needs Linux, whose /proc it reads, and node --expose-gc.', 2);
   }
   const models = await writeModels({ tiny: true });
-  /** @type {Record<string, import('../__test__/soak/growth.mjs').Sample[]>} */
+  /** @type {Record<string, import('../../__test__/soak/growth.mjs').Sample[]>} */
   const samples = {};
   for (const type of types) {
     const config = configOf(models, type);

@@ -1,30 +1,30 @@
-// `npm run test:runtimes`: the conformance vectors and interface tests in Node, Deno and Bun, which npm installs into
+// `npm run suite -- runtimes`: the conformance vectors and interface tests in Node, Deno and Bun, which npm installs into
 // __test__/runtimes/node_modules. For Linux on x64.
 //
-//   npm run test:runtimes                             everything
-//   npm run test:runtimes -- --only deno,bun          these runtimes
-//   npm run test:runtimes -- --suite vectors          these suites
+//   npm run suite -- runtimes                    everything
+//   npm run suite -- runtimes --only deno,bun    these runtimes
+//   npm run suite -- runtimes --suite vectors    these suites
 
 import { spawn } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { compareRuns, findFaults } from '../__test__/runtimes/faults.mjs';
-import { HERE, LACKING, RUNTIMES } from '../__test__/runtimes/runtimes.mjs';
+import { compareRuns, findFaults } from '../../__test__/runtimes/faults.mjs';
+import { HERE, LACKING, RUNTIMES } from '../../__test__/runtimes/runtimes.mjs';
 import { installClients, TESTS as CLIENT_TESTS } from './clients.mjs';
-import { packThisPlatform, tarballsFor } from './pack-local.mjs';
-import { entry, Failure, outputOf, root, run, say } from './process.mjs';
-import { installLocked, setUp } from './setup.mjs';
-import { Project } from './trials.mjs';
+import { packThisPlatform, tarballsFor } from '../pack-local.mjs';
+import { entry, Failure, outputOf, root, run, say } from '../process.mjs';
+import { installLocked } from '../setup.mjs';
+import { Project } from '../smoke-tests.mjs';
 
-/** @typedef {import('../__test__/runtimes/runtimes.mjs').Runtime} Runtime */
+/** @typedef {import('../../__test__/runtimes/runtimes.mjs').Runtime} Runtime */
 /** @typedef {{text: string, names?: string[], faults: string[]}} Result */
 /** Folder and variables of a suite, and how to clean up after it.
  * @typedef {{cwd?: string, env?: Record<string, string>, tidy?: () => void}} Prepared
  */
 
-const USAGE = 'usage: npm run test:runtimes -- [--only RUNTIME,...] [--suite SUITE,...]';
+const USAGE = 'usage: npm run suite -- runtimes [--only RUNTIME,...] [--suite SUITE,...]';
 const VECTORS = join(root, '..', 'shared', 'conformance');
 const OUTPUT = join(root, 'target', 'runtimes');
 
@@ -97,7 +97,7 @@ async function runVectors(runtime, where) {
  * @returns {Promise<Result>}
  */
 async function runTests(runtime, suite, files, where) {
-  const { readReport } = await import('../__test__/runtimes/report.mjs');
+  const { readReport } = await import('../../__test__/runtimes/report.mjs');
   const report = join(OUTPUT, `${runtime.name}-${suite}.xml`);
   rmSync(report, { force: true });
   const { code, output } = await outcomeOf(runtime.command, runtime.tests(files, report), where);
@@ -189,7 +189,7 @@ const SUITES = {
     only: ['deno'],
     run: (runtime) => runTests(runtime, 'contexts of a GPUDevice', ['__test__/runtimes/gpu-device.mjs']),
   },
-  // `npm run test:clients` tests the current Node. The libraries use Float16Array if there is one.
+  // `npm run suite -- clients` tests the current Node. The libraries use Float16Array if there is one.
   clients: {
     only: ['node-24', 'node-26'],
     prepare: installClients,
@@ -304,7 +304,6 @@ async function runSuite(name, runtimes) {
 
 await entry(async () => {
   const { runtimes, suites } = readArguments();
-  await setUp();
   await installRuntimes();
   mkdirSync(OUTPUT, { recursive: true });
   for (const { name, command } of runtimes) {

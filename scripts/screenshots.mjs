@@ -1,4 +1,4 @@
-// `npm run pictures`: the pages that `webnn-node profile` and `webnn-node view` write for
+// `npm run docs -- pictures`: the pages that `webnn-node profile` and `webnn-node view` write for
 // examples/image-classification, as screenshots by Debian's Chromium in docs/images/. Times in the pictures are those
 // of this machine.
 

@@ -1,7 +1,7 @@
-// `npm run soak:serve`: sends requests to a server for long, a tenth of them hostile, compares the answers of the others with
+// `npm run soak -- serve`: sends requests to a server for long, a tenth of them hostile, compares the answers of the others with
 // earlier ones, and watches the memory of the server's process.
 //
-//   npm run soak:serve -- --requests 1000000 --seed 7
+//   npm run soak -- serve --requests 1000000 --seed 7
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -10,11 +10,11 @@ import http from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { residentMemory } from '../bench/machine.mjs';
-import { hostileRequests, send } from '../packages/serve/__test__/hostile.mjs';
-import { DIGITS, PICTURE } from '../packages/serve/__test__/support.mjs';
-import { entry, Failure, root, say } from './process.mjs';
-import { freePort } from './services.mjs';
+import { residentMemory } from '../../bench/machine.mjs';
+import { hostileRequests, send } from '../../packages/serve/__test__/hostile.mjs';
+import { DIGITS, PICTURE } from '../../packages/serve/__test__/support.mjs';
+import { entry, Failure, root, say } from '../process.mjs';
+import { freePort } from '../services.mjs';
 
 /** Callers at the same time. */
 const CALLERS = 32;

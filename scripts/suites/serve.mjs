@@ -1,18 +1,17 @@
-// `npm run test:serve`: tests webnn-node-serve with clients of other people, a real Redis and Prometheus. Installs the clients
+// `npm run suite -- serve`: tests webnn-node-serve with clients of other people, a real Redis and Prometheus. Installs the clients
 // once, and starts Redis.
 
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { entry, isProgram, root, run } from './process.mjs';
-import { pythonEnvironment } from './python.mjs';
-import { startRedis } from './services.mjs';
-import { installLocked, setUp } from './setup.mjs';
+import { entry, isProgram, root, run } from '../process.mjs';
+import { pythonEnvironment } from '../python.mjs';
+import { startRedis } from '../services.mjs';
+import { installLocked } from '../setup.mjs';
 
 const FOLDER = '__test__/serve';
 
 if (isProgram(import.meta.url)) {
   await entry(async () => {
-    await setUp();
     await installLocked('the clients of servers', join(root, FOLDER));
     const python = await pythonEnvironment('serve');
     const redis = await startRedis();

@@ -1,19 +1,18 @@
-// `npm run test:ort-programs`: packs this package and its stand-in for onnxruntime-node, installs them with the
+// `npm run suite -- ort-programs`: packs this package and its stand-in for onnxruntime-node, installs them with the
 // programs of __test__/ort-programs, and runs the programs.
 //
-//   npm run test:ort-programs                   tests; needs ../shared/bench, Python and espeak-ng
-//   npm run test:ort-programs -- --reference    computes their reference results by onnxruntime-node
-//   npm run test:ort-programs -- --prebuilt     with the addon that lies in the repository root
+//   npm run suite -- ort-programs                tests; needs ../shared/bench, Python and espeak-ng
+//   npm run suite -- ort-programs --reference    computes their reference results by onnxruntime-node
 
 import { cpSync, existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { digests, ONLY_REGISTERED, PROGRAMS, REFERENCES, runProgram } from '../__test__/ort-programs/runs.mjs';
-import { packThisPlatform, tarballsFor } from './pack-local.mjs';
-import { entry, Failure, isProgram, outputOf, root, run, runNpm, say } from './process.mjs';
-import { pythonEnvironment } from './python.mjs';
-import { renew } from './renew.mjs';
-import { installLocked, installPackages, setUp } from './setup.mjs';
+import { digests, ONLY_REGISTERED, PROGRAMS, REFERENCES, runProgram } from '../../__test__/ort-programs/runs.mjs';
+import { packThisPlatform, tarballsFor } from '../pack-local.mjs';
+import { entry, Failure, isProgram, outputOf, root, run, runNpm, say } from '../process.mjs';
+import { pythonEnvironment } from '../python.mjs';
+import { rewriteIfStale } from '../rewrite-stale.mjs';
+import { installLocked } from '../setup.mjs';
 
 /** The programs with the original onnxruntime-node. */
 export const ORIGINAL = join(root, '__test__', 'ort-programs');
@@ -54,7 +53,7 @@ async function writeModels() {
   if (missing !== undefined) {
     throw new Failure(`The program that writes models is missing: ${missing}`);
   }
-  await renew(DATA.models, JSON.stringify(MODELS) + programs.map((program) => readFileSync(program, 'utf8')).join(), async () => {
+  await rewriteIfStale(DATA.models, JSON.stringify(MODELS) + programs.map((program) => readFileSync(program, 'utf8')).join(), async () => {
     for (const [name, [program, options]] of Object.entries(MODELS)) {
       const folder = join(DATA.models, name);
       const input = name === 'classifier' ? [join(DATA.models, 'embedder')] : [];
@@ -74,7 +73,7 @@ async function writeSpeech() {
   if (outputOf('espeak-ng', ['--version']) === undefined) {
     throw new Failure("espeak-ng cannot be run. Install it from your system's packages: apt install espeak-ng");
   }
-  await renew(DATA.speech, JSON.stringify(SPEECH), async () => {
+  await rewriteIfStale(DATA.speech, JSON.stringify(SPEECH), async () => {
     for (const [name, { text, gap }] of Object.entries(SPEECH)) {
       await run(`recording ${name}`, 'espeak-ng', ['-g', String(gap), '-w', join(DATA.speech, name), text]);
     }
@@ -119,7 +118,7 @@ async function writeReferences() {
     say(`reference results of ${name}`);
     ({ results: results[name] } = await runProgram(PROGRAMS_FOLDER, name, DATA));
   }
-  const note = `What onnxruntime-node ${version} computes, and for Transformers.js 2 its own version; written by npm run test:ort-programs -- --reference`;
+  const note = `What onnxruntime-node ${version} computes, and for Transformers.js 2 its own version; written by npm run suite -- ort-programs --reference`;
   // Digits of float32, one line per program.
   const text = (/** @type {unknown} */ value) => JSON.stringify(value, (_, x) => (typeof x === 'number' ? Number(x.toPrecision(8)) : x));
   const lines = Object.entries(results).map(([name, result]) => `${text(name)}: ${text(result)}`);
@@ -128,9 +127,7 @@ async function writeReferences() {
 
 if (isProgram(import.meta.url)) {
   await entry(async () => {
-    const options = /** @type {const} */ ({ prebuilt: { type: 'boolean', default: false }, reference: { type: 'boolean', default: false } });
-    const { prebuilt, reference } = parseArgs({ options }).values;
-    await (prebuilt || reference ? installPackages() : setUp());
+    const { reference } = parseArgs({ options: { reference: { type: 'boolean', default: false } } }).values;
     await installOriginal();
     await writeModels();
     await writeSpeech();

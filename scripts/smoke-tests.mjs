@@ -1,4 +1,4 @@
-// Trials of each package, used as a user would, in an empty project outside the repository: for `npm run pack:local`
+// Smoke tests of each package, used as a user would, in an empty project outside the repository: for `npm run pack:local`
 // and `npm test`. A package of packages/ needs an entry here.
 
 import { spawnSync } from 'node:child_process';
@@ -201,12 +201,12 @@ function tryServer(project) {
 }
 
 /**
- * Trials by package name: each tries the package in a project in which it is installed, and returns a line about it.
+ * Smoke tests by package name: each tries the package in a project in which it is installed, and returns a line about it.
  * The tarballs of all packages, by name, are for other projects.
  *
  * @type {Record<string, (project: Project, tarballs: Record<string, string>) => string>}
  */
-export const TRIALS = {
+export const SMOKE_TESTS = {
   'webnn-node': (project) => tryPage(project, 'README.md'),
   'webnn-node-cli': tryCommandLine,
   'webnn-node-compat': (project) => tryPage(project, 'packages/compat/README.md'),
