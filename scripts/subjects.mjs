@@ -17,6 +17,9 @@ import { buildAddon, installPackages } from './setup.mjs';
 /** In arenas of their own, threads that have ended leave memory that is free and still resident. */
 const ONE_ARENA = { MALLOC_ARENA_MAX: '1' };
 
+/** A benchmark of Cargo.toml. @param {string} name @returns {Omit<Subject, 'title'>} */
+const cargoBench = (name) => ({ run: ['cargo', 'bench', '--no-default-features', '--bench', name, '--'], withoutAddon: true });
+
 /** @type {Subject} */
 const SITE = { title: 'the site of the documentation, built and checked in Chromium', run: ['node', 'scripts/suites/site.mjs'] };
 
@@ -24,11 +27,10 @@ const SITE = { title: 'the site of the documentation, built and checked in Chrom
 export const COMMANDS = {
   bench: {
     models: { title: 'models, beside other engines and the limits of the machine', run: ['node', 'bench/run.mjs'] },
-    kernels: {
-      title: 'single kernels; part of a name selects some',
-      run: ['cargo', 'bench', '--no-default-features', '--bench', 'kernels', '--'],
-      withoutAddon: true,
-    },
+    kernels: { title: 'single kernels; part of a name selects some', ...cargoBench('kernels') },
+    'gpu-kernels': { title: 'products of matrices on a GPU', ...cargoBench('gpu-kernels') },
+    'graph-loading': { title: 'loading a graph of a language model’s size', ...cargoBench('graph-loading') },
+    plans: { title: 'what new sizes of a model cost, beside known ones; a model', ...cargoBench('plans') },
     limits: {
       title: 'what the processor and the memory of this machine can do at most; numbers of threads',
       run: ['cargo', 'run', '--release', '--manifest-path', 'bench/limits/Cargo.toml', '--target-dir', 'target/bench/limits', '--'],

@@ -11,7 +11,7 @@ import { anchorsOf, codeOf, linksOf } from './page.mjs';
 import { LINKED, PAGES, read } from './pages.mjs';
 
 /** Folders and files whose comments and messages may name pages. */
-const SOURCES = ['.ci', '.github', '__test__', 'bench', 'benches', 'examples', 'fuzz', 'lib', 'packages', 'scripts', 'src'];
+const SOURCES = ['.ci', '.github', '__test__', 'bench', 'examples', 'fuzz', 'lib', 'packages', 'scripts', 'src'];
 
 /** Paths of the repository in code, which also stand in commands. */
 const PATHS = new RegExp(`(?<![\\w./-])(?:${SOURCES.join('|').replaceAll('.', '\\.')}|spec)/[\\w./-]*\\b`, 'g');

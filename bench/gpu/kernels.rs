@@ -1,7 +1,6 @@
-//! Speed of matrix product kernels on a GPU, relative to the GPU's limits. Run with
-//! `cargo bench --no-default-features --features gpu --bench gpu --`, followed by `--sizes 2048x2048x2048,1x4096x4096`
-//! (rows x depth x columns), `--transposed` for a second matrix with contiguous terms, `--rounds N`, and `--software`
-//! for a CPU that emulates a GPU, which says nothing about speed.
+//! Speed of matrix product kernels on a GPU, relative to the GPU's limits. Run with `npm run bench -- gpu-kernels`,
+//! followed by `--sizes 2048x2048x2048,1x4096x4096` (rows x depth x columns), `--transposed` for a second matrix with
+//! contiguous terms, `--rounds N`, and `--software` for a CPU that emulates a GPU, which says nothing about speed.
 //!
 //! The limits are measured in the same run, interleaved with the products: a copy of 256 MiB (`--copy MIB`), and
 //! multiply-adds in registers in float32 and float16. A time is the median of the rounds, each long enough to hide the

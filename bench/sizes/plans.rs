@@ -1,6 +1,6 @@
-//! The cost of new sizes for a session, beside sizes with a cached plan:
-//! `cargo bench --no-default-features --bench sizes -- MODEL.onnx batch_size=1 sequence_length=16..416` measures it.
-//! Every free dimension of the model needs a size; one of them has a range. The model does not run.
+//! The cost of new sizes for a session, beside sizes with a cached plan. Run with
+//! `npm run bench -- plans MODEL.onnx batch_size=1 sequence_length=16..416`: every free dimension of the model needs a
+//! size, and one of them has a range. The model does not run.
 //!
 //! Each size of the range is new once. Times are those of the work itself, in the background of the context, without
 //! the latency of the request.

@@ -1,5 +1,5 @@
 //! The time to load a graph of a language model's size, and its memory above that of the process before. The weights
-//! are in one file, at an odd offset. Linux only: it reads `/proc/self/status`.
+//! are in one file, at an odd offset. Run with `npm run bench -- graph-loading`. Linux only: it reads `/proc/self/status`.
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};

@@ -1,6 +1,6 @@
 //! Speed of kernels in typical graphs: products, convolutions, operators on rows, element-wise operators, and data
-//! movement. Run with `cargo bench --no-default-features --bench kernels`, followed by `--` with a part of the names of
-//! the lines to print, and `--threads N`. `WEBNN_ISA` selects the instruction set.
+//! movement. Run with `npm run bench -- kernels`, followed by a part of the names of the lines to print, and
+//! `--threads N`. `WEBNN_ISA` selects the instruction set.
 //!
 //! Each time is shown beside the machine's limit, measured in the same run because neighbors on the machine affect it:
 //! multiply-adds in registers for computation, a copy of as many bytes for data movement. A naive loop shows the gain
