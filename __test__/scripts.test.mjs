@@ -6,7 +6,6 @@ import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { runNode } from './lib/processes.mjs';
 import { temporaryFolder } from './lib/folders.mjs';
-import { selectSteps, STEPS, summary } from '../scripts/gate.mjs';
 import { COMMANDS, subjectOf } from '../scripts/subjects.mjs';
 import { releaseNotes } from '../scripts/release-notes.mjs';
 import { isAtLeast, packagesAreStale, platformName, replaceFile } from '../scripts/setup.mjs';
@@ -227,46 +226,6 @@ test('a subject gets its arguments, and the addon as it is with --prebuilt', asy
   assert.equal(code, 0, stderr);
   assert.match(stderr + stdout, /usage: npm run bench -- models \[OPTION/);
   assert.doesNotMatch(stderr, /cargo/);
-});
-
-test('the steps of the gate: the whole, or those that are named after what they need', () => {
-  const names = (...named) => selectSteps(named).map(({ name }) => name);
-  assert.deepEqual(
-    names(),
-    STEPS.filter(({ onlyNamed }) => !onlyNamed).map(({ name }) => name),
-  );
-  assert.deepEqual(names('bench', 'format'), ['format', 'addon', 'onnx-models', 'bench']);
-  assert.deepEqual(names('rust'), ['rust']);
-  assert.throws(() => names('formt'), { message: /^There is no step formt; there are format, lint, /, exitCode: 2 });
-});
-
-test('each step of the gate stands behind those that it needs', () => {
-  for (const [index, { needs = [] }] of STEPS.entries()) {
-    assert.deepEqual(
-      needs.filter((name) => !STEPS.slice(0, index).some((step) => step.name === name)),
-      [],
-    );
-  }
-});
-
-test('the summary of the gate has a line for each step, and one for all', () => {
-  const rows = [
-    { name: 'format', result: 'passed', seconds: 3.9 },
-    { name: 'js', result: 'FAILED', seconds: 125 },
-    { name: 'models', result: 'not run' },
-  ];
-  assert.equal(summary(rows, 128.9), 'format    0:03  passed\njs        2:05  FAILED\nmodels       –  not run\nall       2:08');
-});
-
-test('the workflow runs every step of the gate whose data is in a repository, and no other', () => {
-  const workflow = readFileSync(new URL('../.github/workflows/checks.yml', import.meta.url), 'utf8');
-  const lines = [...workflow.matchAll(/^ +(?:- run: \.ci\/run|step:) ([^"\n]*)$/gm)].flatMap(([, words]) => words.match(/[\w-]+/g));
-  /** @type {(step: { needs?: string[], outside?: string[] }) => boolean} */
-  const isHere = ({ needs = [], outside = [] }) => outside.every((name) => name === 'wpt') && STEPS.filter(({ name }) => needs.includes(name)).every(isHere);
-  // The steps js and gpu build what these build.
-  const implied = ['addon', 'rust-build'];
-  const expected = STEPS.filter(isHere).map(({ name }) => name);
-  assert.deepEqual([...new Set([...lines, ...implied])].sort(), expected.sort());
 });
 
 test('release notes are what the changelog says about a version', () => {
