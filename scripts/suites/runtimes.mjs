@@ -171,7 +171,8 @@ const SUITES = {
   drafts: { run: (runtime) => runTests(runtime, 'drafts', testsIn('packages/compat/__test__')) },
   timelines: {
     isMeasured: true,
-    run: (runtime) => runTests(runtime, 'timelines', testFiles(...['destroy', 'order', 'realms', 'threads'].map((name) => `runtime/${name}`))),
+    run: (runtime) =>
+      runTests(runtime, 'timelines', testFiles(...['destroy', 'dispatch.timing', 'order', 'realms', 'threads'].map((name) => `runtime/${name}`))),
   },
   // `npm test` has run the next two in Node.
   processes: {
@@ -182,7 +183,7 @@ const SUITES = {
   endings: {
     only: ['deno', 'bun'],
     isMeasured: true,
-    run: (runtime) => runTests(runtime, 'endings', testFiles('runtime/exit', 'runtime/memory')),
+    run: (runtime) => runTests(runtime, 'endings', testFiles('runtime/exit.timing', 'runtime/memory')),
   },
   // The only runtime with its own WebGPU.
   'contexts of a GPUDevice': {
