@@ -10,7 +10,7 @@ import { bytesOf, INSTALLED_BYTES } from '../scripts/pack-local.mjs';
 import { addonName, mainManifest, neededGlibc, pack, platformManifest, PLATFORMS, publishedManifest, rustTarget, stage } from '../scripts/packages.mjs';
 import { root, WORKSPACES } from '../scripts/process.mjs';
 import { thisPlatform } from '../scripts/setup.mjs';
-import { environmentWithoutRust, programsOf, Project, TRIALS } from '../scripts/trials.mjs';
+import { environmentWithoutRust, programsOf, Project, SMOKE_TESTS } from '../scripts/smoke-tests.mjs';
 
 const read = (file) => readFileSync(join(root, file), 'utf8');
 const readManifest = (folder) => JSON.parse(read(join(folder, 'package.json')));
@@ -46,7 +46,7 @@ describe('package.json', () => {
       assert.deepEqual(own.engines, manifest.engines, own.name);
       assert.equal(own.dependencies['webnn-node'], manifest.version, own.name);
       assert.ok(own.private && own.scripts === undefined, own.name);
-      assert.ok(own.name in TRIALS, `${own.name} has no trial`);
+      assert.ok(own.name in SMOKE_TESTS, `${own.name} has no smoke test`);
     }
   });
 
@@ -320,7 +320,7 @@ describe('the installed packages', () => {
     assert.equal(installed('webnn-node-serve').run('insides.mjs', server), 'ERR_PACKAGE_PATH_NOT_EXPORTED');
   });
 
-  for (const [name, attempt] of Object.entries(TRIALS)) {
+  for (const [name, attempt] of Object.entries(SMOKE_TESTS)) {
     test(`${name} works in an empty project`, (t) => t.diagnostic(attempt(installed(name), tarballs())));
   }
 

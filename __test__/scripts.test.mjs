@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { runNode } from './lib/processes.mjs';
 import { temporaryFolder } from './lib/folders.mjs';
-import { selectSteps, STEPS, summary } from '../scripts/gate.mjs';
+import { COMMANDS, subjectOf } from '../scripts/subjects.mjs';
 import { releaseNotes } from '../scripts/release-notes.mjs';
 import { isAtLeast, packagesAreStale, platformName, replaceFile } from '../scripts/setup.mjs';
 import { readResults, speedClaim, speedLoss, speedTable } from '../scripts/speed-table.mjs';
@@ -204,44 +204,28 @@ test('suites of tests that do not go together are refused', async () => {
   }
 });
 
-test('the steps of the gate: the whole, or those that are named after what they need', () => {
-  const names = (...named) => selectSteps(named).map(({ name }) => name);
-  assert.deepEqual(
-    names(),
-    STEPS.filter(({ onlyNamed }) => !onlyNamed).map(({ name }) => name),
-  );
-  assert.deepEqual(names('bench', 'format'), ['format', 'addon', 'onnx-models', 'bench']);
-  assert.deepEqual(names('rust'), ['rust']);
-  assert.throws(() => names('formt'), { message: /^There is no step formt; there are format, lint, /, exitCode: 2 });
-});
-
-test('each step of the gate stands behind those that it needs', () => {
-  for (const [index, { needs = [] }] of STEPS.entries()) {
-    assert.deepEqual(
-      needs.filter((name) => !STEPS.slice(0, index).some((step) => step.name === name)),
-      [],
-    );
+test('commands with subjects are scripts of npm, and list their subjects without one or with an unknown one', () => {
+  const { scripts } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'));
+  for (const [command, subjects] of Object.entries(COMMANDS)) {
+    assert.equal(scripts[command], `node scripts/subjects.mjs ${command}`);
+    const list = Object.keys(subjects).join('[^]*\\n  ');
+    assert.throws(() => subjectOf(command, undefined), { message: new RegExp(`^usage: npm run ${command} -- SUBJECT[^]*\n  ${list}`), exitCode: 2 });
+    assert.throws(() => subjectOf(command, 'toString'), { message: /^There is no subject "toString"\.\nusage: npm run /, exitCode: 2 });
+    assert.throws(() => subjectOf(command, '--help'), { message: /^usage: /, exitCode: 0 });
+    for (const [name, { run }] of Object.entries(subjects)) {
+      assert.equal(subjectOf(command, name), subjects[name]);
+      for (const path of run.filter((word) => word.includes('/')))
+        assert.ok(path.startsWith('target/') || existsSync(new URL(`../${path}`, import.meta.url)), path);
+    }
   }
 });
 
-test('the summary of the gate has a line for each step, and one for all', () => {
-  const rows = [
-    { name: 'format', result: 'passed', seconds: 3.9 },
-    { name: 'js', result: 'FAILED', seconds: 125 },
-    { name: 'models', result: 'not run' },
-  ];
-  assert.equal(summary(rows, 128.9), 'format    0:03  passed\njs        2:05  FAILED\nmodels       –  not run\nall       2:08');
-});
-
-test('the workflow runs every step of the gate whose data is in a repository, and no other', () => {
-  const workflow = readFileSync(new URL('../.github/workflows/checks.yml', import.meta.url), 'utf8');
-  const lines = [...workflow.matchAll(/^ +(?:- run: \.ci\/run|step:) ([^"\n]*)$/gm)].flatMap(([, words]) => words.match(/[\w-]+/g));
-  /** @type {(step: { needs?: string[], outside?: string[] }) => boolean} */
-  const isHere = ({ needs = [], outside = [] }) => outside.every((name) => name === 'wpt') && STEPS.filter(({ name }) => needs.includes(name)).every(isHere);
-  // The steps js and gpu build what these build.
-  const implied = ['addon', 'rust-build'];
-  const expected = STEPS.filter(isHere).map(({ name }) => name);
-  assert.deepEqual([...new Set([...lines, ...implied])].sort(), expected.sort());
+test('a subject gets its arguments, and the addon as it is with --prebuilt', async () => {
+  const program = fileURLToPath(new URL('../scripts/subjects.mjs', import.meta.url));
+  const { code, stdout, stderr } = await runNode([program, 'bench', 'models', '--prebuilt', '--help']);
+  assert.equal(code, 0, stderr);
+  assert.match(stderr + stdout, /usage: npm run bench -- models \[OPTION/);
+  assert.doesNotMatch(stderr, /cargo/);
 });
 
 test('release notes are what the changelog says about a version', () => {

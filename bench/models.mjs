@@ -79,7 +79,7 @@ export function describeModel(directory, name) {
  */
 export function findModels(directory, filter) {
   if (!existsSync(directory)) {
-    throw new Failure(`There is no folder ${directory}. \`npm run test:onnx-models\` writes the models; --models names another folder.`, 2);
+    throw new Failure(`There is no folder ${directory}. \`npm run suite -- onnx-models\` writes the models; --models names another folder.`, 2);
   }
   const names = readdirSync(directory)
     .filter((file) => file.endsWith('.onnx'))

@@ -7,7 +7,7 @@ import { root } from '../scripts/process.mjs';
 import { checksOf, MAX_THREADS } from './arguments.mjs';
 import { GPU_PEERS, OURS, PEERS } from './peers.mjs';
 
-export const USAGE = `usage: npm run bench -- [OPTION ...]
+export const USAGE = `usage: npm run bench -- models [OPTION ...]
 
 Runs models and compares their times with other engines, which are installed on demand.
 

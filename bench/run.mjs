@@ -1,4 +1,4 @@
-// `npm run bench`: speed of models in webnn-node and other engines, and the limits of the machine. --help lists the
+// `npm run bench -- models`: speed of models in webnn-node and other engines, and the limits of the machine. --help lists the
 // options.
 
 import { existsSync, readFileSync } from 'node:fs';

@@ -1,16 +1,24 @@
-// Fuzzes the reader of ONNX models with cargo-fuzz, starting from the committed corpus. `npm test` replays that corpus.
+// Fuzzes the reader of ONNX models with cargo-fuzz, starting from the committed corpus, fuzz/corpus.tar.gz. `npm test`
+// replays that corpus. A file that shows a fault gets a name in fuzz/faults, and a test.
 //
 //   npm run fuzz                     10 minutes
 //   npm run fuzz -- --seconds 60
-//   npm run fuzz -- --minimize       only keeps one file of the corpus for each part of the code that it reaches
+//   npm run fuzz -- --minimize       keeps one file for each part of the code that is reached, and writes the archive
+//
 // cargo-fuzz is installed under target/ if it is missing. It needs unstable compiler flags, which RUSTC_BOOTSTRAP
 // allows, and clang's address sanitizer, which comes with Rust on Linux and macOS.
 
 import { spawnSync } from 'node:child_process';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { Failure, entry, root, run } from './process.mjs';
+import { entry, Failure, isProgram, root, run } from './process.mjs';
+
+const ARCHIVE = join(root, 'fuzz', 'corpus.tar.gz');
+const CORPUS = join(root, 'fuzz', 'corpus');
+
+/** Options of GNU tar with which the same files make the same archive. */
+const SAME_BYTES = ['--format=ustar', '--sort=name', '--mtime=@0', '--owner=0', '--group=0', '--numeric-owner', '--mode=u=rwX,go=rX'];
 
 /**
  * Limits for a single allocation and for the time of one input. The target itself checks the sum of allocations; with
@@ -23,6 +31,19 @@ const tools = join(root, 'target', 'cargo-tools');
 /** Environment in which cargo finds cargo-fuzz. */
 const environment = { PATH: `${join(tools, 'bin')}${delimiter}${process.env.PATH}`, RUSTC_BOOTSTRAP: '1' };
 
+/**
+ * Writes the files of the corpus into the subfolder `onnx` of a folder.
+ *
+ * @param {string} folder
+ * @throws {Failure}
+ */
+export function unpackCorpus(folder) {
+  mkdirSync(folder, { recursive: true });
+  // From standard input: GNU's tar takes the drive in a path of Windows for the name of a computer.
+  const { status, stderr, error } = spawnSync('tar', ['-xzf-'], { cwd: folder, input: readFileSync(ARCHIVE), encoding: 'utf8' });
+  if (status !== 0) throw new Failure(`tar cannot unpack ${ARCHIVE}: ${error?.message ?? stderr}`);
+}
+
 async function main() {
   const { values } = parseArgs({ options: { seconds: { type: 'string', default: '600' }, minimize: { type: 'boolean', default: false } } });
   const seconds = Number(values.seconds);
@@ -34,12 +55,16 @@ async function main() {
     await run('installation of cargo-fuzz', 'cargo', ['install', 'cargo-fuzz', '--locked', '--root', tools]);
   }
   const options = { env: environment };
+  unpackCorpus(CORPUS);
   if (values.minimize) {
     await run('minimization of the corpus', 'cargo', ['fuzz', 'cmin', 'onnx'], options);
+    await run('archive of the corpus', 'tar', [...SAME_BYTES, '--use-compress-program=gzip -9n', '-cf', ARCHIVE, '-C', CORPUS, 'onnx']);
   } else {
     const limits = [...LIMITS, `-max_total_time=${seconds}`, '-print_final_stats=1'];
     await run('fuzzing of the ONNX reader', 'cargo', ['fuzz', 'run', 'onnx', '--', ...limits], options);
   }
 }
 
-await entry(main);
+if (isProgram(import.meta.url)) {
+  await entry(main);
+}

@@ -1,202 +1,46 @@
-// `.ci/run`: everything that must pass before a change is accepted, as named steps, cheap ones first.
+// `.ci/run`: what must pass before a change is accepted, as named steps in three tiers.
 //
-//   .ci/run             all steps; stops at the first that fails
-//   .ci/run STEP...     these steps, after those that they need
-//   .ci/run --list      the steps
+//   .ci/run                     the tier full; prints which steps of all it left out
+//   .ci/run quick|full|all      a tier: some minutes; what a pull request needs; each night
+//   .ci/run STEP...             these steps, after those that they need
+//   .ci/run --list              the steps
 //
-// Needs Node, Rust with rustfmt and clippy, a C linker and Python 3.11. On Debian, installs missing packages that a
-// step needs (scripts/install-debian-packages.sh). A step whose data are outside of the repository, and absent, is
-// skipped; with CI=true, or if it was named, that is a failure.
+// Stops at the first step that fails; with --keep-going, runs the others and fails at the end. A step that has passed with
+// the same files and tools does not run again, unless --fresh is given.
+//
+// Needs Node, Rust with rustfmt and clippy, a C linker and Python 3.11. Debian packages that a step needs in addition
+// (scripts/install-debian-packages.sh) are installed with --install, with CI=true, or where it runs as root; otherwise a
+// step without them does not run. Nor does one whose data are outside of the repository, and absent. With CI=true, or if
+// the step was named, that is a failure.
 
-import { existsSync, readdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { PassedSteps } from './gate/passed.mjs';
+import { OUTSIDE, STEPS, stepsOf, TIERS } from './gate/steps.mjs';
 import { entry, Failure, isProgram, outputOf, root, run } from './process.mjs';
-import { pythonEnvironment } from './python.mjs';
 import { installPackages } from './setup.mjs';
 
-/** Data outside of the repository, relative to its root. */
-const OUTSIDE = { vectors: '../shared/conformance', models: '../shared/models', generators: '../shared/bench', wpt: '../wpt' };
+/** @typedef {import('./gate/steps.mjs').Step} Step */
 
-/** Lets contexts on GPUs use software Vulkan. */
-const SOFTWARE_GPU = { WEBNN_GPU_SOFTWARE: '1' };
+const USAGE = 'usage: .ci/run [quick|full|all|STEP...] [--keep-going] [--fresh] [--install] | --list';
 
-/** Crates with lock files and profiles of their own. */
-const LIMITS = '--manifest-path bench/limits/Cargo.toml';
-const LOOM = '--manifest-path loom/Cargo.toml';
+const IN_CI = process.env.CI === 'true';
 
-/** Checks the files that GitHub and Docker read, and workflows for unsafe constructs. */
-async function checkForms() {
-  const programs = dirname(await pythonEnvironment('workflows'));
-  const filesOf = (/** @type {string} */ folder) => readdirSync(join(root, folder)).map((name) => `${folder}/${name}`);
-  const forms = [
-    ['vendor.github-workflows', ...filesOf('.github/workflows')],
-    ['vendor.github-actions', '.github/actions/toolchain/action.yml'],
-    ['vendor.github-issue-forms', ...filesOf('.github/ISSUE_TEMPLATE').filter((file) => !file.endsWith('/config.yml'))],
-    ['vendor.github-issue-config', '.github/ISSUE_TEMPLATE/config.yml'],
-    ['vendor.dependabot', '.github/dependabot.yml'],
-    ['vendor.citation-file-format', 'CITATION.cff'],
-    ['vendor.compose-spec', 'deploy/compose.yaml'],
-  ];
-  for (const [schema, ...files] of forms) {
-    await run(`form of ${files.join(', ')}`, join(programs, 'check-jsonschema'), ['--builtin-schema', schema, ...files]);
-  }
-  await run('form of the image', join(programs, 'hadolint'), ['deploy/Dockerfile']);
-  await run('safety of the workflows', join(programs, 'zizmor'), ['--offline', '.github']);
-}
+const INSTALLER = 'scripts/install-debian-packages.sh';
+
+/** @param {string} name @returns {name is typeof TIERS[number]} */
+const isTier = (name) => TIERS.some((tier) => tier === name);
 
 /**
- * @typedef {object} Step
- * @property {string} name
- * @property {string} title
- * @property {(string | (() => Promise<void>))[]} run command lines, one after the other
- * @property {Record<string, string>} [env]
- * @property {string[]} [needs] steps that must have passed
- * @property {(keyof typeof OUTSIDE)[]} [outside]
- * @property {string[]} [debian] arguments of scripts/install-debian-packages.sh
- * @property {string} [subcommand] a subcommand of cargo: if it is not installed, the step is skipped
- * @property {boolean} [beside] runs concurrently with the following steps, until one needs it
- * @property {boolean} [onlyNamed] runs only if it is named
- */
-
-/** @type {Step[]} */
-export const STEPS = [
-  {
-    name: 'format',
-    title: 'formatting of JavaScript and Rust',
-    run: ['npx biome format', ...['', LIMITS, LOOM, '--manifest-path fuzz/Cargo.toml'].map((crate) => `cargo fmt --check ${crate}`)],
-  },
-  { name: 'lint', title: 'Biome', run: ['npm run --silent lint'] },
-  { name: 'types', title: 'tsc over JavaScript and the declarations', run: ['node scripts/test.mjs --prebuilt __test__/types/types.test.mjs'] },
-  { name: 'github', title: 'workflows, their safety, and files for GitHub and Docker', debian: ['venv'], run: [checkForms] },
-  { name: 'deny', title: 'licenses and sources of crates', subcommand: 'deny', run: ['cargo deny check bans licenses sources'] },
-  // Most of the optimized build runs on one core.
-  { name: 'addon', title: 'npm packages and the addon', beside: true, run: ['npm run --silent setup'] },
-  {
-    name: 'clippy',
-    title: 'cargo clippy',
-    run: [
-      'cargo clippy --all-targets -- -D warnings',
-      `cargo clippy ${LIMITS} --target-dir target/bench/limits -- -D warnings`,
-      `cargo clippy --all-targets ${LOOM} --target-dir target/loom -- -D warnings`,
-    ],
-  },
-  { name: 'rust-build', title: 'build of the Rust tests', run: ['cargo test --no-run --lib --no-default-features'] },
-  { name: 'js', title: 'JavaScript tests', needs: ['addon'], run: ['npm test -- --only js'] },
-  { name: 'rust', title: 'Rust tests; the step gpu has them too', onlyNamed: true, run: ['npm test -- --only rust'] },
-  { name: 'loom', title: 'threads in every order in which they can run', run: [`cargo test ${LOOM} --target-dir target/loom`] },
-  { name: 'pack', title: 'all packages, each tried in an empty project', needs: ['addon'], run: ['npm run pack:local'] },
-  { name: 'models', title: 'trained models', needs: ['addon'], outside: ['models'], run: ['npm run test:models'] },
-  {
-    name: 'gpu',
-    title: 'Rust tests, and JavaScript tests on software Vulkan',
-    needs: ['addon', 'rust-build'],
-    debian: ['vulkan'],
-    run: ['npm test -- --gpu'],
-  },
-  { name: 'browser', title: 'HTML pages in Chromium', needs: ['addon'], debian: ['chromium'], run: ['npm run test:browser'] },
-  { name: 'site', title: 'the site of the documentation, built and read in Chromium', needs: ['addon'], debian: ['chromium'], run: ['npm run test:site'] },
-  {
-    name: 'conformance',
-    title: 'conformance vectors',
-    needs: ['addon'],
-    outside: ['vectors'],
-    run: [`node __test__/conformance/run.mjs ${OUTSIDE.vectors}`],
-  },
-  {
-    name: 'conformance-gpu',
-    title: 'conformance vectors on software Vulkan',
-    needs: ['addon'],
-    outside: ['vectors'],
-    debian: ['vulkan'],
-    env: SOFTWARE_GPU,
-    run: [`node __test__/conformance/run.mjs ${OUTSIDE.vectors} --accelerated`],
-  },
-  {
-    name: 'wpt',
-    title: 'Web Platform Tests from a checkout',
-    needs: ['addon'],
-    outside: ['wpt'],
-    onlyNamed: true,
-    run: [`node __test__/wpt/run.mjs --wpt ${OUTSIDE.wpt}`],
-  },
-  { name: 'runtimes', title: 'Node, Deno and Bun', needs: ['addon'], outside: ['vectors'], run: ['npm run test:runtimes'] },
-  { name: 'onnx-node', title: 'single-operator tests of onnx', needs: ['addon'], debian: ['venv'], run: ['npm run onnx-node-tests -- --quiet'] },
-  { name: 'onnx-contrib', title: 'models that onnxruntime wrote', needs: ['addon'], debian: ['venv'], run: ['npm run test:onnx-contrib'] },
-  {
-    name: 'onnx-models',
-    title: "the benchmark's models",
-    needs: ['addon'],
-    outside: ['generators'],
-    debian: ['venv'],
-    run: ['npm run test:onnx-models'],
-  },
-  {
-    name: 'bench',
-    title: 'the benchmark, as far as it needs no other engine',
-    needs: ['onnx-models'],
-    run: ['npm run bench -- --models target/onnx-models --filter gru_denoise --against none --threads 1 --samples 2 --loads 1'],
-  },
-  { name: 'clients', title: 'client libraries', needs: ['addon'], run: ['npm run test:clients'] },
-  {
-    name: 'serve',
-    title: 'the server with clients of other people, Redis, Prometheus, nginx and Caddy',
-    needs: ['addon'],
-    debian: ['venv', 'redis', 'prometheus', 'nginx', 'caddy'],
-    run: ['npm run test:serve', 'npm run soak:hostile -- --messages 2000 --health-ms 30000'],
-  },
-  {
-    name: 'ort-programs',
-    title: 'programs written for onnxruntime-node',
-    needs: ['addon'],
-    outside: ['generators'],
-    debian: ['venv', 'speech'],
-    run: ['npm run test:ort-programs'],
-  },
-  {
-    name: 'text',
-    title: 'texts of language models',
-    needs: ['addon'],
-    debian: ['venv'],
-    run: ['npm run test:text-generation', 'npm run soak:text -- --types fp32,q4,q4f16'],
-  },
-  {
-    name: 'text-gpu',
-    title: 'texts of language models on software Vulkan',
-    needs: ['addon'],
-    debian: ['venv', 'vulkan'],
-    env: SOFTWARE_GPU,
-    run: ['npm run test:text-generation -- --gpu'],
-  },
-  { name: 'examples', title: 'each example in an empty project', needs: ['addon'], debian: ['venv', 'redis'], run: ['npm run test:examples'] },
-  {
-    name: 'coverage-js',
-    title: 'coverage of the JavaScript tests, as a report',
-    needs: ['addon'],
-    onlyNamed: true,
-    run: ['npm test -- --only js --coverage'],
-  },
-  {
-    name: 'coverage-rust',
-    title: 'coverage of the Rust tests, as a report',
-    subcommand: 'llvm-cov',
-    onlyNamed: true,
-    run: ['cargo llvm-cov --lib --no-default-features -- --skip on_software_vulkan'],
-  },
-  { name: 'search', title: 'semantic search', needs: ['addon'], debian: ['venv'], run: ['npm run test:semantic-search'] },
-];
-
-const USAGE = 'usage: .ci/run [STEP...] | --list';
-
-/**
- * The steps to run, in order: the named ones and those that they need, or all.
+ * The steps to run, in order: those of the named tiers, the named ones, and those that they need.
  *
- * @param {string[]} names
+ * @param {string[]} names of tiers and steps; the tier full if empty
  * @param {Step[]} [steps] all known steps
  * @throws {Failure} with exit status 2 for an unknown name
  */
 export function selectSteps(names, steps = STEPS) {
-  const wanted = new Set(names.length > 0 ? names : steps.filter(({ onlyNamed }) => !onlyNamed).map(({ name }) => name));
+  const wanted = new Set((names.length > 0 ? names : ['full']).flatMap((name) => (isTier(name) ? stepsOf(name, steps).map((step) => step.name) : [name])));
   // Iterating over a set also visits what the loop adds.
   for (const name of wanted) {
     const step = steps.find((one) => one.name === name);
@@ -209,15 +53,20 @@ export function selectSteps(names, steps = STEPS) {
 }
 
 /**
- * What keeps a step from running: absent data, of its own or of a step that it needs, or a missing cargo subcommand.
+ * What keeps a step from running: absent data, of its own or of a step that it needs, missing packages or a missing
+ * subcommand of cargo.
  *
  * @param {Step} step
+ * @param {boolean} mayInstall
  * @returns {string[]}
  */
-function obstacles({ outside = [], needs = [], subcommand }) {
+function obstacles({ outside = [], needs = [], subcommand, debian = [] }, mayInstall) {
   const absent = outside.map((name) => OUTSIDE[name]).filter((path) => !existsSync(join(root, path)));
   const tools = subcommand === undefined || outputOf('cargo', [subcommand, '--version']) !== undefined ? [] : [`cargo ${subcommand}`];
-  return [...absent, ...tools, ...STEPS.filter(({ name }) => needs.includes(name)).flatMap(obstacles)];
+  const isAsked = !mayInstall && debian.length > 0 && process.platform === 'linux';
+  const packages = isAsked ? (outputOf(INSTALLER, ['--missing', ...debian])?.split('\n') ?? []).filter((name) => name !== '') : [];
+  const others = STEPS.filter(({ name }) => needs.includes(name)).flatMap((step) => obstacles(step, mayInstall));
+  return [...absent, ...tools, ...packages.map((name) => `the package ${name} (--install installs it)`), ...others];
 }
 
 /** @typedef {{ name: string, result: string, seconds?: number }} Row */
@@ -234,7 +83,7 @@ const shown = (seconds) => `${Math.floor(seconds / 60)}:${String(Math.floor(seco
  * @param {number} seconds of the whole, less than the sum: steps run concurrently
  */
 export function summary(rows, seconds) {
-  const lines = [...rows, { name: 'all', result: '', seconds }];
+  const lines = [...rows, { name: 'total', result: '', seconds }];
   const width = Math.max(...lines.map(({ name }) => name.length));
   return lines
     .map(({ name, result, seconds: time }) => `${name.padEnd(width)}  ${(time === undefined ? '–' : shown(time)).padStart(6)}  ${result}`.trimEnd())
@@ -252,7 +101,7 @@ async function perform({ name, title, run: commands, env = {}, debian = [] }) {
   const start = performance.now();
   const row = (/** @type {string} */ result) => ({ name, result, seconds: (performance.now() - start) / 1000 });
   try {
-    if (debian.length > 0 && process.platform === 'linux') await run(`packages that ${name} needs`, 'scripts/install-debian-packages.sh', debian);
+    if (debian.length > 0 && process.platform === 'linux') await run(`packages that ${name} needs`, INSTALLER, debian);
     for (const command of commands) {
       await (typeof command === 'string' ? run(name, command, [], { env, shell: true }) : command());
     }
@@ -263,35 +112,61 @@ async function perform({ name, title, run: commands, env = {}, debian = [] }) {
 }
 
 /**
- * Runs steps up to the first one that fails.
+ * Runs steps, but for those that have passed before with the same inputs.
  *
  * @param {Step[]} steps
+ * @param {{ keepGoing: boolean, fresh: boolean, passed: PassedSteps }} options `keepGoing`: also after a step that has failed
  * @param {Row[]} rows takes the results
- * @throws what the step failed with
+ * @throws what a step failed with; in the end, if `keepGoing`
  */
-async function performAll(steps, rows) {
-  /** @type {Map<string, ReturnType<typeof perform>>} */
+export async function performAll(steps, { keepGoing, fresh, passed }, rows) {
+  /** @type {Map<string, { key: string | undefined, ended: ReturnType<typeof perform> }>} */
   const running = new Map();
+  /** @type {string[]} */
+  const failed = [];
   const finish = async (/** @type {string} */ name) => {
     const performed = running.get(name);
     if (performed === undefined) return;
     running.delete(name);
-    const { error, ...row } = await performed;
+    const { error, ...row } = await performed.ended;
     rows.push(row);
     console.log(`\n=== ${name}: ${row.result} in ${shown(row.seconds)}`);
-    if (error !== undefined) throw error;
+    const { key } = performed;
+    passed.keep(name, error === undefined && key !== undefined ? { key, ended: new Date().toISOString(), seconds: row.seconds } : undefined);
+    if (error === undefined) return;
+    if (!keepGoing) throw error;
+    failed.push(name);
+    console.log(error instanceof Failure ? error.message : error);
   };
   try {
     for (const step of steps) {
       for (const name of step.needs ?? []) await finish(name);
-      running.set(step.name, perform(step));
+      const lacking = (step.needs ?? []).filter((name) => failed.includes(name));
+      if (lacking.length > 0) {
+        failed.push(step.name);
+        rows.push({ name: step.name, result: `not run: without ${lacking.join(', ')}` });
+        continue;
+      }
+      const key = passed.keyOf(step);
+      const before = fresh ? undefined : passed.find(step, key);
+      if (before !== undefined) {
+        const times = `${before.ended.slice(0, 16).replace('T', ' ')} UTC, in ${shown(before.seconds)}`;
+        console.log(`\n=== ${step.name}: not run again: passed with the same files and tools at ${times}; --fresh runs it`);
+        rows.push({ name: step.name, result: `passed before, unchanged since (${times})` });
+        continue;
+      }
+      running.set(step.name, { key, ended: perform(step) });
       if (!step.beside) await finish(step.name);
     }
     for (const name of running.keys()) await finish(name);
   } finally {
     // After a failure, the steps that run concurrently end first.
-    for (const { error: _, ...row } of await Promise.all(running.values())) rows.push(row);
+    for (const { ended } of running.values()) {
+      const { error: _, ...row } = await ended;
+      rows.push(row);
+    }
   }
+  if (failed.length > 0) throw new Failure(`failed: ${failed.join(', ')}`);
 }
 
 /**
@@ -299,38 +174,57 @@ async function performAll(steps, rows) {
  *
  * @param {Step[]} steps
  * @param {string[]} named
+ * @param {boolean} mayInstall
  * @throws {Failure} for a step that was named, and in CI for absent data
  */
-function runnable(steps, named) {
-  return steps.filter((step) => {
-    const missing = obstacles(step);
+function runnable(steps, named, mayInstall) {
+  const able = steps.filter((step) => {
+    const missing = obstacles(step, mayInstall);
     if (missing.length === 0) return true;
     const what = `${step.name} needs ${missing.join(', ')}, which is not there, seen from ${root}`;
-    if (named.includes(step.name) || (process.env.CI === 'true' && step.subcommand === undefined)) throw new Failure(what);
+    if (named.includes(step.name) || (IN_CI && !step.optional && step.subcommand === undefined)) throw new Failure(what);
     console.log(`=== not run: ${what}`);
     return false;
   });
+  return able.filter(({ name, within }) => named.includes(name) || !able.some((step) => step.name === within));
 }
 
 async function main() {
-  const { values, positionals } = parseArgs({ allowPositionals: true, options: { list: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } } });
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      'keep-going': { type: 'boolean', default: false },
+      fresh: { type: 'boolean', default: false },
+      install: { type: 'boolean', default: false },
+      list: { type: 'boolean' },
+      help: { type: 'boolean', short: 'h' },
+    },
+  });
   if (values.help) throw new Failure(USAGE, 0);
   if (values.list) {
-    for (const { name, title, onlyNamed } of STEPS) console.log(`${name.padEnd(16)}${title}${onlyNamed ? ' (only if it is named)' : ''}`);
+    for (const { name, title, tier = 'if it is named' } of STEPS) console.log(`${name.padEnd(16)} ${tier.padEnd(16)}${title}`);
     return;
   }
   const start = performance.now();
   const selected = selectSteps(positionals);
-  const steps = runnable(selected, positionals);
+  const named = positionals.filter((name) => !isTier(name));
+  const mayInstall = values.install || IN_CI || process.getuid?.() === 0;
+  const steps = runnable(selected, named, mayInstall);
   await installPackages();
   /** @type {Row[]} */
   const rows = [];
   try {
-    await performAll(steps, rows);
+    await performAll(steps, { keepGoing: values['keep-going'], fresh: values.fresh, passed: new PassedSteps() }, rows);
   } finally {
     const without = selected.filter(({ name }) => rows.every((row) => row.name !== name));
-    rows.push(...without.map((step) => ({ name: step.name, result: steps.includes(step) ? 'not reached' : `not run: no ${obstacles(step).join(', ')}` })));
+    for (const step of without) {
+      const missing = obstacles(step, mayInstall);
+      const reason = missing.length > 0 ? `not run: no ${missing.join(', ')}` : steps.includes(step) ? 'not reached' : `part of ${step.within}`;
+      rows.push({ name: step.name, result: reason });
+    }
     console.log(`\n${summary(rows, (performance.now() - start) / 1000)}`);
+    const left = stepsOf('all').filter((step) => !selected.includes(step));
+    if (named.length === 0 && left.length > 0) console.log(`\nLeft for .ci/run all: ${left.map(({ name }) => name).join(', ')}`);
   }
 }
 

@@ -3,8 +3,11 @@
 # module venv, software Vulkan, speech synthesis, Redis, Prometheus, nginx, Caddy. Requires root only if something is missing.
 #
 #   scripts/install-debian-packages.sh [chromium|venv|vulkan|speech|redis|prometheus|nginx|caddy]...     all of them where none is named
+#   scripts/install-debian-packages.sh --missing ...     only prints the names of those that are missing
 set -euo pipefail
 
+only_names=
+[ "${1:-}" != --missing ] || { only_names=yes; shift; }
 [ "$#" -gt 0 ] || set -- chromium venv vulkan speech redis prometheus nginx caddy
 
 packages=()
@@ -26,6 +29,7 @@ for need in "$@"; do
   esac
 done
 [ "${#packages[@]}" -gt 0 ] || exit 0
+[ -z "$only_names" ] || { printf '%s\n' "${packages[@]}"; exit 0; }
 
 if ! command -v apt-get >/dev/null; then
   echo "Missing, by Debian's names: ${packages[*]}. Install them with this system's package manager." >&2

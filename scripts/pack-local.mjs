@@ -1,5 +1,5 @@
 // `npm run pack:local`: packs the packages to publish for this platform into dist/, installs each into an empty project
-// outside the repository as a user would, without Rust on the PATH, and tries it there (trials.mjs). Prints sizes and
+// outside the repository as a user would, without Rust on the PATH, and tries it there (smoke-tests.mjs). Prints sizes and
 // the time of an import. `-- --prebuilt` packs the addon in the repository root, however it was built.
 
 import { lstatSync, readdirSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { parseArgs } from 'node:util';
 import { addonName, neededGlibc, pack, readManifest, stage, STAGE } from './packages.mjs';
 import { entry, Failure, isProgram, root, say, WORKSPACES } from './process.mjs';
 import { installPackages, setUp, thisPlatform } from './setup.mjs';
-import { Project, TRIALS } from './trials.mjs';
+import { Project, SMOKE_TESTS } from './smoke-tests.mjs';
 
 /** Maximum bytes of `node_modules` after installing `webnn-node` into an empty project. */
 export const INSTALLED_BYTES = 25e6;
@@ -114,7 +114,7 @@ async function main() {
     console.log(`${name}: ${megabytes(size)} packed, ${megabytes(unpackedSize)} unpacked: ${file}`);
   }
   const tarballs = Object.fromEntries(packed.map(({ name, file }) => [name, file]));
-  for (const [name, attempt] of Object.entries(TRIALS)) {
+  for (const [name, attempt] of Object.entries(SMOKE_TESTS)) {
     const project = new Project();
     try {
       say(`${name} in ${project.folder}`);

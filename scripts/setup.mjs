@@ -1,5 +1,5 @@
 // Makes a checkout usable: installs npm packages and builds the addon in release mode, if missing or stale. Run by `npm
-// start`, `npm test` and `npm run setup`.
+// start`, `npm test` and `npm run setup`. With --packages, only installs npm packages.
 
 import { spawn } from 'node:child_process';
 import { existsSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -181,5 +181,5 @@ export async function setUp() {
 }
 
 if (isProgram(import.meta.url)) {
-  await entry(setUp);
+  await entry(process.argv.includes('--packages') ? installPackages : setUp);
 }

@@ -1,13 +1,12 @@
-// `npm run docs:site`: builds the documentation site into target/site/, from docs/ and from what this program writes
+// `npm run docs -- site`: builds the documentation site into target/site/, from docs/ and from what this program writes
 // into docs/generated/: the start page, the pages of operators and the reference. Options are passed to VitePress, for
-// example `--base /docs/`; `--dev` serves the site and shows changes to docs/ at once; `--prebuilt` uses the addon in
-// the repository root, however it was built.
+// example `--base /docs/`; `--dev` serves the site and shows changes to docs/ at once.
 
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { entry, Failure, isProgram, root, run } from './process.mjs';
 import { operatorPages } from './operator-pages.mjs';
-import { installLocked, installPackages, setUp } from './setup.mjs';
+import { installLocked } from './setup.mjs';
 
 const DOCS = join(root, 'docs');
 const GENERATED = join(DOCS, 'generated');
@@ -75,11 +74,10 @@ async function generate() {
  * @param {string[]} args
  */
 export async function buildSite(args = []) {
-  const [isPrebuilt, isServed] = ['--prebuilt', '--dev'].map((option) => args.includes(option));
-  await (isPrebuilt ? installPackages() : setUp());
+  const isServed = args.includes('--dev');
   await installLocked('the packages of the site', DOCS);
   await generate();
-  const options = args.filter((argument) => !['--prebuilt', '--dev'].includes(argument));
+  const options = args.filter((argument) => argument !== '--dev');
   await runTool('site', 'vitepress/bin/vitepress.js', [isServed ? 'dev' : 'build', '.', ...options]);
 }
 

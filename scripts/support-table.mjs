@@ -212,7 +212,7 @@ async function main() {
     if (old === current) {
       say(`the table in ${page} is current`);
     } else if (check) {
-      throw new Failure(`The table in ${page} is stale. Update it with: npm run docs:tables`);
+      throw new Failure(`The table in ${page} is stale. Update it with: npm run docs -- tables`);
     } else {
       writeFileSync(file, current);
       say(`the table in ${page} is new`);

@@ -138,14 +138,21 @@ async function checkGenerated() {
   await run('check of the tables in the documentation', process.execPath, ['scripts/support-table.mjs', '--check']);
 }
 
+/** Tests with bounds for times: they run after the others, one after the other. @param {string} file */
+const isTimed = (file) => file.endsWith('.timing.test.mjs');
+
 /**
  * Runs the JavaScript tests. `--expose-gc` lets them check that memory is freed.
  * @param {ReturnType<typeof readArguments>} options
  */
 async function testJavaScript({ name, files, suite, coverage }) {
   const flags = [...(name === undefined ? [] : [`--test-name-pattern=${name}`]), ...(coverage ? ['--experimental-test-coverage'] : [])];
-  const runFiles = (/** @type {string} */ what, /** @type {string[]} */ paths, env = {}) =>
-    run(what, process.execPath, ['--expose-gc', '--test', ...flags, ...paths], { env });
+  const runFiles = async (/** @type {string} */ what, /** @type {string[]} */ paths, env = {}) => {
+    const [timed, others] = [paths.filter(isTimed), paths.filter((path) => !isTimed(path))];
+    const node = ['--expose-gc', '--test', ...flags];
+    if (others.length > 0) await run(what, process.execPath, [...node, ...others], { env });
+    if (timed.length > 0) await run(`${what}, of times`, process.execPath, [...node, '--test-concurrency=1', ...timed], { env });
+  };
   if (files.length > 0) return runFiles('JavaScript tests', files);
   const suiteOf = (/** @type {string} */ file) => Object.entries(SUITES).find(([, folder]) => file.startsWith(folder))?.[0];
   const ofSuite = testFiles((file) => suiteOf(file) === suite);

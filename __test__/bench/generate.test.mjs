@@ -44,7 +44,7 @@ test('options: what is wrong is named', () => {
       args.join(' '),
     );
   }
-  assert.throws(() => readOptions(['--help']), { exitCode: 0, message: /^usage: npm run bench:generate/ });
+  assert.throws(() => readOptions(['--help']), { exitCode: 0, message: /^usage: npm run bench -- generate/ });
 });
 
 test('each type has a file, and those of GGUF another', () => {
@@ -255,7 +255,7 @@ test('an engine that fails on its way has no numbers', () => {
 test('RESULTS.md names machine, versions, how to repeat it and what could not be run', () => {
   const text = generateMarkdown(run());
   assert.match(text, /^# Results of text generation\n\n2026-11-20, CPU, 2 processors, 16\.0 GiB memory, Linux, Node v20\. onnxruntime-node 1\.2\. 3 rounds\./);
-  assert.match(text, /npm run bench:generate -- --write/);
+  assert.match(text, /npm run bench -- generate --write/);
   assert.deepEqual(generateNotes(run()), [
     'onnxruntime-node, whisper: unsupported: no | file',
     'node-llama-cpp, whisper: unsupported: no | file',

@@ -1,4 +1,4 @@
-// onnxruntime-web's WebNN execution provider, unchanged, on `webnn-node/auto`. `npm run test:clients` installs it.
+// onnxruntime-web's WebNN execution provider, unchanged, on `webnn-node/auto`. `npm run suite -- clients` installs it.
 
 import assert from 'node:assert/strict';
 import test, { after, afterEach, before, beforeEach, describe } from 'node:test';

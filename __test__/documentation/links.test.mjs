@@ -5,12 +5,13 @@ import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join, posix } from 'node:path';
 import test from 'node:test';
 import { root } from '../../scripts/process.mjs';
+import { COMMANDS } from '../../scripts/subjects.mjs';
 import { readResults, speedClaim, speedLoss } from '../../scripts/speed-table.mjs';
 import { anchorsOf, codeOf, linksOf } from './page.mjs';
 import { LINKED, PAGES, read } from './pages.mjs';
 
 /** Folders and files whose comments and messages may name pages. */
-const SOURCES = ['.ci', '.github', '__test__', 'bench', 'benches', 'examples', 'fuzz', 'lib', 'packages', 'scripts', 'src'];
+const SOURCES = ['.ci', '.github', '__test__', 'bench', 'examples', 'fuzz', 'lib', 'packages', 'scripts', 'src'];
 
 /** Paths of the repository in code, which also stand in commands. */
 const PATHS = new RegExp(`(?<![\\w./-])(?:${SOURCES.join('|').replaceAll('.', '\\.')}|spec)/[\\w./-]*\\b`, 'g');
@@ -92,11 +93,12 @@ test('pages that the code names exist', () => {
 
 test('commands of npm that a page names are scripts of package.json', () => {
   const { scripts } = JSON.parse(read('package.json'));
-  const named = PAGES.flatMap((page) => codeOf(read(page)).flatMap((code) => [...code.matchAll(/\bnpm (?:run ([\w:-]+)|(start|test)\b)/g)]));
-  const names = named.map(([, script, short]) => script ?? short);
-  assert.ok(names.includes('start') && names.includes('docs'));
+  const named = PAGES.flatMap((page) =>
+    codeOf(read(page)).flatMap((code) => [...code.matchAll(/\bnpm (?:run ([\w:-]+)|(start|test)\b)(?: -- ([a-z][\w-]*))?/g)]),
+  ).map(([, script, short, subject]) => ({ name: script ?? short, subject }));
+  assert.ok(['start', 'docs'].every((script) => named.some(({ name }) => name === script)));
   assert.deepEqual(
-    names.filter((name) => !(name in scripts)),
+    named.filter(({ name, subject }) => !(name in scripts) || (name in COMMANDS && subject !== undefined && !(subject in COMMANDS[name]))),
     [],
   );
 });

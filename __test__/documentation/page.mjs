@@ -5,7 +5,7 @@ import { Lexer, walkTokens } from 'marked';
 
 /**
  * What a comment directly above a code block can say (`<!-- name: value -->`), by the language of the block: a module,
- * a module that is only compiled, shell commands, a program in Python that `npm run test:serve` runs, and what the block
+ * a module that is only compiled, shell commands, a program in Python that `npm run suite -- serve` runs, and what the block
  * above printed. docs/testing.md explains each.
  */
 const LANGUAGES = {

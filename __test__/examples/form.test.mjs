@@ -1,10 +1,10 @@
-// The form of the examples, which scripts/examples.mjs runs: each is a folder that a user can copy.
+// The form of the examples, which scripts/suites/examples.mjs runs: each is a folder that a user can copy.
 
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import test from 'node:test';
-import { differenceOf, findExamples } from '../../scripts/examples.mjs';
+import { differenceOf, findExamples } from '../../scripts/suites/examples.mjs';
 import { root } from '../../scripts/process.mjs';
 
 const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));

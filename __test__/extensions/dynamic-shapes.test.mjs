@@ -263,30 +263,6 @@ test('without the extension the draft is kept to the letter', async () => {
   await assert.rejects(ml.createContext({ extensions: wrong('dynamic-shapes') }), typeError(/iterable/));
 });
 
-test('sizes are compiled off the JavaScript thread', async () => {
-  const builder = dynamicBuilder(context);
-  let y = builder.input('x', float32('n', 16));
-  const weights = builder.constant(float32(16, 16), new Float32Array(256).fill(0.01));
-  for (let layer = 0; layer < 150; layer++) {
-    y = builder.relu(builder.layerNormalization(builder.matmul(y, weights)));
-  }
-  const graph = await builder.build({ y });
-  await run(graph, { x: { shape: [1, 16] } });
-  const times = [];
-  for (const rows of [9, 10, 11, 12, 13]) {
-    const inputs = { x: await filled(new Array(16 * rows).fill(1), rows, 16) };
-    const outputs = { y: await context.createTensor(floats(rows, 16)) };
-    const start = performance.now();
-    context.dispatch(graph, inputs, outputs);
-    const blocked = performance.now() - start;
-    await context.readTensor(outputs.y);
-    times.push({ blocked, whole: performance.now() - start });
-  }
-  // What else runs on the machine makes some of them slow.
-  const least = (key) => Math.min(...times.map((time) => time[key]));
-  assert.ok(least('blocked') < least('whole') / 4, JSON.stringify(times));
-});
-
 test('nothing that is given for a shape is more than a TypeError', async () => {
   const { graph } = await affine();
   const builder = dynamicBuilder(context);
@@ -328,12 +304,12 @@ test('sizes that make a tensor too large are refused', async () => {
 test('many names take no time worth telling', () => {
   const builder = dynamicBuilder(context);
   const many = Array.from({ length: 300 }, (_, at) => builder.input(`i${at}`, float32(...Array.from({ length: 8 }, (_, axis) => `${at} ${axis}`))));
-  const start = performance.now();
+  const start = process.cpuUsage();
   const joined = builder.concat(many, 3);
   assert.equal(joined.shape.length, 8);
   const other = many.map((operand, at) => builder.reshape(operand, [at + 1]));
   assert.throws(() => builder.concat([...many, other[0]], 0), TypeError);
-  assert.ok(performance.now() - start < 10_000);
+  assert.ok(process.cpuUsage(start).user < 10e6);
 });
 
 test('models can be imported beside names, on operands that depend on sizes alone', async () => {

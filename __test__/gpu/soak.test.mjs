@@ -1,4 +1,4 @@
-// Half a minute of `npm run soak` on the GPU that there is.
+// Half a minute of `npm run soak -- api` on the GPU that there is.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -7,12 +7,12 @@ import { PATIENCE } from '../lib/wait.mjs';
 import { root } from '../../scripts/process.mjs';
 import { growthOf, LIMITS, slopeOf } from '../soak/growth.mjs';
 
-/** As `npm run soak` has it: in arenas of their own, threads that are gone leave memory that is free and still resident. */
+/** As `npm run soak -- api` has it: in arenas of their own, threads that are gone leave memory that is free and still resident. */
 const ONE_ARENA = { MALLOC_ARENA_MAX: '1' };
 
 /** Runs the soak; gives its exit code and what it says. */
 async function soak(...args) {
-  const { code, stdout, stderr } = await runNode(['--expose-gc', 'scripts/soak.mjs', ...args], { cwd: root, env: ONE_ARENA });
+  const { code, stdout, stderr } = await runNode(['--expose-gc', 'scripts/soak/api.mjs', ...args], { cwd: root, env: ONE_ARENA });
   return { code, text: stdout + stderr };
 }
 

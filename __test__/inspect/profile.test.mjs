@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { untilBusy } from '../lib/wait.mjs';
+import { PATIENCE, untilBusy } from '../lib/wait.mjs';
 import { randomFloats } from '../lib/random.mjs';
 import { exception, invalidState, rejects, typeError } from '../lib/exceptions.mjs';
 import { GPU_WANTED, HELPERS, IS_ON_SOFTWARE_VULKAN, resultOf, slowGraph } from '../runtime/helpers.mjs';
@@ -132,21 +132,18 @@ test('a graph that is destroyed is refused', async () => {
 /** Options of contexts that use this machine's processors, which shows that a profile runs: nothing else tells before its end. */
 const COMPUTES_HERE = { numThreads: 1, ...(IS_ON_SOFTWARE_VULKAN ? GPU_WANTED : { accelerated: false }) };
 
-test('a context that is lost ends its profile soon', async () => {
+test('a context that is lost ends its profile', { timeout: PATIENCE }, async () => {
   const context = await ml.createContext(COMPUTES_HERE);
   const { graph, x, y } = await slowGraph(context, 100);
   // 1000 seconds, were it not lost.
   const profile = profileGraph(context, graph, { x }, { y }, { runs: 1, warmup: 10_000 });
   await untilBusy(50);
-  const start = performance.now();
   context.destroy();
   await assert.rejects(profile, exception('InvalidStateError'));
-  assert.ok(performance.now() - start < 20_000);
   await rejects(() => profileGraph(context, graph, { x }, { y }), invalidState);
 });
 
 test('a process ends in the middle of a profile', async () => {
-  const start = Date.now();
   const source = `
     import { profileGraph } from 'webnn-node/inspect';
     const context = await helpers.ml.createContext(${JSON.stringify(COMPUTES_HERE)});
@@ -155,8 +152,8 @@ test('a process ends in the middle of a profile', async () => {
     await helpers.untilBusy(50);
     console.log('1');
     process.exit();`;
+  // It would go on for minutes, and is not waited for so long.
   assert.equal(await resultOf(source), 1);
-  assert.ok(Date.now() - start < 60_000);
 });
 
 test('a worker that is terminated in the middle of a profile leaves nothing running', async () => {

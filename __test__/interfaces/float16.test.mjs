@@ -52,7 +52,7 @@ test('results of ONNX models in float16 are the best array that the runtime has'
   model.destroy();
 });
 
-// Only where the runtime has it; scripts/runtimes.mjs checks that these run in every runtime that does.
+// Only where the runtime has it; scripts/suites/runtimes.mjs checks that these run in every runtime that does.
 if (Float16Array !== undefined) {
   test('Float16Array: numbers go through a tensor as they are rounded', async () => {
     const context = await ml.createContext();

@@ -1,6 +1,6 @@
 // The models of scripts/python/contrib_models.py (one operator of com.microsoft each), optimized_models.py (networks that
 // onnxruntime saved after all of its optimizations) and resize_models.py: loaded, run, compared with onnxruntime's results.
-// `npm run test:onnx-contrib` writes the models first and names their folders.
+// `npm run suite -- onnx-contrib` writes the models first and names their folders.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -21,7 +21,7 @@ const ABSOLUTE_TOLERANCE = 1e-5;
 const QUANTIZATION_STEPS = { int8: 1, uint8: 1 };
 
 const directories = process.env.ONNX_CONTRIB?.split(path.delimiter);
-assert.ok(directories, 'ONNX_CONTRIB does not name the folders of the models; run `npm run test:onnx-contrib`');
+assert.ok(directories, 'ONNX_CONTRIB does not name the folders of the models; run `npm run suite -- onnx-contrib`');
 
 /** Compares numbers; `tolerance`, if the case has one, is for all of them. */
 function assertAgrees(output, got, expected, tolerance) {

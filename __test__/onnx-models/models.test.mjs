@@ -1,5 +1,5 @@
 // Every model of make_models.py and bench_models.py: loaded, run, compared with onnxruntime's results. `npm run
-// test:onnx-models` writes the models first and names their folder.
+// suite -- onnx-models` writes the models first and names their folder.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { describeModel } from '../../bench/models.mjs';
 import { defined } from '../lib/types.mjs';
 
 const directory = process.env.ONNX_MODELS;
-assert.ok(directory, 'ONNX_MODELS does not name the folder of the models; run `npm run test:onnx-models`');
+assert.ok(directory, 'ONNX_MODELS does not name the folder of the models; run `npm run suite -- onnx-models`');
 const manifest = JSON.parse(readFileSync(path.join(directory, 'manifest.json'), 'utf8'));
 const only = process.env.ONNX_MODELS_ONLY?.split(',');
 

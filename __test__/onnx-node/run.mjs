@@ -1,4 +1,4 @@
-// Runs the prepared single-operator tests of the onnx package. See USAGE; `npm run onnx-node-tests` prepares them first.
+// Runs the prepared single-operator tests of the onnx package. See USAGE; `npm run suite -- onnx-node` prepares them first.
 
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -5,7 +5,7 @@ import { runNode } from '../lib/processes.mjs';
 import { temporaryFolder } from '../lib/folders.mjs';
 
 const PROGRAM = fileURLToPath(new URL('run.mjs', import.meta.url));
-const SCRIPT = fileURLToPath(new URL('../../scripts/onnx-models.mjs', import.meta.url));
+const SCRIPT = fileURLToPath(new URL('../../scripts/suites/onnx-models.mjs', import.meta.url));
 
 /** A folder with an index of tests. */
 const folder = (t, index) => temporaryFolder(t, { 'index.json': index });

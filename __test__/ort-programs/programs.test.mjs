@@ -1,6 +1,6 @@
 // Programs that were written for onnxruntime-node, unchanged, on webnn-node-ort: put in its place by `overrides`, and by
 // `--import webnn-node-ort/register`. Their results are compared with those of onnxruntime-node in references.json.
-// `npm run test:ort-programs` installs and writes what they need; `-- --reference` computes references.json anew.
+// `npm run suite -- ort-programs` installs and writes what they need; `-- --reference` computes references.json anew.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -37,7 +37,7 @@ function assertResults(actual, expected, path) {
 }
 
 test('models and speech are those of the references', () => {
-  const advice = 'another version of a generator wrote them: npm run test:ort-programs -- --reference';
+  const advice = 'another version of a generator wrote them: npm run suite -- ort-programs --reference';
   assert.deepEqual(digests(data), references.digests, advice);
 });
 

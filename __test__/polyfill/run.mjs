@@ -10,7 +10,7 @@ import { installLocked } from '../../scripts/setup.mjs';
 import { readCommandLine, regularExpression, runMain, UsageError } from '../lib/runners.mjs';
 import { CONTRADICTIONS } from './contradictions.mjs';
 
-const USAGE = `usage: npm run test:polyfill -- --polyfill DIR [options]
+const USAGE = `usage: npm run suite -- polyfill --polyfill DIR [options]
 
 Runs test/ops and test/api of DIR, a checkout of https://github.com/webmachinelearning/webnn-polyfill, with webnn-node-compat in place
 of the polyfill.

@@ -20,7 +20,7 @@ test('wrong command lines say what is right', async (t) => {
     const { code, stderr } = await run(...args);
     assert.equal(code, 2, stderr);
     assert.match(stderr, message);
-    assert.match(stderr, /^usage: npm run test:polyfill/m);
+    assert.match(stderr, /^usage: npm run suite -- polyfill/m);
   }
   const { code, stdout } = await run('--help');
   assert.equal(code, 0);

@@ -1,4 +1,4 @@
-/** Contexts of a GPUDevice, in runtimes that have WebGPU. scripts/runtimes.mjs runs it, with software Vulkan. */
+/** Contexts of a GPUDevice, in runtimes that have WebGPU. scripts/suites/runtimes.mjs runs it, with software Vulkan. */
 
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';

@@ -1,4 +1,4 @@
-// The semantic search example with the real model. `npm run test:semantic-search` fetches the model and names Python.
+// The semantic search example with the real model. `npm run suite -- search` fetches the model and names Python.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -58,7 +58,7 @@ function referenceEmbeddings(tokens) {
 
 let encoder;
 before(async () => {
-  assert.ok(process.env.PYTHON, 'PYTHON does not name a Python with onnxruntime; run `npm run test:semantic-search`');
+  assert.ok(process.env.PYTHON, 'PYTHON does not name a Python with onnxruntime; run `npm run suite -- search`');
   encoder = await Encoder.load(MODEL);
 });
 after(() => encoder?.destroy());

@@ -1,4 +1,4 @@
-// Clients of other people: npm's `openai` and `ai`, and those of Python, which scripts/serve.mjs installs.
+// Clients of other people: npm's `openai` and `ai`, and those of Python, which scripts/suites/serve.mjs installs.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';

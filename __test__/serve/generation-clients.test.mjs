@@ -1,4 +1,4 @@
-// Texts over the clients of other people: npm's `ai`, Python's `openai` and `tritonclient`, which scripts/serve.mjs installs.
+// Texts over the clients of other people: npm's `ai`, Python's `openai` and `tritonclient`, which scripts/suites/serve.mjs installs.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';

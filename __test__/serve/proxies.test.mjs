@@ -12,7 +12,7 @@ import OpenAI from 'openai';
 import { Agent, fetch } from 'undici';
 import { modelsOf } from '../../packages/serve/__test__/generation-support.mjs';
 import { DIGITS, PICTURE, repositoryOf, startServer, wordsFiles } from '../../packages/serve/__test__/support.mjs';
-import { inferMessage } from '../../scripts/hostile/wire.mjs';
+import { inferMessage } from '../../scripts/soak/hostile/wire.mjs';
 import { LIMITS } from '../../packages/serve/lib/serve.js';
 import { root } from '../../scripts/process.mjs';
 import { freePort } from '../../scripts/services.mjs';

@@ -1,4 +1,4 @@
-// The worker for queues with a real Redis, which scripts/serve.mjs starts.
+// The worker for queues with a real Redis, which scripts/suites/serve.mjs starts.
 
 import assert from 'node:assert/strict';
 import { fork } from 'node:child_process';

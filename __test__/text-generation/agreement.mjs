@@ -1,4 +1,4 @@
-// Compares the texts that two engines generate with one model, token by token. `npm run test:text-generation` writes the
+// Compares the texts that two engines generate with one model, token by token. `npm run suite -- text` writes the
 // models and names their folder.
 
 import assert from 'node:assert/strict';
@@ -10,7 +10,7 @@ import { likeliest, openDirect } from '../../bench/generate/direct.mjs';
 import { promptOf } from '../../bench/generate/inputs.mjs';
 
 const models = process.env.WEBNN_TEXT_MODELS ?? '';
-assert.ok(models, 'WEBNN_TEXT_MODELS does not name the folder of the models; run `npm run test:text-generation`');
+assert.ok(models, 'WEBNN_TEXT_MODELS does not name the folder of the models; run `npm run suite -- text`');
 
 const PROMPT = 24;
 

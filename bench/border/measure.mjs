@@ -1,4 +1,4 @@
-// One sample of `npm run bench:border`: what a token of a decoder with many caches costs the JavaScript thread. Prints JSON.
+// One sample of `npm run bench -- border`: what a token of a decoder with many caches costs the JavaScript thread. Prints JSON.
 
 import { existsSync, readFileSync } from 'node:fs';
 import { loadModel } from 'webnn-node/onnx';

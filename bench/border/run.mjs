@@ -1,4 +1,4 @@
-// `npm run bench:border`: what a token of a decoder with many caches costs the JavaScript thread, fed by name and as a group.
+// `npm run bench -- border`: what a token of a decoder with many caches costs the JavaScript thread, fed by name and as a group.
 
 import { execFile } from 'node:child_process';
 import { parseArgs, promisify } from 'node:util';
@@ -8,7 +8,7 @@ import { Output } from 'webnn-node-cli/lib/output.mjs';
 import { withProgress } from 'webnn-node-cli/lib/progress.mjs';
 import { entry, Failure } from '../../scripts/process.mjs';
 
-const USAGE = `usage: npm run bench:border -- [OPTION ...]
+const USAGE = `usage: npm run bench -- border [OPTION ...]
 
   --layers N    layers, each with two caches (24)
   --heads N     heads of a cache (1)

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { root, run } from '../../scripts/process.mjs';
 import { pythonEnvironment } from '../../scripts/python.mjs';
-import { renew } from '../../scripts/renew.mjs';
+import { rewriteIfStale } from '../../scripts/rewrite-stale.mjs';
 
 const GENERATOR = join(root, 'scripts', 'python', 'generate_models.py');
 
@@ -20,7 +20,7 @@ const SOURCES = ['generate_models.py', 'generate_decoder.py', 'generate_graph.py
 export async function writeModels({ tiny }) {
   const folder = join(root, 'target', 'generate-models', tiny ? 'tiny' : 'full');
   const source = SOURCES.map((file) => readFileSync(join(root, 'scripts', 'python', file), 'utf8')).join();
-  await renew(folder, source, async () => {
+  await rewriteIfStale(folder, source, async () => {
     const python = await pythonEnvironment('generate');
     await run('writing of the models', python, [GENERATOR, folder, ...(tiny ? ['--tiny'] : [])], { env: { PYTHONDONTWRITEBYTECODE: '1' } });
   });

@@ -11,7 +11,7 @@ const TYPE_NAMES = /** @type {import('./catalog.mjs').TypeName[]} */ (Object.key
 /** Maximum length of a text: the models have no more positions. */
 const MAX_TOKENS = 2048;
 
-export const USAGE = `usage: npm run bench:generate -- [OPTION ...]
+export const USAGE = `usage: npm run bench -- generate [OPTION ...]
 
 Generates text with language models of random weights, which are written on demand (2.5 GB under target/), and compares
 with other engines, which are installed on demand.

@@ -159,7 +159,7 @@ export function generateMarkdown(run) {
         .join(', ')}. ${formatPlural(rounds, 'round')}.`,
     '',
     "A decoder-only model of SmolLM-135M's sizes and an encoder-decoder of Whisper tiny's, with random weights. To repeat it on an",
-    'otherwise idle machine with Linux: `npm run bench:generate -- --write`.',
+    'otherwise idle machine with Linux: `npm run bench -- generate --write`.',
     '',
     ...EXPLANATION,
     ...tablesOf(run).flatMap((table) => ['', `## ${table.title}`, '', ...(table.remark ? [table.remark, ''] : []), ...markdownTable(table)]),

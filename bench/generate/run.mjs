@@ -1,4 +1,4 @@
-// `npm run bench:generate`: speed of text generation in webnn-node and other engines. --help lists the options.
+// `npm run bench -- generate`: speed of text generation in webnn-node and other engines. --help lists the options.
 
 import { fileURLToPath } from 'node:url';
 import { formatPlural, formatRate } from 'webnn-node-cli/lib/format.mjs';

@@ -1,4 +1,4 @@
-// `npm run bench -- --device gpu`.
+// `npm run bench -- models --device gpu`.
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// `npm run bench:loading`: what loading costs for each type in which weights are stored, beside float16. The models are
+// `npm run bench -- loading`: what loading costs for each type in which weights are stored, beside float16. The models are
 // products with square matrices. Linux only: it reads `/proc/self/status`.
 
 import { execFile } from 'node:child_process';
@@ -13,7 +13,7 @@ import { withProgress } from 'webnn-node-cli/lib/progress.mjs';
 import * as writer from '../../__test__/onnx/model-writer.mjs';
 import { entry, Failure } from '../../scripts/process.mjs';
 
-const USAGE = `usage: npm run bench:loading -- [OPTION ...]
+const USAGE = `usage: npm run bench -- loading [OPTION ...]
 
   --filter RE     only types that match
   --weights N     millions of weights per model (16)

@@ -1,4 +1,4 @@
-// `npm run bench:ort -- FOLDER`: embeds texts with Transformers.js on webnn-node-ort and on onnxruntime-node, in turns.
+// `npm run bench -- ort FOLDER`: embeds texts with Transformers.js on webnn-node-ort and on onnxruntime-node, in turns.
 // ../shared/bench/make_embedder.py writes FOLDER.
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -10,14 +10,14 @@ import { max, median } from 'd3-array';
 import { Output } from 'webnn-node-cli/lib/output.mjs';
 import { withProgress } from 'webnn-node-cli/lib/progress.mjs';
 import { largestDifference } from 'webnn-node-cli/lib/statistics.mjs';
-import { installOriginal, installReplaced, ORIGINAL, REPLACED } from '../../scripts/ort-programs.mjs';
+import { installOriginal, installReplaced, ORIGINAL, REPLACED } from '../../scripts/suites/ort-programs.mjs';
 import { bytesOf } from '../../scripts/pack-local.mjs';
 import { entry, Failure, npmOutput } from '../../scripts/process.mjs';
 import { describeMachine } from '../machine.mjs';
 import { markdownTable } from '../report/markdown.mjs';
 import { sampleInTurns } from '../turns.mjs';
 
-const USAGE = `usage: npm run bench:ort -- FOLDER [OPTION ...]
+const USAGE = `usage: npm run bench -- ort FOLDER [OPTION ...]
 
   --rounds N   how often everything is measured (3)
   --texts N    how many texts (500)
@@ -168,7 +168,7 @@ await entry(async () => {
       'The event loop is watched during runs, and with `monitorEventLoopDelay` during all of the work, where Transformers.js tokenizes and ' +
       'averages vectors on the same thread. Idle CPU is measured for one second, beginning ' +
       'one second after the last run. Both engines compute the same vectors.';
-    const repeat = 'To repeat it: write a folder with `../shared/bench/make_embedder.py`, then `npm run bench:ort -- FOLDER --write`.';
+    const repeat = 'To repeat it: write a folder with `../shared/bench/make_embedder.py`, then `npm run bench -- ort FOLDER --write`.';
     writeFileSync(RESULTS, `# ${title}\n\n${about}\n\n${markdownTable({ title, head: HEAD, rows }).join('\n')}\n\n${sizes}\n\n${repeat}\n`);
   }
 });

@@ -1,4 +1,4 @@
-// `npm run bench:rounds`: recurrent cells in a Loop or a Scan of several lengths, in turns with onnxruntime-node.
+// `npm run bench -- rounds`: recurrent cells in a Loop or a Scan of several lengths, in turns with onnxruntime-node.
 
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,7 +13,7 @@ import { install } from '../peers.mjs';
 import { sampleInTurns } from '../turns.mjs';
 import { MODELS, modelOf } from './models.mjs';
 
-const USAGE = `usage: npm run bench:rounds -- [OPTION ...]
+const USAGE = `usage: npm run bench -- rounds [OPTION ...]
 
   --lengths LIST   numbers of rounds, separated by commas (10,100,3000)
   --threads N      number of threads (1)

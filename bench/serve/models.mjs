@@ -70,7 +70,7 @@ export function binaryRequest(name, shape) {
 }
 
 /**
- * Puts the language model of `npm run bench:generate` into a repository, with a tokenizer that has a word for each token. Requests
+ * Puts the language model of `npm run bench -- generate` into a repository, with a tokenizer that has a word for each token. Requests
  * send tokens.
  * @param {string} folder
  * @param {string} source of the model

@@ -1,4 +1,4 @@
-// `npm run bench:serve`: what the server costs over a model's own run(), what joining requests brings, what happens under
+// `npm run bench -- serve`: what the server costs over a model's own run(), what joining requests brings, what happens under
 // overload, and how processes scale. The server, its callers and the bare runs are processes of their own; what is compared is
 // measured in turns.
 
@@ -17,10 +17,10 @@ import { describeMachine } from '../machine.mjs';
 import { measureDrain } from './drain.mjs';
 import { binaryRequest, writeGenerator, writeModels } from './models.mjs';
 
-const USAGE = `usage: npm run bench:serve -- [OPTION ...]
+const USAGE = `usage: npm run bench -- serve [OPTION ...]
 
   --encoder DIR    sentence encoder with its tokenizer (examples/semantic-search/model)
-  --generator DIR  language model (target/generate-models/full/decoder, which npm run bench:generate writes)
+  --generator DIR  language model (target/generate-models/full/decoder, which npm run bench -- generate writes)
   --only NAMES     parts: overhead,batches,generation,overload,processes,start,drain
                    (all)
   --rounds N       turns of each comparison (5)
@@ -357,7 +357,7 @@ function readArguments() {
     if (!existsSync(join(values.encoder, 'model.onnx')))
       throw new Error(`there is no model.onnx in ${values.encoder}: npm run fetch in examples/semantic-search gets it`);
     if (values.only.split(',').includes('generation') && !existsSync(join(values.generator, 'config.json')))
-      throw new Error(`there is no config.json in ${values.generator}: npm run bench:generate writes one`);
+      throw new Error(`there is no config.json in ${values.generator}: npm run bench -- generate writes one`);
     const unknown = values.only.split(',').find((name) => !Object.hasOwn(PARTS, name));
     if (unknown !== undefined) throw new Error(`there is no part ${unknown}`);
     return { ...values, parts: values.only.split(',').map((name) => PARTS[name]), rounds, seconds };

@@ -1,4 +1,4 @@
-// `npm run bench:sizes -- FOLDER`: texts of many lengths, one by one and in batches, in turns with onnxruntime-node.
+// `npm run bench -- sizes FOLDER`: texts of many lengths, one by one and in batches, in turns with onnxruntime-node.
 // FOLDER holds a text embedder as published: onnx/*.onnx, tokenizer.json with a vocabulary of words; and texts.json
 // with a list of texts.
 
@@ -13,7 +13,7 @@ import { entry, Failure } from '../../scripts/process.mjs';
 import { install } from '../peers.mjs';
 import { sampleInTurns } from '../turns.mjs';
 
-const USAGE = `usage: npm run bench:sizes -- FOLDER [OPTION ...]
+const USAGE = `usage: npm run bench -- sizes FOLDER [OPTION ...]
 
   --filter RE      only models whose file name matches
   --threads LIST   numbers of threads, separated by commas (1,2)

@@ -1,4 +1,4 @@
-// `npm run bench:threads`: threads that compete for too few cores, with other programs, and with each other; and the
+// `npm run bench -- threads`: threads that compete for too few cores, with other programs, and with each other; and the
 // latency of a request. Both cases of a row are measured in turns, each sample in a process of its own.
 
 import { availableParallelism } from 'node:os';
@@ -12,9 +12,9 @@ import { entry, Failure, root } from '../../scripts/process.mjs';
 import { findModels } from '../models.mjs';
 import { sampleInTurns } from '../turns.mjs';
 
-const USAGE = `usage: npm run bench:threads -- [OPTION ...]
+const USAGE = `usage: npm run bench -- threads [OPTION ...]
 
-  --models DIR     folder of models, as of npm run bench (target/onnx-models)
+  --models DIR     folder of models, as of npm run bench -- models (target/onnx-models)
   --filter RE      only models whose name matches (^(mobilenet_v2|minilm_l6)$)
   --rounds N       samples of each case (5)
   --seconds N      how long a sample lasts (1)`;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Language models with seeded random weights in the form in which they are published, for `npm run bench:generate`.
+"""Language models with seeded random weights in the form in which they are published, for `npm run bench -- generate`.
 
     python generate_models.py OUT_DIR [--tiny] [--types fp32,q4,...] [--gguf F16,...] [--no-whisper] [--seed 0]
 

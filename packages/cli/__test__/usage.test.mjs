@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict';
-import { closeSync, existsSync, openSync, readdirSync, readFileSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import test, { describe } from 'node:test';
 import { endOf } from '../../../__test__/lib/processes.mjs';
-import { until } from '../../../__test__/lib/wait.mjs';
-import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
 import { root } from '../../../scripts/process.mjs';
 import { file, start, webnn, webnnJson, webnnWith } from './command.mjs';
 
@@ -223,22 +221,6 @@ describe('ends', () => {
     const { code, stderr } = await endOf(child);
     assert.equal(stderr, '');
     assert.equal(code, 0);
-  });
-
-  test('an interrupt ends at once, with exit code 130 and without output, and leaves no files', async (t) => {
-    const temporary = temporaryFolder(t);
-    const env = { ...process.env, TMPDIR: temporary, TEMP: temporary, TMP: temporary };
-    const child = start(['bench', file('conv.onnx'), '--seconds', '600'], { env });
-    const ending = endOf(child);
-    // The inputs are written: the engine begins.
-    await until(() => readdirSync(temporary, { recursive: true }).some((name) => name.endsWith('.npy')), 'a file of inputs');
-    const before = performance.now();
-    child.kill('SIGINT');
-    const { code, stdout, stderr } = await ending;
-    assert.equal(code, 130);
-    assert.equal(stdout + stderr, '');
-    assert.ok(performance.now() - before < 1000);
-    assert.deepEqual(readdirSync(temporary), []);
   });
 });
 

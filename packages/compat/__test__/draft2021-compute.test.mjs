@@ -1,23 +1,12 @@
 import assert from 'node:assert/strict';
 import test, { describe } from 'node:test';
-import { fileURLToPath } from 'node:url';
-import { runNode } from '../../../__test__/lib/processes.mjs';
 import { resultOf } from '../../../__test__/runtime/helpers.mjs';
 import { exception } from '../../../__test__/lib/exceptions.mjs';
-import { assertClose, convolution, draft2021, numbers } from './helpers.mjs';
+import { assertClose, convolution, draft2021, numbers, run } from './helpers.mjs';
 
 const { ml, MLGraphBuilder } = draft2021;
 const newBuilder = () => new MLGraphBuilder(ml.createContext());
 const float32 = (dimensions) => ({ type: 'float32', dimensions });
-
-/** Runs a program that has the package in `compat`; its standard output in lines. */
-async function run(program) {
-  const compat = fileURLToPath(new URL('../index.js', import.meta.url));
-  const source = `(async () => {${program.replaceAll('COMPAT', JSON.stringify(compat))}})();`;
-  const { code, signal, stdout, stderr } = await runNode(['--eval', source]);
-  assert.equal(code, 0, `${signal} ${stdout}${stderr}`);
-  return stdout.trim().split('\n');
-}
 
 /** y = 2 * x, z = x + w. */
 function twoOutputs() {
@@ -348,19 +337,6 @@ describe('the thread of the contexts', () => {
       try { new MLGraphBuilder(ml.createContext()); } catch (error) { console.log(error.name, error.message); }
       process.exit();`);
     assert.deepEqual(lines, ['OperationError the thread that computes for contexts of the draft of 2021 has ended']);
-  });
-
-  test('that fails while it starts is not waited for', async () => {
-    const lines = await run(`
-      const threads = require('node:worker_threads');
-      threads.Worker = class extends threads.Worker {
-        constructor(file, options) { super(file, { ...options, workerData: { ...options.workerData, port: undefined } }); }
-      };
-      const { draft2021: { ml, MLGraphBuilder } } = require(COMPAT);
-      const start = performance.now();
-      try { new MLGraphBuilder(ml.createContext()); } catch (error) { console.log(error.name, error.message); }
-      console.log(performance.now() - start < 30_000);`);
-    assert.deepEqual(lines, ['OperationError the thread that computes for contexts of the draft of 2021 has ended', 'true']);
   });
 
   test('cannot be used where waiting is forbidden, and says so', async () => {

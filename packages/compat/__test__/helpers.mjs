@@ -1,7 +1,10 @@
 // What the tests of earlier drafts share: the API, comparison of numbers, and plain formulas for what graphs compute.
 
+import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
 import { assertClose as numbersAreClose } from '../../../__test__/lib/numbers.mjs';
+import { runNode } from '../../../__test__/lib/processes.mjs';
 import { randomFloats } from '../../../__test__/lib/random.mjs';
 
 export const require = createRequire(import.meta.url);
@@ -157,4 +160,13 @@ export function evaluate2021(build, lengths, type = 'float32') {
   const views = lengths.map((length) => new ARRAYS[type](length).fill(type === 'float32' ? NaN : 99));
   builder.build(named(results)).compute(inputs, named(views));
   return views.map((view) => Array.from(view));
+}
+
+/** Runs a program that has the package in `compat`; its standard output in lines. */
+export async function run(program) {
+  const compat = fileURLToPath(new URL('../index.js', import.meta.url));
+  const source = `(async () => {${program.replaceAll('COMPAT', JSON.stringify(compat))}})();`;
+  const { code, signal, stdout, stderr } = await runNode(['--eval', source]);
+  assert.equal(code, 0, `${signal} ${stdout}${stderr}`);
+  return stdout.trim().split('\n');
 }

@@ -1,21 +1,13 @@
 // Runs at once, release, worker threads, the event loop, and the end of the process.
 
 import assert from 'node:assert/strict';
-import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { describe, it } from 'node:test';
 import { Worker } from 'node:worker_threads';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
 import { temporaryFolder } from '../../../__test__/lib/folders.mjs';
-import { negate, products, root, runNode, runProgram, sums, write } from './support.mjs';
+import { BUSY, negate, products, root, runNode, runProgram, sums, write } from './support.mjs';
 
 const float32 = (data, dims) => new Tensor('float32', Float32Array.from(data), dims);
-
-/** Text of a module that creates a session with some work for each run. */
-const BUSY = `
-  import { InferenceSession, Tensor } from 'webnn-node-ort';
-  import { products } from './__test__/support.mjs';
-  const session = await InferenceSession.create(products(512, 20));
-  const feeds = { x: new Tensor('float32', new Float32Array(512 * 512).fill(1), [512, 512]) };`;
 
 describe('runs at once', () => {
   it('of one session give each its own results', async () => {
@@ -70,23 +62,6 @@ describe('runs at once', () => {
       outcomes.map(({ status }) => status),
       ['fulfilled', 'rejected', 'fulfilled', 'rejected', 'fulfilled'],
     );
-  });
-
-  it('leave the event loop free', async () => {
-    const session = await InferenceSession.create(products(512, 20));
-    const feeds = { x: float32(new Float32Array(512 * 512).fill(1), [512, 512]) };
-    await session.run(feeds);
-    const delays = monitorEventLoopDelay({ resolution: 1 });
-    delays.enable();
-    const begin = performance.now();
-    const { y } = await session.run(feeds);
-    const time = performance.now() - begin;
-    delays.disable();
-    assert.ok(
-      y.data.every((value) => value === 1),
-      'sums of powers of two are exact',
-    );
-    assert.ok(delays.max / 1e6 < time / 2, `the event loop waited ${delays.max / 1e6} ms of a run of ${time} ms`);
   });
 });
 
@@ -214,23 +189,6 @@ describe('the process', () => {
   it('waits for runs that have begun', async (t) => {
     const { stdout } = await runProgram(`${BUSY}\nsession.run(feeds).then(() => console.log('done'));`);
     assert.equal(stdout, 'done');
-  });
-
-  /** Threads that have nothing to do look for work for a moment; after that, the process is watched. */
-  const [REST_MS, WATCHED_MS] = [200, 1000];
-
-  /** The part of a processor that a process without work may take: timers and the collector of garbage. */
-  const IDLE = 0.1;
-
-  it('is idle when nothing runs', async () => {
-    const { stdout } = await runProgram(`${BUSY}
-      await session.run(feeds);
-      await new Promise((resolve) => setTimeout(resolve, ${REST_MS}));
-      const before = process.cpuUsage();
-      await new Promise((resolve) => setTimeout(resolve, ${WATCHED_MS}));
-      const { user, system } = process.cpuUsage(before);
-      console.log((user + system) / 1000);`);
-    assert.ok(Number(stdout) < IDLE * WATCHED_MS, `${stdout} ms of a processor in ${WATCHED_MS} ms without work`);
   });
 
   it('can have a child with a session of its own', async (t) => {

@@ -48,6 +48,13 @@ export const products = (size, count) =>
     weights: [weight('w', [size, size], new Float32Array(size * size).fill(1 / size))],
   });
 
+/** Text of a module that creates a session with some work for each run. */
+export const BUSY = `
+  import { InferenceSession, Tensor } from 'webnn-node-ort';
+  import { products } from './__test__/support.mjs';
+  const session = await InferenceSession.create(products(512, 20));
+  const feeds = { x: new Tensor('float32', new Float32Array(512 * 512).fill(1), [512, 512]) };`;
+
 /** Writes a file into a folder. @returns {string} its path */
 export function write(directory, name, contents) {
   const path = join(directory, name);

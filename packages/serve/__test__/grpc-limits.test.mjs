@@ -8,20 +8,9 @@ import test from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { until } from '../../../__test__/lib/wait.mjs';
 import { FLOAT, node, value, weight, writeModel } from '../../../__test__/onnx/model-writer.mjs';
-import { begin, callRaw, clientOf, envelope, grpcServer, INFER, LIVE, METADATA, rawPicture, sessionOf } from './grpc-support.mjs';
-import { DIGITS, repositoryOf } from './support.mjs';
+import { begin, callRaw, clientOf, digits, envelope, grpcServer, INFER, LIVE, METADATA, pictures, rawPicture, sessionOf, WATCH } from './grpc-support.mjs';
+import { repositoryOf } from './support.mjs';
 import { bytesField, varint } from './wire.mjs';
-
-const WATCH = '/grpc.health.v1.Health/Watch';
-
-/** A server with one model for digits. */
-const digits = (t, options = {}) => grpcServer(t, { models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), ...options });
-
-/** ModelInferRequest of pictures with raw bytes. */
-const pictures = (count = 1) => {
-  const input = Buffer.concat([bytesField(1, 'pixels'), bytesField(2, 'FP32'), bytesField(3, Buffer.concat([count, 1, 8, 8].map(varint)))]);
-  return Buffer.concat([bytesField(1, 'digits'), bytesField(5, input), bytesField(7, Buffer.alloc(count * 256))]);
-};
 
 test('the key is looked at before a byte of the message came', async (t) => {
   const { address } = await digits(t, { apiKey: 'secret' });
@@ -346,44 +335,6 @@ test('an answer that is read slowly is read to its end', async (t) => {
   }
   assert.ok(bytes > 4_000_000);
   assert.ok(performance.now() - start > 1000, 'it took longer than a connection may be idle');
-});
-
-test('the end: calls that have begun are answered, new ones are refused, and who is silent does not hold it up', async (t) => {
-  const { server, address } = await digits(t, { defaults: { maxDelayMs: 1500, maxBatch: 64 } });
-  const { model } = server.registry.get('digits');
-  const [host, port] = address.split(':');
-  const silent = Array.from({ length: 50 }, () => connect({ host, port: Number(port), allowHalfOpen: true }));
-  for (const socket of silent) socket.on('error', () => undefined);
-  await Promise.all(silent.map((socket) => once(socket, 'connect')));
-  t.after(() => silent.forEach((socket) => socket.destroy()));
-  const idle = Array.from({ length: 50 }, () => sessionOf(t, address));
-  await Promise.all(idle.map((session) => callRaw(session, LIVE)));
-  const watching = begin(idle[0], WATCH);
-  watching.stream.end(envelope(Buffer.alloc(0)));
-  await once(watching.stream, 'data');
-  const busy = sessionOf(t, address);
-  const goaway = once(busy, 'goaway');
-  const asked = Array.from({ length: 5 }, () => callRaw(busy, INFER, envelope(pictures())));
-  await until(() => model.waiting === 5, 'all requests wait for others to join');
-  // This one has begun, and its message comes only later.
-  const late = begin(busy, INFER);
-  await callRaw(busy, LIVE);
-  const { call } = clientOf(t, address);
-  await call('ServerLive');
-  const onTheWay = call('ServerMetadata');
-  const closed = server.close();
-  await until(() => server.registry.isDraining, 'the end begins');
-  // A client of other people asks again, and finds nobody.
-  assert.equal((await call('ServerMetadata')).code, 'UNAVAILABLE');
-  late.stream.end(envelope(pictures()));
-  assert.deepEqual(new Set((await Promise.all([...asked, late.answer])).map(({ code }) => code)), new Set(['OK']));
-  const answered = performance.now();
-  await goaway;
-  await closed;
-  assert.ok(performance.now() - answered < 5000, 'far below the 25 s in which calls may end');
-  const early = await onTheWay;
-  assert.ok(early.name === 'webnn-node-serve' || early.code === 'UNAVAILABLE', JSON.stringify(early));
-  assert.equal((await watching.answer).code, 'UNAVAILABLE');
 });
 
 test('calls that come while the server ends are refused with a status', async (t) => {

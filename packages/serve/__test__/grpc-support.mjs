@@ -5,7 +5,8 @@ import http2 from 'node:http2';
 import { fileURLToPath } from 'node:url';
 import grpc from '@grpc/grpc-js';
 import { loadSync } from '@grpc/proto-loader';
-import { startServer } from './support.mjs';
+import { DIGITS, repositoryOf, startServer } from './support.mjs';
+import { bytesField, varint } from './wire.mjs';
 
 const FOLDER = new URL('../lib/grpc/', import.meta.url);
 
@@ -146,3 +147,14 @@ export function callRaw(session, path, bytes = envelope(Buffer.alloc(0)), header
   stream.end(bytes);
   return answer;
 }
+
+export const WATCH = '/grpc.health.v1.Health/Watch';
+
+/** A server with one model for digits. */
+export const digits = (t, options = {}) => grpcServer(t, { models: repositoryOf(t, { 'digits/1/model.onnx': DIGITS }), ...options });
+
+/** ModelInferRequest of pictures with raw bytes. */
+export const pictures = (count = 1) => {
+  const input = Buffer.concat([bytesField(1, 'pixels'), bytesField(2, 'FP32'), bytesField(3, Buffer.concat([count, 1, 8, 8].map(varint)))]);
+  return Buffer.concat([bytesField(1, 'digits'), bytesField(5, input), bytesField(7, Buffer.alloc(count * 256))]);
+};

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Maximum depth of a block. Larger depths are cut into equal blocks.
 ///
 /// A block of 32 columns takes 32 KiB, which fits a first-level cache of 48 KiB together with a panel of 12 rows.
-/// `cargo bench --bench kernels` reached 70 to 90 % of the measured peak at 256^3 and 1024^3 on a busy Sapphire Rapids.
+/// `npm run bench -- kernels` reached 70 to 90 % of the measured peak at 256^3 and 1024^3 on a busy Sapphire Rapids.
 const MAX_DEPTH_BLOCK: usize = 256;
 
 /// Multiply-adds that take as long as packing one element from memory.

@@ -213,7 +213,7 @@ impl DenseShape {
 }
 
 /// Whether `b` is worth packing: everything but a vector is. A transposed matrix multiplied with one row could be read
-/// in place instead, but `cargo bench --bench kernels` shows no speedup for 1024 x 1024 and for 768 x 50257, and graphs
+/// in place instead, but `npm run bench -- kernels` shows no speedup for 1024 x 1024 and for 768 x 50257, and graphs
 /// of one model for one row and for many rows could then not share the matrix.
 fn packs_b(shape: &MatmulShape) -> bool {
     shape.n > 1

@@ -1,0 +1,41 @@
+// `npm run suite -- onnx-contrib`: writes small models with onnxruntime's results once under target/ (operators of
+// com.microsoft, networks that onnxruntime optimized, and Resize), then loads and runs them all.
+
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { entry, root, run } from '../process.mjs';
+import { pythonEnvironment } from '../python.mjs';
+
+const DIRECTORY = join(root, 'target', 'onnx-contrib');
+const PROGRAMS = join(root, 'scripts', 'python');
+
+/** The programs that write models, by the folder for them. */
+const GENERATORS = { operators: 'contrib_models.py', optimized: 'optimized_models.py', resize: 'resize_models.py' };
+
+/**
+ * Writes models unless the current generator has already written them.
+ *
+ * @param {string} directory where they go
+ * @param {string} generator name of the program
+ */
+async function writeModels(directory, generator) {
+  const stamp = join(directory, 'generator.sha256');
+  const files = [generator, 'model_cases.py', 'models.txt'].map((name) => readFileSync(join(PROGRAMS, name)));
+  const hash = createHash('sha256').update(Buffer.concat(files)).digest('hex');
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return;
+  rmSync(directory, { recursive: true, force: true });
+  await run('writing of the models', await pythonEnvironment('models'), [join(PROGRAMS, generator), directory]);
+  // Written last: after a failure, the models are written again.
+  writeFileSync(stamp, hash);
+}
+
+await entry(async () => {
+  const folders = [];
+  for (const [name, generator] of Object.entries(GENERATORS)) {
+    folders.push(join(DIRECTORY, name));
+    await writeModels(join(DIRECTORY, name), generator);
+  }
+  const env = { ONNX_CONTRIB: folders.join(delimiter) };
+  await run('tests of models that onnxruntime wrote', process.execPath, ['--test', '__test__/onnx-contrib/contrib.test.mjs'], { env });
+});

@@ -1,0 +1,142 @@
+// `npm run suite -- ort-programs`: packs this package and its stand-in for onnxruntime-node, installs them with the
+// programs of __test__/ort-programs, and runs the programs.
+//
+//   npm run suite -- ort-programs                tests; needs ../shared/bench, Python and espeak-ng
+//   npm run suite -- ort-programs --reference    computes their reference results by onnxruntime-node
+
+import { cpSync, existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { digests, ONLY_REGISTERED, PROGRAMS, REFERENCES, runProgram } from '../../__test__/ort-programs/runs.mjs';
+import { packThisPlatform, tarballsFor } from '../pack-local.mjs';
+import { entry, Failure, isProgram, outputOf, root, run, runNpm, say } from '../process.mjs';
+import { pythonEnvironment } from '../python.mjs';
+import { rewriteIfStale } from '../rewrite-stale.mjs';
+import { installLocked } from '../setup.mjs';
+
+/** The programs with the original onnxruntime-node. */
+export const ORIGINAL = join(root, '__test__', 'ort-programs');
+const PROGRAMS_FOLDER = join(ORIGINAL, 'programs');
+const GENERATORS = join(root, '..', 'shared', 'bench');
+
+/** Folder of all written files. */
+const FOLDER = join(root, 'target', 'ort-programs');
+const DATA = { models: join(FOLDER, 'models'), speech: join(FOLDER, 'speech') };
+
+/** The programs with the packed stand-in in place of onnxruntime-node. */
+export const REPLACED = join(FOLDER, 'replaced');
+
+const STAND_IN = 'webnn-node-ort';
+
+const TINY_LLM = '--layers 2 --hidden 64 --heads 4 --kv-heads 2 --inner 128 --head-size 16 --context 256 --no-refs';
+const TINY_ENCODER = '--layers 2 --hidden 64 --heads 4 --inner 128 --vocab 1000 --positions 128 --texts 40';
+
+/** Folders of models, and the arguments that write them. */
+const MODELS = {
+  // Its embeddings are large enough for an external file.
+  llm: [join(GENERATORS, 'make_llm.py'), `${TINY_LLM} --vocab 8192`],
+  'llm-explicit': [join(GENERATORS, 'make_llm.py'), `${TINY_LLM} --vocab 1024 --style explicit`],
+  embedder: [join(GENERATORS, 'make_embedder.py'), TINY_ENCODER],
+  classifier: [join(ORIGINAL, 'make_classifier.py'), ''],
+};
+
+/** Text of the recordings, with the pauses between words in units of 10 ms. */
+const SPEECH = {
+  'sentence.wav': { text: 'The quick brown fox jumps over the lazy dog.', gap: 0 },
+  'pauses.wav': { text: 'Hello. This is a longer text, with pauses in between. Do you hear me?', gap: 60 },
+};
+
+async function writeModels() {
+  const python = await pythonEnvironment('models');
+  const programs = [...new Set(Object.values(MODELS).map(([program]) => program))];
+  const missing = programs.find((program) => !existsSync(program));
+  if (missing !== undefined) {
+    throw new Failure(`The program that writes models is missing: ${missing}`);
+  }
+  await rewriteIfStale(DATA.models, JSON.stringify(MODELS) + programs.map((program) => readFileSync(program, 'utf8')).join(), async () => {
+    for (const [name, [program, options]] of Object.entries(MODELS)) {
+      const folder = join(DATA.models, name);
+      const input = name === 'classifier' ? [join(DATA.models, 'embedder')] : [];
+      await run(`model ${name}`, python, [program, ...input, folder, ...options.split(' ').filter(Boolean)]);
+    }
+    for (const name of ['llm', 'llm-explicit']) {
+      // Transformers.js's name for 8 bits.
+      symlinkSync('model_q8.onnx', join(DATA.models, name, 'onnx', 'model_quantized.onnx'));
+    }
+    // fastembed reads the special tokens from here.
+    const tokens = { unk_token: '[UNK]', cls_token: '[CLS]', sep_token: '[SEP]', pad_token: '[PAD]', mask_token: '[MASK]' };
+    writeFileSync(join(DATA.models, 'embedder', 'special_tokens_map.json'), JSON.stringify(tokens));
+  });
+}
+
+async function writeSpeech() {
+  if (outputOf('espeak-ng', ['--version']) === undefined) {
+    throw new Failure("espeak-ng cannot be run. Install it from your system's packages: apt install espeak-ng");
+  }
+  await rewriteIfStale(DATA.speech, JSON.stringify(SPEECH), async () => {
+    for (const [name, { text, gap }] of Object.entries(SPEECH)) {
+      await run(`recording ${name}`, 'espeak-ng', ['-g', String(gap), '-w', join(DATA.speech, name), text]);
+    }
+  });
+}
+
+/** Installs the dependencies of {@link ORIGINAL}. */
+export const installOriginal = () => installLocked('the programs', ORIGINAL);
+
+/**
+ * Packs the stand-in with the addon in the repository root, and installs {@link REPLACED}.
+ * @returns {Promise<string[]>} the tarballs of the stand-in and its dependencies
+ */
+export async function installReplaced() {
+  const packed = packThisPlatform(join(FOLDER, 'staged'), join(FOLDER, 'packed'));
+  const [tarball] = packed.filter(({ name }) => name === STAND_IN);
+  const others = tarballsFor(STAND_IN, packed).filter((file) => file !== tarball.file);
+  const manifest = JSON.parse(readFileSync(join(ORIGINAL, 'package.json'), 'utf8'));
+  manifest.dependencies['onnxruntime-node'] = `file:${tarball.file}`;
+  manifest.overrides = { 'onnxruntime-node': '$onnxruntime-node' };
+  Object.values(ONLY_REGISTERED).forEach((name) => delete manifest.dependencies[name]);
+  for (const file of others) {
+    const { name } = /** @type {{ name: string }} */ (packed.find((one) => one.file === file));
+    manifest.dependencies[name] = `file:${file}`;
+  }
+  rmSync(REPLACED, { recursive: true, force: true });
+  cpSync(PROGRAMS_FOLDER, REPLACED, { recursive: true });
+  cpSync(join(ORIGINAL, 'package-lock.json'), join(REPLACED, 'package-lock.json'));
+  writeFileSync(join(REPLACED, 'package.json'), JSON.stringify(manifest));
+  await runNpm('installation of the programs on webnn-node-ort', ['install', '--prefer-offline', '--ignore-scripts', '--no-audit', '--no-fund'], {
+    cwd: REPLACED,
+  });
+  return [tarball.file, ...others];
+}
+
+/** Computes the reference results with the onnxruntime-node installed for the tests. */
+async function writeReferences() {
+  const { version } = JSON.parse(readFileSync(join(ORIGINAL, 'node_modules', 'onnxruntime-node', 'package.json'), 'utf8'));
+  /** @type {Record<string, unknown>} */
+  const results = {};
+  for (const name of Object.keys(PROGRAMS)) {
+    say(`reference results of ${name}`);
+    ({ results: results[name] } = await runProgram(PROGRAMS_FOLDER, name, DATA));
+  }
+  const note = `What onnxruntime-node ${version} computes, and for Transformers.js 2 its own version; written by npm run suite -- ort-programs --reference`;
+  // Digits of float32, one line per program.
+  const text = (/** @type {unknown} */ value) => JSON.stringify(value, (_, x) => (typeof x === 'number' ? Number(x.toPrecision(8)) : x));
+  const lines = Object.entries(results).map(([name, result]) => `${text(name)}: ${text(result)}`);
+  writeFileSync(REFERENCES, `{"note": ${text(note)},\n"digests": ${text(digests(DATA))},\n"results": {\n${lines.join(',\n')}\n}}\n`);
+}
+
+if (isProgram(import.meta.url)) {
+  await entry(async () => {
+    const { reference } = parseArgs({ options: { reference: { type: 'boolean', default: false } } }).values;
+    await installOriginal();
+    await writeModels();
+    await writeSpeech();
+    if (reference) {
+      await writeReferences();
+      return;
+    }
+    await installReplaced();
+    const env = { WEBNN_ORT_REPLACED: REPLACED, WEBNN_ORT_DATA: FOLDER };
+    await run('tests of the programs', process.execPath, ['--test', join(ORIGINAL, 'programs.test.mjs')], { env });
+  });
+}

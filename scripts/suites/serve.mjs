@@ -1,0 +1,26 @@
+// `npm run suite -- serve`: tests webnn-node-serve with clients of other people, a real Redis and Prometheus. Installs the clients
+// once, and starts Redis.
+
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { entry, isProgram, root, run } from '../process.mjs';
+import { pythonEnvironment } from '../python.mjs';
+import { startRedis } from '../services.mjs';
+import { installLocked } from '../setup.mjs';
+
+const FOLDER = '__test__/serve';
+
+if (isProgram(import.meta.url)) {
+  await entry(async () => {
+    await installLocked('the clients of servers', join(root, FOLDER));
+    const python = await pythonEnvironment('serve');
+    const redis = await startRedis();
+    try {
+      const tests = readdirSync(join(root, FOLDER)).filter((name) => name.endsWith('.test.mjs'));
+      const args = ['--expose-gc', '--test', '--test-concurrency=1', ...tests.map((name) => `${FOLDER}/${name}`)];
+      await run('tests of the server with its clients', process.execPath, args, { env: { ...redis.env, SERVE_PYTHON: python } });
+    } finally {
+      await redis.stop();
+    }
+  });
+}

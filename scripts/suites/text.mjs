@@ -1,0 +1,19 @@
+// `npm run suite -- text`: writes small language models of all weight types once under target/, generates texts
+// with them, and compares the texts with onnxruntime-node's.
+//
+//   npm run suite -- text          on the CPU
+//   npm run suite -- text --gpu    on a GPU, with the texts of the CPU; WEBNN_GPU_SOFTWARE=1 lets it be a CPU
+
+import { parseArgs } from 'node:util';
+import { writeModels } from '../../bench/generate/models.mjs';
+import { installOriginal } from './ort-programs.mjs';
+import { entry, run } from '../process.mjs';
+
+await entry(async () => {
+  const { gpu } = parseArgs({ options: { gpu: { type: 'boolean', default: false } } }).values;
+  // It includes onnxruntime-node.
+  if (!gpu) await installOriginal();
+  const env = { WEBNN_TEXT_MODELS: await writeModels({ tiny: true }) };
+  const test = `__test__/text-generation/${gpu ? 'gpu' : 'onnxruntime'}.test.mjs`;
+  await run('tests of text generation', process.execPath, ['--test', test], { env });
+});
