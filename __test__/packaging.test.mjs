@@ -325,9 +325,7 @@ describe('the installed packages', () => {
   }
 
   test('the programs of the pages are found', () => {
-    const [first, ...others] = programsOf('README.md');
-    assert.match(first.program, /import .* from 'webnn-node'/);
-    assert.deepEqual(others, []);
+    assert.equal(programsOf('docs/get-started.md').length, 2);
     assert.equal(programsOf('packages/compat/README.md').length, 2);
   });
 

@@ -181,7 +181,7 @@ test('the table of speeds and the claims about them are those of the report', ()
     '| two | 0.50× | 0.50× | – | – | 13 % |',
     '| geometric mean | 1.00× | 0.50× | 1.50× | 1.50× | 25 % |',
   ]);
-  assert.equal(speedClaim(results), '1.00 times as fast as onnxruntime-node in 25 % of its memory (geometric means of 2 models');
+  assert.equal(speedClaim(results), '1.00 times as fast as onnxruntime-node in 25 % of its memory (geometric means of 2 models with random weights');
   assert.match(speedLoss(results), /faster on 2 of 2 models; overall, webnn-node runs at 0\.50 times its speed/);
   assert.throws(() => readResults('# Results\n'), /has no table below "Times with 1 thread"/);
   assert.throws(() => readResults(REPORT.replaceAll('openvino', 'other')), /has no column "openvino"/);

@@ -207,7 +207,7 @@ function tryServer(project) {
  * @type {Record<string, (project: Project, tarballs: Record<string, string>) => string>}
  */
 export const SMOKE_TESTS = {
-  'webnn-node': (project) => tryPage(project, 'README.md'),
+  'webnn-node': (project) => tryPage(project, 'docs/get-started.md'),
   'webnn-node-cli': tryCommandLine,
   'webnn-node-compat': (project) => tryPage(project, 'packages/compat/README.md'),
   'webnn-node-ort': tryStandIn,

@@ -124,7 +124,7 @@ const factor = (/** @type {string} */ speed) => speed.replace('×', '');
  * @param {Results} results
  */
 export function speedClaim({ models, means, memory }) {
-  return `${factor(means[0])} times as fast as onnxruntime-node in ${percent(memory)} of its memory (geometric means of ${models.length} models`;
+  return `${factor(means[0])} times as fast as onnxruntime-node in ${percent(memory)} of its memory (geometric means of ${models.length} models with random weights`;
 }
 
 /**

@@ -1,11 +1,12 @@
 // Writes the tables of operators, ONNX operators, environment variables, error codes, command line options and speeds into the
-// documentation, from what the built addon and the command line report and from bench/RESULTS.md. `--check` changes nothing and
+// documentation, and the chart of README.md, from what the built addon and the command line report and from bench/RESULTS.md. `--check` changes nothing and
 // fails if a table is stale.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import errors from '../lib/errors.js';
 import { entry, Failure, isProgram, root, say } from './process.mjs';
+import { speedChart } from './speed-chart.mjs';
 import { readResults, speedTable } from './speed-table.mjs';
 
 /** Data types in the order of the table, with their short names. */
@@ -180,7 +181,7 @@ export function insertTable(text, name, table) {
   return `${before}${begin}\n\n${table}\n\n${end}${after}`;
 }
 
-/** Returns the generated tables: page, name of the markers, table. */
+/** Returns what is generated: page, name of the markers, and the table between them; without markers, the whole file. */
 async function currentTables() {
   const { ml } = await import('webnn-node');
   const { systemInfo } = await import('webnn-node/inspect');
@@ -200,6 +201,7 @@ async function currentTables() {
     { page: 'docs/errors.md', name: 'errors-table', table: errorsTable(errorCodes) },
     { page: 'docs/environment.md', name: 'environment-table', table: environmentTable(systemInfo().environment) },
     { page: 'docs/speed.md', name: 'speed-table', table: speedTable(results) },
+    { page: 'docs/images/speed.svg', table: speedChart(results) },
   ];
 }
 
@@ -208,14 +210,14 @@ async function main() {
   for (const { page, name, table } of await currentTables()) {
     const file = join(root, page);
     const old = readFileSync(file, 'utf8');
-    const current = insertTable(old, name, table);
+    const current = name === undefined ? table : insertTable(old, name, table);
     if (old === current) {
-      say(`the table in ${page} is current`);
+      say(`${page} is current`);
     } else if (check) {
-      throw new Failure(`The table in ${page} is stale. Update it with: npm run docs -- tables`);
+      throw new Failure(`${page} is stale. Update it with: npm run docs -- tables`);
     } else {
       writeFileSync(file, current);
-      say(`the table in ${page} is new`);
+      say(`${page} is new`);
     }
   }
 }

@@ -17,7 +17,8 @@ export const PAGES = [
 /** Paths of all Markdown files of the repository whose links are checked. */
 export const LINKED = [
   ...PAGES,
-  ...['CHANGELOG', 'CODE_OF_CONDUCT', 'CONTRIBUTING', 'SECURITY', 'SUPPORT'].map((name) => `${name}.md`),
+  ...['CHANGELOG', 'CODE_OF_CONDUCT', 'CONTRIBUTING', 'GOVERNANCE', 'LICENSES', 'SECURITY', 'SUPPORT'].map((name) => `${name}.md`),
+  '.github/GOOD_FIRST_ISSUES.md',
   ...['bench', 'examples']
     // With types, because links are followed without: the one in node_modules leads back here.
     .flatMap((folder) => readdirSync(join(root, folder), { recursive: true, withFileTypes: true }))

@@ -45,7 +45,7 @@ const PACKAGES = ['.', ...WORKSPACES].map((path) => {
 });
 
 /** Packages of the development setup that guides use beside those of this checkout. */
-const LIBRARIES = ['@huggingface/tokenizers', 'openai', 'sharp'];
+const LIBRARIES = ['@huggingface/tokenizers', 'fastify', 'openai', 'sharp'];
 
 /** An empty project that has the packages of this checkout, commands included, and the libraries. */
 export function createProject(t) {

@@ -418,7 +418,7 @@ test('seeds have 64 bits, as far as numbers of JSON have them', () => {
 });
 
 test('the page says of each parameter whether it is supported', () => {
-  const page = readFileSync(new URL('../../../docs/serving.md', import.meta.url), 'utf8');
+  const page = readFileSync(new URL('../../../docs/server-reference.md', import.meta.url), 'utf8');
   const names = Object.values(KINDS).flatMap(({ schema }) => Object.keys(schema.properties));
   assert.deepEqual(
     names.filter((name) => !new RegExp(`\\b${name}\\b`).test(page)),

@@ -133,7 +133,7 @@ describe('what the page of a graph says', () => {
     assert.deepEqual(overview[1].facts, [
       ['Graph', 'g'],
       ['Producer', 'exporter 2'],
-      ['Format version', '8'],
+      ['IR version', '8'],
       ['Operator sets', 'ai.onnx 17'],
       ['key', HOSTILE],
     ]);

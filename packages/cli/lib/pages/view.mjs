@@ -11,7 +11,7 @@ const SCRIPTS = ['dom.mjs', 'graph.mjs', 'drawing.mjs', 'details.mjs', 'list.mjs
 const STYLES = ['base.css', 'view.css'];
 
 /** Lower bounds of the classes of shares of time. The page has one color per class. */
-const SHARE_CLASSES = [0, 0.001, 0.005, 0.02, 0.05, 0.1];
+const SHARE_CLASSES = [0, 0.005, 0.02, 0.05, 0.15, 0.3];
 
 /** Returns the class of a share: the index of the highest bound that it reaches. */
 const shareClass = (/** @type {number} */ share) => SHARE_CLASSES.findLastIndex((bound) => share >= bound);
@@ -214,7 +214,7 @@ function modelFacts({ graphName, producerName, producerVersion, domain, modelVer
     ['Producer', `${producerName} ${producerVersion}`.trim()],
     ['Domain', domain],
     ['Version', modelVersion ? String(modelVersion) : ''],
-    ['Format version', String(irVersion)],
+    ['IR version', String(irVersion)],
     [
       'Operator sets',
       Object.entries(opsets)
