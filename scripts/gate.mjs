@@ -127,15 +127,13 @@ export const STEPS = [
     name: 'onnx-models',
     title: "the benchmark's models",
     needs: ['addon'],
-    outside: ['generators'],
-    debian: ['venv'],
     run: ['npm run test:onnx-models'],
   },
   {
     name: 'bench',
     title: 'the benchmark, as far as it needs no other engine',
     needs: ['onnx-models'],
-    run: ['npm run bench -- --models target/onnx-models --filter gru_denoise --against none --threads 1 --samples 2 --loads 1'],
+    run: ['npm run bench -- --filter gru_denoise --against none --threads 1 --samples 2 --loads 1'],
   },
   { name: 'clients', title: 'client libraries', needs: ['addon'], run: ['npm run test:clients'] },
   {

@@ -137,7 +137,7 @@ test('RESULTS.md names the machine, the versions and how to repeat it, and has a
   const text = resultsMarkdown(run());
   assert.match(text, /2026-11-20, CPU <1> & 2, 2 processors/);
   assert.match(text, /fast 1\.2/);
-  assert.match(text, /npm run bench -- --write/);
+  assert.match(text, /npm run bench -- models --write/);
   assert.match(text, /\n- odd, net: unsupported: no <such> layer \| & at all\n/);
   for (const { title, rows } of tablesOf(run())) {
     assert.ok(text.includes(`## ${title}\n`), title);
