@@ -64,7 +64,7 @@ function meanSquare(a, b) {
  * Reads the reference of an output.
  *
  * @param {import('./models.mjs').Reference} reference
- * @returns {Promise<{ expected: Values, unquantized?: Values }>}
+ * @returns {Promise<{ expected: import('webnn-node-cli/lib/types.mjs').Tensor, unquantized?: import('webnn-node-cli/lib/types.mjs').Tensor }>}
  */
 export async function readReference({ file, unquantized }) {
   return { expected: await readNpy(file), ...(unquantized !== undefined && { unquantized: await readNpy(unquantized) }) };

@@ -5,6 +5,8 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { inspectModel } from '../onnx.js';
 import { Failure } from '../scripts/process.mjs';
+import { CATALOG } from './zoo/catalog.mjs';
+import { MODELS, writeModels } from './zoo/write.mjs';
 
 /** Operators of quantized models. */
 const QUANTIZED = /(^|\.)(QuantizeLinear|DynamicQuantizeLinear|ConvInteger|MatMulInteger|QLinear\w+)$/;
@@ -79,7 +81,7 @@ export function describeModel(directory, name) {
  */
 export function findModels(directory, filter) {
   if (!existsSync(directory)) {
-    throw new Failure(`There is no folder ${directory}. \`npm run suite -- onnx-models\` writes the models; --models names another folder.`, 2);
+    throw new Failure(`--models: there is no folder ${directory}`, 2);
   }
   const names = readdirSync(directory)
     .filter((file) => file.endsWith('.onnx'))
@@ -90,4 +92,17 @@ export function findModels(directory, filter) {
     throw new Failure(`${directory} has no model NAME.onnx whose name matches ${filter}`, 2);
   }
   return names.map((name) => describeModel(directory, name));
+}
+
+/**
+ * The models of a folder, or of the benchmark, which are written where they are missing.
+ *
+ * @param {string | undefined} directory
+ * @param {RegExp} filter of their names
+ * @returns {Promise<BenchModel[]>}
+ */
+export async function modelsToMeasure(directory, filter) {
+  if (directory !== undefined) return findModels(directory, filter);
+  await writeModels(Object.keys(CATALOG).filter((name) => filter.test(name)));
+  return findModels(MODELS, filter);
 }

@@ -1,9 +1,8 @@
 // The command line of the benchmark.
 
 import { availableParallelism } from 'node:os';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { root } from '../scripts/process.mjs';
 import { checksOf, MAX_THREADS } from './arguments.mjs';
 import { GPU_PEERS, OURS, PEERS } from './peers.mjs';
 
@@ -12,7 +11,7 @@ export const USAGE = `usage: npm run bench -- models [OPTION ...]
 Runs models and compares their times with other engines, which are installed on demand.
 
   --device DEVICE    cpu or gpu (cpu); on a GPU, --threads, --loads, --no-limits and --svg have no effect
-  --models DIR       folder of NAME.onnx with NAME/in_*.npy and out_*.npy (target/onnx-models)
+  --models DIR       folder of other models: NAME.onnx with NAME/in_*.npy and out_*.npy
   --threads LIST     numbers of threads, separated by commas (1 and 2, or 1 on a single processor)
   --against LIST     engines to compare with, of ${PEERS.join(', ')}; or none
                      (onnxruntime-node,openvino,ncnn); on a GPU, all of ${GPU_PEERS.join(', ')}
@@ -31,7 +30,7 @@ const OPTIONS = /** @satisfies {import('node:util').ParseArgsOptionsConfig} */ (
   device: { type: 'string', default: 'cpu' },
   python: { type: 'string' },
   'gpu-limits': { type: 'string' },
-  models: { type: 'string', default: join(root, 'target', 'onnx-models') },
+  models: { type: 'string' },
   threads: { type: 'string', default: availableParallelism() > 1 ? '1,2' : '1' },
   against: { type: 'string' },
   filter: { type: 'string', default: '' },
@@ -76,7 +75,7 @@ function peers(device, given) {
  * @property {'cpu' | 'gpu'} device
  * @property {string} [python]
  * @property {string} [gpuLimits]
- * @property {string} models
+ * @property {string} [models]
  * @property {number[]} threads
  * @property {string[]} engines this package first
  * @property {RegExp} filter
@@ -105,7 +104,7 @@ export function readOptions(args) {
     device,
     python: values.python,
     gpuLimits: values['gpu-limits'],
-    models: resolve(values.models),
+    models: values.models && resolve(values.models),
     threads: integers('threads', values.threads, MAX_THREADS),
     engines: [OURS, ...peers(device, values.against)],
     filter: pattern(values.filter),

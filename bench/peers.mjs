@@ -42,7 +42,7 @@ export function benchPython() {
   return pythonEnvironment('bench', { requirements: join(here, 'requirements.txt'), pip: ['--no-deps'] });
 }
 
-const installNpmPeers = () => installLocked('the npm packages to compare with', here);
+export const installNpmPeers = () => installLocked('the npm packages to compare with', here);
 
 /**
  * @typedef {object} EngineKind

@@ -9,7 +9,7 @@ import { measureGpu } from './gpu/run.mjs';
 import { buildLimits, measureLimits, strongest } from './limits.mjs';
 import { describeMachine } from './machine.mjs';
 import { measure } from './measure.mjs';
-import { findModels } from './models.mjs';
+import { findModels, modelsToMeasure } from './models.mjs';
 import { readOptions } from './options.mjs';
 import { install, OURS } from './peers.mjs';
 import { chartSvg } from './report/chart.mjs';
@@ -74,7 +74,7 @@ async function measureModel(model, options, threads, ask) {
  * @returns {Promise<import('./report/rows.mjs').Run>}
  */
 async function measureAll(options) {
-  const models = findModels(options.models, options.filter);
+  const models = await modelsToMeasure(options.models, options.filter);
   await install(options.engines);
   if (options.limits) await buildLimits();
   const limitsNow = () => (options.limits ? withProgress('limits of the machine', async () => measureLimits(options.threads)) : null);

@@ -83,7 +83,7 @@ test('a folder without models, or without their inputs, is named', (t) => {
   assert.throws(() => findModels(directory, /x/), /has no model/);
   cpSync(join(TINY, 'add.onnx'), join(directory, 'add.onnx'));
   assert.throws(() => findModels(directory, /add/), /in_x\.npy is missing/);
-  assert.throws(() => findModels(join(directory, 'none'), /x/), /There is no folder/);
+  assert.throws(() => findModels(join(directory, 'none'), /x/), /--models: there is no folder/);
 });
 
 test('the command line', () => {

@@ -1,9 +1,7 @@
-// Every model of make_models.py and bench_models.py: loaded, run, compared with onnxruntime's results. `npm run
-// suite -- onnx-models` writes the models first and names their folder.
+// Every model of the benchmark: loaded, run, compared with onnxruntime's results. `npm run suite -- onnx-models` writes the models
+// first and names their folder.
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import path from 'node:path';
 import test, { after, before } from 'node:test';
 import { ml } from 'webnn-node';
 import { loadModel } from 'webnn-node/onnx';
@@ -13,10 +11,8 @@ import { compareOutput, readReference } from '../../bench/check.mjs';
 import { describeModel } from '../../bench/models.mjs';
 import { defined } from '../lib/types.mjs';
 
-const directory = process.env.ONNX_MODELS;
-assert.ok(directory, 'ONNX_MODELS does not name the folder of the models; run `npm run suite -- onnx-models`');
-const manifest = JSON.parse(readFileSync(path.join(directory, 'manifest.json'), 'utf8'));
-const only = process.env.ONNX_MODELS_ONLY?.split(',');
+const [directory, names] = [process.env.ONNX_MODELS, process.env.ONNX_MODELS_NAMES];
+assert.ok(directory && names, 'ONNX_MODELS and ONNX_MODELS_NAMES do not name the models; run `npm run suite -- onnx-models`');
 
 const argMax = (values) => values.indexOf(values.reduce((a, b) => Math.max(a, b)));
 
@@ -43,28 +39,21 @@ before(async () => {
 });
 after(() => context.destroy());
 
-for (const [name, entry] of Object.entries(manifest)) {
-  if (only !== undefined && !only.includes(name)) continue;
+/** Names and shapes of inputs or outputs. */
+const shapesOf = (values) => values.map(({ name, shape }) => [name, [...defined(shape)]]);
+
+for (const name of names.split(',')) {
   test(name, async () => {
-    const model = await loadModel(path.join(directory, entry.file), { context });
+    const { file, kind, inputs, outputs } = describeModel(directory, name);
+    const model = await loadModel(file, { context });
     try {
-      assert.deepEqual(
-        model.inputs.map((input) => [input.name, ...defined(input.shape)]),
-        entry.inputs.map((input) => [input.name, ...input.shape]),
-      );
-      assert.deepEqual(
-        model.outputs.map((output) => [output.name, ...defined(output.shape)]),
-        entry.outputs.map((output) => [output.name, ...output.shape]),
-      );
-      const feeds = {};
-      for (const input of entry.inputs) {
-        feeds[input.name] = (await readNpy(path.join(directory, input.npy))).data;
-      }
-      const results = await model.run(feeds);
-      const { kind, outputs } = describeModel(directory, name);
-      for (const output of entry.outputs) {
-        assert.ok(outputs[output.name], `${output.name} has no reference`);
-        assertAgrees(output.name, results[output.name], await readReference(defined(outputs[output.name])), kind);
+      const samples = await Promise.all(Object.entries(inputs).map(async ([key, npy]) => ({ name: key, ...(await readNpy(npy)) })));
+      assert.deepEqual(shapesOf(model.inputs), shapesOf(samples));
+      const results = await model.run(Object.fromEntries(samples.map(({ name: key, data }) => [key, data])));
+      for (const { name: key, shape } of model.outputs) {
+        const reference = await readReference(defined(outputs[key]));
+        assert.deepEqual(shape, reference.expected.shape, key);
+        assertAgrees(key, results[key], reference, kind);
       }
     } finally {
       model.destroy();

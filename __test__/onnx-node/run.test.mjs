@@ -42,10 +42,10 @@ test('that no test ran is a failure, and so is a table that names tests which do
   assert.match(stdout, /^no test ran$/m);
 });
 
-test('the benchmark models: wrong usage and a missing generator end with exit status 2', async () => {
+test('the benchmark models: wrong usage and unknown names end with exit status 2', async () => {
   for (const [args, message] of /** @type {[string[], RegExp][]} */ ([
     [['--bogus'], /Unknown option '--bogus'.*\nusage: /s],
-    [['--generator', 'absent.py'], /The program that writes the models is missing: .*absent\.py\nName it with --generator FILE/],
+    [['--only', 'resnet50,absent'], /--only: there is no model absent; there are .*mobilenet_v2, /],
   ])) {
     const { code, stderr } = await run(SCRIPT, ...args);
     assert.equal(code, 2);

@@ -39,7 +39,7 @@ const { root } = protobuf.parse(
   { keepCase: true },
 );
 
-const Model = root.lookupType('Model');
+const [Model, Graph, Tensor] = ['Model', 'Graph', 'Tensor'].map((name) => root.lookupType(name));
 
 export const FLOAT = 1;
 export const UINT8 = 2;
@@ -152,6 +152,27 @@ export const externalWeight = (name, dims, location, offset, length) => ({
 });
 
 /**
+ * @param {protobuf.Type} type
+ * @param {object} fields
+ */
+const encode = (type, fields) => type.encode(type.fromObject(fields)).finish();
+
+/** What precedes the bytes of a field. @param {protobuf.Type} type @param {string} name @param {number} length */
+const head = (type, name, length) => {
+  const lengthDelimited = 2;
+  return protobuf.Writer.create()
+    .uint32((type.fields[name].id << 3) | lengthDelimited)
+    .uint32(length)
+    .finish();
+};
+
+/** @param {number} opset */
+const opsets = (opset) => [
+  { domain: '', version: opset },
+  { domain: 'com.microsoft', version: 1 },
+];
+
+/**
  * The bytes of a model file.
  *
  * @param {{ inputs?: object[], outputs?: object[], nodes?: object[], weights?: object[], sparse?: object[], opset?: number, [field: string]: unknown }} model
@@ -159,9 +180,29 @@ export const externalWeight = (name, dims, location, offset, length) => ({
  */
 export function writeModel({ inputs = [], outputs = [], nodes = [], weights = [], sparse = [], opset = 17, ...fields }) {
   const graph = { name: 'test', node: nodes, initializer: weights, sparse_initializer: sparse, input: inputs, output: outputs };
-  const opsets = [
-    { domain: '', version: opset },
-    { domain: 'com.microsoft', version: 1 },
-  ];
-  return Model.encode(Model.fromObject({ ir_version: 8, graph, opset_import: opsets, ...fields })).finish();
+  return encode(Model, { ir_version: 8, graph, opset_import: opsets(opset), ...fields });
+}
+
+/**
+ * Yields the bytes of a model file in parts, for models that are too large to be held twice.
+ *
+ * @param {{ inputs: object[], outputs: object[], nodes: object[], weights: { name: string, dims: number[], data_type: number, byteLength: number,
+ *   read: () => Uint8Array }[], opset?: number }} model `read` returns the elements of a weight, and is called when their turn comes
+ */
+export function* modelParts({ inputs, outputs, nodes, weights, opset = 17 }) {
+  const tensors = weights.map(({ byteLength, read, ...fields }) => {
+    const start = Buffer.concat([encode(Tensor, fields), head(Tensor, 'raw_data', byteLength)]);
+    return { start: Buffer.concat([head(Graph, 'initializer', start.length + byteLength), start]), byteLength, read };
+  });
+  const first = encode(Graph, { name: 'model', node: nodes });
+  const last = encode(Graph, { input: inputs, output: outputs });
+  const length = tensors.reduce((sum, { start, byteLength }) => sum + start.length + byteLength, first.length + last.length);
+  yield encode(Model, { ir_version: 8, opset_import: opsets(opset) });
+  yield head(Model, 'graph', length);
+  yield first;
+  for (const { start, read } of tensors) {
+    yield start;
+    yield read();
+  }
+  yield last;
 }

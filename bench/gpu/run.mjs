@@ -6,7 +6,7 @@ import { withProgress } from 'webnn-node-cli/lib/progress.mjs';
 import { systemInfo } from '../../inspect.js';
 import { Failure, say } from '../../scripts/process.mjs';
 import { describeMachine } from '../machine.mjs';
-import { findModels } from '../models.mjs';
+import { modelsToMeasure } from '../models.mjs';
 import { GPU_ENGINES, OURS, ratesCommand } from '../peers.mjs';
 import { versionsOf } from '../report/rows.mjs';
 import { measureOnGpu, Rates } from './measure.mjs';
@@ -113,7 +113,7 @@ function usableAdapter() {
 export async function measureGpu(options) {
   const usable = usableAdapter();
   const limits = readLimits(options.gpuLimits);
-  const models = findModels(options.models, options.filter);
+  const models = await modelsToMeasure(options.models, options.filter);
   const { commands, without } = await enginesOf(options);
   const rates = new Rates(await ratesCommand(), RATES[usable.type === 'software' ? 'software' : 'hardware']);
   const measured = [];

@@ -43,9 +43,9 @@ export function resultsMarkdown(run) {
         .map(([name, version]) => `${name} ${version}`)
         .join(', ')}.`,
     '',
-    'To repeat it on an otherwise idle machine with Linux: `npm run suite -- onnx-models`, which writes the models, then',
-    '`npm run bench -- models --write`, which writes this file. Each engine runs in a process of its own; samples of all engines are',
-    'taken in turns; outputs are compared with the reference in the same run.',
+    'To repeat it on an otherwise idle machine with Linux: `npm run bench -- models --write`, which writes the models and this file.',
+    'Each engine runs in a process of its own; samples of all engines are taken in turns; outputs are compared with the reference in',
+    'the same run.',
     '',
     '![Speed of the engines](results.svg)',
     ...tablesOf(run).flatMap((table) => ['', `## ${table.title}`, '', ...(table.remark ? [table.remark, ''] : []), ...markdownTable(table)]),

@@ -2,19 +2,18 @@
 // latency of a request. Both cases of a row are measured in turns, each sample in a process of its own.
 
 import { availableParallelism } from 'node:os';
-import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { fileURLToPath } from 'node:url';
 import { median } from 'd3-array';
 import { Output } from 'webnn-node-cli/lib/output.mjs';
 import { withProgress } from 'webnn-node-cli/lib/progress.mjs';
-import { entry, Failure, root } from '../../scripts/process.mjs';
-import { findModels } from '../models.mjs';
+import { entry, Failure } from '../../scripts/process.mjs';
+import { modelsToMeasure } from '../models.mjs';
 import { sampleInTurns } from '../turns.mjs';
 
 const USAGE = `usage: npm run bench -- threads [OPTION ...]
 
-  --models DIR     folder of models, as of npm run bench -- models (target/onnx-models)
+  --models DIR     folder of other models, as of npm run bench -- models
   --filter RE      only models whose name matches (^(mobilenet_v2|minilm_l6)$)
   --rounds N       samples of each case (5)
   --seconds N      how long a sample lasts (1)`;
@@ -59,7 +58,7 @@ const PAUSE_MS = 5;
 
 function readArguments() {
   const options = /** @type {const} */ ({
-    models: { type: 'string', default: join(root, 'target', 'onnx-models') },
+    models: { type: 'string' },
     filter: { type: 'string', default: '^(mobilenet_v2|minilm_l6)$' },
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '1' },
@@ -95,7 +94,7 @@ await entry(async () => {
   const { models, filter, rounds, seconds } = readArguments();
   if (CORES < 2) throw new Failure('this compares threads on 2 cores or more, but there is only one', 2);
   const rows = [];
-  for (const { name, file, inputs } of findModels(models, filter)) {
+  for (const { name, file, inputs } of await modelsToMeasure(models, filter)) {
     for (const { first, second, least, cases } of ROWS) {
       const [one, other] = cases.map((parameters) => ({ ...parameters, model: file, inputs, seconds }));
       const [ms, otherMs] = await compare(`${name}: ${first}`, [one, other], rounds);

@@ -212,8 +212,6 @@ export const STEPS = [
     needs: ['addon'],
     inputs: CODE,
     products: ['target/onnx-models'],
-    outside: ['generators'],
-    debian: ['venv'],
     run: ['npm run suite -- onnx-models'],
   },
   {
@@ -222,7 +220,7 @@ export const STEPS = [
     tier: 'all',
     needs: ['onnx-models'],
     inputs: CODE,
-    run: ['npm run bench -- models --models target/onnx-models --filter gru_denoise --against none --threads 1 --samples 2 --loads 1'],
+    run: ['npm run bench -- models --filter gru_denoise --against none --threads 1 --samples 2 --loads 1'],
   },
   { name: 'clients', title: 'client libraries', tier: 'full', needs: ['addon'], inputs: CODE, run: ['npm run suite -- clients'] },
   {
