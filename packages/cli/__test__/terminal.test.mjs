@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { setTimeout as sleep } from 'node:timers/promises';
 import test, { afterEach, beforeEach } from 'node:test';
 import { until } from '../../../__test__/lib/wait.mjs';
-import { Output } from '../lib/output.mjs';
+import { Output, Styled } from '../lib/output.mjs';
 import { withLabel, withProgress } from '../lib/progress.mjs';
 
 const HIDE_CURSOR = '\x1b[?25l';
@@ -50,6 +50,27 @@ test('colours on a terminal, unless they are not wanted', () => {
   process.env.TERM = 'xterm';
   Object.defineProperty(process.stdout, 'isTTY', { value: false, configurable: true });
   assert.equal(bold(), 'x');
+});
+
+test('columns of a table are as wide as what they show, with wide characters and styles', () => {
+  const write = process.stdout.write;
+  let printed = '';
+  process.stdout.write = (text) => {
+    printed += text;
+    return true;
+  };
+  try {
+    new Output({ color: false }).table(
+      ['label', '>share'],
+      [
+        ['東京', '12 %'],
+        ['Rio', new Styled('bold', '3 %')],
+      ],
+    );
+  } finally {
+    process.stdout.write = write;
+  }
+  assert.equal(printed, 'label  share\n東京    12 %\nRio      3 %\n');
 });
 
 test('short work shows nothing', async () => {

@@ -1,27 +1,12 @@
 // Output of commands: text and tables for people, a JSON document for programs, and notes on standard error.
 import { styleText } from 'node:util';
-import Table from 'cli-table3';
+import stringWidth from 'string-width';
 import { printable } from './format.mjs';
 
 /** @typedef {Parameters<typeof styleText>[0]} Format */
 
-const NO_LINES = {
-  top: '',
-  'top-mid': '',
-  'top-left': '',
-  'top-right': '',
-  bottom: '',
-  'bottom-mid': '',
-  'bottom-left': '',
-  'bottom-right': '',
-  left: '',
-  'left-mid': '',
-  mid: '',
-  'mid-mid': '',
-  right: '',
-  'right-mid': '',
-  middle: '  ',
-};
+/** Between the columns of a table. */
+const GAP = '  ';
 
 /**
  * JSON replacer. JSON has no 64-bit integers, infinities or NaN: these become strings.
@@ -120,15 +105,14 @@ export class Output {
    * @param {(string | number | Styled)[][]} rows
    */
   table(head, rows) {
-    const right = head.map((name) => name.startsWith('>'));
-    const table = new Table({
-      head: head.map((name) => this.style('dim', name.replace(/^>/, ''))),
-      colAligns: right.map((isRight) => (isRight ? 'right' : 'left')),
-      chars: NO_LINES,
-      style: { head: [], border: [], 'padding-left': 0, 'padding-right': 0 },
-    });
-    table.push(...rows.map((row) => row.map((cell) => (cell instanceof Styled ? this.style(cell.format, printable(cell.text)) : printable(cell)))));
-    this.print(trimmed(table.toString()));
+    const header = head.map((name) => new Styled('dim', name.replace(/^>/, '')));
+    const lines = [header, ...rows].map((row) => row.map((cell) => (cell instanceof Styled ? this.style(cell.format, printable(cell.text)) : printable(cell))));
+    const widths = head.map((_, column) => Math.max(...lines.map((line) => stringWidth(line[column]))));
+    const aligned = (/** @type {string} */ cell, /** @type {number} */ column) => {
+      const space = ' '.repeat(widths[column] - stringWidth(cell));
+      return head[column].startsWith('>') ? space + cell : cell + space;
+    };
+    this.print(...lines.map((line) => line.map(aligned).join(GAP).trimEnd()));
   }
 
   /**
@@ -136,10 +120,11 @@ export class Output {
    * @param {[string, string | number][]} pairs
    */
   pairs(pairs) {
-    const width = Math.max(...pairs.map(([name]) => name.length));
-    for (const [name, value] of pairs) {
-      this.print(`${this.style('dim', printable(name).padEnd(width))}  ${printable(value)}`);
-    }
+    const names = pairs.map(([name]) => printable(name));
+    const width = Math.max(...names.map(stringWidth));
+    pairs.forEach(([, value], i) => {
+      this.print(this.style('dim', names[i]) + ' '.repeat(width - stringWidth(names[i])) + GAP + printable(value));
+    });
   }
 }
 
@@ -153,12 +138,4 @@ export class Styled {
     this.format = format;
     this.text = text;
   }
-}
-
-/** @param {string} text */
-function trimmed(text) {
-  return text
-    .split('\n')
-    .map((line) => line.trimEnd())
-    .join('\n');
 }

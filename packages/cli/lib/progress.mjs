@@ -1,6 +1,5 @@
 // Progress on standard error: only on a terminal, and only for long work.
 import { setTimeout as sleep } from 'node:timers/promises';
-import cliProgress from 'cli-progress';
 
 /** Shorter work shows no progress. */
 const SILENT_MS = 500;
@@ -9,20 +8,23 @@ const FRAMES = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '
 const FRAME_MS = 100;
 const BAR_WIDTH = 28;
 
+const HIDE_CURSOR = '\x1b[?25l';
+const SHOW_CURSOR = '\x1b[?25h';
+/** Moves to the first column and clears the line. */
+const CLEAR_LINE = '\r\x1b[2K';
+
 /**
  * Formats one line: a bar if the amount of work is known, otherwise a spinner and the seconds.
- * @param {object} _
- * @param {{ progress: number, startTime: number }} state
- * @param {{ label: string, bounded: boolean }} payload
+ * @param {string} label
+ * @param {number} elapsed milliseconds
+ * @param {number} [progress] the part that is done, from 0 to 1
  */
-function line(_, { progress, startTime }, { label, bounded }) {
-  const elapsed = Date.now() - startTime;
-  if (!bounded) {
+function lineOf(label, elapsed, progress) {
+  if (progress === undefined) {
     return `${FRAMES[Math.floor(elapsed / FRAME_MS) % FRAMES.length]} ${label} ${Math.round(elapsed / 1000)} s`;
   }
   const filled = Math.round(progress * BAR_WIDTH);
-  const bar = '█'.repeat(filled) + '░'.repeat(BAR_WIDTH - filled);
-  return `${label} ${bar} ${Math.floor(progress * 100)} %`;
+  return `${label} ${'█'.repeat(filled)}${'░'.repeat(BAR_WIDTH - filled)} ${Math.floor(progress * 100)} %`;
 }
 
 /**
@@ -58,22 +60,22 @@ export function withLabel(label, work) {
  */
 async function shown(label, work, total, silentMs) {
   if (!process.stderr.isTTY) return work(() => {});
-  const bar = new cliProgress.SingleBar({
-    format: line,
-    stream: process.stderr,
-    fps: 1000 / FRAME_MS,
-    clearOnComplete: true,
-    hideCursor: true,
-  });
+  const begin = Date.now();
   let done = 0;
-  const timer = setTimeout(() => bar.start(total ?? 1, done, { label, bounded: total !== undefined }), silentMs);
+  let isShown = false;
+  const show = () => {
+    const line = lineOf(label, Date.now() - begin, total === undefined ? undefined : Math.min(done / total, 1));
+    process.stderr.write((isShown ? '' : HIDE_CURSOR) + CLEAR_LINE + line.slice(0, process.stderr.columns));
+    isShown = true;
+    timer = setTimeout(show, FRAME_MS);
+  };
+  let timer = setTimeout(show, silentMs);
   try {
     return await work((now) => {
       done = now;
-      if (bar.isActive) bar.update(now);
     });
   } finally {
     clearTimeout(timer);
-    if (bar.isActive) bar.stop();
+    if (isShown) process.stderr.write(SHOW_CURSOR + CLEAR_LINE);
   }
 }
