@@ -119,6 +119,33 @@ test('no page is wider than a phone', { timeout }, async () => {
   );
 });
 
+for (const [query, expected] of /** @type {[string, RegExp][]} */ ([
+  ['batch', /^\/(tuning|serving)#/],
+  ['dtype', /^\/(?!reference)/],
+  ['quantize', /^\/(?!reference)/],
+  ['forgot await', /^\/(get-started|troubleshooting)#/],
+])) {
+  test(`the search ranks guides above types: ${query}`, { timeout }, async () => {
+    const { page } = await visit('/');
+    await page.locator('#local-search button').click();
+    await page.locator('#localsearch-input').fill(query);
+    assert.match(String(await page.locator('#localsearch-list a').first().getAttribute('href')), expected);
+    await page.close();
+  });
+}
+
+test('commands of the start page fit', { timeout }, async () => {
+  const { page } = await visit('/');
+  await page.setViewportSize({ width: 1280, height: 800 });
+  const cut = await page.evaluate(() =>
+    [...document.querySelectorAll('div[class*="language-"]:not(.language-text) pre')]
+      .filter((block) => block.scrollWidth > block.clientWidth)
+      .map(({ textContent }) => textContent),
+  );
+  assert.deepEqual(cut, []);
+  await page.close();
+});
+
 test('the search finds an operator, and leads there', { timeout }, async () => {
   const { page } = await visit('/');
   await page.locator('#local-search button').click();

@@ -86,6 +86,8 @@ export default defineConfig({
       options: {
         // The global interfaces of webnn-node/auto have the members of those of webnn-node once more.
         _render: (source, env, md) => (/^reference\/auto\/interfaces\//.test(env.relativePath) ? '' : md.render(source, env)),
+        // Guides before operators before types, which repeat every word. Runs in browsers: it may use nothing of this file.
+        miniSearch: { searchOptions: { boostDocument: (id) => (/\/reference\//.test(id) ? 0.1 : /\/operators\//.test(id) ? 0.5 : 1) } },
       },
     },
   },

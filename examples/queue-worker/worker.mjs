@@ -25,13 +25,23 @@ export async function startWorker() {
     },
     { connection, concurrency: CONCURRENCY },
   );
-  worker.on('error', (error) => console.error(error));
+  // While Redis cannot be reached, BullMQ tries again and again: once is enough in the log.
+  let isReachable = true;
+  worker.on('error', (error) => {
+    if (isReachable)
+      console.error(`Redis at ${new URL(connection.url).host} (REDIS_URL): ${/** @type {NodeJS.ErrnoException} */ (error).code ?? error.message}`);
+    isReachable = false;
+  });
+  worker.on('ready', () => {
+    isReachable = true;
+  });
   let isClosing = false;
   return {
     async close() {
       if (isClosing) return;
       isClosing = true;
-      await worker.close();
+      // Without Redis there are no jobs to wait for, and its answer would never come.
+      await worker.close(!isReachable);
       model.destroy();
     },
   };

@@ -23,8 +23,8 @@ Examples:
   webnn-node profile model.onnx --html profile.html
 
 Exit codes:
-  0    done
-  1    failed: a model that is refused, a file that cannot be read
+  0    success
+  1    failure: unsupported model, unreadable file
   2    wrong usage
   130  interrupted`;
 
@@ -38,10 +38,10 @@ function addCommand(program, { name, description, define, execute, help }) {
   const command = program.command(name).description(description);
   define(command);
   command
-    .option('--json', 'print a single JSON document, and nothing else, on standard output')
-    .option('--no-color', 'print without colors, as with the variable NO_COLOR')
-    .option('--verbose', 'print the stack of an error')
-    .helpOption('-h, --help', 'print this text')
+    .option('--json', 'print one JSON document instead of text')
+    .option('--no-color', 'print without colors, like the variable NO_COLOR')
+    .option('--verbose', 'print the stack trace of an error')
+    .helpOption('-h, --help', 'print this help')
     .addHelpText('after', help)
     .showHelpAfterError(`(webnn-node ${name} --help shows the usage)`)
     .action(async (...args) => {
@@ -57,10 +57,10 @@ function addCommand(program, { name, description, define, execute, help }) {
 /** The program with all commands. The documentation lists their options from it. */
 export function createProgram() {
   const program = new Command('webnn-node')
-    .description('Runs, inspects, measures and shows neural networks in ONNX files, with WebNN on GPUs and CPUs.')
+    .description('Inspects, runs, measures and shows ONNX models, on the CPU or a GPU.')
     .version(version, '-V, --version', 'print the version')
-    .helpOption('-h, --help', 'print this text')
-    .helpCommand('help [command]', 'print the help text of a command')
+    .helpOption('-h, --help', 'print this help')
+    .helpCommand('help [command]', 'print the help of a command')
     .addHelpText('after', EXAMPLES)
     .showHelpAfterError('(webnn-node --help shows the usage)')
     .exitOverride()

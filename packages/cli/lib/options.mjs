@@ -136,16 +136,12 @@ const option = (flags, description, parse) => {
 };
 
 /** An option of every command that reads a model. */
-export const freeDimensionOption = () => option('--free-dimension <NAME=N>', 'size of a symbolic dimension; may be repeated', freeDimension);
+export const freeDimensionOption = () => option('--free-dimension <NAME=N>', 'size of a free dimension; repeatable', freeDimension);
 
 /** Where a model computes. @param {string} what computes there */
 export const processorOptions = (what) => [
   option('--device <DEVICE>', `where ${what} computes`).choices(['cpu', 'gpu']).default('cpu'),
-  option(
-    '--threads <N>',
-    `compute on the CPU with this many threads, 1 to ${MAX_THREADS} (default: as many as the process may use)`,
-    wholeNumber(1, MAX_THREADS),
-  ),
+  option('--threads <N>', `compute on the CPU with this many threads, 1 to ${MAX_THREADS} (default: one per available core)`, wholeNumber(1, MAX_THREADS)),
 ];
 
 /**
@@ -164,25 +160,26 @@ export const warmupOption = () => option('--warmup <N>', `runs before the first 
 export const secondsOption = (/** @type {number} */ standard) =>
   option('--seconds <S>', `measure each engine for this long (default: ${standard})`, positiveSeconds);
 
-export const generateOption = () => option('--generate <PROMPT,TOKENS>', 'measure a language model: tokens of the prompt, and tokens to generate', textLengths);
+export const generateOption = () =>
+  option('--generate <PROMPT,TOKENS>', 'measure a language model: prompt length and number of tokens to generate', textLengths);
 
 export const topOption = (/** @type {string} */ what, /** @type {number} */ standard) => option('--top <K>', what, wholeNumber(1, 1_000_000)).default(standard);
 
 /** The options for model inputs, including pictures. */
 export const inputOptions = () => [
-  option('-i, --input <NAME=VALUE>', 'value of an input, see below; may be repeated', collect),
-  option('--random-range <MIN,MAX>', 'range of random integers, both ends included (default: 0,1)', integerRange),
-  option('--mean <M>', 'pictures: subtracted from the scaled channels, 1 or 3 numbers (default: 0.5)', numbers([1, 3])),
+  option('-i, --input <NAME=VALUE>', 'value of an input, see below; repeatable', collect),
+  option('--random-range <MIN,MAX>', 'range of random integers, inclusive (default: 0,1)', integerRange),
+  option('--mean <M>', 'pictures: value to subtract after scaling, 1 or 3 numbers (default: 0.5)', numbers([1, 3])),
   option(
     '--std <S>',
-    'pictures: divides the channels after that, 1 or 3 numbers (default: 0.5)',
+    'pictures: value to divide by after that, 1 or 3 numbers (default: 0.5)',
     numbers([1, 3], (value) => value > 0, ' above 0'),
   ),
   option('--scale <F>', 'pictures: factor for the values 0 to 255, before mean and std (default: 1/255)', factor),
   option('--layout <LAYOUT>', "pictures: order of the dimensions (default: from the input's shape)").choices(['nchw', 'nhwc']),
-  option('--resize <N>', 'pictures: length of the shorter side before the crop (default: just large enough for the crop)', wholeNumber(1, 65535)),
+  option('--resize <N>', 'pictures: length of the shorter side before cropping (default: just large enough)', wholeNumber(1, 65535)),
   option('--crop <N|HxW>', "pictures: size of the center crop (default: the input's)", size),
-  option('--stretch', 'pictures: resize to the crop size without keeping proportions').conflicts('resize'),
+  option('--stretch', 'pictures: resize to the crop size, ignoring proportions').conflicts('resize'),
 ];
 
 /** Values of inputs, for the help texts. */
@@ -194,10 +191,10 @@ Inputs (NAME= may be omitted if the model has one input):
   PICTURE              a JPEG, PNG, WebP, AVIF, GIF or TIFF file, decoded with
                        the npm package sharp
   random, random:SEED  random numbers, the same for the same seed (default: 0);
-                       floats are in -1 to 1
+                       floats are from -1 to 1
   zeros, ones
   1,2,3                a list of numbers
-Write a file whose name looks like one of these as a path: ./random`;
+If a file has such a name, write a path: ./random`;
 
 /**
  * Returns the options of pictures, for `pictureTensor`.

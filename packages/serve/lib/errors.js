@@ -1,4 +1,4 @@
-// The errors of the server. Each protocol writes them in its own form; what they mean stands here once.
+// The errors of the server, by meaning. Each protocol has its own format for them.
 
 /**
  * What a request can fail with: its status over HTTP, the name of its status over gRPC, and its type in OpenAI's errors.

@@ -54,18 +54,17 @@ const TOLERANCE = /** @type {Record<string, number>} */ ({ float32: 1e-3, float1
 const HELP = `${INPUT_HELP}
 Inputs without a value are random.
 
-Each engine has its own process. They run in turns (A B A B ...), on the same
-inputs and the same device, and their outputs are compared. Times are for one
-inference, from typed arrays to typed arrays. onnxruntime-node is not a
-dependency; it is loaded from the current folder or that of --against-from.
-Install it with: npm install onnxruntime-node
+Each engine has its own process. The engines take turns (A B A B ...) on the
+same inputs and device, and their outputs are compared. Times are for one run,
+from typed arrays to typed arrays. onnxruntime-node is not a dependency; it is
+loaded from the current folder or from --against-from. Install it with:
+npm install onnxruntime-node
 
-With --generate, the model is a language model with a cache, with the inputs of
-Transformers.js: input_ids, past_key_values.0.key. A run is a text: the model
-reads PROMPT random tokens, then generates TOKENS one by one, always the most
-likely one. Times are given for the prompt, up to the first token, and for each
-further token. By default, one text is a warm-up. With --against, the generated
-tokens are compared.
+--generate measures a language model with a cache that was exported for
+Transformers.js (input_ids, past_key_values.0.key). Each run reads PROMPT random
+tokens, then generates TOKENS tokens, always the most likely one. Times are for
+the prompt, up to the first token, and for each further token. By default, one
+run is a warm-up. With --against, the generated tokens are compared.
 
 Examples:
   webnn-node bench model.onnx

@@ -3,7 +3,7 @@ import { systemInfo } from 'webnn-node/inspect';
 import { formatBytes, printable } from '../format.mjs';
 
 const HELP = `
-Exit code 1 means that an environment variable has a value that makes no sense.
+Exit code 1 means that an environment variable has an invalid value.
 
 Examples:
   webnn-node info

@@ -4,10 +4,9 @@ import { readModel, symbolsOf, withModel } from '../model.mjs';
 import { freeDimensionOption } from '../options.mjs';
 
 const HELP = `
-Multiply-adds and memory are shown if all dimensions are known; the model is
-built for them. A model that is cut, because data decide sizes or branches, runs
-in stages. Then the numbers are for the first stage; later stages are known only
-when the model runs.
+Multiply-adds and memory are shown if all dimensions are known. If data decide
+sizes or branches, the model runs in stages, and the numbers are for the first
+one: later stages are known only when the model runs.
 Exit code 1 means that the model has unsupported nodes.
 
 Examples:

@@ -23,9 +23,9 @@ import { profileModel } from '../profile.mjs';
 const HELP = `${INPUT_HELP}
 Inputs without a value are random.
 
-Times are medians over the runs. GFLOP/s counts two operations per multiply-add,
-GB/s the bytes that a step reads and writes. The trace opens in chrome://tracing
-and in https://ui.perfetto.dev.
+Times are medians of the runs. GFLOP/s counts two operations per multiply-add,
+GB/s the bytes that a step reads and writes. Open the trace in
+https://ui.perfetto.dev or chrome://tracing.
 
 Examples:
   webnn-node profile model.onnx

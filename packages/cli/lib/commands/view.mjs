@@ -12,8 +12,8 @@ import { withLabel } from '../progress.mjs';
 
 const HELP = `${INPUT_HELP}
 Inputs are used by --profile; those without a value are random.
-A model that is cut, because data decide sizes or branches, runs in stages. The
-page shows the first stage, and where the model is cut after it.
+If data decide sizes or branches, the model runs in stages. The page shows the
+first one, and where the next one begins.
 
 The page is one file that needs no network.
 
