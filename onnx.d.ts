@@ -420,3 +420,6 @@ export function inputShapes(
 
 /** Returns the supported operators, with notes about unsupported uses. */
 export function supportedOperators(): { domain: string; operator: string; notes: string }[];
+
+// Without this, what has no `export` would be exported, too.
+export {};

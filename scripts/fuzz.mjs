@@ -6,11 +6,9 @@
 // cargo-fuzz is installed under target/ if it is missing. It needs unstable compiler flags, which RUSTC_BOOTSTRAP
 // allows, and clang's address sanitizer, which comes with Rust on Linux and macOS.
 
-import { spawnSync } from 'node:child_process';
-import { mkdirSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { Failure, entry, root, run } from './process.mjs';
+import { cargoTool } from './cargo-tools.mjs';
+import { Failure, entry, run } from './process.mjs';
 
 /**
  * Limits for a single allocation and for the time of one input. The target itself checks the sum of allocations; with
@@ -18,22 +16,14 @@ import { Failure, entry, root, run } from './process.mjs';
  */
 const LIMITS = ['-malloc_limit_mb=64', '-timeout=25', '-rss_limit_mb=4096', '-max_len=65536'];
 
-const tools = join(root, 'target', 'cargo-tools');
-
-/** Environment in which cargo finds cargo-fuzz. */
-const environment = { PATH: `${join(tools, 'bin')}${delimiter}${process.env.PATH}`, RUSTC_BOOTSTRAP: '1' };
-
 async function main() {
   const { values } = parseArgs({ options: { seconds: { type: 'string', default: '600' }, minimize: { type: 'boolean', default: false } } });
   const seconds = Number(values.seconds);
   if (!Number.isInteger(seconds) || seconds < 1) {
     throw new Failure(`--seconds is ${values.seconds}, expected a positive integer`, 2);
   }
-  mkdirSync(tools, { recursive: true });
-  if (spawnSync('cargo', ['fuzz', '--version'], { env: { ...process.env, ...environment } }).status !== 0) {
-    await run('installation of cargo-fuzz', 'cargo', ['install', 'cargo-fuzz', '--locked', '--root', tools]);
-  }
-  const options = { env: environment };
+  const { env } = await cargoTool('fuzz');
+  const options = { env: { ...env, RUSTC_BOOTSTRAP: '1' } };
   if (values.minimize) {
     await run('minimization of the corpus', 'cargo', ['fuzz', 'cmin', 'onnx'], options);
   } else {
