@@ -439,3 +439,6 @@ export function cacheKey(name: string): string | undefined;
 
 /** Returns the supported operators, with notes about unsupported uses. */
 export function supportedOperators(): { domain: string; operator: string; notes: string }[];
+
+// Without this, what has no `export` would be exported, too.
+export {};

@@ -1,5 +1,5 @@
-// For packages that implement further Web IDL interfaces on webnn-node, as `webnn-node-compat` does. It changes with
-// every version of webnn-node: such a package depends on an exact version.
+// `webnn-node/internal/webidl`: for webnn-node-compat, which depends on an exact version. It changes with every version of
+// webnn-node, and is not part of its API.
 
 import type { MLDimension, MLGraphBuilder, MLOperandDataType } from './index.js';
 

@@ -7,7 +7,9 @@ import semver from 'semver';
 import { runNode } from './lib/processes.mjs';
 import { temporaryFolder } from './lib/folders.mjs';
 import { bytesOf, INSTALLED_BYTES } from '../scripts/pack-local.mjs';
-import { addonName, mainManifest, neededGlibc, pack, platformManifest, PLATFORMS, publishedManifest, rustTarget, stage } from '../scripts/packages.mjs';
+import { addonName, mainManifest, neededGlibc, pack, platformManifest, publishedManifest, stage } from '../scripts/packages.mjs';
+import { cratesOf, differences, NOTICES } from '../scripts/notices.mjs';
+import { PLATFORMS, rustTarget } from '../scripts/platforms.mjs';
 import { root, WORKSPACES } from '../scripts/process.mjs';
 import { thisPlatform } from '../scripts/setup.mjs';
 import { environmentWithoutRust, programsOf, Project, SMOKE_TESTS } from '../scripts/smoke-tests.mjs';
@@ -25,6 +27,9 @@ const refusals = ({ packages }) =>
     .filter(([, { dev, devOptional, optional, peer, engines }]) => !dev && !devOptional && !optional && !peer && engines?.node !== undefined)
     .filter(([, { engines }]) => !semver.subset(manifest.engines.node, engines.node))
     .map(([name, { version, engines }]) => `${name} ${version} needs Node ${engines.node}`);
+
+/** The packages of a lock file that run a script while they are installed. */
+const withInstallScript = (packages) => Object.keys(packages).filter((name) => packages[name].hasInstallScript);
 
 const platform = thisPlatform();
 const addon = join(root, addonName(platform));
@@ -122,6 +127,31 @@ describe('package.json', () => {
       assert.equal(isOwn ? undefined : entry.resolved, undefined, name);
       assert.ok(isOwn || entry.integrity !== undefined, name);
     }
+  });
+});
+
+describe('the notices', () => {
+  const notices = read(NOTICES);
+
+  test('name each crate once that the binary contains, with its version and where its source is', () => {
+    const crates = cratesOf(notices);
+    assert.ok(crates.length > 100);
+    const locked = [...read('Cargo.lock').matchAll(/^name = "(.*)"\nversion = "(.*)"$/gm)].map(([, name, version]) => `${name} ${version}`);
+    assert.deepEqual(
+      crates.filter((crate) => !locked.includes(crate)),
+      [],
+    );
+    // The Mozilla Public License demands where its source is.
+    assert.match(notices, /Mozilla Public License 2\.0\n\n- option-ext \S+, https:/);
+  });
+
+  test('are not current when a crate is new, gone or of another version', () => {
+    const crates = cratesOf(notices);
+    assert.deepEqual(differences(notices, crates), []);
+    const [first, ...others] = crates;
+    assert.deepEqual(differences(notices, others), [`${first} is not in the binary`]);
+    assert.deepEqual(differences(notices, [...crates, 'new 1.0.0']), ['new 1.0.0 is missing']);
+    assert.deepEqual(differences(notices, [`${first}1`, ...others]), [`${first}1 is missing`, `${first} is not in the binary`]);
   });
 });
 
@@ -231,7 +261,7 @@ describe('the installed packages', () => {
   test('hold their code, documentation and licenses, and nothing else', () => {
     assert.deepEqual(filesOf('webnn-node', /^lib\/.+\.js$/), ['CHANGELOG.md', ...COMMON, ...entriesOf(manifest)].sort());
     assert.deepEqual(filesOf('webnn-node-compat', /^lib\/.+\.js$/), [...COMMON, 'index.d.ts', 'index.js'].sort());
-    assert.deepEqual(filesOf('webnn-node-cli', /^lib\/.+\.(mjs|d\.mts|css)$/), [...COMMON, 'bin/webnn-node.js'].sort());
+    assert.deepEqual(filesOf('webnn-node-cli', /^lib\/.+\.(mjs|css)$/), [...COMMON, 'bin/webnn-node.js'].sort());
     assert.deepEqual(filesOf('webnn-node-ort', /^lib\/.+\.m?js$/), [...COMMON, 'index.d.ts', 'index.js', 'register.d.ts', 'register.js'].sort());
     assert.deepEqual(filesOf('webnn-node-text', /^lib\/.+\.(mjs|d\.mts)$/), COMMON);
     assert.deepEqual(
@@ -243,7 +273,7 @@ describe('the installed packages', () => {
   test('bring the package of this platform, which is the addon, and nothing else', () => {
     const name = `webnn-node-${platform}`;
     assert.deepEqual(project.packages, ['webnn-node', name]);
-    assert.deepEqual(filesOf(name, /^$/), [...COMMON, addonName(platform)].sort());
+    assert.deepEqual(filesOf(name, /^$/), [...COMMON, NOTICES, addonName(platform)].sort());
   });
 
   test('were installed, and are run here, with no Rust on the PATH', () => {
@@ -318,7 +348,28 @@ describe('the installed packages', () => {
     assert.equal(run('insides.mjs', program), 'ERR_PACKAGE_PATH_NOT_EXPORTED');
     const server = `import('webnn-node-serve/lib/serve.js').catch((error) => console.log(error.code));`;
     assert.equal(installed('webnn-node-serve').run('insides.mjs', server), 'ERR_PACKAGE_PATH_NOT_EXPORTED');
+    const commandLine = `import('webnn-node-cli/lib/npy.mjs').catch((error) => console.log(error.code));`;
+    assert.equal(installed('webnn-node-cli').run('insides.mjs', commandLine), 'ERR_PACKAGE_PATH_NOT_EXPORTED');
   });
+
+  test('npx webnn-node says where the command line is, and runs it where the project has it', () => {
+    const command = join('node_modules', 'webnn-node', 'lib', 'command.js');
+    const alone = project.start(process.execPath, [command, 'info', '--json']);
+    assert.deepEqual([alone.status, alone.stdout], [1, '']);
+    assert.match(alone.stderr, /^webnn-node: the command line is in the package webnn-node-cli, .*\n  npx webnn-node-cli info --json\n/);
+    assert.match(alone.stderr, /npm install --save-dev webnn-node-cli\n/);
+    // As npm linked it, whichever of the two packages has the name.
+    assert.equal(project.start('webnn-node', []).status, 1);
+    assert.equal(installed('webnn-node-cli').command(process.execPath, command, '--version'), manifest.version);
+  });
+
+  for (const name of ['webnn-node', ...WORKSPACES.map((path) => readManifest(path).name)]) {
+    test(`nothing that ${name} installs has an install script`, () => {
+      const { packages: found } = JSON.parse(readFileSync(join(installed(name).folder, 'package-lock.json'), 'utf8'));
+      assert.ok(found[`node_modules/webnn-node-${platform}`]);
+      assert.deepEqual(withInstallScript(found), []);
+    });
+  }
 
   for (const [name, attempt] of Object.entries(SMOKE_TESTS)) {
     test(`${name} works in an empty project`, (t) => t.diagnostic(attempt(installed(name), tarballs())));
@@ -337,7 +388,7 @@ describe('the installed packages', () => {
 
   /** The types of Node, which projects in TypeScript have. The other packages, and programs in browsers, need none. */
   const NODE_TYPES = ['--typeRoots', join(root, 'node_modules', '@types'), '--types', 'node'];
-  const typesFor = (name) => (['webnn-node-cli', 'webnn-node-ort', 'webnn-node-serve'].includes(name) ? NODE_TYPES : ['--types', '']);
+  const typesFor = (name) => (['webnn-node-ort', 'webnn-node-serve'].includes(name) ? NODE_TYPES : ['--types', '']);
 
   /** Checks the types of a program, and those of all that it imports. */
   const checkTypes = (own, program, types = typesFor('')) => {
@@ -352,17 +403,14 @@ describe('the installed packages', () => {
   /** What a program can import of a package. */
   const importsOf = (name) => {
     const { exports } = JSON.parse(readFileSync(join(folder, 'staged', name, 'package.json'), 'utf8'));
-    const isModule = (file) => /\.m?js$/.test(file) && !file.includes('/client/');
     return Object.keys(exports).flatMap((entry) => {
       if (entry === './package.json') return [];
-      if (!entry.includes('*')) return `${name}${entry.slice(1)}`;
-      const [start, end] = entry.slice(2).split('*');
-      const files = packages[name].files.map(({ path }) => path);
-      return files.filter((file) => file.startsWith(start) && file.endsWith(end) && isModule(file)).map((file) => `${name}/${file}`);
+      return `${name}${entry.slice(1)}`;
     });
   };
 
-  for (const name of ['webnn-node', ...WORKSPACES.map((path) => readManifest(path).name)]) {
+  // The command line has a command only.
+  for (const name of ['webnn-node', ...WORKSPACES.map((path) => readManifest(path).name)].filter((one) => one !== 'webnn-node-cli')) {
     test(`the types of ${name} need nothing that it does not install`, () => {
       const imports = importsOf(name);
       assert.ok(imports.length > 0);
@@ -409,23 +457,6 @@ describe('the installed packages', () => {
       await worker('queue', { connection: { url: http }, model: 'model.onnx', inputs: () => ({ x: new Float32Array(1) }), outputs: (_, { y }) => y.shape.length });
       // @ts-expect-error: there is no such setting
       await serve({ defaults: { maxBatches: 8 } });
-    `,
-      NODE_TYPES,
-    );
-  });
-
-  test('the modules of the command line have types', () => {
-    checkTypes(
-      installed('webnn-node-cli'),
-      `
-      import { startEngine } from 'webnn-node-cli/lib/bench/engines.mjs';
-      import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
-      import { summarizeTimes } from 'webnn-node-cli/lib/statistics.mjs';
-      const { shape }: { shape: readonly number[] } = await readNpy('a.npy');
-      const { ms } = await startEngine('webnn-node').request('times', { iterations: shape.length });
-      const median: number = summarizeTimes(ms).median;
-      // @ts-expect-error: it is a number
-      const wrong: string = median;
     `,
       NODE_TYPES,
     );

@@ -2,8 +2,8 @@
 
 import { deviation } from 'd3-array';
 import { numbersOf } from 'webnn-node-text/elements';
-import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
-import { largestDifference } from 'webnn-node-cli/lib/statistics.mjs';
+import { readNpy } from '../packages/cli/lib/npy.mjs';
+import { largestDifference } from '../packages/cli/lib/statistics.mjs';
 
 /**
  * Largest allowed difference, in standard deviations of the reference.
@@ -58,13 +58,13 @@ function meanSquare(a, b) {
   return sum / a.length;
 }
 
-/** @typedef {Pick<import('webnn-node-cli/lib/types.mjs').Tensor, 'dataType' | 'data'>} Values */
+/** @typedef {Pick<import('../packages/cli/lib/types.mjs').Tensor, 'dataType' | 'data'>} Values */
 
 /**
  * Reads the reference of an output.
  *
  * @param {import('./models.mjs').Reference} reference
- * @returns {Promise<{ expected: import('webnn-node-cli/lib/types.mjs').Tensor, unquantized?: import('webnn-node-cli/lib/types.mjs').Tensor }>}
+ * @returns {Promise<{ expected: import('../packages/cli/lib/types.mjs').Tensor, unquantized?: import('../packages/cli/lib/types.mjs').Tensor }>}
  */
 export async function readReference({ file, unquantized }) {
   return { expected: await readNpy(file), ...(unquantized !== undefined && { unquantized: await readNpy(unquantized) }) };

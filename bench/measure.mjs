@@ -4,9 +4,9 @@ import { createReadStream, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { median } from 'd3-array';
-import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
-import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
-import { isDirty } from 'webnn-node-cli/lib/statistics.mjs';
+import { EngineError, EngineProcess } from '../packages/cli/lib/bench/process.mjs';
+import { readNpy } from '../packages/cli/lib/npy.mjs';
+import { isDirty } from '../packages/cli/lib/statistics.mjs';
 import { compareOutput, readReference, worst } from './check.mjs';
 import { residentMemory, untilAtRest, watched } from './machine.mjs';
 import { ENGINES } from './peers.mjs';
@@ -33,7 +33,7 @@ const MAX_REPEATS = 2;
  * @property {{ empty: number, loaded: number, afterRuns?: number, anonymous?: number }} [memory] resident bytes before
  *   the library is loaded, when the model is loaded, and after all runs; and the part of the last not backed by files
  * @property {Comparison} [check] absent without a reference
- * @property {import('webnn-node-cli/lib/statistics.mjs').Sample[]} [samples]
+ * @property {import('../packages/cli/lib/statistics.mjs').Sample[]} [samples]
  * @property {Extra} [extra]
  */
 
@@ -60,7 +60,7 @@ export async function intoPageCache(file) {
  * @param {string} name
  * @param {import('./models.mjs').BenchModel} model
  * @param {number} threads
- * @returns {Promise<import('webnn-node-cli/lib/bench/types.mjs').LoadRequest>}
+ * @returns {Promise<import('../packages/cli/lib/bench/types.mjs').LoadRequest>}
  */
 async function loadParameters(name, model, threads) {
   const { prepare, options } = ENGINES[name];
@@ -100,9 +100,9 @@ class Contestant {
   result;
   /** @type {EngineProcess | undefined} */
   process;
-  /** @type {import('webnn-node-cli/lib/bench/types.mjs').LoadRequest | undefined} */
+  /** @type {import('../packages/cli/lib/bench/types.mjs').LoadRequest | undefined} */
   parameters;
-  /** @type {import('webnn-node-cli/lib/statistics.mjs').Sample[]} */
+  /** @type {import('../packages/cli/lib/statistics.mjs').Sample[]} */
   samples = [];
   /** @type {string[]} */
   #command = [];

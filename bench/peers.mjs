@@ -2,7 +2,7 @@
 
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { commandOf, ENGINES as IN_JAVASCRIPT } from 'webnn-node-cli/lib/bench/engines.mjs';
+import { commandOf, ENGINES as IN_JAVASCRIPT } from '../packages/cli/lib/bench/engines.mjs';
 import { pythonEnvironment } from '../scripts/python.mjs';
 import { installLocked } from '../scripts/setup.mjs';
 import { convertForNcnn } from './ncnn.mjs';
@@ -48,7 +48,7 @@ export const installNpmPeers = () => installLocked('the npm packages to compare 
  * @typedef {object} EngineKind
  * @property {() => Promise<string[]>} command that starts it, see process.mjs
  * @property {() => Promise<void>} [install]
- * @property {Partial<import('webnn-node-cli/lib/bench/types.mjs').LoadRequest>} [options] for `load`, in addition to
+ * @property {Partial<import('../packages/cli/lib/bench/types.mjs').LoadRequest>} [options] for `load`, in addition to
  *   the model
  * @property {(model: import('./models.mjs').BenchModel) => Promise<string>} [prepare] returns the model for its `load`,
  *   if that is not the file. @throws {Error} for a model that it does not support
@@ -66,7 +66,7 @@ export const ENGINES = {
 /**
  * @typedef {object} GpuEngineKind
  * @property {(program?: string) => Promise<string[]>} command that starts it, with the caller's Python
- * @property {import('webnn-node-cli/lib/bench/types.mjs').EngineOptions} options for `load`
+ * @property {import('../packages/cli/lib/bench/types.mjs').EngineOptions} options for `load`
  * @property {import('./types.mjs').Kind} [kind] type of its computation, if not the model's
  */
 

@@ -3,7 +3,7 @@
 
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { withProgress } from 'webnn-node-cli/lib/progress.mjs';
+import { withProgress } from '../packages/cli/lib/progress.mjs';
 import { entry, Failure, say } from '../scripts/process.mjs';
 import { measureGpu } from './gpu/run.mjs';
 import { buildLimits, measureLimits, strongest } from './limits.mjs';
@@ -28,7 +28,7 @@ const BURST = { count: 1000, repeats: 20 };
 /**
  * Returns the shortest time per dispatch of many.
  *
- * @param {import('webnn-node-cli/lib/bench/process.mjs').EngineProcess} process
+ * @param {import('../packages/cli/lib/bench/process.mjs').EngineProcess} process
  */
 async function burst(process) {
   let fastest = Infinity;
@@ -39,7 +39,7 @@ async function burst(process) {
   return { burst: fastest };
 }
 
-const describe = async (/** @type {import('webnn-node-cli/lib/bench/process.mjs').EngineProcess} */ process) => ({
+const describe = async (/** @type {import('../packages/cli/lib/bench/process.mjs').EngineProcess} */ process) => ({
   work: workOf(await process.request('describe')),
 });
 
@@ -49,7 +49,7 @@ const describe = async (/** @type {import('webnn-node-cli/lib/bench/process.mjs'
  * @param {import('./models.mjs').BenchModel} model
  * @param {import('./options.mjs').Options} options
  * @param {number} threads
- * @param {(process: import('webnn-node-cli/lib/bench/process.mjs').EngineProcess) =>
+ * @param {(process: import('../packages/cli/lib/bench/process.mjs').EngineProcess) =>
  *   Promise<import('./measure.mjs').Extra>} ask makes further measurements of this package
  * @returns {Promise<import('./report/rows.mjs').Measurement>}
  */

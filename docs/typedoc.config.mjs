@@ -1,7 +1,7 @@
 // The reference: one page for each declaration of the entries, in generated/reference/. See scripts/site.mjs.
 
 /** The entries of the package, by the names of their declarations. */
-const ENTRIES = { index: 'webnn-node', onnx: 'webnn-node/onnx', inspect: 'webnn-node/inspect', auto: 'webnn-node/auto', webidl: 'webnn-node/webidl' };
+const ENTRIES = { index: 'webnn-node', onnx: 'webnn-node/onnx', inspect: 'webnn-node/inspect', auto: 'webnn-node/auto' };
 
 /** @type {import('typedoc').TypeDocOptions & import('typedoc-plugin-markdown').PluginOptions} */
 export default {

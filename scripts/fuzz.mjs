@@ -12,6 +12,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { cargoTool } from './cargo-tools.mjs';
 import { entry, Failure, isProgram, root, run } from './process.mjs';
 
 const ARCHIVE = join(root, 'fuzz', 'corpus.tar.gz');
@@ -25,11 +26,6 @@ const SAME_BYTES = ['--format=ustar', '--sort=name', '--mtime=@0', '--owner=0', 
  * the sanitizer, everything takes many times longer.
  */
 const LIMITS = ['-malloc_limit_mb=64', '-timeout=25', '-rss_limit_mb=4096', '-max_len=65536'];
-
-const tools = join(root, 'target', 'cargo-tools');
-
-/** Environment in which cargo finds cargo-fuzz. */
-const environment = { PATH: `${join(tools, 'bin')}${delimiter}${process.env.PATH}`, RUSTC_BOOTSTRAP: '1' };
 
 /**
  * Writes the files of the corpus into the subfolder `onnx` of a folder.
@@ -50,11 +46,8 @@ async function main() {
   if (!Number.isInteger(seconds) || seconds < 1) {
     throw new Failure(`--seconds is ${values.seconds}, expected a positive integer`, 2);
   }
-  mkdirSync(tools, { recursive: true });
-  if (spawnSync('cargo', ['fuzz', '--version'], { env: { ...process.env, ...environment } }).status !== 0) {
-    await run('installation of cargo-fuzz', 'cargo', ['install', 'cargo-fuzz', '--locked', '--root', tools]);
-  }
-  const options = { env: environment };
+  const { env } = await cargoTool('fuzz');
+  const options = { env: { ...env, RUSTC_BOOTSTRAP: '1' } };
   unpackCorpus(CORPUS);
   if (values.minimize) {
     await run('minimization of the corpus', 'cargo', ['fuzz', 'cmin', 'onnx'], options);

@@ -5,6 +5,8 @@
 import { lstatSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { checkNotices } from './notices.mjs';
+import { lintPackage } from './package-lint.mjs';
 import { addonName, neededGlibc, pack, readManifest, stage, STAGE } from './packages.mjs';
 import { entry, Failure, isProgram, root, say, WORKSPACES } from './process.mjs';
 import { installPackages, setUp, thisPlatform } from './setup.mjs';
@@ -109,9 +111,11 @@ function checkMain(project) {
 async function main() {
   const { prebuilt } = parseArgs({ options: { prebuilt: { type: 'boolean', default: false } } }).values;
   await (prebuilt ? installPackages() : setUp());
+  checkNotices();
   const packed = packThisPlatform(STAGE, join(root, 'dist'));
   for (const { name, file, size, unpackedSize } of packed) {
     console.log(`${name}: ${megabytes(size)} packed, ${megabytes(unpackedSize)} unpacked: ${file}`);
+    await lintPackage(file);
   }
   const tarballs = Object.fromEntries(packed.map(({ name, file }) => [name, file]));
   for (const [name, attempt] of Object.entries(SMOKE_TESTS)) {

@@ -12,17 +12,15 @@
 
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { delimiter, dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { checkNotices, NOTICES } from './notices.mjs';
+import { PLATFORMS, rustTarget } from './platforms.mjs';
 import { entry, Failure, isProgram, npmOutput, npmResult, root, run, runNpm, say, WORKSPACES } from './process.mjs';
 import { pythonEnvironment } from './python.mjs';
 import { buildLibrary, installPackages, isAtLeast, replaceFile } from './setup.mjs';
 
 const USAGE = 'usage: node scripts/packages.mjs build PLATFORM | stage | publish [--dry-run]';
-
-/** Platforms as `lib/binary.js` names them. */
-export const PLATFORMS = /** @type {string[]} */ (createRequire(import.meta.url)('../lib/binary.js').PLATFORMS);
 
 /** Where the packages are written. */
 export const STAGE = join(root, 'dist', 'npm');
@@ -33,34 +31,11 @@ export const STAGE = join(root, 'dist', 'npm');
 const OLDEST_GLIBC = '2.17';
 
 /**
- * Rust's names of architectures and systems.
- *
- * @type {Record<string, string>}
- */
-const RUST_CPUS = { arm64: 'aarch64', x64: 'x86_64' };
-/** @type {Record<string, string>} */
-const RUST_SYSTEMS = {
-  darwin: 'apple-darwin',
-  'linux-gnu': 'unknown-linux-gnu',
-  'linux-musl': 'unknown-linux-musl',
-  win32: 'pc-windows-msvc',
-};
-
-/**
  * npm's names of C libraries.
  *
  * @type {Record<string, string>}
  */
 const NPM_LIBCS = { gnu: 'glibc', musl: 'musl' };
-
-/**
- * @param {string} platform
- * @returns {string} Rust's target triple of a platform
- */
-export function rustTarget(platform) {
-  const [system, cpu, libc] = platform.split('-');
-  return `${RUST_CPUS[cpu]}-${RUST_SYSTEMS[libc === undefined ? system : `${system}-${libc}`]}`;
-}
 
 /**
  * @param {string} platform
@@ -119,8 +94,9 @@ export function platformManifest(platform, manifest) {
     repository,
     author,
     license,
+    type: 'commonjs',
     main: addonName(platform),
-    files: [addonName(platform), ...LICENSES],
+    files: [addonName(platform), ...LICENSES, NOTICES],
     engines: manifest.engines,
     os: [os],
     cpu: [cpu],
@@ -198,6 +174,7 @@ export function stage(directory, addons) {
     mkdirSync(folder, { recursive: true });
     cpSync(addon, join(folder, addonName(platform)));
     copyLicenses(folder);
+    cpSync(join(root, NOTICES), join(folder, NOTICES));
     const readme = `The native binary of webnn-node for ${platform}. webnn-node installs it on that platform.\n`;
     writeFileSync(join(folder, 'README.md'), readme);
     writeManifest(folder, platformManifest(platform, manifest));
@@ -274,6 +251,7 @@ async function build(platform) {
 /** Writes all packages, from addons in the repository root. */
 async function stageAll() {
   await installPackages(); // for the TypeScript compiler
+  checkNotices();
   const addons = Object.fromEntries(PLATFORMS.map((platform) => [platform, join(root, addonName(platform))]));
   for (const [platform, addon] of Object.entries(addons)) {
     const advice = `build it with node scripts/packages.mjs build ${platform}`;

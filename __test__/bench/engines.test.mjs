@@ -5,12 +5,12 @@ import { cpSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
+import { EngineError, EngineProcess } from '../../packages/cli/lib/bench/process.mjs';
 import { temporaryFolder } from '../lib/folders.mjs';
 import { measure } from '../../bench/measure.mjs';
 import { findModels } from '../../bench/models.mjs';
 import { readOptions } from '../../bench/options.mjs';
-import { formatNpy } from 'webnn-node-cli/lib/npy.mjs';
+import { formatNpy } from '../../packages/cli/lib/npy.mjs';
 import { defined } from '../lib/types.mjs';
 
 const TINY = fileURLToPath(new URL('../../bench/tiny', import.meta.url));

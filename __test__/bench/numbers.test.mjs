@@ -5,7 +5,7 @@ import test from 'node:test';
 import { compareOutput, QUANTIZATION_STEPS, TOLERANCES, worst } from '../../bench/check.mjs';
 import { forShares, strongest } from '../../bench/limits.mjs';
 import { parseCacheSize, parseMachineTime, parseProcessTime } from '../../bench/machine.mjs';
-import { DIRTY_ABOVE, geometricMean, isDirty, summarizeSamples } from 'webnn-node-cli/lib/statistics.mjs';
+import { DIRTY_ABOVE, geometricMean, isDirty, summarizeSamples } from '../../packages/cli/lib/statistics.mjs';
 import { shareOfLimit, workOf } from '../../bench/work.mjs';
 import { defined } from '../lib/types.mjs';
 

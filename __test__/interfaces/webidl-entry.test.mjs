@@ -1,4 +1,4 @@
-// webnn-node/webidl: what other packages make their interfaces with.
+// webnn-node/internal/webidl: what webnn-node-compat makes its interfaces with.
 
 import assert from 'node:assert/strict';
 import { createRequire } from 'node:module';

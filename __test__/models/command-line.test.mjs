@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import test, { before } from 'node:test';
-import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
+import { readNpy } from '../../packages/cli/lib/npy.mjs';
 import { temporaryFolder } from '../lib/folders.mjs';
 import { webnn, webnnJson } from '../../packages/cli/__test__/command.mjs';
 import { root } from '../../scripts/process.mjs';

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import path from 'node:path';
 import test, { before } from 'node:test';
 import { ml, MLGraphBuilder } from 'webnn-node';
-import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
+import { readNpy } from '../../packages/cli/lib/npy.mjs';
 import { loadModel } from 'webnn-node/onnx';
 import { readSafetensors } from '../../examples/digits/safetensors.mjs';
 import { root } from '../../scripts/process.mjs';

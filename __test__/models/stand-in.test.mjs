@@ -5,7 +5,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import test, { before } from 'node:test';
 import { Worker } from 'node:worker_threads';
-import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
+import { readNpy } from '../../packages/cli/lib/npy.mjs';
 import { InferenceSession, Tensor } from 'webnn-node-ort';
 import { root } from '../../scripts/process.mjs';
 import { maxAbsDifference } from '../lib/numbers.mjs';

@@ -8,7 +8,7 @@ import path from 'node:path';
 import test, { after, before } from 'node:test';
 import { ml } from 'webnn-node';
 import { loadModel } from 'webnn-node/onnx';
-import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
+import { readNpy } from '../../packages/cli/lib/npy.mjs';
 import { valuesOf } from '../onnx-models/tensors.mjs';
 
 const RELATIVE_TOLERANCE = 1e-3;

@@ -6,7 +6,7 @@ import test, { after, before } from 'node:test';
 import { ml } from 'webnn-node';
 import { loadModel } from 'webnn-node/onnx';
 import { numbersOf } from 'webnn-node-text/elements';
-import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
+import { readNpy } from '../../packages/cli/lib/npy.mjs';
 import { compareOutput, readReference } from '../../bench/check.mjs';
 import { describeModel } from '../../bench/models.mjs';
 import { defined } from '../lib/types.mjs';

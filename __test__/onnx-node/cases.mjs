@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import { loadModel, OnnxError } from 'webnn-node/onnx';
 import { arrayOf } from 'webnn-node-text/elements';
-import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
+import { readNpy } from '../../packages/cli/lib/npy.mjs';
 import { dataTypeOf, valuesOf } from '../onnx-models/tensors.mjs';
 import { difference } from './compare.mjs';
 

@@ -10,7 +10,7 @@ import {
   sequence,
   type Converter,
   type Slots,
-} from 'webnn-node/webidl';
+} from 'webnn-node/internal/webidl';
 
 interface State {
   count: number;

@@ -4,8 +4,8 @@ import { execFile } from 'node:child_process';
 import { parseArgs, promisify } from 'node:util';
 import { fileURLToPath } from 'node:url';
 import { median } from 'd3-array';
-import { Output } from 'webnn-node-cli/lib/output.mjs';
-import { withProgress } from 'webnn-node-cli/lib/progress.mjs';
+import { Output } from '../../packages/cli/lib/output.mjs';
+import { withProgress } from '../../packages/cli/lib/progress.mjs';
 import { entry, Failure } from '../../scripts/process.mjs';
 
 const USAGE = `usage: npm run bench -- border [OPTION ...]

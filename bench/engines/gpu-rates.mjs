@@ -16,7 +16,7 @@ const products = (/** @type {number} */ size) => 2 * size ** 3;
 
 /**
  * @typedef {import('webnn-node').MLOperand} MLOperand
- * @typedef {import('webnn-node-cli/lib/bench/types.mjs').RateGraph & { inputs: string[], descriptor: { dataType: 'float32' | 'float16', shape: number[] },
+ * @typedef {import('../../packages/cli/lib/bench/types.mjs').RateGraph & { inputs: string[], descriptor: { dataType: 'float32' | 'float16', shape: number[] },
  *   apply: (builder: MLGraphBuilder, ...operands: MLOperand[]) => MLOperand }} Recipe of a graph whose inputs all have one descriptor
  */
 
@@ -81,8 +81,8 @@ async function compile(context, { descriptor, inputs: names, apply, ...rest }) {
 /**
  * An engine without a model.
  *
- * @param {import('webnn-node-cli/lib/bench/types.mjs').LoadParameters} parameters `model` is a `Wanted` as JSON
- * @returns {Promise<Omit<import('webnn-node-cli/lib/bench/types.mjs').LoadedEngine, 'run' | 'outputs'>>}
+ * @param {import('../../packages/cli/lib/bench/types.mjs').LoadParameters} parameters `model` is a `Wanted` as JSON
+ * @returns {Promise<Omit<import('../../packages/cli/lib/bench/types.mjs').LoadedEngine, 'run' | 'outputs'>>}
  */
 export async function load({ model }) {
   const start = performance.now();

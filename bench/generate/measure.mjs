@@ -1,7 +1,7 @@
 // Measures engines on one model, in turns: changes of the machine's state then affect all of them.
 
 import { sum } from 'd3-array';
-import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
+import { EngineError, EngineProcess } from '../../packages/cli/lib/bench/process.mjs';
 import { untilAtRest, watched } from '../machine.mjs';
 import { intoPageCache } from '../measure.mjs';
 import { filesOf, TYPES, vocabularyOf } from './catalog.mjs';

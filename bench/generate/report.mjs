@@ -1,8 +1,8 @@
 // The report as tables of text, for the terminal and for RESULTS.md.
 
 import { group, max } from 'd3-array';
-import { formatBytes, formatPlural, formatRate, formatShare } from 'webnn-node-cli/lib/format.mjs';
-import { DIRTY_ABOVE } from 'webnn-node-cli/lib/statistics.mjs';
+import { formatBytes, formatPlural, formatRate, formatShare } from '../../packages/cli/lib/format.mjs';
+import { DIRTY_ABOVE } from '../../packages/cli/lib/statistics.mjs';
 import { markdownTable, notesAsMarkdown } from '../report/markdown.mjs';
 import { notesOf } from '../report/rows.mjs';
 import { TYPES } from './catalog.mjs';

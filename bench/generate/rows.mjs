@@ -1,7 +1,7 @@
 // Measurements as rows to compare.
 
 import { median } from 'd3-array';
-import { isDirty } from 'webnn-node-cli/lib/statistics.mjs';
+import { isDirty } from '../../packages/cli/lib/statistics.mjs';
 import { TYPES } from './catalog.mjs';
 import { LLAMA, OURS, REFERENCES } from './engines.mjs';
 

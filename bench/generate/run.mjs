@@ -1,8 +1,8 @@
 // `npm run bench -- generate`: speed of text generation in webnn-node and other engines. --help lists the options.
 
 import { fileURLToPath } from 'node:url';
-import { formatPlural, formatRate } from 'webnn-node-cli/lib/format.mjs';
-import { withLabel, withProgress } from 'webnn-node-cli/lib/progress.mjs';
+import { formatPlural, formatRate } from '../../packages/cli/lib/format.mjs';
+import { withLabel, withProgress } from '../../packages/cli/lib/progress.mjs';
 import { entry, Failure, say } from '../../scripts/process.mjs';
 import { buildLimits, forShares, measureLimits, strongest } from '../limits.mjs';
 import { describeMachine } from '../machine.mjs';

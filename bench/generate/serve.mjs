@@ -1,6 +1,6 @@
 // The process of an engine: node serve.mjs MODULE. See types.d.mts for the requests.
 
-import { answerRequests } from 'webnn-node-cli/lib/bench/answers.mjs';
+import { answerRequests } from '../../packages/cli/lib/bench/answers.mjs';
 
 const KIB = 1024;
 

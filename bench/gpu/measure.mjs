@@ -1,7 +1,7 @@
 // Measures engines on a GPU: the time of single runs, and of many runs in flight at once, in turns with this package's
 // single-operator graphs.
 
-import { EngineError, EngineProcess } from 'webnn-node-cli/lib/bench/process.mjs';
+import { EngineError, EngineProcess } from '../../packages/cli/lib/bench/process.mjs';
 import { checkOutputs } from '../measure.mjs';
 import { GPU_ENGINES } from '../peers.mjs';
 import { workOfSteps } from '../work.mjs';
@@ -152,7 +152,7 @@ export async function measureOnGpu(model, { engines, commands, samples, ours }, 
 /** Rates of this package's single-operator graphs, measured repeatedly. */
 export class Rates {
   #process;
-  /** @type {(import('webnn-node-cli/lib/bench/types.mjs').RateGraph & { count: number, fastest: number })[]} */
+  /** @type {(import('../../packages/cli/lib/bench/types.mjs').RateGraph & { count: number, fastest: number })[]} */
   #graphs = [];
 
   /**

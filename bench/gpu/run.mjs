@@ -2,7 +2,7 @@
 
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
-import { withProgress } from 'webnn-node-cli/lib/progress.mjs';
+import { withProgress } from '../../packages/cli/lib/progress.mjs';
 import { systemInfo } from '../../inspect.js';
 import { Failure, say } from '../../scripts/process.mjs';
 import { describeMachine } from '../machine.mjs';

@@ -8,8 +8,8 @@ import { join } from 'node:path';
 import { parseArgs, promisify } from 'node:util';
 import { fileURLToPath } from 'node:url';
 import { median } from 'd3-array';
-import { Output } from 'webnn-node-cli/lib/output.mjs';
-import { withProgress } from 'webnn-node-cli/lib/progress.mjs';
+import { Output } from '../../packages/cli/lib/output.mjs';
+import { withProgress } from '../../packages/cli/lib/progress.mjs';
 import * as writer from '../../__test__/onnx/model-writer.mjs';
 import { entry, Failure } from '../../scripts/process.mjs';
 

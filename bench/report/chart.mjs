@@ -1,7 +1,7 @@
 // The speed of engines on each model as an SVG bar chart.
 
 import { max, ticks } from 'd3-array';
-import { escapeXml } from 'webnn-node-cli/lib/histogram.mjs';
+import { escapeXml } from '../../packages/cli/lib/histogram.mjs';
 import { OURS } from '../peers.mjs';
 import { rightTime, rowOf } from './rows.mjs';
 

@@ -1,7 +1,7 @@
 // The report of a run on a GPU.
 
 import { median, quantile } from 'd3-array';
-import { formatRate, formatShare } from 'webnn-node-cli/lib/format.mjs';
+import { formatRate, formatShare } from '../../packages/cli/lib/format.mjs';
 import { judge, quotient } from '../gpu/targets.mjs';
 import { OURS } from '../peers.mjs';
 import { markdownTable, notesAsMarkdown } from './markdown.mjs';

@@ -1,7 +1,7 @@
 // Writes reports to the terminal and to files.
 
 import { writeFileSync } from 'node:fs';
-import { Output } from 'webnn-node-cli/lib/output.mjs';
+import { Output } from '../../packages/cli/lib/output.mjs';
 import { say } from '../../scripts/process.mjs';
 
 /**

@@ -1,6 +1,6 @@
 // Writes bench/RESULTS.md.
 
-import { formatBytes } from 'webnn-node-cli/lib/format.mjs';
+import { formatBytes } from '../../packages/cli/lib/format.mjs';
 import { markdownTable, notesAsMarkdown } from './markdown.mjs';
 import { notesOf } from './rows.mjs';
 import { tablesOf } from './tables.mjs';

@@ -2,7 +2,7 @@
 
 import { forShares } from '../limits.mjs';
 import { OURS } from '../peers.mjs';
-import { geometricMean, summarizeSamples } from 'webnn-node-cli/lib/statistics.mjs';
+import { geometricMean, summarizeSamples } from '../../packages/cli/lib/statistics.mjs';
 import { shareOfLimit } from '../work.mjs';
 
 /**

@@ -1,9 +1,9 @@
 // The tables of a run as text, for the terminal and for RESULTS.md.
 
-import { formatBytes, formatRate, formatShare } from 'webnn-node-cli/lib/format.mjs';
+import { formatBytes, formatRate, formatShare } from '../../packages/cli/lib/format.mjs';
 import { loadTime } from '../measure.mjs';
 import { OURS } from '../peers.mjs';
-import { DIRTY_ABOVE } from 'webnn-node-cli/lib/statistics.mjs';
+import { DIRTY_ABOVE } from '../../packages/cli/lib/statistics.mjs';
 import { comparedWith, rowOf } from './rows.mjs';
 
 /**

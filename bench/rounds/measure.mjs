@@ -2,7 +2,7 @@
 // "from"}'. Prints the milliseconds of a run, of a run of another length, and the mean of the result as JSON.
 
 import { median } from 'd3-array';
-import { ENGINES } from 'webnn-node-cli/lib/bench/engines.mjs';
+import { ENGINES } from '../../packages/cli/lib/bench/engines.mjs';
 import { feedsOf } from './models.mjs';
 
 /** How long runs of one length are repeated, in milliseconds. */
@@ -13,11 +13,11 @@ const NEW_LENGTHS = 20;
 
 const { engine: name, file, cell, threads, length, from } = JSON.parse(process.argv[2]);
 const { load } = await import(ENGINES[name].href);
-/** @type {import('webnn-node-cli/lib/bench/types.mjs').LoadedEngine} */
+/** @type {import('../../packages/cli/lib/bench/types.mjs').LoadedEngine} */
 const engine = await load({ model: file, threads, from });
 
 /** Milliseconds of a run. */
-async function timed(/** @type {import('webnn-node-cli/lib/types.mjs').Tensors} */ feeds) {
+async function timed(/** @type {import('../../packages/cli/lib/types.mjs').Tensors} */ feeds) {
   const start = performance.now();
   const [{ data }] = await engine.outputs(feeds);
   return { duration: performance.now() - start, data: /** @type {Float32Array} */ (data) };

@@ -117,7 +117,7 @@ export function modelOf({ cell, operator }) {
  *
  * @param {{ cell: string }} model
  * @param {number} length
- * @returns {import('webnn-node-cli/lib/types.mjs').Tensors}
+ * @returns {import('../../packages/cli/lib/types.mjs').Tensors}
  */
 export function feedsOf({ cell }, length) {
   const { states } = CELLS[/** @type {keyof typeof CELLS} */ (cell)];

@@ -59,7 +59,7 @@ async function openSilent(http, grpc) {
 
 /**
  * From the end of the last request to the end of the process.
- * @param {{ repository: string, rounds: number, output: import('webnn-node-cli/lib/output.mjs').Output }} bench
+ * @param {{ repository: string, rounds: number, output: import('../../packages/cli/lib/output.mjs').Output }} bench
  * @param {(repository: string, options: string[]) => Promise<{ child: import('node:child_process').ChildProcess, url: string }>} start
  */
 export async function measureDrain({ repository, rounds, output }, start) {

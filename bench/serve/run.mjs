@@ -10,7 +10,7 @@ import { basename, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { fileURLToPath } from 'node:url';
 import { median, quantile } from 'd3-array';
-import { Output } from 'webnn-node-cli/lib/output.mjs';
+import { Output } from '../../packages/cli/lib/output.mjs';
 import { freePort } from '../../scripts/services.mjs';
 import { entry, Failure, root } from '../../scripts/process.mjs';
 import { describeMachine } from '../machine.mjs';

@@ -4,14 +4,14 @@
 import { readFileSync } from 'node:fs';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { dirname, join } from 'node:path';
-import { ENGINES } from 'webnn-node-cli/lib/bench/engines.mjs';
+import { ENGINES } from '../../packages/cli/lib/bench/engines.mjs';
 
 /**
  * Returns the feeds of all batches.
  *
  * @param {string} folder
  * @param {{ order: 'given' | 'sorted', batch: number, texts: number }} options
- * @returns {import('webnn-node-cli/lib/types.mjs').Tensors[]}
+ * @returns {import('../../packages/cli/lib/types.mjs').Tensors[]}
  */
 function batches(folder, { order, batch, texts }) {
   const { model } = JSON.parse(readFileSync(join(folder, 'tokenizer.json'), 'utf8'));
@@ -39,7 +39,7 @@ function batches(folder, { order, batch, texts }) {
 const options = JSON.parse(process.argv[2]);
 const feeds = batches(dirname(dirname(options.model)), options);
 const { load } = await import(ENGINES[options.engine].href);
-/** @type {import('webnn-node-cli/lib/bench/types.mjs').LoadedEngine} */
+/** @type {import('../../packages/cli/lib/bench/types.mjs').LoadedEngine} */
 const engine = await load({ model: options.model, threads: options.threads, from: dirname(import.meta.dirname) });
 const delays = monitorEventLoopDelay({ resolution: 1 });
 delays.enable();

@@ -7,8 +7,8 @@ import { spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { median } from 'd3-array';
 import { ml, MLGraphBuilder } from 'webnn-node';
-import { ENGINES } from 'webnn-node-cli/lib/bench/engines.mjs';
-import { readNpy } from 'webnn-node-cli/lib/npy.mjs';
+import { ENGINES } from '../../packages/cli/lib/bench/engines.mjs';
+import { readNpy } from '../../packages/cli/lib/npy.mjs';
 
 /** Runs before the clock starts: memory is mapped and threads are started during these. */
 const WARM_UP = 5;
@@ -23,12 +23,12 @@ const until = (/** @type {number} */ seconds) => {
 
 /** @param {import('./run.mjs').ModelParameters} parameters */
 async function runsOfModel({ model, inputs: files, threads, contexts, atOnce, neighbors, seconds }) {
-  /** @type {import('webnn-node-cli/lib/types.mjs').Tensors} */
+  /** @type {import('../../packages/cli/lib/types.mjs').Tensors} */
   const inputs = {};
   for (const [name, file] of Object.entries(files)) inputs[name] = await readNpy(file);
-  /** @type {{ load: (parameters: import('webnn-node-cli/lib/bench/types.mjs').LoadParameters) => Promise<import('webnn-node-cli/lib/bench/types.mjs').LoadedEngine> }} */
+  /** @type {{ load: (parameters: import('../../packages/cli/lib/bench/types.mjs').LoadParameters) => Promise<import('../../packages/cli/lib/bench/types.mjs').LoadedEngine> }} */
   const { load } = await import(ENGINES['webnn-node'].href);
-  /** @type {import('webnn-node-cli/lib/bench/types.mjs').LoadedEngine[]} */
+  /** @type {import('../../packages/cli/lib/bench/types.mjs').LoadedEngine[]} */
   const engines = [];
   for (let i = 0; i < contexts; i++) engines.push(await load({ model, inputs, threads }));
   for (const engine of engines) for (let i = 0; i < WARM_UP; i++) await engine.run();

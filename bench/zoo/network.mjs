@@ -184,7 +184,7 @@ export class Network {
     this.outputs.push({ tensor, dataType });
   }
 
-  /** @returns {Record<string, import('webnn-node-cli/lib/types.mjs').Tensor>} samples of the inputs */
+  /** @returns {Record<string, import('../../packages/cli/lib/types.mjs').Tensor>} samples of the inputs */
   feeds() {
     return Object.fromEntries(
       this.inputs.map(({ tensor: { name, shape }, dataType, sample }) => {

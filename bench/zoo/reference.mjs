@@ -24,8 +24,8 @@ function writeAll(descriptor, bytes) {
  * Runs a model.
  *
  * @param {string} file
- * @param {Record<string, import('webnn-node-cli/lib/types.mjs').Tensor>} feeds
- * @returns {Promise<Record<string, import('webnn-node-cli/lib/types.mjs').Tensor>>}
+ * @param {Record<string, import('../../packages/cli/lib/types.mjs').Tensor>} feeds
+ * @returns {Promise<Record<string, import('../../packages/cli/lib/types.mjs').Tensor>>}
  */
 export async function runModel(file, feeds) {
   const { InferenceSession, Tensor } = /** @type {any} */ (require('onnxruntime-node'));

@@ -2,7 +2,7 @@
 
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { formatNpy } from 'webnn-node-cli/lib/npy.mjs';
+import { formatNpy } from '../../packages/cli/lib/npy.mjs';
 import { root, say } from '../../scripts/process.mjs';
 import { renew } from '../../scripts/renew.mjs';
 import { installNpmPeers } from '../peers.mjs';
@@ -28,7 +28,7 @@ function sources() {
 async function writeModel(name, folder) {
   const { network: make, reference, unquantized, calibrated } = CATALOG[name];
   const [file, temporary] = [`${folder}.onnx`, join(folder, 'temporary.onnx')];
-  /** @type {(kind: string, tensors: Record<string, import('webnn-node-cli/lib/types.mjs').Tensor>) => void} */
+  /** @type {(kind: string, tensors: Record<string, import('../../packages/cli/lib/types.mjs').Tensor>) => void} */
   const keep = (kind, tensors) =>
     Object.entries(tensors).forEach(([key, tensor]) => {
       writeFileSync(join(folder, `${kind}_${key}.npy`), formatNpy(tensor));

@@ -610,3 +610,6 @@ export namespace draft2024 {
   /** The same object every time. */
   const ml: ML;
 }
+
+// Without this, what has no `export` would be exported, too.
+export {};

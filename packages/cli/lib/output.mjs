@@ -121,7 +121,7 @@ export class Output {
    */
   pairs(pairs) {
     const names = pairs.map(([name]) => printable(name));
-    const width = Math.max(...names.map(stringWidth));
+    const width = Math.max(...names.map((name) => stringWidth(name)));
     pairs.forEach(([, value], i) => {
       this.print(this.style('dim', names[i]) + ' '.repeat(width - stringWidth(names[i])) + GAP + printable(value));
     });

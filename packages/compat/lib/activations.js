@@ -2,7 +2,7 @@
 
 /** Operators without their operand, which other operators apply to their results: MLOperator, later MLActivation. */
 
-const { isObject, notSupportedError } = require('webnn-node/webidl');
+const { isObject, notSupportedError } = require('webnn-node/internal/webidl');
 
 /** Activations of recurrent networks. */
 const RECURRENT_ACTIVATIONS = ['relu', 'sigmoid', 'tanh'];

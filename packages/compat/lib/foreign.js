@@ -2,7 +2,7 @@
 
 /** Objects of other standards that the drafts accept but this package does not. */
 
-const { isObject } = require('webnn-node/webidl');
+const { isObject } = require('webnn-node/internal/webidl');
 
 const { apply } = Reflect;
 const { isPrototypeOf } = Object.prototype;

@@ -2,7 +2,7 @@
 
 /** Views in the earlier drafts: `ArrayBufferView` without [AllowShared]. */
 
-const { ELEMENT_SIZES, VIEWS, bufferKind, bufferSource, byteLengthOf } = require('webnn-node/webidl');
+const { ELEMENT_SIZES, VIEWS, bufferKind, bufferSource, byteLengthOf } = require('webnn-node/internal/webidl');
 
 const { Uint8Array } = globalThis;
 const { isView } = ArrayBuffer;

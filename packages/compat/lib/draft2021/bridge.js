@@ -6,7 +6,7 @@
  */
 
 const { MessageChannel, Worker, receiveMessageOnPort } = require('node:worker_threads');
-const { notSupportedError } = require('webnn-node/webidl');
+const { notSupportedError } = require('webnn-node/internal/webidl');
 
 const { DOMException, FinalizationRegistry, Int32Array, SharedArrayBuffer } = globalThis;
 const { load, store, wait } = Atomics;

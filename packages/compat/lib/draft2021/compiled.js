@@ -2,7 +2,7 @@
 
 /** A graph of the draft of 2021, compiled for each set of outputs in use, and for all sizes if possible. */
 
-const { byteLength } = require('webnn-node/webidl');
+const { byteLength } = require('webnn-node/internal/webidl');
 
 const { DOMException } = globalThis;
 

@@ -2,7 +2,7 @@
 
 /** MLGraph of the draft of 2021, whose compute() is synchronous. */
 
-const { byteLengthOf, quote } = require('webnn-node/webidl');
+const { byteLengthOf, quote } = require('webnn-node/internal/webidl');
 const { ELEMENT_SIZES, bytesIn, holds, viewsOf } = require('../views.js');
 
 const { DOMException, SharedArrayBuffer, Uint8Array } = globalThis;

@@ -26,14 +26,14 @@ const enumerations = {
  * @param {string} name
  * @param {string} type
  * @param {unknown} [fallback]
- * @returns {import('webnn-node/webidl').DictionaryMember}
+ * @returns {import('webnn-node/internal/webidl').DictionaryMember}
  */
 const member = (name, type, fallback) => ({ name, type, default: fallback });
 
 /**
  * Members that both kinds of convolutions have.
  *
- * @param {import('webnn-node/webidl').DictionaryMember} filterLayout
+ * @param {import('webnn-node/internal/webidl').DictionaryMember} filterLayout
  */
 const convolution = (filterLayout) => [
   member('activation', 'MLOperator'),
@@ -54,7 +54,7 @@ const cell = [member('activations', 'sequence<(MLRecurrentNetworkActivation or M
 /**
  * Members of each dictionary in the order in which they are read, sorted by name.
  *
- * @type {Record<string, import('webnn-node/webidl').DictionaryMember[]>}
+ * @type {Record<string, import('webnn-node/internal/webidl').DictionaryMember[]>}
  */
 const dictionaries = {
   MLContextOptions: [member('devicePreference', 'MLDevicePreference', 'default'), member('powerPreference', 'MLPowerPreference', 'default')],

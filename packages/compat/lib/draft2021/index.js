@@ -13,7 +13,7 @@ const {
   quote,
   requireArguments,
   usvString,
-} = require('webnn-node/webidl');
+} = require('webnn-node/internal/webidl');
 const { lackOperand, ownActivation, recurrentName } = require('../activations.js');
 const { isOneOf } = require('../foreign.js');
 const { ELEMENT_SIZES, bytesIn, requireHolding } = require('../views.js');
@@ -22,7 +22,7 @@ const { Graph } = require('./graph.js');
 const { ACTIVATIONS, operators } = require('./idl.js');
 const { FOREIGN_DEVICES, converterFor, dictionaryConverter, slots, toNamedInputs, toNamedOperands, toNamedViews, toView } = require('./types.js');
 
-/** @type {import('webnn-node/webidl').Slots<object, import('../../index.js').draft2021.ML>} */
+/** @type {import('webnn-node/internal/webidl').Slots<object, import('../../index.js').draft2021.ML>} */
 const mlSlots = defineSlots();
 
 const toContext = interfaceType('MLContext', slots.context);
@@ -224,7 +224,7 @@ class Builder {
 /**
  * @template {object} State
  * @param {string} name
- * @param {import('webnn-node/webidl').Slots<State, object>} slotsOf
+ * @param {import('webnn-node/internal/webidl').Slots<State, object>} slotsOf
  * @param {unknown} object
  * @param {string} member
  */

@@ -2,7 +2,7 @@
 
 /** Converters for the types and dictionaries of idl.js. */
 
-const webidl = require('webnn-node/webidl');
+const webidl = require('webnn-node/internal/webidl');
 const { isOneOf } = require('../foreign.js');
 const { arrayBufferView } = require('../views.js');
 const { dictionaries, enumerations } = require('./idl.js');
@@ -12,15 +12,15 @@ const { isView } = ArrayBuffer;
 
 /** Slots of the draft's interfaces. They are here because these converters need some of them. */
 const slots = {
-  /** @type {import('webnn-node/webidl').Slots<import('../internal.js').ContextState, import('../../index.js').draft2021.MLContext>} */
+  /** @type {import('webnn-node/internal/webidl').Slots<import('../internal.js').ContextState, import('../../index.js').draft2021.MLContext>} */
   context: defineSlots(),
-  /** @type {import('webnn-node/webidl').Slots<import('../internal.js').BuilderState, import('../../index.js').draft2021.MLGraphBuilder>} */
+  /** @type {import('webnn-node/internal/webidl').Slots<import('../internal.js').BuilderState, import('../../index.js').draft2021.MLGraphBuilder>} */
   builder: defineSlots(),
-  /** @type {import('webnn-node/webidl').Slots<import('../internal.js').OperandState, import('../../index.js').draft2021.MLOperand>} */
+  /** @type {import('webnn-node/internal/webidl').Slots<import('../internal.js').OperandState, import('../../index.js').draft2021.MLOperand>} */
   operand: defineSlots(),
-  /** @type {import('webnn-node/webidl').Slots<import('../internal.js').GraphState, import('../../index.js').draft2021.MLGraph>} */
+  /** @type {import('webnn-node/internal/webidl').Slots<import('../internal.js').GraphState, import('../../index.js').draft2021.MLGraph>} */
   graph: defineSlots(),
-  /** @type {import('webnn-node/webidl').Slots<import('../internal.js').OperatorState, import('../../index.js').draft2021.MLOperator>} */
+  /** @type {import('webnn-node/internal/webidl').Slots<import('../internal.js').OperatorState, import('../../index.js').draft2021.MLOperator>} */
   operator: defineSlots(),
 };
 
@@ -55,21 +55,21 @@ function toView(value, what, key) {
 
 /**
  * @template T
- * @param {import('webnn-node/webidl').Converter<T>} convert
- * @returns {import('webnn-node/webidl').Converter<T | null>}
+ * @param {import('webnn-node/internal/webidl').Converter<T>} convert
+ * @returns {import('webnn-node/internal/webidl').Converter<T | null>}
  */
 const nullable = (convert) => (value, what, key) => (value === null ? null : convert(value, what, key));
 
 /**
  * A union of an interface type and another type.
  *
- * @param {import('webnn-node/webidl').Slots<object, object>} slotsOf of the interface
- * @param {import('webnn-node/webidl').Converter<unknown>} convert for values that are no objects of it
- * @returns {import('webnn-node/webidl').Converter<unknown>}
+ * @param {import('webnn-node/internal/webidl').Slots<object, object>} slotsOf of the interface
+ * @param {import('webnn-node/internal/webidl').Converter<unknown>} convert for values that are no objects of it
+ * @returns {import('webnn-node/internal/webidl').Converter<unknown>}
  */
 const objectOr = (slotsOf, convert) => (value, what, key) => slotsOf.get(value) ?? convert(value, what, key);
 
-/** @type {[string, import('webnn-node/webidl').Converter<any>][]} */
+/** @type {[string, import('webnn-node/internal/webidl').Converter<any>][]} */
 const BY_TYPE = [
   ['boolean', webidl.boolean],
   ['double', webidl.double],
@@ -83,7 +83,7 @@ const BY_TYPE = [
   ['(MLRecurrentNetworkActivation or MLOperator)', objectOr(slots.operator, webidl.enumeration(enumerations.MLRecurrentNetworkActivation))],
   ['MLResource', toView],
   ...Object.entries(enumerations).map(
-    ([name, values]) => /** @type {[string, import('webnn-node/webidl').Converter<string>]} */ ([name, webidl.enumeration(values)]),
+    ([name, values]) => /** @type {[string, import('webnn-node/internal/webidl').Converter<string>]} */ ([name, webidl.enumeration(values)]),
   ),
 ];
 
@@ -91,7 +91,7 @@ const CONVERTERS = new Map(BY_TYPE);
 
 /**
  * @param {string} type as in idl.js
- * @returns {import('webnn-node/webidl').Converter<any>} its converter
+ * @returns {import('webnn-node/internal/webidl').Converter<any>} its converter
  */
 function converterFor(type) {
   const known = CONVERTERS.get(type);
@@ -105,7 +105,7 @@ function converterFor(type) {
 
 /**
  * @param {string} [name] of a dictionary; without it, the dictionary has no members
- * @returns {import('webnn-node/webidl').Converter<any>} its converter
+ * @returns {import('webnn-node/internal/webidl').Converter<any>} its converter
  */
 function dictionaryConverter(name) {
   if (name === undefined) {

@@ -2,10 +2,10 @@
 
 /** MLActivation of the drafts until summer 2024: an operator without its operand, to be fused into another one. */
 
-const { defineInterface, defineSlots, illegalConstructor, isObject } = require('webnn-node/webidl');
+const { defineInterface, defineSlots, illegalConstructor, isObject } = require('webnn-node/internal/webidl');
 const { lackOperand, ownActivation, recurrentName } = require('../activations.js');
 
-/** @type {import('webnn-node/webidl').Slots<import('../internal.js').Activation, object>} */
+/** @type {import('webnn-node/internal/webidl').Slots<import('../internal.js').Activation, object>} */
 const slots = defineSlots();
 
 /**

@@ -3,7 +3,7 @@
 /** `MLContext.compute()` of the draft of 2024, implemented with today's tensors. */
 
 const { describeGraph } = require('webnn-node/inspect');
-const { byteLength, byteLengthOf, describe, quote } = require('webnn-node/webidl');
+const { byteLength, byteLengthOf, describe, quote } = require('webnn-node/internal/webidl');
 const { placeOf, requireHolding } = require('../views.js');
 
 const { ArrayBuffer, Promise, Set, structuredClone } = globalThis;
@@ -38,7 +38,7 @@ const MAX_KEPT = 1;
  * The draft's "validate buffer with descriptor".
  *
  * @param {import('../internal.js').View} view
- * @param {import('webnn-node/webidl').Descriptor} descriptor
+ * @param {import('webnn-node/internal/webidl').Descriptor} descriptor
  * @param {string} what
  * @throws {TypeError} where the draft returns false
  */
@@ -114,7 +114,7 @@ class ComputableGraph {
   /**
    * Descriptors by the names that today's graph has; read when they are first needed.
    *
-   * @type {Record<'inputs' | 'outputs', Map<string, import('webnn-node/webidl').Descriptor>> | undefined}
+   * @type {Record<'inputs' | 'outputs', Map<string, import('webnn-node/internal/webidl').Descriptor>> | undefined}
    */
   #ports;
   /**
@@ -149,7 +149,7 @@ class ComputableGraph {
       const { inputs, outputs, values } = describeGraph(this.#graph).source;
       const byId = new Map(values.map(({ id, dataType, shape }) => [id, { dataType, shape }]));
       const byName = (/** @type {{ name: string, value: number }[]} */ ports) =>
-        new Map(ports.map(({ name, value }) => [name, /** @type {import('webnn-node/webidl').Descriptor} */ (byId.get(value))]));
+        new Map(ports.map(({ name, value }) => [name, /** @type {import('webnn-node/internal/webidl').Descriptor} */ (byId.get(value))]));
       this.#ports = { inputs: byName(inputs), outputs: byName(outputs) };
     }
     return this.#ports;
@@ -203,7 +203,7 @@ class ComputableGraph {
   }
 
   async #allocate() {
-    /** @type {(descriptors: Map<string, import('webnn-node/webidl').Descriptor>, access: { readable?: boolean, writable?: boolean }) => Promise<Record<string, import('webnn-node').MLTensor>>} */
+    /** @type {(descriptors: Map<string, import('webnn-node/internal/webidl').Descriptor>, access: { readable?: boolean, writable?: boolean }) => Promise<Record<string, import('webnn-node').MLTensor>>} */
     const make = async (descriptors, access) => {
       const made = [...descriptors].map(async ([name, { dataType, shape }]) => [
         name,

@@ -6,7 +6,7 @@
  */
 
 const webnn = require('webnn-node');
-const webidl = require('webnn-node/webidl');
+const webidl = require('webnn-node/internal/webidl');
 const { isOneOf } = require('../foreign.js');
 const { closedShape, dataTypeOf, shapeOf } = require('../operands.js');
 const { symmetricPad } = require('../spatial.js');
@@ -21,9 +21,9 @@ const reject = Promise.reject.bind(Promise);
 const { getPrototypeOf, setPrototypeOf } = Reflect;
 const { MLGraph } = webnn;
 
-/** @type {import('webnn-node/webidl').Slots<object, import('../../index.js').draft2024.ML>} */
+/** @type {import('webnn-node/internal/webidl').Slots<object, import('../../index.js').draft2024.ML>} */
 const mlSlots = defineSlots();
-/** @type {import('webnn-node/webidl').Slots<import('webnn-node').MLContext, import('../../index.js').draft2024.MLContext>} */
+/** @type {import('webnn-node/internal/webidl').Slots<import('webnn-node').MLContext, import('../../index.js').draft2024.MLContext>} */
 const contextSlots = defineSlots();
 
 /**
@@ -34,7 +34,7 @@ const contextSlots = defineSlots();
 const graphs = new WeakMap();
 
 const toContext = webidl.interfaceType('MLContext', contextSlots);
-/** @type {import('webnn-node/webidl').Converter<{ deviceType: string, powerPreference: import('webnn-node').MLPowerPreference }>} */
+/** @type {import('webnn-node/internal/webidl').Converter<{ deviceType: string, powerPreference: import('webnn-node').MLPowerPreference }>} */
 const toContextOptions = webidl.dictionary([
   { name: 'deviceType', type: 'MLDeviceType', convert: webidl.enumeration(['cpu', 'gpu', 'npu']), default: 'cpu' },
   {
