@@ -10,7 +10,7 @@
 
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readFileSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { cargoTool } from './cargo-tools.mjs';
 import { entry, Failure, isProgram, root, run } from './process.mjs';

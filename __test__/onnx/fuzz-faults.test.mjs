@@ -19,7 +19,6 @@ const FAULTS = {
   expand: /Expand .*: the shape \[687865857, 5632\] has more than 2147483647 elements$/,
   'fourier-transform': /DFT .*: it needs a constant of 800000000 elements, more than 8388608$/,
   input: /^input: descriptor has shape \[1, 1, 609824, 20000\], more than the 2147483647 elements that are supported$/,
-  cubic: /Resize .*: the model needs too much memory after unrolling its loops$/,
   'mel-weights': /MelWeightMatrix .*: it needs a constant of 5000100000 elements, more than 8388608$/,
   nesting: /^the model cannot be decoded: .*recursion limit reached$/,
   'one-hot': /OneHot .*: it needs a constant of 134717728 elements, more than 8388608$/,

@@ -4,7 +4,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { formatNpy } from '../../packages/cli/lib/npy.mjs';
 import { root, say } from '../../scripts/process.mjs';
-import { renew } from '../../scripts/renew.mjs';
+import { rewriteIfStale } from '../../scripts/rewrite-stale.mjs';
 import { installNpmPeers } from '../peers.mjs';
 import { CATALOG } from './catalog.mjs';
 import { quantizeStatically, rangedTensors } from './quantized.mjs';
@@ -52,7 +52,7 @@ export async function writeModels(names) {
   await installNpmPeers();
   for (const name of names) {
     const folder = join(MODELS, name);
-    await renew(folder, source, async () => {
+    await rewriteIfStale(folder, source, async () => {
       say(`model ${name}`);
       await writeModel(name, folder);
     });
