@@ -37,6 +37,10 @@ const REFERENCE_BYTES: usize = 48;
 /// Approximate memory per operator in bytes while a graph is being built.
 const OPERATOR_BYTES: usize = 640;
 
+/// Bytes that lists may take in addition to what is left for constants: together, a tiny model has enough for the matrix
+/// of a Fourier transform of 2,048 samples, and for its list.
+const LISTS: usize = 14 << 20;
+
 /// A node under translation.
 pub struct Call<'c, 'm> {
     pub(super) importer: &'c mut Importer<'m>,
@@ -424,14 +428,27 @@ impl<'c, 'm> Call<'c, 'm> {
         Ok(check_room(bytes)?)
     }
 
-    /// Checks that lists that only exist during the translation of this node, of so many bytes, fit into what the
-    /// translation of a model may use. Their allocation cannot fail without ending the process.
+    /// Checks that lists of this size in bytes, which exist only during the translation of this node, fit into the
+    /// memory for translations. Their allocation cannot fail without ending the process. What the data of a run decide
+    /// is limited by the machine alone.
     ///
     /// # Errors
     /// If less is left, or the machine has no room for them.
     pub fn check_lists(&self, bytes: usize) -> Step<()> {
-        self.importer.memory_without(bytes)?;
+        if !self.is_evaluated() {
+            self.importer.memory_without(bytes.saturating_sub(LISTS))?;
+        }
         Ok(check_room(bytes)?)
+    }
+
+    /// An empty list with room for the elements of a constant.
+    ///
+    /// # Errors
+    /// If there are more than a translation may generate.
+    pub fn list(&self, count: u64) -> Step<Vec<f64>> {
+        check_generated(count)?;
+        self.check_lists(count as usize * size_of::<f64>())?;
+        Ok(Vec::with_capacity(count as usize))
     }
 
     /// Deducts from the number of elements that may be computed during translation.

@@ -76,7 +76,7 @@ fn combined(op: E, dtype: DataType, a: Dim, b: Dim) -> Option<Dim> {
         E::Mul if dtype.is_float() && (a < 0 || b < 0) => None,
         E::Mul => Some(a * b),
         // Integer division rounds towards 0.
-        E::Div if !dtype.is_float() && b > 0 => Some(if a >= 0 { a / b } else { opposite(opposite(a) / b) }),
+        E::Div if !dtype.is_float() && b > 0 => Some(if a >= 0 { a / b } else { opposite(opposite(a)? / b)? }),
         E::Min => Some(a.min(b)),
         E::Max => Some(a.max(b)),
         E::Equal => truth(a == b),
@@ -89,8 +89,10 @@ fn combined(op: E, dtype: DataType, a: Dim, b: Dim) -> Option<Dim> {
     }
 }
 
-fn opposite(dim: Dim) -> Dim {
-    Dim::ZERO - dim
+/// The lowest integer has no opposite: it wraps around.
+fn opposite(dim: Dim) -> Option<Dim> {
+    let is_lowest = dim.is_number() && dim.pinned() == i64::MIN;
+    (!is_lowest).then(|| Dim::ZERO - dim)
 }
 
 /// The result of an element-wise operator on an integer, if it is one that depends on sizes.
@@ -100,8 +102,8 @@ fn mapped(op: E, dim: Dim) -> Option<Dim> {
         Number::Float(_) => None,
     };
     match op {
-        E::Neg => Some(opposite(dim)),
-        E::Abs => Some(dim.max(opposite(dim))),
+        E::Neg => opposite(dim),
+        E::Abs => Some(dim.max(opposite(dim)?)),
         E::Relu => Some(dim.max(Dim::ZERO)),
         E::Sign => Some(Dim::number(dim.cmp(&Dim::ZERO) as i64)),
         E::Clamp { min, max } => Some(dim.max(bound(min)?).min(bound(max)?)),

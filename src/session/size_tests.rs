@@ -570,6 +570,26 @@ fn rows_computed_from_sizes_are_those_of_the_run() {
     check(2, Sized { graph, inputs: &[&["n", "m"]], sizes: ROWS });
 }
 
+/// The lowest integer wraps around: it has no opposite.
+#[test]
+fn the_lowest_integer_beside_sizes_wraps_around() {
+    fn graph() -> TestGraph {
+        TestGraph::default()
+            .input("x", Float, &["n"])
+            .ints("lowest", &[i64::MIN])
+            .ints("two", &[2])
+            .node("Shape", "x", "shape", vec![])
+            .node("Concat", "lowest shape", "both", vec![("axis", Attr::Int(0))])
+            .node("Div", "both two", "half", vec![])
+            .node("Neg", "both", "opposite", vec![])
+            .node("Abs", "both", "magnitude", vec![])
+            .output_of("half", Int64)
+            .output_of("opposite", Int64)
+            .output_of("magnitude", Int64)
+    }
+    check(3, Sized { graph, inputs: &[&["n"]], sizes: &[&[("n", 3)], &[("n", 4)], &[("n", 5)]] });
+}
+
 /// The nodes that compute a condition `c` on the length `n`, and when it holds.
 type Condition = (&'static str, fn(i64) -> bool);
 

@@ -6,7 +6,6 @@ use super::window::{Window, per_dimension, window};
 use crate::dimension::{Dim, numbers};
 use crate::dtype::DataType;
 use crate::ir::OperandId;
-use crate::memory::check_room;
 use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
@@ -180,7 +179,7 @@ fn max_places(call: &mut Call, x: OperandId, pooling: &Pooling) -> Step<OperandI
     let images = shape[0] * shape[1];
     let column_major = call.int_or("storage_order", 0) != 0;
     let size: i64 = spatial.iter().map(|&dim| dim as i64).product();
-    let (places, row_numbers, shown) = window_elements(pooling, spatial, column_major)?;
+    let (places, row_numbers, shown) = window_elements(call, pooling, spatial, column_major)?;
     let count = row_numbers.len() as u32 / places;
     let rows = call.constant(DataType::Int32, &[places, count], row_numbers)?;
     let flat = call.reshape(x, &[images, size as u32])?;
@@ -203,14 +202,19 @@ const ELEMENT_BYTES: usize = 64 + 2 * size_of::<i64>();
 /// The number of places in the window, and for each of them the indices of the image elements that it covers, in
 /// row-major order and in the output's order. Elements in the padding are replaced by the first one outside of it,
 /// which changes neither a maximum nor the place of its first occurrence.
-fn window_elements(pooling: &Pooling, spatial: &[u32], column_major: bool) -> Step<(u32, Vec<i64>, Vec<i64>)> {
+fn window_elements(
+    call: &Call,
+    pooling: &Pooling,
+    spatial: &[u32],
+    column_major: bool,
+) -> Step<(u32, Vec<i64>, Vec<i64>)> {
     let Pooling { window, outputs, .. } = pooling;
     let (outputs, begins) =
         (numbers(outputs), window.padding.iter().map(|[begin, _]| begin.pinned()).collect::<Vec<_>>());
     let product = |sizes: &[u32]| sizes.iter().fold(1u64, |n, &size| n.saturating_mul(size as u64));
     let count = product(&outputs).saturating_mul(product(&window.kernel));
     check_generated(count)?;
-    check_room(count as usize * ELEMENT_BYTES)?;
+    call.check_lists(count as usize * ELEMENT_BYTES)?;
     let number = |place: &[u32], column_major: bool| {
         let pairs = place.iter().zip(spatial);
         let step = |number: i64, (&at, &dim): (&u32, &u32)| number * dim as i64 + at as i64;

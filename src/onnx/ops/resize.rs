@@ -7,7 +7,7 @@ use super::interpolation::{Factor, Mode, Nearest, Plan, Resizing, Sizes, Transfo
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
 use crate::ir::OperandId;
-use crate::onnx::call::{Call, Step, check_generated};
+use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
@@ -157,8 +157,8 @@ impl Plan {
         let (input, places) = (self.input as usize, self.taps.len());
         let (before, after) = (&shape[..self.axis], &shape[self.axis + 1..]);
         let is_last = after.is_empty();
-        check_generated((input * places) as u64)?;
-        let mut matrix = vec![0.0; input * places];
+        let mut matrix = call.list(input as u64 * places as u64)?;
+        matrix.resize(input * places, 0.0);
         for (place, taps) in self.taps.iter().enumerate() {
             for &(at, weight) in taps {
                 let at = at as usize;

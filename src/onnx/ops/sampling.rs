@@ -7,7 +7,7 @@ use super::convolution::{Convolution, convolution};
 use crate::dimension::dims;
 use crate::dtype::DataType;
 use crate::ir::OperandId;
-use crate::onnx::call::{Call, Step, check_generated};
+use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
 use crate::onnx::registry::{Entry, Outcome, standard};
@@ -298,13 +298,12 @@ fn affine_grid(call: &mut Call) -> Outcome {
     }
     // A checked shape has no more elements than 32 bits can count.
     let places: u32 = size[2..].iter().product();
-    check_generated(places as u64 * (dims as u64 + 1))?;
     let coordinate = |at: u32, size: u32| match (align, size) {
         (true, 1) => -1.0,
         (true, _) => 2.0 * at as f64 / (size as f64 - 1.0) - 1.0,
         (false, _) => (2.0 * at as f64 + 1.0) / size as f64 - 1.0,
     };
-    let mut points = Vec::new();
+    let mut points = call.list(places as u64 * (dims as u64 + 1))?;
     for place in 0..places {
         let mut rest = place;
         for &size in size[2..].iter().rev() {

@@ -2,7 +2,7 @@
 
 use crate::dtype::DataType;
 use crate::ir::OperandId;
-use crate::onnx::call::{Call, Step, check_generated};
+use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::registry::{Entry, Outcome, standard};
 use crate::onnx::tensor::ElementType;
@@ -60,10 +60,9 @@ impl Transform {
     }
 
     /// The matrix `[samples * 2, length]` that reconstructs real signals from the first half of their frequencies.
-    fn real_matrix(&self, samples: u32) -> Step<Vec<f64>> {
+    fn real_matrix(&self, call: &Call, samples: u32) -> Step<Vec<f64>> {
         let length = self.length as u64;
-        check_generated(2 * samples as u64 * length)?;
-        let mut matrix = Vec::new();
+        let mut matrix = call.list(2 * samples as u64 * length)?;
         for k in 0..samples as u64 {
             // All frequencies but the first and the middle one have a mirror image in the other half.
             let factor = if k == 0 || 2 * k == length { 1.0 } else { 2.0 } / length as f64;
@@ -76,11 +75,10 @@ impl Transform {
     }
 
     /// The matrix `[samples * components, frequencies * 2]` that transforms signals with real or complex elements.
-    fn matrix(&self, samples: u32, components: u32) -> Step<Vec<f64>> {
+    fn matrix(&self, call: &Call, samples: u32, components: u32) -> Step<Vec<f64>> {
         let (length, frequencies) = (self.length as u64, self.frequencies() as u64);
-        check_generated(samples as u64 * components as u64 * frequencies * 2)?;
+        let mut matrix = call.list(samples as u64 * components as u64 * frequencies * 2)?;
         let (sign, factor) = if self.inverse { (1.0, 1.0 / length as f64) } else { (-1.0, 1.0) };
-        let mut matrix = Vec::new();
         for sample in 0..samples as u64 {
             // Removes full turns before anything is rounded.
             let wave = |k: u64| (2.0 * PI * (sample * k % length) as f64 / length as f64).sin_cos();
@@ -101,8 +99,11 @@ impl Transform {
         let x = call.slice_axis(x, batch.len(), 0, used)?;
         let count: u32 = batch.iter().product();
         let rows = call.reshape(x, &[count, used * components])?;
-        let values =
-            if self.inverse && self.onesided { self.real_matrix(used)? } else { self.matrix(used, components)? };
+        let values = if self.inverse && self.onesided {
+            self.real_matrix(call, used)?
+        } else {
+            self.matrix(call, used, components)?
+        };
         let outputs = self.outputs();
         let matrix = call.constant(call.dtype(x), &[used * components, outputs[0] * outputs[1]], values)?;
         let product = call.matmul(rows, matrix)?;
@@ -209,7 +210,7 @@ fn mel_weight_matrix(call: &mut Call) -> Outcome {
     };
     let (low, high) = (edge(3, "lower_edge_hertz")?, edge(4, "upper_edge_hertz")?);
     let bins = length / 2 + 1;
-    check_generated(bins as u64 * bands as u64)?;
+    let mut matrix = call.list(bins as u64 * bands as u64)?;
     let step = (high - low) / (bands as f64 + 2.0);
     let bin = |band: u32| {
         let hertz = 700.0 * (10f64.powf((band as f64 * step + low) / 2595.0) - 1.0);
@@ -218,7 +219,7 @@ fn mel_weight_matrix(call: &mut Call) -> Outcome {
     if (0..bands + 2).any(|band| !(0..=bins as i64).contains(&bin(band))) {
         return Err(Refusal(format!("the edges are outside of the {bins} bins of the spectrum")));
     }
-    let mut matrix = vec![0.0; bins as usize * bands as usize];
+    matrix.resize(bins as usize * bands as usize, 0.0);
     for band in 0..bands {
         let [left, center, right] = [0, 1, 2].map(|at| bin(band + at));
         for place in left..right.max(center + 1).min(bins as i64) {
@@ -266,6 +267,18 @@ mod tests {
         let graph = TestGraph::default().input("x", Float, &["2", "5", "1"]);
         let message = graph.node("DFT", "x", "y", attributes()).output("y").refusal(17);
         assert!(message.contains("the inverse of complex frequencies"), "{message}");
+    }
+
+    /// As long as those of speech recognizers, in a model without weights.
+    #[test]
+    fn long_transforms_fit_into_the_memory_for_translations() {
+        let transform = |samples| {
+            let graph = TestGraph::default().input("x", Float, &["1", samples, "1"]);
+            graph.node("DFT", "x", "y", vec![("onesided", Attr::Int(1))]).output("y")
+        };
+        assert_eq!(transform("2048").output_shape(17), [1, 1025, 2]);
+        let message = transform("2400").refusal(17);
+        assert!(message.contains("too much memory"), "{message}");
     }
 
     #[test]
