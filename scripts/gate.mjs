@@ -17,7 +17,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { PassedSteps } from './gate/passed.mjs';
-import { OUTSIDE, STEPS, stepsOf, TIERS } from './gate/steps.mjs';
+import { INSTEAD, OUTSIDE, STEPS, stepsOf, TIERS } from './gate/steps.mjs';
 import { entry, Failure, isProgram, outputOf, root, run } from './process.mjs';
 import { installPackages } from './setup.mjs';
 
@@ -61,7 +61,9 @@ export function selectSteps(names, steps = STEPS) {
  * @returns {string[]}
  */
 function obstacles({ outside = [], needs = [], subcommand, debian = [] }, mayInstall) {
-  const absent = outside.map((name) => OUTSIDE[name]).filter((path) => !existsSync(join(root, path)));
+  const absent = outside
+    .filter((name) => !existsSync(join(root, OUTSIDE[name])))
+    .map((name) => (name in INSTEAD ? `${OUTSIDE[name]} (the step ${INSTEAD[/** @type {keyof typeof INSTEAD} */ (name)]} takes its place)` : OUTSIDE[name]));
   const tools = subcommand === undefined || outputOf('cargo', [subcommand, '--version']) !== undefined ? [] : [`cargo ${subcommand}`];
   const isAsked = !mayInstall && debian.length > 0 && process.platform === 'linux';
   const packages = isAsked ? (outputOf(INSTALLER, ['--missing', ...debian])?.split('\n') ?? []).filter((name) => name !== '') : [];

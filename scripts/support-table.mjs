@@ -1,9 +1,11 @@
-// Writes the tables of operators, ONNX operators, environment variables, error codes, command line options and speeds into the
-// documentation, and the chart of README.md, from what the built addon and the command line report and from bench/RESULTS.md. `--check` changes nothing and
+// Writes the tables of operators, ONNX operators, environment variables, error codes, command line options, speeds and
+// contradicted Web Platform Tests into the documentation, and the chart of README.md, from what the built addon and the command
+// line report, from bench/RESULTS.md and from __test__/wpt/contradictions.mjs. `--check` changes nothing and
 // fails if a table is stale.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { CONTRADICTIONS } from '../__test__/wpt/contradictions.mjs';
 import errors from '../lib/errors.js';
 import { entry, Failure, isProgram, root, say } from './process.mjs';
 import { speedChart } from './speed-chart.mjs';
@@ -165,6 +167,26 @@ export function onnxTable(operators) {
 }
 
 /**
+ * Returns the table of Web Platform Tests that contradict the draft as Markdown, one row for each clause.
+ *
+ * @param {import('../__test__/wpt/verdict.mjs').Entry[]} entries
+ */
+export function contradictionsTable(entries) {
+  // HTML would swallow the brackets of IDL's attributes and internal slots, and Markdown the bars.
+  const text = (/** @type {string} */ given) => given.replace(/[[\]|<>*_]/g, (character) => `&#${character.charCodeAt(0)};`);
+  const rows = [...new Set(entries.map(({ clause }) => clause))].map((clause) => {
+    const own = entries.filter((entry) => entry.clause === clause);
+    const files = own.flatMap(({ files: { source } }) => {
+      const [, folder, names] = /** @type {RegExpExecArray} */ (/^(\w+)\\\/(.+?)\\\.https$/.exec(source));
+      const [, prefix, alternatives, isOptional, rest] = /^(.*?)\((.*?)\)(\??)(.*)$/.exec(names) ?? ['', '', '', '', names];
+      return [...alternatives.split('|'), ...(isOptional ? [''] : [])].map((name) => `\`${folder}/${prefix}${name}${rest}\``);
+    });
+    return `| ${[...new Set(files)].join(' ')} | ${text(clause)} | ${text(own[0].patch ?? '')} |`;
+  });
+  return ['| Tests | Clause that they contradict | What would have to change in the tests |', '|---|---|---|', ...rows].join('\n');
+}
+
+/**
  * Inserts `table` into `text` between the markers of that name.
  * @param {string} text
  * @param {string} name
@@ -200,6 +222,7 @@ async function currentTables() {
     { page: 'docs/command-line.md', name: 'options-table', table: optionTables(createProgram()) },
     { page: 'docs/errors.md', name: 'errors-table', table: errorsTable(errorCodes) },
     { page: 'docs/environment.md', name: 'environment-table', table: environmentTable(systemInfo().environment) },
+    { page: 'docs/testing.md', name: 'contradictions-table', table: contradictionsTable(CONTRADICTIONS) },
     { page: 'docs/speed.md', name: 'speed-table', table: speedTable(results) },
     { page: 'docs/images/speed.svg', table: speedChart(results) },
   ];

@@ -4,15 +4,21 @@
  * An entry of the table: why, which files, and which subtests of them fail with what message. `subtests: null` is the
  * file as a whole, which ends with an error; its subtests that have not run then are part of that.
  *
- * @typedef {{ clause: string, files: RegExp, subtests: RegExp | null, message: RegExp, without?: string, timing?: string }} Entry
- *   `without` is the global whose absence makes them fail, for what a runtime lacks; `timing` is why the outcome depends on
+ * @typedef {{ clause: string, patch?: string, files: RegExp, subtests: RegExp | null, message: RegExp, without?: string, timing?: string }} Entry
+ *   `patch` is what would have to change in the tests; `without` is the global whose absence makes them fail, for what a runtime lacks; `timing` is why the outcome depends on
  *   time, and they may pass as well
  */
 
 /** Entries that hold in this runtime. @param {Entry[]} table */
 const applicable = (table) => table.filter(({ without }) => without === undefined || !(without in globalThis));
 
-/** The entry that speaks about a subtest of a file, or about the file itself where the name is null. */
+/**
+ * The entry that speaks about a subtest of a file, or about the file itself where the name is null.
+ *
+ * @param {Entry[]} table
+ * @param {string} path
+ * @param {string | null} name
+ */
 function entryFor(table, path, name) {
   return applicable(table).find(({ files, subtests }) => files.test(path) && (name === null ? subtests === null : (subtests?.test(name) ?? false)));
 }
@@ -20,6 +26,10 @@ function entryFor(table, path, name) {
 /**
  * What a status means. `normal` is the one of success, `listed` the only one that an entry explains.
  *
+ * @param {Verdict['failures'][number]} outcome
+ * @param {Entry | undefined} entry
+ * @param {string} normal
+ * @param {string} listed
  * @returns {{ kind: 'passed', entry?: Entry } | { kind: 'listed', entry: Entry } | { kind: 'failed', failure: Verdict['failures'][number] }}
  */
 function verdictOn({ name, status, message }, entry, normal, listed) {

@@ -121,8 +121,9 @@ test('entries that nothing stands for are found', () => {
 test('every entry of the table has a clause, a place and a message', () => {
   assert.ok(CONTRADICTIONS.length > 0);
   for (const entry of /** @type {import('./verdict.mjs').Entry[]} */ (CONTRADICTIONS)) {
-    const { clause, files, subtests, message, timing } = entry;
+    const { clause, patch, files, subtests, message, timing } = entry;
     assert.ok(clause.length > 20, clause);
+    assert.match(patch ?? '', /^\w.*[^.]$/, clause);
     assert.ok(timing === undefined || timing.length > 20, String(timing));
     assert.ok(files instanceof RegExp && message instanceof RegExp);
     assert.ok(subtests === null || subtests instanceof RegExp);

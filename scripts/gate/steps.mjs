@@ -1,7 +1,7 @@
 // The steps of the gate, in order: cheap ones first.
 
 import { readdirSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, join, relative, resolve } from 'node:path';
 import { root, run } from '../process.mjs';
 import { pythonEnvironment } from '../python.mjs';
 import { thisPlatform } from '../setup.mjs';
@@ -10,7 +10,15 @@ import { thisPlatform } from '../setup.mjs';
 export const TIERS = /** @type {const} */ (['quick', 'full', 'all']);
 
 /** Data outside of the repository, relative to its root. */
-export const OUTSIDE = { vectors: '../shared/conformance', models: '../shared/models', generators: '../shared/bench', wpt: '../wpt' };
+export const OUTSIDE = {
+  vectors: '../shared/conformance',
+  models: '../shared/models',
+  generators: '../shared/bench',
+  wpt: relative(root, resolve(root, process.env.WPT_DIR ?? '../wpt')),
+};
+
+/** Steps that test the same with data that anybody can have. */
+export const INSTEAD = { vectors: 'wpt', models: 'search' };
 
 /** Lets contexts on GPUs use software Vulkan. */
 const SOFTWARE_GPU = { WEBNN_GPU_SOFTWARE: '1' };
@@ -184,7 +192,6 @@ export const STEPS = [
     tier: 'all',
     needs: ['addon'],
     inputs: CODE,
-    outside: ['vectors'],
     run: ['npm run suite -- runtimes'],
   },
   {

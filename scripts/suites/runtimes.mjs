@@ -152,6 +152,7 @@ async function buildHook() {
  * @property {() => Prepared | Promise<Prepared | void>} [prepare] creates, once, the second argument of `run`
  * @property {(runtime: Runtime, where: Prepared) => Promise<Result>} run
  * @property {string[]} [only] the runtimes of the suite, if not all
+ * @property {boolean} [readsVectors] whether it needs the vectors beside the repository
  * @property {boolean} [hasFloat16Tests] whether it has tests that need Float16Array
  * @property {boolean} [isMeasured] whether it measures times and memory: nothing else runs at the same time
  */
@@ -163,7 +164,7 @@ async function buildHook() {
  */
 const SUITES = {
   package: { prepare: installPackage, run: runInstalled },
-  vectors: { run: runVectors },
+  vectors: { readsVectors: true, run: runVectors },
   interfaces: { run: (runtime) => runTests(runtime, 'interfaces', testsIn('__test__/interfaces')), hasFloat16Tests: true },
   additions: {
     run: (runtime) => runTests(runtime, 'additions', testFiles('onnx/run', 'inspect/describe', 'inspect/profile')),
@@ -197,7 +198,7 @@ const SUITES = {
     run: (runtime) => runTests(runtime, 'clients', CLIENT_TESTS),
   },
   // The versions of Node in today's Electron.
-  'vectors without external buffers': { only: ['node-22', 'node-24'], prepare: buildHook, run: runVectors },
+  'vectors without external buffers': { only: ['node-22', 'node-24'], readsVectors: true, prepare: buildHook, run: runVectors },
   'interfaces without external buffers': {
     only: ['node-22', 'node-24'],
     prepare: buildHook,
@@ -222,6 +223,14 @@ function chosen(option, text, names) {
   return list;
 }
 
+/** The suites whose data are there. */
+function possibleSuites() {
+  const names = Object.keys(SUITES);
+  if (existsSync(VECTORS)) return names;
+  say(`suites of conformance vectors are left out: there is no ${VECTORS}`);
+  return names.filter((name) => !SUITES[name].readsVectors);
+}
+
 /** Reads the command line. @throws {Failure} with exit status 2 when it is invalid */
 function readArguments() {
   let values;
@@ -242,7 +251,7 @@ function readArguments() {
   );
   return {
     runtimes: RUNTIMES.filter(({ name }) => only.includes(name)),
-    suites: chosen('suite', values.suite, Object.keys(SUITES)),
+    suites: values.suite === undefined ? possibleSuites() : chosen('suite', values.suite, Object.keys(SUITES)),
   };
 }
 
