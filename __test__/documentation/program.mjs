@@ -110,7 +110,9 @@ async function startServer(project, args) {
   const port = String(await freePort());
   const program = join(root, 'packages', 'serve', 'bin', 'webnn-node-serve.js');
   const words = args.split(' ').filter((word) => word !== '');
-  const child = spawn(process.execPath, [program, ...words, '--http', port, '--log-level', 'silent'], {
+  // Without the limit of load: a busy machine is no error of the page.
+  const options = ['--http', port, '--log-level', 'silent', '--limit', 'maxEventLoopDelayMs=0'];
+  const child = spawn(process.execPath, [program, ...words, ...options], {
     cwd: project,
     env: { ...process.env, ...environment(project), NODE_TEST_CONTEXT: undefined },
   });
