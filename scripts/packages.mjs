@@ -282,7 +282,7 @@ function isPublished({ name, version }) {
 
 /**
  * Publishes the packages in dependency order: a package can always be installed with its dependencies.
- * @param {boolean} dryRun
+ * @param {boolean} dryRun publishes nothing, and takes what `npm run pack:local` staged: one platform
  */
 async function publish(dryRun) {
   const { version } = readManifest(root);
@@ -291,6 +291,10 @@ async function publish(dryRun) {
   const others = WORKSPACES.map((path) => readManifest(join(root, path)).name);
   for (const name of [...PLATFORMS.map(packageName), 'webnn-node', ...others]) {
     const folder = join(STAGE, name);
+    if (dryRun && !existsSync(folder) && PLATFORMS.some((platform) => packageName(platform) === name)) {
+      say(`${name} is not staged: its addon was not built here`);
+      continue;
+    }
     if (!existsSync(folder) || readManifest(folder).version !== version) {
       throw new Failure(`${folder} does not hold version ${version}. Write it with: node scripts/packages.mjs stage`);
     }

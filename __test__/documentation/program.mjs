@@ -52,10 +52,13 @@ export function createProject(t) {
   const project = temporaryFolder(t);
   const modules = join(project, 'node_modules');
   mkdirSync(join(modules, '.bin'), { recursive: true });
+  // The command of webnn-node has the name of the command line's, of which npm keeps one.
+  const commands = new Map();
   for (const { folder, name, bin } of PACKAGES) {
     symlinkSync(folder, join(modules, name), 'junction');
-    for (const [command, program] of Object.entries(bin)) linkCommand(join(modules, '.bin', command), join(folder, program));
+    for (const [command, program] of Object.entries(bin)) commands.set(command, join(folder, program));
   }
+  for (const [command, program] of commands) linkCommand(join(modules, '.bin', command), program);
   for (const library of LIBRARIES) {
     mkdirSync(dirname(join(modules, library)), { recursive: true });
     symlinkSync(join(root, 'node_modules', library), join(modules, library), 'junction');

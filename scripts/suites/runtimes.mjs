@@ -10,12 +10,14 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from
 import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { runBundles } from '../../__test__/runtimes/bundles.mjs';
 import { compareRuns, findFaults } from '../../__test__/runtimes/faults.mjs';
 import { HERE, LACKING, RUNTIMES } from '../../__test__/runtimes/runtimes.mjs';
+import { addonName } from '../packages.mjs';
 import { installClients, TESTS as CLIENT_TESTS } from './clients.mjs';
 import { packThisPlatform, tarballsFor } from '../pack-local.mjs';
 import { entry, Failure, outputOf, root, run, say } from '../process.mjs';
-import { installLocked } from '../setup.mjs';
+import { installLocked, thisPlatform } from '../setup.mjs';
 import { Project } from '../smoke-tests.mjs';
 
 /** @typedef {import('../../__test__/runtimes/runtimes.mjs').Runtime} Runtime */
@@ -124,6 +126,14 @@ function installPackage() {
   return { cwd: project.folder, tidy: () => project.remove() };
 }
 
+/** As {@link installPackage}, with a model and, beside it, the addon. @returns {Prepared & { cwd: string }} */
+function installForBundles() {
+  const { cwd, tidy } = /** @type {Prepared & { cwd: string }} */ (installPackage());
+  cpSync(join(root, 'packages', 'cli', '__test__', 'files', 'colors.onnx'), join(cwd, 'colors.onnx'));
+  cpSync(join(root, addonName(thisPlatform())), join(cwd, 'webnn-node.node'));
+  return { cwd, tidy };
+}
+
 /**
  * Runs a program that uses the installed package.
  * @param {Runtime} runtime
@@ -164,6 +174,11 @@ async function buildHook() {
  */
 const SUITES = {
   package: { prepare: installPackage, run: runInstalled },
+  bundles: {
+    only: ['node-26', 'bun'],
+    prepare: installForBundles,
+    run: async (runtime, { cwd }) => runBundles(runtime, /** @type {string} */ (cwd), addonName(thisPlatform())),
+  },
   vectors: { readsVectors: true, run: runVectors },
   interfaces: { run: (runtime) => runTests(runtime, 'interfaces', testsIn('__test__/interfaces')), hasFloat16Tests: true },
   additions: {
