@@ -162,6 +162,7 @@ function tryStandIn(project, tarballs) {
   const other = new Project();
   try {
     copy('override', other.folder);
+    copy(join('flag', 'tokens.onnx'), join(other.folder, 'tokens.onnx'));
     const { dependencies, overrides } = JSON.parse(readFileSync(join(examples, 'override', 'package.json'), 'utf8'));
     expect('the overrides of the example', Object.keys(overrides), ['onnxruntime-node']);
     const needed = ['webnn-node', `webnn-node-${thisPlatform()}`].map((name) => tarballs[name]);

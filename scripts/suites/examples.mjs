@@ -5,6 +5,7 @@
 //
 // A package.json may say more under `example`:
 //
+//   "files": {"TO": "FROM"}  files of other examples, which its `prestart` copies in a checkout, and the runner here
 //   "services": ["redis"]    servers that the runner starts for it, see SERVICES
 //   "notRun": "..."          why this program cannot be run here; the runner prints the reason
 
@@ -34,7 +35,7 @@ const PATIENCE = 300_000;
  * @property {string} type
  * @property {Record<string, string>} [scripts]
  * @property {Record<string, string>} [dependencies]
- * @property {{ services?: string[], notRun?: string }} [example]
+ * @property {{ files?: Record<string, string>, services?: string[], notRun?: string }} [example]
  */
 
 /**
@@ -84,6 +85,7 @@ async function tryExample({ folder, manifest }, packed) {
   const services = [];
   try {
     cpSync(folder, project.folder, { recursive: true, filter: (path) => !LEFTOVERS.includes(basename(path)) });
+    for (const [to, from] of Object.entries(manifest.example?.files ?? {})) cpSync(join(folder, from), join(project.folder, to));
     project.install([...new Set(ours.flatMap((name) => tarballsFor(name, packed)))], manifest, ['--ignore-scripts']);
     for (const name of manifest.example?.services ?? []) services.push(await SERVICES[name]());
     const env = Object.assign(environmentWithoutRust(), ...services.map((service) => service.env));
