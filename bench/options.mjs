@@ -14,7 +14,7 @@ Runs models and compares their times with other engines, which are installed on 
   --models DIR       folder of other models: NAME.onnx with NAME/in_*.npy and out_*.npy
   --threads LIST     numbers of threads, separated by commas (1 and 2, or 1 on a single processor)
   --against LIST     engines to compare with, of ${PEERS.join(', ')}; or none
-                     (onnxruntime-node,openvino,ncnn); on a GPU, all of ${GPU_PEERS.join(', ')}
+                     (onnxruntime-node,onnxruntime,openvino,ncnn); on a GPU, all of ${GPU_PEERS.join(', ')}
   --python PROGRAM   on a GPU: a Python with PyTorch and onnx2torch (by default, one is installed)
   --gpu-limits FILE  on a GPU: JSON with measurements of another program: copyGbps, float32Gflops, float16Gflops
   --filter RE        only models whose name matches
@@ -56,7 +56,7 @@ function pattern(text) {
 
 /** The peers of a device, and the default ones. */
 const PEERS_OF = {
-  cpu: { all: PEERS, text: 'onnxruntime-node,openvino,ncnn' },
+  cpu: { all: PEERS, text: PEERS.join(',') },
   gpu: { all: GPU_PEERS, text: GPU_PEERS.join(',') },
 };
 

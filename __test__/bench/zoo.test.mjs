@@ -6,6 +6,7 @@ import { ml } from 'webnn-node';
 import { inspectModel, loadModel } from 'webnn-node/onnx';
 import { elementCount } from 'webnn-node-text/elements';
 import { CATALOG } from '../../bench/zoo/catalog.mjs';
+import { encoder, wordsOf } from '../../bench/zoo/embedder.mjs';
 import { Layers } from '../../bench/zoo/layers.mjs';
 import { defined } from '../lib/types.mjs';
 import { quantizeDynamically, quantizeStatically, rangedTensors } from '../../bench/zoo/quantized.mjs';
@@ -139,4 +140,22 @@ test('classifier, quantized statically, computes nearly the same', async () => {
   assert.equal(operators.DequantizeLinear, 13);
   const difference = distance(await run(quantized), await run(network));
   assert.ok(difference > 0 && difference < 0.1, String(difference));
+});
+
+test('the embedder takes texts of any number and length, and no word of its texts is another', async () => {
+  assert.equal(new Set(wordsOf(30_000)).size, 30_000);
+  const model = await loadModel(bytesOf(encoder()), { context });
+  try {
+    for (const shape of [
+      [1, 5],
+      [3, 9],
+    ]) {
+      const feed = { data: new BigInt64Array(shape[0] * shape[1]).fill(1n), shape };
+      const { last_hidden_state: result } = await model.run({ input_ids: feed, attention_mask: feed, token_type_ids: feed });
+      assert.deepEqual(result.shape, [...shape, 384]);
+      assert.ok(result.data.every(Number.isFinite));
+    }
+  } finally {
+    model.destroy();
+  }
 });

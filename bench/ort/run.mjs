@@ -1,5 +1,5 @@
-// `npm run bench -- ort FOLDER`: embeds texts with Transformers.js on webnn-node-ort and on onnxruntime-node, in turns.
-// ../shared/bench/make_embedder.py writes FOLDER.
+// `npm run bench -- ort`: embeds texts with Transformers.js on webnn-node-ort and on onnxruntime-node, in turns. FOLDER holds another
+// sentence encoder than that of bench/zoo, and texts.json.
 
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -16,8 +16,9 @@ import { entry, Failure, npmOutput } from '../../scripts/process.mjs';
 import { describeMachine } from '../machine.mjs';
 import { markdownTable } from '../report/markdown.mjs';
 import { sampleInTurns } from '../turns.mjs';
+import { writeEmbedder } from '../zoo/embedder.mjs';
 
-const USAGE = `usage: npm run bench -- ort FOLDER [OPTION ...]
+const USAGE = `usage: npm run bench -- ort [FOLDER] [OPTION ...]
 
   --rounds N   how often everything is measured (3)
   --texts N    how many texts (500)
@@ -57,11 +58,11 @@ function readArguments() {
   });
   try {
     const { values, positionals } = parseArgs({ allowPositionals: true, options });
-    if (positionals.length !== 1) throw new Error('expected one folder');
+    if (positionals.length > 1) throw new Error('expected at most one folder');
     const [rounds, texts] = [values.rounds, values.texts].map(Number);
     const wrong = [rounds, texts].find((value) => !(Number.isInteger(value) && value > 0));
     if (wrong !== undefined) throw new Error('numbers must be integers from 1');
-    return { folder: resolve(positionals[0]), rounds, texts, write: values.write };
+    return { folder: positionals[0] && resolve(positionals[0]), rounds, texts, write: values.write };
   } catch (error) {
     throw new Failure(`${/** @type {Error} */ (error).message}\n\n${USAGE}`, 2);
   }
@@ -137,7 +138,8 @@ function rowsOf(dtype, batch, taken) {
 }
 
 await entry(async () => {
-  const { folder, rounds, texts, write } = readArguments();
+  const { folder: given, rounds, texts, write } = readArguments();
+  const folder = given ?? (await writeEmbedder());
   await installOriginal();
   const packed = await installReplaced();
   const rows = [];
@@ -168,7 +170,7 @@ await entry(async () => {
       'The event loop is watched during runs, and with `monitorEventLoopDelay` during all of the work, where Transformers.js tokenizes and ' +
       'averages vectors on the same thread. Idle CPU is measured for one second, beginning ' +
       'one second after the last run. Both engines compute the same vectors.';
-    const repeat = 'To repeat it: write a folder with `../shared/bench/make_embedder.py`, then `npm run bench -- ort FOLDER --write`.';
+    const repeat = 'To repeat it: `npm run bench -- ort --write`.';
     writeFileSync(RESULTS, `# ${title}\n\n${about}\n\n${markdownTable({ title, head: HEAD, rows }).join('\n')}\n\n${sizes}\n\n${repeat}\n`);
   }
 });

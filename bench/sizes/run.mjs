@@ -1,5 +1,5 @@
-// `npm run bench -- sizes FOLDER`: texts of many lengths, one by one and in batches, in turns with onnxruntime-node.
-// FOLDER holds a text embedder as published: onnx/*.onnx, tokenizer.json with a vocabulary of words; and texts.json
+// `npm run bench -- sizes`: texts of many lengths, one by one and in batches, in turns with onnxruntime-node.
+// FOLDER holds another text embedder than that of bench/zoo, as published: onnx/*.onnx, tokenizer.json with a vocabulary of words; and texts.json
 // with a list of texts.
 
 import { readdirSync } from 'node:fs';
@@ -12,8 +12,9 @@ import { withProgress } from '../../packages/cli/lib/progress.mjs';
 import { entry, Failure } from '../../scripts/process.mjs';
 import { install } from '../peers.mjs';
 import { sampleInTurns } from '../turns.mjs';
+import { writeEmbedder } from '../zoo/embedder.mjs';
 
-const USAGE = `usage: npm run bench -- sizes FOLDER [OPTION ...]
+const USAGE = `usage: npm run bench -- sizes [FOLDER] [OPTION ...]
 
   --filter RE      only models whose file name matches
   --threads LIST   numbers of threads, separated by commas (1,2)
@@ -43,7 +44,7 @@ function readArguments() {
   });
   try {
     const { values, positionals } = parseArgs({ allowPositionals: true, options });
-    if (positionals.length !== 1) throw new Error('expected one folder');
+    if (positionals.length > 1) throw new Error('expected at most one folder');
     const [rounds, texts] = [values.rounds, values.texts].map(Number);
     const threads = values.threads.split(',').map(Number);
     const wrong = [rounds, texts, ...threads].find((value) => !(Number.isInteger(value) && value > 0));
@@ -82,7 +83,8 @@ async function compare(parameters, rounds, advance) {
 }
 
 await entry(async () => {
-  const { folder, filter, threads, rounds, texts } = readArguments();
+  const { folder: given, filter, threads, rounds, texts } = readArguments();
+  const folder = given ?? (await writeEmbedder());
   await install([PEER]);
   const models = readdirSync(join(folder, 'onnx')).filter((file) => file.endsWith('.onnx') && filter.test(file));
   const rows = [];

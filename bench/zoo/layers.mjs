@@ -11,6 +11,9 @@ export const SWISH_GAIN = 1.5;
 /** @param {Tensor} x @param {number} axis @returns {number} */
 export const extentOf = (x, axis) => /** @type {number} */ (x.shape.at(axis));
 
+/** Extents as Reshape takes them, where 0 keeps a free one. @param {import('./network.mjs').Extent[]} extents */
+const knownExtents = (extents) => extents.map((extent) => (typeof extent === 'number' ? extent : 0));
+
 const pair = (/** @type {number | number[]} */ given) => (typeof given === 'number' ? [given, given] : given);
 
 /**
@@ -156,14 +159,13 @@ export class Layers extends Network {
 
   /** @param {Tensor} x [n, length, width] @param {number} heads @param {number[]} [perm] */
   heads(x, heads, perm = [0, 2, 1, 3]) {
-    const [n, length, width] = /** @type {number[]} */ (x.shape);
-    return this.transpose(this.reshape(x, n, length, heads, width / heads), ...perm);
+    return this.transpose(this.reshape(x, ...knownExtents(x.shape.slice(0, 2)), heads, extentOf(x, 2) / heads), ...perm);
   }
 
   /** The rows of all heads side by side. @param {Tensor} x [n, heads, length, size] */
   joined(x) {
-    const [n, heads, length, size] = /** @type {number[]} */ (x.shape);
-    return this.reshape(this.transpose(x, 0, 2, 1, 3), n, length, heads * size);
+    const rows = this.transpose(x, 0, 2, 1, 3);
+    return this.reshape(rows, ...knownExtents(rows.shape.slice(0, 2)), extentOf(rows, 2) * extentOf(rows, 3));
   }
 
   /**

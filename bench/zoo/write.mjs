@@ -14,7 +14,7 @@ import { rangesOf, runModel, runNetwork, writeNetwork } from './reference.mjs';
 export const MODELS = join(root, 'target', 'onnx-models');
 
 /** Everything that determines the models. */
-function sources() {
+export function sources() {
   const here = new URL('.', import.meta.url);
   const own = readdirSync(here).map((name) => new URL(name, here));
   const others = ['../package.json', '../../__test__/onnx/model-writer.mjs', '../../packages/text/lib/random.mjs'].map((file) => new URL(file, here));
