@@ -3,7 +3,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { root, say } from '../../scripts/process.mjs';
-import { renew } from '../../scripts/renew.mjs';
+import { rewriteIfStale } from '../../scripts/rewrite-stale.mjs';
 import { Layers } from './layers.mjs';
 import { randomOf } from './network.mjs';
 import { quantizeDynamically } from './quantized.mjs';
@@ -82,7 +82,7 @@ function texts(words) {
  */
 export async function writeEmbedder() {
   const folder = join(root, 'target', 'embedder');
-  await renew(folder, sources(), () => {
+  await rewriteIfStale(folder, sources(), () => {
     say('model embedder');
     const { layers, width, heads, vocabulary, positions } = SIZES;
     const words = wordsOf(vocabulary - SPECIAL.length);
