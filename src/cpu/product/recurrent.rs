@@ -78,22 +78,36 @@ impl Gate<'_> {
 }
 
 /// `xs[i] = activation(xs[i])` for the first `count` units.
+///
+/// In plain loops: a closure that is not inlined is compiled without the features of the instruction set.
 #[inline(always)]
 fn activate<S: Simd>(simd: S, activation: Activation, count: usize, xs: &mut Units) {
     let xs = &mut xs[..count];
     if activation == Activation::Relu {
-        // NaN stays NaN.
-        return xs.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x });
+        for x in xs {
+            // NaN stays NaN.
+            *x = if *x < 0.0 { 0.0 } else { *x };
+        }
+        return;
     }
     // Loops of their own: vectors of float32 have twice as many lanes.
     let mut floats = [0.0; MAX_UNITS];
     let floats = &mut floats[..count];
-    floats.iter_mut().zip(&*xs).for_each(|(float, x)| *float = *x as f32);
-    match activation {
-        Activation::Sigmoid => floats.iter_mut().for_each(|x| *x = math::sigmoid(simd, *x)),
-        _ => floats.iter_mut().for_each(|x| *x = math::tanh(simd, *x)),
+    for (float, x) in floats.iter_mut().zip(&*xs) {
+        *float = *x as f32;
     }
-    xs.iter_mut().zip(floats).for_each(|(x, float)| *x = *float as f64);
+    if activation == Activation::Sigmoid {
+        for x in &mut *floats {
+            *x = math::sigmoid(simd, *x);
+        }
+    } else {
+        for x in &mut *floats {
+            *x = math::tanh(simd, *x);
+        }
+    }
+    for (x, float) in xs.iter_mut().zip(floats) {
+        *x = *float as f64;
+    }
 }
 
 /// Some units of an LSTM, at most [`MAX_UNITS`]. All slices have the same length.
@@ -116,7 +130,8 @@ impl Kernel for LstmGates<'_> {
     fn run<S: Simd>(self, simd: S) {
         let LstmGates { activations: [gate, new, filter], peephole, gates, cell, hidden } = self;
         let count = cell.len();
-        let mut sums = gates.map(|gate| gate.sums());
+        let [i, o, f, g] = gates;
+        let mut sums = [i.sums(), o.sums(), f.sums(), g.sums()];
         if let Some(weights) = peephole {
             for (sums, weights) in sums.iter_mut().zip(weights) {
                 for ((sum, &weight), &cell) in sums.iter_mut().zip(weights).zip(&*cell) {
@@ -125,7 +140,9 @@ impl Kernel for LstmGates<'_> {
             }
         }
         let [i, o, f, g] = &mut sums;
-        [&mut *i, &mut *o, &mut *f].into_iter().for_each(|sums| activate(simd, gate, count, sums));
+        for sums in [&mut *i, &mut *o, &mut *f] {
+            activate(simd, gate, count, sums);
+        }
         activate(simd, new, count, g);
         // Becomes the activated cell state.
         let mut filtered = [0.0; MAX_UNITS];
