@@ -16,6 +16,9 @@ const SOURCES = ['.ci', '.github', '__test__', 'bench', 'examples', 'fuzz', 'lib
 /** Paths of the repository in code, which also stand in commands. */
 const PATHS = new RegExp(`(?<![\\w./-])(?:${SOURCES.join('|').replaceAll('.', '\\.')}|spec)/[\\w./-]*\\b`, 'g');
 
+/** Pages whose commands and paths must exist. */
+const INSTRUCTIONS = [...PAGES, '.github/GOOD_FIRST_ISSUES.md', 'CONTRIBUTING.md'];
+
 /** Most lines of the README. */
 const README_LINES = 150;
 
@@ -93,7 +96,7 @@ test('pages that the code names exist', () => {
 
 test('commands of npm that a page names are scripts of package.json', () => {
   const { scripts } = JSON.parse(read('package.json'));
-  const named = PAGES.flatMap((page) =>
+  const named = INSTRUCTIONS.flatMap((page) =>
     codeOf(read(page)).flatMap((code) => [...code.matchAll(/\bnpm (?:run ([\w:-]+)|(start|test)\b)(?: -- ([a-z][\w-]*))?/g)]),
   ).map(([, script, short, subject]) => ({ name: script ?? short, subject }));
   assert.ok(['start', 'docs'].every((script) => named.some(({ name }) => name === script)));
@@ -104,7 +107,7 @@ test('commands of npm that a page names are scripts of package.json', () => {
 });
 
 test('files that a page names exist', () => {
-  const named = PAGES.flatMap((page) => codeOf(read(page)).flatMap((code) => code.match(PATHS) ?? []));
+  const named = INSTRUCTIONS.flatMap((page) => codeOf(read(page)).flatMap((code) => code.match(PATHS) ?? []));
   assert.ok(named.length > 30);
   assert.deepEqual(
     named.filter((path) => !existsSync(join(root, path))),
