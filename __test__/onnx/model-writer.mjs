@@ -197,7 +197,8 @@ export function* modelParts({ inputs, outputs, nodes, weights, opset = 17 }) {
   const first = encode(Graph, { name: 'model', node: nodes });
   const last = encode(Graph, { input: inputs, output: outputs });
   const length = tensors.reduce((sum, { start, byteLength }) => sum + start.length + byteLength, first.length + last.length);
-  yield encode(Model, { ir_version: 8, opset_import: opsets(opset) });
+  // OpenVINO tells ONNX from other formats by the first three fields, which have to be different ones.
+  yield encode(Model, { ir_version: 8, producer_name: 'webnn-node' });
   yield head(Model, 'graph', length);
   yield first;
   for (const { start, read } of tensors) {
@@ -205,4 +206,5 @@ export function* modelParts({ inputs, outputs, nodes, weights, opset = 17 }) {
     yield read();
   }
   yield last;
+  yield encode(Model, { opset_import: opsets(opset) });
 }
