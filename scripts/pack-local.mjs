@@ -2,7 +2,7 @@
 // outside the repository as a user would, without Rust on the PATH, and tries it there (smoke-tests.mjs). Prints sizes and
 // the time of an import. `-- --prebuilt` packs the addon in the repository root, however it was built.
 
-import { lstatSync, readdirSync } from 'node:fs';
+import { lstatSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { checkNotices } from './notices.mjs';
@@ -46,6 +46,9 @@ function importTimes(project) {
   const samples = Array.from({ length: IMPORTS }, () => JSON.parse(project.run('import.cjs', program)));
   return [0, 1, 2].map((column) => samples.map((sample) => sample[column]).sort((a, b) => a - b)[IMPORTS >> 1]);
 }
+
+/** The megabytes that README.md claims for Linux x64. */
+const claimedMegabytes = () => Number(/with (\d+) MB instead/.exec(readFileSync(join(root, 'README.md'), 'utf8'))?.[1]);
 
 const megabytes = (/** @type {number} */ bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 
@@ -102,6 +105,11 @@ function checkMain(project) {
   }
   if (installed > INSTALLED_BYTES) {
     throw new Failure(`node_modules holds ${installed} bytes, expected at most ${INSTALLED_BYTES}`);
+  }
+  if (platform === 'linux-x64-gnu' && Math.round(installed / 1e6) !== claimedMegabytes()) {
+    throw new Failure(
+      `README.md claims ${claimedMegabytes()} MB, but node_modules holds ${megabytes(installed)}: change it, docs/install.md and docs/comparison.md`,
+    );
   }
   if (processor > most) {
     throw new Failure(`an import takes ${processor} ms of a processor, expected at most ${most}`);
