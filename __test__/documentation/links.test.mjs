@@ -16,9 +16,6 @@ const SOURCES = ['.ci', '.github', '__test__', 'bench', 'examples', 'fuzz', 'lib
 /** Paths of the repository in code, which also stand in commands. */
 const PATHS = new RegExp(`(?<![\\w./-])(?:${SOURCES.join('|').replaceAll('.', '\\.')}|spec)/[\\w./-]*\\b`, 'g');
 
-/** Most lines of the README. */
-const README_LINES = 200;
-
 /** Text as one line. */
 const joined = (text) => text.replaceAll(/\s+/g, ' ');
 
@@ -110,11 +107,6 @@ test('files that a page names exist', () => {
     named.filter((path) => !existsSync(join(root, path))),
     [],
   );
-});
-
-test('README.md is short', () => {
-  const lines = read('README.md').trimEnd().split('\n').length;
-  assert.ok(lines <= README_LINES, `${lines} lines`);
 });
 
 test('the numbers of README.md are those of bench/RESULTS.md', () => {
