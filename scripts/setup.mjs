@@ -68,10 +68,11 @@ export function packagesAreStale(directory) {
  *
  * @param {string} what name of the packages in the error
  * @param {string} directory the folder of package-lock.json
+ * @param {string[]} [flags] of `npm ci`
  */
-export async function installLocked(what, directory) {
+export async function installLocked(what, directory, flags = []) {
   if (packagesAreStale(directory)) {
-    await runNpm(`installation of ${what}`, ['ci', '--ignore-scripts', '--no-audit', '--no-fund'], { cwd: directory });
+    await runNpm(`installation of ${what}`, ['ci', '--ignore-scripts', '--no-audit', '--no-fund', ...flags], { cwd: directory });
   }
 }
 

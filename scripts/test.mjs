@@ -89,9 +89,16 @@ function readArguments() {
 }
 
 /** Tests that need Python or npm packages of their own; each folder has its own npm script. */
-const PACKAGE_TESTS = ['clients', 'onnx-contrib', 'onnx-models', 'ort-programs', 'semantic-search', 'serve', 'site', 'text-generation'].map(
-  (name) => `__test__/${name}/`,
-);
+const PACKAGE_TESTS = [
+  'external/clients',
+  'external/ort-programs',
+  'external/serve',
+  'onnx-contrib',
+  'onnx-models',
+  'semantic-search',
+  'site',
+  'text-generation',
+].map((name) => `__test__/${name}/`);
 
 /**
  * Returns the paths of the JavaScript test files, relative to the root, sorted. Listed here because Node 20 does not

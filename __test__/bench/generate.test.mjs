@@ -38,11 +38,7 @@ test('options: what is wrong is named', () => {
     [['--tiny', '--write'], /cannot be combined with --tiny/],
     [['--fast'], /--fast/],
   ])) {
-    assert.throws(
-      () => readOptions(args),
-      (/** @type {any} */ error) => message.test(error.message) && error.exitCode === 2,
-      args.join(' '),
-    );
+    assert.throws(() => readOptions(args), { message, exitCode: 2 }, args.join(' '));
   }
   assert.throws(() => readOptions(['--help']), { exitCode: 0, message: /^usage: npm run bench -- generate/ });
 });

@@ -39,6 +39,8 @@ async function check(page, project, parts) {
 describe('the code of the documentation', { concurrency: availableParallelism() }, () => {
   for (const { name, programs } of pages.filter((page) => page.programs.length > 0)) {
     test(name, async (t) => {
+      const blocks = programs.flat().flatMap((block) => [block, ...(block.output === undefined ? [] : [block.output])]);
+      for (const { line, notRun } of blocks) if (notRun !== undefined) t.diagnostic(`line ${line} is not run: ${notRun}`);
       const project = createProject(t);
       // In order: later blocks use the files that earlier ones write.
       for (const parts of programs) await t.test(`line ${parts[0].line}`, () => check(name, project, parts));

@@ -19,9 +19,6 @@ const PATHS = new RegExp(`(?<![\\w./-])(?:${SOURCES.join('|').replaceAll('.', '\
 /** Pages whose commands and paths must exist. */
 const INSTRUCTIONS = [...PAGES, '.github/GOOD_FIRST_ISSUES.md', 'CONTRIBUTING.md'];
 
-/** Most lines of the README. */
-const README_LINES = 150;
-
 /** Text as one line. */
 const joined = (text) => text.replaceAll(/\s+/g, ' ');
 
@@ -113,11 +110,6 @@ test('files that a page names exist', () => {
     named.filter((path) => !existsSync(join(root, path))),
     [],
   );
-});
-
-test('README.md is short', () => {
-  const lines = read('README.md').trimEnd().split('\n').length;
-  assert.ok(lines <= README_LINES, `${lines} lines`);
 });
 
 test('the numbers of README.md are those of bench/RESULTS.md', () => {

@@ -125,7 +125,7 @@ test('the time that dispatch() takes of the JavaScript thread', async (t) => {
   assert.ok(Math.abs(sum - 1) < 1e-5, `the softmax sums up to ${sum}`);
 });
 
-/** A device that says of its adapter what one of npm's `webgpu` would. __test__/runtimes has tests with real ones. */
+/** A device that says of its adapter what one of npm's `webgpu` would. __test__/external/runtimes has tests with real ones. */
 class GPUDevice {
   constructor(adapterInfo) {
     this.adapterInfo = adapterInfo;

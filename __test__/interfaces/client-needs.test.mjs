@@ -1,4 +1,4 @@
-// What onnxruntime-web's WebNN execution provider relies on, one by one; __test__/clients runs the provider itself. It
+// What onnxruntime-web's WebNN execution provider relies on, one by one; __test__/external/clients runs the provider itself. It
 // places nodes by what opSupportLimits() says, hands over views of WebAssembly's shared memory, passes members of
 // earlier drafts along, and has no way back when build() rejects.
 

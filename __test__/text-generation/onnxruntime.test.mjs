@@ -7,7 +7,7 @@ import { assertSameText } from './agreement.mjs';
 
 const TOKENS = 200;
 
-const onnxruntime = onnxruntimeRuntime(new URL('../ort-programs/package.json', import.meta.url).href);
+const onnxruntime = onnxruntimeRuntime(new URL('../external/package.json', import.meta.url).href);
 
 for (const type of /** @type {import('../../bench/generate/catalog.mjs').TypeName[]} */ (Object.keys(TYPES))) {
   test(`${type}: ${TOKENS} tokens of onnxruntime-node ${onnxruntime.version}`, (t) => assertSameText(t, type, onnxruntime, webnnRuntime('cpu'), TOKENS));

@@ -10,7 +10,8 @@ import { max, median } from 'd3-array';
 import { Output } from '../../packages/cli/lib/output.mjs';
 import { withProgress } from '../../packages/cli/lib/progress.mjs';
 import { largestDifference } from '../../packages/cli/lib/statistics.mjs';
-import { installOriginal, installReplaced, ORIGINAL, REPLACED } from '../../scripts/suites/ort-programs.mjs';
+import { EXTERNAL, installExternal } from '../../scripts/external.mjs';
+import { installReplaced, ORIGINAL, REPLACED } from '../../scripts/suites/ort-programs.mjs';
 import { bytesOf } from '../../scripts/pack-local.mjs';
 import { entry, Failure, npmOutput } from '../../scripts/process.mjs';
 import { describeMachine } from '../machine.mjs';
@@ -140,7 +141,7 @@ function rowsOf(dtype, batch, taken) {
 await entry(async () => {
   const { folder: given, rounds, texts, write } = readArguments();
   const folder = given ?? (await writeEmbedder());
-  await installOriginal();
+  await installExternal();
   const packed = await installReplaced();
   const rows = [];
   for (const dtype of Object.keys(TYPES)) {
@@ -150,7 +151,7 @@ await entry(async () => {
       rows.push(...rowsOf(dtype, batch, taken));
     }
   }
-  const { dependencies } = JSON.parse(readFileSync(join(ORIGINAL, 'package.json'), 'utf8'));
+  const { dependencies } = JSON.parse(readFileSync(join(EXTERNAL, 'package.json'), 'utf8'));
   const peer = `${PEER}@${dependencies[PEER]}`;
   const megabytes = [packed, [peer]].map((packages) => (installedBytes(packages) / 1e6).toFixed(1));
   const sizes = `Installed into an empty project, without scripts: ${OURS} ${megabytes[0]} MB, ${PEER} ${megabytes[1]} MB.`;

@@ -1,5 +1,5 @@
 // `npm run suite -- ort-programs`: packs this package and its stand-in for onnxruntime-node, installs them with the
-// programs of __test__/ort-programs, and runs the programs.
+// programs of __test__/external/ort-programs, and runs the programs.
 //
 //   npm run suite -- ort-programs                tests; needs ../shared/bench, Python and espeak-ng
 //   npm run suite -- ort-programs --reference    computes their reference results by onnxruntime-node
@@ -7,15 +7,15 @@
 import { cpSync, existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { digests, ONLY_REGISTERED, PROGRAMS, REFERENCES, runProgram } from '../../__test__/ort-programs/runs.mjs';
+import { digests, PACKAGES, PROGRAMS, REFERENCES, runProgram } from '../../__test__/external/ort-programs/runs.mjs';
+import { EXTERNAL, installExternal } from '../external.mjs';
 import { packThisPlatform, tarballsFor } from '../pack-local.mjs';
 import { entry, Failure, isProgram, outputOf, root, run, runNpm, say } from '../process.mjs';
 import { pythonEnvironment } from '../python.mjs';
 import { rewriteIfStale } from '../rewrite-stale.mjs';
-import { installLocked } from '../setup.mjs';
 
 /** The programs with the original onnxruntime-node. */
-export const ORIGINAL = join(root, '__test__', 'ort-programs');
+export const ORIGINAL = join(EXTERNAL, 'ort-programs');
 const PROGRAMS_FOLDER = join(ORIGINAL, 'programs');
 const GENERATORS = join(root, '..', 'shared', 'bench');
 
@@ -80,9 +80,6 @@ async function writeSpeech() {
   });
 }
 
-/** Installs the dependencies of {@link ORIGINAL}. */
-export const installOriginal = () => installLocked('the programs', ORIGINAL);
-
 /**
  * Packs the stand-in with the addon in the repository root, and installs {@link REPLACED}.
  * @returns {Promise<string[]>} the tarballs of the stand-in and its dependencies
@@ -91,17 +88,20 @@ export async function installReplaced() {
   const packed = packThisPlatform(join(FOLDER, 'staged'), join(FOLDER, 'packed'));
   const [tarball] = packed.filter(({ name }) => name === STAND_IN);
   const others = tarballsFor(STAND_IN, packed).filter((file) => file !== tarball.file);
-  const manifest = JSON.parse(readFileSync(join(ORIGINAL, 'package.json'), 'utf8'));
-  manifest.dependencies['onnxruntime-node'] = `file:${tarball.file}`;
-  manifest.overrides = { 'onnxruntime-node': '$onnxruntime-node' };
-  Object.values(ONLY_REGISTERED).forEach((name) => delete manifest.dependencies[name]);
+  const { dependencies } = JSON.parse(readFileSync(join(EXTERNAL, 'package.json'), 'utf8'));
+  const manifest = {
+    private: true,
+    /** @type {Record<string, string>} */
+    dependencies: { ...Object.fromEntries(PACKAGES.map((name) => [name, dependencies[name]])), 'onnxruntime-node': `file:${tarball.file}` },
+    overrides: { 'onnxruntime-node': '$onnxruntime-node' },
+  };
   for (const file of others) {
     const { name } = /** @type {{ name: string }} */ (packed.find((one) => one.file === file));
     manifest.dependencies[name] = `file:${file}`;
   }
   rmSync(REPLACED, { recursive: true, force: true });
   cpSync(PROGRAMS_FOLDER, REPLACED, { recursive: true });
-  cpSync(join(ORIGINAL, 'package-lock.json'), join(REPLACED, 'package-lock.json'));
+  cpSync(join(EXTERNAL, 'package-lock.json'), join(REPLACED, 'package-lock.json'));
   writeFileSync(join(REPLACED, 'package.json'), JSON.stringify(manifest));
   await runNpm('installation of the programs on webnn-node-ort', ['install', '--prefer-offline', '--ignore-scripts', '--no-audit', '--no-fund'], {
     cwd: REPLACED,
@@ -111,7 +111,7 @@ export async function installReplaced() {
 
 /** Computes the reference results with the onnxruntime-node installed for the tests. */
 async function writeReferences() {
-  const { version } = JSON.parse(readFileSync(join(ORIGINAL, 'node_modules', 'onnxruntime-node', 'package.json'), 'utf8'));
+  const { version } = JSON.parse(readFileSync(join(EXTERNAL, 'node_modules', 'onnxruntime-node', 'package.json'), 'utf8'));
   /** @type {Record<string, unknown>} */
   const results = {};
   for (const name of Object.keys(PROGRAMS)) {
@@ -128,7 +128,7 @@ async function writeReferences() {
 if (isProgram(import.meta.url)) {
   await entry(async () => {
     const { reference } = parseArgs({ options: { reference: { type: 'boolean', default: false } } }).values;
-    await installOriginal();
+    await installExternal();
     await writeModels();
     await writeSpeech();
     if (reference) {

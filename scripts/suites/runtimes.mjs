@@ -1,5 +1,5 @@
 // `npm run suite -- runtimes`: the conformance vectors and interface tests in Node, Deno and Bun, which npm installs into
-// __test__/runtimes/node_modules. For Linux on x64.
+// __test__/external/node_modules. For Linux on x64.
 //
 //   npm run suite -- runtimes                    everything
 //   npm run suite -- runtimes --only deno,bun    these runtimes
@@ -10,17 +10,18 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from
 import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { runBundles } from '../../__test__/runtimes/bundles.mjs';
-import { compareRuns, findFaults } from '../../__test__/runtimes/faults.mjs';
-import { HERE, LACKING, RUNTIMES } from '../../__test__/runtimes/runtimes.mjs';
+import { runBundles } from '../../__test__/external/runtimes/bundles.mjs';
+import { compareRuns, findFaults } from '../../__test__/external/runtimes/faults.mjs';
+import { HERE, LACKING, RUNTIMES } from '../../__test__/external/runtimes/runtimes.mjs';
 import { addonName } from '../packages.mjs';
-import { installClients, TESTS as CLIENT_TESTS } from './clients.mjs';
+import { TESTS as CLIENT_TESTS } from './clients.mjs';
+import { installExternal } from '../external.mjs';
 import { packThisPlatform, tarballsFor } from '../pack-local.mjs';
 import { entry, Failure, outputOf, root, run, say } from '../process.mjs';
-import { installLocked, thisPlatform } from '../setup.mjs';
+import { thisPlatform } from '../setup.mjs';
 import { Project } from '../smoke-tests.mjs';
 
-/** @typedef {import('../../__test__/runtimes/runtimes.mjs').Runtime} Runtime */
+/** @typedef {import('../../__test__/external/runtimes/runtimes.mjs').Runtime} Runtime */
 /** @typedef {{text: string, names?: string[], faults: string[]}} Result */
 /** Folder and variables of a suite, and how to clean up after it.
  * @typedef {{cwd?: string, env?: Record<string, string>, tidy?: () => void}} Prepared
@@ -99,7 +100,7 @@ async function runVectors(runtime, where) {
  * @returns {Promise<Result>}
  */
 async function runTests(runtime, suite, files, where) {
-  const { readReport } = await import('../../__test__/runtimes/report.mjs');
+  const { readReport } = await import('../../__test__/external/runtimes/report.mjs');
   const report = join(OUTPUT, `${runtime.name}-${suite}.xml`);
   rmSync(report, { force: true });
   const { code, output } = await outcomeOf(runtime.command, runtime.tests(files, report), where);
@@ -204,12 +205,11 @@ const SUITES = {
   // The only runtime with its own WebGPU.
   'contexts of a GPUDevice': {
     only: ['deno'],
-    run: (runtime) => runTests(runtime, 'contexts of a GPUDevice', ['__test__/runtimes/gpu-device.mjs']),
+    run: (runtime) => runTests(runtime, 'contexts of a GPUDevice', ['__test__/external/runtimes/gpu-device.mjs']),
   },
   // `npm run suite -- clients` tests the current Node. The libraries use Float16Array if there is one.
   clients: {
     only: ['node-24', 'node-26'],
-    prepare: installClients,
     run: (runtime) => runTests(runtime, 'clients', CLIENT_TESTS),
   },
   // The versions of Node in today's Electron.
@@ -275,7 +275,7 @@ async function installRuntimes() {
   if (process.platform !== 'linux' || process.arch !== 'x64') {
     throw new Failure(`The runtimes are installed for linux-x64 only; this is ${process.platform}-${process.arch}.`);
   }
-  await installLocked('the runtimes', HERE);
+  await installExternal({ runtimes: true });
 }
 
 /**

@@ -3,16 +3,16 @@
 
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { installExternal } from '../external.mjs';
 import { entry, isProgram, root, run } from '../process.mjs';
 import { pythonEnvironment } from '../python.mjs';
 import { startRedis } from '../services.mjs';
-import { installLocked } from '../setup.mjs';
 
-const FOLDER = '__test__/serve';
+const FOLDER = '__test__/external/serve';
 
 if (isProgram(import.meta.url)) {
   await entry(async () => {
-    await installLocked('the clients of servers', join(root, FOLDER));
+    await installExternal();
     const python = await pythonEnvironment('serve');
     const redis = await startRedis();
     try {

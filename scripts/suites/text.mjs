@@ -6,13 +6,13 @@
 
 import { parseArgs } from 'node:util';
 import { writeModels } from '../../bench/generate/models.mjs';
-import { installOriginal } from './ort-programs.mjs';
+import { installExternal } from '../external.mjs';
 import { entry, run } from '../process.mjs';
 
 await entry(async () => {
   const { gpu } = parseArgs({ options: { gpu: { type: 'boolean', default: false } } }).values;
   // It includes onnxruntime-node.
-  if (!gpu) await installOriginal();
+  if (!gpu) await installExternal();
   const env = { WEBNN_TEXT_MODELS: await writeModels({ tiny: true }) };
   const test = `__test__/text-generation/${gpu ? 'gpu' : 'onnxruntime'}.test.mjs`;
   await run('tests of text generation', process.execPath, ['--test', test], { env });
