@@ -52,7 +52,7 @@ export function createProject(t) {
   const project = temporaryFolder(t);
   const modules = join(project, 'node_modules');
   mkdirSync(join(modules, '.bin'), { recursive: true });
-  // The command of webnn-node has the name of the command line's, of which npm keeps one.
+  // Two packages have a command called webnn-node; npm links only one of them.
   const commands = new Map();
   for (const { folder, name, bin } of PACKAGES) {
     symlinkSync(folder, join(modules, name), 'junction');

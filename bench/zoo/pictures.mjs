@@ -107,7 +107,7 @@ export function yolov8n() {
   const down = (/** @type {Tensor} */ x, /** @type {number} */ channels) => conv(x, channels, 3, 2);
   const twice = (/** @type {Tensor} */ x) => n.enlarge(x, 2, { cubic_coeff_a: -0.75 });
 
-  /** Convolutions of which all intermediate results go on. */
+  /** Convolutions in a row; the output has the results of all of them. */
   const block = (/** @type {Tensor} */ x, /** @type {number} */ channels, { repeats = 1, shortcut = false } = {}) => {
     const parts = n.split(conv(x, channels, 1), [channels / 2, channels / 2], 1);
     for (let i = 0; i < repeats; i++) {

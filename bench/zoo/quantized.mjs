@@ -98,7 +98,7 @@ class Rewriter {
   }
 }
 
-/** The range of what Clip returns. @type {Range} */
+/** The range of values after Clip. @type {Range} */
 const CLIPPED = [0, 6];
 
 /**

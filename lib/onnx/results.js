@@ -29,8 +29,8 @@ const [ABSENT, ALONE, SHARED] = [0, 2, 3];
  */
 
 /**
- * Creates a property that makes its value when it is read. All runs of a session share these properties, so their
- * results also share a hidden class, and an output that nobody reads allocates nothing.
+ * Creates a property that makes its value when it is read. The results of all runs of a session have the same
+ * properties, so they share a hidden class, and outputs that nobody reads allocate nothing.
  *
  * @param {string} name
  * @param {boolean} enumerable

@@ -111,10 +111,10 @@ fn candidates(model: &Model, request: &Request) -> Vec<Decider> {
 /// What imports with stand-ins for sizes and elements tell about a model.
 #[derive(Default)]
 pub struct Tried {
-    /// The inputs whose elements decide, directly or by way of computations with other such inputs: those of which an
-    /// import shows that a cut needs them, or a choice between two graphs that would both run. Integers that an import
-    /// needs as numbers, like the count of a loop that is unrolled, do not belong to them: it would be valid for one
-    /// number only.
+    /// The inputs whose elements decide, directly or through computations with other such inputs: an import shows that
+    /// a cut depends on them, or a choice between two graphs that could both run. Integers that an import needs as
+    /// numbers, like the count of a loop that is unrolled, are not among them: such an import is valid for one number
+    /// only.
     pub deciders: Vec<Decider>,
     /// Whether an import succeeded: some sizes make the model possible. `false` if there was none.
     pub is_possible: bool,

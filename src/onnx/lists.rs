@@ -1,5 +1,5 @@
-//! The rules of operators on lists, for whoever has the values: a translation, or a session. A list that nobody else
-//! holds is changed in place.
+//! The rules of operators on lists, shared by translations and sessions. A list that nobody else holds is changed in
+//! place.
 
 use super::value::Value;
 use std::sync::Arc;

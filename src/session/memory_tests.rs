@@ -1,6 +1,7 @@
 //! Tests of how much memory sessions take, and how often.
 
-use super::cut_tests::{chain_of_cuts, opened};
+use super::cut_tests::opened;
+use super::stage_tests::chain_of_cuts;
 use super::tests::finished;
 use super::*;
 use crate::memory::bytes_of;

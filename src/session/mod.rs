@@ -23,6 +23,7 @@ mod lookups;
 #[cfg(test)]
 mod memory_tests;
 mod program;
+mod progress;
 mod rounds;
 #[cfg(test)]
 mod rounds_tests;
@@ -30,6 +31,8 @@ pub mod signature;
 #[cfg(test)]
 mod size_tests;
 pub mod specialization;
+#[cfg(test)]
+mod stage_tests;
 mod template;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use super::Session;
 use super::control;
 use super::known::{Data, Given, Held, Known, Role, constant, host, unnamed};
 use super::lists;
+use super::progress::Progress;
 use super::specialization::{Key, Specialization, Specializations, bytes_of, find_kept, spare};
 use super::template::{Bindings, Form, FreeSizes, Recorded, find};
 use super::value::{Feed, Target};
@@ -123,88 +124,6 @@ impl Stages {
         }
         all.push(made.clone());
         made
-    }
-}
-
-/// How far a run of a program is.
-struct Progress<'p> {
-    flow: &'p Flow,
-    /// For each node, the number of values that it waits for.
-    waits: Vec<u32>,
-    /// For each value, the number of nodes that will read it, and of wanted results.
-    uses: ByName<u32>,
-    values: Values,
-    /// The nodes that wait for nothing.
-    ready: BTreeSet<u32>,
-    /// Those among them that may read lists.
-    fresh: BTreeSet<u32>,
-    /// The nodes that have run since the last stage began.
-    step: Vec<u32>,
-    /// Number of nodes that have run.
-    done: usize,
-    /// Lists that nodes in graphs may read.
-    shown: NameSet,
-    /// Number of tensors whose elements were read.
-    known: usize,
-}
-
-impl Progress<'_> {
-    /// The node at `place` has run, its outputs are among the values.
-    fn finish(&mut self, place: u32) {
-        self.ready.remove(&place);
-        self.fresh.remove(&place);
-        self.step.push(place);
-        self.done += 1;
-        for read in self.flow.reads(place) {
-            if let Some(uses) = self.uses.get_mut(&read) {
-                *uses -= 1;
-                if *uses == 0 {
-                    self.values.remove(&read);
-                }
-            }
-        }
-        for reader in self.flow.readers(place) {
-            self.waits[reader as usize] -= 1;
-            if self.waits[reader as usize] == 0 {
-                self.ready.insert(reader);
-                self.fresh.insert(reader);
-            }
-        }
-    }
-
-    /// Adds a value, unless nobody reads it.
-    fn add(&mut self, id: NameId, value: Held) {
-        if self.uses.get(&id).is_some_and(|&uses| uses > 0) {
-            self.values.insert(id, value);
-        }
-    }
-
-    /// The values that the remaining nodes read, without `later` ones: those of a stage, if nothing is left behind it.
-    fn may_read(&self, wanted: &[NameId], later: &NameSet) -> Vec<NameId> {
-        let mut results: ByName<u32> = ByName::default();
-        wanted.iter().for_each(|&id| *results.entry(id).or_default() += 1);
-        let is_read = |id: &&NameId| self.uses.get(id) > results.get(id) && !later.contains(id);
-        let mut read: Vec<NameId> = self.values.keys().filter(is_read).copied().collect();
-        read.sort_unstable();
-        read
-    }
-
-    /// A value that the next node to run reads: its own if no other node reads it, and it is no result.
-    fn take(&mut self, id: NameId) -> Option<Held> {
-        match self.uses.get(&id) {
-            Some(1) => self.values.remove(&id),
-            _ => self.values.get(&id).cloned(),
-        }
-    }
-
-    fn is_list(&self, id: NameId) -> bool {
-        matches!(self.values.get(&id), Some(Value::Sequence(_)))
-    }
-
-    /// Counters of which every stage must change at least one.
-    fn counters(&self, wanted: &[NameId]) -> [usize; 4] {
-        let there = wanted.iter().filter(|id| self.values.contains_key(id)).count();
-        [self.done, there, self.shown.len(), self.known]
     }
 }
 
@@ -363,14 +282,8 @@ impl Program {
         shapes_of(&Outlined { model, nodes, place, wanted, stop: &run.session.stop }, builder, values)
     }
 
-    fn progress(&self, mut values: Values) -> Progress<'_> {
-        let flow = &self.flow;
-        let mut uses = flow.uses();
-        self.wanted.iter().for_each(|&id| *uses.entry(id).or_default() += 1);
-        values.retain(|id, _| uses.get(id).is_some_and(|&uses| uses > 0));
-        let ready: BTreeSet<u32> = self.first.starts.iter().copied().collect();
-        let (step, shown, fresh) = (Vec::new(), NameSet::default(), ready.clone());
-        Progress { flow, waits: flow.waits().to_vec(), uses, values, ready, fresh, step, done: 0, shown, known: 0 }
+    fn progress(&self, values: Values) -> Progress<'_> {
+        Progress::new(&self.flow, &self.first.starts, &self.wanted, values)
     }
 
     /// Runs the program with these values; returns the wanted ones.
