@@ -29,7 +29,7 @@ const SUITES = { models: '__test__/models/', browser: 'packages/cli/__test__/bro
 const ON_BOTH = ['__test__/extensions/', '__test__/inspect/', '__test__/interfaces/', '__test__/onnx/', '__test__/runtime/'];
 
 /** Makes Rust tests of operators also run on software Vulkan. */
-const RUST_ON_GPU = { WEBNN_TEST_GPU: '1' };
+const RUST_ON_GPU = { WEBNN_TEST_GPU: 'software' };
 
 /** Part of the names of Rust tests that run only there. */
 const RUST_GPU_TESTS = 'on_software_vulkan';

@@ -175,7 +175,7 @@ function targetsTable(run) {
   const shown = (value, unit) => (value === null ? NONE : unit === 'share' ? formatShare(value) : `${formatRate(value)} ${unit}`);
   return {
     title: 'Targets',
-    remark: 'On a machine with an NVIDIA H200.',
+    remark: 'Set for an NVIDIA H200.',
     head: ['target', '>at least', '>measured', 'verdict'],
     rows: judge(factsOf(run)).map(({ name, wanted, unit, got, verdict }) => [name, shown(wanted, unit), shown(got, unit), verdict]),
   };

@@ -143,6 +143,23 @@ pub fn choice() -> Result<Choice> {
     Ok(if software_allowed()? { Choice::Software } else { Choice::Hardware })
 }
 
+/// The GPU of tests: `software`, also if it is not set, or `hardware`. If it is set, tests of operators run there, too.
+#[cfg(test)]
+pub const TEST_VARIABLE: &str = "WEBNN_TEST_GPU";
+
+/// The choice of tests.
+///
+/// # Panics
+/// For an invalid value of [`TEST_VARIABLE`].
+#[cfg(test)]
+pub fn choice_of_tests() -> Choice {
+    match std::env::var(TEST_VARIABLE).as_deref() {
+        Err(_) | Ok("software") => Choice::Software,
+        Ok("hardware") => Choice::Hardware,
+        Ok(other) => panic!("{TEST_VARIABLE} is {other:?}, expected software or hardware"),
+    }
+}
+
 /// Whether [`SOFTWARE_VARIABLE`] lets contexts use software.
 ///
 /// # Errors

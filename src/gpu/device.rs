@@ -3,6 +3,7 @@
 use super::adapter::{Choice, adapter};
 use super::bindings::BoundSets;
 use super::dialect::Dialect;
+use super::exit::{enter, wait_at_exit};
 use super::features::{dialect_of, experiments};
 use super::loss::Loss;
 use super::pipelines::Pipelines;
@@ -38,6 +39,8 @@ pub struct Device {
     pub(super) bound: Mutex<Vec<Weak<BoundSets>>>,
     /// An error that was reported outside of any error scope.
     fault: Arc<Mutex<Option<String>>>,
+    /// Whether the driver's device is no other `Device`'s.
+    is_owner: bool,
 }
 
 /// Bytes of immediates (push constants) of every kernel.
@@ -55,12 +58,40 @@ pub const EXTENSIONS: wgpu::Features = wgpu::Features::SHADER_F16
 /// The devices in use by contexts.
 static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
 
+/// The driver's devices that nothing uses, at most one of each adapter. They stay open until the process ends: on an H100,
+/// NVIDIA's driver corrupted memory when the only device was closed. The next context gets one at once.
+static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
+
+struct Idle {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    info: wgpu::AdapterInfo,
+}
+
+impl Idle {
+    /// Takes the device of this adapter with these features.
+    fn take(info: &wgpu::AdapterInfo, features: wgpu::Features) -> Option<Idle> {
+        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = idle.iter().position(|one| one.info == *info && one.device.features() == features)?;
+        Some(idle.swap_remove(index))
+    }
+
+    /// Keeps the device, unless there is another of its adapter.
+    fn keep(self) {
+        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.iter().all(|one| one.info != self.info) {
+            idle.push(self);
+        }
+    }
+}
+
 impl Device {
     /// Returns the device for `choice`, shared by all contexts on the same adapter; `None` without an adapter.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
     pub fn shared(choice: &Choice) -> Result<Option<Arc<Device>>> {
+        let _inside = enter();
         // Held while opening, to keep other threads from opening a second device.
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(adapter) = adapter(choice)? else { return Ok(None) };
@@ -82,6 +113,7 @@ impl Device {
     /// An `OperationError` if the adapter provides no device, a NotSupportedError for an invalid value of an
     /// environment variable.
     pub fn open(choice: Choice, extensions: wgpu::Features) -> Result<Option<Device>> {
+        let _inside = enter();
         adapter(&choice)?.map(|adapter| Device::of(adapter, extensions)).transpose()
     }
 
@@ -96,8 +128,13 @@ impl Device {
             ..Default::default()
         };
         let info = adapter.get_info();
-        let (device, queue) = wait(adapter.request_device(&descriptor))
-            .map_err(|error| Error::new(ErrorKind::Operation, format!("{} provides no device: {error}", info.name)))?;
+        let (device, queue) = match Idle::take(&info, features) {
+            Some(Idle { device, queue, .. }) => (device, queue),
+            None => wait(adapter.request_device(&descriptor)).map_err(|error| {
+                Error::new(ErrorKind::Operation, format!("{} provides no device: {error}", info.name))
+            })?,
+        };
+        wait_at_exit();
         let dialect = dialect_of(adapter, features);
         let (loss, fault) = (Arc::new(Loss::default()), Arc::new(Mutex::new(None)));
         watch(&device, &loss, &fault);
@@ -131,6 +168,7 @@ impl Device {
             dialect,
             loss,
             fault,
+            is_owner: true,
         })
     }
 
@@ -140,7 +178,10 @@ impl Device {
     /// An `OperationError` if a thread cannot be started.
     pub fn with_dialect(&self, dialect: Dialect) -> Result<Device> {
         let (device, queue) = (self.device.clone(), self.queue.clone());
-        Device::with(device, queue, self.info.clone(), dialect, self.loss.clone(), self.fault.clone())
+        let fault = self.fault.clone();
+        let mut other = Device::with(device, queue, self.info.clone(), dialect, self.loss.clone(), fault)?;
+        other.is_owner = false;
+        Ok(other)
     }
 
     /// Names of the adapter and of its graphics API.
@@ -254,6 +295,9 @@ impl Device {
 impl Drop for Device {
     fn drop(&mut self) {
         self.pipelines.save(&self.info);
+        if self.is_owner && self.loss.reason().is_none() {
+            Idle { device: self.device.clone(), queue: self.queue.clone(), info: self.info.clone() }.keep();
+        }
     }
 }
 
@@ -270,9 +314,10 @@ fn watch(device: &wgpu::Device, loss: &Arc<Loss>, fault: &Arc<Mutex<Option<Strin
     }));
 }
 
-/// Runs `work`; turns a panic, by which wgpu reports errors where it has no other way to fail, into an
+/// Runs `work`, which may call the driver; turns a panic, by which wgpu reports errors where it has no other way to fail, into an
 /// `OperationError`.
 pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
+    let _inside = enter();
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let text = panic_text(&*panic).unwrap_or("for an unknown reason");
         Error::new(ErrorKind::Operation, format!("the GPU failed: {text}"))

@@ -10,6 +10,7 @@ pub mod device;
 pub mod dialect;
 pub mod direct;
 mod drivers;
+pub mod exit;
 pub mod features;
 pub mod kernel;
 pub mod loss;

@@ -1,6 +1,6 @@
 //! Tests of devices, transfers and plans that need software Vulkan: `npm test -- --gpu` runs them.
 
-use super::adapter::Choice;
+use super::adapter::{Choice, choice_of_tests};
 use super::device::{Device, EXTENSIONS};
 use super::kernel::header;
 use super::loss::Listener;
@@ -15,11 +15,11 @@ use crate::testing::{Random, Tolerance};
 use std::sync::{Arc, Mutex};
 
 fn device() -> Arc<Device> {
-    Device::shared(&Choice::Software).unwrap().expect("software Vulkan")
+    Device::shared(&choice_of_tests()).unwrap().expect("software Vulkan")
 }
 
 fn own_device(extensions: wgpu::Features) -> Arc<Device> {
-    Arc::new(Device::open(Choice::Software, extensions).unwrap().expect("software Vulkan"))
+    Arc::new(Device::open(choice_of_tests(), extensions).unwrap().expect("software Vulkan"))
 }
 
 fn plan(device: &Arc<Device>, text: &str) -> crate::error::Result<Plan> {
@@ -38,7 +38,8 @@ fn bytes(floats: &[f32]) -> Vec<u8> {
 #[test]
 fn contexts_share_a_device_until_it_is_lost() {
     let (first, second) = (device(), device());
-    assert!(Arc::ptr_eq(&first, &second) && first.is_software());
+    assert!(Arc::ptr_eq(&first, &second));
+    assert_eq!(first.is_software(), choice_of_tests() == Choice::Software);
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn too_much_memory_is_refused() {
 
 #[test]
 fn oversized_tensors_are_bound_in_pieces() {
-    let mut device = Device::open(Choice::Software, EXTENSIONS).unwrap().expect("software Vulkan");
+    let mut device = Device::open(choice_of_tests(), EXTENSIONS).unwrap().expect("software Vulkan");
     device.limits.max_storage_buffer_binding_size = 1024;
     let device = Arc::new(device);
     for text in [
@@ -106,7 +107,7 @@ fn oversized_tensors_are_bound_in_pieces() {
 
 #[test]
 fn more_buffers_than_a_kernel_may_bind_are_refused() {
-    let mut device = Device::open(Choice::Software, EXTENSIONS).unwrap().expect("software Vulkan");
+    let mut device = Device::open(choice_of_tests(), EXTENSIONS).unwrap().expect("software Vulkan");
     device.limits.max_storage_buffer_binding_size = 512;
     device.limits.max_storage_buffers_per_shader_stage = 8;
     let error =

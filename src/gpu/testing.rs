@@ -1,6 +1,6 @@
 //! Compares graphs on the software GPU with the oracle, and validates the texts of all kernels.
 
-use super::adapter::Choice;
+use super::adapter::{TEST_VARIABLE, choice_of_tests};
 use super::device::{Device, EXTENSIONS};
 use super::dialect::Dialect;
 use super::kernel::Dispatch;
@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock};
 pub fn devices() -> &'static [(&'static str, Arc<Device>)] {
     static DEVICES: OnceLock<Vec<(&'static str, Arc<Device>)>> = OnceLock::new();
     let open =
-        |extensions| Arc::new(Device::open(Choice::Software, extensions).expect("a device").expect("software Vulkan"));
+        |extensions| Arc::new(Device::open(choice_of_tests(), extensions).expect("a device").expect("software Vulkan"));
     DEVICES.get_or_init(|| {
         vec![("with all extensions", open(EXTENSIONS)), ("without extensions", open(wgpu::Features::empty()))]
     })
@@ -43,17 +43,14 @@ pub fn tolerance_of(cpu: Tolerance, dtype: DataType) -> Tolerance {
     }
 }
 
-/// If set to `1`, tests of operators also run on software Vulkan, which not every machine has.
-const VARIABLE: &str = "WEBNN_TEST_GPU";
-
-/// Calls [`check`] if [`VARIABLE`] asks for it.
+/// Calls [`check`] if [`TEST_VARIABLE`] is set: not every machine has Vulkan.
 pub fn check_where_asked(
     graph: &Graph,
     inputs: &HashMap<String, Tensor>,
     expected: &HashMap<String, Tensor>,
     cpu: Tolerance,
 ) {
-    if std::env::var_os(VARIABLE).is_some_and(|value| value == "1") {
+    if std::env::var_os(TEST_VARIABLE).is_some() {
         check(graph, inputs, expected, cpu);
     }
 }

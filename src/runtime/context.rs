@@ -13,12 +13,14 @@ use crate::description::{Description, Origin};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::adapter::{self, Choice, WebGpuAdapter};
 use crate::gpu::device::Device;
+use crate::gpu::exit::enter;
 use crate::gpu::loss::Listener;
 use crate::ir::{Graph, Growing, Stencil};
 use crate::memory::Buffer;
 use crate::observe::Stopwatch;
 use crate::shape::{Descriptor, MAX_TENSOR_BYTES, MAX_VALUE_BYTES};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -48,6 +50,8 @@ pub struct Context {
     graphs: Arc<WeakList<CompiledGraph>>,
     /// Set while the context is open: from its first request until it is lost.
     backend: Arc<Mutex<Option<Backend>>>,
+    /// Whether what it holds is on a GPU, also after it was lost.
+    is_on_gpu: Arc<AtomicBool>,
     /// Why the processor is what it is, for people; set while the context is opened.
     reason: Arc<OnceLock<String>>,
     /// Called when the context's device is lost. Stored here because devices do not keep their listeners alive.
@@ -94,6 +98,7 @@ impl Context {
             tensors: Arc::default(),
             graphs: Arc::default(),
             backend: Arc::default(),
+            is_on_gpu: Arc::default(),
             reason: Arc::default(),
             listener: Arc::default(),
         })
@@ -125,6 +130,7 @@ impl Context {
     /// Like [`open`](Self::open), on the backend that `find` returns.
     pub(super) fn open_on(&self, find: impl FnOnce() -> Result<Backend> + Send + 'static, lost: Done, done: Done) {
         let (backend, kept, losing) = (self.backend.clone(), self.listener.clone(), self.timeline.losing());
+        let is_on_gpu = self.is_on_gpu.clone();
         self.timeline.enqueue(
             move |_| {
                 let lost = Mutex::new(Some(lost));
@@ -138,6 +144,7 @@ impl Context {
                 let listener = kept.get_or_init(|| listener);
                 let found = find()?;
                 if let Backend::Gpu(device) = &found {
+                    is_on_gpu.store(true, Ordering::Relaxed);
                     device.loss.listen(listener);
                 }
                 *lock(&backend) = Some(found);
@@ -187,7 +194,7 @@ impl Context {
         self.timeline.lose();
         let backend = self.backend.clone();
         // The context may be held for long: the garbage collector does not know the weight of a device.
-        self.timeline.enqueue_release(move || *lock(&backend) = None);
+        self.enqueue_release(move || *lock(&backend) = None);
         self.timeline.release_arena();
     }
 
@@ -290,7 +297,7 @@ impl Context {
     /// Frees the bytes of `tensor` after all earlier work.
     pub fn release_tensor(&self, tensor: &Arc<Tensor>) {
         let tensor = tensor.clone();
-        self.timeline.enqueue_release(move || tensor.set(Contents::Released));
+        self.enqueue_release(move || tensor.set(Contents::Released));
     }
 
     /// Appends work of several steps, with access to the context. If it returns a continuation, that continuation runs
@@ -314,7 +321,11 @@ impl Context {
 
     /// Appends work that frees memory: it runs even if the context is lost by then.
     pub fn enqueue_release(&self, release: impl FnOnce() + Send + 'static) {
-        self.timeline.enqueue_release(release);
+        let is_on_gpu = self.is_on_gpu.clone();
+        self.timeline.enqueue_release(move || {
+            let _inside = is_on_gpu.load(Ordering::Relaxed).then(enter);
+            release();
+        });
     }
 
     /// Compiles `graph`.
@@ -381,7 +392,7 @@ impl Context {
     /// Frees the resources of `graph` after all earlier work.
     pub fn release_graph(&self, graph: &Arc<CompiledGraph>) {
         let graph = graph.clone();
-        self.timeline.enqueue_release(move || {
+        self.enqueue_release(move || {
             *graph.lock_description() = None;
             *graph.lock() = None;
         });

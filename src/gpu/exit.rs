@@ -1,0 +1,142 @@
+//! The end of the process. Drivers clean up when it exits, and NVIDIA's crashes if another thread is inside of it
+//! meanwhile. So threads enter a driver through [`enter`], and the end of the process waits until they have left.
+
+use std::cell::Cell;
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::thread::park;
+use std::time::Duration;
+
+/// How long the end of the process waits: a driver that hangs must not keep it for ever.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+struct Gate {
+    state: Mutex<State>,
+    left: Condvar,
+}
+
+struct State {
+    /// Number of threads that are inside.
+    inside: usize,
+    /// Whether the process ends.
+    closed: bool,
+}
+
+static GATE: Gate = Gate { state: Mutex::new(State { inside: 0, closed: false }), left: Condvar::new() };
+
+thread_local! {
+    /// How often this thread has entered without leaving.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A thread's stay inside of a driver. It ends on drop, on the same thread.
+pub struct Inside(std::marker::PhantomData<*const ()>);
+
+/// Enters a driver, or waits for ever if the process ends. A thread that is inside can enter again.
+pub fn enter() -> Inside {
+    if DEPTH.get() == 0 && !GATE.let_in() {
+        loop {
+            park();
+        }
+    }
+    DEPTH.set(DEPTH.get() + 1);
+    Inside(std::marker::PhantomData)
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        DEPTH.set(DEPTH.get() - 1);
+        if DEPTH.get() == 0 {
+            GATE.let_out();
+        }
+    }
+}
+
+impl Gate {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a thread as inside, unless the gate is closed.
+    fn let_in(&self) -> bool {
+        let mut state = self.lock();
+        state.inside += usize::from(!state.closed);
+        !state.closed
+    }
+
+    fn let_out(&self) {
+        self.lock().inside -= 1;
+        self.left.notify_all();
+    }
+
+    /// Lets no thread in any more, and waits until at most `allowed` are inside, at most for `patience`.
+    fn close(&self, allowed: usize, patience: Duration) {
+        let mut state = self.lock();
+        state.closed = true;
+        drop(self.left.wait_timeout_while(state, patience, |state| state.inside > allowed));
+    }
+}
+
+/// Has the end of the process wait for threads inside of drivers. Functions that drivers have registered for the end of
+/// the process must be registered already, because the last one is called first: call it when a device is open.
+pub fn wait_at_exit() {
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(register);
+}
+
+/// Only Unix-like systems call functions at the end of a process while other threads run.
+#[cfg(unix)]
+fn register() {
+    unsafe extern "C" {
+        fn __cxa_atexit(call: extern "C" fn(*mut ()), argument: *mut (), library: *mut ()) -> i32;
+    }
+    extern "C" fn close(_: *mut ()) {
+        let own = usize::from(DEPTH.get() > 0);
+        GATE.close(own, PATIENCE);
+        // What this thread still does, such as dropping objects, it does alone.
+        DEPTH.set(DEPTH.get() + 1);
+    }
+    // SAFETY: this is the function behind the C library's `atexit`. It calls `close` once, which does not unwind. Without
+    // a library, it is called at the end of the process rather than when this addon is unloaded, which no system does
+    // with a library whose threads have destructors for local data.
+    let status = unsafe { __cxa_atexit(close, std::ptr::null_mut(), std::ptr::null_mut()) };
+    debug_assert_eq!(status, 0, "the C library has room for a function to call at exit");
+}
+
+#[cfg(not(unix))]
+fn register() {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn a_closed_gate_waits_for_those_inside_and_lets_nobody_in() {
+        let gate = Gate { state: Mutex::new(State { inside: 0, closed: false }), left: Condvar::new() };
+        assert!(gate.let_in() && gate.let_in());
+        gate.close(2, Duration::MAX);
+        assert!(!gate.let_in());
+        gate.close(1, Duration::from_millis(1));
+        let (tell, told) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                gate.close(0, Duration::MAX);
+                tell.send(gate.lock().inside).unwrap();
+            });
+            gate.let_out();
+            assert!(told.try_recv().is_err(), "one is still inside");
+            gate.let_out();
+        });
+        assert_eq!(told.recv(), Ok(0));
+    }
+
+    #[test]
+    fn a_thread_enters_again() {
+        let depth = DEPTH.get();
+        let (first, second) = (enter(), enter());
+        assert_eq!(DEPTH.get(), depth + 2);
+        drop(first);
+        drop(second);
+        assert_eq!(DEPTH.get(), depth);
+    }
+}
