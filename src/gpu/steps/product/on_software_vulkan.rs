@@ -215,7 +215,7 @@ fn the_self_test_detects_wrong_results() {
     assert!(self_test::key(&device.info).contains(&device.info.name));
 }
 
-/// Validates the text for real units without a device: the WGSL, and its translation to SPIR-V.
+/// Validates the WGSL for real units without a device.
 #[test]
 fn kernels_for_matrix_units_are_valid() {
     for (side, tile) in [(16, 64), (16, 128), (8, 64)] {
