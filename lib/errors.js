@@ -78,6 +78,25 @@ function sanitizeLines(text) {
   return text.split('\n').map(sanitize).join('\n');
 }
 
+/**
+ * Returns the name of a kind of thing with its article: `a Float32Array`, `an Int32Array`.
+ *
+ * @param {string} kind
+ */
+function article(kind) {
+  return `${/^([AEIO]|ML)/i.test(kind) ? 'an' : 'a'} ${kind}`;
+}
+
+/**
+ * Returns a number of things: `1 byte`, `2 bytes`.
+ *
+ * @param {number} count
+ * @param {string} noun in the singular
+ */
+function amount(count, noun) {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}
+
 /** The error for a model that cannot be used. */
 class OnnxError extends Error {
   /**
@@ -130,7 +149,7 @@ function illegalConstructor(name) {
  * @returns {TypeError}
  */
 function illegalInvocation(member, name) {
-  return new TypeError(`${member}: Illegal invocation, the receiver is not an ${name}`);
+  return new TypeError(`${member}: Illegal invocation, the receiver is not ${article(name)}`);
 }
 
 /**
@@ -184,6 +203,8 @@ function withCode(error, code) {
 
 module.exports = {
   OnnxError,
+  amount,
+  article,
   errorFromCode,
   helpOf,
   illegalConstructor,

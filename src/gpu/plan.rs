@@ -89,7 +89,7 @@ impl Plan {
     /// Lowers `graph` without optimizing it.
     ///
     /// # Errors
-    /// Those of [`of_optimized`](Self::of_optimized).
+    /// Same as [`of_optimized`](Self::of_optimized).
     pub fn new(mut graph: Graph, device: &Arc<Device>, share: Share, options: PlanOptions) -> Result<Plan> {
         unpack(&mut graph)?;
         let origin = Origin::unchanged(&graph, Passes::NONE);
@@ -333,7 +333,7 @@ impl Parts<'_> {
         };
         let most = limits.max_storage_buffers_per_shader_stage as usize;
         if places.len() + 1 > most {
-            return Err(refuse(format!("a kernel needs {} buffers, expected at most {most},", places.len() + 1)));
+            return Err(refuse(format!("a kernel needs {} buffers, expected at most {most}", places.len() + 1)));
         }
         Ok((source, places))
     }

@@ -163,7 +163,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// Like [`input_shape`](Self::input_shape), as numbers; see [`Dim::get`].
     ///
     /// # Errors
-    /// Those of [`input_shape`](Self::input_shape).
+    /// Same as [`input_shape`](Self::input_shape).
     pub fn input_sizes(&self, index: usize) -> Step<Vec<u32>> {
         Ok(numbers(&self.input_shape(index)?))
     }
@@ -333,7 +333,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// Like [`emit_all`](Self::emit_all), for an operator with one output.
     ///
     /// # Errors
-    /// Those of [`emit_all`](Self::emit_all).
+    /// Same as [`emit_all`](Self::emit_all).
     pub fn emit(&mut self, op: impl Into<Op>, inputs: &[OperandId]) -> Step<OperandId> {
         let outputs = self.emit_all(op, inputs.iter().copied().map(Some).collect())?;
         Ok(outputs[0])

@@ -2,8 +2,10 @@
 //! rounds into one graph, and a session, which runs one round after another.
 
 use super::body::{is_described, row};
+use super::error::quoted;
 use super::model::ValueInfo;
 use super::value::Value;
+use crate::error::amount;
 use crate::shape::Descriptor;
 
 /// A node with graphs in attributes, and what its rules are made of.
@@ -222,7 +224,7 @@ fn call<F: ControlNode>(
     let (got, expected) = (F::inputs_of(body), inputs.len());
     match got == expected {
         true => flow.run(body, inputs),
-        false => Err(flow.fail(format!("its graph has {got} inputs, expected {expected}"))),
+        false => Err(flow.fail(format!("its graph has {}, expected {expected}", amount(got, "input")))),
     }
 }
 
@@ -388,7 +390,7 @@ fn stacked<F: ControlNode>(
     let of_none = || row(info, known.and_then(Option::as_ref));
     let is_empty = of_rows.is_none();
     let mut row = of_rows.or_else(of_none).ok_or_else(|| {
-        flow.fail(format!("no round returns a row of '{}', and its type is not described", info.name))
+        flow.fail(format!("no round returns a row of {}, and its type is not described", quoted(&info.name)))
     })?;
     let axis = dimension(axis, row.rank() + 1).map_err(|reason| flow.fail(reason))?;
     if is_empty {
@@ -402,7 +404,7 @@ fn stacked<F: ControlNode>(
 fn count_rows<F: ControlNode>(flow: &F, body: &F::Body, others: usize) -> Result<usize, F::Error> {
     let outputs = F::outputs_of(body).len();
     let rows = outputs.checked_sub(others);
-    rows.ok_or_else(|| flow.fail(format!("its graph has {outputs} outputs, expected at least {others}")))
+    rows.ok_or_else(|| flow.fail(format!("its graph has {}, expected at least {others}", amount(outputs, "output"))))
 }
 
 /// The outputs of `Loop`.
