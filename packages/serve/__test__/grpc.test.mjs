@@ -91,7 +91,7 @@ test('errors have the codes of gRPC, and messages of any script', async (t) => {
   const { call } = await digits(t, { files: wordsFiles('words') });
   const infer = (message) => call('ModelInfer', { model_name: 'digits', ...message });
   const invalid = async (message, details) => assert.deepEqual(await infer(message), { code: 'INVALID_ARGUMENT', details });
-  assert.deepEqual(await infer({ model_name: '雪 %ü' }), { code: 'NOT_FOUND', details: 'there is no model "雪 %ü"' });
+  assert.deepEqual(await infer({ model_name: '雪 %ü' }), { code: 'NOT_FOUND', details: 'there is no model "雪 %ü", the server has "digits", "words"' });
   assert.deepEqual(await call('ModelMetadata', { name: 'digits', version: '9' }), { code: 'NOT_FOUND', details: 'model "digits" has no version "9"' });
   await invalid({ inputs: [picture({ datatype: 'X' })] }, 'input "pixels": there is no datatype "X"');
   await invalid({ inputs: [picture({ shape: [-1] })] }, 'input "pixels": its shape has -1, expected a size from 0');

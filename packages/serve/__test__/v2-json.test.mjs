@@ -178,9 +178,9 @@ test('refuses lengths that lie', () => {
   for (const length of ['99999', '-1', 'x', '1e3', '']) assert.throws(() => decodeRequest(Buffer.from('{"inputs":[]}'), length), { kind: 'invalid' }, length);
   const texts = (bytes) => () =>
     binary({ inputs: [{ name: 'x', shape: [1], datatype: 'BYTES', parameters: { binary_data_size: bytes.length } }] }, Buffer.from(bytes));
-  assert.throws(texts([255, 255, 255, 255, 1]), /text 0 ends at byte 4294967299 of 5/);
-  assert.throws(texts([1, 0, 0]), /expected 1 texts/);
-  assert.throws(texts([0, 0, 0, 0, 0, 0, 0, 0]), /expected 1 texts/);
+  assert.throws(texts([255, 255, 255, 255, 1]), /string 0 ends at byte 4294967299 of 5/);
+  assert.throws(texts([1, 0, 0]), /expected 1 strings/);
+  assert.throws(texts([0, 0, 0, 0, 0, 0, 0, 0]), /expected 1 strings/);
 });
 
 test('writes numbers, and raw bytes where they are wanted', () => {

@@ -358,7 +358,7 @@ class Room {
     if (!isRaw) this.#contents -= count;
     if (isText) this.#texts -= count;
     if (this.#contents < 0) throw invalid(`${what}: contents may have ${MAX_CONTENTS} elements together; send raw_input_contents`);
-    if (this.#texts < 0) throw invalid(`${what}: a request may have ${MAX_TEXTS} texts`);
+    if (this.#texts < 0) throw invalid(`${what}: a request may have ${MAX_TEXTS} strings`);
   }
 }
 

@@ -169,7 +169,7 @@ export function decodeRequest(body, headLength) {
   if (!isObject(json) || !Array.isArray(json.inputs)) throw invalid('the request is not an object with a list of inputs');
   const id = json.id ?? undefined;
   const parameters = json.parameters ?? {};
-  if (id !== undefined && typeof id !== 'string') throw invalid('id is not a text');
+  if (id !== undefined && typeof id !== 'string') throw invalid('id is not a string');
   if (!isObject(parameters)) throw invalid('parameters is not an object');
   checkParameters(parameters, 'request', 'the request');
   const pieces = new Pieces(body.subarray(length));

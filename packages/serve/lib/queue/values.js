@@ -34,7 +34,7 @@ function tensorOf(name, value) {
   const { data, shape, datatype } = Array.isArray(value) || ArrayBuffer.isView(value) ? { data: value } : (value ?? {});
   const isTexts = Array.isArray(data) && data.every((text) => typeof text === 'string');
   const kind = ArrayBuffer.isView(data) ? (datatype ?? NAMES[data.constructor.name]) : undefined;
-  if (!isTexts && kind === undefined) throw invalid(`input ${JSON.stringify(name)} is no typed array and no list of texts`);
+  if (!isTexts && kind === undefined) throw invalid(`input ${JSON.stringify(name)} is not a typed array or a list of strings`);
   const { buffer, byteOffset, length } = /** @type {any} */ (data);
   const sizes = shape ?? [length];
   if (sizes.reduce((a, b) => a * b, 1) !== length) throw invalid(`input ${JSON.stringify(name)} is [${sizes.join(', ')}] and has ${length} elements`);
