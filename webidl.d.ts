@@ -75,7 +75,7 @@ export function illegalConstructor(name: string): TypeError;
 export function illegalInvocation(member: string, name: string): TypeError;
 /** A DOMException with the name `NotSupportedError`. */
 export function notSupportedError(message: string): Error;
-/** A caller's text in quotation marks, for messages: cut to a readable length, without control characters. */
+/** A caller's string in quotation marks, for messages: cut to a readable length, without control characters. */
 export function quote(text: string): string;
 
 /** Whether a value has the type Object of ECMAScript. */

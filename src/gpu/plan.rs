@@ -316,7 +316,7 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// Splits bindings that exceed the device's limits; returns the kernel's new text and bindings.
+    /// Splits bindings that exceed the device's limits; returns the kernel's new source and bindings.
     fn within_limits(&self, node: &Node, source: String, places: Vec<Place>) -> Result<(String, Vec<Place>)> {
         let limits = &self.device.limits;
         let refuse = |what: String| {
@@ -339,7 +339,7 @@ impl Parts<'_> {
     }
 }
 
-/// Compiles the kernels on all threads, each distinct text once.
+/// Compiles the kernels on all threads, each distinct source once.
 fn compiled(device: &Device, share: Share, unbuilt: Vec<Unbuilt>) -> Result<Vec<Launch>> {
     let by_source: BTreeMap<&str, &Unbuilt> = unbuilt.iter().map(|launch| (launch.source.as_str(), launch)).collect();
     let made: Vec<OnceLock<Result<Arc<Pipeline>>>> = by_source.iter().map(|_| OnceLock::new()).collect();

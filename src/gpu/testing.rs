@@ -1,4 +1,4 @@
-//! Compares graphs on the software GPU with the oracle, and validates the texts of all kernels.
+//! Compares graphs on the software GPU with the oracle, and validates the sources of all kernels.
 
 use super::adapter::Choice;
 use super::device::{Device, EXTENSIONS};

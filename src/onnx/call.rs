@@ -205,13 +205,13 @@ impl<'c, 'm> Call<'c, 'm> {
         self.float_attribute(name).unwrap_or(default as f64)
     }
 
-    /// A text attribute, if present.
+    /// A string attribute, if present.
     pub fn text_attribute(&self, name: &str) -> Option<String> {
         let text = self.attribute(name)?.s.unwrap_or_default();
         Some(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// A text attribute or its default.
+    /// A string attribute or its default.
     pub fn text_or(&self, name: &str, default: &str) -> String {
         self.text_attribute(name).unwrap_or_else(|| default.to_string())
     }
@@ -226,7 +226,7 @@ impl<'c, 'm> Call<'c, 'm> {
         self.attribute(name).map(|attribute| attribute.floats.iter().map(|&x| x as f64).collect())
     }
 
-    /// A list of texts, if present.
+    /// A list of strings, if present.
     pub fn texts_attribute(&self, name: &str) -> Option<Vec<String>> {
         let texts = self.attribute(name)?.strings;
         Some(texts.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())

@@ -54,7 +54,7 @@ pub(super) struct Decoder {
     arena: Arena,
     texts: HashMap<Bytes, TextId>,
     empty: Option<TextId>,
-    /// The visible value of each text.
+    /// The visible value of each string.
     scope: Vec<Option<NameId>>,
     /// Operators by domain, name and overload.
     operators: HashMap<[TextId; 3], OperatorId>,

@@ -77,7 +77,8 @@ impl fmt::Display for ModelError {
 
 impl std::error::Error for ModelError {}
 
-/// Shortens a long text from a file for messages and labels: a text that many nodes repeat must not need much memory.
+/// Shortens a long string from a file for messages and labels: many nodes may repeat it, which must not need much
+/// memory.
 pub fn shortened(text: &str) -> String {
     const MOST: usize = 256;
     match text.char_indices().nth(MOST) {

@@ -59,7 +59,7 @@ ids! {
     GraphId
     /// A function of the model.
     FunctionId
-    /// A text that nodes, values or attributes share.
+    /// A string that nodes, values or attributes share.
     TextId
     /// An operator as nodes name it.
     OperatorId
