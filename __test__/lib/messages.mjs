@@ -40,7 +40,7 @@ export const faultsOfArgument = (message) => [
 ];
 
 /** Strings of JavaScript that are messages: the argument of what makes an error. */
-const IN_JAVASCRIPT = /(?:Error|Failure|dataError)\((?:'[A-Z_]+', )?(?:`((?:[^`\\]|\\.)*)`|'((?:[^'\\\n]|\\.)*)')/g;
+const IN_JAVASCRIPT = /(?:Error|Failure|dataError|invalid)\((?:'\w+', )?(?:`((?:[^`\\]|\\.)*)`|'((?:[^'\\\n]|\\.)*)')/g;
 
 /** Strings of Rust with values in them, most of which are messages. */
 const IN_RUST = /format(?:_args)?!\(\s*"((?:[^"\\]|\\[^])*)"/g;
@@ -62,7 +62,12 @@ const inserted = (/** @type {string} */ value) => (/^\$?\{[A-Z_]+\}$/.test(value
  * @returns {string[]} what is wrong with the messages in it
  */
 export function faultsInSource(source, isRust) {
-  if (!isRust) return [...source.matchAll(IN_JAVASCRIPT)].flatMap(([, a, b]) => faultsOf((a ?? b).replace(JAVASCRIPT_VALUE, inserted)));
+  if (!isRust)
+    return [...source.matchAll(IN_JAVASCRIPT)].flatMap(([, a, b]) => {
+      const message = (a ?? b).replace(JAVASCRIPT_VALUE, inserted);
+      // A string within a string ends early.
+      return message.includes('${') ? [] : faultsOf(message);
+    });
   const program = source.replace(/^( *)#\[cfg\(test\)\]\n\1mod \w+ \{\n[^]*?^\1\}$/gm, '').replace(/^\s*\/\/.*$/gm, '');
   return [...program.matchAll(IN_RUST)]
     .filter(([, text]) => !CODE.test(text))

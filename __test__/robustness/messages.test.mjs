@@ -207,7 +207,7 @@ test('the check finds what the rule forbids', () => {
   assert.equal(faultsInSource(rust, true).length, 2);
 });
 
-const FOLDERS = ['lib', 'src', 'packages/compat/lib'];
+const FOLDERS = ['lib', 'src', 'packages/compat/lib', 'packages/serve/lib'];
 
 /** Tests, and what writes programs. */
 const OTHERS = /(^|[/_])tests?\.rs$|_tests\.rs$|testing\.rs$|on_software_vulkan\.rs$|simulate/;

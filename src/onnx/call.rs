@@ -564,7 +564,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// instead of being listed: the graphs may never run.
     ///
     /// # Errors
-    /// Those of `work`.
+    /// The errors of `work`.
     pub fn attempt<T>(&mut self, work: impl FnOnce(&mut Self) -> Step<T>, cut: Cut) -> Step<T> {
         let before = self.importer.refused.clone();
         let outcome = work(self);

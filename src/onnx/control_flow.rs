@@ -175,7 +175,7 @@ pub fn branch_for(condition: bool) -> &'static str {
 /// The outputs of `If`, whose condition must be known.
 ///
 /// # Errors
-/// That of its graph, or if it lacks the condition.
+/// The error of its graph, or if it lacks the condition.
 pub fn choose<F: ControlNode>(flow: &mut F) -> Result<Vec<Value<F::Tensor>>, F::Error> {
     let condition = int_input(flow, 0, "cond")?.ok_or_else(|| flow.fail("cond (input 0) is missing".to_string()))?;
     let mut body = flow.body(branch_for(condition != 0))?;
@@ -185,7 +185,7 @@ pub fn choose<F: ControlNode>(flow: &mut F) -> Result<Vec<Value<F::Tensor>>, F::
 /// The outputs of `SequenceMap`: runs its graph for each position of its sequences.
 ///
 /// # Errors
-/// Those of its graph, or if its inputs do not match.
+/// The errors of its graph, or if its inputs do not match.
 pub fn map<F: ControlNode>(flow: &mut F) -> Result<Vec<Value<F::Tensor>>, F::Error> {
     let inputs = required(flow, 0)?;
     let first = inputs.first().and_then(Value::elements);
@@ -410,7 +410,7 @@ fn count_rows<F: ControlNode>(flow: &F, body: &F::Body, others: usize) -> Result
 /// The outputs of `Loop`.
 ///
 /// # Errors
-/// Those of its graph, or if it does not match the node.
+/// The errors of its graph, or if it does not match the node.
 pub fn repeat<F: ControlNode>(flow: &mut F) -> Result<Vec<Value<F::Tensor>>, F::Error> {
     let trips = int_input(flow, 0, "the trip count")?;
     let condition = int_input(flow, 1, "cond")?;
@@ -476,7 +476,7 @@ impl<F: ControlNode> Scan<F> {
     /// returns those after the last round, then the stacked rows.
     ///
     /// # Errors
-    /// Those of the graph, or if the inputs do not match.
+    /// The errors of the graph, or if the inputs do not match.
     pub fn run(
         &mut self,
         flow: &mut F,
@@ -513,7 +513,7 @@ impl<F: ControlNode> Scan<F> {
 /// The outputs of `Scan` since opset 9.
 ///
 /// # Errors
-/// Those of its graph, or if it does not match the node.
+/// The errors of its graph, or if it does not match the node.
 pub fn scan<F: ControlNode>(flow: &mut F) -> Result<Vec<Value<F::Tensor>>, F::Error> {
     let mut scan = Scan::of(flow, 0)?;
     let axes = |attribute: &str, directions: &str, count| {

@@ -410,7 +410,7 @@ impl ContextTurn<'_> {
     /// Runs `work` now.
     ///
     /// # Errors
-    /// That of `work`, an OperationError for a panic in it, or the reason why the context is lost.
+    /// The error of `work`, an OperationError for a panic in it, or the reason why the context is lost.
     pub fn run<T>(&self, work: impl FnOnce(&Site) -> Result<T>) -> Result<T> {
         self.turn.run(self.context.on_site(work))
     }

@@ -68,7 +68,7 @@ impl Deciding {
     /// this number of elements.
     ///
     /// # Errors
-    /// Those of `bytes_of`, or an UnknownError if memory runs out.
+    /// The errors of `bytes_of`, or an UnknownError if memory runs out.
     pub fn elements_of(
         &self,
         shapes: &Shapes,

@@ -108,7 +108,8 @@ export function chooseOutput(outputs, { output: wanted, pooling, needsStates }) 
   const poolers = needsStates || isPooled ? [] : named([POOLER]);
   const [found] = [...(isPooled ? [] : vectors), ...(pooling === 'none' ? [] : states), ...poolers];
   if (found !== undefined) return found;
-  const reason = needsStates || isPooled ? 'the states of tokens are to be pooled, and no output has them' : 'no output is known to be the vector of a sequence';
+  const reason =
+    needsStates || isPooled ? 'the states of tokens are to be pooled, and no output has them' : 'no output is known to be the vector of a sequence';
   throw new RepositoryError(
     `${reason}: the model has ${names(outputs)}, expected ${[...VECTORS, ...STATES].join(', ')}. Set "output" in model.json, or "kind" to "tensors" if the model is for something else`,
   );

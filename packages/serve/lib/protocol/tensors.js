@@ -1,6 +1,6 @@
 // Tensors between a protocol and a model.
 
-import { invalid, shown } from '../errors.js';
+import { amount, invalid, shown } from '../errors.js';
 import { datatypeOf } from './datatypes.js';
 
 /** @typedef {Uint8Array | Uint16Array | Uint32Array | BigUint64Array | Int8Array | Int16Array | Int32Array | BigInt64Array | Float32Array | Float64Array} Elements */
@@ -81,7 +81,7 @@ function textsOf(bytes, count, what) {
     at = end;
   }
   if (texts.length !== count || at !== bytes.length) {
-    throw invalid(`${what}: expected ${count} strings with their lengths in ${bytes.length} bytes, found ${texts.length} in ${at}`);
+    throw invalid(`${what}: expected ${amount(count, 'string')} with a length before each in ${amount(bytes.length, 'byte')}, found ${texts.length} in ${at}`);
   }
   return texts;
 }
@@ -97,7 +97,7 @@ function textsOf(bytes, count, what) {
 export function elementsFromBytes(bytes, datatype, count, what) {
   if (datatype.json === 'text') return textsOf(bytes, count, what);
   if (bytes.length !== count * datatype.bytes) {
-    throw invalid(`${what}: ${count} elements of ${datatype.name} are ${count * datatype.bytes} bytes, not ${bytes.length}`);
+    throw invalid(`${what}: ${amount(count, 'element')} of ${datatype.name} take ${amount(count * datatype.bytes, 'byte')}, not ${bytes.length}`);
   }
   const { byteOffset } = bytes;
   const buffer = /** @type {ArrayBuffer} */ (bytes.buffer);
