@@ -180,6 +180,8 @@ describe('failures are exit code 1', () => {
       '--input',
       'ones',
     );
+    // Before it asks for inputs.
+    await refused(1, /: there is no translation .*\nSee /, 'run', file('unsupported.onnx'));
     await refused(2, /bacth.*\nSee https:.*#err_webnn_unknown_dimension\n$/, 'inspect', file('tokens.onnx'), '--free-dimension', 'bacth=2');
     await refused(1, /^[^\n]*no such file\n$/, 'inspect', 'absent.onnx');
   });
