@@ -133,7 +133,10 @@ export interface MLContextOptions {
    * of inputs. Contexts of `webnn-node/auto` have "int4".
    */
   extensions?: Iterable<MLContextExtension> | undefined;
-  /** Extension of webnn-node: number of CPU threads, 1 to 1024; when absent, as many as the process may use. */
+  /**
+   * Extension of webnn-node: number of CPU threads, 1 to 1024; when absent, one per physical core that the process
+   * may use.
+   */
   numThreads?: number | undefined;
 }
 

@@ -64,7 +64,7 @@ export interface OnnxUnsupportedNode {
  * The `code` of an error from these functions.
  *
  * - `ERR_WEBNN_MODEL_NOT_FOUND`: There is no such file, or it cannot be read.
- * - `ERR_WEBNN_MODEL_INVALID`: The file is not a sound ONNX model.
+ * - `ERR_WEBNN_MODEL_INVALID`: The file is not a valid ONNX model.
  * - `ERR_WEBNN_UNSUPPORTED_OPERATOR`: Operators, types or sizes of the model are not supported; `unsupported` lists the
  *   nodes.
  * - `ERR_WEBNN_TYPE`: An argument or value is of the wrong type.

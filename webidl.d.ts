@@ -12,6 +12,11 @@ import type { MLDimension, MLGraphBuilder, MLOperandDataType } from './index.js'
  */
 export type Converter<T> = (value: unknown, what: string, key?: string | number) => T;
 
+/** A number of things in a message: `1 byte`, `2 bytes`. */
+export function amount(count: number, noun: string): string;
+/** The name of a kind with its article: `a Float32Array`, `an Int32Array`. */
+export function article(kind: string): string;
+
 export const boolean: (value: unknown) => boolean;
 /** Finite. */
 export const double: Converter<number>;
@@ -70,7 +75,7 @@ export function illegalConstructor(name: string): TypeError;
 export function illegalInvocation(member: string, name: string): TypeError;
 /** A DOMException with the name `NotSupportedError`. */
 export function notSupportedError(message: string): Error;
-/** A caller's text in quotation marks, for messages: cut to a readable length, without control characters. */
+/** A caller's string in quotation marks, for messages: cut to a readable length, without control characters. */
 export function quote(text: string): string;
 
 /** Whether a value has the type Object of ECMAScript. */

@@ -1,7 +1,7 @@
 'use strict';
 
 const { ELEMENT_SIZES, VIEWS, byteLength, describe } = require('./lib/descriptor.js');
-const { illegalConstructor, illegalInvocation, notSupportedError, quote } = require('./lib/errors.js');
+const { amount, article, illegalConstructor, illegalInvocation, notSupportedError, quote } = require('./lib/errors.js');
 const { letBuildAgain } = require('./lib/several-builds.js');
 const { defineSlots } = require('./lib/slots.js');
 const {
@@ -30,6 +30,8 @@ const {
 module.exports = {
   ELEMENT_SIZES,
   VIEWS,
+  amount,
+  article,
   boolean,
   bufferKind,
   bufferSource,

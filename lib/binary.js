@@ -176,6 +176,20 @@ function adviceForMissing(platform) {
 }
 
 /**
+ * @param {{error: NodeJS.ErrnoException}[]} failures
+ * @param {string} platform
+ * @returns {string} what to do about them
+ */
+function adviceFor(failures, platform) {
+  const errors = failures.map(({ error }) => error);
+  if (errors.some(({ message }) => message.includes('--allow-ffi'))) {
+    return 'Deno may not load native binaries: run the program with --allow-ffi.';
+  }
+  const refused = errors.filter(({ code }) => code === 'ERR_DLOPEN_FAILED');
+  return refused.length > 0 ? adviceForRefused(refused) : adviceForMissing(platform);
+}
+
+/**
  * Loads the binary that {@link PATH_VARIABLE} names, and nothing else.
  *
  * @param {string} named
@@ -203,7 +217,7 @@ function requireNode() {
   const [major, minor] = node.split('.').map(Number);
   const [neededMajor, neededMinor] = needed.split('.').map(Number);
   if (deno === undefined && bun === undefined && (major < neededMajor || (major === neededMajor && minor < neededMinor))) {
-    throw new Error(`webnn-node needs Node ${needed} or newer, this is Node ${node}.`);
+    throw new Error(`webnn-node needs Node ${needed} or newer, this is Node ${node}`);
   }
 }
 
@@ -236,11 +250,10 @@ function loadBinding() {
   if (binding !== undefined) {
     return binding;
   }
-  const refused = failures.map(({ error }) => error).filter(({ code }) => code === 'ERR_DLOPEN_FAILED');
   throw new Error(
     [
       `webnn-node has no usable native binary for ${platform}.`,
-      refused.length > 0 ? adviceForRefused(refused) : adviceForMissing(platform),
+      adviceFor(failures, platform),
       ...(failures.length > 0 ? ['Tried:', ...failures.map(({ place, error }) => reason(place, error))] : []),
       `To load a binary from another path, set the environment variable ${PATH_VARIABLE} to it.`,
     ].join('\n'),

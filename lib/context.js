@@ -2,7 +2,7 @@
 
 const { dataTypeIndex, matchingBytes } = require('./descriptor.js');
 const { donationsOf, toDispatchOptions } = require('./donation.js');
-const { illegalConstructor, illegalInvocation, invalidStateError, quote, unknownError, withCode } = require('./errors.js');
+const { amount, illegalConstructor, illegalInvocation, invalidStateError, quote, unknownError, withCode } = require('./errors.js');
 const { matchTensors, slots: graphSlots } = require('./graph.js');
 const { draftConstants, int4Constants } = require('./int4.js');
 const native = require('./native.js');
@@ -518,7 +518,7 @@ function newBuffer(operation, length) {
   try {
     return new ArrayBuffer(length);
   } catch {
-    throw unknownError(`${operation}: no memory for an ArrayBuffer of ${length} bytes`);
+    throw unknownError(`${operation}: no memory for an ArrayBuffer of ${amount(length, 'byte')}`);
   }
 }
 

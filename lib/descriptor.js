@@ -3,6 +3,7 @@
 /** Data types, sizes in bytes, and checks of buffers against a data type and shape. */
 
 const { enumerations } = require('./operators.js');
+const { amount, article } = require('./errors.js');
 const { byteLengthOf, bytesOf } = require('./webidl.js');
 
 /** Names of the data types; the native side uses their indices. */
@@ -92,6 +93,16 @@ function sameDescriptor(a, b) {
 }
 
 /**
+ * @param {readonly string[]} views of a data type
+ * @param {string} dataType
+ * @returns {string} what can hold its elements, for messages
+ */
+function holdersOf(views, dataType) {
+  const bytes = views.includes('Uint8Array') ? '' : 'a Uint8Array or ';
+  return `${views.map(article).join(' or ')} for ${dataType}, or ${bytes}a buffer of bytes`;
+}
+
+/**
  * @param {string} kind from `bufferSource`
  * @param {readonly string[]} views of that data type
  * @param {string} dataType for messages
@@ -100,8 +111,7 @@ function sameDescriptor(a, b) {
  */
 function requireKind(kind, views, dataType, what) {
   if (!UNTYPED.includes(kind) && !views.includes(kind)) {
-    const all = [...new Set([...views, ...UNTYPED])].join(', ');
-    throw new TypeError(`${what} is a ${kind}, expected one of ${all} for ${dataType}`);
+    throw new TypeError(`${what} is ${article(kind)}, expected ${holdersOf(views, dataType)}`);
   }
 }
 
@@ -121,7 +131,7 @@ function matchingBytes(buffer, kind, descriptor, what, expected = byteLength(des
   const given = byteLengthOf(buffer, kind);
   if (given !== expected) {
     const detached = given === 0 ? ' (or is detached)' : '';
-    throw new TypeError(`${what} has ${given} bytes${detached}, expected the ${expected} bytes of ${describe(descriptor)}`);
+    throw new TypeError(`${what} has ${amount(given, 'byte')}${detached}, expected the ${amount(expected, 'byte')} of ${describe(descriptor)}`);
   }
   return bytesOf(buffer, kind);
 }
@@ -134,6 +144,7 @@ module.exports = {
   byteLength,
   dataTypeIndex,
   describe,
+  holdersOf,
   matchingBytes,
   requireKind,
   sameDescriptor,

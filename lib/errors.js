@@ -1,7 +1,7 @@
 'use strict';
 
 /**
- * Creates the exceptions that callers see, and sanitizes the caller's own text before quoting it in them.
+ * Creates the exceptions that callers see, and sanitizes the caller's own strings before quoting them.
  */
 
 const { DOMException } = globalThis;
@@ -14,10 +14,10 @@ const { toWellFormed } = String.prototype;
  */
 const UNSAFE_TEXT = /[\p{Cc}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069]/gu;
 
-/** Maximum length of quoted text in a message, in code points. */
+/** Maximum length of a quoted string in a message, in code points. */
 const QUOTED_LENGTH = 100;
 
-/** Maximum number of code units examined to find these: a caller's text can fill all memory. */
+/** Maximum number of code units examined to find these: a caller's string can fill all memory. */
 const EXAMINED_LENGTH = 4096;
 
 /** DOMException names that the native side may report. */
@@ -27,7 +27,7 @@ const DOM_EXCEPTION_CODES = new Set(['InvalidStateError', 'NotSupportedError', '
 const CATALOGUE = 'https://github.com/webnn-node/webnn-node/blob/main/docs/errors.md';
 
 /**
- * Replaces the characters in a caller's text that must not reach a terminal or log.
+ * Removes the characters in a caller's string that must not reach a terminal or log.
  *
  * @param {string} text
  * @returns {string}
@@ -37,7 +37,7 @@ function sanitize(text) {
 }
 
 /**
- * Returns a caller's text in quotation marks, sanitized and truncated to a readable length.
+ * Returns a caller's string in quotation marks, sanitized and truncated to a readable length.
  *
  * @param {string} text
  * @returns {string}
@@ -76,6 +76,25 @@ function subject(label, operator) {
  */
 function sanitizeLines(text) {
   return text.split('\n').map(sanitize).join('\n');
+}
+
+/**
+ * Returns the name of a kind of thing with its article: `a Float32Array`, `an Int32Array`.
+ *
+ * @param {string} kind
+ */
+function article(kind) {
+  return `${/^([AEIO]|ML)/i.test(kind) ? 'an' : 'a'} ${kind}`;
+}
+
+/**
+ * Returns a number of things: `1 byte`, `2 bytes`.
+ *
+ * @param {number} count
+ * @param {string} noun in the singular
+ */
+function amount(count, noun) {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
 /** The error for a model that cannot be used. */
@@ -130,7 +149,7 @@ function illegalConstructor(name) {
  * @returns {TypeError}
  */
 function illegalInvocation(member, name) {
-  return new TypeError(`${member}: Illegal invocation, the receiver is not an ${name}`);
+  return new TypeError(`${member}: Illegal invocation, the receiver is not ${article(name)}`);
 }
 
 /**
@@ -184,6 +203,8 @@ function withCode(error, code) {
 
 module.exports = {
   OnnxError,
+  amount,
+  article,
   errorFromCode,
   helpOf,
   illegalConstructor,

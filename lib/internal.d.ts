@@ -218,7 +218,7 @@ export interface Binding {
    * if they are transferred: their buffers must not be resized or detached any more.
    */
   openModel(environment: Environment, id: number, source: string | Uint8Array, files: ExternalFile[], transfers: boolean): void;
-  readModel(environment: Environment, source: string | Uint8Array, files: ExternalFile[]): Model | Refusal;
+  readModel(environment: Environment, source: string | Uint8Array, files: ExternalFile[], operation: string): Model | Refusal;
   /** JSON of an OnnxInspection. */
   inspectModel(model: Model, dimensions: FreeDimensions): string | Refusal;
   /** JSON of KnownShapes. */

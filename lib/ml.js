@@ -72,11 +72,12 @@ function adapterOf(device) {
 
 /**
  * @param {number} numThreads
+ * @param {string} what for messages
  * @throws {TypeError} if numThreads, an extension of this package, is out of range
  */
-function requireThreadCount(numThreads) {
+function requireThreadCount(numThreads, what) {
   if (numThreads < 1 || numThreads > MAX_THREADS) {
-    throw new TypeError(`createContext: options.numThreads is ${numThreads}, expected 1 to ${MAX_THREADS}`);
+    throw new TypeError(`${what} is ${numThreads}, expected 1 to ${MAX_THREADS}`);
   }
 }
 
@@ -99,7 +100,7 @@ function contextOfDevice({ extensions }, device) {
  */
 function contextOf(defaults, { accelerated, extensions = [], numThreads, powerPreference }) {
   if (numThreads !== undefined) {
-    requireThreadCount(numThreads);
+    requireThreadCount(numThreads, 'createContext: options.numThreads');
   }
   return Context.create({ threads: numThreads ?? DEFAULT_THREADS, powerPreference, accelerated }, [...defaults.extensions, ...extensions]);
 }
@@ -138,4 +139,4 @@ function createML(extensions) {
 /** Follows the draft; extensions must be requested. */
 const ml = createML([]);
 
-module.exports = { ML, createML, ml };
+module.exports = { ML, createML, ml, requireThreadCount };

@@ -11,7 +11,7 @@
 
 const { isPromise } = require('node:util').types;
 
-const { quote } = require('./errors.js');
+const { amount, article, quote } = require('./errors.js');
 
 const { apply, getOwnPropertyDescriptor, getPrototypeOf, ownKeys } = Reflect;
 const { Uint8Array } = globalThis;
@@ -118,7 +118,7 @@ function conversionError(what, key, expected, value) {
  */
 function requireArguments(operation, given, required) {
   if (given < required) {
-    throw new TypeError(`${operation}: ${required} argument${required === 1 ? '' : 's'} required, ${given} given`);
+    throw new TypeError(`${operation}: ${amount(required, 'argument')} required, ${given} given`);
   }
 }
 
@@ -155,7 +155,7 @@ function enforcedInteger(lower, upper) {
     if (integer >= lower && integer <= upper) {
       return integer + 0; // -0 becomes 0
     }
-    throw conversionError(what, key, `an integer from ${lower} to ${upper}`, number);
+    throw conversionError(what, key, `an integer from ${lower} to ${upper}`, Number.isNaN(number) ? value : number);
   };
 }
 
@@ -464,7 +464,7 @@ function interfaceType(name, slots) {
   return (value, what, key) => {
     const state = slots.get(value);
     if (state === undefined) {
-      throw conversionError(what, key, `an ${name}`, value);
+      throw conversionError(what, key, article(name), value);
     }
     return state;
   };
@@ -506,7 +506,7 @@ function bufferKind(value) {
 function requireFixedLength(buffer, kind, what) {
   const getter = kind === 'ArrayBuffer' ? arrayBufferResizable : sharedGrowable;
   if (getter !== undefined && apply(getter, buffer, [])) {
-    throw new TypeError(`${what} is backed by a ${kind} that can change its length, expected one of fixed length`);
+    throw new TypeError(`${what} is backed by ${article(kind)} that can change its length, expected one of fixed length`);
   }
 }
 
@@ -515,14 +515,15 @@ function requireFixedLength(buffer, kind, what) {
  *
  * @param {unknown} value
  * @param {string} what
+ * @param {string} [expected] for the message about anything else
  * @returns {string} the kind: `ArrayBuffer`, `SharedArrayBuffer`, `DataView` or the name of a typed array type
  * @throws {TypeError} if it is none, or its buffer is resizable or growable
  */
-function bufferSource(value, what) {
+function bufferSource(value, what, expected = 'a typed array, an ArrayBuffer, a SharedArrayBuffer or a DataView') {
   if (!isView(value)) {
     const kind = isObject(value) ? bufferKind(value) : undefined;
     if (kind === undefined) {
-      throw conversionError(what, undefined, 'an ArrayBuffer, a SharedArrayBuffer, a typed array or a DataView', value);
+      throw conversionError(what, undefined, expected, value);
     }
     requireFixedLength(value, kind, what);
     return kind;
@@ -617,6 +618,7 @@ module.exports = {
   bytesOf,
   conversionError,
   defineInterface,
+  describeValue,
   dictionary,
   domString,
   double,

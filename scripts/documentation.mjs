@@ -130,7 +130,7 @@ export const extensions = {
     {
       name: 'numThreads',
       type: '[EnforceRange] unsigned long',
-      documentation: 'Extension of webnn-node: number of CPU threads, 1 to 1024; when absent, as many as the process may use.',
+      documentation: 'Extension of webnn-node: number of CPU threads, 1 to 1024; when absent, one per physical core that the process may use.',
     },
   ],
 };

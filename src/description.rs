@@ -28,7 +28,7 @@ pub fn text(json: &impl Serialize) -> Result<String> {
 /// Like [`text`]; messages start with `operation`.
 ///
 /// # Errors
-/// Those of [`text`].
+/// Same as [`text`].
 pub fn text_of(operation: &str, json: &impl Serialize) -> Result<String> {
     text(json).map_err(|error| Error { message: format!("{operation}: {}", error.message), ..error })
 }
@@ -131,7 +131,7 @@ impl Origin {
     /// Optimizes `graph` for `target`, see [`optimize`]; returns the origin of its plans.
     ///
     /// # Errors
-    /// Those of [`optimize`].
+    /// Same as [`optimize`].
     pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Evaluate) -> Result<Origin> {
         let source = Listing::of(graph);
         let passes = optimize(graph, target, passes, evaluate)?;

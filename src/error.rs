@@ -4,7 +4,7 @@ use crate::dimension::Dim;
 use crate::dtype::DataType;
 use serde::Serialize;
 use std::any::Any;
-use std::fmt;
+use std::fmt::{self, Display};
 
 /// The exception that JavaScript throws or rejects with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ macro_rules! codes {
 
 codes! {
     ModelNotFound = "ERR_WEBNN_MODEL_NOT_FOUND", Model, "There is no such file, or it cannot be read.";
-    ModelInvalid = "ERR_WEBNN_MODEL_INVALID", Model, "The file is not a sound ONNX model.";
+    ModelInvalid = "ERR_WEBNN_MODEL_INVALID", Model, "The file is not a valid ONNX model.";
     UnsupportedOperator = "ERR_WEBNN_UNSUPPORTED_OPERATOR", Model, "Operators, types or sizes of the model are not supported; `unsupported` lists the nodes.";
     Type = "ERR_WEBNN_TYPE", Type, "An argument or value is of the wrong type.";
     UnknownOption = "ERR_WEBNN_UNKNOWN_OPTION", Type, "There is no option of that name.";
@@ -88,6 +88,15 @@ codes! {
     NoMemory = "ERR_WEBNN_NO_MEMORY", Unknown, "There is not enough memory.";
     Destroyed = "ERR_WEBNN_DESTROYED", InvalidState, "The model or its context was destroyed.";
     DeviceLost = "ERR_WEBNN_DEVICE_LOST", DeviceLost, "The GPU was lost.";
+}
+
+impl Code {
+    /// The message of an error of `function`: those about its arguments begin with its name.
+    pub fn message_of(self, function: &str, message: String) -> String {
+        let prefix = format!("{function}: ");
+        let is_about_arguments = self == Code::ModelNotFound || self.kind() == ErrorKind::Type;
+        if is_about_arguments && !message.starts_with(&prefix) { prefix + &message } else { message }
+    }
 }
 
 /// An unsupported node of a model, and the reason.
@@ -203,6 +212,13 @@ pub struct Error {
 /// The result of anything that can fail in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// A number of things in a message: `1 byte`, `2 bytes`. `noun` is the singular.
+pub fn amount(count: impl Display, noun: &str) -> String {
+    let count = count.to_string();
+    let plural = if count == "1" { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
 /// Maximum length of a message in bytes: a caller's lists are unlimited, JavaScript's strings are not.
 const MAX_MESSAGE: usize = 1 << 14;
 
@@ -226,6 +242,14 @@ impl Error {
     /// An error of `code` and its kind.
     pub fn coded(code: Code, message: impl Into<String>) -> Error {
         Error { code: Some(code), ..Error::new(code.kind(), message) }
+    }
+
+    /// The same error of a function of the API; see [`Code::message_of`].
+    pub fn of_function(self, function: &str) -> Error {
+        match self.code {
+            Some(code) => Error { message: code.message_of(function, self.message), ..self },
+            None => self,
+        }
     }
 
     /// Adds the code of its kind if it has none.

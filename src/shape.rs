@@ -2,7 +2,7 @@
 
 use crate::dimension::{Dim, IntoDims};
 use crate::dtype::DataType;
-use crate::error::Problem;
+use crate::error::{Problem, amount};
 use arrayvec::ArrayVec;
 use std::ops::Deref;
 
@@ -128,7 +128,7 @@ impl Descriptor {
         };
         match bytes <= Dim::number(most as i64) {
             true => Ok(()),
-            false => fail(format!("{bytes} bytes, above maxTensorByteLength of {most} bytes")),
+            false => fail(format!("{}, above maxTensorByteLength, which is {most}", amount(bytes, "byte"))),
         }
     }
 }

@@ -230,7 +230,7 @@ pub fn check_with(graph: &Graph, inputs: &HashMap<String, Tensor>, tolerance: To
 /// Like [`check_with`], never on a GPU: for rounding that shaders do not have. Returns what the oracle computes.
 ///
 /// # Panics
-/// Those of [`check_with`].
+/// Same as [`check_with`].
 pub fn check_on_cpu(graph: &Graph, inputs: &HashMap<String, Tensor>, tolerance: Tolerance) -> HashMap<String, Tensor> {
     graph.verify();
     let expected = reference::run(graph, inputs);

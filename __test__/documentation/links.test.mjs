@@ -29,7 +29,7 @@ const isExternal = (link) => /^[a-z]+:/.test(link);
  *
  * @param {string} page
  * @param {string} link
- * @returns {string} empty for a sound one
+ * @returns {string} empty for a valid one
  */
 function faultOf(page, link) {
   const [path, anchor] = link.split('#');
@@ -51,6 +51,15 @@ test('relative links lead to files and headings', () => {
   );
   assert.deepEqual(
     faults.filter((fault) => fault !== ''),
+    [],
+  );
+});
+
+test('the command line is run by the name of its package, with which npx finds it, outside of its own pages', () => {
+  const own = ['CHANGELOG.md', 'docs/command-line.md', 'packages/cli/README.md'];
+  const others = [...new Set([...INSTRUCTIONS, ...LINKED])].filter((page) => !own.includes(page));
+  assert.deepEqual(
+    others.filter((page) => /npx webnn-node(?![\w-])/.test(read(page))),
     [],
   );
 });

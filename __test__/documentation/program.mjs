@@ -185,7 +185,7 @@ async function runParts(project, parts) {
   return (await output(project, process.execPath, [file])).split(`${SEPARATOR}\n`).map(tidy);
 }
 
-/** @throws {Error} when a block that is not run is no sound module */
+/** @throws {Error} when a block that is not run is not a valid module */
 export async function checkSyntax(project, block) {
   const file = join(project, `line-${block.line}.mjs`);
   writeFileSync(file, block.text);

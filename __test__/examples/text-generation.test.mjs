@@ -84,7 +84,7 @@ test('a prompt that the model cannot read is refused, and the text stays as it w
   await refused([], /^there are no tokens in this text$/);
   await refused([65, 128], /^token 128 is outside of the model's vocabulary of 128 tokens/);
   await refused([undefined], /^the tokenizer has no token for a part of this text$/);
-  await refused(Array(242).fill(65), /^14 tokens and 242 new tokens are too long for the model: its context has 256, with room for an answer$/);
+  await refused(Array(242).fill(65), /^14 tokens and 242 new tokens are too long for the model: its context has 256, with room for a response$/);
   assert.equal(generator.length, 9 + whole.length);
   await assert.rejects(textOf('Müller'), { name: 'PromptError', message: 'this model reads only ASCII, and not "Müller"' });
 });

@@ -191,9 +191,9 @@ describe('what is refused', async () => {
   test('buffers of another length or type', async () => {
     for (const [dataType, shape, buffer, pattern] of /** @type {[string, number[], Uint8Array, RegExp][]} */ ([
       ['int4', [3], new Uint8Array(3), /^constant: buffer has 3 bytes, expected the 2 bytes of int4 \[3\]$/],
-      ['uint4', [4], new Uint8Array(1), /^constant: buffer has 1 bytes, expected the 2 bytes of uint4 \[4\]$/],
-      ['uint4', [], new ArrayBuffer(0), /expected the 1 bytes of uint4 \[\]$/],
-      ['int4', [4], new Uint16Array(1), /^constant: buffer is a Uint16Array, expected one of Uint8Array, Int8Array, ArrayBuffer/],
+      ['uint4', [4], new Uint8Array(1), /^constant: buffer has 1 byte, expected the 2 bytes of uint4 \[4\]$/],
+      ['uint4', [], new ArrayBuffer(0), /expected the 1 byte of uint4 \[\]$/],
+      ['int4', [4], new Uint16Array(1), /^constant: buffer is a Uint16Array, expected a Uint8Array or an Int8Array for int4, or a buffer of bytes$/],
       ['int4', [2 ** 31 - 1, 2 ** 31 - 1], new Uint8Array(1), /^constant: /],
     ])) {
       assert.throws(() => builder.constant(nibbles(dataType, ...shape), buffer), typeError(pattern));

@@ -78,7 +78,7 @@ test('constant tells its overloads apart', async () => {
   assert.throws(() => builder.constant(1, 1), typeError(/^constant: dataType is "1"/));
   assert.throws(() => builder.constant(Symbol('s'), 1), TypeError);
   assert.throws(() => builder.constant(DESCRIPTOR, undefined), typeError(/^constant: buffer is undefined/));
-  assert.throws(() => builder.constant(DESCRIPTOR, [1, 2, 3, 4, 5, 6]), typeError(/^constant: buffer is an array, expected an ArrayBuffer/));
+  assert.throws(() => builder.constant(DESCRIPTOR, [1, 2, 3, 4, 5, 6]), typeError(/^constant: buffer is an array, expected a typed array/));
 });
 
 test('scalar constants take numbers and bigints for every data type', async () => {
@@ -334,7 +334,7 @@ test('build checks its outputs and leaves the builder usable', async () => {
   assert.ok((await builder.build({ y })) instanceof MLGraph);
 });
 
-test('outputs are named by well-formed strings', async () => {
+test('names of outputs lose lone surrogates', async () => {
   const { context, builder, a } = await newBuilder();
   const graph = await builder.build({
     '\uD800': builder.relu(a),

@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { runNode } from '../lib/processes.mjs';
 import { temporaryFolder } from '../lib/folders.mjs';
 import { root } from '../../scripts/process.mjs';
+import { thisPlatform } from '../../scripts/setup.mjs';
 import { exception } from '../lib/exceptions.mjs';
 import { require } from './helpers.mjs';
 import { defined } from '../lib/types.mjs';
@@ -50,6 +51,14 @@ function withoutBinary(t, files) {
   }
   return runNode(['-e', 'require("./index.js")'], { cwd: directory });
 }
+
+test('a permission that Deno lacks is asked for first', async (t) => {
+  const name = `webnn-node-${thisPlatform()}`;
+  const denied = 'throw new Error(\'Requires ffi access to "x.node", run again with the --allow-ffi flag\');';
+  const { stderr } = await withoutBinary(t, { [`node_modules/${name}/index.js`]: denied });
+  assert.match(stderr, /no usable native binary for .*\nDeno may not load native binaries: run the program with --allow-ffi\.\n/);
+  assert.doesNotMatch(stderr, /npm install/);
+});
 
 test('a missing binary names the platform, the package and the reason', async (t) => {
   const { code, stderr } = await withoutBinary(t);

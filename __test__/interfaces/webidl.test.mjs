@@ -299,7 +299,7 @@ test('bufferSource is not fooled', () => {
     { [Symbol.toStringTag]: 'Uint8Array', byteLength: 8 },
   ];
   for (const value of impostors) {
-    assert.throws(() => webidl.bufferSource(value, 'x'), typeError(/^x is .*, expected an ArrayBuffer/));
+    assert.throws(() => webidl.bufferSource(value, 'x'), typeError(/^x is .*, expected a typed array/));
   }
   const disguised = new Uint16Array(4);
   Object.defineProperties(disguised, {

@@ -58,7 +58,7 @@ test('every file of the corpus is a model or refused, soon and in little memory'
       else refused++;
     }
   }
-  // Both happen: the variants are neither all sound nor all broken in their first bytes.
+  // Both happen: the variants are neither all valid nor all broken in their first bytes.
   assert.ok(used > 100 && refused > 100, `${used} used, ${refused} refused`);
   context.destroy();
 });

@@ -102,12 +102,12 @@ describe('keepLast', () => {
 
   test('refuses what it cannot keep', async () => {
     const refused = (keepLast, message, code) => assert.rejects(loadModel(product(), { context, keepLast }), { name: 'TypeError', code, message });
-    await refused(null, 'loadModel: keepLast is not an object', 'ERR_WEBNN_TYPE');
-    await refused({ scores: '1' }, 'loadModel: keepLast."scores" is of type string, expected a number', 'ERR_WEBNN_TYPE');
+    await refused(null, 'loadModel: keepLast is null, expected an object of numbers by name', 'ERR_WEBNN_TYPE');
+    await refused({ scores: '1' }, 'loadModel: keepLast["scores"] is "1", expected a number', 'ERR_WEBNN_TYPE');
     for (const count of [0, -1, 1.5, NaN, Infinity]) {
       await refused(
         { scores: count },
-        `loadModel: keepLast.scores is ${count === Infinity ? 'inf' : count}, expected an integer of at least 1`,
+        `loadModel: keepLast["scores"] is ${count === Infinity ? 'inf' : count}, expected an integer of at least 1`,
         'ERR_WEBNN_SHAPE',
       );
     }

@@ -107,7 +107,10 @@ test('buffers that cannot be given up are refused, and keep their bytes', async 
 test('nothing is taken by a call with a mistake', async () => {
   const source = inBuffer(simple());
   const size = source.byteLength;
-  await assert.rejects(loadModel(source, { context, transfer: /** @type {any} */ (1) }), { code: 'ERR_WEBNN_TYPE', message: /transfer is of type number/ });
+  await assert.rejects(loadModel(source, { context, transfer: /** @type {any} */ (1) }), {
+    code: 'ERR_WEBNN_TYPE',
+    message: /transfer is 1, expected a boolean/,
+  });
   await assert.rejects(loadModel(source, { context, transfer: true, outputs: [] }), { code: 'ERR_WEBNN_TYPE' });
   await assert.rejects(loadModel(source, { context, transfer: true, signal: AbortSignal.abort() }), { name: 'AbortError' });
   assert.equal(source.byteLength, size);

@@ -28,7 +28,10 @@ for (const row of errorCodes.filter(({ code }) => code in PROVOCATIONS && !ON_GP
 
 test('the stack of an error of a load has the line that asked for it', async () => {
   const { stack } = await loadModel('missing.onnx').catch((error) => error);
-  assert.match(stack, /^OnnxError: cannot be read: missing\.onnx.*\n {4}at load .*\n {4}at async .*codes\.test\.mjs:\d+/);
+  assert.match(
+    stack,
+    /^OnnxError: loadModel: there is no file "missing\.onnx" in the working directory ".*"\n {4}at load .*\n {4}at async .*codes\.test\.mjs:\d+/,
+  );
 });
 
 test('the reason of an abort keeps its stack', async () => {

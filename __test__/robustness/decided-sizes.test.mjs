@@ -177,5 +177,5 @@ test('a table above 2 GiB is read where it is large, and refused with its name w
     console.log(JSON.stringify([[y.shape, y.data.length, y.data.every((number) => number === 0)], await outcome(load(${JSON.stringify(larger)}))]));`);
   assert.deepEqual(read, [[2, columns], 2 * columns, true]);
   assert.equal(refused.code, 'ERR_WEBNN_UNSUPPORTED_OPERATOR', refused.message);
-  assert.match(refused.message, /tensor 'table': the shape \[2097152, 1024\] has more than 2147483647 elements/);
+  assert.match(refused.message, /tensor "table": the shape \[2097152, 1024\] has more than 2147483647 elements/);
 });

@@ -5,6 +5,7 @@ import { createRequire } from 'node:module';
 import { inspect } from 'node:util';
 import { ml } from '../../index.js';
 import { OnnxError, inspectModel, loadModel } from '../../onnx.js';
+import { faultsOf } from '../lib/messages.mjs';
 import { defined } from '../lib/types.mjs';
 import { FLOAT, INT32, node, value, weight, writeModel } from '../onnx/model-writer.mjs';
 import { resultOf } from '../runtime/helpers.mjs';
@@ -149,6 +150,7 @@ export async function checkCode({ code, exception }, context) {
     await assert.rejects(provoke(/** @type {import('../../index.js').MLContext} */ (context)), (/** @type {any} */ error) => {
       assert.ok(error instanceof (CLASSES[exception] ?? DOMException), error.stack);
       assert.deepEqual([error.name, error.code, error.help], [exception, code, helpOf(code)], error.stack);
+      assert.deepEqual(faultsOf(error.message), []);
       // The form in which Node prints an uncaught error.
       for (const line of [`code: '${code}'`, `help: '${helpOf(code)}'`]) assert.ok(inspect(error).includes(line), inspect(error));
       return true;

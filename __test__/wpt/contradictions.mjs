@@ -34,7 +34,7 @@ const bufferType = {
   clause: 'MLContext, validate buffer with descriptor: "If bufferSource matches descriptor’s dataType", and a Uint32Array does not match int32',
   patch: 'write an Int32Array',
 };
-const unsignedForSigned = /writeTensor: inputData is a Uint32Array, expected one of Int32Array/;
+const unsignedForSigned = /writeTensor: inputData is a Uint32Array, expected an Int32Array for int32/;
 
 const rounding = {
   clause: 'MLPool2dOptions has no "roundingType"; its "outputShapeRounding" is "floor" by default',

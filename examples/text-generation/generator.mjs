@@ -95,7 +95,7 @@ export class Generator {
     }
     if (this.length + ids.length >= this.maxLength) {
       const before = this.length === 0 ? '' : `${this.length} tokens and `;
-      throw new PromptError(`${before}${ids.length} new tokens are too long for the model: its context has ${this.maxLength}, with room for an answer`);
+      throw new PromptError(`${before}${ids.length} new tokens are too long for the model: its context has ${this.maxLength}, with room for a response`);
     }
   }
 

@@ -3,9 +3,9 @@
 /** Feeds of `run`. */
 
 const { DATA_TYPES, VIEWS, requireKind } = require('../descriptor.js');
-const { quote } = require('../errors.js');
+const { amount, article, quote } = require('../errors.js');
 const { slots: tensorSlots } = require('../tensor.js');
-const { isObject } = require('../webidl.js');
+const { conversionError, isObject } = require('../webidl.js');
 const { CONVERTED } = require('./converted.js');
 const { codedError } = require('./errors.js');
 const { isUnchanged } = require('./unread.js');
@@ -39,7 +39,7 @@ function nativeBytes(bytes, dataType, what) {
   const { outside, inside } = types;
   const count = bytes.byteLength / outside.BYTES_PER_ELEMENT;
   if (!Number.isInteger(count)) {
-    throw codedError('ERR_WEBNN_SHAPE', `${what} has ${bytes.byteLength} bytes, not a whole number of elements of ${dataType}`);
+    throw codedError('ERR_WEBNN_SHAPE', `${what} has ${amount(bytes.byteLength, 'byte')}, expected a whole number of elements of ${dataType}`);
   }
   const aligned = bytes.byteOffset % outside.BYTES_PER_ELEMENT === 0 ? bytes : copyOf(bytes);
   const { buffer } = new inside(new outside(aligned.buffer, aligned.byteOffset, count));
@@ -71,36 +71,70 @@ function feedName(name) {
 /**
  * @param {string} what from `feedName`
  * @param {unknown} value an MLTensor, a view, a buffer, or `{data, shape, dataType}`, such as a result
+ * @param {string} name of the input
+ * @param {readonly import('../../onnx.js').OnnxValueInfo[]} inputs of the model
  * @returns {Feed}
  * @throws {TypeError} for anything else
  */
-function toFeed(what, value) {
+function toFeed(what, value, name, inputs) {
   if (isUnchanged(value)) {
     return value;
   }
   const tensor = tensorSlots.get(value);
-  return tensor === undefined ? toFeedOfData(what, value) : { tensor };
+  return tensor === undefined ? toFeedOfData(what, value, name, inputs) : { tensor };
+}
+
+/** What can be fed, for messages. */
+const FEEDS = 'a typed array, a buffer, an MLTensor or { data, shape }';
+
+/**
+ * @param {string} what from `feedName`
+ * @param {unknown} data
+ * @param {string} name of the input
+ * @param {readonly import('../../onnx.js').OnnxValueInfo[]} inputs of the model, as far as they are known
+ * @throws {TypeError} for anything but a view or buffer: for plain arrays, which have no data type, with what to pass
+ */
+function toData(what, data, name, inputs) {
+  if (!Array.isArray(data)) {
+    return toBufferSource(data, what, FEEDS);
+  }
+  const dataType = inputs.find((input) => input.name === name)?.dataType;
+  const views = VIEWS_BY_TYPE.get(dataType ?? '');
+  if (dataType === undefined || views === undefined) {
+    throw conversionError(what, undefined, 'a typed array, as in Float32Array.from(values)', data);
+  }
+  const [view] = views;
+  const from = `${view}.from(values${view.startsWith('Big') ? ', BigInt' : ''})`;
+  throw conversionError(what, undefined, `${article(view)} for ${dataType}, as in ${from}`, data);
 }
 
 /**
  * @param {string} what from `feedName`
  * @param {unknown} value a view, a buffer, or `{data, shape, dataType}`
+ * @param {string} name of the input
+ * @param {readonly import('../../onnx.js').OnnxValueInfo[]} inputs of the model, as far as they are known
  * @returns {FeedOfData}
  * @throws {TypeError} for anything else
  */
-function toFeedOfData(what, value) {
+function toFeedOfData(what, value, name, inputs) {
   if (!isObject(value)) {
-    const expected = 'an MLTensor, a typed array, a buffer or {data, shape, dataType}';
-    throw new TypeError(`${what} is ${String(value)}, expected ${expected}`);
+    throw conversionError(what, undefined, FEEDS, value);
   }
-  if (ArrayBuffer.isView(value) || value.data === undefined) {
-    return toBufferSource(value, what);
+  if (ArrayBuffer.isView(value) || Array.isArray(value)) {
+    return toData(what, value, name, inputs);
   }
   const { data, shape, dataType } = value;
-  if (!Array.isArray(shape)) {
-    throw new TypeError(`${what} has data but no shape, expected a list of sizes`);
+  if (data === undefined) {
+    return toBufferSource(value, what, FEEDS);
   }
-  const feed = /** @type {FeedOfData} */ (toBufferSource(data, what));
+  if (shape === undefined) {
+    const old = 'dims' in value ? '; its dims are called shape here' : '';
+    throw new TypeError(`${what} has data but no shape, expected { data, shape } with a list of sizes${old}`);
+  }
+  if (!Array.isArray(shape)) {
+    throw conversionError(`${what}: shape`, undefined, 'a list of sizes', shape);
+  }
+  const feed = /** @type {FeedOfData} */ (toData(what, data, name, inputs));
   feed.shape = requireNumbers([...shape], () => `${what}: shape`);
   feed.dataType = dataType;
   return feed;
@@ -115,7 +149,7 @@ function toFeedOfData(what, value) {
 function requireNumbers(list, what) {
   for (let axis = 0; axis < list.length; axis++) {
     if (typeof list[axis] !== 'number') {
-      throw new TypeError(`${what()}[${axis}] is of type ${typeof list[axis]}, expected a number`);
+      throw conversionError(what(), axis, 'a number', list[axis]);
     }
   }
   return /** @type {number[]} */ (list);

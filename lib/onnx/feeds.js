@@ -124,7 +124,7 @@ class FeedReader {
     if (name === PAST && this.#past !== undefined) {
       requireNoGroup(this.#nameOf(name), value);
     }
-    return toFeed(this.#nameOf(name), value);
+    return toFeed(this.#nameOf(name), value, name, this.#inputs);
   }
 
   /**

@@ -3,13 +3,13 @@
 const { slots: builderSlots } = require('../builder.js');
 const { slots: contextSlots } = require('../context.js');
 const { quote } = require('../errors.js');
-const { ml } = require('../ml.js');
+const { ml, requireThreadCount } = require('../ml.js');
 const native = require('../native.js');
 const { slots: operandSlots } = require('../operand.js');
 const { slots: tensorSlots } = require('../tensor.js');
-const { interfaceType, isObject, record } = require('../webidl.js');
+const { conversionError, enforcedUnsignedLong, interfaceType, isObject, record } = require('../webidl.js');
 const { nativeBytes, requireNumbers, requireType, toFeedOfData } = require('./data.js');
-const { codedError, converting } = require('./errors.js');
+const { atCaller, codedError, converting } = require('./errors.js');
 const { Session } = require('./session.js');
 const {
   attachedBytes,
@@ -55,19 +55,32 @@ const requireBuilder = interfaceType('MLGraphBuilder', builderSlots);
 const requireContext = interfaceType('MLContext', contextSlots);
 const toOperand = interfaceType('MLOperand', operandSlots);
 const toBindings = record(toOperand);
-const toFetches = record((value, what, name) => {
+const toTargets = record((value, what, name) => {
   if (value === null || value === 'tensor') {
     return value;
   }
   const state = tensorSlots.get(value);
   if (state === undefined) {
-    throw new TypeError(`run: fetch ${quote(name)} is ${typeof value === 'string' ? quote(value) : typeof value}, expected an MLTensor, "tensor" or null`);
+    throw conversionError(`run: fetch ${quote(name)}`, undefined, 'an MLTensor, "tensor" or null', value);
   }
   return { object: /** @type {import('../../index.js').MLTensor} */ (value), state };
 });
 
-/** @type {ReturnType<typeof toFetches>} */
+/** @type {ReturnType<typeof toTargets>} */
 const NO_FETCHES = new Map();
+
+/**
+ * @param {unknown} fetches
+ * @param {string} what for messages
+ * @throws {TypeError} for anything but targets by output name
+ */
+function toFetches(fetches, what) {
+  if (Array.isArray(fetches)) {
+    const expected = 'an object by output name: null drops an output, "tensor" keeps it on the device, and others are returned';
+    throw conversionError(what, undefined, expected, fetches);
+  }
+  return toTargets(fetches, what);
+}
 
 /**
  * @typedef {object} LoadOptions the options of `loadModel`, checked and converted
@@ -153,7 +166,7 @@ class OnnxModel {
       const [given, targets] = this.#given(feeds, fetches, 'run');
       return Promise.resolve(this.#session.run(given, targets));
     } catch (error) {
-      return Promise.reject(error);
+      return Promise.reject(atCaller(error, OnnxModel.prototype.run));
     }
   }
 
@@ -164,8 +177,12 @@ class OnnxModel {
    * @param {Record<string, unknown>} [fetches]
    */
   async profile(feeds, fetches = undefined) {
-    const [given, targets] = this.#given(feeds, fetches, 'profile');
-    return this.#session.profile(given, targets);
+    try {
+      const [given, targets] = this.#given(feeds, fetches, 'profile');
+      return this.#session.profile(given, targets);
+    } catch (error) {
+      throw atCaller(error, OnnxModel.prototype.profile);
+    }
   }
 
   /**
@@ -242,15 +259,17 @@ class OnnxModel {
  * @throws {TypeError} for anything but lists of numbers
  */
 function shapeLists(shapes, operation) {
-  if (!isObject(shapes)) {
-    throw codedError('ERR_WEBNN_TYPE', `${operation}: shapes is ${String(shapes)}, expected an object`);
-  }
-  return Object.entries(shapes).map(([name, shape]) => {
-    if (!Array.isArray(shape)) {
-      throw codedError('ERR_WEBNN_TYPE', `${operation}: the shape of ${quote(name)} is not a list of sizes`);
+  return converting(() => {
+    if (!isObject(shapes)) {
+      throw conversionError(`${operation}: shapes`, undefined, 'an object', shapes);
     }
-    const sizes = converting(() => requireNumbers(Array.from(shape), () => `${operation}: ${quote(name)}`));
-    return /** @type {[string, number[]]} */ ([name, sizes]);
+    return Object.entries(shapes).map(([name, shape]) => {
+      if (!Array.isArray(shape)) {
+        throw conversionError(`${operation}: shapes`, name, 'a list of sizes', shape);
+      }
+      const sizes = requireNumbers(Array.from(shape), () => `${operation}: shapes[${quote(name)}]`);
+      return /** @type {[string, number[]]} */ ([name, sizes]);
+    });
   });
 }
 
@@ -301,15 +320,18 @@ for (const [symbol, value] of METHODS) {
 function toLoadOptions(options) {
   const { context, device, numThreads, constants, signal, ...wanted } = toOptions(options, LOAD_OPTIONS, 'loadModel');
   if (device !== undefined && !Object.hasOwn(DEVICES, /** @type {PropertyKey} */ (device))) {
-    throw new TypeError(`loadModel: device is ${typeof device === 'string' ? quote(device) : typeof device}, expected "auto", "cpu" or "gpu"`);
+    throw conversionError('loadModel: device', undefined, '"auto", "cpu" or "gpu"', device);
   }
   if (context !== undefined && (device !== undefined || numThreads !== undefined)) {
     throw new TypeError('loadModel: device and numThreads are for a new context, but context is given');
   }
   if (signal !== undefined && (!isObject(signal) || typeof signal.aborted !== 'boolean' || typeof signal.addEventListener !== 'function')) {
-    throw new TypeError('loadModel: signal is not an AbortSignal');
+    throw conversionError('loadModel: signal', undefined, 'an AbortSignal', signal);
   }
   const state = context === undefined ? undefined : requireContext(context, 'loadModel: context');
+  if (numThreads !== undefined) {
+    requireThreadCount(enforcedUnsignedLong(numThreads, 'loadModel: numThreads'), 'loadModel: numThreads');
+  }
   return {
     context: /** @type {import('../../index.js').MLContext | undefined} */ (context),
     state,
@@ -339,7 +361,7 @@ function toConstants(constants) {
     if (tensorSlots.get(value) !== undefined) {
       throw new TypeError(`${constantName(name)} is an MLTensor, expected data`);
     }
-    return toFeedOfData(constantName(name), value);
+    return toFeedOfData(constantName(name), value, name, []);
   });
   /** @type {Map<string, Constant>} */
   const copies = new Map();
@@ -457,8 +479,8 @@ async function load(opening, path, options, stop) {
  * @returns {Promise<OnnxModel>}
  */
 async function loadModel(source, options = {}) {
-  const checked = converting(() => toLoadOptions(options));
-  const from = converting(() => toModelSource(source, 'loadModel'));
+  const checked = converting(() => toLoadOptions(options), loadModel);
+  const from = converting(() => toModelSource(source, 'loadModel'), loadModel);
   const { signal, state } = checked;
   state?.requireForModel('loadModel');
   signal?.throwIfAborted();
@@ -498,10 +520,11 @@ function untilAborted(signal, loading, stop) {
  * @param {import('../../onnx.js').OnnxSource} source
  * @param {unknown} externalData
  * @param {string} operation for messages
+ * @param {Function} method that the program called
  */
-function readModel(source, externalData, operation) {
-  const [from, files] = converting(() => [toModelSource(source, operation), externalFiles(externalData, operation)]);
-  return native.readModel(from, files);
+function readModel(source, externalData, operation, method) {
+  const [from, files] = converting(() => [toModelSource(source, operation), externalFiles(externalData, operation)], method);
+  return native.readModel(from, files, operation);
 }
 
 /**
@@ -524,8 +547,8 @@ function importModel(builder, source, bindings = {}, options = {}) {
       dimensions: freeDimensions(sizes, 'importModel'),
       wanted: outputNames(outputs, 'importModel'),
     };
-  });
-  const model = readModel(source, externalData, 'importModel');
+  }, importModel);
+  const model = readModel(source, externalData, 'importModel', importModel);
   const { outputs } = state.append((handle, idOf) => {
     const ids = [...operands].map(([name, operand]) => idOf(operand, `binding ${quote(name)}`));
     const request = { dimensions, strictDimensions, outputs: wanted, inputs: [...operands.keys()], operands: ids };
@@ -550,8 +573,8 @@ function inspectModel(source, options = {}) {
   const { dimensions, externalData } = converting(() => {
     const { freeDimensions: sizes, externalData } = toOptions(options, ['freeDimensions', 'externalData'], 'inspectModel');
     return { dimensions: freeDimensions(sizes, 'inspectModel'), externalData };
-  });
-  return JSON.parse(native.inspectModel(readModel(source, externalData, 'inspectModel'), dimensions));
+  }, inspectModel);
+  return JSON.parse(native.inspectModel(readModel(source, externalData, 'inspectModel', inspectModel), dimensions));
 }
 
 /**

@@ -2,13 +2,19 @@
 
 /** Sources of models, and the options of loading and importing. */
 
-const { URL, fileURLToPath } = require('node:url');
+const { fileURLToPath } = require('node:url');
 
-const { quote } = require('../errors.js');
-const { bufferKind, bufferOf, bufferSource, byteLengthOf, bytesOf, isDetached, isObject } = require('../webidl.js');
+const { amount, quote } = require('../errors.js');
+const { bufferKind, bufferOf, bufferSource, byteLengthOf, bytesOf, conversionError, isDetached, isObject } = require('../webidl.js');
 const { codedError } = require('./errors.js');
 
 const { Map, Set, Uint8Array, structuredClone } = globalThis;
+
+/** What a model can be loaded from, for messages. */
+const SOURCES = 'a path, a file URL or bytes';
+
+/** The beginning of an address, as opposed to a path, which may begin with a drive. */
+const ADDRESS = /^([a-z][a-z\d+.-]+:\/\/|(file|data|blob):)/i;
 
 /** In UTF-16 code units: no operating system accepts longer paths. */
 const MAX_PATH = 32767;
@@ -18,11 +24,12 @@ const MAX_PATH = 32767;
  *
  * @param {unknown} value
  * @param {string} what for messages
+ * @param {string} expected for the message about anything else
  * @returns {{data: unknown, kind: string}} with a `kind` for `bytesOf`
  * @throws {TypeError} for anything else
  */
-function toBufferSource(value, what) {
-  const kind = bufferSource(value, what);
+function toBufferSource(value, what, expected) {
+  const kind = bufferSource(value, what, expected);
   if (kind !== 'DataView') {
     return { data: value, kind };
   }
@@ -74,6 +81,7 @@ function copyOf(bytes) {
  * @param {string} text
  * @param {string} operation for messages
  * @returns {string} the path of a file URL
+ * @throws {TypeError} for any other
  */
 function pathOfUrl(text, operation) {
   /** @type {<T>(read: () => T) => T} */
@@ -85,11 +93,13 @@ function pathOfUrl(text, operation) {
       throw new TypeError(`${operation}: ${quote(text)} is not the URL of a file: ${/** @type {Error} */ (cause).message}`, { cause });
     }
   };
-  const url = understood(() => new URL(text));
-  if (url.protocol !== 'file:') {
-    throw new TypeError(`${operation}: the model is at ${quote(url.protocol)}, expected a file: models are files`);
+  if (!/^file:/i.test(text)) {
+    throw new TypeError(`${operation}: the model is at ${quote(text)}, expected ${SOURCES}: nothing is downloaded; fetch it and pass its bytes`);
   }
-  return understood(() => fileURLToPath(url));
+  if (!/^file:\//i.test(text)) {
+    throw new TypeError(`${operation}: ${quote(text)} is relative, expected an absolute file URL, as in new URL("model.onnx", import.meta.url)`);
+  }
+  return understood(() => fileURLToPath(text));
 }
 
 /**
@@ -100,9 +110,18 @@ function pathOfUrl(text, operation) {
  */
 function requirePath(path, operation) {
   if (path === '' || path.length > MAX_PATH) {
-    throw new TypeError(`${operation}: the path has ${path.length} characters, expected 1 to ${MAX_PATH}`);
+    throw new TypeError(`${operation}: the path has ${amount(path.length, 'character')}, expected 1 to ${MAX_PATH}`);
   }
   return path;
+}
+
+/**
+ * @param {Record<PropertyKey, unknown>} source that is no source of a model
+ * @returns {string} how to get one from it, for messages; empty if that is not known
+ */
+function hintFor(source) {
+  if (typeof source.then === 'function') return ': await it first';
+  return typeof source.arrayBuffer === 'function' ? ': pass what its arrayBuffer() resolves with' : '';
 }
 
 /**
@@ -116,17 +135,17 @@ function requirePath(path, operation) {
 function toModelSource(source, operation) {
   if (typeof source === 'string') {
     requirePath(source, operation);
-    return /^(file|https?):/i.test(source) ? requirePath(pathOfUrl(source, operation), operation) : source;
+    return ADDRESS.test(source) ? requirePath(pathOfUrl(source, operation), operation) : source;
   }
   if (!isObject(source)) {
-    throw new TypeError(`${operation}: the model is ${String(source)}, expected a path, a file URL or bytes`);
+    throw conversionError(`${operation}: the model`, undefined, SOURCES, source);
   }
   // URLs of any realm.
   if (!ArrayBuffer.isView(source) && typeof source.href === 'string' && typeof source.protocol === 'string') {
     return requirePath(pathOfUrl(source.href, operation), operation);
   }
   const what = `${operation}: the model`;
-  const { data, kind } = toBufferSource(source, what);
+  const { data, kind } = toBufferSource(source, what, `${SOURCES}${hintFor(source)}`);
   return attachedBytes(data, kind, what);
 }
 
@@ -169,7 +188,7 @@ function transferred(source, files, operation) {
  */
 function transfers(value, operation) {
   if (value !== undefined && typeof value !== 'boolean') {
-    throw new TypeError(`${operation}: transfer is of type ${typeof value}, expected a boolean`);
+    throw conversionError(`${operation}: transfer`, undefined, 'a boolean', value);
   }
   return value === true;
 }
@@ -183,7 +202,7 @@ function transfers(value, operation) {
  */
 function toOptions(options, names, operation) {
   if (!isObject(options)) {
-    throw new TypeError(`${operation}: options is ${String(options)}, expected an object`);
+    throw conversionError(`${operation}: options`, undefined, 'an object', options);
   }
   const unknown = Object.keys(options).find((name) => !names.includes(name));
   if (unknown !== undefined) {
@@ -205,12 +224,12 @@ function numbersByName(values, option, operation) {
     return { names: [], numbers: [] };
   }
   if (!isObject(values)) {
-    throw new TypeError(`${operation}: ${option} is not an object`);
+    throw conversionError(`${operation}: ${option}`, undefined, 'an object of numbers by name', values);
   }
   const entries = Object.entries(values);
   const numbers = entries.map(([name, number]) => {
     if (typeof number !== 'number') {
-      throw new TypeError(`${operation}: ${option}.${quote(name)} is of type ${typeof number}, expected a number`);
+      throw conversionError(`${operation}: ${option}`, name, 'a number', number);
     }
     return number;
   });
@@ -236,7 +255,7 @@ function freeDimensions(dimensions, operation) {
  */
 function strictness(value, operation) {
   if (value !== undefined && typeof value !== 'boolean') {
-    throw new TypeError(`${operation}: strictDimensions is of type ${typeof value}, expected a boolean`);
+    throw conversionError(`${operation}: strictDimensions`, undefined, 'a boolean', value);
   }
   return value;
 }
@@ -262,11 +281,18 @@ function outputNames(names, operation) {
   if (names === undefined) {
     return undefined;
   }
-  if (!Array.isArray(names) || names.length === 0 || names.some((name) => typeof name !== 'string')) {
-    throw new TypeError(`${operation}: outputs is not a list of at least one name`);
+  if (!Array.isArray(names)) {
+    throw conversionError(`${operation}: outputs`, undefined, 'a list of names', names);
+  }
+  if (names.length === 0) {
+    throw new TypeError(`${operation}: outputs is empty, expected at least one name`);
+  }
+  const other = names.findIndex((name) => typeof name !== 'string');
+  if (other !== -1) {
+    throw conversionError(`${operation}: outputs`, other, 'a name', names[other]);
   }
   if (new Set(names).size < names.length) {
-    throw new TypeError(`${operation}: outputs contains a name twice`);
+    throw new TypeError(`${operation}: outputs has a name twice, expected each once`);
   }
   return [...names];
 }
@@ -282,7 +308,7 @@ function externalFiles(files, operation) {
     return [];
   }
   if (!isObject(files)) {
-    throw new TypeError(`${operation}: externalData is ${String(files)}, expected an object of paths or bytes by location`);
+    throw conversionError(`${operation}: externalData`, undefined, 'an object of paths or bytes by location', files);
   }
   return Object.entries(files).map(([location, source]) => ({
     location,

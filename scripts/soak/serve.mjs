@@ -37,7 +37,7 @@ const { values } = parseArgs({ options: { requests: { type: 'string', default: '
 const answerOf = (...args) => send(...args).catch(() => ({ status: 0, text: '' }));
 
 /** Requests whose answers are known from the first time. */
-const SOUND = [
+const VALID = [
   { method: 'POST', path: '/v2/models/digits/infer', body: Buffer.from(JSON.stringify({ inputs: [PICTURE] })) },
   {
     method: 'POST',
@@ -85,7 +85,7 @@ async function soak(repository, requests, seed) {
     }
     /** @type {string[]} */
     const expected = [];
-    for (const request of SOUND) expected.push((await answerOf(agent, url, request)).text);
+    for (const request of VALID) expected.push((await answerOf(agent, url, request)).text);
     const hostile = hostileRequests(seed);
     /** @type {Record<number, number>} */
     const statuses = {};
@@ -96,8 +96,8 @@ async function soak(repository, requests, seed) {
       while (done < requests) {
         const number = (done += 1);
         const isHostile = number % Math.round(1 / HOSTILE) === 0;
-        const kind = number % SOUND.length;
-        const { status, text } = await answerOf(agent, url, isHostile ? hostile.next() : SOUND[kind]);
+        const kind = number % VALID.length;
+        const { status, text } = await answerOf(agent, url, isHostile ? hostile.next() : VALID[kind]);
         if (isHostile) statuses[status] = (statuses[status] ?? 0) + 1;
         else if (status !== 200 || !isSame(expected[kind], text)) throw new Failure(`request ${number}: status ${status}, ${text.slice(0, 200)}`);
         if (number % Math.ceil(requests / SAMPLES) === 0) {

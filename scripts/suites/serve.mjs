@@ -1,5 +1,5 @@
-// `npm run suite -- serve`: tests webnn-node-serve with clients of other people, a real Redis and Prometheus. Installs the clients
-// once, and starts Redis.
+// `npm run suite -- serve`: tests webnn-node-serve with the clients that its users have (openai, tritonclient, kserve, BullMQ), and with
+// Redis and Prometheus. Installs the clients once, and starts Redis.
 
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';

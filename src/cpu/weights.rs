@@ -126,7 +126,7 @@ impl<'a> Weights<'a> {
     /// elements and form share one buffer.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// The errors of `make`.
     pub fn packed(&self, form: &dyn Debug, make: impl FnOnce() -> Result<Buffer>) -> Result<Arc<Buffer>> {
         let form = Form::Packed(self.dtype, format!("{form:?}"));
         let first = self.first * self.dtype.size();

@@ -66,7 +66,7 @@ impl Symbols {
     /// `input()`: a named input of the graph whose dimensions may be names. Equal names stand for equal sizes.
     ///
     /// # Errors
-    /// Those of [`Builder::input`], and a TypeError for an empty name.
+    /// Same as [`Builder::input`], and a TypeError for an empty name.
     pub fn input(
         &mut self,
         builder: &mut Builder,

@@ -10,7 +10,7 @@ use super::pipelines::Pipelines;
 use super::poller::{Poller, wait_for};
 use super::steps::product::self_test;
 use super::transfer::Transfer;
-use crate::error::{Error, ErrorKind, Result, panic_text};
+use crate::error::{Error, ErrorKind, Result, amount, panic_text};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -89,7 +89,7 @@ impl Device {
     /// Returns the device for `choice`, shared by all contexts on the same adapter; `None` without an adapter.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// Same as [`open`](Self::open).
     pub fn shared(choice: &Choice) -> Result<Option<Arc<Device>>> {
         let _inside = enter();
         // Held while opening, to keep other threads from opening a second device.
@@ -253,10 +253,13 @@ impl Device {
     pub fn buffer(&self, label: &str, bytes: usize) -> Result<wgpu::Buffer> {
         let size = bytes.next_multiple_of(8).max(8) as u64;
         let refused = |why: &dyn std::fmt::Display| {
-            Error::new(ErrorKind::Unknown, format!("no memory for {bytes} bytes ({label}) on the GPU: {why}"))
+            Error::new(
+                ErrorKind::Unknown,
+                format!("no memory for {} ({label}) on the GPU: {why}", amount(bytes, "byte")),
+            )
         };
         if size > self.limits.max_buffer_size {
-            return Err(refused(&format!("its buffers have at most {} bytes", self.limits.max_buffer_size)));
+            return Err(refused(&format!("its buffers have at most {}", amount(self.limits.max_buffer_size, "byte"))));
         }
         let create = || {
             self.device.create_buffer(&wgpu::BufferDescriptor {
@@ -275,7 +278,7 @@ impl Device {
     /// Allocates a buffer with the contents `bytes`.
     ///
     /// # Errors
-    /// Those of [`buffer`](Self::buffer).
+    /// Same as [`buffer`](Self::buffer).
     pub fn buffer_of(&self, label: &str, bytes: &[u8]) -> Result<wgpu::Buffer> {
         let buffer = self.buffer(label, bytes.len())?;
         self.write(&buffer, 0, bytes)?;

@@ -77,7 +77,7 @@ impl Dialect {
         }
     }
 
-    /// The text in front of every kernel: extensions, then the functions on values.
+    /// The source in front of every kernel: extensions, then the functions on values.
     pub fn prelude(self) -> String {
         let enables = match (self.f16, self.cooperative) {
             (true, Some(MatrixUnits { emulated: false, .. })) => "enable f16;\nenable wgpu_cooperative_matrix;\n",

@@ -24,7 +24,7 @@ pub fn experiments(features: wgpu::Features) -> wgpu::ExperimentalFeatures {
     }
     // SAFETY: for experimental features, wgpu cannot guarantee defined behavior of a shader that misuses them. Only
     // `matmul_cooperative.wgsl` uses one, in uniform control flow and within the bounds of workgroup arrays; tests show
-    // the latter with the same text without the feature. Results of drivers that fail the self-test are never used.
+    // the latter with the same source without the feature. Results of drivers that fail the self-test are never used.
     unsafe { wgpu::ExperimentalFeatures::enabled() }
 }
 

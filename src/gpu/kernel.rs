@@ -1,4 +1,4 @@
-//! Kernels as WGSL texts, and what launching one needs.
+//! Kernels as WGSL sources, and what launching one needs.
 
 use super::dialect::Dialect;
 use crate::ir::{Node, ValueId};
@@ -75,7 +75,7 @@ pub const ALIGNMENT: usize = 256;
 pub struct Dispatch {
     /// Name, for people.
     pub name: &'static str,
-    /// The complete text. Its entry point is `main`; binding 0 holds the parameters.
+    /// The complete source. Its entry point is `main`; binding 0 holds the parameters.
     pub source: String,
     /// The bindings from 1 on.
     pub bindings: Vec<Bound>,

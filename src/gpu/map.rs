@@ -1,4 +1,4 @@
-//! Kernels that compute every element of their output on its own, with a function of its index. One text serves all
+//! Kernels that compute every element of their output on its own, with a function of its index. One source serves all
 //! data types: [`Dialect`](super::dialect::Dialect) packs elements into words.
 
 use super::dialect::Dialect;
@@ -37,7 +37,7 @@ pub enum Entry {
     /// An invocation computes the elements of one word; elements for which the function `covers(i: u32) -> bool` is
     /// false keep their old values.
     MaskedWords,
-    /// The text has an entry point of its own, which calls `store(i, follow(x, i))` for each element, and is launched
+    /// The source has an entry point of its own, which calls `store(i, follow(x, i))` for each element, and is launched
     /// with this number of workgroups. Each word of the output holds one element.
     Own {
         /// Number of workgroups.

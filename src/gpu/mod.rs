@@ -1,6 +1,6 @@
 //! The GPU backend: graphs as compute shaders, on wgpu.
 //!
-//! [`lower`] turns the nodes of a graph into dispatches of kernels, which are WGSL texts assembled from templates;
+//! [`lower`] turns the nodes of a graph into dispatches of kernels, which are WGSL sources assembled from templates;
 //! [`plan`] assigns memory and pipelines to them and runs them on a [`device`].
 
 pub mod adapter;

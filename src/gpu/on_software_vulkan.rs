@@ -113,7 +113,7 @@ fn more_buffers_than_a_kernel_may_bind_are_refused() {
     let error =
         plan(&Arc::new(device), "%0 = input x float32 [1000]\n%1 = neg %0\noutput y = %1").map(drop).unwrap_err();
     assert_eq!(error.kind, ErrorKind::Operation);
-    assert!(error.message.starts_with("neg: a kernel needs 17 buffers, expected at most 8, on "), "{error}");
+    assert!(error.message.starts_with("neg: a kernel needs 17 buffers, expected at most 8 on "), "{error}");
 }
 
 #[test]

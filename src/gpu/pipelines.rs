@@ -25,7 +25,7 @@ pub(super) const MAX_UNUSED: usize = 256;
 /// The known pipelines.
 #[derive(Default)]
 struct Known {
-    /// By text. Pipelines without users expire.
+    /// By source. Pipelines without users expire.
     by_source: HashMap<String, Weak<Pipeline>>,
     /// The most recently compiled pipelines.
     latest: VecDeque<Arc<Pipeline>>,
@@ -63,7 +63,7 @@ impl Pipelines {
         self.known().by_source.values().filter(|pipeline| pipeline.strong_count() > 0).count()
     }
 
-    /// Keeps `pipeline` for other users of the same text.
+    /// Keeps `pipeline` for other users of the same source.
     fn keep(&self, source: &str, pipeline: &Arc<Pipeline>) {
         let Known { by_source, latest } = &mut *self.known();
         latest.push_back(pipeline.clone());
@@ -97,11 +97,11 @@ fn file_name(info: &wgpu::AdapterInfo) -> Option<String> {
 }
 
 impl Device {
-    /// Returns the pipeline of a kernel that binds `tensors` tensors. Compiles it unless a pipeline with the same text
+    /// Returns the pipeline of a kernel that binds `tensors` tensors. Compiles it unless a pipeline with the same source
     /// is known.
     ///
     /// # Errors
-    /// An `OperationError` if the text is rejected.
+    /// An `OperationError` if the source is rejected.
     pub fn pipeline(&self, name: &str, source: &str, tensors: u32) -> Result<Arc<Pipeline>> {
         if let Some(pipeline) = self.pipelines.known().by_source.get(source).and_then(Weak::upgrade) {
             return Ok(pipeline);

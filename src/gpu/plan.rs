@@ -89,7 +89,7 @@ impl Plan {
     /// Lowers `graph` without optimizing it.
     ///
     /// # Errors
-    /// Those of [`of_optimized`](Self::of_optimized).
+    /// Same as [`of_optimized`](Self::of_optimized).
     pub fn new(mut graph: Graph, device: &Arc<Device>, share: Share, options: PlanOptions) -> Result<Plan> {
         unpack(&mut graph)?;
         let origin = Origin::unchanged(&graph, Passes::NONE);
@@ -316,7 +316,7 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// Splits bindings that exceed the device's limits; returns the kernel's new text and bindings.
+    /// Splits bindings that exceed the device's limits; returns the kernel's new source and bindings.
     fn within_limits(&self, node: &Node, source: String, places: Vec<Place>) -> Result<(String, Vec<Place>)> {
         let limits = &self.device.limits;
         let refuse = |what: String| {
@@ -333,13 +333,13 @@ impl Parts<'_> {
         };
         let most = limits.max_storage_buffers_per_shader_stage as usize;
         if places.len() + 1 > most {
-            return Err(refuse(format!("a kernel needs {} buffers, expected at most {most},", places.len() + 1)));
+            return Err(refuse(format!("a kernel needs {} buffers, expected at most {most}", places.len() + 1)));
         }
         Ok((source, places))
     }
 }
 
-/// Compiles the kernels on all threads, each distinct text once.
+/// Compiles the kernels on all threads, each distinct source once.
 fn compiled(device: &Device, share: Share, unbuilt: Vec<Unbuilt>) -> Result<Vec<Launch>> {
     let by_source: BTreeMap<&str, &Unbuilt> = unbuilt.iter().map(|launch| (launch.source.as_str(), launch)).collect();
     let made: Vec<OnceLock<Result<Arc<Pipeline>>>> = by_source.iter().map(|_| OnceLock::new()).collect();

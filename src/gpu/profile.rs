@@ -18,7 +18,7 @@ impl Plan {
     /// Like [`run`](Plan::run), but waits for the end and passes the times to `watch`.
     ///
     /// # Errors
-    /// Those of [`run`](Plan::run), and an `UnknownError` if memory for the times runs out.
+    /// Same as [`run`](Plan::run), and an `UnknownError` if memory for the times runs out.
     pub fn profile(
         &mut self,
         inputs: &[&wgpu::Buffer],

@@ -20,7 +20,7 @@ const TYPES: [(&str, usize); 10] = [
 ];
 
 /// Rewrites a kernel to bind pieces of at most `most` bytes, a multiple of 256. `places` are the places of the bindings
-/// of `source` from 1 on; returns the new text and places.
+/// of `source` from 1 on; returns the new source and places.
 ///
 /// # Errors
 /// The reason why an array cannot be split into pieces.

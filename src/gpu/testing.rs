@@ -1,4 +1,4 @@
-//! Compares graphs on the software GPU with the oracle, and validates the texts of all kernels.
+//! Compares graphs on the software GPU with the oracle, and validates the sources of all kernels.
 
 use super::adapter::{TEST_VARIABLE, choice_of_tests};
 use super::device::{Device, EXTENSIONS};
@@ -68,7 +68,7 @@ pub fn check(graph: &Graph, inputs: &HashMap<String, Tensor>, expected: &HashMap
 /// Like [`check`], on one device, named in messages.
 ///
 /// # Panics
-/// Those of [`check`].
+/// Same as [`check`].
 pub fn check_on(
     (which, device): (&str, &Arc<Device>),
     graph: &Graph,
@@ -88,7 +88,7 @@ pub fn check_on(
 /// derives from the device's; returns the number of devices with such a dialect.
 ///
 /// # Panics
-/// Those of [`check`].
+/// Same as [`check`].
 pub fn check_in(graph: &Graph, tolerance: Tolerance, adapt: impl Fn(Dialect) -> Option<Dialect>) -> usize {
     let mut random = Random::new(graph.values.len() as u64);
     let inputs = graph.inputs.iter().map(|(name, id)| (name.clone(), random.tensor(graph.descriptor(*id)))).collect();
@@ -176,7 +176,7 @@ fn every_kernel_of_every_operator_type_and_rank_is_valid() {
 /// Validates a kernel with each tensor bound in three pieces.
 ///
 /// # Panics
-/// Those of [`validate`], and if it cannot be split, except for atomic arrays, which can only be used by reference.
+/// Same as [`validate`], and if it cannot be split, except for atomic arrays, which can only be used by reference.
 fn validate_in_pieces(dispatch: &Dispatch, dialect: Dialect) {
     let place = Place { space: Space::Arena, offset: 0, bytes: 700 };
     match split(&dispatch.source, &vec![place; dispatch.bindings.len()], 256) {

@@ -210,7 +210,7 @@ impl Reading {
     /// Waits for the bytes and returns them.
     ///
     /// # Errors
-    /// Those of [`poll`](Self::poll).
+    /// Same as [`poll`](Self::poll).
     pub fn wait(mut self, device: &Device) -> Result<Buffer> {
         loop {
             if let Some(bytes) = self.poll(device, Duration::from_secs(1))? {

@@ -3,7 +3,7 @@
 use super::{Constant, Epilogue, Graph, Node, Source, ValueId};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
-use crate::error::{Error, Problem, Result};
+use crate::error::{Error, Problem, Result, amount};
 use crate::memory::{Buffer, Mapped};
 use crate::ops::attributes::Attributes;
 use crate::ops::{Op, Operation};
@@ -177,7 +177,7 @@ impl Builder {
     /// Like [`add`](Self::add), for the compiler's own operators as well.
     ///
     /// # Errors
-    /// Those of [`add`](Self::add).
+    /// Same as [`add`](Self::add).
     pub fn add_operation(
         &mut self,
         mut op: Operation,
@@ -212,7 +212,7 @@ impl Builder {
     /// Appends the operator of the method `name`, with operands by their IDL names.
     ///
     /// # Errors
-    /// Those of [`add`](Self::add), and a TypeError for a name or attribute that the draft does not have.
+    /// Same as [`add`](Self::add), and a TypeError for a name or attribute that the draft does not have.
     pub fn add_named(
         &mut self,
         name: &str,
@@ -317,6 +317,6 @@ fn check_constant(descriptor: &Descriptor, bytes: usize, most: u64) -> Result<()
     if descriptor.bytes() == bytes {
         return Ok(());
     }
-    let expected = format!("the {} bytes of {} {:?}", descriptor.bytes(), descriptor.dtype, descriptor.shape);
-    Err(fail(Problem::Attribute { name: "buffer", got: format!("{bytes} bytes"), expected }))
+    let expected = format!("the {} of {} {:?}", amount(descriptor.bytes(), "byte"), descriptor.dtype, descriptor.shape);
+    Err(fail(Problem::Attribute { name: "buffer", got: amount(bytes, "byte"), expected }))
 }

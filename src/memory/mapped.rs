@@ -1,7 +1,7 @@
 //! Bytes owned by something else, usually a memory-mapped file, and windows over them: weights are read in place when
 //! they are needed, and never copied as a whole.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, amount};
 use memmap2::{Mmap, MmapOptions};
 use std::fmt;
 use std::fs::File;
@@ -31,22 +31,22 @@ impl MappedFile {
     /// Maps the file at `path`.
     ///
     /// # Errors
-    /// An `OperationError` with the path if the file cannot be read, is empty, or is not a regular file.
+    /// An `OperationError` with the path if the file cannot be read or is not a regular file.
     pub fn open(path: impl AsRef<Path>) -> Result<Arc<MappedFile>> {
         let path = path.as_ref();
-        let fail = |why: &dyn fmt::Display| failure(path, why);
-        let regular = |metadata: std::fs::Metadata| match metadata.is_file() {
-            true if metadata.len() == 0 => Err(fail(&"the file is empty")),
-            true => Ok(()),
-            false => Err(fail(&"it is not a regular file")),
+        let fail = |error: io::Error| failure(unreadable(path, &error));
+        let regular = |metadata: std::fs::Metadata| match (metadata.is_file(), metadata.is_dir()) {
+            (true, _) => Ok(()),
+            (false, true) => Err(failure(format!("{} is a folder, expected a file", shown(path)))),
+            (false, false) => Err(failure(format!("{} is not a regular file", shown(path)))),
         };
         // Checked before opening: opening a pipe would wait for a writer.
-        std::fs::metadata(path).map_err(|error| fail(&error)).and_then(regular)?;
-        let file = File::open(path).map_err(|error| fail(&error))?;
-        file.metadata().map_err(|error| fail(&error)).and_then(regular)?;
+        std::fs::metadata(path).map_err(fail).and_then(regular)?;
+        let file = File::open(path).map_err(fail)?;
+        file.metadata().map_err(fail).and_then(regular)?;
         // SAFETY: nobody writes through this map, and no reader relies on the bytes: parsers check everything that they
         // read. Truncation of the file is documented above.
-        let map = unsafe { MmapOptions::new().map_copy_read_only(&file) }.map_err(|error| fail(&error))?;
+        let map = unsafe { MmapOptions::new().map_copy_read_only(&file) }.map_err(fail)?;
         Ok(Arc::new(MappedFile { id: next_id(), path: path.to_path_buf(), file, map }))
     }
 
@@ -60,7 +60,7 @@ impl MappedFile {
     /// # Errors
     /// An `OperationError` with the path and both lengths if it has.
     pub fn check(&self) -> Result<()> {
-        let metadata = self.file.metadata().map_err(|error| failure(&self.path, &error))?;
+        let metadata = self.file.metadata().map_err(|error| failure(unreadable(&self.path, &error)))?;
         if metadata.len() < self.map.len() as u64 { Err(self.shrunk(metadata.len())) } else { Ok(()) }
     }
 
@@ -84,12 +84,13 @@ impl MappedFile {
     fn read(&self, at: usize, into: &mut [u8]) -> Result<()> {
         read_exact_at(&self.file, at as u64, into).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => self.shrunk(self.file.metadata().map_or(0, |metadata| metadata.len())),
-            _ => failure(&self.path, &error),
+            _ => failure(unreadable(&self.path, &error)),
         })
     }
 
     fn shrunk(&self, now: u64) -> Error {
-        failure(&self.path, &format!("the file had {} bytes when it was opened, and has {now} now", self.map.len()))
+        let before = amount(self.map.len(), "byte");
+        failure(format!("{} had {before} when it was opened, and has {now} now", shown(&self.path)))
     }
 }
 
@@ -105,8 +106,28 @@ impl fmt::Debug for MappedFile {
     }
 }
 
-fn failure(path: &Path, why: &dyn fmt::Display) -> Error {
-    Error::new(ErrorKind::Operation, format!("{}: {why}", path.display()))
+fn failure(message: String) -> Error {
+    Error::new(ErrorKind::Operation, message)
+}
+
+fn shown(path: &Path) -> String {
+    format!("\"{}\"", path.display())
+}
+
+/// Says that the file at `path` cannot be read, and why: in the system's words, without their number.
+pub fn unreadable(path: &Path, error: &io::Error) -> String {
+    let file = shown(path);
+    if error.kind() != io::ErrorKind::NotFound {
+        let why = error.to_string();
+        let words = why.split(" (os error").next().unwrap_or_default().trim_end_matches('.');
+        return format!("{file} cannot be read: {words}");
+    }
+    match std::env::current_dir() {
+        Ok(folder) if path.is_relative() => {
+            format!("there is no file {file} in the working directory {}", shown(&folder))
+        }
+        _ => format!("there is no file {file}"),
+    }
 }
 
 fn next_id() -> u64 {
@@ -211,7 +232,7 @@ impl Mapped {
         if range.start <= range.end && range.end <= len {
             return Ok(Mapped { backing, range });
         }
-        let message = format!("bytes {} to {} are outside of the {len} bytes of {backing:?}", range.start, range.end);
+        let message = format!("bytes {} to {} are outside of {backing:?}, which has {len}", range.start, range.end);
         Err(Error::new(ErrorKind::Operation, message))
     }
 
@@ -293,12 +314,23 @@ mod tests {
 
     #[test]
     fn files_that_cannot_be_mapped_are_errors() {
+        let folder = std::env::temp_dir();
+        let missing = folder.join(format!("webnn-node-missing-{}", std::process::id()));
+        let message = |path: &Path| MappedFile::open(path).unwrap_err().message;
+        assert_eq!(message(&missing), format!("there is no file \"{}\"", missing.display()));
+        assert_eq!(message(&folder), format!("\"{}\" is a folder, expected a file", folder.display()));
+        let working = std::env::current_dir().unwrap();
+        let expected = format!("there is no file \"a/b\" in the working directory \"{}\"", working.display());
+        assert_eq!(message(Path::new("a/b")), expected);
+        let refused = io::Error::from_raw_os_error(13);
+        let message = unreadable(Path::new("x"), &refused);
+        assert!(message.starts_with("\"x\" cannot be read: ") && !message.contains("os error"), "{message}");
+    }
+
+    #[test]
+    fn an_empty_file_has_no_bytes() {
         let empty = TemporaryFile::new("empty", &[]);
-        let missing = empty.0.with_extension("missing");
-        for (path, why) in [(&*empty.0, "is empty"), (&missing, "(os error"), (&std::env::temp_dir(), "regular file")] {
-            let error = MappedFile::open(path).unwrap_err();
-            assert!(error.message.starts_with(&path.display().to_string()) && error.message.contains(why), "{error}");
-        }
+        assert!((*MappedFile::open(&empty.0).unwrap()).as_ref().is_empty());
     }
 
     #[test]
@@ -313,7 +345,7 @@ mod tests {
             return window.read(0, &mut read).unwrap();
         }
         for error in [window.read(0, &mut read).unwrap_err(), mapped.check().unwrap_err()] {
-            let wanted = "the file had 10000 bytes when it was opened, and has 9000 now";
+            let wanted = " had 10000 bytes when it was opened, and has 9000 now";
             assert!(error.message.ends_with(wanted), "{error}");
         }
         window.read(0, &mut read[..1_000]).unwrap();

@@ -13,14 +13,14 @@ mod rows;
 mod shared;
 
 pub use machine::machine_bytes;
-pub use mapped::{Backing, Mapped, MappedFile};
+pub use mapped::{Backing, Mapped, MappedFile, unreadable};
 pub use parts::{ColumnBlock, SharedMut};
 pub use racing::{read, store};
 pub use rows::{Appended, Rows};
 pub use shared::{MIN_SHARED_BYTES, WeakBuffers, share};
 
 use crate::dtype::{DataType, Element};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, amount};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -176,11 +176,11 @@ struct Aligned;
 
 /// The error for a lack of memory for `len` bytes.
 fn refused(len: usize, why: &str) -> Error {
-    Error::new(ErrorKind::Unknown, format!("no memory for {len} bytes: {why}"))
+    Error::new(ErrorKind::Unknown, format!("no memory for {}: {why}", amount(len, "byte")))
 }
 
 fn too_much(used: usize) -> String {
-    format!("{used} bytes are in use, of the {} that this machine or container has", machine_bytes())
+    format!("{} in use, of the {} that this machine or container has", amount(used, "byte"), machine_bytes())
 }
 
 /// Checks that the machine has room for `len` bytes in addition to all buffers: for large memory outside of a
@@ -324,7 +324,7 @@ mod tests {
     fn the_sum_of_all_buffers_is_limited_by_the_machine() {
         let half = Buffer::zeroed(machine_bytes() / 2).unwrap();
         let error = Buffer::zeroed(machine_bytes() / 2 + 2).unwrap_err();
-        assert!(error.message.contains("bytes are in use"), "{error}");
+        assert!(error.message.contains(" in use, of the "), "{error}");
         drop(half);
     }
 }

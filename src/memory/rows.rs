@@ -47,7 +47,7 @@ impl Rows {
     /// inner]`.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new).
+    /// Same as [`new`](Self::new).
     pub fn of_dense(bytes: &[u8], sizes: [usize; 3]) -> Result<Rows> {
         Rows::new(bytes.len(), |to| exchange(bytes, to, sizes))
     }

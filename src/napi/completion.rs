@@ -207,7 +207,7 @@ pub struct Environment {
     notify: Arc<Notify>,
     outstanding: Arc<Outstanding>,
     completed: Arc<Ended>,
-    /// Contexts that end with the environment: nobody sees their further work. They do not wait for the finalizers of
+    /// Contexts that end with the environment: their results could no longer be seen. They do not wait for the finalizers of
     /// their handles, which some runtimes do not run for a terminated worker.
     contexts: Arc<WeakList<Owner>>,
     /// What the handles of the environment keep alive.

@@ -48,7 +48,7 @@ pub fn initialize(
     Environment::new(&env, on_complete).map(External::new).map_err(convert::from_napi)
 }
 
-/// Bytes that the garbage collector was told of, for tests: V8 tells nobody.
+/// Bytes that were reported to the garbage collector, for tests: V8 does not expose them.
 #[napi(catch_unwind)]
 pub fn reported_bytes(environment: &External<Arc<Environment>>) -> i64 {
     environment.account.reported()

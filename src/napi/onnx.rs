@@ -31,7 +31,7 @@ fn json(operation: &str, value: &impl Serialize) -> crate::onnx::Result<String> 
 pub fn inspect_model(model: &External<ModelHandle>, dimensions: Dimensions) -> Result<Either<String, Refused>> {
     let free_dimensions = dimensions.checked("inspectModel")?;
     let (model, _weight) = taken(model)?;
-    let inspection = inspect(&model, free_dimensions).map_err(|error| named("inspectModel", error));
+    let inspection = inspect(&model, free_dimensions).map_err(|error| error.of_function("inspectModel"));
     outcome(inspection.and_then(|inspection| json("inspectModel", &inspection)))
 }
 
@@ -86,14 +86,6 @@ pub fn input_shapes(inputs: Vec<GivenInput>, dimensions: Dimensions, strict: boo
     let known = |(input, given, _): &(ValueInfo, Option<Vec<u32>>, _)| given.as_ref().map(fixed).or(sizes.known(input));
     let shapes = infos.iter().map(known).collect();
     text_of("inputShapes", &KnownShapes { shapes, free_dimensions: sizes.by_name() }).map_err(coded)
-}
-
-/// Prefixes an error about an argument with the operation.
-fn named(operation: &str, error: ModelError) -> ModelError {
-    match error.code {
-        Code::UnknownDimension => ModelError { message: format!("{operation}: {}", error.message), ..error },
-        _ => error,
-    }
 }
 
 /// The operators that the importer translates.
@@ -195,5 +187,5 @@ pub fn import_model(
         // Constants can be parts of the model's bytes.
         builder.weight.add(weight.bytes());
     }
-    outcome(imported.map_err(|error| named("importModel", error)))
+    outcome(imported.map_err(|error| error.of_function("importModel")))
 }

@@ -5,7 +5,7 @@ use super::convert::{coded, thrown};
 use super::view::View;
 use crate::error::{Code, Error};
 use crate::onnx::Model;
-use crate::onnx::error::{quoted, shortened};
+use crate::onnx::error::quoted;
 use crate::session::Constant;
 use crate::session::signature::checked_size;
 use napi_derive::napi;
@@ -25,7 +25,7 @@ impl Dimensions {
     /// A TypeError for a size that no dimension can have. Messages start with `operation`.
     pub fn checked(self, operation: &str) -> Result<BTreeMap<String, u32>> {
         let entry = |(name, size): (String, f64)| {
-            let size = checked_size(size, || format!("{operation}: freeDimensions.{}", shortened(&name)))?;
+            let size = checked_size(size, || format!("{operation}: freeDimensions[{}]", quoted(&name)))?;
             Ok((name, size))
         };
         self.names.into_iter().zip(self.sizes).map(entry).collect::<crate::error::Result<_>>().map_err(thrown)
@@ -47,7 +47,7 @@ impl ConstantOptions<'_> {
     /// The value of an input of `model`, with a copy of the bytes.
     ///
     /// # Errors
-    /// Those of [`Constant::new`], or an UnknownError if memory runs out.
+    /// Same as [`Constant::new`], or an UnknownError if memory runs out.
     pub fn constant(self, model: &Model, free_dimensions: &BTreeMap<String, u32>) -> Result<Constant> {
         let ConstantOptions { name, shape, bytes } = self;
         let shape = shape.map(|shape| checked_sizes(&shape, || format!("loadModel: constant {}", quoted(&name))));
@@ -72,8 +72,8 @@ impl KeptCounts {
         let entry = |(name, count): (String, f64)| match count.fract() == 0.0 && count >= 1.0 {
             true => Ok((name, count as u32)),
             false => {
-                let name = shortened(&name);
-                let message = format!("loadModel: keepLast.{name} is {count}, expected an integer of at least 1");
+                let name = quoted(&name);
+                let message = format!("loadModel: keepLast[{name}] is {count}, expected an integer of at least 1");
                 Err(thrown(Error::coded(Code::Shape, message)))
             }
         };

@@ -116,7 +116,7 @@ pub fn open_model(
     });
     let work = move || {
         let (source, external_data) = sources.open()?;
-        let model = Model::open(source, external_data).map_err(|error| error.into_error())?;
+        let model = Model::open(source, external_data).map_err(|error| error.into_error().of_function("loadModel"))?;
         let json = text_of("loadModel", &interface(&model))?;
         slot.put(((model, weight), json));
         Ok(())
@@ -125,16 +125,18 @@ pub fn open_model(
     Ok(())
 }
 
-/// Opens the model at a path, or in bytes, synchronously.
+/// Opens the model at a path, or in bytes, synchronously. Messages about the path start with `operation`.
 #[napi(catch_unwind)]
 pub fn read_model(
     environment: &External<Arc<Environment>>,
     source: Either<String, View>,
     external_files: Vec<ExternalFile>,
+    operation: String,
 ) -> Result<Either<External<ModelHandle>, Refused>> {
     let (sources, weight) = Sources::new(environment, source, external_files, false)?;
     let (source, external_data) = sources.open().map_err(coded)?;
-    outcome(Model::open(source, external_data).map(|model| model_handle((model, weight))))
+    let model = Model::open(source, external_data).map_err(|error| error.of_function(&operation));
+    outcome(model.map(|model| model_handle((model, weight))))
 }
 
 /// Why a model was refused.
@@ -200,7 +202,9 @@ pub fn open_session(
     let done = context.environment.deliver(&env, id, collect);
     let context = context.context.clone();
     let work = move || {
-        let session = weighed(Session::open(Arc::new(model), context, options)?, weight);
+        let session =
+            Session::open(Arc::new(model), context, options).map_err(|error| error.of_function("loadModel"))?;
+        let session = weighed(session, weight);
         let json = text_of("loadModel", session.signature())?;
         slot.put((session.clone(), json));
         Ok(session)

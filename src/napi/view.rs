@@ -1,6 +1,6 @@
 //! Views of JavaScript's memory.
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, amount};
 use crate::memory::{Buffer, store};
 use napi::ValueType;
 use napi::bindgen_prelude::{FromNapiValue, TypeName, Uint8Array, ValidateNapiValue};
@@ -44,7 +44,7 @@ impl View<'_> {
         // SAFETY: no JavaScript runs until the copy is made.
         let memory = unsafe { self.memory()? };
         if memory.len() != buffer.len() {
-            let message = format!("the view has {} bytes, expected {}", memory.len(), buffer.len());
+            let message = format!("the view has {}, expected {}", amount(memory.len(), "byte"), buffer.len());
             return Err(Error::new(ErrorKind::Type, message));
         }
         buffer.replace_by_racing(memory);
@@ -59,7 +59,7 @@ impl View<'_> {
         // SAFETY: no JavaScript runs until the bytes are stored.
         let memory = unsafe { self.memory()? };
         if memory.len() != bytes.len() {
-            let message = format!("the view has {} bytes, expected {}", memory.len(), bytes.len());
+            let message = format!("the view has {}, expected {}", amount(memory.len(), "byte"), bytes.len());
             return Err(Error::new(ErrorKind::Type, message));
         }
         store(bytes, memory);

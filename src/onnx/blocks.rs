@@ -157,13 +157,13 @@ impl<'m> Evidence<'m> {
         } else if groups <= 1 && is_blocked {
             self.whole_blocks(inputs);
         } else if groups <= 1 {
-            // Fewer channels than a block has are read as they are.
+            // Channels that do not fill one block are read as they are.
             self.only[1] |= inputs >= SIZES[0];
         }
         let each = inputs as usize * height as usize * width as usize;
         let is_undecided = self.only == [false; 2] && self.weights < MAX_WEIGHTS;
         let is_dense_float = filter.element == ElementType::Float && !filter.is_sparse();
-        // What cannot be read is no evidence: the translation of the node reports it.
+        // Unreadable weights are not evidence; the translation of the node reports them.
         if outputs.is_multiple_of(SIZES[1])
             && is_undecided
             && each > 1
@@ -185,7 +185,7 @@ impl<'m> Evidence<'m> {
                 // The filters of a block are the innermost dimension, and the blocks the outermost one.
                 for (sums, place) in sums.iter_mut().zip([at / (8 * each) * 8 + at % 8, at % 16]) {
                     let (sum, count) = &mut sums[place];
-                    // Zeros that fill up a block are no weights.
+                    // The zeros that pad a block are not weights.
                     (*sum, *count) = (*sum + square, *count + if square == 0.0 { 0.0 } else { 1.0 });
                 }
             }

@@ -147,7 +147,7 @@ fn shapes_within(
         shapes.unwrap_or_else(|_| vec![None; wanted.len()])
     };
     let small = shapes_for(STAND_INS[0]);
-    // Without a size to stand in for, or a known shape to complete, a second trial tells nothing new.
+    // Without a size to stand in for, or a known shape to complete, a second trial would tell nothing new.
     if !values.values().any(has_no_elements) || small.iter().all(Option::is_none) {
         return small;
     }

@@ -163,7 +163,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// Like [`input_shape`](Self::input_shape), as numbers; see [`Dim::get`].
     ///
     /// # Errors
-    /// Those of [`input_shape`](Self::input_shape).
+    /// Same as [`input_shape`](Self::input_shape).
     pub fn input_sizes(&self, index: usize) -> Step<Vec<u32>> {
         Ok(numbers(&self.input_shape(index)?))
     }
@@ -205,13 +205,13 @@ impl<'c, 'm> Call<'c, 'm> {
         self.float_attribute(name).unwrap_or(default as f64)
     }
 
-    /// A text attribute, if present.
+    /// A string attribute, if present.
     pub fn text_attribute(&self, name: &str) -> Option<String> {
         let text = self.attribute(name)?.s.unwrap_or_default();
         Some(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// A text attribute or its default.
+    /// A string attribute or its default.
     pub fn text_or(&self, name: &str, default: &str) -> String {
         self.text_attribute(name).unwrap_or_else(|| default.to_string())
     }
@@ -226,7 +226,7 @@ impl<'c, 'm> Call<'c, 'm> {
         self.attribute(name).map(|attribute| attribute.floats.iter().map(|&x| x as f64).collect())
     }
 
-    /// A list of texts, if present.
+    /// A list of strings, if present.
     pub fn texts_attribute(&self, name: &str) -> Option<Vec<String>> {
         let texts = self.attribute(name)?.strings;
         Some(texts.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect())
@@ -333,7 +333,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// Like [`emit_all`](Self::emit_all), for an operator with one output.
     ///
     /// # Errors
-    /// Those of [`emit_all`](Self::emit_all).
+    /// Same as [`emit_all`](Self::emit_all).
     pub fn emit(&mut self, op: impl Into<Op>, inputs: &[OperandId]) -> Step<OperandId> {
         let outputs = self.emit_all(op, inputs.iter().copied().map(Some).collect())?;
         Ok(outputs[0])
@@ -564,7 +564,7 @@ impl<'c, 'm> Call<'c, 'm> {
     /// instead of being listed: the graphs may never run.
     ///
     /// # Errors
-    /// Those of `work`.
+    /// The errors of `work`.
     pub fn attempt<T>(&mut self, work: impl FnOnce(&mut Self) -> Step<T>, cut: Cut) -> Step<T> {
         let before = self.importer.refused.clone();
         let outcome = work(self);

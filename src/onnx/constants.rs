@@ -7,7 +7,7 @@ use super::import::{Importer, Value};
 use super::tensor::{self, Literal};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
-use crate::error::Error;
+use crate::error::{Error, amount};
 use crate::ir::{Constant, OperandId, bytes_of_sizes};
 use crate::memory::Buffer;
 use crate::shape::Descriptor;
@@ -31,7 +31,9 @@ const SHORT_LIST: usize = 1 << 10;
 pub fn check_generated(count: u64) -> Step<()> {
     match count <= MAX_GENERATED {
         true => Ok(()),
-        false => Err(Refusal(format!("it needs a constant of {count} elements, more than {MAX_GENERATED}"))),
+        false => {
+            Err(Refusal(format!("it needs a constant of {}, more than {MAX_GENERATED}", amount(count, "element"))))
+        }
     }
 }
 
@@ -167,7 +169,7 @@ impl Call<'_, '_> {
     /// Deducts the work of listing `elements` numbers.
     fn take_list(&self, elements: usize) -> Step<()> {
         if elements > MAX_LISTED {
-            return Err(Refusal(format!("has {elements} elements, expected at most {MAX_LISTED}")));
+            return Err(Refusal(format!("has {}, expected at most {MAX_LISTED}", amount(elements, "element"))));
         }
         if elements > SHORT_LIST { self.take_work(elements) } else { Ok(()) }
     }
@@ -224,7 +226,7 @@ impl Call<'_, '_> {
     /// Like [`optional_ints`](Self::optional_ints), for a required input.
     ///
     /// # Errors
-    /// Those of [`optional_ints`](Self::optional_ints), or if it is missing.
+    /// Same as [`optional_ints`](Self::optional_ints), or if it is missing.
     pub fn ints(&self, index: usize, what: &str) -> Step<Vec<i64>> {
         self.optional_ints(index, what)?.ok_or_else(|| Refusal(format!("{what} (input {index}) is missing")))
     }
@@ -232,7 +234,7 @@ impl Call<'_, '_> {
     /// Like [`ints`](Self::ints), but also accepts integers that depend on sizes still unknown.
     ///
     /// # Errors
-    /// Those of [`ints`](Self::ints).
+    /// Same as [`ints`](Self::ints).
     pub fn int_dims(&self, index: usize, what: &str) -> Step<Vec<Dim>> {
         if let Some(Value::Tensor(id)) = self.value(index)
             && let Some(dims) = self.importer.builder.sizes_of(id)
@@ -245,11 +247,13 @@ impl Call<'_, '_> {
     /// The single integer in the constant at `index`.
     ///
     /// # Errors
-    /// Those of [`ints`](Self::ints), or if there is not exactly one integer.
+    /// Same as [`ints`](Self::ints), or if there is not exactly one integer.
     pub fn one_int(&self, index: usize, what: &str) -> Step<i64> {
         match self.ints(index, what)?[..] {
             [int] => Ok(int),
-            ref ints => Err(Refusal(format!("{what} (input {index}) has {} elements, expected 1", ints.len()))),
+            ref ints => {
+                Err(Refusal(format!("{what} (input {index}) has {}, expected 1", amount(ints.len(), "element"))))
+            }
         }
     }
 
@@ -290,13 +294,13 @@ impl Call<'_, '_> {
     /// The single number in the constant at `index`.
     ///
     /// # Errors
-    /// Those of [`given_numbers`](Self::given_numbers), or if it is missing or there is not exactly one number.
+    /// Same as [`given_numbers`](Self::given_numbers), or if it is missing or there is not exactly one number.
     pub fn one_number(&self, index: usize, what: &str) -> Step<Number> {
         let numbers = self.given_numbers(index, what)?;
         let numbers = numbers.ok_or_else(|| Refusal(format!("{what} (input {index}) is missing")))?;
         match numbers[..] {
             [number] => Ok(number),
-            _ => Err(Refusal(format!("{what} (input {index}) has {} elements, expected 1", numbers.len()))),
+            _ => Err(Refusal(format!("{what} (input {index}) has {}, expected 1", amount(numbers.len(), "element")))),
         }
     }
 
@@ -422,7 +426,7 @@ impl Call<'_, '_> {
     /// A constant with these bytes.
     ///
     /// # Errors
-    /// Those of [`constant`](Self::constant), or if the number of bytes is wrong.
+    /// Same as [`constant`](Self::constant), or if the number of bytes is wrong.
     pub fn constant_from_bytes(&mut self, descriptor: Descriptor, bytes: &[u8]) -> Step<OperandId> {
         Ok(self.importer.builder.constant(descriptor, bytes)?)
     }
@@ -443,8 +447,8 @@ impl Call<'_, '_> {
         let (got, expected) = (constant.len(), descriptor.bytes());
         if got != expected {
             let Descriptor { dtype, shape } = descriptor;
-            let expected = format!("the {expected} bytes of {dtype} {shape:?}");
-            return Err(Refusal(format!("{what} (input {index}) has {got} bytes, expected {expected}")));
+            let expected = format!("the {} of {dtype} {shape:?}", amount(expected, "byte"));
+            return Err(Refusal(format!("{what} (input {index}) has {}, expected {expected}", amount(got, "byte"))));
         }
         Ok(self.importer.builder.constant_like(descriptor, &constant)?)
     }
@@ -452,7 +456,7 @@ impl Call<'_, '_> {
     /// A list of integers as the value of an output: int64, possibly empty.
     ///
     /// # Errors
-    /// Those of [`constant`](Self::constant).
+    /// Same as [`constant`](Self::constant).
     pub fn int_list(&mut self, shape: &[u32], ints: &[i64]) -> Step<Value> {
         let descriptor = Descriptor::new(DataType::Int64, shape);
         if shape.contains(&0) {
@@ -464,7 +468,7 @@ impl Call<'_, '_> {
     /// Like [`int_list`](Self::int_list), for integers that may depend on sizes still unknown.
     ///
     /// # Errors
-    /// Those of [`int_list`](Self::int_list).
+    /// Same as [`int_list`](Self::int_list).
     pub fn dim_list(&mut self, shape: &[u32], dims: &[Dim]) -> Step<Value> {
         if dims.iter().all(|dim| dim.is_number()) {
             return self.int_list(shape, &dims.iter().map(|dim| dim.pinned()).collect::<Vec<_>>());
@@ -475,7 +479,7 @@ impl Call<'_, '_> {
     /// Integers that may depend on sizes still unknown, as elements of the descriptor's type.
     ///
     /// # Errors
-    /// Those of [`int_list`](Self::int_list).
+    /// Same as [`int_list`](Self::int_list).
     pub fn dims_constant(&mut self, descriptor: &Descriptor, dims: &[Dim]) -> Step<OperandId> {
         self.take_memory(size_of_val(dims))?;
         if dims.iter().all(|dim| dim.is_number()) {
@@ -553,7 +557,7 @@ mod tests {
                 .ints("pads", &[1; 4])
                 .ints("two", &[1, 1]);
             let message = graph.node(operator, inputs, "y", attributes).output("y").refusal(22);
-            let expected = format!("{what} has {count} elements, expected at most {MAX_LISTED}");
+            let expected = format!("{what} has {}, expected at most {MAX_LISTED}", amount(count, "element"));
             assert!(message.contains(&format!("[y] {operator}")) && message.contains(&expected), "{message}");
         }
     }

@@ -2,8 +2,10 @@
 //! rounds into one graph, and a session, which runs one round after another.
 
 use super::body::{is_described, row};
+use super::error::quoted;
 use super::model::ValueInfo;
 use super::value::Value;
+use crate::error::amount;
 use crate::shape::Descriptor;
 
 /// A node with graphs in attributes, and what its rules are made of.
@@ -173,7 +175,7 @@ pub fn branch_for(condition: bool) -> &'static str {
 /// The outputs of `If`, whose condition must be known.
 ///
 /// # Errors
-/// That of its graph, or if it lacks the condition.
+/// The error of its graph, or if it lacks the condition.
 pub fn choose<F: ControlNode>(flow: &mut F) -> Result<Vec<Value<F::Tensor>>, F::Error> {
     let condition = int_input(flow, 0, "cond")?.ok_or_else(|| flow.fail("cond (input 0) is missing".to_string()))?;
     let mut body = flow.body(branch_for(condition != 0))?;
@@ -183,7 +185,7 @@ pub fn choose<F: ControlNode>(flow: &mut F) -> Result<Vec<Value<F::Tensor>>, F::
 /// The outputs of `SequenceMap`: runs its graph for each position of its sequences.
 ///
 /// # Errors
-/// Those of its graph, or if its inputs do not match.
+/// The errors of its graph, or if its inputs do not match.
 pub fn map<F: ControlNode>(flow: &mut F) -> Result<Vec<Value<F::Tensor>>, F::Error> {
     let inputs = required(flow, 0)?;
     let first = inputs.first().and_then(Value::elements);
@@ -222,7 +224,7 @@ fn call<F: ControlNode>(
     let (got, expected) = (F::inputs_of(body), inputs.len());
     match got == expected {
         true => flow.run(body, inputs),
-        false => Err(flow.fail(format!("its graph has {got} inputs, expected {expected}"))),
+        false => Err(flow.fail(format!("its graph has {}, expected {expected}", amount(got, "input")))),
     }
 }
 
@@ -388,7 +390,7 @@ fn stacked<F: ControlNode>(
     let of_none = || row(info, known.and_then(Option::as_ref));
     let is_empty = of_rows.is_none();
     let mut row = of_rows.or_else(of_none).ok_or_else(|| {
-        flow.fail(format!("no round returns a row of '{}', and its type is not described", info.name))
+        flow.fail(format!("no round returns a row of {}, and its type is not described", quoted(&info.name)))
     })?;
     let axis = dimension(axis, row.rank() + 1).map_err(|reason| flow.fail(reason))?;
     if is_empty {
@@ -402,13 +404,13 @@ fn stacked<F: ControlNode>(
 fn count_rows<F: ControlNode>(flow: &F, body: &F::Body, others: usize) -> Result<usize, F::Error> {
     let outputs = F::outputs_of(body).len();
     let rows = outputs.checked_sub(others);
-    rows.ok_or_else(|| flow.fail(format!("its graph has {outputs} outputs, expected at least {others}")))
+    rows.ok_or_else(|| flow.fail(format!("its graph has {}, expected at least {others}", amount(outputs, "output"))))
 }
 
 /// The outputs of `Loop`.
 ///
 /// # Errors
-/// Those of its graph, or if it does not match the node.
+/// The errors of its graph, or if it does not match the node.
 pub fn repeat<F: ControlNode>(flow: &mut F) -> Result<Vec<Value<F::Tensor>>, F::Error> {
     let trips = int_input(flow, 0, "the trip count")?;
     let condition = int_input(flow, 1, "cond")?;
@@ -474,7 +476,7 @@ impl<F: ControlNode> Scan<F> {
     /// returns those after the last round, then the stacked rows.
     ///
     /// # Errors
-    /// Those of the graph, or if the inputs do not match.
+    /// The errors of the graph, or if the inputs do not match.
     pub fn run(
         &mut self,
         flow: &mut F,
@@ -511,7 +513,7 @@ impl<F: ControlNode> Scan<F> {
 /// The outputs of `Scan` since opset 9.
 ///
 /// # Errors
-/// Those of its graph, or if it does not match the node.
+/// The errors of its graph, or if it does not match the node.
 pub fn scan<F: ControlNode>(flow: &mut F) -> Result<Vec<Value<F::Tensor>>, F::Error> {
     let mut scan = Scan::of(flow, 0)?;
     let axes = |attribute: &str, directions: &str, count| {

@@ -1,6 +1,6 @@
 //! Decodes the graphs of a file into an arena, checks their structure and resolves all names.
 
-use super::error::{ModelError, Result, shortened};
+use super::error::{ModelError, Result, quoted, shortened};
 use super::graph::{
     Arena, AttributeId, AttributeRecord, FunctionId, Graph, GraphId, NameId, NameSet, NodeId, NodeRecord, Operator,
     OperatorId, Span, TextId, ValueRecord,
@@ -21,7 +21,11 @@ const MAX_ATTRIBUTES: usize = 256;
 
 /// Decodes a message; `what` names it in errors.
 pub(super) fn decode<T: Message + Default>(bytes: &Bytes, what: &str) -> Result<T> {
-    T::decode(bytes.clone()).map_err(|error| ModelError::new(format!("{what} cannot be decoded: {error}")))
+    T::decode(bytes.clone()).map_err(|error| {
+        let why = error.to_string();
+        let why = why.strip_prefix("failed to decode Protobuf message: ").unwrap_or(&why);
+        ModelError::new(format!("{what} cannot be decoded: {why}"))
+    })
 }
 
 /// Replaces the alias of the default domain by the empty name.
@@ -50,7 +54,7 @@ pub(super) struct Decoder {
     arena: Arena,
     texts: HashMap<Bytes, TextId>,
     empty: Option<TextId>,
-    /// The visible value of each text.
+    /// The visible value of each string.
     scope: Vec<Option<NameId>>,
     /// Operators by domain, name and overload.
     operators: HashMap<[TextId; 3], OperatorId>,
@@ -137,7 +141,7 @@ impl Decoder {
     /// Decodes the body of a function.
     ///
     /// # Errors
-    /// Those of [`graph`](Self::graph).
+    /// Same as [`graph`](Self::graph).
     pub fn function(&mut self, name: String, inputs: &[String], outputs: &[String], node: &[Bytes]) -> Result<GraphId> {
         let mut open = self.open(name);
         for name in inputs {
@@ -209,7 +213,7 @@ impl Decoder {
     fn initializer(&mut self, open: &mut Open, record: TensorRecord) -> Result<()> {
         let name = self.text(Bytes::copy_from_slice(record.name.as_bytes()), "a tensor")?;
         if self.own(open, name).is_some() {
-            return Err(ModelError::new(format!("there are two initializers named '{}'", record.name)));
+            return Err(ModelError::new(format!("there are two initializers named {}", quoted(&record.name))));
         }
         let value = self.define(open, name);
         let initializer = self.arena.add_initializer(record);
@@ -221,7 +225,7 @@ impl Decoder {
         let name = self.text(Bytes::copy_from_slice(info.name.as_bytes()), "an input")?;
         let value = match self.own(open, name) {
             Some(known) if self.arena.record(known).is_input => {
-                return Err(ModelError::new(format!("there are two inputs named '{}'", info.name)));
+                return Err(ModelError::new(format!("there are two inputs named {}", quoted(&info.name))));
             }
             Some(default) => default,
             None => self.define(open, name),
@@ -268,7 +272,7 @@ impl Decoder {
             }
             let text = self.text(name, WHAT)?;
             if self.own(open, text).is_some() {
-                return Err(ModelError::new(format!("the value '{}' is defined twice", self.arena.text(text))));
+                return Err(ModelError::new(format!("the value {} is defined twice", quoted(self.arena.text(text)))));
             }
             let value = self.define(open, text);
             self.arena.record_mut(value).maker = Some(id);
@@ -305,7 +309,7 @@ impl Decoder {
                 let reader = |node: &&NodeRecord| (node.inputs.start..node.inputs.end).contains(&place);
                 let at = open.nodes.of(&self.arena.nodes).iter().position(|node| reader(&node)).unwrap_or(0);
                 let shown = self.shown(NodeId::of(open.nodes.start as usize + at));
-                return Err(ModelError::new(format!("{shown}: nothing defines '{}'", self.arena.text(name))));
+                return Err(ModelError::new(format!("{shown}: nothing defines {}", quoted(self.arena.text(name)))));
             };
             self.arena.operands[place as usize] = Some(value);
         }
@@ -323,12 +327,14 @@ impl Decoder {
         let mut output_values = Vec::with_capacity(outputs.len());
         for output in &outputs {
             if !names.insert(&output.name) {
-                return Err(ModelError::new(format!("there are two outputs named '{}'", output.name)));
+                return Err(ModelError::new(format!("there are two outputs named {}", quoted(&output.name))));
             }
             let text = self.texts.get(output.name.as_bytes());
             let value = text.and_then(|text| self.scope[text.index()]);
-            output_values
-                .push(value.ok_or_else(|| ModelError::new(format!("nothing computes the output '{}'", output.name)))?);
+            output_values.push(
+                value
+                    .ok_or_else(|| ModelError::new(format!("nothing computes the output {}", quoted(&output.name))))?,
+            );
         }
         let mut captured = NameSet::default();
         let reads = nodes.iter().flat_map(|&node| self.arena.node(node).reads());

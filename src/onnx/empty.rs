@@ -42,8 +42,8 @@ pub(super) fn extrapolated(small: &Descriptor, large: &Descriptor) -> Option<Des
         false => small + small - large,
     });
     let shape: Vec<Dim> = sizes.collect();
-    let is_sound = small.rank() == large.rank() && shape.iter().all(|&size| size >= 0);
-    is_sound.then_some(Descriptor { dtype: small.dtype, shape })
+    let is_valid = small.rank() == large.rank() && shape.iter().all(|&size| size >= 0);
+    is_valid.then_some(Descriptor { dtype: small.dtype, shape })
 }
 
 impl Importer<'_> {

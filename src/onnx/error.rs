@@ -1,6 +1,6 @@
 //! Errors of models.
 
-use crate::error::{Code, Error, ErrorKind};
+use crate::error::{Code, Error, ErrorKind, amount};
 use crate::ir::OperandId;
 use std::fmt;
 
@@ -46,10 +46,8 @@ impl ModelError {
 
     /// The error that a model has `count` unsupported nodes; `unsupported` holds the first of them.
     pub fn unsupported(unsupported: Vec<Unsupported>, count: usize) -> ModelError {
-        let mut message = match count {
-            1 => "1 node is not supported".to_string(),
-            _ => format!("{count} nodes are not supported"),
-        };
+        let verb = if count == 1 { "is" } else { "are" };
+        let mut message = format!("{} {verb} not supported", amount(count, "node"));
         for node in &unsupported {
             message += &format!("\n  {node}");
         }
@@ -57,6 +55,11 @@ impl ModelError {
             message += &format!("\n  and {} more", count - unsupported.len());
         }
         ModelError { code: Code::UnsupportedOperator, message, unsupported }
+    }
+
+    /// The same error of a function of the API; see [`Code::message_of`].
+    pub fn of_function(self, function: &str) -> ModelError {
+        ModelError { message: self.code.message_of(function, self.message), ..self }
     }
 
     /// Converts to an error of the crate. Lists of nodes are not truncated: they have a limit of their own.
@@ -74,7 +77,8 @@ impl fmt::Display for ModelError {
 
 impl std::error::Error for ModelError {}
 
-/// Shortens a long text from a file for messages and labels: a text that many nodes repeat must not need much memory.
+/// Shortens a long string from a file for messages and labels: many nodes may repeat it, which must not need much
+/// memory.
 pub fn shortened(text: &str) -> String {
     const MOST: usize = 256;
     match text.char_indices().nth(MOST) {

@@ -2,8 +2,8 @@
 
 use super::error::{ModelError, Result, quoted};
 use super::proto;
-use crate::error::{Code, Error};
-use crate::memory::{Backing, Mapped, MappedFile};
+use crate::error::{Code, Error, amount};
+use crate::memory::{Backing, Mapped, MappedFile, unreadable};
 use bytes::Bytes;
 use prost::Message;
 use std::collections::HashMap;
@@ -55,10 +55,20 @@ impl Opened {
     }
 
     fn file(path: &Path) -> Result<Opened> {
-        let unreadable = |error: Error| ModelError::coded(Code::ModelNotFound, format!("cannot be read: {error}"));
-        let file = MappedFile::open(path).map_err(unreadable)?;
+        let missing = |error: Error| {
+            let hint = if is_hub_name(path) { ": models are files, nothing is downloaded by name" } else { "" };
+            ModelError::coded(Code::ModelNotFound, error.message + hint)
+        };
+        let file = MappedFile::open(path).map_err(missing)?;
         Ok(Opened::new(file.into()))
     }
+}
+
+/// Whether `path` looks like the name of a model on a hub, as in `organization/model`, rather than like a file.
+fn is_hub_name(path: &Path) -> bool {
+    let parts: Vec<Component> = path.components().collect();
+    matches!(parts[..], [Component::Normal(_), Component::Normal(_)])
+        && path.extension().is_none_or(|extension| extension != "onnx")
 }
 
 /// Normalizes a location: `./weights.bin` becomes `weights.bin`.
@@ -152,7 +162,11 @@ impl Files {
                 .map_err(|error| ModelError::new(format!("an entry of external_data cannot be decoded: {error}")))?;
             let number = || {
                 entry.value.parse::<usize>().map_err(|_| {
-                    ModelError::new(format!("external_data has {} '{}', expected a number", entry.key, entry.value))
+                    ModelError::new(format!(
+                        "external_data has {} {}, expected a number",
+                        entry.key,
+                        quoted(&entry.value)
+                    ))
                 })
             };
             match entry.key.as_str() {
@@ -163,12 +177,16 @@ impl Files {
             }
         }
         if length != expected {
-            return Err(ModelError::new(format!("external_data has {length} bytes, expected {expected}")));
+            return Err(ModelError::new(format!("external_data has {}, expected {expected}", amount(length, "byte"))));
         }
         let file = self.beside(&location)?;
         let end = offset.checked_add(length).filter(|&end| end <= file.len()).ok_or_else(|| {
             let has = file.len();
-            ModelError::new(format!("external_data needs {length} bytes at {offset}, '{location}' has {has}"))
+            ModelError::new(format!(
+                "external_data needs {} at {offset}, {} has {has}",
+                amount(length, "byte"),
+                quoted(&location)
+            ))
         })?;
         Ok(file.slice(offset..end))
     }
@@ -182,18 +200,19 @@ impl Files {
         }
         let Some(folder) = &self.folder else {
             let message = format!(
-                "its elements are in the file '{location}': load the model from a path to find it, or give it as externalData"
+                "its elements are in the file {}: load the model from a path to find it, or pass it as externalData",
+                quoted(location)
             );
             return Err(ModelError::new(message));
         };
         let outside =
-            || ModelError::new(format!("external_data points at '{location}', outside of the model's folder"));
+            || ModelError::new(format!("external_data points at {}, outside of the model's folder", quoted(location)));
         let is_below = relative.components().all(|part| matches!(part, Component::Normal(_)));
         if location.is_empty() || location.contains('\0') || !is_below {
             return Err(outside());
         }
         let path = folder.join(&relative);
-        let unreadable = |error: std::io::Error| ModelError::new(format!("{} cannot be read: {error}", path.display()));
+        let unreadable = |error: std::io::Error| ModelError::new(unreadable(&path, &error));
         // Symbolic links must not lead out of the folder either.
         let real = path.canonicalize().map_err(unreadable)?;
         if !real.starts_with(folder.canonicalize().map_err(unreadable)?) {

@@ -1,7 +1,7 @@
 //! The graphs of a model in one arena. What the file says about nodes, values and attributes is decoded once and has an
 //! id from then on. Names are resolved as well: a value that a graph captures has the id that it has in the outer graph.
 
-use super::error::{ModelError, Result, shortened};
+use super::error::{ModelError, Result, quoted};
 use super::model::ValueInfo;
 use super::proto;
 use super::registry::{self, Entry};
@@ -59,7 +59,7 @@ ids! {
     GraphId
     /// A function of the model.
     FunctionId
-    /// A text that nodes, values or attributes share.
+    /// A string that nodes, values or attributes share.
     TextId
     /// An operator as nodes name it.
     OperatorId
@@ -275,9 +275,9 @@ impl Arena {
         let AttributeRecord { name, graph, .. } = self.attributes[attribute.index()];
         match graph.map(|graph| self.graph(graph)) {
             Some(graph) if graph.has_references || !graph.captured.is_empty() => {
-                let shown = shortened(self.text(name));
+                let shown = quoted(self.text(name));
                 let why = "which reads values or attributes from around the call";
-                Err(ModelError::new(format!("a function is called with the graph '{shown}', {why}")))
+                Err(ModelError::new(format!("a function is called with the graph {shown}, {why}")))
             }
             _ => Ok(attribute),
         }

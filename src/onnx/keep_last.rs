@@ -1,6 +1,6 @@
 //! Adds slices to a model, which keep only the last rows of values.
 
-use super::error::{ModelError, Result};
+use super::error::{ModelError, Result, quoted};
 use super::graph::NameId;
 use super::model::Model;
 use super::proto;
@@ -37,7 +37,7 @@ impl Model {
         let mut names = BTreeMap::new();
         for ((name, &count), value) in counts.iter().zip(values) {
             let value = value.ok_or_else(|| {
-                let message = format!("the output '{name}' is not a value of the model");
+                let message = format!("the output {} is not a value of the model", quoted(name));
                 ModelError::coded(Code::UnknownOutput, message)
             })?;
             let kept = unused(format!("{name}:last"));

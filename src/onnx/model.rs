@@ -1,13 +1,14 @@
 //! A model as its file describes it: structure checked, nothing imported yet.
 
 use super::decode::{Decoder, decode, normalized};
-use super::error::{ModelError, Result, shortened};
+use super::error::{ModelError, Result, quoted, shortened};
 use super::file::{ExternalData, FileSource, Files};
 use super::foreign::format_of;
 use super::graph::{Arena, AttributeId, FunctionId, Graph, GraphId, NameId};
 use super::proto;
 use super::sizes::is_placeholder;
 use super::tensor::ElementType;
+use crate::error::amount;
 use bytes::Bytes;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -191,7 +192,11 @@ fn dimension(value: &str, bytes: &Bytes) -> Result<Dimension> {
     let dimension: proto::Dimension = decode(bytes, "a dimension")?;
     match (dimension.dim_value, dimension.dim_param) {
         (Some(size), _) if size >= 0 => u32::try_from(size).map(Dimension::Fixed).map_err(|_| {
-            ModelError::new(format!("'{value}' has a dimension of {size} elements, more than a tensor can have"))
+            ModelError::new(format!(
+                "{} has a dimension of {}, more than a tensor can have",
+                quoted(value),
+                amount(size, "element")
+            ))
         }),
         (_, name) => Ok(Dimension::Free(name.unwrap_or_default())),
     }
@@ -219,6 +224,9 @@ fn function(bytes: &Bytes, model: &BTreeMap<String, i64>, decoder: &mut Decoder)
 
 /// The first version of the file format in which an initializer that is also an input is a default.
 const DEFAULTS: i64 = 4;
+
+/// The first byte of a model: the tag of its version, or of its graph.
+const FIRST_BYTES: [u8; 2] = [0x08, 0x3a];
 
 impl Model {
     /// The main graph.
@@ -280,7 +288,7 @@ impl Model {
         };
         let named = |error: ModelError| match error.message.contains(&*path.to_string_lossy()) {
             true => error,
-            false => ModelError { message: format!("{}: {error}", path.display()), ..error },
+            false => ModelError { message: format!("\"{}\": {error}", path.display()), ..error },
         };
         let (files, bytes) = Files::open(&path).map_err(named)?;
         Model::decode(bytes, files.with_external_data(external_data)?).map_err(named)
@@ -295,7 +303,15 @@ impl Model {
             Some(format) => ModelError::new(format!("not an ONNX file: it seems to be {format}")),
             None => ModelError::new(why),
         };
-        let model: proto::Model = decode(&bytes, "the model").map_err(|error| foreign(&error.message))?;
+        let model: proto::Model = decode(&bytes, "the model").map_err(|error| {
+            let is_cut = error.message.contains("buffer underflow");
+            let begins_as_model = bytes.first().is_some_and(|first| FIRST_BYTES.contains(first));
+            match (begins_as_model, is_cut) {
+                (true, true) => foreign("the file is cut off: download or copy it again"),
+                (true, false) => foreign(&error.message),
+                (false, _) => foreign(&format!("not an ONNX file: {}", error.message)),
+            }
+        })?;
         let Some(graph) = &model.graph else {
             let is_empty = bytes.is_empty();
             return Err(foreign(if is_empty {

@@ -100,7 +100,7 @@ pub struct Function {
     pub overload: String,
 }
 
-/// `NodeProto`; its names are texts that are not copied.
+/// `NodeProto`; its names are strings that are not copied.
 #[derive(Clone, PartialEq, Message)]
 pub struct Node {
     #[prost(bytes = "bytes", repeated, tag = "1")]

@@ -6,7 +6,7 @@
 
 use super::error::{ModelError, Result, listed, quoted};
 use super::model::{Dimension, ValueInfo};
-use crate::error::Code;
+use crate::error::{Code, amount};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -209,7 +209,10 @@ impl Sizes {
 
     fn unfilled(&self, input: &ValueInfo, elements: usize) -> ModelError {
         let (name, shape) = (quoted(&input.name), self.shown(input.shape.as_deref().unwrap_or_default()));
-        ModelError::coded(Code::Shape, format!("{name} has {elements} elements, which do not fill the shape {shape}"))
+        ModelError::coded(
+            Code::Shape,
+            format!("{name} has {}, expected a number that fills the shape {shape}", amount(elements, "element")),
+        )
     }
 
     /// The shape of `input`.
@@ -234,16 +237,20 @@ impl Sizes {
     }
 
     fn complete(&self, input: &ValueInfo, shape: Option<Vec<u32>>) -> Result<Vec<u32>> {
-        shape.ok_or_else(|| {
-            let name = quoted(&input.name);
-            let why = match &input.shape {
-                None => format!("the model does not specify the shape of {name}: give one"),
-                Some(dimensions) => {
-                    format!("the shape of {name} is {}: give it, or freeDimensions", self.shown(dimensions))
-                }
-            };
-            ModelError::coded(Code::Shape, why)
-        })
+        shape.ok_or_else(|| self.lacking(input, ""))
+    }
+
+    /// The error that sizes of `input` are not known; `how` says how a caller passes its shape.
+    pub fn lacking(&self, input: &ValueInfo, how: &str) -> ModelError {
+        let name = quoted(&input.name);
+        let why = match &input.shape {
+            None => format!("the model does not specify the shape of {name}: pass it{how}"),
+            Some(dimensions) => {
+                let shown = self.shown(dimensions);
+                format!("{name} has free sizes, {shown}: pass its shape{how}, or set freeDimensions")
+            }
+        };
+        ModelError::coded(Code::Shape, why)
     }
 
     /// The shape of `input` as far as it is known: names stand for unknown sizes. `None` if the model declares no
@@ -377,7 +384,10 @@ mod tests {
         sizes.bind(&a, &[2, 3]).unwrap();
         assert_eq!(sizes.shape(&c).unwrap(), [3, 2]);
         sizes.bind(&b, &[5]).unwrap();
-        assert_eq!(sizes.shape(&c).unwrap_err().message, "the shape of \"c\" is [m=3, n]: give it, or freeDimensions");
+        assert_eq!(
+            sizes.shape(&c).unwrap_err().message,
+            "\"c\" has free sizes, [m=3, n]: pass its shape, or set freeDimensions"
+        );
         assert_eq!(sizes.by_name(), [("m", 3)].into());
         // The third size of a name is no surprise any more.
         sizes.bind(&b, &[7]).unwrap();
@@ -408,7 +418,10 @@ mod tests {
             assert_eq!(run.by_name(), [("k", 4), ("m", 3), ("n", n)].into());
         }
         assert_eq!(opened.by_name(), [("m", 3)].into());
-        assert_eq!(opened.shape(&a).unwrap_err().message, "the shape of \"a\" is [n, m=3]: give it, or freeDimensions");
+        assert_eq!(
+            opened.shape(&a).unwrap_err().message,
+            "\"a\" has free sizes, [n, m=3]: pass its shape, or set freeDimensions"
+        );
     }
 
     #[test]

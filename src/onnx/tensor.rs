@@ -1,11 +1,11 @@
 //! Tensors in model files: their types, checked headers and elements.
 
-use super::error::{ModelError, Result};
+use super::error::{ModelError, Result, quoted};
 use super::file::Files;
 use super::proto;
 use crate::dimension::{Dim, dims as into_dims};
 use crate::dtype::{DataType, Number};
-use crate::error::Code;
+use crate::error::{Code, amount};
 use crate::ir::{FileType, Widened};
 use crate::memory::{Backing, Buffer, Mapped, check_room};
 use bytes::Bytes;
@@ -159,7 +159,7 @@ impl Literal {
     /// The first element as an exact number, if there is one.
     ///
     /// # Errors
-    /// Those of [`visit`](Self::visit).
+    /// Same as [`visit`](Self::visit).
     pub fn first(&self) -> Result<Option<Number>, String> {
         let bits = self.element.bits().min(8 * self.bytes.len());
         let (element, bytes) = (self.element, self.bytes.slice(..bits.div_ceil(8)));
@@ -255,7 +255,7 @@ pub const MAX_FILE_RANK: usize = 64;
 /// Converts `dims` and checks that a tensor can have them.
 pub fn checked_shape(dims: &[i64]) -> Result<Vec<u32>, String> {
     if dims.len() > MAX_FILE_RANK {
-        return Err(format!("the shape has {} dimensions, more than {MAX_FILE_RANK}", dims.len()));
+        return Err(format!("the shape has {}, more than {MAX_FILE_RANK}", amount(dims.len(), "dimension")));
     }
     let shape: Vec<u32> = dims
         .iter()
@@ -291,7 +291,7 @@ impl TensorRecord {
     /// If the message cannot be decoded, the type is unknown, or the shape is invalid.
     pub fn decode(encoded: &Bytes) -> Result<TensorRecord> {
         let header = decode_header(encoded)?;
-        let fail = |reason: String| ModelError::new(format!("tensor '{}': {reason}", header.name));
+        let fail = |reason: String| ModelError::new(format!("tensor {}: {reason}", quoted(&header.name)));
         let element = ElementType::from_code(header.data_type)
             .ok_or_else(|| fail(format!("{} is not an element type", header.data_type)))?;
         // A valid tensor can be larger than is supported.
@@ -310,7 +310,7 @@ impl TensorRecord {
     /// Like [`decode`](Self::decode), for a `SparseTensorProto`.
     ///
     /// # Errors
-    /// Those of [`decode`](Self::decode), or if values or indices are missing.
+    /// Same as [`decode`](Self::decode), or if values or indices are missing.
     pub fn decode_sparse(encoded: &Bytes) -> Result<TensorRecord> {
         let sparse = proto::SparseTensor::decode(encoded.clone())
             .map_err(|error| ModelError::new(format!("a sparse tensor cannot be decoded: {error}")))?;
@@ -318,7 +318,7 @@ impl TensorRecord {
             return Err(ModelError::new("a sparse tensor has no values, or no indices"));
         };
         let values = TensorRecord::decode(&values)?;
-        let fail = |reason: String| ModelError::new(format!("sparse tensor '{}': {reason}", values.name));
+        let fail = |reason: String| ModelError::new(format!("sparse tensor {}: {reason}", quoted(&values.name)));
         let shape = checked_shape(&sparse.dims).map_err(fail)?;
         if values.element.bits() < 8 || values.shape.len() != 1 {
             let (element, shape) = (values.element, &values.shape);
@@ -335,7 +335,11 @@ impl TensorRecord {
     /// The error of a sparse tensor whose elements would take more memory than the file justifies.
     pub fn too_sparse(&self) -> ModelError {
         let (name, bytes) = (&self.name, self.byte_length());
-        ModelError::new(format!("sparse tensor '{name}': its {bytes} bytes are too many for a model of this size"))
+        ModelError::new(format!(
+            "sparse tensor {}: {} are too many for a model of this size",
+            quoted(name),
+            amount(bytes, "byte")
+        ))
     }
 
     /// Number of elements.
@@ -353,7 +357,7 @@ impl TensorRecord {
     /// # Errors
     /// If their number does not match the shape, or an external file cannot be read.
     pub fn load(&self, files: &Files) -> Result<Literal> {
-        let fail = |reason: String| ModelError::new(format!("tensor '{}': {reason}", self.name));
+        let fail = |reason: String| ModelError::new(format!("tensor {}: {reason}", quoted(&self.name)));
         if let Some(indices) = &self.indices {
             let [values, indices] = [&self.encoded, indices].map(|part| TensorRecord::decode(part)?.load(files));
             return dense(&values?, &indices?, &self.shape).map_err(fail);
@@ -380,7 +384,9 @@ impl TensorRecord {
             let shape = &self.shape;
             let got = bytes.len();
             return Err(fail(format!(
-                "its elements have {got} bytes, expected the {expected} bytes of {} {shape:?}",
+                "its elements have {}, expected the {} of {} {shape:?}",
+                amount(got, "byte"),
+                amount(expected, "byte"),
                 self.element
             )));
         }
@@ -399,7 +405,11 @@ fn dense(values: &Literal, indices: &Literal, shape: &[u32]) -> Result<Literal, 
     }
     let (size, elements) = (values.element.bits() / 8, crate::shape::elements(shape));
     if count > elements {
-        return Err(format!("it has {count} values, more than the {elements} elements of {shape:?}"));
+        return Err(format!(
+            "it has {}, more than the {} of {shape:?}",
+            amount(count, "value"),
+            amount(elements, "element")
+        ));
     }
     let mut buffer = Buffer::zeroed(elements * size).map_err(|error| error.message)?;
     let parts = indices.bytes.as_chunks::<8>().0;

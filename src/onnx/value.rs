@@ -38,7 +38,7 @@ impl<T> Value<T> {
     /// The same value, with `convert` applied to each of its tensors.
     ///
     /// # Errors
-    /// That of `convert`.
+    /// The error of `convert`.
     pub fn try_map<U, E>(&self, convert: &mut impl FnMut(&T) -> Result<Value<U>, E>) -> Result<Value<U>, E> {
         Ok(match self {
             Value::Tensor(tensor) => convert(tensor)?,

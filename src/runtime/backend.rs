@@ -68,7 +68,7 @@ impl Backend {
     /// Runs the passes on `graph`.
     ///
     /// # Errors
-    /// Those of the backends' plans.
+    /// The errors of the backends' plans.
     pub fn optimize(&self, mut graph: Graph, env: &Env, settings: &Settings) -> Result<Optimized> {
         graph.check_defined()?;
         let target = match self {
@@ -85,7 +85,7 @@ impl Backend {
     /// constants from the graph once the plan has packed them.
     ///
     /// # Errors
-    /// Those of the backends' plans.
+    /// The errors of the backends' plans.
     pub fn lower(&self, graph: &mut Graph, origin: Origin, env: &Env, settings: &Settings) -> Result<Plan> {
         match self {
             Backend::Cpu => {
@@ -108,7 +108,7 @@ impl Backend {
     /// sizes and adapting it is faster than making a new one; otherwise returns `None`.
     ///
     /// # Errors
-    /// Those of the backends' plans.
+    /// The errors of the backends' plans.
     pub fn resize(&self, plan: Plan, stencil: &mut Stencil, origin: &Origin, env: &Env) -> Result<Option<Plan>> {
         match plan {
             Plan::Cpu(mut plan) if plan.description().origin.is_alike(origin) => {

@@ -10,7 +10,7 @@ use crate::cpu::schedule::pool::Threads;
 use crate::cpu::simd::Isa;
 use crate::cpu::steps::Env;
 use crate::description::{Description, Origin};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, amount};
 use crate::gpu::adapter::{self, Choice, WebGpuAdapter};
 use crate::gpu::device::Device;
 use crate::gpu::exit::enter;
@@ -421,7 +421,7 @@ impl ContextTurn<'_> {
     /// Runs `work` now.
     ///
     /// # Errors
-    /// That of `work`, an OperationError for a panic in it, or the reason why the context is lost.
+    /// The error of `work`, an OperationError for a panic in it, or the reason why the context is lost.
     pub fn run<T>(&self, work: impl FnOnce(&Site) -> Result<T>) -> Result<T> {
         self.turn.run(self.context.on_site(work))
     }
@@ -454,7 +454,7 @@ impl<'a> Site<'a> {
     /// Runs `graph` for `operation`; see [`CompiledGraph::run`].
     ///
     /// # Errors
-    /// Those of [`CompiledGraph::run`], and an `UnknownError` if memory for times runs out.
+    /// Same as [`CompiledGraph::run`], and an `UnknownError` if memory for times runs out.
     pub fn run(&self, graph: &CompiledGraph, operation: &str, tensors: [&[Arc<Tensor>]; 2]) -> Result<()> {
         let Some(tell) = self.watch else { return graph.run(self.env, operation, tensors, None) };
         let steps = graph.description().map_or(0, |description| description.steps.len());
@@ -697,6 +697,10 @@ fn check_length(operation: &str, descriptor: &Descriptor, bytes: &Buffer) -> Res
     }
     let Descriptor { dtype, shape } = descriptor;
     let (got, expected) = (bytes.len(), descriptor.bytes());
-    let message = format!("{operation}: the data has {got} bytes, expected the {expected} bytes of {dtype} {shape:?}");
+    let message = format!(
+        "{operation}: the data has {}, expected the {} of {dtype} {shape:?}",
+        amount(got, "byte"),
+        amount(expected, "byte")
+    );
     Err(Error::new(ErrorKind::Type, message))
 }

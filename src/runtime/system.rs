@@ -40,7 +40,7 @@ fn variables() -> [(&'static str, String); 7] {
                  sizes reuse the least recently used plan"
             ),
         ),
-        (THREADS_VARIABLE, "number of threads, 1 to 1024, instead of as many as the process may use".into()),
+        (THREADS_VARIABLE, "number of threads, 1 to 1024, instead of one per physical core that the process may use".into()),
         (
             SOFTWARE_VARIABLE,
             "`1` makes contexts that ask for a GPU use a CPU that emulates one (llvmpipe, WARP), and no other GPU".into(),

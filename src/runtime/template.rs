@@ -78,7 +78,7 @@ impl<T> Template<T> {
     /// needs their values, like a node whose number of results depends on them.
     ///
     /// # Errors
-    /// That of `work` on numbers.
+    /// The error of `work` on numbers.
     pub fn record(sizes: &[i64], work: impl Fn(&[Dim]) -> Result<(Option<Optimized>, T)>) -> Result<Template<T>> {
         let made = |(made, tape): (Result<(Option<Optimized>, T)>, Tape)| {
             let (graph, recorded) = made?;
@@ -157,7 +157,7 @@ impl<T> Templates<T> {
     /// same decisions, or a new one from `record`.
     ///
     /// # Errors
-    /// That of `record`.
+    /// The error of `record`.
     ///
     /// # Panics
     /// If `record` records other sizes.

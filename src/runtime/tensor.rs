@@ -66,7 +66,7 @@ impl Tensor {
     /// Copies the bytes of a tensor that is not on a GPU. A cache remains one.
     ///
     /// # Errors
-    /// Those of [`Contents::bytes`]; an UnknownError if memory runs out.
+    /// Same as [`Contents::bytes`]; an UnknownError if memory runs out.
     pub fn copy(&self) -> Result<Buffer> {
         match &*self.lock_as_it_is() {
             Contents::Rows(rows, axis) => rows.to_dense(self.descriptor.around(*axis)),
@@ -81,7 +81,7 @@ impl Tensor {
     /// The bytes in the order in which a cache grows along `axis`: a cache's own, or a copy of another tensor's.
     ///
     /// # Errors
-    /// Those of [`Contents::bytes`]; an UnknownError if memory runs out.
+    /// Same as [`Contents::bytes`]; an UnknownError if memory runs out.
     pub fn rows(&self, axis: usize) -> Result<Rows> {
         if let Contents::Rows(rows, own) = &*self.lock_as_it_is()
             && *own == axis
@@ -248,7 +248,7 @@ impl Contents {
     /// Like [`bytes_mut`](Self::bytes_mut), or the part that a graph appends to a cache.
     ///
     /// # Errors
-    /// Those of [`bytes_mut`](Self::bytes_mut).
+    /// Same as [`bytes_mut`](Self::bytes_mut).
     pub fn bound(&mut self, descriptor: &Descriptor) -> Result<Bound<'_>> {
         match self {
             Contents::Appended(appended) => Ok(Bound::Appended(appended)),

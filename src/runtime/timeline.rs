@@ -195,7 +195,7 @@ impl Turn<'_> {
     /// Runs `work` now.
     ///
     /// # Errors
-    /// That of `work`, an OperationError for a panic in it, or the reason why the context is lost.
+    /// The error of `work`, an OperationError for a panic in it, or the reason why the context is lost.
     pub fn run<T>(&self, work: impl FnOnce(&Env) -> Result<T>) -> Result<T> {
         self.worker.check()?;
         let result = self.worker.attempt(work);

@@ -440,7 +440,7 @@ fn errors_in_a_cut_model_are_reported() {
     let error = looped(body().output_of("c", Bool).output("x"), "trips _ x", "y");
     assert!(error.message.contains("[y] Loop: its graph has 2 inputs, expected 3"), "{error}");
     let error = looped(body().output_of("c", Bool), "trips _ x", "y");
-    assert!(error.message.contains("[y] Loop: its graph has 1 outputs, expected at least 2"), "{error}");
+    assert!(error.message.contains("[y] Loop: its graph has 1 output, expected at least 2"), "{error}");
     let rows = body().input("a", Float, &["m"]).node("Concat", "a a", "b", vec![("axis", Attr::Int(0))]);
     let rows = rows.node("Identity", "b", "row", vec![]).output_of("c", Bool).output("b").output("row");
     let error = looped(rows, "trips _ x", "_ y");

@@ -68,7 +68,7 @@ impl Deciding {
     /// this number of elements.
     ///
     /// # Errors
-    /// Those of `bytes_of`, or an UnknownError if memory runs out.
+    /// The errors of `bytes_of`, or an UnknownError if memory runs out.
     pub fn elements_of(
         &self,
         shapes: &Shapes,
@@ -128,7 +128,7 @@ impl Session {
     /// do.
     ///
     /// # Errors
-    /// Those of [`specialize`](Session::specialize).
+    /// Same as [`specialize`](Session::specialize).
     pub(super) fn specialize_for(&self, site: &Site, shapes: &Shapes, feeds: &[Feed]) -> Result<Arc<Specialization>> {
         // The run itself reports a bad tensor.
         let decided = self.deciding().elements_of(shapes, feeds, |tensor| site.bytes(tensor)).ok().flatten();

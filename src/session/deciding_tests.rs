@@ -366,7 +366,7 @@ fn numbers_that_need_graphs_of_their_own_compile_only_a_few() {
     }
     assert!(!sessions[0].deciding().may_compile());
     assert_eq!(sessions[0].templates.count(), 8);
-    // The graph for sound numbers is gone, but returns.
+    // The graph for valid numbers is gone, but returns.
     for k in 1..101 {
         run(k);
     }

@@ -251,8 +251,8 @@ pub(super) fn unnamed(builder: &mut Builder, held: &Held) -> Result<import::Valu
     })
 }
 
-/// `held` as a value of `builder` of which only type and shape are known, except for lists of a few integers: they may
-/// be sizes.
+/// `held` as a value of `builder` with only its type and shape known, except for short lists of integers, which may be
+/// sizes.
 ///
 /// # Errors
 /// An OperationError if reading fails, or a TypeError if a tensor is too large.

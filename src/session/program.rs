@@ -15,14 +15,14 @@ use super::template::{Bindings, Form, FreeSizes, Recorded, find};
 use super::value::{Feed, Target};
 use crate::dimension::Dim;
 use crate::dtype::DataType;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, ErrorKind, Result, amount};
 use crate::ir::{Builder, bytes_of_sizes};
 use crate::memory::Buffer;
 use crate::onnx::ModelError;
 use crate::onnx::body::{Outlined, shapes_of};
 use crate::onnx::cuts::{Kept, KeptTensor, Left, Rest};
 use crate::onnx::decode::MAX_DEPTH;
-use crate::onnx::error::{Cut, Unsupported, shortened};
+use crate::onnx::error::{Cut, Unsupported, quoted, shortened};
 use crate::onnx::flow::Flow;
 use crate::onnx::graph::{Argument, ByName, Graph, GraphId, NameId, NameSet, Node, NodeId};
 use crate::onnx::import::{self, KnownValues, Part, Place, Request, evaluate, import_part};
@@ -297,7 +297,7 @@ impl Program {
     /// Like [`run`](Self::run), after a graph that has left `rest`.
     ///
     /// # Errors
-    /// Those of [`run`](Self::run).
+    /// Same as [`run`](Self::run).
     pub fn run_rest(&self, run: &Run, values: Values, rest: &Rest) -> Result<Vec<Held>> {
         let mut progress = self.progress(values);
         self.advance(run, &mut progress, rest)?;
@@ -333,7 +333,7 @@ impl Program {
         if left.is_empty() {
             let missing = self.wanted.iter().find(|id| !progress.values.contains_key(id));
             let missing = missing.map_or("", |&id| self.model.arena.name(id));
-            return Error::coded(Code::ModelInvalid, format!("nothing computes the output '{missing}'"));
+            return Error::coded(Code::ModelInvalid, format!("nothing computes the output {}", quoted(missing)));
         }
         let left: Vec<Unsupported> = left.iter().map(|left| left.why.clone()).collect();
         let count = left.len();
@@ -358,7 +358,7 @@ impl Program {
     /// several stages.
     ///
     /// # Errors
-    /// Those of [`run`](Self::run).
+    /// Same as [`run`](Self::run).
     pub fn whole(&self, run: &Run, values: &Values) -> Result<Option<Prepared>> {
         let whole = self.specialize(run, &self.first, &self.progress(values.clone()))?;
         let is_whole = whole.graph.rest.as_ref().is_some_and(|rest| rest.remaining == 0);
@@ -483,7 +483,7 @@ impl Program {
         let outputs = control::run(self, run, node, &progress.values)?;
         if node.named_outputs() > outputs.len() {
             let (named, got) = (node.named_outputs(), outputs.len());
-            return Err(at_node(node, format!("it names {named} outputs and has {got}")));
+            return Err(at_node(node, format!("it names {} and has {got}", amount(named, "output"))));
         }
         for (id, output) in node.outputs().iter().zip(outputs) {
             id.iter().for_each(|&id| progress.add(id, output.clone()));
@@ -644,7 +644,7 @@ impl Session {
     /// Runs a model that is cut, like [`Session::run`].
     ///
     /// # Errors
-    /// Those of [`Session::run`].
+    /// Same as [`Session::run`].
     pub(super) fn run_cut(
         &self,
         site: &Site,
@@ -688,7 +688,10 @@ impl Session {
     fn result(&self, site: &Site, held: Held, info: &ValueInfo, target: &Target) -> Result<Option<super::Output>> {
         let refused = |why: &str| {
             let name = &info.name;
-            Error::coded(Code::UnsupportedOperator, format!("the output '{name}' {why}, which WebNN does not have"))
+            Error::coded(
+                Code::UnsupportedOperator,
+                format!("the output {} {why}, which WebNN does not have", quoted(name)),
+            )
         };
         let Some(descriptor) = held.descriptor().cloned() else {
             return Err(refused("is a sequence, an optional or of a type"));

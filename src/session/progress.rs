@@ -92,7 +92,7 @@ impl<'p> Progress<'p> {
         matches!(self.values.get(&id), Some(Value::Sequence(_)))
     }
 
-    /// Counters of which every stage must change at least one.
+    /// Counters of progress: every stage must change at least one of them.
     pub fn counters(&self, wanted: &[NameId]) -> [usize; 4] {
         let there = wanted.iter().filter(|id| self.values.contains_key(id)).count();
         [self.done, there, self.shown.len(), self.known]

@@ -4,7 +4,7 @@ use super::SessionOptions;
 use super::value::{Offer, Target};
 use crate::dimension::Dim;
 use crate::dtype::DataType;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, amount};
 use crate::onnx::error::{listed, quoted};
 use crate::onnx::model::{Dimension, Model, ValueInfo};
 use crate::onnx::sizes::{MAX_SIZE, SizeSlots, Sizes, check_names, contradiction, filled};
@@ -322,7 +322,10 @@ impl Signature {
             let Some(dtype) = data_type(input) else { continue };
             if !bytes.is_multiple_of(dtype.size()) {
                 let name = quoted(&input.name);
-                let message = format!("run: feed {name} has {bytes} bytes, not a whole number of elements of {dtype}");
+                let message = format!(
+                    "run: feed {name} has {}, expected a whole number of elements of {dtype}",
+                    amount(bytes, "byte")
+                );
                 return Err(Error::coded(Code::Shape, message));
             }
             let solved = sizes.solve_at(input, &self.slots[at], bytes / dtype.size());
@@ -346,7 +349,7 @@ impl Signature {
                 return own.shape_at(input, slots).map_err(|error| at_run(error.message));
             }
         }
-        by_names.map_err(|error| at_run(format_args!("{}; or {{data, shape}}", error.message)))
+        by_names.map_err(|_| at_run(sizes.lacking(input, " as { data, shape }")))
     }
 
     /// For a message: the input that set the sizes that `shape` of `input` contradicts; empty if the model did.
@@ -461,9 +464,12 @@ pub fn check_data(what: impl FnOnce() -> String, bytes: usize, descriptor: &Desc
     };
     match expected {
         Ok(expected) if expected == bytes => Ok(()),
-        Ok(expected) => {
-            fail(format!("{} has {bytes} bytes, expected the {expected} bytes of {dtype} {shape:?}", what()))
-        }
+        Ok(expected) => fail(format!(
+            "{} has {}, expected the {} of {dtype} {shape:?}",
+            what(),
+            amount(bytes, "byte"),
+            amount(expected, "byte")
+        )),
         Err(problem) => fail(format!("{}: {problem}", what())),
     }
 }

@@ -176,7 +176,7 @@ impl Session {
     /// template for them and none may be compiled, or if what is computed from them exceeds the range of integers.
     ///
     /// # Errors
-    /// Those of [`specialize`](Self::specialize).
+    /// Same as [`specialize`](Self::specialize).
     pub(super) fn specialize_at(
         &self,
         site: &Site,

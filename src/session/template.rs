@@ -166,7 +166,7 @@ pub(super) struct UnknownDim {
 }
 
 impl UnknownDim {
-    /// Those of `bindings`.
+    /// The errors of `bindings`.
     fn all_of(bindings: &[Binding]) -> Box<[UnknownDim]> {
         let of_port = |(port, binding): (usize, &Binding)| {
             let dims = binding.descriptor.shape.iter().copied().enumerate().filter(|(_, dim)| !dim.is_number());

@@ -245,10 +245,13 @@ fn mismatched_feeds_are_type_errors_with_codes() {
     let session = session(add(), SessionOptions::default());
     let b = || data(&[1.0, 2.0], None);
     let cases = [
-        ([data(&[1.0, 2.0, 3.0], None), b()], "feed \"x\" has 3 elements, which do not fill the shape [n, m=2]"),
+        (
+            [data(&[1.0, 2.0, 3.0], None), b()],
+            "feed \"x\" has 3 elements, expected a number that fills the shape [n, m=2]",
+        ),
         ([data(&[1.0], Some(&[1, 2])), b()], "feed \"x\" has 4 bytes, expected the 8 bytes of float32 [1, 2]"),
         ([data(&[1.0], Some(&[1])), b()], "\"x\" has shape [1], expected [n, m]"),
-        ([(vec![0; 7], None), b()], "feed \"x\" has 7 bytes, not a whole number of elements of float32"),
+        ([(vec![0; 7], None), b()], "feed \"x\" has 7 bytes, expected a whole number of elements of float32"),
         (
             [data(&[1.0], Some(&[1 << 30, 1 << 30])), data(&[1.0], Some(&[1 << 30]))],
             "more than the 2147483647 elements",

@@ -41,13 +41,13 @@ test('every option is advised once, and the advice works', async () => {
     ['placeholders', ['x_dim_0', 'x_dim_2', 'x_dim_3']],
     ['square', ['n']],
   ]) {
-    const expected = /** @type {string[]} */ (advice).map((dimension) => `--free-dimension ${dimension}=N`).join(' ');
+    const expected = /** @type {string[]} */ (advice).map((dimension) => `--free-dimension ${dimension}=1`).join(' ');
     const refused = await webnn('run', model(String(name)), '--input', 'random');
     assert.equal(refused.code, 2);
-    assert.equal(refused.stderr.split('give ')[1].split('\n')[0], expected);
+    assert.equal(refused.stderr.split('as in ')[1].split('\n')[0], expected);
     const { stdout } = await webnn('inspect', model(String(name)));
-    assert.ok(stdout.endsWith(`For multiply-adds and memory, give ${expected}\n`), stdout);
-    const sizes = expected.replaceAll('=N', '=2').split(' ');
+    assert.ok(stdout.endsWith(`For multiply-adds and memory, give sizes, as in ${expected}\n`), stdout);
+    const sizes = expected.replaceAll('=1', '=2').split(' ');
     const { outputs } = await webnnJson('run', model(String(name)), '--input', 'random', ...sizes);
     assert.equal(outputs[0].shape[0], 2);
     assert.ok((await webnnJson('inspect', model(String(name)), ...sizes)).compiled);

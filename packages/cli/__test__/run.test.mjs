@@ -49,10 +49,10 @@ describe('values', () => {
     assert.deepEqual(outputs['copy_ids.npy'], { dataType: 'int64', shape: [1, 3], data: BigInt64Array.from([9007199254740993n, -2n, 3n]) });
     assert.deepEqual(outputs['masked.npy'].data.slice(1), Float32Array.from([-1, -30]));
     await refused(2, /1\.5 is not an integer, but the input is int64/, tokens, '--input', 'ids=1.5', '--input', 'mask=1');
-    await refused(2, /the list: input "x" has 3 elements, which do not fill the shape \[1, 16, 4, 4\]/, file('conv.onnx'), '--input', '1,2,3');
+    await refused(2, /the list: input "x" has 3 elements, expected a number that fills the shape \[1, 16, 4, 4\]/, file('conv.onnx'), '--input', '1,2,3');
     await refused(
       2,
-      /the list: input "mask" has 2 elements, which do not fill the shape \[batch=1, sequence=3\]/,
+      /the list: input "mask" has 2 elements, expected a number that fills the shape \[batch=1, sequence=3\]/,
       tokens,
       '--input',
       'ids=1,2,3',

@@ -51,7 +51,7 @@ test('view: the graph of the first stage, and the cuts with their reasons', asyn
   assert.deepEqual([code, stderr], [0, '']);
   assert.match(stdout, /: 1 node, 1 after compilation\nit shows the first stage: 3 nodes of the model run after 1 cut\n$/);
   const data = JSON.parse(defined(/<script type="application\/json" id="data">(.*?)<\/script>/s.exec(await readFile(page, 'utf8')))[1]);
-  assert.match(data.subtitle, /^First stage: 1 nodes became 1/);
+  assert.match(data.subtitle, /^First stage: 1 node became 1/);
   assert.deepEqual(
     data.sides.source.items.filter(({ kind }) => kind === 'node').map(({ label }) => label),
     ['positive'],

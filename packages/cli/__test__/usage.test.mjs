@@ -142,14 +142,15 @@ describe('wrong usage is exit code 2', () => {
 
   test('names of inputs and dimensions', async () => {
     const tokens = file('tokens.onnx');
-    await refused(2, /no value for x \(float32 \[1, 16, 4, 4\]\); give --input x=FILE/, 'run', conv);
+    await refused(2, /no value for x \(float32 \[1, 16, 4, 4\]\); give --input x=FILE, or --input x=random$/m, 'run', conv);
+    await refused(2, /give --input ids=FILE, or --input ids=random --free-dimension batch=1 --free-dimension sequence=1$/m, 'run', tokens);
     await refused(2, /the model has no input "z"; its inputs: x/, 'run', conv, '--input', 'z=random');
     await refused(2, /names no input, and the model has 2: ids, mask/, 'run', tokens, '--input', 'random');
     await refused(2, /--input x is given twice/, 'run', conv, '--input', 'random', '--input', 'x=zeros');
     await refused(2, /nothing after "="/, 'run', conv, '--input', 'x=');
     await refused(2, /--free-dimension: there is no free dimension "bach", the model has "batch", "sequence"/, 'inspect', tokens, '--free-dimension', 'bach=1');
     await refused(2, /there is no free dimension "batch", the model has none/, 'inspect', conv, '--free-dimension', 'batch=1');
-    await refused(2, /give --free-dimension batch=N --free-dimension sequence=N/, 'run', tokens, '--input', 'ids=random', '--input', 'mask=ones');
+    await refused(2, /give them, as in --free-dimension batch=1 --free-dimension sequence=1$/m, 'run', tokens, '--input', 'ids=random', '--input', 'mask=ones');
   });
 });
 
@@ -157,9 +158,9 @@ describe('failures are exit code 1', () => {
   test('files that are missing or no models', async () => {
     await refused(1, /cannot read the model absent\.onnx: there is no such file/, 'inspect', 'absent.onnx');
     await refused(1, /cannot read the model .*files.?: it is not a file/, 'inspect', file(''));
-    await refused(1, /bool\.npy: not an ONNX file: it seems to be an array of NumPy$/m, 'inspect', file('bool.npy'));
-    await refused(1, /package\.json: not an ONNX file: it seems to be JSON$/m, 'run', path.join(root, 'package.json'), '--input', 'ones');
-    await refused(1, /auto\.js: not an ONNX file: it seems to be text$/m, 'bench', path.join(root, 'auto.js'));
+    await refused(1, /bool\.npy": not an ONNX file: it seems to be an array of NumPy$/m, 'inspect', file('bool.npy'));
+    await refused(1, /package\.json": not an ONNX file: it seems to be JSON$/m, 'run', path.join(root, 'package.json'), '--input', 'ones');
+    await refused(1, /auto\.js": not an ONNX file: it seems to be text$/m, 'bench', path.join(root, 'auto.js'));
     await refused(1, /input x: cannot read absent\.npy: there is no such file/, 'run', file('conv.onnx'), '--input', 'absent.npy');
     await refused(1, /cannot read the labels absent\.txt: there is no such file/, 'run', file('conv.onnx'), '--input', 'ones', '--labels', 'absent.txt');
   });
@@ -179,6 +180,8 @@ describe('failures are exit code 1', () => {
       '--input',
       'ones',
     );
+    // Before it asks for inputs.
+    await refused(1, /: there is no translation .*\nSee /, 'run', file('unsupported.onnx'));
     await refused(2, /bacth.*\nSee https:.*#err_webnn_unknown_dimension\n$/, 'inspect', file('tokens.onnx'), '--free-dimension', 'bacth=2');
     await refused(1, /^[^\n]*no such file\n$/, 'inspect', 'absent.onnx');
   });

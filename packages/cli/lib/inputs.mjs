@@ -175,6 +175,20 @@ function requireShapeError(caught) {
 }
 
 /**
+ * Returns the symbolic names in the shapes of a model's inputs.
+ * @param {readonly import('webnn-node/onnx').OnnxValueInfo[]} inputs
+ */
+export function symbolsOf(inputs) {
+  return [...new Set(inputs.flatMap(({ shape }) => (shape ?? []).filter((dimension) => typeof dimension === 'string')))];
+}
+
+/**
+ * Options that give sizes, to copy and change: a letter in place of a number can be the name of a dimension.
+ * @param {readonly (string | number)[]} names of free dimensions
+ */
+export const sizesOf = (names) => names.map((name) => `--free-dimension ${printable(String(name))}=1`).join(' ');
+
+/**
  * Returns the shape of an input in numbers; throws an error about missing sizes.
  * @param {import('webnn-node/onnx').OnnxValueInfo} input
  * @param {Shapes} shapes
@@ -183,8 +197,7 @@ function staticShape(input, shapes) {
   const shape = shapes.of(input);
   const free = new Set(shape.filter((dimension) => typeof dimension !== 'number'));
   if (free.size > 0) {
-    const options = [...free].map((name) => `--free-dimension ${printable(name)}=N`).join(' ');
-    throw new UsageError(`input ${printable(input.name)} has the free shape ${printable(formatShape(shape))}: give ${options}`);
+    throw new UsageError(`input ${printable(input.name)} has free sizes, ${printable(formatShape(shape))}: give them, as in ${sizesOf([...free])}`);
   }
   const known = /** @type {number[]} */ (shape);
   const bytes = elementCount(known) * elementSize(input.dataType);
@@ -213,7 +226,9 @@ export async function readInputs(inputs, sources, { freeDimensions, fallback, ra
   const missing = inputs.filter(({ name }) => !sources.has(name));
   if (missing.length > 0 && fallback === undefined) {
     const list = missing.map(({ name, dataType, shape }) => `${name} (${dataType} ${formatShape(shape)})`).join(', ');
-    throw new UsageError(`no value for ${printable(list)}; give --input ${printable(missing[0].name)}=FILE, or =random`);
+    const value = `--input ${printable(missing[0].name)}`;
+    const sizes = sizesOf(symbolsOf(missing).filter((name) => !Object.hasOwn(freeDimensions, name)));
+    throw new UsageError(`no value for ${printable(list)}; give ${value}=FILE, or ${value}=random${sizes === '' ? '' : ` ${sizes}`}`);
   }
   const unreadable = inputs.find(({ dataType }) => !isKnown(dataType));
   if (unreadable !== undefined) {

@@ -8,14 +8,6 @@ import { checkInputOptions, pictureOptions } from './options.mjs';
 import { withProgress } from './progress.mjs';
 
 /**
- * Returns the symbolic names in the shapes of a model's inputs.
- * @param {readonly import('webnn-node/onnx').OnnxValueInfo[]} inputs
- */
-export function symbolsOf(inputs) {
-  return [...new Set(inputs.flatMap(({ shape }) => (shape ?? []).filter((dimension) => typeof dimension === 'string')))];
-}
-
-/**
  * Describes the model in a file without building it.
  * @param {string} path
  * @param {Record<string, number>} [freeDimensions]

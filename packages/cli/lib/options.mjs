@@ -141,7 +141,7 @@ export const freeDimensionOption = () => option('--free-dimension <NAME=N>', 'si
 /** Where a model computes. @param {string} what computes there */
 export const processorOptions = (what) => [
   option('--device <DEVICE>', `where ${what} computes`).choices(['cpu', 'gpu']).default('cpu'),
-  option('--threads <N>', `compute on the CPU with this many threads, 1 to ${MAX_THREADS} (default: one per available core)`, wholeNumber(1, MAX_THREADS)),
+  option('--threads <N>', `compute on the CPU with this many threads, 1 to ${MAX_THREADS} (default: one per physical core)`, wholeNumber(1, MAX_THREADS)),
 ];
 
 /**

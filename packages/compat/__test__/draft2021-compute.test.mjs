@@ -88,7 +88,7 @@ describe('compute', () => {
     refuses({ x: { resource: X, dimensions: [4] } }, { y }, /input "x" is given dimensions \[4\], expected \[2, 2\]/);
     refuses({ x: { resource: X, dimensions: [1, 4] } }, { y }, /input "x" is given dimensions \[1, 4\], expected \[2, 2\]/);
     refuses({ x: X, w: W }, { y, z: new Float32Array(3) }, /output "z" has room for 3 elements, expected at least the 4 of \[2, 2\]/);
-    refuses({ x: X, w: W }, { y, z: new Int32Array(4) }, /output "z" is a Int32Array, expected a Float32Array for float32/);
+    refuses({ x: X, w: W }, { y, z: new Int32Array(4) }, /output "z" is an Int32Array, expected a Float32Array for float32/);
     assert.deepEqual([...y], [-1, -1, -1, -1]);
   });
 

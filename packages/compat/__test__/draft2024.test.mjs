@@ -290,7 +290,7 @@ describe('compute', () => {
       [/input "x" is a DataView/, graph, { ...feeds(), x: new DataView(new ArrayBuffer(16)) }, y()],
       [/input "x" has 12 bytes, expected the 16 bytes of float32 \[2, 2\]/, graph, { ...feeds(), x: new Float32Array(3) }, y()],
       [/output "v" is not in the graph, which has "y", "z"/, graph, feeds(), { ...y(), v: new Float32Array(4) }],
-      [/output "y" is a Int32Array, expected a Float32Array for float32/, graph, feeds(), { y: new Int32Array(4) }],
+      [/output "y" is an Int32Array, expected a Float32Array for float32/, graph, feeds(), { y: new Int32Array(4) }],
       [/output "y" has 20 bytes, expected the 16 bytes/, graph, feeds(), { y: new Float32Array(5) }],
       [/two inputs or outputs are views of the same buffer/, graph, { ...feeds(), x: shared.subarray(0, 4) }, { y: shared.subarray(4) }],
       [/cannot be transferred/, graph, { ...feeds(), x: new Float32Array(new WebAssembly.Memory({ initial: 1 }).buffer, 0, 4) }, y()],
@@ -381,8 +381,8 @@ describe('earlier forms', () => {
     assertClose(await reshaped(new Set([2, null]), { label: 'halves' }), values);
     for (const [newShape, message] of /** @type {[any, RegExp][]} */ ([
       [[null, null], /newShape is \[null, null\], expected at most one null/],
-      [[5, null], /12 elements of \[3, 4\] do not fill \[5, null\]/],
-      [[0, null], /do not fill \[0, null\]/],
+      [[5, null], /newShape is \[5, null\], expected one for the 12 elements of \[3, 4\]/],
+      [[0, null], /newShape is \[0, null\], expected/],
       [[-1, 6], /newShape\[0\] is -1/],
       [[2, 5], /reshape: /],
       [undefined, /newShape is undefined/],
@@ -397,7 +397,7 @@ describe('earlier forms', () => {
     assert.deepEqual(constant('float16', new Uint16Array(4)).dataType(), 'float16');
     assert.deepEqual(constant('int64', new BigInt64Array(4)).dataType(), 'int64');
     for (const [dataType, buffer, message] of /** @type {[string, any, RegExp][]} */ ([
-      ['int8', new Uint8Array(4), /constant: buffer is a Uint8Array, expected a Int8Array for int8/],
+      ['int8', new Uint8Array(4), /constant: buffer is a Uint8Array, expected an Int8Array for int8/],
       ['float16', new Float32Array(4), /is a Float32Array/],
       ['float32', new ArrayBuffer(16), /is not an ArrayBufferView/],
       ['float32', [1, 2, 3, 4], /is not an ArrayBufferView/],
@@ -452,7 +452,7 @@ describe('earlier forms', () => {
     );
     await assert.rejects(
       evaluate((b, of) => b.pad(of(X, [4]), [1, 1], [0], { mode: 'symmetric' }), 9),
-      { name: 'TypeError', message: /2 and 1 paddings, expected one for each of 1 dimensions/ },
+      { name: 'TypeError', message: /2 and 1 paddings, expected one for each of 1 dimension/ },
     );
     await assert.rejects(
       evaluate((b) => b.pad(5, [1], [0], { mode: 'symmetric' }), 9),

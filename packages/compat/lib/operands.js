@@ -2,6 +2,7 @@
 
 /** What today's operands say of themselves, whatever the operands of a draft say. */
 
+const { amount } = require('webnn-node/internal/webidl');
 const { MLOperand } = require('webnn-node');
 
 const { apply, getOwnPropertyDescriptor } = Reflect;
@@ -41,7 +42,7 @@ function closedShape(newShape, marks, shapeOfInput) {
   const shape = shapeOfInput();
   const [elements, divisor] = [product(shape), product(known)];
   if (divisor <= 0 || elements % divisor !== 0) {
-    throw new TypeError(`reshape: ${elements} elements of ${shown(shape)} do not fill ${shown(newShape)}`);
+    throw new TypeError(`reshape: newShape is ${shown(newShape)}, expected one for the ${amount(elements, 'element')} of ${shown(shape)}`);
   }
   return newShape.map((size) => (size !== null && isKnown(size) ? size : elements / divisor));
 }

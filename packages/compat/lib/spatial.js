@@ -2,6 +2,7 @@
 
 /** Padding of earlier drafts in terms of today's operators. */
 
+const { amount } = require('webnn-node/internal/webidl');
 const { shapeOf } = require('./operands.js');
 
 /**
@@ -63,7 +64,7 @@ function symmetricPad(builder, input, beginning, ending) {
   const shape = shapeOf(input);
   const rank = shape.length;
   if (beginning.length !== rank || ending.length !== rank) {
-    throw new TypeError(`pad: ${beginning.length} and ${ending.length} paddings, expected one for each of ${rank} dimensions`);
+    throw new TypeError(`pad: ${beginning.length} and ${ending.length} paddings, expected one for each of ${amount(rank, 'dimension')}`);
   }
   let padded = input;
   for (let axis = 0; axis < rank; axis++) {

@@ -2,7 +2,7 @@
 
 /** Views in the earlier drafts: `ArrayBufferView` without [AllowShared]. */
 
-const { ELEMENT_SIZES, VIEWS, bufferKind, bufferSource, byteLengthOf } = require('webnn-node/internal/webidl');
+const { article, bufferKind, bufferSource, byteLengthOf, ELEMENT_SIZES, VIEWS } = require('webnn-node/internal/webidl');
 
 const { Uint8Array } = globalThis;
 const { isView } = ArrayBuffer;
@@ -84,7 +84,7 @@ function holds(kind, dataType) {
  * @returns {string} the kinds of views for a data type, for messages
  */
 function viewsOf(dataType) {
-  return VIEWS[dataType].join(' or ');
+  return VIEWS[dataType].map(article).join(' or ');
 }
 
 /**
@@ -95,7 +95,7 @@ function viewsOf(dataType) {
  */
 function requireHolding(kind, dataType, what) {
   if (!holds(kind, dataType)) {
-    throw new TypeError(`${what} is a ${kind}, expected a ${viewsOf(dataType)} for ${dataType}`);
+    throw new TypeError(`${what} is ${article(kind)}, expected ${viewsOf(dataType)} for ${dataType}`);
   }
 }
 

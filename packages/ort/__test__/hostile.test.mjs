@@ -187,7 +187,7 @@ describe('hostile values', () => {
   it('as feeds, fetches, options of runs, and properties of tensors', async () => {
     const session = await InferenceSession.create(model);
     /** @type {any} */
-    const sound = { type: 'float32', dims: [1, 2], data: floats(1, 2), location: 'cpu' };
+    const valid = { type: 'float32', dims: [1, 2], data: floats(1, 2), location: 'cpu' };
     for (const [at, bad] of hostile().entries()) {
       await fitsOrFails(session.run(bad), `feeds ${at}`);
       await fitsOrFails(session.run({ ...good(), a: bad }), `feed ${at}`);
@@ -197,13 +197,13 @@ describe('hostile values', () => {
       await fitsOrFails(session.run(good(), ['sum'], bad), `options ${at}`);
       await fitsOrFails(session.run(good(), { tag: bad }), `tag ${at}`);
       await fitsOrFails(session.run(good(), { logSeverityLevel: bad }), `severity ${at}`);
-      for (const name of [...Object.keys(sound), 'gpuBuffer', 'mlTensor']) {
+      for (const name of [...Object.keys(valid), 'gpuBuffer', 'mlTensor']) {
         const location = { gpuBuffer: 'gpu-buffer', mlTensor: 'ml-tensor' }[name] ?? 'cpu';
-        await fitsOrFails(session.run({ ...good(), a: { ...sound, location, [name]: bad } }), `${name} ${at}`);
+        await fitsOrFails(session.run({ ...good(), a: { ...valid, location, [name]: bad } }), `${name} ${at}`);
         const target = Object.assign(new Tensor('float32', [0, 0], [1, 2]), { dataLocation: location }, { [FIELDS[name] ?? name]: bad });
         await fitsOrFails(session.run(good(), { sum: target }), `${name} of a fetch ${at}`);
       }
-      await fitsOrFails(session.run({ ...good(), a: { ...sound, dims: [1, bad] } }), `size ${at}`);
+      await fitsOrFails(session.run({ ...good(), a: { ...valid, dims: [1, bad] } }), `size ${at}`);
       await check(session);
     }
   });

@@ -177,7 +177,7 @@ describe('InferenceSession.run', () => {
 
   it('rejects what is no tensor with a TypeError or RangeError', async () => {
     const session = await InferenceSession.create(negate());
-    const sound = { type: 'float32', dims: [1], data: Float32Array.of(1), location: 'cpu' };
+    const valid = { type: 'float32', dims: [1], data: Float32Array.of(1), location: 'cpu' };
     /** @type {[any, string, RegExp?][]} */
     const refused = [
       [null, 'TypeError'],
@@ -186,28 +186,28 @@ describe('InferenceSession.run', () => {
       [[], 'TypeError'],
       [{}, 'TypeError'],
       [Symbol('x'), 'TypeError'],
-      [() => sound, 'TypeError'],
-      [{ ...sound, dims: undefined }, 'TypeError', /dims/],
-      [{ ...sound, dims: '1' }, 'TypeError', /dims/],
-      [{ ...sound, dims: ['1'] }, 'TypeError', /dims\[0\]/],
-      [{ ...sound, dims: [-1] }, 'RangeError', /dims\[0\]/],
-      [{ ...sound, dims: [1.5] }, 'RangeError', /dims\[0\]/],
-      [{ ...sound, dims: [NaN] }, 'RangeError', /dims\[0\]/],
-      [{ ...sound, dims: [2 ** 32] }, 'RangeError', /dims\[0\]/],
-      [{ ...sound, dims: [, 1] }, 'TypeError', /dims\[0\]/],
-      [{ ...sound, type: 5 }, 'TypeError', /type/],
-      [{ ...sound, type: 'complex64' }, 'TypeError', /complex64/],
-      [{ ...sound, type: 'toString' }, 'TypeError', /toString/],
-      [{ ...sound, location: 5 }, 'TypeError', /location/],
-      [{ ...sound, location: 'moon' }, 'RangeError', /moon/],
-      [{ ...sound, location: 'texture' }, 'TypeError', /texture/],
-      [{ ...sound, location: 'gpu-buffer', gpuBuffer: {} }, 'TypeError', /gpuBuffer/],
-      [{ ...sound, location: 'ml-tensor', mlTensor: null }, 'TypeError', /mlTensor/],
-      [{ ...sound, data: [1] }, 'TypeError', /data/],
-      [{ ...sound, data: new ArrayBuffer(4) }, 'TypeError', /data/],
-      [{ ...sound, data: Int32Array.of(1) }, 'TypeError', /Int32Array/],
-      [{ ...sound, data: new DataView(new ArrayBuffer(4)) }, 'TypeError', /data/],
-      [{ ...sound, type: 'string', data: 5 }, 'TypeError', /data/],
+      [() => valid, 'TypeError'],
+      [{ ...valid, dims: undefined }, 'TypeError', /dims/],
+      [{ ...valid, dims: '1' }, 'TypeError', /dims/],
+      [{ ...valid, dims: ['1'] }, 'TypeError', /dims\[0\]/],
+      [{ ...valid, dims: [-1] }, 'RangeError', /dims\[0\]/],
+      [{ ...valid, dims: [1.5] }, 'RangeError', /dims\[0\]/],
+      [{ ...valid, dims: [NaN] }, 'RangeError', /dims\[0\]/],
+      [{ ...valid, dims: [2 ** 32] }, 'RangeError', /dims\[0\]/],
+      [{ ...valid, dims: [, 1] }, 'TypeError', /dims\[0\]/],
+      [{ ...valid, type: 5 }, 'TypeError', /type/],
+      [{ ...valid, type: 'complex64' }, 'TypeError', /complex64/],
+      [{ ...valid, type: 'toString' }, 'TypeError', /toString/],
+      [{ ...valid, location: 5 }, 'TypeError', /location/],
+      [{ ...valid, location: 'moon' }, 'RangeError', /moon/],
+      [{ ...valid, location: 'texture' }, 'TypeError', /texture/],
+      [{ ...valid, location: 'gpu-buffer', gpuBuffer: {} }, 'TypeError', /gpuBuffer/],
+      [{ ...valid, location: 'ml-tensor', mlTensor: null }, 'TypeError', /mlTensor/],
+      [{ ...valid, data: [1] }, 'TypeError', /data/],
+      [{ ...valid, data: new ArrayBuffer(4) }, 'TypeError', /data/],
+      [{ ...valid, data: Int32Array.of(1) }, 'TypeError', /Int32Array/],
+      [{ ...valid, data: new DataView(new ArrayBuffer(4)) }, 'TypeError', /data/],
+      [{ ...valid, type: 'string', data: 5 }, 'TypeError', /data/],
     ];
     for (const [tensor, name, message = /"x"/] of refused) {
       await assert.rejects(session.run({ x: tensor }), { name, message });

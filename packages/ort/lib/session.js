@@ -136,7 +136,7 @@ class Session {
     const targets = new Map();
     const other = this.#others.find(({ name }) => name in fetches);
     if (other !== undefined) {
-      throw new Error(`run: output ${JSON.stringify(other.name)} is a ${other.type}, expected a tensor: ask for other outputs only`);
+      throw new Error(`run: output ${JSON.stringify(other.name)} is of type ${other.type}, expected a tensor: ask for other outputs only`);
     }
     for (const [name, output] of this.#outputs) {
       if (name in fetches) {

@@ -184,11 +184,11 @@ function checkData(data, type, dims, what) {
   const { array } = /** @type {{array: any}} */ (TYPES.get(type));
   if (kind !== array.name && !(type === 'float16' && (kind === 'Uint16Array' || kind === 'Float16Array'))) {
     const expected = type === 'float16' ? 'Uint16Array or Float16Array' : array.name;
-    throw new TypeError(`${what}: data is ${kind === undefined ? shown(data) : `a ${kind}`}, expected a ${expected} for the type ${type}`);
+    throw new TypeError(`${what}: data ${kind === undefined ? `is ${shown(data)}` : `has the class ${kind}`}, expected ${expected} for the type ${type}`);
   }
   const size = sizeOf(dims);
   if (data.length < size) {
-    throw new Error(`${what} has ${data.length} elements${data.length === 0 ? ' (or is detached)' : ''}, expected ${size} for [${dims.join(', ')}]`);
+    throw new Error(`${what} has ${data.length} ${data.length === 1 ? 'element' : 'elements'}${data.length === 0 ? ' (or is detached)' : ''}, expected ${size} for [${dims.join(', ')}]`);
   }
   return data.length > size ? data.subarray(0, size) : data;
 }

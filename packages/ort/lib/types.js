@@ -44,7 +44,7 @@ function toMetadata({ name, type, declaredShape }) {
   }
   const known = NAMES.get(element);
   if (known === undefined) {
-    throw new Error(`${JSON.stringify(name)} is a ${type}, which a Tensor cannot be`);
+    throw new Error(`${JSON.stringify(name)} is of type ${type}, which a Tensor cannot be`);
   }
   return { name, isTensor: true, type: /** @type {import('onnxruntime-common').Tensor.Type} */ (known), shape: [...(declaredShape ?? [])] };
 }
@@ -71,7 +71,7 @@ function toPort(info, kind, location) {
   const { name } = info;
   const metadata = toMetadata(info);
   if (!metadata.isTensor || metadata.type === 'string') {
-    throw new Error(`${JSON.stringify(name)} is a ${info.type}, which is not supported`);
+    throw new Error(`${JSON.stringify(name)} is of type ${info.type}, which is not supported`);
   }
   return { name, type: metadata.type, isScalar: info.declaredShape?.length === 0, what: `run: ${kind} ${JSON.stringify(name)}`, location };
 }

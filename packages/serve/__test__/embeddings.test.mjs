@@ -168,7 +168,7 @@ describe('the layout of sentence-transformers', () => {
     ],
     ['an output that is missing', {}, { output: 'vectors' }, /no output vectors.*it has last_hidden_state, pooler_output/],
     ['states without a pooling', {}, { output: 'last_hidden_state', pooling: 'none' }, /last_hidden_state has a vector for each token/],
-    ['a pooling of what is no states', {}, { output: 'pooler_output', pooling: 'mean' }, /pooler_output has one vector for each text/],
+    ['a pooling of what is no states', {}, { output: 'pooler_output', pooling: 'mean' }, /pooler_output has one vector per sequence/],
   ]);
   for (const [what, files, config, message] of refusals) {
     test(`refuses ${what}`, async (t) => {
@@ -247,7 +247,7 @@ describe('other folders', () => {
     const { urls } = await startServer(t, { models });
     const embed = (/** @type {string} */ input) => postJson(`${urls.http}/v1/embeddings`, { model: 'm', input });
     const [bad, ...good] = await Promise.all(['cat dog', 'dog fish', 'dog dog'].map(embed));
-    assert.deepEqual([bad.status, bad.json.error.message], [500, 'the model computed numbers that are not finite for this text']);
+    assert.deepEqual([bad.status, bad.json.error.message], [500, 'the model computed numbers that are not finite for this string']);
     for (const { status, json } of good) assert.ok(status === 200 && json.data[0].embedding.every(Number.isFinite));
   });
 

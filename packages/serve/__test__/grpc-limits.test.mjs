@@ -231,7 +231,7 @@ test('calls without a key are few on a connection', async (t) => {
   });
   await Promise.all(watching.map((stream) => once(stream, 'data')));
   const { code, details } = await callRaw(session, LIVE);
-  assert.deepEqual([code, details], ['UNAVAILABLE', 'too many calls are in flight']);
+  assert.deepEqual([code, details], ['UNAVAILABLE', 'too many requests are in flight']);
   assert.equal((await callRaw(session, INFER, envelope(pictures()))).code, 'OK');
   watching[0].close();
   await once(watching[0], 'close');
@@ -289,7 +289,7 @@ test('answers that nobody reads count, are refused beyond the limit, and end', a
     streams.push(stream);
   }
   const { code, details } = await callRaw(sessionOf(t, address), INFER, numbers(256_000));
-  assert.deepEqual([code, details], ['UNAVAILABLE', 'too many answers wait to be read']);
+  assert.deepEqual([code, details], ['UNAVAILABLE', 'too many responses wait to be read']);
   // Nothing of them is read for longer than a connection may be idle.
   await until(() => streams.every((stream) => stream.destroyed), 'they are reset');
   await until(async () => (await callRaw(sessionOf(t, address), INFER, numbers(256_000))).code === 'OK', 'there is room again');
@@ -342,7 +342,7 @@ test('calls that come while the server ends are refused with a status', async (t
   const session = sessionOf(t, address);
   server.registry.beginDrain();
   const { code, details } = await callRaw(session, INFER, envelope(pictures()));
-  assert.deepEqual([code, details], ['UNAVAILABLE', 'the server ends']);
+  assert.deepEqual([code, details], ['UNAVAILABLE', 'the server is shutting down']);
   assert.equal((await callRaw(session, LIVE)).code, 'OK');
 });
 

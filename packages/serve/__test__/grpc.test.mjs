@@ -91,7 +91,7 @@ test('errors have the codes of gRPC, and messages of any script', async (t) => {
   const { call } = await digits(t, { files: wordsFiles('words') });
   const infer = (message) => call('ModelInfer', { model_name: 'digits', ...message });
   const invalid = async (message, details) => assert.deepEqual(await infer(message), { code: 'INVALID_ARGUMENT', details });
-  assert.deepEqual(await infer({ model_name: '雪 %ü' }), { code: 'NOT_FOUND', details: 'there is no model "雪 %ü"' });
+  assert.deepEqual(await infer({ model_name: '雪 %ü' }), { code: 'NOT_FOUND', details: 'there is no model "雪 %ü", the server has "digits", "words"' });
   assert.deepEqual(await call('ModelMetadata', { name: 'digits', version: '9' }), { code: 'NOT_FOUND', details: 'model "digits" has no version "9"' });
   await invalid({ inputs: [picture({ datatype: 'X' })] }, 'input "pixels": there is no datatype "X"');
   await invalid({ inputs: [picture({ shape: [-1] })] }, 'input "pixels": its shape has -1, expected a size from 0');
@@ -101,8 +101,8 @@ test('errors have the codes of gRPC, and messages of any script', async (t) => {
   await invalid({ inputs: [picture({ contents: { fp32_contents: Array(63).fill(1) } })] }, 'input "pixels": its shape has 64 elements, its contents 63');
   await invalid({ inputs: [picture({ contents: { fp64_contents: Array(64).fill(1) } })] }, 'input "pixels": FP32 has fp32_contents, and it has fp64_contents');
   await invalid({ inputs: [picture({ datatype: 'FP16' })] }, 'input "pixels": FP16 has no contents; send raw_input_contents');
-  await invalid({ inputs: [picture()], raw_input_contents: [Buffer.alloc(3)] }, 'input "pixels": 64 elements of FP32 are 256 bytes, not 3');
-  await invalid({ inputs: [picture()], raw_input_contents: [Buffer.alloc(1), Buffer.alloc(1)] }, 'raw_input_contents has 2 entries for 1 inputs');
+  await invalid({ inputs: [picture()], raw_input_contents: [Buffer.alloc(3)] }, 'input "pixels": 64 elements of FP32 take 256 bytes, not 3');
+  await invalid({ inputs: [picture()], raw_input_contents: [Buffer.alloc(1), Buffer.alloc(1)] }, 'raw_input_contents has 2 entries for 1 input');
   await invalid({ inputs: [picture(), picture()], raw_input_contents: [Buffer.alloc(256), Buffer.alloc(256)] }, 'input "pixels" is given twice');
   const large = picture({ shape: [2 ** 20 + 1] });
   await invalid({ inputs: [large] }, 'input "pixels": contents may have 1048576 elements together; send raw_input_contents');

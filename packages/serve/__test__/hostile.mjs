@@ -72,7 +72,7 @@ export function hostileRequests(seed) {
   }
 
   /** A right request of either protocol. */
-  const sound = (/** @type {string} */ path) =>
+  const valid = (/** @type {string} */ path) =>
     path.startsWith('/v1')
       ? { model: pick(['words', 'digits']), input: pick([['a dog'], 'a dog', [1, 2], [[1], [2]]]), encoding_format: pick(['float', 'base64']) }
       : { id: 'x', inputs: [PICTURE], outputs: [{ name: 'probabilities', parameters: { binary_data: chance(0.5) } }], parameters: { timeout: 5_000_000 } };
@@ -133,7 +133,7 @@ export function hostileRequests(seed) {
       if (chance(0.02)) return { method: 'POST', path, ...long(path) };
       // Nobody wants them.
       if (chance(0.01)) return { method: pick(['POST', 'PUT']), path: pick(PATHS), headers: {}, body: Buffer.alloc(2 ** pick([20, 22]), '[') };
-      const json = JSON.stringify(chance(0.1) ? pick(VALUES) : spoil(sound(path)));
+      const json = JSON.stringify(chance(0.1) ? pick(VALUES) : spoil(valid(path)));
       const text = chance(0.1) ? json.slice(0, below(json.length)) : chance(0.03) ? '['.repeat(20_000) : json;
       const body = chance(0.1) ? bytes(below(500)) : Buffer.from(text);
       return { method, path, headers: chance(0.2) ? headers() : {}, body };

@@ -258,5 +258,5 @@ test('texts in raw bytes are limited: each one is a value of its own', async (t)
   const { status, json } = await postJson(`${url}/v2/models/words/infer`, Buffer.concat([head, Buffer.alloc(4 * count)]), {
     'inference-header-content-length': String(head.length),
   });
-  assert.deepEqual([status, json.error], [400, 'input "text": 1048576 texts, at most 65536 are allowed']);
+  assert.deepEqual([status, json.error], [400, 'input "text": 1048576 strings, expected at most 65536']);
 });

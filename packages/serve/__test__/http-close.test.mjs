@@ -23,6 +23,13 @@ async function digitsServer(t, options = {}) {
 const soon = (/** @type {Promise<unknown>} */ promise, /** @type {string} */ what) =>
   Promise.race([promise, sleep(LONG_MS, undefined, { ref: false }).then(() => assert.fail(`${what} takes too long`))]);
 
+test('close can be taken from the server', async (t) => {
+  const { close, registry, urls } = (await digitsServer(t)).server;
+  assert.equal(registry.isReady, true);
+  await close();
+  await assert.rejects(fetch(`${urls.http}/v2/health/live`));
+});
+
 test('silent connections do not hold up the end of the server, at no port', async (t) => {
   const { server, url, infer } = await digitsServer(t, { metrics: 0, defaults: { maxDelayMs: 300 } });
   const { metrics } = server.urls;

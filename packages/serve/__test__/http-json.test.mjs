@@ -53,7 +53,7 @@ test('JSON whose values take too much memory is refused before they do', async (
   const answers = await Promise.all(requests.map((body) => postJson(infer, body)));
   for (const [i, { status, json }] of answers.entries()) {
     if (requests[i] === good) assert.equal(status, 200);
-    else assert.deepEqual([status, json.error], [413, 'the JSON has more than 1048576 objects, lists and texts; send tensors as raw bytes']);
+    else assert.deepEqual([status, json.error], [413, 'the JSON has more than 1048576 objects, lists and strings; send tensors as raw bytes']);
   }
   // Brackets within texts are no lists.
   const quoted = JSON.stringify({ inputs: [{ name: 'x', datatype: 'FP32', shape: [1], data: [1] }], id: '[\\"{'.repeat(MIB) });

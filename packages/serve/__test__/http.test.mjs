@@ -142,7 +142,7 @@ test('embeddings of more texts than a request may have are refused in both proto
 test('what there is not is an error in the form of the protocol', async (t) => {
   const { url } = await digitsServer(t);
   const unknown = await postJson(`${url}/v2/models/none/infer`, { inputs: [] });
-  assert.deepEqual(unknown, { status: 404, json: { error: 'there is no model "none"' } });
+  assert.deepEqual(unknown, { status: 404, json: { error: 'there is no model "none", the server has "digits"' } });
   assert.equal((await postJson(`${url}/v2/models/digits/versions/2/infer`, { inputs: [] })).status, 404);
   assert.equal((await postJson(`${url}/v3`, {})).status, 404);
   for (const name of ['..%2f..%2fetc%2fpasswd', '%00', '__proto__', 'constructor', '.', '%E0%A4%A']) {
@@ -150,7 +150,12 @@ test('what there is not is an error in the form of the protocol', async (t) => {
   }
   const openai = await postJson(`${url}/v1/embeddings`, { model: 'none', input: 'a' });
   assert.equal(openai.status, 404);
-  assert.deepEqual(openai.json.error, { message: 'there is no model "none"', type: 'invalid_request_error', param: 'model', code: 'model_not_found' });
+  assert.deepEqual(openai.json.error, {
+    message: 'there is no model "none", the server has "digits"',
+    type: 'invalid_request_error',
+    param: 'model',
+    code: 'model_not_found',
+  });
 });
 
 test('request ids are kept where a header can have them', async (t) => {
@@ -200,7 +205,7 @@ test('a connection on which nothing moves is closed', async (t) => {
 test('answers that nobody reads do not fill the memory', async (t) => {
   const { infer } = await digitsServer(t, { limits: { maxUnreadBytes: 100 } });
   const { status, json } = await postJson(infer, { inputs: [PICTURE] });
-  assert.deepEqual({ status, json }, { status: 503, json: { error: 'too many answers wait to be read' } });
+  assert.deepEqual({ status, json }, { status: 503, json: { error: 'too many responses wait to be read' } });
 });
 
 test('answers to callers who have gone do not count as unread', async (t) => {

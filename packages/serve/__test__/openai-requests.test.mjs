@@ -164,7 +164,7 @@ test('wrong values are refused, and the error says what is expected and what cam
     [{ logit_bias: { a: 1 } }, 'logit_bias', 'logit_bias must be an object with a number from -100 to 100 for each token id; it has the key "a"'],
     [{ logit_bias: { 5: 101 } }, 'logit_bias', 'logit_bias.5 must be a number from -100 to 100; it is 101'],
     [{ stream_options: { include_usage: 1 } }, 'stream_options.include_usage', 'stream_options.include_usage must be true or false; it is 1'],
-    [{ min_tokens: 5, max_tokens: 4 }, 'min_tokens', 'min_tokens is 5, more than the 4 tokens that the answer may have'],
+    [{ min_tokens: 5, max_tokens: 4 }, 'min_tokens', 'min_tokens is 5, more than the 4 tokens that the response may have'],
   ];
   for (const [body, param, message] of wrongTexts) {
     for (const run of [

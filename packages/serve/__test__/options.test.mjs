@@ -181,14 +181,34 @@ test('what the operator can mend is one line, and the exit code is 1', async (t)
     [['--processes', '2'], {}, /^webnn-node-serve: --processes needs --metrics PORT: .*\n$/],
     [['--processes', '2', '--metrics', '0'], { WEBNN_SERVE_API_KEY: '' }, /^webnn-node-serve: WEBNN_SERVE_API_KEY is empty, .*\n$/],
     [['--processes', '2', '--metrics', '0', '--control'], {}, /^webnn-node-serve: --control is for one process: .*\n$/],
-    [['--http', `${port}`], {}, new RegExp(`^webnn-node-serve: cannot listen at 127\\.0\\.0\\.1:${port} for http: another program listens there\n$`)],
+    [
+      ['--http', `${port}`],
+      {},
+      new RegExp(
+        `^webnn-node-serve: cannot listen at 127\\.0\\.0\\.1:${port} for http: another program listens there; the option http \\(--http PORT\\) takes another port\n$`,
+      ),
+    ],
     // gRPC's own library writes a line of its own before.
-    [['--grpc', `${port}`], {}, new RegExp(`webnn-node-serve: cannot listen at 127\\.0\\.0\\.1:${port} for gRPC: another program listens there\n$`)],
-    [['--metrics', `${port}`], {}, new RegExp(`^webnn-node-serve: cannot listen at 127\\.0\\.0\\.1:${port} for metrics: another program listens there\n$`)],
+    [
+      ['--grpc', `${port}`],
+      {},
+      new RegExp(
+        `webnn-node-serve: cannot listen at 127\\.0\\.0\\.1:${port} for gRPC: another program listens there; the option grpc \\(--grpc PORT\\) takes another port\n$`,
+      ),
+    ],
+    [
+      ['--metrics', `${port}`],
+      {},
+      new RegExp(
+        `^webnn-node-serve: cannot listen at 127\\.0\\.0\\.1:${port} for metrics: another program listens there; the option metrics \\(--metrics PORT\\) takes another port\n$`,
+      ),
+    ],
     [
       ['--processes', '2', '--metrics', `${port}`],
       {},
-      new RegExp(`^webnn-node-serve: cannot listen at .*:${port} for metrics: another program listens there\n$`),
+      new RegExp(
+        `^webnn-node-serve: cannot listen at .*:${port} for metrics: another program listens there; the option metrics \\(--metrics PORT\\) takes another port\n$`,
+      ),
     ],
     [['--host', '192.0.2.1'], {}, /^webnn-node-serve: cannot listen at 192\.0\.2\.1:0 for http: this machine does not have the address\n$/],
     [['--nothing'], {}, /^error: unknown option '--nothing'\n/],

@@ -32,7 +32,7 @@ test('what is no tensor is the fault of the job, which is not tried again', () =
     { data: 'abc' },
     new DataView(new ArrayBuffer(4)),
   ])) {
-    assert.throws(() => tensorsOf({ x: value }), { kind: 'invalid', message: 'input "x" is no typed array and no list of texts' });
+    assert.throws(() => tensorsOf({ x: value }), { kind: 'invalid', message: 'input "x" is not a typed array or a list of strings' });
   }
   for (const data of [['a', 'b'], Float32Array.of(1, 2)]) {
     assert.throws(() => tensorsOf({ x: { data, shape: [3, 1] } }), { kind: 'invalid', message: 'input "x" is [3, 1] and has 2 elements' });

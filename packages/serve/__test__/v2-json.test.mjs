@@ -170,17 +170,17 @@ test('reads several raw inputs, mixed with others, and raw texts', () => {
 test('refuses lengths that lie', () => {
   const head = { name: 'x', shape: [2], datatype: 'FP32' };
   const of = (size, bytes) => () => binary({ inputs: [{ ...head, parameters: { binary_data_size: size } }] }, Buffer.alloc(bytes));
-  assert.throws(of(8, 4), /binary_data_size is 8, and 4 bytes are left/);
-  assert.throws(of(4, 4), /2 elements of FP32 are 8 bytes, not 4/);
-  assert.throws(of(8, 9), /1 bytes behind the JSON belong to no input/);
+  assert.throws(of(8, 4), /binary_data_size is 8, expected 0 to 4, the bytes that are left after the JSON/);
+  assert.throws(of(4, 4), /2 elements of FP32 take 8 bytes, not 4/);
+  assert.throws(of(8, 9), /1 byte after the JSON, which no input expects/);
   assert.throws(of(-8, 8), /binary_data_size is -8/);
   assert.throws(of('8', 8), /binary_data_size is "8"/);
   for (const length of ['99999', '-1', 'x', '1e3', '']) assert.throws(() => decodeRequest(Buffer.from('{"inputs":[]}'), length), { kind: 'invalid' }, length);
   const texts = (bytes) => () =>
     binary({ inputs: [{ name: 'x', shape: [1], datatype: 'BYTES', parameters: { binary_data_size: bytes.length } }] }, Buffer.from(bytes));
-  assert.throws(texts([255, 255, 255, 255, 1]), /text 0 ends at byte 4294967299 of 5/);
-  assert.throws(texts([1, 0, 0]), /expected 1 texts/);
-  assert.throws(texts([0, 0, 0, 0, 0, 0, 0, 0]), /expected 1 texts/);
+  assert.throws(texts([255, 255, 255, 255, 1]), /string 0 ends at byte 4294967299 of 5/);
+  assert.throws(texts([1, 0, 0]), /expected 1 string with a length before each/);
+  assert.throws(texts([0, 0, 0, 0, 0, 0, 0, 0]), /expected 1 string with a length before each/);
 });
 
 test('writes numbers, and raw bytes where they are wanted', () => {

@@ -19,6 +19,13 @@ const KINDS = Object.freeze({
 
 /** @typedef {keyof typeof KINDS} ErrorKind */
 
+/**
+ * A number of things in a message: `1 byte`, `2 bytes`.
+ * @param {number} count
+ * @param {string} noun in the singular
+ */
+export const amount = (count, noun) => `${count} ${noun}${count === 1 ? '' : 's'}`;
+
 /** A request that cannot be answered. Its message is for the caller. */
 export class ServeError extends Error {
   name = 'ServeError';

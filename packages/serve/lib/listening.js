@@ -28,6 +28,8 @@ export async function listening({ name, host, port }, listen) {
     const known = Object.keys(REASONS).find((reason) => code === reason || message.includes(reason));
     if (known === undefined) throw cause;
     const address = host.includes(':') ? `[${host}]` : host;
-    throw new OptionError(`cannot listen at ${address}:${port} for ${name}: ${REASONS[known]}`, { cause });
+    const option = name.toLowerCase();
+    const hint = known === 'EADDRINUSE' ? `; the option ${option} (--${option} PORT) takes another port` : '';
+    throw new OptionError(`cannot listen at ${address}:${port} for ${name}: ${REASONS[known]}${hint}`, { cause });
   }
 }

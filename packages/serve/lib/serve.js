@@ -141,13 +141,14 @@ export class Server {
   }
 
   /**
-   * Ends: not ready any more, what has begun is finished and answered, then all models are freed.
+   * Ends: not ready any more, what has begun is finished and answered, then all models are freed. A function of its own, so that
+   * `const { close } = await serve()` works.
    * @returns {Promise<void>}
    */
-  close() {
+  close = () => {
     this.#closed ??= this.#close();
     return this.#closed;
-  }
+  };
 
   async #close() {
     const { registry, limits } = this.#context;

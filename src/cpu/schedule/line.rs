@@ -39,7 +39,7 @@ struct State {
     idle: usize,
 }
 
-/// Runs a job. Whoever waits for one that panicked finds out when the job is dropped; the thread goes on.
+/// Runs a job. If it panics, its waiters notice when the job is dropped, and the thread continues.
 pub fn run(job: Job) {
     drop(catch_unwind(AssertUnwindSafe(|| job(Ok(())))));
 }

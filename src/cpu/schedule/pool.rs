@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const MIN_PARALLEL_COST: usize = 1 << 17;
 
 /// How long a member waits for the next section before it leaves the team: long compared with a step that is not
-/// shared, short enough for nobody and no other process to notice.
+/// shared, and too short for users or other processes to notice.
 const PATIENCE: Duration = Duration::from_micros(200);
 
 /// How long a member spins before it starts yielding its core to other threads.
@@ -38,7 +38,7 @@ thread_local! {
 /// contexts with one thread each share a pool of one thread, but compute at the same time.
 static LINE: Line = Line::new("webnn-more", || cores().unwrap_or(FEW).max(FEW));
 
-/// Whether work waits for a thread, of any pool. Whoever could also go on later should leave its thread to that work.
+/// Whether work waits for a thread of any pool. Work that can continue later should yield its thread.
 pub fn is_awaited() -> bool {
     !LINE.is_empty()
 }

@@ -23,7 +23,7 @@ pub struct Simulator<'a> {
     pub subgroup: usize,
     /// Changes a launch before it runs.
     pub edit: &'a dyn Fn(&mut Dispatch),
-    /// Parsed kernels, by text.
+    /// Parsed kernels, by source.
     pub programs: &'a mut HashMap<String, Rc<Program>>,
 }
 

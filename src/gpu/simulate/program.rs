@@ -97,7 +97,7 @@ impl Program {
     /// Parses and validates a kernel.
     ///
     /// # Panics
-    /// If the text is not valid WGSL.
+    /// If the source is not valid WGSL.
     pub fn new(name: &str, source: &str) -> Checked<Program> {
         let module = naga::front::wgsl::parse_str(source)
             .unwrap_or_else(|error| panic!("{name}: {}", error.emit_to_string(source)));

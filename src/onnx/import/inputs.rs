@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 /// The data type of an input.
 pub(in crate::onnx) fn input_type(input: &ValueInfo) -> Result<DataType> {
     input.element.and_then(ElementType::carried).ok_or_else(|| {
-        let (name, data_type) = (&input.name, &input.data_type);
-        let message = format!("the input '{name}' is of type {data_type}, which WebNN does not have");
+        let (name, data_type) = (quoted(&input.name), &input.data_type);
+        let message = format!("the input {name} is of type {data_type}, which WebNN does not have");
         ModelError::coded(Code::UnsupportedOperator, message)
     })
 }
@@ -33,7 +33,7 @@ impl Request {
         let Some(names) = &self.outputs else { return Ok(model.graph().output_values.clone()) };
         let found = model.arena.find(model.main, names).into_iter().zip(names);
         let known = |(value, name): (Option<NameId>, &String)| {
-            let message = || format!("the output '{name}' is not a value of the model");
+            let message = || format!("the output {} is not a value of the model", quoted(name));
             value.ok_or_else(|| ModelError::coded(Code::UnknownOutput, message()))
         };
         found.map(known).collect()
@@ -131,7 +131,8 @@ impl Importer<'_> {
 
     fn output(&mut self, value: NameId) -> Result<Binding> {
         let (model, name) = (self.model, self.model.arena.name(value));
-        let fail = |why: String| ModelError::coded(Code::UnsupportedOperator, format!("the output '{name}' {why}"));
+        let fail =
+            |why: String| ModelError::coded(Code::UnsupportedOperator, format!("the output {} {why}", quoted(name)));
         let declared = model.graph().output_of(value);
         if let Some(element) = declared.and_then(|output| output.element).filter(|element| element.carried().is_none())
         {

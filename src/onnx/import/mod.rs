@@ -133,8 +133,8 @@ pub(super) struct Importer<'a> {
     pub memory: usize,
     /// Remaining number of elements to compute.
     pub foldable: Cell<usize>,
-    /// What remains for trials of graphs that do not run. It is apart from the rest, so that trials do not make a model
-    /// fail; `None` during a trial, whose own budget is that of the trials within it.
+    /// What remains for trials of graphs that do not run: a budget of its own, so that trials cannot make a model fail.
+    /// `None` during a trial, whose budget also covers the trials within it.
     pub(super) trials: Option<Budget>,
     /// Whether to compute all constants, of any size.
     pub folds_all: bool,
@@ -187,7 +187,7 @@ pub struct Part<'a> {
 /// kept values: the requested ones, and those that the remaining nodes read. On failure, `builder` remains unchanged.
 ///
 /// # Errors
-/// Those of [`import`].
+/// Same as [`import`].
 pub fn import_part(part: &Part, builder: &mut Builder, source: &mut dyn KnownValues) -> Result<(Vec<Binding>, Rest)> {
     let (cuts, stop) = (Cuts::behind(part.later.clone()), part.stop.clone());
     let start = Start { cuts: Some(cuts), source: Some(source), stop };
@@ -198,7 +198,7 @@ pub fn import_part(part: &Part, builder: &mut Builder, source: &mut dyn KnownVal
 /// known.
 ///
 /// # Errors
-/// Those of [`import`].
+/// Same as [`import`].
 pub fn evaluate(
     model: &Model,
     (node, place): (Node, Place),

@@ -1,11 +1,12 @@
 //! Values and nodes.
 
 use super::{Binding, Importer, Part, Place, Value, refused};
+use crate::error::amount;
 use crate::onnx::budget::{Budget, MEMORY_PER_BYTE, work};
 use crate::onnx::call::Call;
 use crate::onnx::cuts::{Left, Rest};
 use crate::onnx::decode::MAX_DEPTH;
-use crate::onnx::error::{Cut, ModelError, Refusal, Result};
+use crate::onnx::error::{Cut, ModelError, Refusal, Result, quoted};
 use crate::onnx::flow::{Flow, Frontier};
 use crate::onnx::graph::{Argument, ByName, FunctionId, NameId, Node, NodeId, Operator};
 use crate::onnx::registry::{self, Entry};
@@ -53,7 +54,7 @@ impl Importer<'_> {
             self.memory = self.memory.saturating_add(literal.bytes.len().saturating_mul(MEMORY_PER_BYTE));
         }
         let name = model.arena.name(id);
-        let named = |error: ModelError| ModelError { message: format!("tensor '{name}': {error}"), ..error };
+        let named = |error: ModelError| ModelError { message: format!("tensor {}: {error}", quoted(name)), ..error };
         let value = self.literal(literal).map_err(named)?;
         // A literal of a type that WebNN has took it already.
         self.memory = without.map_or(self.memory, |without| self.memory.min(without));
@@ -216,7 +217,9 @@ impl Importer<'_> {
     pub(in crate::onnx) fn results(&mut self, values: &[NameId]) -> Result<Vec<Value>> {
         let result = |&id: &NameId| {
             let value = self.value(id)?;
-            value.ok_or_else(|| ModelError::new(format!("nothing computes the output '{}'", self.model.arena.name(id))))
+            value.ok_or_else(|| {
+                ModelError::new(format!("nothing computes the output {}", quoted(self.model.arena.name(id))))
+            })
         };
         values.iter().map(result).collect()
     }
@@ -237,5 +240,5 @@ fn check_outputs(node: Node, outputs: Vec<Value>) -> Result<Vec<Value>, Refusal>
         return Ok(outputs);
     }
     let (count, all) = (outputs.len(), node.outputs().len());
-    Err(Refusal(format!("only the first {count} of its {all} outputs can be computed")))
+    Err(Refusal(format!("only the first {count} of its {} can be computed", amount(all, "output"))))
 }

@@ -3,6 +3,7 @@
 use super::generate::{clamped, places};
 use crate::dimension::dims;
 use crate::dtype::DataType;
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -27,7 +28,10 @@ fn depth_to_space(call: &mut Call) -> Outcome {
     let ([batch, channels, height, width], block) = image_and_block(call)?;
     let depth = channels / (block * block);
     if channels % (block * block) != 0 {
-        return Err(Refusal(format!("{channels} channels cannot be divided into blocks of {block} x {block}")));
+        return Err(Refusal(format!(
+            "{} cannot be divided into blocks of {block} x {block}",
+            amount(channels, "channel")
+        )));
     }
     let x = call.input(0)?;
     let (split, permutation) = match call.text_or("mode", "DCR").as_str() {

@@ -3,6 +3,7 @@
 
 use super::sequence::joined;
 use crate::dtype::{DataType, Number};
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::body::Body;
 use crate::onnx::call::{Call, Step};
@@ -202,7 +203,7 @@ fn if_else(call: &mut Call) -> Outcome {
     let both = |call: &mut Call| Ok((branch(call, true)?, branch(call, false)?));
     let (yes, no) = call.attempt(both, Cut::Control)?;
     if yes.len() != no.len() {
-        return Err(Refusal(format!("its branches have {} and {} outputs", yes.len(), no.len())));
+        return Err(Refusal(format!("its branches have {} and {}", yes.len(), amount(no.len(), "output"))));
     }
     yes.into_iter().zip(no).map(|(yes, no)| chosen(call, condition, yes, no)).collect()
 }
@@ -376,7 +377,7 @@ mod tests {
         // As declared, completed by what is known.
         assert_eq!(rows(&["7"], "Gather", "i"), [0, 7]);
         assert_eq!(rows(&["a", "6"], "MatMul", "w"), [0, 0, 6]);
-        // Decided by data: of sizes that nobody knows, 0 is left.
+        // Decided by data: an unknown size becomes 0.
         assert_eq!(rows(&["a", "3"], "NonZero", "_"), [0, 0, 3]);
     }
 

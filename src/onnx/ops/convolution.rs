@@ -6,6 +6,7 @@
 
 use super::window::{Window, pads, per_dimension, shares, steps, window};
 use crate::dimension::{Dim, numbers};
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -30,7 +31,7 @@ pub struct Convolution {
 fn groups(call: &Call, channels: Dim) -> Step<u32> {
     let group = call.int_or("group", 1);
     let groups = u32::try_from(group).ok().filter(|&groups| groups > 0 && channels.is_multiple_of(groups));
-    groups.ok_or_else(|| Refusal(format!("group is {group}, expected a divisor of {channels} channels")))
+    groups.ok_or_else(|| Refusal(format!("group is {group}, expected a divisor of {}", amount(channels, "channel"))))
 }
 
 /// Checks that both have the same number of spatial dimensions, and at least one.
@@ -124,10 +125,16 @@ fn fold_input(call: &mut Call, x: OperandId, window: &Window, groups: u32) -> St
     let (size, reach) = (shape[2], window.reach(0));
     let room = size - Dim::number(reach as i64);
     if room < 0 {
-        return Err(Refusal(format!("a window of {reach} elements does not fit into {size} with its padding")));
+        return Err(Refusal(format!(
+            "a window of {} does not fit into {size} with its padding",
+            amount(reach, "element")
+        )));
     }
     if window.kernel[0] > MAX_FOLDED {
-        return Err(Refusal(format!("a kernel of {} elements along a third dimension is too large", window.kernel[0])));
+        return Err(Refusal(format!(
+            "a kernel of {} along a third dimension is too large",
+            amount(window.kernel[0], "element")
+        )));
     }
     let places = room / stride + 1;
     let permutation: Vec<u32> = [0, 2, 1].into_iter().chain(3..rank).collect();
@@ -244,7 +251,10 @@ fn transposed(call: &Call, x: &[Dim], filter: &[Dim]) -> Step<Transposed> {
         };
         let (all, outputs) = (whole + more[at], whole - begin - Dim::number(end));
         if outputs < 1 || outputs > i32::MAX as u32 || all <= Dim::from(begin) || all > Dim::number(1 << 40) {
-            return Err(Refusal(format!("dimension {at} of the output would have {outputs} of {all} elements")));
+            return Err(Refusal(format!(
+                "dimension {at} of the output would have {outputs} of {}",
+                amount(all, "element")
+            )));
         }
         begins.push(begin);
         ends.push(end);

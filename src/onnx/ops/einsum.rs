@@ -1,6 +1,7 @@
 //! `Einsum`: sums of products as transpositions, matrix products and reductions.
 
 use crate::dimension::Dim;
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -34,7 +35,7 @@ fn labels(term: &str, ellipsis: usize) -> Step<Vec<Label>> {
         Some((before, after)) => (before, Some(after)),
         None => (term, None),
     };
-    let wrong = |letter: char| Refusal(format!("'{letter}' in the equation is not a letter"));
+    let wrong = |letter: char| Refusal(format!("\"{letter}\" in the equation is not a letter"));
     let letters = |text: &str| -> Step<Vec<Label>> {
         let letter = |c: char| if c.is_ascii_alphabetic() { Ok(Label::Letter(c)) } else { Err(wrong(c)) };
         text.chars().map(letter).collect()
@@ -51,17 +52,24 @@ fn labels(term: &str, ellipsis: usize) -> Step<Vec<Label>> {
 fn terms(call: &Call, left: &str) -> Step<Vec<Term>> {
     let written: Vec<&str> = left.split(',').collect();
     if written.len() != call.input_count() {
-        return Err(Refusal(format!("the equation has {} terms for {} inputs", written.len(), call.input_count())));
+        return Err(Refusal(format!(
+            "the equation has {} for {}",
+            amount(written.len(), "term"),
+            amount(call.input_count(), "input")
+        )));
     }
     if written.len() > MAX_TERMS {
-        return Err(Refusal(format!("the equation has {} terms, expected at most {MAX_TERMS}", written.len())));
+        return Err(Refusal(format!(
+            "the equation has {}, expected at most {MAX_TERMS}",
+            amount(written.len(), "term")
+        )));
     }
     let mut terms = Vec::new();
     for (index, text) in written.iter().enumerate() {
         let operand = call.input(index)?;
         let rank = call.rank(operand);
         let named = text.replace("...", "").chars().count();
-        let fail = || Refusal(format!("the term '{text}' does not match input {index}, which has rank {rank}"));
+        let fail = || Refusal(format!("the term \"{text}\" does not match input {index}, which has rank {rank}"));
         let ellipsis = rank.checked_sub(named).ok_or_else(fail)?;
         let labels = labels(text, ellipsis)?;
         if labels.len() != rank {
@@ -270,10 +278,10 @@ mod tests {
     #[test]
     fn wrong_equations_are_refused() {
         let refusal = |equation| einsum(floats(&["2", "3"], &["3", "4"]), "a b", equation).refusal(12);
-        assert!(refusal("ij->i").contains("the equation has 1 terms for 2 inputs"));
-        assert!(refusal("ijk,jk->i").contains("the term 'ijk' does not match input 0, which has rank 2"));
+        assert!(refusal("ij->i").contains("the equation has 1 term for 2 inputs"));
+        assert!(refusal("ijk,jk->i").contains("the term \"ijk\" does not match input 0, which has rank 2"));
         assert!(refusal("ij,kj->i").contains("dimensions of sizes 3 and 4 have the same letter"));
         assert!(refusal("ij,jk->iz").contains("a letter twice, or one that no input has"));
-        assert!(refusal("i1,1k->ik").contains("'1' in the equation is not a letter"));
+        assert!(refusal("i1,1k->ik").contains("\"1\" in the equation is not a letter"));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::generate::places;
 use crate::dimension::Dim;
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::Call;
 use crate::onnx::error::Refusal;
@@ -78,7 +79,10 @@ fn gather_nd(call: &mut Call) -> Outcome {
         Refusal(format!("batch_dims is {batch_dims}, expected less than the ranks of {shape:?} and {index_shape:?}"))
     })?;
     if shape[..batch] != index_shape[..batch] {
-        let message = format!("the first {batch} dimensions of {shape:?} and of the indices, {index_shape:?}, differ");
+        let message = format!(
+            "{shape:?} and the shape of the indices, {index_shape:?}, differ in their first {}",
+            amount(batch, "dimension")
+        );
         return Err(Refusal(message));
     }
     if batch == 0 {

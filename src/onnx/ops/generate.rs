@@ -2,6 +2,7 @@
 
 use crate::dimension::{Dim, numbers};
 use crate::dtype::{DataType, Element, Number};
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::memory::{elements, elements_mut};
 use crate::onnx::call::{Call, Step, check_generated};
@@ -293,7 +294,7 @@ fn compress(call: &mut Call) -> Outcome {
     for_each_nonzero(dtype, condition.bytes(), &stop, |at| (count, last) = (count + 1, Some(at)))?;
     if last.is_some_and(|last| Dim::number(last as i64) >= shape[axis as usize]) {
         let given = condition.len() / dtype.size();
-        return Err(Refusal(format!("condition has {given} elements, more than the dimension")));
+        return Err(Refusal(format!("condition has {}, more than the dimension", amount(given, "element"))));
     }
     shape[axis as usize] = Dim::from(count);
     if count == 0 {

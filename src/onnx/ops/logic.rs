@@ -51,7 +51,7 @@ fn bit_shift(call: &mut Call) -> Outcome {
     let to_left = match call.text_or("direction", "").as_str() {
         "LEFT" => true,
         "RIGHT" => false,
-        other => return Err(Refusal(format!("direction is '{other}', expected LEFT or RIGHT"))),
+        other => return Err(Refusal(format!("direction is {other}, expected LEFT or RIGHT"))),
     };
     if let Some(empty) = empty_broadcast(call, 0..2, call.input_type(0))? {
         return Ok(vec![empty]);

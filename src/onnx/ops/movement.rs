@@ -2,6 +2,7 @@
 
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -140,7 +141,7 @@ fn split_sizes(call: &Call, size: Dim) -> Step<Vec<Dim>> {
     let piece = size.div_ceil(count);
     let sizes: Vec<Dim> = (0..count).map(|at| piece.min((size - piece * at).max(0u32))).collect();
     if call.opset < 18 && !size.is_multiple_of(count) {
-        return Err(Refusal(format!("{size} elements cannot be split into {count} equal pieces")));
+        return Err(Refusal(format!("{} cannot be split into {count} equal pieces", amount(size, "element"))));
     }
     Ok(sizes)
 }

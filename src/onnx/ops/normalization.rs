@@ -2,6 +2,7 @@
 
 use crate::dimension::Dim;
 use crate::dtype::DataType;
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -193,8 +194,9 @@ fn group_normalization(call: &mut Call) -> Outcome {
     let shape = channels_of(call, x)?;
     let (channels, given) = (shape[1], call.int_attribute("num_groups").unwrap_or(0));
     let groups = u32::try_from(given).ok().filter(|&groups| groups > 0 && channels.is_multiple_of(groups));
-    let groups =
-        groups.ok_or_else(|| Refusal(format!("num_groups is {given}, expected a divisor of {channels} channels")))?;
+    let groups = groups.ok_or_else(|| {
+        Refusal(format!("num_groups is {given}, expected a divisor of {}", amount(channels, "channel")))
+    })?;
     let rest: Dim = shape[2..].iter().copied().product();
     let grouped = call.reshape(x, &[shape[0], groups.into(), channels / groups * rest])?;
     let mut y = call.emit(LayerNormalization { axes: Some(vec![2]), epsilon: epsilon(call) }, &[grouped])?;

@@ -5,6 +5,7 @@
 use super::window::{Window, per_dimension, window};
 use crate::dimension::{Dim, numbers};
 use crate::dtype::DataType;
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step, check_generated};
 use crate::onnx::error::Refusal;
@@ -55,11 +56,14 @@ fn pooling(call: &Call, shape: &[Dim]) -> Step<Pooling> {
         }
         if count < 1 {
             let size = inside + end;
-            return Err(Refusal(format!("a window of {reach} elements does not fit into {size} with its padding")));
+            return Err(Refusal(format!(
+                "a window of {} does not fit into {size} with its padding",
+                amount(reach, "element")
+            )));
         }
         let reached = if ceil { ((count - 1) * stride + reach - inside).max(0u32) } else { end };
         if reached > u32::MAX {
-            return Err(Refusal(format!("a padding of {begin} and {reached} elements is too large")));
+            return Err(Refusal(format!("a padding of {begin} and {} is too large", amount(reached, "element"))));
         }
         window.padding[at] = [begin, reached];
         partial.push((reached - end).max(0u32));

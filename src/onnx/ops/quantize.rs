@@ -11,6 +11,7 @@ use super::generate::places;
 use super::product::{EXACT_PRODUCTS, MAX_PIECES, exact_product, with_matrices};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -321,10 +322,13 @@ fn exact_convolution(call: &mut Call, x: OperandId, filter: OperandId, how: &Con
     let (shape, filter_shape) = (call.shape(x), call.sizes(filter));
     let (channels, elements) = (filter_shape[1], filter_shape[2..].iter().product::<u32>());
     if elements > EXACT_PRODUCTS {
-        return Err(Refusal(format!("the kernel has {elements} elements, expected at most {EXACT_PRODUCTS}")));
+        return Err(Refusal(format!(
+            "the kernel has {}, expected at most {EXACT_PRODUCTS}",
+            amount(elements, "element")
+        )));
     }
     if channels.div_ceil(EXACT_PRODUCTS / elements) > MAX_PIECES {
-        return Err(Refusal(format!("{channels} channels of integers are too many")));
+        return Err(Refusal(format!("{} of integers are too many", amount(channels, "channel"))));
     }
     let mut sum: Option<OperandId> = None;
     for start in (0..channels).step_by((EXACT_PRODUCTS / elements) as usize) {

@@ -6,6 +6,7 @@
 use super::interpolation::{Factor, Mode, Nearest, Plan, Resizing, Sizes, Transformation};
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -475,7 +476,7 @@ fn resize(call: &mut Call) -> Outcome {
     if how.transformation == Transformation::TfCropAndResize {
         let roi = call.optional_floats(1, "roi")?.unwrap_or_default();
         if roi.len() != 2 * axes.len() {
-            return Err(Refusal(format!("roi has {} elements, expected {}", roi.len(), 2 * axes.len())));
+            return Err(Refusal(format!("roi has {}, expected {}", amount(roi.len(), "element"), 2 * axes.len())));
         }
         regions = (0..axes.len()).map(|at| [roi[at] as f32, roi[axes.len() + at] as f32]).collect();
     }

@@ -6,6 +6,7 @@
 use super::convolution::{Convolution, convolution};
 use crate::dimension::dims;
 use crate::dtype::DataType;
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -390,7 +391,7 @@ fn roi_align(call: &mut Call) -> Outcome {
         }
         let all = count_of_bins * samples;
         if all > 1 << 16 {
-            return Err(Refusal(format!("{all} samples along a dimension of a region are too many")));
+            return Err(Refusal(format!("{} along a dimension of a region are too many", amount(all, "sample"))));
         }
         let steps = (0..all).map(|step| (step as f64 + 0.5) / all as f64);
         let steps = call.constant(DataType::Float32, &[1, all], steps)?;

@@ -2,6 +2,7 @@
 
 use super::control::Unrolled;
 use crate::dimension::Dim;
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::control_flow;
@@ -92,7 +93,7 @@ pub fn joined(call: &mut Call, values: &[Value], axis: i64, new_axis: bool) -> S
         let sizes = values.iter().map(|value| if let Value::Empty(d) = value { d.shape.get(axis) } else { None });
         let size: Dim = sizes.flatten().copied().sum();
         if size > u32::MAX {
-            return Err(Refusal(format!("{size} elements along an axis are too many")));
+            return Err(Refusal(format!("{} along an axis are too many", amount(size, "element"))));
         }
         descriptor.shape[axis] = size;
     }

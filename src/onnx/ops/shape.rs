@@ -4,6 +4,7 @@ use super::microsoft::blocked::separates_blocks;
 use super::sequence::joined;
 use crate::dimension::{Dim, numbers};
 use crate::dtype::{DataType, Number};
+use crate::error::amount;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
 use crate::onnx::import::Value;
@@ -15,7 +16,10 @@ use crate::shape::Descriptor;
 /// Reshapes `value`.
 pub fn reshaped(call: &mut Call, value: Value, shape: Vec<Dim>) -> Step<Value> {
     if shape.len() > MAX_FILE_RANK {
-        return Err(Refusal(format!("a tensor would get {} dimensions, more than {MAX_FILE_RANK}", shape.len())));
+        return Err(Refusal(format!(
+            "a tensor would get {}, more than {MAX_FILE_RANK}",
+            amount(shape.len(), "dimension")
+        )));
     }
     Ok(match value {
         Value::Tensor(id) => Value::Tensor(call.reshape(id, &shape)?),

@@ -1,6 +1,7 @@
 //! Signals: windows and Fourier transforms, which are products with constant matrices.
 
 use crate::dtype::DataType;
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -172,7 +173,8 @@ fn short_time_fourier_transform(call: &mut Call) -> Outcome {
         None => samples,
     };
     let room = samples.checked_sub(length);
-    let room = room.ok_or_else(|| Refusal(format!("a frame has {length} samples, but the signal has {samples}")))?;
+    let room =
+        room.ok_or_else(|| Refusal(format!("a frame has {}, but the signal has {samples}", amount(length, "sample"))))?;
     let frames = room / step + 1;
     let transform = Transform { length, inverse: false, onesided: call.int_or("onesided", 1) != 0 };
     if transform.onesided && components == 2 {

@@ -1,6 +1,7 @@
 // `webnn-node inspect`: describes a model without running it.
 import { formatBytes, formatCount, formatPlural, formatProcessor, formatShape } from '../format.mjs';
-import { readModel, symbolsOf, withModel } from '../model.mjs';
+import { sizesOf, symbolsOf } from '../inputs.mjs';
+import { readModel, withModel } from '../model.mjs';
 import { freeDimensionOption } from '../options.mjs';
 
 const HELP = `
@@ -154,7 +155,7 @@ async function execute(output, [path], { freeDimension = {} }) {
   if (cuts.length > 0) printCuts(output, cuts);
   if (computedAsFloat32.inputs.length + computedAsFloat32.outputs.length + computedAsFloat32.nodeCount > 0) printAsFloat32(output, computedAsFloat32);
   if (free.length > 0 && unsupported.length === 0) {
-    output.print('', `For multiply-adds and memory, give ${free.map((name) => `--free-dimension ${name}=N`).join(' ')}`);
+    output.print('', `For multiply-adds and memory, give sizes, as in ${sizesOf(free)}`);
   }
   if (unsupported.length > 0) printUnsupported(output, unsupported);
   return unsupported.length > 0 ? 1 : 0;

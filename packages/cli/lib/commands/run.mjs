@@ -152,6 +152,8 @@ async function execute(output, [file], options, isGiven) {
   if (options.labels === undefined) refuseIdle(isGiven, ['top'], 'classes are printed with --labels');
   requireThreadsOnCpu(isGiven, options.device);
   const inspection = await readModel(file, options.freeDimension);
+  // A model that cannot run needs no inputs: loading it says why.
+  if (inspection.unsupported.length > 0) await withLoaded(file, { freeDimensions: options.freeDimension ?? {} }, async () => {});
   const labels = options.labels === undefined ? undefined : await readLabels(options.labels);
   const feeds = await readFeeds(inspection, options);
   const { outputs, milliseconds } = await runOnce(file, feeds, options);

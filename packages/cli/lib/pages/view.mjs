@@ -1,7 +1,7 @@
 // The page of `webnn-node view`: a graph before and after compilation, side by side.
 
 import { group } from 'd3-array';
-import { formatBytes, formatCount, formatRate, formatShare, formatTime, processorFacts } from '../format.mjs';
+import { formatBytes, formatCount, formatPlural, formatRate, formatShare, formatTime, processorFacts } from '../format.mjs';
 import { CATEGORIES } from './categories.mjs';
 import { graphData, MAX_DRAWN_ITEMS, nodeKey } from './graph-data.mjs';
 import { htmlPage } from './html.mjs';
@@ -295,7 +295,7 @@ export function viewPage({ title, description, profile, model, cuts = [], nodesL
   /** @type {import('./data.mjs').ViewData} */
   const data = {
     title,
-    subtitle: `${cuts.length > 0 ? 'First stage: ' : ''}${description.source.nodes.length} nodes became ${description.compiled.nodes.length}, run in ${description.steps.length} steps`,
+    subtitle: `${cuts.length > 0 ? 'First stage: ' : ''}${formatPlural(description.source.nodes.length, 'node')} became ${description.compiled.nodes.length}, run in ${formatPlural(description.steps.length, 'step')}`,
     timed: summary !== undefined,
     categories: CATEGORIES,
     shareLegend: shareLegend(),

@@ -2,7 +2,7 @@
 
 /** MLGraph of the draft of 2021, whose compute() is synchronous. */
 
-const { byteLengthOf, quote } = require('webnn-node/internal/webidl');
+const { amount, article, byteLengthOf, quote } = require('webnn-node/internal/webidl');
 const { ELEMENT_SIZES, bytesIn, holds, viewsOf } = require('../views.js');
 
 const { DOMException, SharedArrayBuffer, Uint8Array } = globalThis;
@@ -25,7 +25,7 @@ const product = (/** @type {number[]} */ shape) => shape.reduce((elements, size)
  */
 function requireKind({ kind }, dataType, what) {
   if (!holds(kind, dataType)) {
-    throw dataError(`${what} is a ${kind}, expected a ${viewsOf(dataType)} for ${dataType}`);
+    throw dataError(`${what} is ${article(kind)}, expected ${viewsOf(dataType)} for ${dataType}`);
   }
 }
 
@@ -118,7 +118,7 @@ class Graph {
     const { view, kind } = resource;
     const length = byteLengthOf(view, kind) / ELEMENT_SIZES[type];
     if (length !== product(shape)) {
-      throw dataError(`${what} has ${length} elements, expected the ${product(shape)} of ${shown(shape)}`);
+      throw dataError(`${what} has ${amount(length, 'element')}, expected the ${product(shape)} of ${shown(shape)}`);
     }
     return { id, shape, bytes: bytesIn(resource) };
   }
@@ -184,7 +184,7 @@ class Graph {
       const available = byteLengthOf(view.view, view.kind);
       if (byteLength > available) {
         const length = available / ELEMENT_SIZES[dataType];
-        throw dataError(`${what} has room for ${length} elements, expected at least the ${product(shape)} of ${shown(shape)}`);
+        throw dataError(`${what} has room for ${amount(length, 'element')}, expected at least the ${product(shape)} of ${shown(shape)}`);
       }
     });
     outputs.forEach(({ byteOffset, byteLength }, i) => {

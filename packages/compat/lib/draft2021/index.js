@@ -3,6 +3,7 @@
 /** The interfaces of the draft of 2021 on top of today's API. */
 
 const {
+  amount,
   byteLengthOf,
   defineInterface,
   defineSlots,
@@ -106,7 +107,7 @@ class Builder {
     const length = byteLengthOf(view, kind) / ELEMENT_SIZES[type];
     const expected = dimensions.reduce((product, size) => product * size, 1);
     if (length !== expected || dimensions.some((size) => size < 0)) {
-      throw new TypeError(`constant: bufferView has ${length} elements, expected those of [${dimensions.join(', ')}]`);
+      throw new TypeError(`constant: bufferView has ${amount(length, 'element')}, expected those of [${dimensions.join(', ')}]`);
     }
     const { buffer } = bytesIn(bufferView).slice();
     return this.#operand(this.#call('constant', { dataType: type, shape: dimensions, buffer }, [buffer]));

@@ -5,6 +5,7 @@
  * set of outputs, and for shapes that are known only at compute time.
  */
 
+const { amount } = require('webnn-node/internal/webidl');
 const { MLGraphBuilder } = require('webnn-node');
 const { operators } = require('./idl.js');
 const { lowerings } = require('./lowering.js');
@@ -54,7 +55,7 @@ function countOutputs(name, args, options) {
     const [, splits] = args;
     const count = Array.isArray(splits) ? splits.length : /** @type {number} */ (splits);
     if (count < 1 || count > MAX_OUTPUTS) {
-      throw new TypeError(`split: splits asks for ${count} outputs, expected 1 to ${MAX_OUTPUTS}`);
+      throw new TypeError(`split: splits asks for ${amount(count, 'output')}, expected 1 to ${MAX_OUTPUTS}`);
     }
     return count;
   }

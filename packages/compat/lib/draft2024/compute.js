@@ -3,7 +3,7 @@
 /** `MLContext.compute()` of the draft of 2024, implemented with today's tensors. */
 
 const { describeGraph } = require('webnn-node/inspect');
-const { byteLength, byteLengthOf, describe, quote } = require('webnn-node/internal/webidl');
+const { amount, byteLength, byteLengthOf, describe, quote } = require('webnn-node/internal/webidl');
 const { placeOf, requireHolding } = require('../views.js');
 
 const { ArrayBuffer, Promise, Set, structuredClone } = globalThis;
@@ -49,7 +49,7 @@ function requireMatch({ view, kind }, descriptor, what) {
   const expected = byteLength(descriptor);
   if (given !== expected) {
     const detached = given === 0 ? ' (or is detached)' : '';
-    throw new TypeError(`${what} has ${given} bytes${detached}, expected the ${expected} bytes of ${describe(descriptor)}`);
+    throw new TypeError(`${what} has ${amount(given, 'byte')}${detached}, expected the ${amount(expected, 'byte')} of ${describe(descriptor)}`);
   }
 }
 

@@ -136,14 +136,14 @@ export class Executor {
     return new Promise((resolve, reject) => {
       const since = clock();
       const cancel = () => {
-        if (this.#batcher.cancel(job)) this.#fail(job, new ServeError('canceled', 'the caller is gone'), clock(), 0);
+        if (this.#batcher.cancel(job)) this.#fail(job, new ServeError('canceled', 'the client is gone'), clock(), 0);
         this.#settle();
       };
       /** @type {Job<Input, Output>} */
       const job = { ...shape, input, deadline, since, signal, cancel, resolve, reject };
       counted(this.#observer, () => {
         if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
-        if (signal?.aborted) throw new ServeError('canceled', 'the caller is gone');
+        if (signal?.aborted) throw new ServeError('canceled', 'the client is gone');
         this.#batcher.enqueue(job, since);
       });
       signal?.addEventListener('abort', cancel);

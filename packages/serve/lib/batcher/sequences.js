@@ -122,7 +122,7 @@ export class Sequences {
    */
   #check(texts, now, { signal, deadline } = {}, known = []) {
     if (this.#isDraining) throw new ServeError('unavailable', 'the model is being unloaded');
-    if (signal?.aborted) throw new ServeError('canceled', 'the caller is gone');
+    if (signal?.aborted) throw new ServeError('canceled', 'the client is gone');
     const all = this.#sequences.concat(known);
     const fitting = Math.min(all.length, this.#placesFor(all));
     const places = fitting < all.length ? fitting : Math.min(this.#limits.maxSequences, all.length + texts - known.length);
@@ -142,7 +142,7 @@ export class Sequences {
     return new Promise((resolve, reject) => {
       const since = clock();
       counted(this.#observer, () => this.#check(1, since, { signal, deadline }, [sequence]));
-      const cancel = () => this.#end(entry, new ServeError('canceled', 'the caller is gone'));
+      const cancel = () => this.#end(entry, new ServeError('canceled', 'the client is gone'));
       const end = (/** @type {ServeError | undefined} */ error) => {
         signal?.removeEventListener('abort', cancel);
         if (error === undefined) resolve();

@@ -73,7 +73,7 @@ export class Answer {
       1,
     );
     const bytes = Buffer.concat([head, ...pieces]);
-    if (!this.#unread.take(bytes.length)) throw new ServeError('overloaded', 'too many answers wait to be read', { retryAfterMs: 1000 });
+    if (!this.#unread.take(bytes.length)) throw new ServeError('overloaded', 'too many responses wait to be read', { retryAfterMs: 1000 });
     this.#unreadBytes += bytes.length;
     if (!stream.headersSent) stream.respond(HEADERS, { waitForTrailers: true });
     stream.setTimeout(this.#idleTimeoutMs);

@@ -93,7 +93,7 @@ export class Body {
     else this.#end();
   };
 
-  #onClose = () => this.#fail(new ServeError('canceled', 'the caller is gone'));
+  #onClose = () => this.#fail(new ServeError('canceled', 'the client is gone'));
 
   /** Stops reading: what still comes is dropped. */
   #end() {

@@ -62,7 +62,7 @@ export function createHealth({ registry }) {
           sent = status;
           yield { status };
         } else {
-          if (registry.isDraining) throw new ServeError('unavailable', 'the server ends');
+          if (registry.isDraining) throw new ServeError('unavailable', 'the server is shutting down');
           await changed(signal);
         }
       }

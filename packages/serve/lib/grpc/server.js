@@ -58,11 +58,11 @@ async function serveCall({ access, registry, bodies, unread, limits, log }, meth
       const ip = stream.session?.socket?.remoteAddress ?? '';
       await access.admit({ protocol: 'grpc', method: 'POST', url: String(headers[':path']), headers, ip });
     }
-    if (!isOpen && registry.isDraining) throw new ServeError('unavailable', 'the server ends');
+    if (!isOpen && registry.isDraining) throw new ServeError('unavailable', 'the server is shutting down');
     hasPlace = !isOpen && bodies.take(CALL_BYTES);
-    if (!hasRoom || (!isOpen && !hasPlace)) throw new ServeError('overloaded', 'too many calls are in flight', { retryAfterMs: 1000 });
-    // Whoever left while the key was looked at closes nothing any more.
-    if (departure.aborted) throw new ServeError('canceled', 'the caller is gone');
+    if (!hasRoom || (!isOpen && !hasPlace)) throw new ServeError('overloaded', 'too many requests are in flight', { retryAfterMs: 1000 });
+    // The client may have left while its key was checked.
+    if (departure.aborted) throw new ServeError('canceled', 'the client is gone');
     const deadline = deadlineOf(/** @type {string | undefined} */ (headers['grpc-timeout']));
     body = new Body(stream, {
       encoding: String(headers['grpc-encoding']),

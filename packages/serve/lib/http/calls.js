@@ -64,7 +64,7 @@ export class Call {
    * @throws {ServeError} `overloaded` if the bodies of all requests leave no room for them
    */
   holdBody(bytes) {
-    if (this.#response.destroyed) throw new ServeError('canceled', 'the caller is gone');
+    if (this.#response.destroyed) throw new ServeError('canceled', 'the client is gone');
     if (!this.#budgets.bodies.take(bytes)) throw noRoom();
     this.#body += bytes;
   }
@@ -89,7 +89,7 @@ export class Call {
   holdResponse(bytes, isError) {
     if (this.#response.destroyed) return;
     if (isError) this.#budgets.unread.force(bytes);
-    else if (!this.#budgets.unread.take(bytes)) throw new ServeError('overloaded', 'too many answers wait to be read', { retryAfterMs: 1000 });
+    else if (!this.#budgets.unread.take(bytes)) throw new ServeError('overloaded', 'too many responses wait to be read', { retryAfterMs: 1000 });
     this.#unread += bytes;
   }
 

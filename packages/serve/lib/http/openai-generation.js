@@ -93,7 +93,7 @@ async function answerEvents(task, request, reply) {
     },
     (caught) => {
       if (!events.isOpen) throw caught;
-      const error = unread.signal.aborted ? new ServeError('canceled', 'the answer is not read') : toServeError(caught);
+      const error = unread.signal.aborted ? new ServeError('canceled', 'the response is not read') : toServeError(caught);
       if (error.kind === 'internal') request.log.error({ err: error.cause ?? error }, 'request failed');
       events.write(JSON.stringify(encodeError(error)));
     },

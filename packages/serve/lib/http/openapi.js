@@ -37,7 +37,7 @@ function operation(error, summary, answer, { body, stream = false } = {}) {
     ...(stream && { 'text/event-stream': { schema: { type: 'string', description: 'Chunks, where the request has stream: true' } } }),
   };
   const response = {
-    200: { description: 'The answer', content },
+    200: { description: 'The response', content },
     default: { description: 'An error', content: { 'application/json': { schema: error } } },
   };
   return { summary, response, ...(body && { body }) };

@@ -2,7 +2,7 @@
 
 import { Worker } from 'node:worker_threads';
 import { noRoom } from '../byte-budget.js';
-import { invalid, ServeError, toServeError } from '../errors.js';
+import { amount, invalid, ServeError, toServeError } from '../errors.js';
 import { READERS, WRITERS } from './kinds.js';
 
 /** Shorter JSON is read at once, in bytes: one millisecond at most. */
@@ -86,7 +86,7 @@ export class JsonThread {
    */
   async write(kind, args, elements, signal) {
     if (elements <= FEW_ELEMENTS) return WRITERS[kind](...args);
-    if (elements > MAX_ELEMENTS) throw invalid(`the answer has ${elements} elements, JSON at most ${MAX_ELEMENTS}; ask for raw bytes`);
+    if (elements > MAX_ELEMENTS) throw invalid(`the response has ${amount(elements, 'element')}, expected at most ${MAX_ELEMENTS} in JSON; ask for raw bytes`);
     /** @type {Uint8Array} */
     const bytes = await this.#run({ action: 'write', kind, args, transfer: [], signal });
     return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -126,7 +126,7 @@ export class JsonThread {
       return;
     }
     if (task.signal.aborted) {
-      task.reject(new ServeError('canceled', 'the caller is gone'));
+      task.reject(new ServeError('canceled', 'the client is gone'));
       return this.#next();
     }
     this.#current = task;

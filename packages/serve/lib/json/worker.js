@@ -28,7 +28,7 @@ function checkParsed(bytes, length) {
       for (i += 1; i < length && bytes[i] !== QUOTE; i++) if (bytes[i] === BACKSLASH) i += 1;
     }
   }
-  if (count > MAX_PARSED) throw new ServeError('tooLarge', `the JSON has more than ${MAX_PARSED} objects, lists and texts; send tensors as raw bytes`);
+  if (count > MAX_PARSED) throw new ServeError('tooLarge', `the JSON has more than ${MAX_PARSED} objects, lists and strings; send tensors as raw bytes`);
 }
 
 /** Objects, lists and texts that a request may have: to pass more of them on would stop the server as long as to read them. */

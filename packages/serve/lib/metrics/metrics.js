@@ -59,7 +59,7 @@ export class Metrics {
       first: new Histogram({ ...text('time_to_first_token_seconds', 'Seconds from the request to the first token'), buckets: SECONDS }),
       between: new Histogram({ ...text('inter_token_latency_seconds', 'Seconds from one token of a text to the next'), buckets: SECONDS }),
       latency: new Histogram({ ...text('e2e_request_latency_seconds', 'Seconds from the request to the end of its text'), buckets: SECONDS }),
-      ended: new Counter(text('request_success_total', 'Number of texts that have ended', [...TEXT_LABELS, 'finished_reason'])),
+      ended: new Counter(text('request_success_total', 'Number of sequences that have ended', [...TEXT_LABELS, 'finished_reason'])),
     };
   }
 

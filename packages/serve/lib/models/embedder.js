@@ -142,7 +142,7 @@ export class Embedder {
     const { name } = this.#output;
     const { shape } = await this.#compute([[this.#folder.padding, this.#folder.padding]]);
     const isKnown = (shape.length === 2 || (shape.length === 3 && shape[1] === 2)) && shape[0] === 1;
-    if (!isKnown) throw new RepositoryError(`the output ${name} is [${shape.join(', ')}] for a text of 2 tokens, expected [1, width] or [1, 2, width]`);
+    if (!isKnown) throw new RepositoryError(`the output ${name} is [${shape.join(', ')}] for a string of 2 tokens, expected [1, width] or [1, 2, width]`);
     this.#plan = planOf({ name, rank: shape.length }, this.#folder.sentence, this.#pooling);
     this.width = shape[shape.length - 1] * (this.#plan.pooling?.length ?? 1);
   }
@@ -323,7 +323,7 @@ export class Embedder {
       const own = numbers.subarray(row * size, (row + 1) * size);
       const vector = this.#plan.pooling === null ? Float32Array.from(own) : pool(this.#plan.pooling, own, width, ids.length);
       // Such as float16 that overflows. JSON would have null.
-      if (!vector.every(Number.isFinite)) throw new ServeError('internal', 'the model computed numbers that are not finite for this text');
+      if (!vector.every(Number.isFinite)) throw new ServeError('internal', 'the model computed numbers that are not finite for this string');
       return this.#isNormal ? normalize(vector) : vector;
     });
   }

@@ -205,7 +205,7 @@ export class Generator {
    * @param {string} param
    */
   #tooLong(what, param) {
-    return invalid(`the model's context has ${this.#folder.maxLength} tokens, with room for an answer; ${what}`, { param, code: 'context_length_exceeded' });
+    return invalid(`the model's context has ${this.#folder.maxLength} tokens, with room for a response; ${what}`, { param, code: 'context_length_exceeded' });
   }
 
   /**
@@ -328,7 +328,7 @@ export class Generator {
     if (outputs?.some((name) => name !== 'text_output')) throw invalid('there is one output, "text_output"');
     const limits = limit === undefined ? [FEW_TOKENS] : Array.from(/** @type {Int32Array} */ (limit.data));
     const isValid = (limit?.datatype ?? 'INT32') === 'INT32' && [1, text.data.length].includes(limits.length) && limits.every((tokens) => tokens > 0);
-    if (!isValid) throw invalid('"max_tokens" must be INT32 numbers from 1, one or as many as texts');
+    if (!isValid) throw invalid('"max_tokens" must be INT32 numbers from 1, one or as many as strings');
     const prompts = await this.readPrompts(/** @type {Uint8Array[]} */ (text.data).map((bytes) => Buffer.from(bytes).toString()));
     this.admit(prompts.length, options);
     const generated = await together(options.signal, (signal) =>

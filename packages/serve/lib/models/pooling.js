@@ -108,7 +108,8 @@ export function chooseOutput(outputs, { output: wanted, pooling, needsStates }) 
   const poolers = needsStates || isPooled ? [] : named([POOLER]);
   const [found] = [...(isPooled ? [] : vectors), ...(pooling === 'none' ? [] : states), ...poolers];
   if (found !== undefined) return found;
-  const reason = needsStates || isPooled ? 'the states of tokens are to be pooled, and no output has them' : 'no output is known to be a vector of a text';
+  const reason =
+    needsStates || isPooled ? 'the states of tokens are to be pooled, and no output has them' : 'no output is known to be the vector of a sequence';
   throw new RepositoryError(
     `${reason}: the model has ${names(outputs)}, expected ${[...VECTORS, ...STATES].join(', ')}. Set "output" in model.json, or "kind" to "tensors" if the model is for something else`,
   );
@@ -125,7 +126,7 @@ export function chooseOutput(outputs, { output: wanted, pooling, needsStates }) 
 export function planOf({ name, rank }, { pooling, layers }, setting) {
   if (rank === 2) {
     if (setting !== null && setting !== 'none')
-      throw new RepositoryError(`the output ${name} has one vector for each text: "pooling" in model.json must be "none"`);
+      throw new RepositoryError(`the output ${name} has one vector per sequence: "pooling" in model.json must be "none"`);
     return { pooling: null, isAssumed: false };
   }
   if (setting === 'none') throw new RepositoryError(`the output ${name} has a vector for each token: "pooling" in model.json cannot be "none"`);

@@ -26,7 +26,7 @@ import { float32Names, float32Warnings } from './precision.js';
  */
 function portOf({ name, type, shape }) {
   const datatype = datatypeOfModel(type);
-  if (datatype === undefined) throw new ServeError('internal', `${JSON.stringify(name)} is a ${type}, which the protocol does not have`);
+  if (datatype === undefined) throw new ServeError('internal', `${JSON.stringify(name)} is of type ${type}, which the protocol does not have`);
   return { name, datatype: datatype.name, shape: (shape ?? []).map((size) => (typeof size === 'number' ? size : -1)) };
 }
 

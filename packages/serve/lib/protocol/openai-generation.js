@@ -85,7 +85,7 @@ function requestOf(body, logprobs, maxTokens) {
   const { temperature, top_p: topP, top_k: topK, min_p: minP, presence_penalty: presence, frequency_penalty: frequency } = body;
   const { repetition_penalty: repetition, logit_bias: bias, min_tokens: minTokens } = body;
   if (minTokens > (maxTokens ?? Infinity)) {
-    throw invalid(`min_tokens is ${minTokens}, more than the ${maxTokens} tokens that the answer may have`, { param: 'min_tokens', code: 'invalid_value' });
+    throw invalid(`min_tokens is ${minTokens}, more than the ${maxTokens} tokens that the response may have`, { param: 'min_tokens', code: 'invalid_value' });
   }
   const wishes = defined({
     // vLLM has -1 for all.

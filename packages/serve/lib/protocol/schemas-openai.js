@@ -183,7 +183,7 @@ export const MESSAGE = {
     id: described('Without effect', { type: ['string', 'number'], title: 'a string or a number' }),
     refusal: described('Without effect', text),
     annotations: described('Without effect', { type: 'array' }),
-    reasoning_content: described('Without effect: templates leave out the thoughts of earlier answers', text),
+    reasoning_content: described('Without effect: templates leave out the thoughts of earlier responses', text),
     tool_calls: described('Calls of tools are not supported', list({ type: 'object' }, 0, 0)),
   },
 };

@@ -1,6 +1,6 @@
 // Tensors between a protocol and a model.
 
-import { invalid, shown } from '../errors.js';
+import { amount, invalid, shown } from '../errors.js';
 import { datatypeOf } from './datatypes.js';
 
 /** @typedef {Uint8Array | Uint16Array | Uint32Array | BigUint64Array | Int8Array | Int16Array | Int32Array | BigInt64Array | Float32Array | Float64Array} Elements */
@@ -58,7 +58,7 @@ const MAX_TEXTS = 2 ** 16;
  * @throws {import('../errors.js').ServeError} if there are too many
  */
 export function checkTexts(count, what) {
-  if (count > MAX_TEXTS) throw invalid(`${what}: ${count} texts, at most ${MAX_TEXTS} are allowed`);
+  if (count > MAX_TEXTS) throw invalid(`${what}: ${count} strings, expected at most ${MAX_TEXTS}`);
 }
 
 /** Every 4 bytes of length, little-endian, precede the bytes of a text. */
@@ -76,12 +76,12 @@ function textsOf(bytes, count, what) {
   let at = 0;
   while (at + LENGTH_BYTES <= bytes.length && texts.length < count) {
     const end = at + LENGTH_BYTES + bytes.readUInt32LE(at);
-    if (end > bytes.length) throw invalid(`${what}: text ${texts.length} ends at byte ${end} of ${bytes.length}`);
+    if (end > bytes.length) throw invalid(`${what}: string ${texts.length} ends at byte ${end} of ${bytes.length}`);
     texts.push(bytes.subarray(at + LENGTH_BYTES, end));
     at = end;
   }
   if (texts.length !== count || at !== bytes.length) {
-    throw invalid(`${what}: expected ${count} texts with their lengths in ${bytes.length} bytes, found ${texts.length} in ${at}`);
+    throw invalid(`${what}: expected ${amount(count, 'string')} with a length before each in ${amount(bytes.length, 'byte')}, found ${texts.length} in ${at}`);
   }
   return texts;
 }
@@ -97,7 +97,7 @@ function textsOf(bytes, count, what) {
 export function elementsFromBytes(bytes, datatype, count, what) {
   if (datatype.json === 'text') return textsOf(bytes, count, what);
   if (bytes.length !== count * datatype.bytes) {
-    throw invalid(`${what}: ${count} elements of ${datatype.name} are ${count * datatype.bytes} bytes, not ${bytes.length}`);
+    throw invalid(`${what}: ${amount(count, 'element')} of ${datatype.name} take ${amount(count * datatype.bytes, 'byte')}, not ${bytes.length}`);
   }
   const { byteOffset } = bytes;
   const buffer = /** @type {ArrayBuffer} */ (bytes.buffer);

@@ -6,7 +6,7 @@
 
 import { create, toBinary } from '@bufbuild/protobuf';
 import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
-import { invalid } from '../errors.js';
+import { amount, invalid } from '../errors.js';
 import { ModelInferResponseSchema } from '../grpc/gen/inference_pb.js';
 import { checkParameters } from './parameters.js';
 import { bytesOfElements, elementsFromBytes, elementsOf, knownDatatype, MAX_RANK } from './tensors.js';
@@ -107,7 +107,7 @@ class Fields {
  */
 function textOf(reader, what) {
   const bytes = reader.bytes();
-  if (bytes.length > MAX_TEXT_BYTES) throw invalid(`${what} has ${bytes.length} bytes, expected at most ${MAX_TEXT_BYTES}`);
+  if (bytes.length > MAX_TEXT_BYTES) throw invalid(`${what} has ${amount(bytes.length, 'byte')}, expected at most ${MAX_TEXT_BYTES}`);
   return bufferOf(bytes).toString();
 }
 
@@ -265,7 +265,7 @@ class Elements {
   /** @param {number} more elements that come */
   #advance(more) {
     this.#at += more;
-    if (this.#at > this.#count) throw invalid(`${this.#what}: its shape has ${this.#count} elements, its contents more`);
+    if (this.#at > this.#count) throw invalid(`${this.#what}: its shape has ${amount(this.#count, 'element')}, its contents more`);
     return this.#at - more;
   }
 
@@ -292,7 +292,7 @@ class Elements {
   /** @param {Uint8Array} bytes of floats, which are in the array as on the wire */
   addFloats(bytes) {
     const { bytes: size, name } = this.#datatype;
-    if (bytes.length % size !== 0) throw invalid(`${this.#what}: ${bytes.length} bytes are no elements of ${name}`);
+    if (bytes.length % size !== 0) throw invalid(`${this.#what} has ${amount(bytes.length, 'byte')}, expected whole elements of ${name}`);
     new Uint8Array(this.#array.buffer).set(bytes, this.#advance(bytes.length / size) * size);
   }
 
@@ -303,7 +303,7 @@ class Elements {
 
   /** All of them. */
   end() {
-    if (this.#at !== this.#count) throw invalid(`${this.#what}: its shape has ${this.#count} elements, its contents ${this.#at}`);
+    if (this.#at !== this.#count) throw invalid(`${this.#what}: its shape has ${amount(this.#count, 'element')}, its contents ${this.#at}`);
     return this.#array;
   }
 }
@@ -321,7 +321,7 @@ function elementsFromContents(fields, contents, datatype, count, what) {
   if (number === -1) throw invalid(`${what}: ${datatype.name} has no contents; send raw_input_contents`);
   // No array is larger than eight times what came.
   const bytes = contents.reduce((sum, piece) => sum + piece.length, 0);
-  if (count > bytes) throw invalid(`${what}: its shape has ${count} elements, its contents fewer`);
+  if (count > bytes) throw invalid(`${what}: its shape has ${amount(count, 'element')}, its contents fewer`);
   const elements = new Elements(datatype, count, what);
   const { wire, name } = CONTENTS[number];
   const addNumbers = (/** @type {Uint8Array} */ numbers) => (wire === WireType.Varint ? elements.addVarints(numbers) : elements.addFloats(numbers));
@@ -358,7 +358,7 @@ class Room {
     if (!isRaw) this.#contents -= count;
     if (isText) this.#texts -= count;
     if (this.#contents < 0) throw invalid(`${what}: contents may have ${MAX_CONTENTS} elements together; send raw_input_contents`);
-    if (this.#texts < 0) throw invalid(`${what}: a request may have ${MAX_TEXTS} texts`);
+    if (this.#texts < 0) throw invalid(`${what}: a request may have ${MAX_TEXTS} strings`);
   }
 }
 
@@ -371,7 +371,7 @@ class Room {
 export function decodeInfer({ inputs: given, outputs, raw, parameters }) {
   checkParameters(parameters, 'request', 'the request');
   const isRaw = raw.length > 0;
-  if (isRaw && raw.length !== given.length) throw invalid(`raw_input_contents has ${raw.length} entries for ${given.length} inputs`);
+  if (isRaw && raw.length !== given.length) throw invalid(`raw_input_contents has ${raw.length} entries for ${amount(given.length, 'input')}`);
   const fields = new Fields();
   const room = new Room();
   const inputs = new Map();

@@ -1,7 +1,7 @@
 // The Open Inference Protocol over REST: requests and answers as JSON, with the tensors inside or as raw bytes behind the
 // JSON ("binary tensor data extension").
 
-import { invalid, shown } from '../errors.js';
+import { amount, invalid, shown } from '../errors.js';
 import { checkParameters } from './parameters.js';
 import { bytesOfElements, checkTexts, elementsFromBytes, elementsOf, knownDatatype, MAX_RANK } from './tensors.js';
 
@@ -49,7 +49,7 @@ function flatten(data, count, what) {
   if (!Array.isArray(data)) throw invalid(`${what}: its data are not a list`);
   // Deeper lists than tensors have would overflow the stack.
   const flat = data.some(Array.isArray) ? data.flat(MAX_RANK) : data;
-  if (flat.length !== count) throw invalid(`${what}: its shape has ${count} elements, its data ${flat.length}`);
+  if (flat.length !== count) throw invalid(`${what}: its shape has ${amount(count, 'element')}, its data ${flat.length}`);
   return flat;
 }
 
@@ -107,14 +107,14 @@ class Pieces {
   take(size, what) {
     const left = this.#bytes.length - this.#at;
     if (!Number.isSafeInteger(size) || /** @type {number} */ (size) < 0 || /** @type {number} */ (size) > left) {
-      throw invalid(`${what}: binary_data_size is ${shown(size)}, and ${left} bytes are left behind the JSON`);
+      throw invalid(`${what}: binary_data_size is ${shown(size)}, expected 0 to ${left}, the bytes that are left after the JSON`);
     }
     this.#at += /** @type {number} */ (size);
     return this.#bytes.subarray(this.#at - /** @type {number} */ (size), this.#at);
   }
 
   end() {
-    if (this.#at !== this.#bytes.length) throw invalid(`${this.#bytes.length - this.#at} bytes behind the JSON belong to no input`);
+    if (this.#at !== this.#bytes.length) throw invalid(`${amount(this.#bytes.length - this.#at, 'byte')} after the JSON, which no input expects`);
   }
 }
 
@@ -163,13 +163,13 @@ function decodeOutputs(outputs, isBinary) {
 export function decodeRequest(body, headLength) {
   const length = headLength === undefined ? body.length : Number(headLength);
   if (!/^\d+$/.test(headLength ?? '0') || length > body.length) {
-    throw invalid(`Inference-Header-Content-Length is ${JSON.stringify(headLength)}, and the body has ${body.length} bytes`);
+    throw invalid(`Inference-Header-Content-Length is ${JSON.stringify(headLength)}, and the body has ${amount(body.length, 'byte')}`);
   }
   const json = parseJson(body.toString('utf8', 0, length));
   if (!isObject(json) || !Array.isArray(json.inputs)) throw invalid('the request is not an object with a list of inputs');
   const id = json.id ?? undefined;
   const parameters = json.parameters ?? {};
-  if (id !== undefined && typeof id !== 'string') throw invalid('id is not a text');
+  if (id !== undefined && typeof id !== 'string') throw invalid('id is not a string');
   if (!isObject(parameters)) throw invalid('parameters is not an object');
   checkParameters(parameters, 'request', 'the request');
   const pieces = new Pieces(body.subarray(length));

@@ -1,6 +1,6 @@
 // Tensors of programs: typed arrays and texts, whose types need not be named.
 
-import { invalid } from '../errors.js';
+import { amount, invalid } from '../errors.js';
 
 /**
  * A tensor: texts, numbers of one type, or these with their shape. float16 needs its name where the runtime has no Float16Array.
@@ -34,10 +34,10 @@ function tensorOf(name, value) {
   const { data, shape, datatype } = Array.isArray(value) || ArrayBuffer.isView(value) ? { data: value } : (value ?? {});
   const isTexts = Array.isArray(data) && data.every((text) => typeof text === 'string');
   const kind = ArrayBuffer.isView(data) ? (datatype ?? NAMES[data.constructor.name]) : undefined;
-  if (!isTexts && kind === undefined) throw invalid(`input ${JSON.stringify(name)} is no typed array and no list of texts`);
+  if (!isTexts && kind === undefined) throw invalid(`input ${JSON.stringify(name)} is not a typed array or a list of strings`);
   const { buffer, byteOffset, length } = /** @type {any} */ (data);
   const sizes = shape ?? [length];
-  if (sizes.reduce((a, b) => a * b, 1) !== length) throw invalid(`input ${JSON.stringify(name)} is [${sizes.join(', ')}] and has ${length} elements`);
+  if (sizes.reduce((a, b) => a * b, 1) !== length) throw invalid(`input ${JSON.stringify(name)} is [${sizes.join(', ')}] and has ${amount(length, 'element')}`);
   if (isTexts) return { datatype: 'BYTES', shape: sizes, data: data.map((text) => Buffer.from(text)) };
   const elements = kind === 'FP16' ? new Uint16Array(buffer, byteOffset, length) : data;
   return { datatype: /** @type {string} */ (kind), shape: sizes, data: /** @type {any} */ (elements) };

@@ -23,6 +23,9 @@ import { listModels, nothingIn } from './repository.js';
 /** What callers hear of a version: reasons of the loader have paths. @param {Version} version */
 const publicReason = ({ reason, isBroken }) => (isBroken ? "the model could not be loaded; see the server's log" : reason);
 
+/** How many models a message names. */
+const MOST_NAMES = 10;
+
 const quoted = (/** @type {string} */ name) => JSON.stringify(name.length > 100 ? `${name.slice(0, 100)}...` : name);
 
 export class Registry {
@@ -113,6 +116,15 @@ export class Registry {
     return [...this.#models.values()].flatMap((versions) => versions.find(({ state }) => state === 'ready') ?? []);
   }
 
+  /** @param {string} name that no model has */
+  #unknown(name) {
+    const names = [...this.#models.keys()];
+    const shown = names.slice(0, MOST_NAMES).map(quoted).join(', ');
+    const more = names.length > MOST_NAMES ? ` and ${names.length - MOST_NAMES} more` : '';
+    const known = names.length === 0 ? 'no models' : `${shown}${more}`;
+    return new ServeError('notFound', `there is no model ${quoted(name)}, the server has ${known}`, { param: 'model', code: 'model_not_found' });
+  }
+
   /**
    * @param {string} name
    * @param {string} [version] the newest that is ready if none is given
@@ -121,7 +133,7 @@ export class Registry {
    */
   #find(name, version) {
     const versions = this.#models.get(name);
-    if (versions === undefined) throw new ServeError('notFound', `there is no model ${quoted(name)}`, { param: 'model', code: 'model_not_found' });
+    if (versions === undefined) throw this.#unknown(name);
     const found =
       version === undefined || version === ''
         ? (versions.find(({ state }) => state === 'ready') ?? versions[0])
@@ -174,7 +186,7 @@ export class Registry {
   unload(name) {
     return this.#inTurn(async () => {
       const versions = this.#models.get(name);
-      if (versions === undefined) throw new ServeError('notFound', `there is no model ${quoted(name)}`);
+      if (versions === undefined) throw this.#unknown(name);
       await Promise.all(versions.map((version) => this.#retire(version, 'unloaded')));
     });
   }

@@ -5,7 +5,7 @@ import { readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { Template } from '@huggingface/jinja';
 import { Tokenizer } from '@huggingface/tokenizers';
-import { invalid } from '../errors.js';
+import { amount, invalid } from '../errors.js';
 import { RepositoryError } from '../registry/repository.js';
 import { readGenerationConfig } from './generation-config.js';
 import { readJson } from './json.js';
@@ -57,7 +57,7 @@ export function encodeText({ tokenizer, maxLength }, text, { what, param, isWhol
   const tooLong = (/** @type {string} */ size) =>
     invalid(`${what} has ${size}, and the model reads at most ${maxLength} tokens`, { param, code: 'context_length_exceeded' });
   if (text.length > MAX_CHARACTERS)
-    throw invalid(`${what} has ${text.length} characters, at most ${MAX_CHARACTERS} are read`, { param, code: 'context_length_exceeded' });
+    throw invalid(`${what} has ${amount(text.length, 'character')}, expected at most ${MAX_CHARACTERS}`, { param, code: 'context_length_exceeded' });
   if (text.length > maxLength * MOST_CHARACTERS) throw tooLong(`${text.length} characters`);
   const { ids } = tokenizer.encode(text, { add_special_tokens: isWhole });
   if (ids.includes(/** @type {any} */ (undefined))) throw invalid(`${what} has characters for which the tokenizer has no token`, { param });

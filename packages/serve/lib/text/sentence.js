@@ -60,7 +60,7 @@ function promptOf(config, where) {
   const name = config?.default_prompt_name ?? null;
   if (name === null) return '';
   const prompt = config.prompts?.[name];
-  if (typeof prompt !== 'string') throw new RepositoryError(`${where}: default_prompt_name is ${JSON.stringify(name)}, and prompts has no such text`);
+  if (typeof prompt !== 'string') throw new RepositoryError(`${where}: default_prompt_name is ${JSON.stringify(name)}, and prompts has no such string`);
   return prompt;
 }
 

@@ -2,6 +2,7 @@
 
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::call::{Call, Step};
 use crate::onnx::error::Refusal;
@@ -169,7 +170,7 @@ fn with_bias(call: &mut Call, x: OperandId, start: Dim, size: Dim) -> Step<Opera
     let Some(bias) = call.optional(3)? else { return Ok(x) };
     let [all] = call.dims(bias, "bias")?;
     if start + size > all {
-        return Err(Refusal(format!("bias has {all} elements, expected at least {}", start + size)));
+        return Err(Refusal(format!("bias has {}, expected at least {}", amount(all, "element"), start + size)));
     }
     let bias = call.slice_axis(bias, 0, start, size)?;
     call.add(x, bias)

@@ -2,6 +2,7 @@
 
 use crate::dimension::Dim;
 use crate::dtype::{DataType, Number};
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::nibbles::packed;
 use crate::onnx::call::{Call, Step};
@@ -280,7 +281,7 @@ fn gather_block_quantized(call: &mut Call) -> Outcome {
     let blocked = call.axis(call.int_or("quantize_axis", 1), rank)?;
     let scale_shape = call.sizes(scales);
     if scale_shape.len() != rank {
-        return Err(Refusal(format!("scales have shape {scale_shape:?}, expected {rank} dimensions")));
+        return Err(Refusal(format!("scales have shape {scale_shape:?}, expected {}", amount(rank, "dimension"))));
     }
     let zero_points = table_zero_points(call, &packed, &scale_shape)?;
     if gathered == blocked || gathered as usize == rank - 1 {

@@ -1,12 +1,13 @@
 //! Operators of `com.microsoft.nchwc`, which onnxruntime writes in place of the standard's when it saves a model after all
-//! of its optimizations: their tensors store channels in blocks, the last of which zeros fill up.
+//! of its optimizations: their tensors store channels in blocks, the last of which is padded with zeros.
 //!
-//! The translation undoes that: tensors are `[N, C, H, W]` again, and filters `[O, I, H, W]`. Only the channels that fill
-//! up the last block remain, between a convolution and the end of the blocks.
+//! The translation undoes that: tensors are `[N, C, H, W]` again, and filters `[O, I, H, W]`. Only the padding of the last
+//! block remains, between a convolution and the end of the blocks.
 
 use super::channels_last::{channels_first, channels_last};
 use super::fused::fused_conv;
 use crate::dimension::Dim;
+use crate::error::amount;
 use crate::ir::OperandId;
 use crate::onnx::blocks::DOMAIN;
 use crate::onnx::call::{Call, Step};
@@ -55,7 +56,10 @@ fn filter(call: &mut Call, channels: Dim) -> Step<OperandId> {
     let is_grouped = call.int_or("group", 1) > 1;
     let has_few_inputs = if is_grouped { inputs == 1 } else { inputs < block };
     if !outputs.is_multiple_of(block) || !(has_few_inputs || inputs.is_multiple_of(block)) {
-        return Err(Refusal(format!("the filter has shape {shape:?}, expected whole blocks of {block} channels")));
+        return Err(Refusal(format!(
+            "the filter has shape {shape:?}, expected whole blocks of {}",
+            amount(block, "channel")
+        )));
     }
     let size = Dim::from(block);
     let (stored, order): (Vec<Dim>, &[u32]) = match has_few_inputs {
