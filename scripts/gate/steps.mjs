@@ -300,6 +300,14 @@ export const STEPS = [
     run: ['npm run suite -- search'],
   },
   {
+    name: 'first-minutes',
+    title: 'what README.md promises, in homes without files, timed',
+    tier: 'all',
+    needs: ['addon'],
+    debian: ['venv'],
+    run: ['npm run suite -- first-minutes'],
+  },
+  {
     name: 'soak',
     title: 'objects at random, jobs, a server and conversations for long, with memory watched, and hostile messages',
     tier: 'all',
