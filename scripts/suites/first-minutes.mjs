@@ -5,7 +5,7 @@
 import { spawn } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { blocksOf } from '../../__test__/documentation/page.mjs';
 import { isShown } from '../../__test__/documentation/program.mjs';
 import { writeFolder } from '../../__test__/examples/model-folder.mjs';
@@ -47,7 +47,7 @@ class Home {
   /** @param {ReturnType<typeof packThisPlatform>} packed */
   constructor(packed) {
     mkdirSync(this.project);
-    for (const { file, filename } of packed) cpSync(file, join(this.folder, 'webnn-node', 'dist', filename));
+    for (const { file } of packed) cpSync(file, join(this.folder, 'webnn-node', 'dist', basename(file)));
     const kept = Object.entries(environmentWithoutRust()).filter(([name]) => KEPT.test(name));
     this.environment = { ...Object.fromEntries(kept), HOME: this.folder, NO_COLOR: '1' };
   }
