@@ -220,6 +220,16 @@ test('commands with subjects are scripts of npm, and list their subjects without
   }
 });
 
+for (const command of ['bench', 'soak']) {
+  for (const [name, { run }] of Object.entries(COMMANDS[command]).filter(([, subject]) => subject.run[0] === 'node')) {
+    test(`npm run ${command} -- ${name} --help prints its options`, async () => {
+      const { code, stderr } = await runNode([...run.slice(1), '--help'], { cwd: fileURLToPath(new URL('..', import.meta.url)) });
+      assert.match(stderr, new RegExp(`^\\s*usage: npm run ${command} -- ${name} `));
+      assert.equal(code, 0);
+    });
+  }
+}
+
 test('a subject gets its arguments, and the addon as it is with --prebuilt', async () => {
   const program = fileURLToPath(new URL('../scripts/subjects.mjs', import.meta.url));
   const { code, stdout, stderr } = await runNode([program, 'bench', 'models', '--prebuilt', '--help']);
