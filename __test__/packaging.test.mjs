@@ -319,7 +319,11 @@ describe('the installed packages', () => {
 
   test('were installed, and are run here, with no Rust on the PATH', () => {
     for (const tool of ['cargo', 'rustc']) {
-      assert.equal(/** @type {any} */ (spawnSync(tool, ['--version'], { env: environmentWithoutRust() }).error)?.code, 'ENOENT', tool);
+      assert.equal(
+        /** @type {NodeJS.ErrnoException | undefined} */ (spawnSync(tool, ['--version'], { env: environmentWithoutRust() }).error)?.code,
+        'ENOENT',
+        tool,
+      );
     }
   });
 

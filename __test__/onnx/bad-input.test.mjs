@@ -92,7 +92,7 @@ async function converse(face, style, wrong) {
     const right = step(ids, past, cache);
     for (const [change, code, message] of wrong(right, part)) {
       const changed = await feeds({ ...right, ...change });
-      await assert.rejects(run(changed), (/** @type {any} */ error) => {
+      await assert.rejects(run(changed), (/** @type {NodeJS.ErrnoException} */ error) => {
         assert.equal(error.code, code, error.message);
         assert.match(error.message, message);
         return true;

@@ -89,7 +89,7 @@ function kill(pid, signal) {
     process.kill(pid, signal);
     return true;
   } catch (error) {
-    assert.equal(/** @type {any} */ (error).code, 'ESRCH');
+    assert.equal(/** @type {NodeJS.ErrnoException} */ (error).code, 'ESRCH');
     return false;
   }
 }
