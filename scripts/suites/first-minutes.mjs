@@ -6,12 +6,13 @@ import { spawn } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
+import { parseArgs } from 'node:util';
 import { blocksOf } from '../../__test__/documentation/page.mjs';
 import { isShown } from '../../__test__/documentation/program.mjs';
 import { writeFolder } from '../../__test__/examples/model-folder.mjs';
 import { endOf } from '../../__test__/lib/processes.mjs';
 import { packThisPlatform } from '../pack-local.mjs';
-import { entry, Failure, root, say } from '../process.mjs';
+import { entry, Failure, root, say, withUsage } from '../process.mjs';
 import { freePort } from '../services.mjs';
 import { environmentWithoutRust } from '../smoke-tests.mjs';
 
@@ -174,6 +175,7 @@ async function secondsOf(work) {
 }
 
 await entry(async () => {
+  withUsage('usage: npm run suite -- first-minutes', parseArgs);
   const packed = packThisPlatform(join(OUTPUT, 'staged'), join(OUTPUT, 'packed'));
   for (const [name, work] of Object.entries(THINGS)) {
     const home = new Home(packed);

@@ -11,7 +11,7 @@ import { writeModels } from '../../__test__/external/ort-programs/models.mjs';
 import { digests, PACKAGES, PROGRAMS, REFERENCES, runProgram } from '../../__test__/external/ort-programs/runs.mjs';
 import { EXTERNAL, installExternal } from '../external.mjs';
 import { packThisPlatform, tarballsFor } from '../pack-local.mjs';
-import { entry, Failure, isProgram, outputOf, root, run, runNpm, say } from '../process.mjs';
+import { entry, Failure, isProgram, outputOf, root, run, runNpm, say, withUsage } from '../process.mjs';
 import { rewriteIfStale } from '../rewrite-stale.mjs';
 
 /** The programs with the original onnxruntime-node. */
@@ -91,7 +91,8 @@ async function writeReferences() {
 
 if (isProgram(import.meta.url)) {
   await entry(async () => {
-    const { reference } = parseArgs({ options: { reference: { type: 'boolean', default: false } } }).values;
+    const options = /** @type {const} */ ({ reference: { type: 'boolean', default: false } });
+    const { reference } = withUsage('usage: npm run suite -- ort-programs [--reference]', () => parseArgs({ options }).values);
     await installExternal();
     await writeModels(DATA.models);
     await writeSpeech();
