@@ -26,7 +26,7 @@ const COUNT = 50;
  * @param {string[]} args
  */
 function start(t, ...args) {
-  const child = spawn(process.execPath, [PROGRAM, ...args], { env: { ...process.env, NODE_TEST_CONTEXT: undefined } });
+  const child = spawn(process.execPath, [PROGRAM, ...args, '--limit', 'maxEventLoopDelayMs=0'], { env: { ...process.env, NODE_TEST_CONTEXT: undefined } });
   t.after(() => void child.kill('SIGKILL'));
   return child;
 }
