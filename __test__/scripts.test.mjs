@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import test from 'node:test';
+import test, { describe } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { runNode } from './lib/processes.mjs';
@@ -217,6 +218,18 @@ test('commands with subjects are scripts of npm, and list their subjects without
       for (const path of run.filter((word) => word.includes('/')))
         assert.ok(path.startsWith('target/') || existsSync(new URL(`../${path}`, import.meta.url)), path);
     }
+  }
+});
+
+describe('--help prints the options of', { concurrency: availableParallelism() }, () => {
+  // Programs in Rust have no --help, and site and onnx-node prepare much before they pass options on.
+  const subjects = ['bench', 'soak', 'suite'].flatMap((command) => Object.entries(COMMANDS[command]).map(([name, { run }]) => ({ command, name, run })));
+  for (const { command, name, run } of subjects.filter(({ name, run }) => run[0] === 'node' && !['site', 'onnx-node'].includes(name))) {
+    test(`${command} ${name}`, async () => {
+      const { code, stdout, stderr } = await runNode([...run.slice(1), '--help'], { cwd: fileURLToPath(new URL('..', import.meta.url)) });
+      assert.match(stdout + stderr, run.includes('scripts/test.mjs') ? /^\s*usage: npm test / : new RegExp(`^\\s*usage: npm run ${command} -- ${name}\\b`));
+      assert.equal(code, 0);
+    });
   }
 });
 

@@ -31,7 +31,7 @@ export function bumped(text, from, to) {
   const version = from.replaceAll('.', '\\.');
   const places = [
     `(?<=\\bwebnn-node(?:-[a-z]+)*"?(?:[:@-]| ?: ")[\\^"{]*)${version}(?!\\w|\\.\\d)`, // webnn-node-ort@^0.1.0, webnn-node-{0.1.0,…}
-    `(?<=webnn-node-\\{[\\w,.-]*-)${version}(?=\\})`, // webnn-node-{…,linux-x64-gnu-0.1.0}
+    `(?<=webnn-node-\\{[\\w,.-]*-)${version}(?=[,}])`, // webnn-node-{…,linux-x64-gnu-0.1.0,…}
     `(?<=webnn-node-\\{[\\w,]*\\}-)${version}(?=\\.tgz)`, // webnn-node-{text,cli}-0.1.0.tgz
     `(?<=^(?:  "version": |version = )")${version}(?=")`,
     `(?<=\\bVERSION=)${version}(?!\\w|\\.\\d)`,

@@ -141,6 +141,24 @@ export function npmOutput(step, args, options) {
 }
 
 /**
+ * Reads this process's command line. Its --help prints the usage.
+ *
+ * @template T
+ * @param {string} usage
+ * @param {() => T} read throws what is wrong
+ * @returns {T}
+ * @throws {Failure} with the usage: exit status 2 when the command line is invalid, 0 when help was requested
+ */
+export function withUsage(usage, read) {
+  if (process.argv.slice(2).some((word) => word === '--help' || word === '-h')) throw new Failure(usage, 0);
+  try {
+    return read();
+  } catch (error) {
+    throw new Failure(`${/** @type {Error} */ (error).message}\n\n${usage}`, 2);
+  }
+}
+
+/**
  * Returns the trimmed standard output of `command`, or `undefined` if it cannot be run or fails.
  * @param {string} command
  * @param {string[]} args

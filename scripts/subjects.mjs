@@ -57,6 +57,7 @@ export const COMMANDS = {
     browser: { title: 'HTML pages in Chromium', run: ['node', 'scripts/test.mjs', '--prebuilt', '--browser'] },
     clients: { title: 'onnxruntime-web and Transformers.js from npm', run: ['node', 'scripts/suites/clients.mjs'] },
     examples: { title: 'each example in an empty project', run: ['node', 'scripts/suites/examples.mjs'] },
+    'first-minutes': { title: 'what README.md promises, in homes without files, timed', run: ['node', 'scripts/suites/first-minutes.mjs'] },
     models: { title: 'trained models in ../shared/models', run: ['node', 'scripts/test.mjs', '--prebuilt', '--models'] },
     'onnx-contrib': { title: 'com.microsoft, optimized models and Resize, against onnxruntime', run: ['node', 'scripts/suites/onnx-contrib.mjs'] },
     'onnx-models': { title: 'the models of the benchmark, against onnxruntime', run: ['node', 'scripts/suites/onnx-models.mjs'] },

@@ -12,6 +12,7 @@
 //   npm test -- --coverage          also says which lines the JavaScript tests ran
 
 import { existsSync, readdirSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join, relative, sep } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
@@ -156,9 +157,11 @@ async function testJavaScript({ name, files, suite, coverage }) {
   const flags = [...(name === undefined ? [] : [`--test-name-pattern=${name}`]), ...(coverage ? ['--experimental-test-coverage'] : [])];
   const runFiles = async (/** @type {string} */ what, /** @type {string[]} */ paths, env = {}) => {
     const [timed, others] = [paths.filter(isTimed), paths.filter((path) => !isTimed(path))];
-    const node = ['--expose-gc', '--test', ...flags];
-    if (others.length > 0) await run(what, process.execPath, [...node, ...others], { env });
-    if (timed.length > 0) await run(`${what}, of times`, process.execPath, [...node, '--test-concurrency=1', ...timed], { env });
+    const runAtOnce = (/** @type {string} */ name, /** @type {number} */ count, /** @type {string[]} */ these) =>
+      run(name, process.execPath, ['--expose-gc', '--test', `--test-concurrency=${count}`, ...flags, ...these], { env });
+    // Node's own default leaves one core out, which is half of a small machine, and many tests wait for processes.
+    if (others.length > 0) await runAtOnce(what, availableParallelism(), others);
+    if (timed.length > 0) await runAtOnce(`${what}, of times`, 1, timed);
   };
   if (files.length > 0) return runFiles('JavaScript tests', files);
   const suiteOf = (/** @type {string} */ file) => Object.entries(SUITES).find(([, folder]) => file.startsWith(folder))?.[0];

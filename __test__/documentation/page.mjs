@@ -32,13 +32,13 @@ const DIRECTIVES = new Set(Object.values(LANGUAGES).flat());
  * @property {Block | undefined} output the `text` block that follows it
  */
 
-/** The directives in the comments of an HTML token, as `[name, value]`, the value empty where there is none. */
+/** The directives in the comments of an HTML token, as `[name, value]`, the value empty where there is none. @param {string} html */
 function directivesOf(html) {
   const comments = [...html.matchAll(/<!--\s*(.*?)\s*-->/gs)].map(([, text]) => ({ text, name: text.split(':', 1)[0] }));
   return comments.filter(({ name }) => DIRECTIVES.has(name)).map(({ text, name }) => [name, text.slice(name.length + 1).trim()]);
 }
 
-/** `a.onnx = path/of/a.onnx, b.png = path/of/b.png` as an object. */
+/** `a.onnx = path/of/a.onnx, b.png = path/of/b.png` as an object. @param {string} list @param {string} where */
 function filesOf(list, where) {
   return Object.fromEntries(
     list.split(',').map((entry) => {
@@ -161,6 +161,7 @@ export function anchorsOf(markdown) {
  * @returns {string[]}
  */
 export function linksOf(markdown) {
+  /** @type {string[]} */
   const links = [];
   walkTokens(new Lexer().lex(markdown), (token) => {
     if (token.type === 'link' || token.type === 'image') {
@@ -177,6 +178,7 @@ export function linksOf(markdown) {
  * @returns {string[]}
  */
 export function codeOf(markdown) {
+  /** @type {string[]} */
   const pieces = [];
   walkTokens(new Lexer().lex(markdown), (token) => {
     if (token.type === 'code' || token.type === 'codespan') {

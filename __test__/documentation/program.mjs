@@ -47,7 +47,7 @@ const PACKAGES = ['.', ...WORKSPACES].map((path) => {
 /** Packages of the development setup that guides use beside those of this checkout. */
 const LIBRARIES = ['@huggingface/tokenizers', 'fastify', 'openai', 'sharp'];
 
-/** An empty project that has the packages of this checkout, commands included, and the libraries. */
+/** An empty project that has the packages of this checkout, commands included, and the libraries. @param {import('node:test').TestContext} t */
 export function createProject(t) {
   const project = temporaryFolder(t);
   const modules = join(project, 'node_modules');
@@ -67,7 +67,7 @@ export function createProject(t) {
   return project;
 }
 
-/** Makes a program a command, as npm does. */
+/** Makes a program a command, as npm does. @param {string} command @param {string} program */
 function linkCommand(command, program) {
   if (process.platform === 'win32') {
     writeFileSync(`${command}.cmd`, `@node "${program}" %*\r\n`);
@@ -76,7 +76,7 @@ function linkCommand(command, program) {
   }
 }
 
-/** The environment of a block: no colours, nothing that changes what is computed, this Node. */
+/** The environment of a block: no colors, nothing that changes what is computed, this Node. @param {string} project */
 function environment(project) {
   const removed = Object.keys(process.env).filter((name) => /^(WEBNN_|FORCE_COLOR$|PATH$)/i.test(name));
   return {
@@ -90,7 +90,15 @@ function environment(project) {
   };
 }
 
-/** Runs a command to its end. @returns {Promise<string>} its standard output @throws {Error} with what went wrong */
+/**
+ * Runs a command to its end.
+ *
+ * @param {string} project
+ * @param {string} command
+ * @param {string[]} args
+ * @returns {Promise<string>} its standard output
+ * @throws {Error} with what went wrong
+ */
 async function output(project, command, args) {
   const { code, signal, stdout, stderr } = await runCommand(command, args, { cwd: project, env: environment(project) });
   if (code !== 0 || stderr !== '') {
@@ -133,7 +141,7 @@ async function startServer(project, args) {
   };
 }
 
-/** Without spaces at the ends of lines and empty lines at the end. */
+/** Without spaces at the ends of lines and empty lines at the end. @param {string} lines */
 const tidy = (lines) => lines.replaceAll(/[ \t\r]+$/gm, '').trimEnd();
 
 /** The TypeScript compiler with strict settings, for programs without the types of Node or browsers. */
@@ -185,19 +193,23 @@ async function runParts(project, parts) {
   return (await output(project, process.execPath, [file])).split(`${SEPARATOR}\n`).map(tidy);
 }
 
-/** @throws {Error} when a block that is not run is not a valid module */
+/**
+ * @param {string} project
+ * @param {import('./page.mjs').Block} block
+ * @throws {Error} when a block that is not run is not a valid module
+ */
 export async function checkSyntax(project, block) {
   const file = join(project, `line-${block.line}.mjs`);
   writeFileSync(file, block.text);
   await output(project, process.execPath, ['--check', file]);
 }
 
-const escape = (part) => part.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&');
+const escape = (/** @type {string} */ part) => part.replaceAll(/[\\^$.*+?()[\]{}|]/g, '\\$&');
 
 /** A pattern for a part of a line. Columns of a table stand wherever the longest cell puts them. */
-const partPattern = (part) => part.split(/ {2,}/).map(escape).join(' {2,}');
+const partPattern = (/** @type {string} */ part) => part.split(/ {2,}/).map(escape).join(' {2,}');
 
-/** Whether a program printed what a page shows, in which {@link ELLIPSIS} stands for anything. */
+/** Whether a program printed what a page shows, in which {@link ELLIPSIS} stands for anything. @param {string} shown @param {string} printed */
 export function isShown(shown, printed) {
   const lines = tidy(shown).split('\n');
   const pattern = lines.map((line) => (line.trim() === ELLIPSIS ? '(?:.*\n)*' : `${line.split(ELLIPSIS).map(partPattern).join('.*')}\n`));

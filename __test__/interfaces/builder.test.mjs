@@ -315,7 +315,7 @@ test('build checks its outputs and leaves the builder usable', async () => {
   const foreignOutput = foreign.relu(foreign.input('x', DESCRIPTOR));
   const constant = builder.constant('float32', 1);
   const tensorConstant = builder.constant(await context.createConstantTensor(DESCRIPTOR, new Float32Array(6)));
-  for (const [outputs, pattern] of /** @type {[any, RegExp][]} */ ([
+  for (const [outputs, pattern] of /** @type {[unknown, RegExp][]} */ ([
     [undefined, /^build: outputs is undefined, expected an object$/],
     ['y', /^build: outputs is "y", expected an object$/],
     [{}, /^build: outputs is empty$/],

@@ -15,7 +15,7 @@ const TOKENS = [9, 2, 6];
  * @typedef {object} Step
  * @property {number[]} ids
  * @property {number} past
- * @property {Record<string, any>} cache
+ * @property {Record<string, unknown>} cache
  * @property {number} mask the length of the mask
  * @property {number[]} positions
  */
@@ -82,7 +82,7 @@ async function conversation(face, style) {
  * The logits of all steps of a conversation, with what is wrong in between.
  * @param {string} face
  * @param {object} style
- * @param {(step: Step, part: (length: number, heads?: number) => any) => [object, string, RegExp][]} wrong changes of a step, and how they are refused
+ * @param {(step: Step, part: (length: number, heads?: number) => unknown) => [object, string, RegExp][]} wrong changes of a step, and how they are refused
  */
 async function converse(face, style, wrong) {
   const { empty, part, step, feeds, run, read, destroy } = await conversation(face, style);
@@ -92,7 +92,7 @@ async function converse(face, style, wrong) {
     const right = step(ids, past, cache);
     for (const [change, code, message] of wrong(right, part)) {
       const changed = await feeds({ ...right, ...change });
-      await assert.rejects(run(changed), (/** @type {any} */ error) => {
+      await assert.rejects(run(changed), (/** @type {NodeJS.ErrnoException} */ error) => {
         assert.equal(error.code, code, error.message);
         assert.match(error.message, message);
         return true;

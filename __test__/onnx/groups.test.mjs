@@ -394,7 +394,7 @@ test('a group does not choose between two inputs for one result', async () => {
     { context },
   );
   const { present } = await model.run({ x: row(1), ...Object.fromEntries(names.map((name) => [name, row()])) });
-  for (const other of /** @type {Record<string, any>[]} */ ([{}, { 'past.2': row(4) }])) {
+  for (const other of /** @type {Record<string, unknown>[]} */ ([{}, { 'past.2': row(4) }])) {
     await assert.rejects(model.run({ x: row(2), past: present, ...other }), {
       name: 'TypeError',
       code: 'ERR_WEBNN_TYPE',

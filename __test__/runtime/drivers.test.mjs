@@ -15,7 +15,9 @@ const { gpuAdapters, gpuReason } = systemInfo();
 console.log(JSON.stringify({ gpuAdapters, gpuReason }));`;
 
 /** The loader of glibc tells which libraries it is asked for. */
-const isGlibc = process.platform === 'linux' && /** @type {any} */ (process.report.getReport()).header.glibcVersionRuntime !== undefined;
+const isGlibc =
+  process.platform === 'linux' &&
+  /** @type {{ header: { glibcVersionRuntime?: string } }} */ (process.report.getReport()).header.glibcVersionRuntime !== undefined;
 
 /** Whether this machine has a file of a GPU, which Linux has for hardware only. */
 function hasDeviceFile() {

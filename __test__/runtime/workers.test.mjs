@@ -247,7 +247,7 @@ test('objects of the interfaces cannot be sent to a worker', async () => {
   for (const [thing, transfer] of /** @type {[unknown, any?][]} */ ([[context], [tensor], [{ nested: [tensor] }], [ml], [tensor, [tensor]]])) {
     assert.throws(
       () => port1.postMessage(thing, transfer),
-      (/** @type {any} */ error) => {
+      (/** @type {NodeJS.ErrnoException} */ error) => {
         assert.ok(error instanceof DOMException || error instanceof TypeError);
         return error.name === 'DataCloneError' || /** @type {NodeJS.ErrnoException} */ (error).code === 'ERR_INVALID_TRANSFER_OBJECT';
       },

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { median } from 'd3-array';
 import { Output } from '../../packages/cli/lib/output.mjs';
 import { withProgress } from '../../packages/cli/lib/progress.mjs';
-import { entry, Failure } from '../../scripts/process.mjs';
+import { entry, withUsage } from '../../scripts/process.mjs';
 
 const USAGE = `usage: npm run bench -- border [OPTION ...]
 
@@ -24,15 +24,13 @@ const UNCOLLECTED = ['--expose-gc', '--min-semi-space-size=256', '--max-semi-spa
 function readArguments() {
   const number = (/** @type {string} */ value) => /** @type {const} */ ({ type: 'string', default: value });
   const options = { layers: number('24'), heads: number('1'), size: number('4'), tokens: number('2000'), rounds: number('5') };
-  try {
+  return withUsage(USAGE, () => {
     const { values } = parseArgs({ options });
     const numbers = Object.fromEntries(Object.entries(values).map(([name, value]) => [name, Number(value)]));
     const wrong = Object.keys(numbers).find((name) => !(Number.isInteger(numbers[name]) && numbers[name] > 0));
     if (wrong !== undefined) throw new Error(`--${wrong} is ${numbers[wrong]}, expected an integer from 1`);
     return numbers;
-  } catch (error) {
-    throw new Failure(`${/** @type {Error} */ (error).message}\n\n${USAGE}`, 2);
-  }
+  });
 }
 
 /**

@@ -8,8 +8,21 @@ import { rewriteIfStale } from '../../scripts/rewrite-stale.mjs';
 
 const GENERATOR = join(root, 'scripts', 'python', 'generate_models.py');
 
-/** Everything that determines the models. */
 const SOURCES = ['generate_models.py', 'generate_decoder.py', 'generate_graph.py', 'generate_whisper.py', 'generate.txt'];
+
+/** Everything that determines the models. */
+export const sources = () => SOURCES.map((file) => readFileSync(join(root, 'scripts', 'python', file), 'utf8')).join();
+
+/**
+ * Runs the program that writes the models.
+ *
+ * @param {string} folder
+ * @param {string[]} options see the program
+ */
+export async function generateModels(folder, options) {
+  const python = await pythonEnvironment('generate');
+  await run('writing of the models', python, [GENERATOR, folder, ...options], { env: { PYTHONDONTWRITEBYTECODE: '1' } });
+}
 
 /**
  * Writes the models if their generator has changed.
@@ -19,10 +32,6 @@ const SOURCES = ['generate_models.py', 'generate_decoder.py', 'generate_graph.py
  */
 export async function writeModels({ tiny }) {
   const folder = join(root, 'target', 'generate-models', tiny ? 'tiny' : 'full');
-  const source = SOURCES.map((file) => readFileSync(join(root, 'scripts', 'python', file), 'utf8')).join();
-  await rewriteIfStale(folder, source, async () => {
-    const python = await pythonEnvironment('generate');
-    await run('writing of the models', python, [GENERATOR, folder, ...(tiny ? ['--tiny'] : [])], { env: { PYTHONDONTWRITEBYTECODE: '1' } });
-  });
+  await rewriteIfStale(folder, sources(), () => generateModels(folder, tiny ? ['--tiny'] : []));
   return folder;
 }

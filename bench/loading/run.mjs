@@ -11,7 +11,7 @@ import { median } from 'd3-array';
 import { Output } from '../../packages/cli/lib/output.mjs';
 import { withProgress } from '../../packages/cli/lib/progress.mjs';
 import * as writer from '../../__test__/onnx/model-writer.mjs';
-import { entry, Failure } from '../../scripts/process.mjs';
+import { entry, withUsage } from '../../scripts/process.mjs';
 
 const USAGE = `usage: npm run bench -- loading [OPTION ...]
 
@@ -134,14 +134,12 @@ function readArguments() {
     weights: { type: 'string', default: '16' },
     rounds: { type: 'string', default: '5' },
   });
-  try {
+  return withUsage(USAGE, () => {
     const { values } = parseArgs({ options });
     const [weights, rounds] = [values.weights, values.rounds].map(Number);
     if (![weights, rounds].every((value) => Number.isInteger(value) && value > 0)) throw new Error('numbers must be integers from 1');
     return { filter: new RegExp(values.filter), weights: weights * 1e6, rounds };
-  } catch (error) {
-    throw new Failure(`${/** @type {Error} */ (error).message}\n\n${USAGE}`, 2);
-  }
+  });
 }
 
 await entry(async () => {

@@ -13,7 +13,7 @@ import { largestDifference } from '../../packages/cli/lib/statistics.mjs';
 import { EXTERNAL, installExternal } from '../../scripts/external.mjs';
 import { installReplaced, ORIGINAL, REPLACED } from '../../scripts/suites/ort-programs.mjs';
 import { bytesOf } from '../../scripts/pack-local.mjs';
-import { entry, Failure, npmOutput } from '../../scripts/process.mjs';
+import { entry, Failure, npmOutput, withUsage } from '../../scripts/process.mjs';
 import { describeMachine } from '../machine.mjs';
 import { markdownTable } from '../report/markdown.mjs';
 import { sampleInTurns } from '../turns.mjs';
@@ -57,16 +57,14 @@ function readArguments() {
     texts: { type: 'string', default: '500' },
     write: { type: 'boolean', default: false },
   });
-  try {
+  return withUsage(USAGE, () => {
     const { values, positionals } = parseArgs({ allowPositionals: true, options });
     if (positionals.length > 1) throw new Error('expected at most one folder');
     const [rounds, texts] = [values.rounds, values.texts].map(Number);
     const wrong = [rounds, texts].find((value) => !(Number.isInteger(value) && value > 0));
     if (wrong !== undefined) throw new Error('numbers must be integers from 1');
     return { folder: positionals[0] && resolve(positionals[0]), rounds, texts, write: values.write };
-  } catch (error) {
-    throw new Failure(`${/** @type {Error} */ (error).message}\n\n${USAGE}`, 2);
-  }
+  });
 }
 
 /**

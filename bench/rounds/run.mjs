@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { median } from 'd3-array';
 import { Output } from '../../packages/cli/lib/output.mjs';
 import { withProgress } from '../../packages/cli/lib/progress.mjs';
-import { entry, Failure } from '../../scripts/process.mjs';
+import { entry, Failure, withUsage } from '../../scripts/process.mjs';
 import { install } from '../peers.mjs';
 import { sampleInTurns } from '../turns.mjs';
 import { MODELS, modelOf } from './models.mjs';
@@ -34,16 +34,14 @@ function readArguments() {
     samples: { type: 'string', default: '3' },
     from: { type: 'string' },
   });
-  try {
+  return withUsage(USAGE, () => {
     const { values } = parseArgs({ options });
     const lengths = values.lengths.split(',').map(Number);
     const [threads, samples] = [values.threads, values.samples].map(Number);
     const wrong = [...lengths, threads, samples].find((number) => !(Number.isInteger(number) && number > 0));
     if (wrong !== undefined) throw new Error('numbers must be integers from 1');
     return { lengths, threads, samples, from: values.from };
-  } catch (error) {
-    throw new Failure(`${/** @type {Error} */ (error).message}\n\n${USAGE}`, 2);
-  }
+  });
 }
 
 /**

@@ -12,15 +12,17 @@ import { fileURLToPath } from 'node:url';
 import { median, quantile } from 'd3-array';
 import { Output } from '../../packages/cli/lib/output.mjs';
 import { freePort } from '../../scripts/services.mjs';
-import { entry, Failure, root } from '../../scripts/process.mjs';
+import { entry, Failure, root, withUsage } from '../../scripts/process.mjs';
+import { fetchModel, MODEL } from '../../examples/semantic-search/fetch-model.mjs';
+import { writeModels as writeLanguageModels } from '../generate/models.mjs';
 import { describeMachine } from '../machine.mjs';
 import { measureDrain } from './drain.mjs';
 import { binaryRequest, writeGenerator, writeModels } from './models.mjs';
 
 const USAGE = `usage: npm run bench -- serve [OPTION ...]
 
-  --encoder DIR    sentence encoder with its tokenizer (examples/semantic-search/model)
-  --generator DIR  language model (target/generate-models/full/decoder, which npm run bench -- generate writes)
+  --encoder DIR    sentence encoder with its tokenizer (that of examples/semantic-search, which is fetched)
+  --generator DIR  language model (that of npm run bench -- generate, which is written: 2.5 GB)
   --only NAMES     parts: overhead,batches,generation,overload,processes,start,drain
                    (all)
   --rounds N       turns of each comparison (5)
@@ -344,30 +346,40 @@ const PARTS = {
 
 function readArguments() {
   const options = /** @type {const} */ ({
-    encoder: { type: 'string', default: join(root, 'examples', 'semantic-search', 'model') },
-    generator: { type: 'string', default: join(root, 'target', 'generate-models', 'full', 'decoder') },
+    encoder: { type: 'string' },
+    generator: { type: 'string' },
     only: { type: 'string', default: Object.keys(PARTS).join() },
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '3' },
   });
-  try {
+  return withUsage(USAGE, () => {
     const { values } = parseArgs({ options });
     const [rounds, seconds] = [values.rounds, values.seconds].map(Number);
     if (!(Number.isInteger(rounds) && rounds > 0 && seconds > 0)) throw new Error('--rounds must be a whole number from 1, --seconds above 0');
-    if (!existsSync(join(values.encoder, 'model.onnx')))
-      throw new Error(`there is no model.onnx in ${values.encoder}: npm run fetch in examples/semantic-search gets it`);
-    if (values.only.split(',').includes('generation') && !existsSync(join(values.generator, 'config.json')))
-      throw new Error(`there is no config.json in ${values.generator}: npm run bench -- generate writes one`);
+    for (const [folder, file] of [
+      [values.encoder, 'model.onnx'],
+      [values.generator, 'config.json'],
+    ]) {
+      if (folder !== undefined && !existsSync(join(folder, /** @type {string} */ (file)))) throw new Error(`there is no ${file} in ${folder}`);
+    }
     const unknown = values.only.split(',').find((name) => !Object.hasOwn(PARTS, name));
     if (unknown !== undefined) throw new Error(`there is no part ${unknown}`);
     return { ...values, parts: values.only.split(',').map((name) => PARTS[name]), rounds, seconds };
-  } catch (error) {
-    throw new Failure(`${/** @type {Error} */ (error).message}\n\n${USAGE}`, 2);
-  }
+  });
 }
 
+/** The encoder of an example, which is fetched if it is missing. */
+function fetchEncoder() {
+  fetchModel();
+  return MODEL;
+}
+
+/** The decoder of `npm run bench -- generate`, which is written if it is missing. */
+const writeDecoder = async () => join(await writeLanguageModels({ tiny: false }), 'decoder');
+
 await entry(async () => {
-  const { encoder, generator, parts, rounds, seconds } = readArguments();
+  const { encoder = fetchEncoder(), generator: given, parts, rounds, seconds } = readArguments();
+  const generator = given ?? (parts.includes(PARTS.generation) ? await writeDecoder() : '');
   const repository = mkdtempSync(join(tmpdir(), 'webnn-bench-serve-'));
   try {
     writeModels(repository);

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { median } from 'd3-array';
 import { Output } from '../../packages/cli/lib/output.mjs';
 import { withProgress } from '../../packages/cli/lib/progress.mjs';
-import { entry, Failure } from '../../scripts/process.mjs';
+import { entry, Failure, withUsage } from '../../scripts/process.mjs';
 import { install } from '../peers.mjs';
 import { sampleInTurns } from '../turns.mjs';
 import { writeEmbedder } from '../zoo/embedder.mjs';
@@ -42,7 +42,7 @@ function readArguments() {
     rounds: { type: 'string', default: '3' },
     texts: { type: 'string', default: '500' },
   });
-  try {
+  return withUsage(USAGE, () => {
     const { values, positionals } = parseArgs({ allowPositionals: true, options });
     if (positionals.length > 1) throw new Error('expected at most one folder');
     const [rounds, texts] = [values.rounds, values.texts].map(Number);
@@ -50,9 +50,7 @@ function readArguments() {
     const wrong = [rounds, texts, ...threads].find((value) => !(Number.isInteger(value) && value > 0));
     if (wrong !== undefined) throw new Error('numbers must be integers from 1');
     return { folder: positionals[0], filter: new RegExp(values.filter), threads, rounds, texts };
-  } catch (error) {
-    throw new Failure(`${/** @type {Error} */ (error).message}\n\n${USAGE}`, 2);
-  }
+  });
 }
 
 /**

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { median } from 'd3-array';
 import { Output } from '../../packages/cli/lib/output.mjs';
 import { withProgress } from '../../packages/cli/lib/progress.mjs';
-import { entry, Failure } from '../../scripts/process.mjs';
+import { entry, Failure, withUsage } from '../../scripts/process.mjs';
 import { modelsToMeasure } from '../models.mjs';
 import { sampleInTurns } from '../turns.mjs';
 
@@ -63,14 +63,12 @@ function readArguments() {
     rounds: { type: 'string', default: '5' },
     seconds: { type: 'string', default: '1' },
   });
-  try {
+  return withUsage(USAGE, () => {
     const { values } = parseArgs({ options });
     const [rounds, seconds] = [values.rounds, values.seconds].map(Number);
     if (!(Number.isInteger(rounds) && rounds > 0 && seconds > 0)) throw new Error('--rounds must be an integer from 1, --seconds above 0');
     return { ...values, filter: new RegExp(values.filter), rounds, seconds };
-  } catch (error) {
-    throw new Failure(`${/** @type {Error} */ (error).message}\n\n${USAGE}`, 2);
-  }
+  });
 }
 
 /**

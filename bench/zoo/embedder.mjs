@@ -12,10 +12,12 @@ import { sources } from './write.mjs';
 
 const SIZES = { layers: 6, width: 384, heads: 12, vocabulary: 30522, positions: 512, texts: 500 };
 
+/** @typedef {typeof SIZES} Sizes */
+
 const SPECIAL = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'];
 
-export function encoder() {
-  const { layers, width, heads, vocabulary, positions } = SIZES;
+/** @param {Sizes} [sizes] */
+export function encoder({ layers, width, heads, vocabulary, positions } = SIZES) {
   const n = new Layers('embedder');
   const epsilon = 1e-12;
   const free = ['batch_size', 'sequence_length'];
@@ -66,54 +68,75 @@ function tokenizer(tokens) {
   };
 }
 
-/** Texts of 8 words and more, most of them short and few long, as in corpora. @param {string[]} words */
-function texts(words) {
+/** Texts of 8 words and more, most of them short and few long, as in corpora. @param {string[]} words @param {Sizes} sizes */
+function textsOf(words, { texts, positions }) {
   const { normal, below } = randomOf('texts');
-  return Array.from({ length: SIZES.texts }, () => {
-    const length = Math.floor(Math.min(SIZES.positions - 2, Math.max(8, Math.exp(4 + 0.9 * normal()))));
+  return Array.from({ length: texts }, () => {
+    const length = Math.floor(Math.min(positions - 2, Math.max(8, Math.exp(4 + 0.9 * normal()))));
     return Array.from({ length }, () => words[below(words.length)]).join(' ');
   });
 }
 
 /**
- * Writes the folder that Transformers.js takes as a model, if it is missing or other sources wrote it.
+ * Writes a model and its quantized form as Transformers.js finds them in a folder.
  *
- * @returns {Promise<string>} its path
+ * @param {string} folder
+ * @param {() => Layers} network
+ */
+export function writeModelFiles(folder, network) {
+  mkdirSync(join(folder, 'onnx'), { recursive: true });
+  writeNetwork(network(), join(folder, 'onnx', 'model.onnx'));
+  writeNetwork(quantizeDynamically(network()), join(folder, 'onnx', 'model_quantized.onnx'));
+}
+
+/**
+ * Writes the folder that Transformers.js takes as a model.
+ *
+ * @param {string} folder
+ * @param {Sizes} [sizes]
+ */
+export function writeEncoder(folder, sizes = SIZES) {
+  const { layers, width, heads, vocabulary, positions } = sizes;
+  const words = wordsOf(vocabulary - SPECIAL.length);
+  const files = {
+    'config.json': {
+      architectures: ['BertModel'],
+      model_type: 'bert',
+      hidden_size: width,
+      num_attention_heads: heads,
+      num_hidden_layers: layers,
+      intermediate_size: 4 * width,
+      max_position_embeddings: positions,
+      vocab_size: vocabulary,
+      type_vocab_size: 2,
+      pad_token_id: 0,
+      hidden_act: 'gelu',
+      layer_norm_eps: 1e-12,
+    },
+    'tokenizer.json': tokenizer([...SPECIAL, ...words]),
+    'tokenizer_config.json': {
+      tokenizer_class: 'BertTokenizer',
+      do_lower_case: true,
+      model_max_length: positions,
+      ...Object.fromEntries(SPECIAL.map((token) => [`${token.slice(1, -1).toLowerCase()}_token`, token])),
+    },
+    'texts.json': textsOf(words, sizes),
+  };
+  mkdirSync(folder, { recursive: true });
+  for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), JSON.stringify(content));
+  writeModelFiles(folder, () => encoder(sizes));
+}
+
+/**
+ * Writes the encoder of the benchmarks, if it is missing or other sources wrote it.
+ *
+ * @returns {Promise<string>} its folder
  */
 export async function writeEmbedder() {
   const folder = join(root, 'target', 'embedder');
   await rewriteIfStale(folder, sources(), () => {
     say('model embedder');
-    const { layers, width, heads, vocabulary, positions } = SIZES;
-    const words = wordsOf(vocabulary - SPECIAL.length);
-    const files = {
-      'config.json': {
-        architectures: ['BertModel'],
-        model_type: 'bert',
-        hidden_size: width,
-        num_attention_heads: heads,
-        num_hidden_layers: layers,
-        intermediate_size: 4 * width,
-        max_position_embeddings: positions,
-        vocab_size: vocabulary,
-        type_vocab_size: 2,
-        pad_token_id: 0,
-        hidden_act: 'gelu',
-        layer_norm_eps: 1e-12,
-      },
-      'tokenizer.json': tokenizer([...SPECIAL, ...words]),
-      'tokenizer_config.json': {
-        tokenizer_class: 'BertTokenizer',
-        do_lower_case: true,
-        model_max_length: positions,
-        ...Object.fromEntries(SPECIAL.map((token) => [`${token.slice(1, -1).toLowerCase()}_token`, token])),
-      },
-      'texts.json': texts(words),
-    };
-    for (const [name, content] of Object.entries(files)) writeFileSync(join(folder, name), JSON.stringify(content));
-    mkdirSync(join(folder, 'onnx'));
-    writeNetwork(encoder(), join(folder, 'onnx', 'model.onnx'));
-    writeNetwork(quantizeDynamically(encoder()), join(folder, 'onnx', 'model_quantized.onnx'));
+    writeEncoder(folder);
   });
   return folder;
 }

@@ -13,7 +13,6 @@ export const TIERS = /** @type {const} */ (['quick', 'full', 'all']);
 export const OUTSIDE = {
   vectors: '../shared/conformance',
   models: '../shared/models',
-  generators: '../shared/bench',
   wpt: relative(root, resolve(root, process.env.WPT_DIR ?? '../wpt')),
 };
 
@@ -66,7 +65,6 @@ async function checkSchemas() {
  * @property {string[]} [products] files and folders, relative to the root, that later steps use
  * @property {boolean} [always] runs even if it has passed with the same files: a build, which knows itself what is stale, or something random
  * @property {(keyof typeof OUTSIDE)[]} [outside]
- * @property {boolean} [optional] where data outside are absent, that is no failure in CI
  * @property {string[]} [debian] arguments of scripts/install-debian-packages.sh
  * @property {string} [subcommand] a subcommand of cargo: if it is not installed, the step does not run
  * @property {boolean} [beside] runs concurrently with the following steps, until one needs it
@@ -119,7 +117,17 @@ export const STEPS = [
     ],
   },
   { name: 'rust-build', title: 'build of the Rust tests', tier: 'quick', inputs: RUST, always: true, run: ['cargo test --no-run --lib --no-default-features'] },
-  { name: 'rust', title: 'Rust tests', tier: 'quick', needs: ['rust-build'], within: 'gpu', inputs: RUST, run: ['npm test -- --only rust'] },
+  { name: 'rust', title: 'Rust tests', tier: 'quick', needs: ['rust-build'], within: 'rust-gpu', inputs: RUST, run: ['npm test -- --only rust'] },
+  // Stands here because the addon is still being linked.
+  {
+    name: 'rust-gpu',
+    title: 'Rust tests, those on software Vulkan, too',
+    tier: 'full',
+    needs: ['rust-build'],
+    inputs: RUST,
+    debian: ['vulkan'],
+    run: ['npm test -- --gpu --only rust'],
+  },
   { name: 'js', title: 'JavaScript tests', tier: 'quick', needs: ['addon'], run: ['npm test -- --only js'] },
   {
     name: 'loom',
@@ -129,15 +137,23 @@ export const STEPS = [
     run: [`cargo test ${LOOM} --target-dir target/loom`],
   },
   { name: 'pack', title: 'all packages, each tried in an empty project', tier: 'full', needs: ['addon'], run: ['npm run pack:local'] },
-  { name: 'models', title: 'trained models', tier: 'all', needs: ['addon'], inputs: CODE, outside: ['models'], run: ['npm run suite -- models'] },
+  {
+    name: 'models',
+    title: 'trained models',
+    tier: 'all',
+    needs: ['addon'],
+    inputs: CODE,
+    outside: ['models'],
+    run: ['npm run suite -- models'],
+  },
   {
     name: 'gpu',
-    title: 'Rust tests, and JavaScript tests on software Vulkan',
+    title: 'JavaScript tests on software Vulkan',
     tier: 'full',
-    needs: ['addon', 'rust-build'],
+    needs: ['addon'],
     inputs: CODE,
     debian: ['vulkan'],
-    run: ['npm test -- --gpu'],
+    run: ['npm test -- --gpu --only js'],
   },
   {
     name: 'browser',
@@ -183,7 +199,6 @@ export const STEPS = [
     needs: ['addon'],
     inputs: CODE,
     outside: ['wpt'],
-    optional: true,
     run: [`node __test__/wpt/run.mjs --wpt ${OUTSIDE.wpt}`],
   },
   {
@@ -244,7 +259,6 @@ export const STEPS = [
     tier: 'full',
     needs: ['addon'],
     inputs: CODE,
-    outside: ['generators'],
     debian: ['venv', 'speech'],
     run: ['npm run suite -- ort-programs'],
   },
@@ -284,6 +298,14 @@ export const STEPS = [
     inputs: CODE,
     debian: ['venv'],
     run: ['npm run suite -- search'],
+  },
+  {
+    name: 'first-minutes',
+    title: 'what README.md promises, in homes without files, timed',
+    tier: 'all',
+    needs: ['addon'],
+    debian: ['venv'],
+    run: ['npm run suite -- first-minutes'],
   },
   {
     name: 'soak',

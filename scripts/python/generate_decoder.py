@@ -3,7 +3,7 @@
 The graph is that of onnxruntime-genai's model builder: `input_ids`, `attention_mask` and a growing cache
 `past_key_values.N.{key,value}` in, `logits` and `present.N.{key,value}` out; GroupQueryAttention with the rotary embedding
 inside, (Skip)SimplifiedLayerNormalization, MatMul or MatMulNBits. The embeddings stay in floats, and lm_head has weights of
-its own.
+its own. As other exports have it, `explicit` graphs take `position_ids`, and have nodes for the rotary embedding, and biases.
 """
 import os
 from dataclasses import dataclass
@@ -41,8 +41,8 @@ GGUF_TYPES = ["F16", "Q8_0", "Q4_0"]
 
 
 class Decoder:
-    def __init__(self, sizes, seed):
-        self.sizes, self.weights = sizes, Weights(seed)
+    def __init__(self, sizes, seed, explicit=False):
+        self.sizes, self.weights, self.explicit = sizes, Weights(seed), explicit
 
     def products(self):
         """Depth, columns and gain of the products of a layer, by name."""
@@ -67,6 +67,8 @@ class Decoder:
         s, g = self.sizes, Graph(dtype)
         inputs = [value("input_ids", INT64, ["batch_size", "sequence_length"]),
                   value("attention_mask", INT64, ["batch_size", "total_sequence_length"])]
+        if self.explicit:
+            inputs.append(value("position_ids", INT64, ["batch_size", "sequence_length"]))
         outputs = [value("logits", g.type, ["batch_size", "sequence_length", s.vocab])]
 
         angle = np.arange(s.context)[:, None] / THETA ** (np.arange(0, s.head_size, 2) / s.head_size)[None]
@@ -81,6 +83,11 @@ class Decoder:
             hint = f"layers.{layer}.{name}"
             return g.node("MatMul", [x, g.weight(hint + ".weight", self.product(layer, name))], hint)
 
+        def with_position(y, layer, name, heads):
+            hint = f"layers.{layer}.{name}"
+            biased = g.node("Add", [y, g.weight(hint + ".bias", self.weights.draw(hint + ".bias", heads * s.head_size, 0.1))], hint + ".biased")
+            return biased if name == "v" else g.node("RotaryEmbedding", [biased, "position_ids", *rotary], hint + ".rotary", num_heads=heads)
+
         def add_and_norm(skip, y, name, mid):
             outputs = [name] if mid is None else [name, "", "", mid]
             return g.node("SkipSimplifiedLayerNormalization", [skip, y, g.weight(name + ".weight", self.norm(name))], name,
@@ -93,12 +100,14 @@ class Decoder:
         for i in range(s.layers):
             p = f"layers.{i}."
             q, k, v = (product(x, i, name) for name in "qkv")
+            if self.explicit:
+                q, k, v = (with_position(y, i, name, heads) for y, name, heads in ((q, "q", s.heads), (k, "k", s.kv_heads), (v, "v", s.kv_heads)))
             past, present = ([f"{side}.{i}.{kind}" for kind in ("key", "value")] for side in ("past_key_values", "present"))
             for names, values, length in ((past, inputs, "past_sequence_length"), (present, outputs, "total_sequence_length")):
                 values += [value(name, g.type, ["batch_size", s.kv_heads, length, s.head_size]) for name in names]
-            y = g.node("GroupQueryAttention", [q, k, v, *past, last, longest, *rotary], p + "attention",
+            y = g.node("GroupQueryAttention", [q, k, v, *past, last, longest, *([] if self.explicit else rotary)], p + "attention",
                        [p + "attention", *present], num_heads=s.heads, kv_num_heads=s.kv_heads,
-                       scale=float(1 / np.sqrt(s.head_size)), do_rotary=1)
+                       scale=float(1 / np.sqrt(s.head_size)), do_rotary=0 if self.explicit else 1)
             x = add_and_norm(skip, product(y, i, "o"), p + "post_norm", p + "mid")
             gate, up = product(x, i, "gate"), product(x, i, "up")
             silu = g.node("Mul", [gate, g.node("Sigmoid", [gate], p + "sigmoid")], p + "silu")

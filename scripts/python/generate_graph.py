@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization.matmul_nbits_quantizer import DefaultWeightOnlyQuantConfig, MatMulNBitsQuantizer
 
 MICROSOFT = "com.microsoft"
-CONTRIBUTED = {"GroupQueryAttention", "SkipSimplifiedLayerNormalization"}
+CONTRIBUTED = {"GroupQueryAttention", "RotaryEmbedding", "SkipSimplifiedLayerNormalization"}
 
 # Weights along the depth that share a scale, as Transformers.js's own conversions and GGUF have them.
 BLOCK = 32

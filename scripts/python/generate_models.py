@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Language models with seeded random weights in the form in which they are published, for `npm run bench -- generate`.
 
-    python generate_models.py OUT_DIR [--tiny] [--types fp32,q4,...] [--gguf F16,...] [--no-whisper] [--seed 0]
+    python generate_models.py OUT_DIR [--tiny] [--types fp32,q4,...] [--gguf F16,...] [--explicit] [--no-whisper] [--seed 0]
 
     OUT_DIR/decoder   a decoder-only model of SmolLM-135M's sizes: config.json and onnx/*.onnx, a folder that Transformers.js
                       takes as a model, and the same weights as model-*.gguf
@@ -9,7 +9,7 @@
                       `use_cache_branch` and an If
     OUT_DIR/models.json   for every file that is run for one token, the bytes of weights that it reads
 
---tiny writes sizes for tests.
+--tiny writes sizes for tests. --explicit gives the decoder positions as an input and biases, which its GGUF files cannot have.
 """
 import argparse
 import json
@@ -41,9 +41,13 @@ def options():
     parser.add_argument("--tiny", action="store_true")
     for name, known in (("--types", list(generate_decoder.TYPES)), ("--gguf", generate_decoder.GGUF_TYPES)):
         parser.add_argument(name, type=names_of(known), default=known)
+    parser.add_argument("--explicit", action="store_true")
     parser.add_argument("--no-whisper", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.explicit and given.gguf:
+        parser.error("--explicit goes with --gguf '' only")
+    return given
 
 
 def write_json(path, content):
@@ -65,7 +69,7 @@ def main():
     read = {}
     sizes = TINY_DECODER if o.tiny else DECODER
     folder = folder_of(o.out, "decoder", generate_decoder.config(sizes))
-    decoder = generate_decoder.Decoder(sizes, o.seed)
+    decoder = generate_decoder.Decoder(sizes, o.seed, o.explicit)
     for name in o.types:
         print(f"decoder, {name}", flush=True)
         read[name] = generate_decoder.write_type(decoder, folder, name)

@@ -21,7 +21,7 @@ import { generator } from '../../__test__/lib/random.mjs';
 import { DIGITS } from '../../packages/serve/__test__/support.mjs';
 import { GRPC } from './hostile/grpc.mjs';
 import { HTTP } from './hostile/http.mjs';
-import { entry, Failure, root, say } from '../process.mjs';
+import { entry, Failure, root, say, withUsage } from '../process.mjs';
 import { freePort } from '../services.mjs';
 
 const PROGRAM = join(root, 'packages/serve/bin/webnn-node-serve.js');
@@ -350,19 +350,21 @@ async function soak(repository, key, options) {
   }
 }
 
+const USAGE = `usage: npm run soak -- hostile [--messages N] [--from N] [--seed N] [--health-ms N] [--kinds LIST] [--key with|without]
+                                 [--program FILE] [--size N]`;
+
 await entry(async () => {
-  const { values } = parseArgs({
-    options: {
-      messages: { type: 'string', default: '100000' },
-      from: { type: 'string', default: '0' },
-      seed: { type: 'string', default: '1' },
-      'health-ms': { type: 'string', default: '1000' },
-      kinds: { type: 'string', default: Object.keys(KINDS).join() },
-      key: { type: 'string', default: 'with,without' },
-      program: { type: 'string', default: PROGRAM },
-      size: { type: 'string' },
-    },
+  const options = /** @type {const} */ ({
+    messages: { type: 'string', default: '100000' },
+    from: { type: 'string', default: '0' },
+    seed: { type: 'string', default: '1' },
+    'health-ms': { type: 'string', default: '1000' },
+    kinds: { type: 'string', default: Object.keys(KINDS).join() },
+    key: { type: 'string', default: 'with,without' },
+    program: { type: 'string', default: PROGRAM },
+    size: { type: 'string' },
   });
+  const { values } = withUsage(USAGE, () => parseArgs({ options }));
   const [messages, from, seed, healthMs] = [values.messages, values.from, values.seed, values['health-ms']].map(Number);
   const size = values.size === undefined ? undefined : Number(values.size);
   const wanted = Object.keys(KINDS).filter((name) => values.kinds.split(',').some((part) => name.startsWith(part)));

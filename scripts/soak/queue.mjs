@@ -8,10 +8,10 @@ import { Queue, QueueEvents } from 'bullmq';
 import { loadModel } from 'webnn-node/onnx';
 import { worker } from 'webnn-node-serve';
 import { slowModel } from '../../packages/serve/__test__/support.mjs';
-import { entry, Failure, say } from '../process.mjs';
+import { entry, Failure, say, withUsage } from '../process.mjs';
 import { startRedis } from '../services.mjs';
 
-const { values } = parseArgs({ options: { minutes: { type: 'string', default: '1' }, seconds: { type: 'string', default: '5' } } });
+const USAGE = 'usage: npm run soak -- queue [--minutes N] [--seconds N]';
 
 /** Jobs at the same time: their computations take turns. */
 const TOGETHER = 2;
@@ -79,8 +79,12 @@ async function soak(url, { minutes, seconds }) {
 }
 
 await entry(async () => {
-  const [minutes, seconds] = [values.minutes, values.seconds].map(Number);
-  if (!(minutes > 0 && seconds > 0)) throw new Failure('--minutes and --seconds must be above 0', 2);
+  const { minutes, seconds } = withUsage(USAGE, () => {
+    const { values } = parseArgs({ options: { minutes: { type: 'string', default: '1' }, seconds: { type: 'string', default: '5' } } });
+    const numbers = { minutes: Number(values.minutes), seconds: Number(values.seconds) };
+    if (!(numbers.minutes > 0 && numbers.seconds > 0)) throw new Error('--minutes and --seconds must be above 0');
+    return numbers;
+  });
   const redis = await startRedis();
   try {
     await soak(redis.env.REDIS_URL, { minutes, seconds });

@@ -13,7 +13,7 @@ import { parseArgs } from 'node:util';
 import { residentMemory } from '../../bench/machine.mjs';
 import { hostileRequests, send } from '../../packages/serve/__test__/hostile.mjs';
 import { DIGITS, PICTURE } from '../../packages/serve/__test__/support.mjs';
-import { entry, Failure, root, say } from '../process.mjs';
+import { entry, Failure, root, say, withUsage } from '../process.mjs';
 import { freePort } from '../services.mjs';
 
 /** Callers at the same time. */
@@ -28,7 +28,7 @@ const MARGIN = 16 * 2 ** 20;
 /** Share of requests that are hostile. */
 const HOSTILE = 0.1;
 
-const { values } = parseArgs({ options: { requests: { type: 'string', default: '100000' }, seed: { type: 'string', default: '1' } } });
+const USAGE = 'usage: npm run soak -- serve [--requests N] [--seed N]';
 
 /**
  * Sends a request; status 0 where the server ended the connection.
@@ -122,9 +122,13 @@ async function soak(repository, requests, seed) {
 }
 
 await entry(async () => {
-  const [requests, seed] = [values.requests, values.seed].map(Number);
-  if (!Number.isInteger(requests) || requests < SAMPLES || !Number.isInteger(seed))
-    throw new Failure(`--requests must be a whole number from ${SAMPLES}, --seed a whole number`, 2);
+  const { requests, seed } = withUsage(USAGE, () => {
+    const { values } = parseArgs({ options: { requests: { type: 'string', default: '100000' }, seed: { type: 'string', default: '1' } } });
+    const numbers = { requests: Number(values.requests), seed: Number(values.seed) };
+    if (!Number.isInteger(numbers.requests) || numbers.requests < SAMPLES || !Number.isInteger(numbers.seed))
+      throw new Error(`--requests must be a whole number from ${SAMPLES}, --seed a whole number`);
+    return numbers;
+  });
   const repository = mkdtempSync(join(tmpdir(), 'webnn-soak-serve-'));
   try {
     mkdirSync(join(repository, 'digits'));

@@ -1,7 +1,8 @@
 // `npm run suite -- clients`: tests libraries that use WebNN, on this package.
 
+import { parseArgs } from 'node:util';
 import { installExternal } from '../external.mjs';
-import { entry, isProgram, run } from '../process.mjs';
+import { entry, isProgram, run, withUsage } from '../process.mjs';
 import { isAtLeast } from '../setup.mjs';
 
 export const TESTS = ['onnxruntime-web.test.mjs', 'transformers.test.mjs'].map((name) => `__test__/external/clients/${name}`);
@@ -11,6 +12,7 @@ const FLAGS = isAtLeast(process.version, '22') ? [] : ['--liftoff-only'];
 
 if (isProgram(import.meta.url)) {
   await entry(async () => {
+    withUsage('usage: npm run suite -- clients', parseArgs);
     await installExternal();
     await run('tests of the client libraries', process.execPath, [...FLAGS, '--test', ...TESTS]);
   });

@@ -13,7 +13,7 @@ import { cpSync, existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { packThisPlatform, tarballsFor } from '../pack-local.mjs';
-import { entry, Failure, isProgram, npmResult, root, say } from '../process.mjs';
+import { entry, Failure, isProgram, npmResult, root, say, withUsage } from '../process.mjs';
 import { startRedis } from '../services.mjs';
 import { environmentWithoutRust, Project } from '../smoke-tests.mjs';
 
@@ -100,7 +100,7 @@ async function tryExample({ folder, manifest }, packed) {
 }
 
 async function main() {
-  const { only } = parseArgs({ options: { only: { type: 'string' } } }).values;
+  const { only } = withUsage('usage: npm run suite -- examples [--only NAME,...]', () => parseArgs({ options: { only: { type: 'string' } } }).values);
   const examples = findExamples();
   const chosen = only?.split(',') ?? examples.map(({ name }) => name);
   const unknown = chosen.find((name) => examples.every((example) => example.name !== name));

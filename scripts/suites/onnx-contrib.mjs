@@ -4,7 +4,8 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
-import { entry, root, run } from '../process.mjs';
+import { parseArgs } from 'node:util';
+import { entry, root, run, withUsage } from '../process.mjs';
 import { pythonEnvironment } from '../python.mjs';
 
 const DIRECTORY = join(root, 'target', 'onnx-contrib');
@@ -31,6 +32,7 @@ async function writeModels(directory, generator) {
 }
 
 await entry(async () => {
+  withUsage('usage: npm run suite -- onnx-contrib', parseArgs);
   const folders = [];
   for (const [name, generator] of Object.entries(GENERATORS)) {
     folders.push(join(DIRECTORY, name));

@@ -1,23 +1,22 @@
 // `npm run suite -- ort-programs`: packs this package and its stand-in for onnxruntime-node, installs them with the
 // programs of __test__/external/ort-programs, and runs the programs.
 //
-//   npm run suite -- ort-programs                tests; needs ../shared/bench, Python and espeak-ng
+//   npm run suite -- ort-programs                tests; needs Python and espeak-ng
 //   npm run suite -- ort-programs --reference    computes their reference results by onnxruntime-node
 
-import { cpSync, existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { writeModels } from '../../__test__/external/ort-programs/models.mjs';
 import { digests, PACKAGES, PROGRAMS, REFERENCES, runProgram } from '../../__test__/external/ort-programs/runs.mjs';
 import { EXTERNAL, installExternal } from '../external.mjs';
 import { packThisPlatform, tarballsFor } from '../pack-local.mjs';
-import { entry, Failure, isProgram, outputOf, root, run, runNpm, say } from '../process.mjs';
-import { pythonEnvironment } from '../python.mjs';
+import { entry, Failure, isProgram, outputOf, root, run, runNpm, say, withUsage } from '../process.mjs';
 import { rewriteIfStale } from '../rewrite-stale.mjs';
 
 /** The programs with the original onnxruntime-node. */
 export const ORIGINAL = join(EXTERNAL, 'ort-programs');
 const PROGRAMS_FOLDER = join(ORIGINAL, 'programs');
-const GENERATORS = join(root, '..', 'shared', 'bench');
 
 /** Folder of all written files. */
 const FOLDER = join(root, 'target', 'ort-programs');
@@ -28,46 +27,11 @@ export const REPLACED = join(FOLDER, 'replaced');
 
 const STAND_IN = 'webnn-node-ort';
 
-const TINY_LLM = '--layers 2 --hidden 64 --heads 4 --kv-heads 2 --inner 128 --head-size 16 --context 256 --no-refs';
-const TINY_ENCODER = '--layers 2 --hidden 64 --heads 4 --inner 128 --vocab 1000 --positions 128 --texts 40';
-
-/** Folders of models, and the arguments that write them. */
-const MODELS = {
-  // Its embeddings are large enough for an external file.
-  llm: [join(GENERATORS, 'make_llm.py'), `${TINY_LLM} --vocab 8192`],
-  'llm-explicit': [join(GENERATORS, 'make_llm.py'), `${TINY_LLM} --vocab 1024 --style explicit`],
-  embedder: [join(GENERATORS, 'make_embedder.py'), TINY_ENCODER],
-  classifier: [join(ORIGINAL, 'make_classifier.py'), ''],
-};
-
 /** Text of the recordings, with the pauses between words in units of 10 ms. */
 const SPEECH = {
   'sentence.wav': { text: 'The quick brown fox jumps over the lazy dog.', gap: 0 },
   'pauses.wav': { text: 'Hello. This is a longer text, with pauses in between. Do you hear me?', gap: 60 },
 };
-
-async function writeModels() {
-  const python = await pythonEnvironment('models');
-  const programs = [...new Set(Object.values(MODELS).map(([program]) => program))];
-  const missing = programs.find((program) => !existsSync(program));
-  if (missing !== undefined) {
-    throw new Failure(`The program that writes models is missing: ${missing}`);
-  }
-  await rewriteIfStale(DATA.models, JSON.stringify(MODELS) + programs.map((program) => readFileSync(program, 'utf8')).join(), async () => {
-    for (const [name, [program, options]] of Object.entries(MODELS)) {
-      const folder = join(DATA.models, name);
-      const input = name === 'classifier' ? [join(DATA.models, 'embedder')] : [];
-      await run(`model ${name}`, python, [program, ...input, folder, ...options.split(' ').filter(Boolean)]);
-    }
-    for (const name of ['llm', 'llm-explicit']) {
-      // Transformers.js's name for 8 bits.
-      symlinkSync('model_q8.onnx', join(DATA.models, name, 'onnx', 'model_quantized.onnx'));
-    }
-    // fastembed reads the special tokens from here.
-    const tokens = { unk_token: '[UNK]', cls_token: '[CLS]', sep_token: '[SEP]', pad_token: '[PAD]', mask_token: '[MASK]' };
-    writeFileSync(join(DATA.models, 'embedder', 'special_tokens_map.json'), JSON.stringify(tokens));
-  });
-}
 
 async function writeSpeech() {
   if (outputOf('espeak-ng', ['--version']) === undefined) {
@@ -127,9 +91,10 @@ async function writeReferences() {
 
 if (isProgram(import.meta.url)) {
   await entry(async () => {
-    const { reference } = parseArgs({ options: { reference: { type: 'boolean', default: false } } }).values;
+    const options = /** @type {const} */ ({ reference: { type: 'boolean', default: false } });
+    const { reference } = withUsage('usage: npm run suite -- ort-programs [--reference]', () => parseArgs({ options }).values);
     await installExternal();
-    await writeModels();
+    await writeModels(DATA.models);
     await writeSpeech();
     if (reference) {
       await writeReferences();

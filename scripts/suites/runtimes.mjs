@@ -11,6 +11,7 @@ import { availableParallelism } from 'node:os';
 import { dirname, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { runBundles } from '../../__test__/external/runtimes/bundles.mjs';
+import { runFrameworks } from '../../__test__/external/runtimes/frameworks.mjs';
 import { compareRuns, findFaults } from '../../__test__/external/runtimes/faults.mjs';
 import { HERE, LACKING, RUNTIMES } from '../../__test__/external/runtimes/runtimes.mjs';
 import { addonName } from '../packages.mjs';
@@ -127,12 +128,18 @@ function installPackage() {
   return { cwd: project.folder, tidy: () => project.remove() };
 }
 
-/** As {@link installPackage}, with a model and, beside it, the addon. @returns {Prepared & { cwd: string }} */
-function installForBundles() {
+/** As {@link installPackage}, with a model. @returns {Prepared & { cwd: string }} */
+function installWithModel() {
   const { cwd, tidy } = /** @type {Prepared & { cwd: string }} */ (installPackage());
   cpSync(join(root, 'packages', 'cli', '__test__', 'files', 'colors.onnx'), join(cwd, 'colors.onnx'));
-  cpSync(join(root, addonName(thisPlatform())), join(cwd, 'webnn-node.node'));
   return { cwd, tidy };
+}
+
+/** As {@link installWithModel}, with the addon beside the model. */
+function installForBundles() {
+  const prepared = installWithModel();
+  cpSync(join(root, addonName(thisPlatform())), join(prepared.cwd, 'webnn-node.node'));
+  return prepared;
 }
 
 /**
@@ -179,6 +186,11 @@ const SUITES = {
     only: ['node-26', 'bun'],
     prepare: installForBundles,
     run: async (runtime, { cwd }) => runBundles(runtime, /** @type {string} */ (cwd), addonName(thisPlatform())),
+  },
+  'test frameworks': {
+    only: ['node-26'],
+    prepare: installWithModel,
+    run: async (runtime, { cwd }) => runFrameworks(runtime, /** @type {string} */ (cwd)),
   },
   vectors: { readsVectors: true, run: runVectors },
   interfaces: { run: (runtime) => runTests(runtime, 'interfaces', testsIn('__test__/interfaces')), hasFloat16Tests: true },

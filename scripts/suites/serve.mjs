@@ -3,8 +3,9 @@
 
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { parseArgs } from 'node:util';
 import { installExternal } from '../external.mjs';
-import { entry, isProgram, root, run } from '../process.mjs';
+import { entry, isProgram, root, run, withUsage } from '../process.mjs';
 import { pythonEnvironment } from '../python.mjs';
 import { startRedis } from '../services.mjs';
 
@@ -12,6 +13,7 @@ const FOLDER = '__test__/external/serve';
 
 if (isProgram(import.meta.url)) {
   await entry(async () => {
+    withUsage('usage: npm run suite -- serve', parseArgs);
     await installExternal();
     const python = await pythonEnvironment('serve');
     const redis = await startRedis();

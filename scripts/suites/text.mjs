@@ -7,10 +7,11 @@
 import { parseArgs } from 'node:util';
 import { writeModels } from '../../bench/generate/models.mjs';
 import { installExternal } from '../external.mjs';
-import { entry, run } from '../process.mjs';
+import { entry, run, withUsage } from '../process.mjs';
 
 await entry(async () => {
-  const { gpu } = parseArgs({ options: { gpu: { type: 'boolean', default: false } } }).values;
+  const options = /** @type {const} */ ({ gpu: { type: 'boolean', default: false } });
+  const { gpu } = withUsage('usage: npm run suite -- text [--gpu]', () => parseArgs({ options }).values);
   // It includes onnxruntime-node.
   if (!gpu) await installExternal();
   const env = { WEBNN_TEXT_MODELS: await writeModels({ tiny: true }) };

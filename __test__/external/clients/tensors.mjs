@@ -32,7 +32,7 @@ export const sizeOf = (shape) => shape.reduce((product, size) => product * size,
 
 /** @returns {(shape: number[], low?: number, high?: number) => TestTensor} integers from `low` to `high` - 1 */
 const integers =
-  (type, Array, convert = /** @type {(value: number) => any} */ (Number)) =>
+  (type, Array, convert = /** @type {(value: number) => unknown} */ (Number)) =>
   (shape, low = 0, high = 10) => ({
     type,
     shape,

@@ -60,7 +60,7 @@ export function digests({ models, speech }) {
  * @param {string} name
  * @param {Data} data
  * @param {string[]} [flags] of Node
- * @returns {Promise<{ results: any, libraries: string[] }>} what it printed, and the shared libraries that it had loaded
+ * @returns {Promise<{ results: unknown, libraries: string[] }>} what it printed, and the shared libraries that it had loaded
  */
 export async function runProgram(project, name, data, flags = []) {
   const args = [...flags, '--import', WATCH, join(project, `${name}.mjs`), ...PROGRAMS[name](data)];

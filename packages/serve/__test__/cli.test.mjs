@@ -19,13 +19,25 @@ const EMBEDDINGS = fileURLToPath(new URL('../models/embeddings', import.meta.url
 /** Models that take about 100 ms each to load. */
 const COUNT = 50;
 
+/**
+ * Starts the program, which does not outlive a test that fails: the runner would wait for it.
+ *
+ * @param {import('node:test').TestContext} t
+ * @param {string[]} args
+ */
+function start(t, ...args) {
+  const child = spawn(process.execPath, [PROGRAM, ...args, '--limit', 'maxEventLoopDelayMs=0'], { env: { ...process.env, NODE_TEST_CONTEXT: undefined } });
+  t.after(() => void child.kill('SIGKILL'));
+  return child;
+}
+
 // Windows has no signals.
 if (process.platform !== 'win32') {
   test('a signal while models are loaded ends the program, also as the first process of a container', async (t) => {
     const repository = mkdtempSync(path.join(tmpdir(), 'webnn-serve-'));
     t.after(() => rmSync(repository, { recursive: true }));
     for (let i = 0; i < COUNT; i++) symlinkSync(EMBEDDINGS, path.join(repository, `m${i}`));
-    const child = spawn(process.execPath, [PROGRAM, repository, '--http', '0'], { env: { ...process.env, NODE_TEST_CONTEXT: undefined } });
+    const child = start(t, repository, '--http', '0');
     const ended = endOf(child);
     child.stdout.once('data', () => child.kill('SIGTERM'));
     const { code, signal, stdout } = await ended;
@@ -34,10 +46,9 @@ if (process.platform !== 'win32') {
     assert.doesNotMatch(stdout, /"ready"/);
   });
 
-  test('two processes answer behind one port, count together, and end with 0', async () => {
+  test('two processes answer behind one port, count together, and end with 0', async (t) => {
     const [http, metrics] = [await freePort(), await freePort()];
-    const args = [PROGRAM, '--processes', '2', '--http', String(http), '--metrics', String(metrics)];
-    const child = spawn(process.execPath, args, { env: { ...process.env, NODE_TEST_CONTEXT: undefined } });
+    const child = start(t, '--processes', '2', '--http', String(http), '--metrics', String(metrics));
     const ended = endOf(child);
     let ready = 0;
     createInterface({ input: child.stdout }).on('line', (line) => {

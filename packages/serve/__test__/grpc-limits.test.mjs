@@ -205,6 +205,8 @@ test('there is a limit of connections, and of calls on one', async (t) => {
   await until(async () => (await callRaw(sessionOf(t, address), LIVE).catch(() => ({ code: 'NONE' }))).code === 'OK', 'there is room again');
   assert.equal(sessions[1].remoteSettings.maxConcurrentStreams, 5);
   assert.ok(!sessions[1].destroyed && !sessions[2].destroyed);
+  // The server waits for their calls when it ends.
+  for (const session of sessions) session.destroy();
 });
 
 test('connections on which nothing happens make room for others', async (t) => {

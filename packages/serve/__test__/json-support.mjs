@@ -16,7 +16,7 @@ const DOUBLE_IT = writeModel({
 /** A server whose tests may stop its thread themselves: they parse there for comparison. */
 export async function modelServer(t) {
   const repository = repositoryOf(t, { 'digits/1/model.onnx': DIGITS, 'double/1/model.onnx': DOUBLE_IT, ...wordsFiles('words') });
-  const { urls } = await startServer(t, { models: repository, limits: { maxEventLoopDelayMs: 0 } });
+  const { urls } = await startServer(t, { models: repository });
   return { url: urls.http, infer: `${urls.http}/v2/models/double/infer` };
 }
 

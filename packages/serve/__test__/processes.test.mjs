@@ -30,7 +30,8 @@ class Program {
     const program = new Program();
     program.http = await freePort();
     program.metrics = await freePort();
-    const all = [PROGRAM, '--processes', '2', '--http', String(program.http), '--metrics', String(program.metrics), ...args];
+    const ports = ['--http', String(program.http), '--metrics', String(program.metrics)];
+    const all = [PROGRAM, '--processes', '2', ...ports, '--limit', 'maxEventLoopDelayMs=0', ...args];
     program.child = spawn(process.execPath, all, { env: { ...process.env, NODE_TEST_CONTEXT: undefined } });
     program.ended = endOf(program.child);
     createInterface({ input: program.child.stdout }).on('line', (line) => program.lines.push(JSON.parse(line)));
@@ -89,7 +90,7 @@ function kill(pid, signal) {
     process.kill(pid, signal);
     return true;
   } catch (error) {
-    assert.equal(/** @type {any} */ (error).code, 'ESRCH');
+    assert.equal(/** @type {NodeJS.ErrnoException} */ (error).code, 'ESRCH');
     return false;
   }
 }

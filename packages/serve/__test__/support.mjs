@@ -47,7 +47,9 @@ export function repositoryOf(t, files) {
  * @param {import('../lib/serve.js').ServeOptions} options
  */
 export async function startServer(t, options) {
-  const server = await serve({ http: 0, log: false, ...options });
+  // On a busy machine, the event loop of a test is late, which is no reason to refuse its requests.
+  const limits = { maxEventLoopDelayMs: 0, ...options.limits };
+  const server = await serve({ http: 0, log: false, ...options, limits });
   t.after(() => server.close());
   return server;
 }
