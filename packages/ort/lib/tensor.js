@@ -188,7 +188,9 @@ function checkData(data, type, dims, what) {
   }
   const size = sizeOf(dims);
   if (data.length < size) {
-    throw new Error(`${what} has ${data.length} ${data.length === 1 ? 'element' : 'elements'}${data.length === 0 ? ' (or is detached)' : ''}, expected ${size} for [${dims.join(', ')}]`);
+    throw new Error(
+      `${what} has ${data.length} ${data.length === 1 ? 'element' : 'elements'}${data.length === 0 ? ' (or is detached)' : ''}, expected ${size} for [${dims.join(', ')}]`,
+    );
   }
   return data.length > size ? data.subarray(0, size) : data;
 }
