@@ -10,10 +10,10 @@
 //
 // Needs Node, Rust with rustfmt and clippy, a C linker and Python 3.11. Debian packages that a step needs in addition
 // (scripts/install-debian-packages.sh) are installed with --install, with CI=true, or where it runs as root; otherwise a
-// step without them does not run. Nor does one whose data are outside of the repository, and absent. If the step was
-// named, that is a failure.
+// step without them does not run. Nor does one whose data are outside of the repository, and absent, or one for another
+// system. If the step was named, that is a failure.
 
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { PassedSteps } from './gate/passed.mjs';
@@ -50,23 +50,27 @@ export function selectSteps(names, steps = STEPS) {
   return steps.filter(({ name }) => wanted.has(name));
 }
 
+/** The code name of this system's release. */
+const codeName = () => (existsSync('/etc/os-release') ? /^VERSION_CODENAME=(.*)$/m.exec(readFileSync('/etc/os-release', 'utf8'))?.[1] : undefined);
+
 /**
- * What keeps a step from running: absent data, of its own or of a step that it needs, missing packages or a missing
- * subcommand of cargo.
+ * What keeps a step from running: absent data, of its own or of a step that it needs, missing packages, a missing
+ * subcommand of cargo, or another system.
  *
  * @param {Step} step
  * @param {boolean} mayInstall
  * @returns {string[]}
  */
-function obstacles({ outside = [], needs = [], subcommand, debian = [] }, mayInstall) {
+function obstacles({ outside = [], needs = [], subcommand, debian = [], release }, mayInstall) {
   const absent = outside
     .filter((name) => !existsSync(join(root, OUTSIDE[name])))
     .map((name) => (name in INSTEAD ? `${OUTSIDE[name]} (the step ${INSTEAD[/** @type {keyof typeof INSTEAD} */ (name)]} takes its place)` : OUTSIDE[name]));
   const tools = subcommand === undefined || outputOf('cargo', [subcommand, '--version']) !== undefined ? [] : [`cargo ${subcommand}`];
+  const systems = release === undefined || (process.arch === 'x64' && codeName() === release) ? [] : [`Debian ${release} on x64`];
   const isAsked = !mayInstall && debian.length > 0 && process.platform === 'linux';
   const packages = isAsked ? (outputOf(INSTALLER, ['--missing', ...debian])?.split('\n') ?? []).filter((name) => name !== '') : [];
   const others = STEPS.filter(({ name }) => needs.includes(name)).flatMap((step) => obstacles(step, mayInstall));
-  return [...absent, ...tools, ...packages.map((name) => `the package ${name} (--install installs it)`), ...others];
+  return [...absent, ...tools, ...systems, ...packages.map((name) => `the package ${name} (--install installs it)`), ...others];
 }
 
 /** @typedef {{ name: string, result: string, seconds?: number }} Row */

@@ -26,6 +26,10 @@ const SOFTWARE_GPU = { WEBNN_GPU_SOFTWARE: '1' };
 const LIMITS = '--manifest-path bench/limits/Cargo.toml';
 const LOOM = '--manifest-path loom/Cargo.toml';
 
+/** Commands for other platforms. */
+const ARM64 = 'scripts/cross/arm64.sh';
+const WINDOWS = 'scripts/cross/windows.sh';
+
 /** Files, as patterns of Git, that the addon and its unit tests are made of. */
 const RUST = ['src', 'build.rs', 'Cargo.*', 'rustfmt.toml', 'spec', 'proptest-regressions', 'bench/limits', 'fuzz/corpus.tar.gz'];
 
@@ -67,6 +71,7 @@ async function checkSchemas() {
  * @property {(keyof typeof OUTSIDE)[]} [outside]
  * @property {string[]} [debian] arguments of scripts/install-debian-packages.sh
  * @property {string} [subcommand] a subcommand of cargo: if it is not installed, the step does not run
+ * @property {string} [release] the code name of a release of Debian, on x64: on other systems, the step does not run
  * @property {boolean} [beside] runs concurrently with the following steps, until one needs it
  */
 
@@ -208,6 +213,46 @@ export const STEPS = [
     needs: ['addon'],
     inputs: CODE,
     run: ['npm run suite -- runtimes'],
+  },
+  // Emulated: nothing about speed, or about the order in which threads of arm64 see memory.
+  {
+    name: 'arm64',
+    title: 'kernels and the addon for arm64, under qemu',
+    tier: 'all',
+    inputs: CODE,
+    release: 'bookworm',
+    run: [
+      `${ARM64} test cpu::simd cpu::product cpu::kernels cpu::steps`,
+      `${ARM64} addon`,
+      ...['neon', 'portable'].map((isa) => `WEBNN_ISA=${isa} ${ARM64} node scripts/cross/smoke.cjs`),
+      `${ARM64} node --expose-gc --test __test__/interfaces/dispatch.test.mjs`,
+    ],
+  },
+  {
+    name: 'arm64-vectors',
+    title: 'conformance vectors on arm64, under qemu',
+    tier: 'all',
+    needs: ['arm64'],
+    inputs: CODE,
+    outside: ['vectors'],
+    run: [`${ARM64} node __test__/conformance/run.mjs ${OUTSIDE.vectors}`],
+  },
+  {
+    name: 'windows',
+    title: 'the crate and the addon for Windows, under Wine',
+    tier: 'all',
+    inputs: CODE,
+    release: 'bookworm',
+    run: [`${WINDOWS} check`, `${WINDOWS} test memory:: session:: runtime:: cpu::schedule`, `${WINDOWS} addon`, `${WINDOWS} node scripts/cross/smoke.cjs`],
+  },
+  {
+    name: 'windows-vectors',
+    title: 'conformance vectors on Windows, under Wine',
+    tier: 'all',
+    needs: ['windows'],
+    inputs: CODE,
+    outside: ['vectors'],
+    run: [`${WINDOWS} node __test__/conformance/run.mjs ${OUTSIDE.vectors}`],
   },
   {
     name: 'onnx-node',

@@ -1,7 +1,7 @@
 //! Models of all kinds whose sizes share templates.
 
+use super::SessionOptions;
 use super::tests::{Sized, data, run, session};
-use super::{SessionOptions, Shapes};
 use crate::onnx::tensor::ElementType::{Float, Int32, Int64, Uint8};
 use crate::onnx::testing::{Attr, TestGraph};
 
@@ -486,6 +486,7 @@ fn layer() -> TestGraph {
 #[cfg(target_os = "linux")]
 #[test]
 fn nothing_grows_over_a_hundred_thousand_sets_of_sizes() {
+    use super::Shapes;
     use super::tests::{finished, session};
     use crate::cpu::weights::origins;
     use crate::runtime::Site;
