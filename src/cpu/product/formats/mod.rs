@@ -1,0 +1,181 @@
+//! Formats: how the operands of products of bytes are packed and multiplied. A format is a file here and a line in
+//! [`ByteFormat::available`]; [the frame](super::int8::frame) does the rest.
+//!
+//! Left numbers are bytes, right ones are between -255 and 255. Sums are exact (modulo 2^32) in every format.
+
+mod words;
+
+use crate::cpu::simd::Isa;
+use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel, Integers};
+use words::Words;
+
+/// How operands are packed and multiplied. Values prove that the CPU has the instructions.
+///
+/// A register tile has some *units* of rows and 1, 2 or 4 vectors of columns. A *group* of neighboring depths is
+/// multiplied at once; both operands are padded to whole groups.
+///
+/// # Safety
+/// [`tile`](Format::tile) reads and writes nothing but what it documents.
+pub unsafe trait Format: Copy {
+    /// Vectors of sums.
+    type Integers: Integers;
+    /// Names the layout of packed right operands: those of equal names and widths are shared.
+    const NAME: &'static str;
+    /// Depths per group.
+    const GROUP: usize;
+    /// Rows that are stored together.
+    const UNIT: usize = 1;
+    /// Bytes per number of the left operand. With 1 byte and [`UNIT`](Format::UNIT) 1, rows of bytes are packed rows.
+    const LEFT_SIZE: usize = 1;
+    /// Bytes per number of the right operand. With 1 byte, its numbers are between -128 and 127.
+    const RIGHT_SIZE: usize = 1;
+    /// Whether the bytes of the left operand are signed.
+    const IS_SIGNED: bool = false;
+    /// The most vectors of a register tile, which are the columns of a panel.
+    const VECTORS: usize;
+    /// The units of a register tile with 1, 2 or 4 vectors, indexed by the binary logarithm of that number.
+    const UNITS: [usize; 3];
+
+    /// The operations on sums.
+    fn integers(self) -> Self::Integers;
+
+    /// Packs row `index` of a left operand, whose packed rows take `stride` bytes each, to its place in `to`. The bits
+    /// in `flip` are inverted first. What is after the row in its last group is multiplied with 0.
+    #[inline(always)]
+    fn pack_left(self, row: &[u8], flip: u8, index: usize, stride: usize, to: &mut [u8]) {
+        for (to, &byte) in to[index * stride..].iter_mut().zip(row) {
+            *to = byte ^ flip;
+        }
+    }
+
+    /// Packs a group of depths of the `columns` columns of a panel: `numbers` has a row of columns for each depth.
+    fn pack_right(self, numbers: &[i16], columns: usize, to: &mut [u8]);
+
+    /// Writes `start`, plus the products of `UNITS` units and a panel with `VECS` vectors of columns, to `sums`, row by
+    /// row.
+    ///
+    /// # Safety
+    /// `left` is readable for `UNITS` units of packed rows, each of `stride` bytes and of `groups` groups, and `right`
+    /// for the groups of the panel; `sums` is writable for the vectors of all rows.
+    unsafe fn tile<const UNITS: usize, const VECS: usize>(
+        self,
+        left: *const u8,
+        stride: usize,
+        right: *const u8,
+        groups: usize,
+        start: [<Self::Integers as Integers>::Sums; VECS],
+        sums: *mut <Self::Integers as Integers>::Sums,
+    );
+}
+
+/// Code that is compiled once per format. Mark `run` and all performance-critical functions below it
+/// `#[inline(always)]`.
+pub trait FormatKernel {
+    /// The kernel's return type.
+    type Output;
+    /// Does the work.
+    fn run<F: Format>(self, format: F) -> Self::Output;
+}
+
+/// A format for products of bytes that this CPU has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByteFormat {
+    /// Words of 32 bits.
+    Words(DotLevel),
+}
+
+/// The constants of a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FormatSizes {
+    /// [`Format::NAME`].
+    pub name: &'static str,
+    /// Columns per vector.
+    pub lanes: usize,
+    /// Columns of a full panel.
+    pub panel: usize,
+    /// Most rows of a register tile.
+    pub rows: usize,
+    /// [`Format::GROUP`].
+    pub group: usize,
+    /// [`Format::UNIT`].
+    pub unit: usize,
+    /// [`Format::LEFT_SIZE`].
+    pub left_size: usize,
+    /// [`Format::RIGHT_SIZE`].
+    pub right_size: usize,
+    /// [`Format::IS_SIGNED`].
+    pub is_signed: bool,
+}
+
+impl ByteFormat {
+    /// All formats of this CPU that are compatible with `isa`, the best one last. Tests run on all of them.
+    pub fn available(isa: Isa) -> Vec<ByteFormat> {
+        DotLevel::available(isa).map(ByteFormat::Words).collect()
+    }
+
+    /// The best format of this CPU that is compatible with `isa`.
+    pub fn of(isa: Isa) -> ByteFormat {
+        ByteFormat::available(isa).pop().unwrap_or(ByteFormat::Words(DotLevel::Portable))
+    }
+
+    /// Runs `kernel` in a function compiled for this format.
+    #[inline]
+    pub fn run<K: FormatKernel>(self, kernel: K) -> K::Output {
+        match self {
+            ByteFormat::Words(level) => level.run(InWords(kernel)),
+        }
+    }
+
+    /// The constants of the format.
+    pub fn sizes(self) -> FormatSizes {
+        struct Sizes;
+        impl FormatKernel for Sizes {
+            type Output = FormatSizes;
+            #[inline(always)]
+            fn run<F: Format>(self, _: F) -> FormatSizes {
+                let lanes = <F::Integers as Integers>::LANES;
+                FormatSizes {
+                    name: F::NAME,
+                    lanes,
+                    panel: F::VECTORS * lanes,
+                    rows: F::UNITS[F::VECTORS.ilog2() as usize] * F::UNIT,
+                    group: F::GROUP,
+                    unit: F::UNIT,
+                    left_size: F::LEFT_SIZE,
+                    right_size: F::RIGHT_SIZE,
+                    is_signed: F::IS_SIGNED,
+                }
+            }
+        }
+        self.run(Sizes)
+    }
+}
+
+impl FormatSizes {
+    /// Whether rows of bytes, padded to whole groups, are packed rows.
+    pub fn takes_bytes(&self) -> bool {
+        self.left_size == 1 && self.unit == 1
+    }
+
+    /// Bytes per packed row of `depth` numbers.
+    pub fn left_stride(&self, depth: usize) -> usize {
+        depth.next_multiple_of(self.group) * self.left_size
+    }
+
+    /// The number of columns that panels have room for if `columns` are packed. [`Rescale`](super::int8::Rescale) must
+    /// have as many.
+    pub fn padded_columns(&self, columns: usize) -> usize {
+        let rest = columns % self.panel;
+        columns - rest + rest.div_ceil(self.lanes).next_power_of_two() * self.lanes * (rest > 0) as usize
+    }
+}
+
+struct InWords<K>(K);
+
+impl<K: FormatKernel> DotKernel for InWords<K> {
+    type Output = K::Output;
+    #[inline(always)]
+    fn run<D: Dot>(self, dot: D) -> K::Output {
+        self.0.run(Words(dot))
+    }
+}
