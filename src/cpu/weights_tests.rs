@@ -195,7 +195,7 @@ fn bytes_are_packed_once_for_all_plans() {
         let constant = graph.value(ValueId(4)).constant().unwrap();
         let (format, zeros) = (ByteFormat::of(Isa::best()).sizes(), vec![3i16; 90]);
         let (sizes, strides) = ([90, 100], [1, 90, 0, 0]);
-        let form = ("int8", format.name, format.panel, sizes, 0, strides, [1, 100], &zeros);
+        let form = ("int8", format.name, format.panel(), sizes, 0, strides, [1, 100], &zeros);
         let again = Weights::of(constant, DataType::Int8, None).packed(&form, || panic!("it is shared")).unwrap();
         assert!(Arc::ptr_eq(panels, &again));
     }

@@ -184,7 +184,8 @@ impl Filter<'_> {
     fn panels(&self, env: &Env, first: usize, [columns, depth]: [usize; 2]) -> Result<BytePanels> {
         let (Filter { constants, strides, taps }, format) = (*self, ByteFormat::of(env.isa));
         let zeros: Vec<i16> = (first..first + columns).map(|channel| constants.zero(channel)).collect();
-        let form = ("int8", format.sizes().name, format.sizes().panel, [columns, depth], first, strides, taps, &zeros);
+        let form =
+            ("int8", format.sizes().name, format.sizes().panel(), [columns, depth], first, strides, taps, &zeros);
         let weights = Weights::of(constants.filter, constants.filter_type, Some(env.threads));
         let data = weights.packed(&form, || {
             let (filter, [o, i, h, w], [width, inputs]) = (constants.filter.buffer()?, strides, taps);

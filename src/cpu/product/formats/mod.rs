@@ -1,13 +1,16 @@
 //! Formats: how the operands of products of bytes are packed and multiplied. A format is a file here and a line in
 //! [`ByteFormat::available`]; [the frame](super::int8::frame) does the rest.
 //!
-//! Left numbers are bytes, right ones are between -255 and 255. Sums are exact (modulo 2^32) in every format.
+//! Left numbers are bytes, right ones are signed bytes. Sums are exact (modulo 2^32) in every format.
 
 mod words;
 
 use crate::cpu::simd::Isa;
 use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel, Integers};
 use words::Words;
+
+/// Gathered rows, and rows that are packed from them, are padded to a multiple of this number of depths.
+pub const PADDING: usize = 16;
 
 /// How operands are packed and multiplied. Values prove that the CPU has the instructions.
 ///
@@ -19,22 +22,8 @@ use words::Words;
 pub unsafe trait Format: Copy {
     /// Vectors of sums.
     type Integers: Integers;
-    /// Names the layout of packed right operands: those of equal names and widths are shared.
-    const NAME: &'static str;
-    /// Depths per group.
-    const GROUP: usize;
-    /// Rows that are stored together.
-    const UNIT: usize = 1;
-    /// Bytes per number of the left operand. With 1 byte and [`UNIT`](Format::UNIT) 1, rows of bytes are packed rows.
-    const LEFT_SIZE: usize = 1;
-    /// Bytes per number of the right operand. With 1 byte, its numbers are between -128 and 127.
-    const RIGHT_SIZE: usize = 1;
-    /// Whether the bytes of the left operand are signed.
-    const IS_SIGNED: bool = false;
-    /// The most vectors of a register tile, which are the columns of a panel.
-    const VECTORS: usize;
-    /// The units of a register tile with 1, 2 or 4 vectors, indexed by the binary logarithm of that number.
-    const UNITS: [usize; 3];
+    /// The layout of the operands, and the register tile.
+    const SIZES: FormatSizes;
 
     /// The operations on sums.
     fn integers(self) -> Self::Integers;
@@ -87,23 +76,21 @@ pub enum ByteFormat {
 /// The constants of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormatSizes {
-    /// [`Format::NAME`].
+    /// Names the layout of packed right operands: those of equal names and widths are shared.
     pub name: &'static str,
-    /// Columns per vector.
+    /// Columns per vector: [`Integers::LANES`].
     pub lanes: usize,
-    /// Columns of a full panel.
-    pub panel: usize,
-    /// Most rows of a register tile.
-    pub rows: usize,
-    /// [`Format::GROUP`].
-    pub group: usize,
-    /// [`Format::UNIT`].
+    /// The most vectors of a register tile, which are the columns of a panel.
+    pub vectors: usize,
+    /// The units of rows of a register tile with 1, 2 or 4 vectors, indexed by the binary logarithm of that number.
+    pub units: [usize; 3],
+    /// Rows that are packed together.
     pub unit: usize,
-    /// [`Format::LEFT_SIZE`].
+    /// Depths per group.
+    pub group: usize,
+    /// Bytes per number of the left operand. With 1 byte, and units of 1 row, rows of bytes are packed rows.
     pub left_size: usize,
-    /// [`Format::RIGHT_SIZE`].
-    pub right_size: usize,
-    /// [`Format::IS_SIGNED`].
+    /// Whether the bytes of the left operand are signed.
     pub is_signed: bool,
 }
 
@@ -133,18 +120,7 @@ impl ByteFormat {
             type Output = FormatSizes;
             #[inline(always)]
             fn run<F: Format>(self, _: F) -> FormatSizes {
-                let lanes = <F::Integers as Integers>::LANES;
-                FormatSizes {
-                    name: F::NAME,
-                    lanes,
-                    panel: F::VECTORS * lanes,
-                    rows: F::UNITS[F::VECTORS.ilog2() as usize] * F::UNIT,
-                    group: F::GROUP,
-                    unit: F::UNIT,
-                    left_size: F::LEFT_SIZE,
-                    right_size: F::RIGHT_SIZE,
-                    is_signed: F::IS_SIGNED,
-                }
+                F::SIZES
             }
         }
         self.run(Sizes)
@@ -152,20 +128,28 @@ impl ByteFormat {
 }
 
 impl FormatSizes {
+    /// Columns of a full panel.
+    pub const fn panel(&self) -> usize {
+        self.vectors * self.lanes
+    }
+
     /// Whether rows of bytes, padded to whole groups, are packed rows.
-    pub fn takes_bytes(&self) -> bool {
+    pub const fn takes_bytes(&self) -> bool {
         self.left_size == 1 && self.unit == 1
     }
 
     /// Bytes per packed row of `depth` numbers.
-    pub fn left_stride(&self, depth: usize) -> usize {
-        depth.next_multiple_of(self.group) * self.left_size
+    pub const fn left_stride(&self, depth: usize) -> usize {
+        match self.takes_bytes() {
+            true => depth.next_multiple_of(self.group),
+            false => depth.next_multiple_of(PADDING) * self.left_size,
+        }
     }
 
     /// The number of columns that panels have room for if `columns` are packed. [`Rescale`](super::int8::Rescale) must
     /// have as many.
     pub fn padded_columns(&self, columns: usize) -> usize {
-        let rest = columns % self.panel;
+        let rest = columns % self.panel();
         columns - rest + rest.div_ceil(self.lanes).next_power_of_two() * self.lanes * (rest > 0) as usize
     }
 }

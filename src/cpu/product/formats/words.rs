@@ -1,15 +1,16 @@
 //! Words of 32 bits: a word of a left row in all lanes times a vector of words of the right operand, one per column.
 //!
 //! Where one instruction multiplies bytes and adds four products (VNNI), a word is four neighboring bytes of a row or
-//! column, unsigned in rows. Elsewhere it is two integers of 16 bits: their products are exact, and a broadcast from
-//! memory takes no slot of the units that multiply, as widening bytes in the loop would.
+//! column, unsigned in rows. Elsewhere it is two integers of 16 bits, whose products are exact. Rows are packed as such:
+//! a broadcast from memory takes no slot of the units that multiply, as widening would. Columns stay bytes in memory, for
+//! products of few rows, which wait for it, and are widened once for all rows of a tile.
 
 #![expect(
     clippy::needless_range_loop,
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::Format;
+use super::{Format, FormatSizes, PADDING};
 use crate::cpu::product::tile::opaque;
 use crate::cpu::simd::dot::Dot;
 
@@ -17,30 +18,24 @@ use crate::cpu::simd::dot::Dot;
 #[derive(Clone, Copy)]
 pub struct Words<D>(pub D);
 
-/// The vectors of a panel: sums of 6 rows by 4 vectors of 512 bits, or by 2 of 256 bits, fit into the registers together
-/// with the factors.
-const fn vectors(lanes: usize) -> usize {
-    if lanes == 16 { 4 } else { 2 }
-}
-
-/// The rows of a register tile with 1, 2 and 4 vectors.
-const fn rows(lanes: usize) -> [usize; 3] {
-    match lanes {
-        16 => [12, 12, 6],
-        8 => [6, 6, 6],
-        _ => [2, 2, 2],
-    }
-}
-
 // SAFETY: `tile` reads whole words of the rows and vectors of the panel, and writes the sums of its rows.
 unsafe impl<D: Dot> Format for Words<D> {
     type Integers = D;
-    const NAME: &'static str = if D::PER_WORD == 4 { "quads of bytes" } else { "pairs of 16 bits" };
-    const GROUP: usize = D::PER_WORD;
-    const LEFT_SIZE: usize = 4 / D::PER_WORD;
-    const RIGHT_SIZE: usize = 4 / D::PER_WORD;
-    const VECTORS: usize = vectors(D::LANES);
-    const UNITS: [usize; 3] = rows(D::LANES);
+    const SIZES: FormatSizes = FormatSizes {
+        name: if D::PER_WORD == 4 { "quads of bytes" } else { "pairs of bytes" },
+        lanes: D::LANES,
+        vectors: if D::LANES == 16 { 4 } else { 2 },
+        // The sums, the factors and a product fit into the registers.
+        units: match D::LANES {
+            16 => [12, 12, 6],
+            8 => [6, 6, 6],
+            _ => [2, 2, 2],
+        },
+        unit: 1,
+        group: D::PER_WORD,
+        left_size: 4 / D::PER_WORD,
+        is_signed: false,
+    };
 
     #[inline(always)]
     fn integers(self) -> D {
@@ -49,13 +44,21 @@ unsafe impl<D: Dot> Format for Words<D> {
 
     #[inline(always)]
     fn pack_left(self, row: &[u8], flip: u8, index: usize, stride: usize, to: &mut [u8]) {
-        let to = &mut to[index * stride..][..row.len() * Self::LEFT_SIZE];
+        let to = &mut to[index * stride..][..row.len() * Self::SIZES.left_size];
         if D::PER_WORD == 4 {
             for (to, &byte) in to.iter_mut().zip(row) {
                 *to = byte ^ flip;
             }
         } else {
-            for (to, &byte) in to.as_chunks_mut().0.iter_mut().zip(row) {
+            // Most rows are whole chunks: gathered ones are padded.
+            let (chunks, rest) = row.as_chunks::<PADDING>();
+            let (to_chunks, to_rest) = to.split_at_mut(2 * PADDING * chunks.len());
+            for (to, from) in to_chunks.as_chunks_mut::<{ 2 * PADDING }>().0.iter_mut().zip(chunks) {
+                for (to, &byte) in to.as_chunks_mut().0.iter_mut().zip(from) {
+                    *to = [byte ^ flip, 0];
+                }
+            }
+            for (to, &byte) in to_rest.as_chunks_mut().0.iter_mut().zip(rest) {
                 *to = [byte ^ flip, 0];
             }
         }
@@ -63,12 +66,10 @@ unsafe impl<D: Dot> Format for Words<D> {
 
     #[inline(always)]
     fn pack_right(self, numbers: &[i16], columns: usize, to: &mut [u8]) {
-        for (column, word) in to.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-            let number = |depth: usize| numbers[depth * columns + column].to_le_bytes();
-            *word = match D::PER_WORD {
-                4 => [0, 1, 2, 3].map(|depth| number(depth)[0]),
-                _ => [number(0)[0], number(0)[1], number(1)[0], number(1)[1]],
-            };
+        for (column, word) in to.chunks_exact_mut(D::PER_WORD).enumerate() {
+            for (depth, byte) in word.iter_mut().enumerate() {
+                *byte = numbers[depth * columns + column] as u8;
+            }
         }
     }
 
@@ -89,9 +90,9 @@ unsafe impl<D: Dot> Format for Words<D> {
         for _ in 0..groups {
             // SAFETY: the caller guarantees that the panel and the rows have another word.
             unsafe {
-                let mut factors = [dot.load(right); VECS];
+                let mut factors = [dot.load_words(right); VECS];
                 for v in 1..VECS {
-                    factors[v] = dot.load(right.add(v * D::BYTES));
+                    factors[v] = dot.load_words(right.add(v * D::LANES * D::PER_WORD));
                 }
                 for row in 0..ROWS {
                     let word = dot.broadcast(rows_at[row / 3].add(row % 3 * stride));
@@ -103,7 +104,7 @@ unsafe impl<D: Dot> Format for Words<D> {
             for index in 0..4 {
                 rows_at[index] = opaque(rows_at[index].wrapping_add(4));
             }
-            right = right.wrapping_add(VECS * D::BYTES);
+            right = right.wrapping_add(VECS * D::LANES * D::PER_WORD);
         }
         for row in 0..ROWS {
             for v in 0..VECS {

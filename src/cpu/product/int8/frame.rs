@@ -10,7 +10,7 @@ use super::panels::BytePanels;
 use super::patches::BytePatches;
 use super::{Rescale, To};
 use crate::cpu::costs::byte_multiply_add;
-use crate::cpu::product::formats::{ByteFormat, Format, FormatKernel};
+use crate::cpu::product::formats::{ByteFormat, Format, FormatKernel, PADDING};
 use crate::cpu::schedule::partition::{Grid, Shape, partition};
 use crate::cpu::schedule::tiles::Tile as OutputTile;
 use crate::cpu::simd::dot::Integers;
@@ -53,7 +53,10 @@ impl ByteCutting {
         let shape = Shape {
             batches: self.batches,
             size: [rows, all, depth],
-            tile: [sizes.rows, if self.groups == 1 { sizes.panel } else { all }],
+            tile: [
+                sizes.units[sizes.vectors.ilog2() as usize] * sizes.unit,
+                if self.groups == 1 { sizes.panel() } else { all },
+            ],
             unit: sizes.unit,
             most: [MAX_ROWS, all],
             area: MAX_ROWS * all,
@@ -61,7 +64,7 @@ impl ByteCutting {
             multiply_add: byte_multiply_add(self.format),
             // Copied numbers are read, written and read again.
             left_bytes: if self.gathers || is_packed { 2 + 2 * sizes.left_size } else { 1 },
-            right_bytes: sizes.right_size,
+            right_bytes: 1,
         };
         let Grid { rows, cols } = partition(&shape, threads);
         Grid { rows, cols: cols.scaled(self.element) }
@@ -113,7 +116,7 @@ impl ByteProduct<'_> {
             None if self.in_place() => (0, 0),
             None => (packed, 0),
             Some(_) if sizes.takes_bytes() => (packed + BytePatches::SLACK, 0),
-            Some(_) => (packed, GATHERED * self.depth() + BytePatches::SLACK),
+            Some(_) => (packed, GATHERED * self.depth().next_multiple_of(PADDING) + BytePatches::SLACK),
         };
         Scratch { sums: MAX_ROWS * size_of::<i32>(), packed: packed.next_multiple_of(64), gathered }
     }
@@ -162,7 +165,7 @@ impl FormatKernel for RunTile<'_, '_> {
         assert!(product.panels.len() == 1 || (from == 0 && count == each * product.panels.len()));
         let (first, rows) = (self.tile.rows.start, self.tile.rows.len());
         let (out, out_stride) = self.tile.as_mut_ptr();
-        let stride = depth.next_multiple_of(F::GROUP) * F::LEFT_SIZE;
+        let stride = F::SIZES.left_stride(depth);
         for (group, (panels, columns)) in product.panels.iter().zip(product.columns).enumerate() {
             self.pack(format, group, stride);
             let left = match product.in_place() {
@@ -170,8 +173,8 @@ impl FormatKernel for RunTile<'_, '_> {
                 false => &self.packed[..],
             };
             let (first, count) = if product.panels.len() == 1 { (from, count) } else { (0, each) };
-            assert!(left.len() >= rows.next_multiple_of(F::UNIT) * stride);
-            assert!(first.is_multiple_of(F::VECTORS * F::Integers::LANES) && first + count <= each);
+            assert!(left.len() >= rows.next_multiple_of(F::SIZES.unit) * stride);
+            assert!(first.is_multiple_of(F::SIZES.panel()) && first + count <= each);
             let padded = product.format().sizes().padded_columns(each);
             assert!([columns.start.len(), columns.scale.len(), columns.bias.len()].iter().all(|&len| len >= padded));
             assert!(columns.zeros.is_empty() || columns.zeros.len() >= padded);
@@ -201,8 +204,7 @@ impl RunTile<'_, '_> {
         let ByteProduct { patches, flip, columns, .. } = *self.product;
         let (depth, first, rows) = (self.product.depth(), self.tile.rows.start, self.tile.rows.len());
         let needs_sums = !columns[group].zeros.is_empty();
-        let takes_bytes = F::LEFT_SIZE == 1 && F::UNIT == 1;
-        if let Some(patches) = patches.filter(|_| takes_bytes) {
+        if let Some(patches) = patches.filter(|_| F::SIZES.takes_bytes()) {
             patches.fill(self.left, group * patches.group, first, rows, stride, self.packed);
             if flip != 0 {
                 self.packed[..rows * stride].iter_mut().for_each(|byte| *byte ^= flip);
@@ -216,21 +218,23 @@ impl RunTile<'_, '_> {
         if in_place && !needs_sums {
             return;
         }
+        let padded = depth.next_multiple_of(PADDING);
         for top in (0..rows).step_by(GATHERED) {
-            let some = GATHERED.min(rows - top);
-            let source = match patches {
-                Some(patches) => {
-                    patches.fill(self.left, group * patches.group, first + top, some, depth, self.gathered);
-                    &self.gathered[..]
-                }
-                None => &self.left[(first + top) * depth..],
-            };
-            for (index, row) in source.chunks_exact(depth.max(1)).take(some).enumerate() {
+            let some = top..rows.min(top + GATHERED);
+            if let Some(patches) = patches {
+                let channel = group * patches.group;
+                patches.fill(self.left, channel, first + top, some.len(), padded, self.gathered);
+            }
+            for row in some {
+                let from = match patches {
+                    Some(_) => &self.gathered[(row - top) * padded..][..padded],
+                    None => &self.left[(first + row) * depth..][..depth],
+                };
                 if needs_sums {
-                    self.sums[top + index] = row_sum::<F>(row, flip);
+                    self.sums[row] = row_sum::<F>(&from[..depth], flip);
                 }
                 if !in_place {
-                    format.pack_left(row, flip, top + index, stride, self.packed);
+                    format.pack_left(from, flip, row, stride, self.packed);
                 }
             }
         }
@@ -242,7 +246,7 @@ impl RunTile<'_, '_> {
 fn row_sum<F: Format>(row: &[u8], flip: u8) -> i32 {
     let mut sum = 0;
     for &byte in row {
-        sum += if F::IS_SIGNED { (byte ^ flip) as i8 as i32 } else { (byte ^ flip) as i32 };
+        sum += if F::SIZES.is_signed { (byte ^ flip) as i8 as i32 } else { (byte ^ flip) as i32 };
     }
     sum
 }
@@ -276,12 +280,12 @@ impl RowsTimesPanels<'_> {
     #[inline(always)]
     fn run<F: Format>(&self, format: F) {
         let lanes = F::Integers::LANES;
-        for at in (0..self.count).step_by(F::VECTORS * lanes) {
+        for at in (0..self.count).step_by(F::SIZES.panel()) {
             let column = self.first + at;
-            match (self.panels.sizes()[0] - column).div_ceil(lanes).min(F::VECTORS) {
+            match (self.panels.sizes()[0] - column).div_ceil(lanes).min(F::SIZES.vectors) {
                 1 => self.panel::<F, 1>(format, column, at),
-                2 => self.panel::<F, 2>(format, column, at),
-                _ => self.panel::<F, 4>(format, column, at),
+                3.. if F::SIZES.vectors == 4 => self.panel::<F, 4>(format, column, at),
+                _ => self.panel::<F, 2>(format, column, at),
             }
         }
     }
@@ -290,9 +294,9 @@ impl RowsTimesPanels<'_> {
     #[inline(always)]
     fn panel<F: Format, const VECS: usize>(&self, format: F, column: usize, at: usize) {
         let panel = self.panels.panel(column, VECS * F::Integers::LANES);
-        let height = F::UNITS[VECS.ilog2() as usize];
+        let height = F::SIZES.units[VECS.ilog2() as usize];
         // Tiles of nearly equal height: a much lower tile takes as long as the others.
-        let units = self.rows.div_ceil(F::UNIT);
+        let units = self.rows.div_ceil(F::SIZES.unit);
         let count = units.div_ceil(height);
         let mut top = 0;
         for index in 1..=count {
@@ -301,8 +305,8 @@ impl RowsTimesPanels<'_> {
                 ($($height:literal)*) => {
                     match end - top {
                         // SAFETY: the operands have these rows and columns, and the panel was just taken.
-                        $($height if $height <= height && $height * F::UNIT * VECS <= MAX_SUMS => unsafe {
-                            self.tile::<F, $height, VECS>(format, panel, [top * F::UNIT, column, at])
+                        $($height if $height <= height && $height * F::SIZES.unit * VECS <= MAX_SUMS => unsafe {
+                            self.tile::<F, $height, VECS>(format, panel, [top * F::SIZES.unit, column, at])
                         },)*
                         _ => unreachable!("no tile is higher"),
                     }
@@ -332,13 +336,13 @@ impl RowsTimesPanels<'_> {
         }
         let mut sums = [const { MaybeUninit::uninit() }; MAX_SUMS];
         let left = self.left.as_ptr().wrapping_add(top * self.stride);
-        let groups = self.stride / (F::GROUP * F::LEFT_SIZE);
+        let groups = self.panels.sizes()[1].div_ceil(F::SIZES.group);
         // SAFETY: the caller guarantees the rows and the panel; there is room for the sums, which the tile writes.
         // Decides the output type once, not per row.
         unsafe {
             let to = sums.as_mut_ptr().cast();
             format.tile::<UNITS, VECS>(left, self.stride, panel.as_ptr(), groups, start, to);
-            let rows = top..self.rows.min(top + UNITS * F::UNIT);
+            let rows = top..self.rows.min(top + UNITS * F::SIZES.unit);
             match columns.to {
                 To::Bytes(how) => self.finish::<F, VECS>(format, rows, [column, at], &sums, To::Bytes(how)),
                 To::Floats { min, max } => {

@@ -66,17 +66,17 @@ impl BytePanels {
     pub fn pack(format: ByteFormat, weights: &Weights, columns: &ByteColumns) -> Result<Buffer> {
         let sizes = format.sizes();
         let (count, depth) = (columns.zeros.len(), columns.places.len());
-        let column = depth.next_multiple_of(sizes.group) * sizes.right_size + TRAILER;
+        let column = depth.next_multiple_of(sizes.group) + TRAILER;
         let padded = sizes.padded_columns(count);
         let mut data = Buffer::streamed(padded * column)?;
-        let (full, rest) = data.bytes_mut().split_at_mut(padded / sizes.panel * sizes.panel * column);
-        weights.fill(full, sizes.panel * column, PACKING, |first, panels| {
-            for (index, panel) in panels.chunks_exact_mut(sizes.panel * column).enumerate() {
-                format.run(PackPanel { columns, first: (first + index) * sizes.panel, panel });
+        let (full, rest) = data.bytes_mut().split_at_mut(padded / sizes.panel() * sizes.panel() * column);
+        weights.fill(full, sizes.panel() * column, PACKING, |first, panels| {
+            for (index, panel) in panels.chunks_exact_mut(sizes.panel() * column).enumerate() {
+                format.run(PackPanel { columns, first: (first + index) * sizes.panel(), panel });
             }
         });
         if !rest.is_empty() {
-            format.run(PackPanel { columns, first: padded / sizes.panel * sizes.panel, panel: rest });
+            format.run(PackPanel { columns, first: padded / sizes.panel() * sizes.panel(), panel: rest });
         }
         Ok(data)
     }
@@ -90,8 +90,8 @@ impl BytePanels {
     pub fn sums_and_lifts(&self) -> [Vec<i32>; 2] {
         let (sizes, padded) = (self.sizes, self.sizes.padded_columns(self.columns));
         let [mut sums, mut lifts] = [Vec::new(), Vec::new()];
-        for first in (0..padded).step_by(sizes.panel) {
-            let wide = sizes.panel.min(padded - first);
+        for first in (0..padded).step_by(sizes.panel()) {
+            let wide = sizes.panel().min(padded - first);
             let panel = self.panel(first, wide);
             let (own_sums, own_lifts) = elements::<i32>(&panel[panel.len() - wide * TRAILER..]).split_at(wide);
             sums.extend(own_sums);
@@ -116,7 +116,7 @@ impl BytePanels {
     /// If there are fewer columns.
     #[inline(always)]
     pub fn panel(&self, column: usize, wide: usize) -> &[u8] {
-        let each = self.sizes.left_stride(self.depth) / self.sizes.left_size * self.sizes.right_size + TRAILER;
+        let each = self.depth.next_multiple_of(self.sizes.group) + TRAILER;
         &self.data.bytes()[column * each..][..wide * each]
     }
 }
@@ -135,9 +135,9 @@ impl FormatKernel for PackPanel<'_> {
     fn run<F: Format>(self, format: F) {
         let PackPanel { columns, first, panel } = self;
         let depth = columns.places.len();
-        let wide = panel.len() / (depth.next_multiple_of(F::GROUP) * F::RIGHT_SIZE + TRAILER);
+        let wide = panel.len() / (depth.next_multiple_of(F::SIZES.group) + TRAILER);
         let count = wide.min(columns.zeros.len() - first);
-        let mut group = vec![0; F::GROUP * wide];
+        let mut group = vec![0; F::SIZES.group * wide];
         let (mut sums, mut lifts, mut ranges) = (vec![0; wide], vec![0i32; wide], vec![[i16::MAX, i16::MIN]; count]);
         for k in 0..depth {
             columns.read(k, first, &mut group[..count]);
@@ -145,16 +145,14 @@ impl FormatKernel for PackPanel<'_> {
                 (*sum, *min, *max) = (*sum + number as i32, number.min(*min), number.max(*max));
             }
         }
-        if F::RIGHT_SIZE == 1 {
-            let lift = |[min, max]: [i16; 2]| if min < -128 { min + 128 } else { (max - 127).max(0) };
-            lifts.iter_mut().zip(ranges).for_each(|(to, range)| *to = lift(range) as i32);
-        }
+        let lift = |[min, max]: [i16; 2]| if min < -128 { min + 128 } else { (max - 127).max(0) };
+        lifts.iter_mut().zip(ranges).for_each(|(to, range)| *to = lift(range) as i32);
         let (groups, trailer) = panel.split_at_mut(panel.len() - wide * TRAILER);
-        for (index, to) in groups.chunks_exact_mut(wide * F::GROUP * F::RIGHT_SIZE).enumerate() {
+        for (index, to) in groups.chunks_exact_mut(wide * F::SIZES.group).enumerate() {
             group.fill(0);
-            for k in 0..F::GROUP.min(depth - index * F::GROUP) {
+            for k in 0..F::SIZES.group.min(depth - index * F::SIZES.group) {
                 let numbers = &mut group[k * wide..][..count];
-                columns.read(index * F::GROUP + k, first, numbers);
+                columns.read(index * F::SIZES.group + k, first, numbers);
                 numbers.iter_mut().zip(&lifts).for_each(|(number, &lift)| *number -= lift as i16);
             }
             format.pack_right(&group, wide, to);

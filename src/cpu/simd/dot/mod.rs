@@ -144,12 +144,12 @@ mod tests {
             }
             let (word, signed) = ([1, 200, 3, 0x7f], |i: usize| a[i] as i8 as i32);
             // SAFETY: the word and the vector hold all bytes that are read.
-            let (left, right) = unsafe { (dot.broadcast(word.as_ptr()), dot.load(a.as_ptr())) };
+            let (left, right) = unsafe { (dot.broadcast(word.as_ptr()), dot.load_words(a.as_ptr())) };
             let sums = lanes(dot, dot.multiply_words(dot.splat(5), left, right));
             let pair = |bytes: &[u8]| i16::from_le_bytes([bytes[0], bytes[1]]) as i32;
             let expected = match D::PER_WORD {
                 4 => signed(4) + 200 * signed(5) + 3 * signed(6) + 0x7f * signed(7),
-                _ => pair(&word) * pair(&a[4..]) + pair(&word[2..]) * pair(&a[6..]),
+                _ => pair(&word) * signed(2) + pair(&word[2..]) * signed(3),
             };
             assert_eq!(sums[1], (5 + expected) as f32 as i32);
             self.stores(dot);

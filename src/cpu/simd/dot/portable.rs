@@ -102,6 +102,17 @@ unsafe impl Dot for PortableDot {
     }
 
     #[inline(always)]
+    unsafe fn load_words(self, from: *const u8) -> [u8; 16] {
+        // SAFETY: the caller guarantees that 8 bytes can be read.
+        let bytes = unsafe { from.cast::<[i8; 8]>().read() };
+        let mut wide = [0; 16];
+        for (wide, &byte) in wide.as_chunks_mut::<2>().0.iter_mut().zip(&bytes) {
+            *wide = (byte as i16).to_le_bytes();
+        }
+        wide
+    }
+
+    #[inline(always)]
     fn multiply_words(self, sums: [i32; 4], left: [u8; 16], right: [u8; 16]) -> [i32; 4] {
         let number = |bytes: &[u8; 16], i: usize| i16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]) as i32;
         let product = |i: usize| number(&left, i) * number(&right, i);

@@ -118,8 +118,14 @@ pub unsafe trait Dot: Integers {
     /// `from` must be valid for reads of 4 bytes.
     unsafe fn broadcast(self, from: *const u8) -> Self::Bytes;
 
+    /// The right numbers of [`LANES`](Integers::LANES) words: signed bytes, as integers of 16 bits if a word has two.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `LANES * PER_WORD` bytes.
+    unsafe fn load_words(self, from: *const u8) -> Self::Bytes;
+
     /// `sums`, plus the sum of the products of the [`PER_WORD`](Dot::PER_WORD) numbers in each lane: unsigned and signed
-    /// bytes, or integers of 16 bits with magnitudes up to 2^15 - 1.
+    /// bytes, or integers of 16 bits.
     fn multiply_words(self, sums: Self::Sums, left: Self::Bytes, right: Self::Bytes) -> Self::Sums;
 
     /// Inverts the sign bit of all bytes.

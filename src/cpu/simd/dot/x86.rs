@@ -378,6 +378,12 @@ macro_rules! vnni {
         const PER_WORD: usize = 4;
 
         #[inline(always)]
+        unsafe fn load_words(self, from: *const u8) -> $Vector {
+            // SAFETY: the caller guarantees that a vector can be read.
+            unsafe { self.load(from) }
+        }
+
+        #[inline(always)]
         fn multiply_words(self, sums: $Vector, left: $Vector, right: $Vector) -> $Vector {
             self.dot(sums, left, right)
         }
@@ -422,6 +428,12 @@ unsafe impl Dot for Avx512Dot {
     type Left = Wide<__m512i>;
     type Right = Wide<__m512i>;
     const PER_WORD: usize = 2;
+
+    #[inline(always)]
+    unsafe fn load_words(self, from: *const u8) -> __m512i {
+        // SAFETY: `self` proves AVX-512 BW; the caller guarantees that half a vector can be read.
+        unsafe { _mm512_cvtepi8_epi16(_mm256_loadu_si256(from.cast())) }
+    }
 
     #[inline(always)]
     fn multiply_words(self, sums: __m512i, left: __m512i, right: __m512i) -> __m512i {
@@ -485,6 +497,12 @@ unsafe impl Dot for Avx2Dot {
     type Left = Wide<__m256i>;
     type Right = Wide<__m256i>;
     const PER_WORD: usize = 2;
+
+    #[inline(always)]
+    unsafe fn load_words(self, from: *const u8) -> __m256i {
+        // SAFETY: `self` proves AVX2; the caller guarantees that half a vector can be read.
+        unsafe { _mm256_cvtepi8_epi16(_mm_loadu_si128(from.cast())) }
+    }
 
     #[inline(always)]
     fn multiply_words(self, sums: __m256i, left: __m256i, right: __m256i) -> __m256i {
