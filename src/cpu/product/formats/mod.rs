@@ -3,11 +3,19 @@
 //!
 //! Left numbers are bytes, right ones are signed bytes. Sums are exact (modulo 2^32) in every format.
 
+#[cfg(target_arch = "aarch64")]
+mod sdot;
+#[cfg(target_arch = "aarch64")]
+mod smmla;
+#[cfg(target_arch = "aarch64")]
+mod smull;
 mod words;
 
 use crate::cpu::simd::Isa;
 use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel, Integers};
 use words::Words;
+#[cfg(target_arch = "aarch64")]
+use {sdot::Sdot, smmla::Smmla, smull::Smull};
 
 /// Gathered rows, and rows that are packed from them, are padded to a multiple of this number of depths.
 pub const PADDING: usize = 16;
@@ -71,6 +79,15 @@ pub trait FormatKernel {
 pub enum ByteFormat {
     /// Words of 32 bits.
     Words(DotLevel),
+    /// Products of bytes on NEON, added in pairs.
+    #[cfg(target_arch = "aarch64")]
+    Smull(Smull),
+    /// Dot products of bytes on NEON.
+    #[cfg(target_arch = "aarch64")]
+    Sdot(Sdot),
+    /// Products of matrices of bytes on NEON.
+    #[cfg(target_arch = "aarch64")]
+    Smmla(Smmla),
 }
 
 /// The constants of a format.
@@ -97,7 +114,15 @@ pub struct FormatSizes {
 impl ByteFormat {
     /// All formats of this CPU that are compatible with `isa`, the best one last. Tests run on all of them.
     pub fn available(isa: Isa) -> Vec<ByteFormat> {
-        DotLevel::available(isa).map(ByteFormat::Words).collect()
+        match isa {
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(neon) => {
+                let plain = Some(ByteFormat::Smull(Smull::new(neon)));
+                let detected = [Sdot::detect(neon).map(ByteFormat::Sdot), Smmla::detect(neon).map(ByteFormat::Smmla)];
+                plain.into_iter().chain(detected.into_iter().flatten()).collect()
+            }
+            _ => DotLevel::available(isa).map(ByteFormat::Words).collect(),
+        }
     }
 
     /// The best format of this CPU that is compatible with `isa`.
@@ -110,6 +135,12 @@ impl ByteFormat {
     pub fn run<K: FormatKernel>(self, kernel: K) -> K::Output {
         match self {
             ByteFormat::Words(level) => level.run(InWords(kernel)),
+            #[cfg(target_arch = "aarch64")]
+            ByteFormat::Smull(format) => format.enter(kernel),
+            #[cfg(target_arch = "aarch64")]
+            ByteFormat::Sdot(format) => format.enter(kernel),
+            #[cfg(target_arch = "aarch64")]
+            ByteFormat::Smmla(format) => format.enter(kernel),
         }
     }
 
@@ -153,6 +184,27 @@ impl FormatSizes {
         columns - rest + rest.div_ceil(self.lanes).next_power_of_two() * self.lanes * (rest > 0) as usize
     }
 }
+
+/// Defines `enter`, which runs a kernel in a function compiled for the CPU features of a format.
+#[cfg(target_arch = "aarch64")]
+macro_rules! enter {
+    ($Format:ty, $features:literal) => {
+        impl $Format {
+            /// Runs `kernel` compiled for this format.
+            #[inline]
+            pub(super) fn enter<K: super::FormatKernel>(self, kernel: K) -> K::Output {
+                #[target_feature(enable = $features)]
+                fn call<K: super::FormatKernel>(format: $Format, kernel: K) -> K::Output {
+                    kernel.run(format)
+                }
+                // SAFETY: `self` proves that the CPU has the features.
+                unsafe { call(self, kernel) }
+            }
+        }
+    };
+}
+#[cfg(target_arch = "aarch64")]
+use enter;
 
 struct InWords<K>(K);
 

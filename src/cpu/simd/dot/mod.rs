@@ -3,6 +3,8 @@
 //! Left factors are unsigned, right ones signed, as the x86 instructions require. Signed left factors become unsigned
 //! by adding 128, whose contribution callers subtract from the sums. All sums are exact (modulo 2^32) at every level.
 
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 mod vector;
 #[cfg(target_arch = "x86_64")]
