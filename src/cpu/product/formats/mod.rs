@@ -109,6 +109,8 @@ pub struct FormatSizes {
     pub left_size: usize,
     /// Whether the bytes of the left operand are signed.
     pub is_signed: bool,
+    /// Whether `tile` reads panels that were expanded to 16 bits per number.
+    pub expands: bool,
 }
 
 impl ByteFormat {
@@ -130,11 +132,12 @@ impl ByteFormat {
         ByteFormat::available(isa).pop().unwrap_or(ByteFormat::Words(DotLevel::Portable))
     }
 
-    /// Runs `kernel` in a function compiled for this format.
+    /// Runs `kernel` in a function compiled for this format, and for panels that are read often if `expanded`.
     #[inline]
-    pub fn run<K: FormatKernel>(self, kernel: K) -> K::Output {
+    pub fn run<K: FormatKernel>(self, expanded: bool, kernel: K) -> K::Output {
         match self {
-            ByteFormat::Words(level) => level.run(InWords(kernel)),
+            ByteFormat::Words(level) if expanded && !level.is_fast() => level.run(InWords::<K, true>(kernel)),
+            ByteFormat::Words(level) => level.run(InWords::<K, false>(kernel)),
             #[cfg(target_arch = "aarch64")]
             ByteFormat::Smull(format) => format.enter(kernel),
             #[cfg(target_arch = "aarch64")]
@@ -154,7 +157,7 @@ impl ByteFormat {
                 F::SIZES
             }
         }
-        self.run(Sizes)
+        self.run(false, Sizes)
     }
 }
 
@@ -206,12 +209,12 @@ macro_rules! enter {
 #[cfg(target_arch = "aarch64")]
 use enter;
 
-struct InWords<K>(K);
+struct InWords<K, const EXPANDED: bool>(K);
 
-impl<K: FormatKernel> DotKernel for InWords<K> {
+impl<K: FormatKernel, const EXPANDED: bool> DotKernel for InWords<K, EXPANDED> {
     type Output = K::Output;
     #[inline(always)]
     fn run<D: Dot>(self, dot: D) -> K::Output {
-        self.0.run(Words(dot))
+        self.0.run(Words::<D, EXPANDED>(dot))
     }
 }

@@ -36,6 +36,7 @@ unsafe impl Format for Sdot {
         group: 16,
         left_size: 1,
         is_signed: true,
+        expands: false,
     };
 
     #[inline(always)]

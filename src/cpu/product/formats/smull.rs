@@ -36,6 +36,7 @@ unsafe impl Format for Smull {
         group: 16,
         left_size: 1,
         is_signed: true,
+        expands: false,
     };
 
     #[inline(always)]

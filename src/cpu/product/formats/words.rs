@@ -3,7 +3,7 @@
 //! Where one instruction multiplies bytes and adds four products (VNNI), a word is four neighboring bytes of a row or
 //! column, unsigned in rows. Elsewhere it is two integers of 16 bits, whose products are exact. Rows are packed as such:
 //! a broadcast from memory takes no slot of the units that multiply, as widening would. Columns stay bytes in memory, for
-//! products of few rows, which wait for it, and are widened once for all rows of a tile.
+//! products of few rows, which wait for it. For many rows, a panel is expanded once.
 
 #![expect(
     clippy::needless_range_loop,
@@ -16,10 +16,10 @@ use crate::cpu::simd::dot::Dot;
 
 /// The format of a level.
 #[derive(Clone, Copy)]
-pub struct Words<D>(pub D);
+pub struct Words<D, const EXPANDED: bool>(pub D);
 
 // SAFETY: `tile` reads whole words of the rows and vectors of the panel, and writes the sums of its rows.
-unsafe impl<D: Dot> Format for Words<D> {
+unsafe impl<D: Dot, const EXPANDED: bool> Format for Words<D, EXPANDED> {
     type Integers = D;
     const SIZES: FormatSizes = FormatSizes {
         name: if D::PER_WORD == 4 { "quads of bytes" } else { "pairs of bytes" },
@@ -35,6 +35,7 @@ unsafe impl<D: Dot> Format for Words<D> {
         group: D::PER_WORD,
         left_size: 4 / D::PER_WORD,
         is_signed: false,
+        expands: EXPANDED && D::PER_WORD == 2,
     };
 
     #[inline(always)]
@@ -85,14 +86,15 @@ unsafe impl<D: Dot> Format for Words<D> {
     ) {
         let dot = self.0;
         let mut sums = [start; ROWS];
+        let vector = if Self::SIZES.expands { D::BYTES } else { D::LANES * D::PER_WORD };
         // Three rows share a pointer, as in the tile of floats.
         let mut rows_at: [*const u8; 4] = std::array::from_fn(|i| left.wrapping_add(3 * i * stride));
         for _ in 0..groups {
             // SAFETY: the caller guarantees that the panel and the rows have another word.
             unsafe {
-                let mut factors = [dot.load_words(right); VECS];
+                let mut factors = [self.load(right); VECS];
                 for v in 1..VECS {
-                    factors[v] = dot.load_words(right.add(v * D::LANES * D::PER_WORD));
+                    factors[v] = self.load(right.add(v * vector));
                 }
                 for row in 0..ROWS {
                     let word = dot.broadcast(rows_at[row / 3].add(row % 3 * stride));
@@ -104,7 +106,7 @@ unsafe impl<D: Dot> Format for Words<D> {
             for index in 0..4 {
                 rows_at[index] = opaque(rows_at[index].wrapping_add(4));
             }
-            right = right.wrapping_add(VECS * D::LANES * D::PER_WORD);
+            right = right.wrapping_add(VECS * vector);
         }
         for row in 0..ROWS {
             for v in 0..VECS {
@@ -112,5 +114,17 @@ unsafe impl<D: Dot> Format for Words<D> {
                 unsafe { to.add(row * VECS + v).write(sums[row][v]) };
             }
         }
+    }
+}
+
+impl<D: Dot, const EXPANDED: bool> Words<D, EXPANDED> {
+    /// A vector of words of a panel.
+    ///
+    /// # Safety
+    /// The vector must be readable, with 16 bits per number if the panel is expanded.
+    #[inline(always)]
+    unsafe fn load(self, from: *const u8) -> D::Bytes {
+        // SAFETY: the caller guarantees it.
+        unsafe { if EXPANDED { self.0.load(from) } else { self.0.load_words(from) } }
     }
 }

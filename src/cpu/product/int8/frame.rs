@@ -27,6 +27,9 @@ const MAX_SUMS: usize = 24;
 /// Patches that are gathered before they are packed, unless they are packed rows themselves.
 const GATHERED: usize = 8;
 
+/// Rows from which a panel is expanded, if the format has use for it: several register tiles then read it.
+const EXPANDED_ROWS: usize = 24;
+
 /// The properties of products of bytes that determine their tiles.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteCutting {
@@ -89,6 +92,8 @@ struct Scratch {
     sums: usize,
     /// Packed rows.
     packed: usize,
+    /// An expanded panel.
+    expanded: usize,
     /// Gathered patches.
     gathered: usize,
 }
@@ -118,13 +123,15 @@ impl ByteProduct<'_> {
             Some(_) if sizes.takes_bytes() => (packed + BytePatches::SLACK, 0),
             Some(_) => (packed, GATHERED * self.depth().next_multiple_of(PADDING) + BytePatches::SLACK),
         };
-        Scratch { sums: MAX_ROWS * size_of::<i32>(), packed: packed.next_multiple_of(64), gathered }
+        let panel = sizes.panel() * self.depth().next_multiple_of(sizes.group);
+        let expanded = if sizes.left_size == 2 { panel * size_of::<i16>() } else { 0 };
+        Scratch { sums: MAX_ROWS * size_of::<i32>(), packed: packed.next_multiple_of(64), expanded, gathered }
     }
 
     /// Scratch size in bytes that [`run`](Self::run) needs.
     pub fn scratch_bytes(&self) -> usize {
-        let Scratch { sums, packed, gathered } = self.parts();
-        sums + packed + gathered
+        let Scratch { sums, packed, expanded, gathered } = self.parts();
+        sums + packed + expanded + gathered
     }
 
     /// Computes a tile of `ByteCutting::grid` of the output bytes for one image or matrix `left`.
@@ -138,9 +145,11 @@ impl ByteProduct<'_> {
         let parts = self.parts();
         let scratch = bytes_of_mut(scratch);
         let (sums, scratch) = scratch.split_at_mut(parts.sums);
-        let (packed, gathered) = scratch.split_at_mut(parts.packed);
+        let (packed, scratch) = scratch.split_at_mut(parts.packed);
+        let (expanded, gathered) = scratch.split_at_mut(parts.expanded);
         let sums = elements_mut(sums);
-        self.format().run(RunTile { product: self, left, tile, sums, packed, gathered });
+        let is_high = tile.rows.len() >= EXPANDED_ROWS;
+        self.format().run(is_high, RunTile { product: self, left, tile, sums, packed, expanded, gathered });
     }
 }
 
@@ -151,6 +160,7 @@ struct RunTile<'a, 't> {
     tile: &'a mut OutputTile<'t, u8>,
     sums: &'a mut [i32],
     packed: &'a mut [u8],
+    expanded: &'a mut [u8],
     gathered: &'a mut [u8],
 }
 
@@ -192,7 +202,7 @@ impl FormatKernel for RunTile<'_, '_> {
                 out,
                 out_stride: out_stride / size,
             }
-            .run(format);
+            .run(format, self.expanded);
         }
     }
 }
@@ -278,22 +288,32 @@ struct RowsTimesPanels<'a> {
 
 impl RowsTimesPanels<'_> {
     #[inline(always)]
-    fn run<F: Format>(&self, format: F) {
+    fn run<F: Format>(&self, format: F, expanded: &mut [u8]) {
         let lanes = F::Integers::LANES;
         for at in (0..self.count).step_by(F::SIZES.panel()) {
             let column = self.first + at;
             match (self.panels.sizes()[0] - column).div_ceil(lanes).min(F::SIZES.vectors) {
-                1 => self.panel::<F, 1>(format, column, at),
-                3.. if F::SIZES.vectors == 4 => self.panel::<F, 4>(format, column, at),
-                _ => self.panel::<F, 2>(format, column, at),
+                1 => self.panel::<F, 1>(format, column, at, expanded),
+                3.. if F::SIZES.vectors == 4 => self.panel::<F, 4>(format, column, at, expanded),
+                _ => self.panel::<F, 2>(format, column, at, expanded),
             }
         }
     }
 
     /// All rows of the panel at `column`; `at` is the first column in the output.
     #[inline(always)]
-    fn panel<F: Format, const VECS: usize>(&self, format: F, column: usize, at: usize) {
+    fn panel<F: Format, const VECS: usize>(&self, format: F, column: usize, at: usize, expanded: &mut [u8]) {
         let panel = self.panels.panel(column, VECS * F::Integers::LANES);
+        let numbers = self.panels.sizes()[1].next_multiple_of(F::SIZES.group) * VECS * F::Integers::LANES;
+        let panel = if F::SIZES.expands {
+            let expanded = &mut expanded[..numbers * size_of::<i16>()];
+            for (to, &byte) in expanded.as_chunks_mut().0.iter_mut().zip(&panel[..numbers]) {
+                *to = (byte as i8 as i16).to_le_bytes();
+            }
+            expanded
+        } else {
+            panel
+        };
         let height = F::SIZES.units[VECS.ilog2() as usize];
         // Tiles of nearly equal height: a much lower tile takes as long as the others.
         let units = self.rows.div_ceil(F::SIZES.unit);

@@ -72,11 +72,11 @@ impl BytePanels {
         let (full, rest) = data.bytes_mut().split_at_mut(padded / sizes.panel() * sizes.panel() * column);
         weights.fill(full, sizes.panel() * column, PACKING, |first, panels| {
             for (index, panel) in panels.chunks_exact_mut(sizes.panel() * column).enumerate() {
-                format.run(PackPanel { columns, first: (first + index) * sizes.panel(), panel });
+                format.run(false, PackPanel { columns, first: (first + index) * sizes.panel(), panel });
             }
         });
         if !rest.is_empty() {
-            format.run(PackPanel { columns, first: padded / sizes.panel() * sizes.panel(), panel: rest });
+            format.run(false, PackPanel { columns, first: padded / sizes.panel() * sizes.panel(), panel: rest });
         }
         Ok(data)
     }
