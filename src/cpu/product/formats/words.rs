@@ -10,7 +10,7 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::{Format, FormatSizes, PADDING};
+use super::{Format, FormatSizes};
 use crate::cpu::product::tile::opaque;
 use crate::cpu::simd::dot::Dot;
 
@@ -51,15 +51,7 @@ unsafe impl<D: Dot, const EXPANDED: bool> Format for Words<D, EXPANDED> {
                 *to = byte ^ flip;
             }
         } else {
-            // Most rows are whole chunks: gathered ones are padded.
-            let (chunks, rest) = row.as_chunks::<PADDING>();
-            let (to_chunks, to_rest) = to.split_at_mut(2 * PADDING * chunks.len());
-            for (to, from) in to_chunks.as_chunks_mut::<{ 2 * PADDING }>().0.iter_mut().zip(chunks) {
-                for (to, &byte) in to.as_chunks_mut().0.iter_mut().zip(from) {
-                    *to = [byte ^ flip, 0];
-                }
-            }
-            for (to, &byte) in to_rest.as_chunks_mut().0.iter_mut().zip(rest) {
+            for (to, &byte) in to.as_chunks_mut().0.iter_mut().zip(row) {
                 *to = [byte ^ flip, 0];
             }
         }
