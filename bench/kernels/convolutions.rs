@@ -90,7 +90,7 @@ pub fn measure(report: &mut Report, env: &Env) {
             if report.wants(&name) {
                 let (seconds, _) = best_run(&convolution.text(layout), env);
                 let work = Work::MultiplyAdds(convolution.multiply_adds());
-                report.line(&name, seconds, work, Beside { naive, gemm: None });
+                report.line(&name, seconds, work, Beside { naive, ..Beside::default() });
             }
         }
     }

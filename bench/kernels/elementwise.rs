@@ -59,7 +59,7 @@ pub fn measure(report: &mut Report, env: &Env) {
             let loop_of = |work: fn(f32) -> f32| {
                 naive::rows(SHAPE, move |x, y| y.iter_mut().zip(x).for_each(|(y, &x)| *y = work(x)))
             };
-            report.line(name, seconds, Work::Bytes(bytes), Beside { naive: naive.map(loop_of), gemm: None });
+            report.line(name, seconds, Work::Bytes(bytes), Beside { naive: naive.map(loop_of), ..Beside::default() });
         }
     }
 }

@@ -6,6 +6,7 @@
 //! multiply-adds in registers for computation, a copy of as many bytes for data movement. A naive loop shows the gain
 //! of an optimized kernel, and the `gemm` crate serves as a comparison for products.
 
+mod bytes;
 mod convolutions;
 mod elementwise;
 mod graph;
@@ -47,6 +48,7 @@ fn main() {
     let mut report = Report::new(&env, filter);
     products::measure(&mut report, &env);
     convolutions::measure(&mut report, &env);
+    bytes::measure(&mut report, &env);
     rows::measure(&mut report, &env);
     elementwise::measure(&mut report, &env);
     movement::measure(&mut report, &env);

@@ -55,7 +55,7 @@ pub fn measure(report: &mut Report, env: &Env) {
         if report.wants(name) {
             let (seconds, bytes) = best_run(&format!("%0 = input x {input}\n{nodes}\noutput y = %8"), env);
             let naive = (name == CASES[0].0).then(|| transpose(1024));
-            report.line(name, seconds, Work::Bytes(bytes), Beside { naive, gemm: None });
+            report.line(name, seconds, Work::Bytes(bytes), Beside { naive, ..Beside::default() });
         }
     }
 }

@@ -70,7 +70,12 @@ pub fn measure(report: &mut Report, env: &Env) {
                 let b = weights.definition(k, n);
                 let text = format!("%0 = input a float32 [{m}, {k}]\n{b}\n%2 = matmul %0 %1\noutput y = %2");
                 let (seconds, _) = best_run(&text, env);
-                report.line(&name, seconds, Work::MultiplyAdds(m * k * n), Beside { naive, gemm: Some(gemm) });
+                report.line(
+                    &name,
+                    seconds,
+                    Work::MultiplyAdds(m * k * n),
+                    Beside { naive, gemm: Some(gemm), float: None },
+                );
             }
         }
     }

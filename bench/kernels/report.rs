@@ -22,6 +22,8 @@ pub struct Beside {
     pub naive: Option<f64>,
     /// Seconds of the `gemm` crate for the same work.
     pub gemm: Option<f64>,
+    /// The same work on float32.
+    pub float: Option<f64>,
 }
 
 /// Prints lines.
@@ -64,11 +66,12 @@ impl Report {
             other.map_or(String::new(), |other| format!("  {:6.2} x {name}", other / seconds))
         };
         println!(
-            "  {name:44} {:10.1} us {rate:8.1} {unit:7} {:4.0} % of limit{}{}",
+            "  {name:44} {:10.1} us {rate:8.1} {unit:7} {:4.0} % of limit{}{}{}",
             seconds * 1e6,
             share * 100.0,
             against("naive", beside.naive),
             against("gemm", beside.gemm),
+            against("float32", beside.float),
         );
     }
 }

@@ -12,7 +12,7 @@ pub fn measure(report: &mut Report, env: &Env) {
         if report.wants(name) {
             let (seconds, bytes) = best_run(&format!("%0 = input x float32 {shape}\n{nodes}\noutput y = %8"), env);
             let naive = naive.map(|naive| naive());
-            report.line(name, seconds, Work::Bytes(bytes), Beside { naive, gemm: None });
+            report.line(name, seconds, Work::Bytes(bytes), Beside { naive, ..Beside::default() });
         }
     }
 }

@@ -294,7 +294,7 @@ fn lower_quantized(op: &Quantized, l: &mut Lowering) -> Result<Step> {
         output: l.output(),
     };
     (1..ZERO).for_each(|index| l.pack(index, l.given(index).is_some()));
-    Ok(QuantizedStep::new(l.env.isa, op, &operands)?.into())
+    Ok(QuantizedStep::new(&l.env, op, &operands)?.into())
 }
 
 fn lower_block_product(op: &BlockProduct, l: &mut Lowering) -> Result<Step> {

@@ -1,6 +1,7 @@
 //! The CPU backend.
 
 pub mod arena;
+pub mod costs;
 pub mod kernels;
 #[cfg(test)]
 mod large_tests;

@@ -2,9 +2,9 @@
 
 use super::arena::Arena;
 use super::plan::{Plan, PlanOptions};
+use super::product::formats::ByteFormat;
 use super::schedule::pool::Threads;
 use super::simd::Isa;
-use super::simd::dot::{DotLevel, DotWidths};
 use super::steps::Env;
 use super::weights::{Weights, resident};
 use crate::compile::Passes;
@@ -193,10 +193,9 @@ fn bytes_are_packed_once_for_all_plans() {
         let [panels] = held[..] else { panic!("{} weights", held.len()) };
         assert!(panels.len() < 12_000, "one byte per weight, and a few per column");
         let constant = graph.value(ValueId(4)).constant().unwrap();
-        let DotWidths { lanes, vectors } = DotLevel::of(Isa::best()).widths();
-        let zeros = vec![3; 90];
-        let (widths, sizes, strides) = ([lanes, vectors], [90, 100], [1, 90, 0, 0]);
-        let form = ("int8", widths, sizes, 0, strides, [1, 100], &zeros);
+        let (format, zeros) = (ByteFormat::of(Isa::best()).sizes(), vec![3i16; 90]);
+        let (sizes, strides) = ([90, 100], [1, 90, 0, 0]);
+        let form = ("int8", format.name, format.panel(), sizes, 0, strides, [1, 100], &zeros);
         let again = Weights::of(constant, DataType::Int8, None).packed(&form, || panic!("it is shared")).unwrap();
         assert!(Arc::ptr_eq(panels, &again));
     }

@@ -14,7 +14,7 @@ mod stream;
 pub use stream::Stream;
 
 use super::finish::InRegisters;
-use super::masks::{Mask, apply_mask};
+use super::masks::{KEY_BLOCK, Mask, apply_mask};
 use super::matrix::{TypedMatrix, copied};
 use super::tile::{Left, Multiply, Panel, Place, multiply, tile_size};
 use crate::cpu::kernels::float::{Float, Floats};
@@ -22,10 +22,6 @@ use crate::cpu::kernels::transpose::transpose;
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use crate::ops::attention::MAX_MASKS;
 use std::ops::Range;
-
-/// Keys per block: the scores of 32 queries then take 16 KiB, which leaves room in the first-level cache for the other
-/// operand.
-pub const KEY_BLOCK: usize = 128;
 
 /// Maximum number of queries to stream through keys and values.
 const MAX_ALONE: usize = 8;

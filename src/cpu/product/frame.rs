@@ -12,6 +12,7 @@ use super::finish::{InRegisters, ProductEpilogue};
 use super::panels::{depth_block, depth_blocks};
 use super::rows::{Rows, copied_len};
 use super::tile::{MAX_PANELS, Multiply, Panel, Place, multiply, panels_at_once, tile_size};
+use crate::cpu::costs::MULTIPLY_ADD;
 use crate::cpu::kernels::float::{Float, Floats, narrow};
 use crate::cpu::schedule::partition::{Grid, Shape, partition};
 use crate::cpu::schedule::tiles::Tile;
@@ -55,6 +56,7 @@ impl Cutting {
             most: [MAX_ROWS, MAX_COLS],
             area: if self.rereads { MAX_FINISHED } else { MAX_ROWS * MAX_COLS },
             finishes: self.rereads,
+            multiply_add: MULTIPLY_ADD,
             // Copied elements are read, written and read again.
             left_bytes: if self.copies_rows { 12 } else { 4 },
             right_bytes: if self.packs_columns { 12 } else { 4 },

@@ -1,12 +1,15 @@
 //! Applies masks to attention scores, and finds the keys that they leave visible.
 
-use super::attention::KEY_BLOCK;
 use super::matrix::{TypedMatrix, copied};
 use crate::cpu::kernels::transpose::transpose;
 use crate::cpu::simd::{Kernel, Simd};
 use crate::ops::attention::MAX_MASKS;
 use half::f16;
 use std::ops::Range;
+
+/// Keys per block: the scores of 32 queries then take 16 KiB, which leaves room in the first-level cache for the other
+/// operand.
+pub const KEY_BLOCK: usize = 128;
 
 /// A mask of the scores, starting at the first query of the block.
 #[derive(Clone, Copy)]

@@ -4,6 +4,7 @@ pub mod attention;
 pub mod blocks;
 pub mod columns;
 pub mod finish;
+pub mod formats;
 pub mod frame;
 pub mod int8;
 pub mod masks;

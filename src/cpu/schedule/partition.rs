@@ -102,14 +102,14 @@ pub struct Shape {
     pub area: usize,
     /// Whether results are finished run by run; contiguous rows of a part form a single run.
     pub finishes: bool,
+    /// Nanoseconds per multiply-add.
+    pub multiply_add: f64,
     /// Bytes moved per element of the left operand for each additional cut of the columns.
     pub left_bytes: usize,
     /// Bytes moved per element of the right operand for each additional cut of the rows.
     pub right_bytes: usize,
 }
 
-/// Nanoseconds per multiply-add: a core with AVX-512 does at best 125 per nanosecond, typically 80.
-const MULTIPLY_ADD: f64 = 1.0 / 80.0;
 /// Nanoseconds per byte from beyond the caches of a core.
 const BYTE: f64 = 1.0 / 20.0;
 /// The fraction of the time for reading operands that computation does not hide.
@@ -138,7 +138,7 @@ impl Shape {
         // A register tile computes at least half of its columns.
         let wide = cols.next_multiple_of(self.tile[1].div_ceil(2));
         let runs = if self.finishes && grid.cols.parts > 1 { rows } else { 0 };
-        let tile = (high * wide) as f64 * k * MULTIPLY_ADD + runs as f64 * RUN + TILE;
+        let tile = (high * wide) as f64 * k * self.multiply_add + runs as f64 * RUN + TILE;
         let left = m * k * (self.left_bytes * grid.cols.parts) as f64;
         let right = n * k * (self.right_bytes * grid.rows.parts) as f64;
         let bytes = self.batches as f64 * (left + right) * BYTE;
@@ -188,6 +188,7 @@ pub fn partition(shape: &Shape, threads: usize) -> Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::costs::MULTIPLY_ADD;
     use proptest::prelude::*;
 
     #[test]
@@ -244,7 +245,18 @@ mod tests {
 
     fn shape(batches: usize, size: [usize; 3]) -> Shape {
         let (tile, most) = ([12, 32], [240, 1024]);
-        Shape { batches, size, tile, unit: 1, most, area: 240 * 1024, finishes: false, left_bytes: 4, right_bytes: 4 }
+        Shape {
+            batches,
+            size,
+            tile,
+            unit: 1,
+            most,
+            area: 240 * 1024,
+            finishes: false,
+            multiply_add: MULTIPLY_ADD,
+            left_bytes: 4,
+            right_bytes: 4,
+        }
     }
 
     fn check(shape: &Shape, threads: usize, most: f64) {

@@ -2,6 +2,7 @@
 
 use super::epilogue::{EpilogueStep, Following, is_vector_along};
 use super::{Env, Run};
+use crate::cpu::costs::MULTIPLY_ADD;
 use crate::cpu::kernels::float::{Float, Floats, FloatsMut, narrow};
 use crate::cpu::memory::Io;
 use crate::cpu::product::blocks::BlockPanels;
@@ -83,6 +84,7 @@ impl BlockProductStep {
             most: MOST,
             area: MOST_SUMS,
             finishes: true,
+            multiply_add: MULTIPLY_ADD,
             // Rows are widened for each tile unless they were rounded in advance.
             left_bytes: if self.rounding().is_some() { 4 } else { 16 },
             right_bytes: 1,

@@ -1,14 +1,16 @@
 //! Products and convolutions of quantized tensors.
 
 use super::{Env, Run};
+use crate::cpu::costs::bytes_as_floats;
 use crate::cpu::memory::Io;
+use crate::cpu::product::formats::ByteFormat;
 use crate::cpu::product::int8::depthwise::Depthwise;
-use crate::cpu::product::int8::dots::{BytePanels, ByteProduct, ROW_BLOCK, padded_columns};
+use crate::cpu::product::int8::frame::{ByteCutting, ByteProduct};
+use crate::cpu::product::int8::panels::{ByteColumns, BytePanels};
 use crate::cpu::product::int8::patches::BytePatches;
 use crate::cpu::product::int8::{Rescale, To};
-use crate::cpu::schedule::partition::{Cut, Grid, Shape, partition};
+use crate::cpu::schedule::partition::{Cut, Grid};
 use crate::cpu::schedule::tiles::{Matrices, Tiles};
-use crate::cpu::simd::Isa;
 use crate::cpu::simd::dot::{DotLevel, ToBytes};
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
@@ -22,10 +24,6 @@ use crate::shape::{Descriptor, strides};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Byte multiply-adds in the time of one float multiply-add.
-const SPEED: usize = 4;
-/// Rows of the register tile.
-const TILE_ROWS: usize = 12;
 /// Maximum pointers in a row's table for depthwise convolutions. Only dilations beyond any sensible image need more;
 /// patches need no table.
 const MAX_TABLE: usize = 1 << 16;
@@ -36,8 +34,11 @@ pub struct QuantizedStep {
     /// The rescaling of each group.
     columns: Vec<Rescale<'static>>,
     computed: Option<Computed>,
-    /// The bits of the input to invert to make its bytes unsigned.
+    /// The bits of the input to invert to give its bytes the sign of the format.
     flip: u8,
+    /// The tiles of the output for up to `threads` threads; columns are counted in bytes.
+    grid: Grid,
+    threads: usize,
 }
 
 /// The part of the rescaling that depends on computed operands: initial sums of columns, and their scales.
@@ -48,6 +49,8 @@ struct Computed {
     zero: bool,
     /// Whether there is a factor.
     factor: bool,
+    /// Whether the format takes signed bytes.
+    is_signed: bool,
 }
 
 /// The index of the zero point among the operands.
@@ -57,8 +60,8 @@ pub const FACTOR: usize = 6;
 
 impl Computed {
     /// The computed part for these operands, for columns with these sums.
-    fn of(&Operands { zero, factor, .. }: &Operands, sums: &[i32]) -> Option<Computed> {
-        (zero || factor).then(|| Computed { sums: sums.to_vec(), zero, factor })
+    fn of(&Operands { zero, factor, .. }: &Operands, sums: &[i32], is_signed: bool) -> Option<Computed> {
+        (zero || factor).then(|| Computed { sums: sums.to_vec(), zero, factor, is_signed })
     }
 
     /// Scratch length of [`columns`](Self::columns) in 4-byte elements: whole cache lines.
@@ -73,7 +76,8 @@ impl Computed {
         match self.zero {
             false => start.copy_from_slice(&known.start),
             true => {
-                let zero = (io.input::<u8>(ZERO)[0] ^ flip) as i32;
+                let zero = io.input::<u8>(ZERO)[0] ^ flip;
+                let zero = if self.is_signed { zero as i8 as i32 } else { zero as i32 };
                 start.iter_mut().zip(&self.sums).for_each(|(start, sum)| *start = -zero * sum);
             }
         }
@@ -158,6 +162,7 @@ impl<'a> Constants<'a> {
 }
 
 /// The layout of a filter.
+#[derive(Clone, Copy)]
 struct Filter<'a> {
     constants: &'a Constants<'a>,
     /// Distances between output channels, input channels, rows and columns.
@@ -176,49 +181,72 @@ impl Filter<'_> {
 
     /// The panels of the `columns` output channels from `first` on; the elements of a column are the taps, row by row.
     /// Packed once for all steps and graphs.
-    fn panels(&self, level: DotLevel, first: usize, [columns, depth]: [usize; 2]) -> Result<BytePanels> {
-        let Filter { constants, strides, taps } = *self;
+    fn panels(&self, env: &Env, first: usize, [columns, depth]: [usize; 2]) -> Result<BytePanels> {
+        let (Filter { constants, strides, taps }, format) = (*self, ByteFormat::of(env.isa));
         let zeros: Vec<i16> = (first..first + columns).map(|channel| constants.zero(channel)).collect();
-        let widths = [level.widths().lanes, level.widths().vectors];
-        let form = ("int8", widths, [columns, depth], first, strides, taps, &zeros);
-        let data = Weights::of(constants.filter, constants.filter_type, None).packed(&form, || {
-            let (filter, [_, i, h, w], [width, inputs]) = (constants.filter.buffer()?, strides, taps);
-            let place = |k: usize| k % inputs * i + k / inputs / width * h + k / inputs % width * w;
+        let form =
+            ("int8", format.sizes().name, format.sizes().panel(), [columns, depth], first, strides, taps, &zeros);
+        let weights = Weights::of(constants.filter, constants.filter_type, Some(env.threads));
+        let data = weights.packed(&form, || {
+            let (filter, [o, i, h, w], [width, inputs]) = (constants.filter.buffer()?, strides, taps);
+            let place = |k: usize| first * o + k % inputs * i + k / inputs / width * h + k / inputs % width * w;
             let places: Vec<usize> = (0..depth).map(place).collect();
-            let at = |column: usize, k: usize| filter.bytes()[(first + column) * strides[0] + places[k]];
-            match constants.filter_type {
-                DataType::Int8 => BytePanels::pack(level, columns, depth, |c, k| at(c, k) as i8 as i16 - zeros[c]),
-                _ => BytePanels::pack(level, columns, depth, |c, k| at(c, k) as i16 - zeros[c]),
-            }
+            let is_signed = constants.filter_type == DataType::Int8;
+            let columns = ByteColumns { bytes: filter.bytes(), is_signed, stride: o, places: &places, zeros: &zeros };
+            BytePanels::pack(format, &weights, &columns)
         })?;
-        Ok(BytePanels::of(level, columns, depth, data))
+        Ok(BytePanels::of(format, columns, depth, data))
     }
 }
 
 impl QuantizedStep {
-    /// Creates the step of `op` for `isa`. Reads the constants now, but not when it runs.
+    /// Creates the step of `op` to run with `env`. Reads the constants now, but not when it runs.
     ///
     /// # Errors
     /// An `UnknownError` if there is not enough memory for packed constants, an `OperationError` if mapped ones cannot
     /// be read.
-    pub fn new(isa: Isa, op: &Quantized, operands: &Operands) -> Result<QuantizedStep> {
+    pub fn new(env: &Env, op: &Quantized, operands: &Operands) -> Result<QuantizedStep> {
         let constants = Constants::read(operands)?;
         let signed = operands.input.dtype == DataType::Int8;
-        let build = QuantizedBuilder { op, level: DotLevel::of(isa), constants: &constants, signed };
-        match &op.product {
-            Product::Conv2d(options) => build.convolution(options, operands),
+        let format_signed = ByteFormat::of(env.isa).sizes().is_signed;
+        let build = QuantizedBuilder { op, env: *env, constants: &constants, signed, format_signed };
+        let mut step = match &op.product {
+            Product::Conv2d(options) => build.convolution(options, operands)?,
             product => {
                 let filter = &operands.filter.1.sizes();
                 let [depth, columns] = matrix(product, filter);
                 let own = strides(filter);
                 let [o, i] = if *product == Product::Transposed { [own[0], 1] } else { [1, own[own.len() - 2]] };
                 let filter = Filter { constants: &constants, strides: [o, i, 0, 0], taps: [1, depth] };
-                let panels = filter.panels(build.level, 0, [columns, depth])?;
+                let panels = filter.panels(env, 0, [columns, depth])?;
                 let (all, sums) = build.group(0, &panels);
-                let computed = Computed::of(operands, &sums);
+                let computed = Computed::of(operands, &sums, format_signed);
                 let images = rows(operands.output, [depth, columns]);
                 let method = QuantizedMethod::Product { panels: vec![panels], patches: None, images };
-                Ok(QuantizedStep { method, columns: vec![all], computed, flip: build.flip() })
+                build.step(method, vec![all], computed)
+            }
+        };
+        step.grid = step.cut();
+        Ok(step)
+    }
+
+    fn cut(&self) -> Grid {
+        match &self.method {
+            QuantizedMethod::Depthwise { images, output: [rows, row], .. } => {
+                let parts = if self.threads > 1 { 4 * self.threads } else { 1 };
+                Grid { rows: Cut::new(images * rows, 1, parts), cols: Cut::whole(row * self.to().size()) }
+            }
+            QuantizedMethod::Product { panels, patches, images: [batches, _, rows] } => {
+                let [columns, depth] = panels[0].sizes();
+                let cutting = ByteCutting {
+                    format: panels[0].format(),
+                    batches: *batches,
+                    size: [*rows, columns, depth],
+                    groups: panels.len(),
+                    element: self.to().size(),
+                    gathers: patches.is_some(),
+                };
+                cutting.grid(self.threads)
             }
         }
     }
@@ -231,6 +259,7 @@ impl QuantizedStep {
             (Product::Conv2d(_), _) | (_, QuantizedMethod::Depthwise { .. }) => false,
             (product, QuantizedMethod::Product { images, .. }) => {
                 *images = rows(output, matrix(product, filter));
+                self.grid = self.cut();
                 true
             }
         }
@@ -251,19 +280,29 @@ fn matrix(product: &Product, shape: &[u32]) -> [usize; 2] {
 
 struct QuantizedBuilder<'a> {
     op: &'a Quantized,
-    level: DotLevel,
+    env: Env<'a>,
     constants: &'a Constants<'a>,
+    /// Whether the bytes of the input are signed.
     signed: bool,
+    /// Whether the format takes signed bytes.
+    format_signed: bool,
 }
 
 impl QuantizedBuilder<'_> {
-    fn flip(&self) -> u8 {
-        if self.signed { 0x80 } else { 0 }
+    /// A step without tiles.
+    fn step(
+        &self,
+        method: QuantizedMethod,
+        columns: Vec<Rescale<'static>>,
+        computed: Option<Computed>,
+    ) -> QuantizedStep {
+        let flip = if self.signed == self.format_signed { 0 } else { 0x80 };
+        QuantizedStep { method, columns, computed, flip, grid: Grid::whole(1, 1), threads: self.env.threads.count() }
     }
 
-    /// The number that represents 0 in the input, as an unsigned byte.
-    fn zero(&self) -> i32 {
-        self.op.input.zero as i32 + if self.signed { 128 } else { 0 }
+    /// The number that represents 0 in the input, whose bytes become signed or unsigned ones.
+    fn zero(&self, signed: bool) -> i32 {
+        self.op.input.zero as i32 + 128 * (self.signed as i32 - signed as i32)
     }
 
     fn convolution(&self, options: &Conv2dAttributes, operands: &Operands) -> Result<QuantizedStep> {
@@ -284,53 +323,51 @@ impl QuantizedBuilder<'_> {
         if group_inputs == 1 && channels == inputs && channels > 1 && table * (height as u64) < MAX_TABLE as u64 {
             let bytes = self.constants.filter.buffer()?;
             let at = |channel, row, column| filter.at(&bytes, [channel, 0, row, column]);
-            let zero = self.zero() as u8 ^ self.flip();
-            let convolution = Depthwise::new(self.level, slides, size, channels, (zero, self.signed), at)?;
+            let (level, zero) = (DotLevel::of(self.env.isa), self.op.input.zero as u8);
+            let convolution = Depthwise::new(level, slides, size, channels, (zero, self.signed), at)?;
             let sum = |channel: usize| {
                 let taps = (0..height as usize).flat_map(|y| (0..width as usize).map(move |x| (y, x)));
                 taps.map(|(y, x)| at(channel, y, x) as i32).sum()
             };
-            let columns = self.columns(convolution.order().map(|channel| channel.map(|c| (c, sum(c), 0))));
+            let order = convolution.order().map(|channel| channel.map(|c| (c, sum(c), 0)));
+            let columns = vec![self.columns(self.zero(false), order)];
             let output = [size[0], size[1] * channels];
             let method = QuantizedMethod::Depthwise { convolution: Box::new(convolution), images, image, output };
-            return Ok(QuantizedStep { method, columns: vec![columns], computed: None, flip: 0 });
+            return Ok(self.step(method, columns, None));
         }
         let patches = BytePatches {
             slides,
             output: size,
             channels: inputs,
             group: group_inputs as usize,
-            zero: self.zero() as u8 ^ self.flip(),
-            flip: self.flip(),
+            zero: self.op.input.zero as u8,
         };
         let groups = options.groups as usize;
         let each = channels / groups;
         let sizes = [each, patches.depth()];
-        let panels = (0..groups).map(|group| filter.panels(self.level, group * each, sizes));
+        let panels = (0..groups).map(|group| filter.panels(&self.env, group * each, sizes));
         let panels = panels.collect::<Result<Vec<_>>>()?;
         let (columns, sums): (_, Vec<Vec<i32>>) =
             panels.iter().enumerate().map(|(group, panels)| self.group(group * each, panels)).unzip();
-        let computed = Computed::of(operands, &sums[0]);
+        let computed = Computed::of(operands, &sums[0], self.format_signed);
         assert!(computed.is_none() || groups == 1, "the pass creates no others");
         let pointwise = groups == 1 && slides.iter().all(|s| (s.window, s.stride, s.begin, s.end) == (1, 1, 0, 0));
         let images = [images, image, size[0] * size[1]];
         let images = if pointwise { [1, images[0] * image, images[0] * images[2]] } else { images };
         let method = QuantizedMethod::Product { panels, patches: (!pointwise).then_some(patches), images };
-        Ok(QuantizedStep { method, columns, computed, flip: self.flip() })
+        Ok(self.step(method, columns, computed))
     }
 
     /// How the sums of `panels`, the output channels from `first` on, are rescaled, and the sum of each of its columns.
     fn group(&self, first: usize, panels: &BytePanels) -> (Rescale<'static>, Vec<i32>) {
-        let (sums, lifts) = panels.sums_and_lifts();
-        let mut all = sums.to_vec();
-        all.resize(padded_columns(self.level, sums.len()), 0);
-        let own = |column: usize| Some((first + column, *sums.get(column)?, lifts[column]));
-        (self.columns((0..all.len()).map(own)), all)
+        let ([sums, lifts], [count, _]) = (panels.sums_and_lifts(), panels.sizes());
+        let own = |column: usize| (column < count).then(|| (first + column, sums[column], lifts[column]));
+        (self.columns(self.zero(self.format_signed), (0..sums.len()).map(own)), sums)
     }
 
-    /// How columns are rescaled. `each` has, per column, the output channel, the sum of its weights, and the lift
-    /// subtracted from each weight.
-    fn columns(&self, each: impl Iterator<Item = Option<(usize, i32, i32)>>) -> Rescale<'static> {
+    /// How columns are rescaled, if `zero` represents 0 in rows. `each` has, per column, the output channel, the sum of
+    /// its weights, and the lift subtracted from each weight.
+    fn columns(&self, zero: i32, each: impl Iterator<Item = Option<(usize, i32, i32)>>) -> Rescale<'static> {
         let (scales, op) = (elements::<f32>(self.constants.scale.bytes()), self.op);
         let bias = self.constants.bias.as_ref().map(|bias| elements::<f32>(bias.bytes()));
         let step = op.output.map_or(1.0, |(_, output)| output.scale as f64);
@@ -340,7 +377,7 @@ impl QuantizedBuilder<'_> {
         for column in each {
             let (channel, sum, lift) = column.unwrap_or((0, 0, 0));
             // Weights that are `lift` too small make the sum too small by `lift` times the sum of the row.
-            start.push(-self.zero() * sum);
+            start.push(-zero * sum);
             zeros.push(-lift);
             scale.push((op.input.scale as f64 * scales[channel] as f64 / step) as f32);
             bias_of.push((bias.map_or(0.0, |bias| bias[channel]) as f64 / step) as f32);
@@ -402,7 +439,8 @@ impl Run for QuantizedStep {
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
-        let (out, scratch, count) = (io.output::<u8>(), io.scratch::<f32>(), env.threads.count());
+        assert!(env.threads.count() <= self.threads);
+        let (out, scratch) = (io.output::<u8>(), io.scratch::<f32>());
         let (first, scratch) = scratch.split_at_mut(self.computed.as_ref().map_or(0, Computed::scratch_len));
         let computed =
             self.computed.as_ref().map(|computed| [computed.columns(&self.columns[0], self.flip, io, first)]);
@@ -417,11 +455,9 @@ impl Run for QuantizedStep {
                     row_stride: row * size,
                     cols: row * size,
                 };
-                let parts = if count > 1 { 4 * count } else { 1 };
-                let grid = Grid { rows: Cut::new(matrix.rows, 1, parts), cols: Cut::whole(matrix.cols) };
                 // Moving bytes takes most of the time: per byte, it costs as much as a convolution of floats.
                 let cost = matrix.rows * row * convolution.taps();
-                Tiles::new(out, matrix, grid).share(env.threads, cost, scratch, |tile, scratch| {
+                Tiles::new(out, matrix, self.grid).share(env.threads, cost, scratch, |tile, scratch| {
                     for (index, place) in tile.rows.clone().enumerate() {
                         let image = &input[place / rows * image..];
                         convolution.row(image, place % rows, &self.columns[0], scratch, tile.row(index));
@@ -438,37 +474,19 @@ impl Run for QuantizedStep {
                     row_stride: width,
                     cols: width,
                 };
-                let grid = cut([*batches, *rows, columns], panels, size, count);
                 let mut patches = patches.clone();
                 if let (Some(patches), Some(Computed { zero: true, .. })) = (&mut patches, &self.computed) {
                     patches.zero = io.input::<u8>(ZERO)[0];
                 }
                 let rows = ByteProduct { panels, columns: all, patches: patches.as_ref(), flip: self.flip };
-                let cost = matrix.batches * matrix.rows * columns * panels.len() * depth / SPEED;
-                Tiles::new(out, matrix, grid).share(env.threads, cost, scratch, |tile, scratch| {
+                let multiply_adds = matrix.batches * matrix.rows * columns * panels.len() * depth;
+                let cost = bytes_as_floats(panels[0].format(), multiply_adds);
+                Tiles::new(out, matrix, self.grid).share(env.threads, cost, scratch, |tile, scratch| {
                     rows.run(&input[tile.batch * image..][..*image], tile, scratch);
                 });
             }
         }
     }
-}
-
-/// The tiles per group of each of `batches` outputs: `rows` rows of `columns` elements of `size` bytes.
-fn cut([batches, rows, columns]: [usize; 3], panels: &[BytePanels], size: usize, threads: usize) -> Grid {
-    let (all, depth) = (columns * panels.len(), panels[0].sizes()[1]);
-    let shape = Shape {
-        batches,
-        size: [rows, all, depth.div_ceil(SPEED)],
-        tile: [TILE_ROWS, if panels.len() == 1 { panels[0].panel() } else { all }],
-        unit: 1,
-        most: [ROW_BLOCK, all],
-        area: ROW_BLOCK * all,
-        finishes: false,
-        left_bytes: SPEED,
-        right_bytes: SPEED,
-    };
-    let Grid { rows, cols } = partition(&shape, threads);
-    Grid { rows, cols: cols.scaled(size) }
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::super::masks::mask_row;
+use super::super::masks::{KEY_BLOCK, mask_row};
 use super::super::matrix::TypedMatrix;
-use super::{KEY_BLOCK, MAX_STREAMED, Sizes, StreamedHead, cap};
+use super::{MAX_STREAMED, Sizes, StreamedHead, cap};
 use crate::cpu::kernels::float::Float;
 use crate::cpu::kernels::rows::largest;
 use crate::cpu::simd::{Kernel, Simd, math};

@@ -49,7 +49,7 @@ impl BlockPanels {
         assert!(out.len() >= count * stride && rounding.depth <= self.blocks.depth);
         assert!(rounding == self.rounding(rounding.depth, rounding.digits));
         let level = DotLevel::of(isa);
-        assert!(level.widths().lanes * VECTORS == self.width);
+        assert!(level.lanes() * VECTORS == self.width);
         for start in cols.clone().step_by(self.width) {
             let (panel, first) = (self.panel(start), start - cols.start);
             let columns = self.width.min(cols.end - start);

@@ -48,7 +48,7 @@ impl Depthwise {
         at: impl Fn(usize, usize, usize) -> i16,
     ) -> Result<Depthwise> {
         // Half a vector is enough for few channels, and its instructions run on more ports.
-        let level = if channels <= level.narrow().widths().lanes * 4 { level.narrow() } else { level };
+        let level = if channels <= level.narrow().lanes() * 4 { level.narrow() } else { level };
         let [high, wide] = slides.map(|slide| slide.window as usize);
         let [step, dilation] = [slides[1].stride, slides[1].dilation].map(|size| size as usize);
         let together = if step == 1 && dilation == 1 && wide > 1 { 2 } else { 1 };
@@ -73,7 +73,7 @@ impl Depthwise {
         let width = (output[1] - 1) / together * together * step + (columns - 1) * dilation + 1;
         let taps =
             places.iter().map(|&((y, x), _)| y * width + if x == usize::MAX { 0 } else { x * dilation }).collect();
-        let lanes = level.widths().lanes;
+        let lanes = level.lanes();
         let block = 4 * lanes;
         let mut filter = Buffer::zeroed(channels.div_ceil(block) * places.len() / 4 * together * 4 * block)?;
         let bytes = filter.bytes_mut();
@@ -112,7 +112,7 @@ impl Depthwise {
 
     /// The columns of the vectors, in the order that [`Rescale`] requires: the channel of each, if there is one.
     pub fn order(&self) -> impl Iterator<Item = Option<usize>> {
-        let lanes = self.level.widths().lanes;
+        let lanes = self.level.lanes();
         let (block, channels) = (4 * lanes, self.channels);
         (0..channels.next_multiple_of(block)).map(move |at| {
             let (vector, lane) = (at % block / lanes, at % lanes);

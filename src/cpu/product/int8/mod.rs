@@ -4,11 +4,12 @@
 //! graph is built.
 
 pub mod depthwise;
-pub mod dots;
+pub mod frame;
+pub mod panels;
 pub mod patches;
 
 use crate::cpu::simd::Simd;
-use crate::cpu::simd::dot::{Dot, ToBytes};
+use crate::cpu::simd::dot::{Integers, ToBytes};
 use std::borrow::Cow;
 
 /// Converts a sum `s` in column `c` to `s * scale[c] + bias[c]`, rounded to an integer for bytes, and clamped.
@@ -57,11 +58,11 @@ impl Rescale<'_> {
     /// # Safety
     /// Both have at least `VECS` vectors from there on.
     #[inline(always)]
-    unsafe fn scales<D: Dot, const VECS: usize>(&self, dot: D, column: usize) -> Scales<D, VECS> {
-        let float = dot.float();
+    unsafe fn scales<I: Integers, const VECS: usize>(&self, integers: I, column: usize) -> Scales<I, VECS> {
+        let float = integers.float();
         let mut scales = Scales { scale: [float.splat(0.0); VECS], bias: [float.splat(0.0); VECS] };
         for v in 0..VECS {
-            let at = column + v * D::LANES;
+            let at = column + v * I::LANES;
             // SAFETY: the caller guarantees it.
             unsafe {
                 scales.scale[v] = float.load_ptr(self.scale.as_ptr().add(at));
@@ -73,39 +74,46 @@ impl Rescale<'_> {
 }
 
 /// The scales and biases of some columns, kept in registers while many rows are converted.
-struct Scales<D: Dot, const VECS: usize> {
-    scale: [<D::Float as Simd>::F32; VECS],
-    bias: [<D::Float as Simd>::F32; VECS],
+struct Scales<I: Integers, const VECS: usize> {
+    scale: [<I::Float as Simd>::F32; VECS],
+    bias: [<I::Float as Simd>::F32; VECS],
 }
 
-impl<D: Dot, const VECS: usize> Scales<D, VECS> {
+impl<I: Integers, const VECS: usize> Scales<I, VECS> {
     /// Converts sums and writes the first `count` results to `out`. Callers should pass a `to` that is known at compile
     /// time.
     ///
     /// # Safety
     /// `out` must be valid for writes of `count` elements. `VECS` is 1, 2 or 4. `INTERLEAVED` is only for bytes and 4
-    /// vectors; the lanes are then in the order of [`Dot::interleave`].
+    /// vectors; the lanes are then in the order of [`Dot::interleave`](crate::cpu::simd::dot::Dot::interleave).
     #[inline(always)]
-    unsafe fn store<const INTERLEAVED: bool>(&self, dot: D, sums: [D::Sums; VECS], to: To, out: *mut u8, count: usize) {
-        let float = dot.float();
+    unsafe fn store<const INTERLEAVED: bool>(
+        &self,
+        integers: I,
+        sums: [I::Sums; VECS],
+        to: To,
+        out: *mut u8,
+        count: usize,
+    ) {
+        let float = integers.float();
         match to {
             To::Bytes(how) => {
                 let mut rounded = sums;
                 for v in 0..VECS {
-                    rounded[v] = dot.round(float.mul_add(dot.to_float(sums[v]), self.scale[v], self.bias[v]));
+                    rounded[v] = integers.round(float.mul_add(integers.to_float(sums[v]), self.scale[v], self.bias[v]));
                 }
                 // SAFETY: the caller guarantees that the elements can be written.
-                unsafe { dot.store_bytes::<VECS, INTERLEAVED>(rounded, how, out, count) };
+                unsafe { integers.store_bytes::<VECS, INTERLEAVED>(rounded, how, out, count) };
             }
             To::Floats { min, max } => {
                 let (out, min, max): (*mut f32, _, _) = (out.cast(), float.splat(min), float.splat(max));
                 for (v, sum) in sums.into_iter().enumerate() {
-                    let first = v * D::LANES;
+                    let first = v * I::LANES;
                     // Rounded twice, like the model's multiplication and addition: quantizing the result again then
                     // rounds to the same side.
-                    let value = float.add(float.mul(dot.to_float(sum), self.scale[v]), self.bias[v]);
+                    let value = float.add(float.mul(integers.to_float(sum), self.scale[v]), self.bias[v]);
                     let value = float.min(max, float.max(min, value));
-                    if first + D::LANES <= count {
+                    if first + I::LANES <= count {
                         // SAFETY: these elements are among the writable ones.
                         unsafe { float.store_ptr(value, out.add(first)) };
                     } else if first < count {

@@ -2,9 +2,6 @@
 
 use crate::ops::spatial::Slide;
 
-/// Number of bytes after a run that a copy of the run may overwrite.
-const SLACK: usize = 16;
-
 /// Converts an image to rows, one per output pixel in row-major order. A row holds the patch under the filter, tap by
 /// tap in row-major order.
 #[derive(Clone, Debug)]
@@ -19,37 +16,27 @@ pub struct BytePatches {
     pub group: usize,
     /// The byte that represents 0 in the image.
     pub zero: u8,
-    /// The bits of the image to invert: 0x80 makes signed bytes unsigned.
-    pub flip: u8,
 }
 
 impl BytePatches {
+    /// Bytes after the last row that [`fill`](Self::fill) may overwrite.
+    pub const SLACK: usize = 16;
+
     /// Bytes per row.
     pub fn depth(&self) -> usize {
         self.slides.iter().map(|slide| slide.window as usize).product::<usize>() * self.group
     }
 
-    /// Distance between rows in bytes.
-    pub fn stride(&self) -> usize {
-        self.depth().next_multiple_of(4)
-    }
-
-    /// Size in bytes that [`fill`](Self::fill) needs for `rows` rows.
-    pub fn bytes(&self, rows: usize) -> usize {
-        rows * self.stride() + SLACK
-    }
-
-    /// Fills `out` with the patches of `rows` output pixels from `first` on, for the channels from `channel` on. The
-    /// content between rows and after the last one is undefined.
+    /// Fills `out` with the patches of `rows` output pixels from `first` on, `stride` bytes apart, for the channels from
+    /// `channel` on. The content between rows and after the last one is undefined.
     ///
     /// # Panics
     /// If `out` is too short or there are fewer pixels.
-    pub fn fill(&self, image: &[u8], channel: usize, first: usize, rows: usize, out: &mut [u8]) {
+    pub fn fill(&self, image: &[u8], channel: usize, first: usize, rows: usize, stride: usize, out: &mut [u8]) {
         let [vertical, horizontal] = self.slides;
         let size = vertical.input as usize * horizontal.input as usize * self.channels;
-        assert!(
-            out.len() >= self.bytes(rows) && first + rows <= self.output[0] * self.output[1] && image.len() >= size
-        );
+        assert!(stride >= self.depth() && out.len() >= rows * stride + BytePatches::SLACK);
+        assert!(first + rows <= self.output[0] * self.output[1] && image.len() >= size);
         // At these positions, no column of the filter is in the padding.
         let inner = horizontal.inner(self.output[1]);
         let mut row = 0;
@@ -58,7 +45,7 @@ impl BytePatches {
             let end = self.output[1].min(x + rows - row);
             let lines = vertical.taps(y);
             for x in x..end {
-                let out = &mut out[row * self.stride()..];
+                let out = &mut out[row * stride..];
                 match inner.contains(&x) && self.group == self.channels && horizontal.dilation == 1 {
                     true => self.inner(&image[channel..], lines, x, out),
                     false => self.patch(&image[channel..], lines, x, out),
@@ -66,13 +53,8 @@ impl BytePatches {
                 row += 1;
             }
         }
-        if self.flip != 0 {
-            out[..rows * self.stride()].iter_mut().for_each(|byte| *byte ^= self.flip);
-        }
     }
-}
 
-impl BytePatches {
     /// Writes the patch at column `x` of an output row where all columns of the filter are inside the image and
     /// contiguous. `lines` are the rows of the filter inside the image, as returned by [`Slide::taps`].
     #[inline(always)]
@@ -115,6 +97,7 @@ impl BytePatches {
 /// instruction.
 #[inline(always)]
 fn copy(from: &[u8], to: &mut [u8], len: usize) {
+    const SLACK: usize = BytePatches::SLACK;
     if len <= SLACK
         && let (Some(from), Some(to)) = (from.first_chunk::<SLACK>(), to.first_chunk_mut::<SLACK>())
     {

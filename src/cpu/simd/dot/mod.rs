@@ -3,6 +3,8 @@
 //! Left factors are unsigned, right ones signed, as the x86 instructions require. Signed left factors become unsigned
 //! by adding 128, whose contribution callers subtract from the sums. All sums are exact (modulo 2^32) at every level.
 
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 mod vector;
 #[cfg(target_arch = "x86_64")]
@@ -10,7 +12,7 @@ mod x86;
 
 use super::Isa;
 use portable::PortableDot;
-pub use vector::{Dot, DotKernel, ToBytes};
+pub use vector::{Dot, DotKernel, Integers, ToBytes};
 #[cfg(target_arch = "x86_64")]
 use x86::{Avx2Dot, Avx512Dot, Avx512Narrow, Avx512Vnni, AvxVnni};
 
@@ -98,27 +100,18 @@ impl DotLevel {
         }
     }
 
-    /// The vector sizes that kernels of this level use.
-    pub fn widths(self) -> DotWidths {
-        struct Widths;
-        impl DotKernel for Widths {
-            type Output = DotWidths;
+    /// 32-bit lanes of a vector: [`Integers::LANES`].
+    pub fn lanes(self) -> usize {
+        struct Lanes;
+        impl DotKernel for Lanes {
+            type Output = usize;
             #[inline(always)]
-            fn run<D: Dot>(self, _: D) -> DotWidths {
-                DotWidths { lanes: D::LANES, vectors: D::VECTORS }
+            fn run<D: Dot>(self, _: D) -> usize {
+                D::LANES
             }
         }
-        self.run(Widths)
+        self.run(Lanes)
     }
-}
-
-/// The vector sizes of a level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DotWidths {
-    /// 32-bit lanes of a vector.
-    pub lanes: usize,
-    /// Maximum number of vectors in a row of a register tile.
-    pub vectors: usize,
 }
 
 #[cfg(test)]
@@ -151,12 +144,16 @@ mod tests {
                     .collect();
                 assert_eq!(lanes(dot, sums), expected);
             }
-            let quad = dot.left_quad(u32::from_le_bytes([1, 200, 3, 255]));
-            // SAFETY: the vector holds all bytes that are read.
-            let right = dot.right(unsafe { dot.load(a.as_ptr()) });
-            let sums = lanes(dot, dot.dot(dot.splat(5), quad, right));
-            let signed = |i: usize| a[i] as i8 as i32;
-            assert_eq!(sums[1], 5 + signed(4) + 200 * signed(5) + 3 * signed(6) + 255 * signed(7));
+            let (word, signed) = ([1, 200, 3, 0x7f], |i: usize| a[i] as i8 as i32);
+            // SAFETY: the word and the vector hold all bytes that are read.
+            let (left, right) = unsafe { (dot.broadcast(word.as_ptr()), dot.load_words(a.as_ptr())) };
+            let sums = lanes(dot, dot.multiply_words(dot.splat(5), left, right));
+            let pair = |bytes: &[u8]| i16::from_le_bytes([bytes[0], bytes[1]]) as i32;
+            let expected = match D::PER_WORD {
+                4 => signed(4) + 200 * signed(5) + 3 * signed(6) + 0x7f * signed(7),
+                _ => pair(&word) * signed(2) + pair(&word[2..]) * signed(3),
+            };
+            assert_eq!(sums[1], (5 + expected) as f32 as i32);
             self.stores(dot);
         }
     }

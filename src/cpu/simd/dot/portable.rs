@@ -1,22 +1,17 @@
 //! The baseline level of all CPUs.
 
 use super::super::{Portable, Simd};
-use super::vector::{Dot, ToBytes};
+use super::vector::{Dot, Integers, ToBytes};
 
 /// Four lanes in plain Rust; the compiler maps them to the base vector registers of the architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortableDot;
 
-// SAFETY: vectors are arrays of 4 integers or 16 bytes.
-unsafe impl Dot for PortableDot {
+// SAFETY: vectors are arrays of 4 integers.
+unsafe impl Integers for PortableDot {
     type Float = Portable;
     type Sums = [i32; 4];
-    type Bytes = [u8; 16];
-    type Left = [i16; 16];
-    type Right = [i16; 16];
     const LANES: usize = 4;
-    const VECTORS: usize = 2;
-    const ROWS: [usize; 3] = [2, 2, 2];
 
     #[inline(always)]
     fn float(self) -> Portable {
@@ -35,6 +30,57 @@ unsafe impl Dot for PortableDot {
     }
 
     #[inline(always)]
+    fn add(self, a: [i32; 4], b: [i32; 4]) -> [i32; 4] {
+        std::array::from_fn(|lane| a[lane].wrapping_add(b[lane]))
+    }
+
+    #[inline(always)]
+    fn sub_product(self, sums: [i32; 4], a: [i32; 4], b: [i32; 4]) -> [i32; 4] {
+        let mut out = sums;
+        for (lane, sum) in out.iter_mut().enumerate() {
+            *sum = sum.wrapping_sub(a[lane].wrapping_mul(b[lane]));
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn to_float(self, sums: [i32; 4]) -> <Portable as Simd>::F32 {
+        Portable.load(&sums.map(|x| x as f32))
+    }
+
+    #[inline(always)]
+    fn round(self, x: <Portable as Simd>::F32) -> [i32; 4] {
+        let mut lanes = [0.0; 4];
+        Portable.store(x, &mut lanes);
+        lanes.map(|x| x.round_ties_even() as i32)
+    }
+
+    #[inline(always)]
+    unsafe fn store_bytes<const VECS: usize, const INTERLEAVED: bool>(
+        self,
+        sums: [[i32; 4]; VECS],
+        how: ToBytes,
+        to: *mut u8,
+        count: usize,
+    ) {
+        // With four lanes both orders are the same.
+        for (v, sums) in sums.iter().enumerate() {
+            for (lane, &x) in sums.iter().enumerate().filter(|(lane, _)| 4 * v + lane < count) {
+                // SAFETY: the caller guarantees that `count` bytes can be written.
+                unsafe { to.add(4 * v + lane).write(how.byte(x)) };
+            }
+        }
+    }
+}
+
+// SAFETY: vectors are arrays of 16 bytes.
+unsafe impl Dot for PortableDot {
+    type Bytes = [u8; 16];
+    type Left = [i16; 16];
+    type Right = [i16; 16];
+    const PER_WORD: usize = 2;
+
+    #[inline(always)]
     unsafe fn load(self, from: *const u8) -> [u8; 16] {
         // SAFETY: the caller guarantees that 16 bytes can be read.
         unsafe { from.cast::<[u8; 16]>().read() }
@@ -49,18 +95,37 @@ unsafe impl Dot for PortableDot {
     }
 
     #[inline(always)]
-    fn invert_signs(self, bytes: [u8; 16]) -> [u8; 16] {
-        bytes.map(|byte| byte ^ 0x80)
+    unsafe fn broadcast(self, from: *const u8) -> [u8; 16] {
+        // SAFETY: the caller guarantees that 4 bytes can be read.
+        let word = unsafe { from.cast::<[u8; 4]>().read() };
+        std::array::from_fn(|i| word[i % 4])
     }
 
     #[inline(always)]
-    fn left_quad(self, quad: u32) -> [i16; 16] {
-        let quad = quad.to_le_bytes();
+    unsafe fn load_words(self, from: *const u8) -> [u8; 16] {
+        // SAFETY: the caller guarantees that 8 bytes can be read.
+        let bytes = unsafe { from.cast::<[i8; 8]>().read() };
         let mut wide = [0; 16];
-        for (i, wide) in wide.iter_mut().enumerate() {
-            *wide = quad[i % 4] as i16;
+        for (wide, &byte) in wide.as_chunks_mut::<2>().0.iter_mut().zip(&bytes) {
+            *wide = (byte as i16).to_le_bytes();
         }
         wide
+    }
+
+    #[inline(always)]
+    fn multiply_words(self, sums: [i32; 4], left: [u8; 16], right: [u8; 16]) -> [i32; 4] {
+        let number = |bytes: &[u8; 16], i: usize| i16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]) as i32;
+        let product = |i: usize| number(&left, i) * number(&right, i);
+        let mut out = sums;
+        for (lane, sum) in out.iter_mut().enumerate() {
+            *sum = sum.wrapping_add(product(2 * lane) + product(2 * lane + 1));
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn invert_signs(self, bytes: [u8; 16]) -> [u8; 16] {
+        bytes.map(|byte| byte ^ 0x80)
     }
 
     #[inline(always)]
@@ -103,20 +168,6 @@ unsafe impl Dot for PortableDot {
     }
 
     #[inline(always)]
-    fn add(self, a: [i32; 4], b: [i32; 4]) -> [i32; 4] {
-        std::array::from_fn(|lane| a[lane].wrapping_add(b[lane]))
-    }
-
-    #[inline(always)]
-    fn sub_product(self, sums: [i32; 4], a: [i32; 4], b: [i32; 4]) -> [i32; 4] {
-        let mut out = sums;
-        for (lane, sum) in out.iter_mut().enumerate() {
-            *sum = sum.wrapping_sub(a[lane].wrapping_mul(b[lane]));
-        }
-        out
-    }
-
-    #[inline(always)]
     fn interleave(self, bytes: [[u8; 16]; 4]) -> [[u8; 16]; 4] {
         let mut quads = [[0; 16]; 4];
         for (v, quads) in quads.iter_mut().enumerate() {
@@ -125,34 +176,5 @@ unsafe impl Dot for PortableDot {
             }
         }
         quads
-    }
-
-    #[inline(always)]
-    fn to_float(self, sums: [i32; 4]) -> <Portable as Simd>::F32 {
-        Portable.load(&sums.map(|x| x as f32))
-    }
-
-    #[inline(always)]
-    fn round(self, x: <Portable as Simd>::F32) -> [i32; 4] {
-        let mut lanes = [0.0; 4];
-        Portable.store(x, &mut lanes);
-        lanes.map(|x| x.round_ties_even() as i32)
-    }
-
-    #[inline(always)]
-    unsafe fn store_bytes<const VECS: usize, const INTERLEAVED: bool>(
-        self,
-        sums: [[i32; 4]; VECS],
-        how: ToBytes,
-        to: *mut u8,
-        count: usize,
-    ) {
-        // With four lanes both orders are the same.
-        for (v, sums) in sums.iter().enumerate() {
-            for (lane, &x) in sums.iter().enumerate().filter(|(lane, _)| 4 * v + lane < count) {
-                // SAFETY: the caller guarantees that `count` bytes can be written.
-                unsafe { to.add(4 * v + lane).write(how.byte(x)) };
-            }
-        }
     }
 }

@@ -32,31 +32,19 @@ impl ToBytes {
     }
 }
 
-/// The operations of one level. Values of the implementing types are witnesses: they prove that the CPU has the
-/// instructions.
+/// Vectors of 32-bit sums, and their conversion to floats and bytes. Values of the implementing types are witnesses: they
+/// prove that the CPU has the instructions.
 ///
 /// # Safety
-/// A vector has exactly [`LANES`](Dot::LANES) integers or [`BYTES`](Dot::BYTES) bytes, and no method accesses memory
-/// beyond what it documents: kernels check the ends of their slices by these numbers.
-pub unsafe trait Dot: Copy + Send + Sync + 'static {
+/// A vector has exactly [`LANES`](Integers::LANES) integers, and no method accesses memory beyond what it documents:
+/// kernels check the ends of their slices by these numbers.
+pub unsafe trait Integers: Copy + Send + Sync + 'static {
     /// The level of floating-point vectors with as many lanes.
     type Float: Simd;
-    /// A vector of [`LANES`](Dot::LANES) 32-bit integers.
+    /// A vector of [`LANES`](Integers::LANES) 32-bit integers.
     type Sums: Copy;
-    /// A vector of `4 * LANES` bytes.
-    type Bytes: Copy;
-    /// Left factors, prepared for [`dot`](Dot::dot).
-    type Left: Copy;
-    /// Right factors, prepared for [`dot`](Dot::dot).
-    type Right: Copy;
     /// 32-bit lanes per vector.
     const LANES: usize;
-    /// Bytes per vector.
-    const BYTES: usize = 4 * Self::LANES;
-    /// Maximum number of vectors in a row of a register tile, a power of two.
-    const VECTORS: usize;
-    /// The rows of a register tile with 1, 2 or 4 vectors, indexed by the binary logarithm of that number.
-    const ROWS: [usize; 3];
 
     /// The floating-point operations.
     fn float(self) -> Self::Float;
@@ -70,6 +58,48 @@ pub unsafe trait Dot: Copy + Send + Sync + 'static {
     /// `from` must be valid for reads of `LANES` integers.
     unsafe fn load_sums(self, from: *const i32) -> Self::Sums;
 
+    /// `a + b`, in the lowest 32 bits.
+    fn add(self, a: Self::Sums, b: Self::Sums) -> Self::Sums;
+
+    /// `sums - a * b`, the lowest 32 bits.
+    fn sub_product(self, sums: Self::Sums, a: Self::Sums, b: Self::Sums) -> Self::Sums;
+
+    /// Converts to the nearest floats.
+    fn to_float(self, sums: Self::Sums) -> <Self::Float as Simd>::F32;
+
+    /// Rounds to the nearest integers, ties to even. Results outside the range of `i32` are undefined.
+    fn round(self, x: <Self::Float as Simd>::F32) -> Self::Sums;
+
+    /// Writes the first `count` lanes of `sums`, whose magnitudes are below 2^30, as bytes to `to`. The lanes are in
+    /// the order of [`Dot::interleave`] if `INTERLEAVED`, else vector by vector.
+    ///
+    /// # Safety
+    /// `to` must be valid for writes of `count` bytes. `VECS` is 1, 2 or 4, and 4 if `INTERLEAVED`.
+    unsafe fn store_bytes<const VECS: usize, const INTERLEAVED: bool>(
+        self,
+        sums: [Self::Sums; VECS],
+        how: ToBytes,
+        to: *mut u8,
+        count: usize,
+    );
+}
+
+/// Products of bytes, or of 16-bit integers, added to vectors of sums.
+///
+/// # Safety
+/// A vector has exactly [`BYTES`](Dot::BYTES) bytes, and no method accesses memory beyond what it documents.
+pub unsafe trait Dot: Integers {
+    /// A vector of `4 * LANES` bytes.
+    type Bytes: Copy;
+    /// Left factors, prepared for [`dot`](Dot::dot).
+    type Left: Copy;
+    /// Right factors, prepared for [`dot`](Dot::dot).
+    type Right: Copy;
+    /// Bytes per vector.
+    const BYTES: usize = 4 * Self::LANES;
+    /// The fastest 32-bit words to multiply: of 4 bytes, or of 2 integers of 16 bits.
+    const PER_WORD: usize;
+
     /// Loads the `BYTES` bytes at `from`.
     ///
     /// # Safety
@@ -82,11 +112,24 @@ pub unsafe trait Dot: Copy + Send + Sync + 'static {
     /// `from` must be valid for reads of `count` bytes.
     unsafe fn load_first(self, from: *const u8, count: usize) -> Self::Bytes;
 
+    /// The four bytes at `from` in every lane.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of 4 bytes.
+    unsafe fn broadcast(self, from: *const u8) -> Self::Bytes;
+
+    /// The right numbers of [`LANES`](Integers::LANES) words: signed bytes, as integers of 16 bits if a word has two.
+    ///
+    /// # Safety
+    /// `from` must be valid for reads of `LANES * PER_WORD` bytes.
+    unsafe fn load_words(self, from: *const u8) -> Self::Bytes;
+
+    /// `sums`, plus the sum of the products of the [`PER_WORD`](Dot::PER_WORD) numbers in each lane: unsigned and signed
+    /// bytes, or integers of 16 bits.
+    fn multiply_words(self, sums: Self::Sums, left: Self::Bytes, right: Self::Bytes) -> Self::Sums;
+
     /// Inverts the sign bit of all bytes.
     fn invert_signs(self, bytes: Self::Bytes) -> Self::Bytes;
-
-    /// The four bytes of `quad` in every lane, as left factors.
-    fn left_quad(self, quad: u32) -> Self::Left;
 
     /// The four signed bytes of `quad` in every lane, as right factors.
     fn right_quad(self, quad: u32) -> Self::Right;
@@ -103,32 +146,7 @@ pub unsafe trait Dot: Copy + Send + Sync + 'static {
     /// `sums`, plus the sum of the products of the four bytes in each lane.
     fn dot(self, sums: Self::Sums, left: Self::Left, right: Self::Right) -> Self::Sums;
 
-    /// `a + b`, in the lowest 32 bits.
-    fn add(self, a: Self::Sums, b: Self::Sums) -> Self::Sums;
-
-    /// `sums - a * b`, the lowest 32 bits.
-    fn sub_product(self, sums: Self::Sums, a: Self::Sums, b: Self::Sums) -> Self::Sums;
-
     /// Interleaves the bytes of four vectors: byte `16 * l + 4 * v + e` of each becomes one of the four bytes in lane
     /// `4 * l + e` of vector `v`.
     fn interleave(self, bytes: [Self::Bytes; 4]) -> [Self::Bytes; 4];
-
-    /// Converts to the nearest floats.
-    fn to_float(self, sums: Self::Sums) -> <Self::Float as Simd>::F32;
-
-    /// Rounds to the nearest integers, ties to even. Results outside the range of `i32` are undefined.
-    fn round(self, x: <Self::Float as Simd>::F32) -> Self::Sums;
-
-    /// Writes the first `count` lanes of `sums`, whose magnitudes are below 2^30, as bytes to `to`. The lanes are in
-    /// the order of [`interleave`](Dot::interleave) if `INTERLEAVED`, else vector by vector.
-    ///
-    /// # Safety
-    /// `to` must be valid for writes of `count` bytes. `VECS` is 1, 2 or 4, and 4 if `INTERLEAVED`.
-    unsafe fn store_bytes<const VECS: usize, const INTERLEAVED: bool>(
-        self,
-        sums: [Self::Sums; VECS],
-        how: ToBytes,
-        to: *mut u8,
-        count: usize,
-    );
 }

@@ -1,7 +1,7 @@
 //! The levels of x86-64.
 
 use super::super::{Avx2, Avx512};
-use super::vector::{Dot, DotKernel, ToBytes};
+use super::vector::{Dot, DotKernel, Integers, ToBytes};
 use std::arch::x86_64::*;
 
 /// [`Avx2`] without VNNI.
@@ -69,12 +69,11 @@ enter!(Avx512Vnni, "avx512vnni,avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,
 /// Factors as 16-bit integers, those at even and those at odd bytes: no sum of two products overflows 32 bits.
 type Wide<V> = [V; 2];
 
-/// The 512-bit operations that are the same with and without VNNI.
-macro_rules! wide512 {
+/// [`Integers`] in vectors of 512 bits.
+macro_rules! integers512 {
     () => {
         type Float = Avx512;
         type Sums = __m512i;
-        type Bytes = __m512i;
         const LANES: usize = 16;
 
         #[inline(always)]
@@ -95,39 +94,6 @@ macro_rules! wide512 {
         }
 
         #[inline(always)]
-        unsafe fn load(self, from: *const u8) -> __m512i {
-            // SAFETY: `self` proves AVX-512 F; the caller guarantees that 64 bytes can be read.
-            unsafe { _mm512_loadu_si512(from.cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn load_first(self, from: *const u8, count: usize) -> __m512i {
-            // SAFETY: `self` proves AVX-512 BW; the mask selects only bytes that the caller guarantees can be read.
-            unsafe { _mm512_maskz_loadu_epi8(first(count), from.cast()) }
-        }
-
-        #[inline(always)]
-        fn right_quad(self, quad: u32) -> Self::Right {
-            // SAFETY: `self` proves AVX-512 F.
-            self.right(unsafe { _mm512_set1_epi32(quad as i32) })
-        }
-
-        #[inline(always)]
-        fn nibbles(self, bytes: __m512i) -> [__m512i; 2] {
-            // SAFETY: `self` proves AVX-512 BW.
-            unsafe {
-                let mask = _mm512_set1_epi8(15);
-                [_mm512_and_si512(bytes, mask), _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), mask)]
-            }
-        }
-
-        #[inline(always)]
-        fn invert_signs(self, bytes: __m512i) -> __m512i {
-            // SAFETY: `self` proves AVX-512 F.
-            unsafe { _mm512_xor_si512(bytes, _mm512_set1_epi8(-128)) }
-        }
-
-        #[inline(always)]
         fn add(self, a: __m512i, b: __m512i) -> __m512i {
             // SAFETY: `self` proves AVX-512 F.
             unsafe { _mm512_add_epi32(a, b) }
@@ -137,21 +103,6 @@ macro_rules! wide512 {
         fn sub_product(self, sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
             // SAFETY: `self` proves AVX-512 F.
             unsafe { _mm512_sub_epi32(sums, _mm512_mullo_epi32(a, b)) }
-        }
-
-        #[inline(always)]
-        fn interleave(self, [a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
-            // SAFETY: `self` proves AVX-512 BW.
-            unsafe {
-                let (ab, cd) = (_mm512_unpacklo_epi8(a, b), _mm512_unpacklo_epi8(c, d));
-                let (ab_high, cd_high) = (_mm512_unpackhi_epi8(a, b), _mm512_unpackhi_epi8(c, d));
-                [
-                    _mm512_unpacklo_epi16(ab, cd),
-                    _mm512_unpackhi_epi16(ab, cd),
-                    _mm512_unpacklo_epi16(ab_high, cd_high),
-                    _mm512_unpackhi_epi16(ab_high, cd_high),
-                ]
-            }
         }
 
         #[inline(always)]
@@ -203,86 +154,72 @@ macro_rules! wide512 {
     };
 }
 
-/// A mask of the first `min(count, 64)` bytes.
-#[inline(always)]
-fn first(count: usize) -> u64 {
-    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
-}
+/// The 512-bit operations that are the same with and without VNNI.
+macro_rules! wide512 {
+    () => {
+        type Bytes = __m512i;
 
-// SAFETY: 16 integers or 64 bytes are a vector of 512 bits.
-unsafe impl Dot for Avx512Vnni {
-    wide512!();
-    type Left = __m512i;
-    type Right = __m512i;
-    const VECTORS: usize = 4;
-    const ROWS: [usize; 3] = [12, 12, 6];
-
-    #[inline(always)]
-    fn left_quad(self, quad: u32) -> __m512i {
-        // SAFETY: `self` proves AVX-512 F.
-        unsafe { _mm512_set1_epi32(quad as i32) }
-    }
-
-    #[inline(always)]
-    fn left(self, bytes: __m512i) -> __m512i {
-        bytes
-    }
-
-    #[inline(always)]
-    fn right(self, bytes: __m512i) -> __m512i {
-        bytes
-    }
-
-    #[inline(always)]
-    fn dot(self, sums: __m512i, left: __m512i, right: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 VNNI.
-        unsafe { _mm512_dpbusd_epi32(sums, left, right) }
-    }
-}
-
-// SAFETY: 16 integers or 64 bytes are a vector of 512 bits.
-unsafe impl Dot for Avx512Dot {
-    wide512!();
-    type Left = Wide<__m512i>;
-    type Right = Wide<__m512i>;
-    const VECTORS: usize = 2;
-    const ROWS: [usize; 3] = [8, 8, 8];
-
-    #[inline(always)]
-    fn left_quad(self, quad: u32) -> Wide<__m512i> {
-        // SAFETY: `self` proves AVX-512 F.
-        unsafe { [_mm512_set1_epi32((quad & 0xff00ff) as i32), _mm512_set1_epi32((quad >> 8 & 0xff00ff) as i32)] }
-    }
-
-    #[inline(always)]
-    fn left(self, bytes: __m512i) -> Wide<__m512i> {
-        // SAFETY: `self` proves AVX-512 BW.
-        unsafe { [_mm512_and_si512(bytes, _mm512_set1_epi16(0xff)), _mm512_srli_epi16::<8>(bytes)] }
-    }
-
-    #[inline(always)]
-    fn right(self, bytes: __m512i) -> Wide<__m512i> {
-        // SAFETY: `self` proves AVX-512 BW.
-        unsafe { [_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(bytes)), _mm512_srai_epi16::<8>(bytes)] }
-    }
-
-    #[inline(always)]
-    fn dot(self, sums: __m512i, left: Wide<__m512i>, right: Wide<__m512i>) -> __m512i {
-        // SAFETY: `self` proves AVX-512 BW.
-        unsafe {
-            let even = _mm512_madd_epi16(left[0], right[0]);
-            let odd = _mm512_madd_epi16(left[1], right[1]);
-            _mm512_add_epi32(_mm512_add_epi32(sums, even), odd)
+        #[inline(always)]
+        unsafe fn load(self, from: *const u8) -> __m512i {
+            // SAFETY: `self` proves AVX-512 F; the caller guarantees that 64 bytes can be read.
+            unsafe { _mm512_loadu_si512(from.cast()) }
         }
-    }
+
+        #[inline(always)]
+        unsafe fn load_first(self, from: *const u8, count: usize) -> __m512i {
+            // SAFETY: `self` proves AVX-512 BW; the mask selects only bytes that the caller guarantees can be read.
+            unsafe { _mm512_maskz_loadu_epi8(first(count), from.cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn broadcast(self, from: *const u8) -> __m512i {
+            // SAFETY: `self` proves AVX-512 F; the caller guarantees that 4 bytes can be read.
+            unsafe { _mm512_set1_epi32(from.cast::<i32>().read_unaligned()) }
+        }
+
+        #[inline(always)]
+        fn right_quad(self, quad: u32) -> Self::Right {
+            // SAFETY: `self` proves AVX-512 F.
+            self.right(unsafe { _mm512_set1_epi32(quad as i32) })
+        }
+
+        #[inline(always)]
+        fn nibbles(self, bytes: __m512i) -> [__m512i; 2] {
+            // SAFETY: `self` proves AVX-512 BW.
+            unsafe {
+                let mask = _mm512_set1_epi8(15);
+                [_mm512_and_si512(bytes, mask), _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), mask)]
+            }
+        }
+
+        #[inline(always)]
+        fn invert_signs(self, bytes: __m512i) -> __m512i {
+            // SAFETY: `self` proves AVX-512 F.
+            unsafe { _mm512_xor_si512(bytes, _mm512_set1_epi8(-128)) }
+        }
+
+        #[inline(always)]
+        fn interleave(self, [a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
+            // SAFETY: `self` proves AVX-512 BW.
+            unsafe {
+                let (ab, cd) = (_mm512_unpacklo_epi8(a, b), _mm512_unpacklo_epi8(c, d));
+                let (ab_high, cd_high) = (_mm512_unpackhi_epi8(a, b), _mm512_unpackhi_epi8(c, d));
+                [
+                    _mm512_unpacklo_epi16(ab, cd),
+                    _mm512_unpackhi_epi16(ab, cd),
+                    _mm512_unpacklo_epi16(ab_high, cd_high),
+                    _mm512_unpackhi_epi16(ab_high, cd_high),
+                ]
+            }
+        }
+    };
 }
 
-/// The 256-bit operations that are the same with and without VNNI.
-macro_rules! wide256 {
+/// [`Integers`] in vectors of 256 bits.
+macro_rules! integers256 {
     () => {
         type Float = Avx2;
         type Sums = __m256i;
-        type Bytes = __m256i;
         const LANES: usize = 8;
 
         #[inline(always)]
@@ -303,44 +240,6 @@ macro_rules! wide256 {
         }
 
         #[inline(always)]
-        unsafe fn load(self, from: *const u8) -> __m256i {
-            // SAFETY: `self` proves AVX2; the caller guarantees that 32 bytes can be read.
-            unsafe { _mm256_loadu_si256(from.cast()) }
-        }
-
-        #[inline(always)]
-        unsafe fn load_first(self, from: *const u8, count: usize) -> __m256i {
-            let mut bytes = [0; 32];
-            // SAFETY: `self` proves AVX2; the caller guarantees that `count` bytes can be read, and no more than the
-            // array holds are written.
-            unsafe {
-                std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), count.min(32));
-                _mm256_loadu_si256(bytes.as_ptr().cast())
-            }
-        }
-
-        #[inline(always)]
-        fn right_quad(self, quad: u32) -> Self::Right {
-            // SAFETY: `self` proves AVX2.
-            self.right(unsafe { _mm256_set1_epi32(quad as i32) })
-        }
-
-        #[inline(always)]
-        fn nibbles(self, bytes: __m256i) -> [__m256i; 2] {
-            // SAFETY: `self` proves AVX2.
-            unsafe {
-                let mask = _mm256_set1_epi8(15);
-                [_mm256_and_si256(bytes, mask), _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), mask)]
-            }
-        }
-
-        #[inline(always)]
-        fn invert_signs(self, bytes: __m256i) -> __m256i {
-            // SAFETY: `self` proves AVX2.
-            unsafe { _mm256_xor_si256(bytes, _mm256_set1_epi8(-128)) }
-        }
-
-        #[inline(always)]
         fn add(self, a: __m256i, b: __m256i) -> __m256i {
             // SAFETY: `self` proves AVX2.
             unsafe { _mm256_add_epi32(a, b) }
@@ -350,21 +249,6 @@ macro_rules! wide256 {
         fn sub_product(self, sums: __m256i, a: __m256i, b: __m256i) -> __m256i {
             // SAFETY: `self` proves AVX2.
             unsafe { _mm256_sub_epi32(sums, _mm256_mullo_epi32(a, b)) }
-        }
-
-        #[inline(always)]
-        fn interleave(self, [a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
-            // SAFETY: `self` proves AVX2.
-            unsafe {
-                let (ab, cd) = (_mm256_unpacklo_epi8(a, b), _mm256_unpacklo_epi8(c, d));
-                let (ab_high, cd_high) = (_mm256_unpackhi_epi8(a, b), _mm256_unpackhi_epi8(c, d));
-                [
-                    _mm256_unpacklo_epi16(ab, cd),
-                    _mm256_unpackhi_epi16(ab, cd),
-                    _mm256_unpacklo_epi16(ab_high, cd_high),
-                    _mm256_unpackhi_epi16(ab_high, cd_high),
-                ]
-            }
         }
 
         #[inline(always)]
@@ -414,80 +298,216 @@ macro_rules! wide256 {
     };
 }
 
-// SAFETY: 8 integers or 32 bytes are a vector of 256 bits.
+/// The 256-bit operations that are the same with and without VNNI.
+macro_rules! wide256 {
+    () => {
+        type Bytes = __m256i;
+
+        #[inline(always)]
+        unsafe fn load(self, from: *const u8) -> __m256i {
+            // SAFETY: `self` proves AVX2; the caller guarantees that 32 bytes can be read.
+            unsafe { _mm256_loadu_si256(from.cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn load_first(self, from: *const u8, count: usize) -> __m256i {
+            let mut bytes = [0; 32];
+            // SAFETY: `self` proves AVX2; the caller guarantees that `count` bytes can be read, and no more than the
+            // array holds are written.
+            unsafe {
+                std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), count.min(32));
+                _mm256_loadu_si256(bytes.as_ptr().cast())
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn broadcast(self, from: *const u8) -> __m256i {
+            // SAFETY: `self` proves AVX2; the caller guarantees that 4 bytes can be read.
+            unsafe { _mm256_set1_epi32(from.cast::<i32>().read_unaligned()) }
+        }
+
+        #[inline(always)]
+        fn right_quad(self, quad: u32) -> Self::Right {
+            // SAFETY: `self` proves AVX2.
+            self.right(unsafe { _mm256_set1_epi32(quad as i32) })
+        }
+
+        #[inline(always)]
+        fn nibbles(self, bytes: __m256i) -> [__m256i; 2] {
+            // SAFETY: `self` proves AVX2.
+            unsafe {
+                let mask = _mm256_set1_epi8(15);
+                [_mm256_and_si256(bytes, mask), _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), mask)]
+            }
+        }
+
+        #[inline(always)]
+        fn invert_signs(self, bytes: __m256i) -> __m256i {
+            // SAFETY: `self` proves AVX2.
+            unsafe { _mm256_xor_si256(bytes, _mm256_set1_epi8(-128)) }
+        }
+
+        #[inline(always)]
+        fn interleave(self, [a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
+            // SAFETY: `self` proves AVX2.
+            unsafe {
+                let (ab, cd) = (_mm256_unpacklo_epi8(a, b), _mm256_unpacklo_epi8(c, d));
+                let (ab_high, cd_high) = (_mm256_unpackhi_epi8(a, b), _mm256_unpackhi_epi8(c, d));
+                [
+                    _mm256_unpacklo_epi16(ab, cd),
+                    _mm256_unpackhi_epi16(ab, cd),
+                    _mm256_unpacklo_epi16(ab_high, cd_high),
+                    _mm256_unpackhi_epi16(ab_high, cd_high),
+                ]
+            }
+        }
+    };
+}
+
+/// A mask of the first `min(count, 64)` bytes.
+#[inline(always)]
+fn first(count: usize) -> u64 {
+    if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+}
+
+/// The operations with VNNI.
+macro_rules! vnni {
+    ($Vector:ty, $dot:ident) => {
+        type Left = $Vector;
+        type Right = $Vector;
+        const PER_WORD: usize = 4;
+
+        #[inline(always)]
+        unsafe fn load_words(self, from: *const u8) -> $Vector {
+            // SAFETY: the caller guarantees that a vector can be read.
+            unsafe { self.load(from) }
+        }
+
+        #[inline(always)]
+        fn multiply_words(self, sums: $Vector, left: $Vector, right: $Vector) -> $Vector {
+            self.dot(sums, left, right)
+        }
+
+        #[inline(always)]
+        fn left(self, bytes: $Vector) -> $Vector {
+            bytes
+        }
+
+        #[inline(always)]
+        fn right(self, bytes: $Vector) -> $Vector {
+            bytes
+        }
+
+        #[inline(always)]
+        fn dot(self, sums: $Vector, left: $Vector, right: $Vector) -> $Vector {
+            // SAFETY: `self` proves the CPU's features.
+            unsafe { $dot(sums, left, right) }
+        }
+    };
+}
+
+// SAFETY: 16 integers are a vector of 512 bits.
+unsafe impl Integers for Avx512Vnni {
+    integers512!();
+}
+
+// SAFETY: 64 bytes are a vector of 512 bits.
+unsafe impl Dot for Avx512Vnni {
+    wide512!();
+    vnni!(__m512i, _mm512_dpbusd_epi32);
+}
+
+// SAFETY: 16 integers are a vector of 512 bits.
+unsafe impl Integers for Avx512Dot {
+    integers512!();
+}
+
+// SAFETY: 64 bytes are a vector of 512 bits.
+unsafe impl Dot for Avx512Dot {
+    wide512!();
+    type Left = Wide<__m512i>;
+    type Right = Wide<__m512i>;
+    const PER_WORD: usize = 2;
+
+    #[inline(always)]
+    unsafe fn load_words(self, from: *const u8) -> __m512i {
+        // SAFETY: `self` proves AVX-512 BW; the caller guarantees that half a vector can be read.
+        unsafe { _mm512_cvtepi8_epi16(_mm256_loadu_si256(from.cast())) }
+    }
+
+    #[inline(always)]
+    fn multiply_words(self, sums: __m512i, left: __m512i, right: __m512i) -> __m512i {
+        // SAFETY: `self` proves AVX-512 BW.
+        unsafe { _mm512_add_epi32(sums, _mm512_madd_epi16(left, right)) }
+    }
+
+    #[inline(always)]
+    fn left(self, bytes: __m512i) -> Wide<__m512i> {
+        // SAFETY: `self` proves AVX-512 BW.
+        unsafe { [_mm512_and_si512(bytes, _mm512_set1_epi16(0xff)), _mm512_srli_epi16::<8>(bytes)] }
+    }
+
+    #[inline(always)]
+    fn right(self, bytes: __m512i) -> Wide<__m512i> {
+        // SAFETY: `self` proves AVX-512 BW.
+        unsafe { [_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(bytes)), _mm512_srai_epi16::<8>(bytes)] }
+    }
+
+    #[inline(always)]
+    fn dot(self, sums: __m512i, left: Wide<__m512i>, right: Wide<__m512i>) -> __m512i {
+        // SAFETY: `self` proves AVX-512 BW.
+        unsafe {
+            let even = _mm512_madd_epi16(left[0], right[0]);
+            let odd = _mm512_madd_epi16(left[1], right[1]);
+            _mm512_add_epi32(_mm512_add_epi32(sums, even), odd)
+        }
+    }
+}
+
+// SAFETY: 8 integers are a vector of 256 bits.
+unsafe impl Integers for AvxVnni {
+    integers256!();
+}
+
+// SAFETY: 32 bytes are a vector of 256 bits.
 unsafe impl Dot for AvxVnni {
     wide256!();
-    type Left = __m256i;
-    type Right = __m256i;
-    const VECTORS: usize = 2;
-    const ROWS: [usize; 3] = [6, 6, 6];
-
-    #[inline(always)]
-    fn left_quad(self, quad: u32) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_set1_epi32(quad as i32) }
-    }
-
-    #[inline(always)]
-    fn left(self, bytes: __m256i) -> __m256i {
-        bytes
-    }
-
-    #[inline(always)]
-    fn right(self, bytes: __m256i) -> __m256i {
-        bytes
-    }
-
-    #[inline(always)]
-    fn dot(self, sums: __m256i, left: __m256i, right: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX-VNNI.
-        unsafe { _mm256_dpbusd_avx_epi32(sums, left, right) }
-    }
+    vnni!(__m256i, _mm256_dpbusd_avx_epi32);
 }
 
-// SAFETY: 8 integers or 32 bytes are a vector of 256 bits.
+// SAFETY: 8 integers are a vector of 256 bits.
+unsafe impl Integers for Avx512Narrow {
+    integers256!();
+}
+
+// SAFETY: 32 bytes are a vector of 256 bits.
 unsafe impl Dot for Avx512Narrow {
     wide256!();
-    type Left = __m256i;
-    type Right = __m256i;
-    const VECTORS: usize = 2;
-    const ROWS: [usize; 3] = [6, 6, 6];
-
-    #[inline(always)]
-    fn left_quad(self, quad: u32) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_set1_epi32(quad as i32) }
-    }
-
-    #[inline(always)]
-    fn left(self, bytes: __m256i) -> __m256i {
-        bytes
-    }
-
-    #[inline(always)]
-    fn right(self, bytes: __m256i) -> __m256i {
-        bytes
-    }
-
-    #[inline(always)]
-    fn dot(self, sums: __m256i, left: __m256i, right: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX-512 VNNI and VL.
-        unsafe { _mm256_dpbusd_epi32(sums, left, right) }
-    }
+    vnni!(__m256i, _mm256_dpbusd_epi32);
 }
 
-// SAFETY: 8 integers or 32 bytes are a vector of 256 bits.
+// SAFETY: 8 integers are a vector of 256 bits.
+unsafe impl Integers for Avx2Dot {
+    integers256!();
+}
+
+// SAFETY: 32 bytes are a vector of 256 bits.
 unsafe impl Dot for Avx2Dot {
     wide256!();
     type Left = Wide<__m256i>;
     type Right = Wide<__m256i>;
-    const VECTORS: usize = 2;
-    const ROWS: [usize; 3] = [4, 4, 4];
+    const PER_WORD: usize = 2;
 
     #[inline(always)]
-    fn left_quad(self, quad: u32) -> Wide<__m256i> {
+    unsafe fn load_words(self, from: *const u8) -> __m256i {
+        // SAFETY: `self` proves AVX2; the caller guarantees that half a vector can be read.
+        unsafe { _mm256_cvtepi8_epi16(_mm_loadu_si128(from.cast())) }
+    }
+
+    #[inline(always)]
+    fn multiply_words(self, sums: __m256i, left: __m256i, right: __m256i) -> __m256i {
         // SAFETY: `self` proves AVX2.
-        unsafe { [_mm256_set1_epi32((quad & 0xff00ff) as i32), _mm256_set1_epi32((quad >> 8 & 0xff00ff) as i32)] }
+        unsafe { _mm256_add_epi32(sums, _mm256_madd_epi16(left, right)) }
     }
 
     #[inline(always)]

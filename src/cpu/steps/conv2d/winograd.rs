@@ -2,6 +2,7 @@
 
 use super::super::Env;
 use super::shape::{Call, Conv2dShape};
+use crate::cpu::costs::MULTIPLY_ADD;
 use crate::cpu::kernels::float::{Float, Floats};
 use crate::cpu::product::panels::Layout;
 use crate::cpu::product::tile::tile_size;
@@ -203,6 +204,7 @@ fn cut(threads: usize, shape: &Conv2dShape, filters: Filters) -> (Grid, usize) {
         most: [(most / cols).max(1) * wide, shape.channels[1]],
         area: usize::MAX,
         finishes: true,
+        multiply_add: MULTIPLY_ADD,
         left_bytes: INPUT_BYTES,
         right_bytes: size_of::<f32>(),
     };

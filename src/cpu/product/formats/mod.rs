@@ -1,0 +1,220 @@
+//! Formats: how the operands of products of bytes are packed and multiplied. A format is a file here and a line in
+//! [`ByteFormat::available`]; [the frame](super::int8::frame) does the rest.
+//!
+//! Left numbers are bytes, right ones are signed bytes. Sums are exact (modulo 2^32) in every format.
+
+#[cfg(target_arch = "aarch64")]
+mod sdot;
+#[cfg(target_arch = "aarch64")]
+mod smmla;
+#[cfg(target_arch = "aarch64")]
+mod smull;
+mod words;
+
+use crate::cpu::simd::Isa;
+use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel, Integers};
+use words::Words;
+#[cfg(target_arch = "aarch64")]
+use {sdot::Sdot, smmla::Smmla, smull::Smull};
+
+/// Gathered rows, and rows that are packed from them, are padded to a multiple of this number of depths.
+pub const PADDING: usize = 16;
+
+/// How operands are packed and multiplied. Values prove that the CPU has the instructions.
+///
+/// A register tile has some *units* of rows and 1, 2 or 4 vectors of columns. A *group* of neighboring depths is
+/// multiplied at once; both operands are padded to whole groups.
+///
+/// # Safety
+/// [`tile`](Format::tile) reads and writes nothing but what it documents.
+pub unsafe trait Format: Copy {
+    /// Vectors of sums.
+    type Integers: Integers;
+    /// The layout of the operands, and the register tile.
+    const SIZES: FormatSizes;
+
+    /// The operations on sums.
+    fn integers(self) -> Self::Integers;
+
+    /// Packs row `index` of a left operand, whose packed rows take `stride` bytes each, to its place in `to`. The bits
+    /// in `flip` are inverted first. What is after the row in its last group is multiplied with 0.
+    #[inline(always)]
+    fn pack_left(self, row: &[u8], flip: u8, index: usize, stride: usize, to: &mut [u8]) {
+        for (to, &byte) in to[index * stride..].iter_mut().zip(row) {
+            *to = byte ^ flip;
+        }
+    }
+
+    /// Packs a group of depths of the `columns` columns of a panel: `numbers` has a row of columns for each depth.
+    fn pack_right(self, numbers: &[i16], columns: usize, to: &mut [u8]);
+
+    /// Writes `start`, plus the products of `UNITS` units and a panel with `VECS` vectors of columns, to `sums`, row by
+    /// row.
+    ///
+    /// # Safety
+    /// `left` is readable for `UNITS` units of packed rows, each of `stride` bytes and of `groups` groups, and `right`
+    /// for the groups of the panel; `sums` is writable for the vectors of all rows.
+    unsafe fn tile<const UNITS: usize, const VECS: usize>(
+        self,
+        left: *const u8,
+        stride: usize,
+        right: *const u8,
+        groups: usize,
+        start: [<Self::Integers as Integers>::Sums; VECS],
+        sums: *mut <Self::Integers as Integers>::Sums,
+    );
+}
+
+/// Code that is compiled once per format. Mark `run` and all performance-critical functions below it
+/// `#[inline(always)]`.
+pub trait FormatKernel {
+    /// The kernel's return type.
+    type Output;
+    /// Does the work.
+    fn run<F: Format>(self, format: F) -> Self::Output;
+}
+
+/// A format for products of bytes that this CPU has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByteFormat {
+    /// Words of 32 bits.
+    Words(DotLevel),
+    /// Products of bytes on NEON, added in pairs.
+    #[cfg(target_arch = "aarch64")]
+    Smull(Smull),
+    /// Dot products of bytes on NEON.
+    #[cfg(target_arch = "aarch64")]
+    Sdot(Sdot),
+    /// Products of matrices of bytes on NEON.
+    #[cfg(target_arch = "aarch64")]
+    Smmla(Smmla),
+}
+
+/// The constants of a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FormatSizes {
+    /// Names the layout of packed right operands: those of equal names and widths are shared.
+    pub name: &'static str,
+    /// Columns per vector: [`Integers::LANES`].
+    pub lanes: usize,
+    /// The most vectors of a register tile, which are the columns of a panel.
+    pub vectors: usize,
+    /// The units of rows of a register tile with 1, 2 or 4 vectors, indexed by the binary logarithm of that number.
+    pub units: [usize; 3],
+    /// Rows that are packed together.
+    pub unit: usize,
+    /// Depths per group.
+    pub group: usize,
+    /// Bytes per number of the left operand. With 1 byte, and units of 1 row, rows of bytes are packed rows.
+    pub left_size: usize,
+    /// Whether the bytes of the left operand are signed.
+    pub is_signed: bool,
+    /// Whether `tile` reads panels that were expanded to 16 bits per number.
+    pub expands: bool,
+}
+
+impl ByteFormat {
+    /// All formats of this CPU that are compatible with `isa`, the best one last. Tests run on all of them.
+    pub fn available(isa: Isa) -> Vec<ByteFormat> {
+        match isa {
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(neon) => {
+                let plain = Some(ByteFormat::Smull(Smull::new(neon)));
+                let detected = [Sdot::detect(neon).map(ByteFormat::Sdot), Smmla::detect(neon).map(ByteFormat::Smmla)];
+                plain.into_iter().chain(detected.into_iter().flatten()).collect()
+            }
+            _ => DotLevel::available(isa).map(ByteFormat::Words).collect(),
+        }
+    }
+
+    /// The best format of this CPU that is compatible with `isa`.
+    pub fn of(isa: Isa) -> ByteFormat {
+        ByteFormat::available(isa).pop().unwrap_or(ByteFormat::Words(DotLevel::Portable))
+    }
+
+    /// Runs `kernel` in a function compiled for this format, and for panels that are read often if `expanded`.
+    #[inline]
+    pub fn run<K: FormatKernel>(self, expanded: bool, kernel: K) -> K::Output {
+        match self {
+            ByteFormat::Words(level) if expanded && !level.is_fast() => level.run(InWords::<K, true>(kernel)),
+            ByteFormat::Words(level) => level.run(InWords::<K, false>(kernel)),
+            #[cfg(target_arch = "aarch64")]
+            ByteFormat::Smull(format) => format.enter(kernel),
+            #[cfg(target_arch = "aarch64")]
+            ByteFormat::Sdot(format) => format.enter(kernel),
+            #[cfg(target_arch = "aarch64")]
+            ByteFormat::Smmla(format) => format.enter(kernel),
+        }
+    }
+
+    /// The constants of the format.
+    pub fn sizes(self) -> FormatSizes {
+        struct Sizes;
+        impl FormatKernel for Sizes {
+            type Output = FormatSizes;
+            #[inline(always)]
+            fn run<F: Format>(self, _: F) -> FormatSizes {
+                F::SIZES
+            }
+        }
+        self.run(false, Sizes)
+    }
+}
+
+impl FormatSizes {
+    /// Columns of a full panel.
+    pub const fn panel(&self) -> usize {
+        self.vectors * self.lanes
+    }
+
+    /// Whether rows of bytes, padded to whole groups, are packed rows.
+    pub const fn takes_bytes(&self) -> bool {
+        self.left_size == 1 && self.unit == 1
+    }
+
+    /// Bytes per packed row of `depth` numbers.
+    pub const fn left_stride(&self, depth: usize) -> usize {
+        match self.takes_bytes() {
+            true => depth.next_multiple_of(self.group),
+            false => depth.next_multiple_of(PADDING) * self.left_size,
+        }
+    }
+
+    /// The number of columns that panels have room for if `columns` are packed. [`Rescale`](super::int8::Rescale) must
+    /// have as many.
+    pub fn padded_columns(&self, columns: usize) -> usize {
+        let rest = columns % self.panel();
+        columns - rest + rest.div_ceil(self.lanes).next_power_of_two() * self.lanes * (rest > 0) as usize
+    }
+}
+
+/// Defines `enter`, which runs a kernel in a function compiled for the CPU features of a format.
+#[cfg(target_arch = "aarch64")]
+macro_rules! enter {
+    ($Format:ty, $features:literal) => {
+        impl $Format {
+            /// Runs `kernel` compiled for this format.
+            #[inline]
+            pub(super) fn enter<K: super::FormatKernel>(self, kernel: K) -> K::Output {
+                #[target_feature(enable = $features)]
+                fn call<K: super::FormatKernel>(format: $Format, kernel: K) -> K::Output {
+                    kernel.run(format)
+                }
+                // SAFETY: `self` proves that the CPU has the features.
+                unsafe { call(self, kernel) }
+            }
+        }
+    };
+}
+#[cfg(target_arch = "aarch64")]
+use enter;
+
+struct InWords<K, const EXPANDED: bool>(K);
+
+impl<K: FormatKernel, const EXPANDED: bool> DotKernel for InWords<K, EXPANDED> {
+    type Output = K::Output;
+    #[inline(always)]
+    fn run<D: Dot>(self, dot: D) -> K::Output {
+        self.0.run(Words::<D, EXPANDED>(dot))
+    }
+}

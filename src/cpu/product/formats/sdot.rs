@@ -1,0 +1,103 @@
+//! NEON with dot products: quads of signed bytes. A vector of four quads of a row is multiplied quad by quad with the
+//! quads of all columns, so a row takes one load per 16 depths.
+
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
+)]
+
+use super::{Format, FormatSizes, enter};
+use crate::cpu::simd::Neon;
+use std::arch::aarch64::*;
+use std::arch::{asm, is_aarch64_feature_detected};
+
+/// Proof that this CPU has the dot products and everything that [`Neon`] proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sdot(Neon);
+
+enter!(Sdot, "neon,dotprod");
+
+impl Sdot {
+    /// Returns the format if the CPU has the instructions.
+    pub fn detect(neon: Neon) -> Option<Sdot> {
+        is_aarch64_feature_detected!("dotprod").then_some(Sdot(neon))
+    }
+}
+
+// SAFETY: `tile` reads whole groups of the rows and of the panel, and writes the sums of its rows.
+unsafe impl Format for Sdot {
+    type Integers = Neon;
+    const SIZES: FormatSizes = FormatSizes {
+        name: "quads of bytes, by 16 depths",
+        lanes: 4,
+        vectors: 2,
+        units: [8, 8, 8],
+        unit: 1,
+        group: 16,
+        left_size: 1,
+        is_signed: true,
+        expands: false,
+    };
+
+    #[inline(always)]
+    fn integers(self) -> Neon {
+        self.0
+    }
+
+    #[inline(always)]
+    fn pack_right(self, numbers: &[i16], columns: usize, to: &mut [u8]) {
+        for (at, quad) in to.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            let (first, column) = (at / columns * 4, at % columns);
+            *quad = [0, 1, 2, 3].map(|depth| numbers[(first + depth) * columns + column] as u8);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tile<const ROWS: usize, const VECS: usize>(
+        self,
+        left: *const u8,
+        stride: usize,
+        mut right: *const u8,
+        groups: usize,
+        start: [int32x4_t; VECS],
+        to: *mut int32x4_t,
+    ) {
+        // SAFETY: `self` proves the instructions; the caller guarantees the reads and writes.
+        unsafe {
+            let mut sums = [start; ROWS];
+            for group in 0..groups {
+                let mut rows = [vdupq_n_u8(0); ROWS];
+                for row in 0..ROWS {
+                    rows[row] = vld1q_u8(left.add(row * stride + 16 * group));
+                }
+                macro_rules! quads {
+                    ($($quad:literal)*) => {$(
+                        let mut columns = [vdupq_n_u8(0); VECS];
+                        for v in 0..VECS {
+                            columns[v] = vld1q_u8(right.add(16 * ($quad * VECS + v)));
+                        }
+                        for row in 0..ROWS {
+                            for v in 0..VECS {
+                                // The intrinsic is not stable.
+                                asm!(
+                                    concat!("sdot {0:v}.4s, {1:v}.16b, {2:v}.4b[", $quad, "]"),
+                                    inout(vreg) sums[row][v],
+                                    in(vreg) columns[v],
+                                    in(vreg) rows[row],
+                                    options(pure, nomem, nostack, preserves_flags)
+                                );
+                            }
+                        }
+                    )*};
+                }
+                quads!(0 1 2 3);
+                right = right.add(64 * VECS);
+            }
+            for row in 0..ROWS {
+                for v in 0..VECS {
+                    to.add(row * VECS + v).write(sums[row][v]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Words of 32 bits: a word of a left row in all lanes times a vector of words of the right operand, one per column.
+//!
+//! Where one instruction multiplies bytes and adds four products (VNNI), a word is four neighboring bytes of a row or
+//! column, unsigned in rows. Elsewhere it is two integers of 16 bits, whose products are exact. Rows are packed as such:
+//! a broadcast from memory takes no slot of the units that multiply, as widening would. Columns stay bytes in memory, for
+//! products of few rows, which wait for it. For many rows, a panel is expanded once.
+
+#![expect(
+    clippy::needless_range_loop,
+    reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
+)]
+
+use super::{Format, FormatSizes};
+use crate::cpu::product::tile::opaque;
+use crate::cpu::simd::dot::Dot;
+
+/// The format of a level.
+#[derive(Clone, Copy)]
+pub struct Words<D, const EXPANDED: bool>(pub D);
+
+// SAFETY: `tile` reads whole words of the rows and vectors of the panel, and writes the sums of its rows.
+unsafe impl<D: Dot, const EXPANDED: bool> Format for Words<D, EXPANDED> {
+    type Integers = D;
+    const SIZES: FormatSizes = FormatSizes {
+        name: if D::PER_WORD == 4 { "quads of bytes" } else { "pairs of bytes" },
+        lanes: D::LANES,
+        vectors: if D::LANES == 16 { 4 } else { 2 },
+        // The sums, the factors and a product fit into the registers.
+        units: match D::LANES {
+            16 => [12, 12, 6],
+            8 => [6, 6, 6],
+            _ => [2, 2, 2],
+        },
+        unit: 1,
+        group: D::PER_WORD,
+        left_size: 4 / D::PER_WORD,
+        is_signed: false,
+        expands: EXPANDED && D::PER_WORD == 2,
+    };
+
+    #[inline(always)]
+    fn integers(self) -> D {
+        self.0
+    }
+
+    #[inline(always)]
+    fn pack_left(self, row: &[u8], flip: u8, index: usize, stride: usize, to: &mut [u8]) {
+        let to = &mut to[index * stride..][..row.len() * Self::SIZES.left_size];
+        if D::PER_WORD == 4 {
+            for (to, &byte) in to.iter_mut().zip(row) {
+                *to = byte ^ flip;
+            }
+        } else {
+            for (to, &byte) in to.as_chunks_mut().0.iter_mut().zip(row) {
+                *to = [byte ^ flip, 0];
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn pack_right(self, numbers: &[i16], columns: usize, to: &mut [u8]) {
+        for (column, word) in to.chunks_exact_mut(D::PER_WORD).enumerate() {
+            for (depth, byte) in word.iter_mut().enumerate() {
+                *byte = numbers[depth * columns + column] as u8;
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tile<const ROWS: usize, const VECS: usize>(
+        self,
+        left: *const u8,
+        stride: usize,
+        mut right: *const u8,
+        groups: usize,
+        start: [D::Sums; VECS],
+        to: *mut D::Sums,
+    ) {
+        let dot = self.0;
+        let mut sums = [start; ROWS];
+        let vector = if Self::SIZES.expands { D::BYTES } else { D::LANES * D::PER_WORD };
+        // Three rows share a pointer, as in the tile of floats.
+        let mut rows_at: [*const u8; 4] = std::array::from_fn(|i| left.wrapping_add(3 * i * stride));
+        for _ in 0..groups {
+            // SAFETY: the caller guarantees that the panel and the rows have another word.
+            unsafe {
+                let mut factors = [self.load(right); VECS];
+                for v in 1..VECS {
+                    factors[v] = self.load(right.add(v * vector));
+                }
+                for row in 0..ROWS {
+                    let word = dot.broadcast(rows_at[row / 3].add(row % 3 * stride));
+                    for v in 0..VECS {
+                        sums[row][v] = dot.multiply_words(sums[row][v], word, factors[v]);
+                    }
+                }
+            }
+            for index in 0..4 {
+                rows_at[index] = opaque(rows_at[index].wrapping_add(4));
+            }
+            right = right.wrapping_add(VECS * vector);
+        }
+        for row in 0..ROWS {
+            for v in 0..VECS {
+                // SAFETY: the caller guarantees that the sums of these rows can be written.
+                unsafe { to.add(row * VECS + v).write(sums[row][v]) };
+            }
+        }
+    }
+}
+
+impl<D: Dot, const EXPANDED: bool> Words<D, EXPANDED> {
+    /// A vector of words of a panel.
+    ///
+    /// # Safety
+    /// The vector must be readable, with 16 bits per number if the panel is expanded.
+    #[inline(always)]
+    unsafe fn load(self, from: *const u8) -> D::Bytes {
+        // SAFETY: the caller guarantees it.
+        unsafe { if EXPANDED { self.0.load(from) } else { self.0.load_words(from) } }
+    }
+}

@@ -1,0 +1,85 @@
+//! Sums in vectors of NEON.
+
+use super::super::Neon;
+use super::vector::{Integers, ToBytes};
+use std::arch::aarch64::*;
+
+// SAFETY: 4 integers are a vector of 128 bits.
+unsafe impl Integers for Neon {
+    type Float = Neon;
+    type Sums = int32x4_t;
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    fn float(self) -> Neon {
+        self
+    }
+
+    #[inline(always)]
+    fn splat(self, x: i32) -> int32x4_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vdupq_n_s32(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_sums(self, from: *const i32) -> int32x4_t {
+        // SAFETY: `self` proves NEON; the caller guarantees that 4 integers can be read.
+        unsafe { vld1q_s32(from) }
+    }
+
+    #[inline(always)]
+    fn add(self, a: int32x4_t, b: int32x4_t) -> int32x4_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vaddq_s32(a, b) }
+    }
+
+    #[inline(always)]
+    fn sub_product(self, sums: int32x4_t, a: int32x4_t, b: int32x4_t) -> int32x4_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vmlsq_s32(sums, a, b) }
+    }
+
+    #[inline(always)]
+    fn to_float(self, sums: int32x4_t) -> float32x4_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vcvtq_f32_s32(sums) }
+    }
+
+    #[inline(always)]
+    fn round(self, x: float32x4_t) -> int32x4_t {
+        // SAFETY: `self` proves NEON.
+        unsafe { vcvtnq_s32_f32(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_bytes<const VECS: usize, const INTERLEAVED: bool>(
+        self,
+        sums: [int32x4_t; VECS],
+        how: ToBytes,
+        to: *mut u8,
+        count: usize,
+    ) {
+        // With four lanes both orders are the same. SAFETY: `self` proves NEON; the caller guarantees that `count` bytes
+        // can be written, and no more are.
+        unsafe {
+            let mut narrow = [vdup_n_s16(0); 4];
+            for v in 0..VECS {
+                narrow[v] = vqmovn_s32(sums[v]);
+            }
+            let zero = vdupq_n_s16(how.zero);
+            let low = vqmovun_s16(vqaddq_s16(vcombine_s16(narrow[0], narrow[1]), zero));
+            let high = vqmovun_s16(vqaddq_s16(vcombine_s16(narrow[2], narrow[3]), zero));
+            let bytes = vminq_u8(vmaxq_u8(vcombine_u8(low, high), vdupq_n_u8(how.low)), vdupq_n_u8(how.high));
+            let bytes = veorq_u8(bytes, vdupq_n_u8(how.flip));
+            match (VECS, count) {
+                (4, 16..) => vst1q_u8(to, bytes),
+                (2.., 8) => vst1_u8(to, vget_low_u8(bytes)),
+                _ => {
+                    let mut all = [0; 16];
+                    vst1q_u8(all.as_mut_ptr(), bytes);
+                    std::ptr::copy_nonoverlapping(all.as_ptr(), to, count.min(4 * VECS));
+                }
+            }
+        }
+    }
+}
