@@ -112,7 +112,7 @@ impl Plan {
         };
         let mut caches = vec![false; graph.inputs.len()].into_boxed_slice();
         graph.growing.iter().for_each(|growing| caches[growing.input] = true);
-        let processor = Processor::Cpu { isa: env.isa.name(), threads: env.threads.count() };
+        let processor = Processor::Cpu { isa: env.isa.name(), threads: env.threads.size() };
         let listings = steps.iter().map(PlannedStep::listing).collect();
         let mut plan = Plan {
             description: Arc::new(Description { origin, steps: listings, memory: Holdings::default(), processor }),
@@ -487,9 +487,11 @@ pub fn evaluate(graph: &Graph, node: &Node, env: &Env) -> Result<Vec<Buffer>> {
 mod tests {
     use super::*;
     use crate::cpu::arena::Arena;
+    use crate::cpu::schedule::partition::CALLS;
     use crate::cpu::schedule::pool::Threads;
     use crate::cpu::simd::Isa;
     use crate::ir::{Constant, parse};
+    use crate::memory::counting::heap_of;
 
     /// Keeps the layout of images: every step then belongs to an operator of the graph.
     const PASSES: Passes = Passes { layout: false, ..TARGET.passes };
@@ -525,6 +527,36 @@ mod tests {
         };
         let nodes = (0..after.nodes.len()).filter(is_other).collect();
         Changes { nodes, values, constants: Vec::new() }
+    }
+
+    #[test]
+    fn a_run_neither_allocates_nor_cuts() {
+        let graph = parse(
+            "%0 = input x float32 [1, 600]
+             %1 = constant float32 [600, 64]
+             %2 = constant float32 [64]
+             %3 = matmul %0 %1
+             %4 = add %3 %2
+             %5 = gelu %4
+             %6 = input y float32 [40, 64]
+             %7 = constant float32 [64, 96]
+             %8 = matmul %6 %7
+             %9 = relu %8
+             %10 = softmax %9 axis=1
+             output a = %5
+             output b = %10",
+        );
+        let mut plan = plan(graph);
+        let (threads, arena) = (Threads::new(1).unwrap(), Arena::default());
+        let env = Env { threads: &threads, isa: Isa::best(), arena: &arena };
+        outputs(&mut plan, &env);
+        let inputs = [1, 40].map(|rows| Buffer::zeroed(4 * rows * if rows == 1 { 600 } else { 64 }).unwrap());
+        let mut results = [64, 40 * 96].map(|elements| Buffer::zeroed(4 * elements).unwrap());
+        let mut results = results.each_mut().map(Bound::Buffer);
+        let before = CALLS.get();
+        let run = || plan.run_observed(&env, &inputs.each_ref(), &mut results, &mut Unobserved).unwrap();
+        let ((), heap) = heap_of(run);
+        assert_eq!((heap.allocations, CALLS.get() - before), (0, 0));
     }
 
     #[test]

@@ -152,6 +152,25 @@ impl Product<'_> {
         unsafe { self.sum(&rows, &cols, sums.as_mut_ptr(), stride, None, scratch) };
     }
 
+    /// Computes the bare sums of `rows` by `cols` over one block of [`depth_blocks`], row-major into `sums`. The sums of
+    /// all blocks, added in their order, have the bits of [`sums`](Self::sums).
+    ///
+    /// # Panics
+    /// If `sums` is too short.
+    pub fn block_sums(
+        &self,
+        rows: Range<usize>,
+        cols: Range<usize>,
+        depth: Range<usize>,
+        sums: &mut [f32],
+        scratch: &mut [f32],
+    ) {
+        assert!(sums.len() >= rows.len() * cols.len());
+        let output = Output { first: sums.as_mut_ptr(), stride: cols.len(), accumulate: false, finish: None };
+        // SAFETY: the slice was just checked to hold `rows.len()` rows of `cols.len()` floats.
+        unsafe { self.sum_block(&rows, &cols, depth, output, scratch) };
+    }
+
     /// Writes the sums of a tile to `out`, with rows `stride` floats apart.
     ///
     /// # Safety
@@ -166,53 +185,81 @@ impl Product<'_> {
         finish: Option<RegisterFinish>,
         scratch: &mut [f32],
     ) {
+        for depth in depth_blocks(self.depth) {
+            let finish = finish.filter(|_| depth.end == self.depth);
+            let output = Output { first: out, stride, accumulate: depth.start > 0, finish };
+            // SAFETY: the caller guarantees the rows and columns.
+            unsafe { self.sum_block(rows, cols, depth, output, scratch) };
+        }
+    }
+
+    /// Writes or adds the sums over one depth block of a tile to `output`.
+    ///
+    /// # Safety
+    /// As for [`sum`](Self::sum).
+    unsafe fn sum_block(
+        &self,
+        rows: &Range<usize>,
+        cols: &Range<usize>,
+        depth: Range<usize>,
+        Output { first: out, stride, accumulate, finish }: Output,
+        scratch: &mut [f32],
+    ) {
         let size = tile_size(self.isa);
         let group = panels_at_once(rows.len());
         let (for_columns, for_rows) = scratch.split_at_mut(MAX_PANELS * size.cols * depth_block(self.depth));
-        for depth in depth_blocks(self.depth) {
-            let left = self.rows.block(self.isa, rows.clone(), depth.clone(), for_rows);
-            let is_last = depth.end == self.depth;
-            for first in cols.clone().step_by(group * size.cols) {
-                let mut panels = [Panel { data: Floats::F32(&[]), step: 0, next: 0 }; MAX_PANELS];
-                let own = first..(first + group * size.cols).min(cols.end);
-                let count = own.len().div_ceil(size.cols);
-                let next = match (own.end < cols.end, is_last) {
-                    (true, _) => [own.end, depth.start],
-                    (false, false) => [cols.start, depth.end],
-                    // The same thread often computes the next columns.
-                    (false, true) => [cols.end, 0],
-                };
-                let rooms = for_columns.chunks_exact_mut(size.cols * depth_block(self.depth));
-                for ((index, panel), room) in panels[..count].iter_mut().enumerate().zip(rooms) {
-                    let part = own.start + index * size.cols..own.end.min(own.start + (index + 1) * size.cols);
-                    let next = [next[0] + index * size.cols, next[1]];
-                    *panel = self.columns.panel(self.isa, [part, depth.clone()], next, rows.len(), room);
-                }
-                let column = first - cols.start;
-                let place = |RegisterFinish { ops, base, offset, stride }| Place {
-                    ops,
-                    at: [rows.start, first - base],
-                    offset: offset + column,
-                    stride,
-                };
-                let product = Multiply {
-                    left,
-                    rows: rows.len(),
-                    panels: &panels[..count],
-                    cols: own.len(),
-                    depth: depth.len(),
-                    // SAFETY: the columns are among the writable ones.
-                    out: unsafe { out.add(column) },
-                    stride,
-                    panel_stride: size.cols,
-                    accumulate: depth.start > 0,
-                    finish: finish.filter(|_| is_last).map(place),
-                };
-                // SAFETY: the caller guarantees the rows and columns.
-                unsafe { multiply(self.isa, product) };
+        let left = self.rows.block(self.isa, rows.clone(), depth.clone(), for_rows);
+        for first in cols.clone().step_by(group * size.cols) {
+            let mut panels = [Panel { data: Floats::F32(&[]), step: 0, next: 0 }; MAX_PANELS];
+            let own = first..(first + group * size.cols).min(cols.end);
+            let count = own.len().div_ceil(size.cols);
+            let next = match (own.end < cols.end, depth.end == self.depth) {
+                (true, _) => [own.end, depth.start],
+                (false, false) => [cols.start, depth.end],
+                // The same thread often computes the next columns.
+                (false, true) => [cols.end, 0],
+            };
+            let rooms = for_columns.chunks_exact_mut(size.cols * depth_block(self.depth));
+            for ((index, panel), room) in panels[..count].iter_mut().enumerate().zip(rooms) {
+                let part = own.start + index * size.cols..own.end.min(own.start + (index + 1) * size.cols);
+                let next = [next[0] + index * size.cols, next[1]];
+                *panel = self.columns.panel(self.isa, [part, depth.clone()], next, rows.len(), room);
             }
+            let column = first - cols.start;
+            let place = |RegisterFinish { ops, base, offset, stride }| Place {
+                ops,
+                at: [rows.start, first - base],
+                offset: offset + column,
+                stride,
+            };
+            let product = Multiply {
+                left,
+                rows: rows.len(),
+                panels: &panels[..count],
+                cols: own.len(),
+                depth: depth.len(),
+                // SAFETY: the columns are among the writable ones.
+                out: unsafe { out.add(column) },
+                stride,
+                panel_stride: size.cols,
+                accumulate,
+                finish: finish.map(place),
+            };
+            // SAFETY: the caller guarantees the rows and columns.
+            unsafe { multiply(self.isa, product) };
         }
     }
+}
+
+/// Where the sums over a depth block go.
+struct Output<'a> {
+    first: *mut f32,
+    /// Distance between rows, in floats.
+    stride: usize,
+    /// Whether to add them to the sums over the previous blocks.
+    accumulate: bool,
+    /// The operations on complete sums.
+    finish: Option<RegisterFinish<'a>>,
 }
 
 /// The operations on the sums of a tile in registers, and the position of its rows in the whole output.

@@ -20,7 +20,7 @@ pub fn cores() -> Option<usize> {
 }
 
 /// The number of cores for computing threads. Unlimited in tests.
-fn available() -> usize {
+pub fn available() -> usize {
     if cfg!(test) { usize::MAX } else { cores().unwrap_or(usize::MAX) }
 }
 

@@ -30,6 +30,14 @@ impl Cut {
         Cut::new(count, unit, count.div_ceil(unit.max(1)).div_ceil(most))
     }
 
+    /// Cuts `count` items for `threads` threads into pieces of whole grains, of which at most `worthwhile` are worth
+    /// sharing. There are more pieces than threads, the same number for each: a thread that lost its core or arrived
+    /// late does not delay the others.
+    pub fn for_threads(count: usize, grain: usize, worthwhile: usize, threads: usize) -> Cut {
+        let threads = threads.min(worthwhile).max(1);
+        Cut::new(count, grain, threads * (worthwhile / threads).min(4))
+    }
+
     /// Leaves `count` in one part.
     pub fn whole(count: usize) -> Cut {
         Cut::new(count, count, 1)
@@ -147,12 +155,22 @@ impl Shape {
         if threads == 1 || tiles == 1 {
             return overlapped(tiles as f64 * tile, bytes);
         }
-        overlapped(tile * tiles.div_ceil(threads) as f64, bytes / threads as f64) + tile * WAIT + SHARING
+        // The share of the busiest thread.
+        let most = tiles.div_ceil(threads) as f64;
+        overlapped(tile * most, bytes / tiles as f64 * most) + tile * WAIT + SHARING
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Number of calls of [`partition`] by this thread.
+    pub static CALLS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 /// The best grid for `threads` threads.
 pub fn partition(shape: &Shape, threads: usize) -> Grid {
+    #[cfg(test)]
+    CALLS.set(CALLS.get() + 1);
     let [m, n, _] = shape.size;
     let least = [Cut::at_most(m, shape.unit, shape.most[0]).parts, Cut::at_most(n, shape.tile[1], shape.most[1]).parts];
     let of_area = (m * n).div_ceil(shape.area);
@@ -302,10 +320,32 @@ mod tests {
             (12, [128, 64, 128]),
         ];
         for (batches, size) in of_networks {
-            for threads in [1, 2, 4, 8] {
-                check(&shape(batches, size), threads, 1.04);
+            for threads in [1, 2, 4, 8, 16, 64] {
+                check(&shape(batches, size), threads, if threads > 8 { 1.1 } else { 1.04 });
             }
         }
+    }
+
+    /// The items of the busiest of `threads` threads relative to the mean.
+    fn busiest(cut: Cut, threads: usize) -> f64 {
+        let first = |thread: usize| thread * cut.parts() / threads;
+        let items = |thread| (first(thread)..first(thread + 1)).map(|part| cut.range(part).len()).sum::<usize>();
+        let most = (0..threads).map(items).max().expect("a thread");
+        (most * threads) as f64 / cut.range(cut.parts() - 1).end as f64
+    }
+
+    #[test]
+    fn many_threads_get_the_same_share_of_items() {
+        for threads in [8, 16, 64] {
+            for count in [10 * threads, 11 * threads + 1, 99 * threads - 1, 12_345] {
+                for worthwhile in [threads, 3 * threads - 1, 1 << 20] {
+                    let share = busiest(Cut::for_threads(count, 1, worthwhile, threads), threads);
+                    assert!(share <= 1.1, "{count} items on {threads} threads: {share}");
+                }
+            }
+        }
+        assert_eq!(Cut::for_threads(100, 1, 0, 8).parts(), 1);
+        assert_eq!(Cut::for_threads(100, 30, 64, 8).parts(), 4);
     }
 
     #[test]

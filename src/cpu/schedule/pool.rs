@@ -1,8 +1,9 @@
 //! The thread pools: one per number of threads, shared by all contexts of the process. Each thread leads a
 //! [team](super::team) or is a member of one.
 
-use super::cores::{Core, are_crowded, computing, cores};
+use super::cores::{Core, are_crowded, available, computing, cores};
 use super::line::{FEW, Job, Line, run};
+use super::partition::Cut;
 use super::team::{Leader, is_within};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -93,9 +94,15 @@ impl Threads {
         Ok(Threads { pool })
     }
 
-    /// Number of threads.
-    pub fn count(&self) -> usize {
+    /// Number of threads of the pool.
+    pub fn size(&self) -> usize {
         self.pool.threads.current_num_threads()
+    }
+
+    /// Number of threads that share work: those of the pool for which there are cores. Work cut for more of them would
+    /// read operands again for parts that nobody takes.
+    pub fn count(&self) -> usize {
+        self.size().min(available())
     }
 
     /// Runs `work` on an idle thread of the pool. If none is idle, it runs on one of the few threads for such work, or on
@@ -108,8 +115,8 @@ impl Threads {
 
     /// Reserves an idle thread.
     fn place(&self) -> Option<Place> {
-        let count = self.count();
-        let one_more = |taken| (taken < count).then_some(taken + 1);
+        let size = self.size();
+        let one_more = |taken| (taken < size).then_some(taken + 1);
         self.pool.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(Place(self.pool.clone()))
     }
@@ -169,19 +176,13 @@ impl Threads {
     }
 
     fn split_dyn(&self, items: usize, grain: usize, cost: usize, work: &(dyn Fn(Range<usize>) + Sync)) {
-        let grain = grain.max(1);
         let worthwhile = items.saturating_mul(cost) / MIN_PARALLEL_COST;
-        let parts = self.count().min(worthwhile).min(items.div_ceil(grain));
-        if parts <= 1 {
-            if items > 0 {
-                work(0..items);
-            }
-            return;
+        let cut = Cut::for_threads(items, grain, worthwhile, self.count());
+        if self.count() > 1 && cut.parts() > 1 {
+            self.share_dyn(cut.parts(), &|part| work(cut.range(part)));
+        } else if items > 0 {
+            work(0..items);
         }
-        // More ranges than threads: a thread that lost its core or arrived late does not delay the others.
-        let parts = (parts * 4).min(worthwhile).min(items.div_ceil(grain));
-        let length = items.div_ceil(grain).div_ceil(parts) * grain;
-        self.share_dyn(items.div_ceil(length), &|part| work(part * length..((part + 1) * length).min(items)));
     }
 
     /// Calls `work` once with every number below `count`, in parallel if `cost` is worth it (of all calls together, in

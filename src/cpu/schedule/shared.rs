@@ -35,23 +35,34 @@ pub fn for_each_chunk<T: Send>(
 }
 
 thread_local! {
-    /// Whether this thread is using its part of a step's scratch memory.
-    static USES_SCRATCH: Cell<bool> = const { Cell::new(false) };
+    /// Which of its parts of a step's scratch memories this thread is using, as a bit for each [`Level`].
+    static USED_SCRATCH: Cell<u8> = const { Cell::new(0) };
+}
+
+/// Whose scratch memory it is: a thread uses at most one of each level at a time.
+#[derive(Clone, Copy)]
+enum Level {
+    /// That of a section's work.
+    Work = 1,
+    /// That of functions which the work calls.
+    Within = 2,
 }
 
 /// Marks this thread's scratch as in use until dropped, even after a panic: the pool reuses the thread.
-struct ScratchInUse;
+struct ScratchInUse(Level);
 
 impl ScratchInUse {
-    fn new() -> ScratchInUse {
-        assert!(!USES_SCRATCH.replace(true), "scratch memory in use");
-        ScratchInUse
+    fn new(level: Level) -> ScratchInUse {
+        let used = USED_SCRATCH.get();
+        assert!(used & level as u8 == 0, "scratch memory in use");
+        USED_SCRATCH.set(used | level as u8);
+        ScratchInUse(level)
     }
 }
 
 impl Drop for ScratchInUse {
     fn drop(&mut self) {
-        USES_SCRATCH.set(false);
+        USED_SCRATCH.set(USED_SCRATCH.get() & !(self.0 as u8));
     }
 }
 
@@ -59,20 +70,27 @@ impl Drop for ScratchInUse {
 pub struct PerThread<'a, S> {
     scratch: SharedMut<'a, S>,
     threads: usize,
+    level: Level,
 }
 
 impl<'a, S> PerThread<'a, S> {
-    /// Divides `scratch`, of undefined content, among `threads`.
+    /// Divides `scratch`, of undefined content, among `threads`, for the work of a section.
     pub fn new(threads: &Threads, scratch: &'a mut [S]) -> PerThread<'a, S> {
-        PerThread { scratch: SharedMut::new(scratch), threads: threads.count() }
+        PerThread { scratch: SharedMut::new(scratch), threads: threads.count(), level: Level::Work }
+    }
+
+    /// The same for functions that such work calls.
+    pub fn within(threads: &Threads, scratch: &'a mut [S]) -> PerThread<'a, S> {
+        PerThread { level: Level::Within, ..PerThread::new(threads, scratch) }
     }
 
     /// Calls `work` with this thread's share.
     ///
     /// # Panics
-    /// If this thread is already within a call, or does not belong to the threads that share the section.
+    /// If this thread is already within a call for scratch memory of this level, or does not belong to the threads that
+    /// share the section.
     pub fn with(&self, work: impl FnOnce(&mut [S])) {
-        let _in_use = ScratchInUse::new();
+        let _in_use = ScratchInUse::new(self.level);
         let (thread, own) = (thread_number(), self.scratch.len() / self.threads);
         assert!(thread < self.threads, "thread {thread} of {}", self.threads);
         // SAFETY: the threads working at the same time belong to one team and have different numbers: their ranges are

@@ -5,6 +5,10 @@
 //! written in one step are still in its caches when the next step reads them. A thread that has finished its own part
 //! takes pieces of the others: no piece waits for a member that has lost its core or has not arrived yet. A member that
 //! arrives after a section was closed does not enter it, so the leader waits only for members within a piece.
+//!
+//! Atomic additions to a line that many cores use pass it from core to core, at some 50 to 100 ns each. A section costs
+//! two per member with a part, to enter and to leave, and one per piece: members without a part, and parts without
+//! pieces, are only read.
 
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, UnsafeCell, of_thread, pause};
 use std::any::Any;
@@ -53,6 +57,8 @@ const TURN: usize = 1 << 12;
 enum Gate {
     /// The member has entered the section of this turn.
     Within(usize),
+    /// The section of this turn has no part for this member.
+    Full(usize),
     /// No section is open to this member yet.
     Shut,
     /// No more sections will come.
@@ -84,12 +90,18 @@ pub struct Team {
     next: Vec<Alone<AtomicUsize>>,
     /// The open section. Only the leader writes it, while no section is open and no member is within.
     section: UnsafeCell<Option<Open>>,
+    /// Number of parts of the open section, for members that decide whether to enter. A member that reads the number of
+    /// another section enters or stays out without need, and nothing else.
+    parts: AtomicUsize,
     /// Number of members that wait for sections, work on one, or are announced.
     present: AtomicUsize,
     /// Which numbers are taken. A member has one as long as it is present.
     numbers: Vec<AtomicBool>,
     /// The payload of the first panic in a piece.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// Number of additions to shared lines so far.
+    #[cfg(test)]
+    additions: std::sync::atomic::AtomicUsize,
 }
 
 // SAFETY: only members that came through the gate while it was open follow the pointer in `section`. The leader keeps
@@ -119,6 +131,13 @@ impl Team {
         self.present.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Adds to a number on a line that other threads use; returns the previous number.
+    fn add(&self, number: &AtomicUsize, amount: usize, order: Ordering) -> usize {
+        #[cfg(test)]
+        self.additions.fetch_add(1, Ordering::Relaxed);
+        number.fetch_add(amount, order)
+    }
+
     /// Serves as a member: works on sections until the team is closed or the wait gets too long. Calls `waiting` at the
     /// start of each wait, and the closure it returns after each look at the gate; the closure decides whether to look
     /// again.
@@ -141,6 +160,8 @@ impl Team {
             seen = loop {
                 match self.enter(seen) {
                     Gate::Within(turn) => break turn,
+                    // Others work: this member's wait starts again, because the next section may be larger.
+                    Gate::Full(turn) => (seen, look_again) = (turn, waiting()),
                     Gate::Shut if look_again() => {}
                     Gate::Shut | Gate::Closed => return,
                 }
@@ -153,27 +174,31 @@ impl Team {
                 self.take_pieces(unsafe { &*open.work }, &open);
             }
             // When the leader sees that this member has left, it also sees all its work.
-            self.gate.0.fetch_sub(MEMBER, Ordering::Release);
+            self.add(&self.gate.0, MEMBER.wrapping_neg(), Ordering::Release);
         }
     }
 
-    /// Enters the gate if a section other than `seen` is open.
+    /// Enters the gate if a section other than `seen` is open and has a part for this member.
     fn enter(&self, seen: usize) -> Gate {
-        let mut gate = self.gate.0.load(Ordering::Relaxed);
-        loop {
-            if gate & CLOSED != 0 {
-                return Gate::Closed;
-            }
-            let turn = gate / TURN;
-            if gate & OPEN == 0 || turn == seen {
-                return Gate::Shut;
-            }
-            // `Acquire`: whoever enters sees what the leader wrote before it opened the gate.
-            match self.gate.0.compare_exchange_weak(gate, gate + MEMBER, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Gate::Within(turn),
-                Err(other) => gate = other,
-            }
+        let is_open = |gate: usize| gate & OPEN != 0 && gate / TURN != seen;
+        let gate = self.gate.0.load(Ordering::Acquire);
+        if gate & CLOSED != 0 {
+            return Gate::Closed;
         }
+        if !is_open(gate) {
+            return Gate::Shut;
+        }
+        if thread_number() >= self.parts.load(Ordering::Relaxed) {
+            return Gate::Full(gate / TURN);
+        }
+        // An addition, because it always succeeds: if all members compare and exchange at once, one succeeds and the
+        // others fetch the line again. `Acquire`: whoever enters sees what the leader wrote before it opened the gate.
+        let gate = self.add(&self.gate.0, MEMBER, Ordering::Acquire);
+        if is_open(gate) {
+            return Gate::Within(gate / TURN);
+        }
+        self.add(&self.gate.0, MEMBER.wrapping_neg(), Ordering::Relaxed);
+        Gate::Shut
     }
 
     /// Takes pieces until none are left, starting with this thread's own part.
@@ -183,12 +208,12 @@ impl Team {
         let result = catch_unwind(AssertUnwindSafe(|| {
             for part in (0..open.parts).map(|i| (own + i) % open.parts) {
                 let end = open.start(part + 1);
-                loop {
-                    let piece = self.next[part].0.fetch_add(1, Ordering::Relaxed);
-                    if piece >= end {
-                        break;
+                let next = &self.next[part].0;
+                while next.load(Ordering::Relaxed) < end {
+                    let piece = self.add(next, 1, Ordering::Relaxed);
+                    if piece < end {
+                        work(piece);
                     }
-                    work(piece);
                 }
             }
         }));
@@ -205,8 +230,6 @@ impl Team {
 /// dismisses the members.
 pub struct Leader {
     team: Arc<Team>,
-    /// Number of sections so far.
-    turns: usize,
     /// Not `Send`: numbers belong to threads.
     thread: PhantomData<*const ()>,
 }
@@ -223,11 +246,14 @@ impl Leader {
             gate: Alone(AtomicUsize::new(0)),
             next: (0..count.max(1)).map(|_| Alone(AtomicUsize::new(0))).collect(),
             section: UnsafeCell::new(None),
+            parts: AtomicUsize::new(0),
             present: AtomicUsize::new(0),
             numbers: (1..count).map(|_| AtomicBool::new(false)).collect(),
             panic: Mutex::new(None),
+            #[cfg(test)]
+            additions: Default::default(),
         };
-        Leader { team: Arc::new(team), turns: 0, thread: PhantomData }
+        Leader { team: Arc::new(team), thread: PhantomData }
     }
 
     /// The team, for threads that will become members.
@@ -252,11 +278,10 @@ impl Leader {
         for part in 0..open.parts {
             team.next[part].0.store(open.start(part), Ordering::Relaxed);
         }
-        self.turns = self.turns.wrapping_add(1);
-        // No other thread changes a shut gate.
-        team.gate.0.store(self.turns.wrapping_mul(TURN) | OPEN, Ordering::Release);
+        team.parts.store(open.parts, Ordering::Relaxed);
+        team.add(&team.gate.0, TURN + OPEN, Ordering::Release);
         team.take_pieces(work, &open);
-        let mut gate = team.gate.0.fetch_sub(OPEN, Ordering::Acquire);
+        let mut gate = team.add(&team.gate.0, OPEN.wrapping_neg(), Ordering::Acquire);
         let mut turn = 0;
         while gate & MEMBERS != 0 {
             pause(turn);
@@ -323,6 +348,37 @@ mod tests {
         for members in [0, 1, 6] {
             calls(members, &[0, 1, 2, 3, 100, 1]);
             calls(members, &[5; 500]);
+        }
+    }
+
+    /// The additions to shared lines that a section of `count` pieces takes with `members` members: the median of some.
+    fn additions(members: usize, count: usize) -> usize {
+        let mut counts = Vec::new();
+        with_team(members, |leader| {
+            while leader.team().numbers.iter().any(|taken| !taken.load(Ordering::Relaxed)) {
+                std::thread::yield_now();
+            }
+            for _ in 0..51 {
+                let before = leader.team().additions.load(Ordering::Relaxed);
+                leader.share(count, &|_| std::thread::yield_now());
+                counts.push(leader.team().additions.load(Ordering::Relaxed) - before);
+            }
+        });
+        counts.sort_unstable();
+        counts[counts.len() / 2]
+    }
+
+    #[test]
+    fn a_section_costs_a_few_additions_per_part_and_one_per_piece() {
+        for members in [7, 15, 63] {
+            let threads = members + 1;
+            for count in [2, threads / 2, threads, 4 * threads] {
+                let parts = count.min(threads);
+                let additions = additions(members, count);
+                // Two for the leader, two for each other part, one per piece, and now and then one that comes too late.
+                let most = 2 * parts + count + parts;
+                assert!((count..=most).contains(&additions), "{threads} threads, {count} pieces: {additions}");
+            }
         }
     }
 

@@ -5,7 +5,6 @@ use super::pool::Threads;
 use super::shared::PerThread;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Matrices of the same shape in one row-major buffer: element `(batch, row, col)` is at `batch * batch_stride + row *
 /// row_stride + col`. All sizes are in elements.
@@ -159,63 +158,6 @@ impl<'a, T> Tile<'a, T> {
     }
 }
 
-/// Maximum number of threads that share scratch.
-const MAX_SLOTS: usize = 1024;
-
-/// Divides scratch memory into equal slots for the threads of one step.
-pub struct Slots<'a> {
-    base: *mut f32,
-    slot: usize,
-    count: usize,
-    taken: [AtomicBool; MAX_SLOTS],
-    owner: PhantomData<&'a mut [f32]>,
-}
-
-// SAFETY: a slot is only reachable through the `Slot` that set its flag, so threads never share one.
-unsafe impl Sync for Slots<'_> {}
-
-impl<'a> Slots<'a> {
-    /// Creates `count` slots (at most 1024) of `slot` floats each.
-    ///
-    /// # Panics
-    /// If `scratch` is too short for them.
-    pub fn new(scratch: &'a mut [f32], slot: usize, count: usize) -> Slots<'a> {
-        let count = count.clamp(1, MAX_SLOTS);
-        // Checked: a product that wraps around would put slots outside the scratch memory.
-        let fits = slot.checked_mul(count).is_some_and(|wanted| wanted <= scratch.len());
-        assert!(fits, "{} floats of scratch, {count} slots of {slot} wanted", scratch.len());
-        let taken = [const { AtomicBool::new(false) }; MAX_SLOTS];
-        Slots { base: scratch.as_mut_ptr(), slot, count, taken, owner: PhantomData }
-    }
-
-    /// Takes a slot that no other thread holds.
-    ///
-    /// # Panics
-    /// If more threads hold slots at the same time than there are slots.
-    pub fn take(&self) -> Slot<'_> {
-        let index = self.taken[..self.count]
-            .iter()
-            .position(|taken| !taken.swap(true, Ordering::Acquire))
-            .expect("as many slots as threads");
-        // SAFETY: `new` checked that all slots are inside the scratch memory, and this call set the flag.
-        let floats = unsafe { std::slice::from_raw_parts_mut(self.base.add(index * self.slot), self.slot) };
-        Slot { floats, taken: &self.taken[index] }
-    }
-}
-
-/// Scratch memory owned by the holder until dropped.
-pub struct Slot<'a> {
-    /// The memory, with undefined content.
-    pub floats: &'a mut [f32],
-    taken: &'a AtomicBool,
-}
-
-impl Drop for Slot<'_> {
-    fn drop(&mut self) {
-        self.taken.store(false, Ordering::Release);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -261,23 +203,5 @@ mod tests {
     fn overlapping_matrices_are_refused() {
         let matrices = Matrices { batches: 2, batch_stride: 3, rows: 2, row_stride: 4, cols: 4 };
         Tiles::new(&mut [0; 20], matrices, Grid::whole(2, 4));
-    }
-
-    #[test]
-    fn a_dropped_slot_is_free_again() {
-        let mut scratch = vec![0.0; 6];
-        let slots = Slots::new(&mut scratch, 3, 2);
-        let (a, b) = (slots.take(), slots.take());
-        assert_ne!(a.floats.as_ptr(), b.floats.as_ptr());
-        let first = a.floats.as_ptr();
-        drop(a);
-        assert_eq!(slots.take().floats.as_ptr(), first);
-    }
-
-    #[test]
-    #[should_panic(expected = "slots of")]
-    fn slots_that_no_memory_holds_are_refused() {
-        // The product of the two is 0 modulo 2^64.
-        Slots::new(&mut [0.0; 8], 1 << 63, 2);
     }
 }

@@ -64,7 +64,10 @@ impl AttentionStep {
         let (scratch, out) = (io.scratch::<f32>(), SharedMut::new(io.output::<T>()));
         let cost = sizes.keys * (sizes.depth + sizes.columns);
         let io = &*io;
-        split_with(env.threads, op.matrices() * sizes.rows, 1, cost, scratch, |items, scratch| {
+        // Queries that share keys stay together if there are enough others: each thread that has one of them reads all
+        // of their keys.
+        let grain = if op.matrices() >= env.threads.count() { sizes.rows } else { 1 };
+        split_with(env.threads, op.matrices() * sizes.rows, grain, cost, scratch, |items, scratch| {
             let (sums, scratch) = scratch.split_at_mut(self.queries() * sizes.columns);
             let mut next = items.start;
             while next < items.end {

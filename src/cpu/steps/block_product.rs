@@ -238,7 +238,7 @@ impl Run for BlockProductStep {
         let bias = epilogue.addend().and_then(|operand| io.floats(operand, self.dtype));
         let (out, scratch) = (io.floats_output(self.dtype), io.scratch::<f32>());
         let (registers, scratch) = scratch.split_at_mut(epilogue.scratch_len(threads));
-        epilogue.with_tail(env.isa, threads, io, self.dtype, registers, |tail| {
+        epilogue.with_tail(env, io, self.dtype, registers, |tail| {
             with_floats!(FloatsMut, out, out => self.run_to(env, a, bias, tail, out, scratch));
         });
     }

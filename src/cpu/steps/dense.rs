@@ -114,7 +114,7 @@ impl Run for DenseStep {
         let addend = epilogue.addend().and_then(|operand| io.floats(operand, self.dtype));
         let (out, scratch) = (io.floats_output(self.dtype), io.scratch::<f32>());
         let (registers, scratch) = scratch.split_at_mut(epilogue.scratch_len(threads));
-        epilogue.with_tail(env.isa, threads, io, self.dtype, registers, |tail| match &*self.dense {
+        epilogue.with_tail(env, io, self.dtype, registers, |tail| match &*self.dense {
             Dense::Matmul(step) => step.run(env, operands, addend, tail, out, scratch),
             Dense::Conv2d(step) => step.run(env, operands, addend, tail, out, scratch),
             Dense::ConvTranspose2d(step) => step.run(env, operands, addend, tail, out, scratch),

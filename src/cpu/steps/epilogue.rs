@@ -1,12 +1,12 @@
 //! The operations after a product or convolution: the part of the program that runs in the registers of the kernels,
 //! and the rest.
 
+use super::Env;
 use super::elementwise::{ElementwiseStep, REGISTER};
 use crate::cpu::kernels::elementwise::unary_float_in_place;
 use crate::cpu::memory::Io;
 use crate::cpu::product::finish::{Finish, Tail};
-use crate::cpu::schedule::tiles::Slots;
-use crate::cpu::simd::Isa;
+use crate::cpu::schedule::shared::PerThread;
 use crate::dtype::DataType;
 use crate::memory::bytes_of_mut;
 use crate::ops::elementwise::Elementwise as E;
@@ -105,11 +105,10 @@ impl EpilogueStep {
         }
     }
 
-    /// Calls `run` with the operations on the sums, for `threads` threads. The output has type `dtype`.
+    /// Calls `run` with the operations on the sums. The output has type `dtype`.
     pub fn with_tail(
         &self,
-        isa: Isa,
-        threads: usize,
+        &Env { isa, threads, .. }: &Env,
         io: &Io,
         dtype: DataType,
         scratch: &mut [f32],
@@ -122,10 +121,9 @@ impl EpilogueStep {
             Rest::Nothing => run(None),
             Rest::Function(op) => run(Some(&|_, values: &mut [f32]| unary_float_in_place(isa, *op, values))),
             Rest::Program(rest) => {
-                let slots = Slots::new(scratch, self.slot(), threads);
+                let registers = PerThread::within(threads, scratch);
                 run(Some(&|at, values: &mut [f32]| {
-                    let registers = slots.take();
-                    rest.run_in_place(isa, io, self.shift, at, values, bytes_of_mut(registers.floats));
+                    registers.with(|own| rest.run_in_place(isa, io, self.shift, at, values, bytes_of_mut(own)));
                 }));
             }
         }

@@ -6,11 +6,12 @@ use crate::cpu::product::columns::Columns;
 use crate::cpu::product::finish::{Addend, ProductEpilogue, Tail};
 use crate::cpu::product::frame::{Cutting, Product};
 use crate::cpu::product::matrix::{Matrix, StridedMatrix};
-use crate::cpu::product::panels::{Layout, Panels, depth_blocks};
+use crate::cpu::product::panels::{Layout, Panels, depth_block, depth_blocks};
 use crate::cpu::product::rows::{Rows, copied_len};
 use crate::cpu::product::tile::tile_size;
 use crate::cpu::product::vector::dot_lanes;
 use crate::cpu::schedule::partition::Grid;
+use crate::cpu::schedule::shared::for_each_chunk_with;
 use crate::cpu::schedule::tiles::{Matrices, Tile, Tiles};
 use crate::cpu::simd::Isa;
 use crate::cpu::weights::Weights;
@@ -21,6 +22,13 @@ use crate::shape::PerAxis;
 use crate::with_floats;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// Multiply-adds on data in caches that take as long as one with a weight from memory: a core does 60 of them per
+/// nanosecond, and reads 10 to 40 bytes.
+const STREAMED: usize = 4;
+
+/// Columns of one row that are finished at once.
+const FINISHED: usize = 1024;
 
 /// Distances between the elements of one operand, in elements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -206,7 +214,7 @@ impl MatmulStep {
         let (shape, swapped) = shape.oriented();
         let (shape, packed, grid) = (Box::new(shape), [None, None], Grid::whole(0, 0));
         let mut step = MatmulStep { shape, types, swapped, finishes, isa, threads, packed, grid };
-        step.grid = step.cutting().grid(isa, threads);
+        step.grid = step.cut();
         step
     }
 
@@ -229,8 +237,16 @@ impl MatmulStep {
             }
         }
         *self.shape = shape;
-        self.grid = self.cutting().grid(self.isa, self.threads);
+        self.grid = self.cut();
         fits
+    }
+
+    /// The tiles; of a [stream](Self::is_stream), the largest group of columns that needs scratch memory.
+    fn cut(&self) -> Grid {
+        match self.is_stream() {
+            true => Grid::whole(1, tile_size(self.isa).cols),
+            false => self.cutting().grid(self.isa, self.threads),
+        }
     }
 
     fn cutting(&self) -> Cutting {
@@ -280,12 +296,18 @@ impl MatmulStep {
         };
         let matrices = distinct.starts.iter().map(matrix).collect::<Result<_>>()?;
         self.packed[side] = Some(PackedBatch { matrices, distinct });
-        self.grid = self.cutting().grid(self.isa, self.threads);
+        self.grid = self.cut();
         Ok(())
     }
 
     fn is_dot(&self) -> bool {
         self.shape.is_dot(self.packed[1].is_some())
+    }
+
+    /// Whether this is one row times packed panels, which takes as long as these take to arrive from memory.
+    fn is_stream(&self) -> bool {
+        let MatmulShape { m, k, n, .. } = *self.shape;
+        m == 1 && k * n > 0 && self.shape.batches() == 1 && self.packed[1].is_some()
     }
 
     /// The kernel name.
@@ -298,12 +320,19 @@ impl MatmulStep {
             // The vector, and the sums unless the output holds them.
             return (self.shape.k + copied_len(1, self.shape.k).max(self.grid.cols.largest())).next_multiple_of(16);
         }
-        self.cutting().scratch_len(self.isa, &self.grid)
+        let kernel = self.cutting().scratch_len(self.isa, &self.grid);
+        if self.is_stream() { kernel.max(FINISHED) } else { kernel }
     }
 
     /// Scratch length in `f32` elements that [`run`](Self::run) needs.
     pub fn scratch_len(&self) -> usize {
-        self.slot() * self.threads
+        self.streamed_len() + self.slot() * self.threads
+    }
+
+    /// Length of the sums over each depth block, if this is a [stream](Self::is_stream).
+    fn streamed_len(&self) -> usize {
+        let padded = self.shape.n.next_multiple_of(tile_size(self.isa).cols);
+        if self.is_stream() { depth_blocks(self.shape.k).count() * padded } else { 0 }
     }
 
     /// The buffers of the packed constants.
@@ -345,6 +374,9 @@ impl MatmulStep {
     ) {
         let (a, b) = if self.swapped { (b, a) } else { (a, b) };
         let shape = &self.shape;
+        if self.is_stream() {
+            return self.stream(env, a, c, tail, out, scratch);
+        }
         let matrices = Matrices {
             batches: shape.batches(),
             batch_stride: shape.m * shape.n,
@@ -354,17 +386,8 @@ impl MatmulStep {
         };
         let work = matrices.batches * shape.m * shape.n * shape.k;
         Tiles::new(out, matrices, self.grid).share(env.threads, work, scratch, |tile, scratch| {
-            let addend = shape.c.as_ref().zip(c).map(|(strides, c)| Addend {
-                data: c.after(shape.offset(strides, tile.batch)),
-                row_stride: strides.row,
-                col_stride: strides.col,
-                beta: shape.beta,
-            });
-            let epilogue = ProductEpilogue { alpha: shape.alpha, addend, tail };
-            let rows = match self.matrix(0, tile.batch) {
-                Some(panels) => Rows::Panels(panels),
-                None => Rows::Matrix(Matrix::Strided(self.strided(0, a, tile.batch))),
-            };
+            let epilogue = self.epilogue(c, tail, tile.batch);
+            let rows = self.rows(a, tile.batch);
             let columns = match self.matrix(1, tile.batch) {
                 Some(panels) => Columns::Panels(panels),
                 None => Columns::Matrix(Matrix::Strided(self.strided(1, b, tile.batch))),
@@ -376,6 +399,68 @@ impl MatmulStep {
                 _ => Product { isa: self.isa, depth: shape.k, rows, columns }.compute(tile, &epilogue, scratch),
             }
         });
+    }
+
+    /// Computes one row. The threads cut the panels of all depth blocks in the order in which they are in memory: each
+    /// reads one stretch of it, whatever the number of columns. The sums over the blocks are added afterwards, in the
+    /// order in which a tile adds them.
+    fn stream<T: Float>(
+        &self,
+        env: &Env,
+        a: Option<Floats>,
+        c: Option<Floats>,
+        tail: Tail,
+        out: &mut [T],
+        scratch: &mut [f32],
+    ) {
+        let (isa, k, n) = (self.isa, self.shape.k, self.shape.n);
+        let columns = Columns::Panels(self.matrix(1, 0).expect("panels are streamed"));
+        let product = Product { isa, depth: k, rows: self.rows(a, 0), columns };
+        let (width, block) = (tile_size(isa).cols, depth_block(k));
+        let padded = n.next_multiple_of(width);
+        let (sums, scratch) = scratch.split_at_mut(self.streamed_len());
+        let cost = width * block * STREAMED;
+        for_each_chunk_with(env.threads, sums, width, 1, cost, scratch, |first, mut sums, scratch| {
+            let mut at = first * width;
+            while !sums.is_empty() {
+                let (start, col) = (at / padded * block, at % padded);
+                let (now, behind) = sums.split_at_mut(sums.len().min(padded - col));
+                at += now.len();
+                product.block_sums(0..1, col..(col + now.len()).min(n), start..(start + block).min(k), now, scratch);
+                sums = behind;
+            }
+        });
+        let (sums, epilogue) = (&*sums, self.epilogue(c, tail, 0));
+        let cost = sums.len() / padded * STREAMED;
+        for_each_chunk_with(env.threads, out, 1, FINISHED, cost, scratch, |first, out, total| {
+            for (index, out) in out.chunks_mut(FINISHED).enumerate() {
+                let first = first + index * FINISHED;
+                let total = &mut total[..out.len()];
+                total.copy_from_slice(&sums[first..][..out.len()]);
+                for sums in sums.chunks_exact(padded).skip(1) {
+                    total.iter_mut().zip(&sums[first..]).for_each(|(total, sum)| *total += sum);
+                }
+                epilogue.apply(isa, [0, first], first, total);
+                narrow(isa, total, out);
+            }
+        });
+    }
+
+    fn epilogue<'a>(&self, c: Option<Floats<'a>>, tail: Tail<'a>, batch: usize) -> ProductEpilogue<'a> {
+        let addend = self.shape.c.as_ref().zip(c).map(|(strides, c)| Addend {
+            data: c.after(self.shape.offset(strides, batch)),
+            row_stride: strides.row,
+            col_stride: strides.col,
+            beta: self.shape.beta,
+        });
+        ProductEpilogue { alpha: self.shape.alpha, addend, tail }
+    }
+
+    fn rows<'a>(&'a self, a: Option<Floats<'a>>, batch: usize) -> Rows<'a> {
+        match self.matrix(0, batch) {
+            Some(panels) => Rows::Panels(panels),
+            None => Rows::Matrix(Matrix::Strided(self.strided(0, a, batch))),
+        }
     }
 
     /// The packed operand for one matrix of the batch.
