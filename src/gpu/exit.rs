@@ -4,9 +4,11 @@
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::park;
+#[cfg(any(unix, test))]
 use std::time::Duration;
 
 /// How long the end of the process waits: a driver that hangs must not keep it for ever.
+#[cfg(unix)]
 const PATIENCE: Duration = Duration::from_secs(10);
 
 struct Gate {
@@ -69,6 +71,7 @@ impl Gate {
     }
 
     /// Lets no thread in any more, and waits until at most `allowed` are inside, at most for `patience`.
+    #[cfg(any(unix, test))]
     fn close(&self, allowed: usize, patience: Duration) {
         let mut state = self.lock();
         state.closed = true;
