@@ -1,6 +1,7 @@
 //! The GPUs of this machine, and the choice of one for a context.
 
 use super::drivers;
+use super::exit::enter;
 use crate::error::{Error, ErrorKind, Result};
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
@@ -82,7 +83,10 @@ fn all(wants_software: bool) -> &'static [wgpu::Adapter] {
     if ADAPTERS.get().is_none() && !wants_software && drivers::absence().is_some() {
         return &[];
     }
-    ADAPTERS.get_or_init(drivers::load)
+    ADAPTERS.get_or_init(|| {
+        let _inside = enter();
+        drivers::load()
+    })
 }
 
 /// Why an adapter is unusable; `None` if it is usable.

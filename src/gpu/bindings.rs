@@ -2,6 +2,7 @@
 //! cached for the sets of tensors bound most recently.
 
 use super::device::{Device, IMMEDIATES};
+use super::exit::enter;
 use super::kernel::ALIGNMENT;
 use super::plan::{Launch, is_bound};
 use crate::compile::memory::{Place, Space};
@@ -156,6 +157,8 @@ impl Bindings {
         outputs: &[&wgpu::Buffer],
     ) -> Result<Arc<Groups>> {
         let tensors = || inputs.iter().chain(outputs).copied();
+        // Before the lock, for which a thread inside may wait.
+        let _inside = enter();
         let mut sets = self.sets.lock();
         if let Some(index) = sets.iter().position(|set| set.tensors.iter().eq(tensors())) {
             let set = sets.remove(index).expect("found");

@@ -58,28 +58,36 @@ pub const EXTENSIONS: wgpu::Features = wgpu::Features::SHADER_F16
 /// The devices in use by contexts.
 static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
 
-/// The driver's devices that nothing uses, at most one of each adapter. They stay open until the process ends: on an H100,
-/// NVIDIA's driver corrupted memory when the only device was closed. The next context gets one at once.
+/// The driver's devices that nothing uses, at most one of each adapter and set of features. They stay open until the
+/// process ends: on an H100, NVIDIA's driver corrupted memory when the only device was closed. The next context gets one
+/// at once.
 static IDLE: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
 
 struct Idle {
     device: wgpu::Device,
     queue: wgpu::Queue,
     info: wgpu::AdapterInfo,
+    /// Also tells of losses since it became idle.
+    loss: Arc<Loss>,
 }
 
 impl Idle {
+    fn is_of(&self, info: &wgpu::AdapterInfo, features: wgpu::Features) -> bool {
+        self.info == *info && self.device.features() == features
+    }
+
     /// Takes the device of this adapter with these features.
     fn take(info: &wgpu::AdapterInfo, features: wgpu::Features) -> Option<Idle> {
         let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = idle.iter().position(|one| one.info == *info && one.device.features() == features)?;
+        idle.retain(|one| one.loss.reason().is_none());
+        let index = idle.iter().position(|one| one.is_of(info, features))?;
         Some(idle.swap_remove(index))
     }
 
-    /// Keeps the device, unless there is another of its adapter.
+    /// Keeps the device, unless there is another like it.
     fn keep(self) {
         let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.iter().all(|one| one.info != self.info) {
+        if !idle.iter().any(|one| one.is_of(&self.info, self.device.features())) {
             idle.push(self);
         }
     }
@@ -91,7 +99,6 @@ impl Device {
     /// # Errors
     /// Same as [`open`](Self::open).
     pub fn shared(choice: &Choice) -> Result<Option<Arc<Device>>> {
-        let _inside = enter();
         // Held while opening, to keep other threads from opening a second device.
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(adapter) = adapter(choice)? else { return Ok(None) };
@@ -113,7 +120,6 @@ impl Device {
     /// An `OperationError` if the adapter provides no device, a NotSupportedError for an invalid value of an
     /// environment variable.
     pub fn open(choice: Choice, extensions: wgpu::Features) -> Result<Option<Device>> {
-        let _inside = enter();
         adapter(&choice)?.map(|adapter| Device::of(adapter, extensions)).transpose()
     }
 
@@ -128,6 +134,7 @@ impl Device {
             ..Default::default()
         };
         let info = adapter.get_info();
+        let inside = enter();
         let (device, queue) = match Idle::take(&info, features) {
             Some(Idle { device, queue, .. }) => (device, queue),
             None => wait(adapter.request_device(&descriptor)).map_err(|error| {
@@ -135,6 +142,7 @@ impl Device {
             })?,
         };
         wait_at_exit();
+        drop(inside);
         let dialect = dialect_of(adapter, features);
         let (loss, fault) = (Arc::new(Loss::default()), Arc::new(Mutex::new(None)));
         watch(&device, &loss, &fault);
@@ -299,7 +307,11 @@ impl Drop for Device {
     fn drop(&mut self) {
         self.pipelines.save(&self.info);
         if self.is_owner && self.loss.reason().is_none() {
-            Idle { device: self.device.clone(), queue: self.queue.clone(), info: self.info.clone() }.keep();
+            // Memory that only the last submission uses is freed when somebody waits for it.
+            let last = self.transfer.get_mut().unwrap_or_else(PoisonError::into_inner).last();
+            last.into_iter().for_each(|submission| self.poller.follow(submission));
+            let (device, queue, info) = (self.device.clone(), self.queue.clone(), self.info.clone());
+            Idle { device, queue, info, loss: self.loss.clone() }.keep();
         }
     }
 }
@@ -317,8 +329,8 @@ fn watch(device: &wgpu::Device, loss: &Arc<Loss>, fault: &Arc<Mutex<Option<Strin
     }));
 }
 
-/// Runs `work`, which may call the driver; turns a panic, by which wgpu reports errors where it has no other way to fail, into an
-/// `OperationError`.
+/// Runs `work`, which may call the driver; turns a panic, by which wgpu reports errors where it has no other way to
+/// fail, into an `OperationError`.
 pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T> {
     let _inside = enter();
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {

@@ -11,7 +11,7 @@ use std::time::Duration;
 #[cfg(unix)]
 const PATIENCE: Duration = Duration::from_secs(10);
 
-struct Gate {
+struct Entrance {
     state: Mutex<State>,
     left: Condvar,
 }
@@ -23,7 +23,7 @@ struct State {
     closed: bool,
 }
 
-static GATE: Gate = Gate { state: Mutex::new(State { inside: 0, closed: false }), left: Condvar::new() };
+static ENTRANCE: Entrance = Entrance { state: Mutex::new(State { inside: 0, closed: false }), left: Condvar::new() };
 
 thread_local! {
     /// How often this thread has entered without leaving.
@@ -35,7 +35,7 @@ pub struct Inside(std::marker::PhantomData<*const ()>);
 
 /// Enters a driver, or waits for ever if the process ends. A thread that is inside can enter again.
 pub fn enter() -> Inside {
-    if DEPTH.get() == 0 && !GATE.let_in() {
+    if DEPTH.get() == 0 && !ENTRANCE.let_in() {
         loop {
             park();
         }
@@ -48,17 +48,17 @@ impl Drop for Inside {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
         if DEPTH.get() == 0 {
-            GATE.let_out();
+            ENTRANCE.let_out();
         }
     }
 }
 
-impl Gate {
+impl Entrance {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a thread as inside, unless the gate is closed.
+    /// Counts a thread as inside, unless the entrance is closed.
     fn let_in(&self) -> bool {
         let mut state = self.lock();
         state.inside += usize::from(!state.closed);
@@ -94,13 +94,13 @@ fn register() {
     }
     extern "C" fn close(_: *mut ()) {
         let own = usize::from(DEPTH.get() > 0);
-        GATE.close(own, PATIENCE);
+        ENTRANCE.close(own, PATIENCE);
         // What this thread still does, such as dropping objects, it does alone.
         DEPTH.set(DEPTH.get() + 1);
     }
-    // SAFETY: this is the function behind the C library's `atexit`. It calls `close` once, which does not unwind. Without
-    // a library, it is called at the end of the process rather than when this addon is unloaded, which no system does
-    // with a library whose threads have destructors for local data.
+    // SAFETY: this is the function behind the C library's `atexit`. It calls `close` once, which does not unwind, at the
+    // end of the process: `null` names no library whose unloading it belongs to. No system unloads this addon, whose
+    // threads have destructors for local data.
     let status = unsafe { __cxa_atexit(close, std::ptr::null_mut(), std::ptr::null_mut()) };
     debug_assert_eq!(status, 0, "the C library has room for a function to call at exit");
 }
@@ -114,21 +114,21 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn a_closed_gate_waits_for_those_inside_and_lets_nobody_in() {
-        let gate = Gate { state: Mutex::new(State { inside: 0, closed: false }), left: Condvar::new() };
-        assert!(gate.let_in() && gate.let_in());
-        gate.close(2, Duration::MAX);
-        assert!(!gate.let_in());
-        gate.close(1, Duration::from_millis(1));
+    fn a_closed_entrance_waits_for_those_inside_and_lets_nobody_in() {
+        let entrance = Entrance { state: Mutex::new(State { inside: 0, closed: false }), left: Condvar::new() };
+        assert!(entrance.let_in() && entrance.let_in());
+        entrance.close(2, Duration::MAX);
+        assert!(!entrance.let_in());
+        entrance.close(1, Duration::from_millis(1));
         let (tell, told) = channel();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                gate.close(0, Duration::MAX);
-                tell.send(gate.lock().inside).unwrap();
+                entrance.close(0, Duration::MAX);
+                tell.send(entrance.lock().inside).unwrap();
             });
-            gate.let_out();
+            entrance.let_out();
             assert!(told.try_recv().is_err(), "one is still inside");
-            gate.let_out();
+            entrance.let_out();
         });
         assert_eq!(told.recv(), Ok(0));
     }

@@ -43,6 +43,25 @@ fn contexts_share_a_device_until_it_is_lost() {
 }
 
 #[test]
+fn a_device_that_nothing_uses_is_used_again_unless_it_was_lost() {
+    let writes = |device: &Arc<Device>| {
+        let tensor = DeviceTensor::zeroed(device, 8)?;
+        tensor.write(&[7; 8])?;
+        device.read(tensor.buffer(), 8)?.wait(device).map(|read| read.bytes() == [7; 8])
+    };
+    // Each is closed with a submission in flight.
+    for _ in 0..3 {
+        assert_eq!(writes(&own_device(EXTENSIONS)).ok(), Some(true));
+    }
+    let lost = own_device(EXTENSIONS);
+    let inner = lost.device.clone();
+    lost.destroy();
+    drop(lost);
+    let other = own_device(EXTENSIONS);
+    assert!(other.device != inner && writes(&other).is_ok_and(|is_right| is_right));
+}
+
+#[test]
 fn reads_return_the_written_bytes_of_any_length() {
     let device = device();
     for length in [1, 2, 3, 4, 5, 255, 4096, (1 << 20) + 1, (8 << 20) - 1, (40 << 20) + 3] {

@@ -51,6 +51,11 @@ impl Transfer {
         }
     }
 
+    /// The last submission, if it may be in flight.
+    pub(super) fn last(&self) -> Option<wgpu::SubmissionIndex> {
+        self.in_flight.back().cloned()
+    }
+
     /// Submits pending writes, then `commands`. Also returns an older submission to wait for if too many are in flight.
     fn submit(
         &mut self,

@@ -90,9 +90,9 @@ pub struct Team {
     next: Vec<Alone<AtomicUsize>>,
     /// The open section. Only the leader writes it, while no section is open and no member is within.
     section: UnsafeCell<Option<Open>>,
-    /// Number of parts of the open section, for members that decide whether to enter. A member that reads the number of
-    /// another section enters or stays out without need, and nothing else.
-    parts: AtomicUsize,
+    /// Members from this number on stay out of the open section, because others are enough for its pieces. A member that
+    /// reads the number of another section enters or stays out without need, and nothing else.
+    first_out: AtomicUsize,
     /// Number of members that wait for sections, work on one, or are announced.
     present: AtomicUsize,
     /// Which numbers are taken. A member has one as long as it is present.
@@ -188,7 +188,7 @@ impl Team {
         if !is_open(gate) {
             return Gate::Shut;
         }
-        if thread_number() >= self.parts.load(Ordering::Relaxed) {
+        if thread_number() >= self.first_out.load(Ordering::Relaxed) {
             return Gate::Full(gate / TURN);
         }
         // An addition, because it always succeeds: if all members compare and exchange at once, one succeeds and the
@@ -246,7 +246,7 @@ impl Leader {
             gate: Alone(AtomicUsize::new(0)),
             next: (0..count.max(1)).map(|_| Alone(AtomicUsize::new(0))).collect(),
             section: UnsafeCell::new(None),
-            parts: AtomicUsize::new(0),
+            first_out: AtomicUsize::new(0),
             present: AtomicUsize::new(0),
             numbers: (1..count).map(|_| AtomicBool::new(false)).collect(),
             panic: Mutex::new(None),
@@ -278,7 +278,10 @@ impl Leader {
         for part in 0..open.parts {
             team.next[part].0.store(open.start(part), Ordering::Relaxed);
         }
-        team.parts.store(open.parts, Ordering::Relaxed);
+        // Members that have left leave gaps between the numbers of the others.
+        let taken = team.numbers.iter().enumerate().filter(|(_, taken)| taken.load(Ordering::Relaxed));
+        let first_out = if count < there { taken.map(|(index, _)| index + 1).nth(open.parts - 1) } else { None };
+        team.first_out.store(first_out.unwrap_or(usize::MAX), Ordering::Relaxed);
         team.add(&team.gate.0, TURN + OPEN, Ordering::Release);
         team.take_pieces(work, &open);
         let mut gate = team.add(&team.gate.0, OPEN.wrapping_neg(), Ordering::Acquire);
@@ -340,6 +343,51 @@ mod tests {
                 });
                 assert!(hits.iter().all(|hits| hits.load(Ordering::Relaxed) == 1), "{count} pieces");
             }
+        });
+    }
+
+    #[test]
+    fn the_others_share_when_a_member_has_left() {
+        let mut leader = Leader::new(4);
+        let team = leader.team().clone();
+        let leaves = AtomicBool::new(false);
+        let waits = || {
+            || {
+                std::thread::yield_now();
+                !(thread_number() == 1 && leaves.load(Ordering::Relaxed))
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                team.expect_member();
+                scope.spawn(|| team.serve(waits));
+            }
+            while team.numbers.iter().any(|taken| !taken.load(Ordering::Relaxed)) {
+                std::thread::yield_now();
+            }
+            leaves.store(true, Ordering::Relaxed);
+            while team.missing() == 0 {
+                std::thread::yield_now();
+            }
+            for count in [2, 64] {
+                let seen = Mutex::new(std::collections::BTreeSet::new());
+                let expected = if count == 2 { 2 } else { 3 };
+                for _ in 0..10_000 {
+                    leader.share(count, &|_| {
+                        seen.lock().unwrap().insert(thread_number());
+                        std::thread::yield_now();
+                    });
+                    if seen.lock().unwrap().len() == expected {
+                        break;
+                    }
+                }
+                assert_eq!(
+                    seen.into_inner().unwrap(),
+                    [0, 2, 3].into_iter().take(expected).collect(),
+                    "{count} pieces"
+                );
+            }
+            drop(leader);
         });
     }
 
