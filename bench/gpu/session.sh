@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything there is to run on a machine with a GPU, right results first, with a prebuilt addon (a machine that is lent
-# for minutes has no time for builds):
+# Everything there is to run on a machine with a GPU, correctness first, with a prebuilt addon: machines with GPUs are rented by
+# the minute.
 #
 #   bench/gpu/session.sh OUT [MODELS]
 #
