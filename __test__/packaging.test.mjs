@@ -590,7 +590,7 @@ describe('the loader', () => {
     const pretending = (/** @type {string} */ node) => `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${node}' } })`;
     for (const node of ['18.20.8', '20.11.1']) {
       const { message } = await load({ content: readFileSync(addon), before: pretending(node) });
-      assert.equal(message, `webnn-node needs Node 20.12 or newer, this is Node ${node}.\n`);
+      assert.equal(message, `webnn-node needs Node 20.12 or newer, this is Node ${node}\n`);
     }
     for (const node of ['20.12.0', '22.0.0']) {
       assert.equal((await load({ content: readFileSync(addon), before: pretending(node) })).stdout, 'object\n');
