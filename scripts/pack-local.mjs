@@ -48,7 +48,7 @@ function importTimes(project) {
 }
 
 /**
- * What pages claim for Linux x64, in megabytes: the size of what is installed, and of what is downloaded for it.
+ * The sizes that pages state for Linux x64, in megabytes, installed and downloaded.
  *
  * @type {{ page: string, pattern: RegExp, kind: 'installed' | 'downloaded' }[]}
  */

@@ -20,7 +20,7 @@ const FAULTS = {
 };
 
 /**
- * @param {string} message, of which an unsupported model's has a line for each node
+ * @param {string} message that of an unsupported model has one line per node
  * @returns {string[]} what is wrong with it
  */
 export function faultsOf(message) {
@@ -39,10 +39,10 @@ export const faultsOfArgument = (message) => [
   ...(/, expected /.test(message) ? [] : [`does not say what was expected: ${message}`]),
 ];
 
-/** Strings of JavaScript that are messages: the argument of what makes an error. */
+/** Messages in JavaScript: strings passed to a function that creates an error. */
 const IN_JAVASCRIPT = /(?:Error|Failure|dataError|invalid)\((?:'\w+', )?(?:`((?:[^`\\]|\\.)*)`|'((?:[^'\\\n]|\\.)*)')/g;
 
-/** Strings of Rust with values in them, most of which are messages. */
+/** Format strings in Rust, most of which are messages. */
 const IN_RUST = /format(?:_args)?!\(\s*"((?:[^"\\]|\\[^])*)"/g;
 
 /** Programs, of shaders and graphs. */

@@ -30,7 +30,7 @@ const [ABSENT, ALONE, SHARED] = [0, 2, 3];
 
 /**
  * Creates a property that makes its value when it is read. The results of all runs of a session have the same
- * properties, so they share a hidden class, and outputs that nobody reads allocate nothing.
+ * properties, so they share a hidden class, and an output that is never read allocates nothing.
  *
  * @param {string} name
  * @param {boolean} enumerable

@@ -20,7 +20,7 @@ pub fn byte_multiply_add(format: ByteFormat) -> f64 {
         #[cfg(target_arch = "x86_64")]
         ByteFormat::Words(DotLevel::Avx2(_)) => 70.0,
         ByteFormat::Words(_) => 10.0,
-        // Not measured on real processors: half of what their instructions allow at 2.5 GHz with two units.
+        // Estimates, not measured: half of the peak rate of two units at 2.5 GHz.
         #[cfg(target_arch = "aarch64")]
         ByteFormat::Smull(_) => 10.0,
         #[cfg(target_arch = "aarch64")]

@@ -40,9 +40,7 @@ pub unsafe trait Format: Copy {
     /// in `flip` are inverted first. What is after the row in its last group is multiplied with 0.
     #[inline(always)]
     fn pack_left(self, row: &[u8], flip: u8, index: usize, stride: usize, to: &mut [u8]) {
-        for (to, &byte) in to[index * stride..].iter_mut().zip(row) {
-            *to = byte ^ flip;
-        }
+        flipped(row, flip, &mut to[index * stride..]);
     }
 
     /// Packs a group of depths of the `columns` columns of a panel: `numbers` has a row of columns for each depth.
@@ -63,6 +61,14 @@ pub unsafe trait Format: Copy {
         start: [<Self::Integers as Integers>::Sums; VECS],
         sums: *mut <Self::Integers as Integers>::Sums,
     );
+}
+
+/// Copies bytes, with the bits in `flip` inverted, to the start of `to`.
+#[inline(always)]
+fn flipped(bytes: &[u8], flip: u8, to: &mut [u8]) {
+    for (to, &byte) in to.iter_mut().zip(bytes) {
+        *to = byte ^ flip;
+    }
 }
 
 /// Code that is compiled once per format. Mark `run` and all performance-critical functions below it

@@ -6,7 +6,7 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::{Format, FormatSizes, enter};
+use super::{Format, FormatSizes, enter, flipped};
 use crate::cpu::simd::Neon;
 use std::arch::aarch64::*;
 use std::arch::{asm, is_aarch64_feature_detected};
@@ -48,9 +48,7 @@ unsafe impl Format for Smmla {
     fn pack_left(self, row: &[u8], flip: u8, index: usize, stride: usize, to: &mut [u8]) {
         let to = to[index / 2 * 2 * stride..][..2 * stride].as_chunks_mut::<8>().0;
         for (to, eight) in to.iter_mut().skip(index % 2).step_by(2).zip(row.chunks(8)) {
-            for (to, &byte) in to.iter_mut().zip(eight) {
-                *to = byte ^ flip;
-            }
+            flipped(eight, flip, to);
         }
     }
 

@@ -10,7 +10,7 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::{Format, FormatSizes};
+use super::{Format, FormatSizes, flipped};
 use crate::cpu::product::tile::opaque;
 use crate::cpu::simd::dot::Dot;
 
@@ -47,9 +47,7 @@ unsafe impl<D: Dot, const EXPANDED: bool> Format for Words<D, EXPANDED> {
     fn pack_left(self, row: &[u8], flip: u8, index: usize, stride: usize, to: &mut [u8]) {
         let to = &mut to[index * stride..][..row.len() * Self::SIZES.left_size];
         if D::PER_WORD == 4 {
-            for (to, &byte) in to.iter_mut().zip(row) {
-                *to = byte ^ flip;
-            }
+            flipped(row, flip, to);
         } else {
             for (to, &byte) in to.as_chunks_mut().0.iter_mut().zip(row) {
                 *to = [byte ^ flip, 0];
