@@ -11,7 +11,7 @@
 
 mod stream;
 
-pub use stream::Stream;
+pub use stream::{Combine, Stream, partial_len};
 
 use super::finish::InRegisters;
 use super::masks::{KEY_BLOCK, Mask, apply_mask};
@@ -22,6 +22,10 @@ use crate::cpu::kernels::transpose::transpose;
 use crate::cpu::simd::{Isa, Kernel, Simd, math};
 use crate::ops::attention::MAX_MASKS;
 use std::ops::Range;
+
+/// Keys that a few queries [stream](Stream) through at once: the threads share the ranges of long caches. A multiple of
+/// [`KEY_BLOCK`].
+const RANGE: usize = 8 * KEY_BLOCK;
 
 /// Maximum number of queries to stream through keys and values.
 const MAX_ALONE: usize = 8;
@@ -43,6 +47,17 @@ impl Sizes {
     /// Whether there are few enough queries to [stream](Stream) keys and values.
     pub fn are_streamed(&self) -> bool {
         self.rows <= MAX_ALONE
+    }
+
+    /// The ranges of keys that are streamed separately. They depend on nothing but the number of keys, and so do the
+    /// bits of the results.
+    pub fn ranges(&self) -> usize {
+        self.keys.div_ceil(RANGE)
+    }
+
+    /// The part of `keys` in the range at `index`.
+    pub fn range(&self, index: usize, keys: &Range<usize>) -> Range<usize> {
+        keys.start.max(index * RANGE)..keys.end.min((index + 1) * RANGE)
     }
 
     /// Queries per block of [`Attend`], for kernels of `isa`.
@@ -178,7 +193,7 @@ pub struct StreamedHead<'a, T> {
     pub key: TypedMatrix<'a, T>,
     /// All values.
     pub value: TypedMatrix<'a, T>,
-    /// The keys to process, at least one.
+    /// The keys to process.
     pub keys: Range<usize>,
     /// Masks, applied in this order.
     pub masks: [Option<Mask<'a>>; MAX_MASKS],

@@ -256,25 +256,30 @@ impl<'a> Tiles<'a> {
                     from = from.wrapping_add(left.step);
                 }
             }
-            // Constant bounds: a variable index would force the sums into memory.
+            // A copy: an index that varies would force the sums of the loop above into memory.
+            let mut buffer = [0.0; 4 * VECTORS * MAX_LANES];
             for index in 0..PANELS {
-                if index < panels.len() {
-                    let mut own = [[simd.splat(0.0); VECTORS]; ROWS];
-                    for row in 0..ROWS {
-                        own[row] = sums[row][index];
+                for row in 0..ROWS {
+                    for v in 0..VECTORS {
+                        let at = (index * ROWS + row) * wide + v * S::LANES;
+                        simd.store(sums[row][index][v], &mut buffer[at..]);
                     }
-                    let part = self.part::<S>(group * PANELS + index);
-                    if part.is_plain() {
-                        // SAFETY: the rows and columns of the part are writable.
-                        unsafe { part.write(simd, own, 0) };
-                        continue;
-                    }
-                    let mut buffer = [0.0; 2 * VECTORS * MAX_LANES];
-                    for (sums, row) in own.iter().zip(buffer.chunks_exact_mut(wide)) {
-                        sums.iter().enumerate().for_each(|(v, &sum)| simd.store(sum, &mut row[v * S::LANES..]));
-                    }
-                    part.spread::<S, VECTORS>(simd, &buffer, 0, ROWS);
                 }
+            }
+            for (index, sums) in buffer.chunks_exact(ROWS * wide).take(panels.len()).enumerate() {
+                let part = self.part::<S>(group * PANELS + index);
+                if !part.is_plain() {
+                    part.spread::<S, VECTORS>(simd, sums, 0, ROWS);
+                    continue;
+                }
+                let mut own = [[simd.splat(0.0); VECTORS]; ROWS];
+                for row in 0..ROWS {
+                    for v in 0..VECTORS {
+                        own[row][v] = simd.load(&sums[row * wide + v * S::LANES..]);
+                    }
+                }
+                // SAFETY: the rows and columns of the part are writable.
+                unsafe { part.write(simd, own, 0) };
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::{Env, Run};
 use crate::cpu::kernels::float::{Float, narrow};
 use crate::cpu::memory::Io;
-use crate::cpu::product::attention::{Attend, MAX_STREAMED, Sizes, Stream, StreamedHead};
+use crate::cpu::product::attention::{Attend, Combine, MAX_STREAMED, Sizes, Stream, StreamedHead, partial_len};
 use crate::cpu::product::masks::{Mask, OUT_OF_SIGHT, OUT_OF_SIGHT_HALF, SeenKeys};
 use crate::cpu::product::matrix::TypedMatrix;
 use crate::cpu::schedule::shared::split_with;
@@ -40,41 +40,52 @@ impl AttentionStep {
         self.sizes = sizes(&self.op);
     }
 
-    /// Queries per block of a thread.
+    /// Queries that a thread computes at once.
     fn queries(&self) -> usize {
         match self.sizes.are_streamed() {
-            true => (self.op.matrices() * self.sizes.rows).min(MAX_STREAMED * self.sizes.rows),
+            true => self.sizes.rows * MAX_STREAMED.min(self.op.matrices()),
             false => self.sizes.query_block(self.isa),
         }
     }
 
-    /// Scratch length per thread in floats: for the kernel and a block of the output.
+    /// Scratch length per thread in floats: for the kernel, and for a block or a row of the output.
     fn slot(&self) -> usize {
-        let kernel = match self.sizes.are_streamed() {
-            true => self.sizes.stream_scratch(self.isa, self.queries()),
-            false => self.sizes.scratch(self.isa, self.dtype == DataType::Float32),
-        };
-        kernel + self.queries() * self.sizes.columns
+        let Sizes { columns, .. } = self.sizes;
+        match self.sizes.are_streamed() {
+            true => columns + self.sizes.stream_scratch(self.isa, self.queries()),
+            false => self.queries() * columns + self.sizes.scratch(self.isa, self.dtype == DataType::Float32),
+        }
     }
 
-    /// Streams a few queries of several matrices at once.
+    /// Scratch length in floats for the results of all ranges of keys.
+    fn partials_len(&self) -> usize {
+        let queries = self.op.matrices() * self.sizes.rows;
+        let all = self.sizes.ranges() * queries * partial_len(self.sizes.columns);
+        if self.sizes.are_streamed() { all.next_multiple_of(16) } else { 0 }
+    }
+
+    /// Streams a few queries of several matrices at once through a range of keys, and combines the results for all
+    /// ranges.
     fn stream<T: Float>(&self, env: &Env, io: &mut Io) {
-        let (op, sizes) = (&self.op, self.sizes);
+        let (op, sizes, len) = (&self.op, self.sizes, partial_len(self.sizes.columns));
         let [query, key, value] = [0, 1, 2].map(|index| io.input::<T>(index));
-        let (scratch, out) = (io.scratch::<f32>(), SharedMut::new(io.output::<T>()));
-        let cost = sizes.keys * (sizes.depth + sizes.columns);
+        let (partials, scratch) = io.scratch::<f32>().split_at_mut(self.partials_len());
+        let (shared, out) = (SharedMut::new(partials), SharedMut::new(io.output::<T>()));
+        let (all, ranges) = (op.matrices() * sizes.rows, sizes.ranges());
+        let cost = sizes.keys / ranges * (sizes.depth + sizes.columns);
         let io = &*io;
         // Queries that share keys stay together if there are enough others: each thread that has one of them reads all
         // of their keys.
-        let grain = if op.matrices() >= env.threads.count() { sizes.rows } else { 1 };
-        split_with(env.threads, op.matrices() * sizes.rows, grain, cost, scratch, |items, scratch| {
-            let (sums, scratch) = scratch.split_at_mut(self.queries() * sizes.columns);
+        let grain = if op.matrices() * ranges >= env.threads.count() { sizes.rows } else { 1 };
+        split_with(env.threads, all * ranges, grain, cost, scratch, |items, scratch| {
+            let (row, scratch) = scratch.split_at_mut(sizes.columns);
             let mut next = items.start;
             while next < items.end {
-                let begin = next;
+                let (begin, range) = (next, next / all);
+                let end = items.end.min((range + 1) * all);
                 let heads: [Option<StreamedHead<T>>; MAX_STREAMED] = std::array::from_fn(|_| {
-                    let (matrix, first) = (next / sizes.rows, next % sizes.rows);
-                    let queries = (sizes.rows - first).min(items.end - next);
+                    let (matrix, first) = (next % all / sizes.rows, next % sizes.rows);
+                    let queries = (sizes.rows - first).min(end - next);
                     next += queries;
                     (queries > 0).then(|| StreamedHead {
                         queries,
@@ -83,26 +94,42 @@ impl AttentionStep {
                         value: self.matrix(value, &op.value, matrix, 0),
                         // The keys seen by any query of the matrix: the queries of this call depend on the number of
                         // threads, and results must not.
-                        keys: self.seen(env, &self.masks(io, matrix, 0), sizes.rows),
+                        keys: sizes.range(range, &self.seen(env, &self.masks(io, matrix, 0), sizes.rows)),
                         masks: self.masks(io, matrix, first),
                     })
                 });
-                let sums = &mut sums[..(next - begin) * sizes.columns];
-                env.isa.run(Stream {
-                    sizes,
-                    scale: op.factor() as f32,
-                    softcap: op.softcap as f32,
-                    empty_is_zero: op.empty_is_zero,
-                    heads: &heads,
-                    out: sums,
-                    scratch,
-                });
-                for (item, sums) in (begin..next).zip(sums.chunks_exact(sizes.columns)) {
+                // SAFETY: each result is written by one item.
+                let partials = unsafe { shared.range(begin * len..next * len) };
+                let (scale, softcap) = (op.factor() as f32, op.softcap as f32);
+                env.isa.run(Stream { sizes, scale, softcap, heads: &heads, out: partials, scratch });
+                for (item, partial) in (begin..next).zip(partials.chunks_exact(len)).filter(|_| ranges == 1) {
                     // SAFETY: each row is written by one item.
-                    unsafe { self.write(env, &out, [item / sizes.rows, item % sizes.rows], sums) };
+                    unsafe { self.combine(env, partial, item, row, &out) };
                 }
             }
         });
+        if ranges > 1 {
+            let partials = &partials[..ranges * all * len];
+            split_with(env.threads, all, 1, ranges * len, scratch, |items, scratch| {
+                for item in items {
+                    // SAFETY: each row is written by one item.
+                    unsafe { self.combine(env, &partials[item * len..], item, &mut scratch[..sizes.columns], &out) };
+                }
+            });
+        }
+    }
+
+    /// Writes the output of query `item` of all queries, given its results for all ranges of keys; `row` has room for
+    /// it in floats.
+    ///
+    /// # Safety
+    /// No other code writes the row.
+    unsafe fn combine<T: Float>(&self, env: &Env, partials: &[f32], item: usize, row: &mut [f32], out: &SharedMut<T>) {
+        let Sizes { rows, columns, .. } = self.sizes;
+        let stride = self.op.matrices() * rows * partial_len(columns);
+        env.isa.run(Combine { partials, stride, empty_is_zero: self.op.empty_is_zero, out: row });
+        // SAFETY: the caller guarantees it.
+        unsafe { self.write(env, out, [item / rows, item % rows], row) };
     }
 
     /// Writes a row of a matrix of the output.
@@ -218,7 +245,7 @@ impl Run for AttentionStep {
     }
 
     fn scratch_bytes(&self, threads: usize) -> usize {
-        self.slot() * threads * size_of::<f32>()
+        (self.partials_len() + self.slot().next_multiple_of(16) * threads) * size_of::<f32>()
     }
 
     fn run(&self, env: &Env, io: &mut Io) {
@@ -330,23 +357,23 @@ mod tests {
 
     #[test]
     fn rows_of_minus_infinity_are_nan_or_zeros() {
-        for rows in [3, 20] {
-            let inputs = format!("%3 = input m float32 [1, 1, {rows}, 150]");
+        for (rows, keys) in [(3, 150), (20, 150), (3, 1400)] {
+            let inputs = format!("%3 = input m float32 [1, 1, {rows}, {keys}]");
             let guard = "%a = add %s %3\n%b = softmax %a axis=3\n%i = isNaN %b\n%z = constant float32 [] 0\n\
                          %g = where %i %z %b\n";
-            let plain = graph("float32", [1, 2], [rows, 150, 4, 5], &inputs, "%m = add %s %3");
+            let plain = graph("float32", [1, 2], [rows, keys, 4, 5], &inputs, "%m = add %s %3");
             let text = plain.to_string();
             assert!(text.contains("softmax"));
             let empty = |index: &[usize]| match index[2] {
                 1 => f64::NEG_INFINITY,
-                // Hides the whole first block of keys, and none of the second.
-                2 if index[3] < 140 => f64::NEG_INFINITY,
+                // Hides the whole first block of keys, and none of the last.
+                2 if index[3] + 10 < keys as usize => f64::NEG_INFINITY,
                 _ => 0.0,
             };
             check_masked(&plain, TOLERANCE, empty);
             let guarded = parse(&format!(
-                "%q = input q float32 [1, 2, {rows}, 4]\n%k = input k float32 [1, 2, 4, 150]\n\
-                 %v = input v float32 [1, 2, 150, 5]\n{inputs}\n%s = matmul %q %k\n{guard}%y = matmul %g %v\noutput y = %y"
+                "%q = input q float32 [1, 2, {rows}, 4]\n%k = input k float32 [1, 2, 4, {keys}]\n\
+                 %v = input v float32 [1, 2, {keys}, 5]\n{inputs}\n%s = matmul %q %k\n{guard}%y = matmul %g %v\noutput y = %y"
             ));
             let mut fused = guarded.clone();
             fuse_attention(&mut fused);
@@ -403,14 +430,18 @@ mod tests {
     #[test]
     fn masked_keys() {
         for (index, sees) in SIGHTS.into_iter().enumerate() {
-            for (rows, keys) in [(37, 260), (3, 260), (33, 129)] {
+            // 2,100 keys are three ranges.
+            for (rows, keys) in [(37, 260), (3, 260), (33, 129), (2, 2100)] {
                 for (dtype, middle, [shown, hidden]) in [
                     ("float32", "%m = add %s %3", [0.5, f64::NEG_INFINITY]),
                     ("float32", "%m = add %s %3", [0.5, f32::MIN as f64]),
                     ("float16", "%m = add %s %3", [0.5, f64::NEG_INFINITY]),
                     ("float32", "%n = constant float32 [] -3.4028235e38\n%m = where %3 %s %n", [1.0, 0.0]),
                     ("float16", "%n = constant float16 [] -65504\n%m = where %3 %n %s", [0.0, 1.0]),
-                ] {
+                ]
+                .into_iter()
+                .take(if keys > 2000 { 1 } else { 5 })
+                {
                     let mask = if middle.contains("where") { "uint8" } else { dtype };
                     let own_rows = if matches!(index, 2..=4) { 1 } else { rows };
                     let inputs = format!("%3 = input m {mask} [2, 1, {own_rows}, {keys}]");
@@ -492,6 +523,9 @@ mod tests {
     fn large_enough_for_threads() {
         check(&graph("float32", [2, 3], [70, 130, 16, 16], "", NO_MASK), TOLERANCE);
         check(&graph("float32", [4, 8], [1, 150, 32, 32], "", NO_MASK), TOLERANCE);
+        // Several ranges of keys.
+        check(&graph("float32", [1, 3], [1, 2060, 16, 16], "", NO_MASK), TOLERANCE);
+        check(&graph("float16", [1, 1], [8, 1025, 32, 9], "", NO_MASK), HALF);
     }
 
     proptest! {

@@ -29,11 +29,9 @@ pub struct Stream<'a, T> {
     pub scale: f32,
     /// The scaled products become `softcap * tanh(product)`; 0 leaves them unchanged.
     pub softcap: f32,
-    /// Whether a row becomes zeros if its softmax is NaN.
-    pub empty_is_zero: bool,
     /// The matrices.
     pub heads: &'a [Option<StreamedHead<'a, T>>; MAX_STREAMED],
-    /// `[queries, columns]` of all matrices, one after another.
+    /// `[queries, partial_len(columns)]` of all matrices, one after another: see [`Combine`].
     pub out: &'a mut [f32],
     /// [`scratch`] floats for all queries.
     pub scratch: &'a mut [f32],
@@ -53,10 +51,10 @@ impl<T: Float> Kernel for Stream<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Stream { sizes, scale, softcap, empty_is_zero, heads, out, scratch } = self;
+        let Stream { sizes, scale, softcap, heads, out, scratch } = self;
         // Rows in scratch memory are padded to whole vectors.
         let [depth, columns] = [sizes.depth, sizes.columns].map(|size| size.next_multiple_of(S::LANES));
-        let queries = out.len() / sizes.columns;
+        let queries = out.len() / partial_len(sizes.columns);
         let (own, rest) = scratch.split_at_mut(queries * depth);
         let (sums, rest) = rest.split_at_mut(queries * columns);
         let (scores, rest) = rest.split_at_mut(queries * KEY_BLOCK);
@@ -69,9 +67,7 @@ impl<T: Float> Kernel for Stream<'_, T> {
             head.key.check(head.keys.end, sizes.depth);
             head.value.check(head.keys.end, sizes.columns);
             for (index, place) in places.by_ref().take(head.queries).enumerate() {
-                place[sizes.depth..].fill(0.0);
-                let elements = place[..sizes.depth].iter_mut().enumerate();
-                elements.for_each(|(i, x)| *x = scale * head.query.at(index, i).to_f32());
+                scaled_row(simd, head.query.after(index), sizes.depth, scale, place);
             }
         }
         max.fill(f32::NEG_INFINITY);
@@ -153,11 +149,62 @@ impl<T: Float> Kernel for Stream<'_, T> {
                 }
             }
         }
-        for (query, out) in out.chunks_exact_mut(sizes.columns).enumerate() {
-            let total = total[query];
-            let is_empty = empty_is_zero && (total == 0.0 || total.is_nan());
-            let (factor, sums) = (1.0 / total, &sums[query * columns..]);
-            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = if is_empty { 0.0 } else { sum * factor });
+        for (query, out) in out.chunks_exact_mut(partial_len(sizes.columns)).enumerate() {
+            let (own, statistics) = out.split_at_mut(sizes.columns);
+            own.copy_from_slice(&sums[query * columns..][..sizes.columns]);
+            statistics.copy_from_slice(&[max[query], total[query]]);
+        }
+    }
+}
+
+/// Length in floats of the result of [`Stream`] for a query: the sums of the values, each times the exponential of its
+/// score minus the maximum; the maximum; the sum of the exponentials.
+pub fn partial_len(columns: usize) -> usize {
+    columns + 2
+}
+
+/// Combines the results for several ranges of keys, in their order; run it with
+/// [`Isa::run`](crate::cpu::simd::Isa::run).
+pub struct Combine<'a> {
+    /// The results of the query for each range, `stride` floats apart.
+    pub partials: &'a [f32],
+    /// Distance between the results.
+    pub stride: usize,
+    /// Whether the row becomes zeros if its softmax is NaN.
+    pub empty_is_zero: bool,
+    /// The row of the output.
+    pub out: &'a mut [f32],
+}
+
+impl Kernel for Combine<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Combine { partials, stride, empty_is_zero, out } = self;
+        let (columns, whole) = (out.len(), out.len() - out.len() % S::LANES);
+        let mut highest = f32::NEG_INFINITY;
+        for own in partials.chunks(stride) {
+            highest = highest.max(own[columns]);
+        }
+        let (shift, mut total) = (if highest == f32::NEG_INFINITY { 0.0 } else { -highest }, 0.0);
+        out.fill(0.0);
+        for own in partials.chunks(stride) {
+            let weight = math::exp(simd, own[columns] + shift);
+            total += weight * own[columns + 1];
+            let mut at = 0;
+            while at < whole {
+                let sum = simd.mul_add(simd.splat(weight), simd.load(&own[at..]), simd.load(&out[at..]));
+                simd.store(sum, &mut out[at..]);
+                at += S::LANES;
+            }
+            for at in whole..columns {
+                out[at] += weight * own[at];
+            }
+        }
+        let (is_empty, factor) = (empty_is_zero && (total == 0.0 || total.is_nan()), 1.0 / total);
+        for out in out {
+            *out = if is_empty { 0.0 } else { *out * factor };
         }
     }
 }
@@ -177,6 +224,22 @@ impl<T: Copy> TypedMatrix<'_, T> {
     fn has_whole_rows<S: Simd>(&self, columns: usize) -> bool {
         columns.is_multiple_of(S::LANES) && self.col == 1
     }
+}
+
+/// Writes `scale` times the first row of a matrix with `columns` columns, and zeros after them.
+#[inline(always)]
+fn scaled_row<S: Simd, T: Float>(simd: S, matrix: TypedMatrix<T>, columns: usize, scale: f32, to: &mut [f32]) {
+    let whole = if matrix.col == 1 { columns - columns % S::LANES } else { 0 };
+    let mut at = 0;
+    while at < whole {
+        let own = T::load(simd, &matrix.data[at..at + S::LANES]);
+        simd.store(simd.mul(own, simd.splat(scale)), &mut to[at..]);
+        at += S::LANES;
+    }
+    for col in whole..columns {
+        to[col] = scale * matrix.at(0, col).to_f32();
+    }
+    to[columns..].fill(0.0);
 }
 
 /// Copies a matrix to rows of `width` floats, with zeros after its columns.
