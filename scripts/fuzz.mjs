@@ -1,9 +1,11 @@
-// Fuzzes the reader of ONNX models with cargo-fuzz, starting from the committed corpus, fuzz/corpus.tar.gz. `npm test`
-// replays that corpus. A file that shows a fault gets a name in fuzz/faults, and a test.
+// Fuzzes with cargo-fuzz: the reader of ONNX models, starting from the committed corpus, fuzz/corpus.tar.gz, or the
+// products of the CPU. `npm test` replays that corpus, and computes products that chance chooses. A file that shows a
+// fault gets a name in fuzz/faults, and a test.
 //
-//   npm run fuzz                     10 minutes
+//   npm run fuzz                     the reader, 10 minutes
+//   npm run fuzz -- products         products
 //   npm run fuzz -- --seconds 60
-//   npm run fuzz -- --minimize       keeps one file for each part of the code that is reached, and writes the archive
+//   npm run fuzz -- --minimize       keeps one file for each part of the reader that is reached, and writes the archive
 //
 // cargo-fuzz is installed under target/ if it is missing. It needs unstable compiler flags, which RUSTC_BOOTSTRAP
 // allows, and clang's address sanitizer, which comes with Rust on Linux and macOS.
@@ -25,7 +27,10 @@ const SAME_BYTES = ['--format=ustar', '--sort=name', '--mtime=@0', '--owner=0', 
  * Limits for a single allocation and for the time of one input. The target itself checks the sum of allocations; with
  * the sanitizer, everything takes many times longer.
  */
-const LIMITS = ['-malloc_limit_mb=64', '-timeout=25', '-rss_limit_mb=4096', '-max_len=65536'];
+const LIMITS = {
+  onnx: ['-malloc_limit_mb=64', '-timeout=25', '-rss_limit_mb=4096', '-max_len=65536'],
+  products: ['-timeout=120', '-rss_limit_mb=4096', '-max_len=48'],
+};
 
 /**
  * Writes the files of the corpus into the subfolder `onnx` of a folder.
@@ -41,7 +46,14 @@ export function unpackCorpus(folder) {
 }
 
 async function main() {
-  const { values } = parseArgs({ options: { seconds: { type: 'string', default: '600' }, minimize: { type: 'boolean', default: false } } });
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: { seconds: { type: 'string', default: '600' }, minimize: { type: 'boolean', default: false } },
+  });
+  const [target = 'onnx', ...others] = positionals;
+  if (!Object.hasOwn(LIMITS, target) || others.length > 0) {
+    throw new Failure(`the target is ${positionals.join(' ')}, expected one of ${Object.keys(LIMITS).join(', ')}`, 2);
+  }
   const seconds = Number(values.seconds);
   if (!Number.isInteger(seconds) || seconds < 1) {
     throw new Failure(`--seconds is ${values.seconds}, expected a positive integer`, 2);
@@ -53,8 +65,8 @@ async function main() {
     await run('minimization of the corpus', 'cargo', ['fuzz', 'cmin', 'onnx'], options);
     await run('archive of the corpus', 'tar', [...SAME_BYTES, '--use-compress-program=gzip -9n', '-cf', ARCHIVE, '-C', CORPUS, 'onnx']);
   } else {
-    const limits = [...LIMITS, `-max_total_time=${seconds}`, '-print_final_stats=1'];
-    await run('fuzzing of the ONNX reader', 'cargo', ['fuzz', 'run', 'onnx', '--', ...limits], options);
+    const limits = [...LIMITS[target], `-max_total_time=${seconds}`, '-print_final_stats=1'];
+    await run(`fuzzing of ${target}`, 'cargo', ['fuzz', 'run', target, '--', ...limits], options);
   }
 }
 

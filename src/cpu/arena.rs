@@ -1,7 +1,7 @@
 //! The arena: memory for the intermediate values and scratch of all plans. Plans run one at a time.
 
 use crate::error::Result;
-use crate::memory::Buffer;
+use crate::memory::{ALIGNMENT, Buffer};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,7 +55,8 @@ impl Arena {
         if held.bytes.len() < len {
             // Frees the old memory first, to never hold both.
             held.bytes = Buffer::default();
-            held.bytes = Buffer::zeroed(len)?;
+            // Its end is aligned, too, where tests put it at a page that is unreadable.
+            held.bytes = Buffer::zeroed(len.next_multiple_of(ALIGNMENT))?;
         }
         held.used = Some(Instant::now());
         Ok(held)

@@ -8,6 +8,7 @@ mod large_tests;
 pub mod lower;
 pub mod memory;
 pub mod plan;
+pub mod probe;
 pub mod product;
 pub mod readers;
 pub mod schedule;

@@ -3,6 +3,8 @@
 
 #[cfg(test)]
 pub mod counting;
+#[cfg(all(test, target_os = "linux"))]
+pub mod guarded;
 mod machine;
 mod mapped;
 #[cfg(target_os = "linux")]
@@ -51,6 +53,9 @@ enum Block {
     /// Pages of the system.
     #[cfg(target_os = "linux")]
     Pages { _pages: pages::LargePages },
+    /// Pages of a test, with an unreadable one after them.
+    #[cfg(all(test, target_os = "linux"))]
+    Guarded { _pages: guarded::GuardedPages },
 }
 
 // SAFETY: a `Buffer` owns its bytes alone, like a `Vec<u8>`.
@@ -76,6 +81,10 @@ impl Buffer {
         let refused = |why: String| refused(len, &why);
         let layout = block_layout(len).ok_or_else(|| refused("more than can be addressed".to_string()))?;
         reserve(len).map_err(|used| refused(too_much(used)))?;
+        #[cfg(all(test, target_os = "linux"))]
+        if let Some(pages) = guarded::GuardedPages::where_asked(len) {
+            return Ok(Buffer { data: pages.data(), block: Block::Guarded { _pages: pages }, len });
+        }
         let Some(block) = NonNull::new(allocator(layout)) else {
             IN_USE.fetch_sub(len, Ordering::Relaxed);
             return Err(refused("refused by the system".to_string()));
@@ -93,6 +102,10 @@ impl Buffer {
     pub fn streamed(len: usize) -> Result<Buffer> {
         #[cfg(target_os = "linux")]
         if len >= MIN_STREAMED_BYTES {
+            #[cfg(test)]
+            if guarded::is_on() {
+                return Buffer::zeroed(len);
+            }
             return Buffer::in_large_pages(len);
         }
         Buffer::zeroed(len)
