@@ -7,6 +7,7 @@ mod duplicates;
 pub mod fold;
 pub mod fuse;
 mod growing;
+mod halves;
 pub mod layout;
 pub mod memory;
 pub mod patterns;
@@ -70,6 +71,11 @@ pub fn optimize(graph: &mut Graph, target: &Target, passes: Passes, evaluate: Ev
             check(graph);
         }
         tidy(graph, target, passes, evaluate)?;
+    }
+    if passes.halves {
+        // Must run after attention is one operator, which may read caches.
+        halves::widen_halves(graph)?;
+        check(graph);
     }
     if passes.rows {
         rows::keep_rows(graph, target);

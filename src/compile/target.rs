@@ -86,6 +86,8 @@ passes! {
     simplify,
     /// Replaces decomposed patterns of many operators by one.
     patterns,
+    /// Computes in float32 what float16 operators only pass on to others.
+    halves,
     /// Computes only the rows that slices and gathers keep.
     rows,
     /// Merges operators that scale, shift and pad into convolutions.

@@ -39,14 +39,18 @@ enum Source<'a> {
 pub struct Staging(Option<Buffer>);
 
 impl<'a> Weights<'a> {
-    /// The elements of `constant`, of type `dtype`. They are packed by `threads`, or by this thread alone.
+    /// The elements of `constant`, of type `dtype`, or of float16 if they are stored as such. They are packed by
+    /// `threads`, or by this thread alone.
     pub fn of(constant: &'a Constant, dtype: DataType, threads: Option<&'a Threads>) -> Weights<'a> {
-        let source = match constant {
-            Constant::Owned(buffer) => Source::Memory(buffer),
-            Constant::Mapped(window) => Source::Mapped(window),
-            Constant::Widened(widened) => Source::Widened(widened),
+        let (source, dtype, first) = match constant {
+            Constant::Owned(buffer) => (Source::Memory(buffer), dtype, 0),
+            Constant::Mapped(window) => (Source::Mapped(window), dtype, 0),
+            Constant::Widened(widened) if widened.from() == FileType::Float16 => {
+                (Source::Mapped(widened.stored()), DataType::Float16, widened.range().start)
+            }
+            Constant::Widened(widened) => (Source::Widened(widened), dtype, 0),
         };
-        Weights { source, dtype, first: 0, threads }
+        Weights { source, dtype, first, threads }
     }
 
     /// Elements in memory.

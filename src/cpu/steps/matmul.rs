@@ -255,10 +255,16 @@ impl MatmulStep {
         Cutting {
             batches: self.shape.batches(),
             size: [m, n, k],
-            copies_rows: !reads_f32 || self.packed[0].is_none() && self.shape.a.col != 1,
-            packs_columns: !reads_f32 || self.packed[1].is_none(),
+            copies_rows: self.is_packed_half(0).unwrap_or(!reads_f32 || self.shape.a.col != 1),
+            packs_columns: self.is_packed_half(1).unwrap_or(true),
             rereads: !writes_f32 || self.finishes,
         }
+    }
+
+    /// Whether the left (`side` 0) or right operand is packed as float16, if it is packed.
+    fn is_packed_half(&self, side: usize) -> Option<bool> {
+        let packed = self.packed[side].as_ref()?;
+        Some(packed.matrices.iter().any(|panels| panels.room() > 0))
     }
 
     /// Whether `a` and `b` are packed.
