@@ -6,18 +6,20 @@
 //! sequentially. Numbers are unsigned; numbers of a signed type and their zero points are stored with half the range
 //! added.
 
-pub mod dots;
-pub mod floats;
+pub mod extract;
+pub mod frame;
 pub mod rounding;
 
+use super::formats::ByteFormat;
 use super::tile::tile_size;
 use crate::cpu::kernels::float::Float;
+use crate::cpu::simd::dot::DotLevel;
 use crate::cpu::simd::{Isa, Simd, needs_prefetch};
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::Constant;
-use crate::memory::{Buffer, elements};
+use crate::memory::Buffer;
 use crate::nibbles::unpacked;
 use crate::ops::block_product::Blocks;
 use half::f16;
@@ -26,6 +28,9 @@ use std::sync::Arc;
 /// The depths, out of 8 neighboring ones, in the low half of each byte of a word, then those in the high half: the same
 /// pairs as in memory, two per byte.
 pub const NIBBLES: [usize; 8] = [0, 2, 4, 6, 1, 3, 5, 7];
+
+/// Depths that are multiplied at once. Blocks are padded to whole steps.
+const STEP: usize = 8;
 
 /// Multiply-adds that take as long as packing one byte from memory.
 const BYTE_COST: usize = 4;
@@ -49,7 +54,7 @@ impl Places {
     fn new(width: usize, bits: usize, blocks: Blocks, scale: usize, each_zero: bool) -> Places {
         let (zeros, row) = (width * scale, 4 * width);
         let words = (zeros + if each_zero { width } else { 0 }).next_multiple_of(16);
-        let block = words + row * blocks.size().div_ceil(32 / bits);
+        let block = words + row * blocks.size().next_multiple_of(STEP) * bits / 32;
         Places { zeros, words, row, block, panel: block * blocks.count }
     }
 }
@@ -63,11 +68,10 @@ pub struct BlockPanels {
     width: usize,
     bits: usize,
     scale_type: DataType,
-    /// Whether all weights are 0 or normal numbers of float16.
-    is_normal: bool,
     /// The common zero point of all blocks, if there is one.
     zero: Option<u8>,
     places: Places,
+    format: ByteFormat,
 }
 
 /// The constants to make panels from.
@@ -136,8 +140,6 @@ impl BlockPanels {
         let places = Places::new(width, bits, blocks, operands.scales.1.size(), zero.is_none());
         let scale_type = operands.scales.1;
         let (scale_bytes, by_column) = (operands.scales.0.buffer()?, operands.by_column);
-        let is_normal =
-            scale_type == DataType::Float16 && elements(scale_bytes.bytes()).iter().all(gives_normal_halves);
         // Within a model, the same integers have the same scales; another model may differ.
         let contents = [sum(scale_bytes.bytes()), sum(&zeros)];
         let form = ("blocks", width, blocks, by_column, operands.one_column, scale_type, contents);
@@ -159,7 +161,17 @@ impl BlockPanels {
             });
             Ok(data)
         })?;
-        Ok(BlockPanels { data, blocks, width, bits, scale_type, is_normal, zero, places })
+        Ok(BlockPanels { data, blocks, width, bits, scale_type, zero, places, format: ByteFormat::of(isa) })
+    }
+
+    /// How the weights are multiplied with few rows.
+    pub fn format(&self) -> ByteFormat {
+        self.format
+    }
+
+    /// Whether few rows are rounded to 24 bits: with the instructions of the baseline, floats are faster.
+    pub fn takes_digits(&self) -> bool {
+        self.format != ByteFormat::Words(DotLevel::Portable)
     }
 
     /// The buffer of the panels.
@@ -172,24 +184,13 @@ impl BlockPanels {
         self.blocks
     }
 
-    /// Bits per number.
-    pub fn bits(&self) -> usize {
-        self.bits
-    }
-
     /// The panel that starts at `column`.
     fn panel(&self, column: usize) -> BlockPanel<'_> {
         debug_assert!(column.is_multiple_of(self.width));
         let bytes = &self.data.bytes()[column / self.width * self.places.panel..][..self.places.panel];
-        let BlockPanels { blocks, places, scale_type, is_normal, bits, zero, .. } = *self;
-        BlockPanel { bytes, places, blocks, scale_type, is_normal, bits, zero, asks: needs_prefetch() }
+        let BlockPanels { blocks, places, scale_type, bits, zero, width, .. } = *self;
+        BlockPanel { bytes, places, blocks, scale_type, bits, zero, width, asks: needs_prefetch() }
     }
-}
-
-/// Whether the products of a scale and integers below 256 are 0 or normal float16 numbers.
-fn gives_normal_halves(scale: &f16) -> bool {
-    let magnitude = scale.to_f32().abs();
-    magnitude == 0.0 || (f16::MIN_POSITIVE.to_f32()..=256.0).contains(&magnitude)
 }
 
 /// A checksum: usually differs for different bytes.
@@ -207,31 +208,13 @@ struct BlockPanel<'a> {
     places: Places,
     blocks: Blocks,
     scale_type: DataType,
-    is_normal: bool,
     bits: usize,
+    width: usize,
     /// The common zero point of all blocks, if there is one.
     zero: Option<u8>,
     /// Whether to prefetch the bytes that follow.
     asks: bool,
 }
-
-/// Calls `$work`, compiled for the storage of `$panel`: the type of the scales, whether numbers have 4 bits, and
-/// whether there is a single zero point.
-macro_rules! with_forms {
-    ($panel:expr, $work:ident::<$First:ty>($($argument:expr),*)) => {
-        match ($panel.scale_type == DataType::Float16, $panel.bits, $panel.zero) {
-            (true, 4, Some(_)) => $work::<$First, f16, true, true>($($argument),*),
-            (true, 4, None) => $work::<$First, f16, true, false>($($argument),*),
-            (true, _, Some(_)) => $work::<$First, f16, false, true>($($argument),*),
-            (true, _, None) => $work::<$First, f16, false, false>($($argument),*),
-            (false, 4, Some(_)) => $work::<$First, f32, true, true>($($argument),*),
-            (false, 4, None) => $work::<$First, f32, true, false>($($argument),*),
-            (false, _, Some(_)) => $work::<$First, f32, false, true>($($argument),*),
-            (false, _, None) => $work::<$First, f32, false, false>($($argument),*),
-        }
-    };
-}
-use with_forms;
 
 impl BlockPanel<'_> {
     /// The block at `index`.
@@ -253,14 +236,27 @@ impl BlockPanel<'_> {
         }
     }
 
+    /// Bytes per step of words.
+    #[inline(always)]
+    fn step(&self) -> usize {
+        self.places.row * STEP * self.bits / 32
+    }
+
     /// The scales of vector `v` of a block.
     ///
     /// # Safety
-    /// `block` belongs to this panel, which has `VECTORS * S::LANES` columns and scales of type `T`.
+    /// `block` belongs to this panel, which has `VECTORS * S::LANES` columns.
     #[inline(always)]
-    unsafe fn scales<S: Simd, T: Float>(&self, simd: S, block: *const u8, v: usize) -> S::F32 {
+    unsafe fn scales<S: Simd>(&self, simd: S, block: *const u8, v: usize) -> S::F32 {
         // SAFETY: the scales come first, and start at a multiple of their size.
-        T::load(simd, unsafe { std::slice::from_raw_parts(block.cast::<T>().add(v * S::LANES), S::LANES) })
+        unsafe {
+            match self.scale_type {
+                DataType::Float16 => {
+                    f16::load(simd, std::slice::from_raw_parts(block.cast::<f16>().add(v * S::LANES), S::LANES))
+                }
+                _ => simd.load_ptr(block.cast::<f32>().add(v * S::LANES)),
+            }
+        }
     }
 
     /// The zero points of vector `v` of a block.
@@ -268,9 +264,9 @@ impl BlockPanel<'_> {
     /// # Safety
     /// As [`scales`](Self::scales).
     #[inline(always)]
-    unsafe fn zeros<S: Simd, const SAME: bool>(&self, simd: S, block: *const u8, v: usize) -> S::F32 {
-        if SAME {
-            return simd.splat(self.zero.unwrap_or(0) as f32);
+    unsafe fn zeros<S: Simd>(&self, simd: S, block: *const u8, v: usize) -> S::F32 {
+        if let Some(zero) = self.zero {
+            return simd.splat(zero as f32);
         }
         let mut wide = [0.0f32; 16];
         for (lane, wide) in wide.iter_mut().enumerate().take(S::LANES) {
