@@ -97,7 +97,8 @@ unsafe impl Format for Sdot {
 }
 
 /// Weights in blocks: eight digits of a row are one load, and are multiplied by lane. Three digits of a row and 64 nibbles
-/// take 16 vector instructions, 12 of them dot products.
+/// take 16 vector instructions, 12 of them dot products: 8.0 cycles on Neoverse N1, 4.0 on V2 and 5.4 on Apple M1
+/// (llvm-mca). Widening the nibbles to floats and multiplying these takes at least 64 vector instructions.
 macro_rules! block_format {
     ($Format:ty) => {
         // SAFETY: one or two vectors of weights are loaded, and eight digits.

@@ -95,7 +95,7 @@ unsafe impl Format for Smull {
 }
 
 /// Weights in blocks: products of nibbles are added in 16 bits (`smlal`), eight in an instruction; those of bytes leave room
-/// for a pair.
+/// for a pair. Three digits of a row and 64 nibbles take 24 cycles on Neoverse N1, and 12 on V2 and Apple M1 (llvm-mca).
 // SAFETY: one or two vectors of weights are loaded, and eight digits.
 unsafe impl blocks::BlockFormat for Smull {
     type Integers = Neon;
