@@ -6,26 +6,32 @@
 //! sequentially. Numbers are unsigned; numbers of a signed type and their zero points are stored with half the range
 //! added.
 
-pub mod dots;
-pub mod floats;
+pub mod extract;
+pub mod frame;
 pub mod rounding;
 
+use super::formats::ByteFormat;
 use super::tile::tile_size;
 use crate::cpu::kernels::float::Float;
+use crate::cpu::simd::dot::DotLevel;
 use crate::cpu::simd::{Isa, Simd, needs_prefetch};
 use crate::cpu::weights::Weights;
 use crate::dtype::DataType;
 use crate::error::Result;
 use crate::ir::Constant;
-use crate::memory::{Buffer, elements};
+use crate::memory::{Buffer, share};
 use crate::nibbles::unpacked;
 use crate::ops::block_product::Blocks;
 use half::f16;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The depths, out of 8 neighboring ones, in the low half of each byte of a word, then those in the high half: the same
 /// pairs as in memory, two per byte.
 pub const NIBBLES: [usize; 8] = [0, 2, 4, 6, 1, 3, 5, 7];
+
+/// Depths that are multiplied at once. Blocks are padded to whole steps.
+const STEP: usize = 8;
 
 /// Multiply-adds that take as long as packing one byte from memory.
 const BYTE_COST: usize = 4;
@@ -49,7 +55,7 @@ impl Places {
     fn new(width: usize, bits: usize, blocks: Blocks, scale: usize, each_zero: bool) -> Places {
         let (zeros, row) = (width * scale, 4 * width);
         let words = (zeros + if each_zero { width } else { 0 }).next_multiple_of(16);
-        let block = words + row * blocks.size().div_ceil(32 / bits);
+        let block = words + row * blocks.size().next_multiple_of(STEP) * bits / 32;
         Places { zeros, words, row, block, panel: block * blocks.count }
     }
 }
@@ -63,11 +69,10 @@ pub struct BlockPanels {
     width: usize,
     bits: usize,
     scale_type: DataType,
-    /// Whether all weights are 0 or normal numbers of float16.
-    is_normal: bool,
     /// The common zero point of all blocks, if there is one.
     zero: Option<u8>,
     places: Places,
+    format: ByteFormat,
 }
 
 /// The constants to make panels from.
@@ -136,30 +141,36 @@ impl BlockPanels {
         let places = Places::new(width, bits, blocks, operands.scales.1.size(), zero.is_none());
         let scale_type = operands.scales.1;
         let (scale_bytes, by_column) = (operands.scales.0.buffer()?, operands.by_column);
-        let is_normal =
-            scale_type == DataType::Float16 && elements(scale_bytes.bytes()).iter().all(gives_normal_halves);
-        // Within a model, the same integers have the same scales; another model may differ.
-        let contents = [sum(scale_bytes.bytes()), sum(&zeros)];
-        let form = ("blocks", width, blocks, by_column, operands.one_column, scale_type, contents);
-        let data = weights.packed(&form, || {
+        let packing =
+            Packing { operands, scales: scale_bytes.bytes(), zeros: &zeros, each_zero: zero.is_none(), places, width };
+        let pack = || {
             let numbers = operands.numbers.0.buffer()?;
-            let packing = Packing {
-                operands,
-                numbers: numbers.bytes(),
-                scales: scale_bytes.bytes(),
-                zeros: &zeros,
-                places,
-                width,
-            };
             let mut data = Buffer::streamed(blocks.columns.div_ceil(width) * places.panel)?;
             weights.fill(data.bytes_mut(), places.panel, BYTE_COST, |first, panels| {
                 for (index, panel) in panels.chunks_exact_mut(places.panel).enumerate() {
-                    packing.pack(first + index, panel, zero.is_none());
+                    packing.pack(numbers.bytes(), first + index, panel);
                 }
             });
             Ok(data)
-        })?;
-        Ok(BlockPanels { data, blocks, width, bits, scale_type, is_normal, zero, places })
+        };
+        // Within a model, the same integers have the same scales; another model may differ. Its checksums usually do, too.
+        let contents = [sum(scale_bytes.bytes()), sum(&zeros)];
+        let form = ("blocks", width, blocks, by_column, operands.one_column, scale_type, contents);
+        let mut data = weights.packed(&form, pack)?;
+        if !packing.is_in(data.bytes()) {
+            data = share(Arc::new(pack()?));
+        }
+        Ok(BlockPanels { data, blocks, width, bits, scale_type, zero, places, format: ByteFormat::of(isa) })
+    }
+
+    /// How the weights are multiplied with few rows.
+    pub fn format(&self) -> ByteFormat {
+        self.format
+    }
+
+    /// Whether few rows are rounded to 24 bits: with the instructions of the baseline, floats are faster.
+    pub fn takes_digits(&self) -> bool {
+        self.format != ByteFormat::Words(DotLevel::Portable)
     }
 
     /// The buffer of the panels.
@@ -172,24 +183,22 @@ impl BlockPanels {
         self.blocks
     }
 
-    /// Bits per number.
-    pub fn bits(&self) -> usize {
-        self.bits
-    }
-
     /// The panel that starts at `column`.
     fn panel(&self, column: usize) -> BlockPanel<'_> {
         debug_assert!(column.is_multiple_of(self.width));
         let bytes = &self.data.bytes()[column / self.width * self.places.panel..][..self.places.panel];
-        let BlockPanels { blocks, places, scale_type, is_normal, bits, zero, .. } = *self;
-        BlockPanel { bytes, places, blocks, scale_type, is_normal, bits, zero, asks: needs_prefetch() }
+        let BlockPanels { blocks, places, scale_type, bits, zero, width, .. } = *self;
+        BlockPanel {
+            bytes,
+            places,
+            blocks,
+            scale_type,
+            bits,
+            zero,
+            width,
+            ahead: if needs_prefetch() { AHEAD } else { 0 },
+        }
     }
-}
-
-/// Whether the products of a scale and integers below 256 are 0 or normal float16 numbers.
-fn gives_normal_halves(scale: &f16) -> bool {
-    let magnitude = scale.to_f32().abs();
-    magnitude == 0.0 || (f16::MIN_POSITIVE.to_f32()..=256.0).contains(&magnitude)
 }
 
 /// A checksum: usually differs for different bytes.
@@ -207,31 +216,13 @@ struct BlockPanel<'a> {
     places: Places,
     blocks: Blocks,
     scale_type: DataType,
-    is_normal: bool,
     bits: usize,
+    width: usize,
     /// The common zero point of all blocks, if there is one.
     zero: Option<u8>,
-    /// Whether to prefetch the bytes that follow.
-    asks: bool,
+    /// How far to prefetch: 0 without need.
+    ahead: usize,
 }
-
-/// Calls `$work`, compiled for the storage of `$panel`: the type of the scales, whether numbers have 4 bits, and
-/// whether there is a single zero point.
-macro_rules! with_forms {
-    ($panel:expr, $work:ident::<$First:ty>($($argument:expr),*)) => {
-        match ($panel.scale_type == DataType::Float16, $panel.bits, $panel.zero) {
-            (true, 4, Some(_)) => $work::<$First, f16, true, true>($($argument),*),
-            (true, 4, None) => $work::<$First, f16, true, false>($($argument),*),
-            (true, _, Some(_)) => $work::<$First, f16, false, true>($($argument),*),
-            (true, _, None) => $work::<$First, f16, false, false>($($argument),*),
-            (false, 4, Some(_)) => $work::<$First, f32, true, true>($($argument),*),
-            (false, 4, None) => $work::<$First, f32, true, false>($($argument),*),
-            (false, _, Some(_)) => $work::<$First, f32, false, true>($($argument),*),
-            (false, _, None) => $work::<$First, f32, false, false>($($argument),*),
-        }
-    };
-}
-use with_forms;
 
 impl BlockPanel<'_> {
     /// The block at `index`.
@@ -248,19 +239,30 @@ impl BlockPanel<'_> {
     /// Prefetches the bytes [`AHEAD`] bytes after `from`, if that helps. Reads nothing.
     #[inline(always)]
     fn ask<S: Simd>(&self, simd: S, from: *const u8) {
-        if self.asks {
-            simd.prefetch(from.wrapping_add(AHEAD).cast());
-        }
+        simd.prefetch(from.wrapping_add(self.ahead).cast());
+    }
+
+    /// Bytes per step of words.
+    #[inline(always)]
+    fn step(&self) -> usize {
+        self.places.row * STEP * self.bits / 32
     }
 
     /// The scales of vector `v` of a block.
     ///
     /// # Safety
-    /// `block` belongs to this panel, which has `VECTORS * S::LANES` columns and scales of type `T`.
+    /// `block` belongs to this panel, which has `VECTORS * S::LANES` columns.
     #[inline(always)]
-    unsafe fn scales<S: Simd, T: Float>(&self, simd: S, block: *const u8, v: usize) -> S::F32 {
+    unsafe fn scales<S: Simd>(&self, simd: S, block: *const u8, v: usize) -> S::F32 {
         // SAFETY: the scales come first, and start at a multiple of their size.
-        T::load(simd, unsafe { std::slice::from_raw_parts(block.cast::<T>().add(v * S::LANES), S::LANES) })
+        unsafe {
+            match self.scale_type {
+                DataType::Float16 => {
+                    f16::load(simd, std::slice::from_raw_parts(block.cast::<f16>().add(v * S::LANES), S::LANES))
+                }
+                _ => simd.load_ptr(block.cast::<f32>().add(v * S::LANES)),
+            }
+        }
     }
 
     /// The zero points of vector `v` of a block.
@@ -268,9 +270,9 @@ impl BlockPanel<'_> {
     /// # Safety
     /// As [`scales`](Self::scales).
     #[inline(always)]
-    unsafe fn zeros<S: Simd, const SAME: bool>(&self, simd: S, block: *const u8, v: usize) -> S::F32 {
-        if SAME {
-            return simd.splat(self.zero.unwrap_or(0) as f32);
+    unsafe fn zeros<S: Simd>(&self, simd: S, block: *const u8, v: usize) -> S::F32 {
+        if let Some(zero) = self.zero {
+            return simd.splat(zero as f32);
         }
         let mut wide = [0.0f32; 16];
         for (lane, wide) in wide.iter_mut().enumerate().take(S::LANES) {
@@ -288,36 +290,59 @@ const VECTORS: usize = 2;
 /// arrive; prefetched only 4 KiB ahead, they are still in flight when needed.
 const AHEAD: usize = 1 << 14;
 
-/// The inputs of packing.
+/// The inputs of packing, without the numbers.
 struct Packing<'a> {
     operands: &'a Operands<'a>,
-    numbers: &'a [u8],
     scales: &'a [u8],
     zeros: &'a [u8],
+    /// Whether blocks have zero points of their own.
+    each_zero: bool,
     places: Places,
     width: usize,
 }
 
 impl Packing<'_> {
+    /// The columns of the panel at `index`.
+    fn columns(&self, index: usize) -> Range<usize> {
+        index * self.width..self.operands.blocks.columns.min((index + 1) * self.width)
+    }
+
     /// Fills the panel at `index`, initially all zeros.
-    fn pack(&self, index: usize, panel: &mut [u8], each_zero: bool) {
-        let Packing { operands, places, width, .. } = *self;
-        let own = index * width..operands.blocks.columns.min((index + 1) * width);
-        let size = operands.scales.1.size();
-        for (index, block) in panel.chunks_exact_mut(places.block).enumerate() {
-            for (place, column) in own.clone().enumerate() {
-                let from = operands.scale_at(column, index);
-                block[place * size..][..size].copy_from_slice(&self.scales[from * size..][..size]);
-                if each_zero {
-                    block[places.zeros + place] = self.zeros[from];
-                }
-            }
-            self.pack_words(own.clone(), index, &mut block[places.words..]);
+    fn pack(&self, numbers: &[u8], index: usize, panel: &mut [u8]) {
+        let own = self.columns(index);
+        for (index, block) in panel.chunks_exact_mut(self.places.block).enumerate() {
+            let (head, words) = block.split_at_mut(self.places.words);
+            self.pack_head(own.clone(), index, head);
+            self.pack_words(numbers, own.clone(), index, words);
         }
     }
 
+    /// The scales and zero points of a block.
+    fn pack_head(&self, own: Range<usize>, index: usize, head: &mut [u8]) {
+        let size = self.operands.scales.1.size();
+        for (place, column) in own.enumerate() {
+            let from = self.operands.scale_at(column, index);
+            head[place * size..][..size].copy_from_slice(&self.scales[from * size..][..size]);
+            if self.each_zero {
+                head[self.places.zeros + place] = self.zeros[from];
+            }
+        }
+    }
+
+    /// Whether packed panels have these scales and zero points.
+    fn is_in(&self, panels: &[u8]) -> bool {
+        let mut head = vec![0; self.places.words];
+        panels.chunks_exact(self.places.panel).enumerate().all(|(panel, bytes)| {
+            bytes.chunks_exact(self.places.block).enumerate().all(|(index, block)| {
+                head.fill(0);
+                self.pack_head(self.columns(panel), index, &mut head);
+                block.starts_with(&head)
+            })
+        })
+    }
+
     /// The words of a block.
-    fn pack_words(&self, own: std::ops::Range<usize>, block: usize, words: &mut [u8]) {
+    fn pack_words(&self, numbers: &[u8], own: Range<usize>, block: usize, words: &mut [u8]) {
         let Operands { numbers: (_, dtype), blocks, by_column, .. } = *self.operands;
         let Blocks { columns, depth, .. } = blocks;
         let is_nibble = dtype.is_nibble();
@@ -330,7 +355,7 @@ impl Packing<'_> {
         if by_column && blocks.size().is_multiple_of(8) {
             // The bytes are copied unchanged.
             for (place, column) in own.enumerate() {
-                let from = &self.numbers[dtype.bytes_of(column * depth + first)..][..dtype.bytes_of(blocks.size())];
+                let from = &numbers[dtype.bytes_of(column * depth + first)..][..dtype.bytes_of(blocks.size())];
                 for (row, word) in words.chunks_exact_mut(self.places.row).zip(from.as_chunks::<4>().0) {
                     let word = u32::from_le_bytes(*word) ^ flip;
                     row[4 * place..][..4].copy_from_slice(&word.to_le_bytes());
@@ -341,8 +366,8 @@ impl Packing<'_> {
         let at = |column: usize, k: usize| {
             let place = if by_column { column * depth + k } else { k * columns + column };
             match is_nibble {
-                true => self.numbers[place / 2] >> (place % 2 * 4) & 15,
-                false => self.numbers[place],
+                true => numbers[place / 2] >> (place % 2 * 4) & 15,
+                false => numbers[place],
             }
         };
         for (index, row) in words.chunks_exact_mut(self.places.row).enumerate() {
@@ -357,6 +382,46 @@ impl Packing<'_> {
                 let word = u32::from_le_bytes(word) ^ flip;
                 row[4 * place..][..4].copy_from_slice(&word.to_le_bytes());
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panels_with_other_scales_or_zero_points_are_not_shared() {
+        let constant = |bytes: &[u8]| Constant::Owned(Arc::new(Buffer::copy_of(bytes).unwrap()));
+        let numbers = constant(&[7; 48]);
+        let blocks = Blocks { columns: 3, depth: 16, count: 2 };
+        let (scales, zeros): (Vec<f16>, _) =
+            ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0].map(f16::from_f32).into(), [1, 2, 3, 4, 5, 6]);
+        let places = Places::new(4, 8, blocks, 2, true);
+        let panels = |scales: &[f16], zeros: &[u8], other: Option<&[u8]>| {
+            let (scale, zero) = (constant(crate::memory::bytes_of(scales)), constant(zeros));
+            let operands = Operands {
+                numbers: (&numbers, DataType::Uint8),
+                scales: (&scale, DataType::Float16),
+                zeros: &zero,
+                blocks,
+                by_column: true,
+                one_column: false,
+            };
+            let scales = crate::memory::bytes_of(scales);
+            let packing = Packing { operands: &operands, scales, zeros, each_zero: true, places, width: 4 };
+            let mut panel = vec![0; places.panel];
+            packing.pack(&[7; 48], 0, &mut panel);
+            (packing.is_in(other.unwrap_or(&panel)), panel)
+        };
+        let (is_in, first) = panels(&scales, &zeros, None);
+        assert!(is_in);
+        for at in 0..6 {
+            let (mut other_scales, mut other_zeros) = (scales.clone(), zeros);
+            other_scales[at] = f16::from_f32(0.5);
+            other_zeros[at] = 9;
+            assert!(!panels(&other_scales, &zeros, Some(&first)).0, "scale {at}");
+            assert!(!panels(&scales, &other_zeros, Some(&first)).0, "zero point {at}");
         }
     }
 }

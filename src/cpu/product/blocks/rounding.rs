@@ -1,184 +1,219 @@
-//! Rows of floats rounded to 8-bit or 24-bit integers, with a scale per block.
-//!
-//! An integer is one or three signed digits to the base 256: products with packed weights are then sums of products of
-//! bytes.
+//! Rows of floats rounded to integers of 8 or 24 bits, piece by piece. An integer is some signed digits: products with
+//! packed weights are then sums of products of small integers.
 
-use super::BlockPanels;
-use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel, ToBytes};
-use crate::cpu::simd::{Isa, Simd};
-use crate::memory::{bytes_of, bytes_of_mut, elements, elements_mut};
+use super::{BlockPanels, STEP};
+use crate::cpu::product::formats::blocks::DigitForm;
+use crate::cpu::product::formats::{ByteFormat, Format, FormatKernel};
+use crate::cpu::simd::Simd;
+use crate::cpu::simd::dot::Integers;
+use crate::memory::bytes_of_mut;
+use std::array::from_fn;
 
-/// Conversion to signed bytes.
-const SIGNED: ToBytes = ToBytes { zero: 128, low: 0, high: 255, flip: 0x80 };
-
-/// Rows with a block whose largest magnitude is below this one are not rounded to 24 bits: the inverse of the step must be finite,
-/// and the product of the step and a weight's scale a normal number.
+/// Rows with a block whose largest magnitude is below this one are not rounded to 24 bits: the inverse of the step must
+/// be finite, and the product of the step and a weight's scale a normal number.
 const LEAST: f32 = 1e-20;
 
-/// The number of digits of the integers that a row is rounded to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Digits {
-    /// 8-bit integers.
-    One = 1,
-    /// 24-bit integers.
-    Three = 3,
-}
+/// Elements that are rounded at once.
+const GROUP: usize = 16;
 
 /// The format of rounded rows.
 ///
-/// For each digit, the highest one first, a rounded row has [`BlockPanels::padded`] bytes in the byte order of the
-/// words in panels, with zeros after the depth; then the scale of each block; then, for each digit, the sum of the
-/// bytes of each block.
+/// A row is a list of pieces, each of at most [`DigitForm::most`] depths of a block. A piece has, for each digit, the
+/// highest one first, the digits of its elements, padded with zeros to whole steps; then the scale of the block, and for
+/// each digit the sum of its elements times `factor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rounding {
     /// Elements per row.
     pub depth: usize,
     /// Elements per block.
     pub block: usize,
-    /// Digits per element.
-    pub digits: Digits,
-    /// The bits of the weights to multiply with, which determine the byte order.
+    /// Bits of the weights.
     pub bits: usize,
+    /// The digits of an integer. A single one is a multiple of 1/127 of the largest magnitude.
+    pub digits: DigitForm,
+    /// What sums of digits are multiplied with: minus the [lifted](DigitForm::lift) zero point of all weights, or -1 if
+    /// there are several.
+    pub factor: i32,
+}
+
+impl BlockPanels {
+    /// The rounding of rows of `depth` floats for products with these weights: to 8 or to about 24 bits.
+    pub fn rounding(&self, depth: usize, to_8_bits: bool) -> Rounding {
+        let rounding = Rounding::new(self.format, [depth, self.blocks.size()], self.bits, to_8_bits);
+        let factor = self.zero.map_or(-1, |zero| rounding.digits.lift - zero as i32);
+        Rounding { factor, ..rounding }
+    }
 }
 
 impl Rounding {
-    /// Blocks per row.
-    pub(super) fn blocks(&self) -> usize {
-        self.depth.div_ceil(self.block)
+    fn new(format: ByteFormat, [depth, block]: [usize; 2], bits: usize, to_8_bits: bool) -> Rounding {
+        let form = format.digits()[(bits == 8) as usize];
+        let count = if to_8_bits { 1 } else { form.count };
+        Rounding { depth, block, bits, digits: DigitForm { count, ..form }, factor: -1 }
     }
 
-    /// Distance between digits of a row, in bytes.
+    /// Distance between the digits of a piece, in bytes.
     pub(super) fn stride(&self) -> usize {
-        BlockPanels::padded(self.depth)
+        self.block.min(self.digits.most).next_multiple_of(STEP) * self.digits.size()
     }
 
-    /// Offset of the scales, in floats.
-    fn scales_start(&self) -> usize {
-        self.digits as usize * self.stride() / size_of::<f32>()
+    /// Size of a piece, in floats.
+    pub(super) fn piece_len(&self) -> usize {
+        self.digits.count * self.stride() / size_of::<f32>() + 1 + self.digits.count
+    }
+
+    /// Size of the first `depth` elements of a rounded row, in floats.
+    fn len(&self, depth: usize) -> usize {
+        let pieces = |depth: usize| depth.div_ceil(self.digits.most);
+        (depth / self.block * pieces(self.block) + pieces(depth % self.block)) * self.piece_len()
+    }
+
+    /// Size of a rounded block, in floats: rows may be rounded block by block.
+    pub fn block_len(&self) -> usize {
+        self.len(self.block)
     }
 
     /// Size of a rounded row, in floats.
     pub fn row_len(&self) -> usize {
-        self.scales_start() + (1 + self.digits as usize) * self.blocks()
+        self.len(self.depth)
     }
 
-    /// The scales of a rounded row.
-    pub(super) fn scales<'a>(&self, row: &'a [f32]) -> &'a [f32] {
-        &row[self.scales_start()..][..self.blocks()]
+    /// The scale of a piece, and the sums of its digits times `factor`.
+    #[inline(always)]
+    pub(super) fn end_of(&self, piece: &[f32]) -> (f32, [i32; 3]) {
+        let end = &piece[self.piece_len() - 1 - self.digits.count..];
+        (end[0], from_fn(|digit| end.get(1 + digit).map_or(0, |sum| sum.to_bits() as i32)))
     }
 
-    /// The sums of a rounded row, digit by digit.
-    pub(super) fn sums<'a>(&self, row: &'a [f32]) -> &'a [i32] {
-        elements(bytes_of(&row[self.scales_start() + self.blocks()..self.row_len()]))
-    }
-
-    /// Whether a rounded row represents the floats: with three digits, all of them must be finite, and no block may
-    /// have only tiny ones. With one digit, a row that is not finite produces NaN.
+    /// Whether a rounded row represents the floats: with 24 bits, all of them must be finite, and no block may have only
+    /// tiny ones. With 8 bits, a row that is not finite produces NaN.
     pub fn fits(&self, row: &[f32]) -> bool {
-        !self.scales(row)[0].is_nan()
+        row.chunks_exact(self.piece_len()).all(|piece| !self.end_of(piece).0.is_nan())
     }
 
-    /// Rounds `from`. With one digit, to multiples of 1/127 of the largest magnitude of each block. With three digits,
-    /// to multiples of a power of two that is about 2^-22 of that magnitude at most: integers stay exact, and so do floats
-    /// with few bits that are not much smaller.
+    /// Rounds whole blocks of a row, or its last ones. To 8 bits: to multiples of 1/127 of the largest magnitude of each block. To 24 bits: to multiples
+    /// of a power of two that is about 2^-22 of that magnitude at most: integers stay exact, and so do floats with few
+    /// bits that are not much smaller.
     ///
     /// # Panics
-    /// If `from` is shorter than a row, or `to` is shorter than [`row_len`](Self::row_len).
-    pub fn round(&self, isa: Isa, from: &[f32], to: &mut [f32]) {
-        let (bytes, rest) = to[..self.row_len()].split_at_mut(self.scales_start());
-        let (scales, sums) = rest.split_at_mut(self.blocks());
-        let (bytes, sums) = (bytes_of_mut(bytes), elements_mut::<i32>(bytes_of_mut(sums)));
-        let (level, from, block, is_nibble) = (DotLevel::of(isa), &from[..self.depth], self.block, self.bits == 4);
-        match self.digits {
-            Digits::One => level.run(Round::<1> { from, block, is_nibble, bytes, scales, sums }),
-            Digits::Three => level.run(Round::<3> { from, block, is_nibble, bytes, scales, sums }),
-        };
+    /// If `to` is too short.
+    pub fn round(&self, format: ByteFormat, from: &[f32], to: &mut [f32]) {
+        format.run(false, Round { rounding: self, from, to: &mut to[..self.len(from.len())] });
     }
 }
 
-/// Reorders eight bytes as in [`NIBBLES`](super::NIBBLES): the even ones first.
-#[inline(always)]
-fn nibble_order(bytes: u64) -> u64 {
-    let even = |bytes: u64| {
-        let bytes = bytes & 0x00ff_00ff_00ff_00ff;
-        let bytes = (bytes | bytes >> 8) & 0x0000_ffff_0000_ffff;
-        (bytes | bytes >> 16) & 0xffff_ffff
-    };
-    even(bytes) | even(bytes >> 8) << 32
-}
-
-struct Round<'a, const DIGITS: usize> {
+struct Round<'a> {
+    rounding: &'a Rounding,
     from: &'a [f32],
-    block: usize,
-    /// Whether the weights have 4 bits.
-    is_nibble: bool,
-    bytes: &'a mut [u8],
-    scales: &'a mut [f32],
-    sums: &'a mut [i32],
+    to: &'a mut [f32],
 }
 
-impl<const DIGITS: usize> DotKernel for Round<'_, DIGITS> {
+impl FormatKernel for Round<'_> {
     type Output = ();
     #[inline(always)]
-    fn run<D: Dot>(self, dot: D) {
-        let (simd, lanes) = (dot.float(), D::LANES);
-        let Round { from, block, is_nibble, bytes, scales, sums } = self;
-        let stride = bytes.len() / DIGITS;
-        bytes.chunks_exact_mut(stride).for_each(|line| line[from.len()..].fill(0));
-        // NaN if any factor is NaN or infinite. With one digit all products are then NaN, with three the row stays floats.
-        let (mut finite, mut least) = (simd.splat(0.0), f32::MAX);
-        for (index, from) in from.chunks(block).enumerate() {
+    fn run<F: Format>(self, format: F) {
+        match (self.rounding.bits, self.rounding.digits.count) {
+            (4, 1) => self.row::<F, 1, true>(format),
+            (4, _) => self.row::<F, 3, true>(format),
+            (_, 1) => self.row::<F, 1, false>(format),
+            (_, 2) => self.row::<F, 2, false>(format),
+            (_, _) => self.row::<F, 3, false>(format),
+        }
+    }
+}
+
+impl Round<'_> {
+    #[inline(always)]
+    fn row<F: Format, const DIGITS: usize, const NIBBLE: bool>(self, format: F) {
+        let Round { rounding, from, to } = self;
+        let simd = format.integers().float();
+        // NaN if any element is NaN or infinite.
+        let mut finite = simd.splat(0.0);
+        let mut pieces = to.chunks_exact_mut(rounding.piece_len());
+        for block in from.chunks(rounding.block) {
             let mut most = simd.splat(0.0);
-            for x in from.chunks(lanes) {
+            for x in block.chunks(F::Integers::LANES) {
                 let x = simd.load_partial(x);
                 most = simd.max(most, simd.max(x, simd.mul(x, simd.splat(-1.0))));
                 finite = simd.mul_add(x, simd.splat(0.0), finite);
             }
             let most = largest_lane(simd, most);
-            let scale = if DIGITS == 1 { most / 127.0 } else { step(most) };
-            scales[index] = scale;
-            least = if most > 0.0 { least.min(most) } else { least };
-            let inverse = simd.splat(if scale >= f32::MIN_POSITIVE { 1.0 / scale } else { 0.0 });
-            for (at, x) in from.chunks(lanes).enumerate() {
-                let mut rest = dot.to_float(dot.round(simd.mul(simd.load_partial(x), inverse)));
-                for digit in (0..DIGITS).rev() {
-                    // Adding half a unit is exact and avoids ties: the remainder is in -128..=127.
-                    let above = simd.mul(simd.add(rest, simd.splat(0.5)), simd.splat(1.0 / 256.0));
-                    let above = if digit == 0 { simd.splat(0.0) } else { dot.to_float(dot.round(above)) };
-                    let own = dot.round(simd.mul_add(above, simd.splat(-256.0), rest));
-                    let to = &mut bytes[digit * stride + index * block + at * lanes..][..x.len()];
-                    // SAFETY: `to` has that many bytes.
-                    unsafe { dot.store_bytes::<1, false>([own], SIGNED, to.as_mut_ptr(), x.len()) };
-                    rest = above;
-                }
+            let scale = match DIGITS {
+                1 => most / 127.0,
+                _ if most > 0.0 && most < LEAST => f32::NAN,
+                _ => step(most),
+            };
+            for (from, to) in block.chunks(rounding.digits.most).zip(&mut pieces) {
+                rounding.piece::<F, DIGITS, NIBBLE>(format.integers(), scale, from, to);
             }
         }
-        scales[0] += simd.sum(finite);
-        if DIGITS > 1 && least < LEAST {
-            scales[0] = f32::NAN;
-        }
-        for (sums, bytes) in sums.chunks_exact_mut(scales.len()).zip(bytes.chunks_exact(stride)) {
-            for (to, bytes) in sums.iter_mut().zip(bytes.chunks(block)) {
-                *to = bytes.iter().map(|&byte| byte as i8 as i32).sum();
-            }
-        }
-        if is_nibble {
-            for eight in bytes.as_chunks_mut::<8>().0 {
-                *eight = nibble_order(u64::from_le_bytes(*eight)).to_le_bytes();
-            }
+        if simd.sum(finite).is_nan() {
+            to[rounding.piece_len() - 1 - DIGITS] = f32::NAN;
         }
     }
 }
 
-/// The largest three-digit integer.
-const LARGEST: f32 = (127 << 16 | 127 << 8 | 127) as f32;
+impl Rounding {
+    /// Rounds a piece.
+    #[inline(always)]
+    fn piece<F: Format, const DIGITS: usize, const NIBBLE: bool>(
+        &self,
+        integers: F::Integers,
+        scale: f32,
+        from: &[f32],
+        to: &mut [f32],
+    ) {
+        let (simd, lanes) = (integers.float(), F::Integers::LANES);
+        let (form, stride) = (const { F::DIGITS[!NIBBLE as usize] }, self.stride());
+        let (digits, end) = to.split_at_mut(to.len() - 1 - DIGITS);
+        let digits = bytes_of_mut(digits);
+        let inverse = simd.splat(if scale >= f32::MIN_POSITIVE { 1.0 / scale } else { 0.0 });
+        let mut sums = [integers.splat(0); DIGITS];
+        for (at, x) in from.chunks(GROUP).enumerate() {
+            let mut group = [[integers.splat(0); GROUP / 4]; DIGITS];
+            for v in 0..GROUP / lanes {
+                let x = simd.load_partial(&x[(v * lanes).min(x.len())..]);
+                let mut rest = integers.round(simd.mul(x, inverse));
+                for digit in (0..DIGITS).rev() {
+                    let [own, above] = if digit == 0 { [rest; 2] } else { integers.digit(rest, form.bits as i32) };
+                    sums[digit] = integers.add(sums[digit], own);
+                    group[digit][v] = own;
+                    rest = above;
+                }
+            }
+            for digit in 0..DIGITS {
+                let to = &mut digits[digit * stride..][..stride][at * GROUP * form.size()..];
+                match (form.size(), form.evens_first) {
+                    (1, true) => store::<F::Integers, 1, true>(integers, group[digit], to),
+                    (1, false) => store::<F::Integers, 1, false>(integers, group[digit], to),
+                    _ => store::<F::Integers, 2, true>(integers, group[digit], to),
+                }
+            }
+        }
+        end[0] = scale;
+        for digit in 0..DIGITS {
+            end[1 + digit] = f32::from_bits(integers.total(sums[digit]).wrapping_mul(self.factor) as u32);
+        }
+    }
+}
 
-/// The least power of two `s` with `most <= s * LARGEST`: 0 for 0. Meaningless for subnormal or non-finite numbers, whose rows stay
-/// floats.
+/// Writes the digits of a group, or those of a step if `to` ends there.
 #[inline(always)]
-fn step(most: f32) -> f32 {
-    let step = f32::from_bits(most.to_bits() & f32::INFINITY.to_bits()) / (1 << 22) as f32;
-    if most > step * LARGEST { 2.0 * step } else { step }
+fn store<I: Integers, const SIZE: usize, const EVENS_FIRST: bool>(
+    integers: I,
+    group: [I::Sums; GROUP / 4],
+    to: &mut [u8],
+) {
+    let mut bytes = [0; GROUP * 2];
+    // SAFETY: both destinations have room for the group.
+    unsafe {
+        if to.len() >= GROUP * SIZE {
+            integers.store_digits::<SIZE, EVENS_FIRST>(group, to.as_mut_ptr());
+        } else {
+            integers.store_digits::<SIZE, EVENS_FIRST>(group, bytes.as_mut_ptr());
+            to.copy_from_slice(&bytes[..to.len()]);
+        }
+    }
 }
 
 /// The largest lane of a vector; of one with NaN, any lane.
@@ -196,86 +231,118 @@ fn largest_lane<S: Simd>(simd: S, v: S::F32) -> f32 {
     lanes[0]
 }
 
+/// The largest magnitude that integers stand for: that of three digits of 8 bits, and less than of two of 12 bits.
+const LARGEST: f32 = (127 << 16 | 127 << 8 | 127) as f32;
+
+/// The least power of two `s` with `most <= s * LARGEST`: 0 for 0. Meaningless for subnormal or non-finite numbers, whose rows stay
+/// floats.
+#[inline(always)]
+fn step(most: f32) -> f32 {
+    let step = f32::from_bits(most.to_bits() & f32::INFINITY.to_bits()) / (1 << 22) as f32;
+    if most > step * LARGEST { 2.0 * step } else { step }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::NIBBLES;
     use super::*;
+    use crate::cpu::simd::Isa;
+    use crate::memory::bytes_of;
     use crate::testing::Random;
 
-    /// A rounded row: the integers of its elements, and the scales of its blocks.
+    /// A rounded row: the integers of its elements, and the scales of its pieces.
     struct Rounded {
         integers: Vec<i64>,
         scales: Vec<f32>,
         fits: bool,
     }
 
+    /// The elements of the pieces of a row.
+    fn cut(rounding: Rounding, row: &[f32]) -> impl Iterator<Item = &[f32]> {
+        row.chunks(rounding.block).flat_map(move |block| block.chunks(rounding.digits.most))
+    }
+
     /// Rounds `from`, checks the padding and the sums, and puts the digits together.
-    fn rounded(isa: Isa, rounding: Rounding, from: &[f32]) -> Rounded {
+    fn rounded(format: ByteFormat, rounding: Rounding, from: &[f32]) -> Rounded {
         let mut row = vec![f32::NAN; rounding.row_len()];
-        rounding.round(isa, from, &mut row);
-        let bytes = &bytes_of(&row)[..rounding.digits as usize * rounding.stride()];
-        let mut integers = vec![0; rounding.stride()];
-        for (digit, line) in bytes.chunks_exact(rounding.stride()).enumerate() {
-            let mut own = vec![0; line.len()];
-            for (at, &byte) in line.iter().enumerate() {
-                let place = if rounding.bits == 4 { at / 8 * 8 + NIBBLES[at % 8] } else { at };
-                own[place] = byte as i8 as i32;
+        rounding.round(format, from, &mut row);
+        let DigitForm { count, bits, evens_first, .. } = rounding.digits;
+        let (mut integers, mut scales) = (Vec::new(), Vec::new());
+        for (from, piece) in cut(rounding, from).zip(row.chunks_exact(rounding.piece_len())) {
+            let mut own = vec![0; from.len().next_multiple_of(STEP)];
+            let (scale, sums) = rounding.end_of(piece);
+            // In rows that are not represented, digits mean nothing.
+            let count = if rounding.fits(&row) { count } else { 0 };
+            for (digit, &got) in sums[..count].iter().enumerate() {
+                let digits: Vec<i64> = (0..own.len())
+                    .map(|at| {
+                        let place = if evens_first {
+                            at / STEP * STEP + NIBBLES.iter().position(|&depth| depth == at % STEP).unwrap()
+                        } else {
+                            at
+                        };
+                        let bytes = &bytes_of(piece)[digit * rounding.stride() + place * rounding.digits.size()..];
+                        if bits == 8 { bytes[0] as i8 as i64 } else { i16::from_le_bytes([bytes[0], bytes[1]]) as i64 }
+                    })
+                    .collect();
+                let most = 1 << (bits - 1);
+                assert!(digits.iter().all(|digit| (-most..most).contains(digit)), "{rounding:?} in {format:?}");
+                assert!(digits[from.len()..].iter().all(|&digit| digit == 0), "after {rounding:?} in {format:?}");
+                let sum = digits.iter().sum::<i64>() as i32 * rounding.factor;
+                assert_eq!(got, sum, "digit {digit} of {rounding:?} in {format:?}");
+                own.iter_mut().zip(digits).for_each(|(integer, digit)| *integer = (*integer << bits) + digit);
             }
-            assert!(
-                own[rounding.depth..].iter().all(|&digit| digit == 0),
-                "after the depth of {rounding:?} on {isa:?}"
-            );
-            let sums = &rounding.sums(&row)[digit * rounding.blocks()..][..rounding.blocks()];
-            let expected: Vec<i32> =
-                own[..rounding.depth].chunks(rounding.block).map(|block| block.iter().sum()).collect();
-            assert_eq!(sums, expected, "digit {digit} of {rounding:?} on {isa:?}");
-            integers.iter_mut().zip(own).for_each(|(integer, digit)| *integer = *integer * 256 + digit as i64);
+            integers.extend(&own[..from.len()]);
+            scales.push(scale);
         }
-        integers.truncate(rounding.depth);
-        Rounded { integers, scales: rounding.scales(&row).to_vec(), fits: rounding.fits(&row) }
+        Rounded { integers, scales, fits: rounding.fits(&row) }
     }
 
-    /// Asserts that rounding `from` represents it: each block in steps that are no larger than they need be, each element within
-    /// half a step.
-    fn check(isa: Isa, rounding: Rounding, from: &[f32]) {
-        let Rounded { integers, scales, fits } = rounded(isa, rounding, from);
-        assert!(fits, "{rounding:?} on {isa:?}");
-        for ((from, integers), scale) in from.chunks(rounding.block).zip(integers.chunks(rounding.block)).zip(scales) {
-            let most = from.iter().fold(0f32, |most, x| most.max(x.abs()));
-            let slack = match rounding.digits {
-                Digits::One => {
-                    assert_eq!(scale, most / 127.0);
-                    // The scale, its inverse and the product are rounded.
-                    1e-4
-                }
-                Digits::Three => {
-                    assert_eq!(scale, step(most));
-                    0.0
-                }
+    /// Asserts that rounding `from` represents it: each block in steps that are no larger than they need be, each
+    /// element within half a step.
+    fn check(format: ByteFormat, rounding: Rounding, from: &[f32]) {
+        let Rounded { integers, scales, fits } = rounded(format, rounding, from);
+        assert!(fits, "{rounding:?} in {format:?}");
+        let (mut integers, mut scales) = (integers.into_iter(), scales.into_iter());
+        for block in from.chunks(rounding.block) {
+            let most = block.iter().fold(0f32, |most, x| most.max(x.abs()));
+            let (wanted, slack) = match rounding.digits.count {
+                // The scale, its inverse and the product are rounded.
+                1 => (most / 127.0, 1e-4),
+                _ => (step(most), 0.0),
             };
-            for (&x, &integer) in from.iter().zip(integers) {
-                let got = integer as f64 * scale as f64;
-                let bound = (0.5 + slack) * scale as f64;
-                assert!((got - x as f64).abs() <= bound, "{x:e} is {integer} * {scale:e} in {rounding:?} on {isa:?}");
+            for (piece, scale) in block.chunks(rounding.digits.most).zip(&mut scales) {
+                assert_eq!(scale, wanted);
+                for (&x, integer) in piece.iter().zip(&mut integers) {
+                    let got = integer as f64 * scale as f64;
+                    let bound = (0.5 + slack) * scale as f64;
+                    assert!(
+                        (got - x as f64).abs() <= bound,
+                        "{x:e} is {integer} * {scale:e}: {rounding:?}, {format:?}"
+                    );
+                }
             }
         }
     }
 
-    /// All formats of rows of these depths and blocks, at all levels.
-    fn each(sizes: &[(usize, usize)], digits: &[Digits], mut test: impl FnMut(Isa, Rounding)) {
-        for isa in Isa::available() {
+    /// The roundings of rows of these depths and blocks to 8 or to 24 bits, in all formats.
+    fn each(sizes: &[(usize, usize)], to_8_bits: &[bool], mut test: impl FnMut(ByteFormat, Rounding)) {
+        for format in Isa::available().into_iter().flat_map(ByteFormat::available) {
             for (&(depth, block), bits) in sizes.iter().flat_map(|size| [(size, 4), (size, 8)]) {
-                digits.iter().for_each(|&digits| test(isa, Rounding { depth, block, digits, bits }));
+                for &to_8_bits in to_8_bits {
+                    let rounding = Rounding::new(format, [depth, block], bits, to_8_bits);
+                    test(format, Rounding { factor: -3, ..rounding });
+                }
             }
         }
     }
 
-    const SIZES: &[(usize, usize)] = &[(1, 16), (31, 32), (48, 16), (512, 512), (1100, 512), (1536, 512)];
-    const BOTH: &[Digits] = &[Digits::One, Digits::Three];
+    const SIZES: &[(usize, usize)] = &[(1, 16), (31, 32), (48, 16), (512, 512), (1100, 512), (1536, 512), (1700, 808)];
+    const BOTH: &[bool] = &[true, false];
 
     #[test]
     fn digits_stand_for_the_elements_within_half_a_step() {
-        each(SIZES, BOTH, |isa, rounding| {
+        each(SIZES, BOTH, |format, rounding| {
             let mut random = Random::new(7);
             // Magnitudes of all kinds, also within a block.
             for (scale, spread) in [(1.0, 1), (1e-3, 3), (1e19, 1), (3e38, 30), (1e-15, 4)] {
@@ -284,30 +351,29 @@ mod tests {
                     x * scale * 0.1f32.powi((random.next() % spread) as i32)
                 };
                 let row: Vec<f32> = (0..rounding.depth).map(|_| number()).collect();
-                check(isa, rounding, &row);
+                check(format, rounding, &row);
             }
             // The extremes of digits, and ties.
             let extremes =
                 [LARGEST, -LARGEST, 32_639.0, 32_640.0, -32_896.0, 127.0, 128.0, -128.0, -129.0, 0.5, -1.5, -0.0];
             let row: Vec<f32> = (0..rounding.depth).map(|at| extremes[at % extremes.len()]).collect();
-            check(isa, rounding, &row);
+            check(format, rounding, &row);
         });
     }
 
     #[test]
     fn three_digits_keep_integers_and_floats_with_few_bits() {
-        each(SIZES, &[Digits::Three], |isa, rounding| {
+        each(SIZES, &[false], |format, rounding| {
             for scale in [1.0f32, 0.125, 2f32.powi(-60), 2f32.powi(100)] {
                 let integer = |at: usize| ((at * 2_654_435) % 8_355_711) as i64 - 4_000_000;
                 let row: Vec<f32> = (0..rounding.depth).map(|at| integer(at) as f32 * scale).collect();
-                let Rounded { integers, scales, fits } = rounded(isa, rounding, &row);
+                let Rounded { integers, scales, fits } = rounded(format, rounding, &row);
                 assert!(fits);
-                for (at, &x) in row.iter().enumerate() {
-                    assert_eq!(
-                        integers[at] as f64 * scales[at / rounding.block] as f64,
-                        x as f64,
-                        "{rounding:?} on {isa:?}"
-                    );
+                let mut integers = integers.into_iter();
+                for (row, scale) in cut(rounding, &row).zip(scales) {
+                    for (&x, integer) in row.iter().zip(&mut integers) {
+                        assert_eq!(integer as f64 * scale as f64, x as f64, "{rounding:?} in {format:?}");
+                    }
                 }
             }
         });
@@ -315,29 +381,29 @@ mod tests {
 
     #[test]
     fn rows_with_blocks_of_tiny_elements_stay_floats() {
-        each(SIZES, &[Digits::Three], |isa, rounding| {
+        each(SIZES, &[false], |format, rounding| {
             let tiny = |most: f32| -> Vec<f32> { (0..rounding.depth).map(|at| most / (1 + at % 5) as f32).collect() };
-            check(isa, rounding, &tiny(LEAST));
-            check(isa, rounding, &tiny(-1.5 * LEAST));
+            check(format, rounding, &tiny(LEAST));
+            check(format, rounding, &tiny(-1.5 * LEAST));
             for most in [LEAST.next_down(), -0.5 * LEAST, 1e-30, f32::MIN_POSITIVE, 1e-45] {
-                assert!(!rounded(isa, rounding, &tiny(most)).fits, "{most:e} in {rounding:?} on {isa:?}");
+                assert!(!rounded(format, rounding, &tiny(most)).fits, "{most:e} in {rounding:?} in {format:?}");
             }
             // One block suffices, but for one of zeros.
             let mut row = vec![1.0; rounding.depth];
-            let last = (rounding.blocks() - 1) * rounding.block;
+            let last = (rounding.depth - 1) / rounding.block * rounding.block;
             row[last..].fill(0.0);
-            check(isa, rounding, &row);
+            check(format, rounding, &row);
             row[last] = 0.9 * LEAST;
-            assert!(!rounded(isa, rounding, &row).fits, "{rounding:?} on {isa:?}");
+            assert!(!rounded(format, rounding, &row).fits, "{rounding:?} in {format:?}");
         });
     }
 
     #[test]
     fn one_digit_takes_tiny_elements_for_zeros() {
-        each(SIZES, &[Digits::One], |isa, rounding| {
-            check(isa, rounding, &vec![LEAST; rounding.depth]);
-            check(isa, rounding, &vec![-1e-35; rounding.depth]);
-            let Rounded { integers, scales, fits } = rounded(isa, rounding, &vec![1e-37; rounding.depth]);
+        each(SIZES, &[true], |format, rounding| {
+            check(format, rounding, &vec![LEAST; rounding.depth]);
+            check(format, rounding, &vec![-1e-35; rounding.depth]);
+            let Rounded { integers, scales, fits } = rounded(format, rounding, &vec![1e-37; rounding.depth]);
             assert!(
                 fits && integers.iter().all(|&integer| integer == 0) && scales.iter().all(|scale| scale.is_finite())
             );
@@ -346,12 +412,12 @@ mod tests {
 
     #[test]
     fn rows_that_are_not_finite_do_not_fit() {
-        each(SIZES, BOTH, |isa, rounding| {
+        each(SIZES, BOTH, |format, rounding| {
             for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
                 for at in [0, rounding.depth / 2, rounding.depth - 1] {
                     let mut row = vec![1.0; rounding.depth];
                     row[at] = wrong;
-                    assert!(!rounded(isa, rounding, &row).fits, "{wrong} at {at} of {rounding:?} on {isa:?}");
+                    assert!(!rounded(format, rounding, &row).fits, "{wrong} at {at} of {rounding:?} in {format:?}");
                 }
             }
         });
@@ -359,10 +425,10 @@ mod tests {
 
     #[test]
     fn zeros_have_no_step() {
-        each(SIZES, BOTH, |isa, rounding| {
+        each(SIZES, BOTH, |format, rounding| {
             for zero in [0.0, -0.0] {
-                let Rounded { integers, scales, fits } = rounded(isa, rounding, &vec![zero; rounding.depth]);
-                assert!(fits, "{rounding:?} on {isa:?}");
+                let Rounded { integers, scales, fits } = rounded(format, rounding, &vec![zero; rounding.depth]);
+                assert!(fits, "{rounding:?} in {format:?}");
                 assert!(integers.iter().all(|&integer| integer == 0) && scales.iter().all(|&scale| scale == 0.0));
             }
         });

@@ -2,7 +2,10 @@
 //! [`ByteFormat::available`]; [the frame](super::int8::frame) does the rest.
 //!
 //! Left numbers are bytes, right ones are signed bytes. Sums are exact (modulo 2^32) in every format.
+//!
+//! Each format also multiplies [weights in blocks](blocks).
 
+pub mod blocks;
 #[cfg(target_arch = "aarch64")]
 mod sdot;
 #[cfg(target_arch = "aarch64")]
@@ -13,6 +16,7 @@ mod words;
 
 use crate::cpu::simd::Isa;
 use crate::cpu::simd::dot::{Dot, DotKernel, DotLevel, Integers};
+use blocks::{BlockFormat, DigitForm};
 use words::Words;
 #[cfg(target_arch = "aarch64")]
 use {sdot::Sdot, smmla::Smmla, smull::Smull};
@@ -27,14 +31,9 @@ pub const PADDING: usize = 16;
 ///
 /// # Safety
 /// [`tile`](Format::tile) reads and writes nothing but what it documents.
-pub unsafe trait Format: Copy {
-    /// Vectors of sums.
-    type Integers: Integers;
+pub unsafe trait Format: BlockFormat {
     /// The layout of the operands, and the register tile.
     const SIZES: FormatSizes;
-
-    /// The operations on sums.
-    fn integers(self) -> Self::Integers;
 
     /// Packs row `index` of a left operand, whose packed rows take `stride` bytes each, to its place in `to`. The bits
     /// in `flip` are inverted first. What is after the row in its last group is multiplied with 0.
@@ -142,7 +141,7 @@ impl ByteFormat {
     #[inline]
     pub fn run<K: FormatKernel>(self, expanded: bool, kernel: K) -> K::Output {
         match self {
-            ByteFormat::Words(level) if expanded && !level.is_fast() => level.run(InWords::<K, true>(kernel)),
+            ByteFormat::Words(level) if expanded => level.run(InWords::<K, true>(kernel)),
             ByteFormat::Words(level) => level.run(InWords::<K, false>(kernel)),
             #[cfg(target_arch = "aarch64")]
             ByteFormat::Smull(format) => format.enter(kernel),
@@ -164,6 +163,19 @@ impl ByteFormat {
             }
         }
         self.run(false, Sizes)
+    }
+
+    /// The digits of rows that are multiplied with blocks: [`BlockFormat::DIGITS`].
+    pub fn digits(self) -> [DigitForm; 2] {
+        struct Digits;
+        impl FormatKernel for Digits {
+            type Output = [DigitForm; 2];
+            #[inline(always)]
+            fn run<F: Format>(self, _: F) -> [DigitForm; 2] {
+                F::DIGITS
+            }
+        }
+        self.run(false, Digits)
     }
 }
 

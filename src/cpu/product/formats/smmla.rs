@@ -1,12 +1,14 @@
 //! NEON with products of matrices (i8mm): an instruction multiplies eight depths of two rows with those of two columns.
-//! Rows and columns are packed in pairs, eight depths of one, then of the other.
+//! Rows and columns are packed in pairs, eight depths of one, then of the other. Weights in blocks, for single rows, are
+//! multiplied with dot products.
 
 #![expect(
     clippy::needless_range_loop,
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
-use super::{Format, FormatSizes, enter, flipped};
+use super::sdot::block_format;
+use super::{Format, FormatSizes, blocks, enter, flipped};
 use crate::cpu::simd::Neon;
 use std::arch::aarch64::*;
 use std::arch::{asm, is_aarch64_feature_detected};
@@ -15,18 +17,18 @@ use std::arch::{asm, is_aarch64_feature_detected};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Smmla(Neon);
 
-enter!(Smmla, "neon,i8mm");
+enter!(Smmla, "neon,dotprod,i8mm");
+block_format!(Smmla);
 
 impl Smmla {
     /// Returns the format if the CPU has the instructions.
     pub fn detect(neon: Neon) -> Option<Smmla> {
-        is_aarch64_feature_detected!("i8mm").then_some(Smmla(neon))
+        (is_aarch64_feature_detected!("i8mm") && is_aarch64_feature_detected!("dotprod")).then_some(Smmla(neon))
     }
 }
 
 // SAFETY: `tile` reads whole groups of the rows and of the panel, and writes the sums of its rows.
 unsafe impl Format for Smmla {
-    type Integers = Neon;
     const SIZES: FormatSizes = FormatSizes {
         name: "eights of bytes",
         lanes: 4,
@@ -38,11 +40,6 @@ unsafe impl Format for Smmla {
         is_signed: true,
         expands: false,
     };
-
-    #[inline(always)]
-    fn integers(self) -> Neon {
-        self.0
-    }
 
     #[inline(always)]
     fn pack_left(self, row: &[u8], flip: u8, index: usize, stride: usize, to: &mut [u8]) {

@@ -10,6 +10,7 @@
     reason = "iterators over arrays of vectors are functions that must be inlined, or are slow"
 )]
 
+use super::blocks::{BlockFormat, DigitForm};
 use super::{Format, FormatSizes, flipped};
 use crate::cpu::product::tile::opaque;
 use crate::cpu::simd::dot::Dot;
@@ -20,7 +21,6 @@ pub struct Words<D, const EXPANDED: bool>(pub D);
 
 // SAFETY: `tile` reads whole words of the rows and vectors of the panel, and writes the sums of its rows.
 unsafe impl<D: Dot, const EXPANDED: bool> Format for Words<D, EXPANDED> {
-    type Integers = D;
     const SIZES: FormatSizes = FormatSizes {
         name: if D::PER_WORD == 4 { "quads of bytes" } else { "pairs of bytes" },
         lanes: D::LANES,
@@ -37,11 +37,6 @@ unsafe impl<D: Dot, const EXPANDED: bool> Format for Words<D, EXPANDED> {
         is_signed: false,
         expands: EXPANDED && D::PER_WORD == 2,
     };
-
-    #[inline(always)]
-    fn integers(self) -> D {
-        self.0
-    }
 
     #[inline(always)]
     fn pack_left(self, row: &[u8], flip: u8, index: usize, stride: usize, to: &mut [u8]) {
@@ -116,5 +111,84 @@ impl<D: Dot, const EXPANDED: bool> Words<D, EXPANDED> {
     unsafe fn load(self, from: *const u8) -> D::Bytes {
         // SAFETY: the caller guarantees it.
         unsafe { if EXPANDED { self.0.load(from) } else { self.0.load_words(from) } }
+    }
+}
+
+// SAFETY: one vector of weights is loaded per word, and the digits of a step are words that the caller has.
+unsafe impl<D: Dot, const EXPANDED: bool> BlockFormat for Words<D, EXPANDED> {
+    type Integers = D;
+    /// With integers of 16 bits, bytes are split; else there is one vector.
+    type Factors = [D::Bytes; 2];
+    /// Words are broadcast from memory.
+    type Digits = *const u8;
+    type Partial = D::Sums;
+    // In 16 bits, there is room for eight products of two nibbles and signed bytes, of at most 2 * 15 * 128.
+    const DIGITS: [DigitForm; 2] = match D::PER_WORD {
+        4 => [
+            DigitForm { count: 3, bits: 8, most: 512, lift: 0, evens_first: true },
+            DigitForm { count: 3, bits: 8, most: 512, lift: 0, evens_first: false },
+        ],
+        _ => [
+            DigitForm { count: 3, bits: 8, most: 32, lift: 0, evens_first: true },
+            DigitForm { count: 2, bits: 12, most: 32, lift: 0, evens_first: true },
+        ],
+    };
+
+    #[inline(always)]
+    fn integers(self) -> D {
+        self.0
+    }
+
+    #[inline(always)]
+    unsafe fn factors<const NIBBLE: bool>(self, words: *const u8, row: usize) -> [[D::Bytes; 2]; 2] {
+        // SAFETY: the caller guarantees the vectors.
+        unsafe {
+            let first = self.0.load(words);
+            if NIBBLE {
+                return self.0.nibbles(first).map(|half| [half; 2]);
+            }
+            let second = self.0.load(words.add(row));
+            match D::PER_WORD {
+                4 => [[first; 2], [second; 2]],
+                _ => [self.0.split::<false>(first), self.0.split::<false>(second)],
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn digits(self, from: *const u8) -> *const u8 {
+        from
+    }
+
+    #[inline(always)]
+    fn open<const NIBBLE: bool>(self, sums: D::Sums) -> D::Sums {
+        if NIBBLE { self.0.open_nibbles(sums) } else { sums }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply<const NIBBLE: bool, const HALF: usize>(
+        self,
+        open: D::Sums,
+        weights: [D::Bytes; 2],
+        digits: *const u8,
+    ) -> D::Sums {
+        let dot = self.0;
+        // SAFETY: the caller guarantees the digits.
+        unsafe {
+            let first = dot.broadcast(digits.add(4 * HALF));
+            if NIBBLE {
+                return dot.add_nibbles(open, weights[0], first);
+            }
+            let open = dot.multiply_words(open, weights[0], first);
+            match D::PER_WORD {
+                4 => open,
+                _ => dot.multiply_words(open, weights[1], dot.broadcast(digits.add(8 + 4 * HALF))),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn close<const NIBBLE: bool>(self, sums: D::Sums, open: D::Sums) -> D::Sums {
+        if NIBBLE { self.0.close_nibbles(sums, open) } else { open }
     }
 }

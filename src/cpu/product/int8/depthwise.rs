@@ -255,8 +255,8 @@ impl Row<'_> {
                 for sums in &mut sums {
                     for (v, sum) in sums.iter_mut().enumerate() {
                         // SAFETY: the filter has four vectors for each quad and output.
-                        let right = dot.right(unsafe { dot.load(weights.add(v * D::BYTES)) });
-                        *sum = dot.dot(*sum, dot.left(lefts[v]), right);
+                        let right = unsafe { dot.load(weights.add(v * D::BYTES)) };
+                        *sum = dot.dot(*sum, lefts[v], right);
                     }
                     weights = weights.wrapping_add(4 * D::BYTES);
                 }

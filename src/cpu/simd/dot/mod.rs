@@ -62,17 +62,6 @@ impl DotLevel {
         DotLevel::available(isa).last().unwrap_or(DotLevel::Portable)
     }
 
-    /// Whether a single instruction multiplies bytes and adds their products, without widening them first.
-    pub fn is_fast(self) -> bool {
-        match self {
-            DotLevel::Portable => false,
-            #[cfg(target_arch = "x86_64")]
-            DotLevel::Avx2(_) | DotLevel::Avx512(_) => false,
-            #[cfg(target_arch = "x86_64")]
-            DotLevel::AvxVnni(_) | DotLevel::Avx512Narrow(_) | DotLevel::Avx512Vnni(_) => true,
-        }
-    }
-
     /// The level with half as many lanes, if there is one with the same instructions.
     pub fn narrow(self) -> DotLevel {
         match self {
@@ -134,7 +123,7 @@ mod tests {
                 // SAFETY: the vectors hold all bytes and integers that are read.
                 let (left, right, start) =
                     unsafe { (dot.load(a.as_ptr()), dot.load(b.as_ptr()), dot.load_sums(ints.as_ptr())) };
-                let sums = dot.dot(start, dot.left(left), dot.right(right));
+                let sums = dot.dot(start, left, right);
                 let expected: Vec<i32> = ints
                     .iter()
                     .enumerate()
@@ -206,8 +195,8 @@ mod tests {
                 for (byte, column) in columns.iter().enumerate() {
                     let pick: Vec<u8> = (0..n).map(|i| (i % 4 == byte) as u8).collect();
                     // SAFETY: the vector holds all bytes that are read.
-                    let right = dot.right(unsafe { dot.load(pick.as_ptr()) });
-                    let picked = lanes(dot, dot.dot(dot.splat(0), dot.left(quads[v]), right));
+                    let right = unsafe { dot.load(pick.as_ptr()) };
+                    let picked = lanes(dot, dot.dot(dot.splat(0), quads[v], right));
                     let source = |lane: usize| column[16 * (lane / 4) + 4 * v + lane % 4] as i32;
                     assert!(picked.iter().enumerate().all(|(lane, &x)| x == source(lane)));
                 }

@@ -1,7 +1,7 @@
 //! Sums in vectors of NEON.
 
 use super::super::Neon;
-use super::vector::{Integers, ToBytes};
+use super::vector::{EVENS_FIRST, Integers, ToBytes};
 use std::arch::aarch64::*;
 
 // SAFETY: 4 integers are a vector of 128 bits.
@@ -49,6 +49,41 @@ unsafe impl Integers for Neon {
     fn round(self, x: float32x4_t) -> int32x4_t {
         // SAFETY: `self` proves NEON.
         unsafe { vcvtnq_s32_f32(x) }
+    }
+
+    #[inline(always)]
+    fn digit(self, numbers: int32x4_t, bits: i32) -> [int32x4_t; 2] {
+        // SAFETY: `self` proves NEON.
+        unsafe {
+            let digits = vshlq_s32(vshlq_s32(numbers, vdupq_n_s32(32 - bits)), vdupq_n_s32(bits - 32));
+            [digits, vshlq_s32(vsubq_s32(numbers, digits), vdupq_n_s32(-bits))]
+        }
+    }
+
+    #[inline(always)]
+    fn total(self, sums: int32x4_t) -> i32 {
+        // SAFETY: `self` proves NEON.
+        unsafe { vaddvq_s32(sums) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_digits<const SIZE: usize, const EVENS: bool>(self, group: [int32x4_t; 4], to: *mut u8) {
+        // SAFETY: `self` proves NEON; the caller guarantees that 16 integers can be written.
+        unsafe {
+            let order = vld1q_u8(EVENS_FIRST[SIZE - 1].as_ptr());
+            let store = |bytes: uint8x16_t, to: *mut u8| {
+                vst1q_u8(to, if EVENS { vqtbl1q_u8(bytes, order) } else { bytes });
+            };
+            let low = vcombine_s16(vmovn_s32(group[0]), vmovn_s32(group[1]));
+            let high = vcombine_s16(vmovn_s32(group[2]), vmovn_s32(group[3]));
+            match SIZE {
+                1 => store(vreinterpretq_u8_s8(vcombine_s8(vmovn_s16(low), vmovn_s16(high))), to),
+                _ => {
+                    store(vreinterpretq_u8_s16(low), to);
+                    store(vreinterpretq_u8_s16(high), to.add(16));
+                }
+            }
+        }
     }
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! The baseline level of all CPUs.
 
 use super::super::{Portable, Simd};
-use super::vector::{Dot, Integers, ToBytes};
+use super::vector::{Dot, EVENS_FIRST, Integers, ToBytes};
 
 /// Four lanes in plain Rust; the compiler maps them to the base vector registers of the architecture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,27 @@ unsafe impl Integers for PortableDot {
     }
 
     #[inline(always)]
+    fn digit(self, numbers: [i32; 4], bits: i32) -> [[i32; 4]; 2] {
+        let digits = numbers.map(|number| number << (32 - bits) >> (32 - bits));
+        [digits, std::array::from_fn(|lane| numbers[lane].wrapping_sub(digits[lane]) >> bits)]
+    }
+
+    #[inline(always)]
+    fn total(self, sums: [i32; 4]) -> i32 {
+        sums.into_iter().fold(0, i32::wrapping_add)
+    }
+
+    #[inline(always)]
+    unsafe fn store_digits<const SIZE: usize, const EVENS: bool>(self, group: [[i32; 4]; 4], to: *mut u8) {
+        for (at, &place) in EVENS_FIRST[0].iter().enumerate() {
+            let from = if EVENS { place as usize } else { at };
+            let bytes = group.as_flattened()[from].to_le_bytes();
+            // SAFETY: the caller guarantees that 16 integers can be written.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(at * SIZE), SIZE) };
+        }
+    }
+
+    #[inline(always)]
     unsafe fn store_bytes<const VECS: usize, const INTERLEAVED: bool>(
         self,
         sums: [[i32; 4]; VECS],
@@ -76,8 +97,6 @@ unsafe impl Integers for PortableDot {
 // SAFETY: vectors are arrays of 16 bytes.
 unsafe impl Dot for PortableDot {
     type Bytes = [u8; 16];
-    type Left = [i16; 16];
-    type Right = [i16; 16];
     const PER_WORD: usize = 2;
 
     #[inline(always)]
@@ -129,16 +148,6 @@ unsafe impl Dot for PortableDot {
     }
 
     #[inline(always)]
-    fn right_quad(self, quad: u32) -> [i16; 16] {
-        let quad = quad.to_le_bytes();
-        let mut wide = [0; 16];
-        for (i, wide) in wide.iter_mut().enumerate() {
-            *wide = quad[i % 4] as i8 as i16;
-        }
-        wide
-    }
-
-    #[inline(always)]
     fn nibbles(self, bytes: [u8; 16]) -> [[u8; 16]; 2] {
         let (mut low, mut high) = ([0; 16], [0; 16]);
         for i in 0..16 {
@@ -148,20 +157,20 @@ unsafe impl Dot for PortableDot {
     }
 
     #[inline(always)]
-    fn left(self, bytes: [u8; 16]) -> [i16; 16] {
-        bytes.map(|byte| byte as i16)
+    fn split<const SIGNED: bool>(self, bytes: [u8; 16]) -> [[u8; 16]; 2] {
+        let mut halves = [[0; 16]; 2];
+        for (i, &byte) in bytes.iter().enumerate() {
+            let wide = if SIGNED { byte as i8 as i16 } else { byte as i16 };
+            halves[i % 2][i / 2 * 2..][..2].copy_from_slice(&wide.to_le_bytes());
+        }
+        halves
     }
 
     #[inline(always)]
-    fn right(self, bytes: [u8; 16]) -> [i16; 16] {
-        bytes.map(|byte| byte as i8 as i16)
-    }
-
-    #[inline(always)]
-    fn dot(self, sums: [i32; 4], left: [i16; 16], right: [i16; 16]) -> [i32; 4] {
+    fn dot(self, sums: [i32; 4], left: [u8; 16], right: [u8; 16]) -> [i32; 4] {
         let mut out = sums;
         for (lane, sum) in out.iter_mut().enumerate() {
-            let product = |i: usize| left[4 * lane + i] as i32 * right[4 * lane + i] as i32;
+            let product = |i: usize| left[4 * lane + i] as i32 * right[4 * lane + i] as i8 as i32;
             *sum = sum.wrapping_add((product(0) + product(1)) + (product(2) + product(3)));
         }
         out

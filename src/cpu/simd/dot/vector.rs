@@ -32,6 +32,10 @@ impl ToBytes {
     }
 }
 
+/// The order of eight integers of which the even ones come first: of bytes, twice, and of bytes of 16-bit integers.
+pub(super) const EVENS_FIRST: [[u8; 16]; 2] =
+    [[0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15], [0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15]];
+
 /// Vectors of 32-bit sums, and their conversion to floats and bytes. Values of the implementing types are witnesses: they
 /// prove that the CPU has the instructions.
 ///
@@ -70,6 +74,19 @@ pub unsafe trait Integers: Copy + Send + Sync + 'static {
     /// Rounds to the nearest integers, ties to even. Results outside the range of `i32` are undefined.
     fn round(self, x: <Self::Float as Simd>::F32) -> Self::Sums;
 
+    /// The lowest digit of `bits` bits with a sign, and what remains without it, shifted down by `bits`.
+    fn digit(self, numbers: Self::Sums, bits: i32) -> [Self::Sums; 2];
+
+    /// The sum of all lanes, the lowest 32 bits.
+    fn total(self, sums: Self::Sums) -> i32;
+
+    /// Writes 16 integers, the first vectors of `group`, as integers of `SIZE` bytes, 1 or 2, which they fit into. If
+    /// `EVENS_FIRST`, each eight of them are in the order 0, 2, 4, 6, 1, 3, 5, 7.
+    ///
+    /// # Safety
+    /// `to` must be valid for writes of `16 * SIZE` bytes.
+    unsafe fn store_digits<const SIZE: usize, const EVENS_FIRST: bool>(self, group: [Self::Sums; 4], to: *mut u8);
+
     /// Writes the first `count` lanes of `sums`, whose magnitudes are below 2^30, as bytes to `to`. The lanes are in
     /// the order of [`Dot::interleave`] if `INTERLEAVED`, else vector by vector.
     ///
@@ -91,10 +108,6 @@ pub unsafe trait Integers: Copy + Send + Sync + 'static {
 pub unsafe trait Dot: Integers {
     /// A vector of `4 * LANES` bytes.
     type Bytes: Copy;
-    /// Left factors, prepared for [`dot`](Dot::dot).
-    type Left: Copy;
-    /// Right factors, prepared for [`dot`](Dot::dot).
-    type Right: Copy;
     /// Bytes per vector.
     const BYTES: usize = 4 * Self::LANES;
     /// The fastest 32-bit words to multiply: of 4 bytes, or of 2 integers of 16 bits.
@@ -131,20 +144,40 @@ pub unsafe trait Dot: Integers {
     /// Inverts the sign bit of all bytes.
     fn invert_signs(self, bytes: Self::Bytes) -> Self::Bytes;
 
-    /// The four signed bytes of `quad` in every lane, as right factors.
-    fn right_quad(self, quad: u32) -> Self::Right;
-
     /// The low and the high nibbles of the bytes, as bytes.
     fn nibbles(self, bytes: Self::Bytes) -> [Self::Bytes; 2];
 
-    /// Converts unsigned bytes to left factors.
-    fn left(self, bytes: Self::Bytes) -> Self::Left;
+    /// The bytes at even and those at odd places as integers of 16 bits.
+    fn split<const SIGNED: bool>(self, bytes: Self::Bytes) -> [Self::Bytes; 2];
 
-    /// Converts signed bytes to right factors.
-    fn right(self, bytes: Self::Bytes) -> Self::Right;
+    /// `sums`, plus the sum of the products of the four unsigned and signed bytes in each lane.
+    #[inline(always)]
+    fn dot(self, sums: Self::Sums, left: Self::Bytes, right: Self::Bytes) -> Self::Sums {
+        if Self::PER_WORD == 4 {
+            return self.multiply_words(sums, left, right);
+        }
+        let (left, right) = (self.split::<false>(left), self.split::<true>(right));
+        self.multiply_words(self.multiply_words(sums, left[0], right[0]), left[1], right[1])
+    }
 
-    /// `sums`, plus the sum of the products of the four bytes in each lane.
-    fn dot(self, sums: Self::Sums, left: Self::Left, right: Self::Right) -> Self::Sums;
+    /// A vector to add products of nibbles to, which may have less room than `sums`.
+    #[inline(always)]
+    fn open_nibbles(self, sums: Self::Sums) -> Self::Sums {
+        sums
+    }
+
+    /// [`dot`](Dot::dot) for left factors up to 15, added to a vector that [`open_nibbles`](Dot::open_nibbles)
+    /// returned, at most eight times.
+    #[inline(always)]
+    fn add_nibbles(self, open: Self::Sums, left: Self::Bytes, right: Self::Bytes) -> Self::Sums {
+        self.dot(open, left, right)
+    }
+
+    /// The `sums` passed to [`open_nibbles`](Dot::open_nibbles), plus the products added since.
+    #[inline(always)]
+    fn close_nibbles(self, _sums: Self::Sums, open: Self::Sums) -> Self::Sums {
+        open
+    }
 
     /// Interleaves the bytes of four vectors: byte `16 * l + 4 * v + e` of each becomes one of the four bytes in lane
     /// `4 * l + e` of vector `v`.

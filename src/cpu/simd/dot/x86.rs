@@ -1,7 +1,7 @@
 //! The levels of x86-64.
 
 use super::super::{Avx2, Avx512};
-use super::vector::{Dot, DotKernel, Integers, ToBytes};
+use super::vector::{Dot, DotKernel, EVENS_FIRST, Integers, ToBytes};
 use std::arch::x86_64::*;
 
 /// [`Avx2`] without VNNI.
@@ -66,9 +66,6 @@ enter!(Avx512Dot, "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
 enter!(Avx512Narrow, "avx512vnni,avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
 enter!(Avx512Vnni, "avx512vnni,avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c,bmi2");
 
-/// Factors as 16-bit integers, those at even and those at odd bytes: no sum of two products overflows 32 bits.
-type Wide<V> = [V; 2];
-
 /// [`Integers`] in vectors of 512 bits.
 macro_rules! integers512 {
     () => {
@@ -115,6 +112,37 @@ macro_rules! integers512 {
         fn round(self, x: __m512) -> __m512i {
             // SAFETY: `self` proves AVX-512 F.
             unsafe { _mm512_cvt_roundps_epi32::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(x) }
+        }
+
+        #[inline(always)]
+        fn digit(self, numbers: __m512i, bits: i32) -> [__m512i; 2] {
+            // SAFETY: `self` proves AVX-512 F.
+            unsafe {
+                let (bits, sign) = (_mm_cvtsi32_si128(bits), _mm_cvtsi32_si128(32 - bits));
+                let digits = _mm512_sra_epi32(_mm512_sll_epi32(numbers, sign), sign);
+                [digits, _mm512_sra_epi32(_mm512_sub_epi32(numbers, digits), bits)]
+            }
+        }
+
+        #[inline(always)]
+        fn total(self, sums: __m512i) -> i32 {
+            // SAFETY: `self` proves AVX-512 F.
+            unsafe { _mm512_reduce_add_epi32(sums) }
+        }
+
+        #[inline(always)]
+        unsafe fn store_digits<const SIZE: usize, const EVENS: bool>(self, group: [__m512i; 4], to: *mut u8) {
+            // SAFETY: `self` proves AVX-512 F; the caller guarantees that 16 integers can be written.
+            unsafe {
+                let order = _mm_loadu_si128(EVENS_FIRST[SIZE - 1].as_ptr().cast());
+                if SIZE == 1 {
+                    let bytes = _mm512_cvtepi32_epi8(group[0]);
+                    _mm_storeu_si128(to.cast(), if EVENS { _mm_shuffle_epi8(bytes, order) } else { bytes });
+                } else {
+                    let (pairs, order) = (_mm512_cvtepi32_epi16(group[0]), _mm256_broadcastsi128_si256(order));
+                    _mm256_storeu_si256(to.cast(), if EVENS { _mm256_shuffle_epi8(pairs, order) } else { pairs });
+                }
+            }
         }
 
         #[inline(always)]
@@ -178,17 +206,22 @@ macro_rules! wide512 {
         }
 
         #[inline(always)]
-        fn right_quad(self, quad: u32) -> Self::Right {
-            // SAFETY: `self` proves AVX-512 F.
-            self.right(unsafe { _mm512_set1_epi32(quad as i32) })
-        }
-
-        #[inline(always)]
         fn nibbles(self, bytes: __m512i) -> [__m512i; 2] {
             // SAFETY: `self` proves AVX-512 BW.
             unsafe {
                 let mask = _mm512_set1_epi8(15);
                 [_mm512_and_si512(bytes, mask), _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), mask)]
+            }
+        }
+
+        #[inline(always)]
+        fn split<const SIGNED: bool>(self, bytes: __m512i) -> [__m512i; 2] {
+            // SAFETY: `self` proves AVX-512 BW.
+            unsafe {
+                match SIGNED {
+                    true => [_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(bytes)), _mm512_srai_epi16::<8>(bytes)],
+                    false => [_mm512_and_si512(bytes, _mm512_set1_epi16(0xff)), _mm512_srli_epi16::<8>(bytes)],
+                }
             }
         }
 
@@ -264,6 +297,42 @@ macro_rules! integers256 {
         }
 
         #[inline(always)]
+        fn digit(self, numbers: __m256i, bits: i32) -> [__m256i; 2] {
+            // SAFETY: `self` proves AVX2.
+            unsafe {
+                let (bits, sign) = (_mm_cvtsi32_si128(bits), _mm_cvtsi32_si128(32 - bits));
+                let digits = _mm256_sra_epi32(_mm256_sll_epi32(numbers, sign), sign);
+                [digits, _mm256_sra_epi32(_mm256_sub_epi32(numbers, digits), bits)]
+            }
+        }
+
+        #[inline(always)]
+        fn total(self, sums: __m256i) -> i32 {
+            // SAFETY: `self` proves AVX2.
+            unsafe {
+                let four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256::<1>(sums));
+                let two = _mm_add_epi32(four, _mm_unpackhi_epi64(four, four));
+                _mm_cvtsi128_si32(two).wrapping_add(_mm_extract_epi32::<1>(two))
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn store_digits<const SIZE: usize, const EVENS: bool>(self, group: [__m256i; 4], to: *mut u8) {
+            // SAFETY: `self` proves AVX2; the caller guarantees that 16 integers can be written.
+            unsafe {
+                let order = _mm_loadu_si128(EVENS_FIRST[SIZE - 1].as_ptr().cast());
+                let pairs = _mm256_permute4x64_epi64::<0b11_01_10_00>(_mm256_packs_epi32(group[0], group[1]));
+                if SIZE == 1 {
+                    let bytes = _mm_packs_epi16(_mm256_castsi256_si128(pairs), _mm256_extracti128_si256::<1>(pairs));
+                    _mm_storeu_si128(to.cast(), if EVENS { _mm_shuffle_epi8(bytes, order) } else { bytes });
+                } else {
+                    let order = _mm256_broadcastsi128_si256(order);
+                    _mm256_storeu_si256(to.cast(), if EVENS { _mm256_shuffle_epi8(pairs, order) } else { pairs });
+                }
+            }
+        }
+
+        #[inline(always)]
         unsafe fn store_bytes<const VECS: usize, const INTERLEAVED: bool>(
             self,
             sums: [__m256i; VECS],
@@ -327,17 +396,22 @@ macro_rules! wide256 {
         }
 
         #[inline(always)]
-        fn right_quad(self, quad: u32) -> Self::Right {
-            // SAFETY: `self` proves AVX2.
-            self.right(unsafe { _mm256_set1_epi32(quad as i32) })
-        }
-
-        #[inline(always)]
         fn nibbles(self, bytes: __m256i) -> [__m256i; 2] {
             // SAFETY: `self` proves AVX2.
             unsafe {
                 let mask = _mm256_set1_epi8(15);
                 [_mm256_and_si256(bytes, mask), _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), mask)]
+            }
+        }
+
+        #[inline(always)]
+        fn split<const SIGNED: bool>(self, bytes: __m256i) -> [__m256i; 2] {
+            // SAFETY: `self` proves AVX2.
+            unsafe {
+                match SIGNED {
+                    true => [_mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes)), _mm256_srai_epi16::<8>(bytes)],
+                    false => [_mm256_and_si256(bytes, _mm256_set1_epi16(0xff)), _mm256_srli_epi16::<8>(bytes)],
+                }
             }
         }
 
@@ -373,8 +447,6 @@ fn first(count: usize) -> u64 {
 /// The operations with VNNI.
 macro_rules! vnni {
     ($Vector:ty, $dot:ident) => {
-        type Left = $Vector;
-        type Right = $Vector;
         const PER_WORD: usize = 4;
 
         #[inline(always)]
@@ -385,23 +457,44 @@ macro_rules! vnni {
 
         #[inline(always)]
         fn multiply_words(self, sums: $Vector, left: $Vector, right: $Vector) -> $Vector {
-            self.dot(sums, left, right)
-        }
-
-        #[inline(always)]
-        fn left(self, bytes: $Vector) -> $Vector {
-            bytes
-        }
-
-        #[inline(always)]
-        fn right(self, bytes: $Vector) -> $Vector {
-            bytes
-        }
-
-        #[inline(always)]
-        fn dot(self, sums: $Vector, left: $Vector, right: $Vector) -> $Vector {
             // SAFETY: `self` proves the CPU's features.
             unsafe { $dot(sums, left, right) }
+        }
+    };
+}
+
+/// The operations without VNNI, on integers of 16 bits.
+macro_rules! pairs {
+    ($Vector:ty, $load_half:ident, $widen:ident, $add_32:ident, $add_16:ident, $multiply:ident, $nibbles:ident, $ones:ident) => {
+        const PER_WORD: usize = 2;
+
+        #[inline(always)]
+        unsafe fn load_words(self, from: *const u8) -> $Vector {
+            // SAFETY: `self` proves the CPU's features; the caller guarantees that half a vector can be read.
+            unsafe { $widen($load_half(from.cast())) }
+        }
+
+        #[inline(always)]
+        fn multiply_words(self, sums: $Vector, left: $Vector, right: $Vector) -> $Vector {
+            // SAFETY: `self` proves the CPU's features.
+            unsafe { $add_32(sums, $multiply(left, right)) }
+        }
+
+        #[inline(always)]
+        fn open_nibbles(self, _sums: $Vector) -> $Vector {
+            self.splat(0)
+        }
+
+        #[inline(always)]
+        fn add_nibbles(self, open: $Vector, left: $Vector, right: $Vector) -> $Vector {
+            // SAFETY: `self` proves the CPU's features.
+            unsafe { $add_16(open, $nibbles(left, right)) }
+        }
+
+        #[inline(always)]
+        fn close_nibbles(self, sums: $Vector, open: $Vector) -> $Vector {
+            // SAFETY: `self` proves the CPU's features.
+            unsafe { $add_32(sums, $multiply(open, $ones(1))) }
         }
     };
 }
@@ -425,43 +518,16 @@ unsafe impl Integers for Avx512Dot {
 // SAFETY: 64 bytes are a vector of 512 bits.
 unsafe impl Dot for Avx512Dot {
     wide512!();
-    type Left = Wide<__m512i>;
-    type Right = Wide<__m512i>;
-    const PER_WORD: usize = 2;
-
-    #[inline(always)]
-    unsafe fn load_words(self, from: *const u8) -> __m512i {
-        // SAFETY: `self` proves AVX-512 BW; the caller guarantees that half a vector can be read.
-        unsafe { _mm512_cvtepi8_epi16(_mm256_loadu_si256(from.cast())) }
-    }
-
-    #[inline(always)]
-    fn multiply_words(self, sums: __m512i, left: __m512i, right: __m512i) -> __m512i {
-        // SAFETY: `self` proves AVX-512 BW.
-        unsafe { _mm512_add_epi32(sums, _mm512_madd_epi16(left, right)) }
-    }
-
-    #[inline(always)]
-    fn left(self, bytes: __m512i) -> Wide<__m512i> {
-        // SAFETY: `self` proves AVX-512 BW.
-        unsafe { [_mm512_and_si512(bytes, _mm512_set1_epi16(0xff)), _mm512_srli_epi16::<8>(bytes)] }
-    }
-
-    #[inline(always)]
-    fn right(self, bytes: __m512i) -> Wide<__m512i> {
-        // SAFETY: `self` proves AVX-512 BW.
-        unsafe { [_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(bytes)), _mm512_srai_epi16::<8>(bytes)] }
-    }
-
-    #[inline(always)]
-    fn dot(self, sums: __m512i, left: Wide<__m512i>, right: Wide<__m512i>) -> __m512i {
-        // SAFETY: `self` proves AVX-512 BW.
-        unsafe {
-            let even = _mm512_madd_epi16(left[0], right[0]);
-            let odd = _mm512_madd_epi16(left[1], right[1]);
-            _mm512_add_epi32(_mm512_add_epi32(sums, even), odd)
-        }
-    }
+    pairs!(
+        __m512i,
+        _mm256_loadu_si256,
+        _mm512_cvtepi8_epi16,
+        _mm512_add_epi32,
+        _mm512_add_epi16,
+        _mm512_madd_epi16,
+        _mm512_maddubs_epi16,
+        _mm512_set1_epi16
+    );
 }
 
 // SAFETY: 8 integers are a vector of 256 bits.
@@ -494,41 +560,14 @@ unsafe impl Integers for Avx2Dot {
 // SAFETY: 32 bytes are a vector of 256 bits.
 unsafe impl Dot for Avx2Dot {
     wide256!();
-    type Left = Wide<__m256i>;
-    type Right = Wide<__m256i>;
-    const PER_WORD: usize = 2;
-
-    #[inline(always)]
-    unsafe fn load_words(self, from: *const u8) -> __m256i {
-        // SAFETY: `self` proves AVX2; the caller guarantees that half a vector can be read.
-        unsafe { _mm256_cvtepi8_epi16(_mm_loadu_si128(from.cast())) }
-    }
-
-    #[inline(always)]
-    fn multiply_words(self, sums: __m256i, left: __m256i, right: __m256i) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe { _mm256_add_epi32(sums, _mm256_madd_epi16(left, right)) }
-    }
-
-    #[inline(always)]
-    fn left(self, bytes: __m256i) -> Wide<__m256i> {
-        // SAFETY: `self` proves AVX2.
-        unsafe { [_mm256_and_si256(bytes, _mm256_set1_epi16(0xff)), _mm256_srli_epi16::<8>(bytes)] }
-    }
-
-    #[inline(always)]
-    fn right(self, bytes: __m256i) -> Wide<__m256i> {
-        // SAFETY: `self` proves AVX2.
-        unsafe { [_mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes)), _mm256_srai_epi16::<8>(bytes)] }
-    }
-
-    #[inline(always)]
-    fn dot(self, sums: __m256i, left: Wide<__m256i>, right: Wide<__m256i>) -> __m256i {
-        // SAFETY: `self` proves AVX2.
-        unsafe {
-            let even = _mm256_madd_epi16(left[0], right[0]);
-            let odd = _mm256_madd_epi16(left[1], right[1]);
-            _mm256_add_epi32(_mm256_add_epi32(sums, even), odd)
-        }
-    }
+    pairs!(
+        __m256i,
+        _mm_loadu_si128,
+        _mm256_cvtepi8_epi16,
+        _mm256_add_epi32,
+        _mm256_add_epi16,
+        _mm256_madd_epi16,
+        _mm256_maddubs_epi16,
+        _mm256_set1_epi16
+    );
 }
