@@ -301,9 +301,11 @@ fn lower_block_product(op: &BlockProduct, l: &mut Lowering) -> Result<Step> {
     const MADE: &str = "the pass accepts only constants";
     let (b, scale) = (l.input(1), l.input(2));
     let blocks = op.blocks(&b.sizes(), &scale.sizes());
+    let scales = l.constant(2).expect(MADE);
+    let halves = scales.halves();
     let operands = blocks::Operands {
         numbers: (l.constant(1).expect(MADE), b.dtype),
-        scales: (l.constant(2).expect(MADE), scale.dtype),
+        scales: halves.as_ref().map_or((scales, scale.dtype), |halves| (halves, DataType::Float16)),
         zeros: l.constant(3).expect(MADE),
         blocks,
         by_column: op.b_transpose,

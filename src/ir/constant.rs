@@ -1,6 +1,6 @@
 //! The bytes of constants.
 
-use super::Widened;
+use super::{FileType, Widened};
 use crate::error::Result;
 use crate::memory::{Buffer, Mapped};
 use std::ops::Range;
@@ -58,6 +58,14 @@ impl Constant {
             Constant::Mapped(window) => Constant::Mapped(window.window(range)),
             Constant::Widened(widened) => Constant::Widened(widened.window(range)),
         })
+    }
+
+    /// The elements of a float32 constant as the float16 numbers that they are stored as, if they are.
+    pub fn halves(&self) -> Option<Constant> {
+        let Constant::Widened(widened) = self else { return None };
+        let Range { start, end } = widened.range();
+        let is_half = widened.from() == FileType::Float16;
+        is_half.then(|| Constant::Mapped(widened.stored().window(2 * start..2 * end)))
     }
 
     fn part(&self, range: Range<usize>) -> Result<Arc<Buffer>> {
